@@ -1,0 +1,40 @@
+# Every command sets up what it needs in .venv first; nothing else has to be installed or activated.
+
+MAKEFLAGS += --no-print-directory
+PY := .venv/bin/python
+
+.PHONY: help run test demo bench fuzz soak lint setup clean
+
+help: ## print this list
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-6s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+run: setup ## open JupyterLab on notebooks/quickstart.ipynb
+	@scripts/run.sh
+
+test: lint ## lint, then run every test
+	@$(PY) -m pytest
+
+demo: setup ## run the quickstart without a browser and print what it did
+	@$(PY) scripts/demo.py
+
+bench: ## measure against ripgrep, fd, find, Jupyter's contents API and the MCP filesystem server
+	@scripts/setup.sh bench
+	@$(PY) -m benchmarks
+
+fuzz: setup ## two minutes of requests made from the OpenAPI document
+	@WAP_FUZZ_SECONDS=120 $(PY) -m pytest -m fuzz
+
+soak: setup ## the tests of races and crashes, with large budgets
+	@WAP_SOAK=1 $(PY) -m pytest -m soak
+
+lint: setup ## ruff and mypy
+	@$(PY) -m ruff check
+	@$(PY) -m ruff format --check
+	@$(PY) -m mypy
+
+setup:
+	@scripts/setup.sh
+
+clean: ## remove .venv and everything that the commands made
+	rm -rf .venv build dist .hypothesis .mypy_cache .pytest_cache .ruff_cache .schemathesis
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -1,0 +1,14 @@
+"""The Jupyter server extension: WAP's routes on Jupyter's own port, behind Jupyter's own authentication.
+
+Importing this package costs next to nothing; the application and all it needs load when a server asks for them.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+
+def _jupyter_server_extension_points() -> list[dict[str, Any]]:
+    from .app import WapExtension
+
+    return [{"module": "jupyter_ext.app", "app": WapExtension}]

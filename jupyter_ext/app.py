@@ -1,0 +1,148 @@
+"""The extension application: wiring only. It opens the workspace that the server's settings name and adds routes."""
+
+from __future__ import annotations
+
+import os
+import sys
+from typing import TYPE_CHECKING, Any
+
+from jupyter_server.extension.application import ExtensionApp
+from jupyter_server.services.contents.filemanager import FileContentsManager
+from traitlets import Integer, Unicode
+
+from wap_kernel import __version__
+from wap_kernel.errors import WapError
+from wap_kernel.operations import Limits
+
+if TYPE_CHECKING:
+    from wap_kernel.workspace import Workspace
+
+PLATFORM = sys.platform
+_DEFAULTS = Limits()
+
+
+class WapExtension(ExtensionApp):
+    """WAP 1.0 for agents, in the folder that this Jupyter server serves."""
+
+    name = "wap"
+    version = __version__
+    description = __doc__
+    load_other_extensions = True
+
+    max_file_size = Integer(
+        _DEFAULTS.max_file_size,
+        min=1,
+        help="""The largest file, in bytes, that readFile returns whole. A larger one is refused with a hint to ask for
+        a range of lines; a range is cut at this size.""",
+    ).tag(config=True)
+
+    max_directory_entries = Integer(
+        _DEFAULTS.max_directory_entries,
+        min=1,
+        help="""How many entries exploreFiles returns at most. It still counts all of them (totalFound).""",
+    ).tag(config=True)
+
+    max_search_results = Integer(
+        _DEFAULTS.max_search_results,
+        min=1,
+        help="""How many matches searchFiles returns at most. It still counts all of them (totalMatches).""",
+    ).tag(config=True)
+
+    max_output_size = Integer(
+        _DEFAULTS.max_output_size,
+        min=1,
+        help="""How many bytes of a command's stdout, and as many of its stderr, executeCommand returns. Of longer
+        output the beginning and the end are kept.""",
+    ).tag(config=True)
+
+    max_write_size = Integer(
+        _DEFAULTS.max_write_size,
+        min=1,
+        help="""The largest content, in bytes, that one writeFile or modifyFile may leave in a file. A request's body is
+        limited to 32 MiB in any case.""",
+    ).tag(config=True)
+
+    default_timeout_ms = Integer(
+        _DEFAULTS.default_timeout_ms,
+        min=1,
+        help="""After how many milliseconds a command is ended when the caller names no timeout.""",
+    ).tag(config=True)
+
+    max_timeout_ms = Integer(
+        _DEFAULTS.max_timeout_ms,
+        min=1,
+        help="""The longest timeout, in milliseconds, that a caller may give to a command; longer ones are cut.""",
+    ).tag(config=True)
+
+    state_dir = Unicode(
+        "",
+        help="""Where the audit and other state of this workspace is kept (created with mode 0700, unreadable to every
+        tool). Empty: a folder of its own in Jupyter's data folder.""",
+    ).tag(config=True)
+
+    workspace: Workspace | None = None
+    unavailable = ""
+    """Why there is no workspace, for callers to read."""
+
+    def initialize_settings(self) -> None:
+        self.workspace = self._open_workspace()
+        if self.workspace is None:
+            self.log.warning("wap answers every request with PROVIDER_UNAVAILABLE: %s", self.unavailable)
+        else:
+            self.log.info("wap serves %s", self.workspace.root)
+
+    def initialize_handlers(self) -> None:
+        # Loaded here: where there is no workspace, the dialects may not be importable either.
+        if self.workspace is None:
+            from .handlers.missing import MissingHandler
+
+            self.handlers.append((r"/wap(?:/.*)?", MissingHandler))
+        else:
+            from .handlers.routes import ROUTES
+
+            self.handlers.extend(ROUTES)
+
+    def current_activity(self) -> dict[str, Any] | None:
+        """Running commands keep a server from being culled as idle."""
+        running = self.workspace.running if self.workspace is not None else 0
+        return {"commands": running} if running else None
+
+    async def stop_extension(self) -> None:
+        workspace, self.workspace = self.workspace, None
+        if workspace is not None:
+            self.unavailable = "The server is shutting down."
+            await workspace.close()
+
+    def _open_workspace(self) -> Workspace | None:
+        if PLATFORM == "win32":
+            self.unavailable = "wap does not run on Windows. Start Jupyter in WSL, the Windows Subsystem for Linux."
+            return None
+        root = self._root()
+        if root is None:
+            self.unavailable = (
+                f"The contents manager of this server ({type(self._contents_manager()).__name__}) does not keep its "
+                "files in a local folder. wap works with FileContentsManager and its subclasses."
+            )
+            return None
+        from wap_kernel.workspace import Workspace
+
+        limits = Limits(**{name: getattr(self, name) for name in Limits.model_fields})
+        try:
+            return Workspace(root, state_dir=self.state_dir or None, limits=limits, log=self.log)
+        except WapError as error:
+            self.unavailable = error.text
+        except OSError as error:
+            self.log.error("wap cannot open its workspace: %s", error)
+            self.unavailable = f"The workspace cannot be opened ({type(error).__name__}). The server's log says more."
+        return None
+
+    def _root(self) -> str | None:
+        """The contents manager's own folders decide: `preferred_dir` is an API path below its `root_dir`."""
+        manager = self._contents_manager()
+        if not isinstance(manager, FileContentsManager):
+            return None
+        return os.path.abspath(os.path.join(manager.root_dir, *manager.preferred_dir.split("/")))
+
+    def _contents_manager(self) -> Any:
+        assert self.serverapp is not None
+        return self.serverapp.contents_manager

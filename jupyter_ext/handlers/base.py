@@ -1,0 +1,182 @@
+"""The base of every WAP handler: who may come in, what an error looks like, who is said to ask.
+
+Everything that can refuse a request stands in `prepare`, before a byte of the body is taken: host, authentication,
+XSRF and origin as Jupyter checks them, the announced size, and whether there is a workspace at all.
+"""
+
+from __future__ import annotations
+
+import unicodedata
+from collections.abc import Awaitable, Callable
+from datetime import datetime, timezone
+from functools import wraps
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, cast
+
+from jupyter_core.utils import ensure_async
+from jupyter_server.auth.decorator import allow_unauthenticated
+from jupyter_server.base.handlers import APIHandler
+from jupyter_server.extension.handler import ExtensionHandlerMixin
+from tornado import web
+
+from wap_kernel.errors import InternalError, PermissionDenied, ProviderUnavailable, WapError
+from wap_kernel.operations import Caller, Effect
+
+from . import errors
+from .body import BodyReader
+
+if TYPE_CHECKING:
+    from wap_kernel.workspace import Workspace
+
+    from ..app import WapExtension
+
+AUTH_RESOURCE = "wap"
+AGENT_HEADER = "X-Wap-Agent"
+SESSION_HEADER = "X-Wap-Session"
+CLAIM_LENGTH = 200
+
+_Verb = Callable[..., Awaitable[None]]
+
+
+def verb(method: _Verb) -> _Verb:
+    """Marks an HTTP method of a handler.
+
+    `prepare` has authenticated the caller by then; the attribute says so to Jupyter's own check of extension
+    endpoints. A request that was refused while its body came has its answer already.
+    """
+
+    @wraps(method)
+    async def wrapper(self: WapHandler, *args: str) -> None:
+        if not self.refused:
+            await method(self, *args)
+
+    setattr(wrapper, "__allow_unauthenticated", False)
+    return wrapper
+
+
+@web.stream_request_body
+class WapHandler(ExtensionHandlerMixin, BodyReader, APIHandler):
+    """Subclasses name the methods they allow and implement them with `@verb`."""
+
+    allowed: tuple[str, ...] = ()
+
+    @property
+    def workspace(self) -> Workspace:
+        workspace = cast("WapExtension", self.extensionapp).workspace
+        if workspace is None:
+            raise ProviderUnavailable(cast("WapExtension", self.extensionapp).unavailable)
+        return workspace
+
+    async def prepare(self) -> None:  # type: ignore[override]  # Jupyter declares more than it returns
+        try:
+            await self._admit()
+        except WapError as error:
+            self.refuse(error)
+
+    async def _admit(self) -> None:
+        if not self.check_host():
+            self.current_user = self._jupyter_current_user = None
+            raise PermissionDenied(
+                "The Host header does not name this server.",
+                hint="Set ServerApp.allow_remote_access or ServerApp.local_hostnames if it should.",
+            )
+        try:
+            await super().prepare()
+        except web.HTTPError as error:
+            raise self._translate(error) from error
+        if self.request.method == "OPTIONS":
+            return
+        # Jupyter lets strangers through to handlers unless allow_unauthenticated_access is off; this one never does.
+        if self.current_user is None:
+            raise _stranger()
+        self.check_length()
+        _ = self.workspace
+
+    def _translate(self, error: web.HTTPError) -> WapError:
+        """What Jupyter's checks mean: a stranger, a foreign origin (Jupyter says 404), a missing XSRF token."""
+        if error.status_code in (403, 404) and self.current_user is None:
+            return _stranger()
+        if error.status_code == 404:
+            return PermissionDenied(
+                "Requests from this origin are not allowed.", hint="See ServerApp.allow_origin, or send a token."
+            )
+        return errors.from_exception(error)
+
+    async def authorize(self, effect: Effect) -> None:
+        allowed = await ensure_async(
+            self.authorizer.is_authorized(self, self.current_user, effect.value, AUTH_RESOURCE)
+        )
+        if not allowed:
+            raise PermissionDenied(f"The server's authorizer does not let you {effect.value} in the workspace.")
+
+    @property
+    def caller(self) -> Caller:
+        return Caller(
+            user=self.current_user.username, agent=self._claim(AGENT_HEADER), session=self._claim(SESSION_HEADER)
+        )
+
+    def _claim(self, header: str) -> str | None:
+        value = self.request.headers.get(header)
+        if not value:
+            return None
+        # HTTP says Latin-1, clients send UTF-8. Control and format characters would forge lines in logs and cards.
+        text = value.encode("latin-1", "replace").decode("utf-8", "replace")
+        return "".join(c for c in text if unicodedata.category(c)[0] != "C")[:CLAIM_LENGTH] or None
+
+    # ------------------------------------------------------------------ methods
+
+    @verb
+    async def get(self, *args: str) -> None:
+        raise errors.MethodNotAllowed(f"{self.request.method} is not allowed here.", allowed=list(self.allowed))
+
+    head = post = put = patch = delete = get
+
+    @allow_unauthenticated
+    def options(self, *args: str) -> None:
+        super().options(*args)
+        methods = ", ".join((*self.allowed, "OPTIONS"))
+        self.set_header("Allow", methods)
+        self.set_header("Access-Control-Allow-Methods", methods)
+        if "Access-Control-Allow-Headers" not in self.settings.get("headers", {}):
+            own = f"{AGENT_HEADER}, {SESSION_HEADER}".lower()
+            self.set_header("Access-Control-Allow-Headers", f"accept, content-type, authorization, x-xsrftoken, {own}")
+        self.set_status(204)
+
+    # ------------------------------------------------------------------ errors
+
+    def write_error(self, status_code: int, **kwargs: Any) -> None:
+        _, exception, _ = kwargs.get("exc_info") or (None, web.HTTPError(status_code), None)
+        self.finish(self._error_body(errors.from_exception(exception)))
+
+    def write_refusal(self, error: WapError) -> None:
+        body = self._error_body(error)
+        self.set_header("Content-Type", "application/json")
+        self.set_header("Content-Length", len(body))
+        self.write(body)
+
+    def _error_body(self, error: WapError) -> bytes:
+        self.set_status(errors.STATUS[error.code])
+        if isinstance(error, errors.MethodNotAllowed):
+            self.set_header("Allow", ", ".join((*self.allowed, "OPTIONS")))
+        if getattr(self, "_jupyter_current_user", None) is not None:
+            self.set_cors_headers()  # Tornado has cleared them; who may read answers may read errors
+        return errors.body(error)
+
+    def log_exception(
+        self, typ: type[BaseException] | None, value: BaseException | None, tb: TracebackType | None
+    ) -> None:
+        """Bugs only: a refusal stands in the access log, and its text quotes the caller."""
+        if value is not None and isinstance(errors.from_exception(value), InternalError):
+            self.log.error("Error in %s %s\n%s", self.request.method, self.request.path, errors.describe(value))
+
+    def update_api_activity(self) -> None:
+        # Jupyter decodes the argument here and raises on bad UTF-8, which would leave the request without an answer.
+        known = getattr(self, "_jupyter_current_user", None) is not None
+        if known and "no_track_activity" not in self.request.query_arguments:
+            self.settings["api_last_activity"] = datetime.now(timezone.utc)
+
+
+def _stranger() -> errors.Unauthenticated:
+    return errors.Unauthenticated(
+        "Not authenticated.", hint="Send the server's token as 'Authorization: token ...' or log in to Jupyter."
+    )

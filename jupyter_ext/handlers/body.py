@@ -1,0 +1,95 @@
+"""Taking a request's body: only from callers who were let in, only up to a limit, and never cutting a client off.
+
+Tornado closes a connection whose answer is finished before the body was read. A client that is still sending then gets
+a reset and loses the answer. So a refusal is written at once and the rest of the body is taken and dropped, for a
+bounded number of bytes and seconds; only then is the connection closed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+from tornado.web import RequestHandler
+
+from wap_kernel.errors import TooLarge, WapError
+
+BODY_LIMIT = 32 * 1024 * 1024
+DROP_LIMIT = 4 * BODY_LIMIT
+DROP_SECONDS = 30.0
+IDLE_SECONDS = 2.0
+
+
+class BodyReader(RequestHandler):
+    """Mix in front of a handler with `@stream_request_body`; `write_refusal` says how an error looks."""
+
+    refused = False
+    _dropped = 0
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self._received = bytearray()
+
+    def take_body(self) -> bytes:
+        """The whole body, once; the handler keeps no second copy of it."""
+        taken, self._received = bytes(self._received), bytearray()
+        return taken
+
+    def check_length(self) -> None:
+        """Refuse a body that announces itself as too large; one that does not is counted as it comes."""
+        if self._declared_length() > BODY_LIMIT:
+            raise _too_large()
+
+    def refuse(self, error: WapError) -> None:
+        """Answer before the body has been read; raises `error` where Tornado's ordinary way is the better one."""
+        headers = self.request.headers
+        has_body = "Transfer-Encoding" in headers or self._declared_length() > 0
+        # With `Expect: 100-continue` the client has sent nothing yet, and an unfinished answer would be followed
+        # by Tornado's "100 Continue". Beyond the drop limit there is no use in waiting.
+        if not has_body or "Expect" in headers or self._declared_length() > DROP_LIMIT:
+            raise error
+        self._refuse_now(error)
+
+    def data_received(self, chunk: bytes) -> None:
+        if self.refused:
+            self._dropped += len(chunk)
+            if self._dropped > DROP_LIMIT and not self._finished:
+                self.finish()
+        elif len(self._received) + len(chunk) > BODY_LIMIT:
+            self._received = bytearray()
+            self._refuse_now(_too_large())
+        else:
+            self._received += chunk
+
+    def write_refusal(self, error: WapError) -> None:
+        raise NotImplementedError
+
+    def _refuse_now(self, error: WapError) -> None:
+        self.refused = True
+        self.clear()
+        self.write_refusal(error)
+        self.flush()
+        loop = asyncio.get_running_loop()
+        loop.call_later(IDLE_SECONDS, self._hang_up, loop.time() + DROP_SECONDS, 0)
+
+    def _hang_up(self, deadline: float, dropped_before: int) -> None:
+        if self._finished:
+            return
+        loop = asyncio.get_running_loop()
+        if self._dropped == dropped_before or loop.time() > deadline:
+            self.finish()
+        else:
+            loop.call_later(IDLE_SECONDS, self._hang_up, deadline, self._dropped)
+
+    def _declared_length(self) -> int:
+        declared = self.request.headers.get("Content-Length", "")
+        # What is not a number is Tornado's to refuse. 19 digits are enough to be too large, 5,000 make int() raise.
+        return int(declared[:19]) if declared.isascii() and declared.isdigit() else 0
+
+
+def _too_large() -> TooLarge:
+    return TooLarge(
+        f"The request's body is over {BODY_LIMIT} bytes.",
+        hint="Write large files in parts with mode append.",
+        limit=BODY_LIMIT,
+    )

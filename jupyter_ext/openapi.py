@@ -1,0 +1,161 @@
+"""The OpenAPI 3.1 document, made from the models that check the requests. A test compares it with the route table."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from functools import cache
+from types import MappingProxyType
+from typing import Any
+
+from wap_kernel import __version__
+from wap_kernel.dialects import wap
+from wap_kernel.dialects.tools import Tool
+from wap_kernel.errors import Code
+
+from . import definitions, schemas
+from .handlers.base import AGENT_HEADER, CLAIM_LENGTH, SESSION_HEADER
+from .handlers.errors import STATUS
+
+_ALWAYS = (
+    Code.INVALID_ARGUMENT,
+    Code.UNAUTHENTICATED,
+    Code.PERMISSION_DENIED,
+    Code.SIZE_LIMIT_EXCEEDED,
+    Code.INTERNAL_ERROR,
+    Code.PROVIDER_UNAVAILABLE,
+)
+_CHANGES = (Code.FILE_NOT_FOUND, Code.FILE_EXISTS, Code.CONFLICT, Code.NO_SPACE)
+
+# What a tool may answer beside what every route may.
+ERRORS: Mapping[str, tuple[Code, ...]] = MappingProxyType(
+    {
+        "exploreFiles": (Code.FILE_NOT_FOUND,),
+        "readFile": (Code.FILE_NOT_FOUND, Code.BINARY_FILE),
+        "writeFile": _CHANGES,
+        "modifyFile": (*_CHANGES, Code.BINARY_FILE, Code.EDIT_NOT_FOUND, Code.TIMEOUT),
+        "searchFiles": (Code.FILE_NOT_FOUND, Code.TIMEOUT),
+        "executeCommand": (Code.FILE_NOT_FOUND, Code.EXECUTION_FAILED, Code.TIMEOUT),
+        "getWorkspaceInfo": (),
+        "deleteFile": _CHANGES,
+        "moveFile": _CHANGES,
+        "copyFile": _CHANGES,
+        "createDirectory": _CHANGES,
+    }
+)
+
+_ERROR = {
+    "type": "object",
+    "properties": {
+        "error": {"type": "string", "description": "What happened and what to do next."},
+        "code": {"type": "string", "enum": [code.value for code in STATUS]},
+        "details": {"type": "object", "description": "Data for programs; depends on the code."},
+    },
+    "required": ["error", "code"],
+    "additionalProperties": False,
+}
+
+_SECURITY_SCHEMES = {
+    "token": {"type": "http", "scheme": "bearer", "description": "The Jupyter server's token."},
+    "cookie": {
+        "type": "apiKey",
+        "in": "header",
+        "name": "X-XSRFToken",
+        "description": "A browser session: Jupyter's login cookie, and its _xsrf cookie's value in this header.",
+    },
+}
+
+
+@cache
+def document(base_url: str) -> bytes:
+    """The answer of `GET wap/openapi.json` for a server at `base_url`. It never changes, so it is made once."""
+    paths: dict[str, Any] = {f"/wap/api/{tool.name}": {"post": _tool(tool)} for tool in wap.TOOLS.values()}
+    paths["/wap/tools"] = {"get": _tools()}
+    paths["/wap/openapi.json"] = {"get": _openapi()}
+    whole = {
+        "openapi": "3.1.0",
+        "info": {
+            "title": "wap",
+            "version": __version__,
+            "description": "Workspace Agent Protocol 1.0 on a Jupyter server.",
+        },
+        "servers": [{"url": base_url.rstrip("/") or "/"}],
+        "security": [{name: []} for name in _SECURITY_SCHEMES],
+        "paths": paths,
+        "components": {
+            "schemas": {"Error": _ERROR},
+            "securitySchemes": _SECURITY_SCHEMES,
+            "parameters": {
+                "agent": _claim(AGENT_HEADER, "the agent"),
+                "session": _claim(SESSION_HEADER, "the agent's session"),
+            },
+        },
+    }
+    return json.dumps(whole).encode("ascii")
+
+
+def _tool(tool: Tool[Any]) -> dict[str, Any]:
+    parameters = schemas.of(tool.parameters, "validation")
+    return {
+        "operationId": tool.name,
+        "summary": tool.title,
+        "description": tool.description,
+        "parameters": [{"$ref": "#/components/parameters/agent"}, {"$ref": "#/components/parameters/session"}],
+        "requestBody": {"required": bool(parameters.get("required")), "content": _json(parameters)},
+        "responses": _responses(schemas.of(tool.response, "serialization"), (*_ALWAYS, *ERRORS[tool.name])),
+    }
+
+
+def _tools() -> dict[str, Any]:
+    answer = {
+        "type": "object",
+        "properties": {"tools": {"type": "array", "items": {"type": "object"}}},
+        "required": ["tools"],
+    }
+    return {
+        "operationId": "listTools",
+        "summary": "The tools' definitions, ready to paste into a model call",
+        "parameters": [
+            _choice("format", definitions.FORMATS, "For whom the definitions are written."),
+            _choice("dialect", definitions.DIALECTS, "Whose tools."),
+        ],
+        "responses": _responses(answer, _ALWAYS),
+    }
+
+
+def _openapi() -> dict[str, Any]:
+    return {
+        "operationId": "describeApi",
+        "summary": "This document",
+        "responses": _responses({"type": "object"}, _ALWAYS),
+    }
+
+
+def _responses(answer: schemas.Schema, codes: Iterable[Code]) -> dict[str, Any]:
+    by_status: dict[int, list[str]] = {}
+    for code in codes:
+        by_status.setdefault(STATUS[code], []).append(code.value)
+    responses: dict[str, Any] = {"200": {"description": "Done.", "content": _json(answer)}}
+    for status, names in sorted(by_status.items()):
+        error = {"$ref": "#/components/schemas/Error", "properties": {"code": {"enum": names}}}
+        responses[str(status)] = {"description": ", ".join(names), "content": _json(error)}
+    return responses
+
+
+def _json(schema: schemas.Schema) -> dict[str, Any]:
+    return {"application/json": {"schema": schema}}
+
+
+def _choice(name: str, known: tuple[str, ...], description: str) -> dict[str, Any]:
+    schema = {"type": "string", "enum": list(known), "default": known[0]}
+    return {"name": name, "in": "query", "required": False, "description": description, "schema": schema}
+
+
+def _claim(header: str, whom: str) -> dict[str, Any]:
+    return {
+        "name": header,
+        "in": "header",
+        "required": False,
+        "description": f"The name of {whom}, recorded as claimed; cut after {CLAIM_LENGTH} characters.",
+        "schema": {"type": "string"},
+    }

@@ -1,0 +1,136 @@
+"""Run the quickstart against a real server and print every cell with its output (`make demo`).
+
+The server has a free port, a token and an empty workspace of its own; nothing of the user's is read or left behind.
+`--save` also stores the outputs in notebooks/quickstart.ipynb.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import secrets
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import nbformat
+from nbclient import NotebookClient
+from nbclient.exceptions import CellExecutionError
+
+QUICKSTART = Path(__file__).resolve().parent.parent / "notebooks" / "quickstart.ipynb"
+START_SECONDS = 60
+
+
+class Server(NamedTuple):
+    url: str
+    token: str
+    pid: int
+    log: Path
+    workspace: Path
+    environment: dict[str, str]
+    """With Jupyter's folders in a temporary place; a process that is to find this server needs the same."""
+
+
+@contextmanager
+def running_server(python: str = sys.executable) -> Iterator[Server]:
+    """A Jupyter server with what `python` has installed and nothing of the user's configuration."""
+    with tempfile.TemporaryDirectory(prefix="wap-demo-", ignore_cleanup_errors=True) as folder:
+        base = Path(folder)
+        workspace = base / "workspace"
+        workspace.mkdir()
+        token = secrets.token_hex(16)
+        environment = {
+            **{name: value for name, value in os.environ.items() if not name.startswith(("JPY_", "JUPYTER", "WAP_"))},
+            "JUPYTER_CONFIG_DIR": str(base / "config"),
+            "JUPYTER_DATA_DIR": str(base / "data"),
+            "JUPYTER_RUNTIME_DIR": str(base / "runtime"),
+            "JUPYTER_TOKEN": token,
+            "IPYTHONDIR": str(base / "ipython"),
+        }
+        command = [python, "-m", "jupyter_server", "--no-browser", "--ip=127.0.0.1", "--port=0", "--allow-root"]
+        with (base / "server.log").open("w+b") as log:
+            process = subprocess.Popen(
+                [*command, f"--ServerApp.root_dir={workspace}"], env=environment, stdout=log, stderr=log
+            )
+            try:
+                url = _wait_for_url(process, base / "runtime", base / "server.log")
+                yield Server(url, token, process.pid, base / "server.log", workspace, environment)
+            finally:
+                process.terminate()
+                try:
+                    process.wait(timeout=15)
+                except subprocess.TimeoutExpired:
+                    process.kill()
+                    process.wait()
+
+
+def _wait_for_url(process: subprocess.Popen[bytes], runtime: Path, log: Path) -> str:
+    """The server's address, from the file that it writes once it listens."""
+    announced = runtime / f"jpserver-{process.pid}.json"
+    deadline = time.monotonic() + START_SECONDS
+    while process.poll() is None and time.monotonic() < deadline:
+        try:
+            return str(json.loads(announced.read_text())["url"])
+        except (FileNotFoundError, json.JSONDecodeError):  # not there yet, or half written
+            time.sleep(0.05)
+    raise SystemExit(f"The server did not start:\n{log.read_text(errors='replace')}")
+
+
+def run_notebook(notebook: nbformat.NotebookNode, server: Server) -> None:
+    """Execute every cell in a kernel that is told where the server is; outputs are stored in the notebook."""
+    environment = {**server.environment, "WAP_URL": server.url, "WAP_TOKEN": server.token}
+    client = NotebookClient(
+        notebook,
+        timeout=60,
+        record_timing=False,
+        resources={"metadata": {"path": str(server.workspace)}},
+        # It would warn about its unencrypted connection, which stays on this machine.
+        extra_arguments=["--IPKernelApp.log_level=ERROR"],
+    )
+    client.execute(env=environment)
+
+
+def as_text(cell: Any) -> str:
+    """A cell as a person would read it in a terminal: prose as it is, code with a bar, then what it answered."""
+    if cell.cell_type != "code":
+        return str(cell.source)
+    lines = [f"| {line}".rstrip() for line in cell.source.splitlines()]
+    for output in cell.outputs:
+        if output.output_type == "stream":
+            lines.append(output.text.rstrip())
+        elif output.output_type == "error":
+            lines.append(f"{output.ename}: {output.evalue}")
+        else:
+            lines.append(output.data["text/plain"])
+    return "\n".join(lines)
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
+    parser.add_argument("--save", action="store_true", help="store the outputs in the notebook")
+    save = parser.parse_args().save
+
+    notebook = nbformat.read(QUICKSTART, as_version=4)
+    log_of_failure = None
+    with running_server() as server:
+        try:
+            run_notebook(notebook, server)
+        except CellExecutionError:
+            log_of_failure = server.log.read_text(errors="replace")
+    print("\n\n".join(as_text(cell) for cell in notebook.cells))
+    if log_of_failure is not None:
+        print(f"\nThe quickstart failed. The server's log:\n{log_of_failure}", file=sys.stderr)
+        return 1
+    if save:
+        nbformat.write(notebook, QUICKSTART)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,200 @@
+"""The wiring: which folder is served, what the traits do, when there is no workspace, how it ends."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from jupyter_server.serverapp import ServerApp
+from jupyter_server.services.contents.manager import ContentsManager
+from traitlets.config import Config
+
+import jupyter_ext.app
+from jupyter_ext.app import WapExtension
+from wap_kernel.operations import Limits
+
+
+class ElsewhereContentsManager(ContentsManager):
+    """Keeps its files in no local folder."""
+
+    def dir_exists(self, path: str) -> bool:
+        return True
+
+
+def _configured(settings: dict[str, Any]) -> Any:
+    return pytest.mark.parametrize("jp_server_config", [Config(settings)], ids=[next(iter(settings))])
+
+
+def _with(**sections: Any) -> dict[str, Any]:
+    return {**sections, "ServerApp": {"jpserver_extensions": {"jupyter_ext": True}, **sections.get("ServerApp", {})}}
+
+
+async def test_the_root_is_the_servers_root_dir(call: Any, jp_root_dir: Path) -> None:
+    answer = await call("getWorkspaceInfo")
+    assert answer.body["root"] == str(jp_root_dir)
+
+
+@pytest.fixture
+def preferred(jp_root_dir: Path) -> Path:
+    folder = jp_root_dir / "course" / "week 1"
+    folder.mkdir(parents=True)
+    return folder
+
+
+@pytest.mark.parametrize("section", ["FileContentsManager", "ServerApp"])
+@pytest.mark.filterwarnings("ignore:ServerApp.preferred_dir config is deprecated:FutureWarning")
+def test_the_root_is_the_preferred_dir_when_set(jp_configurable_serverapp: Any, preferred: Path, section: str) -> None:
+    settings = _with()
+    settings.setdefault(section, {})["preferred_dir"] = str(preferred)
+    server = jp_configurable_serverapp(config=settings)
+    assert _extension(server).workspace.root == str(preferred)
+
+
+def _extension(server: ServerApp) -> Any:
+    (app,) = server.extension_manager.extension_apps["jupyter_ext"]
+    return app
+
+
+def test_traits_set_the_limits(jp_configurable_serverapp: Any, tmp_path: Path) -> None:
+    values = {name: number for number, name in enumerate(Limits.model_fields, start=1000)}
+    state = tmp_path / "state"
+    server = jp_configurable_serverapp(config=_with(WapExtension={**values, "state_dir": str(state)}))
+    assert _extension(server).workspace.limits == Limits(**values)
+    assert state.is_dir()
+
+
+def test_every_limit_is_a_trait_with_help_and_the_engines_default() -> None:
+    traits = WapExtension.class_own_traits(config=True)
+    assert set(traits) == {*Limits.model_fields, "state_dir"}
+    for name, default in Limits().model_dump().items():
+        assert traits[name].default_value == default
+        assert traits[name].help
+
+
+UNAVAILABLE = [
+    ("wap/api/readFile", "POST"),
+    ("wap/api/executeCommand", "POST"),
+    ("wap/tools", "GET"),
+    ("wap/openapi.json", "GET"),
+    ("wap/nothing", "GET"),
+]
+
+
+async def _expect_unavailable(fetch: Any, *words: str) -> None:
+    for path, method in UNAVAILABLE:
+        answer = await fetch(path, method=method, body="{}" if method == "POST" else None)
+        assert (answer.status, answer.code) == (503, "PROVIDER_UNAVAILABLE"), path
+        for word in words:
+            assert word in answer.body["error"]
+    stranger = await fetch("wap/tools", headers={"Authorization": "token wrong"})
+    assert stranger.code == "UNAUTHENTICATED"
+
+
+@_configured(_with(ServerApp={"contents_manager_class": ElsewhereContentsManager}))
+@pytest.mark.filterwarnings("ignore:The synchronous ContentsManager classes are deprecated:DeprecationWarning")
+async def test_a_contents_manager_that_is_not_local(
+    fetch: Any, extension: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    await _expect_unavailable(fetch, "ElsewhereContentsManager", "FileContentsManager")
+    assert extension.current_activity() is None
+
+
+@pytest.fixture
+def on_windows(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(jupyter_ext.app, "PLATFORM", "win32")
+
+
+async def test_windows(on_windows: None, fetch: Any) -> None:
+    await _expect_unavailable(fetch, "Windows", "WSL")
+
+
+@pytest.mark.parametrize("jp_server_config", [_with(WapExtension={"state_dir": "/dev/null/state"})])
+async def test_a_workspace_that_cannot_be_opened(fetch: Any) -> None:
+    await _expect_unavailable(fetch)
+
+
+async def test_a_running_command_is_activity_and_ends_with_the_extension(
+    jp_fetch: Any, extension: Any, jp_root_dir: Path
+) -> None:
+    assert extension.current_activity() is None
+    ready = jp_root_dir / "ready"
+    body = json.dumps({"command": f"echo $$ > pid; mv pid {ready.name}; sleep 1000", "timeout": 600_000})
+    request = asyncio.ensure_future(
+        jp_fetch("wap/api/executeCommand", method="POST", body=body, raise_error=False, request_timeout=60)
+    )
+    await _until(ready.exists)
+    assert extension.current_activity() == {"commands": 1}
+    await extension.stop_extension()
+    assert not _alive(int(ready.read_text()))
+    assert extension.current_activity() is None
+    await request
+    after = await jp_fetch("wap/tools", raise_error=False)
+    assert json.loads(after.body)["code"] == "PROVIDER_UNAVAILABLE"
+
+
+async def test_a_command_ends_when_its_client_hangs_up(
+    jp_fetch: Any,
+    extension: Any,
+    jp_root_dir: Path,
+    http_server_client: Any,
+    jp_base_url: str,
+    jp_auth_header: dict[str, str],
+) -> None:
+    ready = jp_root_dir / "ready"
+    body = json.dumps({"command": f"echo $$ > pid; mv pid {ready.name}; sleep 1000", "timeout": 600_000}).encode()
+    _, writer = await asyncio.open_connection("127.0.0.1", http_server_client.get_http_port())
+    head = f"POST {jp_base_url}wap/api/executeCommand HTTP/1.1\r\nHost: localhost\r\nContent-Length: {len(body)}\r\n"
+    head += "".join(f"{name}: {value}\r\n" for name, value in jp_auth_header.items())
+    writer.write(head.encode() + b"\r\n" + body)
+    try:
+        await _until(ready.exists)
+    finally:
+        writer.close()
+    await _until(lambda: not _alive(int(ready.read_text())))
+    await _until(lambda: extension.workspace.running == 0)
+
+
+async def _until(condition: Callable[[], bool]) -> None:
+    async def poll() -> None:
+        while not condition():  # noqa: ASYNC110 - a file or a process of another program has no event to await
+            await asyncio.sleep(0.01)
+
+    await asyncio.wait_for(poll(), 30)
+
+
+def _alive(pid: int) -> bool:
+    try:
+        state = Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0]
+    except (FileNotFoundError, ProcessLookupError):
+        return False
+    return state not in "ZX"
+
+
+async def test_two_servers_in_one_process_serve_their_own_folders(
+    jp_serverapp: Any, extension: Any, tmp_path: Path
+) -> None:
+    other_root = tmp_path / "other"
+    other_root.mkdir()
+    other = ServerApp(root_dir=str(other_root), config=Config(_with()), allow_root=True, port=0)
+    other.initialize(argv=[], new_httpserver=False)
+    try:
+        assert _extension(other).workspace.root == str(other_root)
+        assert extension.workspace.root != str(other_root)
+        settings = (jp_serverapp.web_app.settings["wap"], other.web_app.settings["wap"])
+        assert settings == (extension, _extension(other))
+    finally:
+        await other._cleanup()
+
+
+def test_importing_the_package_loads_nothing_heavy() -> None:
+    script = "import sys, jupyter_ext; print(sorted({name.split('.')[0] for name in sys.modules}))"
+    environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])}
+    loaded = subprocess.run([sys.executable, "-c", script], env=environment, capture_output=True, text=True, check=True)
+    assert not {"jupyter_server", "tornado", "pydantic", "traitlets"} & set(eval(loaded.stdout))  # noqa: S307

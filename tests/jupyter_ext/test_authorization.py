@@ -1,0 +1,190 @@
+"""Who may come in: every route, without a token, with a wrong one, with authorizers that refuse or take notes."""
+
+from __future__ import annotations
+
+import json
+from http.cookies import SimpleCookie
+from typing import Any
+
+import pytest
+from jupyter_server.auth import Authorizer
+
+FILE = "a.txt"
+
+# Route, method, body, and what the authorizer is to be asked.
+ROUTES: dict[str, tuple[str, dict[str, Any] | None, str]] = {
+    "wap/api/exploreFiles": ("POST", {"path": "."}, "read"),
+    "wap/api/readFile": ("POST", {"path": FILE}, "read"),
+    "wap/api/writeFile": ("POST", {"path": "new.txt", "content": "x"}, "write"),
+    "wap/api/modifyFile": (
+        "POST",
+        {"path": FILE, "operations": [{"type": "insert", "afterLine": 0, "newContent": "x"}]},
+        "write",
+    ),
+    "wap/api/searchFiles": ("POST", {"paths": ["."], "query": "a", "type": "literal"}, "read"),
+    "wap/api/executeCommand": ("POST", {"command": "true"}, "execute"),
+    "wap/api/getWorkspaceInfo": ("POST", {}, "read"),
+    "wap/api/createDirectory": ("POST", {"path": "folder"}, "write"),
+    "wap/api/copyFile": ("POST", {"source": FILE, "destination": "copy.txt"}, "write"),
+    "wap/api/moveFile": ("POST", {"source": "copy.txt", "destination": "moved.txt"}, "write"),
+    "wap/api/deleteFile": ("POST", {"path": "moved.txt"}, "write"),
+    "wap/tools": ("GET", None, "read"),
+    "wap/openapi.json": ("GET", None, "read"),
+}
+
+
+class Notes(Authorizer):
+    """Allows or refuses everything and remembers what it was asked."""
+
+    allow = True
+
+    def __init__(self, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.asked: list[tuple[str, str, str]] = []
+
+    def is_authorized(self, handler: Any, user: Any, action: str, resource: str) -> bool:
+        self.asked.append((user.username, action, resource))
+        return self.allow
+
+
+class Refusal(Notes):
+    allow = False
+
+
+class AsyncRefusal(Authorizer):
+    async def is_authorized(self, handler: Any, user: Any, action: str, resource: str) -> bool:  # type: ignore[override]
+        return False
+
+
+@pytest.fixture(autouse=True)
+def file(jp_root_dir: Any) -> None:
+    (jp_root_dir / FILE).write_text("a\n")
+
+
+async def _walk(fetch: Any, **options: Any) -> dict[str, tuple[int, str | None]]:
+    answers = {}
+    for path, (method, body, _) in ROUTES.items():
+        text = None if body is None else json.dumps(body)
+        answer = await fetch(path, method=method, body=text, **{k: dict(v) for k, v in options.items()})
+        answers[path] = (answer.status, answer.code)
+        if answer.status >= 400:
+            assert set(answer.body) <= {"error", "code", "details"}
+    return answers
+
+
+def test_the_matrix_covers_every_route() -> None:
+    from jupyter_ext import openapi
+
+    assert set(json.loads(openapi.document("/"))["paths"]) == {f"/{path}" for path in ROUTES}
+
+
+@pytest.mark.parametrize("authorization", ["", "token wrong", "Bearer wrong", "token ", "Basic Og=="])
+async def test_without_a_valid_token_every_route_says_unauthenticated(
+    fetch: Any, authorization: str, jp_root_dir: Any
+) -> None:
+    answers = await _walk(fetch, headers={"Authorization": authorization})
+    assert answers == dict.fromkeys(ROUTES, (403, "UNAUTHENTICATED"))
+    assert [entry.name for entry in jp_root_dir.iterdir()] == [FILE]
+
+
+async def test_even_an_unknown_address_asks_for_authentication(fetch: Any) -> None:
+    for path in ("wap", "wap/", "wap/nothing", "wap/api/", "wap/api/nothing", "wap/api/%ff"):
+        answer = await fetch(path, headers={"Authorization": "token wrong"})
+        assert (answer.status, answer.code) == (403, "UNAUTHENTICATED"), path
+
+
+@pytest.mark.parametrize("method", ["GET", "HEAD"])
+async def test_nobody_is_sent_to_a_login_page(jp_fetch: Any, method: str) -> None:
+    response = await jp_fetch(
+        "wap/tools", method=method, headers={"Authorization": ""}, raise_error=False, follow_redirects=False
+    )
+    assert response.code == 403
+    assert "Location" not in response.headers
+
+
+@pytest.mark.parametrize("authorizer", [Refusal, AsyncRefusal])
+async def test_a_refusing_authorizer_closes_every_route(
+    fetch: Any, jp_serverapp: Any, authorizer: type[Authorizer], jp_root_dir: Any
+) -> None:
+    jp_serverapp.web_app.settings["authorizer"] = authorizer(parent=jp_serverapp)
+    assert await _walk(fetch) == dict.fromkeys(ROUTES, (403, "PERMISSION_DENIED"))
+    assert [entry.name for entry in jp_root_dir.iterdir()] == [FILE]
+
+
+async def test_a_refusing_authorizer_comes_before_the_arguments(fetch: Any, jp_serverapp: Any) -> None:
+    jp_serverapp.web_app.settings["authorizer"] = Refusal(parent=jp_serverapp)
+    answer = await fetch("wap/api/readFile", method="POST", body="{not json")
+    assert answer.code == "PERMISSION_DENIED"
+
+
+async def test_the_authorizer_is_asked_once_with_action_and_resource(fetch: Any, jp_serverapp: Any) -> None:
+    notes = jp_serverapp.web_app.settings["authorizer"] = Notes(parent=jp_serverapp)
+    answers = await _walk(fetch)
+    assert answers == dict.fromkeys(ROUTES, (200, None))
+    assert [(action, resource) for _, action, resource in notes.asked] == [
+        (action, "wap") for _, _, action in ROUTES.values()
+    ]
+
+
+async def _log_in(jp_fetch: Any) -> str:
+    """The cookies that a browser has after its first visit with a token."""
+    response = await jp_fetch("wap/tools")
+    cookies: SimpleCookie = SimpleCookie()
+    for header in response.headers.get_list("Set-Cookie"):
+        cookies.load(header)
+    return "; ".join(f"{name}={morsel.value}" for name, morsel in cookies.items())
+
+
+async def test_a_cookie_needs_the_xsrf_token_to_post(fetch: Any, jp_fetch: Any) -> None:
+    cookie = await _log_in(jp_fetch)
+    body = json.dumps({"path": FILE})
+    headers = {"Authorization": "", "Cookie": cookie}
+    refused = await fetch("wap/api/readFile", method="POST", body=body, headers=dict(headers))
+    assert (refused.status, refused.code) == (403, "PERMISSION_DENIED")
+    assert "_xsrf" in refused.body["error"]
+
+    headers |= {"Cookie": f"{cookie}; _xsrf=abc", "X-XSRFToken": "xyz"}
+    refused = await fetch("wap/api/readFile", method="POST", body=body, headers=dict(headers))
+    assert (refused.status, refused.code) == (403, "PERMISSION_DENIED")
+
+    headers["X-XSRFToken"] = "abc"
+    allowed = await fetch("wap/api/readFile", method="POST", body=body, headers=dict(headers))
+    assert allowed.status == 200
+
+
+@pytest.mark.parametrize("method", ["GET", "POST"])
+async def test_a_cookie_from_a_foreign_origin_is_refused(fetch: Any, jp_fetch: Any, method: str) -> None:
+    cookie = f"{await _log_in(jp_fetch)}; _xsrf=abc"
+    headers = {"Authorization": "", "Cookie": cookie, "X-XSRFToken": "abc", "Origin": "http://evil.example"}
+    path, body = ("wap/tools", None) if method == "GET" else ("wap/api/getWorkspaceInfo", "{}")
+    refused = await fetch(path, method=method, body=body, headers=headers)
+    assert (refused.status, refused.code) == (403, "PERMISSION_DENIED")
+    assert "origin" in refused.body["error"]
+
+
+async def test_a_token_may_come_from_any_origin_as_in_jupyter(call: Any, fetch: Any) -> None:
+    headers = {"Origin": "http://elsewhere.example"}
+    allowed = await fetch("wap/tools", headers=dict(headers))
+    assert allowed.status == 200
+    missing = await fetch("wap/api/readFile", method="POST", body='{"path": "missing"}', headers=dict(headers))
+    assert missing.code == "FILE_NOT_FOUND"
+    for answer in (allowed, missing):
+        assert answer.headers["Access-Control-Allow-Origin"] == headers["Origin"]
+
+
+async def test_a_foreign_host_is_refused_on_every_route(fetch: Any) -> None:
+    answers = await _walk(fetch, headers={"Host": "evil.example"})
+    assert answers == dict.fromkeys(ROUTES, (403, "PERMISSION_DENIED"))
+
+
+async def test_a_foreign_host_is_welcome_where_remote_access_is(fetch: Any, jp_serverapp: Any) -> None:
+    jp_serverapp.web_app.settings["allow_remote_access"] = True
+    answer = await fetch("wap/tools", headers={"Host": "hub.example"})
+    assert answer.status == 200
+
+
+async def test_authentication_also_holds_when_jupyter_lets_strangers_through(fetch: Any, jp_serverapp: Any) -> None:
+    for setting in (True, False):
+        jp_serverapp.web_app.settings["allow_unauthenticated_access"] = setting
+        answers = await _walk(fetch, headers={"Authorization": "token wrong"})
+        assert answers == dict.fromkeys(ROUTES, (403, "UNAUTHENTICATED"))

@@ -1,0 +1,174 @@
+"""Bodies on a real server: nothing is buffered for strangers, the limit holds, and no client loses its answer."""
+
+from __future__ import annotations
+
+import json
+import socket
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from jupyter_ext.handlers import body
+
+MB = 1024 * 1024
+BLOCK = b"x" * MB
+
+
+class Client:
+    """A plain client over one connection: sends everything first and reads afterwards, as most libraries do."""
+
+    def __init__(self, server: Any, token: str | None) -> None:
+        self._server = server
+        self._token = token
+        self._socket = socket.create_connection(("127.0.0.1", server.port), timeout=60)
+        self._file = self._socket.makefile("rb")
+
+    def __enter__(self) -> Client:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._file.close()
+        self._socket.close()
+
+    def head(self, *headers: str, tool: str = "readFile") -> None:
+        lines = [f"POST {self._server.base_url}wap/api/{tool} HTTP/1.1", "Host: localhost", *headers]
+        if self._token is not None:
+            lines.append(f"Authorization: token {self._token}")
+        self._socket.sendall("\r\n".join([*lines, "", ""]).encode())
+
+    def send(self, *parts: bytes) -> None:
+        for part in parts:
+            self._socket.sendall(part)
+
+    def answer(self) -> tuple[int, Any]:
+        status = int(self._file.readline().split()[1])
+        length = 0
+        while (line := self._file.readline().strip()) != b"":
+            name, _, value = line.decode().partition(": ")
+            if name.lower() == "content-length":
+                length = int(value)
+        return status, json.loads(self._file.read(length) or b"null")
+
+    def closed(self) -> bool:
+        """Whether the server ends the connection (waits for it) without another byte."""
+        return self._file.read(1) == b""
+
+
+def _fixed(size: int) -> tuple[str, Iterator[bytes]]:
+    return f"Content-Length: {size}", iter([BLOCK] * (size // MB))
+
+
+def _chunked(size: int) -> tuple[str, Iterator[bytes]]:
+    chunk = b"%x\r\n%s\r\n" % (MB, BLOCK)
+    return "Transfer-Encoding: chunked", iter([*[chunk] * (size // MB), b"0\r\n\r\n"])
+
+
+FRAMINGS = pytest.mark.parametrize("framing", [_fixed, _chunked])
+
+
+@FRAMINGS
+@pytest.mark.parametrize("token", [None, "wrong"])
+def test_a_strangers_100_mb_are_not_kept(live_server: Any, framing: Any, token: str | None) -> None:
+    with Client(live_server, token) as client:  # what a first refusal allocates is not the body
+        client.head("Content-Length: 2")
+        client.send(b"{}")
+        assert client.answer()[1]["code"] == "UNAUTHENTICATED"
+    before = live_server.memory("VmHWM")
+    header, parts = framing(100 * MB)
+    with Client(live_server, token) as client:
+        client.head(header)
+        client.send(*parts)
+        status, answer = client.answer()
+    assert (status, answer["code"]) == (403, "UNAUTHENTICATED")
+    assert live_server.memory("VmHWM") - before < 5 * MB
+
+
+@pytest.mark.parametrize("token", [None, "wrong"])
+def test_a_stranger_is_refused_before_the_body_is_sent(live_server: Any, token: str | None) -> None:
+    with Client(live_server, token) as client:
+        client.head(f"Content-Length: {100 * MB}")
+        status, answer = client.answer()
+        assert (status, answer["code"]) == (403, "UNAUTHENTICATED")
+        assert client.closed()
+
+
+def test_a_body_that_announces_too_much_is_refused_before_it_is_sent(live_server: Any) -> None:
+    for length in (body.BODY_LIMIT + 1, 10**12, "9" * 5000):
+        with Client(live_server, live_server.token) as client:
+            client.head(f"Content-Length: {length}")
+            status, answer = client.answer()
+            assert (status, answer["code"]) == (413, "SIZE_LIMIT_EXCEEDED")
+            assert answer["details"] == {"limit": body.BODY_LIMIT}
+
+
+@FRAMINGS
+def test_33_mb_are_refused_and_the_client_can_read_why(live_server: Any, framing: Any) -> None:
+    header, parts = framing(33 * MB)
+    with Client(live_server, live_server.token) as client:
+        client.head(header)
+        client.send(*parts)
+        status, answer = client.answer()
+        assert (status, answer["code"]) == (413, "SIZE_LIMIT_EXCEEDED")
+        # The body has been taken to its end, so the connection serves on.
+        client.head("Content-Length: 2", tool="getWorkspaceInfo")
+        client.send(b"{}")
+        assert client.answer()[0] == 200
+
+
+@FRAMINGS
+def test_32_mb_are_accepted(live_server: Any, framing: Any) -> None:
+    header, parts = framing(body.BODY_LIMIT)
+    with Client(live_server, live_server.token) as client:
+        client.head(header)
+        client.send(*parts)
+        status, answer = client.answer()
+    assert (status, answer["code"]) == (400, "INVALID_ARGUMENT")
+
+
+def test_beyond_the_drop_limit_the_connection_ends(live_server: Any) -> None:
+    with Client(live_server, None) as client:
+        client.head("Transfer-Encoding: chunked")
+        assert client.answer()[0] == 403
+        chunk = b"%x\r\n%s\r\n" % (MB, BLOCK)
+        with pytest.raises(OSError, match=r"reset|[Bb]roken pipe"):
+            client.send(*[chunk] * (2 * body.DROP_LIMIT // MB))
+
+
+@pytest.mark.parametrize(
+    ("token", "expected"), [("a-token", b"HTTP/1.1 100"), (None, b"HTTP/1.1 403"), ("wrong", b"HTTP/1.1 403")]
+)
+def test_expect_100_continue_is_answered_after_authentication(
+    live_server: Any, token: str | None, expected: bytes
+) -> None:
+    with Client(live_server, token) as client:
+        client.head("Content-Length: 2", "Expect: 100-continue", tool="getWorkspaceInfo")
+        assert client._file.readline().startswith(expected)
+        if token == live_server.token:
+            assert client._file.readline() == b"\r\n"
+            client.send(b"{}")
+            assert client.answer()[0] == 200
+
+
+def test_a_refused_small_request_keeps_the_connection(live_server: Any) -> None:
+    with Client(live_server, "wrong") as client:
+        for _ in range(3):
+            client.head("Content-Length: 13")
+            client.send(b'{"path": "a"}')
+            assert client.answer()[1]["code"] == "UNAUTHENTICATED"
+
+
+def test_a_client_that_vanishes_in_the_middle_of_its_body(live_server: Any) -> None:
+    for token in (live_server.token, None):
+        with Client(live_server, token) as client:
+            client.head(f"Content-Length: {20 * MB}")
+            client.send(BLOCK)
+    status, _ = live_server.request("POST", "wap/api/getWorkspaceInfo", b"{}")
+    assert status == 200
+
+
+def test_the_server_logged_no_error(live_server: Any) -> None:
+    """Runs last in this file: refusals and lost clients are nothing to be alarmed about."""
+    log = (live_server.root.parent / "log").read_text()
+    assert "Traceback" not in log
+    assert "Uncaught" not in log

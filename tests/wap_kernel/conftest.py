@@ -1,0 +1,71 @@
+"""A workspace in a temporary folder, called through the WAP dialect as a server would, without a server."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from wap_kernel.dialects import wap
+from wap_kernel.errors import Code, WapError
+from wap_kernel.operations import Caller, Limits
+from wap_kernel.workspace import Workspace
+
+
+class Tools:
+    """`tools.readFile(path="a")` answers a dict or raises a WapError."""
+
+    def __init__(self, workspace: Workspace, root: Path, outside: Path, state: Path) -> None:
+        self.workspace = workspace
+        self.root = root
+        self.outside = outside
+        self.state = state
+
+    def call(self, tool: str, **parameters: Any) -> dict[str, Any]:
+        body = json.dumps(parameters).encode()
+
+        async def perform() -> bytes:
+            operation = wap.parse(tool, body, self.workspace)
+            return await wap.perform(tool, operation, self.workspace, Caller(user="tester"))
+
+        answer: dict[str, Any] = json.loads(asyncio.run(perform()))
+        return answer
+
+    def refuse(self, tool: str, **parameters: Any) -> WapError:
+        with pytest.raises(WapError) as caught:
+            self.call(tool, **parameters)
+        assert caught.value.code is not Code.INTERNAL_ERROR
+        return caught.value
+
+    def __getattr__(self, tool: str) -> Callable[..., dict[str, Any]]:
+        if tool not in wap.TOOLS:
+            raise AttributeError(tool)
+        return lambda **parameters: self.call(tool, **parameters)
+
+
+@pytest.fixture
+def make_tools(tmp_path: Path) -> Iterator[Callable[..., Tools]]:
+    opened: list[Workspace] = []
+
+    def make(root: Path | None = None, *, state: Path | None = None, limits: Limits | None = None) -> Tools:
+        root = root or tmp_path / "ws"
+        outside = tmp_path / "outside"
+        root.mkdir(exist_ok=True)
+        outside.mkdir(exist_ok=True)
+        state = state or tmp_path / "state"
+        workspace = Workspace(str(root), state_dir=str(state), limits=limits)
+        opened.append(workspace)
+        return Tools(workspace, root, outside, state)
+
+    yield make
+    for workspace in opened:
+        asyncio.run(workspace.close())
+
+
+@pytest.fixture
+def tools(make_tools: Callable[..., Tools]) -> Tools:
+    return make_tools()

@@ -1,0 +1,170 @@
+"""What is protected always, also when the root is the home folder."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from wap_kernel.errors import Code
+from wap_kernel.policy.protected import Level, ProtectedPaths, protected_paths
+
+HIDDEN = "share/jupyter/wap/1"
+paths = ProtectedPaths(
+    hidden=frozenset({("share", "jupyter", "wap", "1"), ("run",)}),
+    read_only=frozenset({("share", "jupyter"), (".bashrc",)}),
+)
+
+
+@pytest.mark.parametrize(
+    ("path", "level"),
+    [
+        (".", Level.OPEN),
+        ("a.py", Level.OPEN),
+        ("share", Level.OPEN),
+        ("share/jupyter", Level.READ_ONLY),
+        ("share/jupyter/kernels/x", Level.READ_ONLY),
+        (HIDDEN, Level.HIDDEN),
+        (f"{HIDDEN}/state.db", Level.HIDDEN),
+        ("run/jpserver-1.json", Level.HIDDEN),
+        ("RUN/jpserver-1.json", Level.HIDDEN),
+        ("runner", Level.OPEN),
+        (".bashrc", Level.READ_ONLY),
+        (".cws-policy.json", Level.READ_ONLY),
+        ("sub/.cws-policy.json", Level.READ_ONLY),
+        (".CWS-policy.JSON", Level.READ_ONLY),
+        (".git/hooks", Level.READ_ONLY),
+        (".git/hooks/pre-commit", Level.READ_ONLY),
+        ("sub/.git/config", Level.READ_ONLY),
+        (".git/info/exclude", Level.OPEN),
+        ("hooks", Level.OPEN),
+        (".git/x/hooks", Level.OPEN),
+    ],
+)
+def test_levels(path: str, level: Level) -> None:
+    assert paths.level(path) is level
+
+
+def test_only_what_lies_below_the_root_counts_but_a_root_inside_the_runtime_folder_is_closed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("JUPYTER_RUNTIME_DIR", str(tmp_path / "run"))
+    (tmp_path / "run" / "deep").mkdir(parents=True)
+    assert protected_paths(str(tmp_path), str(tmp_path / "s")).level("run/deep") is Level.HIDDEN
+    assert protected_paths(str(tmp_path / "run" / "deep"), str(tmp_path / "s")).level("x") is Level.HIDDEN
+
+
+@pytest.fixture
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, make_tools: Callable[..., Any]) -> Any:
+    """A workspace whose root is the home folder, with everything that people keep there."""
+    home = tmp_path / "home"
+    for name, value in {
+        "HOME": home,
+        "JUPYTER_DATA_DIR": home / ".local/share/jupyter",
+        "JUPYTER_RUNTIME_DIR": home / ".local/share/jupyter/runtime",
+        "JUPYTER_CONFIG_DIR": home / ".jupyter",
+        "IPYTHONDIR": home / ".ipython",
+    }.items():
+        monkeypatch.setenv(name, str(value))
+    for name in FILES:
+        (home / name).parent.mkdir(parents=True, exist_ok=True)
+        (home / name).write_text("original secret")
+    (home / "link-to-runtime").symlink_to(".local/share/jupyter/runtime")
+    (home / "link-to-startup").symlink_to(home / ".ipython/profile_default/startup")
+    return make_tools(home, state=home / ".local/share/jupyter/wap/1")
+
+
+RUNTIME = ".local/share/jupyter/runtime/jpserver-1.json"
+FILES = (
+    RUNTIME,
+    ".local/share/jupyter/kernels/python3/kernel.json",
+    ".jupyter/jupyter_server_config.py",
+    ".ipython/profile_default/startup/00.py",
+    ".bashrc",
+    ".profile",
+    "project/.git/config",
+    "project/.git/hooks/pre-commit",
+    "project/.cws-policy.json",
+    "project/main.py",
+)
+UNREADABLE = (RUNTIME, ".local/share/jupyter/wap/1/state.db", "link-to-runtime/jpserver-1.json", RUNTIME.upper())
+READ_ONLY = (
+    *(name for name in FILES if name not in (RUNTIME, "project/main.py")),
+    "link-to-startup/00.py",
+    "link-to-startup/new.py",
+    ".jupyter/new.py",
+    ".cws-policy.json",
+    "project/sub/../.cws-policy.json",
+    "new/.git/hooks/post-checkout",
+)
+
+
+@pytest.mark.parametrize("path", UNREADABLE[:3])
+def test_the_servers_own_secrets_cannot_be_read(home: Any, path: str) -> None:
+    assert home.refuse("readFile", path=path).code is Code.PERMISSION_DENIED
+    assert home.refuse("readFile", path=path, encoding="base64").code is Code.PERMISSION_DENIED
+    assert home.refuse("copyFile", source=path, destination="stolen").code is Code.PERMISSION_DENIED
+    assert home.refuse("moveFile", source=path, destination="stolen").code is Code.PERMISSION_DENIED
+    assert home.refuse("searchFiles", paths=[path], query="secret", type="literal").code is Code.PERMISSION_DENIED
+    assert home.refuse("exploreFiles", path=os.path.dirname(path)).code is Code.PERMISSION_DENIED
+    assert not (home.root / "stolen").exists()
+
+
+def test_they_are_neither_listed_nor_found(home: Any) -> None:
+    listed = home.exploreFiles(path=".", recursive=True, maxDepth=20, returnMetadata=True, excludePatterns=[])
+    assert not [file for file in listed["files"] if "runtime/" in file["path"] or "wap/1" in file["path"]]
+    for kind in ("literal", "regex"):
+        found = home.searchFiles(paths=["."], query="original secret", type=kind, excludePatterns=[])
+        assert {match["path"] for match in found["matches"]} == set(FILES) - {RUNTIME}
+
+
+@pytest.mark.parametrize("path", READ_ONLY)
+def test_what_others_obey_cannot_be_written(home: Any, path: str) -> None:
+    (home.root / "project" / "sub").mkdir()
+    attempts = [
+        ("writeFile", {"path": path, "content": "evil", "createDirectories": True}),
+        ("writeFile", {"path": path, "content": "evil", "mode": "append", "createDirectories": True}),
+        ("copyFile", {"source": "project/main.py", "destination": path, "overwrite": True, "createDirectories": True}),
+        ("moveFile", {"source": "project/main.py", "destination": path, "overwrite": True, "createDirectories": True}),
+        ("createDirectory", {"path": path}),
+    ]
+    if (home.root / path).exists():
+        change = {"type": "insert", "afterLine": 0, "newContent": "evil"}
+        attempts += [
+            ("modifyFile", {"path": path, "operations": [change]}),
+            ("deleteFile", {"path": path}),
+            ("moveFile", {"source": path, "destination": "elsewhere"}),
+        ]
+    for tool, parameters in attempts:
+        assert home.refuse(tool, **parameters).code is Code.PERMISSION_DENIED, tool
+    for name in FILES:
+        assert (home.root / name).read_text() == "original secret"
+
+
+@pytest.mark.parametrize(
+    "path", [".local", ".local/share", ".jupyter", ".ipython", "project/.git", "project", ".local/share/jupyter/wap"]
+)
+def test_a_folder_that_holds_protected_files_is_neither_removed_nor_replaced(home: Any, path: str) -> None:
+    assert home.refuse("deleteFile", path=path, recursive=True).code is Code.PERMISSION_DENIED
+    if path != "project":  # a repository may be renamed: its hooks and policy stay protected under the new name
+        assert home.refuse("moveFile", source=path, destination="elsewhere").code is Code.PERMISSION_DENIED
+    for name in FILES:
+        assert (home.root / name).read_text() == "original secret"
+
+
+def test_a_folder_cannot_become_a_repository_with_hooks(home: Any) -> None:
+    home.writeFile(path="fake/hooks/pre-commit", content="evil", createDirectories=True)
+    assert home.refuse("moveFile", source="fake", destination="other/.git", createDirectories=True).code is (
+        Code.PERMISSION_DENIED
+    )
+
+
+def test_the_rest_of_the_home_folder_is_open(home: Any) -> None:
+    assert home.readFile(path="project/main.py")["content"] == "original secret"
+    assert home.readFile(path=".bashrc")["content"] == "original secret"
+    assert home.writeFile(path="project/main.py", content="changed")["success"]
+    assert home.moveFile(source="project", destination="renamed")["success"]
+    assert home.refuse("writeFile", path="renamed/.git/hooks/pre-commit", content="evil").code is Code.PERMISSION_DENIED

@@ -1,0 +1,144 @@
+"""The local provider: contained folder, rebuilt environment, and an end to everything on close."""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from wap_kernel.errors import Code, ProviderUnavailable, WapError
+from wap_kernel.files.primitives import Access
+from wap_kernel.files.root import Root
+from wap_kernel.providers.base import Cancel, Command, Outcome, Provider, Stream
+from wap_kernel.providers.local import LocalProvider
+
+SERVER = {
+    "PATH": "/usr/local/bin:/usr/bin:/bin",
+    "LANG": "C.UTF-8",
+    "HOME": "/home/someone",
+    "JUPYTER_TOKEN": "s3cret",
+    "JUPYTERHUB_API_TOKEN": "s3cret",
+    "AWS_SECRET_ACCESS_KEY": "s3cret",
+    "GITHUB_TOKEN": "s3cret",
+    "LD_PRELOAD": "s3cret",
+    "BASH_ENV": "s3cret",
+}
+
+
+class Guard:
+    def check(self, path: str, access: Access) -> None: ...
+    def check_tree(self, path: str) -> None: ...
+    def hidden_names(self, folder: str) -> frozenset[str]:
+        return frozenset()
+
+
+class Journal:
+    def note(self, name: str, path: str) -> None: ...
+    def forget(self, name: str) -> None: ...
+
+
+@pytest.fixture
+def provider(tmp_path: Path) -> Iterator[LocalProvider]:
+    (tmp_path / "ws" / "sub folder").mkdir(parents=True)
+    (tmp_path / "ws" / "file").touch()
+    (tmp_path / "ws" / "link").symlink_to("sub folder")
+    (tmp_path / "ws" / "out").symlink_to("..")
+    root = Root(str(tmp_path / "ws"), guard=Guard(), journal=Journal())
+    provider = LocalProvider(root, server_environment=SERVER, grace=0.1)
+    yield provider
+    provider.close()
+    root.close()
+
+
+def command(text: str, *, cwd: str = ".", environment: dict[str, str] | None = None) -> Command:
+    return Command(text, timeout=60.0, output_limit=10_000, cwd=cwd, environment=environment or {})
+
+
+def test_it_is_a_provider_and_says_that_it_does_not_confine(provider: LocalProvider) -> None:
+    as_provider: Provider = provider
+    assert (as_provider.name, as_provider.confines) == ("local", False)
+    assert as_provider.files is provider.files
+
+
+@pytest.mark.parametrize(("cwd", "folder"), [(".", ""), ("sub folder", "/sub folder"), ("link", "/sub folder")])
+def test_the_working_directory(provider: LocalProvider, cwd: str, folder: str) -> None:
+    assert provider.run(command("pwd", cwd=cwd)).stdout == f"{provider.files.path}{folder}\n"
+
+
+@pytest.mark.parametrize(
+    ("cwd", "code"),
+    [
+        ("..", Code.PERMISSION_DENIED),
+        ("out", Code.PERMISSION_DENIED),
+        ("out/ws", Code.PERMISSION_DENIED),
+        ("missing", Code.FILE_NOT_FOUND),
+        ("file", Code.FILE_NOT_FOUND),
+    ],
+)
+def test_a_working_directory_that_is_refused(provider: LocalProvider, cwd: str, code: Code) -> None:
+    with pytest.raises(WapError) as refusal:
+        provider.run(command("touch begun", cwd=cwd))
+    assert refusal.value.code is code
+
+
+def test_printenv_shows_no_secret(provider: LocalProvider) -> None:
+    outcome = provider.run(command("printenv; set; tr '\\0' '\\n' < /proc/$PPID/environ"))
+    assert "HOME=/home/someone" in outcome.stdout.splitlines()
+    assert "s3cret" not in outcome.stdout + outcome.stderr
+
+
+def test_the_callers_variables(provider: LocalProvider) -> None:
+    assert provider.run(command("echo $A$LANG", environment={"A": "1", "LANG": "C"})).stdout == "1C\n"
+
+
+def test_a_refused_variable_starts_nothing(provider: LocalProvider) -> None:
+    with pytest.raises(WapError) as refusal:
+        provider.run(command("touch begun", environment={"LD_PRELOAD": "x.so"}))
+    assert refusal.value.code is Code.PERMISSION_DENIED
+    assert not os.path.exists(os.path.join(provider.files.path, "begun"))
+
+
+def test_close_ends_what_runs_and_refuses_what_comes(provider: LocalProvider) -> None:
+    started = threading.Barrier(3)
+    outcomes: list[Outcome] = []
+
+    def on_chunk(stream: Stream, chunk: bytes) -> None:
+        started.wait()
+
+    def work() -> None:
+        outcomes.append(provider.run(command("trap '' TERM; echo started; sleep 1000"), on_chunk=on_chunk))
+
+    threads = [threading.Thread(target=work) for _ in range(2)]
+    for thread in threads:
+        thread.start()
+    started.wait()
+    provider.close()
+    for thread in threads:
+        thread.join()
+    assert [(outcome.cancelled, outcome.stdout) for outcome in outcomes] == [(True, "started\n")] * 2
+    with pytest.raises(ProviderUnavailable):
+        provider.run(command("true"))
+
+
+def test_one_cancel_ends_all_that_listen_to_it(provider: LocalProvider) -> None:
+    cancel = Cancel()
+    started = threading.Barrier(3)
+    outcomes: list[Outcome] = []
+
+    def work() -> None:
+        outcomes.append(
+            provider.run(command("echo; sleep 1000"), cancel=cancel, on_chunk=lambda *_: (started.wait(), None)[1])
+        )
+
+    threads = [threading.Thread(target=work) for _ in range(2)]
+    for thread in threads:
+        thread.start()
+    started.wait()
+    cancel.request()
+    cancel.request()
+    for thread in threads:
+        thread.join()
+    assert [outcome.cancelled for outcome in outcomes] == [True, True]

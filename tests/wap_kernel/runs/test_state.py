@@ -1,0 +1,152 @@
+"""The state folder: audit, locks and leases."""
+
+from __future__ import annotations
+
+import json
+import logging
+import multiprocessing
+import os
+import sqlite3
+import stat
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from wap_kernel.errors import Code, WapError
+from wap_kernel.operations import Caller, Effect, ReadFile
+from wap_kernel.runs import store
+from wap_kernel.runs.audit import Audit
+from wap_kernel.runs.locks import PathLocks
+from wap_kernel.runs.state import open_state_dir
+
+
+def rows(state: Path) -> list[dict[str, Any]]:
+    connection = sqlite3.connect(state / "state.db")
+    connection.row_factory = sqlite3.Row
+    found = [dict(row) for row in connection.execute("SELECT * FROM audit ORDER BY id")]
+    connection.close()
+    return found
+
+
+def test_the_folder_is_closed_to_others(tools: Any) -> None:
+    assert stat.S_IMODE(tools.state.stat().st_mode) == 0o700
+
+
+def test_every_operation_is_audited_also_denied_and_failed_ones(make_tools: Callable[..., Any]) -> None:
+    tools = make_tools()
+    tools.writeFile(path="a.txt", content="TOP SECRET CONTENT")
+    tools.readFile(path="a.txt")
+    tools.refuse("readFile", path="missing")
+    tools.refuse("readFile", path="../x")
+    tools.refuse("writeFile", path=".cws-policy.json", content="TOP SECRET CONTENT")
+    tools.executeCommand(command="echo TOP; cat a.txt", environment={"MY_KEY": "SECRET VALUE"})
+    tools.workspace._audit._commit(tools.workspace._audit.record(ReadFile(path="flush"), Caller()))
+    found = rows(tools.state)
+    summary = [(row["operation"], row["phase"], row["outcome"], row["code"]) for row in found[:-1]]
+    assert summary == [
+        ("writeFile", "intent", None, None),
+        ("writeFile", "outcome", "ok", None),
+        ("readFile", "intent", None, None),
+        ("readFile", "outcome", "ok", None),
+        ("readFile", "intent", None, None),
+        ("readFile", "outcome", "failed", "FILE_NOT_FOUND"),
+        ("readFile", "outcome", "denied", "PERMISSION_DENIED"),
+        ("writeFile", "outcome", "denied", "PERMISSION_DENIED"),
+        ("runCommand", "intent", None, None),
+        ("runCommand", "outcome", "ok", None),
+    ]
+    assert json.loads(found[0]["summary"]) == {"path": "a.txt"}
+    assert json.loads(found[8]["summary"]) == {"command": "echo TOP; cat a.txt", "cwd": ".", "environment": ["MY_KEY"]}
+    assert {row["user"] for row in found[:-1]} == {"tester"}
+    assert all(row["at"].endswith("Z") for row in found)
+    assert all(row["duration_ms"] >= 0 for row in found if row["phase"] == "outcome")
+    for file in tools.state.glob("state.db*"):
+        assert b"SECRET CONTENT" not in file.read_bytes()
+        assert b"SECRET VALUE" not in file.read_bytes()
+
+
+def test_a_path_with_a_newline_stays_one_record(tools: Any) -> None:
+    tools.writeFile(path="a\nb\x1b[31m", content="")
+    (intent, outcome) = rows(tools.state)
+    assert json.loads(intent["summary"]) == {"path": "a\nb\x1b[31m"}
+    assert "\n" not in intent["summary"]
+    assert outcome["outcome"] == "ok"
+
+
+def test_what_is_recorded_survives_the_close(tmp_path: Path) -> None:
+    audit = Audit(open_state_dir(str(tmp_path / "s")), "w", logging.getLogger("test"))
+    for number in range(1200):
+        audit.intent(audit.record(ReadFile(path=str(number)), Caller()), Effect.READ)
+    audit.close()
+    assert [json.loads(row["summary"])["path"] for row in rows(tmp_path / "s")] == [str(n) for n in range(1200)]
+
+
+def test_when_the_intent_cannot_be_written_nothing_changes(
+    make_tools: Callable[..., Any], caplog: pytest.LogCaptureFixture
+) -> None:
+    tools = make_tools()
+    breaker = sqlite3.connect(tools.state / "state.db")
+    breaker.execute("DROP TABLE audit")
+    breaker.close()
+    with pytest.raises(WapError) as caught:
+        tools.writeFile(path="f", content="x")
+    assert caught.value.code is Code.INTERNAL_ERROR
+    assert "nothing was changed" in caught.value.message
+    assert os.listdir(tools.root) == []
+
+
+def test_a_database_of_an_earlier_schema_is_migrated(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    state = open_state_dir(str(tmp_path / "s"))
+    store.connect(state).close()
+    monkeypatch.setattr(store, "MIGRATIONS", (*store.MIGRATIONS, "CREATE TABLE later (id INTEGER)"))
+    connection = store.connect(state)
+    assert connection.execute("SELECT count(*) FROM later").fetchone() == (0,)
+    connection.close()
+    store.connect(state).close()
+
+
+def test_of_two_writers_with_the_same_hash_exactly_one_wins(tools: Any) -> None:
+    tools.writeFile(path="f", content="0")
+    known = tools.readFile(path="f")["hash"]
+    results: list[str] = []
+    barrier = threading.Barrier(8)
+
+    def write(number: int) -> None:
+        barrier.wait()
+        try:
+            tools.writeFile(path="f", content=f"writer {number}", expectedHash=known)
+            results.append("won")
+        except WapError as error:
+            results.append(error.code.value)
+
+    threads = [threading.Thread(target=write, args=(number,)) for number in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert sorted(results) == ["CONFLICT"] * 7 + ["won"]
+
+
+def _count(state: str, file: str, times: int) -> None:
+    locks = PathLocks(state)
+    for _ in range(times):
+        with locks.hold("path"):
+            number = int(Path(file).read_text())
+            Path(file).write_text(str(number + 1))
+
+
+def test_locks_hold_between_processes_and_threads(tmp_path: Path) -> None:
+    state = open_state_dir(str(tmp_path / "s"))
+    counter = tmp_path / "counter"
+    counter.write_text("0")
+    context = multiprocessing.get_context("spawn")
+    processes = [context.Process(target=_count, args=(state, str(counter), 200)) for _ in range(2)]
+    threads = [threading.Thread(target=_count, args=(state, str(counter), 200)) for _ in range(2)]
+    for worker in (*processes, *threads):
+        worker.start()
+    for worker in (*processes, *threads):
+        worker.join()
+    assert counter.read_text() == "800"

@@ -1,0 +1,116 @@
+"""The environment of a command, built anew: chosen variables of the server, then the caller's own. Pure.
+
+The server's environment holds tokens (Jupyter's, the hub's, cloud keys), so nothing is taken that is not named here.
+A caller may not set what makes a program run other code or makes a name mean another program: policy looks at the
+command line, and `git status` with GIT_EXTERNAL_DIFF set is no longer `git status`. Such a variable can still be
+written into the command itself (`PYTHONPATH=src pytest`), where policy sees it.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import sys
+from collections.abc import Mapping
+
+from wap_kernel.errors import InvalidArgument, PermissionDenied
+
+DEFAULT_PATH = "/usr/local/bin:/usr/bin:/bin"
+
+KEPT = frozenset(
+    """
+    HOME USER LOGNAME SHELL LANG LANGUAGE TZ TERM COLORTERM TMPDIR TMP TEMP
+    XDG_CACHE_HOME XDG_CONFIG_HOME XDG_DATA_HOME XDG_STATE_HOME
+    VIRTUAL_ENV CONDA_PREFIX CONDA_DEFAULT_ENV CONDA_EXE CONDA_PYTHON_EXE CONDA_SHLVL CONDA_ENVS_PATH CONDA_PKGS_DIRS
+    MAMBA_EXE MAMBA_ROOT_PREFIX PYENV_ROOT UV_CACHE_DIR PIP_CACHE_DIR
+    JAVA_HOME SPARK_HOME HADOOP_HOME HADOOP_CONF_DIR R_HOME R_LIBS_USER R_LIBS_SITE JULIA_DEPOT_PATH
+    GOPATH GOROOT CARGO_HOME RUSTUP_HOME NVM_DIR
+    GDAL_DATA PROJ_LIB PROJ_DATA NLTK_DATA HF_HOME TORCH_HOME MPLCONFIGDIR MPLBACKEND
+    CUDA_HOME CUDA_PATH CUDA_VISIBLE_DEVICES NVIDIA_VISIBLE_DEVICES
+    OMP_NUM_THREADS OPENBLAS_NUM_THREADS MKL_NUM_THREADS NUMEXPR_NUM_THREADS NUMEXPR_MAX_THREADS POLARS_MAX_THREADS
+    SSL_CERT_FILE SSL_CERT_DIR REQUESTS_CA_BUNDLE CURL_CA_BUNDLE NODE_EXTRA_CA_CERTS PIP_CERT
+    NO_PROXY no_proxy
+    """.split()
+)
+KEPT_PREFIXES = ("LC_",)
+KEPT_WITHOUT_PASSWORD = frozenset("HTTP_PROXY HTTPS_PROXY ALL_PROXY http_proxy https_proxy all_proxy".split())
+"""Kept unless the address holds a user and a password."""
+
+REFUSED = frozenset(
+    """
+    PATH CDPATH IFS ENV HOME SHELL SHELLOPTS PS4 PROMPT_COMMAND ZDOTDIR FPATH
+    GCONV_PATH GETCONF_DIR GLIBC_TUNABLES HOSTALIASES LOCALDOMAIN LOCPATH NLSPATH RESOLV_HOST_CONF RES_OPTIONS TZDIR
+    TERMCAP TERMINFO TERMINFO_DIRS TERMPATH INPUTRC
+    OPENSSL_CONF OPENSSL_ENGINES OPENSSL_MODULES KRB5_CONFIG SASL_PATH CURL_HOME WGETRC NETRC
+    EDITOR VISUAL FCEDIT PAGER MANPAGER MANOPT LESSOPEN LESSCLOSE LESSKEY LESSKEYIN LESSKEY_CONTENT BROWSER
+    SUDO_ASKPASS SUDO_EDITOR
+    EXINIT VIMINIT GVIMINIT VIM VIMRUNTIME MYVIMRC EMACSLOADPATH
+    TAR_OPTIONS UNZIP UNZIPOPT ZIPOPT RSYNC_RSH RSYNC_CONNECT_PROG CVS_RSH SVN_SSH HGRCPATH
+    MAKEFILES MAKEFLAGS GNUMAKEFLAGS MFLAGS
+    RUSTC RUSTDOC RUSTC_WRAPPER RUSTC_WORKSPACE_WRAPPER RUSTFLAGS RUSTUP_HOME RUSTUP_TOOLCHAIN
+    GOFLAGS GOENV GOROOT GOPATH GOTOOLCHAIN GCC_EXEC_PREFIX COMPILER_PATH
+    PYTHONSTARTUP PYTHONHOME PYTHONINSPECT PYTHONPATH PYTHONWARNINGS PYTHONBREAKPOINT PYTHONEXECUTABLE PYTHONUSERBASE
+    PYTHONPLATLIBDIR PYTHONPYCACHEPREFIX PYTHON_PRESITE PYTEST_ADDOPTS PYTEST_PLUGINS IPYTHONDIR
+    VIRTUAL_ENV CONDA_PREFIX CONDA_EXE CONDARC
+    NODE_OPTIONS NODE_PATH NODE_REPL_EXTERNAL_MODULE BUN_OPTIONS DENO_DIR
+    PERL5OPT PERL5LIB PERL5DB PERLLIB PERL_MM_OPT PERL_MB_OPT RUBYOPT RUBYLIB RUBYSHELL BUNDLE_GEMFILE GEM_HOME GEM_PATH
+    JAVA_TOOL_OPTIONS JDK_JAVA_OPTIONS _JAVA_OPTIONS JAVA_OPTS JAVA_HOME CLASSPATH MAVEN_OPTS MAVEN_ARGS GRADLE_OPTS
+    SBT_OPTS SPARK_HOME SPARK_CONF_DIR HADOOP_CONF_DIR
+    R_HOME R_ENVIRON R_ENVIRON_USER R_PROFILE R_PROFILE_USER R_LIBS R_LIBS_USER R_LIBS_SITE R_DEFAULT_PACKAGES
+    JULIA_LOAD_PATH JULIA_DEPOT_PATH JULIA_PROJECT JULIA_BINDIR
+    LUA_INIT LUA_PATH LUA_CPATH PHPRC PHP_INI_SCAN_DIR TCLLIBPATH GUILE_LOAD_PATH OCAMLRUNPARAM GHCRTS
+    ERL_FLAGS ERL_AFLAGS ERL_ZFLAGS ERL_LIBS ELIXIR_ERL_OPTIONS
+    KUBECONFIG AWS_CONFIG_FILE AWS_SHARED_CREDENTIALS_FILE DOCKER_CONFIG CLOUDSDK_CONFIG
+    RIPGREP_CONFIG_PATH FZF_DEFAULT_COMMAND FZF_DEFAULT_OPTS BAT_PAGER BAT_CONFIG_PATH ACKRC DIRENV_CONFIG
+    """.split()
+)
+REFUSED_PREFIXES = tuple(
+    """
+    LD_ DYLD_ BASH GIT_ SSH_ XDG_ JUPYTER JPY_ LUA_INIT_ LUA_PATH_ LUA_CPATH_ CARGO_ DOTNET_
+    CORECLR_ COR_PROFILER COR_ENABLE npm_config_ NPM_CONFIG_ YARN_ PNPM_ PIP_ UV_
+    """.split()
+)
+
+_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\Z")
+
+
+def rebuild(server: Mapping[str, str], caller: Mapping[str, str]) -> dict[str, str]:
+    """The whole environment of a command. Raises for a variable that the caller may not set."""
+    environment = {name: value for name, value in server.items() if _is_kept(name, value)}
+    environment["PATH"] = _path(server.get("PATH") or DEFAULT_PATH, os.path.dirname(sys.executable or ""))
+    for name, value in caller.items():
+        _check(name, value)
+        environment[name] = value
+    return environment
+
+
+def _is_kept(name: str, value: str) -> bool:
+    return name in KEPT or name.startswith(KEPT_PREFIXES) or (name in KEPT_WITHOUT_PASSWORD and "@" not in value)
+
+
+def _path(path: str, interpreter: str) -> str:
+    """`path` with the server's interpreter on it. A relative folder would be one in the workspace: left out."""
+    folders = list(dict.fromkeys(folder for folder in path.split(os.pathsep) if folder.startswith("/")))
+    if interpreter and interpreter not in folders:
+        folders.insert(0, interpreter)
+    return os.pathsep.join(folders)
+
+
+def _check(name: str, value: str) -> None:
+    if name in REFUSED or name.startswith(REFUSED_PREFIXES):
+        raise PermissionDenied(
+            f"The environment variable {name} may not be set: it changes which code a program runs.",
+            hint="Set it in the command itself, where policy can see it.",
+            variable=name,
+        )
+    if not _NAME.match(name):
+        raise InvalidArgument(
+            f"Not the name of an environment variable: {name!r}",
+            hint="A name has letters, digits and underscores, and no digit first.",
+        )
+    if "\0" in value:
+        raise InvalidArgument(f"The environment variable {name} contains a NUL character.")
+    try:
+        value.encode()
+    except UnicodeEncodeError:
+        raise InvalidArgument(f"The environment variable {name} is not valid Unicode.") from None

@@ -1,0 +1,213 @@
+"""Run one command to its end: start its supervisor, read its output, stop it in time, answer what became of it.
+
+One thread does it all with a selector. `supervisor.py`, a process of its own, starts the command and ends everything
+that it leaves; here, closing the control pipe is the one way to say "end it", so a timeout, a cancellation and the
+death of this process all look the same to it.
+"""
+
+from __future__ import annotations
+
+import os
+import selectors
+import shutil
+import signal
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
+from typing import Literal
+
+from wap_kernel.commands.output import Collector, finish
+from wap_kernel.commands.supervised import Supervised, cannot_start, pipe
+from wap_kernel.errors import ExecutionFailed, InvalidArgument
+from wap_kernel.providers.base import Cancel, OnChunk, Outcome, Stream
+
+GRACE = 5.0
+"""Seconds between TERM and KILL."""
+BUFFER_SIZE = 1024 * 1024
+FREE = 64 * 1024 * 1024
+RATE = 64 * 1024 * 1024
+"""A command may write FREE bytes as fast as it can, then RATE bytes a second: a flood must not hold the server."""
+BREATH = 0.002
+"""Seconds between two reads of a talkative command: the pipe fills, and one read brings what a hundred would."""
+_FIRST_BUFFER_SIZE = 64 * 1024
+
+
+def shell(command: str, path: str, candidates: Sequence[str] = ("/bin/bash", "/usr/bin/bash")) -> list[str]:
+    """The argument vector for a command line: bash without start-up files, else sh.
+
+    `--` because a command may begin with `-`, which would be read as an option.
+    """
+    if "\0" in command:
+        raise InvalidArgument("The command contains a NUL character.")
+    try:
+        command.encode()
+    except UnicodeEncodeError:
+        raise InvalidArgument("The command is not valid Unicode (it contains a lone surrogate).") from None
+    bash = next(filter(os.path.exists, candidates), None) or shutil.which("bash", path=path)
+    if bash:
+        return [bash, "--noprofile", "--norc", "-c", "--", command]
+    return ["/bin/sh", "-c", "--", command]
+
+
+def run(
+    argv: Sequence[str],
+    *,
+    cwd: int,
+    environment: Mapping[str, str],
+    timeout: float,
+    output_limit: int,
+    grace: float = GRACE,
+    on_chunk: OnChunk | None = None,
+    cancel: Cancel | None = None,
+) -> Outcome:
+    """Run `argv` in the open folder `cwd` with exactly this environment; nothing of it is left afterwards."""
+    if cancel is not None and cancel.requested:  # while it waited for a thread: it must not even begin
+        return Outcome("", "", 0, 0, False, False, exit_code=128 + signal.SIGTERM, duration=0.0, cancelled=True)
+    with ExitStack() as stack:
+        try:
+            process = Supervised(stack, argv, cwd, environment, grace)
+            execution = _Execution(stack, process, output_limit, on_chunk)
+        except OSError as error:
+            raise cannot_start("fork", error.errno or 0) from error
+        stack.enter_context((cancel or Cancel()).calling(execution.wake))
+        return execution.follow(timeout)
+
+
+def pause(total: int, elapsed: float) -> float:
+    """Seconds to wait before the next read, after `total` bytes in `elapsed` seconds."""
+    if total <= BUFFER_SIZE:
+        return 0.0
+    return max(BREATH, (total - FREE) / RATE - elapsed)
+
+
+class _Execution:
+    """The loop that follows a command: output, status, cancellation and time, on one thread."""
+
+    def __init__(self, stack: ExitStack, process: Supervised, output_limit: int, on_chunk: OnChunk | None) -> None:
+        self._process = process
+        self._on_chunk = on_chunk
+        self._began = time.monotonic()
+        self._ended: float | None = None
+        self._stopped: Literal["timeout", "cancel"] | None = None
+        self._limit = output_limit
+        self._output: dict[Stream, Collector] = {"stdout": Collector(output_limit), "stderr": Collector(output_limit)}
+        self._open: dict[Stream, int] = {"stdout": process.stdout, "stderr": process.stderr}
+        self._buffer = bytearray(_FIRST_BUFFER_SIZE)
+        woken, self._waker = pipe(stack, stack)
+        os.set_blocking(self._waker, False)
+        # A second selector without the output serves while a flood is slowed down.
+        self._quiet = stack.enter_context(selectors.DefaultSelector())
+        self._all = stack.enter_context(selectors.DefaultSelector())
+        for selector in (self._quiet, self._all):
+            selector.register(process.status, selectors.EVENT_READ, "status")
+            selector.register(woken, selectors.EVENT_READ, "wake")
+        for stream, descriptor in self._open.items():
+            self._all.register(descriptor, selectors.EVENT_READ, stream)
+
+    def wake(self) -> None:
+        """Called from another thread: a cancellation."""
+        try:
+            os.write(self._waker, b"!")
+        except BlockingIOError:
+            pass  # it has been woken already, many times
+
+    def follow(self, timeout: float) -> Outcome:
+        deadline = self._began + timeout  # first the command's, then the supervisor's
+        resume = 0.0
+        over = False
+        while not over:
+            now = time.monotonic()
+            if now >= deadline:
+                if self._stopped or self._ended:
+                    break  # the supervisor hangs
+                deadline = self._stop("timeout")
+            selector, until = (self._quiet, min(resume, deadline)) if now < resume else (self._all, deadline)
+            for key, _ in selector.select(max(0.0, until - now)):
+                if key.data == "status":
+                    over = not self._process.listen()
+                    if self._process.exit_code is not None and self._ended is None:
+                        self._ended = time.monotonic()
+                        deadline = self._ended + self._process.patience
+                elif key.data == "wake":
+                    os.read(key.fd, 64)
+                    if not (self._stopped or self._ended):
+                        deadline = self._stop("cancel")
+                else:
+                    self._read(key.data)
+                    now = time.monotonic()
+                    resume = now + pause(self._total, now - self._began)
+        self._process.finish(0.0 if not over else None)
+        self._drain()
+        return self._outcome()
+
+    def _stop(self, reason: Literal["timeout", "cancel"]) -> float:
+        """Ask for the end; returns when to stop waiting for it."""
+        self._stopped = reason
+        self._process.end()
+        return time.monotonic() + self._process.patience
+
+    @property
+    def _total(self) -> int:
+        return sum(collector.total for collector in self._output.values())
+
+    def _read(self, stream: Stream) -> int:
+        """Take in what one read brings; 0 when there is nothing now or will be nothing any more."""
+        try:
+            count = os.readv(self._open[stream], [self._buffer])
+        except BlockingIOError:
+            return 0
+        if count == 0:
+            self._all.unregister(self._open.pop(stream))
+            return 0
+        collector = self._output[stream]
+        was_small = collector.total <= BUFFER_SIZE
+        with memoryview(self._buffer)[:count] as chunk:
+            collector.feed(chunk)
+            if self._on_chunk is not None:
+                self._on_chunk(stream, bytes(chunk))
+        if was_small and collector.total > BUFFER_SIZE:
+            _widen(self._open[stream])
+            self._buffer = bytearray(BUFFER_SIZE)
+        return count
+
+    def _drain(self) -> None:
+        """What is still in the pipes. No more than a pipe holds: someone who could not be ended may still write."""
+        for stream in tuple(self._open):
+            left = BUFFER_SIZE
+            while left > 0 and (count := self._read(stream)):
+                left -= count
+
+    def _outcome(self) -> Outcome:
+        stdout, stderr = finish(self._output["stdout"], self._output["stderr"], self._limit)
+        if self._process.leader is None:
+            lines = stderr.text.splitlines()
+            raise ExecutionFailed(
+                "The command could not be started: its supervisor ended.", hint=lines[-1] if lines else None
+            )
+        exit_code = self._process.exit_code
+        return Outcome(
+            stdout=stdout.text,
+            stderr=stderr.text,
+            stdout_bytes=stdout.total,
+            stderr_bytes=stderr.total,
+            stdout_truncated=stdout.truncated,
+            stderr_truncated=stderr.truncated,
+            exit_code=128 + signal.SIGKILL
+            if exit_code is None
+            else exit_code,  # it killed its supervisor, we killed it
+            duration=(self._ended or time.monotonic()) - self._began,
+            timed_out=self._stopped == "timeout",
+            cancelled=self._stopped == "cancel",
+        )
+
+
+def _widen(descriptor: int) -> None:
+    """A larger pipe, for a command that writes much. Not for all: what one user may hold in pipes is limited."""
+    if sys.platform == "linux":
+        import fcntl
+
+        try:
+            fcntl.fcntl(descriptor, fcntl.F_SETPIPE_SZ, BUFFER_SIZE)
+        except OSError:
+            pass  # over that limit; it works as it is

@@ -1,0 +1,291 @@
+"""Runs one command and leaves nothing behind. Started by `running.py` as `python -I -S supervisor.py`.
+
+A process group is not enough: `setsid` and a double fork leave it. So this process makes itself the reaper of every
+orphan below it (PR_SET_CHILD_SUBREAPER): whatever the command starts stays its descendant, and when it has no child
+left, nothing of the command is left. When the command has ended, or the control pipe is closed (a timeout, a
+cancellation, the server's death even by SIGKILL), everything below gets TERM, a grace, and KILL until it is gone.
+Elsewhere than on Linux there is no such reaper, and only the command's process group is ended.
+
+It stands alone (the standard library's smallest modules, no import of the package), since every command waits for its
+start. Descriptors: 0 control (the job, then nothing until it is closed), 1 status, 2 the command's stderr.
+Status lines: `started PID`, `failed STAGE ERRNO`, `exit CODE`. The end of the status pipe means: all gone.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import select
+import signal
+import sys
+import time
+
+TYPE_CHECKING = False  # `typing` itself would cost as much as everything above
+if TYPE_CHECKING:
+    from typing import NoReturn
+
+SETTLE = 0.2
+"""What a command leaves behind may end by itself for so long: the `tee` of `exec > >(tee log)` is still writing."""
+LEFTOVER_GRACE = 1.0
+"""At most this between TERM and KILL for what a command left behind: its caller waits for the answer."""
+PATIENCE = 2.0
+"""Stop trying when KILL has had no effect for so long (another user's process, a hanging disk)."""
+_POLL = 0.02
+_PR_SET_CHILD_SUBREAPER = 36
+
+
+class Process:
+    """One line of the process table. A number alone may be reused; number and start time together are not."""
+
+    __slots__ = ("parent", "pid", "session", "start", "state")
+
+    def __init__(self, pid: int, state: str, parent: int, session: int, start: int) -> None:
+        self.pid = pid
+        self.state = state
+        self.parent = parent
+        self.session = session
+        self.start = start
+
+
+def read_process(pid: int) -> Process | None:
+    try:
+        with open(f"/proc/{pid}/stat", "rb", buffering=0) as file:
+            text = file.read(4096)
+    except OSError:
+        return None
+    fields = text[text.rindex(b")") + 2 :].split()  # the name before it may hold anything, spaces and ")" too
+    return Process(pid, fields[0].decode(), int(fields[1]), int(fields[3]), int(fields[19]))
+
+
+def process_table() -> list[Process]:
+    try:
+        names = os.listdir("/proc")
+    except OSError:
+        return []
+    found = (read_process(int(name)) for name in names if name.isdigit())
+    return [process for process in found if process is not None]
+
+
+def below(roots: set[int], table: list[Process]) -> list[Process]:
+    """Everything in `table` that descends from one of `roots`, without these themselves."""
+    children: dict[int, list[Process]] = {}
+    for process in table:
+        children.setdefault(process.parent, []).append(process)
+    found: list[Process] = []
+    pending = list(roots)
+    while pending:
+        for child in children.pop(pending.pop(), ()):
+            if child.pid not in roots:
+                found.append(child)
+            pending.append(child.pid)
+    return found
+
+
+def send(process: Process, number: int) -> None:
+    """Signal exactly this process: the number is pinned first, then compared by start time."""
+    try:
+        pinned = os.pidfd_open(process.pid) if sys.platform == "linux" else None
+    except ProcessLookupError:
+        return
+    except OSError:  # an old kernel, or a seccomp filter
+        pinned = None
+    try:
+        now = read_process(process.pid)
+        if now is None or now.start != process.start:
+            return
+        if pinned is None or sys.platform != "linux":
+            os.kill(process.pid, number)
+        else:
+            signal.pidfd_send_signal(pinned, number)
+    except (ProcessLookupError, PermissionError):
+        pass  # gone, or another user's (sudo): not ours to end
+    finally:
+        if pinned is not None:
+            os.close(pinned)
+
+
+def send_group(group: int, number: int) -> None:
+    try:
+        os.killpg(group, number)
+    except (ProcessLookupError, PermissionError):
+        pass  # macOS answers EPERM for a group of zombies
+
+
+class Supervisor:
+    """The life of one command: running, settling, terminating, killing."""
+
+    def __init__(self, leader: int, grace: float, status: int, wake: int, *, reaps_orphans: bool) -> None:
+        self._leader = leader
+        self._grace = grace
+        self._status = status
+        self._wake = wake
+        self._reaps_orphans = reaps_orphans
+        self._leader_ended = False
+
+    def supervise(self) -> None:
+        while not self._leader_ended:
+            if self._wait(None, control=True):
+                return self._end(self._grace)
+            self._reap()
+        if not self._gone_within(SETTLE):
+            self._end(min(self._grace, LEFTOVER_GRACE))
+
+    def _end(self, grace: float) -> None:
+        self._signal(signal.SIGTERM)
+        self._signal(signal.SIGCONT)  # a stopped process sees TERM only when it goes on
+        if self._gone_within(grace):
+            return
+        known: set[tuple[int, int]] = set()
+        give_up = time.monotonic() + PATIENCE
+        while time.monotonic() < give_up:
+            targets = {(process.pid, process.start) for process in self._signal(signal.SIGKILL)}
+            if not targets <= known:  # it forks faster than we kill: that is no reason to stop
+                known |= targets
+                give_up = time.monotonic() + PATIENCE
+            if self._gone_within(_POLL):
+                return
+
+    def _signal(self, number: int) -> list[Process]:
+        if not self._reaps_orphans:
+            send_group(self._leader, number)
+            return []
+        targets = below({os.getpid()}, process_table())
+        for process in targets:
+            send(process, number)
+        return targets
+
+    def _gone_within(self, seconds: float) -> bool:
+        deadline = time.monotonic() + seconds
+        while not self._reap():
+            left = deadline - time.monotonic()
+            if left <= 0:
+                return False
+            # Without orphans of our own there is no SIGCHLD for the rest of the group, so look again.
+            self._wait(left if self._reaps_orphans else min(left, _POLL), control=False)
+        return True
+
+    def _reap(self) -> bool:
+        """Collect who has ended; True when nobody is left."""
+        while True:
+            try:
+                pid, status = os.waitpid(-1, os.WNOHANG)
+            except ChildProcessError:
+                return self._reaps_orphans or not self._group_exists()
+            if pid == 0:
+                return False
+            if pid == self._leader:
+                self._leader_ended = True
+                code = os.waitstatus_to_exitcode(status)
+                tell(self._status, f"exit {code if code >= 0 else 128 - code}")
+
+    def _group_exists(self) -> bool:
+        try:
+            os.killpg(self._leader, 0)
+        except (ProcessLookupError, PermissionError):
+            return False
+        return True
+
+    def _wait(self, seconds: float | None, *, control: bool) -> bool:
+        """Sleep until a child ends; True when the control pipe was closed."""
+        ready, _, _ = select.select([self._wake, 0] if control else [self._wake], [], [], seconds)
+        if self._wake in ready:
+            os.read(self._wake, 4096)
+        return 0 in ready
+
+
+def tell(status: int, line: str) -> None:
+    try:
+        os.write(status, line.encode() + b"\n")
+    except BrokenPipeError:
+        pass  # the server is gone; ending the command is what is left to do
+
+
+def read_job() -> list[bytes]:
+    """The fields of the job, as `running.py` writes them: a length, a newline, fields that end in NUL."""
+    length = b""
+    while not length.endswith(b"\n"):
+        byte = os.read(0, 1)
+        if not byte:
+            sys.exit(1)
+        length += byte
+    data = bytearray()
+    while len(data) < int(length):
+        chunk = os.read(0, int(length) - len(data))
+        if not chunk:
+            sys.exit(1)
+        data += chunk
+    return bytes(data).split(b"\0")[:-1]
+
+
+def become_subreaper() -> bool:
+    if sys.platform != "linux":
+        return False
+    return bool(ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) == 0 and os.path.exists("/proc/self/stat"))
+
+
+def reset_signals(action: signal.Handlers) -> None:
+    """`action` for every signal that can be had. What was ignored or blocked in the server came along by exec."""
+    for number in signal.valid_signals() - {signal.SIGKILL, signal.SIGSTOP}:
+        try:
+            signal.signal(number, action)
+        except OSError:
+            pass  # kept by the C library for itself
+    signal.pthread_sigmask(signal.SIG_SETMASK, ())
+
+
+def execute(
+    status: int, stdout: int, cwd: int, nice: int, argv: list[bytes], environment: dict[bytes, bytes]
+) -> NoReturn:
+    """In the forked child: become the command. Everything that is not 0, 1 or 2 closes by itself on exec."""
+    stage = "session"
+    try:
+        os.setsid()
+        reset_signals(signal.SIG_DFL)
+        os.nice(nice)
+        stage = "cwd"
+        os.fchdir(cwd)
+        stage = "exec"
+        os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
+        os.dup2(stdout, 1)
+        tell(status, f"started {os.getpid()}")
+        os.execve(argv[0], argv, environment)
+    except OSError as error:
+        tell(status, f"failed {stage} {error.errno}")
+    finally:
+        os._exit(127)
+
+
+def main() -> None:
+    reset_signals(signal.SIG_IGN)  # `kill $PPID` or `killall python` must not stop the one who cleans up
+    stdout, cwd, nice, grace, count, *rest = read_job()
+    argv, variables = rest[: int(count)], rest[int(count) :]
+    environment = dict(variable.split(b"=", 1) for variable in variables)
+    status = os.dup(1)
+    os.dup2(2, 1)
+    for inherited in (int(stdout), int(cwd)):
+        os.set_inheritable(inherited, False)
+    wake, wake_end = os.pipe()
+    os.set_blocking(wake_end, False)
+    signal.set_wakeup_fd(wake_end, warn_on_full_buffer=False)
+    signal.signal(signal.SIGCHLD, lambda *_: None)
+    reaps_orphans = become_subreaper()
+    executed, executed_end = os.pipe()
+    try:
+        leader = os.fork()
+    except OSError as error:
+        tell(status, f"failed fork {error.errno}")
+        return
+    if leader == 0:
+        execute(status, int(stdout), int(cwd), int(nice), argv, environment)
+    for theirs in (int(stdout), int(cwd), executed_end):
+        os.close(theirs)
+    os.read(executed, 1)  # ends when the child's exec closes its copy; until then it would ignore our TERM
+    null = os.open(os.devnull, os.O_RDWR)
+    for kept in (1, 2):  # the end of the command's output must not wait for this process
+        os.dup2(null, kept)
+    Supervisor(leader, float(grace), status, wake, reaps_orphans=reaps_orphans).supervise()
+
+
+if __name__ == "__main__":
+    main()
+    os._exit(0)  # nothing to finalise, and a caller waits

@@ -1,0 +1,169 @@
+"""WAP 1.0: the seven tools of the Workspace Agent Protocol, and four in the same form for what it leaves out.
+
+Field names are the protocol's. Extra response fields (`hash`, `diff`, `isLossy`, ...) are ours and optional to read.
+"""
+
+from __future__ import annotations
+
+from types import MappingProxyType
+from typing import Any
+
+from pydantic import BaseModel
+
+from wap_kernel.dialects import wap_parameters as parameters
+from wap_kernel.dialects.tools import Tool
+from wap_kernel.errors import NotFound
+from wap_kernel.operations import (
+    Caller,
+    CommandResult,
+    Effect,
+    FileContent,
+    FileList,
+    FileModified,
+    FileWritten,
+    Operation,
+    PathChanged,
+    SearchResult,
+    WorkspaceDescription,
+)
+from wap_kernel.workspace import Workspace
+
+
+class WriteFileResponse(FileWritten):
+    success: bool
+
+
+class ModifyFileResponse(FileModified):
+    success: bool
+
+
+class PathChangedResponse(PathChanged):
+    success: bool
+
+
+_TOOLS: tuple[Tool[Any], ...] = (
+    Tool(
+        "exploreFiles",
+        "Explore files",
+        "Lists files and directories in a path, optionally recursively. Start here to learn the layout; to find "
+        "text use searchFiles. Sorted; totalFound is exact also when the list is cut.",
+        Effect.READ,
+        parameters.ExploreFilesParameters,
+        FileList,
+        idempotent=True,
+    ),
+    Tool(
+        "readFile",
+        "Read a file",
+        "Reads a file, or a range of its lines when it is large. The answer's hash can be passed as expectedHash to a "
+        "later change, so that nobody else's change is lost.",
+        Effect.READ,
+        parameters.ReadFileParameters,
+        FileContent,
+        idempotent=True,
+    ),
+    Tool(
+        "writeFile",
+        "Write a file",
+        "Creates, overwrites or appends to a file, atomically. To change a part of an existing file use modifyFile.",
+        Effect.WRITE,
+        parameters.WriteFileParameters,
+        WriteFileResponse,
+        destructive=True,
+    ),
+    Tool(
+        "modifyFile",
+        "Modify a file",
+        "Changes parts of a file by line numbers or a regular expression; everything else stays byte for byte. "
+        "Answers a unified diff.",
+        Effect.WRITE,
+        parameters.ModifyFileParameters,
+        ModifyFileResponse,
+        destructive=True,
+    ),
+    Tool(
+        "searchFiles",
+        "Search in files",
+        "Searches the content of files for a literal text or a regular expression. Sorted by path and line; "
+        "totalMatches is exact also when the matches are cut.",
+        Effect.READ,
+        parameters.SearchFilesParameters,
+        SearchResult,
+        idempotent=True,
+    ),
+    Tool(
+        "executeCommand",
+        "Execute a command",
+        "Runs a command line in the workspace and waits for it. A failing command is an answer with its exitCode, "
+        "not an error. For reading and searching prefer the other tools.",
+        Effect.EXECUTE,
+        parameters.ExecuteCommandParameters,
+        CommandResult,
+        destructive=True,
+    ),
+    Tool(
+        "getWorkspaceInfo",
+        "Describe the workspace",
+        "Tells the root, the default exclusions, the limits and what confines commands.",
+        Effect.READ,
+        parameters.GetWorkspaceInfoParameters,
+        WorkspaceDescription,
+        idempotent=True,
+    ),
+    Tool(
+        "deleteFile",
+        "Delete a file",
+        "Deletes a file, or a folder with recursive. A link is deleted itself, never what it points at.",
+        Effect.WRITE,
+        parameters.DeleteFileParameters,
+        PathChangedResponse,
+        destructive=True,
+    ),
+    Tool(
+        "moveFile",
+        "Move or rename",
+        "Moves or renames a file or folder. Does not overwrite unless told to.",
+        Effect.WRITE,
+        parameters.MoveFileParameters,
+        PathChangedResponse,
+        destructive=True,
+    ),
+    Tool(
+        "copyFile",
+        "Copy a file",
+        "Copies a file with its mode. Does not overwrite unless told to.",
+        Effect.WRITE,
+        parameters.CopyFileParameters,
+        PathChangedResponse,
+        destructive=True,
+    ),
+    Tool(
+        "createDirectory",
+        "Create a directory",
+        "Creates a directory and its parents. An existing one is fine.",
+        Effect.WRITE,
+        parameters.CreateDirectoryParameters,
+        PathChangedResponse,
+        idempotent=True,
+    ),
+)
+
+TOOLS = MappingProxyType({tool.name: tool for tool in _TOOLS})
+
+
+def parse(name: str, body: bytes, workspace: Workspace) -> Operation:
+    """The operation that a request asks for."""
+    tool = TOOLS.get(name)
+    if tool is None:
+        raise NotFound(f"There is no tool named {name!r}.", hint=f"Tools: {', '.join(TOOLS)}.")
+    operation: Operation = tool.parse(body).operation(workspace.names_of_root)
+    return operation
+
+
+async def perform(name: str, operation: Operation, workspace: Workspace, caller: Caller) -> bytes:
+    """Do it and answer as the protocol says, in JSON."""
+    answer: BaseModel = await workspace.perform(operation, caller)
+    response = TOOLS[name].response
+    if "success" in response.model_fields:
+        answer = response.model_construct(**dict(answer), success=True)
+    return answer.model_dump_json(by_alias=True, exclude_none=True).encode("utf-8")

@@ -1,0 +1,264 @@
+"""The parameters of WAP's tools, with the protocol's names, and how each becomes an operation of the engine."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+from typing import Annotated, Any, Literal
+
+from pydantic import Field
+
+from wap_kernel.dialects.tools import Parameters
+from wap_kernel.errors import InvalidArgument
+from wap_kernel.files import digest, paths
+from wap_kernel.operations import (
+    CopyFile,
+    CreateDirectory,
+    DeleteFile,
+    DeleteLines,
+    DescribeWorkspace,
+    InsertLines,
+    ListFiles,
+    ModifyFile,
+    MoveFile,
+    Operation,
+    ReadFile,
+    RegexReplace,
+    ReplaceLines,
+    RunCommand,
+    SearchFiles,
+    WriteFile,
+)
+
+DEFAULT_MAX_DEPTH = 3
+DEFAULT_CONTEXT_LINES = 2
+
+Line = Annotated[int, Field(ge=1, le=2**31)]
+Path = Annotated[str, Field(description="Path relative to the workspace root (an absolute path inside it also works).")]
+Patterns = Annotated[
+    list[str],
+    Field(
+        max_length=1000, description='Glob patterns to leave out, read as .gitignore does, e.g. "**/node_modules/**".'
+    ),
+]
+Hash = Annotated[
+    str,
+    Field(
+        pattern=digest.PATTERN, description="Refuse with CONFLICT unless the file still has this hash (from a read)."
+    ),
+]
+TextEncoding = Literal["utf-8", "base64"]
+
+
+class ExploreFilesParameters(Parameters):
+    path: Path
+    recursive: bool = Field(False, description="Whether to explore recursively.")
+    exclude_patterns: Patterns | None = None
+    max_depth: int = Field(DEFAULT_MAX_DEPTH, ge=1, le=1000, description="Maximum recursion depth.")
+    return_metadata: bool = Field(False, description="Whether to include size and modification time.")
+
+    def operation(self, names_of_root: tuple[str, ...]) -> Operation:
+        return ListFiles(
+            path=paths.parse(self.path, names_of_root),
+            recursive=self.recursive,
+            max_depth=self.max_depth,
+            exclude=_tuple(self.exclude_patterns),
+            metadata=self.return_metadata,
+        )
+
+
+class ReadFileParameters(Parameters):
+    path: Path
+    start_line: Line | None = Field(None, description="First line to read, 1-indexed.")
+    end_line: Line | None = Field(None, description="Last line to read, 1-indexed.")
+    encoding: TextEncoding = Field("utf-8", description='"base64" reads anything, also binary files.')
+
+    def operation(self, names_of_root: tuple[str, ...]) -> Operation:
+        return ReadFile(
+            path=paths.parse(self.path, names_of_root),
+            start_line=self.start_line,
+            end_line=self.end_line,
+            encoding=self.encoding,
+        )
+
+
+class WriteFileParameters(Parameters):
+    path: Path
+    content: str = Field(description="Content to write.")
+    mode: Literal["create", "overwrite", "append"] = Field(
+        "overwrite", description='"create" fails if the file exists; "append" adds at the end.'
+    )
+    create_directories: bool = Field(False, description="Create parent directories if they do not exist.")
+    encoding: TextEncoding = Field("utf-8", description='"base64": content is base64, for binary files.')
+    expected_hash: Hash | None = None
+
+    def operation(self, names_of_root: tuple[str, ...]) -> Operation:
+        return WriteFile(
+            path=paths.parse(self.path, names_of_root),
+            content=_decode(self.content, self.encoding),
+            mode=self.mode,
+            create_directories=self.create_directories,
+            expected_hash=self.expected_hash,
+        )
+
+
+class Replace(Parameters):
+    """Replace lines."""
+
+    type: Literal["replace"]
+    start_line: Line
+    end_line: Line
+    new_content: str
+
+    def change(self) -> ReplaceLines:
+        return ReplaceLines(start_line=self.start_line, end_line=self.end_line, new_content=self.new_content)
+
+
+class Insert(Parameters):
+    """Insert after a line; 0 inserts at the top."""
+
+    type: Literal["insert"]
+    after_line: int = Field(ge=0, le=2**31)
+    new_content: str
+
+    def change(self) -> InsertLines:
+        return InsertLines(after_line=self.after_line, new_content=self.new_content)
+
+
+class Delete(Parameters):
+    """Delete lines."""
+
+    type: Literal["delete"]
+    start_line: Line
+    end_line: Line
+
+    def change(self) -> DeleteLines:
+        return DeleteLines(start_line=self.start_line, end_line=self.end_line)
+
+
+class Regex(Parameters):
+    """Replace what a JavaScript regular expression matches in the whole text; without "g" only the first match."""
+
+    type: Literal["regexReplace"]
+    pattern: str = Field(min_length=1)
+    replacement: str = Field(description="$1, $<name>, $& and $$ as in JavaScript.")
+    flags: str = Field("", description="Any of g, i, m, s, u.")
+
+    def change(self) -> RegexReplace:
+        return RegexReplace(pattern=self.pattern, replacement=self.replacement, flags=self.flags)
+
+
+class ModifyFileParameters(Parameters):
+    path: Path
+    operations: list[Annotated[Replace | Insert | Delete | Regex, Field(discriminator="type")]] = Field(
+        min_length=1,
+        max_length=1000,
+        description="Applied in order, each to the result of the one before; all or nothing.",
+    )
+    expected_hash: Hash | None = None
+
+    def operation(self, names_of_root: tuple[str, ...]) -> Operation:
+        return ModifyFile(
+            path=paths.parse(self.path, names_of_root),
+            changes=tuple(item.change() for item in self.operations),
+            expected_hash=self.expected_hash,
+        )
+
+
+class SearchFilesParameters(Parameters):
+    paths: list[Path] = Field(min_length=1, max_length=100, description="Files and folders to search in.")
+    query: str = Field(min_length=1, description="What to look for, within one line.")
+    type: Literal["regex", "literal"] = Field(description='"regex" is Rust syntax: no look-around, no back-references.')
+    recursive: bool = Field(True, description="Whether to search recursively.")
+    exclude_patterns: Patterns | None = None
+    context_lines: int = Field(DEFAULT_CONTEXT_LINES, ge=0, le=100, description="Lines of context around a match.")
+
+    def operation(self, names_of_root: tuple[str, ...]) -> Operation:
+        return SearchFiles(
+            paths=tuple(paths.parse(path, names_of_root) for path in self.paths),
+            query=self.query,
+            regex=self.type == "regex",
+            recursive=self.recursive,
+            exclude=_tuple(self.exclude_patterns),
+            context_lines=self.context_lines,
+        )
+
+
+class ExecuteCommandParameters(Parameters):
+    command: str = Field(min_length=1, max_length=100_000, description="Command line for bash.")
+    working_directory: str = Field(".", description="Folder to run in; the workspace root by default.")
+    timeout: float | None = Field(None, gt=0, allow_inf_nan=False, description="Timeout in milliseconds.")
+    environment: dict[str, str] = Field(default_factory=dict, description="Further environment variables.")
+
+    def operation(self, names_of_root: tuple[str, ...]) -> Operation:
+        if "\0" in self.command:
+            raise InvalidArgument("The command contains a NUL character.")
+        return RunCommand(
+            command=self.command,
+            cwd=paths.parse(self.working_directory, names_of_root),
+            timeout_ms=self.timeout,
+            environment=self.environment,
+        )
+
+
+class GetWorkspaceInfoParameters(Parameters):
+    def operation(self, names_of_root: tuple[str, ...]) -> Operation:
+        return DescribeWorkspace()
+
+
+class DeleteFileParameters(Parameters):
+    path: Path
+    recursive: bool = Field(False, description="Needed to delete a folder with everything in it.")
+    expected_hash: Hash | None = None
+
+    def operation(self, names_of_root: tuple[str, ...]) -> Operation:
+        return DeleteFile(
+            path=paths.parse(self.path, names_of_root), recursive=self.recursive, expected_hash=self.expected_hash
+        )
+
+
+class _FromTo(Parameters):
+    source: Path
+    destination: Path
+    overwrite: bool = Field(False, description="Replace an existing file (never a folder).")
+    create_directories: bool = Field(False, description="Create the destination's parent directories.")
+    expected_hash: Hash | None = None
+
+    def _fields(self, names_of_root: tuple[str, ...]) -> dict[str, Any]:
+        return {
+            "source": paths.parse(self.source, names_of_root),
+            "destination": paths.parse(self.destination, names_of_root),
+            "overwrite": self.overwrite,
+            "create_directories": self.create_directories,
+            "expected_hash": self.expected_hash,
+        }
+
+
+class MoveFileParameters(_FromTo):
+    def operation(self, names_of_root: tuple[str, ...]) -> Operation:
+        return MoveFile(**self._fields(names_of_root))
+
+
+class CopyFileParameters(_FromTo):
+    def operation(self, names_of_root: tuple[str, ...]) -> Operation:
+        return CopyFile(**self._fields(names_of_root))
+
+
+class CreateDirectoryParameters(Parameters):
+    path: Path
+
+    def operation(self, names_of_root: tuple[str, ...]) -> Operation:
+        return CreateDirectory(path=paths.parse(self.path, names_of_root))
+
+
+def _tuple(patterns: list[str] | None) -> tuple[str, ...] | None:
+    return None if patterns is None else tuple(patterns)
+
+
+def _decode(content: str, encoding: TextEncoding) -> bytes:
+    if encoding == "utf-8":
+        return content.encode("utf-8")
+    try:
+        return base64.b64decode(content, validate=True)
+    except (binascii.Error, ValueError):
+        raise InvalidArgument("content: not valid base64.") from None

@@ -1,0 +1,175 @@
+"""The one exception family.
+
+An error says what happened (`message`), what to do next (`hint`) and carries data for programs (`details`).
+It is raised deep inside and translated once, at the edge: to HTTP, to JSON-RPC, to an event, to a notebook card.
+"""
+
+from __future__ import annotations
+
+import errno
+from enum import Enum
+from typing import Any, ClassVar
+
+
+class Code(str, Enum):
+    """Every code a caller can receive, in any dialect."""
+
+    INVALID_ARGUMENT = "INVALID_ARGUMENT"
+    UNAUTHENTICATED = "UNAUTHENTICATED"
+    PERMISSION_DENIED = "PERMISSION_DENIED"
+    APPROVAL_REQUIRED = "APPROVAL_REQUIRED"
+    FILE_NOT_FOUND = "FILE_NOT_FOUND"
+    NOT_FOUND = "NOT_FOUND"
+    METHOD_NOT_ALLOWED = "METHOD_NOT_ALLOWED"
+    FILE_EXISTS = "FILE_EXISTS"
+    CONFLICT = "CONFLICT"
+    SIZE_LIMIT_EXCEEDED = "SIZE_LIMIT_EXCEEDED"
+    BINARY_FILE = "BINARY_FILE"
+    EDIT_NOT_FOUND = "EDIT_NOT_FOUND"
+    EDIT_AMBIGUOUS = "EDIT_AMBIGUOUS"
+    EXECUTION_FAILED = "EXECUTION_FAILED"
+    TIMEOUT = "TIMEOUT"
+    RATE_LIMITED = "RATE_LIMITED"
+    INTERNAL_ERROR = "INTERNAL_ERROR"
+    PROVIDER_UNAVAILABLE = "PROVIDER_UNAVAILABLE"
+    NO_SPACE = "NO_SPACE"
+
+
+class WapError(Exception):
+    """Base of the family; raise one of the subclasses."""
+
+    code: ClassVar[Code] = Code.INTERNAL_ERROR
+
+    def __init__(self, message: str, *, hint: str | None = None, **details: Any) -> None:
+        super().__init__(message)
+        self.message = message
+        self.hint = hint
+        self.details = details
+
+    @property
+    def text(self) -> str:
+        """Message and hint as one sentence or two, for dialects that have a single text field."""
+        return f"{self.message} {self.hint}" if self.hint else self.message
+
+
+class InvalidArgument(WapError):
+    """The request itself is wrong: a field, a pattern, a line number, the kind of file."""
+
+    code = Code.INVALID_ARGUMENT
+
+
+class PermissionDenied(WapError):
+    """Policy, protection or containment refuses the operation."""
+
+    code = Code.PERMISSION_DENIED
+
+
+class ApprovalRequired(WapError):
+    """A person must agree before the operation may happen."""
+
+    code = Code.APPROVAL_REQUIRED
+
+
+class FileMissing(WapError):
+    """The named file or folder does not exist."""
+
+    code = Code.FILE_NOT_FOUND
+
+
+class NotFound(WapError):
+    """The named tool, run or token does not exist."""
+
+    code = Code.NOT_FOUND
+
+
+class AlreadyExists(WapError):
+    """Something stands where a new file or folder should go."""
+
+    code = Code.FILE_EXISTS
+
+
+class Conflict(WapError):
+    """The file is not in the state that the caller saw (`expectedHash`)."""
+
+    code = Code.CONFLICT
+
+
+class TooLarge(WapError):
+    """A file, a content or an answer exceeds its limit."""
+
+    code = Code.SIZE_LIMIT_EXCEEDED
+
+
+class BinaryFile(WapError):
+    """Text was asked of a file that holds NUL bytes."""
+
+    code = Code.BINARY_FILE
+
+
+class EditNotFound(WapError):
+    """The text or pattern to replace does not occur."""
+
+    code = Code.EDIT_NOT_FOUND
+
+
+class ExecutionFailed(WapError):
+    """A command could not be started (one that ran and failed is a result, not an error)."""
+
+    code = Code.EXECUTION_FAILED
+
+
+class TimedOut(WapError):
+    """A command, a search or a pattern took longer than it may."""
+
+    code = Code.TIMEOUT
+
+
+class InternalError(WapError):
+    """A bug. The text says nothing of the host."""
+
+    code = Code.INTERNAL_ERROR
+
+
+class ProviderUnavailable(WapError):
+    """The place where operations happen cannot be reached or cannot start."""
+
+    code = Code.PROVIDER_UNAVAILABLE
+
+
+class NoSpace(WapError):
+    """The disk or the quota is full; nothing was changed."""
+
+    code = Code.NO_SPACE
+
+
+_FULL = {errno.ENOSPC, errno.EDQUOT}
+
+
+def from_os_error(error: OSError, path: str) -> WapError:
+    """Translate what the operating system said about `path` (as the caller wrote it, never the host's own path)."""
+    number = error.errno
+    if number == errno.ENOENT:
+        return FileMissing(f"No such file or folder: {path}", path=path)
+    if number == errno.ENOTDIR:
+        return FileMissing(f"Not a folder on the way to: {path}", path=path)
+    if number == errno.EEXIST:
+        return AlreadyExists(f"Already exists: {path}", path=path)
+    if number == errno.EISDIR:
+        return InvalidArgument(f"Is a folder: {path}", hint="List it with exploreFiles.", path=path)
+    if number == errno.ENOTEMPTY:
+        return AlreadyExists(f"The folder is not empty: {path}", path=path)
+    if number in (errno.EACCES, errno.EPERM, errno.EROFS):
+        return PermissionDenied(f"The operating system refuses access to: {path}", path=path)
+    if number in _FULL:
+        return NoSpace(
+            f"No space left while writing: {path}",
+            hint="Free some space and try again; the file is as it was.",
+            path=path,
+        )
+    if number == errno.ENAMETOOLONG:
+        return InvalidArgument("The path or one of its names is too long.", hint="A name has at most 255 bytes.")
+    if number == errno.ELOOP:
+        return InvalidArgument(f"Too many symbolic links: {path}", path=path)
+    if number in (errno.EMFILE, errno.ENFILE):
+        return ProviderUnavailable("Too many open files on the server.", hint="Try again in a moment.")
+    return InternalError(f"The operating system reports an error ({errno.errorcode.get(number or 0, number)}).")

@@ -1,0 +1,1 @@
+"""Files: containment, and what is done with files inside it."""

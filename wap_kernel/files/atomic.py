@@ -1,0 +1,146 @@
+"""The write protocol: a file is old or new, never torn, at any kill.
+
+    noted -> created -> written -> synced -> renamed -> folder synced -> forgotten
+
+The temporary file is noted in the journal before it exists, so that the next start can remove it after a crash.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import errno
+import os
+import secrets
+import stat
+import sys
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Protocol
+
+from wap_kernel.files.walk import Place
+
+STEPS = ("noted", "created", "written", "synced", "renamed", "folder synced", "forgotten")
+TEMPORARY_PREFIX = ".wap-"
+TEMPORARY_SUFFIX = ".tmp"
+
+Step = Callable[[str], None]
+"""Called when a step is done; tests stop the protocol there."""
+
+
+class Journal(Protocol):
+    """Remembers temporary files across a crash."""
+
+    def note(self, name: str, path: str) -> None: ...
+    def forget(self, name: str) -> None: ...
+
+
+def is_temporary(name: str) -> bool:
+    return name.startswith(TEMPORARY_PREFIX) and name.endswith(TEMPORARY_SUFFIX)
+
+
+def replace(
+    place: Place,
+    data: bytes,
+    *,
+    exclusive: bool,
+    mode: int | None,
+    journal: Journal,
+    step: Step,
+) -> os.stat_result:
+    """Put a file with `data` at `place`. An existing file's mode and owner are kept unless `mode` is given."""
+    old = _existing(place)
+    if old is not None and exclusive:
+        raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST))
+    temporary = f"{TEMPORARY_PREFIX}{secrets.token_hex(12)}{TEMPORARY_SUFFIX}"
+    folder = os.path.dirname(place.path)
+    journal.note(temporary, os.path.join(folder, temporary))
+    step("noted")
+    try:
+        result = _write_temporary(place.fd, temporary, data, old, mode, step)
+        if exclusive:
+            rename_exclusive(place.fd, temporary, place.fd, place.name)
+        else:
+            os.rename(temporary, place.name, src_dir_fd=place.fd, dst_dir_fd=place.fd)
+    except OSError:
+        _discard(place.fd, temporary)
+        journal.forget(temporary)
+        raise
+    step("renamed")
+    os.fsync(place.fd)
+    step("folder synced")
+    journal.forget(temporary)
+    step("forgotten")
+    return result
+
+
+def _existing(place: Place) -> os.stat_result | None:
+    try:
+        old = os.stat(place.name, dir_fd=place.fd, follow_symlinks=False)
+    except FileNotFoundError:
+        return None
+    if stat.S_ISDIR(old.st_mode):
+        raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
+    return old
+
+
+def _write_temporary(
+    folder: int, name: str, data: bytes, old: os.stat_result | None, mode: int | None, step: Step
+) -> os.stat_result:
+    # 0o666 lets the umask decide for a new file, as any editor would.
+    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+    descriptor = os.open(name, flags, 0o666, dir_fd=folder)
+    try:
+        step("created")
+        write_all(descriptor, data)
+        keep = old.st_mode if old is not None and stat.S_ISREG(old.st_mode) else None
+        if old is not None and keep is not None and (old.st_uid, old.st_gid) != (os.geteuid(), os.getegid()):
+            _keep_owner(descriptor, old)
+        wanted = mode if mode is not None else keep
+        if wanted is not None:
+            os.fchmod(descriptor, stat.S_IMODE(wanted))
+        step("written")
+        os.fsync(descriptor)
+        step("synced")
+        return os.fstat(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def write_all(descriptor: int, data: bytes) -> None:
+    view = memoryview(data)
+    while view:
+        view = view[os.write(descriptor, view) :]
+
+
+def _keep_owner(descriptor: int, old: os.stat_result) -> None:
+    # Only root may give files away; otherwise the file belongs to who wrote it, as after any editor.
+    with suppress(PermissionError):
+        os.fchown(descriptor, old.st_uid, old.st_gid)
+
+
+def _discard(folder: int, name: str) -> None:
+    with suppress(FileNotFoundError):
+        os.unlink(name, dir_fd=folder)
+
+
+_RENAME_NOREPLACE = 1
+
+
+def rename_exclusive(source_fd: int, source: str, target_fd: int, target: str) -> None:
+    """Rename, failing with EEXIST when the target exists, in one step where the system can do that."""
+    if sys.platform.startswith("linux"):
+        libc = ctypes.CDLL(None, use_errno=True)
+        renameat2 = getattr(libc, "renameat2", None)
+        if renameat2 is not None:
+            if renameat2(source_fd, os.fsencode(source), target_fd, os.fsencode(target), _RENAME_NOREPLACE) == 0:
+                return
+            number = ctypes.get_errno()
+            if number not in (errno.ENOSYS, errno.EINVAL):
+                raise OSError(number, os.strerror(number))
+    # Without it there is a moment between the look and the rename; an exclusive create elsewhere could be lost in it.
+    try:
+        os.stat(target, dir_fd=target_fd, follow_symlinks=False)
+    except FileNotFoundError:
+        os.rename(source, target, src_dir_fd=source_fd, dst_dir_fd=target_fd)
+        return
+    raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST))

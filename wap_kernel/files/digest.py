@@ -1,0 +1,37 @@
+"""The hash of a file's content, for optimistic concurrency."""
+
+from __future__ import annotations
+
+import hashlib
+
+from wap_kernel.errors import Conflict
+from wap_kernel.files.primitives import Files
+
+CHUNK = 1024 * 1024
+PATTERN = r"^sha256:[0-9a-f]{64}$"
+
+
+def of_bytes(data: bytes) -> str:
+    return f"sha256:{hashlib.sha256(data).hexdigest()}"
+
+
+def of_file(files: Files, path: str) -> str:
+    digest = hashlib.sha256()
+    with files.open(path) as file:
+        while chunk := file.read(CHUNK):
+            digest.update(chunk)
+    return f"sha256:{digest.hexdigest()}"
+
+
+def require(expected: str | None, current: str | None, path: str) -> None:
+    """Raise Conflict when the file is not what the caller saw; `current` is None when there is no file."""
+    if expected is None or expected == current:
+        return
+    if current is None:
+        raise Conflict(f"The file does not exist any more: {path}", hint="Look again before writing.", path=path)
+    raise Conflict(
+        f"The file has changed since it was read: {path}",
+        hint="Read it again and repeat the change on what it holds now.",
+        path=path,
+        currentHash=current,
+    )

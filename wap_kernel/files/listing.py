@@ -1,0 +1,147 @@
+"""Listing a folder, alone or with everything below it: the first entries in path order, and the exact number of all.
+
+Entries are sorted by the code points of their whole path. Only the first `max_directory_entries` are built; folders
+whose contents come after those are merely counted, which is what makes 100,000 files cheap.
+"""
+
+from __future__ import annotations
+
+from itertools import islice
+
+from wap_kernel.errors import InvalidArgument, from_os_error
+from wap_kernel.files.globs import DEFAULT_EXCLUSIONS, Exclusions
+from wap_kernel.files.paths import display, join
+from wap_kernel.files.primitives import Files, Folder, Kind
+from wap_kernel.files.reading import metadata
+from wap_kernel.files.trees import GONE, is_gone, walk
+from wap_kernel.operations import Entry, FileList, Limits, ListFiles, Metadata
+
+BATCH = 4096
+"""Entries held at once while counting; comprehensions over a batch are twice as fast as a loop over entries."""
+
+
+def list_files(files: Files, operation: ListFiles, limits: Limits, root_path: str) -> FileList:
+    """What is in the folder `operation.path`. `root_path` is the root's absolute path, for metadata."""
+    if operation.max_depth is not None and operation.max_depth < 1:
+        raise InvalidArgument("maxDepth must be at least 1.", hint="1 lists the folder's direct children.")
+    max_depth = operation.max_depth if operation.recursive else 1
+    patterns = operation.exclude
+    if patterns is None:
+        patterns = DEFAULT_EXCLUSIONS if operation.recursive else ()
+    start = _open_start(files, operation.path)
+    listing = _Listing(Exclusions(patterns, start.path), max_depth, limits.max_directory_entries)
+    listing.run(files, start)
+    entries = listing.first()
+    if operation.metadata:
+        described = [_with_metadata(files, entry, root_path) for entry in entries]
+        listing.total -= described.count(None)  # vanished since they were found
+        shown = [entry for entry in described if entry is not None]
+    else:
+        shown = [_entry(entry) for entry in entries]
+    return FileList(files=shown, is_truncated=listing.total > len(shown), total_found=listing.total)
+
+
+_Found = tuple[str, str, bool, bool]
+"""Path as shown, real path, is a folder, is a link. The first decides the order."""
+
+
+class _Listing:
+    def __init__(self, exclusions: Exclusions, max_depth: int | None, limit: int) -> None:
+        self.total = 0
+        self._exclusions = exclusions
+        self._max_depth = max_depth
+        self._limit = limit
+        self._found: list[_Found] = []
+        self._bound: str | None = None
+        """When set, `limit` entries are known that come no later than this path."""
+
+    def run(self, files: Files, start: Folder) -> None:
+        for level in walk(files, start):
+            prefix = "" if level.folder.path == "." else display(level.folder.path) + "/"
+            is_beyond = self._bound is not None and prefix > self._bound
+            visit = self._count if is_beyond and self._exclusions.only_names else self._collect
+            folders = visit(level.folder, prefix)
+            if self._max_depth is None or level.depth < self._max_depth:
+                # In path order, so that the bound falls early; the result does not depend on it.
+                level.pending = folders if is_beyond else sorted(folders, key=lambda name: name + "/", reverse=True)
+
+    def first(self) -> list[_Found]:
+        self._cut()
+        return self._found
+
+    def _count(self, folder: Folder, _: str) -> list[str]:
+        """The hot loop of a big listing: no paths are made and nothing is sorted."""
+        excluded = self._exclusions.folder_names
+        folders: list[str] = []
+        entries = folder.entries()
+        while batch := list(islice(entries, BATCH)):
+            found = [entry.name for entry in batch if entry.is_dir(follow_symlinks=False)]
+            kept = [name for name in found if name not in excluded] if found else found
+            self.total += len(batch) - len(found) + len(kept)
+            folders += kept
+        return folders
+
+    def _collect(self, folder: Folder, prefix: str) -> list[str]:
+        folders = []
+        last = self._last_name(prefix)
+        for entry in folder.entries():
+            name = entry.name
+            is_folder = entry.is_dir(follow_symlinks=False)
+            if self._exclusions.excludes(join(folder.path, name), is_folder):
+                continue
+            self.total += 1
+            if is_folder:
+                folders.append(name)
+            if last is not None and name > last and (name.isascii() or display(name) > last):
+                continue
+            is_link = not is_folder and entry.is_symlink()
+            self._found.append((prefix + display(name), join(folder.path, name), is_folder, is_link))
+            if len(self._found) >= 2 * self._limit:
+                self._cut()
+                last = self._last_name(prefix)
+        return folders
+
+    def _last_name(self, prefix: str) -> str | None:
+        """The last name in the folder `prefix` that the bound lets in; None if all are in."""
+        if self._bound is None or (self._bound > prefix and not self._bound.startswith(prefix)):
+            return None
+        return self._bound[len(prefix) :] if self._bound.startswith(prefix) else ""
+
+    def _cut(self) -> None:
+        self._found.sort()
+        del self._found[self._limit :]
+        if len(self._found) == self._limit:
+            self._bound = self._found[-1][0]
+
+
+def _open_start(files: Files, path: str) -> Folder:
+    try:
+        found = files.stat(path)
+        if found.kind is not Kind.FOLDER:
+            hint = (
+                "Read it with readFile." if found.kind is Kind.FILE else "Pipes, devices and sockets are never opened."
+            )
+            raise InvalidArgument(f"Not a folder: {path}", hint=hint, path=path)
+        return files.open_folder(found.path)
+    except OSError as error:
+        raise from_os_error(error, path) from error
+
+
+def _entry(found: _Found, described: Metadata | None = None) -> Entry:
+    shown, _, is_folder, is_link = found
+    return Entry(path=shown, is_directory=is_folder, is_symlink=is_link or None, metadata=described)
+
+
+def _with_metadata(files: Files, found: _Found, root_path: str) -> Entry | None:
+    try:
+        seen = files.stat(found[1], follow=False)
+    except GONE:
+        return None
+    except OSError as error:
+        if is_gone(error):
+            return None
+        raise
+    if seen.path != found[1]:  # a link has taken the place of a folder on the way
+        return None
+    kind = seen.kind
+    return _entry((found[0], found[1], kind is Kind.FOLDER, kind is Kind.LINK), metadata(seen, root_path))

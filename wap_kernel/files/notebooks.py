@@ -1,0 +1,25 @@
+"""Notebooks are JSON documents with a schema: a text write that would leave one invalid is refused."""
+
+from __future__ import annotations
+
+from wap_kernel.errors import InvalidArgument
+
+
+def is_notebook(path: str) -> bool:
+    return path.endswith(".ipynb")
+
+
+def require_valid(path: str, data: bytes) -> None:
+    """Raise InvalidArgument unless `data` is a notebook that Jupyter opens without complaint."""
+    import nbformat  # slow to import, and most operations never need it
+
+    try:
+        notebook = nbformat.reads(data.decode("utf-8"), as_version=nbformat.NO_CONVERT)
+        nbformat.validate(notebook)
+    except (ValueError, KeyError, TypeError, AttributeError, nbformat.ValidationError) as error:
+        reason = str(error).partition("\n")[0] or type(error).__name__
+        raise InvalidArgument(
+            f"This would leave an invalid notebook: {path}: {reason[:200]}",
+            hint="Write a complete nbformat 4 document; change single cells rather than the JSON text.",
+            path=path,
+        ) from None

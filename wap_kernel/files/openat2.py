@@ -1,0 +1,56 @@
+"""openat2(2) by ctypes: open a path below a descriptor so that the kernel itself refuses to leave it."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import sys
+from collections.abc import Callable
+
+RESOLVE_NO_MAGICLINKS = 0x02
+RESOLVE_NO_SYMLINKS = 0x04
+RESOLVE_BENEATH = 0x08
+
+_SYS_OPENAT2 = 437  # the same number on every Linux architecture
+
+OpenBeneath = Callable[[int, str, int], int]
+
+
+class _OpenHow(ctypes.Structure):
+    _fields_ = [("flags", ctypes.c_uint64), ("mode", ctypes.c_uint64), ("resolve", ctypes.c_uint64)]
+
+
+def load() -> OpenBeneath | None:
+    """A function (folder, path, flags) -> descriptor, or None where the kernel or a seccomp filter has no openat2.
+
+    It refuses every link, also those that stay inside: then the path that was opened is exactly the path that was
+    named, which needs no second look. A path with links takes the component walk, the one place that reads links.
+    """
+    if not sys.platform.startswith("linux"):
+        return None
+    libc = ctypes.CDLL(None, use_errno=True)
+    syscall = libc.syscall
+    syscall.restype = ctypes.c_long
+    size = ctypes.c_size_t(ctypes.sizeof(_OpenHow))
+    number = ctypes.c_long(_SYS_OPENAT2)
+    resolve = RESOLVE_BENEATH | RESOLVE_NO_MAGICLINKS | RESOLVE_NO_SYMLINKS
+
+    def open_beneath(folder: int, path: str, flags: int) -> int:
+        how = _OpenHow(flags | os.O_CLOEXEC, 0, resolve)
+        descriptor: int = syscall(
+            number, ctypes.c_int(folder), ctypes.c_char_p(os.fsencode(path)), ctypes.byref(how), size
+        )
+        if descriptor < 0:
+            error = ctypes.get_errno()
+            raise OSError(error, os.strerror(error))
+        return descriptor
+
+    try:
+        probe = os.open("/", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            os.close(open_beneath(probe, ".", os.O_RDONLY | os.O_DIRECTORY))
+        finally:
+            os.close(probe)
+    except OSError:
+        return None
+    return open_beneath

@@ -1,0 +1,68 @@
+"""Paths as callers write them, turned into paths relative to the root. Pure text; nothing is looked up.
+
+`..` is kept: whether it leaves the root depends on links, and only `Root` may answer that.
+"""
+
+from __future__ import annotations
+
+from wap_kernel.errors import InvalidArgument, PermissionDenied
+
+MAX_PATH_BYTES = 4095
+MAX_NAME_BYTES = 255
+
+
+def outside(path: str) -> PermissionDenied:
+    """The refusal for a path that leaves the root: the same text whether or not the target exists."""
+    return PermissionDenied(
+        f"The path leaves the workspace: {path}", hint="Use a path relative to the workspace root.", path=path
+    )
+
+
+def parse(text: str, roots: tuple[str, ...] = ()) -> str:
+    """`text` as a path relative to the root; absolute paths are accepted below one of `roots` (names of the root)."""
+    if not text:
+        raise InvalidArgument("The path is empty.", hint='Use "." for the workspace root.')
+    if "\0" in text:
+        raise InvalidArgument("The path contains a NUL character.")
+    try:
+        encoded = text.encode()
+    except UnicodeEncodeError:
+        raise InvalidArgument("The path is not valid Unicode (it contains a lone surrogate).") from None
+    if len(encoded) > MAX_PATH_BYTES:
+        raise InvalidArgument(f"The path is too long: {len(encoded)} bytes, at most {MAX_PATH_BYTES}.")
+    if text.startswith("/"):
+        relative = next((r for r in (below(text, root) for root in roots) if r is not None), None)
+        if relative is None:
+            raise outside(text)
+        text = relative
+    parts = split(text)
+    if any(len(part.encode()) > MAX_NAME_BYTES for part in parts):
+        raise InvalidArgument(f"A name in the path is too long; at most {MAX_NAME_BYTES} bytes.")
+    return "/".join(parts) or "."
+
+
+def split(path: str) -> list[str]:
+    """The components, without empty ones and `.`."""
+    return [part for part in path.split("/") if part not in ("", ".")]
+
+
+def join(folder: str, name: str) -> str:
+    return name if folder == "." else f"{folder}/{name}"
+
+
+def below(path: str, folder: str) -> str | None:
+    """The part of the absolute `path` below the absolute `folder` (`""` for the folder itself), or None."""
+    path, folder = "/" + "/".join(split(path)), "/" + "/".join(split(folder))
+    if path == folder:
+        return ""
+    prefix = folder.rstrip("/") + "/"
+    return path[len(prefix) :] if path.startswith(prefix) else None
+
+
+def display(path: str) -> str:
+    """A path for an answer: names that are not UTF-8 are shown with their bytes escaped."""
+    try:
+        path.encode()
+    except UnicodeEncodeError:
+        return path.encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")
+    return path

@@ -1,0 +1,125 @@
+"""The file primitives that a provider offers; the engine reaches files through these and nothing else.
+
+`Root` implements them for the local filesystem. A provider with a filesystem of its own implements the same.
+Paths are relative to the root. Failures are `OSError` with its errno, or a `WapError` for a refusal.
+"""
+
+from __future__ import annotations
+
+import stat
+from collections.abc import Iterator
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from enum import Enum
+from types import TracebackType
+from typing import Protocol
+
+
+class Access(Enum):
+    READ = "read"
+    WRITE = "write"
+
+
+class Kind(Enum):
+    FILE = "file"
+    FOLDER = "folder"
+    LINK = "link"
+    SPECIAL = "special"
+    """FIFO, device, socket: never opened."""
+
+    @classmethod
+    def of_mode(cls, mode: int) -> Kind:
+        return _KINDS.get(stat.S_IFMT(mode), cls.SPECIAL)
+
+
+_KINDS = {stat.S_IFREG: Kind.FILE, stat.S_IFDIR: Kind.FOLDER, stat.S_IFLNK: Kind.LINK}
+
+
+@dataclass(frozen=True)
+class Stat:
+    path: str
+    """Where it really is, relative to the root, with every link resolved."""
+    kind: Kind
+    size: int
+    mtime_ns: int
+    mode: int
+
+
+class Guard(Protocol):
+    """Asked by the primitives about the *resolved* path, before anything is opened or changed."""
+
+    def check(self, path: str, access: Access) -> None:
+        """Raise PermissionDenied when `access` to `path` is refused."""
+
+    def check_tree(self, path: str) -> None:
+        """Raise PermissionDenied when the folder `path` holds, or is, something that may not be moved or removed."""
+
+    def hidden_names(self, folder: str) -> frozenset[str]:
+        """Names in `folder`, casefolded, that must not be listed."""
+
+
+class Locks(Protocol):
+    """Keeps writers of the same resolved path apart."""
+
+    def hold(self, *paths: str) -> AbstractContextManager[None]: ...
+
+
+class OpenFile(Protocol):
+    """A regular file, open for reading."""
+
+    @property
+    def stat(self) -> Stat: ...
+    def read(self, size: int = -1) -> bytes: ...
+    def seek(self, offset: int) -> None: ...
+    def __enter__(self) -> OpenFile: ...
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None: ...
+
+
+class DirEntry(Protocol):
+    """The part of `os.DirEntry` that the engine uses."""
+
+    @property
+    def name(self) -> str: ...
+    def is_dir(self, *, follow_symlinks: bool = True) -> bool: ...
+    def is_file(self, *, follow_symlinks: bool = True) -> bool: ...
+    def is_symlink(self) -> bool: ...
+
+
+class Folder(Protocol):
+    """An open folder. Entries are reached by name below it, and links are never followed."""
+
+    @property
+    def path(self) -> str: ...
+    def entries(self) -> Iterator[DirEntry]: ...
+    def enter(self, name: str) -> Folder: ...
+    def open(self, name: str) -> OpenFile: ...
+    def stat(self, name: str) -> Stat: ...
+    def close(self) -> None: ...
+    def __enter__(self) -> Folder: ...
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None: ...
+
+
+class Files(Protocol):
+    """What a provider can do with files."""
+
+    def open(self, path: str) -> OpenFile: ...
+    def open_folder(self, path: str) -> Folder: ...
+    def stat(self, path: str, *, follow: bool = True) -> Stat: ...
+    def resolve(self, path: str, *, follow: bool = True) -> str:
+        """Where `path` really is or would be made; its last name need not exist."""
+
+    def replace(self, path: str, data: bytes, *, exclusive: bool = False, mode: int | None = None) -> Stat:
+        """Make `path` hold `data`, atomically and durably. `exclusive`: fail with EEXIST if it exists."""
+
+    def append(self, path: str, data: bytes) -> Stat: ...
+    def rename(self, source: str, destination: str, *, overwrite: bool = False) -> str:
+        """Returns the resolved destination."""
+
+    def unlink(self, path: str) -> None: ...
+    def remove_tree(self, path: str) -> None: ...
+    def mkdir(self, path: str, *, parents: bool = False) -> bool:
+        """Returns whether a folder was made; an existing folder is fine."""

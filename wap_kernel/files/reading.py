@@ -1,0 +1,184 @@
+"""Reading: a whole file, or a range of its lines in one pass that never holds the whole file."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import mimetypes
+from datetime import datetime, timezone
+
+from wap_kernel.errors import BinaryFile, InvalidArgument, TooLarge
+from wap_kernel.files.paths import display
+from wap_kernel.files.primitives import Files, Kind, OpenFile, Stat
+from wap_kernel.operations import Encoding, FileContent, Limits, Metadata, ReadFile
+
+CHUNK = 1024 * 1024
+MAX_RANGE_SIZE = 256 * 1024 * 1024
+"""A larger file is not read at all, not even by range: finding the lines would read it through."""
+
+
+def read_file(files: Files, operation: ReadFile, limits: Limits, root_path: str) -> FileContent:
+    start, end = operation.start_line, operation.end_line
+    if start is not None and end is not None and start > end:
+        raise InvalidArgument(f"startLine {start} is after endLine {end}.")
+    with files.open(operation.path) as file:
+        if start is None and end is None:
+            return _whole(file, operation.encoding, limits, root_path)
+        return _range(file, start or 1, end, operation.encoding, limits, root_path)
+
+
+def metadata(stat: Stat, root_path: str) -> Metadata:
+    return Metadata(
+        path=display(root_path if stat.path == "." else f"{root_path.rstrip('/')}/{stat.path}"),
+        size=stat.size,
+        is_directory=stat.kind is Kind.FOLDER,
+        last_modified=timestamp(stat.mtime_ns),
+    )
+
+
+def timestamp(mtime_ns: int) -> str:
+    moment = datetime.fromtimestamp(mtime_ns / 1e9, timezone.utc)
+    return moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+def count_lines(data: bytes) -> int:
+    return data.count(b"\n") + (not data.endswith(b"\n") and data != b"")
+
+
+def _whole(file: OpenFile, encoding: Encoding, limits: Limits, root_path: str) -> FileContent:
+    stat = file.stat
+    limit = limits.max_file_size
+    # One byte more than allowed, so that a file that grows meanwhile is noticed and not held.
+    data = file.read(limit + 1) if stat.size <= limit else b""
+    if stat.size > limit or len(data) > limit:
+        raise TooLarge(
+            f"The file has {max(stat.size, len(data))} bytes, more than the limit of {limit}: {stat.path}",
+            hint="Read a part of it with startLine and endLine.",
+            size=stat.size,
+            maxFileSize=limit,
+        )
+    if encoding == "utf-8" and b"\0" in data:
+        raise _binary(stat)
+    content, lossy = _encode(data, encoding)
+    lines = count_lines(data)
+    return FileContent(
+        content=content,
+        encoding=encoding,
+        metadata=metadata(stat, root_path),
+        is_truncated=False,
+        total_lines=lines,
+        returned_lines=lines,
+        hash=f"sha256:{hashlib.sha256(data).hexdigest()}",
+        is_lossy=lossy or None,
+    )
+
+
+def _range(
+    file: OpenFile, start: int, end: int | None, encoding: Encoding, limits: Limits, root_path: str
+) -> FileContent:
+    stat = file.stat
+    if stat.size > MAX_RANGE_SIZE:
+        raise TooLarge(
+            f"The file has {stat.size} bytes; files over {MAX_RANGE_SIZE} are not read, not even by range: {stat.path}",
+            hint=f"Run a command that shows a part, such as: sed -n '{start},{end or start + 99}p' FILE",
+            size=stat.size,
+        )
+    digest = hashlib.sha256()
+    span = _Span(start, end, limits.max_file_size)
+    while chunk := file.read(CHUNK):
+        if encoding == "utf-8" and b"\0" in chunk:
+            raise _binary(stat)
+        digest.update(chunk)
+        span.feed(chunk)
+    if start > max(span.total_lines, 1):
+        raise InvalidArgument(
+            f"startLine {start} is past the end: the file has {span.total_lines} lines.", totalLines=span.total_lines
+        )
+    data, truncated = span.cut()
+    content, lossy = _encode(data, encoding)
+    return FileContent(
+        content=content,
+        encoding=encoding,
+        metadata=metadata(stat, root_path),
+        is_truncated=truncated,
+        total_lines=span.total_lines,
+        returned_lines=count_lines(data),
+        hash=f"sha256:{digest.hexdigest()}",
+        is_lossy=lossy or None,
+    )
+
+
+class _Span:
+    """Collects the bytes of lines `start` to `end` from chunks, up to a limit, and counts all lines."""
+
+    def __init__(self, start: int, end: int | None, limit: int) -> None:
+        self._to_skip = start - 1
+        self._to_take = None if end is None else end - start + 1
+        self._limit = limit
+        self._kept: list[bytes] = []
+        self._size = 0
+        self._newlines = 0
+        self._last = b""
+
+    @property
+    def total_lines(self) -> int:
+        return self._newlines + (self._last not in (b"", b"\n"))
+
+    def feed(self, chunk: bytes) -> None:
+        newlines = chunk.count(b"\n")
+        self._newlines += newlines
+        self._last = chunk[-1:]
+        if self._to_skip > 0:
+            if newlines < self._to_skip:
+                self._to_skip -= newlines
+                return
+            chunk = chunk[_after_newlines(chunk, self._to_skip) :]
+            newlines -= self._to_skip
+            self._to_skip = 0
+        if self._to_take is not None:
+            if self._to_take == 0:
+                return
+            if newlines >= self._to_take:
+                chunk = chunk[: _after_newlines(chunk, self._to_take)]
+                newlines = self._to_take
+            self._to_take -= newlines
+        if self._size <= self._limit:
+            self._kept.append(chunk)
+            self._size += len(chunk)
+
+    def cut(self) -> tuple[bytes, bool]:
+        """The bytes, cut at the limit (after a whole line where there is one, never inside a character)."""
+        data = b"".join(self._kept)
+        if len(data) <= self._limit:
+            return data, False
+        line_end = data.rfind(b"\n", 0, self._limit) + 1
+        if line_end:
+            return data[:line_end], True
+        end = self._limit
+        while end > self._limit - 4 and data[end] & 0xC0 == 0x80:
+            end -= 1
+        return data[:end], True
+
+
+def _after_newlines(chunk: bytes, count: int) -> int:
+    """The offset behind the `count`-th newline."""
+    return len(chunk) - len(chunk.split(b"\n", count)[count])
+
+
+def _encode(data: bytes, encoding: Encoding) -> tuple[str, bool]:
+    if encoding == "base64":
+        return base64.b64encode(data).decode("ascii"), False
+    try:
+        return data.decode("utf-8"), False
+    except UnicodeDecodeError:
+        return data.decode("utf-8", "replace"), True
+
+
+def _binary(stat: Stat) -> BinaryFile:
+    kind = mimetypes.guess_type(stat.path)[0] or "application/octet-stream"
+    return BinaryFile(
+        f"The file is binary ({kind}, {stat.size} bytes): {stat.path}",
+        hint='Read it with encoding "base64".',
+        size=stat.size,
+        type=kind,
+    )

@@ -1,0 +1,255 @@
+"""Root: the file primitives on the local filesystem, contained in one folder.
+
+The folder's descriptor is held for life and every path is opened relative to it, by openat2 where no link is in the
+way and by the component walk otherwise. A path is never checked as text and then opened again: "realpath, then open"
+loses against a rename. The guard is asked about the path that was really reached.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import stat
+from collections.abc import Callable
+from typing import TypeVar
+
+from wap_kernel.errors import Conflict, InvalidArgument, WapError
+from wap_kernel.files import atomic, openat2
+from wap_kernel.files.handles import READ_FLAGS, LocalFile, LocalFolder, not_a_file, stat_of
+from wap_kernel.files.paths import outside, split
+from wap_kernel.files.primitives import Access, Guard, Kind, Stat
+from wap_kernel.files.walk import FOLDER_FLAGS, Escape, Place, Raced, walk
+
+RETRIES = 64
+
+T = TypeVar("T")
+
+
+class Root:
+    """A folder and everything below it. `step` and `use_openat2` exist for tests of the protocol and of the walk."""
+
+    def __init__(
+        self,
+        path: str,
+        *,
+        guard: Guard,
+        journal: atomic.Journal,
+        step: atomic.Step = lambda _: None,
+        use_openat2: bool = True,
+    ) -> None:
+        self.path = os.path.realpath(path)
+        self.names = tuple(dict.fromkeys((self.path, os.path.abspath(path))))
+        """Absolute names by which callers and links may call the root."""
+        self.fd = os.open(self.path, FOLDER_FLAGS)
+        self._guard = guard
+        self._journal = journal
+        self._step = step
+        self._open_beneath = openat2.load() if use_openat2 else None
+
+    def close(self) -> None:
+        os.close(self.fd)
+
+    # -- reading
+
+    def open(self, path: str) -> LocalFile:
+        fd, real = self._open(path, READ_FLAGS)
+        return LocalFile(fd, real)
+
+    def open_folder(self, path: str) -> LocalFolder:
+        fd, real = self._open(path, FOLDER_FLAGS)
+        return LocalFolder(fd, real, self._guard)
+
+    def stat(self, path: str, *, follow: bool = True) -> Stat:
+        with self._place(path, follow=follow) as place:
+            self._guard.check(place.path, Access.READ)
+            return stat_of(os.stat(place.name, dir_fd=place.fd, follow_symlinks=False), place.path)
+
+    def resolve(self, path: str, *, follow: bool = True) -> str:
+        with self._place(path, follow=follow) as place:
+            return place.path
+
+    # -- writing
+
+    def replace(self, path: str, data: bytes, *, exclusive: bool = False, mode: int | None = None) -> Stat:
+        with self._target(path) as place:
+            self._refuse_special(place)
+            written = atomic.replace(
+                place, data, exclusive=exclusive, mode=mode, journal=self._journal, step=self._step
+            )
+            return stat_of(written, place.path)
+
+    def append(self, path: str, data: bytes) -> Stat:
+        with self._target(path) as place:
+            self._refuse_special(place)
+            flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+            descriptor = os.open(place.name, flags, 0o666, dir_fd=place.fd)
+            try:
+                before = os.fstat(descriptor)
+                if not stat.S_ISREG(before.st_mode):
+                    raise not_a_file(stat_of(before, place.path))
+                _append_all(descriptor, data, before.st_size)
+                os.fsync(descriptor)
+                os.fsync(place.fd)
+                return stat_of(os.fstat(descriptor), place.path)
+            finally:
+                os.close(descriptor)
+
+    def rename(self, source: str, destination: str, *, overwrite: bool = False) -> str:
+        with self._target(source, follow=False) as old, self._target(destination, follow=False) as new:
+            self._guard.check_tree(old.path)
+            self._guard.check_tree(new.path)
+            if overwrite:
+                os.rename(old.name, new.name, src_dir_fd=old.fd, dst_dir_fd=new.fd)
+            else:
+                atomic.rename_exclusive(old.fd, old.name, new.fd, new.name)
+            os.fsync(new.fd)
+            os.fsync(old.fd)
+            return new.path
+
+    def unlink(self, path: str) -> None:
+        with self._target(path, follow=False) as place:
+            os.unlink(place.name, dir_fd=place.fd)
+            os.fsync(place.fd)
+
+    def remove_tree(self, path: str) -> None:
+        with self._target(path, follow=False) as place:
+            self._guard.check_tree(place.path)
+            with LocalFolder(os.open(place.name, FOLDER_FLAGS, dir_fd=place.fd), place.path, self._guard) as folder:
+                folder.check_removable()
+                folder.clear()
+            os.rmdir(place.name, dir_fd=place.fd)
+            os.fsync(place.fd)
+
+    def mkdir(self, path: str, *, parents: bool = False) -> bool:
+        parts = split(path)
+        made = False
+        for end in range(1 if parents else len(parts), len(parts) + 1):
+            made = self._mkdir_one("/".join(parts[:end]))
+        return made
+
+    def _mkdir_one(self, path: str) -> bool:
+        with self._place(path, follow=True) as place:
+            try:
+                found = os.stat(place.name, dir_fd=place.fd, follow_symlinks=False)
+            except FileNotFoundError:
+                self._guard.check(place.path, Access.WRITE)
+                try:
+                    os.mkdir(place.name, dir_fd=place.fd)
+                except FileExistsError:
+                    return False  # another writer made it first, which is what was wanted
+                os.fsync(place.fd)
+                return True
+            if not stat.S_ISDIR(found.st_mode):
+                raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST))
+            return False
+
+    # -- resolution
+
+    def _target(self, path: str, *, follow: bool = True) -> Place:
+        """The place of something that will be changed."""
+        place = self._place(path, follow=follow)
+        if place.name == "." and place.path != ".":  # the path ended in "..": name the folder from its parent
+            place.close()
+            return self._target(place.path, follow=follow)
+        try:
+            if place.path == ".":
+                raise InvalidArgument("The workspace root itself cannot be changed.", hint="Name something inside it.")
+            self._guard.check(place.path, Access.WRITE)
+        except WapError:
+            place.close()
+            raise
+        return place
+
+    def _open(self, path: str, flags: int) -> tuple[int, str]:
+        def fast(open_beneath: openat2.OpenBeneath) -> tuple[int, str]:
+            real = _lexical(path)
+            self._guard.check(real, Access.READ)
+            return open_beneath(self.fd, path, flags & ~os.O_NOFOLLOW), real
+
+        def slow() -> tuple[int, str]:
+            with walk(self.fd, self.names, path, follow=True) as place:
+                self._guard.check(place.path, Access.READ)
+                try:
+                    return os.open(place.name, flags | os.O_NOFOLLOW, dir_fd=place.fd), place.path
+                except OSError as error:
+                    if error.errno in (errno.ELOOP, errno.ENOTDIR) and _is_link(place):
+                        raise Raced from None
+                    raise
+
+        return self._resolve(path, fast, slow)
+
+    def _place(self, path: str, *, follow: bool) -> Place:
+        parts = split(path)
+
+        def fast(open_beneath: openat2.OpenBeneath) -> Place:
+            folder = "/".join(parts[:-1]) or "."
+            place = Place(open_beneath(self.fd, folder, FOLDER_FLAGS & ~os.O_NOFOLLOW), parts[-1], _lexical(path))
+            if follow and _is_link(place):
+                place.close()
+                raise OSError(errno.ELOOP, os.strerror(errno.ELOOP))
+            return place
+
+        def slow() -> Place:
+            return walk(self.fd, self.names, path, follow=follow)
+
+        if not parts or parts[-1] == "..":
+            return self._resolve(path, None, slow)
+        return self._resolve(path, fast, slow)
+
+    def _resolve(self, path: str, fast: Callable[[openat2.OpenBeneath], T] | None, slow: Callable[[], T]) -> T:
+        for _ in range(RETRIES):
+            if self._open_beneath is not None and fast is not None:
+                try:
+                    return fast(self._open_beneath)
+                except OSError as error:
+                    if error.errno == errno.EAGAIN:  # a rename went by while the kernel resolved `..`
+                        continue
+                    if error.errno not in (errno.ELOOP, errno.EXDEV):
+                        raise
+            try:
+                return slow()
+            except Escape:
+                raise outside(path) from None
+            except Raced:
+                continue
+        raise Conflict(f"The path keeps changing while it is being opened: {path}", hint="Try again.", path=path)
+
+    def _refuse_special(self, place: Place) -> None:
+        try:
+            found = stat_of(os.stat(place.name, dir_fd=place.fd, follow_symlinks=False), place.path)
+        except FileNotFoundError:
+            return
+        if found.kind is Kind.SPECIAL:
+            raise not_a_file(found)
+
+
+def _lexical(path: str) -> str:
+    """The real path of a path in which no component is a link."""
+    real: list[str] = []
+    for part in split(path):
+        if part != "..":
+            real.append(part)
+        elif real:
+            real.pop()
+        else:
+            raise OSError(errno.EXDEV, os.strerror(errno.EXDEV))
+    return "/".join(real) or "."
+
+
+def _is_link(place: Place) -> bool:
+    try:
+        return stat.S_ISLNK(os.stat(place.name, dir_fd=place.fd, follow_symlinks=False).st_mode)
+    except FileNotFoundError:
+        return False
+
+
+def _append_all(descriptor: int, data: bytes, size_before: int) -> None:
+    written = 0
+    try:
+        while written < len(data):
+            written += os.write(descriptor, data[written:])
+    except OSError:
+        # Take back a part, unless someone else has appended since: their bytes are not ours to cut.
+        if written and os.fstat(descriptor).st_size == size_before + written:
+            os.ftruncate(descriptor, size_before)
+        raise

@@ -1,0 +1,97 @@
+"""Lines in blocks of bytes: where a literal occurs, and the texts of numbered lines. A file is never held whole.
+
+Lines end at `\\n`; a `\\r` before it belongs to the ending. Pure functions over an iterable of blocks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+
+from wap_kernel.files.primitives import OpenFile
+
+BLOCK = 256 * 1024
+MAX_LINE_CHARACTERS = 2000
+"""Where a line is cut in an answer."""
+
+_MAX_LINE_BYTES = 4 * MAX_LINE_CHARACTERS  # no character of UTF-8 has more than four bytes
+
+
+def blocks(file: OpenFile, tick: Callable[[], None] = lambda: None) -> Iterator[bytes]:
+    """The rest of the file; `tick` is called before every block and may raise to stop."""
+    while True:
+        tick()
+        block = file.read(BLOCK)
+        if not block:
+            return
+        yield block
+
+
+def count_lines_with(data: bytes, literal: bytes) -> int:
+    """How many lines of `data` hold `literal`, which has no line ending in it."""
+    number = 0
+    hit = data.find(literal)
+    while hit >= 0:
+        number += 1
+        end = data.find(b"\n", hit)
+        hit = data.find(literal, end) if end >= 0 else -1
+    return number
+
+
+def lines_with(found: Iterable[bytes], literal: bytes, limit: int) -> list[int]:
+    """The numbers, from 1, of the first `limit` lines that hold `literal`, which has no line ending in it."""
+    numbers: list[int] = []
+    line = 1  # of the first byte of `data`
+    tail = b""  # the end of the block before, in which `literal` may have begun
+    for block in found:
+        data = tail + block
+        done = 0  # how far the newlines of `data` are counted
+        hit = data.find(literal)
+        while hit >= 0:
+            line += data.count(b"\n", done, hit)
+            done = hit
+            if not numbers or numbers[-1] != line:  # a long line may go on into this block
+                numbers.append(line)
+                if len(numbers) == limit:
+                    return numbers
+            end = data.find(b"\n", hit)
+            hit = data.find(literal, end) if end >= 0 else -1
+        keep = max(done, len(data) - len(literal) + 1)
+        line += data.count(b"\n", done, keep)
+        tail = data[keep:]
+    return numbers
+
+
+def texts_of(found: Iterable[bytes], numbers: Iterable[int]) -> dict[int, str]:
+    """The lines with the given numbers, as far as they exist, decoded and cut."""
+    wanted = sorted({number for number in numbers if number > 0}, reverse=True)
+    texts: dict[int, str] = {}
+    line = 1
+    begun = bytearray()  # what is known of the current line, if it is wanted
+    for block in found if wanted else ():
+        if wanted[-1] > line:
+            skipped = block.count(b"\n")
+            if line + skipped < wanted[-1]:
+                line += skipped
+                continue
+        start = 0
+        while True:
+            end = block.find(b"\n", start)
+            if wanted[-1] == line:
+                piece = block[start : end if end >= 0 else len(block)]
+                begun += piece[: _MAX_LINE_BYTES + 2 - len(begun)]
+                if end >= 0:
+                    texts[wanted.pop()] = _text(begun.removesuffix(b"\r"))
+                    begun.clear()
+                    if not wanted:
+                        return texts
+            if end < 0:
+                break
+            line += 1
+            start = end + 1
+    if begun:  # the last line has no ending
+        texts[line] = _text(begun)
+    return texts
+
+
+def _text(line: bytes | bytearray) -> str:
+    return bytes(line[:_MAX_LINE_BYTES]).decode("utf-8", "replace")[:MAX_LINE_CHARACTERS]

@@ -1,0 +1,109 @@
+"""Going down a tree of folders by descriptors, with what a living workspace does to a walk taken in stride.
+
+A folder that cannot be opened, has vanished or has become something else since its name was read is left out; that
+is not an error of the walk. A lack of descriptors is one: leaving folders out then would falsify every total.
+"""
+
+from __future__ import annotations
+
+import errno
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+from wap_kernel.errors import Conflict, InvalidArgument, PermissionDenied
+from wap_kernel.files.globs import Exclusions
+from wap_kernel.files.paths import join
+from wap_kernel.files.primitives import Files, Folder
+
+MAX_HELD = 64
+"""Folders kept open along one path; deeper ones are opened from the root, so that depth does not cost descriptors."""
+
+GONE = (PermissionDenied, InvalidArgument, Conflict)
+"""What the primitives raise for something that is no longer, or never was, readable at its path."""
+
+_GONE_ERRORS = {
+    *(errno.ENOENT, errno.ENOTDIR, errno.EISDIR, errno.ELOOP, errno.EXDEV, errno.ENAMETOOLONG, errno.ESTALE),
+    *(errno.EACCES, errno.EPERM, errno.EIO, errno.ENXIO, errno.ENODEV),
+}
+
+
+def is_gone(error: OSError) -> bool:
+    """Whether a walk goes on without the file or folder that gave this error."""
+    return error.errno in _GONE_ERRORS
+
+
+@dataclass
+class Level:
+    """A folder on the way down. Whoever walks puts the names of the folders to go into in `pending`, last one first."""
+
+    folder: Folder
+    depth: int
+    """Of what is in the folder; 1 for what is directly in the start."""
+    pending: list[str] = field(default_factory=list)
+    is_open: bool = True
+
+    def close(self) -> None:
+        if self.is_open:
+            self.is_open = False
+            self.folder.close()
+
+
+def walk(files: Files, start: Folder) -> Iterator[Level]:
+    """Each folder from `start` down, depth first. Closes every folder that it hands out, `start` too."""
+    levels = [Level(start, 1)]
+    try:
+        yield levels[0]
+        while levels:
+            level = levels[-1]
+            if not level.pending:
+                levels.pop().close()
+                continue
+            folder = _enter(files, level, level.pending.pop())
+            if folder is None:
+                continue
+            levels.append(Level(folder, level.depth + 1))
+            yield levels[-1]
+            if len(levels) > MAX_HELD:
+                levels[-1].close()
+    finally:
+        for level in levels:
+            level.close()
+
+
+def regular_files(files: Files, start: Folder, exclusions: Exclusions, *, recursive: bool) -> Iterator[str]:
+    """The paths of the regular files below `start`, in no order, without what is excluded."""
+    for level in walk(files, start):
+        path = level.folder.path
+        for entry in level.folder.entries():
+            if entry.is_file(follow_symlinks=False):
+                is_folder = False
+            elif recursive and entry.is_dir(follow_symlinks=False):
+                is_folder = True
+            else:
+                continue  # links are not followed, pipes and devices not opened
+            inside = join(path, entry.name)
+            if exclusions.excludes(inside, is_folder):
+                continue
+            if is_folder:
+                level.pending.append(entry.name)
+            else:
+                yield inside
+
+
+def _enter(files: Files, level: Level, name: str) -> Folder | None:
+    """The folder `name` of `level`, or None if the walk has to do without it. A link is never followed."""
+    try:
+        if level.is_open:
+            return level.folder.enter(name)
+        path = join(level.folder.path, name)
+        folder = files.open_folder(path)
+    except GONE:
+        return None
+    except OSError as error:
+        if is_gone(error):
+            return None
+        raise
+    if folder.path != path:  # a link has taken the place of a folder on the way
+        folder.close()
+        return None
+    return folder

@@ -1,0 +1,117 @@
+"""The component walk: resolve a path below a descriptor one name at a time, reading links ourselves.
+
+Every step opens the next folder relative to the one before with O_NOFOLLOW, so a folder that is swapped for a link
+between two steps is noticed and never followed. `..` goes back along the descriptors that are held, never through the
+filesystem. This is the only place that interprets links; openat2 hands over to it when it meets one.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import stat
+from collections import deque
+from dataclasses import dataclass
+
+from wap_kernel.files.paths import below, split
+
+MAX_LINKS = 40
+FOLDER_FLAGS = os.O_RDONLY | getattr(os, "O_DIRECTORY", 0) | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_CLOEXEC", 0)
+
+
+class Escape(Exception):
+    """The path leaves the root."""
+
+
+class Raced(Exception):
+    """Something was renamed under our feet; resolve again."""
+
+
+@dataclass(frozen=True)
+class Place:
+    """A name in an open folder. `name` is `.` when the place is the folder itself. Close it after use."""
+
+    fd: int
+    name: str
+    path: str
+
+    def close(self) -> None:
+        os.close(self.fd)
+
+    def __enter__(self) -> Place:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
+def walk(root: int, names_of_root: tuple[str, ...], path: str, *, follow: bool) -> Place:
+    """The place of `path`; its last name need not exist. With `follow`, a link in last position is resolved too."""
+    pending = deque(split(path))
+    folders: list[int] = []
+    names: list[str] = []
+    links = 0
+    try:
+        while pending:
+            name = pending.popleft()
+            here = folders[-1] if folders else root
+            if name == "..":
+                if not folders:
+                    raise Escape
+                os.close(folders.pop())
+                names.pop()
+                continue
+            last = not pending
+            try:
+                mode = os.stat(name, dir_fd=here, follow_symlinks=False).st_mode
+            except FileNotFoundError:
+                if not last:
+                    raise
+                return Place(os.dup(here), name, "/".join([*names, name]))
+            if stat.S_ISLNK(mode) and (follow or not last):
+                links += 1
+                if links > MAX_LINKS:
+                    raise OSError(errno.ELOOP, os.strerror(errno.ELOOP))
+                target = _read_link(name, here)
+                if target.startswith("/"):
+                    target = _into_root(target, names_of_root)
+                    while folders:
+                        os.close(folders.pop())
+                    names.clear()
+                pending.extendleft(reversed(split(target)))
+            elif last:
+                return Place(os.dup(here), name, "/".join([*names, name]))
+            else:
+                folders.append(_open_folder(name, here, mode))
+                names.append(name)
+        return Place(os.dup(folders[-1] if folders else root), ".", "/".join(names) or ".")
+    finally:
+        for folder in folders:
+            os.close(folder)
+
+
+def _read_link(name: str, folder: int) -> str:
+    try:
+        return os.readlink(name, dir_fd=folder)
+    except OSError as error:
+        if error.errno in (errno.EINVAL, errno.ENOENT):
+            raise Raced from None
+        raise
+
+
+def _into_root(target: str, names_of_root: tuple[str, ...]) -> str:
+    for name in names_of_root:
+        relative = below(target, name)
+        if relative is not None:
+            return relative
+    raise Escape
+
+
+def _open_folder(name: str, folder: int, mode: int) -> int:
+    try:
+        return os.open(name, FOLDER_FLAGS, dir_fd=folder)
+    except OSError as error:
+        # A link with O_DIRECTORY | O_NOFOLLOW is ENOTDIR on Linux and ELOOP elsewhere.
+        if stat.S_ISDIR(mode) and error.errno in (errno.ENOTDIR, errno.ELOOP, errno.ENOENT):
+            raise Raced from None
+        raise

@@ -1,0 +1,177 @@
+"""Everything that changes files: write, modify, delete, move, copy, make a folder. Each under the lock of its path."""
+
+from __future__ import annotations
+
+import posixpath
+
+from wap_kernel.errors import AlreadyExists, BinaryFile, FileMissing, InvalidArgument, TooLarge
+from wap_kernel.files import diffs, digest, editing, notebooks
+from wap_kernel.files.paths import display, split
+from wap_kernel.files.primitives import Files, Kind, Locks, Stat
+from wap_kernel.files.reading import MAX_RANGE_SIZE
+from wap_kernel.operations import (
+    CopyFile,
+    CreateDirectory,
+    DeleteFile,
+    FileModified,
+    FileWritten,
+    Limits,
+    ModifyFile,
+    MoveFile,
+    PathChanged,
+    WriteFile,
+)
+
+
+class Writer:
+    def __init__(self, files: Files, locks: Locks, limits: Limits) -> None:
+        self._files = files
+        self._locks = locks
+        self._limits = limits
+
+    def write(self, operation: WriteFile) -> FileWritten:
+        path, data = operation.path, operation.content
+        self._check_size(len(data), path)
+        if operation.mode == "append" and notebooks.is_notebook(path):
+            raise InvalidArgument(
+                f"Text cannot be appended to a notebook: {path}", hint="Write the whole notebook instead.", path=path
+            )
+        if notebooks.is_notebook(path):
+            notebooks.require_valid(path, data)
+        if operation.create_directories:
+            self._make_parent(path)
+        with self._locks.hold(self._resolve(path)):
+            if operation.expected_hash is not None:
+                digest.require(operation.expected_hash, self._current_hash(path), path)
+            if operation.mode == "append":
+                stat = self._files.append(path, data)
+                known = digest.of_file(self._files, path) if stat.size <= MAX_RANGE_SIZE else None
+            else:
+                stat = self._files.replace(path, data, exclusive=operation.mode == "create")
+                known = digest.of_bytes(data)
+        return FileWritten(path=display(stat.path), bytes_written=len(data), hash=known)
+
+    def modify(self, operation: ModifyFile) -> FileModified:
+        path = operation.path
+        with self._locks.hold(self._resolve(path)):
+            old, stat = self._read(path)
+            digest.require(operation.expected_hash, digest.of_bytes(old), path)
+            if b"\0" in old:
+                raise BinaryFile(f"The file is binary ({stat.size} bytes): {path}", hint="Write it whole, as base64.")
+            new = editing.apply(old, operation.changes, max_size=self._limits.max_write_size)
+            self._check_size(len(new), path)
+            if notebooks.is_notebook(path):
+                notebooks.require_valid(path, new)
+            if new != old:
+                self._files.replace(path, new)
+        diff, cut = diffs.unified(display(stat.path), old, new)
+        return FileModified(
+            path=display(stat.path), hash=digest.of_bytes(new), diff=diff, is_diff_truncated=cut or None
+        )
+
+    def delete(self, operation: DeleteFile) -> PathChanged:
+        path = operation.path
+        with self._locks.hold(self._files.resolve(path, follow=False)):
+            stat = self._files.stat(path, follow=False)
+            if stat.kind is Kind.FOLDER:
+                if operation.expected_hash is not None:
+                    raise InvalidArgument(f"A folder has no hash: {path}")
+                if not operation.recursive:
+                    raise InvalidArgument(f"Is a folder: {path}", hint="Pass recursive: true to delete it.", path=path)
+                self._files.remove_tree(path)
+            else:
+                if operation.expected_hash is not None:
+                    digest.require(operation.expected_hash, self._current_hash(path), path)
+                self._files.unlink(path)
+        return PathChanged(path=display(stat.path))
+
+    def move(self, operation: MoveFile) -> PathChanged:
+        source, destination = operation.source, operation.destination
+        if operation.create_directories:
+            self._make_parent(destination)
+        old = self._files.resolve(source, follow=False)
+        new = self._files.resolve(destination, follow=False)
+        if new.startswith(f"{old}/"):
+            raise InvalidArgument(f"A folder cannot be moved into itself: {source}")
+        with self._locks.hold(old, new):
+            stat = self._files.stat(source, follow=False)
+            if operation.expected_hash is not None:
+                digest.require(operation.expected_hash, self._current_hash(source), source)
+            if notebooks.is_notebook(new) and not notebooks.is_notebook(old) and stat.kind is Kind.FILE:
+                notebooks.require_valid(destination, self._read(source)[0])
+            if operation.overwrite:
+                self._refuse_folder(destination)
+            return PathChanged(path=display(self._files.rename(source, destination, overwrite=operation.overwrite)))
+
+    def copy(self, operation: CopyFile) -> PathChanged:
+        source, destination = operation.source, operation.destination
+        if operation.create_directories:
+            self._make_parent(destination)
+        with self._locks.hold(self._resolve(source), self._resolve(destination)):
+            data, stat = self._read(source)
+            current = digest.of_bytes(data)
+            digest.require(operation.expected_hash, current, source)
+            if notebooks.is_notebook(destination):
+                notebooks.require_valid(destination, data)
+            if self._resolve(source) == self._resolve(destination):
+                raise InvalidArgument(f"Source and destination are the same file: {source}")
+            written = self._files.replace(destination, data, exclusive=not operation.overwrite, mode=stat.mode)
+        return PathChanged(path=display(written.path), hash=current)
+
+    def make_folder(self, operation: CreateDirectory) -> PathChanged:
+        self._files.mkdir(operation.path, parents=True)
+        return PathChanged(path=display(self._files.resolve(operation.path)))
+
+    # -- parts
+
+    def _read(self, path: str) -> tuple[bytes, Stat]:
+        limit = self._limits.max_write_size
+        with self._files.open(path) as file:
+            data = file.read(limit + 1) if file.stat.size <= limit else b""
+            if file.stat.size > limit or len(data) > limit:
+                raise TooLarge(
+                    f"The file has {file.stat.size} bytes, more than the limit of {limit}: {path}",
+                    hint="Use a command (sed, cp) for a file of this size.",
+                    size=file.stat.size,
+                )
+            return data, file.stat
+
+    def _resolve(self, path: str) -> str:
+        return self._files.resolve(path)
+
+    def _current_hash(self, path: str) -> str | None:
+        try:
+            return digest.of_file(self._files, path)
+        except FileNotFoundError:
+            return None
+
+    def _make_parent(self, path: str) -> None:
+        parent = posixpath.dirname(path)
+        if not parent:
+            return
+        try:
+            self._files.stat(parent)
+        except FileNotFoundError:
+            if ".." in split(parent):
+                raise FileMissing(
+                    f"No such folder: {parent}", hint='A path with ".." must exist; name the folder directly.'
+                ) from None
+            self._files.mkdir(parent, parents=True)
+
+    def _check_size(self, size: int, path: str) -> None:
+        limit = self._limits.max_write_size
+        if size > limit:
+            raise TooLarge(
+                f"The content has {size} bytes, more than the limit of {limit}: {path}",
+                hint="Write less at once, or append in parts.",
+                size=size,
+                maxWriteSize=limit,
+            )
+
+    def _refuse_folder(self, destination: str) -> None:
+        try:
+            stat = self._files.stat(destination, follow=False)
+        except FileNotFoundError:
+            return
+        if stat.kind is Kind.FOLDER:
+            raise AlreadyExists(f"A folder stands there and is not overwritten: {destination}")

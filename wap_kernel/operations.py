@@ -1,0 +1,286 @@
+"""The vocabulary: one model per operation and per result, shared by every dialect.
+
+Paths are POSIX paths relative to the root, already parsed by the dialect (see `files/paths.py`); `"."` is the root.
+Dialects translate their own field names to these and back; results also serialise by camelCase aliases, which is what
+WAP calls them. A field that is None is absent from an answer.
+Nothing here touches a disk.
+"""
+
+from __future__ import annotations
+
+from enum import Enum
+from typing import Annotated, ClassVar, Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+from pydantic.alias_generators import to_camel
+
+
+class Effect(str, Enum):
+    """What an operation does to the world; also the action that Jupyter's authorizer is asked about."""
+
+    READ = "read"
+    WRITE = "write"
+    EXECUTE = "execute"
+
+
+class _Model(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid", alias_generator=to_camel, populate_by_name=True)
+
+
+class Operation(_Model):
+    """Something an agent wants done."""
+
+    kind: ClassVar[str]
+    effect: ClassVar[Effect]
+
+    def summary(self) -> dict[str, object]:
+        """What the audit may say of it: paths and commands, never contents."""
+        return {}
+
+
+class _OnPath(Operation):
+    path: str
+
+    def summary(self) -> dict[str, object]:
+        return {"path": self.path}
+
+
+class ListFiles(_OnPath):
+    kind = "listFiles"
+    effect = Effect.READ
+    recursive: bool = False
+    max_depth: int | None = None
+    exclude: tuple[str, ...] | None = None
+    """None means the default exclusions for a recursive listing and nothing otherwise."""
+    metadata: bool = False
+
+
+Encoding = Literal["utf-8", "base64"]
+
+
+class ReadFile(_OnPath):
+    kind = "readFile"
+    effect = Effect.READ
+    start_line: int | None = None
+    end_line: int | None = None
+    encoding: Encoding = "utf-8"
+
+
+class WriteFile(_OnPath):
+    kind = "writeFile"
+    effect = Effect.WRITE
+    content: bytes
+    mode: Literal["create", "overwrite", "append"] = "overwrite"
+    create_directories: bool = False
+    expected_hash: str | None = None
+
+
+class ReplaceLines(_Model):
+    type: Literal["replace"] = "replace"
+    start_line: int
+    end_line: int
+    new_content: str
+
+
+class InsertLines(_Model):
+    type: Literal["insert"] = "insert"
+    after_line: int
+    new_content: str
+
+
+class DeleteLines(_Model):
+    type: Literal["delete"] = "delete"
+    start_line: int
+    end_line: int
+
+
+class RegexReplace(_Model):
+    type: Literal["regexReplace"] = "regexReplace"
+    pattern: str
+    replacement: str
+    flags: str = ""
+
+
+Change = Annotated[ReplaceLines | InsertLines | DeleteLines | RegexReplace, Field(discriminator="type")]
+
+
+class ModifyFile(_OnPath):
+    kind = "modifyFile"
+    effect = Effect.WRITE
+    changes: tuple[Change, ...]
+    expected_hash: str | None = None
+
+
+class SearchFiles(Operation):
+    kind = "searchFiles"
+    effect = Effect.READ
+    paths: tuple[str, ...]
+    query: str
+    regex: bool = False
+    case_sensitive: bool = True
+    recursive: bool = True
+    exclude: tuple[str, ...] | None = None
+    context_lines: int = 2
+
+    def summary(self) -> dict[str, object]:
+        return {"paths": list(self.paths), "query": self.query}
+
+
+class RunCommand(Operation):
+    kind = "runCommand"
+    effect = Effect.EXECUTE
+    command: str
+    cwd: str = "."
+    timeout_ms: float | None = None
+    environment: dict[str, str] = Field(default_factory=dict)
+
+    def summary(self) -> dict[str, object]:
+        return {"command": self.command, "cwd": self.cwd, "environment": sorted(self.environment)}
+
+
+class DeleteFile(_OnPath):
+    kind = "deleteFile"
+    effect = Effect.WRITE
+    recursive: bool = False
+    expected_hash: str | None = None
+
+
+class _FromTo(Operation):
+    effect = Effect.WRITE
+    source: str
+    destination: str
+    overwrite: bool = False
+    create_directories: bool = False
+    expected_hash: str | None = None
+
+    def summary(self) -> dict[str, object]:
+        return {"source": self.source, "destination": self.destination}
+
+
+class MoveFile(_FromTo):
+    kind = "moveFile"
+
+
+class CopyFile(_FromTo):
+    kind = "copyFile"
+
+
+class CreateDirectory(_OnPath):
+    kind = "createDirectory"
+    effect = Effect.WRITE
+
+
+class DescribeWorkspace(Operation):
+    kind = "describeWorkspace"
+    effect = Effect.READ
+
+
+class Result(_Model):
+    """What an operation answers."""
+
+
+class Metadata(_Model):
+    path: str
+    """Absolute, as WAP says."""
+    size: int
+    is_directory: bool
+    last_modified: str
+
+
+class Entry(_Model):
+    path: str
+    is_directory: bool
+    is_symlink: Literal[True] | None = None
+    metadata: Metadata | None = None
+
+
+class FileList(Result):
+    files: list[Entry]
+    is_truncated: bool
+    total_found: int
+
+
+class FileContent(Result):
+    content: str
+    encoding: Encoding
+    metadata: Metadata
+    is_truncated: bool
+    total_lines: int
+    returned_lines: int
+    hash: str
+    is_lossy: Literal[True] | None = None
+    """Bytes that are not UTF-8 were replaced by U+FFFD in `content`."""
+
+
+class FileWritten(Result):
+    path: str
+    bytes_written: int
+    hash: str | None = None
+
+
+class FileModified(Result):
+    path: str
+    hash: str
+    diff: str
+    is_diff_truncated: Literal[True] | None = None
+
+
+class Match(_Model):
+    path: str
+    line: int
+    match_text: str
+    context_before: list[str]
+    context_after: list[str]
+
+
+class SearchResult(Result):
+    matches: list[Match]
+    is_truncated: bool
+    total_matches: int
+
+
+class CommandResult(Result):
+    stdout: str
+    stderr: str
+    exit_code: int
+    duration_ms: int
+    stdout_bytes: int
+    stderr_bytes: int
+    is_output_truncated: bool
+
+
+class PathChanged(Result):
+    """Deleted, moved, copied or made: the path that is affected (the new one where there are two)."""
+
+    path: str
+    hash: str | None = None
+
+
+class Limits(_Model):
+    """Bounds of one answer and of what may be written; WAP's recommended values."""
+
+    max_file_size: int = Field(1024 * 1024, gt=0)
+    max_directory_entries: int = Field(500, gt=0)
+    max_search_results: int = Field(100, gt=0)
+    max_output_size: int = Field(1024 * 1024, gt=0)
+    max_write_size: int = Field(10 * 1024 * 1024, gt=0)
+    default_timeout_ms: int = Field(30_000, gt=0)
+    max_timeout_ms: int = Field(600_000, gt=0)
+
+
+class WorkspaceDescription(Result):
+    root: str
+    default_exclusions: list[str]
+    limits: Limits
+    version: str
+    dialects: list[str]
+    provider: str
+    confines_commands: bool
+
+
+class Caller(_Model):
+    """Who asks. `user` is authenticated by Jupyter; `agent` and `session` are only claimed."""
+
+    user: str = "local"
+    agent: str | None = None
+    session: str | None = None

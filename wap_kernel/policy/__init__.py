@@ -1,0 +1,1 @@
+"""Policy: what may be done. Decisions are pure; enforcement stands in the file primitives and the pipeline."""

@@ -1,0 +1,1 @@
+"""Providers: the places where files live and commands run."""

@@ -1,0 +1,275 @@
+"""Workspace: the pipeline that every operation from every dialect goes through.
+
+    validate -> resolve paths -> verdict -> [approval] -> audit intent -> before-image -> perform -> audit outcome
+
+The surface is async; the work is done on the workspace's own bounded threads, never on the event loop, which carries
+every kernel's messages as well.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import sys
+from collections.abc import Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from functools import partial
+from typing import Any
+
+from wap_kernel import __version__
+from wap_kernel.errors import (
+    ApprovalRequired,
+    ExecutionFailed,
+    InternalError,
+    PermissionDenied,
+    ProviderUnavailable,
+    TimedOut,
+    WapError,
+    from_os_error,
+)
+from wap_kernel.files import atomic
+from wap_kernel.files.globs import DEFAULT_EXCLUSIONS
+from wap_kernel.files.listing import list_files
+from wap_kernel.files.paths import display
+from wap_kernel.files.reading import read_file
+from wap_kernel.files.root import Root
+from wap_kernel.files.searching import Searcher
+from wap_kernel.files.writing import Writer
+from wap_kernel.operations import (
+    Caller,
+    CommandResult,
+    CopyFile,
+    CreateDirectory,
+    DeleteFile,
+    DescribeWorkspace,
+    Limits,
+    ListFiles,
+    ModifyFile,
+    MoveFile,
+    Operation,
+    ReadFile,
+    Result,
+    RunCommand,
+    SearchFiles,
+    WorkspaceDescription,
+    WriteFile,
+)
+from wap_kernel.policy.decision import Answer, Touch, Verdict, decide, touches
+from wap_kernel.policy.protected import protected_paths
+from wap_kernel.providers.base import Cancel, Command
+from wap_kernel.providers.local import LocalProvider
+from wap_kernel.runs.audit import Audit
+from wap_kernel.runs.leases import Lease
+from wap_kernel.runs.locks import PathLocks
+from wap_kernel.runs.state import default_state_dir, open_state_dir, workspace_id
+
+DIALECTS = ("wap/1.0",)
+FILE_THREADS = 8
+SEARCH_THREADS = 2
+COMMAND_THREADS = 16
+
+
+class Workspace:
+    """One folder and what may be done in it. `state_dir` defaults to a folder in Jupyter's data folder."""
+
+    def __init__(
+        self,
+        root: str,
+        *,
+        state_dir: str | None = None,
+        limits: Limits | None = None,
+        log: logging.Logger | None = None,
+    ) -> None:
+        if sys.platform == "win32":
+            raise ProviderUnavailable(
+                "wap does not run on Windows itself.", hint="Run Jupyter inside WSL (Windows Subsystem for Linux)."
+            )
+        self.limits = limits or Limits()
+        self._log = log or logging.getLogger("wap_kernel")
+        state = open_state_dir(state_dir or default_state_dir(root))
+        self._guard = protected_paths(root, state)
+        self._lease = Lease(state)
+        self._files = Root(root, guard=self._guard, journal=self._lease)
+        self._lease.clean_up_after_the_dead(self._remove_temporary)
+        self._audit = Audit(state, workspace_id(root), self._log)
+        self._provider = LocalProvider(self._files)
+        self._searcher = Searcher(self._files, self._guard, root_fd=self._files.fd)
+        self._commands: set[Cancel] = set()
+        self._pools = {
+            SearchFiles: _pool("search", SEARCH_THREADS),
+            RunCommand: _pool("command", COMMAND_THREADS),
+            Operation: _pool("files", FILE_THREADS),
+        }
+        writer = Writer(self._files, PathLocks(state), self.limits)
+        self._actions: Mapping[type[Operation], Callable[[Any], Result]] = {
+            ListFiles: lambda operation: list_files(self._files, operation, self.limits, self.root),
+            ReadFile: lambda operation: read_file(self._files, operation, self.limits, self.root),
+            SearchFiles: lambda operation: self._searcher.search(operation, self.limits),
+            WriteFile: writer.write,
+            ModifyFile: writer.modify,
+            DeleteFile: writer.delete,
+            MoveFile: writer.move,
+            CopyFile: writer.copy,
+            CreateDirectory: writer.make_folder,
+            DescribeWorkspace: self._describe,
+        }
+
+    @property
+    def root(self) -> str:
+        """The absolute path of the folder."""
+        return self._files.path
+
+    @property
+    def names_of_root(self) -> tuple[str, ...]:
+        return self._files.names
+
+    @property
+    def running(self) -> int:
+        """How many commands are under way."""
+        return len(self._commands)
+
+    async def perform(self, operation: Operation, caller: Caller | None = None) -> Result:
+        """Do it, or raise a WapError. Cancelling the task ends a command that it started."""
+        cancel = Cancel()
+        if isinstance(operation, RunCommand):
+            self._commands.add(cancel)
+        pool = self._pools.get(type(operation), self._pools[Operation])
+        work = partial(self._perform, operation, caller or Caller(), cancel)
+        try:
+            return await asyncio.get_running_loop().run_in_executor(pool, work)
+        except asyncio.CancelledError:
+            cancel.request()
+            raise
+        finally:
+            self._commands.discard(cancel)
+
+    async def close(self) -> None:
+        """End running commands and let everything else finish."""
+        for cancel in self._commands:
+            cancel.request()
+        await asyncio.get_running_loop().run_in_executor(None, self._close)
+
+    def _close(self) -> None:
+        self._searcher.close()
+        self._provider.close()
+        for pool in self._pools.values():
+            pool.shutdown(wait=True, cancel_futures=True)
+        self._audit.close()
+        self._files.close()
+        self._lease.close()
+
+    # -- the pipeline; runs on one of the workspace's threads
+
+    def _perform(self, operation: Operation, caller: Caller, cancel: Cancel) -> Result:
+        record = self._audit.record(operation, caller)
+        try:
+            self._enforce(self._verdict(operation))
+            self._audit.intent(record, operation.effect)
+            self._before_image(operation)
+            result = self._act(operation, cancel)
+        except Exception as error:  # noqa: BLE001 - whatever it is, it is audited, and a bug is logged
+            failure = self._translate(error, operation)
+            denied = isinstance(failure, (PermissionDenied, ApprovalRequired))
+            self._audit.outcome(record.ended("denied" if denied else "failed", failure), operation.effect)
+            raise failure from None
+        self._audit.outcome(record.ended("ok"), operation.effect)
+        return result
+
+    def _verdict(self, operation: Operation) -> Verdict:
+        return decide([self._resolved(touch) for touch in touches(operation)], self._guard)
+
+    def _resolved(self, touch: Touch) -> Touch:
+        try:
+            path = self._files.resolve(touch.path, follow=touch.follow)
+        except OSError:
+            return touch  # a folder on the way is missing; the primitives will say so, or make it and ask the guard
+        return Touch(path, touch.access, touch.follow)
+
+    def _enforce(self, verdict: Verdict) -> None:
+        if verdict.answer is Answer.DENY:
+            raise PermissionDenied(verdict.reason, hint=verdict.suggestion, rule=verdict.rule)
+        if verdict.answer is Answer.ASK:
+            raise ApprovalRequired(verdict.reason, hint=verdict.suggestion, rule=verdict.rule)
+
+    def _before_image(self, operation: Operation) -> None:
+        """Where what an operation is about to change will be kept for undo; nothing is kept yet."""
+
+    def _act(self, operation: Operation, cancel: Cancel) -> Result:
+        if isinstance(operation, RunCommand):
+            return self._run(operation, cancel)
+        return self._actions[type(operation)](operation)
+
+    def _translate(self, error: Exception, operation: Operation) -> WapError:
+        if isinstance(error, WapError):
+            return error
+        if isinstance(error, OSError):
+            named = operation.summary()
+            path = str(named.get("path") or named.get("source") or named.get("cwd") or "")
+            translated = from_os_error(error, path)
+            if not isinstance(translated, InternalError):
+                return translated
+        # The traceback names lines of ours; the operation's arguments stay out of the log.
+        self._log.error("wap: a bug in %s", operation.kind, exc_info=error)
+        return InternalError("Something went wrong inside the server.", hint="Its log has the details.")
+
+    # -- operations that need more than files
+
+    def _run(self, operation: RunCommand, cancel: Cancel) -> CommandResult:
+        asked = operation.timeout_ms or self.limits.default_timeout_ms
+        timeout_ms = min(asked, self.limits.max_timeout_ms)
+        outcome = self._provider.run(
+            Command(
+                command=operation.command,
+                cwd=operation.cwd,
+                environment=operation.environment,
+                timeout=timeout_ms / 1000,
+                output_limit=self.limits.max_output_size,
+            ),
+            cancel=cancel,
+        )
+        result = CommandResult(
+            stdout=outcome.stdout,
+            stderr=outcome.stderr,
+            exit_code=outcome.exit_code,
+            duration_ms=round(outcome.duration * 1000),
+            stdout_bytes=outcome.stdout_bytes,
+            stderr_bytes=outcome.stderr_bytes,
+            is_output_truncated=outcome.stdout_truncated or outcome.stderr_truncated,
+        )
+        if outcome.cancelled:
+            raise ExecutionFailed("The command was ended before it was done.", **_partial(result))
+        if outcome.timed_out:
+            raise TimedOut(
+                f"The command was ended after {timeout_ms:g} ms.",
+                hint=f"Ask for more with a timeout of up to {self.limits.max_timeout_ms} ms, or do less at once.",
+                timeoutMs=timeout_ms,
+                **_partial(result),
+            )
+        return result
+
+    def _describe(self, _: DescribeWorkspace) -> WorkspaceDescription:
+        return WorkspaceDescription(
+            root=display(self.root),
+            default_exclusions=list(DEFAULT_EXCLUSIONS),
+            limits=self.limits,
+            version=__version__,
+            dialects=list(DIALECTS),
+            provider=self._provider.name,
+            confines_commands=self._provider.confines,
+        )
+
+    def _remove_temporary(self, name: str, path: str) -> None:
+        if atomic.is_temporary(name) and os.path.basename(path) == name:
+            with suppress(FileNotFoundError, NotADirectoryError, WapError):
+                self._files.unlink(path)
+
+
+def _partial(result: CommandResult) -> dict[str, Any]:
+    """The output of a command that did not end by itself, for an error's details."""
+    return result.model_dump(by_alias=True, exclude={"exit_code"})
+
+
+def _pool(name: str, threads: int) -> ThreadPoolExecutor:
+    return ThreadPoolExecutor(threads, thread_name_prefix=f"wap-{name}")
