@@ -1,6 +1,5 @@
 # Every command sets up what it needs in .venv first; nothing else has to be installed or activated.
 
-MAKEFLAGS += --no-print-directory
 PY := .venv/bin/python
 
 .PHONY: help run test demo bench fuzz soak lint setup clean
@@ -36,5 +35,5 @@ setup:
 	@scripts/setup.sh
 
 clean: ## remove .venv and everything that the commands made
-	rm -rf .venv build dist .hypothesis .mypy_cache .pytest_cache .ruff_cache .schemathesis
+	rm -rf .venv benchmarks/node_modules build dist .hypothesis .mypy_cache .pytest_cache .ruff_cache .schemathesis
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -55,10 +55,16 @@ make_venv() {
     "$1" -m venv --clear .venv
 }
 
-need bwrap:bubblewrap git:git
-if [ "${1:-}" = bench ]; then
+# What `make bench` compares with; it leaves out what is missing.
+bench_peers() {
     need fdfind:fd-find node:nodejs npm:npm
-fi
+    peer=@modelcontextprotocol/server-filesystem
+    [ ! -d "benchmarks/node_modules/$peer" ] || return 0
+    npm install --prefix benchmarks --no-save --no-package-lock --silent "$peer" >&2 || say "going on without: $peer"
+}
+
+need bwrap:bubblewrap git:git
+[ "${1:-}" != bench ] || bench_peers
 
 # The folder is part of the key: a copied or moved .venv still points at the old one.
 key="$(cat pyproject.toml scripts/setup.sh | cksum) $PWD"

@@ -14,7 +14,7 @@ import os
 import sys
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
+from contextlib import ExitStack, closing, suppress
 from functools import partial
 from typing import Any
 
@@ -66,9 +66,8 @@ from wap_kernel.runs.locks import PathLocks
 from wap_kernel.runs.state import default_state_dir, open_state_dir, workspace_id
 
 DIALECTS = ("wap/1.0",)
-FILE_THREADS = 8
-SEARCH_THREADS = 2
-COMMAND_THREADS = 16
+THREADS: Mapping[type[Operation], int] = {SearchFiles: 2, RunCommand: 16, Operation: 8}
+"""How many operations of a kind run at once; what has no entry of its own counts as an Operation."""
 
 
 class Workspace:
@@ -88,20 +87,25 @@ class Workspace:
             )
         self.limits = limits or Limits()
         self._log = log or logging.getLogger("wap_kernel")
+        self._commands: set[Cancel] = set()
+        with ExitStack() as opened:
+            self._open(root, state_dir, opened)
+            self._opened = opened.pop_all()
+
+    def _open(self, root: str, state_dir: str | None, opened: ExitStack) -> None:
+        """Open everything; `opened` closes it again in reverse order, now if something fails, else in `close`."""
         state = open_state_dir(state_dir or default_state_dir(root))
         self._guard = protected_paths(root, state)
-        self._lease = Lease(state)
-        self._files = Root(root, guard=self._guard, journal=self._lease)
-        self._lease.clean_up_after_the_dead(self._remove_temporary)
-        self._audit = Audit(state, workspace_id(root), self._log)
-        self._provider = LocalProvider(self._files)
-        self._searcher = Searcher(self._files, self._guard, root_fd=self._files.fd)
-        self._commands: set[Cancel] = set()
+        lease = opened.enter_context(closing(Lease(state)))
+        self._files = opened.enter_context(closing(Root(root, guard=self._guard, journal=lease)))
+        lease.clean_up_after_the_dead(self._remove_temporary)
+        self._audit = opened.enter_context(closing(Audit(state, workspace_id(root), self._log)))
         self._pools = {
-            SearchFiles: _pool("search", SEARCH_THREADS),
-            RunCommand: _pool("command", COMMAND_THREADS),
-            Operation: _pool("files", FILE_THREADS),
+            kind: opened.enter_context(ThreadPoolExecutor(threads, thread_name_prefix=f"wap-{kind.__name__}"))
+            for kind, threads in THREADS.items()
         }
+        self._provider = opened.enter_context(closing(LocalProvider(self._files)))
+        self._searcher = opened.enter_context(closing(Searcher(self._files, self._guard, root_fd=self._files.fd)))
         writer = Writer(self._files, PathLocks(state), self.limits)
         self._actions: Mapping[type[Operation], Callable[[Any], Result]] = {
             ListFiles: lambda operation: list_files(self._files, operation, self.limits, self.root),
@@ -149,16 +153,7 @@ class Workspace:
         """End running commands and let everything else finish."""
         for cancel in self._commands:
             cancel.request()
-        await asyncio.get_running_loop().run_in_executor(None, self._close)
-
-    def _close(self) -> None:
-        self._searcher.close()
-        self._provider.close()
-        for pool in self._pools.values():
-            pool.shutdown(wait=True, cancel_futures=True)
-        self._audit.close()
-        self._files.close()
-        self._lease.close()
+        await asyncio.get_running_loop().run_in_executor(None, self._opened.close)
 
     # -- the pipeline; runs on one of the workspace's threads
 
@@ -269,7 +264,3 @@ class Workspace:
 def _partial(result: CommandResult) -> dict[str, Any]:
     """The output of a command that did not end by itself, for an error's details."""
     return result.model_dump(by_alias=True, exclude={"exit_code"})
-
-
-def _pool(name: str, threads: int) -> ThreadPoolExecutor:
-    return ThreadPoolExecutor(threads, thread_name_prefix=f"wap-{name}")

@@ -1,4 +1,4 @@
-"""Servers to test against: pytest-jupyter's (in process, at its odd base_url) and real ones in processes of their own."""
+"""Servers to test against: pytest-jupyter's (in process, at its odd base_url), and real ones, each a process."""
 
 from __future__ import annotations
 
@@ -131,7 +131,7 @@ def _wait_for_runtime_file(folder: Path, process: subprocess.Popen[bytes]) -> An
     path = folder / "runtime" / f"jpserver-{process.pid}.json"
     deadline = time.monotonic() + 60
     while time.monotonic() < deadline and process.poll() is None:
-        with contextlib.suppress(FileNotFoundError, json.JSONDecodeError):
+        with contextlib.suppress(FileNotFoundError, json.JSONDecodeError, ConnectionError):
             info = json.loads(path.read_text())
             with contextlib.closing(http.client.HTTPConnection("127.0.0.1", info["port"], timeout=30)) as connection:
                 connection.request("GET", info["base_url"] + "api")

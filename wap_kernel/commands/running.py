@@ -186,6 +186,8 @@ class _Execution:
                 "The command could not be started: its supervisor ended.", hint=lines[-1] if lines else None
             )
         exit_code = self._process.exit_code
+        if exit_code is None:  # it killed its supervisor, so we killed it
+            exit_code = 128 + signal.SIGKILL
         return Outcome(
             stdout=stdout.text,
             stderr=stderr.text,
@@ -193,9 +195,7 @@ class _Execution:
             stderr_bytes=stderr.total,
             stdout_truncated=stdout.truncated,
             stderr_truncated=stderr.truncated,
-            exit_code=128 + signal.SIGKILL
-            if exit_code is None
-            else exit_code,  # it killed its supervisor, we killed it
+            exit_code=exit_code,
             duration=(self._ended or time.monotonic()) - self._began,
             timed_out=self._stopped == "timeout",
             cancelled=self._stopped == "cancel",

@@ -19,6 +19,7 @@ from wap_kernel.errors import ExecutionFailed, PermissionDenied, TooLarge, WapEr
 
 NICE = 10
 _MARGIN = 2.0
+_LONGEST_LINE = 100
 _INTERPRETER_NEEDS = ("LD_LIBRARY_PATH", "DYLD_LIBRARY_PATH")
 """Some installations cannot start Python without; the supervisor gets them, the command does not."""
 
@@ -74,15 +75,16 @@ class Supervised:
             data = os.read(self.status, 4096)
         except BlockingIOError:
             return True
-        *lines, self._partial = (self._partial + data).split(b"\n")
+        *lines, partial = (self._partial + data).split(b"\n")
+        self._partial = partial[:_LONGEST_LINE]  # an unconfined command can write here too, through /proc
         for line in lines:
-            match line.decode().split():
-                case ["started", pid]:
+            match line.split():
+                case [b"started", pid] if pid.isdigit() and self.leader is None:
                     self.leader = int(pid)
-                case ["exit", code]:
+                case [b"exit", code] if code.isdigit() and self.exit_code is None:
                     self.exit_code = int(code)
-                case ["failed", stage, number]:
-                    raise cannot_start(stage, int(number))
+                case [b"failed", stage, number] if number.isdigit():
+                    raise cannot_start(stage.decode("ascii", "replace"), int(number))
         return bool(data)
 
     def finish(self, patience: float | None = None) -> None:

@@ -31,6 +31,8 @@ LEFTOVER_GRACE = 1.0
 PATIENCE = 2.0
 """Stop trying when KILL has had no effect for so long (another user's process, a hanging disk)."""
 _POLL = 0.02
+_PINS = hasattr(os, "pidfd_open") and hasattr(signal, "pidfd_send_signal")
+"""Not every build of Python has them, conda's for one."""
 _PR_SET_CHILD_SUBREAPER = 36
 
 
@@ -84,7 +86,7 @@ def below(roots: set[int], table: list[Process]) -> list[Process]:
 def send(process: Process, number: int) -> None:
     """Signal exactly this process: the number is pinned first, then compared by start time."""
     try:
-        pinned = os.pidfd_open(process.pid) if sys.platform == "linux" else None
+        pinned = os.pidfd_open(process.pid) if _PINS else None
     except ProcessLookupError:
         return
     except OSError:  # an old kernel, or a seccomp filter
@@ -93,7 +95,7 @@ def send(process: Process, number: int) -> None:
         now = read_process(process.pid)
         if now is None or now.start != process.start:
             return
-        if pinned is None or sys.platform != "linux":
+        if pinned is None:
             os.kill(process.pid, number)
         else:
             signal.pidfd_send_signal(pinned, number)

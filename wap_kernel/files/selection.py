@@ -41,19 +41,20 @@ class Selection:
         self.pruned = frozenset().union(*(exclusions.folder_names for exclusions in self.folders.values()))
         """Names of folders that are excluded everywhere."""
         self._owners: dict[str, list[Exclusions]] = {}
-        self._has_hidden: dict[str, bool] = {}
+        self._verdicts: dict[str, bool | None] = {}
+        """Whether all (True) or none (False) of the files in a folder are selected; None if each must be asked."""
 
     def __contains__(self, path: str) -> bool:
         """Whether the file `path`, as rg found it, is asked for and may be read."""
         if path in self.named:
             return self._is_readable(path)
         folder = path.rpartition("/")[0] or "."
-        owners = self._owners.get(folder)
-        if owners is None:
-            owners = self._owners[folder] = self._owners_of(folder)
-        if not owners or (self._has_hidden[folder] and not self._is_readable(path)):
-            return False
-        return any(owner.only_names or not owner.excludes(path, is_folder=False) for owner in owners)
+        if folder not in self._verdicts:
+            self._verdicts[folder] = self._verdict(folder)
+        verdict = self._verdicts[folder]
+        if verdict is not None:
+            return verdict
+        return self._is_readable(path) and any(not owner.excludes(path, False) for owner in self._owners[folder])
 
     def walk(self) -> Generator[str, None, None]:
         """The real paths of all the files, in no order; one may come twice."""
@@ -72,15 +73,15 @@ class Selection:
                 continue
             yield from regular_files(self._files, folder, exclusions, recursive=self.recursive)
 
-    def _owners_of(self, folder: str) -> list[Exclusions]:
-        """The starts that bring the search into `folder`; none if it is hidden."""
-        self._has_hidden[folder] = bool(self._guard.hidden_names(folder))
-        if not self._is_readable(folder):
-            return []
+    def _verdict(self, folder: str) -> bool | None:
+        """Finds the starts that bring the search into `folder`."""
         owners = [self.folders[folder]] if folder in self.folders else []
         if self.recursive:
             owners += [owner for owner in self._above(folder) if not owner.covers_folder(folder)]
-        return owners
+        if not owners or not self._is_readable(folder):
+            return False
+        self._owners[folder] = owners
+        return True if owners[0].only_names and not self._guard.hidden_names(folder) else None
 
     def _above(self, folder: str) -> list[Exclusions]:
         """The starts that lie above `folder`."""

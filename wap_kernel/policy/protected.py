@@ -14,7 +14,7 @@ import sys
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from enum import IntEnum
-from itertools import pairwise
+from functools import cached_property
 
 from wap_kernel.errors import PermissionDenied
 from wap_kernel.files.paths import below, split
@@ -27,11 +27,11 @@ class Level(IntEnum):
     HIDDEN = 2
 
 
-READ_ONLY_NAMES = (".cws-policy.json",)
-"""Protected wherever they stand, whether or not they exist."""
+READ_ONLY_NAMES = (".cws-policy.json", ".git")
+"""Protected wherever they stand, with all that is below, whether or not they exist.
 
-READ_ONLY_PAIRS = ((".git", "hooks"), (".git", "config"))
-"""A folder name and a name directly in it."""
+All of `.git`, not only its hooks and config: a `.git` file or a `.git/commondir` makes git read its config elsewhere.
+"""
 
 HOME_FILES = (
     *(".bashrc", ".bash_profile", ".bash_login", ".bash_logout", ".bash_aliases", ".profile", ".inputrc"),
@@ -51,17 +51,21 @@ class ProtectedPaths:
 
     def level(self, path: str) -> Level:
         """How far `path`, a resolved path relative to the root, is protected."""
+        folded = path.casefold()
+        if not (self._first_names & {"", folded.partition("/")[0]} or any(name in folded for name in READ_ONLY_NAMES)):
+            return Level.OPEN  # the case of nearly every path, and this is asked for every file of a search
         names = _fold(path)
-        level = Level.OPEN
-        for end in range(len(names) + 1):
-            prefix = names[:end]
-            if prefix in self.hidden:
-                return Level.HIDDEN
-            if prefix in self.read_only:
-                level = Level.READ_ONLY
-        if level is Level.OPEN and _obeyed_by_others(names):
-            level = Level.READ_ONLY
-        return level
+        if any(names[: len(protected)] == protected for protected in self.hidden):
+            return Level.HIDDEN
+        if any(names[: len(protected)] == protected for protected in self.read_only) or any(
+            name in READ_ONLY_NAMES for name in names
+        ):
+            return Level.READ_ONLY
+        return Level.OPEN
+
+    @cached_property
+    def _first_names(self) -> frozenset[str]:
+        return frozenset(path[0] if path else "" for path in (*self.hidden, *self.read_only))
 
     def check(self, path: str, access: Access) -> None:
         level = self.level(path)
@@ -78,10 +82,9 @@ class ProtectedPaths:
             )
 
     def check_tree(self, path: str) -> None:
-        """A folder that holds something protected cannot be moved or removed, nor can one become `.git`."""
+        """A folder that holds something protected can be neither moved nor removed."""
         names = _fold(path)
-        holds = any(protected[: len(names)] == names for protected in (*self.hidden, *self.read_only))
-        if holds or names[-1:] == (".git",):
+        if any(protected[: len(names)] == names for protected in (*self.hidden, *self.read_only)):
             raise PermissionDenied(
                 f"The folder holds protected files: {path}",
                 hint="Change single files in it instead.",
@@ -96,12 +99,6 @@ class ProtectedPaths:
 
 def _fold(path: str) -> tuple[str, ...]:
     return tuple(name.casefold() for name in split(path))
-
-
-def _obeyed_by_others(names: tuple[str, ...]) -> bool:
-    if any(name in READ_ONLY_NAMES for name in names):
-        return True
-    return any(pair in READ_ONLY_PAIRS for pair in pairwise(names))
 
 
 def protected_paths(

@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 import sqlite3
 
+from wap_kernel.errors import ProviderUnavailable
+
 MIGRATIONS = (
     """
     CREATE TABLE audit (
@@ -31,21 +33,28 @@ MIGRATIONS = (
 
 def connect(state_dir: str) -> sqlite3.Connection:
     """Open, and migrate where needed. The connection belongs to the thread that uses it."""
-    connection = sqlite3.connect(
-        os.path.join(state_dir, "state.db"), timeout=10, isolation_level=None, check_same_thread=False
-    )
-    connection.execute("PRAGMA journal_mode = WAL")
-    connection.execute("PRAGMA synchronous = NORMAL")  # survives any crash of ours; a power cut may take the last rows
-    connection.execute("BEGIN IMMEDIATE")
+    path = os.path.join(state_dir, "state.db")
+    connection = sqlite3.connect(path, timeout=10, isolation_level=None, check_same_thread=False)
     try:
-        (version,) = connection.execute("PRAGMA user_version").fetchone()
-        for number, script in enumerate(MIGRATIONS[version:], start=version + 1):
-            for statement in script.split(";"):
-                connection.execute(statement)
-            connection.execute(f"PRAGMA user_version = {number}")
-        connection.execute("COMMIT")
-    except BaseException:
-        connection.execute("ROLLBACK")
+        connection.execute("PRAGMA journal_mode = WAL")
+        # Survives any crash of ours; a power cut may take the last rows.
+        connection.execute("PRAGMA synchronous = NORMAL")
+        _migrate(connection)
+    except sqlite3.Error as error:
         connection.close()
-        raise
+        raise ProviderUnavailable(
+            f"The state database cannot be used: {error}.", hint="Move state.db out of the state folder to begin anew."
+        ) from error
     return connection
+
+
+def _migrate(connection: sqlite3.Connection) -> None:
+    connection.execute("BEGIN IMMEDIATE")
+    (version,) = connection.execute("PRAGMA user_version").fetchone()
+    if version > len(MIGRATIONS):
+        raise sqlite3.DatabaseError(f"it was written by a later version of wap (schema {version})")
+    for number, script in enumerate(MIGRATIONS[version:], start=version + 1):
+        for statement in script.split(";"):
+            connection.execute(statement)
+        connection.execute(f"PRAGMA user_version = {number}")
+    connection.execute("COMMIT")

@@ -236,7 +236,7 @@ def test_a_flood_is_slowed_down(total: int, elapsed: float, expected: float) -> 
 
 
 def test_a_flood_without_end(run: Runner) -> None:
-    outcome = run("echo $$ > pid; exec yes", timeout=1.0, limit=1000)
+    outcome = run("echo $$ > pid; exec yes", timeout=2.0, limit=1000)
     assert outcome.timed_out
     assert outcome.stdout_bytes > 1_000_000
     assert outcome.stdout.startswith("y\ny\n")
@@ -289,12 +289,12 @@ def test_cancelling_ends_everything(run: Runner, command: str) -> None:
 
 
 def test_timeout_asks_first_and_keeps_what_was_said(run: Runner) -> None:
-    outcome = run("trap 'echo bye; exit 5' TERM; echo hello; while :; do sleep 0.01; done", timeout=1.0, grace=LONG)
+    outcome = run("trap 'echo bye; exit 5' TERM; echo hello; while :; do sleep 0.01; done", timeout=2.0, grace=LONG)
     assert (outcome.stdout, outcome.exit_code, outcome.timed_out) == ("hello\nbye\n", 5, True)
 
 
 def test_timeout_kills_what_does_not_listen(run: Runner) -> None:
-    outcome = run("trap '' TERM; echo $$ > pid; echo hello; while :; do sleep 0.01; done", timeout=1.0)
+    outcome = run("trap '' TERM; echo $$ > pid; echo hello; while :; do sleep 0.01; done", timeout=2.0)
     assert (outcome.stdout, outcome.exit_code, outcome.timed_out) == ("hello\n", 137, True)
     assert not is_alive(run.pid())
 
@@ -304,18 +304,15 @@ def test_a_command_that_forks_all_the_time(run: Runner) -> None:
     (run.folder / "hop").write_text(
         "trap '' TERM\necho x >> hops\n[ $(wc -l < hops) -gt 5 ] && echo $$ > pid\nsetsid sh hop &\n"
     )
-    outcome = run(f"sh hop; {READY}")
-    assert outcome.stdout == "ready\n"
-    assert not is_alive(run.pid())
-    leftovers = [p for p in supervisor.process_table() if _cwd(p.pid) == str(run.folder) and p.state not in "ZX"]
-    assert leftovers == []
-
-
-def _cwd(pid: int) -> str | None:
+    os.mkfifo(run.folder / "held")  # by every generation, so it ends when the last of them does
+    held = os.open(run.folder / "held", os.O_RDONLY | os.O_NONBLOCK)
     try:
-        return os.readlink(f"/proc/{pid}/cwd")
-    except OSError:
-        return None
+        outcome = run(f"exec 9> held; sh hop; {READY}")
+        assert outcome.stdout == "ready\n"
+        assert os.read(held, 1) == b""
+    finally:
+        os.close(held)
+        (run.folder / "hop").unlink()
 
 
 def test_cancelled_before_it_began(run: Runner) -> None:
@@ -352,19 +349,57 @@ def test_a_command_that_kills_its_supervisor(run: Runner, left: str) -> None:
     assert not is_alive(run.pid())
 
 
-def test_a_command_that_stops_its_supervisor(run: Runner) -> None:
-    outcome = run(f"{LEFT_BEHIND['in a session of its own']}; kill -STOP $PPID; sleep 1000", timeout=1.0)
-    assert (outcome.stdout, outcome.timed_out) == ("ready\n", True)
+@pytest.mark.parametrize("stop", ["kill -STOP $PPID", "trap '' TERM; while :; do kill -STOP $PPID; done"])
+def test_a_command_that_stops_its_supervisor(run: Runner, monkeypatch: pytest.MonkeyPatch, stop: str) -> None:
+    monkeypatch.setattr(supervised, "_MARGIN", -supervisor.PATIENCE)  # do not wait so long for one that hangs
+    cancel = Cancel()
+    command = f"{LEFT_BEHIND['in a session of its own']}; {stop}; sleep 1000"
+    outcome = run(command, on_chunk=lambda *_: cancel.request(), cancel=cancel)
+    assert (outcome.stdout, outcome.cancelled) == ("ready\n", True)
     assert not is_alive(run.pid())
 
 
-def test_a_command_that_keeps_stopping_its_supervisor(run: Runner, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(supervised, "_MARGIN", -supervisor.PATIENCE)  # do not wait for it so long
-    outcome = run(
-        f"{LEFT_BEHIND['in a session of its own']}; trap '' TERM; while :; do kill -STOP $PPID; done", timeout=1.0
-    )
-    assert (outcome.stdout, outcome.timed_out) == ("ready\n", True)
-    assert not is_alive(run.pid())
+def test_a_command_that_writes_to_the_status_pipe(run: Runner) -> None:
+    forged = r"\xff\xfe\nexit\nexit x\nexit -1\nstarted 1\nfailed\nfailed exec x\n"
+    outcome = run(f"for fd in /proc/$PPID/fd/[3-9]; do [ -p $fd ] && printf '{forged}' > $fd; done; exit 4")
+    assert outcome.exit_code == 4
+
+
+WITHOUT_SUBREAPER = """
+import importlib.util, os
+spec = importlib.util.spec_from_file_location("supervisor", {path!r})
+supervisor = importlib.util.module_from_spec(spec)
+spec.loader.exec_module(supervisor)
+supervisor.become_subreaper = lambda: False
+supervisor.main()
+os._exit(0)
+"""
+
+
+@pytest.mark.parametrize("left", ["deaf to TERM", "stopped"])
+def test_the_process_group_is_ended_where_orphans_cannot_be_kept(
+    run: Runner, monkeypatch: pytest.MonkeyPatch, left: str
+) -> None:
+    (run.folder / "supervisor.py").write_text(WITHOUT_SUBREAPER.format(path=supervisor.__file__))
+    monkeypatch.setattr(supervisor, "__file__", str(run.folder / "supervisor.py"))
+    outcome = run(f"{LEFT_BEHIND[left]}; exit 7")
+    assert (outcome.stdout, outcome.exit_code) == ("ready\n", 7)
+    assert eventually(lambda: not is_alive(run.pid()))  # whoever inherits it reaps it
+
+
+@pytest.mark.parametrize("pins", [True, False])
+def test_a_signal_reaches_that_process_only(monkeypatch: pytest.MonkeyPatch, pins: bool) -> None:
+    monkeypatch.setattr(supervisor, "_PINS", pins and supervisor._PINS)
+    child = subprocess.Popen(["sleep", "1000"])
+    process = supervisor.read_process(child.pid)
+    assert process is not None
+    assert process.parent == os.getpid()
+    assert child.pid in [found.pid for found in supervisor.below({os.getpid()}, supervisor.process_table())]
+    other = supervisor.Process(child.pid, "S", process.parent, process.session, process.start + 1)
+    supervisor.send(other, signal.SIGTERM)  # the number was reused since
+    supervisor.send(process, signal.SIGKILL)
+    assert child.wait() == -signal.SIGKILL
+    supervisor.send(process, signal.SIGKILL)  # gone: nothing happens
 
 
 HOST = """

@@ -276,7 +276,9 @@ def test_a_folder_of_many_entries_is_counted_and_cut(make_tools: Callable[..., A
 
 
 def test_a_deeply_nested_folder_is_walked_and_refused_by_removal(tools: Any) -> None:
-    tools.executeCommand(command="for i in $(seq 900); do mkdir d && cd d || exit 1; done; echo needle > f")
+    deepest = tools.root / Path(*["d"] * 900)
+    deepest.mkdir(parents=True)
+    (deepest / "f").write_text("needle\n")
     assert tools.exploreFiles(path=".", recursive=True, maxDepth=1000)["totalFound"] == 901
     assert tools.searchFiles(paths=["."], query="needle", type="literal")["totalMatches"] == 1
     assert tools.searchFiles(paths=["."], query="need.e", type="regex")["totalMatches"] == 1

@@ -39,9 +39,10 @@ paths = ProtectedPaths(
         (".git/hooks", Level.READ_ONLY),
         (".git/hooks/pre-commit", Level.READ_ONLY),
         ("sub/.git/config", Level.READ_ONLY),
-        (".git/info/exclude", Level.OPEN),
+        (".git/commondir", Level.READ_ONLY),
+        ("sub/.git", Level.READ_ONLY),
         ("hooks", Level.OPEN),
-        (".git/x/hooks", Level.OPEN),
+        (".gitignore", Level.OPEN),
     ],
 )
 def test_levels(path: str, level: Level) -> None:
@@ -99,6 +100,8 @@ READ_ONLY = (
     ".cws-policy.json",
     "project/sub/../.cws-policy.json",
     "new/.git/hooks/post-checkout",
+    "new/.git",
+    "project/.git/commondir",
 )
 
 

@@ -108,6 +108,21 @@ def test_a_database_of_an_earlier_schema_is_migrated(tmp_path: Path, monkeypatch
     store.connect(state).close()
 
 
+@pytest.mark.parametrize("damage", ["not a database at all", "later"])
+def test_a_database_that_cannot_be_used_is_refused_with_what_to_do(tmp_path: Path, damage: str) -> None:
+    state = open_state_dir(str(tmp_path / "s"))
+    if damage == "later":
+        connection = store.connect(state)
+        connection.execute("PRAGMA user_version = 99")
+        connection.close()
+    else:
+        Path(state, "state.db").write_text(damage * 100)
+    with pytest.raises(WapError, match="state database") as caught:
+        store.connect(state)
+    assert caught.value.code is Code.PROVIDER_UNAVAILABLE
+    assert "state.db" in caught.value.text
+
+
 def test_of_two_writers_with_the_same_hash_exactly_one_wins(tools: Any) -> None:
     tools.writeFile(path="f", content="0")
     known = tools.readFile(path="f")["hash"]

@@ -1,0 +1,1 @@
+"""Measurements of the tools against their peers: `python -m benchmarks --help`."""

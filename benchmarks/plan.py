@@ -1,0 +1,46 @@
+"""How much is measured: the sizes and repetitions of a full run, and of a quick one that only shows that it works."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Plan:
+    search_trees: tuple[int, ...]
+    """Numbers of files."""
+    load_tree: int
+    explore_tree: int
+    folder: int
+    rounds_of_seconds: int
+    """Repetitions of what takes a tenth of a second or so."""
+    rounds_of_milliseconds: int
+    imports: int
+    load_phases: int
+    """Without and with load, in turn."""
+    load_seconds: float
+
+
+FULL = Plan(
+    search_trees=(100, 10_000, 27_000),
+    load_tree=27_000,
+    explore_tree=100_000,
+    folder=100,
+    rounds_of_seconds=25,
+    rounds_of_milliseconds=400,
+    imports=15,
+    load_phases=3,
+    load_seconds=6.0,
+)
+
+QUICK = Plan(
+    search_trees=(100, 1200),
+    load_tree=1200,
+    explore_tree=2000,
+    folder=20,
+    rounds_of_seconds=3,
+    rounds_of_milliseconds=5,
+    imports=2,
+    load_phases=1,
+    load_seconds=0.5,
+)

@@ -1,0 +1,218 @@
+"""Listing: sorted, exact totals, links as links, and the same as a simple reference on random trees."""
+
+from __future__ import annotations
+
+import os
+import socket
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tests.wap_kernel.files.conftest import NoJournal, OpenGuard
+from tests.wap_kernel.files.trees import Tree, grow, trees
+from wap_kernel.errors import FileMissing, InvalidArgument, PermissionDenied
+from wap_kernel.files import trees as walking
+from wap_kernel.files.listing import list_files
+from wap_kernel.files.root import Root
+from wap_kernel.operations import FileList, Limits, ListFiles
+
+ws: Callable[[Root], Path] = lambda root: Path(root.path)  # noqa: E731
+
+
+def listed(root: Root, path: str = ".", limit: int = 500, **options: object) -> FileList:
+    operation = ListFiles.model_validate({"path": path, **options})
+    return list_files(root, operation, Limits(max_directory_entries=limit), root.path)
+
+
+def paths(result: FileList) -> list[str]:
+    return [entry.path for entry in result.files]
+
+
+def test_direct_children_sorted(root: Root) -> None:
+    grow(ws(root), {"b.txt": b"", "a": {"x": b""}, ".hidden": b"", "node_modules": {}})
+    result = listed(root)
+    assert paths(result) == [".hidden", "a", "b.txt", "node_modules"]
+    assert [entry.is_directory for entry in result.files] == [False, True, False, True]
+    assert (result.total_found, result.is_truncated) == (4, False)
+
+
+def test_recursive_in_order_of_the_whole_path(root: Root) -> None:
+    grow(ws(root), {"a": {"x": b"", "z": {"q": b""}}, "a-b": b"", "a0": b"", "B": b"", "é": b"", "z": b""})
+    assert paths(listed(root, recursive=True)) == ["B", "a", "a-b", "a/x", "a/z", "a/z/q", "a0", "z", "é"]
+
+
+@pytest.mark.parametrize(("depth", "expected"), [(1, 1), (2, 2), (3, 3), (None, 4)])
+def test_depth(root: Root, depth: int | None, expected: int) -> None:
+    grow(ws(root), {"a": {"b": {"c": {"d": b""}}}})
+    assert listed(root, recursive=True, max_depth=depth).total_found == expected
+
+
+def test_default_exclusions_are_for_recursive_listings(root: Root) -> None:
+    grow(ws(root), {"node_modules": {"x": {"node_modules": {"y": b""}, "i.js": b""}}, "src": {"dist": b"", "build": {}}})
+    assert paths(listed(root)) == ["node_modules", "src"]
+    assert paths(listed(root, recursive=True)) == ["src", "src/dist"]
+    assert paths(listed(root, "node_modules/x", recursive=True)) == ["node_modules/x/i.js"]
+    assert paths(listed(root, recursive=True, exclude=("*.js", "src"))) == [
+        *("node_modules", "node_modules/x", "node_modules/x/node_modules", "node_modules/x/node_modules/y"),
+    ]
+    assert paths(listed(root, exclude=("src/**",))) == ["node_modules"]
+
+
+@pytest.mark.parametrize("limit", [1, 2, 3, 7, 20])
+@pytest.mark.parametrize("exclude", [None, ("*.none",)])
+def test_the_first_in_order_are_shown_and_all_are_counted(root: Root, limit: int, exclude: tuple[str, ...] | None) -> None:
+    grow(ws(root), {f"d{i}": {f"f{j}": b"" for j in range(4)} for i in range(3)} | {"d1-": b"", "c": b"", "e": {}})
+    everything = paths(listed(root, recursive=True))
+    assert everything == sorted(everything) and len(everything) == 18
+    result = listed(root, recursive=True, limit=limit, exclude=exclude)
+    assert paths(result) == everything[:limit]
+    assert (result.total_found, result.is_truncated) == (18, limit < 18)
+
+
+def test_links_are_listed_as_links_and_never_followed(root: Root, tmp_path: Path) -> None:
+    grow(tmp_path / "outside", {"secret": b"x" * 1000})
+    grow(ws(root), {"real": {"f": b""}})
+    for name, target in [("in", "real"), ("out", "../outside"), ("loop", "loop"), ("dangling", "nowhere")]:
+        (ws(root) / name).symlink_to(target)
+    result = listed(root, recursive=True, metadata=True)
+    assert paths(result) == ["dangling", "in", "loop", "out", "real", "real/f"]
+    assert [bool(entry.is_symlink) for entry in result.files] == [True, True, True, True, False, False]
+    assert not any(entry.is_directory for entry in result.files[:4])
+    assert result.files[3].metadata is not None and result.files[3].metadata.size == len("../outside")
+    assert paths(listed(root, "in")) == ["real/f"]
+
+
+def test_metadata(root: Root) -> None:
+    grow(ws(root), {"a": {"f.txt": b"12345"}})
+    os.utime(ws(root) / "a/f.txt", ns=(0, 1_700_000_000_123_000_000))
+    folder, file = listed(root, recursive=True, metadata=True).files
+    assert folder.metadata is not None and folder.metadata.is_directory
+    assert file.metadata is not None
+    assert file.metadata.model_dump() == {
+        "path": f"{root.path}/a/f.txt",
+        "size": 5,
+        "is_directory": False,
+        "last_modified": "2023-11-14T22:13:20.123Z",
+    }
+
+
+def test_special_files_are_listed_and_not_opened(root: Root) -> None:
+    os.mkfifo(ws(root) / "fifo")
+    with socket.socket(socket.AF_UNIX) as server, _inside(ws(root)):
+        server.bind("socket")
+    assert paths(listed(root, metadata=True)) == ["fifo", "socket"]
+
+
+def test_names_that_are_not_utf8_are_shown_escaped_and_sorted_as_shown(root: Root) -> None:
+    for name in (b"z\xff", b"zz", b"new\nline"):
+        (Path(os.fsdecode(os.fsencode(root.path) + b"/" + name))).touch()
+    result = listed(root, metadata=True)
+    assert paths(result) == ["new\nline", "z\\xff", "zz"]
+    assert paths(listed(root, limit=1, metadata=True)) == ["new\nline"]
+
+
+@pytest.mark.parametrize(
+    ("path", "error"),
+    [
+        ("missing", FileMissing),
+        ("missing/deeper", FileMissing),
+        ("file", InvalidArgument),
+        ("fifo", InvalidArgument),
+        ("out", PermissionDenied),
+        ("..", PermissionDenied),
+    ],
+)
+def test_a_start_that_cannot_be_listed(root: Root, path: str, error: type[Exception]) -> None:
+    (ws(root) / "file").touch()
+    os.mkfifo(ws(root) / "fifo")
+    (ws(root) / "out").symlink_to("/")
+    with pytest.raises(error):
+        listed(root, path, recursive=True)
+
+
+def test_a_file_as_start_points_to_read_file(root: Root) -> None:
+    (ws(root) / "file").touch()
+    with pytest.raises(InvalidArgument) as caught:
+        listed(root, "file")
+    assert "readFile" in caught.value.text
+
+
+def test_depth_below_one_is_refused(root: Root) -> None:
+    with pytest.raises(InvalidArgument):
+        listed(root, recursive=True, max_depth=0)
+
+
+def test_hidden_names_are_left_out(tmp_path: Path) -> None:
+    class Hiding(OpenGuard):
+        def hidden_names(self, folder: str) -> frozenset[str]:
+            return frozenset({"state"} if folder == "a" else ())
+
+    grow(tmp_path, {"a": {"state": {"token": b""}, "b": b""}, "state": b""})
+    root = Root(str(tmp_path), guard=Hiding(), journal=NoJournal())
+    assert paths(listed(root, recursive=True)) == ["a", "a/b", "state"]
+    root.close()
+
+
+def test_depth_costs_no_descriptors(root: Root) -> None:
+    depth = walking.MAX_HELD + 50
+    (ws(root) / "/".join("d" * depth)).mkdir(parents=True)
+    before = len(os.listdir("/proc/self/fd"))
+    result = listed(root, recursive=True, limit=1000)
+    assert result.total_found == len(result.files) == depth
+    assert len(os.listdir("/proc/self/fd")) == before
+
+
+def test_a_folder_that_vanishes_on_the_way_is_left_out(root: Root, monkeypatch: pytest.MonkeyPatch) -> None:
+    grow(ws(root), {"a": {"x": b""}, "b": {"y": b""}})
+    original = walking._enter
+
+    def vanish(files: Root, level: walking.Level, name: str) -> object:
+        if name == "a":
+            (ws(root) / "a").rename(ws(root).parent / "moved")
+            (ws(root) / "a").symlink_to(ws(root).parent / "moved")
+        return original(files, level, name)
+
+    monkeypatch.setattr(walking, "_enter", vanish)
+    assert paths(listed(root, recursive=True)) == ["a", "b", "b/y"]
+
+
+@settings(max_examples=60, deadline=None)
+@given(trees, st.integers(1, 12), st.sampled_from([None, 1, 2, 3]), st.booleans())
+def test_the_same_as_a_reference(tree: Tree, limit: int, depth: int | None, use_openat2: bool) -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        grow(Path(folder), tree)
+        expected = _reference(folder, depth, {"dist", "build"})
+        root = Root(folder, guard=OpenGuard(), journal=NoJournal(), use_openat2=use_openat2)
+        try:
+            result = listed(root, recursive=True, limit=limit, max_depth=depth)
+        finally:
+            root.close()
+        assert paths(result) == expected[:limit]
+        assert result.total_found == len(expected)
+        assert result.is_truncated == (len(expected) > limit)
+
+
+def _reference(folder: str, depth: int | None, excluded: set[str]) -> list[str]:
+    found = []
+    for base, folders, files in os.walk(folder):
+        folders[:] = [name for name in folders if name not in excluded]
+        found += [os.path.relpath(os.path.join(base, name), folder) for name in folders + files]
+    return sorted(path for path in found if depth is None or path.count("/") < depth)
+
+
+class _inside:
+    """A socket's path must be short, so it is bound from inside its folder."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+
+    def __enter__(self) -> None:
+        self._before = os.getcwd()
+        os.chdir(self._folder)
+
+    def __exit__(self, *_: object) -> None:
+        os.chdir(self._before)

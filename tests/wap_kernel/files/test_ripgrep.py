@@ -1,0 +1,130 @@
+"""rg as a child: how it is found and started, ended when time is up or the workspace closes."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from wap_kernel.errors import ProviderUnavailable, TimedOut
+from wap_kernel.files import landlock, ripgrep
+from wap_kernel.files.deadline import Deadline
+from wap_kernel.files.ripgrep import Query, Ripgrep
+
+QUERY = Query("needle", regex=False, case_sensitive=True)
+
+
+def script(path: Path, text: str) -> str:
+    path.write_text(f"#!{sys.executable}\n{text}\n")
+    path.chmod(0o755)
+    return str(path)
+
+
+@pytest.fixture
+def slow(tmp_path: Path) -> Iterator[tuple[Ripgrep, Path]]:
+    """An rg that tells its process id in a file and then never ends."""
+    pipe = tmp_path / "pid"
+    os.mkfifo(pipe)
+    program = script(tmp_path / "rg", f"import os, time\nopen({str(pipe)!r}, 'w').write(str(os.getpid()))\ntime.sleep(600)")
+    rg = Ripgrep(program, None)
+    yield rg, pipe
+    rg.close()
+
+
+def is_running(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    return True
+
+
+def test_time_is_up(tmp_path: Path) -> None:
+    rg = Ripgrep(script(tmp_path / "rg", "import time\ntime.sleep(600)"), None)
+    with pytest.raises(TimedOut):
+        rg.count(QUERY, ["-"], Deadline(0.05))
+    assert not rg._running
+    rg.close()
+
+
+def test_closing_ends_what_is_running(slow: tuple[Ripgrep, Path]) -> None:
+    rg, pipe = slow
+    errors: list[BaseException] = []
+
+    def search() -> None:
+        try:
+            rg.count(QUERY, ["-"], Deadline(600))
+        except ProviderUnavailable as error:
+            errors.append(error)
+
+    thread = threading.Thread(target=search)
+    thread.start()
+    pid = int(pipe.read_text())
+    rg.close()
+    thread.join()
+    assert len(errors) == 1 and not is_running(pid)
+    with pytest.raises(ProviderUnavailable):
+        rg.count(QUERY, ["-"], Deadline(1))
+
+
+def test_how_it_is_started(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An empty environment, nothing on stdin, a lower priority, no configuration, options ended before names."""
+    monkeypatch.setenv("RIPGREP_CONFIG_PATH", "/somewhere")
+    told = tmp_path / "told"
+    text = f"""
+import json, os, sys
+facts = [sys.argv[1:], dict(os.environ), sys.stdin.read(), os.getpriority(os.PRIO_PROCESS, 0)]
+open({str(told)!r}, "w").write(json.dumps(facts))
+"""
+    rg = Ripgrep(script(tmp_path / "rg", text), None)
+    rg.count(Query("-q", regex=True, case_sensitive=True), ["-n"], Deadline(30))
+    rg.close()
+    import json
+
+    arguments, environment, stdin, priority = json.loads(told.read_text())
+    assert "--no-config" in arguments
+    assert arguments[-3:] == ["--regexp=-q", "--", "-n"]
+    assert "RIPGREP_CONFIG_PATH" not in environment and "PATH" not in environment
+    assert stdin == ""
+    if sys.platform == "linux":
+        assert priority == min(19, os.getpriority(os.PRIO_PROCESS, 0) + ripgrep.NICENESS)
+
+
+def test_no_name_is_nothing_to_search() -> None:
+    rg = Ripgrep(ripgrep.find_program(), None)
+    assert rg.count(QUERY, [], Deadline(30)) == {}
+    rg.close()
+
+
+def test_it_is_found_beside_the_interpreter_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("env", "path"):
+        (tmp_path / name).mkdir()
+        script(tmp_path / name / "rg", "")
+    monkeypatch.setenv("PATH", str(tmp_path / "path"))
+    monkeypatch.setattr(sys, "executable", str(tmp_path / "env" / "python"))
+    assert ripgrep.find_program() == str(tmp_path / "env" / "rg")
+    (tmp_path / "env" / "rg").unlink()
+    assert ripgrep.find_program() == str(tmp_path / "path" / "rg")
+    (tmp_path / "path" / "rg").unlink()
+    assert ripgrep.find_program() is None
+
+
+@pytest.mark.skipif(not landlock.abi(), reason="this kernel has no Landlock")
+def test_only_a_static_program_is_given_paths(tmp_path: Path) -> None:
+    """A dynamic one would need the system's libraries, and then it could be led there."""
+    root = os.open(tmp_path, os.O_RDONLY)
+    try:
+        for program, takes_paths in [(script(tmp_path / "rg", ""), False), (sys.executable, None)]:
+            rg = Ripgrep(program, root)
+            if takes_paths is None:  # however this interpreter was built
+                needs_loader = b"interpreter" in subprocess.run(["file", "-L", program], stdout=subprocess.PIPE).stdout
+                takes_paths = not needs_loader
+            assert rg.takes_paths is takes_paths
+            rg.close()
+    finally:
+        os.close(root)

@@ -1,0 +1,98 @@
+"""Search while another process swaps a folder for a link to outside: nothing from outside is found or counted."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import textwrap
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.wap_kernel.files.conftest import OpenGuard
+from tests.wap_kernel.files.trees import grow
+from wap_kernel.errors import WapError
+from wap_kernel.files import landlock
+from wap_kernel.files.root import Root
+from wap_kernel.files.searching import FILE_BUDGET, Searcher
+from wap_kernel.operations import Limits, SearchFiles
+
+pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="RENAME_EXCHANGE is Linux's")
+
+TRIES = 10_000 if os.environ.get("WAP_SOAK") else 300
+
+SWAPPER = """
+    import ctypes, os, sys
+    libc = ctypes.CDLL(None, use_errno=True)
+    one, other = (os.fsencode(path) for path in sys.argv[1:3])
+    print("ready", flush=True)
+    while os.getppid() == int(sys.argv[3]):
+        for _ in range(1000):
+            libc.renameat2(-100, one, -100, other, 2)
+"""
+
+
+@pytest.fixture
+def swapped(root: Root, tmp_path: Path) -> Iterator[Root]:
+    """`swap` is a folder at one moment and a link to outside at the next, and `evil` the other way round."""
+    inside = Path(root.path)
+    names = [f"f{number}" for number in range(20)]
+    grow(tmp_path / "outside", {name: b"secret outside\n" for name in names})
+    grow(inside, {"swap": {name: b"harmless inside\n" for name in names}})
+    (inside / "evil").symlink_to(tmp_path / "outside")
+    command = [sys.executable, "-c", textwrap.dedent(SWAPPER), str(inside / "swap"), str(inside / "evil")]
+    with subprocess.Popen([*command, str(os.getpid())], stdout=subprocess.PIPE) as swapper:
+        assert swapper.stdout is not None and swapper.stdout.readline() == b"ready\n"
+        yield root
+        swapper.kill()
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("way", ["in process", "landlock", "descriptors"])
+def test_nothing_from_outside(swapped: Root, way: str) -> None:
+    if way == "landlock" and not landlock.abi():
+        pytest.skip("this kernel has no Landlock")
+    budget = FILE_BUDGET if way == "in process" else 0
+    root_fd = None if way == "descriptors" else swapped.fd
+    searcher = Searcher(swapped, OpenGuard(), root_fd=root_fd, file_budget=budget)
+    seen = 0
+    for attempt in range(TRIES):
+        path = (".", "swap", "swap/f1", "evil")[attempt % 4]
+        try:
+            inside = searcher.search(SearchFiles(paths=(path,), query="inside"), Limits())
+            outside = searcher.search(SearchFiles(paths=(path,), query="secret"), Limits())
+        except WapError:
+            continue  # the start was a link to outside at that moment
+        seen += inside.total_matches
+        assert outside.total_matches == 0 and outside.matches == []
+        assert all(match.match_text == "harmless inside" for match in inside.matches)
+    searcher.close()
+    assert seen > 0  # else nothing was tried
+
+
+@pytest.mark.parametrize("launch", ["plain", "landlock"])
+def test_the_attack_works_on_a_plain_rg(swapped: Root, launch: str) -> None:
+    """What the restriction is for. Without it rg finds the outside sooner or later; with it never."""
+    if launch == "landlock" and not landlock.abi():
+        pytest.skip("this kernel has no Landlock")
+    searcher = Searcher(swapped, OpenGuard(), root_fd=swapped.fd, file_budget=0)
+    rg = searcher._rg
+    if launch == "landlock":
+        found = any(_names_outside(searcher, swapped) for _ in range(100))
+        assert not found
+    else:
+        command = [str(rg._program), "--no-config", "--count", "-e", "secret", "--", "./"]
+        found = any(
+            subprocess.run(command, cwd=swapped.path, stdout=subprocess.PIPE, check=False).stdout for _ in range(5000)
+        )
+        assert found
+    searcher.close()
+
+
+def _names_outside(searcher: Searcher, root: Root) -> bool:
+    from wap_kernel.files.deadline import Deadline
+    from wap_kernel.files.ripgrep import Query
+
+    return bool(searcher._rg.count(Query("secret", False, True), ["./"], Deadline(30)))
