@@ -59,6 +59,7 @@ def running(root: Path) -> Iterator[Server]:
         with (base / "server.log").open("wb") as log:
             process = subprocess.Popen(
                 [*command, *options, f"--ServerApp.root_dir={root}"],
+                cwd=base,
                 env=environment,
                 stdin=subprocess.DEVNULL,
                 stdout=log,

@@ -5,7 +5,9 @@ Importing this package costs next to nothing; the application and all it needs l
 
 from __future__ import annotations
 
-from typing import Any
+TYPE_CHECKING = False  # what `typing` says, without its import
+if TYPE_CHECKING:
+    from typing import Any
 
 
 def _jupyter_server_extension_points() -> list[dict[str, Any]]:

@@ -10,6 +10,7 @@ import argparse
 import json
 import os
 import secrets
+import socket
 import subprocess
 import sys
 import tempfile
@@ -71,13 +72,15 @@ def running_server(python: str = sys.executable) -> Iterator[Server]:
 
 
 def _wait_for_url(process: subprocess.Popen[bytes], runtime: Path, log: Path) -> str:
-    """The server's address, from the file that it writes once it listens."""
+    """The server's address, from the file that it writes shortly before it listens."""
     announced = runtime / f"jpserver-{process.pid}.json"
     deadline = time.monotonic() + START_SECONDS
     while process.poll() is None and time.monotonic() < deadline:
         try:
-            return str(json.loads(announced.read_text())["url"])
-        except (FileNotFoundError, json.JSONDecodeError):  # not there yet, or half written
+            info = json.loads(announced.read_text())
+            with socket.create_connection(("127.0.0.1", info["port"])):
+                return str(info["url"])
+        except (FileNotFoundError, json.JSONDecodeError, ConnectionRefusedError):  # missing, half written, too early
             time.sleep(0.05)
     raise SystemExit(f"The server did not start:\n{log.read_text(errors='replace')}")
 

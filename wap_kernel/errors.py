@@ -48,8 +48,10 @@ class WapError(Exception):
 
     @property
     def text(self) -> str:
-        """Message and hint as one sentence or two, for dialects that have a single text field."""
-        return f"{self.message} {self.hint}" if self.hint else self.message
+        """Message and hint as two sentences, for dialects that have a single text field."""
+        if not self.hint:
+            return self.message
+        return f"{self.message}{'' if self.message.endswith(('.', '!', '?')) else '.'} {self.hint}"
 
 
 class InvalidArgument(WapError):

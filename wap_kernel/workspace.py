@@ -161,15 +161,15 @@ class Workspace:
         record = self._audit.record(operation, caller)
         try:
             self._enforce(self._verdict(operation))
-            self._audit.intent(record, operation.effect)
+            self._audit.intent(record)
             self._before_image(operation)
             result = self._act(operation, cancel)
         except Exception as error:  # noqa: BLE001 - whatever it is, it is audited, and a bug is logged
             failure = self._translate(error, operation)
             denied = isinstance(failure, (PermissionDenied, ApprovalRequired))
-            self._audit.outcome(record.ended("denied" if denied else "failed", failure), operation.effect)
+            self._audit.outcome(record, "denied" if denied else "failed", failure)
             raise failure from None
-        self._audit.outcome(record.ended("ok"), operation.effect)
+        self._audit.outcome(record, "ok")
         return result
 
     def _verdict(self, operation: Operation) -> Verdict:

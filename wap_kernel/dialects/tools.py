@@ -6,7 +6,7 @@ import difflib
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import BaseModel, ConfigDict, ValidationError, model_validator
 from pydantic.alias_generators import to_camel
 
 from wap_kernel.errors import InvalidArgument
@@ -14,9 +14,15 @@ from wap_kernel.operations import Effect, Operation
 
 
 class Parameters(BaseModel):
-    """What a caller sends. Unknown fields, wrong types and nulls are errors, not guesses."""
+    """What a caller sends. Unknown fields and wrong types are errors, not guesses; null means that a field is absent."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", strict=True, alias_generator=to_camel)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _without_nulls(cls, sent: object) -> object:
+        # Models that are told to fill in every field send null for what they do not mean.
+        return {name: value for name, value in sent.items() if value is not None} if isinstance(sent, dict) else sent
 
     def operation(self, names_of_root: tuple[str, ...]) -> Operation:
         """The engine's operation; paths are parsed here."""
@@ -66,6 +72,4 @@ def _problem(item: Any, model: type[BaseModel]) -> dict[str, str]:
         message = "This field is required."
     elif item["type"] == "json_invalid":
         message = f"The body is not valid JSON: {message.removeprefix('Invalid JSON: ')}"
-    elif item["input"] is None and item["type"].endswith("_type"):
-        message = f"{message}; leave the field out instead of sending null."
     return {"field": field, "message": message}

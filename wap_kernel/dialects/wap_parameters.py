@@ -34,7 +34,9 @@ DEFAULT_MAX_DEPTH = 3
 DEFAULT_CONTEXT_LINES = 2
 
 Line = Annotated[int, Field(ge=1, le=2**31)]
-Path = Annotated[str, Field(description="Path relative to the workspace root (an absolute path inside it also works).")]
+Path = Annotated[
+    str, Field(min_length=1, description="Path relative to the workspace root (an absolute path inside it also works).")
+]
 Patterns = Annotated[
     list[str],
     Field(
@@ -186,7 +188,7 @@ class SearchFilesParameters(Parameters):
 
 class ExecuteCommandParameters(Parameters):
     command: str = Field(min_length=1, max_length=100_000, description="Command line for bash.")
-    working_directory: str = Field(".", description="Folder to run in; the workspace root by default.")
+    working_directory: str = Field(".", min_length=1, description="Folder to run in; the workspace root by default.")
     timeout: float | None = Field(None, gt=0, allow_inf_nan=False, description="Timeout in milliseconds.")
     environment: dict[str, str] = Field(default_factory=dict, description="Further environment variables.")
 

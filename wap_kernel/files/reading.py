@@ -41,6 +41,16 @@ def timestamp(mtime_ns: int) -> str:
     return moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
+def read_up_to(file: OpenFile, limit: int) -> bytes:
+    """The whole content; of a file that is larger than `limit`, or grows so meanwhile, something longer than that."""
+    size = min(file.stat.size, limit) + 1
+    data = file.read(size)
+    while size <= limit and len(data) == size:  # it has grown since it was opened
+        size = min(2 * size, limit + 1)
+        data += file.read(size - len(data))
+    return data
+
+
 def count_lines(data: bytes) -> int:
     return data.count(b"\n") + (not data.endswith(b"\n") and data != b"")
 
@@ -48,9 +58,8 @@ def count_lines(data: bytes) -> int:
 def _whole(file: OpenFile, encoding: Encoding, limits: Limits, root_path: str) -> FileContent:
     stat = file.stat
     limit = limits.max_file_size
-    # One byte more than allowed, so that a file that grows meanwhile is noticed and not held.
-    data = file.read(limit + 1) if stat.size <= limit else b""
-    if stat.size > limit or len(data) > limit:
+    data = read_up_to(file, limit)
+    if len(data) > limit:
         raise TooLarge(
             f"The file has {max(stat.size, len(data))} bytes, more than the limit of {limit}: {stat.path}",
             hint="Read a part of it with startLine and endLine.",

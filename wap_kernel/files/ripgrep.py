@@ -11,8 +11,10 @@ Either way: no configuration file, an empty environment, nothing on stdin, a low
 
 from __future__ import annotations
 
+import math
 import os
 import re
+import select
 import shutil
 import struct
 import subprocess
@@ -118,14 +120,15 @@ class Ripgrep:
     def _run(self, arguments: Sequence[str], names: Sequence[str], deadline: Deadline, fds: Sequence[int]) -> str:
         if not names:
             return ""  # without a name rg would search its working directory
+        deadline.check()
         with _memory_file() as output:
             process = self._start([*arguments, *names], output.fileno(), fds)
             try:
-                _, errors = process.communicate(timeout=deadline.remaining)
-            except subprocess.TimeoutExpired:
-                raise deadline.passed() from None
-            finally:
+                errors = _read_until_end(process, deadline)
+            except BaseException:
                 process.kill()
+                raise
+            finally:
                 with process:  # closes the pipe and waits
                     pass
                 with self._lock:
@@ -180,6 +183,20 @@ class Ripgrep:
             started.set_exception(error)
         else:
             started.set_result(process)
+
+
+def _read_until_end(process: subprocess.Popen[bytes], deadline: Deadline) -> bytes:
+    """What the process says on stderr until it ends. (`communicate` with a timeout waits in steps of milliseconds.)"""
+    assert process.stderr is not None
+    poller = select.poll()
+    poller.register(process.stderr, select.POLLIN)
+    said = b""
+    while poller.poll(math.ceil(deadline.remaining * 1000)):
+        chunk = os.read(process.stderr.fileno(), 65536)
+        if not chunk:
+            return said
+        said += chunk
+    raise deadline.passed()
 
 
 def _memory_file() -> IO[bytes]:

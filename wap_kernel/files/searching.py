@@ -24,7 +24,7 @@ from wap_kernel.files.handles import LocalFile
 from wap_kernel.files.paths import display
 from wap_kernel.files.primitives import Files, Guard, OpenFile
 from wap_kernel.files.ripgrep import MAX_FILE_SIZE, Query, Ripgrep
-from wap_kernel.files.scanning import blocks, count_lines_with, lines_with, texts_of
+from wap_kernel.files.scanning import BLOCK, blocks, count_lines_with, lines_with, texts_of
 from wap_kernel.files.selection import Selection
 from wap_kernel.files.trees import GONE, is_gone
 from wap_kernel.operations import Limits, Match, SearchFiles, SearchResult
@@ -144,12 +144,12 @@ class _Search:
                 continue
             with file:
                 wanted = self._limit - len(matches)
+                whole = [file.read(BLOCK)] if file.stat.size < BLOCK else None
                 if self._literal is not None:
-                    lines = lines_with(self._blocks(file), self._literal, wanted)
-                    file.seek(0)
+                    lines = lines_with(whole or self._blocks(file), self._literal, wanted)
                 else:
                     lines = numbers.get(path, [])[:wanted]
-                matches += self._rows(path, self._blocks(file), lines)
+                matches += self._rows(path, whole or self._blocks(file), lines)
         total = sum(counts.values())
         return SearchResult(matches=matches, is_truncated=total > len(matches), total_matches=total)
 
@@ -254,10 +254,10 @@ class _Search:
             return None
 
     def _blocks(self, file: OpenFile) -> Iterator[bytes]:
+        file.seek(0)
         return blocks(file, self._deadline.check)
 
     def _is_binary(self, file: OpenFile) -> bool:
-        file.seek(0)
         return any(b"\0" in block for block in self._blocks(file))
 
 

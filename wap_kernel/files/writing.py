@@ -8,7 +8,7 @@ from wap_kernel.errors import AlreadyExists, BinaryFile, FileMissing, InvalidArg
 from wap_kernel.files import diffs, digest, editing, notebooks
 from wap_kernel.files.paths import display, split
 from wap_kernel.files.primitives import Files, Kind, Locks, Stat
-from wap_kernel.files.reading import MAX_RANGE_SIZE
+from wap_kernel.files.reading import MAX_RANGE_SIZE, read_up_to
 from wap_kernel.operations import (
     CopyFile,
     CreateDirectory,
@@ -127,8 +127,8 @@ class Writer:
     def _read(self, path: str) -> tuple[bytes, Stat]:
         limit = self._limits.max_write_size
         with self._files.open(path) as file:
-            data = file.read(limit + 1) if file.stat.size <= limit else b""
-            if file.stat.size > limit or len(data) > limit:
+            data = read_up_to(file, limit)
+            if len(data) > limit:
                 raise TooLarge(
                     f"The file has {file.stat.size} bytes, more than the limit of {limit}: {path}",
                     hint="Use a command (sed, cp) for a file of this size.",

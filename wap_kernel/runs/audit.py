@@ -1,19 +1,21 @@
 """The audit: what was asked, by whom, and how it ended. Paths and commands, never contents or output.
 
-One thread owns the database. Whoever must not act unrecorded waits for the commit; reads are committed in groups.
+One thread owns the database. Whoever must not act unrecorded waits for the commit; reads are committed in groups, and
+everything that can be left to the writing thread (times as text, ids, JSON) is left to it.
 """
 
 from __future__ import annotations
 
+import itertools
 import json
 import logging
-import queue
+import secrets
 import sqlite3
 import threading
 import time
-import uuid
+from collections import deque
 from concurrent.futures import Future
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass
 from datetime import datetime, timezone
 from typing import Literal
 
@@ -24,51 +26,32 @@ from wap_kernel.runs import store
 
 GROUP_SECONDS = 0.05
 """How long the record of a read may wait for company."""
-GROUP_SIZE = 500
 
 Outcome = Literal["ok", "denied", "failed"]
 
 
-def now() -> str:
-    return datetime.now(timezone.utc).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+class Record:
+    """An operation under way. It gives an intent (unless it is denied) and an outcome, under one id."""
+
+    __slots__ = ("caller", "number", "operation", "started")
+
+    def __init__(self, operation: Operation, caller: Caller, number: int) -> None:
+        self.operation = operation
+        self.caller = caller
+        self.number = number
+        self.started = time.monotonic()
 
 
 @dataclass(frozen=True)
-class Record:
-    """One row. An operation has an intent (unless it was denied) and an outcome, under one `operation_id`."""
-
-    operation: str
-    workspace: str
-    caller: Caller
-    summary: dict[str, object]
-    operation_id: str = field(default_factory=lambda: uuid.uuid4().hex)
-    started: float = field(default_factory=time.monotonic)
-    phase: Literal["intent", "outcome"] = "intent"
+class _Row:
+    record: Record
+    at: float
     outcome: Outcome | None = None
-    code: str | None = None
-    error: str | None = None
-    duration_ms: float | None = None
-    at: str = field(default_factory=now)
+    error: WapError | None = None
+    duration: float | None = None
 
-    def ended(self, outcome: Outcome, error: WapError | None = None) -> Record:
-        return replace(
-            self,
-            phase="outcome",
-            outcome=outcome,
-            code=error.code.value if error else None,
-            error=display(error.message) if error else None,
-            duration_ms=round((time.monotonic() - self.started) * 1000, 3),
-            at=now(),
-        )
 
-    def row(self) -> tuple[object, ...]:
-        caller = self.caller
-        return (
-            *(self.operation_id, self.phase, self.at, self.operation, self.workspace),
-            *(caller.user, caller.agent, caller.session, json.dumps(self.summary)),
-            *(self.outcome, self.code, self.error, self.duration_ms),
-        )
-
+_Item = tuple[_Row, "Future[None] | None"]
 
 _INSERT = """
 INSERT INTO audit (operation_id, phase, at, operation, workspace, user, agent, session, summary,
@@ -82,38 +65,55 @@ class Audit:
         self._workspace = workspace
         self._log = log
         self._connection = store.connect(state_dir)
-        self._queue: queue.SimpleQueue[tuple[Record, Future[None] | None] | None] = queue.SimpleQueue()
+        self._prefix = secrets.token_hex(8)
+        self._numbers = itertools.count(1)
+        self._pending: deque[_Item] = deque()
+        self._something = threading.Event()
+        self._urgent = threading.Event()
+        self._closing = False
         self._thread = threading.Thread(target=self._write, name="wap-audit", daemon=True)
         self._thread.start()
 
     def record(self, operation: Operation, caller: Caller) -> Record:
-        return Record(operation.kind, self._workspace, caller, operation.summary())
+        return Record(operation, caller, next(self._numbers))
 
-    def intent(self, record: Record, effect: Effect) -> None:
+    def intent(self, record: Record) -> None:
         """Must be written before the operation acts; raises if it cannot be, so that nothing acts unrecorded."""
-        if effect is Effect.READ:
-            self._queue.put((record, None))
+        row = _Row(record, time.time())
+        if record.operation.effect is Effect.READ:
+            self._put(row, None)
         else:
-            self._commit(record)
+            self._commit(row)
 
-    def outcome(self, record: Record, effect: Effect) -> None:
+    def outcome(self, record: Record, outcome: Outcome, error: WapError | None = None) -> None:
         """Written before the answer. What happened has happened: a failure to write is logged, not raised."""
-        if effect is Effect.READ:
-            self._queue.put((record, None))
+        row = _Row(record, time.time(), outcome, error, time.monotonic() - record.started)
+        if record.operation.effect is Effect.READ:
+            self._put(row, None)
             return
         try:
-            self._commit(record)
-        except WapError as error:
-            self._log.error("audit: the outcome of %s could not be written: %s", record.operation_id, error)
+            self._commit(row)
+        except WapError as failure:
+            self._log.error("audit: the outcome of %s could not be written: %s", self._id(record), failure)
 
     def close(self) -> None:
-        self._queue.put(None)
+        self._closing = True
+        self._urgent.set()
+        self._something.set()
         self._thread.join()
         self._connection.close()
 
-    def _commit(self, record: Record) -> None:
+    def _put(self, row: _Row, waiter: Future[None] | None) -> None:
+        self._pending.append((row, waiter))
+        if waiter is not None:
+            self._urgent.set()
+        # Set from the first record of a group until the group is taken, so that further reads wake nobody.
+        if not self._something.is_set():
+            self._something.set()
+
+    def _commit(self, row: _Row) -> None:
         done: Future[None] = Future()
-        self._queue.put((record, done))
+        self._put(row, done)
         try:
             done.result()
         except sqlite3.Error as error:
@@ -124,29 +124,24 @@ class Audit:
             self._log.error("audit: %s", error)
             raise InternalError("The audit cannot be written, so nothing was changed.") from None
 
-    def _write(self) -> None:
-        closing = False
-        while not closing:
-            group = [self._queue.get()]
-            deadline = time.monotonic() + GROUP_SECONDS
-            # A waiter ends the gathering; until then reads pile up.
-            while group[-1] is not None and group[-1][1] is None and len(group) < GROUP_SIZE:
-                try:
-                    group.append(self._queue.get(timeout=max(0.0, deadline - time.monotonic())))
-                except queue.Empty:
-                    break
-            while group[-1] is not None and len(group) < GROUP_SIZE and not self._queue.empty():
-                group.append(self._queue.get())
-            closing = group[-1] is None
-            self._insert([item for item in group if item is not None])
+    # -- the writing thread
 
-    def _insert(self, group: list[tuple[Record, Future[None] | None]]) -> None:
-        if not group:
-            return
+    def _write(self) -> None:
+        while not (self._closing and not self._pending):
+            self._something.wait()
+            self._urgent.wait(GROUP_SECONDS)
+            if not self._closing:
+                self._urgent.clear()
+                self._something.clear()
+            group = [self._pending.popleft() for _ in range(len(self._pending))]
+            if group:
+                self._insert(group)
+
+    def _insert(self, group: list[_Item]) -> None:
         failure: sqlite3.Error | None = None
         try:
             self._connection.execute("BEGIN IMMEDIATE")
-            self._connection.executemany(_INSERT, [record.row() for record, _ in group])
+            self._connection.executemany(_INSERT, [self._columns(row) for row, _ in group])
             self._connection.execute("COMMIT")
         except sqlite3.Error as error:
             failure = error
@@ -159,3 +154,17 @@ class Audit:
                     waiter.set_result(None)
                 else:
                     waiter.set_exception(failure)
+
+    def _columns(self, row: _Row) -> tuple[object, ...]:
+        operation, caller, error = row.record.operation, row.record.caller, row.error
+        moment = datetime.fromtimestamp(row.at, timezone.utc).isoformat(timespec="milliseconds")
+        return (
+            *(self._id(row.record), "intent" if row.outcome is None else "outcome", moment.replace("+00:00", "Z")),
+            *(operation.kind, self._workspace, caller.user, caller.agent, caller.session),
+            *(json.dumps(operation.summary()), row.outcome),
+            *((error.code.value, display(error.message)) if error else (None, None)),
+            None if row.duration is None else round(row.duration * 1000, 3),
+        )
+
+    def _id(self, record: Record) -> str:
+        return f"{self._prefix}-{record.number}"

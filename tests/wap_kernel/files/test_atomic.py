@@ -9,6 +9,7 @@ import subprocess
 import sys
 import textwrap
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -170,9 +171,9 @@ def test_when_the_audit_has_no_space_nothing_is_changed(
 ) -> None:
     tools = make_tools(tmp_path / "ws", state=small_disk / "state")
     filler = os.open(small_disk / "filler", os.O_WRONLY | os.O_CREAT)
-    with pytest.raises(OSError, match="space"):
-        while True:
-            os.write(filler, b"x" * 512)
+    with suppress(OSError):
+        while os.write(filler, b"x" * 512):
+            pass
     os.close(filler)
     error = tools.refuse("writeFile", path="f", content="x")
     assert error.code is Code.NO_SPACE

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 import subprocess
 
@@ -67,12 +68,11 @@ def test_as_in_javascript(text: str, pattern: str, flags: str, replacement: str,
 
 @pytest.mark.skipif(shutil.which("node") is None, reason="needs node, the reference")
 def test_the_table_itself_is_what_javascript_says() -> None:
-    import json
-
     script = """
       const cases = JSON.parse(require('fs').readFileSync(0, 'utf8'));
-      const out = cases.map(([t, p, f, r]) => { const re = new RegExp(p, f); return re.test(t) ? t.replace(new RegExp(p, f), r) : null; });
-      process.stdout.write(JSON.stringify(out));
+      const replaced = ([text, pattern, flags, replacement]) =>
+        new RegExp(pattern, flags).test(text) ? text.replace(new RegExp(pattern, flags), replacement) : null;
+      process.stdout.write(JSON.stringify(cases.map(replaced)));
     """
     sent = json.dumps([case[:4] for case in CASES])
     answer = subprocess.run(["node", "-e", script], input=sent, capture_output=True, text=True, check=True)

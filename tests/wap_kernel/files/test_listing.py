@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import socket
 import tempfile
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -20,7 +19,10 @@ from wap_kernel.files.listing import list_files
 from wap_kernel.files.root import Root
 from wap_kernel.operations import FileList, Limits, ListFiles
 
-ws: Callable[[Root], Path] = lambda root: Path(root.path)  # noqa: E731
+
+@pytest.fixture
+def ws(root: Root) -> Path:
+    return Path(root.path)
 
 
 def listed(root: Root, path: str = ".", limit: int = 500, **options: object) -> FileList:
@@ -32,27 +34,27 @@ def paths(result: FileList) -> list[str]:
     return [entry.path for entry in result.files]
 
 
-def test_direct_children_sorted(root: Root) -> None:
-    grow(ws(root), {"b.txt": b"", "a": {"x": b""}, ".hidden": b"", "node_modules": {}})
+def test_direct_children_sorted(root: Root, ws: Path) -> None:
+    grow(ws, {"b.txt": b"", "a": {"x": b""}, ".hidden": b"", "node_modules": {}})
     result = listed(root)
     assert paths(result) == [".hidden", "a", "b.txt", "node_modules"]
     assert [entry.is_directory for entry in result.files] == [False, True, False, True]
     assert (result.total_found, result.is_truncated) == (4, False)
 
 
-def test_recursive_in_order_of_the_whole_path(root: Root) -> None:
-    grow(ws(root), {"a": {"x": b"", "z": {"q": b""}}, "a-b": b"", "a0": b"", "B": b"", "é": b"", "z": b""})
+def test_recursive_in_order_of_the_whole_path(root: Root, ws: Path) -> None:
+    grow(ws, {"a": {"x": b"", "z": {"q": b""}}, "a-b": b"", "a0": b"", "B": b"", "é": b"", "z": b""})
     assert paths(listed(root, recursive=True)) == ["B", "a", "a-b", "a/x", "a/z", "a/z/q", "a0", "z", "é"]
 
 
 @pytest.mark.parametrize(("depth", "expected"), [(1, 1), (2, 2), (3, 3), (None, 4)])
-def test_depth(root: Root, depth: int | None, expected: int) -> None:
-    grow(ws(root), {"a": {"b": {"c": {"d": b""}}}})
+def test_depth(root: Root, ws: Path, depth: int | None, expected: int) -> None:
+    grow(ws, {"a": {"b": {"c": {"d": b""}}}})
     assert listed(root, recursive=True, max_depth=depth).total_found == expected
 
 
-def test_default_exclusions_are_for_recursive_listings(root: Root) -> None:
-    grow(ws(root), {"node_modules": {"x": {"node_modules": {"y": b""}, "i.js": b""}}, "src": {"dist": b"", "build": {}}})
+def test_default_exclusions_are_for_recursive_listings(root: Root, ws: Path) -> None:
+    grow(ws, {"node_modules": {"x": {"node_modules": {"y": b""}, "i.js": b""}}, "src": {"dist": b"", "build": {}}})
     assert paths(listed(root)) == ["node_modules", "src"]
     assert paths(listed(root, recursive=True)) == ["src", "src/dist"]
     assert paths(listed(root, "node_modules/x", recursive=True)) == ["node_modules/x/i.js"]
@@ -64,8 +66,10 @@ def test_default_exclusions_are_for_recursive_listings(root: Root) -> None:
 
 @pytest.mark.parametrize("limit", [1, 2, 3, 7, 20])
 @pytest.mark.parametrize("exclude", [None, ("*.none",)])
-def test_the_first_in_order_are_shown_and_all_are_counted(root: Root, limit: int, exclude: tuple[str, ...] | None) -> None:
-    grow(ws(root), {f"d{i}": {f"f{j}": b"" for j in range(4)} for i in range(3)} | {"d1-": b"", "c": b"", "e": {}})
+def test_the_first_in_order_are_shown_and_all_are_counted(
+    root: Root, ws: Path, limit: int, exclude: tuple[str, ...] | None
+) -> None:
+    grow(ws, {f"d{i}": {f"f{j}": b"" for j in range(4)} for i in range(3)} | {"d1-": b"", "c": b"", "e": {}})
     everything = paths(listed(root, recursive=True))
     assert everything == sorted(everything) and len(everything) == 18
     result = listed(root, recursive=True, limit=limit, exclude=exclude)
@@ -73,11 +77,11 @@ def test_the_first_in_order_are_shown_and_all_are_counted(root: Root, limit: int
     assert (result.total_found, result.is_truncated) == (18, limit < 18)
 
 
-def test_links_are_listed_as_links_and_never_followed(root: Root, tmp_path: Path) -> None:
+def test_links_are_listed_as_links_and_never_followed(root: Root, ws: Path, tmp_path: Path) -> None:
     grow(tmp_path / "outside", {"secret": b"x" * 1000})
-    grow(ws(root), {"real": {"f": b""}})
+    grow(ws, {"real": {"f": b""}})
     for name, target in [("in", "real"), ("out", "../outside"), ("loop", "loop"), ("dangling", "nowhere")]:
-        (ws(root) / name).symlink_to(target)
+        (ws / name).symlink_to(target)
     result = listed(root, recursive=True, metadata=True)
     assert paths(result) == ["dangling", "in", "loop", "out", "real", "real/f"]
     assert [bool(entry.is_symlink) for entry in result.files] == [True, True, True, True, False, False]
@@ -86,9 +90,9 @@ def test_links_are_listed_as_links_and_never_followed(root: Root, tmp_path: Path
     assert paths(listed(root, "in")) == ["real/f"]
 
 
-def test_metadata(root: Root) -> None:
-    grow(ws(root), {"a": {"f.txt": b"12345"}})
-    os.utime(ws(root) / "a/f.txt", ns=(0, 1_700_000_000_123_000_000))
+def test_metadata(root: Root, ws: Path) -> None:
+    grow(ws, {"a": {"f.txt": b"12345"}})
+    os.utime(ws / "a/f.txt", ns=(0, 1_700_000_000_123_000_000))
     folder, file = listed(root, recursive=True, metadata=True).files
     assert folder.metadata is not None and folder.metadata.is_directory
     assert file.metadata is not None
@@ -100,9 +104,9 @@ def test_metadata(root: Root) -> None:
     }
 
 
-def test_special_files_are_listed_and_not_opened(root: Root) -> None:
-    os.mkfifo(ws(root) / "fifo")
-    with socket.socket(socket.AF_UNIX) as server, _inside(ws(root)):
+def test_special_files_are_listed_and_not_opened(root: Root, ws: Path) -> None:
+    os.mkfifo(ws / "fifo")
+    with socket.socket(socket.AF_UNIX) as server, _inside(ws):
         server.bind("socket")
     assert paths(listed(root, metadata=True)) == ["fifo", "socket"]
 
@@ -126,16 +130,16 @@ def test_names_that_are_not_utf8_are_shown_escaped_and_sorted_as_shown(root: Roo
         ("..", PermissionDenied),
     ],
 )
-def test_a_start_that_cannot_be_listed(root: Root, path: str, error: type[Exception]) -> None:
-    (ws(root) / "file").touch()
-    os.mkfifo(ws(root) / "fifo")
-    (ws(root) / "out").symlink_to("/")
+def test_a_start_that_cannot_be_listed(root: Root, ws: Path, path: str, error: type[Exception]) -> None:
+    (ws / "file").touch()
+    os.mkfifo(ws / "fifo")
+    (ws / "out").symlink_to("/")
     with pytest.raises(error):
         listed(root, path, recursive=True)
 
 
-def test_a_file_as_start_points_to_read_file(root: Root) -> None:
-    (ws(root) / "file").touch()
+def test_a_file_as_start_points_to_read_file(root: Root, ws: Path) -> None:
+    (ws / "file").touch()
     with pytest.raises(InvalidArgument) as caught:
         listed(root, "file")
     assert "readFile" in caught.value.text
@@ -157,23 +161,23 @@ def test_hidden_names_are_left_out(tmp_path: Path) -> None:
     root.close()
 
 
-def test_depth_costs_no_descriptors(root: Root) -> None:
+def test_depth_costs_no_descriptors(root: Root, ws: Path) -> None:
     depth = walking.MAX_HELD + 50
-    (ws(root) / "/".join("d" * depth)).mkdir(parents=True)
+    (ws / "/".join("d" * depth)).mkdir(parents=True)
     before = len(os.listdir("/proc/self/fd"))
     result = listed(root, recursive=True, limit=1000)
     assert result.total_found == len(result.files) == depth
     assert len(os.listdir("/proc/self/fd")) == before
 
 
-def test_a_folder_that_vanishes_on_the_way_is_left_out(root: Root, monkeypatch: pytest.MonkeyPatch) -> None:
-    grow(ws(root), {"a": {"x": b""}, "b": {"y": b""}})
+def test_a_folder_that_vanishes_on_the_way_is_left_out(root: Root, ws: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    grow(ws, {"a": {"x": b""}, "b": {"y": b""}})
     original = walking._enter
 
     def vanish(files: Root, level: walking.Level, name: str) -> object:
         if name == "a":
-            (ws(root) / "a").rename(ws(root).parent / "moved")
-            (ws(root) / "a").symlink_to(ws(root).parent / "moved")
+            (ws / "a").rename(ws.parent / "moved")
+            (ws / "a").symlink_to(ws.parent / "moved")
         return original(files, level, name)
 
     monkeypatch.setattr(walking, "_enter", vanish)

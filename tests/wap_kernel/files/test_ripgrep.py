@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import os
+import struct
 import subprocess
 import sys
 import threading
@@ -30,7 +32,9 @@ def slow(tmp_path: Path) -> Iterator[tuple[Ripgrep, Path]]:
     """An rg that tells its process id in a file and then never ends."""
     pipe = tmp_path / "pid"
     os.mkfifo(pipe)
-    program = script(tmp_path / "rg", f"import os, time\nopen({str(pipe)!r}, 'w').write(str(os.getpid()))\ntime.sleep(600)")
+    program = script(
+        tmp_path / "rg", f"import os, time\nopen({str(pipe)!r}, 'w').write(str(os.getpid()))\ntime.sleep(600)"
+    )
     rg = Ripgrep(program, None)
     yield rg, pipe
     rg.close()
@@ -84,8 +88,6 @@ open({str(told)!r}, "w").write(json.dumps(facts))
     rg = Ripgrep(script(tmp_path / "rg", text), None)
     rg.count(Query("-q", regex=True, case_sensitive=True), ["-n"], Deadline(30))
     rg.close()
-    import json
-
     arguments, environment, stdin, priority = json.loads(told.read_text())
     assert "--no-config" in arguments
     assert arguments[-3:] == ["--regexp=-q", "--", "-n"]
@@ -115,16 +117,44 @@ def test_it_is_found_beside_the_interpreter_first(tmp_path: Path, monkeypatch: p
 
 
 @pytest.mark.skipif(not landlock.abi(), reason="this kernel has no Landlock")
-def test_only_a_static_program_is_given_paths(tmp_path: Path) -> None:
+def test_a_link_to_outside_is_followed_by_a_plain_rg_and_not_by_ours(tmp_path: Path) -> None:
+    """What a race makes of a folder that was checked before, here held still."""
+    program = ripgrep.find_program()
+    assert program is not None
+    for name in ("in", "out"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "f").write_bytes(b"needle\n")
+    (tmp_path / "in" / "link").symlink_to("../out")
+    names = ["./f", "./link/f", "./../out/f", str(tmp_path / "out")]
+    plain = subprocess.run([program, "-c", "needle", *names], cwd=tmp_path / "in", stdout=subprocess.PIPE, check=True)
+    assert len(plain.stdout.splitlines()) == len(names)
+    root = os.open(tmp_path / "in", os.O_RDONLY)
+    rg = Ripgrep(program, root)
+    assert rg.takes_paths
+    assert rg.count(QUERY, names, Deadline(30)) == {"./f": 1}
+    assert rg.lines(QUERY, names, 5, Deadline(30)) == {"./f": [1]}
+    rg.close()
+    os.close(root)
+
+
+LOADED, INTERPRETER = 1, 3
+
+
+@pytest.mark.parametrize(
+    ("segments", "is_static"), [([LOADED], True), ([LOADED, INTERPRETER], False), ([INTERPRETER, LOADED], False)]
+)
+@pytest.mark.parametrize(("order", "mark"), [("<", 1), (">", 2)])
+def test_only_a_static_program_is_given_paths(
+    tmp_path: Path, segments: list[int], is_static: bool, order: str, mark: int
+) -> None:
     """A dynamic one would need the system's libraries, and then it could be led there."""
-    root = os.open(tmp_path, os.O_RDONLY)
-    try:
-        for program, takes_paths in [(script(tmp_path / "rg", ""), False), (sys.executable, None)]:
-            rg = Ripgrep(program, root)
-            if takes_paths is None:  # however this interpreter was built
-                needs_loader = b"interpreter" in subprocess.run(["file", "-L", program], stdout=subprocess.PIPE).stdout
-                takes_paths = not needs_loader
-            assert rg.takes_paths is takes_paths
-            rg.close()
-    finally:
-        os.close(root)
+    header = b"\x7fELF\x02" + bytes([mark]) + bytes(26) + struct.pack(order + "Q", 64) + bytes(14)
+    header += struct.pack(order + "HH", 56, len(segments)) + bytes(6)
+    assert len(header) == 64
+    program = tmp_path / "program"
+    program.write_bytes(header + b"".join(struct.pack(order + "I", kind) + bytes(52) for kind in segments))
+    assert ripgrep._is_static(str(program)) is is_static
+
+
+def test_a_script_is_not_a_static_program(tmp_path: Path) -> None:
+    assert not ripgrep._is_static(script(tmp_path / "rg", ""))

@@ -1,4 +1,4 @@
-"""Search, the three ways it is done: in process, by rg under Landlock, by rg on descriptors. The answers are the same."""
+"""Search, the three ways it is done: in process, by rg under Landlock, by rg on descriptors. One answer."""
 
 from __future__ import annotations
 
@@ -114,7 +114,11 @@ def test_queries(
 def test_texts_are_lines_without_their_ending_and_with_bad_bytes_replaced(ws: Path, search: Search) -> None:
     (ws / "f").write_bytes(b"before \xff\r\nneedle \xff\r\nafter")
     match = search("needle").matches[0]
-    assert (match.match_text, match.context_before, match.context_after) == ("needle \ufffd", ["before \ufffd"], ["after"])
+    assert (match.match_text, match.context_before, match.context_after) == (
+        "needle \ufffd",
+        ["before \ufffd"],
+        ["after"],
+    )
 
 
 @pytest.mark.parametrize("regex", [False, True])
@@ -143,7 +147,11 @@ def test_hidden_files_are_searched_and_ignore_files_not_consulted(ws: Path, sear
 EXCLUSIONS = [
     # exclude, paths, found
     (None, ["."], ["dist2/f", "src/a.py", "src/b.js", "src/x/dist"]),
-    ((), ["."], ["dist/f", "dist2/f", "node_modules/p/dist/q", "node_modules/p/i.js", "src/a.py", "src/b.js", "src/x/dist"]),
+    (
+        (),
+        ["."],
+        ["dist/f", "dist2/f", "node_modules/p/dist/q", "node_modules/p/i.js", "src/a.py", "src/b.js", "src/x/dist"],
+    ),
     (("*.js", "dist*/**"), ["."], ["node_modules/p/dist/q", "src/a.py", "src/x/dist"]),
     (("src/**", "!src/a.py"), ["src"], ["src/a.py", "src/b.js", "src/x/dist"]),
     (("../**",), ["src"], ["src/a.py", "src/b.js", "src/x/dist"]),

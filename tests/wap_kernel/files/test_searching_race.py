@@ -39,8 +39,8 @@ def swapped(root: Root, tmp_path: Path) -> Iterator[Root]:
     """`swap` is a folder at one moment and a link to outside at the next, and `evil` the other way round."""
     inside = Path(root.path)
     names = [f"f{number}" for number in range(20)]
-    grow(tmp_path / "outside", {name: b"secret outside\n" for name in names})
-    grow(inside, {"swap": {name: b"harmless inside\n" for name in names}})
+    grow(tmp_path / "outside", dict.fromkeys(names, b"secret outside\n"))
+    grow(inside, {"swap": dict.fromkeys(names, b"harmless inside\n")})
     (inside / "evil").symlink_to(tmp_path / "outside")
     command = [sys.executable, "-c", textwrap.dedent(SWAPPER), str(inside / "swap"), str(inside / "evil")]
     with subprocess.Popen([*command, str(os.getpid())], stdout=subprocess.PIPE) as swapper:
@@ -70,29 +70,3 @@ def test_nothing_from_outside(swapped: Root, way: str) -> None:
         assert all(match.match_text == "harmless inside" for match in inside.matches)
     searcher.close()
     assert seen > 0  # else nothing was tried
-
-
-@pytest.mark.parametrize("launch", ["plain", "landlock"])
-def test_the_attack_works_on_a_plain_rg(swapped: Root, launch: str) -> None:
-    """What the restriction is for. Without it rg finds the outside sooner or later; with it never."""
-    if launch == "landlock" and not landlock.abi():
-        pytest.skip("this kernel has no Landlock")
-    searcher = Searcher(swapped, OpenGuard(), root_fd=swapped.fd, file_budget=0)
-    rg = searcher._rg
-    if launch == "landlock":
-        found = any(_names_outside(searcher, swapped) for _ in range(100))
-        assert not found
-    else:
-        command = [str(rg._program), "--no-config", "--count", "-e", "secret", "--", "./"]
-        found = any(
-            subprocess.run(command, cwd=swapped.path, stdout=subprocess.PIPE, check=False).stdout for _ in range(5000)
-        )
-        assert found
-    searcher.close()
-
-
-def _names_outside(searcher: Searcher, root: Root) -> bool:
-    from wap_kernel.files.deadline import Deadline
-    from wap_kernel.files.ripgrep import Query
-
-    return bool(searcher._rg.count(Query("secret", False, True), ["./"], Deadline(30)))

@@ -20,7 +20,9 @@ def grow(folder: Path, tree: Tree) -> None:
 
 
 _names = st.sampled_from(["a", "a-b", "a.b", "a0", "b", "B", "dist", "build", ".h", "é", "-x", "new\nline"])
-_pieces = st.sampled_from([b"needle", b"NEEDLE", b"a", b"\n", b"\n", b"\r\n", b"\r", "é".encode(), b"\xff", b" ", b"\0"])
+_pieces = st.sampled_from(
+    [b"needle", b"NEEDLE", b"a", b"\n", b"\n", b"\r\n", b"\r", "é".encode(), b"\xff", b" ", b"\0"]
+)
 _contents = st.lists(_pieces, max_size=12).map(b"".join)
 trees: st.SearchStrategy[Tree] = st.recursive(
     st.dictionaries(_names, _contents, max_size=4),
