@@ -14,7 +14,7 @@ from wap_kernel.operations import Effect, Operation
 
 
 class Parameters(BaseModel):
-    """What a caller sends. Unknown fields and wrong types are errors, not guesses; null means that a field is absent."""
+    """What a caller sends. Unknown fields and wrong types are errors, not guesses; null means that it is absent."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", strict=True, alias_generator=to_camel)
 

@@ -57,6 +57,9 @@ class Guard(Protocol):
     def hidden_names(self, folder: str) -> frozenset[str]:
         """Names in `folder`, casefolded, that must not be listed."""
 
+    def names_leading_to_hidden(self, folder: str) -> frozenset[str]:
+        """Names in `folder`, casefolded, of folders that hold something hidden further down."""
+
 
 class Locks(Protocol):
     """Keeps writers of the same resolved path apart."""

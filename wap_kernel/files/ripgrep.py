@@ -23,12 +23,15 @@ import tempfile
 import threading
 from collections.abc import Iterable, Sequence
 from concurrent.futures import Future
+from contextlib import ExitStack
 from dataclasses import dataclass
 from typing import IO
 
 from wap_kernel.errors import InternalError, InvalidArgument, ProviderUnavailable
 from wap_kernel.files import landlock
 from wap_kernel.files.deadline import Deadline
+from wap_kernel.files.primitives import Guard
+from wap_kernel.files.readable import readable
 
 MAX_FILE_SIZE = 256 * 1024 * 1024
 """Bigger files are not searched."""
@@ -67,8 +70,9 @@ def find_program() -> str | None:
 class Ripgrep:
     """`root_fd` is the root's descriptor, or None to use descriptors even where Landlock works."""
 
-    def __init__(self, program: str | None, root_fd: int | None) -> None:
+    def __init__(self, program: str | None, guard: Guard, root_fd: int | None) -> None:
         self._program = program
+        self._guard = guard
         self._root_fd = root_fd
         self._null = os.open(os.devnull, os.O_RDWR | os.O_CLOEXEC)
         # The dynamic loader would need the system's libraries, which lie outside the root; so only a static rg.
@@ -165,10 +169,7 @@ class Ripgrep:
             if sys.platform == "linux":  # elsewhere priorities belong to the whole process
                 os.setpriority(os.PRIO_PROCESS, 0, os.getpriority(os.PRIO_PROCESS, 0) + NICENESS)
             if self._binary is not None and self._root_fd is not None:
-                reading = landlock.READ_FILE | landlock.READ_FOLDER
-                landlock.restrict_thread(
-                    [(self._root_fd, reading), (self._binary, landlock.READ_FILE | landlock.EXECUTE)]
-                )
+                self._restrict(self._root_fd, self._binary)
             process = subprocess.Popen(
                 command,
                 stdin=self._null,
@@ -183,6 +184,12 @@ class Ripgrep:
             started.set_exception(error)
         else:
             started.set_result(process)
+
+    def _restrict(self, root_fd: int, binary: int) -> None:
+        with ExitStack() as opened:
+            files = [(fd, landlock.READ_FILE) for fd in readable(root_fd, self._guard, opened)]
+            program = (binary, landlock.READ_FILE | landlock.EXECUTE)
+            landlock.restrict_thread([*files, (root_fd, landlock.READ_FOLDER), program])
 
 
 def _read_until_end(process: subprocess.Popen[bytes], deadline: Deadline) -> bytes:

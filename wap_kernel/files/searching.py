@@ -61,7 +61,7 @@ class Searcher:
     ) -> None:
         self._files = files
         self._guard = guard
-        self._rg = Ripgrep(program or ripgrep.find_program(), root_fd)
+        self._rg = Ripgrep(program or ripgrep.find_program(), guard, root_fd)
         self._file_budget = file_budget
         self._timeout = timeout
 

@@ -96,6 +96,11 @@ class ProtectedPaths:
         names = _fold(folder)
         return frozenset(path[-1] for path in self.hidden if path and path[:-1] == names)
 
+    def names_leading_to_hidden(self, folder: str) -> frozenset[str]:
+        names = _fold(folder)
+        depth = len(names)
+        return frozenset(path[depth] for path in self.hidden if len(path) > depth + 1 and path[:depth] == names)
+
 
 def _fold(path: str) -> tuple[str, ...]:
     return tuple(name.casefold() for name in split(path))

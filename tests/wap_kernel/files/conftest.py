@@ -20,6 +20,9 @@ class OpenGuard:
     def hidden_names(self, folder: str) -> frozenset[str]:
         return frozenset()
 
+    def names_leading_to_hidden(self, folder: str) -> frozenset[str]:
+        return frozenset()
+
 
 class NoJournal:
     def note(self, name: str, path: str) -> None: ...

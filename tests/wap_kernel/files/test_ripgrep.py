@@ -13,10 +13,12 @@ from pathlib import Path
 
 import pytest
 
+from tests.wap_kernel.files.conftest import OpenGuard
 from wap_kernel.errors import ProviderUnavailable, TimedOut
 from wap_kernel.files import landlock, ripgrep
 from wap_kernel.files.deadline import Deadline
 from wap_kernel.files.ripgrep import Query, Ripgrep
+from wap_kernel.policy.protected import ProtectedPaths
 
 QUERY = Query("needle", regex=False, case_sensitive=True)
 
@@ -35,7 +37,7 @@ def slow(tmp_path: Path) -> Iterator[tuple[Ripgrep, Path]]:
     program = script(
         tmp_path / "rg", f"import os, time\nopen({str(pipe)!r}, 'w').write(str(os.getpid()))\ntime.sleep(600)"
     )
-    rg = Ripgrep(program, None)
+    rg = Ripgrep(program, OpenGuard(), None)
     yield rg, pipe
     rg.close()
 
@@ -49,7 +51,7 @@ def is_running(pid: int) -> bool:
 
 
 def test_time_is_up(tmp_path: Path) -> None:
-    rg = Ripgrep(script(tmp_path / "rg", "import time\ntime.sleep(600)"), None)
+    rg = Ripgrep(script(tmp_path / "rg", "import time\ntime.sleep(600)"), OpenGuard(), None)
     with pytest.raises(TimedOut):
         rg.count(QUERY, ["-"], Deadline(0.05))
     assert not rg._running
@@ -85,7 +87,7 @@ import json, os, sys
 facts = [sys.argv[1:], dict(os.environ), sys.stdin.read(), os.getpriority(os.PRIO_PROCESS, 0)]
 open({str(told)!r}, "w").write(json.dumps(facts))
 """
-    rg = Ripgrep(script(tmp_path / "rg", text), None)
+    rg = Ripgrep(script(tmp_path / "rg", text), OpenGuard(), None)
     rg.count(Query("-q", regex=True, case_sensitive=True), ["-n"], Deadline(30))
     rg.close()
     arguments, environment, stdin, priority = json.loads(told.read_text())
@@ -98,7 +100,7 @@ open({str(told)!r}, "w").write(json.dumps(facts))
 
 
 def test_no_name_is_nothing_to_search() -> None:
-    rg = Ripgrep(ripgrep.find_program(), None)
+    rg = Ripgrep(ripgrep.find_program(), OpenGuard(), None)
     assert rg.count(QUERY, [], Deadline(30)) == {}
     rg.close()
 
@@ -129,7 +131,7 @@ def test_a_link_to_outside_is_followed_by_a_plain_rg_and_not_by_ours(tmp_path: P
     plain = subprocess.run([program, "-c", "needle", *names], cwd=tmp_path / "in", stdout=subprocess.PIPE, check=True)
     assert len(plain.stdout.splitlines()) == len(names)
     root = os.open(tmp_path / "in", os.O_RDONLY)
-    rg = Ripgrep(program, root)
+    rg = Ripgrep(program, OpenGuard(), root)
     assert rg.takes_paths
     assert rg.count(QUERY, names, Deadline(30)) == {"./f": 1}
     assert rg.lines(QUERY, names, 5, Deadline(30)) == {"./f": [1]}
@@ -158,3 +160,20 @@ def test_only_a_static_program_is_given_paths(
 
 def test_a_script_is_not_a_static_program(tmp_path: Path) -> None:
     assert not ripgrep._is_static(script(tmp_path / "rg", ""))
+
+
+@pytest.mark.skipif(landlock.abi() == 0, reason="needs Landlock")
+def test_it_cannot_read_what_is_hidden_even_if_it_is_told_to(tmp_path: Path) -> None:
+    """A link that appears between our look and rg's would otherwise make the secret count."""
+    for name in ("a/secrets/token", "a/secrets/deep/token", "a/open", "b/file", "top"):
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text("needle\n")
+    (tmp_path / "link").symlink_to("a/secrets")
+    guard = ProtectedPaths(hidden=frozenset({("a", "secrets")}), read_only=frozenset())
+    root = os.open(tmp_path, os.O_RDONLY)
+    rg = Ripgrep(ripgrep.find_program(), guard, root)
+    assert rg.takes_paths
+    names = ["./", "./link/", "./a/secrets/", "./a/secrets/token"]
+    assert rg.count(QUERY, names, Deadline(10)) == {"./a/open": 1, "./b/file": 1, "./top": 1}
+    rg.close()
+    os.close(root)
