@@ -105,11 +105,15 @@ def _report(rows: Sequence[Row], machine: Mapping[str, Any], plan: Plan) -> str:
         "How the peers are called, all with warm caches:\n"
         + "\n".join(f"  {name}: {peers.CALLS[name]}" for name in used),
     ]
+    if machine["loadAverage"] > machine["cpus"] / 4:
+        parts.append(
+            "The machine was busy with something else, which our searches and commands feel more: they run niced."
+        )
     missed = [row for row in rows if row.verdict == "MISSED"]
     if plan is QUICK:
         parts.append("A quick run is too small to judge the targets.")
     elif missed:
-        lines = [f"  {row.what}{f' against {row.peer}' if row.peer else ''}: {row.ours}" for row in missed]
+        lines = [f"  {row.what}{f' against {row.peer}' if row.peer else ''}" for row in missed]
         parts.append("Targets missed:\n" + "\n".join(lines))
     else:
         parts.append("No target is missed.")
