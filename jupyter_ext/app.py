@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import sys
 from typing import TYPE_CHECKING, Any
 
 from jupyter_server.extension.application import ExtensionApp
@@ -15,9 +14,10 @@ from wap_kernel.errors import WapError
 from wap_kernel.operations import Limits
 
 if TYPE_CHECKING:
+    from jupyter_server.serverapp import ServerApp
+
     from wap_kernel.workspace import Workspace
 
-PLATFORM = sys.platform
 _DEFAULTS = Limits()
 
 
@@ -51,8 +51,8 @@ class WapExtension(ExtensionApp):
     max_output_size = Integer(
         _DEFAULTS.max_output_size,
         min=1,
-        help="""How many bytes of a command's stdout, and as many of its stderr, executeCommand returns. Of longer
-        output the beginning and the end are kept.""",
+        help="""How many bytes of output executeCommand returns, stdout and stderr together. Of longer output the
+        beginning and the end are kept.""",
     ).tag(config=True)
 
     max_write_size = Integer(
@@ -92,7 +92,7 @@ class WapExtension(ExtensionApp):
             self.log.info("wap serves %s", self.workspace.root)
 
     def initialize_handlers(self) -> None:
-        # Loaded here: where there is no workspace, the dialects may not be importable either.
+        # Loaded here: where there is no workspace, there is no use for the dialects either.
         if self.workspace is None:
             from .handlers.missing import MissingHandler
 
@@ -114,9 +114,6 @@ class WapExtension(ExtensionApp):
             await workspace.close()
 
     def _open_workspace(self) -> Workspace | None:
-        if PLATFORM == "win32":
-            self.unavailable = "wap does not run on Windows. Start Jupyter in WSL, the Windows Subsystem for Linux."
-            return None
         root = self._root()
         if root is None:
             self.unavailable = (
@@ -128,7 +125,14 @@ class WapExtension(ExtensionApp):
 
         limits = Limits(**{name: getattr(self, name) for name in Limits.model_fields})
         try:
-            return Workspace(root, state_dir=self.state_dir or None, limits=limits, log=self.log)
+            return Workspace(
+                root,
+                state_dir=self.state_dir or None,
+                limits=limits,
+                hidden=self._secrets(),
+                read_only=self._settings_files(),
+                log=self.log,
+            )
         except WapError as error:
             self.unavailable = error.text
         except OSError as error:
@@ -143,6 +147,28 @@ class WapExtension(ExtensionApp):
             return None
         return os.path.abspath(os.path.join(manager.root_dir, *manager.preferred_dir.split("/")))
 
+    def _secrets(self) -> tuple[str, ...]:
+        """Files of this server that would let a reader pose as it or as its user. They may lie anywhere."""
+        server = self._server()
+        # Without a key file of its own, the key stands in the certificate's file.
+        key = server.keyfile or server.certfile
+        token = os.environ.get("JUPYTER_TOKEN_FILE", "")
+        return _absolute(server.runtime_dir, server.cookie_secret_file, key, token)
+
+    def _settings_files(self) -> tuple[str, ...]:
+        """What this server obeys when it starts again."""
+        server = self._server()
+        named = (server.config_dir, server.data_dir, server.certfile, server.client_ca, server.config_file)
+        return _absolute(*named, *server.loaded_config_files, *self.loaded_config_files)
+
     def _contents_manager(self) -> Any:
+        return self._server().contents_manager
+
+    def _server(self) -> ServerApp:
         assert self.serverapp is not None
-        return self.serverapp.contents_manager
+        return self.serverapp
+
+
+def _absolute(*paths: str) -> tuple[str, ...]:
+    """Jupyter takes relative paths too; an empty one means that there is none."""
+    return tuple(os.path.abspath(path) for path in paths if path)

@@ -25,9 +25,11 @@ _ALWAYS = (
     Code.INTERNAL_ERROR,
     Code.PROVIDER_UNAVAILABLE,
 )
-_CHANGES = (Code.FILE_NOT_FOUND, Code.FILE_EXISTS, Code.CONFLICT, Code.NO_SPACE)
+# Every tool: a path may keep changing while it is resolved, and the audit may find no room.
+_TOOL = (Code.CONFLICT, Code.NO_SPACE)
+_CHANGES = (Code.FILE_NOT_FOUND, Code.FILE_EXISTS)
 
-# What a tool may answer beside what every route may.
+# What a single tool may answer besides.
 ERRORS: Mapping[str, tuple[Code, ...]] = MappingProxyType(
     {
         "exploreFiles": (Code.FILE_NOT_FOUND,),
@@ -102,7 +104,7 @@ def _tool(tool: Tool[Any]) -> dict[str, Any]:
         "description": tool.description,
         "parameters": [{"$ref": "#/components/parameters/agent"}, {"$ref": "#/components/parameters/session"}],
         "requestBody": {"required": bool(parameters.get("required")), "content": _json(parameters)},
-        "responses": _responses(schemas.of(tool.response, "serialization"), (*_ALWAYS, *ERRORS[tool.name])),
+        "responses": _responses(schemas.of(tool.response, "serialization"), (*_ALWAYS, *_TOOL, *ERRORS[tool.name])),
     }
 
 

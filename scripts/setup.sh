@@ -63,7 +63,7 @@ bench_peers() {
     npm install --prefix benchmarks --no-save --no-package-lock --silent "$peer" >&2 || say "going on without: $peer"
 }
 
-need bwrap:bubblewrap git:git
+need git:git
 [ "${1:-}" != bench ] || bench_peers
 
 # The folder is part of the key: a copied or moved .venv still points at the old one.

@@ -172,6 +172,18 @@ def from_os_error(error: OSError, path: str) -> WapError:
         return InvalidArgument("The path or one of its names is too long.", hint="A name has at most 255 bytes.")
     if number == errno.ELOOP:
         return InvalidArgument(f"Too many symbolic links: {path}", path=path)
+    if number in (errno.ENXIO, errno.ENODEV, errno.EOPNOTSUPP):
+        return InvalidArgument(f"Not a regular file: {path}", hint="Pipes, devices and sockets are never opened.")
+    if number == errno.EXDEV:
+        return InvalidArgument(
+            f"It cannot be moved to another file system: {path}", hint="Copy it and delete the original.", path=path
+        )
+    if number in (errno.EBUSY, errno.ETXTBSY):
+        return Conflict(f"It is in use by the system: {path}", hint="Try again later, or leave it alone.", path=path)
+    if number == errno.EFBIG:
+        return TooLarge(f"The file system does not hold files of this size: {path}", path=path)
+    if number in (errno.EIO, errno.ESTALE, errno.ETIMEDOUT, errno.EHOSTDOWN):
+        return ProviderUnavailable(f"The file system does not answer for: {path}", hint="Try again later.", path=path)
     if number in (errno.EMFILE, errno.ENFILE):
         return ProviderUnavailable("Too many open files on the server.", hint="Try again in a moment.")
     return InternalError(f"The operating system reports an error ({errno.errorcode.get(number or 0, number)}).")

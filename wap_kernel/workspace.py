@@ -12,13 +12,14 @@ import asyncio
 import logging
 import os
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack, closing, suppress
+from contextlib import ExitStack, closing
 from functools import partial
-from typing import Any
+from typing import Any, TypeVar
 
 from wap_kernel import __version__
+from wap_kernel.commands.outcome import Cancel
 from wap_kernel.errors import (
     ApprovalRequired,
     ExecutionFailed,
@@ -30,6 +31,7 @@ from wap_kernel.errors import (
     from_os_error,
 )
 from wap_kernel.files import atomic
+from wap_kernel.files.deadline import Deadline
 from wap_kernel.files.globs import DEFAULT_EXCLUSIONS
 from wap_kernel.files.listing import list_files
 from wap_kernel.files.paths import display
@@ -58,20 +60,27 @@ from wap_kernel.operations import (
 )
 from wap_kernel.policy.decision import Answer, Touch, Verdict, decide, touches
 from wap_kernel.policy.protected import protected_paths
-from wap_kernel.providers.base import Cancel, Command
+from wap_kernel.providers.base import Command
 from wap_kernel.providers.local import LocalProvider
-from wap_kernel.runs.audit import Audit
+from wap_kernel.runs.audit import Audit, is_denial
 from wap_kernel.runs.leases import Lease
 from wap_kernel.runs.locks import PathLocks
 from wap_kernel.runs.state import default_state_dir, open_state_dir, workspace_id
 
 DIALECTS = ("wap/1.0",)
+WALK_SECONDS = 30.0
+"""What a listing or a search may take."""
+T = TypeVar("T")
 THREADS: Mapping[type[Operation], int] = {SearchFiles: 2, RunCommand: 16, Operation: 8}
 """How many operations of a kind run at once; what has no entry of its own counts as an Operation."""
 
 
 class Workspace:
-    """One folder and what may be done in it. `state_dir` defaults to a folder in Jupyter's data folder."""
+    """One folder and what may be done in it.
+
+    `state_dir` defaults to a folder in Jupyter's data folder. `hidden` and `read_only` are absolute paths to protect
+    besides those that are protected always: a server knows best where its own secrets and settings lie.
+    """
 
     def __init__(
         self,
@@ -79,6 +88,8 @@ class Workspace:
         *,
         state_dir: str | None = None,
         limits: Limits | None = None,
+        hidden: Sequence[str] = (),
+        read_only: Sequence[str] = (),
         log: logging.Logger | None = None,
     ) -> None:
         if sys.platform == "win32":
@@ -87,16 +98,19 @@ class Workspace:
             )
         self.limits = limits or Limits()
         self._log = log or logging.getLogger("wap_kernel")
-        self._commands: set[Cancel] = set()
+        self._underway: dict[Cancel, Operation] = {}
+        self._is_closed = False
         with ExitStack() as opened:
-            self._open(root, state_dir, opened)
+            self._open(root, state_dir, hidden, read_only, opened)
             self._opened = opened.pop_all()
 
-    def _open(self, root: str, state_dir: str | None, opened: ExitStack) -> None:
+    def _open(
+        self, root: str, state_dir: str | None, hidden: Sequence[str], read_only: Sequence[str], opened: ExitStack
+    ) -> None:
         """Open everything; `opened` closes it again in reverse order, now if something fails, else in `close`."""
         state = open_state_dir(state_dir or default_state_dir(root))
-        self._guard = protected_paths(root, state)
-        lease = opened.enter_context(closing(Lease(state)))
+        self._guard = protected_paths(root, state, hidden=hidden, read_only=read_only)
+        lease = opened.enter_context(closing(Lease(state, workspace_id(root))))
         self._files = opened.enter_context(closing(Root(root, guard=self._guard, journal=lease)))
         lease.clean_up_after_the_dead(self._remove_temporary)
         self._audit = opened.enter_context(closing(Audit(state, workspace_id(root), self._log)))
@@ -108,9 +122,7 @@ class Workspace:
         self._searcher = opened.enter_context(closing(Searcher(self._files, self._guard, root_fd=self._files.fd)))
         writer = Writer(self._files, PathLocks(state), self.limits)
         self._actions: Mapping[type[Operation], Callable[[Any], Result]] = {
-            ListFiles: lambda operation: list_files(self._files, operation, self.limits, self.root),
             ReadFile: lambda operation: read_file(self._files, operation, self.limits, self.root),
-            SearchFiles: lambda operation: self._searcher.search(operation, self.limits),
             WriteFile: writer.write,
             ModifyFile: writer.modify,
             DeleteFile: writer.delete,
@@ -132,26 +144,40 @@ class Workspace:
     @property
     def running(self) -> int:
         """How many commands are under way."""
-        return len(self._commands)
+        return sum(isinstance(operation, RunCommand) for operation in self._underway.values())
 
     async def perform(self, operation: Operation, caller: Caller | None = None) -> Result:
         """Do it, or raise a WapError. Cancelling the task ends a command that it started."""
         cancel = Cancel()
-        if isinstance(operation, RunCommand):
-            self._commands.add(cancel)
-        pool = self._pools.get(type(operation), self._pools[Operation])
-        work = partial(self._perform, operation, caller or Caller(), cancel)
+        self._underway[cancel] = operation
         try:
-            return await asyncio.get_running_loop().run_in_executor(pool, work)
+            return await self._submit(type(operation), partial(self._perform, operation, caller or Caller(), cancel))
         except asyncio.CancelledError:
             cancel.request()
             raise
         finally:
-            self._commands.discard(cancel)
+            del self._underway[cancel]
+
+    async def offload(self, work: Callable[[], T]) -> T:
+        """Run something slow on one of the workspace's threads, for those who must not hold the event loop."""
+        return await self._submit(Operation, work)
+
+    def refused(self, tool: str, error: WapError, caller: Caller) -> None:
+        """Record a request that was refused before it became an operation."""
+        self._audit.refused(tool, error, caller)
+
+    async def _submit(self, kind: type[Operation], work: Callable[[], T]) -> T:
+        pool = self._pools.get(kind, self._pools[Operation])
+        if self._is_closed:
+            raise ProviderUnavailable("The workspace is closed.")
+        return await asyncio.get_running_loop().run_in_executor(pool, work)
 
     async def close(self) -> None:
-        """End running commands and let everything else finish."""
-        for cancel in self._commands:
+        """End what is running and let writes finish."""
+        if self._is_closed:
+            return
+        self._is_closed = True
+        for cancel in self._underway:
             cancel.request()
         await asyncio.get_running_loop().run_in_executor(None, self._opened.close)
 
@@ -166,8 +192,7 @@ class Workspace:
             result = self._act(operation, cancel)
         except Exception as error:  # noqa: BLE001 - whatever it is, it is audited, and a bug is logged
             failure = self._translate(error, operation)
-            denied = isinstance(failure, (PermissionDenied, ApprovalRequired))
-            self._audit.outcome(record, "denied" if denied else "failed", failure)
+            self._audit.outcome(record, "denied" if is_denial(failure) else "failed", failure)
             raise failure from None
         self._audit.outcome(record, "ok")
         return result
@@ -194,6 +219,11 @@ class Workspace:
     def _act(self, operation: Operation, cancel: Cancel) -> Result:
         if isinstance(operation, RunCommand):
             return self._run(operation, cancel)
+        if isinstance(operation, ListFiles | SearchFiles):
+            deadline = Deadline(WALK_SECONDS, lambda: cancel.requested)
+            if isinstance(operation, SearchFiles):
+                return self._searcher.search(operation, self.limits, deadline)
+            return list_files(self._files, operation, self.limits, self.root, deadline)
         return self._actions[type(operation)](operation)
 
     def _translate(self, error: Exception, operation: Operation) -> WapError:
@@ -255,10 +285,18 @@ class Workspace:
             confines_commands=self._provider.confines,
         )
 
-    def _remove_temporary(self, name: str, path: str) -> None:
-        if atomic.is_temporary(name) and os.path.basename(path) == name:
-            with suppress(FileNotFoundError, NotADirectoryError, WapError):
-                self._files.unlink(path)
+    def _remove_temporary(self, name: str, path: str) -> bool:
+        """Remove what a crash left, and say whether that is settled."""
+        if not atomic.is_temporary(name) or os.path.basename(path) != name:
+            return True
+        try:
+            self._files.unlink(path)
+        except (FileNotFoundError, NotADirectoryError, IsADirectoryError):
+            return True
+        except (OSError, WapError) as error:
+            self._log.warning("wap: a temporary file of a crashed process could not be removed: %s", error)
+            return False
+        return True
 
 
 def _partial(result: CommandResult) -> dict[str, Any]:

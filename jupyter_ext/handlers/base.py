@@ -10,10 +10,10 @@ import unicodedata
 from collections.abc import Awaitable, Callable
 from datetime import datetime, timezone
 from functools import wraps
+from inspect import isawaitable
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, cast
 
-from jupyter_core.utils import ensure_async
 from jupyter_server.auth.decorator import allow_unauthenticated
 from jupyter_server.base.handlers import APIHandler
 from jupyter_server.extension.handler import ExtensionHandlerMixin
@@ -74,12 +74,6 @@ class WapHandler(ExtensionHandlerMixin, BodyReader, APIHandler):
             self.refuse(error)
 
     async def _admit(self) -> None:
-        if not self.check_host():
-            self.current_user = self._jupyter_current_user = None
-            raise PermissionDenied(
-                "The Host header does not name this server.",
-                hint="Set ServerApp.allow_remote_access or ServerApp.local_hostnames if it should.",
-            )
         try:
             await super().prepare()
         except web.HTTPError as error:
@@ -92,6 +86,16 @@ class WapHandler(ExtensionHandlerMixin, BodyReader, APIHandler):
         self.check_length()
         _ = self.workspace
 
+    def check_host(self) -> bool:
+        """Jupyter asks this first of all and answers a bare 403, which would read as "not authenticated"."""
+        if super().check_host():
+            return True
+        self.current_user = self._jupyter_current_user = None
+        raise PermissionDenied(
+            "The Host header does not name this server.",
+            hint="Set ServerApp.allow_remote_access or ServerApp.local_hostnames if it should.",
+        )
+
     def _translate(self, error: web.HTTPError) -> WapError:
         """What Jupyter's checks mean: a stranger, a foreign origin (Jupyter says 404), a missing XSRF token."""
         if error.status_code in (403, 404) and self.current_user is None:
@@ -103,9 +107,9 @@ class WapHandler(ExtensionHandlerMixin, BodyReader, APIHandler):
         return errors.from_exception(error)
 
     async def authorize(self, effect: Effect) -> None:
-        allowed = await ensure_async(
-            self.authorizer.is_authorized(self, self.current_user, effect.value, AUTH_RESOURCE)
-        )
+        allowed = self.authorizer.is_authorized(self, self.current_user, effect.value, AUTH_RESOURCE)
+        if isawaitable(allowed):  # Jupyter allows both
+            allowed = await allowed
         if not allowed:
             raise PermissionDenied(f"The server's authorizer does not let you {effect.value} in the workspace.")
 

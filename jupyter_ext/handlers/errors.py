@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from http.client import responses
 from types import MappingProxyType
 
+from pydantic_core import PydanticSerializationError, to_json
 from tornado import web
 
 from wap_kernel.errors import (
@@ -82,11 +83,14 @@ def from_exception(error: BaseException | None) -> WapError:
 
 
 def body(error: WapError) -> bytes:
-    """`{"error", "code", "details"?}`; ASCII only, so that a name that is not valid Unicode still fits."""
+    """`{"error", "code", "details"?}`."""
     answer: dict[str, object] = {"error": error.text, "code": error.code.value}
     if error.details:
         answer["details"] = error.details
-    return json.dumps(answer, default=str).encode("ascii")
+    try:
+        return to_json(answer, fallback=str)  # a timeout's details hold all that the command has said
+    except PydanticSerializationError:  # a name that is not valid Unicode; in ASCII it can still be written
+        return json.dumps(answer, default=str).encode("ascii")
 
 
 def describe(error: BaseException) -> str:

@@ -1,14 +1,12 @@
-"""The wiring: which folder is served, what the traits do, when there is no workspace, how it ends."""
+"""The wiring: which folder is served, what the traits do, when there is no workspace."""
 
 from __future__ import annotations
 
-import asyncio
-import json
 import os
 import subprocess
 import sys
-from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -16,7 +14,6 @@ from jupyter_server.serverapp import ServerApp
 from jupyter_server.services.contents.manager import ContentsManager
 from traitlets.config import Config
 
-import jupyter_ext.app
 from jupyter_ext.app import WapExtension
 from wap_kernel.operations import Limits
 
@@ -78,6 +75,13 @@ def test_every_limit_is_a_trait_with_help_and_the_engines_default() -> None:
         assert traits[name].help
 
 
+def test_the_readme_names_every_trait() -> None:
+    """Jupyter's own --help-all does not: it loads no extensions."""
+    readme = (Path(__file__).parents[2] / "README.md").read_text()
+    missing = [name for name in WapExtension.class_own_traits(config=True) if f"`{name}`" not in readme]
+    assert missing == []
+
+
 UNAVAILABLE = [
     ("wap/api/readFile", "POST"),
     ("wap/api/executeCommand", "POST"),
@@ -108,73 +112,45 @@ async def test_a_contents_manager_that_is_not_local(
 
 @pytest.fixture
 def on_windows(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(jupyter_ext.app, "PLATFORM", "win32")
+    monkeypatch.setattr("wap_kernel.workspace.sys", SimpleNamespace(platform="win32"))
 
 
 async def test_windows(on_windows: None, fetch: Any) -> None:
     await _expect_unavailable(fetch, "Windows", "WSL")
 
 
+ON_WINDOWS = """
+import sys
+import wap_kernel.workspace, jupyter_ext.app  # loads everything that is not ours, for the system that this is
+
+for name in [name for name in sys.modules if name.partition(".")[0] in ("wap_kernel", "jupyter_ext")]:
+    del sys.modules[name]
+for name in ("fcntl", "grp", "posix", "pty", "pwd", "resource", "termios"):
+    sys.modules[name] = None  # importing it raises ImportError
+sys.platform = "win32"
+
+import wap_kernel, jupyter_ext, jupyter_ext.app
+from wap_kernel.errors import WapError
+from wap_kernel.workspace import Workspace
+
+try:
+    Workspace(".")
+except WapError as error:
+    print(error.code.value, error.text)
+"""
+
+
+def test_windows_imports_and_refuses() -> None:
+    environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])}
+    done = subprocess.run([sys.executable, "-c", ON_WINDOWS], env=environment, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.startswith("PROVIDER_UNAVAILABLE")
+    assert "WSL" in done.stdout
+
+
 @pytest.mark.parametrize("jp_server_config", [_with(WapExtension={"state_dir": "/dev/null/state"})])
 async def test_a_workspace_that_cannot_be_opened(fetch: Any) -> None:
     await _expect_unavailable(fetch)
-
-
-async def test_a_running_command_is_activity_and_ends_with_the_extension(
-    jp_fetch: Any, extension: Any, jp_root_dir: Path
-) -> None:
-    assert extension.current_activity() is None
-    ready = jp_root_dir / "ready"
-    body = json.dumps({"command": f"echo $$ > pid; mv pid {ready.name}; sleep 1000", "timeout": 600_000})
-    request = asyncio.ensure_future(
-        jp_fetch("wap/api/executeCommand", method="POST", body=body, raise_error=False, request_timeout=60)
-    )
-    await _until(ready.exists)
-    assert extension.current_activity() == {"commands": 1}
-    await extension.stop_extension()
-    assert not _alive(int(ready.read_text()))
-    assert extension.current_activity() is None
-    await request
-    after = await jp_fetch("wap/tools", raise_error=False)
-    assert json.loads(after.body)["code"] == "PROVIDER_UNAVAILABLE"
-
-
-async def test_a_command_ends_when_its_client_hangs_up(
-    jp_fetch: Any,
-    extension: Any,
-    jp_root_dir: Path,
-    http_server_client: Any,
-    jp_base_url: str,
-    jp_auth_header: dict[str, str],
-) -> None:
-    ready = jp_root_dir / "ready"
-    body = json.dumps({"command": f"echo $$ > pid; mv pid {ready.name}; sleep 1000", "timeout": 600_000}).encode()
-    _, writer = await asyncio.open_connection("127.0.0.1", http_server_client.get_http_port())
-    head = f"POST {jp_base_url}wap/api/executeCommand HTTP/1.1\r\nHost: localhost\r\nContent-Length: {len(body)}\r\n"
-    head += "".join(f"{name}: {value}\r\n" for name, value in jp_auth_header.items())
-    writer.write(head.encode() + b"\r\n" + body)
-    try:
-        await _until(ready.exists)
-    finally:
-        writer.close()
-    await _until(lambda: not _alive(int(ready.read_text())))
-    await _until(lambda: extension.workspace.running == 0)
-
-
-async def _until(condition: Callable[[], bool]) -> None:
-    async def poll() -> None:
-        while not condition():  # noqa: ASYNC110 - a file or a process of another program has no event to await
-            await asyncio.sleep(0.01)
-
-    await asyncio.wait_for(poll(), 30)
-
-
-def _alive(pid: int) -> bool:
-    try:
-        state = Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0]
-    except (FileNotFoundError, ProcessLookupError):
-        return False
-    return state not in "ZX"
 
 
 async def test_two_servers_in_one_process_serve_their_own_folders(

@@ -9,6 +9,9 @@ from typing import Any
 import pytest
 from jupyter_server.auth import Authorizer
 
+from wap_kernel.errors import WapError
+from wap_kernel.operations import Caller
+
 FILE = "a.txt"
 
 # Route, method, body, and what the authorizer is to be asked.
@@ -115,6 +118,23 @@ async def test_a_refusing_authorizer_comes_before_the_arguments(fetch: Any, jp_s
     jp_serverapp.web_app.settings["authorizer"] = Refusal(parent=jp_serverapp)
     answer = await fetch("wap/api/readFile", method="POST", body="{not json")
     assert answer.code == "PERMISSION_DENIED"
+
+
+async def test_what_the_authorizer_refuses_is_recorded(
+    fetch: Any, jp_serverapp: Any, extension: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    recorded: list[tuple[str, str, str, str | None]] = []
+
+    def refused(tool: str, error: WapError, caller: Caller) -> None:
+        recorded.append((tool, error.code.value, caller.user, caller.agent))
+
+    monkeypatch.setattr(extension.workspace, "refused", refused)
+    notes = jp_serverapp.web_app.settings["authorizer"] = Refusal(parent=jp_serverapp)
+    await _walk(fetch, headers={"X-Wap-Agent": "an agent"})
+    tools = [path.removeprefix("wap/api/") for path in ROUTES if path.startswith("wap/api/")]
+    assert recorded == [
+        (tool, "PERMISSION_DENIED", user, "an agent") for tool, (user, _, _) in zip(tools, notes.asked, strict=False)
+    ]
 
 
 async def test_the_authorizer_is_asked_once_with_action_and_resource(fetch: Any, jp_serverapp: Any) -> None:

@@ -103,6 +103,14 @@ def test_every_error_is_documented_with_its_status() -> None:
                     assert {STATUS[code] for code in codes} == {int(status)}
 
 
+def test_what_can_happen_to_every_tool_is_documented_for_every_tool() -> None:
+    document = json.loads(openapi.document("/"))
+    for name in wap.TOOLS:
+        responses = document["paths"][f"/wap/api/{name}"]["post"]["responses"]
+        codes = {code for response in responses.values() for code in response["description"].split(", ")}
+        assert codes >= {"CONFLICT", "NO_SPACE"}, name
+
+
 @pytest.mark.parametrize(("base_url", "url"), [("/", "/"), ("/a%40b/", "/a%40b"), ("/user/me/", "/user/me")])
 def test_the_document_names_the_base_url(base_url: str, url: str) -> None:
     assert json.loads(openapi.document(base_url))["servers"] == [{"url": url}]

@@ -396,6 +396,57 @@ async def test_create_directory_copy_move_delete(call: Any, root: Path) -> None:
     assert (root / "README.md").read_text() == TREE["README.md"]
 
 
+@pytest.mark.parametrize("tool", ["copyFile", "moveFile"])
+async def test_overwrite(call: Any, root: Path, tool: str) -> None:
+    request = {"source": "README.md", "destination": "logs/app.log"}
+    for refusing in ({}, {"overwrite": False}):
+        refused = await call(tool, **request, **refusing)
+        assert (refused.status, refused.code) == (409, "FILE_EXISTS")
+    assert (root / "logs/app.log").read_text() == TREE["logs/app.log"]
+    await _ok(call, tool, **request, overwrite=True)
+    assert (root / "logs/app.log").read_text() == TREE["README.md"]
+    assert (root / "README.md").exists() == (tool == "copyFile")
+    refused = await call(tool, source="logs/app.log", destination="src", overwrite=True)
+    assert refused.status in (400, 409), "a folder is never overwritten"
+    assert (root / "src/app.js").read_text() == TREE["src/app.js"]
+
+
+@pytest.mark.parametrize("tool", ["copyFile", "moveFile"])
+async def test_create_directories(call: Any, root: Path, tool: str) -> None:
+    request = {"source": "README.md", "destination": "new/deeper/copy.md"}
+    for refusing in ({}, {"createDirectories": False}):
+        refused = await call(tool, **request, **refusing)
+        assert (refused.status, refused.code) == (404, "FILE_NOT_FOUND")
+    assert not (root / "new").exists()
+    await _ok(call, tool, **request, createDirectories=True)
+    assert (root / "new/deeper/copy.md").read_text() == TREE["README.md"]
+
+
+async def test_delete_recursive(call: Any, root: Path) -> None:
+    for refusing in ({}, {"recursive": False}):
+        refused = await call("deleteFile", path="src", **refusing)
+        assert (refused.status, refused.code) == (400, "INVALID_ARGUMENT")
+        assert "recursive" in refused.body["error"]
+    assert (root / "src/app.js").exists()
+    await _ok(call, "deleteFile", path="src", recursive=True)
+    assert not (root / "src").exists()
+    await _ok(call, "deleteFile", path="README.md", recursive=True)
+    assert not (root / "README.md").exists()
+
+
+async def test_a_folder_is_moved_whole_and_not_copied(call: Any, root: Path) -> None:
+    refused = await call("copyFile", source="src", destination="copy")
+    assert (refused.status, refused.code) == (400, "INVALID_ARGUMENT")
+    await _ok(call, "moveFile", source="src", destination="moved")
+    assert (root / "moved/api/client.js").read_text() == TREE["src/api/client.js"]
+    assert not (root / "src").exists()
+
+
+async def test_numbers_may_be_written_as_javascript_does(call: Any) -> None:
+    body = await _ok(call, "readFile", path="src/app.js", startLine=10.0, endLine=20.0)
+    assert body["returnedLines"] == 11
+
+
 async def test_base64_reads_and_writes_anything(call: Any, root: Path) -> None:
     await _ok(call, "writeFile", path="blob.bin", content="AAH/", encoding="base64")
     assert (root / "blob.bin").read_bytes() == b"\x00\x01\xff"

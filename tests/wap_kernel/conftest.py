@@ -27,13 +27,11 @@ class Tools:
 
     def call(self, tool: str, **parameters: Any) -> dict[str, Any]:
         body = json.dumps(parameters).encode()
-
-        async def perform() -> bytes:
-            operation = wap.parse(tool, body, self.workspace)
-            return await wap.perform(tool, operation, self.workspace, Caller(user="tester"))
-
-        answer: dict[str, Any] = json.loads(asyncio.run(perform()))
+        answer: dict[str, Any] = json.loads(asyncio.run(self.send(tool, body)))
         return answer
+
+    async def send(self, tool: str, body: bytes) -> bytes:
+        return await wap.call(tool, body, self.workspace, Caller(user="tester"))
 
     def refuse(self, tool: str, **parameters: Any) -> WapError:
         with pytest.raises(WapError) as caught:

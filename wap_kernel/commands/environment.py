@@ -1,9 +1,9 @@
-"""The environment of a command, built anew: chosen variables of the server, then the caller's own. Pure.
+"""The environment of a command, built anew: chosen variables of the server, then the caller's own.
 
 The server's environment holds tokens (Jupyter's, the hub's, cloud keys), so nothing is taken that is not named here.
-A caller may not set what makes a program run other code or makes a name mean another program: policy looks at the
-command line, and `git status` with GIT_EXTERNAL_DIFF set is no longer `git status`. Such a variable can still be
-written into the command itself (`PYTHONPATH=src pytest`), where policy sees it.
+A caller may not set what is known to make a program run other code or a name mean another program: policy looks at
+the command line, and `git status` with GIT_EXTERNAL_DIFF set is no longer `git status`. Such a variable can still be
+written into the command itself (`PYTHONPATH=src pytest`), where policy sees it. No list of this kind is complete.
 """
 
 from __future__ import annotations
@@ -42,8 +42,8 @@ REFUSED = frozenset(
     GCONV_PATH GETCONF_DIR GLIBC_TUNABLES HOSTALIASES LOCALDOMAIN LOCPATH NLSPATH RESOLV_HOST_CONF RES_OPTIONS TZDIR
     TERMCAP TERMINFO TERMINFO_DIRS TERMPATH INPUTRC
     OPENSSL_CONF OPENSSL_ENGINES OPENSSL_MODULES KRB5_CONFIG SASL_PATH CURL_HOME WGETRC NETRC
-    EDITOR VISUAL FCEDIT PAGER MANPAGER MANOPT LESSOPEN LESSCLOSE LESSKEY LESSKEYIN LESSKEY_CONTENT BROWSER
-    SUDO_ASKPASS SUDO_EDITOR
+    EDITOR VISUAL FCEDIT PAGER MANPAGER MANOPT LESSOPEN LESSCLOSE LESSKEY LESSKEYIN LESSKEY_CONTENT
+    BROWSER GH_BROWSER SUDO_ASKPASS GNUPGHOME PSQLRC
     EXINIT VIMINIT GVIMINIT VIM VIMRUNTIME MYVIMRC EMACSLOADPATH
     TAR_OPTIONS UNZIP UNZIPOPT ZIPOPT RSYNC_RSH RSYNC_CONNECT_PROG CVS_RSH SVN_SSH HGRCPATH
     MAKEFILES MAKEFLAGS GNUMAKEFLAGS MFLAGS
@@ -51,6 +51,7 @@ REFUSED = frozenset(
     GOFLAGS GOENV GOROOT GOPATH GOTOOLCHAIN GCC_EXEC_PREFIX COMPILER_PATH
     PYTHONSTARTUP PYTHONHOME PYTHONINSPECT PYTHONPATH PYTHONWARNINGS PYTHONBREAKPOINT PYTHONEXECUTABLE PYTHONUSERBASE
     PYTHONPLATLIBDIR PYTHONPYCACHEPREFIX PYTHON_PRESITE PYTEST_ADDOPTS PYTEST_PLUGINS IPYTHONDIR
+    COVERAGE_PROCESS_START COVERAGE_PROCESS_CONFIG COVERAGE_RCFILE
     VIRTUAL_ENV CONDA_PREFIX CONDA_EXE CONDARC
     NODE_OPTIONS NODE_PATH NODE_REPL_EXTERNAL_MODULE BUN_OPTIONS DENO_DIR
     PERL5OPT PERL5LIB PERL5DB PERLLIB PERL_MM_OPT PERL_MB_OPT RUBYOPT RUBYLIB RUBYSHELL BUNDLE_GEMFILE GEM_HOME GEM_PATH
@@ -61,7 +62,7 @@ REFUSED = frozenset(
     LUA_INIT LUA_PATH LUA_CPATH PHPRC PHP_INI_SCAN_DIR TCLLIBPATH GUILE_LOAD_PATH OCAMLRUNPARAM GHCRTS
     ERL_FLAGS ERL_AFLAGS ERL_ZFLAGS ERL_LIBS ELIXIR_ERL_OPTIONS
     KUBECONFIG AWS_CONFIG_FILE AWS_SHARED_CREDENTIALS_FILE DOCKER_CONFIG CLOUDSDK_CONFIG
-    RIPGREP_CONFIG_PATH FZF_DEFAULT_COMMAND FZF_DEFAULT_OPTS BAT_PAGER BAT_CONFIG_PATH ACKRC DIRENV_CONFIG
+    RIPGREP_CONFIG_PATH FZF_DEFAULT_COMMAND FZF_DEFAULT_OPTS BAT_CONFIG_PATH ACKRC DIRENV_CONFIG
     """.split()
 )
 REFUSED_PREFIXES = tuple(
@@ -70,6 +71,7 @@ REFUSED_PREFIXES = tuple(
     CORECLR_ COR_PROFILER COR_ENABLE npm_config_ NPM_CONFIG_ YARN_ PNPM_ PIP_ UV_
     """.split()
 )
+REFUSED_SUFFIXES = ("_PAGER", "_EDITOR")
 
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\Z")
 
@@ -97,7 +99,7 @@ def _path(path: str, interpreter: str) -> str:
 
 
 def _check(name: str, value: str) -> None:
-    if name in REFUSED or name.startswith(REFUSED_PREFIXES):
+    if name in REFUSED or name.startswith(REFUSED_PREFIXES) or name.endswith(REFUSED_SUFFIXES):
         raise PermissionDenied(
             f"The environment variable {name} may not be set: it changes which code a program runs.",
             hint="Set it in the command itself, where policy can see it.",

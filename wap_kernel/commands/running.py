@@ -17,17 +17,17 @@ from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from typing import Literal
 
+from wap_kernel.commands.outcome import Cancel, OnChunk, Outcome, Stream
 from wap_kernel.commands.output import Collector, finish
 from wap_kernel.commands.supervised import Supervised, cannot_start, pipe
 from wap_kernel.errors import ExecutionFailed, InvalidArgument
-from wap_kernel.providers.base import Cancel, OnChunk, Outcome, Stream
 
 GRACE = 5.0
 """Seconds between TERM and KILL."""
 BUFFER_SIZE = 1024 * 1024
 FREE = 64 * 1024 * 1024
 RATE = 64 * 1024 * 1024
-"""A command may write FREE bytes as fast as it can, then RATE bytes a second: a flood must not hold the server."""
+"""A command may write FREE bytes at nearly any speed, then RATE bytes a second: a flood must not hold the server."""
 BREATH = 0.002
 """Seconds between two reads of a talkative command: the pipe fills, and one read brings what a hundred would."""
 _FIRST_BUFFER_SIZE = 64 * 1024
@@ -61,7 +61,10 @@ def run(
     on_chunk: OnChunk | None = None,
     cancel: Cancel | None = None,
 ) -> Outcome:
-    """Run `argv` in the open folder `cwd` with exactly this environment; nothing of it is left afterwards."""
+    """Run `argv` in the open folder `cwd` with this environment and the tag; nothing of it is left afterwards.
+
+    What can escape in spite of everything is said in `supervised.py`.
+    """
     if cancel is not None and cancel.requested:  # while it waited for a thread: it must not even begin
         return Outcome("", "", 0, 0, False, False, exit_code=128 + signal.SIGTERM, duration=0.0, cancelled=True)
     with ExitStack() as stack:

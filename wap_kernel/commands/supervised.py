@@ -1,18 +1,28 @@
 """The supervisor process of one command as the server sees it: starting it, hearing from it, and its end.
 
 `supervisor.py` is what runs in that process. Closing the control pipe is the one way to say "end everything".
+
+A command runs with the rights of the server, so it can also kill its supervisor, and with it goes the knowledge of what
+belongs to the command. What is left is then found (on Linux) by its session, by descent, and by a random word that
+every command carries in its environment. Out of reach remains a process that has left both the session and its
+parents and has cleared, overwritten or closed its environment as well; and everything, if the server is killed too.
+With the supervisor alive, only what KILL does not end can stay: another user's process (sudo), one on a hanging disk.
 """
 
 from __future__ import annotations
 
 import errno
+import marshal
 import os
+import secrets
+import select
 import signal
 import subprocess
 import sys
 import time
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
+from importlib.abc import InspectLoader
 
 from wap_kernel.commands import supervisor
 from wap_kernel.errors import ExecutionFailed, PermissionDenied, TooLarge, WapError
@@ -20,8 +30,26 @@ from wap_kernel.errors import ExecutionFailed, PermissionDenied, TooLarge, WapEr
 NICE = 10
 _MARGIN = 2.0
 _LONGEST_LINE = 100
+_CERTAIN = 10
+"""So many looks in a row must find nothing: one look can miss what forks and ends all the time."""
 _INTERPRETER_NEEDS = ("LD_LIBRARY_PATH", "DYLD_LIBRARY_PATH")
 """Some installations cannot start Python without; the supervisor gets them, the command does not."""
+
+TAG = "WAP_COMMAND_ID"
+"""The variable by which a command's processes are known. A caller's own value for it is replaced."""
+
+# The supervisor gets its code from us. It is compiled already, whether or not a cache could be written, and it is what
+# we speak with, also when the package on the disk has been replaced by another version since.
+_BOOT = """\
+import marshal, posix, sys
+if sys.implementation.cache_tag != {python!r}: sys.exit("Python was replaced by another version: restart the server.")
+data = b""
+while len(data) < {size}: data += posix.read(0, {size} - len(data)) or posix._exit(1)
+supervisor = {{"__name__": "supervisor"}}
+exec(marshal.loads(data), supervisor)
+supervisor["main"](data[{program}:].split(b"\\0")[:-1])
+posix._exit(0)
+"""
 
 _HINTS = {
     errno.EAGAIN: "The limit on processes is reached: end some and try again.",
@@ -43,6 +71,7 @@ class Supervised:
         self.exit_code: int | None = None
         self._partial = b""
         self._finished = False
+        self._tag = secrets.token_hex(16)
         self._control = stack.enter_context(ExitStack())
         with ExitStack() as theirs:
             job, control = pipe(theirs, self._control)
@@ -51,9 +80,12 @@ class Supervised:
             self.status, status = pipe(stack, theirs)
             for descriptor in (self.stdout, self.stderr, self.status):
                 os.set_blocking(descriptor, False)
-            # Its environment is nearly empty because the command can read it in /proc.
+            variables = [f"{name}={value}" for name, value in {**environment, TAG: self._tag}.items()]
+            fields = _pack([stdout, cwd, NICE, grace, len(argv), *argv, *variables])
+            # Its environment is nearly empty because the command can read it in /proc. The file's name at the end is
+            # for people who list the processes.
             self._process = subprocess.Popen(
-                [sys.executable, "-I", "-S", supervisor.__file__],
+                [sys.executable, "-I", "-S", "-c", _boot(fields), supervisor.__file__],
                 stdin=job,
                 stdout=status,
                 stderr=stderr,
@@ -62,7 +94,7 @@ class Supervised:
                 start_new_session=True,
             )
         stack.callback(self.finish)
-        _send_job(control, [stdout, cwd, NICE, grace, len(argv), *argv, *(f"{k}={v}" for k, v in environment.items())])
+        _write(control, _PROGRAM + fields)
 
     def end(self) -> None:
         """Ask for the end of everything."""
@@ -94,33 +126,65 @@ class Supervised:
         self._finished = True
         self.end()
         try:
-            self._process.wait(self.patience if patience is None else patience)
+            self._wait(self.patience if patience is None else patience)
         except subprocess.TimeoutExpired:
             self._kill_rest()
             self._process.kill()
             self._process.wait()
-        if self.exit_code is None:
+        if self._process.returncode != 0:  # whatever was told: an exit that was announced may have been forged
             self._kill_rest()
 
+    def _wait(self, seconds: float) -> None:
+        """As Popen.wait, which sleeps a millisecond between its looks: at nearly every command, for nothing."""
+        deadline = time.monotonic() + seconds
+        if self._process.poll() is None:
+            try:
+                pinned = os.pidfd_open(self._process.pid)
+            except (AttributeError, OSError):  # not in every build of Python, nor in an old kernel
+                pass
+            else:
+                with ExitStack() as stack:
+                    stack.callback(os.close, pinned)
+                    ended = select.poll()
+                    ended.register(pinned, select.POLLIN)
+                    ended.poll(seconds * 1000)
+        self._process.wait(max(0.0, deadline - time.monotonic()))
+
     def _kill_rest(self) -> None:
-        """KILL the command's session and what descends from it, and what the supervisor still holds."""
-        if self.leader is None:
-            return
+        """KILL what carries the tag, the command's session, what the supervisor still holds, and all below these."""
         if sys.platform != "linux":
-            return supervisor.send_group(self.leader, signal.SIGKILL)
+            if self.leader is not None:
+                supervisor.send_group(self.leader, signal.SIGKILL)
+            return
         give_up = time.monotonic() + supervisor.PATIENCE
-        while time.monotonic() < give_up:  # the table is read before anyone dies: it shows who descends from whom
-            table = [process for process in supervisor.process_table() if process.state not in "ZX"]
-            session = [process for process in table if process.session == self.leader]
-            roots = {process.pid for process in session}
-            if self._process.returncode is None:
-                roots.add(self._process.pid)
-            targets = session + supervisor.below(roots, table)
-            if not targets:
-                return
-            for process in targets:
+        rounds_without = 0
+        while rounds_without < _CERTAIN and time.monotonic() < give_up:
+            rounds_without = 0 if self._kill_seen() else rounds_without + 1
+            time.sleep(0.002)
+
+    def _kill_seen(self) -> bool:
+        """One look at the process table. The newest first, and at once: a process may do nothing but fork and end."""
+        table: list[supervisor.Process] = []
+        roots = {self._process.pid} if self._process.returncode is None else set()
+        for pid in sorted(supervisor.process_numbers(), reverse=True):
+            process = supervisor.read_process(pid)
+            if process is None or process.state in "ZX":
+                continue
+            table.append(process)
+            if process.session == self.leader or self._has_tag(pid):
                 supervisor.send(process, signal.SIGKILL)
-            time.sleep(0.01)
+                roots.add(pid)
+        descendants = supervisor.below(roots, table)
+        for process in descendants:
+            supervisor.send(process, signal.SIGKILL)
+        return bool(descendants or roots - {self._process.pid})
+
+    def _has_tag(self, pid: int) -> bool:
+        try:
+            with open(f"/proc/{pid}/environ", "rb") as file:
+                return f"{TAG}={self._tag}".encode() in file.read()
+        except OSError:  # it has ended, or it is not ours to read
+            return False
 
 
 def pipe(reader: ExitStack, writer: ExitStack) -> tuple[int, int]:
@@ -131,9 +195,27 @@ def pipe(reader: ExitStack, writer: ExitStack) -> tuple[int, int]:
     return read, write
 
 
-def _send_job(control: int, fields: Sequence[object]) -> None:
-    data = b"".join(os.fsencode(str(field)) + b"\0" for field in fields)
-    data = b"%d\n%b" % (len(data), data)
+def _load_program() -> bytes:
+    loader = supervisor.__spec__.loader
+    code = loader.get_code(supervisor.__name__) if isinstance(loader, InspectLoader) else None
+    if code is None:
+        raise ImportError("The code of the supervisor cannot be had.", name=supervisor.__name__)
+    return marshal.dumps(code)
+
+
+_PROGRAM = _load_program()
+_PYTHON = sys.implementation.cache_tag
+
+
+def _boot(fields: bytes) -> str:
+    return _BOOT.format(python=_PYTHON, program=len(_PROGRAM), size=len(_PROGRAM) + len(fields))
+
+
+def _pack(fields: Sequence[object]) -> bytes:
+    return b"".join(os.fsencode(str(field)) + b"\0" for field in fields)
+
+
+def _write(control: int, data: bytes) -> None:
     try:
         while data:
             data = data[os.write(control, data) :]

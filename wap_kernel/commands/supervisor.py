@@ -1,28 +1,34 @@
-"""Runs one command and leaves nothing behind. Started by `running.py` as `python -I -S supervisor.py`.
+"""Runs one command and ends what it leaves behind, in a process of its own that `supervised.py` starts.
 
 A process group is not enough: `setsid` and a double fork leave it. So this process makes itself the reaper of every
 orphan below it (PR_SET_CHILD_SUBREAPER): whatever the command starts stays its descendant, and when it has no child
 left, nothing of the command is left. When the command has ended, or the control pipe is closed (a timeout, a
-cancellation, the server's death even by SIGKILL), everything below gets TERM, a grace, and KILL until it is gone.
-Elsewhere than on Linux there is no such reaper, and only the command's process group is ended.
+cancellation, the server's death even by SIGKILL), everything below gets TERM, a grace, and KILL until it is gone or
+KILL has no effect. Elsewhere than on Linux there is no such reaper, and only the command's process group is ended.
 
-It stands alone (the standard library's smallest modules, no import of the package), since every command waits for its
-start. Descriptors: 0 control (the job, then nothing until it is closed), 1 status, 2 the command's stderr.
-Status lines: `started PID`, `failed STAGE ERRNO`, `exit CODE`. The end of the status pipe means: all gone.
+Every command waits for the start of this process, so it imports nothing of the package and no module that is itself
+written in Python: `signal`, `ctypes` and `os` cost more than all the rest, and serve only where their C halves do not.
+Descriptors: 0 control (the job has been read from it; now it says nothing until it is closed), 1 status, 2 the
+command's stderr. Status lines: `started PID`, `failed STAGE ERRNO`, `exit CODE`. The end of the status pipe means:
+all gone, if the exit status is 0; otherwise this process was killed, and the server has to clean up.
 """
 
-from __future__ import annotations
-
-import ctypes
-import os
 import select
-import signal
 import sys
 import time
 
-TYPE_CHECKING = False  # `typing` itself would cost as much as everything above
+TYPE_CHECKING = False  # `typing` is written in Python too, and so is `__future__`: hence the quotes below
 if TYPE_CHECKING:
+    import os
+    import signal
     from typing import NoReturn
+else:
+    try:
+        import _signal as signal
+        import posix as os
+    except ImportError:  # another Python than CPython, or Windows, which imports this and never runs it
+        import os
+        import signal
 
 SETTLE = 0.2
 """What a command leaves behind may end by itself for so long: the `tee` of `exec > >(tee log)` is still writing."""
@@ -59,13 +65,15 @@ def read_process(pid: int) -> Process | None:
     return Process(pid, fields[0].decode(), int(fields[1]), int(fields[3]), int(fields[19]))
 
 
-def process_table() -> list[Process]:
+def process_numbers() -> list[int]:
     try:
-        names = os.listdir("/proc")
+        return [int(name) for name in os.listdir("/proc") if name.isdigit()]
     except OSError:
         return []
-    found = (read_process(int(name)) for name in names if name.isdigit())
-    return [process for process in found if process is not None]
+
+
+def process_table() -> list[Process]:
+    return [process for process in map(read_process, process_numbers()) if process is not None]
 
 
 def below(roots: set[int], table: list[Process]) -> list[Process]:
@@ -84,7 +92,7 @@ def below(roots: set[int], table: list[Process]) -> list[Process]:
 
 
 def send(process: Process, number: int) -> None:
-    """Signal exactly this process: the number is pinned first, then compared by start time."""
+    """Signal exactly this process: where it can be, its number is pinned first; then its start time is compared."""
     try:
         pinned = os.pidfd_open(process.pid) if _PINS else None
     except ProcessLookupError:
@@ -202,30 +210,23 @@ def tell(status: int, line: str) -> None:
         pass  # the server is gone; ending the command is what is left to do
 
 
-def read_job() -> list[bytes]:
-    """The fields of the job, as `running.py` writes them: a length, a newline, fields that end in NUL."""
-    length = b""
-    while not length.endswith(b"\n"):
-        byte = os.read(0, 1)
-        if not byte:
-            sys.exit(1)
-        length += byte
-    data = bytearray()
-    while len(data) < int(length):
-        chunk = os.read(0, int(length) - len(data))
-        if not chunk:
-            sys.exit(1)
-        data += chunk
-    return bytes(data).split(b"\0")[:-1]
-
-
 def become_subreaper() -> bool:
     if sys.platform != "linux":
         return False
-    return bool(ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) == 0 and os.path.exists("/proc/self/stat"))
+    arguments = (_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+    try:
+        import _ctypes
+
+        program = _ctypes.dlopen(None, 0)  # type: ignore[arg-type]  # dlopen(3): "if NULL, the main program"
+        answer = _ctypes.call_function(_ctypes.dlsym(program, "prctl"), arguments)
+    except (ImportError, AttributeError):  # another Python than CPython, or a later one
+        import ctypes
+
+        answer = ctypes.CDLL(None).prctl(*arguments)
+    return bool(answer == 0 and read_process(os.getpid()))
 
 
-def reset_signals(action: signal.Handlers) -> None:
+def reset_signals(action: "signal.Handlers") -> None:
     """`action` for every signal that can be had. What was ignored or blocked in the server came along by exec."""
     for number in signal.valid_signals() - {signal.SIGKILL, signal.SIGSTOP}:
         try:
@@ -237,7 +238,7 @@ def reset_signals(action: signal.Handlers) -> None:
 
 def execute(
     status: int, stdout: int, cwd: int, nice: int, argv: list[bytes], environment: dict[bytes, bytes]
-) -> NoReturn:
+) -> "NoReturn":
     """In the forked child: become the command. Everything that is not 0, 1 or 2 closes by itself on exec."""
     stage = "session"
     try:
@@ -247,7 +248,7 @@ def execute(
         stage = "cwd"
         os.fchdir(cwd)
         stage = "exec"
-        os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
+        os.dup2(os.open("/dev/null", os.O_RDONLY), 0)
         os.dup2(stdout, 1)
         tell(status, f"started {os.getpid()}")
         os.execve(argv[0], argv, environment)
@@ -257,9 +258,10 @@ def execute(
         os._exit(127)
 
 
-def main() -> None:
+def main(job: list[bytes]) -> None:
+    """`job` holds the fields that `supervised.py` sends."""
     reset_signals(signal.SIG_IGN)  # `kill $PPID` or `killall python` must not stop the one who cleans up
-    stdout, cwd, nice, grace, count, *rest = read_job()
+    stdout, cwd, nice, grace, count, *rest = job
     argv, variables = rest[: int(count)], rest[int(count) :]
     environment = dict(variable.split(b"=", 1) for variable in variables)
     status = os.dup(1)
@@ -282,12 +284,7 @@ def main() -> None:
     for theirs in (int(stdout), int(cwd), executed_end):
         os.close(theirs)
     os.read(executed, 1)  # ends when the child's exec closes its copy; until then it would ignore our TERM
-    null = os.open(os.devnull, os.O_RDWR)
+    null = os.open("/dev/null", os.O_RDWR)
     for kept in (1, 2):  # the end of the command's output must not wait for this process
         os.dup2(null, kept)
     Supervisor(leader, float(grace), status, wake, reaps_orphans=reaps_orphans).supervise()
-
-
-if __name__ == "__main__":
-    main()
-    os._exit(0)  # nothing to finalise, and a caller waits

@@ -6,11 +6,28 @@ import difflib
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
-from pydantic import BaseModel, ConfigDict, ValidationError, model_validator
+from pydantic import BaseModel, BeforeValidator, ConfigDict, ValidationError, model_validator
 from pydantic.alias_generators import to_camel
+from pydantic_core import PydanticCustomError
 
+from wap_kernel.dialects import structure
 from wap_kernel.errors import InvalidArgument
 from wap_kernel.operations import Effect, Operation
+
+LARGE = 64 * 1024
+"""From this size on a body is not read on the event loop."""
+MAX_FIELDS = 100
+MAX_PROBLEMS = 20
+_MAX_NAME = 100
+_MAX_MESSAGE = 500
+
+
+def _whole(sent: object) -> object:
+    return int(sent) if isinstance(sent, float) and sent.is_integer() else sent
+
+
+INTEGER = BeforeValidator(_whole)
+"""For an `int`: protocols in TypeScript say "number", and a model may well write 3.0 for 3. Not 3.5, "3" or true."""
 
 
 class Parameters(BaseModel):
@@ -21,8 +38,12 @@ class Parameters(BaseModel):
     @model_validator(mode="before")
     @classmethod
     def _without_nulls(cls, sent: object) -> object:
+        if not isinstance(sent, dict):
+            return sent
+        if len(sent) > MAX_FIELDS:
+            raise PydanticCustomError("too_many_fields", "More than {limit} fields.", {"limit": MAX_FIELDS})
         # Models that are told to fill in every field send null for what they do not mean.
-        return {name: value for name, value in sent.items() if value is not None} if isinstance(sent, dict) else sent
+        return {name: value for name, value in sent.items() if value is not None}
 
     def operation(self, names_of_root: tuple[str, ...]) -> Operation:
         """The engine's operation; paths are parsed here."""
@@ -46,6 +67,8 @@ class Tool(Generic[P]):
     idempotent: bool = False
 
     def parse(self, body: bytes) -> P:
+        if len(body) > LARGE:
+            structure.check(body)
         try:
             return self.parameters.model_validate_json(body or b"{}")
         except ValidationError as error:
@@ -53,23 +76,28 @@ class Tool(Generic[P]):
 
 
 def invalid(error: ValidationError, model: type[BaseModel]) -> InvalidArgument:
-    """One sentence about the first problem, and all of them as details."""
-    problems = [_problem(item, model) for item in error.errors(include_url=False, include_context=False)]
+    """One sentence about the first problem, and the first few as details."""
+    items = error.errors(include_url=False, include_context=False, include_input=False)
+    problems = [_problem(item, model) for item in items[:MAX_PROBLEMS]]
     first = problems[0]
-    more = f" (and {len(problems) - 1} more)" if len(problems) > 1 else ""
+    more = f" (and {len(items) - 1} more)" if len(items) > 1 else ""
     text = f"{first['field']}: {first['message']}{more}" if first["field"] else f"{first['message']}{more}"
-    return InvalidArgument(text, problems=problems[:20])
+    return InvalidArgument(text, problems=problems)
 
 
 def _problem(item: Any, model: type[BaseModel]) -> dict[str, str]:
-    field = ".".join(str(part) for part in item["loc"])
-    message = str(item["msg"])
+    field = ".".join(_cut(str(part), _MAX_NAME) for part in item["loc"])
+    message = _cut(str(item["msg"]), _MAX_MESSAGE)  # quotes the caller now and then
     if item["type"] == "extra_forbidden":
         known = [info.alias or name for name, info in model.model_fields.items()] if len(item["loc"]) == 1 else []
-        near = difflib.get_close_matches(str(item["loc"][-1]), known, 1)
+        near = difflib.get_close_matches(field, known, 1)
         message = "Unknown field." + (f" Did you mean {near[0]}?" if near else "")
     elif item["type"] == "missing":
         message = "This field is required."
     elif item["type"] == "json_invalid":
         message = f"The body is not valid JSON: {message.removeprefix('Invalid JSON: ')}"
     return {"field": field, "message": message}
+
+
+def _cut(text: str, length: int) -> str:
+    return text if len(text) <= length else f"{text[:length]}..."

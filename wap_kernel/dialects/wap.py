@@ -5,14 +5,15 @@ Field names are the protocol's. Extra response fields (`hash`, `diff`, `isLossy`
 
 from __future__ import annotations
 
+from functools import partial
 from types import MappingProxyType
 from typing import Any
 
 from pydantic import BaseModel
 
 from wap_kernel.dialects import wap_parameters as parameters
-from wap_kernel.dialects.tools import Tool
-from wap_kernel.errors import NotFound
+from wap_kernel.dialects.tools import LARGE, Tool
+from wap_kernel.errors import NotFound, WapError
 from wap_kernel.operations import (
     Caller,
     CommandResult,
@@ -149,21 +150,31 @@ _TOOLS: tuple[Tool[Any], ...] = (
 )
 
 TOOLS = MappingProxyType({tool.name: tool for tool in _TOOLS})
+_SAY_SUCCESS = frozenset(tool.name for tool in _TOOLS if "success" in tool.response.model_fields)
 
 
-def parse(name: str, body: bytes, workspace: Workspace) -> Operation:
-    """The operation that a request asks for."""
-    tool = TOOLS.get(name)
-    if tool is None:
+def tool(name: str) -> Tool[Any]:
+    found = TOOLS.get(name)
+    if found is None:
         raise NotFound(f"There is no tool named {name!r}.", hint=f"Tools: {', '.join(TOOLS)}.")
-    operation: Operation = tool.parse(body).operation(workspace.names_of_root)
-    return operation
+    return found
 
 
-async def perform(name: str, operation: Operation, workspace: Workspace, caller: Caller) -> bytes:
-    """Do it and answer as the protocol says, in JSON."""
+async def call(name: str, body: bytes, workspace: Workspace, caller: Caller) -> bytes:
+    """Do what a request asks for and answer as the protocol says, in JSON. What cannot be read is recorded as well."""
+    called = tool(name)
+    read = partial(_operation, called, body, workspace.names_of_root)
+    try:
+        operation = read() if len(body) <= LARGE else await workspace.offload(read)
+    except WapError as error:
+        workspace.refused(name, error, caller)
+        raise
     answer: BaseModel = await workspace.perform(operation, caller)
-    response = TOOLS[name].response
-    if "success" in response.model_fields:
-        answer = response.model_construct(**dict(answer), success=True)
+    if name in _SAY_SUCCESS:
+        answer = called.response.model_construct(**dict(answer), success=True)
     return answer.model_dump_json(by_alias=True, exclude_none=True).encode("utf-8")
+
+
+def _operation(called: Tool[Any], body: bytes, names_of_root: tuple[str, ...]) -> Operation:
+    operation: Operation = called.parse(body).operation(names_of_root)
+    return operation

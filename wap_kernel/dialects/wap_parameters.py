@@ -8,9 +8,12 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
-from wap_kernel.dialects.tools import Parameters
+from wap_kernel.dialects.tools import INTEGER, Parameters
 from wap_kernel.errors import InvalidArgument
 from wap_kernel.files import digest, paths
+from wap_kernel.files.globs import MAX_PATTERNS
+from wap_kernel.files.searching import MAX_CONTEXT_LINES
+from wap_kernel.files.selection import MAX_PATHS
 from wap_kernel.operations import (
     CopyFile,
     CreateDirectory,
@@ -32,15 +35,18 @@ from wap_kernel.operations import (
 
 DEFAULT_MAX_DEPTH = 3
 DEFAULT_CONTEXT_LINES = 2
+DECODE_STEP = 256 * 1024
+"""Characters of base64; a multiple of four."""
 
-Line = Annotated[int, Field(ge=1, le=2**31)]
+Positive = Annotated[int, Field(ge=1, le=2**31), INTEGER]
 Path = Annotated[
     str, Field(min_length=1, description="Path relative to the workspace root (an absolute path inside it also works).")
 ]
 Patterns = Annotated[
     list[str],
     Field(
-        max_length=1000, description='Glob patterns to leave out, read as .gitignore does, e.g. "**/node_modules/**".'
+        max_length=MAX_PATTERNS,
+        description='Glob patterns to leave out, read as .gitignore does, e.g. "**/node_modules/**".',
     ),
 ]
 Hash = Annotated[
@@ -56,7 +62,7 @@ class ExploreFilesParameters(Parameters):
     path: Path
     recursive: bool = Field(False, description="Whether to explore recursively.")
     exclude_patterns: Patterns | None = None
-    max_depth: int = Field(DEFAULT_MAX_DEPTH, ge=1, le=1000, description="Maximum recursion depth.")
+    max_depth: Positive = Field(DEFAULT_MAX_DEPTH, description="Maximum recursion depth.")
     return_metadata: bool = Field(False, description="Whether to include size and modification time.")
 
     def operation(self, names_of_root: tuple[str, ...]) -> Operation:
@@ -71,8 +77,8 @@ class ExploreFilesParameters(Parameters):
 
 class ReadFileParameters(Parameters):
     path: Path
-    start_line: Line | None = Field(None, description="First line to read, 1-indexed.")
-    end_line: Line | None = Field(None, description="Last line to read, 1-indexed.")
+    start_line: Positive | None = Field(None, description="First line to read, 1-indexed.")
+    end_line: Positive | None = Field(None, description="Last line to read, 1-indexed.")
     encoding: TextEncoding = Field("utf-8", description='"base64" reads anything, also binary files.')
 
     def operation(self, names_of_root: tuple[str, ...]) -> Operation:
@@ -96,7 +102,7 @@ class WriteFileParameters(Parameters):
 
     def operation(self, names_of_root: tuple[str, ...]) -> Operation:
         return WriteFile(
-            path=paths.parse(self.path, names_of_root),
+            path=_new_file(self.path, names_of_root),
             content=_decode(self.content, self.encoding),
             mode=self.mode,
             create_directories=self.create_directories,
@@ -108,8 +114,8 @@ class Replace(Parameters):
     """Replace lines."""
 
     type: Literal["replace"]
-    start_line: Line
-    end_line: Line
+    start_line: Positive
+    end_line: Positive
     new_content: str
 
     def change(self) -> ReplaceLines:
@@ -120,7 +126,7 @@ class Insert(Parameters):
     """Insert after a line; 0 inserts at the top."""
 
     type: Literal["insert"]
-    after_line: int = Field(ge=0, le=2**31)
+    after_line: Annotated[int, Field(ge=0, le=2**31), INTEGER]
     new_content: str
 
     def change(self) -> InsertLines:
@@ -131,8 +137,8 @@ class Delete(Parameters):
     """Delete lines."""
 
     type: Literal["delete"]
-    start_line: Line
-    end_line: Line
+    start_line: Positive
+    end_line: Positive
 
     def change(self) -> DeleteLines:
         return DeleteLines(start_line=self.start_line, end_line=self.end_line)
@@ -168,12 +174,14 @@ class ModifyFileParameters(Parameters):
 
 
 class SearchFilesParameters(Parameters):
-    paths: list[Path] = Field(min_length=1, max_length=100, description="Files and folders to search in.")
+    paths: list[Path] = Field(min_length=1, max_length=MAX_PATHS, description="Files and folders to search in.")
     query: str = Field(min_length=1, description="What to look for, within one line.")
     type: Literal["regex", "literal"] = Field(description='"regex" is Rust syntax: no look-around, no back-references.')
     recursive: bool = Field(True, description="Whether to search recursively.")
     exclude_patterns: Patterns | None = None
-    context_lines: int = Field(DEFAULT_CONTEXT_LINES, ge=0, le=100, description="Lines of context around a match.")
+    context_lines: Annotated[int, Field(ge=0, le=MAX_CONTEXT_LINES), INTEGER] = Field(
+        DEFAULT_CONTEXT_LINES, description="Lines of context around a match."
+    )
 
     def operation(self, names_of_root: tuple[str, ...]) -> Operation:
         return SearchFiles(
@@ -190,7 +198,9 @@ class ExecuteCommandParameters(Parameters):
     command: str = Field(min_length=1, max_length=100_000, description="Command line for bash.")
     working_directory: str = Field(".", min_length=1, description="Folder to run in; the workspace root by default.")
     timeout: float | None = Field(None, gt=0, allow_inf_nan=False, description="Timeout in milliseconds.")
-    environment: dict[str, str] = Field(default_factory=dict, description="Further environment variables.")
+    environment: dict[str, str] = Field(
+        default_factory=dict, max_length=1000, description="Further environment variables."
+    )
 
     def operation(self, names_of_root: tuple[str, ...]) -> Operation:
         if "\0" in self.command:
@@ -229,7 +239,7 @@ class _FromTo(Parameters):
     def _fields(self, names_of_root: tuple[str, ...]) -> dict[str, Any]:
         return {
             "source": paths.parse(self.source, names_of_root),
-            "destination": paths.parse(self.destination, names_of_root),
+            "destination": _new_file(self.destination, names_of_root),
             "overwrite": self.overwrite,
             "create_directories": self.create_directories,
             "expected_hash": self.expected_hash,
@@ -257,10 +267,26 @@ def _tuple(patterns: list[str] | None) -> tuple[str, ...] | None:
     return None if patterns is None else tuple(patterns)
 
 
+def _new_file(text: str, names_of_root: tuple[str, ...]) -> str:
+    """The path that a file is to have. With a slash at its end it names a folder, and a file would be made there."""
+    path = paths.parse(text, names_of_root)
+    if text.rpartition("/")[2] in ("", "."):
+        raise InvalidArgument(
+            f"The path names a folder: {text}", hint="Name the file itself, as in folder/file.txt.", path=text
+        )
+    return path
+
+
 def _decode(content: str, encoding: TextEncoding) -> bytes:
     if encoding == "utf-8":
         return content.encode("utf-8")
     try:
-        return base64.b64decode(content, validate=True)
+        if content.find("=", 0, -2) >= 0:  # where one step would end, it would pass for the end
+            raise ValueError
+        # In steps: other threads, the event loop's among them, stand still while one is decoded.
+        return b"".join(
+            base64.b64decode(content[start : start + DECODE_STEP], validate=True)
+            for start in range(0, len(content), DECODE_STEP)
+        )
     except (binascii.Error, ValueError):
         raise InvalidArgument("content: not valid base64.") from None

@@ -19,6 +19,8 @@ from typing import Protocol
 
 from wap_kernel.files.walk import Place
 
+_HAS_EFFECTIVE_IDS = os.access in os.supports_effective_ids
+
 STEPS = ("noted", "created", "written", "synced", "renamed", "folder synced", "forgotten")
 TEMPORARY_PREFIX = ".wap-"
 TEMPORARY_SUFFIX = ".tmp"
@@ -80,24 +82,27 @@ def _existing(place: Place) -> os.stat_result | None:
         return None
     if stat.S_ISDIR(old.st_mode):
         raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
+    if not os.access(place.name, os.W_OK, dir_fd=place.fd, effective_ids=_HAS_EFFECTIVE_IDS):
+        # A rename would not ask, but whoever made the file read-only meant it.
+        raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
     return old
 
 
 def _write_temporary(
     folder: int, name: str, data: bytes, old: os.stat_result | None, mode: int | None, step: Step
 ) -> os.stat_result:
-    # 0o666 lets the umask decide for a new file, as any editor would.
+    wanted = mode if mode is not None else old.st_mode if old is not None else None
+    # A new file gets what the umask leaves, as from any editor. Otherwise nobody else reads it before it has the mode
+    # of the file that it replaces.
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
-    descriptor = os.open(name, flags, 0o666, dir_fd=folder)
+    descriptor = os.open(name, flags, 0o666 if wanted is None else 0o600, dir_fd=folder)
     try:
         step("created")
         write_all(descriptor, data)
-        keep = old.st_mode if old is not None and stat.S_ISREG(old.st_mode) else None
-        if old is not None and keep is not None and (old.st_uid, old.st_gid) != (os.geteuid(), os.getegid()):
+        if old is not None and (old.st_uid, old.st_gid) != (os.geteuid(), os.getegid()):
             _keep_owner(descriptor, old)
-        wanted = mode if mode is not None else keep
         if wanted is not None:
-            os.fchmod(descriptor, stat.S_IMODE(wanted))
+            os.fchmod(descriptor, stat.S_IMODE(wanted) & 0o777)  # new content has not earned a setuid bit
         step("written")
         os.fsync(descriptor)
         step("synced")
@@ -110,6 +115,18 @@ def write_all(descriptor: int, data: bytes) -> None:
     view = memoryview(data)
     while view:
         view = view[os.write(descriptor, view) :]
+
+
+def append_all(descriptor: int, data: bytes, size_before: int) -> None:
+    """Add `data` at the end. After a failure a part is taken back, unless somebody else has appended since."""
+    written = 0
+    try:
+        while written < len(data):
+            written += os.write(descriptor, data[written:])
+    except OSError:
+        if written and os.fstat(descriptor).st_size == size_before + written:
+            os.ftruncate(descriptor, size_before)
+        raise
 
 
 def _keep_owner(descriptor: int, old: os.stat_result) -> None:
@@ -137,7 +154,18 @@ def rename_exclusive(source_fd: int, source: str, target_fd: int, target: str) -
             number = ctypes.get_errno()
             if number not in (errno.ENOSYS, errno.EINVAL):
                 raise OSError(number, os.strerror(number))
-    # Without it there is a moment between the look and the rename; an exclusive create elsewhere could be lost in it.
+    try:  # a second name is exclusive everywhere, but folders and some file systems have none
+        os.link(source, target, src_dir_fd=source_fd, dst_dir_fd=target_fd, follow_symlinks=False)
+    except FileExistsError:
+        raise
+    except OSError:
+        _rename_after_a_look(source_fd, source, target_fd, target)
+    else:
+        os.unlink(source, dir_fd=source_fd)
+
+
+def _rename_after_a_look(source_fd: int, source: str, target_fd: int, target: str) -> None:
+    """The last resort: what is made at `target` between the look and the rename is lost."""
     try:
         os.stat(target, dir_fd=target_fd, follow_symlinks=False)
     except FileNotFoundError:

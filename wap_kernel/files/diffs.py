@@ -1,14 +1,26 @@
-"""Unified diffs of two versions of a file, bounded in time and size. Pure."""
+"""Unified diffs of two versions of a file, bounded in work and size. Pure.
+
+Myers' algorithm, as in git, because its work is easily counted: beyond `MAX_STEPS` all that lies between the first and
+the last difference is shown as replaced, which is a valid diff though not the shortest.
+"""
 
 from __future__ import annotations
 
-import difflib
-from collections.abc import Iterator
+from array import array
+from collections.abc import Iterator, Sequence
 
-MAX_COMPARED_LINES = 4000
-"""difflib is quadratic at worst; a larger changed middle is shown as replaced whole."""
+MAX_STEPS = 1_000_000
+"""Of comparing lines, and so also of the memory for it: 4 bytes each."""
 MAX_DIFF_CHARACTERS = 64 * 1024
 CONTEXT = 3
+
+_Change = tuple[int, int, int, int]
+"""From, to in the old lines and from, to in the new: these were replaced by those."""
+_QUOTED = {
+    '"': '\\"',
+    "\\": "\\\\",
+    **dict(zip("\a\b\t\n\v\f\r", (f"\\{letter}" for letter in "abtnvfr"), strict=True)),
+}
 
 
 def unified(path: str, old: bytes, new: bytes) -> tuple[str, bool]:
@@ -16,11 +28,9 @@ def unified(path: str, old: bytes, new: bytes) -> tuple[str, bool]:
     if old == new:
         return "", False
     before, after = _lines(old), _lines(new)
-    head = _common(iter(before), iter(after))
-    tail = min(_common(reversed(before), reversed(after)), min(len(before), len(after)) - head)
-    lines = [f"--- a/{path}\n", f"+++ b/{path}\n"]
+    lines = [f"--- {_quoted(f'a/{path}')}\n", f"+++ {_quoted(f'b/{path}')}\n"]
     size = 0
-    for line in _hunks(before, after, head, tail):
+    for line in _hunks(before, after, _changes(before, after)):
         shown = line if line.endswith("\n") else f"{line}\n\\ No newline at end of file\n"
         size += len(shown)
         if size > MAX_DIFF_CHARACTERS:
@@ -29,45 +39,117 @@ def unified(path: str, old: bytes, new: bytes) -> tuple[str, bool]:
     return "".join(lines), False
 
 
-def _hunks(before: list[str], after: list[str], head: int, tail: int) -> Iterator[str]:
-    first = max(0, head - CONTEXT)
-    old = before[first : len(before) - max(0, tail - CONTEXT)]
-    new = after[first : len(after) - max(0, tail - CONTEXT)]
-    if len(old) + len(new) > MAX_COMPARED_LINES:
-        lead, rest = head - first, min(tail, CONTEXT)
-        yield _range_header(first, len(old), len(new))
-        yield from (f" {line}" for line in old[:lead])
-        yield from (f"-{line}" for line in old[lead : len(old) - rest])
-        yield from (f"+{line}" for line in new[lead : len(new) - rest])
-        yield from (f" {line}" for line in old[len(old) - rest :])
-        return
-    matcher = difflib.SequenceMatcher(None, old, new, autojunk=False)
-    for group in matcher.get_grouped_opcodes(CONTEXT):
-        yield _group_header(group, first)
-        for tag, old_start, old_end, new_start, new_end in group:
-            if tag == "equal":
-                yield from (f" {line}" for line in old[old_start:old_end])
-                continue
-            yield from (f"-{line}" for line in old[old_start:old_end])
-            yield from (f"+{line}" for line in new[new_start:new_end])
+def _quoted(path: str) -> str:
+    """As git does, in quotes if a character of the path could be taken for something else. Letters stay as they are."""
+    if path.isprintable() and not _QUOTED.keys() & set(path):
+        return path
+    return f'"{"".join(_escaped(character) for character in path)}"'
 
 
-def _group_header(group: list[tuple[str, int, int, int, int]], offset: int) -> str:
-    old_start, old_end = group[0][1], group[-1][2]
-    new_start, new_end = group[0][3], group[-1][4]
-    old_position = _position(old_start + offset, old_end - old_start)
-    new_position = _position(new_start + offset, new_end - new_start)
-    return f"@@ -{old_position} +{new_position} @@\n"
+def _escaped(character: str) -> str:
+    if character in _QUOTED:
+        return _QUOTED[character]
+    if character.isprintable():
+        return character
+    return "".join(f"\\{byte:03o}" for byte in character.encode("utf-8", "surrogateescape"))
 
 
-def _range_header(offset: int, old_count: int, new_count: int) -> str:
-    return f"@@ -{_position(offset, old_count)} +{_position(offset, new_count)} @@\n"
+# -- hunks
+
+
+def _hunks(before: list[str], after: list[str], changes: list[_Change]) -> Iterator[str]:
+    for group in _grouped(changes):
+        lead = min(CONTEXT, group[0][0])
+        tail = min(CONTEXT, len(before) - group[-1][1])
+        start, end = group[0][0] - lead, group[-1][1] + tail
+        new_start, new_end = group[0][2] - lead, group[-1][3] + tail
+        yield f"@@ -{_position(start, end - start)} +{_position(new_start, new_end - new_start)} @@\n"
+        for old_start, old_end, added_start, added_end in group:
+            yield from (f" {line}" for line in before[start:old_start])
+            yield from (f"-{line}" for line in before[old_start:old_end])
+            yield from (f"+{line}" for line in after[added_start:added_end])
+            start = old_end
+        yield from (f" {line}" for line in before[start:end])
+
+
+def _grouped(changes: list[_Change]) -> Iterator[list[_Change]]:
+    group: list[_Change] = []
+    for change in changes:
+        if group and change[0] - group[-1][1] > 2 * CONTEXT:
+            yield group
+            group = []
+        group.append(change)
+    if group:
+        yield group
 
 
 def _position(start: int, count: int) -> str:
     if count == 1:
         return str(start + 1)
     return f"{start + 1 if count else start},{count}"
+
+
+# -- comparing
+
+
+def _changes(before: list[str], after: list[str]) -> list[_Change]:
+    head = _common(iter(before), iter(after))
+    tail = min(_common(reversed(before), reversed(after)), min(len(before), len(after)) - head)
+    old_end, new_end = len(before) - tail, len(after) - tail
+    # Lines that only one side has are no part of what is common; without them there is often nothing left to compare.
+    in_both = set(before[head:old_end]).intersection(after[head:new_end])
+    number = {line: place for place, line in enumerate(in_both)}  # long lines are then compared once only
+    old = [index for index in range(head, old_end) if before[index] in number]
+    new = [index for index in range(head, new_end) if after[index] in number]
+    old_numbers, new_numbers = [number[before[index]] for index in old], [number[after[index]] for index in new]
+    pairs = _longest_common(old_numbers, new_numbers, MAX_STEPS) or []
+    changes: list[_Change] = []
+    old_start, new_start = head, head
+    for old_index, new_index in [*((old[one], new[other]) for one, other in pairs), (old_end, new_end)]:
+        if old_index > old_start or new_index > new_start:
+            changes.append((old_start, old_index, new_start, new_index))
+        old_start, new_start = old_index + 1, new_index + 1
+    return changes
+
+
+def _longest_common(old: Sequence[int], new: Sequence[int], steps: int) -> list[tuple[int, int]] | None:
+    """The pairs of indices of a longest common subsequence, or None if it takes more steps (Myers, 1986)."""
+    rows: list[array[int]] = []
+    previous = array("i", [0])  # how far each diagonal got with one edit less
+    for edits in range(len(old) + len(new) + 1):
+        row = array("i")
+        for diagonal in range(-edits, edits + 1, 2):
+            x = _entered(previous, edits, diagonal)[0] if edits else 0
+            start = x
+            while x < len(old) and x - diagonal < len(new) and old[x] == new[x - diagonal]:
+                x += 1
+            steps -= 1 + x - start
+            if steps < 0:
+                return None
+            row.append(x)
+            if x >= len(old) and x - diagonal >= len(new):
+                return _walked_back(rows, x, diagonal)
+        rows.append(row)
+        previous = row
+    raise AssertionError("deleting every line and adding every other is always enough")
+
+
+def _entered(previous: array[int], edits: int, diagonal: int) -> tuple[int, int]:
+    """Where a diagonal is entered with its last edit, and from which diagonal: by a new line or without an old one."""
+    left = (diagonal - 1 + edits - 1) // 2
+    if diagonal == -edits or (diagonal != edits and previous[left] < previous[left + 1]):
+        return previous[left + 1], diagonal + 1
+    return previous[left] + 1, diagonal - 1
+
+
+def _walked_back(rows: list[array[int]], x: int, diagonal: int) -> list[tuple[int, int]]:
+    pairs: list[tuple[int, int]] = []
+    for edits in range(len(rows), -1, -1):
+        start, came_from = _entered(rows[edits - 1], edits, diagonal) if edits else (0, 0)
+        pairs += ((index, index - diagonal) for index in range(x - 1, start - 1, -1))
+        if edits:
+            x, diagonal = rows[edits - 1][(came_from + edits - 1) // 2], came_from
+    return pairs[::-1]
 
 
 def _lines(data: bytes) -> list[str]:

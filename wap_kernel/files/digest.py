@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 
-from wap_kernel.errors import Conflict
+from wap_kernel.errors import Conflict, TooLarge
 from wap_kernel.files.primitives import Files
 
 CHUNK = 1024 * 1024
@@ -15,9 +15,14 @@ def of_bytes(data: bytes) -> str:
     return f"sha256:{hashlib.sha256(data).hexdigest()}"
 
 
+MAX_HASHED = 256 * 1024 * 1024
+
+
 def of_file(files: Files, path: str) -> str:
     digest = hashlib.sha256()
     with files.open(path) as file:
+        if file.stat.size > MAX_HASHED:
+            raise TooLarge(f"Files over {MAX_HASHED} bytes are not hashed: {path}", hint="Leave expectedHash out.")
         while chunk := file.read(CHUNK):
             digest.update(chunk)
     return f"sha256:{digest.hexdigest()}"

@@ -1,79 +1,144 @@
 """Edits on the bytes of a file: in order, all or nothing. Pure; what an edit does not touch stays byte for byte.
 
-A line ends with its `\n`; a `\r` before it belongs to the ending. New lines take the ending of what they replace, and
-in a file that is CRLF throughout, plain `\n` in new content becomes CRLF.
+A line ends with its `\\n`; a `\\r` before it belongs to the ending. New lines take the ending of what they replace, and
+in a file that is CRLF throughout, plain `\\n` in new content becomes CRLF. A byte order mark is no part of line 1.
 """
 
 from __future__ import annotations
 
+import codecs
+import io
 from collections.abc import Callable, Sequence
+from typing import Any
 
-from wap_kernel.errors import InvalidArgument, WapError
+from wap_kernel.errors import InvalidArgument, TimedOut, TooLarge, WapError
 from wap_kernel.files import jsregex
+from wap_kernel.files.deadline import Deadline
 from wap_kernel.operations import Change, DeleteLines, InsertLines, RegexReplace, ReplaceLines
 
 
-def apply(data: bytes, changes: Sequence[Change], *, max_size: int) -> bytes:
+def apply(data: bytes, changes: Sequence[Change], *, max_size: int, deadline: Deadline) -> bytes:
     """The new content. An error names the position of the change that failed."""
+    mark = codecs.BOM_UTF8 if data.startswith(codecs.BOM_UTF8) else b""
+    content: bytes | _Lines = data[len(mark) :]
     for index, change in enumerate(changes):
         try:
-            data = _APPLY[type(change)](data, change, max_size)
+            if isinstance(change, RegexReplace):
+                content = _regex_replace(bytes(content), change, max_size, deadline)
+            else:
+                # Kept as lines from one line edit to the next: to split a large file for each would take seconds.
+                content = content if isinstance(content, _Lines) else _Lines(content, marked=bool(mark))
+                _LINE_EDITS[type(change)](content, change)
+            if len(mark) + len(content) > max_size:
+                raise TooLarge(f"The result would be larger than {max_size} bytes.", maxWriteSize=max_size)
+            if not deadline.remaining:
+                raise TimedOut("The changes took too long.", hint="Send fewer changes at once; nothing was changed.")
         except WapError as error:
             error.details["operation"] = index
             raise
-    return data
+    return mark + bytes(content)
 
 
 def split_lines(data: bytes) -> list[bytes]:
-    *lines, rest = data.split(b"\n")
-    return [line + b"\n" for line in lines] + ([rest] if rest else [])
+    return io.BytesIO(data).readlines()
 
 
-def _replace(data: bytes, change: ReplaceLines, _: int) -> bytes:
-    lines = split_lines(data)
-    _check_range(change.start_line, change.end_line, len(lines))
-    new = _new_lines(change.new_content, data)
-    if new:
-        new[-1] += _ending(lines[change.end_line - 1]) if not _ending(new[-1]) else b""
-    lines[change.start_line - 1 : change.end_line] = new
-    return b"".join(lines)
+class _Lines:
+    """The lines of a file, which know their size in bytes and their usual ending without being read again."""
+
+    def __init__(self, data: bytes, *, marked: bool) -> None:
+        self._lines = split_lines(data)
+        self._size = len(data)
+        self._crlf = data.count(b"\r\n")
+        self._marked = marked
+
+    def __len__(self) -> int:
+        return self._size
+
+    def __bytes__(self) -> bytes:
+        return b"".join(self._lines)
+
+    @property
+    def count(self) -> int:
+        return len(self._lines)
+
+    @property
+    def ending(self) -> bytes:
+        """CRLF if every line ends with it."""
+        newlines = self.count - (self.count > 0 and not _ending(self._lines[-1]))
+        return b"\r\n" if newlines and self._crlf == newlines else b"\n"
+
+    def ending_of(self, number: int) -> bytes:
+        return _ending(self._lines[number - 1])
+
+    def splice(self, start: int, end: int, new: list[bytes]) -> None:
+        """Put `new` in the place of the lines from `start` up to `end`, counted from 0 as in a slice."""
+        for sign, lines in ((-1, self._lines[start:end]), (1, new)):
+            self._size += sign * sum(map(len, lines))
+            self._crlf += sign * sum(line.endswith(b"\r\n") for line in lines)
+        self._lines[start:end] = new
+
+    def end_last_line(self) -> None:
+        self.splice(self.count - 1, self.count, [self._lines[-1] + self.ending])
+
+    def written(self, content: str, *, at_top: bool) -> list[bytes]:
+        """New content as lines of this file."""
+        if at_top and self._marked:
+            content = content.removeprefix("\ufeff")  # a caller who sends line 1 as it was read sends the mark along
+        new = _encoded(content)
+        if self.ending == b"\r\n" and b"\r\n" not in new:
+            new = new.replace(b"\n", b"\r\n")
+        return split_lines(new)
 
 
-def _insert(data: bytes, change: InsertLines, _: int) -> bytes:
-    lines = split_lines(data)
+def _replace(lines: _Lines, change: ReplaceLines) -> None:
+    _check_range(change.start_line, change.end_line, lines.count)
+    new = lines.written(change.new_content, at_top=change.start_line == 1)
+    if new and not _ending(new[-1]):
+        new[-1] += lines.ending_of(change.end_line)
+    lines.splice(change.start_line - 1, change.end_line, new)
+
+
+def _insert(lines: _Lines, change: InsertLines) -> None:
     after = change.after_line
-    if not 0 <= after <= len(lines):
-        raise InvalidArgument(f"afterLine {after} is not in the file: it has {len(lines)} lines.")
-    new = _new_lines(change.new_content, data)
-    if new and lines:
-        if after and not _ending(lines[after - 1]):
-            lines[after - 1] += _file_ending(data)  # the last line had no ending; now the new last line has none
+    if not 0 <= after <= lines.count:
+        raise InvalidArgument(f"afterLine {after} is not in the file: it has {lines.count} lines.")
+    new = lines.written(change.new_content, at_top=after == 0)
+    if new and lines.count:
+        if after and not lines.ending_of(after):
+            lines.end_last_line()  # now the new last line has no ending
         elif not _ending(new[-1]):
-            new[-1] += _ending(lines[max(after, 1) - 1]) or _file_ending(data)
-    lines[after:after] = new
-    return b"".join(lines)
+            new[-1] += lines.ending_of(max(after, 1)) or lines.ending
+    lines.splice(after, after, new)
 
 
-def _delete(data: bytes, change: DeleteLines, _: int) -> bytes:
-    lines = split_lines(data)
-    _check_range(change.start_line, change.end_line, len(lines))
-    del lines[change.start_line - 1 : change.end_line]
-    return b"".join(lines)
+def _delete(lines: _Lines, change: DeleteLines) -> None:
+    _check_range(change.start_line, change.end_line, lines.count)
+    lines.splice(change.start_line - 1, change.end_line, [])
 
 
-def _regex_replace(data: bytes, change: RegexReplace, max_size: int) -> bytes:
-    # surrogateescape carries bytes that are not UTF-8 through the text and back unchanged.
-    text = data.decode("utf-8", "surrogateescape")
-    replaced = jsregex.replace(text, change.pattern, change.replacement, change.flags, max_size=max_size)
-    return replaced.encode("utf-8", "surrogateescape")
-
-
-_APPLY: dict[type, Callable[..., bytes]] = {
+_LINE_EDITS: dict[type, Callable[[_Lines, Any], None]] = {
     ReplaceLines: _replace,
     InsertLines: _insert,
     DeleteLines: _delete,
-    RegexReplace: _regex_replace,
 }
+
+
+def _regex_replace(data: bytes, change: RegexReplace, max_size: int, deadline: Deadline) -> bytes:
+    _encoded(change.replacement)
+    # surrogateescape carries bytes that are not UTF-8 through the text and back unchanged.
+    text = data.decode("utf-8", "surrogateescape")
+    replaced = jsregex.replace(
+        text, change.pattern, change.replacement, change.flags, max_size=max_size, deadline=deadline
+    )
+    return replaced.encode("utf-8", "surrogateescape")
+
+
+def _encoded(content: str) -> bytes:
+    try:
+        return content.encode("utf-8")
+    except UnicodeEncodeError as error:
+        raise InvalidArgument(f"The content is not Unicode text: half a character at {error.start}.") from None
 
 
 def _check_range(start: int, end: int, total: int) -> None:
@@ -85,18 +150,6 @@ def _check_range(start: int, end: int, total: int) -> None:
             hint="Read the file again; earlier changes of the same call count too.",
             totalLines=total,
         )
-
-
-def _new_lines(content: str, data: bytes) -> list[bytes]:
-    new = content.encode("utf-8")
-    if _file_ending(data) == b"\r\n" and b"\r\n" not in new:
-        new = new.replace(b"\n", b"\r\n")
-    return split_lines(new)
-
-
-def _file_ending(data: bytes) -> bytes:
-    newlines = data.count(b"\n")
-    return b"\r\n" if newlines and data.count(b"\r\n") == newlines else b"\n"
 
 
 def _ending(line: bytes) -> bytes:

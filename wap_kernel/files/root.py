@@ -11,6 +11,7 @@ import errno
 import os
 import stat
 from collections.abc import Callable
+from contextlib import suppress
 from typing import TypeVar
 
 from wap_kernel.errors import Conflict, InvalidArgument, WapError
@@ -65,6 +66,11 @@ class Root:
             return stat_of(os.stat(place.name, dir_fd=place.fd, follow_symlinks=False), place.path)
 
     def resolve(self, path: str, *, follow: bool = True) -> str:
+        if self._open_beneath is not None:
+            # Nearly every path exists and has no link in it, which one call tells.
+            with suppress(OSError):
+                os.close(self._open_beneath(self.fd, path, os.O_PATH))
+                return _lexical(path)
         with self._place(path, follow=follow) as place:
             return place.path
 
@@ -79,17 +85,19 @@ class Root:
             return stat_of(written, place.path)
 
     def append(self, path: str, data: bytes) -> Stat:
+        """Add to the file itself, which a live logger may hold open; only a new file is made by the write protocol."""
+        with suppress(FileExistsError):
+            return self.replace(path, data, exclusive=True)
         with self._target(path) as place:
             self._refuse_special(place)
-            flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
-            descriptor = os.open(place.name, flags, 0o666, dir_fd=place.fd)
+            flags = os.O_WRONLY | os.O_APPEND | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+            descriptor = os.open(place.name, flags, dir_fd=place.fd)
             try:
                 before = os.fstat(descriptor)
                 if not stat.S_ISREG(before.st_mode):
                     raise not_a_file(stat_of(before, place.path))
-                _append_all(descriptor, data, before.st_size)
+                atomic.append_all(descriptor, data, before.st_size)
                 os.fsync(descriptor)
-                os.fsync(place.fd)
                 return stat_of(os.fstat(descriptor), place.path)
             finally:
                 os.close(descriptor)
@@ -115,6 +123,8 @@ class Root:
         with self._target(path, follow=False) as place:
             self._guard.check_tree(place.path)
             with LocalFolder(os.open(place.name, FOLDER_FLAGS, dir_fd=place.fd), place.path, self._guard) as folder:
+                if os.fstat(folder.fd).st_dev != os.fstat(place.fd).st_dev:
+                    raise OSError(errno.EBUSY, os.strerror(errno.EBUSY))  # a mount point cannot be removed
                 folder.check_removable()
                 folder.clear()
             os.rmdir(place.name, dir_fd=place.fd)
@@ -183,10 +193,14 @@ class Root:
 
         def fast(open_beneath: openat2.OpenBeneath) -> Place:
             folder = "/".join(parts[:-1]) or "."
-            place = Place(open_beneath(self.fd, folder, FOLDER_FLAGS & ~os.O_NOFOLLOW), parts[-1], _lexical(path))
-            if follow and _is_link(place):
+            real = _lexical(path)
+            place = Place(open_beneath(self.fd, folder, FOLDER_FLAGS & ~os.O_NOFOLLOW), parts[-1], real)
+            try:
+                if follow and _is_link(place):
+                    raise OSError(errno.ELOOP, os.strerror(errno.ELOOP))
+            except OSError:
                 place.close()
-                raise OSError(errno.ELOOP, os.strerror(errno.ELOOP))
+                raise
             return place
 
         def slow() -> Place:
@@ -204,12 +218,18 @@ class Root:
                 except OSError as error:
                     if error.errno == errno.EAGAIN:  # a rename went by while the kernel resolved `..`
                         continue
-                    if error.errno not in (errno.ELOOP, errno.EXDEV):
+                    if error.errno not in (errno.ELOOP, errno.EXDEV, errno.ENOENT):
+                        raise
+                    if error.errno == errno.ENOENT and ".." not in path:
                         raise
             try:
                 return slow()
             except Escape:
                 raise outside(path) from None
+            except FileNotFoundError:
+                if _leaves_lexically(path):  # through a folder that is not there: refused like any other way out
+                    raise outside(path) from None
+                raise
             except Raced:
                 continue
         raise Conflict(f"The path keeps changing while it is being opened: {path}", hint="Try again.", path=path)
@@ -236,20 +256,16 @@ def _lexical(path: str) -> str:
     return "/".join(real) or "."
 
 
+def _leaves_lexically(path: str) -> bool:
+    try:
+        _lexical(path)
+    except OSError:
+        return True
+    return False
+
+
 def _is_link(place: Place) -> bool:
     try:
         return stat.S_ISLNK(os.stat(place.name, dir_fd=place.fd, follow_symlinks=False).st_mode)
     except FileNotFoundError:
         return False
-
-
-def _append_all(descriptor: int, data: bytes, size_before: int) -> None:
-    written = 0
-    try:
-        while written < len(data):
-            written += os.write(descriptor, data[written:])
-    except OSError:
-        # Take back a part, unless someone else has appended since: their bytes are not ours to cut.
-        if written and os.fstat(descriptor).st_size == size_before + written:
-            os.ftruncate(descriptor, size_before)
-        raise

@@ -26,17 +26,6 @@ def blocks(file: OpenFile, tick: Callable[[], None] = lambda: None) -> Iterator[
         yield block
 
 
-def count_lines_with(data: bytes, literal: bytes) -> int:
-    """How many lines of `data` hold `literal`, which has no line ending in it."""
-    number = 0
-    hit = data.find(literal)
-    while hit >= 0:
-        number += 1
-        end = data.find(b"\n", hit)
-        hit = data.find(literal, end) if end >= 0 else -1
-    return number
-
-
 def lines_with(found: Iterable[bytes], literal: bytes, limit: int) -> list[int]:
     """The numbers, from 1, of the first `limit` lines that hold `literal`, which has no line ending in it."""
     numbers: list[int] = []
@@ -93,5 +82,20 @@ def texts_of(found: Iterable[bytes], numbers: Iterable[int]) -> dict[int, str]:
     return texts
 
 
+def texts_in(data: bytes, numbers: Iterable[int]) -> dict[int, str]:
+    """The same as `texts_of` for a text that is held whole, and faster when it is short."""
+    wanted = sorted({number for number in numbers if number > 0})
+    if not wanted:
+        return {}
+    lines = data.split(b"\n", wanted[-1])
+    last = len(lines)  # what follows the last newline, or the rest of the text, which is not wanted then
+    texts = {number: _text(lines[number - 1].removesuffix(b"\r")) for number in wanted if number < last}
+    if last <= wanted[-1] and lines[-1] and last in wanted:
+        texts[last] = _text(lines[-1])
+    return texts
+
+
 def _text(line: bytes | bytearray) -> str:
+    if len(line) <= MAX_LINE_CHARACTERS:
+        return line.decode("utf-8", "replace")
     return bytes(line[:_MAX_LINE_BYTES]).decode("utf-8", "replace")[:MAX_LINE_CHARACTERS]

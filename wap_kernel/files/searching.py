@@ -1,8 +1,9 @@
 """Searching file contents: one match per line, sorted by path and line, with the exact total.
 
-A literal in a small workspace is looked for in process, which is faster than starting rg. Otherwise rg counts, and
-only the files that come first are asked for line numbers. The texts of an answer are always read through the file
-primitives, so whatever is returned came through containment, whoever found it.
+A literal (or a pattern that is one) in a small workspace is looked for in process, which is faster than starting rg,
+unless it turns out to be nearly everywhere. Otherwise rg counts, and only the files that come first are asked for line
+numbers. The texts of an answer are always read through the file primitives, so whatever is returned came through
+containment, whoever found it.
 
 A file with a NUL byte is binary and skipped, and so is one over 256 MiB, even when it is named. Lines are cut at 2,000
 characters. The regular expressions are Rust's, and run in rg only: `re` would hold the interpreter's lock.
@@ -12,30 +13,25 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import ExitStack, closing
+from contextlib import ExitStack
 from heapq import nsmallest
-from itertools import islice
 from typing import TypeVar
 
 from wap_kernel.errors import InvalidArgument, ProviderUnavailable
 from wap_kernel.files import ripgrep
 from wap_kernel.files.deadline import Deadline
 from wap_kernel.files.handles import LocalFile
-from wap_kernel.files.paths import display
+from wap_kernel.files.literals import FILE_BUDGET, find_literal
+from wap_kernel.files.matches import opened, rows
+from wap_kernel.files.paths import display, join
 from wap_kernel.files.primitives import Files, Guard, OpenFile
-from wap_kernel.files.ripgrep import MAX_FILE_SIZE, Query, Ripgrep
-from wap_kernel.files.scanning import BLOCK, blocks, count_lines_with, lines_with, texts_of
-from wap_kernel.files.selection import Selection
-from wap_kernel.files.trees import GONE, is_gone
+from wap_kernel.files.ripgrep import Query, Ripgrep
+from wap_kernel.files.scanning import BLOCK, blocks, lines_with
+from wap_kernel.files.selection import MAX_FILE_SIZE, Selection
 from wap_kernel.operations import Limits, Match, SearchFiles, SearchResult
 
-TIMEOUT = 30.0
 MAX_QUERY_CHARACTERS = 10_000
 MAX_CONTEXT_LINES = 100
-
-FILE_BUDGET = 500
-BYTE_BUDGET = 16 * 1024 * 1024
-"""What is searched in process before rg is faster."""
 
 DESCRIPTOR_BATCH = 200
 ARGUMENT_BYTES = 128 * 1024
@@ -43,7 +39,12 @@ ARGUMENT_BYTES = 128 * 1024
 
 T = TypeVar("T")
 
+CHECKED = 100
+"""Files between two looks at the deadline."""
+
 _PLAIN_NAME = re.compile(r"[A-Za-z0-9_.-]+")
+_META = re.compile(r"[\\.+*?()|\[\]{}^$]")
+"""A Rust pattern without any of these is a literal."""
 
 
 class Searcher:
@@ -57,29 +58,39 @@ class Searcher:
         root_fd: int | None = None,
         program: str | None = None,
         file_budget: int = FILE_BUDGET,
-        timeout: float = TIMEOUT,
     ) -> None:
         self._files = files
         self._guard = guard
         self._rg = Ripgrep(program or ripgrep.find_program(), guard, root_fd)
         self._file_budget = file_budget
-        self._timeout = timeout
 
     def close(self) -> None:
         """Stop what is running; call it before waiting for the threads that search."""
         self._rg.close()
 
-    def search(self, operation: SearchFiles, limits: Limits) -> SearchResult:
-        deadline = Deadline(self._timeout)
+    def search(self, operation: SearchFiles, limits: Limits, deadline: Deadline) -> SearchResult:
         _check(operation)
-        query = Query(operation.query, operation.regex, operation.case_sensitive)
+        is_regex = operation.regex and _META.search(operation.query) is not None
+        query = Query(operation.query, is_regex, operation.case_sensitive)
         selection = Selection(self._files, self._guard, operation)
-        search = _Search(self._files, self._rg, query, selection, operation.context_lines, limits, deadline)
-        return search.in_process(self._file_budget) or search.by_rg()
+        context, limit = operation.context_lines, limits.max_search_results
+        if query.literal is not None:
+            found = find_literal(
+                self._files,
+                selection,
+                query.literal,
+                deadline,
+                context=context,
+                limit=limit,
+                file_budget=self._file_budget,
+            )
+            if found is not None:
+                return found
+        return _Search(self._files, self._rg, query, selection, context, limit, deadline).result()
 
 
 class _Search:
-    """One search. `_literal` is what to look for when that can be done without rg."""
+    """One search by rg."""
 
     def __init__(
         self,
@@ -88,7 +99,7 @@ class _Search:
         query: Query,
         selection: Selection,
         context: int,
-        limits: Limits,
+        limit: int,
         deadline: Deadline,
     ) -> None:
         self._files = files
@@ -96,44 +107,11 @@ class _Search:
         self._query = query
         self._selection = selection
         self._context = context
-        self._limit = limits.max_search_results
+        self._limit = limit
         self._deadline = deadline
-        self._literal = query.text.encode() if not query.regex and query.case_sensitive else None
+        self._literal = query.literal
 
-    # -- in process
-
-    def in_process(self, file_budget: int) -> SearchResult | None:
-        """The whole search, or None when there is more to read than pays."""
-        literal = self._literal
-        if literal is None:
-            return None
-        with closing(self._selection.walk()) as walk:
-            paths = set(islice(walk, file_budget + 1))
-        if len(paths) > file_budget:
-            return None
-        budget = BYTE_BUDGET
-        matches: list[Match] = []
-        total = 0
-        for path in sorted(paths, key=display):
-            self._deadline.check()
-            file = self._open(path)
-            if file is None:
-                continue
-            with file:
-                if file.stat.size > budget:
-                    return None
-                data = file.read(file.stat.size + 1)
-            budget -= len(data)
-            if literal not in data or b"\0" in data:
-                continue
-            total += count_lines_with(data, literal)
-            if wanted := self._limit - len(matches):
-                matches += self._rows(path, [data], lines_with([data], literal, wanted))
-        return SearchResult(matches=matches, is_truncated=total > len(matches), total_matches=total)
-
-    # -- by rg
-
-    def by_rg(self) -> SearchResult:
+    def result(self) -> SearchResult:
         counts = self._count_paths() if self._rg.takes_paths else self._count_descriptors()
         first = self._first_files(counts)
         numbers = {} if self._literal is not None else self._line_numbers(first)
@@ -143,13 +121,13 @@ class _Search:
             if file is None:
                 continue
             with file:
-                wanted = self._limit - len(matches)
-                whole = [file.read(BLOCK)] if file.stat.size < BLOCK else None
+                room = self._limit - len(matches)
+                whole = file.read(BLOCK) if file.stat.size < BLOCK else None
                 if self._literal is not None:
-                    lines = lines_with(whole or self._blocks(file), self._literal, wanted)
+                    lines = lines_with(self._blocks(file) if whole is None else [whole], self._literal, room)
                 else:
-                    lines = numbers.get(path, [])[:wanted]
-                matches += self._rows(path, whole or self._blocks(file), lines)
+                    lines = numbers.get(path, [])[:room]
+                matches += rows(path, self._blocks(file) if whole is None else whole, lines, self._context)
         total = sum(counts.values())
         return SearchResult(matches=matches, is_truncated=total > len(matches), total_matches=total)
 
@@ -159,9 +137,14 @@ class _Search:
         pruned = [f"--glob=!**/{name}/" for name in sorted(selection.pruned) if _PLAIN_NAME.fullmatch(name)]
         options = pruned if selection.recursive else [*pruned, "--max-depth=1"]
         counts: dict[str, int] = {}
-        for names in _batches(map(_argument, [*selection.folders, *selection.named])):
+        # Nothing may be left to search; a bad query is an error all the same, so rg is given its empty stdin.
+        for names in _batches([_argument(path) for path in (*selection.folders, *selection.named)] or ["-"]):
             found = self._rg.count(self._query, names, self._deadline, options=options)
-            counts.update((path, number) for name, number in found.items() if (path := name[2:]) in selection)
+            for index, (name, number) in enumerate(found.items()):
+                if not index % CHECKED:
+                    self._deadline.check()
+                if (path := name[2:]) in selection:
+                    counts[path] = number
         for path in selection.named & counts.keys():  # rg searches a named file even if it is binary
             file = self._open(path)
             if file is None:
@@ -177,7 +160,8 @@ class _Search:
             return self._rg.count(self._query, names, self._deadline, fds=fds)
 
         ask(["-"], [])  # a bad query is an error even if there is nothing to search
-        paths = {path for path in self._selection.walk() if path in self._selection}
+        found = (join(folder, name) for folder, name in self._selection.walk(self._deadline))
+        paths = {path for path in found if path in self._selection}
         return {path: n for path, n, file in self._ask_descriptors(sorted(paths), ask) if not self._is_binary(file)}
 
     def _line_numbers(self, paths: list[str]) -> dict[str, list[int]]:
@@ -197,7 +181,7 @@ class _Search:
         """What rg says of each file that it says something of, together with the open file."""
         for begin in range(0, len(paths), DESCRIPTOR_BATCH):
             with ExitStack() as stack:
-                opened: dict[str, tuple[str, LocalFile]] = {}
+                handed: dict[str, tuple[str, LocalFile]] = {}
                 for path in paths[begin : begin + DESCRIPTOR_BATCH]:
                     file = self._open(path)
                     if file is None:
@@ -205,12 +189,10 @@ class _Search:
                     stack.enter_context(file)
                     if not isinstance(file, LocalFile):
                         raise ProviderUnavailable("rg can search only files of this machine.")
-                    opened[f"/dev/fd/{file.fd}"] = (path, file)
-                answers = ask(list(opened), [file.fd for _, file in opened.values()])
+                    handed[f"/dev/fd/{file.fd}"] = (path, file)
+                answers = ask(list(handed), [file.fd for _, file in handed.values()])
                 for name, answer in answers.items():
-                    yield opened[name][0], answer, opened[name][1]
-
-    # -- both
+                    yield handed[name][0], answer, handed[name][1]
 
     def _first_files(self, counts: Mapping[str, int]) -> list[str]:
         """The files that hold the first matches, in order."""
@@ -223,32 +205,10 @@ class _Search:
             first.append(path)
         return first
 
-    def _rows(self, path: str, found: Iterable[bytes], lines: list[int]) -> list[Match]:
-        reach = self._context
-        texts = texts_of(found, (near for line in lines for near in range(line - reach, line + reach + 1)))
-        return [
-            Match(
-                path=display(path),
-                line=line,
-                match_text=texts[line],
-                context_before=[texts[near] for near in range(max(1, line - reach), line)],
-                context_after=[texts[near] for near in range(line + 1, line + reach + 1) if near in texts],
-            )
-            for line in lines
-            if line in texts  # the file may have changed since it was counted
-        ]
-
     def _open(self, path: str) -> OpenFile | None:
         """The file at the real path `path`, or None if the search has to do without it."""
-        try:
-            file = self._files.open(path)
-        except GONE:
-            return None
-        except OSError as error:
-            if is_gone(error):
-                return None
-            raise
-        if file.stat.path == path and file.stat.size <= MAX_FILE_SIZE:
+        file = opened(self._files.open, path)
+        if file is None or (file.stat.path == path and file.stat.size <= MAX_FILE_SIZE):
             return file
         with file:  # a link has taken its place, or it is too big
             return None

@@ -5,12 +5,17 @@ from __future__ import annotations
 from collections.abc import Generator
 
 from wap_kernel.errors import InvalidArgument, PermissionDenied, from_os_error
-from wap_kernel.files.globs import DEFAULT_EXCLUSIONS, Exclusions
-from wap_kernel.files.primitives import Access, Files, Guard, Kind
-from wap_kernel.files.trees import GONE, is_gone, regular_files
+from wap_kernel.files.atomic import is_temporary
+from wap_kernel.files.deadline import Deadline
+from wap_kernel.files.globs import Exclusions, chosen
+from wap_kernel.files.primitives import Access, Files, Guard, Kind, Stat
+from wap_kernel.files.trees import open_real, regular_files
 from wap_kernel.operations import SearchFiles
 
-MAX_PATHS = 1000
+MAX_PATHS = 100
+
+MAX_FILE_SIZE = 256 * 1024 * 1024
+"""Bigger files are not searched."""
 
 
 class Selection:
@@ -24,17 +29,16 @@ class Selection:
             )
         self.recursive = operation.recursive
         self.named: set[str] = set()
-        """Real paths of files; exclusions do not apply to them."""
+        """Real paths of files, as far as they are searched at all; exclusions do not apply to them."""
         self.folders: dict[str, Exclusions] = {}
         """Real paths of folders, and what is excluded below each."""
         self._files = files
         self._guard = guard
-        patterns = operation.exclude
-        if patterns is None:
-            patterns = DEFAULT_EXCLUSIONS if operation.recursive else ()
+        patterns = chosen(operation.exclude, recursive=operation.recursive)
         starts = {_start(files, path) for path in operation.paths}
-        self.named.update(path for path, kind in starts if kind is Kind.FILE)
-        for path in sorted(path for path, kind in starts if kind is Kind.FOLDER):
+        # rg would ignore its own limit for a file that is named.
+        self.named.update(found.path for found in starts if found.kind is Kind.FILE and found.size <= MAX_FILE_SIZE)
+        for path in sorted({found.path for found in starts if found.kind is Kind.FOLDER}):
             # A folder below another one that is searched anyway is left out; an excluded one is a start of its own.
             if not (self.recursive and any(not known.covers_folder(path) for known in self._above(path))):
                 self.folders[path] = Exclusions(patterns, path)
@@ -52,26 +56,21 @@ class Selection:
         if folder not in self._verdicts:
             self._verdicts[folder] = self._verdict(folder)
         verdict = self._verdicts[folder]
+        if verdict is False or is_temporary(path.rpartition("/")[2]):
+            return False
         if verdict is not None:
-            return verdict
+            return True
         return self._is_readable(path) and any(not owner.excludes(path, False) for owner in self._owners[folder])
 
-    def walk(self) -> Generator[str, None, None]:
-        """The real paths of all the files, in no order; one may come twice."""
-        yield from self.named
+    def walk(self, deadline: Deadline) -> Generator[tuple[str, str], None, None]:
+        """Folder and name of each of the files, by real paths, in no order; one may come twice."""
+        for path in self.named:
+            folder, _, name = path.rpartition("/")
+            yield folder or ".", name
         for path, exclusions in self.folders.items():
-            try:
-                folder = self._files.open_folder(path)
-            except GONE:
-                continue
-            except OSError as error:
-                if is_gone(error):
-                    continue
-                raise
-            if folder.path != path:  # a link has taken its place since it was resolved
-                folder.close()
-                continue
-            yield from regular_files(self._files, folder, exclusions, recursive=self.recursive)
+            start = open_real(self._files, path)
+            if start is not None:
+                yield from regular_files(self._files, start, exclusions, deadline, recursive=self.recursive)
 
     def _verdict(self, folder: str) -> bool | None:
         """Finds the starts that bring the search into `folder`."""
@@ -100,7 +99,7 @@ class Selection:
         return True
 
 
-def _start(files: Files, path: str) -> tuple[str, Kind]:
+def _start(files: Files, path: str) -> Stat:
     try:
         found = files.stat(path)
     except OSError as error:
@@ -109,4 +108,4 @@ def _start(files: Files, path: str) -> tuple[str, Kind]:
         raise InvalidArgument(
             f"Not a file or folder: {path}", hint="Pipes, devices and sockets are never opened.", path=path
         )
-    return found.path, found.kind
+    return found

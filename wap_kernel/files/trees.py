@@ -11,12 +11,16 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from wap_kernel.errors import Conflict, InvalidArgument, PermissionDenied
+from wap_kernel.files.deadline import Deadline
 from wap_kernel.files.globs import Exclusions
 from wap_kernel.files.paths import join
-from wap_kernel.files.primitives import Files, Folder
+from wap_kernel.files.primitives import DirEntry, Files, Folder
 
 MAX_HELD = 64
 """Folders kept open along one path; deeper ones are opened from the root, so that depth does not cost descriptors."""
+
+CHECKED = 64
+"""Entries between two looks at the deadline; a caller's patterns may take milliseconds for each."""
 
 GONE = (PermissionDenied, InvalidArgument, Conflict)
 """What the primitives raise for something that is no longer, or never was, readable at its path."""
@@ -70,32 +74,40 @@ def walk(files: Files, start: Folder) -> Iterator[Level]:
             level.close()
 
 
-def regular_files(files: Files, start: Folder, exclusions: Exclusions, *, recursive: bool) -> Iterator[str]:
-    """The paths of the regular files below `start`, in no order, without what is excluded."""
+def watched(folder: Folder, deadline: Deadline) -> Iterator[DirEntry]:
+    """The entries of the folder, with a look at the deadline every now and then."""
+    deadline.check()
+    for batch in folder.batches():
+        for begin in range(0, len(batch), CHECKED):
+            yield from batch[begin : begin + CHECKED]
+            deadline.check()
+
+
+def regular_files(
+    files: Files, start: Folder, exclusions: Exclusions, deadline: Deadline, *, recursive: bool
+) -> Iterator[tuple[str, str]]:
+    """Folder and name of each regular file below `start`, in no order, without what is excluded."""
     for level in walk(files, start):
         path = level.folder.path
-        for entry in level.folder.entries():
+        for entry in watched(level.folder, deadline):
+            name = entry.name
             if entry.is_file(follow_symlinks=False):
                 is_folder = False
             elif recursive and entry.is_dir(follow_symlinks=False):
                 is_folder = True
             else:
                 continue  # links are not followed, pipes and devices not opened
-            inside = join(path, entry.name)
-            if exclusions.excludes(inside, is_folder):
+            if exclusions.excludes(join(path, name), is_folder):
                 continue
             if is_folder:
-                level.pending.append(entry.name)
+                level.pending.append(name)
             else:
-                yield inside
+                yield path, name
 
 
-def _enter(files: Files, level: Level, name: str) -> Folder | None:
-    """The folder `name` of `level`, or None if the walk has to do without it. A link is never followed."""
+def open_real(files: Files, path: str) -> Folder | None:
+    """The folder at the real path `path`, or None if it is gone. A link that took its place is not followed."""
     try:
-        if level.is_open:
-            return level.folder.enter(name)
-        path = join(level.folder.path, name)
         folder = files.open_folder(path)
     except GONE:
         return None
@@ -103,7 +115,21 @@ def _enter(files: Files, level: Level, name: str) -> Folder | None:
         if is_gone(error):
             return None
         raise
-    if folder.path != path:  # a link has taken the place of a folder on the way
+    if folder.path != path:
         folder.close()
         return None
     return folder
+
+
+def _enter(files: Files, level: Level, name: str) -> Folder | None:
+    """The folder `name` of `level`, or None if the walk has to do without it. A link is never followed."""
+    if not level.is_open:
+        return open_real(files, join(level.folder.path, name))
+    try:
+        return level.folder.enter(name)
+    except GONE:
+        return None
+    except OSError as error:
+        if is_gone(error):
+            return None
+        raise

@@ -16,6 +16,8 @@ from dataclasses import dataclass
 from wap_kernel.files.paths import below, split
 
 MAX_LINKS = 40
+MAX_FOLDERS = 256
+"""A descriptor is held for each folder on the way, so that `..` never asks the file system."""
 FOLDER_FLAGS = os.O_RDONLY | getattr(os, "O_DIRECTORY", 0) | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_CLOEXEC", 0)
 
 
@@ -81,6 +83,8 @@ def walk(root: int, names_of_root: tuple[str, ...], path: str, *, follow: bool) 
                 pending.extendleft(reversed(split(target)))
             elif last:
                 return Place(os.dup(here), name, "/".join([*names, name]))
+            elif len(folders) >= MAX_FOLDERS:
+                raise OSError(errno.ENAMETOOLONG, os.strerror(errno.ENAMETOOLONG))
             else:
                 folders.append(_open_folder(name, here, mode))
                 names.append(name)

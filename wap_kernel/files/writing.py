@@ -1,14 +1,17 @@
-"""Everything that changes files: write, modify, delete, move, copy, make a folder. Each under the lock of its path."""
+"""Everything that changes files: write, modify, delete, move, copy (under the locks of their paths), make a folder."""
 
 from __future__ import annotations
 
 import posixpath
+from collections.abc import Iterator
+from contextlib import contextmanager
 
-from wap_kernel.errors import AlreadyExists, BinaryFile, FileMissing, InvalidArgument, TooLarge
+from wap_kernel.errors import AlreadyExists, BinaryFile, FileMissing, InvalidArgument, TooLarge, from_os_error
 from wap_kernel.files import diffs, digest, editing, notebooks
+from wap_kernel.files.deadline import Deadline
 from wap_kernel.files.paths import display, split
 from wap_kernel.files.primitives import Files, Kind, Locks, Stat
-from wap_kernel.files.reading import MAX_RANGE_SIZE, read_up_to
+from wap_kernel.files.reading import read_up_to
 from wap_kernel.operations import (
     CopyFile,
     CreateDirectory,
@@ -22,6 +25,9 @@ from wap_kernel.operations import (
     WriteFile,
 )
 
+EDIT_SECONDS = 10.0
+"""For all the changes of one call."""
+
 
 class Writer:
     def __init__(self, files: Files, locks: Locks, limits: Limits) -> None:
@@ -32,20 +38,16 @@ class Writer:
     def write(self, operation: WriteFile) -> FileWritten:
         path, data = operation.path, operation.content
         self._check_size(len(data), path)
-        if operation.mode == "append" and notebooks.is_notebook(path):
-            raise InvalidArgument(
-                f"Text cannot be appended to a notebook: {path}", hint="Write the whole notebook instead.", path=path
-            )
-        if notebooks.is_notebook(path):
-            notebooks.require_valid(path, data)
         if operation.create_directories:
             self._make_parent(path)
-        with self._locks.hold(self._resolve(path)):
+        real = self._files.resolve(path)
+        self._check_notebook(real, data, append=operation.mode == "append")
+        with self._locks.hold(real):
             if operation.expected_hash is not None:
                 digest.require(operation.expected_hash, self._current_hash(path), path)
             if operation.mode == "append":
                 stat = self._files.append(path, data)
-                known = digest.of_file(self._files, path) if stat.size <= MAX_RANGE_SIZE else None
+                known = digest.of_file(self._files, path) if stat.size <= digest.MAX_HASHED else None
             else:
                 stat = self._files.replace(path, data, exclusive=operation.mode == "create")
                 known = digest.of_bytes(data)
@@ -53,15 +55,15 @@ class Writer:
 
     def modify(self, operation: ModifyFile) -> FileModified:
         path = operation.path
-        with self._locks.hold(self._resolve(path)):
+        with self._locks.hold(self._files.resolve(path)):
             old, stat = self._read(path)
             digest.require(operation.expected_hash, digest.of_bytes(old), path)
             if b"\0" in old:
                 raise BinaryFile(f"The file is binary ({stat.size} bytes): {path}", hint="Write it whole, as base64.")
-            new = editing.apply(old, operation.changes, max_size=self._limits.max_write_size)
+            deadline = Deadline(EDIT_SECONDS)
+            new = editing.apply(old, operation.changes, max_size=self._limits.max_write_size, deadline=deadline)
             self._check_size(len(new), path)
-            if notebooks.is_notebook(path):
-                notebooks.require_valid(path, new)
+            self._check_notebook(stat.path, new)
             if new != old:
                 self._files.replace(path, new)
         diff, cut = diffs.unified(display(stat.path), old, new)
@@ -87,35 +89,40 @@ class Writer:
 
     def move(self, operation: MoveFile) -> PathChanged:
         source, destination = operation.source, operation.destination
-        if operation.create_directories:
-            self._make_parent(destination)
-        old = self._files.resolve(source, follow=False)
-        new = self._files.resolve(destination, follow=False)
-        if new.startswith(f"{old}/"):
+        stat = self._files.stat(source, follow=False)
+        with _naming(destination):
+            if operation.create_directories:
+                self._make_parent(destination)
+            new = self._files.resolve(destination, follow=False)
+        if new.startswith(f"{stat.path}/"):
             raise InvalidArgument(f"A folder cannot be moved into itself: {source}")
-        with self._locks.hold(old, new):
-            stat = self._files.stat(source, follow=False)
+        with self._locks.hold(stat.path, new):
             if operation.expected_hash is not None:
                 digest.require(operation.expected_hash, self._current_hash(source), source)
-            if notebooks.is_notebook(new) and not notebooks.is_notebook(old) and stat.kind is Kind.FILE:
-                notebooks.require_valid(destination, self._read(source)[0])
-            if operation.overwrite:
-                self._refuse_folder(destination)
-            return PathChanged(path=display(self._files.rename(source, destination, overwrite=operation.overwrite)))
+            if notebooks.is_notebook(new) and stat.kind is Kind.FILE:
+                self._check_notebook(new, self._read(source)[0])
+            with _naming(destination):
+                if operation.overwrite:
+                    self._check_overwritable(destination, stat)
+                moved = self._files.rename(source, destination, overwrite=operation.overwrite)
+            return PathChanged(path=display(moved))
 
     def copy(self, operation: CopyFile) -> PathChanged:
         source, destination = operation.source, operation.destination
-        if operation.create_directories:
-            self._make_parent(destination)
-        with self._locks.hold(self._resolve(source), self._resolve(destination)):
+        real = self._files.stat(source).path
+        with _naming(destination):
+            if operation.create_directories:
+                self._make_parent(destination)
+            new = self._files.resolve(destination)
+        if real == new:
+            raise InvalidArgument(f"Source and destination are the same file: {source}")
+        with self._locks.hold(real, new):
             data, stat = self._read(source)
             current = digest.of_bytes(data)
             digest.require(operation.expected_hash, current, source)
-            if notebooks.is_notebook(destination):
-                notebooks.require_valid(destination, data)
-            if self._resolve(source) == self._resolve(destination):
-                raise InvalidArgument(f"Source and destination are the same file: {source}")
-            written = self._files.replace(destination, data, exclusive=not operation.overwrite, mode=stat.mode)
+            self._check_notebook(new, data)
+            with _naming(destination):
+                written = self._files.replace(destination, data, exclusive=not operation.overwrite, mode=stat.mode)
         return PathChanged(path=display(written.path), hash=current)
 
     def make_folder(self, operation: CreateDirectory) -> PathChanged:
@@ -136,8 +143,14 @@ class Writer:
                 )
             return data, file.stat
 
-    def _resolve(self, path: str) -> str:
-        return self._files.resolve(path)
+    def _check_notebook(self, real: str, data: bytes, *, append: bool = False) -> None:
+        """`real` is the resolved path: a link with another name is still a way into a notebook."""
+        if notebooks.is_notebook(real):
+            if append:
+                raise InvalidArgument(
+                    f"Text cannot be appended to a notebook: {real}", hint="Write the whole notebook instead."
+                )
+            notebooks.require_valid(real, data)
 
     def _current_hash(self, path: str) -> str | None:
         try:
@@ -168,10 +181,21 @@ class Writer:
                 maxWriteSize=limit,
             )
 
-    def _refuse_folder(self, destination: str) -> None:
+    def _check_overwritable(self, destination: str, source: Stat) -> None:
         try:
             stat = self._files.stat(destination, follow=False)
         except FileNotFoundError:
             return
         if stat.kind is Kind.FOLDER:
             raise AlreadyExists(f"A folder stands there and is not overwritten: {destination}")
+        if source.kind is Kind.FOLDER:
+            raise AlreadyExists(f"A file stands there and a folder does not replace it: {destination}")
+
+
+@contextmanager
+def _naming(path: str) -> Iterator[None]:
+    """What the operating system says here is about `path`, not about the operation's first path."""
+    try:
+        yield
+    except OSError as error:
+        raise from_os_error(error, path) from error

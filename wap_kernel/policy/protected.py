@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
 from functools import cached_property
@@ -34,12 +34,17 @@ All of `.git`, not only its hooks and config: a `.git` file or a `.git/commondir
 """
 
 HOME_FILES = (
-    *(".bashrc", ".bash_profile", ".bash_login", ".bash_logout", ".bash_aliases", ".profile", ".inputrc"),
-    *(".zshrc", ".zshenv", ".zprofile", ".zlogin", ".zlogout", ".kshrc", ".cshrc", ".tcshrc", ".xprofile"),
-    *(".config/fish", ".config/environment.d", ".config/autostart", ".pam_environment", ".xsessionrc"),
-    *(".gitconfig", ".config/git", ".ssh", ".condarc", ".npmrc", ".pypirc", ".config/pip", ".pip"),
+    *(".bashrc", ".bash_profile", ".bash_login", ".bash_logout", ".bash_aliases", ".bash_completion", ".profile"),
+    *(".zshrc", ".zshenv", ".zprofile", ".zlogin", ".zlogout", ".kshrc", ".mkshrc", ".cshrc", ".tcshrc", ".login"),
+    *(".inputrc", ".xprofile", ".xinitrc", ".xsessionrc", ".pam_environment", ".config/fish"),
+    *(".config/environment.d", ".config/autostart", ".config/systemd", ".local/bin", ".local/lib", ".venv"),
+    *(".Rprofile", ".Renviron", ".pdbrc", ".pythonrc", ".pythonrc.py", ".vimrc", ".config/nvim", ".emacs", ".emacs.d"),
+    *(".gitconfig", ".config/git", ".ssh", ".netrc", ".condarc", ".npmrc", ".pypirc", ".config/pip", ".pip"),
 )
-"""Read by shells, logins, git and installers when they start; relative to the home folder."""
+"""Executed or obeyed by shells, logins, interpreters, editors, git and installers; relative to the home folder."""
+
+KERNEL_FOLDERS = ("/proc", "/sys", "/dev")
+"""Not files but the machine itself: every process's environment, the server's among them, can be read there."""
 
 
 @dataclass(frozen=True)
@@ -107,9 +112,9 @@ def _fold(path: str) -> tuple[str, ...]:
 
 
 def protected_paths(
-    root: str, state_dir: str, *, environment: Mapping[str, str] | None = None, home: str | None = None
+    root: str, state_dir: str, *, hidden: Sequence[str] = (), read_only: Sequence[str] = ()
 ) -> ProtectedPaths:
-    """What is protected on this machine below `root`."""
+    """What is protected on this machine below `root`; `hidden` and `read_only` are what the server knows besides."""
     from jupyter_core.paths import (
         jupyter_config_dir,
         jupyter_config_path,
@@ -118,26 +123,28 @@ def protected_paths(
         jupyter_runtime_dir,
     )
 
-    environment = os.environ if environment is None else environment
-    home = os.path.expanduser("~") if home is None else home
-    ipython = environment.get("IPYTHONDIR") or os.path.join(home, ".ipython")
-    prefixes = (sys.prefix, sys.base_prefix, environment.get("CONDA_PREFIX") or sys.prefix)
-    hidden = (state_dir, jupyter_runtime_dir())
-    read_only = (
+    home = os.path.expanduser("~")
+    ipython = os.environ.get("IPYTHONDIR") or os.path.join(home, ".ipython")
+    prefixes = (sys.prefix, sys.base_prefix, os.environ.get("CONDA_PREFIX") or sys.prefix)
+    # The states of other workspaces are no more this one's business than its own.
+    secret = (state_dir, os.path.join(jupyter_data_dir(), "wap"), jupyter_runtime_dir(), *hidden)
+    obeyed = (
         *(jupyter_config_dir(), jupyter_data_dir(), *jupyter_config_path(), *jupyter_path(), ipython),
         *(os.path.join(home, name) for name in HOME_FILES),
         *prefixes,
+        *read_only,
     )
     return ProtectedPaths(
-        hidden=frozenset(_relative(root, hidden, ancestors=True)),
+        hidden=frozenset((*_relative(root, secret, ancestors=True), *_relative(root, KERNEL_FOLDERS))),
         # A root inside sys.prefix is somebody's work, so only what lies strictly below the root counts here.
-        read_only=frozenset(_relative(root, read_only, ancestors=False)),
+        read_only=frozenset(_relative(root, obeyed)),
     )
 
 
-def _relative(root: str, paths: Iterable[str], *, ancestors: bool) -> Iterable[tuple[str, ...]]:
+def _relative(root: str, paths: Iterable[str], *, ancestors: bool = False) -> Iterable[tuple[str, ...]]:
+    """`paths` relative to the root; with `ancestors`, one that the root itself lies in closes all of it."""
     real_root = os.path.realpath(root)
-    for path in paths:
+    for path in filter(None, paths):
         for name in {os.path.realpath(path), os.path.abspath(path)}:
             relative = below(name, real_root)
             if relative:

@@ -1,4 +1,8 @@
-"""The local provider: the server's own filesystem and processes. Commands are not confined."""
+"""The local provider: the server's own filesystem and processes.
+
+Commands are not confined: they have the rights of the server. What of them can outlive its end, with an effort, is
+said in `commands/supervised.py`.
+"""
 
 from __future__ import annotations
 
@@ -7,13 +11,15 @@ import threading
 from collections.abc import Mapping
 
 from wap_kernel.commands import environment, running
-from wap_kernel.errors import ProviderUnavailable, from_os_error
+from wap_kernel.commands.outcome import Cancel, OnChunk, Outcome
+from wap_kernel.errors import InvalidArgument, ProviderUnavailable, from_os_error
+from wap_kernel.files.handles import LocalFolder
 from wap_kernel.files.root import Root
-from wap_kernel.providers.base import Cancel, Command, OnChunk, Outcome
+from wap_kernel.providers.base import Command
 
 
 class LocalProvider:
-    """Runs commands with the rights of the server. The caller keeps `root` and closes it after the provider."""
+    """Runs commands beside the files of `root`, which stays the caller's, to be closed after the provider."""
 
     name = "local"
     confines = False
@@ -31,11 +37,7 @@ class LocalProvider:
     def run(self, command: Command, *, on_chunk: OnChunk | None = None, cancel: Cancel | None = None) -> Outcome:
         variables = environment.rebuild(self._environment, command.environment)
         cancel = cancel or Cancel()
-        try:
-            folder = self.files.open_folder(command.cwd)
-        except OSError as error:
-            raise from_os_error(error, command.cwd) from error
-        with folder:
+        with self._open_folder(command.cwd) as folder:
             self._begin(cancel)
             try:
                 return running.run(
@@ -57,6 +59,20 @@ class LocalProvider:
             for cancel in self._running:
                 cancel.request()
             self._changed.wait_for(lambda: not self._running)
+
+    def _open_folder(self, path: str) -> LocalFolder:
+        try:
+            try:
+                return self.files.open_folder(path)
+            except NotADirectoryError:
+                self.files.stat(path)  # raises the same if it is a folder on the way that is none
+                raise InvalidArgument(
+                    f"Not a folder: {path}",
+                    hint="Name the folder to run in; files are named in the command itself.",
+                    path=path,
+                ) from None
+        except OSError as error:
+            raise from_os_error(error, path) from error
 
     def _begin(self, cancel: Cancel) -> None:
         with self._changed:

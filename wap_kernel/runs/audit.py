@@ -15,11 +15,12 @@ import threading
 import time
 from collections import deque
 from concurrent.futures import Future
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime, timezone
 from typing import Literal
 
-from wap_kernel.errors import InternalError, NoSpace, WapError
+from wap_kernel.errors import ApprovalRequired, NoSpace, PermissionDenied, ProviderUnavailable, WapError
 from wap_kernel.files.paths import display
 from wap_kernel.operations import Caller, Effect, Operation
 from wap_kernel.runs import store
@@ -30,12 +31,28 @@ GROUP_SECONDS = 0.05
 Outcome = Literal["ok", "denied", "failed"]
 
 
+class Unparsed:
+    """Stands for an operation that could not be made out of a request."""
+
+    effect = Effect.READ
+
+    def __init__(self, tool: str) -> None:
+        self.kind = tool
+
+    def summary(self) -> dict[str, object]:
+        return {}
+
+
+def is_denial(error: WapError) -> bool:
+    return isinstance(error, (PermissionDenied, ApprovalRequired))
+
+
 class Record:
     """An operation under way. It gives an intent (unless it is denied) and an outcome, under one id."""
 
     __slots__ = ("caller", "number", "operation", "started")
 
-    def __init__(self, operation: Operation, caller: Caller, number: int) -> None:
+    def __init__(self, operation: Operation | Unparsed, caller: Caller, number: int) -> None:
         self.operation = operation
         self.caller = caller
         self.number = number
@@ -74,8 +91,12 @@ class Audit:
         self._thread = threading.Thread(target=self._write, name="wap-audit", daemon=True)
         self._thread.start()
 
-    def record(self, operation: Operation, caller: Caller) -> Record:
+    def record(self, operation: Operation | Unparsed, caller: Caller) -> Record:
         return Record(operation, caller, next(self._numbers))
+
+    def refused(self, tool: str, error: WapError, caller: Caller) -> None:
+        """A request that never became an operation."""
+        self.outcome(self.record(Unparsed(tool), caller), "denied" if is_denial(error) else "failed", error)
 
     def intent(self, record: Record) -> None:
         """Must be written before the operation acts; raises if it cannot be, so that nothing acts unrecorded."""
@@ -116,13 +137,14 @@ class Audit:
         self._put(row, done)
         try:
             done.result()
-        except sqlite3.Error as error:
+        except Exception as error:  # noqa: BLE001 - whatever it is, the operation must not go on unrecorded
             if "full" in str(error):
                 raise NoSpace(
                     "No space left for the audit, so nothing was changed.", hint="Free some space and try again."
                 ) from None
-            self._log.error("audit: %s", error)
-            raise InternalError("The audit cannot be written, so nothing was changed.") from None
+            raise ProviderUnavailable(
+                "The audit cannot be written, so nothing was changed.", hint="The server's log says why."
+            ) from None
 
     # -- the writing thread
 
@@ -138,15 +160,15 @@ class Audit:
                 self._insert(group)
 
     def _insert(self, group: list[_Item]) -> None:
-        failure: sqlite3.Error | None = None
+        failure: Exception | None = None
         try:
             self._connection.execute("BEGIN IMMEDIATE")
             self._connection.executemany(_INSERT, [self._columns(row) for row, _ in group])
             self._connection.execute("COMMIT")
-        except sqlite3.Error as error:
+        except Exception as error:  # noqa: BLE001 - handed to those who wait; this thread must never die
             failure = error
-            if self._connection.in_transaction:
-                self._connection.execute("ROLLBACK")
+            with suppress(sqlite3.Error):
+                self._connection.rollback()
             self._log.error("audit: %d records could not be written: %s", len(group), error)
         for _, waiter in group:
             if waiter is not None:

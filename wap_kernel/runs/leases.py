@@ -1,30 +1,35 @@
 """A lease says that a process is alive; what a dead one left behind is cleaned up at the next start.
 
-`leases/<id>/lock` is held with flock for the life of the process, so the kernel gives it back at any death. Beside it
-stands one symbolic link per temporary file under way: named like the file, pointing at its path below the root.
+`leases/<workspace>/<id>/lock` is held with flock for the life of the process, so the kernel gives it back at any death.
+Beside it stands one symbolic link per temporary file under way: named like the file, pointing at its path below the
+root.
 """
 
 from __future__ import annotations
 
-import errno
-import fcntl
 import os
 import secrets
 import shutil
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
+from wap_kernel.errors import ProviderUnavailable
+from wap_kernel.runs.flock import lock_within, try_lock
+
+PATIENCE = 10.0
+
 
 class Lease:
-    """This process's lease; a `Journal` for temporary files."""
+    """This process's lease on a workspace; a `Journal` for temporary files."""
 
-    def __init__(self, state_dir: str) -> None:
-        self._leases = os.path.join(state_dir, "leases")
+    def __init__(self, state_dir: str, workspace: str) -> None:
+        self._leases = os.path.join(state_dir, "leases", workspace)
+        os.makedirs(self._leases, mode=0o700, exist_ok=True)
         self._folder = os.path.join(self._leases, secrets.token_hex(8))
-        with _mutex(self._leases):  # nobody may take a lease for dead between mkdir and flock
+        with _mutex(self._leases):  # nobody may take a lease for dead between mkdir and the lock
             os.mkdir(self._folder, 0o700)
             self._lock = os.open(os.path.join(self._folder, "lock"), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-            fcntl.flock(self._lock, fcntl.LOCK_EX)
+            try_lock(self._lock)
 
     def note(self, name: str, path: str) -> None:
         os.symlink(path, os.path.join(self._folder, name))
@@ -32,19 +37,16 @@ class Lease:
     def forget(self, name: str) -> None:
         os.unlink(os.path.join(self._folder, name))
 
-    def clean_up_after_the_dead(self, remove: Callable[[str, str], None]) -> None:
-        """Call `remove(name, path)` for every temporary file that a dead process noted."""
+    def clean_up_after_the_dead(self, remove: Callable[[str, str], bool]) -> None:
+        """Call `remove(name, path)` for every temporary file that a dead process noted; what it cannot remove stays."""
         with _mutex(self._leases):
             for entry in os.listdir(self._leases):
                 folder = os.path.join(self._leases, entry)
-                if folder == self._folder or not os.path.isdir(folder):
-                    continue
-                if not _is_dead(folder):
-                    continue
-                for name in os.listdir(folder):
-                    if name != "lock":
-                        remove(name, os.readlink(os.path.join(folder, name)))
-                shutil.rmtree(folder)
+                if folder != self._folder and os.path.isdir(folder) and _is_dead(folder):
+                    names = [name for name in os.listdir(folder) if name != "lock"]
+                    settled = [remove(name, os.readlink(os.path.join(folder, name))) for name in names]
+                    if all(settled):
+                        shutil.rmtree(folder)
 
     def close(self) -> None:
         with _mutex(self._leases):
@@ -58,21 +60,20 @@ def _is_dead(folder: str) -> bool:
     except FileNotFoundError:
         return True
     try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError as error:
-        if error.errno in (errno.EAGAIN, errno.EACCES):
-            return False
-        raise
+        return try_lock(descriptor)
     finally:
         os.close(descriptor)
-    return True
 
 
 @contextmanager
 def _mutex(folder: str) -> Iterator[None]:
     descriptor = os.open(os.path.join(folder, ".mutex"), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX)
+        if not lock_within(descriptor, PATIENCE):
+            raise ProviderUnavailable(
+                "Another process of this workspace does not let go of its state.",
+                hint="Is a server on the same folder stopped (Ctrl-Z)? End it.",
+            )
         yield
     finally:
         os.close(descriptor)

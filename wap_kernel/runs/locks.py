@@ -1,9 +1,8 @@
 """Locks on paths, between the threads of a process and between processes: of two writers with the same
-`expectedHash` exactly one may win. They stand in the state folder, where no command can take one hostage."""
+`expectedHash` exactly one may win. They stand in the state folder, out of reach of every tool."""
 
 from __future__ import annotations
 
-import fcntl
 import os
 import threading
 import time
@@ -12,11 +11,12 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 
 from wap_kernel.errors import Conflict
+from wap_kernel.runs.flock import lock_within
 
-BUCKETS = 64
-PATIENCE = 10.0
-"""Seconds to wait for a neighbour; a write takes milliseconds, so a longer wait means a stopped process."""
-_POLL = 0.002
+BUCKETS = 1024
+"""Paths share locks, so that the number of lock files is bounded; seldom do two writers meet in one by chance."""
+PATIENCE = 15.0
+"""Seconds to wait for a neighbour: longer than any edit may take."""
 
 
 class PathLocks:
@@ -27,28 +27,22 @@ class PathLocks:
     @contextmanager
     def hold(self, *paths: str) -> Iterator[None]:
         """Hold the locks of these resolved paths. Taken in one order, so two holders never wait for each other."""
-        buckets = sorted({zlib.crc32(os.fsencode(path)) % BUCKETS for path in paths})
+        deadline = time.monotonic() + PATIENCE
         with ExitStack() as stack:
-            for bucket in buckets:
-                stack.enter_context(self._bucket(bucket))
+            for bucket in sorted({zlib.crc32(os.fsencode(path)) % BUCKETS for path in paths}):
+                stack.enter_context(self._bucket(bucket, deadline))
             yield
 
     @contextmanager
-    def _bucket(self, bucket: int) -> Iterator[None]:
-        deadline = time.monotonic() + PATIENCE
-        if not self._threads[bucket].acquire(timeout=PATIENCE):
+    def _bucket(self, bucket: int, deadline: float) -> Iterator[None]:
+        if not self._threads[bucket].acquire(timeout=max(0.0, deadline - time.monotonic())):
             raise _busy()
         try:
-            descriptor = os.open(os.path.join(self._folder, f"{bucket:02x}"), os.O_RDWR | os.O_CREAT, 0o600)
+            path = os.path.join(self._folder, f"{bucket:03x}")
+            descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
             try:
-                while True:
-                    try:
-                        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                        break
-                    except BlockingIOError:
-                        if time.monotonic() > deadline:
-                            raise _busy() from None
-                        time.sleep(_POLL)
+                if not lock_within(descriptor, deadline - time.monotonic()):
+                    raise _busy()
                 yield
             finally:
                 os.close(descriptor)
@@ -57,4 +51,4 @@ class PathLocks:
 
 
 def _busy() -> Conflict:
-    return Conflict("Another process holds the file for too long.", hint="Try again in a moment.")
+    return Conflict("Somebody else has been changing the same file for too long.", hint="Try again in a moment.")

@@ -22,6 +22,5 @@ def open_state_dir(path: str) -> str:
     """Make the folder if need be, closed to everybody else, and return its real path."""
     os.makedirs(path, mode=0o700, exist_ok=True)
     os.chmod(path, 0o700)
-    for name in ("leases", "locks"):
-        os.makedirs(os.path.join(path, name), mode=0o700, exist_ok=True)
+    os.makedirs(os.path.join(path, "locks"), mode=0o700, exist_ok=True)
     return os.path.realpath(path)

@@ -68,6 +68,8 @@ def test_path_has_the_interpreter_and_no_folder_of_the_workspace(path: str | Non
     GIT_SSH GIT_SSH_COMMAND GIT_EXTERNAL_DIFF GIT_CONFIG_COUNT GIT_DIR GIT_PAGER SSH_ASKPASS PAGER EDITOR LESSOPEN
     MAKEFLAGS GOFLAGS RUSTC_WRAPPER CARGO_BUILD_RUSTC_WRAPPER TAR_OPTIONS RIPGREP_CONFIG_PATH XDG_CONFIG_HOME
     JUPYTER_CONFIG_DIR IPYTHONDIR KUBECONFIG
+    GH_PAGER SYSTEMD_PAGER PSQL_PAGER BAT_PAGER ANY_PAGER KUBE_EDITOR SUDO_EDITOR ANY_EDITOR PSQLRC GNUPGHOME GH_BROWSER
+    COVERAGE_PROCESS_START COVERAGE_PROCESS_CONFIG COVERAGE_RCFILE
     """.split(),
 )
 def test_a_variable_that_runs_code_is_refused_by_name(name: str) -> None:
@@ -90,5 +92,5 @@ def test_a_malformed_value(value: str) -> None:
 
 
 def test_the_callers_variables_win() -> None:
-    caller = {"LANG": "de_DE.UTF-8", "_x": "", "A1": "a=b\nc ü", "env": "prod", "GITHUB_SHA": "1"}
+    caller = {"LANG": "de_DE.UTF-8", "_x": "", "A1": "a=b\nc ü", "env": "prod", "GITHUB_SHA": "1", "PAGERS": "2"}
     assert rebuild({"LANG": "C"}, caller).items() >= caller.items()

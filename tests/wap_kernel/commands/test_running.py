@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import errno
+import marshal
 import os
+import re
 import resource
 import signal
 import subprocess
@@ -16,8 +18,8 @@ from pathlib import Path
 import pytest
 
 from wap_kernel.commands import running, supervised, supervisor
+from wap_kernel.commands.outcome import Cancel, OnChunk, Outcome, Stream
 from wap_kernel.errors import Code, ExecutionFailed, InvalidArgument, WapError
-from wap_kernel.providers.base import Cancel, OnChunk, Outcome, Stream
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="looks at processes through /proc")
 
@@ -64,6 +66,12 @@ def run(tmp_path: Path) -> Iterator[Runner]:
     yield runner
     os.close(runner.fd)
     assert sorted(os.listdir("/proc/self/fd")) == before
+
+
+def program(extra: str = "") -> bytes:
+    """The supervisor's code as it is sent, with something changed at its end."""
+    source = Path(supervisor.__file__).read_text() + extra
+    return marshal.dumps(compile(source, supervisor.__file__, "exec"))
 
 
 def is_alive(pid: int) -> bool:
@@ -133,11 +141,17 @@ def test_it_runs_in_the_folder_that_was_opened_wherever_that_is_now(run: Runner,
     assert outcome.stdout == f"{tmp_path}/after\n"
 
 
-def test_the_environment_is_exactly_what_was_given(run: Runner) -> None:
+def test_the_environment_is_what_was_given_and_the_tag(run: Runner) -> None:
     outcome = run("exec /usr/bin/env", environment={"A": "x=y\nz", "B": "", "ü": "€"})
-    added_by_bash = {"PWD", "SHLVL", "_"}
-    lines = [line for line in outcome.stdout.splitlines() if line.partition("=")[0] not in added_by_bash]
+    added = {"PWD", "SHLVL", "_", supervised.TAG}
+    lines = [line for line in outcome.stdout.splitlines() if line.partition("=")[0] not in added]
     assert sorted(lines) == ["A=x=y", "B=", "z", "ü=€"]
+
+
+def test_every_command_has_a_tag_of_its_own_whatever_the_caller_says(run: Runner) -> None:
+    tags = {run("echo $WAP_COMMAND_ID", environment={"WAP_COMMAND_ID": "mine"}).stdout for _ in range(2)}
+    assert len(tags) == 2
+    assert all(re.fullmatch(r"[0-9a-f]{32}\n", tag) for tag in tags)
 
 
 def test_the_supervisor_shows_nothing_of_the_server_or_the_command(
@@ -342,11 +356,35 @@ def test_a_command_cannot_talk_its_supervisor_into_leaving(run: Runner) -> None:
     assert not is_alive(run.pid())
 
 
-@pytest.mark.parametrize("left", ["in the background", "deaf to TERM", "in a session of its own"])
+@pytest.mark.parametrize("left", LEFT_BEHIND)
 def test_a_command_that_kills_its_supervisor(run: Runner, left: str) -> None:
     outcome = run(f"{LEFT_BEHIND[left]}; kill -9 $PPID; while :; do sleep 0.01; done")
     assert (outcome.stdout, outcome.exit_code) == ("ready\n", 137)
-    assert not is_alive(run.pid())
+    assert eventually(lambda: not is_alive(run.pid()))
+
+
+def test_a_command_that_announces_its_end_and_kills_its_supervisor(run: Runner) -> None:
+    forge = "for fd in /proc/$PPID/fd/[3-9]; do [ -p $fd ] && printf 'exit 0\\n' > $fd; done"
+    run(f"{LEFT_BEHIND['forked twice, in a session of its own']}; {forge}; kill -9 $PPID; sleep 1000")
+    assert eventually(lambda: not is_alive(run.pid()))
+
+
+def test_a_supervisor_that_is_killed_after_the_end_of_its_command(run: Runner) -> None:
+    (run.folder / "left").write_text(
+        "trap '' TERM\necho $$ > pid\nwhile kill -0 $1; do sleep 0.01; done\nkill -9 $2\nexec sleep 1000\n"
+    )
+    outcome = run(f"setsid sh left $$ $PPID 2>/dev/null & {READY}; exit 7", grace=LONG)
+    assert (outcome.stdout, outcome.exit_code) == ("ready\n", 7)
+    assert eventually(lambda: not is_alive(run.pid()))
+
+
+def test_the_tag_of_another_command_is_not_taken_for_ours(run: Runner) -> None:
+    other = subprocess.Popen(["sleep", "1000"], env={supervised.TAG: "0" * 32}, start_new_session=True)
+    run(f"{LEFT_BEHIND['forked twice, in a session of its own']}; kill -9 $PPID; sleep 1000")
+    assert eventually(lambda: not is_alive(run.pid()))
+    assert other.poll() is None
+    other.kill()
+    other.wait()
 
 
 @pytest.mark.parametrize("stop", ["kill -STOP $PPID", "trap '' TERM; while :; do kill -STOP $PPID; done"])
@@ -365,23 +403,11 @@ def test_a_command_that_writes_to_the_status_pipe(run: Runner) -> None:
     assert outcome.exit_code == 4
 
 
-WITHOUT_SUBREAPER = """
-import importlib.util, os
-spec = importlib.util.spec_from_file_location("supervisor", {path!r})
-supervisor = importlib.util.module_from_spec(spec)
-spec.loader.exec_module(supervisor)
-supervisor.become_subreaper = lambda: False
-supervisor.main()
-os._exit(0)
-"""
-
-
 @pytest.mark.parametrize("left", ["deaf to TERM", "stopped"])
 def test_the_process_group_is_ended_where_orphans_cannot_be_kept(
     run: Runner, monkeypatch: pytest.MonkeyPatch, left: str
 ) -> None:
-    (run.folder / "supervisor.py").write_text(WITHOUT_SUBREAPER.format(path=supervisor.__file__))
-    monkeypatch.setattr(supervisor, "__file__", str(run.folder / "supervisor.py"))
+    monkeypatch.setattr(supervised, "_PROGRAM", program("\nbecome_subreaper = lambda: False\n"))
     outcome = run(f"{LEFT_BEHIND[left]}; exit 7")
     assert (outcome.stdout, outcome.exit_code) == ("ready\n", 7)
     assert eventually(lambda: not is_alive(run.pid()))  # whoever inherits it reaps it
@@ -440,10 +466,18 @@ def test_no_interpreter(run: Runner, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_a_supervisor_that_dies_at_once(run: Runner, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(supervisor, "__file__", "/no/such/supervisor.py")
+    monkeypatch.setattr(supervised, "_PROGRAM", program("\nsys.exit('no room for modules')\n"))
     with pytest.raises(ExecutionFailed, match="could not be started") as failure:
         run("true")
-    assert "No such file" in (failure.value.hint or "")
+    assert failure.value.hint == "no room for modules"
+
+
+def test_a_python_that_was_replaced_under_the_server(run: Runner, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It would take the code of another version for its own."""
+    monkeypatch.setattr(supervised, "_PYTHON", "cpython-39")
+    with pytest.raises(ExecutionFailed, match="could not be started") as failure:
+        run("true")
+    assert "restart the server" in (failure.value.hint or "")
 
 
 def test_a_command_line_longer_than_the_system_takes(run: Runner) -> None:

@@ -13,7 +13,6 @@ from typing import Any
 
 import pytest
 
-from wap_kernel.dialects import wap
 from wap_kernel.errors import Code, WapError
 from wap_kernel.operations import Limits
 
@@ -114,7 +113,7 @@ def test_a_malformed_path_is_an_invalid_argument_in_every_tool(attacked: Any, pa
 @pytest.mark.parametrize("body", [rb'{"path": "a\ud800b"}', rb'{"path": "a\udcffb"}', b'{"path": "a\xffb"}'])
 def test_a_lone_surrogate_or_bad_utf8_is_an_invalid_argument(tools: Any, body: bytes) -> None:
     with pytest.raises(WapError) as caught:
-        wap.parse("readFile", body, tools.workspace)
+        asyncio.run(tools.send("readFile", body))
     assert caught.value.code is Code.INVALID_ARGUMENT
 
 
@@ -226,7 +225,7 @@ def test_a_catastrophic_pattern_gets_an_answer_and_the_loop_stays_free(tools: An
         body = json.dumps(
             {"path": "f", "operations": [{"type": "regexReplace", "pattern": "(x+x+)+y", "replacement": ""}]}
         ).encode()
-        task = asyncio.ensure_future(tools.workspace.perform(wap.parse("modifyFile", body, tools.workspace)))
+        task = asyncio.ensure_future(tools.send("modifyFile", body))
         while not task.done():
             before = time.monotonic()
             await asyncio.sleep(0.01)
@@ -300,7 +299,9 @@ def test_an_edit_keeps_what_it_does_not_touch_and_the_mode(tools: Any, data: byt
         path="f", operations=[{"type": "replace", "startLine": 1, "endLine": 1, "newContent": "X"}]
     )
     first, _, rest = data.partition(b"\n")
-    assert (tools.root / "f").read_bytes() == b"X" + (b"\r" if first.endswith(b"\r") else b"") + b"\n" + rest
+    mark = b"\xef\xbb\xbf" if first.startswith(b"\xef\xbb\xbf") else b""
+    ending = b"\r\n" if first.endswith(b"\r") else b"\n"
+    assert (tools.root / "f").read_bytes() == mark + b"X" + ending + rest
     assert stat.S_IMODE((tools.root / "f").stat().st_mode) == 0o755
     assert answer["diff"].startswith("--- a/f\n+++ b/f\n@@ ")
     assert answer["hash"] == tools.readFile(path="f", encoding="base64")["hash"]

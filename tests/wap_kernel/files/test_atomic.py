@@ -20,7 +20,7 @@ from wap_kernel.files import atomic
 from wap_kernel.files.root import Root
 from wap_kernel.policy.protected import ProtectedPaths
 from wap_kernel.runs.leases import Lease
-from wap_kernel.runs.state import open_state_dir
+from wap_kernel.runs.state import open_state_dir, workspace_id
 
 OPEN = ProtectedPaths(frozenset(), frozenset())
 
@@ -39,7 +39,7 @@ def test_a_write_that_dies_at_a_step_leaves_old_or_new(
     name = "new" if exclusive else "f"
     (ws / "f").write_bytes(b"old")
     state = open_state_dir(str(tmp_path / "state"))
-    lease = Lease(state)
+    lease = Lease(state, workspace_id(str(ws)))
 
     def die(step: str) -> None:
         if step == fatal:
@@ -55,13 +55,14 @@ def test_a_write_that_dies_at_a_step_leaves_old_or_new(
     os.close(lease._lock)  # what the kernel does at the death of the process
     make_tools(ws)  # the next start
     assert sorted(os.listdir(ws)) == sorted({"f", name} if renamed else {"f"})
-    assert len([entry for entry in os.listdir(f"{state}/leases") if not entry.startswith(".")]) == 1
+    leases = os.listdir(f"{state}/leases/{workspace_id(str(ws))}")
+    assert len([entry for entry in leases if not entry.startswith(".")]) == 1
 
 
 def test_a_living_neighbours_temporary_file_is_not_touched(tmp_path: Path, make_tools: Callable[..., Any]) -> None:
     ws = tmp_path / "ws"
     ws.mkdir()
-    lease = Lease(open_state_dir(str(tmp_path / "state")))
+    lease = Lease(open_state_dir(str(tmp_path / "state")), workspace_id(str(ws)))
     name = f"{atomic.TEMPORARY_PREFIX}0{atomic.TEMPORARY_SUFFIX}"
     (ws / name).write_text("under way")
     lease.note(name, name)
@@ -74,12 +75,39 @@ def test_a_journal_cannot_be_used_to_delete_other_files(tmp_path: Path, make_too
     ws = tmp_path / "ws"
     ws.mkdir()
     (ws / "precious").write_text("x")
-    lease = Lease(open_state_dir(str(tmp_path / "state")))
+    lease = Lease(open_state_dir(str(tmp_path / "state")), workspace_id(str(ws)))
     lease.note("precious", "precious")
     lease.note(f"{atomic.TEMPORARY_PREFIX}1{atomic.TEMPORARY_SUFFIX}", "precious")
     os.close(lease._lock)
     make_tools(ws)
     assert (ws / "precious").exists()
+
+
+def test_what_cannot_be_removed_does_not_keep_the_workspace_from_opening(
+    tmp_path: Path, make_tools: Callable[..., Any]
+) -> None:
+    ws = tmp_path / "ws"
+    ws.mkdir()
+    name = f"{atomic.TEMPORARY_PREFIX}2{atomic.TEMPORARY_SUFFIX}"
+    (ws / name).mkdir()
+    lease = Lease(open_state_dir(str(tmp_path / "state")), workspace_id(str(ws)))
+    lease.note(name, name)
+    os.close(lease._lock)
+    assert make_tools(ws).exploreFiles(path=".")["totalFound"] >= 0
+
+
+def test_two_roots_in_one_state_folder_keep_their_own_leases(tmp_path: Path, make_tools: Callable[..., Any]) -> None:
+    one = tmp_path / "one"
+    one.mkdir()
+    name = f"{atomic.TEMPORARY_PREFIX}3{atomic.TEMPORARY_SUFFIX}"
+    (one / name).write_text("left by a crash")
+    lease = Lease(open_state_dir(str(tmp_path / "state")), workspace_id(str(one)))
+    lease.note(name, name)
+    os.close(lease._lock)
+    make_tools(tmp_path / "other", state=tmp_path / "state")
+    assert (one / name).exists()
+    make_tools(one, state=tmp_path / "state")
+    assert not (one / name).exists()
 
 
 WRITER = """
@@ -150,6 +178,7 @@ BIG = "x" * 300 * 1024
         ("writeFile", {"path": "new", "content": BIG}),
         ("writeFile", {"path": "new", "content": BIG, "mode": "create"}),
         ("writeFile", {"path": "f", "content": BIG, "mode": "append"}),
+        ("writeFile", {"path": "new", "content": BIG, "mode": "append"}),
         ("modifyFile", {"path": "f", "operations": [{"type": "insert", "afterLine": 0, "newContent": BIG}]}),
         ("copyFile", {"source": "half", "destination": "new"}),
     ],

@@ -108,6 +108,19 @@ def test_a_huge_sparse_file_is_refused_at_once(root: Root) -> None:
         assert caught.value.code is Code.SIZE_LIMIT_EXCEEDED
 
 
+@pytest.mark.parametrize(
+    ("nanoseconds", "shown"),
+    [
+        (0, "1970-01-01T00:00:00.000Z"),
+        (1_700_000_000_123_456_789, "2023-11-14T22:13:20.123Z"),
+        (10**21, "9999-12-31T23:59:59.999Z"),
+        (-(10**21), "0001-01-01T00:00:00.000Z"),
+    ],
+)
+def test_times_end_in_z_also_beyond_the_calendar(nanoseconds: int, shown: str) -> None:
+    assert reading.timestamp(nanoseconds) == shown
+
+
 @given(data=st.lists(st.sampled_from([b"a", b"\n", b"\r\n", b"\xff", b"\xc3\xa4", b""]), max_size=60).map(b"".join))
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 @pytest.mark.parametrize("chunk", [1, 3, 1024])

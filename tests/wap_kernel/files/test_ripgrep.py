@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import struct
 import subprocess
 import sys
+import sysconfig
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -79,24 +81,51 @@ def test_closing_ends_what_is_running(slow: tuple[Ripgrep, Path]) -> None:
 
 
 def test_how_it_is_started(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """An empty environment, nothing on stdin, a lower priority, no configuration, options ended before names."""
+    """An empty environment, nothing on stdin, no configuration, options ended before names."""
     monkeypatch.setenv("RIPGREP_CONFIG_PATH", "/somewhere")
     told = tmp_path / "told"
     text = f"""
 import json, os, sys
-facts = [sys.argv[1:], dict(os.environ), sys.stdin.read(), os.getpriority(os.PRIO_PROCESS, 0)]
+facts = [sys.argv[1:], dict(os.environ), sys.stdin.read()]
 open({str(told)!r}, "w").write(json.dumps(facts))
 """
     rg = Ripgrep(script(tmp_path / "rg", text), OpenGuard(), None)
     rg.count(Query("-q", regex=True, case_sensitive=True), ["-n"], Deadline(30))
     rg.close()
-    arguments, environment, stdin, priority = json.loads(told.read_text())
+    arguments, environment, stdin = json.loads(told.read_text())
     assert "--no-config" in arguments
     assert arguments[-3:] == ["--regexp=-q", "--", "-n"]
     assert "RIPGREP_CONFIG_PATH" not in environment and "PATH" not in environment
     assert stdin == ""
-    if sys.platform == "linux":
-        assert priority == min(19, os.getpriority(os.PRIO_PROCESS, 0) + ripgrep.NICENESS)
+
+
+def test_it_has_a_lower_priority_and_we_keep_ours(slow: tuple[Ripgrep, Path]) -> None:
+    rg, _ = slow
+    ours = os.getpriority(os.PRIO_PROCESS, 0)
+    with open(os.devnull, "wb") as output:
+        process = rg._start([], output.fileno(), ())
+    try:
+        assert os.getpriority(os.PRIO_PROCESS, process.pid) == min(19, ours + ripgrep.NICENESS)
+        assert os.getpriority(os.PRIO_PROCESS, 0) == ours
+    finally:
+        process.kill()
+        with process:
+            pass
+
+
+def test_it_can_be_cancelled(slow: tuple[Ripgrep, Path]) -> None:
+    rg, pipe = slow
+    pids: list[int] = []
+
+    def is_cancelled() -> bool:
+        """Once it runs."""
+        if rg._running and not pids:
+            pids.append(int(pipe.read_text()))
+        return bool(pids)
+
+    with pytest.raises(ProviderUnavailable):
+        rg.count(QUERY, ["-"], Deadline(600, is_cancelled))
+    assert pids and not is_running(pids[0])
 
 
 def test_no_name_is_nothing_to_search() -> None:
@@ -106,13 +135,18 @@ def test_no_name_is_nothing_to_search() -> None:
 
 
 def test_it_is_found_beside_the_interpreter_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in ("env", "path"):
+    for name in ("env", "user", "path"):
         (tmp_path / name).mkdir()
         script(tmp_path / name / "rg", "")
     monkeypatch.setenv("PATH", str(tmp_path / "path"))
     monkeypatch.setattr(sys, "executable", str(tmp_path / "env" / "python"))
+    user = sysconfig.get_preferred_scheme("user")
+    scripts = {user: str(tmp_path / "user")}  # where `pip install --user` puts programs
+    monkeypatch.setattr(sysconfig, "get_path", lambda _, scheme: scripts.get(scheme, str(tmp_path / "env")))
     assert ripgrep.find_program() == str(tmp_path / "env" / "rg")
     (tmp_path / "env" / "rg").unlink()
+    assert ripgrep.find_program() == str(tmp_path / "user" / "rg")
+    (tmp_path / "user" / "rg").unlink()
     assert ripgrep.find_program() == str(tmp_path / "path" / "rg")
     (tmp_path / "path" / "rg").unlink()
     assert ripgrep.find_program() is None
@@ -160,6 +194,29 @@ def test_only_a_static_program_is_given_paths(
 
 def test_a_script_is_not_a_static_program(tmp_path: Path) -> None:
     assert not ripgrep._is_static(script(tmp_path / "rg", ""))
+
+
+@pytest.mark.skipif(landlock.abi() == 0, reason="needs Landlock")
+def test_an_upgrade_while_we_run_does_not_end_searching(tmp_path: Path) -> None:
+    """pip puts another file in place of the one that Landlock lets us execute."""
+    installed = ripgrep.find_program()
+    assert installed is not None
+    program = tmp_path / "bin" / "rg"
+    (tmp_path / "ws").mkdir()
+    (tmp_path / "ws" / "f").write_text("needle\n")
+    program.parent.mkdir()
+    shutil.copy(installed, program)
+    root = os.open(tmp_path / "ws", os.O_RDONLY)
+    rg = Ripgrep(str(program), OpenGuard(), root)
+    assert rg.takes_paths
+    program.unlink()
+    shutil.copy(installed, program)
+    assert rg.count(QUERY, ["./"], Deadline(30)) == {"./f": 1}
+    with open(tmp_path / "ws" / "f", "rb") as file:
+        name = f"/dev/fd/{file.fileno()}"
+        assert rg.lines(QUERY, ["./f", name], 5, Deadline(30), fds=[file.fileno()])["./f"] == [1]
+    rg.close()
+    os.close(root)
 
 
 @pytest.mark.skipif(landlock.abi() == 0, reason="needs Landlock")

@@ -3,35 +3,26 @@
 from __future__ import annotations
 
 import os
-import subprocess
 import sys
-import textwrap
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from tests.wap_kernel.files.conftest import OpenGuard
+from tests.wap_kernel.files.swapping import swapping
 from tests.wap_kernel.files.trees import grow
 from wap_kernel.errors import WapError
 from wap_kernel.files import landlock
+from wap_kernel.files.deadline import Deadline
+from wap_kernel.files.literals import FILE_BUDGET
 from wap_kernel.files.root import Root
-from wap_kernel.files.searching import FILE_BUDGET, Searcher
+from wap_kernel.files.searching import Searcher
 from wap_kernel.operations import Limits, SearchFiles
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="RENAME_EXCHANGE is Linux's")
 
 TRIES = 10_000 if os.environ.get("WAP_SOAK") else 300
-
-SWAPPER = """
-    import ctypes, os, sys
-    libc = ctypes.CDLL(None, use_errno=True)
-    one, other = (os.fsencode(path) for path in sys.argv[1:3])
-    print("ready", flush=True)
-    while os.getppid() == int(sys.argv[3]):
-        for _ in range(1000):
-            libc.renameat2(-100, one, -100, other, 2)
-"""
 
 
 @pytest.fixture
@@ -42,11 +33,8 @@ def swapped(root: Root, tmp_path: Path) -> Iterator[Root]:
     grow(tmp_path / "outside", dict.fromkeys(names, b"secret outside\n"))
     grow(inside, {"swap": dict.fromkeys(names, b"harmless inside\n")})
     (inside / "evil").symlink_to(tmp_path / "outside")
-    command = [sys.executable, "-c", textwrap.dedent(SWAPPER), str(inside / "swap"), str(inside / "evil")]
-    with subprocess.Popen([*command, str(os.getpid())], stdout=subprocess.PIPE) as swapper:
-        assert swapper.stdout is not None and swapper.stdout.readline() == b"ready\n"
+    with swapping(inside / "swap", inside / "evil"):
         yield root
-        swapper.kill()
 
 
 @pytest.mark.soak
@@ -61,8 +49,8 @@ def test_nothing_from_outside(swapped: Root, way: str) -> None:
     for attempt in range(TRIES):
         path = (".", "swap", "swap/f1", "evil")[attempt % 4]
         try:
-            inside = searcher.search(SearchFiles(paths=(path,), query="inside"), Limits())
-            outside = searcher.search(SearchFiles(paths=(path,), query="secret"), Limits())
+            inside = searcher.search(SearchFiles(paths=(path,), query="inside"), Limits(), Deadline(60))
+            outside = searcher.search(SearchFiles(paths=(path,), query="secret"), Limits(), Deadline(60))
         except WapError:
             continue  # the start was a link to outside at that moment
         seen += inside.total_matches

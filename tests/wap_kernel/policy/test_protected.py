@@ -58,6 +58,21 @@ def test_only_what_lies_below_the_root_counts_but_a_root_inside_the_runtime_fold
     assert protected_paths(str(tmp_path / "run" / "deep"), str(tmp_path / "s")).level("x") is Level.HIDDEN
 
 
+def test_the_server_names_what_it_knows_to_be_secret(tmp_path: Path) -> None:
+    guard = protected_paths(
+        str(tmp_path), "/elsewhere", hidden=[str(tmp_path / "cookie"), ""], read_only=[str(tmp_path / "config.py")]
+    )
+    assert guard.level("cookie") is Level.HIDDEN
+    assert guard.level("config.py") is Level.READ_ONLY
+    assert guard.level("other") is Level.OPEN
+
+
+def test_a_root_at_the_top_does_not_open_the_machine() -> None:
+    guard = protected_paths("/", "/elsewhere")
+    for path in ("proc/1/environ", "proc/self/cmdline", "sys/kernel", "dev/sda"):
+        assert guard.level(path) is Level.HIDDEN
+
+
 @pytest.fixture
 def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, make_tools: Callable[..., Any]) -> Any:
     """A workspace whose root is the home folder, with everything that people keep there."""
@@ -86,12 +101,19 @@ FILES = (
     ".ipython/profile_default/startup/00.py",
     ".bashrc",
     ".profile",
+    ".local/bin/git",
+    ".venv/bin/python",
     "project/.git/config",
     "project/.git/hooks/pre-commit",
     "project/.cws-policy.json",
     "project/main.py",
 )
-UNREADABLE = (RUNTIME, ".local/share/jupyter/wap/1/state.db", "link-to-runtime/jpserver-1.json", RUNTIME.upper())
+UNREADABLE = (
+    RUNTIME,
+    ".local/share/jupyter/wap/1/state.db",
+    ".local/share/jupyter/wap/another/state.db",
+    "link-to-runtime/jpserver-1.json",
+)
 READ_ONLY = (
     *(name for name in FILES if name not in (RUNTIME, "project/main.py")),
     "link-to-startup/00.py",
@@ -105,7 +127,7 @@ READ_ONLY = (
 )
 
 
-@pytest.mark.parametrize("path", UNREADABLE[:3])
+@pytest.mark.parametrize("path", UNREADABLE)
 def test_the_servers_own_secrets_cannot_be_read(home: Any, path: str) -> None:
     assert home.refuse("readFile", path=path).code is Code.PERMISSION_DENIED
     assert home.refuse("readFile", path=path, encoding="base64").code is Code.PERMISSION_DENIED

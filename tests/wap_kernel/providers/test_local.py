@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import marshal
 import os
 import threading
 from collections.abc import Iterator
@@ -9,10 +10,12 @@ from pathlib import Path
 
 import pytest
 
+from wap_kernel.commands import supervised, supervisor
+from wap_kernel.commands.outcome import Cancel, Outcome, Stream
 from wap_kernel.errors import Code, ProviderUnavailable, WapError
 from wap_kernel.files.primitives import Access
 from wap_kernel.files.root import Root
-from wap_kernel.providers.base import Cancel, Command, Outcome, Provider, Stream
+from wap_kernel.providers.base import Command, Provider
 from wap_kernel.providers.local import LocalProvider
 
 SERVER = {
@@ -26,6 +29,14 @@ SERVER = {
     "LD_PRELOAD": "s3cret",
     "BASH_ENV": "s3cret",
 }
+
+TELLING_ITS_GRACE = """
+supervise = Supervisor.supervise
+def tell_first(self):
+    tell(self._status, f"exit {self._grace:g}")
+    supervise(self)
+Supervisor.supervise = tell_first
+"""
 
 
 class Guard:
@@ -45,6 +56,8 @@ def provider(tmp_path: Path) -> Iterator[LocalProvider]:
     (tmp_path / "ws" / "sub folder").mkdir(parents=True)
     (tmp_path / "ws" / "file").touch()
     (tmp_path / "ws" / "link").symlink_to("sub folder")
+    (tmp_path / "ws" / "link to file").symlink_to("file")
+    os.mkfifo(tmp_path / "ws" / "fifo")
     (tmp_path / "ws" / "out").symlink_to("..")
     root = Root(str(tmp_path / "ws"), guard=Guard(), journal=Journal())
     provider = LocalProvider(root, server_environment=SERVER, grace=0.1)
@@ -75,13 +88,32 @@ def test_the_working_directory(provider: LocalProvider, cwd: str, folder: str) -
         ("out", Code.PERMISSION_DENIED),
         ("out/ws", Code.PERMISSION_DENIED),
         ("missing", Code.FILE_NOT_FOUND),
-        ("file", Code.FILE_NOT_FOUND),
+        ("file/missing", Code.FILE_NOT_FOUND),
+        ("file", Code.INVALID_ARGUMENT),
+        ("link to file", Code.INVALID_ARGUMENT),
+        ("fifo", Code.INVALID_ARGUMENT),
     ],
 )
 def test_a_working_directory_that_is_refused(provider: LocalProvider, cwd: str, code: Code) -> None:
     with pytest.raises(WapError) as refusal:
         provider.run(command("touch begun", cwd=cwd))
     assert refusal.value.code is code
+
+
+def test_a_working_directory_that_is_a_file(provider: LocalProvider) -> None:
+    with pytest.raises(WapError) as refusal:
+        provider.run(command("true", cwd="file"))
+    assert refusal.value.message == "Not a folder: file"
+    assert refusal.value.hint
+    assert refusal.value.details == {"path": "file"}
+
+
+def test_five_seconds_between_term_and_kill(provider: LocalProvider, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The real default, on its way from the provider to the supervisor, which answers it as the exit code here."""
+    source = Path(supervisor.__file__).read_text() + TELLING_ITS_GRACE
+    monkeypatch.setattr(supervised, "_PROGRAM", marshal.dumps(compile(source, "supervisor.py", "exec")))
+    assert provider.run(command("true")).exit_code == 0  # "0.1" is not taken for a code
+    assert LocalProvider(provider.files, server_environment=SERVER).run(command("true")).exit_code == 5
 
 
 def test_printenv_shows_no_secret(provider: LocalProvider) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import logging
 import multiprocessing
@@ -15,8 +16,8 @@ from typing import Any
 
 import pytest
 
-from wap_kernel.errors import Code, WapError
-from wap_kernel.operations import Caller, ReadFile
+from wap_kernel.errors import Code, InvalidArgument, PermissionDenied, WapError
+from wap_kernel.operations import Caller, Effect, ReadFile
 from wap_kernel.runs import store
 from wap_kernel.runs.audit import Audit
 from wap_kernel.runs.locks import PathLocks
@@ -93,9 +94,39 @@ def test_when_the_intent_cannot_be_written_nothing_changes(
     breaker.close()
     with pytest.raises(WapError) as caught:
         tools.writeFile(path="f", content="x")
-    assert caught.value.code is Code.INTERNAL_ERROR
+    assert caught.value.code is Code.PROVIDER_UNAVAILABLE
     assert "nothing was changed" in caught.value.message
     assert os.listdir(tools.root) == []
+
+
+def test_the_writing_thread_survives_a_record_that_cannot_be_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    audit = Audit(open_state_dir(str(tmp_path / "s")), "w", logging.getLogger("test"))
+    monkeypatch.setattr(ReadFile, "summary", lambda self: {"path": object()} if self.path == "bad" else {})
+    monkeypatch.setattr(ReadFile, "effect", Effect.WRITE)
+    with pytest.raises(WapError, match="nothing was changed"):
+        audit.intent(audit.record(ReadFile(path="bad"), Caller()))
+    audit.intent(audit.record(ReadFile(path="good"), Caller()))
+    audit.close()
+    assert len(rows(tmp_path / "s")) == 1
+
+
+def test_a_refused_request_is_recorded(tools: Any) -> None:
+    tools.workspace.refused("readFile", PermissionDenied("The path leaves the workspace: /etc/x"), Caller(user="me"))
+    tools.workspace.refused("readFile", InvalidArgument("path: required"), Caller(user="me"))
+    tools.createDirectory(path="so-that-everything-before-is-written")
+    found = [(row["operation"], row["phase"], row["outcome"], row["code"]) for row in rows(tools.state)[:2]]
+    assert found == [
+        ("readFile", "outcome", "denied", "PERMISSION_DENIED"),
+        ("readFile", "outcome", "failed", "INVALID_ARGUMENT"),
+    ]
+
+
+def test_a_closed_workspace_refuses(make_tools: Callable[..., Any]) -> None:
+    tools = make_tools()
+    asyncio.run(tools.workspace.close())
+    assert tools.refuse("readFile", path="x").code is Code.PROVIDER_UNAVAILABLE
 
 
 def test_a_database_of_an_earlier_schema_is_migrated(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,0 +1,143 @@
+"""How work ends before it is done: the client hangs up, or the server stops."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from jupyter_server.auth import Authorizer
+
+
+async def test_a_running_command_is_activity_and_ends_with_the_extension(
+    jp_fetch: Any, extension: Any, jp_root_dir: Path
+) -> None:
+    assert extension.current_activity() is None
+    ready = jp_root_dir / "ready"
+    body = json.dumps({"command": f"echo $$ > pid; mv pid {ready.name}; sleep 1000", "timeout": 600_000})
+    request = asyncio.ensure_future(
+        jp_fetch("wap/api/executeCommand", method="POST", body=body, raise_error=False, request_timeout=60)
+    )
+    await _until(ready.exists)
+    assert extension.current_activity() == {"commands": 1}
+    await extension.stop_extension()
+    assert not _alive(int(ready.read_text()))
+    assert extension.current_activity() is None
+    await request
+    after = await jp_fetch("wap/tools", raise_error=False)
+    assert json.loads(after.body)["code"] == "PROVIDER_UNAVAILABLE"
+
+
+async def test_a_command_ends_when_its_client_hangs_up(extension: Any, jp_root_dir: Path, connect: Any) -> None:
+    ready = jp_root_dir / "ready"
+    command = f"echo $$ > pid; mv pid {ready.name}; sleep 1000"
+    writer = await connect("executeCommand", {"command": command, "timeout": 600_000})
+    try:
+        await _until(ready.exists)
+    finally:
+        writer.close()
+    await _until(lambda: not _alive(int(ready.read_text())))
+    await _until(lambda: extension.workspace.running == 0)
+
+
+HANGING_UP = [
+    ("writeFile", {"path": "made", "content": "x"}),
+    ("executeCommand", {"command": "touch made"}),
+    ("readFile", {"path": "a"}),
+]
+
+
+class Hesitant(Authorizer):
+    """Allows everything, when it is told to, and also when it is interrupted."""
+
+    def __init__(self, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.asked, self.answered, self.may_answer = asyncio.Event(), asyncio.Event(), asyncio.Event()
+        self.is_stubborn = False
+
+    async def is_authorized(self, handler: Any, user: Any, action: str, resource: str) -> bool:  # type: ignore[override]
+        self.asked.set()
+        try:
+            await self.may_answer.wait()
+        except asyncio.CancelledError:
+            if not self.is_stubborn:
+                raise
+        finally:
+            self.answered.set()
+        return True
+
+
+@pytest.fixture
+def connect(http_server_client: Any, jp_base_url: str, jp_auth_header: dict[str, str]) -> Any:
+    """Send a tool's request and give the connection, whose answer nobody reads."""
+
+    async def connect(tool: str, parameters: dict[str, Any]) -> asyncio.StreamWriter:
+        body = json.dumps(parameters).encode()
+        _, writer = await asyncio.open_connection("127.0.0.1", http_server_client.get_http_port())
+        head = f"POST {jp_base_url}wap/api/{tool} HTTP/1.1\r\nHost: localhost\r\nContent-Length: {len(body)}\r\n"
+        head += "".join(f"{name}: {value}\r\n" for name, value in jp_auth_header.items())
+        writer.write(head.encode() + b"\r\n" + body)
+        return writer
+
+    return connect
+
+
+@pytest.mark.parametrize("is_stubborn", [False, True])
+@pytest.mark.parametrize(("tool", "parameters"), HANGING_UP)
+async def test_what_has_not_begun_when_the_client_hangs_up_does_not_begin(
+    jp_serverapp: Any, extension: Any, connect: Any, fetch: Any, is_stubborn: bool, tool: str, parameters: Any
+) -> None:
+    begun: list[Any] = []
+    extension.workspace.perform = lambda *arguments: begun.append(arguments)
+    authorizer = jp_serverapp.web_app.settings["authorizer"] = Hesitant(parent=jp_serverapp)
+    authorizer.is_stubborn = is_stubborn
+    writer = await connect(tool, parameters)
+    await asyncio.wait_for(authorizer.asked.wait(), 30)
+    writer.close()
+    await asyncio.wait_for(authorizer.answered.wait(), 30)
+    authorizer.may_answer.set()
+    assert (await fetch("wap/tools")).status == 200  # the loop has gone round often enough
+    assert begun == []
+
+
+@pytest.mark.parametrize(("tool", "parameters"), HANGING_UP)
+async def test_every_operation_is_cancelled_when_the_client_hangs_up(
+    extension: Any, connect: Any, fetch: Any, caplog: pytest.LogCaptureFixture, tool: str, parameters: Any
+) -> None:
+    begun, cancelled = asyncio.Event(), asyncio.Event()
+
+    async def perform(operation: Any, caller: Any) -> None:
+        begun.set()
+        try:
+            await asyncio.Event().wait()
+        except asyncio.CancelledError:
+            cancelled.set()
+            raise
+
+    extension.workspace.perform = perform
+    writer = await connect(tool, parameters)
+    await asyncio.wait_for(begun.wait(), 30)
+    writer.close()
+    await asyncio.wait_for(cancelled.wait(), 30)
+    assert (await fetch("wap/tools")).status == 200
+    assert "Traceback" not in caplog.text
+    assert "499 POST" in caplog.text
+
+
+async def _until(condition: Callable[[], bool]) -> None:
+    async def poll() -> None:
+        while not condition():  # noqa: ASYNC110 - a file or a process of another program has no event to await
+            await asyncio.sleep(0.01)
+
+    await asyncio.wait_for(poll(), 30)
+
+
+def _alive(pid: int) -> bool:
+    try:
+        state = Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0]
+    except (FileNotFoundError, ProcessLookupError):
+        return False
+    return state not in "ZX"

@@ -1,0 +1,158 @@
+r"""Escapes and classes of JavaScript's patterns: what a backslash, or what stands in brackets, means.
+
+Without the `u` flag nearly everything means something (`\a` is an a, `\x` an x); with it only what is listed.
+"""
+
+from __future__ import annotations
+
+import re
+
+from wap_kernel.errors import InvalidArgument
+from wap_kernel.files import jschars
+from wap_kernel.files.jschars import Set
+
+_SYNTAX = frozenset("^$\\.*+?()[]{}|/")
+_CONTROLS = {"t": 0x09, "n": 0x0A, "v": 0x0B, "f": 0x0C, "r": 0x0D}
+_DIGIT = re.compile("[0-9]")
+_TWO_DIGITS = re.compile("[0-9a-fA-F]{2}")
+_FOUR_DIGITS = re.compile("[0-9a-fA-F]{4}")
+_BRACED_DIGITS = re.compile(r"\{0*([0-9a-fA-F]{1,6})\}")
+_PAIR = re.compile(r"([dD][89abAB][0-9a-fA-F]{2})\\u([dD][c-fC-F][0-9a-fA-F]{2})")
+_PROPERTY = re.compile(r"\{([A-Za-z_=]+)\}")
+
+
+class Characters:
+    """Reads characters and sets of them from a place in a pattern; jspattern reads the rest."""
+
+    def __init__(self, pattern: str, flags: str, names: dict[str, int]) -> None:
+        self._pattern = pattern
+        self._position = 0
+        self._unicode = "u" in flags
+        self._ignore_case = "i" in flags
+        self._names = names
+        self._word = jschars.WORD_UNICODE_IGNORING_CASE if self._unicode and self._ignore_case else jschars.WORD
+        self._sets = {
+            "d": jschars.DIGITS, "D": jschars.complement(jschars.DIGITS),
+            "w": self._word, "W": jschars.complement(self._word),
+            "s": jschars.SPACE, "S": jschars.complement(jschars.SPACE),
+        }  # fmt: skip
+
+    def _bracketed(self) -> tuple[Set, bool]:
+        """A class in brackets: its characters, and whether it means all others."""
+        start = self._position
+        self._position += 1
+        negated = self._take("^")
+        atoms: list[Set] = []
+        while not self._take("]"):
+            first = self._class_atom(start)
+            behind = self._pattern[self._position : self._position + 2]
+            if not behind.startswith("-") or behind in ("-", "-]"):
+                atoms.append(_as_set(first))
+                continue
+            dash = self._position
+            self._position += 1
+            last = self._class_atom(start)
+            if isinstance(first, int) and isinstance(last, int):
+                if first > last:
+                    raise self._invalid("a range is out of order", dash)
+                atoms.append(Set(((first, last),)))
+            elif self._unicode:
+                raise self._invalid("a range needs a character on both sides", dash)
+            else:
+                atoms += _as_set(first), jschars.characters(ord("-")), _as_set(last)
+        return jschars.union(atoms), negated
+
+    def _class_atom(self, start: int) -> int | Set:
+        if self._position >= len(self._pattern):
+            raise self._invalid("a character class is not closed", start)
+        if self._pattern[self._position] == "\\":
+            return self._escaped(in_class=True)
+        self._position += 1
+        return self._no_surrogate(ord(self._pattern[self._position - 1]))
+
+    def _escaped(self, *, in_class: bool) -> int | Set:
+        """What a backslash and the characters behind it stand for."""
+        start = self._position
+        self._position += 2
+        following = self._pattern[start + 1 : start + 2]
+        if not following:
+            raise self._invalid("a backslash at the end", start)
+        if following in self._sets:
+            return Set(self._sets[following])
+        if following in "pP" and self._unicode:
+            return self._property(negated=following == "P")
+        if following in _CONTROLS:
+            return _CONTROLS[following]
+        if following == "b" and in_class:
+            return 0x08
+        if following == "c":
+            return self._control(start, in_class)
+        if following == "0" and not _DIGIT.match(self._pattern, start + 2):
+            return 0
+        if _DIGIT.match(following):
+            raise self._invalid("octal escapes are not supported", start)
+        if following in "xu":
+            point = self._hexadecimal(following)
+            if point is not None:
+                return self._no_surrogate(point, start)
+        if self._unicode and following not in _SYNTAX and not (in_class and following == "-"):
+            raise self._invalid("no such escape with the u flag", start)
+        if following == "k" and self._names:
+            raise self._invalid("a reference to a group that does not exist", start)
+        return self._no_surrogate(ord(following), start)
+
+    def _property(self, *, negated: bool) -> Set:
+        name = _PROPERTY.match(self._pattern, self._position)
+        notation = jschars.property_notation(name[1], negated=negated) if name else None
+        if not name or not notation:
+            raise self._invalid("not a known property of characters")
+        self._position = name.end()
+        return Set(properties=(notation,))
+
+    def _control(self, start: int, in_class: bool) -> int:
+        letter = self._pattern[start + 2 : start + 3]
+        extended = in_class and not self._unicode and (letter == "_" or (letter.isascii() and letter.isdigit()))
+        if extended or (letter.isascii() and letter.isalpha()):
+            self._position += 1
+            return ord(letter) % 32
+        if self._unicode:
+            raise self._invalid("no such control character", start)
+        self._position = start + 1  # the backslash stands for itself
+        return ord("\\")
+
+    def _hexadecimal(self, kind: str) -> int | None:
+        if kind == "u" and self._unicode:
+            braced = _BRACED_DIGITS.match(self._pattern, self._position)
+            if braced and int(braced[1], 16) <= jschars.LAST:
+                self._position = braced.end()
+                return int(braced[1], 16)
+        if kind == "u":
+            both = _PAIR.match(self._pattern, self._position)
+            if both:
+                self._position = both.end()
+                return 0x10000 + ((int(both[1], 16) - 0xD800) << 10) + int(both[2], 16) - 0xDC00
+        digits = (_FOUR_DIGITS if kind == "u" else _TWO_DIGITS).match(self._pattern, self._position)
+        if not digits:
+            return None
+        self._position = digits.end()
+        return int(digits[0], 16)
+
+    # -- parts
+
+    def _take(self, text: str) -> bool:
+        taken = self._pattern.startswith(text, self._position)
+        self._position += len(text) * taken
+        return taken
+
+    def _no_surrogate(self, point: int, start: int | None = None) -> int:
+        if point in jschars.SURROGATES:
+            raise self._invalid("a surrogate on its own; write the whole character", start)
+        return point
+
+    def _invalid(self, reason: str, position: int | None = None) -> InvalidArgument:
+        # Positions, not text: messages are kept, and a pattern may hold what should not be.
+        return InvalidArgument(f"Invalid pattern: {reason} (at {self._position if position is None else position}).")
+
+
+def _as_set(atom: int | Set) -> Set:
+    return jschars.characters(atom) if isinstance(atom, int) else atom

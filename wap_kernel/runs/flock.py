@@ -1,0 +1,28 @@
+"""Advisory locks on open files. The kernel gives them back at any death of the holder."""
+
+from __future__ import annotations
+
+import time
+
+_POLL = 0.002
+
+
+def try_lock(descriptor: int) -> bool:
+    """Take the lock, or say that somebody else has it."""
+    import fcntl  # not on Windows, where this package must import, though it does not run
+
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
+
+
+def lock_within(descriptor: int, seconds: float) -> bool:
+    """Take the lock, waiting for it if need be. A stopped process may hold it for ever, hence the limit."""
+    deadline = time.monotonic() + seconds
+    while not try_lock(descriptor):
+        if time.monotonic() > deadline:
+            return False
+        time.sleep(_POLL)
+    return True
