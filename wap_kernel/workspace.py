@@ -13,7 +13,6 @@ import logging
 import os
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, closing
 from functools import partial
 from typing import Any, TypeVar
@@ -66,6 +65,7 @@ from wap_kernel.runs.audit import Audit, is_denial
 from wap_kernel.runs.leases import Lease
 from wap_kernel.runs.locks import PathLocks
 from wap_kernel.runs.state import default_state_dir, open_state_dir, workspace_id
+from wap_kernel.threads import Threads
 
 DIALECTS = ("wap/1.0",)
 WALK_SECONDS = 30.0
@@ -115,8 +115,7 @@ class Workspace:
         lease.clean_up_after_the_dead(self._remove_temporary)
         self._audit = opened.enter_context(closing(Audit(state, workspace_id(root), self._log)))
         self._pools = {
-            kind: opened.enter_context(ThreadPoolExecutor(threads, thread_name_prefix=f"wap-{kind.__name__}"))
-            for kind, threads in THREADS.items()
+            kind: opened.enter_context(closing(Threads(kind.__name__, count))) for kind, count in THREADS.items()
         }
         self._provider = opened.enter_context(closing(LocalProvider(self._files)))
         self._searcher = opened.enter_context(closing(Searcher(self._files, self._guard, root_fd=self._files.fd)))
@@ -170,7 +169,7 @@ class Workspace:
         pool = self._pools.get(kind, self._pools[Operation])
         if self._is_closed:
             raise ProviderUnavailable("The workspace is closed.")
-        return await asyncio.get_running_loop().run_in_executor(pool, work)
+        return await pool.run(work)
 
     async def close(self) -> None:
         """End what is running and let writes finish."""
