@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import asyncio
 import threading
+from collections import deque
 from collections.abc import Callable
+from contextlib import suppress
 from queue import SimpleQueue
 from typing import Any, TypeVar
 
@@ -17,21 +19,25 @@ _Item = tuple[Callable[[], Any], "asyncio.Future[Any]", asyncio.AbstractEventLoo
 
 
 class Threads:
-    """At most `count` pieces of work at once, the others in order. The threads start with the first piece."""
+    """At most `count` pieces of work at once, the others in order. A thread starts when no other is free."""
 
     def __init__(self, name: str, count: int) -> None:
         self._name = name
         self._count = count
         self._queue: SimpleQueue[_Item | None] = SimpleQueue()
         self._threads: list[threading.Thread] = []
+        self._free: deque[None] = deque()
+        """As many entries as there are threads waiting that nobody counts on yet."""
 
     async def run(self, work: Callable[[], T]) -> T:
         """What `work` returns or raises. Cancelling gives up waiting; work that has begun goes on to its end."""
-        if not self._threads:
-            self._start()
         loop = asyncio.get_running_loop()
         future: asyncio.Future[T] = loop.create_future()
         self._queue.put((work, future, loop))
+        try:
+            self._free.pop()
+        except IndexError:
+            self._start_another()
         return await future
 
     def close(self) -> None:
@@ -41,27 +47,28 @@ class Threads:
         for thread in self._threads:
             thread.join()
 
-    def _start(self) -> None:
-        names = [f"wap-{self._name}-{number}" for number in range(self._count)]
-        self._threads = [threading.Thread(target=self._work, name=name, daemon=True) for name in names]
-        for thread in self._threads:
-            thread.start()
+    def _start_another(self) -> None:
+        if len(self._threads) < self._count:
+            name = f"wap-{self._name}-{len(self._threads)}"
+            self._threads.append(threading.Thread(target=self._work, name=name, daemon=True))
+            self._threads[-1].start()
 
     def _work(self) -> None:
         while (item := self._queue.get()) is not None:
-            work, future, loop = item
-            if future.cancelled():
-                continue
-            try:
-                answer: tuple[Any, BaseException | None] = (work(), None)
-            except BaseException as error:  # noqa: BLE001 - it belongs to whoever waits for the work
-                answer = (None, error)
-            try:
-                loop.call_soon_threadsafe(_settle, future, *answer)
-            except RuntimeError:  # the loop is closed, so nobody waits any more
-                continue
-            finally:
-                del item, work, future, answer  # a thread that waits for work must not keep the last answer alive
+            _do(*item)
+            del item  # a thread that waits must not keep the last answer alive
+            self._free.append(None)
+
+
+def _do(work: Callable[[], Any], future: asyncio.Future[Any], loop: asyncio.AbstractEventLoop) -> None:
+    if future.cancelled():
+        return
+    try:
+        answer: tuple[Any, BaseException | None] = (work(), None)
+    except BaseException as error:  # noqa: BLE001 - it belongs to whoever waits for the work
+        answer = (None, error)
+    with suppress(RuntimeError):  # the loop is closed, so nobody waits any more
+        loop.call_soon_threadsafe(_settle, future, *answer)
 
 
 def _settle(future: asyncio.Future[Any], result: Any, error: BaseException | None) -> None:

@@ -218,7 +218,7 @@ def _lower_priority(pid: int) -> None:
 
     Not before it starts: a thread of ours with a low priority would hold the interpreter's lock for longer.
     """
-    with suppress(ProcessLookupError, PermissionError):  # it is done already
+    with suppress(ProcessLookupError):  # it is done already
         os.setpriority(os.PRIO_PGRP, pid, os.getpriority(os.PRIO_PROCESS, 0) + NICENESS)
 
 
