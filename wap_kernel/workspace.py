@@ -14,7 +14,6 @@ import os
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack, closing
-from functools import partial
 from typing import Any, TypeVar
 
 from wap_kernel import __version__
@@ -147,10 +146,14 @@ class Workspace:
 
     async def perform(self, operation: Operation, caller: Caller | None = None) -> Result:
         """Do it, or raise a WapError. Cancelling the task ends a command that it started."""
+        return await self.answer(operation, caller or Caller(), lambda result: result)
+
+    async def answer(self, operation: Operation, caller: Caller, encode: Callable[[Result], T]) -> T:
+        """Like `perform`; `encode` makes an answer of the result on the same thread, away from the event loop."""
         cancel = Cancel()
         self._underway[cancel] = operation
         try:
-            return await self._submit(type(operation), partial(self._perform, operation, caller or Caller(), cancel))
+            return await self._submit(type(operation), lambda: encode(self._perform(operation, caller, cancel)))
         except asyncio.CancelledError:
             cancel.request()
             raise

@@ -9,7 +9,7 @@ from __future__ import annotations
 import unicodedata
 from collections.abc import Awaitable, Callable
 from datetime import datetime, timezone
-from functools import wraps
+from functools import partial, wraps
 from inspect import isawaitable
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, cast
@@ -152,6 +152,14 @@ class WapHandler(ExtensionHandlerMixin, BodyReader, APIHandler):
         _, exception, _ = kwargs.get("exc_info") or (None, web.HTTPError(status_code), None)
         self.finish(self._error_body(errors.from_exception(exception)))
 
+    async def finish_large_error(self, error: WapError) -> None:
+        body = await self.workspace.offload(partial(errors.body, error))
+        self.begin_error(error)
+        self.finish(body)
+
+    def compute_etag(self) -> None:
+        """None: every answer is made for one request, and hashing a megabyte would hold up the event loop."""
+
     def write_refusal(self, error: WapError) -> None:
         body = self._error_body(error)
         self.set_header("Content-Type", "application/json")
@@ -159,12 +167,15 @@ class WapHandler(ExtensionHandlerMixin, BodyReader, APIHandler):
         self.write(body)
 
     def _error_body(self, error: WapError) -> bytes:
+        self.begin_error(error)
+        return errors.body(error)
+
+    def begin_error(self, error: WapError) -> None:
         self.set_status(errors.STATUS[error.code])
         if isinstance(error, errors.MethodNotAllowed):
             self.set_header("Allow", ", ".join((*self.allowed, "OPTIONS")))
         if getattr(self, "_jupyter_current_user", None) is not None:
             self.set_cors_headers()  # Tornado has cleared them; who may read answers may read errors
-        return errors.body(error)
 
     def log_exception(
         self, typ: type[BaseException] | None, value: BaseException | None, tb: TracebackType | None

@@ -72,6 +72,9 @@ _BY_STATUS: Mapping[int, type[WapError]] = MappingProxyType(
 )
 
 
+LARGE = 64 * 1024
+
+
 def from_exception(error: BaseException | None) -> WapError:
     """The error to answer for whatever ended a request. A bug tells its story to the log, not to the caller."""
     if isinstance(error, WapError):
@@ -91,6 +94,11 @@ def body(error: WapError) -> bytes:
         return to_json(answer, fallback=str)  # a timeout's details hold all that the command has said
     except PydanticSerializationError:  # a name that is not valid Unicode; in ASCII it can still be written
         return json.dumps(answer, default=str).encode("ascii")
+
+
+def is_large(error: WapError) -> bool:
+    """Whether making its body takes long enough to hold up others: a command's output comes along."""
+    return any(isinstance(value, str) and len(value) > LARGE for value in error.details.values())
 
 
 def describe(error: BaseException) -> str:

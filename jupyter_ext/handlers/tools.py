@@ -6,8 +6,9 @@ import asyncio
 from typing import Any
 
 from wap_kernel.dialects import wap
-from wap_kernel.errors import PermissionDenied
+from wap_kernel.errors import PermissionDenied, WapError
 
+from . import errors
 from .base import WapHandler, verb
 
 
@@ -22,6 +23,10 @@ class ToolHandler(WapHandler):
         self._task = asyncio.current_task()
         try:
             self.finish(await self._call(name))
+        except WapError as error:
+            if not errors.is_large(error):
+                raise
+            await self.finish_large_error(error)
         except asyncio.CancelledError:
             if not self._abandoned:
                 raise

@@ -91,7 +91,7 @@ async def test_what_has_not_begun_when_the_client_hangs_up_does_not_begin(
     jp_serverapp: Any, extension: Any, connect: Any, fetch: Any, is_stubborn: bool, tool: str, parameters: Any
 ) -> None:
     begun: list[Any] = []
-    extension.workspace.perform = lambda *arguments: begun.append(arguments)
+    extension.workspace.answer = lambda *arguments: begun.append(arguments)
     authorizer = jp_serverapp.web_app.settings["authorizer"] = Hesitant(parent=jp_serverapp)
     authorizer.is_stubborn = is_stubborn
     writer = await connect(tool, parameters)
@@ -109,7 +109,7 @@ async def test_every_operation_is_cancelled_when_the_client_hangs_up(
 ) -> None:
     begun, cancelled = asyncio.Event(), asyncio.Event()
 
-    async def perform(operation: Any, caller: Any) -> None:
+    async def answer(operation: Any, caller: Any, encode: Any) -> None:
         begun.set()
         try:
             await asyncio.Event().wait()
@@ -117,7 +117,7 @@ async def test_every_operation_is_cancelled_when_the_client_hangs_up(
             cancelled.set()
             raise
 
-    extension.workspace.perform = perform
+    extension.workspace.answer = answer
     writer = await connect(tool, parameters)
     await asyncio.wait_for(begun.wait(), 30)
     writer.close()

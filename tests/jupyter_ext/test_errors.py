@@ -148,13 +148,13 @@ SECRET = "what-the-file-holds"
 async def test_a_bug_says_nothing_of_the_host_and_logs_no_arguments(
     call: Any, extension: Any, jp_root_dir: Any, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    async def broken(operation: Any, caller: Any) -> None:
+    async def broken(operation: Any, caller: Any, encode: Any) -> None:
         try:
             raise OSError(2, "No such file", str(jp_root_dir / SECRET))
         except OSError as error:
             raise ValueError(f"cannot handle {operation!r}") from error
 
-    monkeypatch.setattr(extension.workspace, "perform", broken)
+    monkeypatch.setattr(extension.workspace, "answer", broken)
     with caplog.at_level(logging.DEBUG):
         answer = await call("writeFile", path=SECRET, content=SECRET)
     assert (answer.status, answer.code) == (500, "INTERNAL_ERROR")
@@ -171,10 +171,10 @@ async def test_a_bug_says_nothing_of_the_host_and_logs_no_arguments(
 async def test_only_bugs_are_logged_as_errors(
     call: Any, extension: Any, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, error: WapError
 ) -> None:
-    async def fail(operation: Any, caller: Any) -> None:
+    async def fail(operation: Any, caller: Any, encode: Any) -> None:
         raise error
 
-    monkeypatch.setattr(extension.workspace, "perform", fail)
+    monkeypatch.setattr(extension.workspace, "answer", fail)
     answer = await call("getWorkspaceInfo")
     assert answer.code == error.code.value
     assert ("Error in POST" in caplog.text) == isinstance(error, InternalError)
@@ -193,19 +193,25 @@ async def test_the_caller_is_jupyters_user_and_what_the_headers_claim(
     fetch: Any, extension: Any, jp_serverapp: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     callers: list[Caller] = []
-    perform = extension.workspace.perform
+    answer = extension.workspace.answer
 
-    async def record(operation: Any, caller: Caller) -> Any:
+    async def record(operation: Any, caller: Caller, encode: Any) -> Any:
         callers.append(caller)
-        return await perform(operation, caller)
+        return await answer(operation, caller, encode)
 
-    monkeypatch.setattr(extension.workspace, "perform", record)
+    monkeypatch.setattr(extension.workspace, "answer", record)
     claims = {"X-Wap-Agent": "Zo\u00eb\u202e\u0085 [bot]", "X-Wap-Session": "s" * 500}
     headers = {name: value.encode().decode("latin-1") for name, value in claims.items()}
     await fetch("wap/api/getWorkspaceInfo", method="POST", body="{}", headers=headers)
     await fetch("wap/api/getWorkspaceInfo", method="POST", body="{}")
     assert [(caller.agent, caller.session) for caller in callers] == [("Zoë [bot]", "s" * 200), (None, None)]
     assert all(caller.user for caller in callers)
+
+
+async def test_a_timeout_brings_its_output_along_however_much_that_is(call: Any) -> None:
+    answer = await call("executeCommand", command="yes | head -c 200000; sleep 60", timeout=500)
+    assert (answer.status, answer.code) == (422, "TIMEOUT")
+    assert len(answer.body["details"]["stdout"]) == 200_000
 
 
 async def test_activity_counts_unless_the_caller_says_otherwise(jp_fetch: Any, jp_serverapp: Any) -> None:

@@ -24,6 +24,7 @@ from wap_kernel.operations import (
     FileWritten,
     Operation,
     PathChanged,
+    Result,
     SearchResult,
     WorkspaceDescription,
 )
@@ -169,9 +170,13 @@ async def call(name: str, body: bytes, workspace: Workspace, caller: Caller) -> 
     except WapError as error:
         workspace.refused(name, error, caller)
         raise
-    answer: BaseModel = await workspace.perform(operation, caller)
-    if name in _SAY_SUCCESS:
-        answer = called.response.model_construct(**dict(answer), success=True)
+    return await workspace.answer(operation, caller, partial(_encode, called))
+
+
+def _encode(called: Tool[Any], result: Result) -> bytes:
+    answer: BaseModel = result
+    if called.name in _SAY_SUCCESS:
+        answer = called.response.model_construct(**dict(result), success=True)
     return answer.model_dump_json(by_alias=True, exclude_none=True).encode("utf-8")
 
 
