@@ -70,8 +70,11 @@ DIALECTS = ("wap/1.0",)
 WALK_SECONDS = 30.0
 """What a listing or a search may take."""
 T = TypeVar("T")
-THREADS: Mapping[type[Operation], int] = {SearchFiles: 2, RunCommand: 16, Operation: 8}
-"""How many operations of a kind run at once; what has no entry of its own counts as an Operation."""
+THREADS: Mapping[type[Operation], int] = {SearchFiles: 2, ListFiles: 1, RunCommand: 16, Operation: 8}
+"""How many operations of a kind run at once; what has no entry of its own counts as an Operation.
+
+One listing: it is Python's own work, so a second one would not be done sooner but would keep the event loop waiting.
+"""
 
 
 class Workspace:
