@@ -62,6 +62,7 @@ class BodyReader(RequestHandler):
             self._received += chunk
 
     def write_refusal(self, error: WapError) -> None:
+        """What an error looks like is the handler's affair; `WapHandler` says it."""
         raise NotImplementedError
 
     def _refuse_now(self, error: WapError) -> None:

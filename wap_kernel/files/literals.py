@@ -10,12 +10,12 @@ from collections.abc import Generator
 from contextlib import closing
 
 from wap_kernel.files.deadline import Deadline
-from wap_kernel.files.matches import opened, rows
+from wap_kernel.files.matches import rows
 from wap_kernel.files.paths import display, join
 from wap_kernel.files.primitives import Files, OpenFile
 from wap_kernel.files.scanning import lines_with
 from wap_kernel.files.selection import Selection
-from wap_kernel.files.trees import open_real
+from wap_kernel.files.trees import open_real, unless_gone
 from wap_kernel.operations import Match, SearchResult
 
 FILE_BUDGET = 500
@@ -84,7 +84,7 @@ def _open_all(files: Files, wanted: dict[str, set[str]]) -> Generator[tuple[str,
             continue
         with folder:
             for name in names:
-                file = opened(folder.open, name)
+                file = unless_gone(folder.open, name)
                 if file is not None:
                     with file:
                         yield join(path, name), file

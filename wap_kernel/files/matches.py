@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 
 from wap_kernel.files.paths import display
-from wap_kernel.files.primitives import OpenFile
 from wap_kernel.files.scanning import texts_in, texts_of
-from wap_kernel.files.trees import GONE, is_gone
 from wap_kernel.operations import Match
 
 
@@ -27,15 +25,3 @@ def rows(path: str, found: bytes | Iterable[bytes], lines: list[int], context: i
         for line in lines
         if line in texts  # the file may have changed since it was counted
     ]
-
-
-def opened(open_file: Callable[[str], OpenFile], path: str) -> OpenFile | None:
-    """The file, or None if the search has to do without it."""
-    try:
-        return open_file(path)
-    except GONE:
-        return None
-    except OSError as error:
-        if is_gone(error):
-            return None
-        raise

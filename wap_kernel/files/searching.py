@@ -22,12 +22,13 @@ from wap_kernel.files import ripgrep
 from wap_kernel.files.deadline import Deadline
 from wap_kernel.files.handles import LocalFile
 from wap_kernel.files.literals import FILE_BUDGET, find_literal
-from wap_kernel.files.matches import opened, rows
+from wap_kernel.files.matches import rows
 from wap_kernel.files.paths import display, join
 from wap_kernel.files.primitives import Files, Guard, OpenFile
 from wap_kernel.files.ripgrep import Query, Ripgrep
 from wap_kernel.files.scanning import BLOCK, blocks, lines_with
 from wap_kernel.files.selection import MAX_FILE_SIZE, Selection
+from wap_kernel.files.trees import unless_gone
 from wap_kernel.operations import Limits, Match, SearchFiles, SearchResult
 
 MAX_QUERY_CHARACTERS = 10_000
@@ -207,7 +208,7 @@ class _Search:
 
     def _open(self, path: str) -> OpenFile | None:
         """The file at the real path `path`, or None if the search has to do without it."""
-        file = opened(self._files.open, path)
+        file = unless_gone(self._files.open, path)
         if file is None or (file.stat.path == path and file.stat.size <= MAX_FILE_SIZE):
             return file
         with file:  # a link has taken its place, or it is too big

@@ -7,14 +7,17 @@ is not an error of the walk. A lack of descriptors is one: leaving folders out t
 from __future__ import annotations
 
 import errno
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from typing import TypeVar
 
 from wap_kernel.errors import Conflict, InvalidArgument, PermissionDenied
 from wap_kernel.files.deadline import Deadline
 from wap_kernel.files.globs import Exclusions
 from wap_kernel.files.paths import join
 from wap_kernel.files.primitives import DirEntry, Files, Folder
+
+T = TypeVar("T")
 
 MAX_HELD = 64
 """Folders kept open along one path; deeper ones are opened from the root, so that depth does not cost descriptors."""
@@ -107,29 +110,27 @@ def regular_files(
 
 def open_real(files: Files, path: str) -> Folder | None:
     """The folder at the real path `path`, or None if it is gone. A link that took its place is not followed."""
+    folder = unless_gone(files.open_folder, path)
+    if folder is not None and folder.path != path:
+        folder.close()
+        return None
+    return folder
+
+
+def unless_gone(open_it: Callable[[str], T], name: str) -> T | None:
+    """What `open_it(name)` gives, or None if a walk or a search has to do without it."""
     try:
-        folder = files.open_folder(path)
+        return open_it(name)
     except GONE:
         return None
     except OSError as error:
         if is_gone(error):
             return None
         raise
-    if folder.path != path:
-        folder.close()
-        return None
-    return folder
 
 
 def _enter(files: Files, level: Level, name: str) -> Folder | None:
     """The folder `name` of `level`, or None if the walk has to do without it. A link is never followed."""
     if not level.is_open:
         return open_real(files, join(level.folder.path, name))
-    try:
-        return level.folder.enter(name)
-    except GONE:
-        return None
-    except OSError as error:
-        if is_gone(error):
-            return None
-        raise
+    return unless_gone(level.folder.enter, name)

@@ -90,6 +90,8 @@ class Writer:
     def move(self, operation: MoveFile) -> PathChanged:
         source, destination = operation.source, operation.destination
         stat = self._files.stat(source, follow=False)
+        if destination.startswith((f"{source}/", f"{stat.path}/")):  # before any folder is made in it
+            raise InvalidArgument(f"A folder cannot be moved into itself: {source}")
         with _naming(destination):
             if operation.create_directories:
                 self._make_parent(destination)

@@ -360,3 +360,10 @@ def test_a_notebook_is_never_left_invalid(tools: Any) -> None:
     assert (tools.root / "n.ipynb").read_text() == NOTEBOOK
     change = {"type": "regexReplace", "pattern": '"metadata": \\{\\}', "replacement": '"metadata": {"a": 1}'}
     assert tools.modifyFile(path="n.ipynb", operations=[change])["success"]
+
+
+def test_a_folder_is_not_moved_into_itself_and_nothing_is_made_for_it(tools: Any) -> None:
+    (tools.root / "a").mkdir()
+    error = tools.refuse("moveFile", source="a", destination="a/b/c", createDirectories=True)
+    assert error.code is Code.INVALID_ARGUMENT
+    assert os.listdir(tools.root / "a") == []
