@@ -126,6 +126,12 @@ class TimedOut(WapError):
     code = Code.TIMEOUT
 
 
+class RateLimited(WapError):
+    """An agent token has used up one of its limits for now; `details.retryAfterMs` says until when."""
+
+    code = Code.RATE_LIMITED
+
+
 class InternalError(WapError):
     """A bug. The text says nothing of the host."""
 

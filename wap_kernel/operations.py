@@ -33,6 +33,11 @@ class Operation(_Model):
     kind: ClassVar[str]
     effect: ClassVar[Effect]
 
+    @property
+    def content_size(self) -> int:
+        """The bytes that it brings to be written."""
+        return 0
+
     def summary(self) -> dict[str, object]:
         """What the audit may say of it: paths and commands, never contents."""
         return {}
@@ -74,6 +79,10 @@ class WriteFile(_OnPath):
     create_directories: bool = False
     expected_hash: str | None = None
 
+    @property
+    def content_size(self) -> int:
+        return len(self.content)
+
 
 class ReplaceLines(_Model):
     type: Literal["replace"] = "replace"
@@ -101,7 +110,15 @@ class RegexReplace(_Model):
     flags: str = ""
 
 
-Change = Annotated[ReplaceLines | InsertLines | DeleteLines | RegexReplace, Field(discriminator="type")]
+class ReplaceText(_Model):
+    """The first occurrence, literally."""
+
+    type: Literal["replaceText"] = "replaceText"
+    old_content: str
+    new_content: str
+
+
+Change = Annotated[ReplaceLines | InsertLines | DeleteLines | RegexReplace | ReplaceText, Field(discriminator="type")]
 
 
 class ModifyFile(_OnPath):
@@ -109,6 +126,11 @@ class ModifyFile(_OnPath):
     effect = Effect.WRITE
     changes: tuple[Change, ...]
     expected_hash: str | None = None
+
+    @property
+    def content_size(self) -> int:
+        texts = (getattr(change, name, "") for change in self.changes for name in ("new_content", "replacement"))
+        return sum(len(text.encode("utf-8", "surrogatepass")) for text in texts)
 
 
 class SearchFiles(Operation):
@@ -257,15 +279,15 @@ class PathChanged(Result):
 
 
 class Limits(_Model):
-    """Bounds of one answer and of what may be written; WAP's recommended values."""
+    """Bounds of one answer, WAP's recommended values, and of what may be written; a policy may set lower ones."""
 
     max_file_size: int = Field(1024 * 1024, gt=0)
     max_directory_entries: int = Field(500, gt=0)
     max_search_results: int = Field(100, gt=0)
     max_output_size: int = Field(1024 * 1024, gt=0)
-    max_write_size: int = Field(10 * 1024 * 1024, gt=0)
+    max_write_size: int = Field(100 * 1024 * 1024, gt=0)
     default_timeout_ms: int = Field(30_000, gt=0)
-    max_timeout_ms: int = Field(600_000, gt=0)
+    max_timeout_ms: int = Field(3_600_000, gt=0)
 
 
 class WorkspaceDescription(Result):
@@ -276,11 +298,3 @@ class WorkspaceDescription(Result):
     dialects: list[str]
     provider: str
     confines_commands: bool
-
-
-class Caller(_Model):
-    """Who asks. `user` is authenticated by Jupyter; `agent` and `session` are only claimed."""
-
-    user: str = "local"
-    agent: str | None = None
-    session: str | None = None

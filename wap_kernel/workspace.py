@@ -12,63 +12,53 @@ import asyncio
 import logging
 import os
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing
+from functools import partial
 from typing import Any, TypeVar
 
-from wap_kernel import __version__
-from wap_kernel.commands.outcome import Cancel
+from wap_kernel.actions import Actions, Permit
+from wap_kernel.caller import Caller
+from wap_kernel.commands import environment
+from wap_kernel.commands.outcome import Cancel, OnChunk
+from wap_kernel.commands.programs import Programs
+from wap_kernel.commands.streaming import Chunk, stream
 from wap_kernel.errors import (
     ApprovalRequired,
-    ExecutionFailed,
+    Code,
     InternalError,
     PermissionDenied,
     ProviderUnavailable,
-    TimedOut,
+    TooLarge,
     WapError,
     from_os_error,
 )
 from wap_kernel.files import atomic
 from wap_kernel.files.deadline import Deadline
-from wap_kernel.files.globs import DEFAULT_EXCLUSIONS
-from wap_kernel.files.listing import list_files
-from wap_kernel.files.paths import display
-from wap_kernel.files.reading import read_file
 from wap_kernel.files.root import Root
 from wap_kernel.files.searching import Searcher
-from wap_kernel.files.writing import Writer
-from wap_kernel.operations import (
-    Caller,
-    CommandResult,
-    CopyFile,
-    CreateDirectory,
-    DeleteFile,
-    DescribeWorkspace,
-    Limits,
-    ListFiles,
-    ModifyFile,
-    MoveFile,
-    Operation,
-    ReadFile,
-    Result,
-    RunCommand,
-    SearchFiles,
-    WorkspaceDescription,
-    WriteFile,
-)
-from wap_kernel.policy.decision import Answer, Touch, Verdict, decide, touches
+from wap_kernel.files.selection import MAX_FILE_SIZE
+from wap_kernel.operations import Limits, ListFiles, Operation, Result, RunCommand, SearchFiles
+from wap_kernel.policy import masks, presets
+from wap_kernel.policy.current import Binding, CurrentPolicy
+from wap_kernel.policy.decision import ALLOWED, Facts, Touch, decide, touches
+from wap_kernel.policy.files import PolicyFiles
+from wap_kernel.policy.grants import Grant
+from wap_kernel.policy.model import Policy
 from wap_kernel.policy.protected import protected_paths
-from wap_kernel.providers.base import Command
-from wap_kernel.providers.local import LocalProvider
+from wap_kernel.policy.verdict import Answer, Verdict
+from wap_kernel.providers.base import Provider
+from wap_kernel.providers.choose import choose
+from wap_kernel.providers.refusing import RefusingProvider
 from wap_kernel.runs.audit import Audit, is_denial
+from wap_kernel.runs.grants import Grants
 from wap_kernel.runs.leases import Lease
 from wap_kernel.runs.locks import PathLocks
 from wap_kernel.runs.state import default_state_dir, open_state_dir, workspace_id
 from wap_kernel.threads import Threads
 
-DIALECTS = ("wap/1.0",)
-WALK_SECONDS = 30.0
-"""What a listing or a search may take."""
+CHECK_SECONDS = 10.0
+"""What the verdicts on the operations of one message may take."""
 T = TypeVar("T")
 THREADS: Mapping[type[Operation], int] = {SearchFiles: 2, ListFiles: 1, RunCommand: 16, Operation: 8}
 """How many operations of a kind run at once; what has no entry of its own counts as an Operation.
@@ -80,14 +70,19 @@ One listing: it is Python's own work, so a second one would not be done sooner b
 class Workspace:
     """One folder and what may be done in it.
 
-    `state_dir` defaults to a folder in Jupyter's data folder. `hidden` and `read_only` are absolute paths to protect
-    besides those that are protected always: a server knows best where its own secrets and settings lie.
+    `policy` is this workspace's own layer (the preset `standard` if it is None); an administrator's files and the
+    workspace's `.cws-policy.json` narrow it. `provider` names where commands run. `state_dir` defaults to a folder in
+    Jupyter's data folder. `hidden` and `read_only` are absolute paths to protect besides those that are protected
+    always: a server knows best where its own secrets and settings lie.
     """
 
     def __init__(
         self,
         root: str,
         *,
+        policy: Policy | None = None,
+        provider: str = "auto",
+        allow_unconfined: bool = False,
         state_dir: str | None = None,
         limits: Limits | None = None,
         hidden: Sequence[str] = (),
@@ -99,39 +94,46 @@ class Workspace:
                 "wap does not run on Windows itself.", hint="Run Jupyter inside WSL (Windows Subsystem for Linux)."
             )
         self.limits = limits or Limits()
+        self._allow_unconfined = allow_unconfined
         self._log = log or logging.getLogger("wap_kernel")
         self._underway: dict[Cancel, Operation] = {}
         self._is_closed = False
         with ExitStack() as opened:
-            self._open(root, state_dir, hidden, read_only, opened)
+            self.state_dir = open_state_dir(state_dir or default_state_dir(root))
+            """Where its audit, grants, tokens and locks live."""
+            self.id = workspace_id(root)
+            """By this the state folder, which may serve several workspaces, knows it."""
+            self._protected = protected_paths(root, self.state_dir, hidden=hidden, read_only=read_only)
+            self._open(root, policy or presets.load("standard"), provider, opened)
             self._opened = opened.pop_all()
 
-    def _open(
-        self, root: str, state_dir: str | None, hidden: Sequence[str], read_only: Sequence[str], opened: ExitStack
-    ) -> None:
+    def _open(self, root: str, policy: Policy, provider: str, opened: ExitStack) -> None:
         """Open everything; `opened` closes it again in reverse order, now if something fails, else in `close`."""
-        state = open_state_dir(state_dir or default_state_dir(root))
-        self._guard = protected_paths(root, state, hidden=hidden, read_only=read_only)
-        lease = opened.enter_context(closing(Lease(state, workspace_id(root))))
-        self._files = opened.enter_context(closing(Root(root, guard=self._guard, journal=lease)))
+        state, identifier, protected = self.state_dir, self.id, self._protected
+        lease = opened.enter_context(closing(Lease(state, identifier)))
+        self._files = opened.enter_context(closing(Root(root, guard=protected, journal=lease)))
         lease.clean_up_after_the_dead(self._remove_temporary)
-        self._audit = opened.enter_context(closing(Audit(state, workspace_id(root), self._log)))
+        self._audit = opened.enter_context(closing(Audit(state, identifier, self._log)))
+        self.grants = opened.enter_context(closing(Grants(state, identifier)))
         self._pools = {
             kind: opened.enter_context(closing(Threads(kind.__name__, count))) for kind, count in THREADS.items()
         }
-        self._provider = opened.enter_context(closing(LocalProvider(self._files)))
-        self._searcher = opened.enter_context(closing(Searcher(self._files, self._guard, root_fd=self._files.fd)))
-        writer = Writer(self._files, PathLocks(state), self.limits)
-        self._actions: Mapping[type[Operation], Callable[[Any], Result]] = {
-            ReadFile: lambda operation: read_file(self._files, operation, self.limits, self.root),
-            WriteFile: writer.write,
-            ModifyFile: writer.modify,
-            DeleteFile: writer.delete,
-            MoveFile: writer.move,
-            CopyFile: writer.copy,
-            CreateDirectory: writer.make_folder,
-            DescribeWorkspace: self._describe,
-        }
+        self._policy = CurrentPolicy(PolicyFiles(self._files, preset=policy), protected)
+        self._provider = opened.enter_context(closing(self._choose(provider)))
+        searcher = opened.enter_context(closing(Searcher(protected, root_fd=self._files.fd)))
+        self._actions = Actions(self._provider, searcher, PathLocks(state), self.root)
+        server = environment.for_sandbox(os.environ) if self._provider.confines else os.environ
+        path = environment.rebuild(server, {})["PATH"]
+        self._programs = Programs(path, untrusted=[self.root], protected=protected.prefixes)
+
+    def _choose(self, name: str) -> Provider:
+        try:
+            choice = choose(name, self._files, secrets=self._protected.secrets)
+        except ProviderUnavailable as error:
+            self._log.error("wap refuses every command: %s", error.text)
+            return RefusingProvider(name, self._files, error)
+        (self._log.info if choice.provider.confines else self._log.warning)("wap: %s", choice.reason)
+        return choice.provider
 
     @property
     def root(self) -> str:
@@ -153,15 +155,48 @@ class Workspace:
 
     async def answer(self, operation: Operation, caller: Caller, encode: Callable[[Result], T]) -> T:
         """Like `perform`; `encode` makes an answer of the result on the same thread, away from the event loop."""
-        cancel = Cancel()
+        return await self._answer(operation, caller, encode, None, Cancel())
+
+    def stream(self, operation: RunCommand, caller: Caller) -> AsyncGenerator[Chunk | Result, None]:
+        """The command's output while it runs, and its result last; or a WapError. Leaving the loop ends the command."""
+        return stream(partial(self._answer, operation, caller, lambda result: result))
+
+    async def _answer(
+        self,
+        operation: Operation,
+        caller: Caller,
+        encode: Callable[[Result], T],
+        on_chunk: OnChunk | None,
+        cancel: Cancel,
+    ) -> T:
         self._underway[cancel] = operation
+        work = partial(self._perform, operation, caller, cancel, on_chunk)
         try:
-            return await self._submit(type(operation), lambda: encode(self._perform(operation, caller, cancel)))
+            return await self._submit(type(operation), lambda: encode(work()))
         except asyncio.CancelledError:
             cancel.request()
             raise
         finally:
             del self._underway[cancel]
+
+    async def check(self, operations: Sequence[Operation | None], caller: Caller) -> list[Verdict]:
+        """What would be said about each of the operations (None: one that does nothing). Nothing is done, not even one
+        before the next."""
+        deadline = Deadline(CHECK_SECONDS, lambda: self._is_closed)
+        return await self.offload(lambda: [self._checked(operation, caller, deadline) for operation in operations])
+
+    async def describe_policy(self, caller: Caller) -> dict[str, Any]:
+        """The policy that binds the caller, layer by layer and what it comes to."""
+        return await self.offload(lambda: self._describe_policy(caller))
+
+    def _describe_policy(self, caller: Caller) -> dict[str, Any]:
+        grants = [{"id": identifier, "allows": grant.text} for identifier, grant in self.grants.all().items()]
+        return {
+            **self._policy.of(caller).effective.to_dict(),
+            "provider": self._provider.name,
+            "confinesCommands": self._provider.confines,
+            "grants": grants,
+        }
 
     async def offload(self, work: Callable[[], T]) -> T:
         """Run something slow on one of the workspace's threads, for those who must not hold the event loop."""
@@ -188,13 +223,15 @@ class Workspace:
 
     # -- the pipeline; runs on one of the workspace's threads
 
-    def _perform(self, operation: Operation, caller: Caller, cancel: Cancel) -> Result:
+    def _perform(self, operation: Operation, caller: Caller, cancel: Cancel, on_chunk: OnChunk | None) -> Result:
         record = self._audit.record(operation, caller)
         try:
-            self._enforce(self._verdict(operation))
+            binding = self._policy.of(caller)
+            verdict = self._verdict(operation, binding)
+            self._enforce(operation, verdict, caller)
             self._audit.intent(record)
             self._before_image(operation)
-            result = self._act(operation, cancel)
+            result = self._actions.perform(operation, self._permit(binding, verdict), cancel, on_chunk)
         except Exception as error:  # noqa: BLE001 - whatever it is, it is audited, and a bug is logged
             failure = self._translate(error, operation)
             self._audit.outcome(record, "denied" if is_denial(failure) else "failed", failure)
@@ -202,34 +239,87 @@ class Workspace:
         self._audit.outcome(record, "ok")
         return result
 
-    def _verdict(self, operation: Operation) -> Verdict:
-        return decide([self._resolved(touch) for touch in touches(operation)], self._guard)
+    def _verdict(self, operation: Operation, binding: Binding) -> Verdict:
+        reached = tuple(self._resolved(touch) for touch in touches(operation))
+        facts = Facts(
+            touches=reached,
+            confined=self._provider.confines,
+            resolve=self._programs.resolve,
+            home=os.path.expanduser("~"),
+            root=self.root,
+            size=self._size(reached) if binding.effective.max_file_size is not None else None,
+            protected=self._protected,
+        )
+        return decide(operation, binding.effective, facts, self._granted())
+
+    def _granted(self) -> Iterator[Grant]:
+        """Read when the first is wanted, which is only if something asks."""
+        yield from self.grants.all().values()
 
     def _resolved(self, touch: Touch) -> Touch:
         try:
-            path = self._files.resolve(touch.path, follow=touch.follow)
+            return touch.at(self._files.resolve(touch.path, follow=touch.follow))
         except OSError:
             return touch  # a folder on the way is missing; the primitives will say so, or make it and ask the guard
-        return Touch(path, touch.access, touch.follow)
 
-    def _enforce(self, verdict: Verdict) -> None:
+    def _size(self, reached: Sequence[Touch]) -> int | None:
+        """Of the file that comes first; the primitives have refused it already if it may not be looked at."""
+        try:
+            return self._files.stat(reached[0].path).size if reached else None
+        except (OSError, WapError):
+            return None
+
+    def _checked(self, operation: Operation | None, caller: Caller, deadline: Deadline) -> Verdict:
+        deadline.check()
+        if operation is None:
+            return ALLOWED
+        try:
+            return self._verdict(operation, self._policy.of(caller))
+        except WapError as error:  # the path leaves the workspace, or keeps changing
+            return Verdict(Answer.DENY, "containment", error.message, error.hint, error.code, grantable=False)
+
+    def _enforce(self, operation: Operation, verdict: Verdict, caller: Caller) -> None:
         if verdict.answer is Answer.DENY:
-            raise PermissionDenied(verdict.reason, hint=verdict.suggestion, rule=verdict.rule)
+            refusal = TooLarge if verdict.code is Code.SIZE_LIMIT_EXCEEDED else PermissionDenied
+            raise refusal(verdict.reason, hint=verdict.suggestion, rule=verdict.rule)
+        runs = isinstance(operation, RunCommand)
+        if runs and isinstance(self._provider, RefusingProvider):
+            self._provider.refuse()
+        if runs and caller.token and not (self._provider.confines or self._allow_unconfined):
+            raise ProviderUnavailable(
+                "Nothing confines commands here, and an agent token is not given unconfined ones.",
+                hint="`wap doctor` tells how to get a sandbox; an administrator may set WapExtension.allow_unconfined.",
+            )
         if verdict.answer is Answer.ASK:
-            raise ApprovalRequired(verdict.reason, hint=verdict.suggestion, rule=verdict.rule)
+            hint = verdict.suggestion or "Do it in another way, or have it allowed in the policy."
+            raise ApprovalRequired(f"{verdict.reason}: a person must agree first.", hint=hint, rule=verdict.rule)
+
+    def _permit(self, binding: Binding, verdict: Verdict) -> Permit:
+        effective, guard = binding.effective, binding.guard
+        limits = self.limits.model_copy(
+            update={
+                "max_write_size": _least(self.limits.max_write_size, effective.max_file_size),
+                "max_timeout_ms": _least(self.limits.max_timeout_ms, effective.max_timeout_ms),
+            }
+        )
+        return Permit(
+            files=self._files.guarded_by(guard),
+            guard=guard,
+            limits=limits,
+            max_searched_size=_least(MAX_FILE_SIZE, effective.max_file_size),
+            env_allowlist=effective.env_allowlist,
+            confine=partial(
+                masks.find,
+                self._files,
+                guard,
+                self._protected.places,
+                network=verdict.network,
+                is_read_only=effective.access == "read",
+            ),
+        )
 
     def _before_image(self, operation: Operation) -> None:
         """Where what an operation is about to change will be kept for undo; nothing is kept yet."""
-
-    def _act(self, operation: Operation, cancel: Cancel) -> Result:
-        if isinstance(operation, RunCommand):
-            return self._run(operation, cancel)
-        if isinstance(operation, ListFiles | SearchFiles):
-            deadline = Deadline(WALK_SECONDS, lambda: cancel.requested)
-            if isinstance(operation, SearchFiles):
-                return self._searcher.search(operation, self.limits, deadline)
-            return list_files(self._files, operation, self.limits, self.root, deadline)
-        return self._actions[type(operation)](operation)
 
     def _translate(self, error: Exception, operation: Operation) -> WapError:
         if isinstance(error, WapError):
@@ -243,52 +333,6 @@ class Workspace:
         # The traceback names lines of ours; the operation's arguments stay out of the log.
         self._log.error("wap: a bug in %s", operation.kind, exc_info=error)
         return InternalError("Something went wrong inside the server.", hint="Its log has the details.")
-
-    # -- operations that need more than files
-
-    def _run(self, operation: RunCommand, cancel: Cancel) -> CommandResult:
-        asked = operation.timeout_ms or self.limits.default_timeout_ms
-        timeout_ms = min(asked, self.limits.max_timeout_ms)
-        outcome = self._provider.run(
-            Command(
-                command=operation.command,
-                cwd=operation.cwd,
-                environment=operation.environment,
-                timeout=timeout_ms / 1000,
-                output_limit=self.limits.max_output_size,
-            ),
-            cancel=cancel,
-        )
-        result = CommandResult(
-            stdout=outcome.stdout,
-            stderr=outcome.stderr,
-            exit_code=outcome.exit_code,
-            duration_ms=round(outcome.duration * 1000),
-            stdout_bytes=outcome.stdout_bytes,
-            stderr_bytes=outcome.stderr_bytes,
-            is_output_truncated=outcome.stdout_truncated or outcome.stderr_truncated,
-        )
-        if outcome.cancelled:
-            raise ExecutionFailed("The command was ended before it was done.", **_partial(result))
-        if outcome.timed_out:
-            raise TimedOut(
-                f"The command was ended after {timeout_ms:g} ms.",
-                hint=f"Ask for more with a timeout of up to {self.limits.max_timeout_ms} ms, or do less at once.",
-                timeoutMs=timeout_ms,
-                **_partial(result),
-            )
-        return result
-
-    def _describe(self, _: DescribeWorkspace) -> WorkspaceDescription:
-        return WorkspaceDescription(
-            root=display(self.root),
-            default_exclusions=list(DEFAULT_EXCLUSIONS),
-            limits=self.limits,
-            version=__version__,
-            dialects=list(DIALECTS),
-            provider=self._provider.name,
-            confines_commands=self._provider.confines,
-        )
 
     def _remove_temporary(self, name: str, path: str) -> bool:
         """Remove what a crash left, and say whether that is settled."""
@@ -304,6 +348,5 @@ class Workspace:
         return True
 
 
-def _partial(result: CommandResult) -> dict[str, Any]:
-    """The output of a command that did not end by itself, for an error's details."""
-    return result.model_dump(by_alias=True, exclude={"exit_code"})
+def _least(limit: int, other: int | None) -> int:
+    return limit if other is None else min(limit, other)

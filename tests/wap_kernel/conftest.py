@@ -10,10 +10,14 @@ from typing import Any
 
 import pytest
 
+from wap_kernel.caller import Caller
 from wap_kernel.dialects import wap
 from wap_kernel.errors import Code, WapError
-from wap_kernel.operations import Caller, Limits
+from wap_kernel.policy.model import Policy
 from wap_kernel.workspace import Workspace
+
+OPEN = Policy(name="open")
+"""Restricts nothing: for tests of everything but policy."""
 
 
 class Tools:
@@ -49,13 +53,13 @@ class Tools:
 def make_tools(tmp_path: Path) -> Iterator[Callable[..., Tools]]:
     opened: list[Workspace] = []
 
-    def make(root: Path | None = None, *, state: Path | None = None, limits: Limits | None = None) -> Tools:
+    def make(root: Path | None = None, *, state: Path | None = None, **options: Any) -> Tools:
         root = root or tmp_path / "ws"
         outside = tmp_path / "outside"
         root.mkdir(exist_ok=True)
         outside.mkdir(exist_ok=True)
         state = state or tmp_path / "state"
-        workspace = Workspace(str(root), state_dir=str(state), limits=limits)
+        workspace = Workspace(str(root), state_dir=str(state), **{"policy": OPEN, "provider": "local", **options})
         opened.append(workspace)
         return Tools(workspace, root, outside, state)
 

@@ -11,9 +11,10 @@ from __future__ import annotations
 import os
 import re
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 from wap_kernel.errors import InvalidArgument, PermissionDenied
+from wap_kernel.files.paths import below
 
 DEFAULT_PATH = "/usr/local/bin:/usr/bin:/bin"
 
@@ -73,17 +74,59 @@ REFUSED_PREFIXES = tuple(
 )
 REFUSED_SUFFIXES = ("_PAGER", "_EDITOR")
 
+GIT_SETTINGS = {
+    "GIT_CONFIG_COUNT": "2",
+    **{"GIT_CONFIG_KEY_0": "core.fsmonitor", "GIT_CONFIG_VALUE_0": "false"},
+    **{"GIT_CONFIG_KEY_1": "safe.bareRepository", "GIT_CONFIG_VALUE_1": "explicit"},
+}
+"""A folder with a HEAD, a config and some more is a repository to git, anybody can write one, and its config names a
+program that `git status` runs. So only what is named `.git` counts, and that program is not run."""
+ALWAYS = frozenset({"PATH", *GIT_SETTINGS})
+"""What a command gets whatever a list allows."""
+
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\Z")
 
 
-def rebuild(server: Mapping[str, str], caller: Mapping[str, str]) -> dict[str, str]:
-    """The whole environment of a command. Raises for a variable that the caller may not set."""
+def rebuild(
+    server: Mapping[str, str], caller: Mapping[str, str], allowlist: frozenset[str] | None = None
+) -> dict[str, str]:
+    """The whole environment of a command. Raises for a variable that the caller may not set.
+
+    With an `allowlist` it gets no variable that is not named there, from whomever, except for PATH.
+    """
     environment = {name: value for name, value in server.items() if _is_kept(name, value)}
+    environment |= GIT_SETTINGS
     environment["PATH"] = _path(server.get("PATH") or DEFAULT_PATH, os.path.dirname(sys.executable or ""))
     for name, value in caller.items():
         _check(name, value)
+        if allowlist is not None and name not in allowlist:
+            raise PermissionDenied(
+                f"The environment variable {name} is not in the policy's envAllowlist.",
+                hint=f"Allowed: {', '.join(sorted(allowlist)) or 'none'}.",
+                variable=name,
+                rule="envAllowlist",
+            )
         environment[name] = value
-    return environment
+    if allowlist is None:
+        return environment
+    return {name: value for name, value in environment.items() if name in allowlist or name in ALWAYS}
+
+
+def for_sandbox(server: Mapping[str, str]) -> dict[str, str]:
+    """The server's environment without what of PATH is empty in a sandbox and can be filled there: a command would
+    decide itself what `ls` is. The interpreters are read-only wherever they stand."""
+    own = [server.get("HOME") or os.path.expanduser("~"), server.get("TMPDIR") or "/tmp", "/tmp", "/var/tmp"]
+    prefixes = [sys.prefix, sys.base_prefix, server.get("CONDA_PREFIX") or sys.prefix]
+    folders = [
+        folder
+        for folder in (server.get("PATH") or DEFAULT_PATH).split(os.pathsep)
+        if _is_below(folder, prefixes) or not _is_below(folder, own)
+    ]
+    return {**server, "PATH": os.pathsep.join(folders)}
+
+
+def _is_below(folder: str, places: Iterable[str]) -> bool:
+    return any(below(folder, place) is not None for place in places)
 
 
 def _is_kept(name: str, value: str) -> bool:

@@ -1,8 +1,7 @@
-"""Run one command to its end: start its supervisor, read its output, stop it in time, answer what became of it.
+"""Run one command to its end: start its process, read its output, stop it in time, answer what became of it.
 
-One thread does it all with a selector. `supervisor.py`, a process of its own, starts the command and ends everything
-that it leaves; here, closing the control pipe is the one way to say "end it", so a timeout, a cancellation and the
-death of this process all look the same to it.
+One thread does it all with a selector. Who starts the command and ends everything that it leaves is a `Process`: a
+supervisor on the host (`supervised.py`), or a namespace that ends as a whole (`namespaced.py`).
 """
 
 from __future__ import annotations
@@ -13,13 +12,13 @@ import shutil
 import signal
 import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
-from typing import Literal
+from typing import Literal, Protocol
 
 from wap_kernel.commands.outcome import Cancel, OnChunk, Outcome, Stream
 from wap_kernel.commands.output import Collector, finish
-from wap_kernel.commands.supervised import Supervised, cannot_start, pipe
+from wap_kernel.commands.supervised import Group, Supervised, cannot_start, pipe
 from wap_kernel.errors import ExecutionFailed, InvalidArgument
 
 GRACE = 5.0
@@ -31,6 +30,51 @@ RATE = 64 * 1024 * 1024
 BREATH = 0.002
 """Seconds between two reads of a talkative command: the pipe fills, and one read brings what a hundred would."""
 _FIRST_BUFFER_SIZE = 64 * 1024
+PARTIAL = 64 * 1024
+"""What is answered of the output of a command that was ended: an error is no place for a megabyte."""
+
+
+class Process(Protocol):
+    """A command that was started, with whoever watches over it."""
+
+    stdout: int
+    stderr: int
+    status: int
+    """Descriptors, none of which blocks."""
+    leader: int | None
+    """None as long as it has not begun."""
+    exit_code: int | None
+    patience: float
+    """Seconds after which everything must have ended, from when that was asked for."""
+    due: float
+    """When `tick` wants to be called, by the monotonic clock."""
+
+    def listen(self) -> bool:
+        """Take in what can be read from `status`; False when everything is over."""
+
+    def tick(self) -> None: ...
+    def end(self) -> None:
+        """Ask for the end of everything, and do not wait for it."""
+
+    def finish(self, patience: float | None = None) -> None:
+        """Leave nothing, after so many seconds at the latest. `stack` calls it too."""
+
+
+def argv(command: str | Sequence[str], path: str) -> list[str]:
+    """The argument vector for a command line, or for a program and its arguments, which is looked up on `path`."""
+    if isinstance(command, str):
+        return shell(command, path)
+    for word in command:
+        _check_text(word)
+    program = command[0] if command else ""
+    if not program:
+        raise InvalidArgument("The command is empty.", hint="Name a program.")
+    if "/" in program:
+        return list(command)
+    found = shutil.which(program, path=path)
+    if found is None:
+        raise ExecutionFailed(f"No such program: {program}", hint="Name one that is installed, or its whole path.")
+    return [found, *command[1:]]
 
 
 def shell(command: str, path: str, candidates: Sequence[str] = ("/bin/bash", "/usr/bin/bash")) -> list[str]:
@@ -38,16 +82,20 @@ def shell(command: str, path: str, candidates: Sequence[str] = ("/bin/bash", "/u
 
     `--` because a command may begin with `-`, which would be read as an option.
     """
-    if "\0" in command:
-        raise InvalidArgument("The command contains a NUL character.")
-    try:
-        command.encode()
-    except UnicodeEncodeError:
-        raise InvalidArgument("The command is not valid Unicode (it contains a lone surrogate).") from None
+    _check_text(command)
     bash = next(filter(os.path.exists, candidates), None) or shutil.which("bash", path=path)
     if bash:
         return [bash, "--noprofile", "--norc", "-c", "--", command]
     return ["/bin/sh", "-c", "--", command]
+
+
+def _check_text(text: str) -> None:
+    if "\0" in text:
+        raise InvalidArgument("The command contains a NUL character.")
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        raise InvalidArgument("The command is not valid Unicode (it contains a lone surrogate).") from None
 
 
 def run(
@@ -60,17 +108,35 @@ def run(
     grace: float = GRACE,
     on_chunk: OnChunk | None = None,
     cancel: Cancel | None = None,
+    make_group: Callable[[ExitStack], Group | None] = lambda _: None,
 ) -> Outcome:
     """Run `argv` in the open folder `cwd` with this environment and the tag; nothing of it is left afterwards.
 
     What can escape in spite of everything is said in `supervised.py`.
     """
+    return follow(
+        lambda stack: Supervised(stack, argv, cwd, environment, grace, make_group(stack)),
+        timeout=timeout,
+        output_limit=output_limit,
+        on_chunk=on_chunk,
+        cancel=cancel,
+    )
+
+
+def follow(
+    start: Callable[[ExitStack], Process],
+    *,
+    timeout: float,
+    output_limit: int,
+    on_chunk: OnChunk | None = None,
+    cancel: Cancel | None = None,
+) -> Outcome:
+    """Start a process of any kind and follow it to its end."""
     if cancel is not None and cancel.requested:  # while it waited for a thread: it must not even begin
         return Outcome("", "", 0, 0, False, False, exit_code=128 + signal.SIGTERM, duration=0.0, cancelled=True)
     with ExitStack() as stack:
         try:
-            process = Supervised(stack, argv, cwd, environment, grace)
-            execution = _Execution(stack, process, output_limit, on_chunk)
+            execution = _Execution(stack, start(stack), output_limit, on_chunk)
         except OSError as error:
             raise cannot_start("fork", error.errno or 0) from error
         stack.enter_context((cancel or Cancel()).calling(execution.wake))
@@ -87,7 +153,7 @@ def pause(total: int, elapsed: float) -> float:
 class _Execution:
     """The loop that follows a command: output, status, cancellation and time, on one thread."""
 
-    def __init__(self, stack: ExitStack, process: Supervised, output_limit: int, on_chunk: OnChunk | None) -> None:
+    def __init__(self, stack: ExitStack, process: Process, output_limit: int, on_chunk: OnChunk | None) -> None:
         self._process = process
         self._on_chunk = on_chunk
         self._began = time.monotonic()
@@ -125,7 +191,10 @@ class _Execution:
                 if self._stopped or self._ended:
                     break  # the supervisor hangs
                 deadline = self._stop("timeout")
-            selector, until = (self._quiet, min(resume, deadline)) if now < resume else (self._all, deadline)
+            if now >= self._process.due:
+                self._process.tick()
+            until = min(deadline, self._process.due)
+            selector, until = (self._quiet, min(resume, until)) if now < resume else (self._all, until)
             for key, _ in selector.select(max(0.0, until - now)):
                 if key.data == "status":
                     over = not self._process.listen()
@@ -182,7 +251,8 @@ class _Execution:
                 left -= count
 
     def _outcome(self) -> Outcome:
-        stdout, stderr = finish(self._output["stdout"], self._output["stderr"], self._limit)
+        limit = min(self._limit, PARTIAL) if self._stopped else self._limit
+        stdout, stderr = finish(self._output["stdout"], self._output["stderr"], limit)
         if self._process.leader is None:
             lines = stderr.text.splitlines()
             raise ExecutionFailed(

@@ -4,8 +4,10 @@
 
 A command runs with the rights of the server, so it can also kill its supervisor, and with it goes the knowledge of what
 belongs to the command. What is left is then found (on Linux) by its session, by descent, and by a random word that
-every command carries in its environment. Out of reach remains a process that has left both the session and its
-parents and has cleared, overwritten or closed its environment as well; and everything, if the server is killed too.
+every command carries in its environment; where control groups can be made (root, or a user to whom one was delegated),
+also by its group. Without one, out of reach remains a process that has left both the session and its parents and has
+cleared, overwritten or closed its environment as well; with one, a process that root has moved out of it; and
+everything, if the server is killed too.
 With the supervisor alive, only what KILL does not end can stay: another user's process (sudo), one on a hanging disk.
 """
 
@@ -13,6 +15,7 @@ from __future__ import annotations
 
 import errno
 import marshal
+import math
 import os
 import secrets
 import select
@@ -21,8 +24,9 @@ import subprocess
 import sys
 import time
 from collections.abc import Mapping, Sequence
-from contextlib import ExitStack
+from contextlib import AbstractContextManager, ExitStack, nullcontext
 from importlib.abc import InspectLoader
+from typing import Protocol
 
 from wap_kernel.commands import supervisor
 from wap_kernel.errors import ExecutionFailed, PermissionDenied, TooLarge, WapError
@@ -59,16 +63,37 @@ _HINTS = {
 }
 
 
+class Group(Protocol):
+    """What the kernel keeps together, whatever its processes do: a control group."""
+
+    def inside(self) -> AbstractContextManager[None]:
+        """Within the block, what the calling thread starts is in the group, where that is possible."""
+
+    def put(self, pid: int) -> None:
+        """Where it is not, this puts a process in the group, with all that it will start."""
+
+    def kill_all(self) -> None:
+        """KILL whatever is in the group."""
+
+
 class Supervised:
     """The supervisor process, its three pipes to us, and what it has told. `stack` ends and closes all of it."""
 
     def __init__(
-        self, stack: ExitStack, argv: Sequence[str], cwd: int, environment: Mapping[str, str], grace: float
+        self,
+        stack: ExitStack,
+        argv: Sequence[str],
+        cwd: int,
+        environment: Mapping[str, str],
+        grace: float,
+        group: Group | None = None,
     ) -> None:
+        self._group = group
         self.patience = grace + supervisor.PATIENCE + _MARGIN
         """Seconds after which the supervisor must have ended everything."""
         self.leader: int | None = None
         self.exit_code: int | None = None
+        self.due = math.inf
         self._partial = b""
         self._finished = False
         self._tag = secrets.token_hex(16)
@@ -84,17 +109,23 @@ class Supervised:
             fields = _pack([stdout, cwd, NICE, grace, len(argv), *argv, *variables])
             # Its environment is nearly empty because the command can read it in /proc. The file's name at the end is
             # for people who list the processes.
-            self._process = subprocess.Popen(
-                [sys.executable, "-I", "-S", "-c", _boot(fields), supervisor.__file__],
-                stdin=job,
-                stdout=status,
-                stderr=stderr,
-                pass_fds=(stdout, cwd),
-                env={name: os.environ[name] for name in _INTERPRETER_NEEDS if name in os.environ},
-                start_new_session=True,
-            )
+            with nullcontext() if group is None else group.inside():
+                self._process = subprocess.Popen(
+                    [sys.executable, "-I", "-S", "-c", _boot(fields), supervisor.__file__],
+                    stdin=job,
+                    stdout=status,
+                    stderr=stderr,
+                    pass_fds=(stdout, cwd),
+                    env={name: os.environ[name] for name in _INTERPRETER_NEEDS if name in os.environ},
+                    start_new_session=True,
+                )
         stack.callback(self.finish)
+        if group is not None:
+            group.put(self._process.pid)  # it waits for its code, so there is nothing of the command yet
         _write(control, _PROGRAM + fields)
+
+    def tick(self) -> None:
+        """Never due: the supervisor has clocks of its own."""
 
     def end(self) -> None:
         """Ask for the end of everything."""
@@ -126,29 +157,15 @@ class Supervised:
         self._finished = True
         self.end()
         try:
-            self._wait(self.patience if patience is None else patience)
+            wait_for(self._process, self.patience if patience is None else patience)
         except subprocess.TimeoutExpired:
             self._kill_rest()
             self._process.kill()
             self._process.wait()
         if self._process.returncode != 0:  # whatever was told: an exit that was announced may have been forged
             self._kill_rest()
-
-    def _wait(self, seconds: float) -> None:
-        """As Popen.wait, which sleeps a millisecond between its looks: at nearly every command, for nothing."""
-        deadline = time.monotonic() + seconds
-        if self._process.poll() is None:
-            try:
-                pinned = os.pidfd_open(self._process.pid)
-            except (AttributeError, OSError):  # not in every build of Python, nor in an old kernel
-                pass
-            else:
-                with ExitStack() as stack:
-                    stack.callback(os.close, pinned)
-                    ended = select.poll()
-                    ended.register(pinned, select.POLLIN)
-                    ended.poll(seconds * 1000)
-        self._process.wait(max(0.0, deadline - time.monotonic()))
+        if self._group is not None:
+            self._group.kill_all()
 
     def _kill_rest(self) -> None:
         """KILL what carries the tag, the command's session, what the supervisor still holds, and all below these."""
@@ -185,6 +202,23 @@ class Supervised:
                 return f"{TAG}={self._tag}".encode() in file.read()
         except OSError:  # it has ended, or it is not ours to read
             return False
+
+
+def wait_for(process: subprocess.Popen[bytes], seconds: float) -> None:
+    """As Popen.wait, which sleeps a millisecond between its looks: at nearly every command, for nothing."""
+    deadline = time.monotonic() + seconds
+    if process.poll() is None:
+        try:
+            pinned = os.pidfd_open(process.pid)
+        except (AttributeError, OSError):  # not in every build of Python, nor in an old kernel
+            pass
+        else:
+            with ExitStack() as stack:
+                stack.callback(os.close, pinned)
+                ended = select.poll()
+                ended.register(pinned, select.POLLIN)
+                ended.poll(seconds * 1000)
+    process.wait(max(0.0, deadline - time.monotonic()))
 
 
 def pipe(reader: ExitStack, writer: ExitStack) -> tuple[int, int]:

@@ -226,14 +226,27 @@ def become_subreaper() -> bool:
     return bool(answer == 0 and read_process(os.getpid()))
 
 
-def reset_signals(action: "signal.Handlers") -> None:
-    """`action` for every signal that can be had. What was ignored or blocked in the server came along by exec."""
+def reset_signals(*, ignore: bool = False) -> None:
+    """The default action (or none) for every signal that can be had. What was ignored or blocked in the server came
+    along by exec."""
+    action = signal.SIG_IGN if ignore else signal.SIG_DFL  # of the module imported here: `_signal` knows no enum
     for number in signal.valid_signals() - {signal.SIGKILL, signal.SIGSTOP}:
         try:
             signal.signal(number, action)
         except OSError:
             pass  # kept by the C library for itself
     signal.pthread_sigmask(signal.SIG_SETMASK, ())
+
+
+def lower_priority(nice: int) -> None:
+    """Below the server's. Where Linux groups processes by session, niceness counts only inside of the own session, and
+    the group has one of its own. Who is not root can set that ten times a second; then this command goes without."""
+    os.nice(nice)
+    try:
+        with open("/proc/self/autogroup", "wb", buffering=0) as group:
+            group.write(b"%d" % nice)
+    except OSError:
+        pass
 
 
 def execute(
@@ -243,8 +256,8 @@ def execute(
     stage = "session"
     try:
         os.setsid()
-        reset_signals(signal.SIG_DFL)
-        os.nice(nice)
+        reset_signals()
+        lower_priority(nice)
         stage = "cwd"
         os.fchdir(cwd)
         stage = "exec"
@@ -260,7 +273,7 @@ def execute(
 
 def main(job: list[bytes]) -> None:
     """`job` holds the fields that `supervised.py` sends."""
-    reset_signals(signal.SIG_IGN)  # `kill $PPID` or `killall python` must not stop the one who cleans up
+    reset_signals(ignore=True)  # `kill $PPID` or `killall python` must not stop the one who cleans up
     stdout, cwd, nice, grace, count, *rest = job
     argv, variables = rest[: int(count)], rest[int(count) :]
     environment = dict(variable.split(b"=", 1) for variable in variables)

@@ -11,11 +11,11 @@ from typing import Any
 
 from pydantic import BaseModel
 
+from wap_kernel.caller import Caller
 from wap_kernel.dialects import wap_parameters as parameters
 from wap_kernel.dialects.tools import LARGE, Tool
 from wap_kernel.errors import NotFound, WapError
 from wap_kernel.operations import (
-    Caller,
     CommandResult,
     Effect,
     FileContent,
@@ -162,15 +162,24 @@ def tool(name: str) -> Tool[Any]:
 
 
 async def call(name: str, body: bytes, workspace: Workspace, caller: Caller) -> bytes:
-    """Do what a request asks for and answer as the protocol says, in JSON. What cannot be read is recorded as well."""
+    """Do what a request asks for and answer as the protocol says, in JSON."""
+    return await answer(name, await parse(name, body, workspace, caller), workspace, caller)
+
+
+async def parse(name: str, body: bytes, workspace: Workspace, caller: Caller) -> Operation:
+    """What a request asks for. What cannot be read is recorded as well."""
     called = tool(name)
     read = partial(_operation, called, body, workspace.names_of_root)
     try:
-        operation = read() if len(body) <= LARGE else await workspace.offload(read)
+        return read() if len(body) <= LARGE else await workspace.offload(read)
     except WapError as error:
         workspace.refused(name, error, caller)
         raise
-    return await workspace.answer(operation, caller, partial(_encode, called))
+
+
+async def answer(name: str, operation: Operation, workspace: Workspace, caller: Caller) -> bytes:
+    """Do it, and answer as the protocol says."""
+    return await workspace.answer(operation, caller, partial(_encode, tool(name)))
 
 
 def _encode(called: Tool[Any], result: Result) -> bytes:

@@ -11,10 +11,13 @@ import io
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from wap_kernel.errors import InvalidArgument, TimedOut, TooLarge, WapError
+from wap_kernel.errors import EditNotFound, InvalidArgument, TimedOut, TooLarge, WapError
 from wap_kernel.files import jsregex
 from wap_kernel.files.deadline import Deadline
-from wap_kernel.operations import Change, DeleteLines, InsertLines, RegexReplace, ReplaceLines
+from wap_kernel.operations import Change, DeleteLines, InsertLines, RegexReplace, ReplaceLines, ReplaceText
+
+SHOWN = 50
+"""Characters of a text that an error quotes."""
 
 
 def apply(data: bytes, changes: Sequence[Change], *, max_size: int, deadline: Deadline) -> bytes:
@@ -25,6 +28,8 @@ def apply(data: bytes, changes: Sequence[Change], *, max_size: int, deadline: De
         try:
             if isinstance(change, RegexReplace):
                 content = _regex_replace(bytes(content), change, max_size, deadline)
+            elif isinstance(change, ReplaceText):
+                content = _replace_text(bytes(content), change)
             else:
                 # Kept as lines from one line edit to the next: to split a large file for each would take seconds.
                 content = content if isinstance(content, _Lines) else _Lines(content, marked=bool(mark))
@@ -37,6 +42,19 @@ def apply(data: bytes, changes: Sequence[Change], *, max_size: int, deadline: De
             error.details["operation"] = index
             raise
     return mark + bytes(content)
+
+
+def _replace_text(data: bytes, change: ReplaceText) -> bytes:
+    old = _encoded(change.old_content)
+    if not old:
+        raise InvalidArgument("The text to replace is empty.", hint="Name some text of the file.")
+    before, found, after = data.partition(old)
+    if not found:
+        raise EditNotFound(
+            f'Could not find content to replace: "{change.old_content[:SHOWN]}..."',
+            hint="Read the file again: the text must be the same, character for character.",
+        )
+    return before + _encoded(change.new_content) + after
 
 
 def split_lines(data: bytes) -> list[bytes]:

@@ -1,14 +1,17 @@
-"""Which paths are excluded: patterns as gitignore reads them, relative to the root. Pure; nothing is looked up.
+"""Globs, relative to the root, and the two questions asked of them. Pure; nothing is looked up.
 
-On top of gitignore: braces expand, and `dir/**` covers the folder `dir` itself (but never a regular file `dir`).
-Patterns that only name a folder (`**/NAME/**`, like all the defaults) become a set of names, which a walk can ask
-ten times faster than pathspec.
+*Is it excluded* (`Patterns`, `Exclusions`): as gitignore reads them. On top of gitignore braces expand, and `dir/**`
+covers the folder `dir` itself (but never a regular file `dir`). Patterns that only name a folder (`**/NAME/**`, like
+all the defaults) become a set of names, which a walk can ask ten times faster than pathspec.
+
+*Is it selected* (`Selected`): exact. `**` is zero or more folders, `*` does not cross `/`, hidden files are like any
+other.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Callable, Collection, Iterable, Sequence
 
 import bracex
 from pathspec import GitIgnoreSpec
@@ -16,6 +19,8 @@ from pathspec.patterns.gitignore import GitIgnorePatternError
 from pathspec.patterns.gitignore.spec import GitIgnoreSpecPattern
 
 from wap_kernel.errors import InvalidArgument
+from wap_kernel.files.pathglob import PathGlob, name_matcher
+from wap_kernel.files.paths import split
 
 DEFAULT_EXCLUSIONS = (
     "**/node_modules/**",
@@ -39,6 +44,7 @@ MAX_GAPS = 2
 MAX_STARS = 3
 MAX_COSTLY = 10
 
+_ALL = (("**",), ("**", "*"))
 _FOLDER_NAME = re.compile(r"(?:\*\*/)*([^/*?\[\]\\!#\s]+)/")
 _STARS = re.compile(r"\*+")
 _GAPS = re.compile(r"(?:(?<=/)|^)(?:\*\*/)+")
@@ -55,6 +61,48 @@ class Patterns:
         """A folder with one of these names is excluded, wherever it is."""
         self.rest = _compiled([line for line in lines if line not in names])
         """Everything else, one by one, in order."""
+
+
+class Selected:
+    """What a caller or a policy selects; a path that no pattern matches is not."""
+
+    def __init__(self, patterns: Iterable[str]) -> None:
+        self._globs = [PathGlob(names, name_matcher) for pattern in patterns for names in selecting_rows(pattern)]
+        if len(self._globs) > MAX_PATTERNS:
+            raise _too_many("")
+
+    @property
+    def everything(self) -> bool:
+        return any(glob.names in _ALL for glob in self._globs)
+
+    def matches(self, path: str) -> bool:
+        names = split(path)
+        return any(glob.end in glob.after(names) for glob in self._globs)
+
+    def leads_on(self, folder: str) -> bool:
+        """Whether something below `folder` may be selected."""
+        names = split(folder)
+        return any(glob.after(names) - {glob.end} for glob in self._globs)
+
+    def covers(self, folder: str) -> bool:
+        """Whether all that can be below `folder` is selected."""
+        names = split(folder)
+        return any(glob.names[state:] in _ALL for glob in self._globs for state in glob.after(names))
+
+    def unselected(self, folder: str, names: Sequence[str], folders: Callable[[], Collection[str]]) -> set[str]:
+        """Entries of `folder` that are not selected, apart from the `folders` among them that lead on."""
+        if self.covers(folder):
+            return set()
+        above = split(folder)
+        states = [(glob, glob.after(above)) for glob in self._globs]
+        left: set[str] = set()
+        leading: set[str] = set()
+        for name in names:
+            reached = [(glob.end, glob.follow(found, name)) for glob, found in states if found]
+            if any(end in found for end, found in reached):
+                continue
+            (leading if any(found for _, found in reached) else left).add(name)
+        return left | leading.difference(folders()) if leading else left
 
 
 class Exclusions:
@@ -109,12 +157,32 @@ def chosen(exclude: Iterable[str] | None, *, recursive: bool) -> Patterns:
     return DEFAULTS if recursive else NOTHING
 
 
+def selecting_rows(pattern: str) -> list[list[str]]:
+    """A selecting pattern as rows of names, braces expanded. One that begins with `/` or holds `..` finds nothing."""
+    rows = []
+    for line in expanded(pattern):
+        names = line.removeprefix("./").rstrip("/").split("/")
+        if any(len(_STARS.findall(name)) > MAX_STARS for name in names):
+            raise InvalidArgument(
+                f"The pattern has too many wildcards: {pattern}",
+                hint=f"Use at most {MAX_STARS} times `*` in one name.",
+                pattern=pattern,
+            )
+        rows.append(names)
+    return rows
+
+
+def excluding_lines(patterns: Iterable[str]) -> list[str]:
+    """Excluding patterns, checked, with braces expanded, `dir/**` written as `/dir/`."""
+    return _normalised(patterns)
+
+
 def _normalised(patterns: Iterable[str]) -> list[str]:
     lines: list[str] = []
     costly = 0
     for pattern in patterns:
-        for expanded in _expanded(pattern):
-            line = _normalise(expanded)
+        for text in expanded(pattern):
+            line = _normalise(text)
             costly += _is_costly(line, pattern)
             if line:
                 lines.append(line)
@@ -125,15 +193,16 @@ def _normalised(patterns: Iterable[str]) -> list[str]:
     return lines
 
 
-def _expanded(pattern: str) -> list[str]:
+def expanded(pattern: str) -> list[str]:
+    """The patterns that braces stand for."""
     if len(pattern) > MAX_PATTERN_LENGTH or "\0" in pattern:
         raise InvalidArgument(
-            f"An exclude pattern is longer than {MAX_PATTERN_LENGTH} characters or contains NUL.",
+            f"A pattern is longer than {MAX_PATTERN_LENGTH} characters or contains NUL.",
             pattern=pattern[:50],
         )
     braces = pattern.count("{")
     if braces > MAX_BRACES:  # each may be nested in the one before, and bracex recurses
-        raise InvalidArgument(f"An exclude pattern has more than {MAX_BRACES} braces.", pattern=pattern[:50])
+        raise InvalidArgument(f"A pattern has more than {MAX_BRACES} braces.", pattern=pattern[:50])
     if not braces:
         return [pattern]
     try:
@@ -188,7 +257,7 @@ def _flat(text: str) -> str:
 
 def _too_many(pattern: str) -> InvalidArgument:
     return InvalidArgument(
-        f"More than {MAX_PATTERNS} exclude patterns, braces expanded.",
+        f"More than {MAX_PATTERNS} patterns, braces expanded.",
         hint="Use coarser patterns.",
         pattern=pattern[:50],
     )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import os
 from collections.abc import Iterator
+from functools import partial
 from itertools import islice
 
 from wap_kernel.errors import InvalidArgument, TooLarge
@@ -38,6 +39,10 @@ def not_a_file(stat: Stat) -> InvalidArgument:
 
 def _is_of_a_write(entry: os.DirEntry[str]) -> bool:
     return is_temporary(entry.name) and not entry.is_dir(follow_symlinks=False)
+
+
+def _folders(batch: list[os.DirEntry[str]]) -> set[str]:
+    return {entry.name for entry in batch if entry.is_dir(follow_symlinks=False)}
 
 
 class LocalFile:
@@ -81,19 +86,20 @@ class LocalFolder:
         self._guard = guard
 
     def batches(self) -> Iterator[list[os.DirEntry[str]]]:
-        hidden = self._guard.hidden_names(self.path)
         with os.scandir(self.fd) as found:
             while batch := list(islice(found, BATCH)):
+                names = [entry.name for entry in batch]
+                hidden = self._guard.hidden_among(self.path, names, partial(_folders, batch))
                 if hidden:
-                    batch = [entry for entry in batch if entry.name.casefold() not in hidden]
+                    batch = [entry for entry in batch if entry.name not in hidden]
                 # A write is hardly ever under way, so one look at all the names is enough.
-                if TEMPORARY_PREFIX in "/".join([entry.name for entry in batch]):
+                if TEMPORARY_PREFIX in "/".join(names):
                     batch = [entry for entry in batch if not _is_of_a_write(entry)]
                 yield batch
 
     def enter(self, name: str) -> LocalFolder:
         path = join(self.path, name)
-        self._guard.check(path, Access.READ)
+        self._guard.check(path, Access.READ, folder=True)
         return LocalFolder(os.open(name, FOLDER_FLAGS, dir_fd=self.fd), path, self._guard)
 
     def open(self, name: str) -> LocalFile:
@@ -115,7 +121,7 @@ class LocalFolder:
         with os.scandir(self.fd) as found:
             entries = [(entry.name, entry.is_dir(follow_symlinks=False)) for entry in found]
         for name, is_folder in entries:
-            self._guard.check(join(self.path, name), Access.WRITE)
+            self._guard.check(join(self.path, name), Access.WRITE, folder=is_folder)
             if is_folder:
                 with self.enter(name) as folder:
                     if os.fstat(folder.fd).st_dev != device:
@@ -127,7 +133,7 @@ class LocalFolder:
         with os.scandir(self.fd) as found:
             entries = [(entry.name, entry.is_dir(follow_symlinks=False)) for entry in found]
         for name, is_folder in entries:
-            self._guard.check(join(self.path, name), Access.WRITE)
+            self._guard.check(join(self.path, name), Access.WRITE, folder=is_folder)
             if is_folder:
                 with self.enter(name) as folder:
                     folder.clear()

@@ -44,6 +44,8 @@ def find_literal(
     with closing(_open_all(files, wanted)) as found:
         for path, file in found:
             deadline.check()
+            if file.stat.size > selection.max_file_size:
+                continue
             if file.stat.size > budget:
                 return None
             data = file.read(file.stat.size + 1)

@@ -6,7 +6,10 @@ from collections.abc import Iterable
 
 from wap_kernel.files.paths import display
 from wap_kernel.files.scanning import texts_in, texts_of
-from wap_kernel.operations import Match
+from wap_kernel.operations import Match, SearchResult
+
+MAX_CHARACTERS = 4 * 1024 * 1024
+"""Of text in one answer. A hundred matches with all the context that may be asked for can be ten times that."""
 
 
 def rows(path: str, found: bytes | Iterable[bytes], lines: list[int], context: int) -> list[Match]:
@@ -25,3 +28,12 @@ def rows(path: str, found: bytes | Iterable[bytes], lines: list[int], context: i
         for line in lines
         if line in texts  # the file may have changed since it was counted
     ]
+
+
+def bounded(result: SearchResult, characters: int = MAX_CHARACTERS) -> SearchResult:
+    """As many of the first matches as fit, one at least; the total stays the total."""
+    for index, match in enumerate(result.matches):
+        characters -= len(match.match_text) + sum(map(len, (*match.context_before, *match.context_after)))
+        if index and characters < 0:
+            return result.model_copy(update={"matches": result.matches[:index], "is_truncated": True})
+    return result

@@ -7,7 +7,7 @@ Paths are relative to the root. Failures are `OSError` with its errno, or a `Wap
 from __future__ import annotations
 
 import stat
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from enum import Enum
@@ -45,17 +45,28 @@ class Stat:
     mode: int
 
 
+Folders = Callable[[], Collection[str]]
+"""Which of the names that are asked about are folders; called only where that matters."""
+
+
 class Guard(Protocol):
     """Asked by the primitives about the *resolved* path, before anything is opened or changed."""
 
-    def check(self, path: str, access: Access) -> None:
-        """Raise PermissionDenied when `access` to `path` is refused."""
+    def check(self, path: str, access: Access, *, folder: bool = False) -> None:
+        """Raise PermissionDenied when `access` to `path` is refused. `folder`: it is known to be one."""
 
     def check_tree(self, path: str) -> None:
         """Raise PermissionDenied when the folder `path` holds, or is, something that may not be moved or removed."""
 
+    def may_hold(self, path: str) -> bool:
+        """Whether something below the folder `path` may be refused that would not be elsewhere: moving the folder
+        would then take it out of the rule's reach, so whoever moves it looks first."""
+
+    def hidden_among(self, folder: str, names: Sequence[str], folders: Folders = tuple) -> Collection[str]:
+        """Which of the entries of `folder` must not be listed or searched."""
+
     def hidden_names(self, folder: str) -> frozenset[str]:
-        """Names in `folder`, casefolded, that must not be listed."""
+        """Names in `folder`, casefolded, that no process that we start may read either."""
 
     def names_leading_to_hidden(self, folder: str) -> frozenset[str]:
         """Names in `folder`, casefolded, of folders that hold something hidden further down."""
@@ -110,6 +121,9 @@ class Folder(Protocol):
 
 class Files(Protocol):
     """What a provider can do with files."""
+
+    def guarded_by(self, guard: Guard) -> Files:
+        """The same files under another guard. Closing either closes both."""
 
     def open(self, path: str) -> OpenFile: ...
     def open_folder(self, path: str) -> Folder: ...

@@ -49,7 +49,7 @@ FEW = 32
 
 _OPTIONS = (
     *("--no-config", "--no-ignore", "--hidden", "--no-messages", "--no-mmap", "--color=never", "--encoding=none"),
-    *("--crlf", "--with-filename", "--null", f"--max-filesize={MAX_FILE_SIZE}"),
+    *("--crlf", "--with-filename", "--null"),
 )
 _COUNT = re.compile(r"([^\0]+)\0(\d+)\r?\n")
 _LINE = re.compile(r"([^\0]+)\0(\d+):[^\n]*\n")
@@ -62,6 +62,7 @@ class Query:
     text: str
     regex: bool
     case_sensitive: bool
+    max_file_size: int = MAX_FILE_SIZE
 
     @property
     def literal(self) -> bytes | None:
@@ -72,7 +73,7 @@ class Query:
     def arguments(self) -> tuple[str, ...]:
         how = () if self.regex else ("--fixed-strings",)
         case = "--case-sensitive" if self.case_sensitive else "--ignore-case"
-        return (*how, case, f"--regexp={self.text}")
+        return (*how, case, f"--max-filesize={self.max_file_size}", f"--regexp={self.text}")
 
 
 def find_program() -> str | None:
@@ -91,7 +92,7 @@ class Ripgrep:
         self._root_fd = root_fd
         self._null = os.open(os.devnull, os.O_RDWR | os.O_CLOEXEC)
         # The dynamic loader would need the system's libraries, which lie outside the root; so only a static rg.
-        can_confine = program is not None and root_fd is not None and _is_static(program) and landlock.abi() > 0
+        can_confine = program is not None and root_fd is not None and is_static(program) and landlock.abi() > 0
         self.takes_paths = can_confine
         """Whether rg may be given paths (below the root, beginning with `./`); else descriptors only."""
         self._binary = os.open(program, os.O_PATH | os.O_CLOEXEC) if can_confine and program else None
@@ -214,12 +215,16 @@ class Ripgrep:
 
 
 def _lower_priority(pid: int) -> None:
-    """Of all the threads that the process has or will have; it leads a group of its own.
+    """Of all the threads that the process has or will have; it leads a session of its own.
 
-    Not before it starts: a thread of ours with a low priority would hold the interpreter's lock for longer.
+    Not before it starts: a thread of ours with a low priority would hold the interpreter's lock for longer. Where Linux
+    shares out the processor by session, niceness counts inside of one only, and the session has a niceness as well.
+    Who is not root can set that ten times a second; the others go without.
     """
     with suppress(ProcessLookupError):  # it is done already
         os.setpriority(os.PRIO_PGRP, pid, os.getpriority(os.PRIO_PROCESS, 0) + NICENESS)
+    with suppress(OSError), open(f"/proc/{pid}/autogroup", "wb", buffering=0) as group:
+        group.write(b"%d" % NICENESS)
 
 
 def _read_until_end(process: subprocess.Popen[bytes], deadline: Deadline) -> bytes:
@@ -258,7 +263,7 @@ def _bad_query(errors: str) -> InvalidArgument | InternalError:
     )
 
 
-def _is_static(program: str) -> bool:
+def is_static(program: str) -> bool:
     """Whether `program` is an ELF executable that needs no dynamic loader."""
     with open(program, "rb") as file:
         header = file.read(64)

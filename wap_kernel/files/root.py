@@ -7,6 +7,7 @@ loses against a rename. The guard is asked about the path that was really reache
 
 from __future__ import annotations
 
+import copy
 import errno
 import os
 import stat
@@ -50,6 +51,11 @@ class Root:
     def close(self) -> None:
         os.close(self.fd)
 
+    def guarded_by(self, guard: Guard) -> Root:
+        other = copy.copy(self)
+        other._guard = guard
+        return other
+
     # -- reading
 
     def open(self, path: str) -> LocalFile:
@@ -62,8 +68,11 @@ class Root:
 
     def stat(self, path: str, *, follow: bool = True) -> Stat:
         with self._place(path, follow=follow) as place:
-            self._guard.check(place.path, Access.READ)
-            return stat_of(os.stat(place.name, dir_fd=place.fd, follow_symlinks=False), place.path)
+            found = self._found(place)
+            self._guard.check(place.path, Access.READ, folder=found is not None and found.kind is Kind.FOLDER)
+            if found is None:
+                raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT))
+            return found
 
     def resolve(self, path: str, *, follow: bool = True) -> str:
         if self._open_beneath is not None:
@@ -106,6 +115,7 @@ class Root:
         with self._target(source, follow=False) as old, self._target(destination, follow=False) as new:
             self._guard.check_tree(old.path)
             self._guard.check_tree(new.path)
+            self._check_movable(old)
             if overwrite:
                 os.rename(old.name, new.name, src_dir_fd=old.fd, dst_dir_fd=new.fd)
             else:
@@ -113,6 +123,20 @@ class Root:
             os.fsync(new.fd)
             os.fsync(old.fd)
             return new.path
+
+    def _check_movable(self, place: Place) -> None:
+        if not self._guard.may_hold(place.path):
+            return
+        with suppress(NotADirectoryError), self._folder_at(place) as folder:
+            folder.check_removable()
+
+    def _folder_at(self, place: Place) -> LocalFolder:
+        try:
+            return LocalFolder(os.open(place.name, FOLDER_FLAGS, dir_fd=place.fd), place.path, self._guard)
+        except OSError as error:
+            if error.errno == errno.ELOOP:  # a link is not a folder
+                raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR)) from None
+            raise
 
     def unlink(self, path: str) -> None:
         with self._target(path, follow=False) as place:
@@ -122,7 +146,7 @@ class Root:
     def remove_tree(self, path: str) -> None:
         with self._target(path, follow=False) as place:
             self._guard.check_tree(place.path)
-            with LocalFolder(os.open(place.name, FOLDER_FLAGS, dir_fd=place.fd), place.path, self._guard) as folder:
+            with self._folder_at(place) as folder:
                 if os.fstat(folder.fd).st_dev != os.fstat(place.fd).st_dev:
                     raise OSError(errno.EBUSY, os.strerror(errno.EBUSY))  # a mount point cannot be removed
                 folder.check_removable()
@@ -142,7 +166,7 @@ class Root:
             try:
                 found = os.stat(place.name, dir_fd=place.fd, follow_symlinks=False)
             except FileNotFoundError:
-                self._guard.check(place.path, Access.WRITE)
+                self._guard.check(place.path, Access.WRITE, folder=True)
                 try:
                     os.mkdir(place.name, dir_fd=place.fd)
                 except FileExistsError:
@@ -171,14 +195,16 @@ class Root:
         return place
 
     def _open(self, path: str, flags: int) -> tuple[int, str]:
+        is_folder = bool(flags & os.O_DIRECTORY)
+
         def fast(open_beneath: openat2.OpenBeneath) -> tuple[int, str]:
             real = _lexical(path)
-            self._guard.check(real, Access.READ)
+            self._guard.check(real, Access.READ, folder=is_folder)
             return open_beneath(self.fd, path, flags & ~os.O_NOFOLLOW), real
 
         def slow() -> tuple[int, str]:
             with walk(self.fd, self.names, path, follow=True) as place:
-                self._guard.check(place.path, Access.READ)
+                self._guard.check(place.path, Access.READ, folder=is_folder)
                 try:
                     return os.open(place.name, flags | os.O_NOFOLLOW, dir_fd=place.fd), place.path
                 except OSError as error:
@@ -235,12 +261,15 @@ class Root:
         raise Conflict(f"The path keeps changing while it is being opened: {path}", hint="Try again.", path=path)
 
     def _refuse_special(self, place: Place) -> None:
-        try:
-            found = stat_of(os.stat(place.name, dir_fd=place.fd, follow_symlinks=False), place.path)
-        except FileNotFoundError:
-            return
-        if found.kind is Kind.SPECIAL:
+        found = self._found(place)
+        if found is not None and found.kind is Kind.SPECIAL:
             raise not_a_file(found)
+
+    def _found(self, place: Place) -> Stat | None:
+        try:
+            return stat_of(os.stat(place.name, dir_fd=place.fd, follow_symlinks=False), place.path)
+        except FileNotFoundError:
+            return None
 
 
 def _lexical(path: str) -> str:

@@ -22,7 +22,7 @@ from wap_kernel.files import ripgrep
 from wap_kernel.files.deadline import Deadline
 from wap_kernel.files.handles import LocalFile
 from wap_kernel.files.literals import FILE_BUDGET, find_literal
-from wap_kernel.files.matches import rows
+from wap_kernel.files.matches import bounded, rows
 from wap_kernel.files.paths import display, join
 from wap_kernel.files.primitives import Files, Guard, OpenFile
 from wap_kernel.files.ripgrep import Query, Ripgrep
@@ -40,28 +40,25 @@ ARGUMENT_BYTES = 128 * 1024
 
 T = TypeVar("T")
 
-CHECKED = 100
-"""Files between two looks at the deadline."""
-
 _PLAIN_NAME = re.compile(r"[A-Za-z0-9_.-]+")
 _META = re.compile(r"[\\.+*?()|\[\]{}^$]")
 """A Rust pattern without any of these is a literal."""
 
 
 class Searcher:
-    """Searches below one root. `root_fd` None keeps rg to descriptors; `file_budget` 0 keeps everything to rg."""
+    """Searches below one root. `root_fd` None keeps rg to descriptors; `file_budget` 0 keeps everything to rg.
+
+    `guard` is what holds for everybody; a search may be given a stricter one.
+    """
 
     def __init__(
         self,
-        files: Files,
         guard: Guard,
         *,
         root_fd: int | None = None,
         program: str | None = None,
         file_budget: int = FILE_BUDGET,
     ) -> None:
-        self._files = files
-        self._guard = guard
         self._rg = Ripgrep(program or ripgrep.find_program(), guard, root_fd)
         self._file_budget = file_budget
 
@@ -69,15 +66,24 @@ class Searcher:
         """Stop what is running; call it before waiting for the threads that search."""
         self._rg.close()
 
-    def search(self, operation: SearchFiles, limits: Limits, deadline: Deadline) -> SearchResult:
+    def search(
+        self,
+        files: Files,
+        guard: Guard,
+        operation: SearchFiles,
+        limits: Limits,
+        deadline: Deadline,
+        *,
+        max_file_size: int = MAX_FILE_SIZE,
+    ) -> SearchResult:
         _check(operation)
         is_regex = operation.regex and _META.search(operation.query) is not None
-        query = Query(operation.query, is_regex, operation.case_sensitive)
-        selection = Selection(self._files, self._guard, operation)
+        query = Query(operation.query, is_regex, operation.case_sensitive, max_file_size)
+        selection = Selection(files, guard, operation, max_file_size)
         context, limit = operation.context_lines, limits.max_search_results
         if query.literal is not None:
             found = find_literal(
-                self._files,
+                files,
                 selection,
                 query.literal,
                 deadline,
@@ -86,8 +92,8 @@ class Searcher:
                 file_budget=self._file_budget,
             )
             if found is not None:
-                return found
-        return _Search(self._files, self._rg, query, selection, context, limit, deadline).result()
+                return bounded(found)
+        return bounded(_Search(files, self._rg, query, selection, context, limit, deadline).result())
 
 
 class _Search:
@@ -141,11 +147,8 @@ class _Search:
         # Nothing may be left to search; a bad query is an error all the same, so rg is given its empty stdin.
         for names in _batches([_argument(path) for path in (*selection.folders, *selection.named)] or ["-"]):
             found = self._rg.count(self._query, names, self._deadline, options=options)
-            for index, (name, number) in enumerate(found.items()):
-                if not index % CHECKED:
-                    self._deadline.check()
-                if (path := name[2:]) in selection:
-                    counts[path] = number
+            by_path = {name[2:]: number for name, number in found.items()}
+            counts |= {path: by_path[path] for path in selection.of(by_path, self._deadline)}
         for path in selection.named & counts.keys():  # rg searches a named file even if it is binary
             file = self._open(path)
             if file is None:
@@ -162,8 +165,8 @@ class _Search:
 
         ask(["-"], [])  # a bad query is an error even if there is nothing to search
         found = (join(folder, name) for folder, name in self._selection.walk(self._deadline))
-        paths = {path for path in found if path in self._selection}
-        return {path: n for path, n, file in self._ask_descriptors(sorted(paths), ask) if not self._is_binary(file)}
+        paths = sorted(set(self._selection.of(found, self._deadline)))
+        return {path: n for path, n, file in self._ask_descriptors(paths, ask) if not self._is_binary(file)}
 
     def _line_numbers(self, paths: list[str]) -> dict[str, list[int]]:
         def ask(names: list[str], fds: list[int]) -> dict[str, list[int]]:
@@ -209,7 +212,7 @@ class _Search:
     def _open(self, path: str) -> OpenFile | None:
         """The file at the real path `path`, or None if the search has to do without it."""
         file = unless_gone(self._files.open, path)
-        if file is None or (file.stat.path == path and file.stat.size <= MAX_FILE_SIZE):
+        if file is None or (file.stat.path == path and file.stat.size <= self._selection.max_file_size):
             return file
         with file:  # a link has taken its place, or it is too big
             return None

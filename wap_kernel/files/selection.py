@@ -2,32 +2,37 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator
+from collections.abc import Generator, Iterable, Iterator
 
 from wap_kernel.errors import InvalidArgument, PermissionDenied, from_os_error
 from wap_kernel.files.atomic import is_temporary
 from wap_kernel.files.deadline import Deadline
 from wap_kernel.files.globs import Exclusions, chosen
+from wap_kernel.files.paths import join
 from wap_kernel.files.primitives import Access, Files, Guard, Kind, Stat
 from wap_kernel.files.trees import open_real, regular_files
 from wap_kernel.operations import SearchFiles
 
 MAX_PATHS = 100
 
+CHECKED = 100
+"""Files between two looks at the deadline."""
+
 MAX_FILE_SIZE = 256 * 1024 * 1024
-"""Bigger files are not searched."""
+"""Bigger files are never searched; a policy may set a lower bound."""
 
 
 class Selection:
     """Files that are named, and files below folders that are named unless they are excluded or hidden."""
 
-    def __init__(self, files: Files, guard: Guard, operation: SearchFiles) -> None:
+    def __init__(self, files: Files, guard: Guard, operation: SearchFiles, max_file_size: int = MAX_FILE_SIZE) -> None:
         if not 0 < len(operation.paths) <= MAX_PATHS:
             raise InvalidArgument(
                 f"A search needs between 1 and {MAX_PATHS} paths, not {len(operation.paths)}.",
                 hint='Use "." for the whole workspace.',
             )
         self.recursive = operation.recursive
+        self.max_file_size = max_file_size
         self.named: set[str] = set()
         """Real paths of files, as far as they are searched at all; exclusions do not apply to them."""
         self.folders: dict[str, Exclusions] = {}
@@ -37,30 +42,40 @@ class Selection:
         patterns = chosen(operation.exclude, recursive=operation.recursive)
         starts = {_start(files, path) for path in operation.paths}
         # rg would ignore its own limit for a file that is named.
-        self.named.update(found.path for found in starts if found.kind is Kind.FILE and found.size <= MAX_FILE_SIZE)
+        self.named.update(found.path for found in starts if found.kind is Kind.FILE and found.size <= max_file_size)
         for path in sorted({found.path for found in starts if found.kind is Kind.FOLDER}):
             # A folder below another one that is searched anyway is left out; an excluded one is a start of its own.
             if not (self.recursive and any(not known.covers_folder(path) for known in self._above(path))):
                 self.folders[path] = Exclusions(patterns, path)
         self.pruned = frozenset().union(*(exclusions.folder_names for exclusions in self.folders.values()))
         """Names of folders that are excluded everywhere."""
-        self._owners: dict[str, list[Exclusions]] = {}
-        self._verdicts: dict[str, bool | None] = {}
-        """Whether all (True) or none (False) of the files in a folder are selected; None if each must be asked."""
 
-    def __contains__(self, path: str) -> bool:
-        """Whether the file `path`, as rg found it, is asked for and may be read."""
-        if path in self.named:
-            return self._is_readable(path)
-        folder = path.rpartition("/")[0] or "."
-        if folder not in self._verdicts:
-            self._verdicts[folder] = self._verdict(folder)
-        verdict = self._verdicts[folder]
-        if verdict is False or is_temporary(path.rpartition("/")[2]):
-            return False
-        if verdict is not None:
-            return True
-        return self._is_readable(path) and any(not owner.excludes(path, False) for owner in self._owners[folder])
+    def of(self, paths: Iterable[str], deadline: Deadline) -> Iterator[str]:
+        """Those of `paths`, files as rg found them, that are asked for and may be read."""
+        folders: dict[str, list[str]] = {}
+        for path in paths:
+            if path in self.named:
+                if self._is_readable(path):
+                    yield path
+            else:
+                folder, _, name = path.rpartition("/")
+                folders.setdefault(folder or ".", []).append(name)
+        for folder, names in folders.items():
+            owners = self._starts_for(folder)
+            if not owners:
+                continue
+            hidden = self._guard.hidden_among(folder, names)
+            everything = any(owner.only_names for owner in owners)
+            for index, name in enumerate(names):
+                if not index % CHECKED:
+                    deadline.check()
+                path = join(folder, name)
+                if (
+                    name not in hidden
+                    and not is_temporary(name)
+                    and (everything or any(not owner.excludes(path, False) for owner in owners))
+                ):
+                    yield path
 
     def walk(self, deadline: Deadline) -> Generator[tuple[str, str], None, None]:
         """Folder and name of each of the files, by real paths, in no order; one may come twice."""
@@ -72,15 +87,12 @@ class Selection:
             if start is not None:
                 yield from regular_files(self._files, start, exclusions, deadline, recursive=self.recursive)
 
-    def _verdict(self, folder: str) -> bool | None:
-        """Finds the starts that bring the search into `folder`."""
+    def _starts_for(self, folder: str) -> list[Exclusions]:
+        """The starts that bring the search into `folder`."""
         owners = [self.folders[folder]] if folder in self.folders else []
         if self.recursive:
             owners += [owner for owner in self._above(folder) if not owner.covers_folder(folder)]
-        if not owners or not self._is_readable(folder):
-            return False
-        self._owners[folder] = owners
-        return True if owners[0].only_names and not self._guard.hidden_names(folder) else None
+        return owners if owners and self._is_readable(folder, folder=True) else []
 
     def _above(self, folder: str) -> list[Exclusions]:
         """The starts that lie above `folder`."""
@@ -91,9 +103,9 @@ class Selection:
                 above.append(self.folders[folder])
         return above
 
-    def _is_readable(self, path: str) -> bool:
+    def _is_readable(self, path: str, *, folder: bool = False) -> bool:
         try:
-            self._guard.check(path, Access.READ)
+            self._guard.check(path, Access.READ, folder=folder)
         except PermissionDenied:
             return False
         return True

@@ -1,81 +1,182 @@
-"""The verdict on an operation: allow, ask or deny, with the rule and the reason. Pure."""
+"""The verdict on an operation: allow, ask or deny, with the rule and the reason. Pure.
+
+Every layer is asked and the strictest answer counts, so that one more layer can only narrow and their order is of no
+importance. What a person granted then turns ask into allow.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import dataclass
-from enum import Enum
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
 
-from wap_kernel.errors import PermissionDenied
-from wap_kernel.files.primitives import Access, Guard
-from wap_kernel.operations import (
-    CopyFile,
-    CreateDirectory,
-    DeleteFile,
-    ListFiles,
-    ModifyFile,
-    MoveFile,
-    Operation,
-    ReadFile,
-    RunCommand,
-    SearchFiles,
-    WriteFile,
-)
+from wap_kernel.commands.shell import Script, parse
+from wap_kernel.commands.words import SimpleCommand
+from wap_kernel.errors import Code, PermissionDenied
+from wap_kernel.operations import CopyFile, ModifyFile, Operation, ReadFile, RunCommand, WriteFile
+from wap_kernel.policy.arguments import judge_arguments
+from wap_kernel.policy.commands import judge, judge_commands
+from wap_kernel.policy.confirmations import confirms
+from wap_kernel.policy.effective import Effective
+from wap_kernel.policy.grants import Grant, covered
+from wap_kernel.policy.model import Policy
+from wap_kernel.policy.protected import ProtectedPaths
+from wap_kernel.policy.redirections import judge_redirections
+from wap_kernel.policy.touches import Touch, touches
+from wap_kernel.policy.verdict import Answer, Verdict
 
-
-class Answer(Enum):
-    ALLOW = "allow"
-    ASK = "ask"
-    DENY = "deny"
-
-
-@dataclass(frozen=True)
-class Verdict:
-    answer: Answer
-    rule: str
-    reason: str
-    suggestion: str | None = None
-
-
-@dataclass(frozen=True)
-class Touch:
-    """A path that an operation reaches. `follow`: through a link in last position."""
-
-    path: str
-    access: Access
-    follow: bool = True
-
-
-def touches(operation: Operation) -> tuple[Touch, ...]:
-    """The paths an operation names, with what it does to them."""
-    if isinstance(operation, (ListFiles, ReadFile)):
-        return (Touch(operation.path, Access.READ),)
-    if isinstance(operation, SearchFiles):
-        return tuple(Touch(path, Access.READ) for path in operation.paths)
-    if isinstance(operation, (WriteFile, ModifyFile, CreateDirectory)):
-        return (Touch(operation.path, Access.WRITE),)
-    if isinstance(operation, DeleteFile):
-        return (Touch(operation.path, Access.WRITE, follow=False),)
-    if isinstance(operation, MoveFile):
-        return (
-            Touch(operation.source, Access.WRITE, follow=False),
-            Touch(operation.destination, Access.WRITE, follow=False),
-        )
-    if isinstance(operation, CopyFile):
-        return (Touch(operation.source, Access.READ), Touch(operation.destination, Access.WRITE))
-    if isinstance(operation, RunCommand):
-        return (Touch(operation.cwd, Access.READ),)
-    return ()
-
+__all__ = ["ALLOWED", "Answer", "Facts", "Touch", "Verdict", "decide", "grant_for", "touches"]
 
 ALLOWED = Verdict(Answer.ALLOW, "default", "Nothing forbids it.")
+ALLOWED_WITH_NETWORK = replace(ALLOWED, network=True)
 
 
-def decide(resolved: Iterable[Touch], guard: Guard) -> Verdict:
-    """The verdict for paths that are already resolved. The primitives ask the guard again when they act."""
-    for touch in resolved:
+@dataclass(frozen=True)
+class Facts:
+    """What a decision must know of the machine."""
+
+    touches: tuple[Touch, ...]
+    """What the operation reaches, resolved."""
+    confined: bool
+    """Whether a sandbox confines commands."""
+    resolve: Callable[[str], str | None]
+    """The real path of a program, see `Programs`."""
+    home: str
+    root: str
+    size: int | None = None
+    """Bytes of the file that is read, changed, added to or copied, if there is one."""
+    protected: ProtectedPaths | None = None
+
+
+@dataclass(frozen=True)
+class _Said:
+    """One layer's verdict, and the commands that it is about."""
+
+    verdict: Verdict
+    commands: tuple[SimpleCommand, ...] = ()
+    layer: Policy | None = None
+
+
+def decide(operation: Operation, effective: Effective, facts: Facts, grants: Iterable[Grant] = ()) -> Verdict:
+    """The strictest of all verdicts. The primitives ask about paths again when they act."""
+    script = _script(operation)
+    said = _said(operation, script, effective, facts)
+    denied = next((each.verdict for each in said if each.verdict.answer is Answer.DENY), None)
+    if denied is not None:
+        return replace(denied, grantable=False, network=False)
+    network = isinstance(operation, RunCommand) and _network(said, script, effective, facts)
+    asked = [each for each in said if each.verdict.answer is Answer.ASK]
+    if not asked:
+        return ALLOWED_WITH_NETWORK if network else ALLOWED
+    grants = tuple(grants)
+    open_asks = [each for each in asked if not (each.verdict.grantable and covered(grants, operation, each.commands))]
+    if not open_asks:
+        return Verdict(Answer.ALLOW, "grant", f"A person allowed it here: {asked[0].verdict.reason}", network=network)
+    return replace(open_asks[0].verdict, network=network, grantable=_grant(operation, asked) is not None)
+
+
+def grant_for(operation: Operation, effective: Effective, facts: Facts) -> Grant | None:
+    """The narrowest grant with which `decide` would allow `operation`. None: there is none, or it needs none."""
+    said = _said(operation, _script(operation), effective, facts)
+    asked = [each for each in said if each.verdict.answer is Answer.ASK]
+    is_denied = any(each.verdict.answer is Answer.DENY for each in said)
+    return None if is_denied or not asked else _grant(operation, asked)
+
+
+def _grant(operation: Operation, asked: Sequence[_Said]) -> Grant | None:
+    if not all(each.verdict.grantable for each in asked):
+        return None
+    return Grant.of(operation, tuple(dict.fromkeys(command for each in asked for command in each.commands)))
+
+
+def _script(operation: Operation) -> Script:
+    return parse(operation.command) if isinstance(operation, RunCommand) else Script(())
+
+
+def _said(operation: Operation, script: Script, effective: Effective, facts: Facts) -> list[_Said]:
+    if effective.broken is not None:
+        return [_Said(effective.broken)]
+    said = [_Said(verdict) for verdict in (*_paths(facts, effective), *_sizes(operation, effective, facts))]
+    if isinstance(operation, RunCommand):
+        said += _command(operation, script, effective, facts)
+    for policy in effective.layers:
+        if (tool := confirms(policy.confirmation_required, operation)) is not None:
+            reason = f"{tool} needs confirmation by {policy.name}"
+            commands = () if script.problems else script.commands  # a grant is for what is known to run
+            said.append(_Said(Verdict(Answer.ASK, "confirmationRequired", reason), commands))
+    return said
+
+
+# -- files
+
+
+def _paths(facts: Facts, effective: Effective) -> Iterator[Verdict]:
+    for touch in facts.touches:
+        refusal = _refusal(touch, effective, facts)
+        if refusal is not None:
+            yield refusal
+
+
+def _refusal(touch: Touch, effective: Effective, facts: Facts) -> Verdict | None:
+    if facts.protected is not None:
         try:
-            guard.check(touch.path, touch.access)
+            facts.protected.check(touch.path, touch.access)
         except PermissionDenied as refusal:
             return Verdict(Answer.DENY, "protected", refusal.message, refusal.hint)
-    return ALLOWED
+    return effective.refusal(touch.path, touch.access, folder=touch.folder)
+
+
+def _sizes(operation: Operation, effective: Effective, facts: Facts) -> Iterator[Verdict]:
+    limit = effective.max_file_size
+    size = _size_of_file(operation, facts.size or 0)
+    if limit is not None and size > limit:
+        yield _too_large("maxFileSize", f"The file has {size} bytes, and {limit} are allowed")
+    limit, brought = effective.max_edit_size, operation.content_size
+    if limit is not None and brought > limit:
+        yield _too_large("maxEditSize", f"The change brings {brought} bytes, and {limit} are allowed")
+
+
+def _size_of_file(operation: Operation, size: int) -> int:
+    """The most that is read, or that the file then has as far as that is known beforehand."""
+    if isinstance(operation, WriteFile):
+        return operation.content_size + (size if operation.mode == "append" else 0)
+    return size if isinstance(operation, (ReadFile, ModifyFile, CopyFile)) else 0
+
+
+def _too_large(rule: str, reason: str) -> Verdict:
+    return Verdict(Answer.DENY, rule, reason, "Work on a smaller file or in smaller steps.", Code.SIZE_LIMIT_EXCEEDED)
+
+
+# -- commands
+
+
+def _command(operation: RunCommand, script: Script, effective: Effective, facts: Facts) -> Iterator[_Said]:
+    if not effective.shell_enabled:
+        yield _Said(Verdict(Answer.DENY, "shell.enabled", "Shell is disabled"))
+        return
+    allowed = effective.env_allowlist
+    for name in operation.environment:
+        if allowed is not None and name not in allowed:
+            reason = f'Environment variable "{name}" is not in the allowed variables'
+            suggestion = f"Allowed variables: {', '.join(sorted(allowed)) or 'none'}"
+            yield _Said(Verdict(Answer.DENY, "envAllowlist", reason, suggestion))
+    for policy in effective.layers:
+        for judged in judge_commands(script, policy.shell, facts):
+            yield _Said(judged.verdict, (judged.command,), policy)
+
+    def refuse(touch: Touch) -> Verdict | None:
+        return _refusal(touch, effective, facts)
+
+    cwd = facts.touches[0].path if facts.touches else operation.cwd
+    for verdict in judge_redirections(script, cwd, effective, facts, refuse):
+        yield _Said(verdict)
+    for verdict in judge_arguments(script, cwd, effective, facts, refuse):
+        yield _Said(verdict)
+
+
+def _network(said: Sequence[_Said], script: Script, effective: Effective, facts: Facts) -> bool:
+    """Whether every layer opens the network, itself or by the rules for all commands of the script."""
+    granting = [any(each.verdict.network and each.layer is policy for each in said) for policy in effective.layers]
+    if not effective.allows_network(granting):
+        return False  # nearly always; to ask the rules about the script as a whole costs as much again
+    pairs = zip(granting, effective.layers, strict=True)
+    return effective.allows_network([rule and judge(script, policy.shell, facts).network for rule, policy in pairs])

@@ -1,7 +1,8 @@
 """Paths that are protected always, in every preset and layer.
 
 Unreadable: the state folder and Jupyter's runtime folder, whose files hold the server's token; reading one would undo
-everything. Read-only: what a later start of a shell, an interpreter, Jupyter or git would execute or obey.
+everything; and what a person's programs keep of passwords, keys and tokens. Read-only: what a later start of a shell,
+an interpreter, Jupyter or git would execute or obey.
 
 Names are compared without case: on a filesystem that ignores case `.GIT/hooks` is `.git/hooks`, and elsewhere nobody
 misses a `.GIT`.
@@ -11,14 +12,14 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
 from functools import cached_property
 
 from wap_kernel.errors import PermissionDenied
 from wap_kernel.files.paths import below, split
-from wap_kernel.files.primitives import Access
+from wap_kernel.files.primitives import Access, Folders
 
 
 class Level(IntEnum):
@@ -39,9 +40,32 @@ HOME_FILES = (
     *(".inputrc", ".xprofile", ".xinitrc", ".xsessionrc", ".pam_environment", ".config/fish"),
     *(".config/environment.d", ".config/autostart", ".config/systemd", ".local/bin", ".local/lib", ".venv"),
     *(".Rprofile", ".Renviron", ".pdbrc", ".pythonrc", ".pythonrc.py", ".vimrc", ".config/nvim", ".emacs", ".emacs.d"),
-    *(".gitconfig", ".config/git", ".ssh", ".netrc", ".condarc", ".npmrc", ".pypirc", ".config/pip", ".pip"),
+    *(".gitconfig", ".config/git", ".condarc", ".conda/condarc", ".config/pip", ".pip", ".pydistutils.cfg", ".hgrc"),
+    *(".vim", ".tmux.conf", ".config/tmux", ".screenrc", ".gdbinit", ".config/gdb", ".lldbinit", ".irbrc", ".perldb"),
+    *("bin", ".julia/config", ".cargo/env", ".cargo/config.toml", ".cargo/bin", ".pyenv", ".nvm", ".oh-my-zsh"),
+    *(".config/direnv", ".config/Code/User", ".claude/settings.json", ".codex/config.toml", ".gradle/init.gradle"),
+    *(".psqlrc", ".sqliterc", ".forward", ".rhosts", ".config/htop", ".config/mc", ".xonshrc", ".config/xonsh"),
 )
 """Executed or obeyed by shells, logins, interpreters, editors, git and installers; relative to the home folder."""
+
+HOME_SECRETS = tuple(
+    """
+    .ssh .gnupg .pki .age .config/sops .password-store .config/op .local/share/keyrings .local/share/kwalletd
+    .netrc _netrc .authinfo .authinfo.gpg .git-credentials .config/git/credentials .config/gh .config/hub
+    .pypirc .npmrc .yarnrc.yml .gem/credentials .cargo/credentials .cargo/credentials.toml .m2/settings-security.xml
+    .aws .azure .config/gcloud .boto .s3cfg .oci .fly .config/doctl .config/hcloud .config/rclone
+    .kube .docker .config/containers/auth.json .terraform.d .terraformrc .vault-token
+    .databricks .databrickscfg .databricks-connect .snowflake .snowsql .config/snowflake .bigqueryrc .dbt .kaggle
+    .huggingface .cache/huggingface/token .cache/huggingface/stored_tokens
+    .pgpass .my.cnf .mylogin.cnf .duckdb/stored_secrets .smbcredentials .subversion/auth .m2/settings.xml .Xauthority
+    .claude/.credentials.json .codex/auth.json .gemini .config/github-copilot .config/pip/pip.conf .config/anthropic
+    .bash_history .zsh_history .python_history .node_repl_history .psql_history .mysql_history .sqlite_history
+    .viminfo .lesshst .Rhistory .julia/logs .local/share/fish .ipython/profile_default/history.sqlite
+    .mozilla .thunderbird .config/google-chrome .config/chromium .config/BraveSoftware .config/microsoft-edge
+    Library/Keychains
+    """.split()
+)
+"""Passwords, keys, tokens and what shells remember of them; relative to the home folder."""
 
 KERNEL_FOLDERS = ("/proc", "/sys", "/dev")
 """Not files but the machine itself: every process's environment, the server's among them, can be read there."""
@@ -53,6 +77,12 @@ class ProtectedPaths:
 
     hidden: frozenset[tuple[str, ...]]
     read_only: frozenset[tuple[str, ...]]
+    secrets: tuple[str, ...] = ()
+    """The hidden paths that belong to the server or its user, absolute, wherever they lie: for sandboxes."""
+    places: tuple[str, ...] = ()
+    """All that is hidden or read-only by its place, relative to the root, in its own case."""
+    prefixes: tuple[str, ...] = ()
+    """Where Python and its programs stand, absolute; what of it lies below the root is read-only."""
 
     def level(self, path: str) -> Level:
         """How far `path`, a resolved path relative to the root, is protected."""
@@ -72,11 +102,14 @@ class ProtectedPaths:
     def _first_names(self) -> frozenset[str]:
         return frozenset(path[0] if path else "" for path in (*self.hidden, *self.read_only))
 
-    def check(self, path: str, access: Access) -> None:
+    def check(self, path: str, access: Access, *, folder: bool = False) -> None:
         level = self.level(path)
         if level is Level.HIDDEN:
             raise PermissionDenied(
-                f"The path is protected: {path}", hint="It belongs to the server itself.", path=path, rule="protected"
+                f"The path is protected: {path}",
+                hint="It holds secrets of the server or of its user.",
+                path=path,
+                rule="protected",
             )
         if level is Level.READ_ONLY and access is Access.WRITE:
             raise PermissionDenied(
@@ -97,14 +130,46 @@ class ProtectedPaths:
                 rule="protected",
             )
 
+    def may_hold(self, path: str) -> bool:
+        """Never: what is protected by its place is known to `check_tree`, and names stay protected wherever they go."""
+        return False
+
+    def hidden_among(self, folder: str, names: Sequence[str], folders: Folders = tuple) -> Collection[str]:
+        hidden = self.hidden_names(folder)
+        return [name for name in names if name.casefold() in hidden] if hidden else ()
+
     def hidden_names(self, folder: str) -> frozenset[str]:
-        names = _fold(folder)
-        return frozenset(path[-1] for path in self.hidden if path and path[:-1] == names)
+        return self._hidden_in.get(folder.casefold(), _NO_NAMES)
+
+    def read_only_names(self, folder: str) -> frozenset[str]:
+        """Names in `folder`, casefolded, of what can be read, but not changed."""
+        return self._read_only_in.get(folder.casefold(), _NO_NAMES).union(READ_ONLY_NAMES)
+
+    # Listings ask for every folder, and there are many protected paths when the root is the home folder.
+
+    @cached_property
+    def _hidden_in(self) -> dict[str, frozenset[str]]:
+        return _by_folder(self.hidden)
+
+    @cached_property
+    def _read_only_in(self) -> dict[str, frozenset[str]]:
+        return _by_folder(self.read_only)
 
     def names_leading_to_hidden(self, folder: str) -> frozenset[str]:
         names = _fold(folder)
         depth = len(names)
         return frozenset(path[depth] for path in self.hidden if len(path) > depth + 1 and path[:depth] == names)
+
+
+_NO_NAMES: frozenset[str] = frozenset()
+
+
+def _by_folder(paths: Iterable[tuple[str, ...]]) -> dict[str, frozenset[str]]:
+    found: dict[str, set[str]] = {}
+    for path in paths:
+        if path:
+            found.setdefault("/".join(path[:-1]) or ".", set()).add(path[-1])
+    return {folder: frozenset(names) for folder, names in found.items()}
 
 
 def _fold(path: str) -> tuple[str, ...]:
@@ -127,7 +192,11 @@ def protected_paths(
     ipython = os.environ.get("IPYTHONDIR") or os.path.join(home, ".ipython")
     prefixes = (sys.prefix, sys.base_prefix, os.environ.get("CONDA_PREFIX") or sys.prefix)
     # The states of other workspaces are no more this one's business than its own.
-    secret = (state_dir, os.path.join(jupyter_data_dir(), "wap"), jupyter_runtime_dir(), *hidden)
+    secret = (
+        *(state_dir, os.path.join(jupyter_data_dir(), "wap"), jupyter_runtime_dir()),
+        *(os.path.join(home, name) for name in HOME_SECRETS),
+        *hidden,
+    )
     obeyed = (
         *(jupyter_config_dir(), jupyter_data_dir(), *jupyter_config_path(), *jupyter_path(), ipython),
         *(os.path.join(home, name) for name in HOME_FILES),
@@ -138,7 +207,16 @@ def protected_paths(
         hidden=frozenset((*_relative(root, secret, ancestors=True), *_relative(root, KERNEL_FOLDERS))),
         # A root inside sys.prefix is somebody's work, so only what lies strictly below the root counts here.
         read_only=frozenset(_relative(root, obeyed)),
+        secrets=tuple(filter(None, secret)),
+        places=tuple(sorted({place for path in (*secret, *obeyed) if path and (place := _below(root, path))})),
+        prefixes=tuple(filter(None, prefixes)),
     )
+
+
+def _below(root: str, path: str) -> str | None:
+    """`path` relative to the root; its last name is not followed, since it is the name that counts."""
+    folder, name = os.path.split(os.path.abspath(path))
+    return below(os.path.join(os.path.realpath(folder), name), os.path.realpath(root))
 
 
 def _relative(root: str, paths: Iterable[str], *, ancestors: bool = False) -> Iterable[tuple[str, ...]]:

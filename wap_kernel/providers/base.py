@@ -15,10 +15,26 @@ from wap_kernel.files.primitives import Files
 
 
 @dataclass(frozen=True)
-class Command:
-    """A command line and how it shall run."""
+class Confinement:
+    """What a command may see and do; a provider that does not confine ignores it.
 
-    command: str
+    Paths are real paths relative to the root, of things that exist.
+    """
+
+    hidden: tuple[str, ...] = ()
+    """Shown empty: what policy denies, what is always protected."""
+    read_only: tuple[str, ...] = ()
+    pinned: tuple[str, ...] = ()
+    """Can be written, but not moved away or removed: `.git`."""
+    network: bool = False
+
+
+@dataclass(frozen=True)
+class Command:
+    """A command and how it shall run."""
+
+    command: str | tuple[str, ...]
+    """A line for the shell, or a program and its arguments for no shell at all."""
     timeout: float
     """Seconds."""
     output_limit: int
@@ -27,6 +43,32 @@ class Command:
     """A folder, relative to the root."""
     environment: Mapping[str, str] = field(default_factory=dict)
     """The caller's own variables; the provider decides what they are added to."""
+    env_allowlist: frozenset[str] | None = None
+    """The only variables that it gets, from whomever. None: no such list."""
+    confinement: Confinement = Confinement()
+
+
+@dataclass(frozen=True)
+class ResourceLimits:
+    """For one command and everything that it starts. None: unlimited."""
+
+    processes: int | None = 512
+    memory: int | None = 4 * 1024**3
+    file_size: int | None = 4 * 1024**3
+
+
+@dataclass(frozen=True)
+class Probe:
+    """What a provider found out about this machine."""
+
+    name: str
+    works: bool
+    detail: str
+    """What was found (version, platform), or why it does not work."""
+    fix: str | None = None
+    """The command or the setting that would make it work."""
+    promises: Mapping[str, bool] = field(default_factory=dict)
+    """What is held on this machine and what is not: `files outside`, `network`, `processes`, `memory` ..."""
 
 
 class Provider(Protocol):
@@ -44,7 +86,8 @@ class Provider(Protocol):
         """Run to the end, on the calling thread. Afterwards nothing that the command started is left; exceptions that
         a provider cannot exclude are named in its own text.
 
-        Raises ExecutionFailed when it cannot be started, and a refusal for its folder or its variables.
+        Raises ExecutionFailed when it cannot be started, ProviderUnavailable when the place has gone, and a refusal
+        for its folder or its variables.
         """
 
     def close(self) -> None:

@@ -20,9 +20,10 @@ from dataclasses import dataclass
 from datetime import datetime, timezone
 from typing import Literal
 
+from wap_kernel.caller import Caller
 from wap_kernel.errors import ApprovalRequired, NoSpace, PermissionDenied, ProviderUnavailable, WapError
 from wap_kernel.files.paths import display
-from wap_kernel.operations import Caller, Effect, Operation
+from wap_kernel.operations import Effect, Operation
 from wap_kernel.runs import store
 
 GROUP_SECONDS = 0.05
@@ -71,9 +72,9 @@ class _Row:
 _Item = tuple[_Row, "Future[None] | None"]
 
 _INSERT = """
-INSERT INTO audit (operation_id, phase, at, operation, workspace, user, agent, session, summary,
+INSERT INTO audit (operation_id, phase, at, operation, workspace, user, agent, session, token, summary,
                    outcome, code, error, duration_ms)
-VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
+VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
 """
 
 
@@ -182,7 +183,7 @@ class Audit:
         moment = datetime.fromtimestamp(row.at, timezone.utc).isoformat(timespec="milliseconds")
         return (
             *(self._id(row.record), "intent" if row.outcome is None else "outcome", moment.replace("+00:00", "Z")),
-            *(operation.kind, self._workspace, caller.user, caller.agent, caller.session),
+            *(operation.kind, self._workspace, caller.user, caller.agent, caller.session, caller.token),
             *(json.dumps(operation.summary()), row.outcome),
             *((error.code.value, display(error.message)) if error else (None, None)),
             None if row.duration is None else round(row.duration * 1000, 3),

@@ -27,6 +27,38 @@ MIGRATIONS = (
     );
     CREATE INDEX audit_operation ON audit (operation_id);
     """,
+    """
+    CREATE TABLE tokens (
+        number INTEGER PRIMARY KEY,
+        id TEXT NOT NULL UNIQUE,
+        workspace TEXT NOT NULL,
+        digest TEXT NOT NULL,
+        name TEXT NOT NULL,
+        tools TEXT,
+        preset TEXT,
+        policy TEXT,
+        limits TEXT NOT NULL,
+        created_at TEXT NOT NULL,
+        created_by TEXT NOT NULL,
+        vouched INTEGER NOT NULL,
+        expires_at TEXT NOT NULL,
+        revoked_at TEXT,
+        last_used_at TEXT
+    );
+    CREATE TABLE bytes_written (
+        token TEXT PRIMARY KEY,
+        day TEXT NOT NULL,
+        bytes INTEGER NOT NULL
+    );
+    CREATE TABLE grants (
+        id TEXT PRIMARY KEY,
+        created_at TEXT NOT NULL,
+        created_by TEXT NOT NULL,
+        workspace TEXT NOT NULL,
+        body TEXT NOT NULL
+    );
+    ALTER TABLE audit ADD COLUMN token TEXT;
+    """,
 )
 """Entry N takes a database of version N to N + 1. Released entries are never changed."""
 
@@ -34,14 +66,16 @@ MIGRATIONS = (
 def connect(state_dir: str) -> sqlite3.Connection:
     """Open, and migrate where needed. The connection belongs to the thread that uses it."""
     path = os.path.join(state_dir, "state.db")
-    connection = sqlite3.connect(path, timeout=10, isolation_level=None, check_same_thread=False)
+    connection: sqlite3.Connection | None = None
     try:
+        connection = sqlite3.connect(path, timeout=10, isolation_level=None, check_same_thread=False)
         connection.execute("PRAGMA journal_mode = WAL")
         # Survives any crash of ours; a power cut may take the last rows.
         connection.execute("PRAGMA synchronous = NORMAL")
         _migrate(connection)
     except sqlite3.Error as error:
-        connection.close()
+        if connection is not None:
+            connection.close()
         raise ProviderUnavailable(
             f"The state database cannot be used: {error}.", hint="Move state.db out of the state folder to begin anew."
         ) from error

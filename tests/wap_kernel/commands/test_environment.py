@@ -7,7 +7,14 @@ import sys
 
 import pytest
 
-from wap_kernel.commands.environment import DEFAULT_PATH, KEPT, KEPT_WITHOUT_PASSWORD, rebuild
+from wap_kernel.commands.environment import (
+    DEFAULT_PATH,
+    GIT_SETTINGS,
+    KEPT,
+    KEPT_WITHOUT_PASSWORD,
+    for_sandbox,
+    rebuild,
+)
 from wap_kernel.errors import InvalidArgument, PermissionDenied
 
 INTERPRETER = os.path.dirname(sys.executable)
@@ -94,3 +101,31 @@ def test_a_malformed_value(value: str) -> None:
 def test_the_callers_variables_win() -> None:
     caller = {"LANG": "de_DE.UTF-8", "_x": "", "A1": "a=b\nc ü", "env": "prod", "GITHUB_SHA": "1", "PAGERS": "2"}
     assert rebuild({"LANG": "C"}, caller).items() >= caller.items()
+
+
+@pytest.mark.parametrize(
+    ("allowlist", "expected"),
+    [
+        (None, {"PATH", "LANG", "HOME", "A"}),
+        (frozenset({"A", "LANG"}), {"PATH", "LANG", "A"}),
+        (frozenset({"A"}), {"PATH", "A"}),
+    ],
+)
+def test_only_what_the_policy_names(allowlist: frozenset[str] | None, expected: set[str]) -> None:
+    server = {"PATH": "/bin", "LANG": "C", "HOME": "/home/u", "JUPYTER_TOKEN": "s3cret"}
+    rebuilt = rebuild(server, {"A": "1"}, allowlist)
+    assert set(rebuilt) == expected | GIT_SETTINGS.keys()
+
+
+def test_the_path_of_a_sandbox_holds_no_folder_that_a_command_could_fill() -> None:
+    prefix = os.path.join(sys.prefix, "bin")
+    folders = ("/home/u/.local/bin", prefix, "/tmp/x/bin", "/usr/bin", "/home/u", "/home/user/bin")
+    found = for_sandbox({"PATH": os.pathsep.join(folders), "HOME": "/home/u", "TMPDIR": "/tmp/x"})
+    assert found["PATH"].split(os.pathsep) == [prefix, "/usr/bin", "/home/user/bin"]
+    assert found["HOME"] == "/home/u"
+
+
+def test_a_callers_variable_that_the_policy_does_not_name() -> None:
+    with pytest.raises(PermissionDenied, match="envAllowlist") as refusal:
+        rebuild({}, {"A": "1"}, frozenset({"LANG", "HOME"}))
+    assert refusal.value.hint == "Allowed: HOME, LANG."

@@ -265,13 +265,21 @@ def test_a_pattern_that_rust_does_not_know_is_an_invalid_argument(tools: Any, qu
     assert tools.refuse("searchFiles", paths=["."], query=query, type="regex").code is Code.INVALID_ARGUMENT
 
 
-def test_a_folder_of_many_entries_is_counted_and_cut(make_tools: Callable[..., Any]) -> None:
+def test_a_folder_of_100_000_entries_is_counted_and_cut(make_tools: Callable[..., Any]) -> None:
     tools = make_tools(limits=Limits(max_directory_entries=10))
-    for number in range(3000):
-        (tools.root / f"{number:05}").touch()
-    listed = tools.exploreFiles(path=".")
-    assert [file["path"] for file in listed["files"]] == [f"{number:05}" for number in range(10)]
-    assert (listed["totalFound"], listed["isTruncated"]) == (3000, True)
+    folder = tools.root / "many"
+    folder.mkdir()
+    for number in range(100_000):
+        os.close(os.open(folder / f"{number:06}", os.O_WRONLY | os.O_CREAT))
+    (folder / "050000").write_text("needle\n")
+    expected = [f"many/{number:06}" for number in range(10)]
+    for recursive in (False, True):
+        listed = tools.exploreFiles(path="many", recursive=recursive, returnMetadata=True)
+        assert [file["path"] for file in listed["files"]] == expected
+        assert (listed["totalFound"], listed["isTruncated"]) == (100_000, True)
+    found = tools.searchFiles(paths=["many"], query="needle", type="literal")
+    assert [match["path"] for match in found["matches"]] == ["many/050000"]
+    tools.executeCommand(command="rm -r many")  # 100,000 files are not left to whoever cleans up after the tests
 
 
 def test_a_deeply_nested_folder_is_walked_and_refused_by_removal(tools: Any) -> None:
@@ -367,3 +375,28 @@ def test_a_folder_is_not_moved_into_itself_and_nothing_is_made_for_it(tools: Any
     error = tools.refuse("moveFile", source="a", destination="a/b/c", createDirectories=True)
     assert error.code is Code.INVALID_ARGUMENT
     assert os.listdir(tools.root / "a") == []
+
+
+# -- repositories and policies that are not what they seem
+
+
+def test_a_planted_repository_runs_nothing(tools: Any) -> None:
+    marker = tools.outside / "ran"
+    for name, text in {
+        "HEAD": "ref: refs/heads/main\n",
+        "objects/x": "",
+        "refs/x": "",
+        "config": f'[core]\nrepositoryformatversion=0\nbare=false\nworktree=.\nfsmonitor="touch {marker}; false"\n',
+    }.items():
+        tools.writeFile(path=f"evil/{name}", content=text, createDirectories=True)
+    for command in ("git -C evil status", "cd evil; git status", "cd evil; git diff; git ls-files -m"):
+        tools.executeCommand(command=command)
+    assert not marker.exists()
+
+
+def test_a_policy_file_that_is_a_link_refuses_everything(tools: Any) -> None:
+    tools.writeFile(path="conf/policy.json", content="{}", createDirectories=True)
+    assert tools.readFile(path="conf/policy.json")["content"] == "{}"
+    (tools.root / ".cws-policy.json").symlink_to("conf/policy.json")
+    refusal = tools.refuse("readFile", path="conf/policy.json")
+    assert refusal.code is Code.PERMISSION_DENIED and "link" in refusal.text

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator, Sequence
 from pathlib import Path
 
 import pytest
@@ -15,8 +15,15 @@ from wap_kernel.files.root import Root
 class OpenGuard:
     """Protects nothing."""
 
-    def check(self, path: str, access: Access) -> None: ...
+    def check(self, path: str, access: Access, *, folder: bool = False) -> None: ...
     def check_tree(self, path: str) -> None: ...
+    def may_hold(self, path: str) -> bool:
+        return False
+
+    def hidden_among(self, folder: str, names: Sequence[str], folders: object = None) -> Collection[str]:
+        hidden = self.hidden_names(folder)
+        return [name for name in names if name.casefold() in hidden]
+
     def hidden_names(self, folder: str) -> frozenset[str]:
         return frozenset()
 

@@ -12,7 +12,7 @@ from wap_kernel.errors import Code, TimedOut, TooLarge, WapError
 from wap_kernel.files import editing
 from wap_kernel.files.deadline import Deadline
 from wap_kernel.files.editing import split_lines
-from wap_kernel.operations import Change, DeleteLines, InsertLines, RegexReplace, ReplaceLines
+from wap_kernel.operations import Change, DeleteLines, InsertLines, RegexReplace, ReplaceLines, ReplaceText
 
 MIB = 1024 * 1024
 
@@ -35,6 +35,10 @@ def delete(start: int, end: int) -> DeleteLines:
 
 def regex(pattern: str, replacement: str, flags: str = "") -> RegexReplace:
     return RegexReplace(pattern=pattern, replacement=replacement, flags=flags)
+
+
+def text(old: str, new: str) -> ReplaceText:
+    return ReplaceText(old_content=old, new_content=new)
 
 
 @pytest.mark.parametrize(
@@ -68,6 +72,10 @@ def regex(pattern: str, replacement: str, flags: str = "") -> RegexReplace:
         (b"a\nb\nc\n", delete(1, 2), b"c\n"),
         (b"a\nb", delete(2, 2), b"a\n"),
         (b"a\n", delete(1, 1), b""),
+        # text, literally, where it first occurs
+        (b"a b a\r\n", text("a", "$1"), b"$1 b a\r\n"),
+        (b"\xef\xbb\xbf\xe9 x", text("x", ""), b"\xef\xbb\xbf\xe9 "),
+        (b"a\nb\nc", text("\nb\n", "-"), b"a-c"),
         # bytes that are not UTF-8 and the mode of ending stay
         (b"\xe9\nb\n", regex("b", "X"), b"\xe9\nX\n"),
         # a byte order mark stays where it is
@@ -101,6 +109,10 @@ def test_changes_apply_in_order_each_to_the_result_of_the_one_before() -> None:
         (insert(4, ""), Code.INVALID_ARGUMENT),
         (delete(1, 9), Code.INVALID_ARGUMENT),
         (regex("nowhere", ""), Code.EDIT_NOT_FOUND),
+        (text("nowhere", ""), Code.EDIT_NOT_FOUND),
+        (text("", "x"), Code.INVALID_ARGUMENT),
+        (text("a", "\udc80"), Code.INVALID_ARGUMENT),
+        (text("a", "y" * MIB), Code.SIZE_LIMIT_EXCEEDED),
         (regex("(", ""), Code.INVALID_ARGUMENT),
         (regex("a", "", "gg"), Code.INVALID_ARGUMENT),
         (regex("a", "", "x"), Code.INVALID_ARGUMENT),

@@ -109,6 +109,9 @@ def test_explore(attacked: Any) -> None:
     assert len(listed) == 4
 
 
+PATIENCE = 50
+
+
 @pytest.mark.soak
 @pytest.mark.parametrize("kind", ["literal", "regex"])
 @pytest.mark.parametrize("path", [".", "swap"])
@@ -123,5 +126,9 @@ def test_search(attacked: Any, kind: str, path: str) -> None:
         return [answer["totalMatches"] for answer in answers]
 
     outside, inside = totals("outside"), totals("inside")
+    for _ in range(PATIENCE):  # on a busy machine the folder may be the wrong one at nearly every look
+        if any(inside):
+            break
+        inside += totals("inside")
     assert outside and set(outside) == {0}
     assert any(inside) and set(inside) <= {0, 1, 2}

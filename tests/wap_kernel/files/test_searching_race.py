@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -44,13 +45,14 @@ def test_nothing_from_outside(swapped: Root, way: str) -> None:
         pytest.skip("this kernel has no Landlock")
     budget = FILE_BUDGET if way == "in process" else 0
     root_fd = None if way == "descriptors" else swapped.fd
-    searcher = Searcher(swapped, OpenGuard(), root_fd=root_fd, file_budget=budget)
+    searcher = Searcher(OpenGuard(), root_fd=root_fd, file_budget=budget)
     seen = 0
     for attempt in range(TRIES):
         path = (".", "swap", "swap/f1", "evil")[attempt % 4]
+        operation = partial(SearchFiles, paths=(path,))
         try:
-            inside = searcher.search(SearchFiles(paths=(path,), query="inside"), Limits(), Deadline(60))
-            outside = searcher.search(SearchFiles(paths=(path,), query="secret"), Limits(), Deadline(60))
+            inside = searcher.search(swapped, OpenGuard(), operation(query="inside"), Limits(), Deadline(60))
+            outside = searcher.search(swapped, OpenGuard(), operation(query="secret"), Limits(), Deadline(60))
         except WapError:
             continue  # the start was a link to outside at that moment
         seen += inside.total_matches

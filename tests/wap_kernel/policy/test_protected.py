@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from wap_kernel.errors import Code
-from wap_kernel.policy.protected import Level, ProtectedPaths, protected_paths
+from wap_kernel.policy.protected import HOME_SECRETS, Level, ProtectedPaths, protected_paths
 
 HIDDEN = "share/jupyter/wap/1"
 paths = ProtectedPaths(
@@ -73,6 +73,23 @@ def test_a_root_at_the_top_does_not_open_the_machine() -> None:
         assert guard.level(path) is Level.HIDDEN
 
 
+def test_what_people_keep_of_passwords_and_keys_is_hidden(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    guard = protected_paths(str(tmp_path), "/elsewhere")
+    assert {guard.level(f"{name}/x") for name in HOME_SECRETS} == {Level.HIDDEN}
+    assert guard.level(".config/git/config") is Level.READ_ONLY
+    assert guard.level(".config/matplotlib") is Level.OPEN
+    below = protected_paths(str(tmp_path / "project"), "/elsewhere")
+    assert below.level(".npmrc") is Level.OPEN
+    inside = protected_paths(str(tmp_path / ".ssh"), "/elsewhere")
+    assert inside.level("config") is Level.HIDDEN
+
+
+def test_names_of_what_cannot_be_changed() -> None:
+    assert paths.read_only_names("share") == {".git", ".cws-policy.json", "jupyter"}
+    assert paths.read_only_names("elsewhere") == {".git", ".cws-policy.json"}
+
+
 @pytest.fixture
 def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, make_tools: Callable[..., Any]) -> Any:
     """A workspace whose root is the home folder, with everything that people keep there."""
@@ -94,8 +111,10 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, make_tools: Callable[.
 
 
 RUNTIME = ".local/share/jupyter/runtime/jpserver-1.json"
+KEY = ".ssh/id_rsa"
 FILES = (
     RUNTIME,
+    KEY,
     ".local/share/jupyter/kernels/python3/kernel.json",
     ".jupyter/jupyter_server_config.py",
     ".ipython/profile_default/startup/00.py",
@@ -113,9 +132,10 @@ UNREADABLE = (
     ".local/share/jupyter/wap/1/state.db",
     ".local/share/jupyter/wap/another/state.db",
     "link-to-runtime/jpserver-1.json",
+    KEY,
 )
 READ_ONLY = (
-    *(name for name in FILES if name not in (RUNTIME, "project/main.py")),
+    *(name for name in FILES if name not in (RUNTIME, KEY, "project/main.py")),
     "link-to-startup/00.py",
     "link-to-startup/new.py",
     ".jupyter/new.py",
@@ -140,10 +160,10 @@ def test_the_servers_own_secrets_cannot_be_read(home: Any, path: str) -> None:
 
 def test_they_are_neither_listed_nor_found(home: Any) -> None:
     listed = home.exploreFiles(path=".", recursive=True, maxDepth=20, returnMetadata=True, excludePatterns=[])
-    assert not [file for file in listed["files"] if "runtime/" in file["path"] or "wap/1" in file["path"]]
+    assert not [file for file in listed["files"] if any(part in file["path"] for part in ("runtime/", "wap/1", ".ssh"))]
     for kind in ("literal", "regex"):
         found = home.searchFiles(paths=["."], query="original secret", type=kind, excludePatterns=[])
-        assert {match["path"] for match in found["matches"]} == set(FILES) - {RUNTIME}
+        assert {match["path"] for match in found["matches"]} == set(FILES) - {RUNTIME, KEY}
 
 
 @pytest.mark.parametrize("path", READ_ONLY)

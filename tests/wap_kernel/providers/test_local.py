@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import marshal
 import os
+import signal
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
+import psutil
 import pytest
 
 from wap_kernel.commands import supervised, supervisor
@@ -17,6 +19,7 @@ from wap_kernel.files.primitives import Access
 from wap_kernel.files.root import Root
 from wap_kernel.providers.base import Command, Provider
 from wap_kernel.providers.local import LocalProvider
+from wap_kernel.providers.resources import ControlGroups
 
 SERVER = {
     "PATH": "/usr/local/bin:/usr/bin:/bin",
@@ -40,8 +43,14 @@ Supervisor.supervise = tell_first
 
 
 class Guard:
-    def check(self, path: str, access: Access) -> None: ...
+    def check(self, path: str, access: Access, *, folder: bool = False) -> None: ...
     def check_tree(self, path: str) -> None: ...
+    def may_hold(self, path: str) -> bool:
+        return False
+
+    def hidden_among(self, folder: str, names: Sequence[str], folders: object = None) -> frozenset[str]:
+        return frozenset()
+
     def hidden_names(self, folder: str) -> frozenset[str]:
         return frozenset()
 
@@ -174,3 +183,21 @@ def test_one_cancel_ends_all_that_listen_to_it(provider: LocalProvider) -> None:
     for thread in threads:
         thread.join()
     assert [outcome.cancelled for outcome in outcomes] == [True, True]
+
+
+@pytest.mark.parametrize("has_group", [True, False])
+def test_what_hides_from_its_supervisor(
+    provider: LocalProvider, monkeypatch: pytest.MonkeyPatch, has_group: bool
+) -> None:
+    """It has left its session and its parents, cleared its environment, and killed the supervisor that knew it. Only a
+    control group still knows it; without one it stays, which is documented (docs/security.md)."""
+    if not has_group:
+        monkeypatch.setattr(provider, "_groups", ControlGroups())
+    elif not provider._groups.folders:
+        pytest.skip("no control group can be made here")
+    provider.run(Command("env -i setsid -f sleep 31415.927; kill -9 $PPID; sleep 60", timeout=30, output_limit=1000))
+    found = psutil.process_iter(["cmdline"])
+    left = [process.pid for process in found if process.info["cmdline"] == ["sleep", "31415.927"]]
+    for pid in left:
+        os.kill(pid, signal.SIGKILL)
+    assert len(left) == (0 if has_group else 1)

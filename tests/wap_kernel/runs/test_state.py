@@ -16,8 +16,9 @@ from typing import Any
 
 import pytest
 
+from wap_kernel.caller import Caller
 from wap_kernel.errors import Code, InvalidArgument, PermissionDenied, WapError
-from wap_kernel.operations import Caller, Effect, ReadFile
+from wap_kernel.operations import Effect, ReadFile
 from wap_kernel.runs import store
 from wap_kernel.runs.audit import Audit
 from wap_kernel.runs.locks import PathLocks

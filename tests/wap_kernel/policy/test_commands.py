@@ -1,0 +1,164 @@
+"""Verdicts on commands: tables of cases in `cases/`, then what else a verdict says."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from wap_kernel.commands.shell import parse
+from wap_kernel.policy import presets
+from wap_kernel.policy.commands import judge, judge_commands
+from wap_kernel.policy.model import ShellPolicy
+from wap_kernel.policy.presets import ExampleFacts
+from wap_kernel.policy.verdict import Answer, Verdict
+
+TABLES = {path.stem: json.loads(path.read_text()) for path in (Path(__file__).parent / "cases").glob("*.json")}
+
+
+def shell_of(table: dict[str, Any]) -> ShellPolicy:
+    return presets.load(table["preset"]).shell if "preset" in table else ShellPolicy.model_validate(table["policy"])
+
+
+def verdict(command: str, shell: ShellPolicy, *, confined: bool = True) -> Verdict:
+    return judge(parse(command), shell, ExampleFacts(confined))
+
+
+@pytest.mark.parametrize(
+    ("name", "expected", "command"),
+    [(name, *case) for name, table in TABLES.items() for case in table["cases"]],
+)
+def test_cases(name: str, expected: str, command: str) -> None:
+    table = TABLES[name]
+    found = verdict(command, shell_of(table), confined=table.get("confined", True))
+    assert found.answer.value == expected, found
+
+
+@pytest.mark.parametrize("name", [name for name, table in TABLES.items() if table.get("confined", True)])
+def test_without_a_sandbox_nothing_is_laxer(name: str) -> None:
+    shell = shell_of(TABLES[name])
+    for _, command in TABLES[name]["cases"]:
+        confined, unconfined = verdict(command, shell), verdict(command, shell, confined=False)
+        assert unconfined.answer.strictness >= confined.answer.strictness, command
+
+
+STANDARD = presets.load("standard").shell
+LISTED = ShellPolicy(allowed_commands=("git status", "make"))
+
+
+@pytest.mark.parametrize(
+    ("command", "shell", "rule", "reason", "suggestion"),
+    [
+        (
+            "ls",
+            LISTED,
+            "allowedCommands",
+            'Command "ls" is not in allowed commands',
+            "Allowed commands: git status, make",
+        ),
+        (
+            *("/usr/bin/git push -f", LISTED, "allowedCommands"),
+            *('Command "git push" is not in allowed commands', "Allowed commands: git status, make"),
+        ),
+        ("x; /usr/bin/sudo id", STANDARD, "blocked", "Command 'sudo' is blocked", "Remove sudo from command"),
+        (
+            "rm -rf /",
+            STANDARD,
+            "rm -r|-R|--recursive",
+            "Command 'rm' is blocked",
+            "Name the single folders that shall go.",
+        ),
+        (
+            *(
+                "pip install x",
+                STANDARD,
+                "pip install",
+                'Command "pip install" needs approval by the rule "pip install"',
+            ),
+            "It gets the network once it is approved.",
+        ),
+        ("frob", STANDARD, "unknown", 'Command "frob" is not known to the policy', None),
+        (
+            *("echo $(date)", STANDARD, "unanalysable", "The command cannot be analysed: command substitution"),
+            "Write plain commands joined by && || ; | with literal words.",
+        ),
+    ],
+)
+def test_texts(command: str, shell: ShellPolicy, rule: str, reason: str, suggestion: str | None) -> None:
+    found = verdict(command, shell)
+    assert (found.rule, found.reason, found.suggestion) == (rule, reason, suggestion)
+
+
+@pytest.mark.parametrize(
+    ("command", "network"),
+    [
+        ("pip install x", True),
+        ("cd sub && pip install x 2>&1 | tail -3", True),
+        ("timeout 60 pip install x", True),
+        ("git fetch && git status", True),
+        ("pip install x && python3 x.py", False),
+        ("pip install x; frobnicate", False),
+        ("pip install $(cat x)", False),
+        ("git -c core.sshCommand=x fetch", False),
+        ("python3 x.py", False),
+        ("ls", False),
+    ],
+)
+def test_the_network_is_granted_to_nothing_that_runs_code(command: str, network: bool) -> None:
+    assert verdict(command, STANDARD).network is network
+
+
+@pytest.mark.parametrize(
+    ("command", "grantable"),
+    [
+        ("git push", True),
+        ("frobnicate", True),
+        ("rm a", True),
+        ("rm -r a", False),
+        ("git push && rm -r a", False),
+        ("git -c a=b push", False),
+        ("find $X", False),
+        ("echo $(date)", False),
+        ("sudo id", False),
+    ],
+)
+def test_what_may_be_allowed_for_good(command: str, grantable: bool) -> None:
+    assert verdict(command, STANDARD).grantable is grantable
+
+
+def test_each_command_has_its_verdict() -> None:
+    judged = judge_commands(parse("ls | timeout 5 git push"), STANDARD, ExampleFacts(True))
+    assert [(each.command.words[0].text, each.verdict.answer) for each in judged] == [
+        ("ls", Answer.ALLOW),
+        ("timeout", Answer.ALLOW),
+        ("git", Answer.ASK),
+    ]
+
+
+class Nowhere(ExampleFacts):
+    """No program can be relied on, as when a folder of the workspace stands first on the PATH."""
+
+    def resolve(self, name: str, /) -> str | None:
+        return None
+
+
+@pytest.mark.parametrize(
+    ("command", "answer"),
+    [
+        *(
+            ("ls", Answer.ASK),
+            ("/usr/bin/ls", Answer.ASK),
+            ("timeout 5 echo x", Answer.ASK),
+            ("env echo x", Answer.ASK),
+        ),
+        *(("echo x", Answer.ALLOW), ("sudo id", Answer.DENY), ("rm -rf /", Answer.DENY)),
+    ],
+)
+def test_a_program_that_nobody_vouches_for_is_unknown(command: str, answer: Answer) -> None:
+    assert judge(parse(command), STANDARD, Nowhere(True)).answer is answer
+
+
+def test_wrappers_do_not_nest_for_ever() -> None:
+    assert verdict("env " * 50 + "ls", STANDARD).rule == "unanalysable"

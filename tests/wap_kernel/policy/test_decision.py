@@ -1,0 +1,396 @@
+"""Verdicts: every layer is heard, the strictest wins, and grants turn ask into allow and nothing else."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from wap_kernel.errors import Code
+from wap_kernel.operations import (
+    CopyFile,
+    CreateDirectory,
+    DeleteFile,
+    DescribeWorkspace,
+    InsertLines,
+    ListFiles,
+    ModifyFile,
+    MoveFile,
+    Operation,
+    ReadFile,
+    RunCommand,
+    SearchFiles,
+    WriteFile,
+)
+from wap_kernel.policy.decision import Answer, Facts, Verdict, decide, grant_for, touches
+from wap_kernel.policy.effective import Effective
+from wap_kernel.policy.grants import Grant
+from wap_kernel.policy.model import CommandRule, FilesystemPolicy, NetworkPolicy, Policy, ShellPolicy
+from wap_kernel.policy.protected import ProtectedPaths
+
+PROGRAMS = {name: f"/usr/bin/{name}" for name in "git ls cat echo rm pip sudo python sort".split()}
+PROTECTED = ProtectedPaths(hidden=frozenset({("run",)}), read_only=frozenset({(".bashrc",)}))
+
+
+def facts(operation: Operation, *, confined: bool = True, size: int | None = None) -> Facts:
+    return Facts(
+        touches=touches(operation),
+        confined=confined,
+        resolve=lambda name: PROGRAMS.get(name) or (name if name in PROGRAMS.values() else None),
+        home="/home/u",
+        root="/home/u/ws",
+        size=size,
+        protected=PROTECTED,
+    )
+
+
+def verdict(operation: Operation, *layers: Policy, grants: tuple[Grant, ...] = (), **known: Any) -> Verdict:
+    return decide(operation, Effective(layers), facts(operation, **known), grants)
+
+
+def run(command: str, **more: Any) -> RunCommand:
+    return RunCommand(command=command, **more)
+
+
+def files(**fields: Any) -> Policy:
+    return Policy(name="layer", filesystem=FilesystemPolicy(**fields))
+
+
+def shell(**fields: Any) -> Policy:
+    return Policy(name="layer", shell=ShellPolicy(**fields))
+
+
+def rule(command: str, answer: str, **more: Any) -> CommandRule:
+    return CommandRule(command=command, verdict=Answer(answer), **more)
+
+
+def write(path: str = "a.txt", content: bytes = b"12345", **more: Any) -> WriteFile:
+    return WriteFile(path=path, content=content, **more)
+
+
+def insert(text: str) -> ModifyFile:
+    return ModifyFile(path="a", changes=(InsertLines(after_line=0, new_content=text),))
+
+
+READ_ONLY, CLOSED = files(access="read"), files(access="none")
+DENYING = files(denied_paths=("*.env",), read_only_paths=("raw/**",))
+UNCONFINED = DENYING.model_copy(update={"shell": ShellPolicy(unconfined=Answer.ASK)})
+SMALL = files(max_file_size=10, max_edit_size=4)
+SIZE = Code.SIZE_LIMIT_EXCEEDED
+ASKING = shell(rules=(rule("git push", "ask", network=True),))
+
+CASES: list[tuple[Operation, Policy, dict[str, Any], str, str]] = [
+    # operation, layer, what is known, answer, rule
+    (ReadFile(path="a"), Policy(), {}, "allow", "default"),
+    (ReadFile(path="a"), Policy(broken="x"), {}, "deny", "broken policy"),
+    (DescribeWorkspace(), Policy(broken="x"), {}, "deny", "broken policy"),
+    (ReadFile(path="a"), READ_ONLY, {}, "allow", "default"),
+    (write(), READ_ONLY, {}, "deny", "filesystem.access"),
+    (DeleteFile(path="a"), READ_ONLY, {}, "deny", "filesystem.access"),
+    (MoveFile(source="a", destination="b"), READ_ONLY, {}, "deny", "filesystem.access"),
+    (CopyFile(source="a", destination="b"), READ_ONLY, {}, "deny", "filesystem.access"),
+    (CreateDirectory(path="a"), READ_ONLY, {}, "deny", "filesystem.access"),
+    (ListFiles(path="."), CLOSED, {}, "deny", "filesystem.access"),
+    (ReadFile(path="run/x"), Policy(), {}, "deny", "protected"),
+    (write(".bashrc"), Policy(), {}, "deny", "protected"),
+    (ReadFile(path="x/.env"), DENYING, {}, "deny", "layer: *.env"),
+    (CopyFile(source="x/.env", destination="b"), DENYING, {}, "deny", "layer: *.env"),
+    (MoveFile(source="a", destination="b.env"), DENYING, {}, "deny", "layer: *.env"),
+    (SearchFiles(paths=("a", "b.env"), query="x"), DENYING, {}, "deny", "layer: *.env"),
+    (ReadFile(path="raw/x"), DENYING, {}, "allow", "default"),
+    (write("raw/x"), DENYING, {}, "deny", "layer: raw/**"),
+    (ListFiles(path="src"), files(allowed_paths=("src/*.py",)), {}, "allow", "default"),
+    (ReadFile(path="src"), files(allowed_paths=("src/*.py",)), {}, "deny", "layer: allowedPaths"),
+    (ReadFile(path="a"), SMALL, {"size": 10}, "allow", "default"),
+    (ReadFile(path="a"), SMALL, {"size": 11}, "deny", "maxFileSize"),
+    (CopyFile(source="a", destination="b"), SMALL, {"size": 11}, "deny", "maxFileSize"),
+    (insert("x"), SMALL, {"size": 11}, "deny", "maxFileSize"),
+    (insert("éé"), SMALL, {"size": 3}, "allow", "default"),
+    (insert("ééé"), SMALL, {"size": 3}, "deny", "maxEditSize"),
+    (write(content=b"1234"), SMALL, {}, "allow", "default"),
+    (write(), SMALL, {}, "deny", "maxEditSize"),
+    (write(content=b"12345678901"), SMALL, {}, "deny", "maxFileSize"),
+    (write(content=b"12", mode="append"), SMALL, {"size": 9}, "deny", "maxFileSize"),
+    (write(content=b"12"), SMALL, {"size": 900}, "allow", "default"),
+    (run("ls"), shell(enabled=False), {}, "deny", "shell.enabled"),
+    (run("ls"), shell(allowed_commands=("git",)), {}, "deny", "allowedCommands"),
+    (run("git status"), shell(allowed_commands=("git",)), {}, "allow", "default"),
+    (run("sudo id"), shell(blocked_commands=("sudo",)), {}, "deny", "blocked"),
+    (run("git push"), ASKING, {}, "ask", "git push"),
+    (run("ls", environment={"A": "1"}), shell(env_allowlist=("A",)), {}, "allow", "default"),
+    (run("ls", environment={"B": "1"}), shell(env_allowlist=("A",)), {}, "deny", "envAllowlist"),
+    (run("ls", environment={"B": "1"}), shell(env_allowlist=()), {}, "deny", "envAllowlist"),
+    (run("ls", cwd="x.env"), DENYING, {}, "deny", "layer: *.env"),
+    (run("echo x > a.txt"), DENYING, {}, "allow", "default"),
+    (run("echo x > sub/../.env"), DENYING, {}, "deny", "layer: *.env"),
+    (run("sort < .env"), DENYING, {}, "deny", "layer: *.env"),
+    (run("echo x > x", cwd="raw"), DENYING, {}, "deny", "layer: raw/**"),
+    (run("echo x > ~/ws/.env"), DENYING, {}, "deny", "layer: *.env"),
+    (run("echo x > .bashrc"), Policy(), {}, "deny", "protected"),
+    (run("echo x >> out"), READ_ONLY, {}, "deny", "filesystem.access"),
+    (run("echo x > /dev/null"), READ_ONLY, {}, "allow", "default"),
+    (run("echo x > /etc/x"), shell(unanalysable=Answer.ASK), {}, "ask", "redirection"),
+    (run("echo x > ../x"), shell(unanalysable=Answer.ASK), {}, "ask", "redirection"),
+    (run("echo x > $X"), shell(unanalysable=Answer.ASK), {}, "ask", "unanalysable"),
+    (run("echo x > ~/x"), shell(unanalysable=Answer.DENY), {}, "deny", "redirection"),
+    (run("echo x > ~/x"), shell(unconfined=Answer.ASK), {"confined": False}, "ask", "unconfined"),
+    (run("sort < /etc/x"), shell(unanalysable=Answer.ASK), {}, "allow", "default"),
+    (run("cat .env"), DENYING, {}, "allow", "default"),  # a sandbox masks it
+    (run("git show HEAD:.env"), DENYING, {}, "deny", "layer: *.env"),
+    (run("git cat-file -p main:sub/x.env"), DENYING, {}, "deny", "layer: *.env"),
+    (run("git show :0:.env"), DENYING, {}, "deny", "layer: *.env"),
+    (run("git show ':/.env'"), DENYING, {}, "deny", "layer: *.env"),
+    (run("ls; env git log -p -- .env"), DENYING, {}, "deny", "layer: *.env"),
+    (run("git diff HEAD:a.txt"), DENYING, {}, "allow", "default"),
+    (run("git blame .env"), DENYING, {}, "deny", "layer: *.env"),
+    (run("git checkout HEAD~1 -- .env"), DENYING, {}, "deny", "layer: *.env"),
+    (run("git commit -m 'Ignore .env'"), DENYING, {}, "allow", "default"),
+    (run("git commit -m 'fix: rotate .env'"), DENYING, {}, "allow", "default"),
+    (run("git commit -m '.env'"), DENYING, {}, "allow", "default"),
+    (run("git log --grep=.env"), DENYING, {}, "allow", "default"),
+    (run("git checkout -b x.env"), DENYING, {}, "allow", "default"),
+    (run("git tag v1.env"), DENYING, {}, "allow", "default"),
+    (run("grep -rn git .env"), DENYING, {}, "allow", "default"),
+    (run("echo git show HEAD:.env"), DENYING, {}, "allow", "default"),
+    (run("git show HEAD:.git/config"), files(denied_paths=(".git/**",)), {}, "allow", "default"),
+    (run("cat .env"), UNCONFINED, {"confined": False}, "ask", "unconfined"),
+    (run("cat sub/../.env"), UNCONFINED, {"confined": False}, "ask", "unconfined"),
+    (run("grep --file=.env x"), UNCONFINED, {"confined": False}, "ask", "unconfined"),
+    (run("cd sub && echo x > .env"), DENYING, {}, "allow", "default"),
+    (run("cd sub && echo x > y"), shell(unanalysable=Answer.ASK), {}, "ask", "unanalysable"),
+    (run("ls"), Policy(confirmation_required=("runCommand",)), {}, "ask", "confirmationRequired"),
+    (run("ls"), Policy(confirmation_required=("executeCommand",)), {}, "ask", "confirmationRequired"),
+    (run("ls"), Policy(confirmation_required=("task.run",)), {}, "ask", "confirmationRequired"),
+    (write(), Policy(confirmation_required=("writeFile",)), {}, "ask", "confirmationRequired"),
+    (insert("x"), Policy(confirmation_required=("writeFile",)), {}, "ask", "confirmationRequired"),
+    (write(), Policy(confirmation_required=("modifyFile",)), {}, "allow", "default"),
+    (ListFiles(path="."), Policy(confirmation_required=("listFiles",)), {}, "ask", "confirmationRequired"),
+    (ReadFile(path="a"), Policy(confirmation_required=("runCommand",)), {}, "allow", "default"),
+]
+
+
+@pytest.mark.parametrize(("operation", "layer", "known", "answer", "by"), CASES)
+def test_one_layer(operation: Operation, layer: Policy, known: dict[str, Any], answer: str, by: str) -> None:
+    found = verdict(operation, layer, **known)
+    assert (found.answer.value, found.rule) == (answer, by)
+    assert found.code is (SIZE if by in ("maxFileSize", "maxEditSize") else Code.PERMISSION_DENIED)
+
+
+TEXTS = [
+    (write(), READ_ONLY, "Filesystem is read-only", None),
+    (ReadFile(path=".env"), DENYING, 'Path ".env" is denied by policy', 'It matches "*.env" in deniedPaths of layer.'),
+    (run("ls"), shell(enabled=False), "Shell is disabled", None),
+    (
+        run("ls"),
+        shell(allowed_commands=("git", "npm test")),
+        'Command "ls" is not in allowed commands',
+        "Allowed commands: git, npm test",
+    ),
+    (run("sudo id"), shell(blocked_commands=("sudo",)), "Command 'sudo' is blocked", "Remove sudo from command"),
+    (
+        ReadFile(path="a"),
+        Policy(name="p.json", broken="line 1, column 2: oops"),
+        "The policy p.json cannot be used: line 1, column 2: oops",
+        "Everything is refused until it is corrected.",
+    ),
+]
+
+
+@pytest.mark.parametrize(("operation", "layer", "reason", "suggestion"), TEXTS)
+def test_texts(operation: Operation, layer: Policy, reason: str, suggestion: str | None) -> None:
+    found = verdict(operation, layer)
+    assert (found.reason, found.suggestion) == (reason, suggestion)
+
+
+def test_a_workspace_may_only_narrow() -> None:
+    widening = Policy(
+        filesystem=FilesystemPolicy(access="read-write", allowed_paths=("**/*",), max_file_size=1 << 40),
+        shell=ShellPolicy(enabled=True, allowed_commands=("ls", "sudo"), rules=(rule("sudo", "allow"),)),
+    )
+    strict = Policy(
+        filesystem=FilesystemPolicy(access="read", denied_paths=("*.env",), max_file_size=1),
+        shell=ShellPolicy(blocked_commands=("sudo",)),
+    )
+    for operation in (write(), ReadFile(path=".env"), run("sudo id")):
+        assert verdict(operation, strict, widening).answer is Answer.DENY
+    assert verdict(ReadFile(path="a"), strict, widening, size=2).answer is Answer.DENY
+
+
+@pytest.mark.parametrize(
+    ("layers", "command", "network"),
+    [
+        ([Policy()], "ls", True),
+        ([Policy(network=NetworkPolicy(access="none"))], "ls", False),
+        ([ASKING.model_copy(update={"network": NetworkPolicy(access="none")})], "git push", True),
+        ([ASKING.model_copy(update={"network": NetworkPolicy(access="none")})], "git push && ls", False),
+        ([ASKING, Policy(network=NetworkPolicy(access="none"))], "git push", False),
+    ],
+)
+def test_who_gets_the_network(layers: list[Policy], command: str, network: bool) -> None:
+    assert verdict(run(command), *layers).network is network
+
+
+# -- grants
+
+
+def granted(operation: Operation, *layers: Policy) -> Grant:
+    grant = grant_for(operation, Effective(layers), facts(operation))
+    assert grant is not None
+    return Grant.model_validate_json(grant.model_dump_json())
+
+
+CONFIRMING = Policy(confirmation_required=("writeFile", "runCommand", "moveFile"))
+COVERED: list[tuple[Operation, Operation, Policy, bool]] = [
+    # what a person allowed for good, what is asked then, the layer, whether that is allowed
+    (write("a"), write("a", b"other"), CONFIRMING, True),
+    (write("a"), write("b"), CONFIRMING, False),
+    (write("a"), insert("x"), CONFIRMING, False),
+    (MoveFile(source="a", destination="b"), MoveFile(source="b", destination="a"), CONFIRMING, False),
+    (run("git push"), run("git push origin main"), ASKING, True),
+    (run("git push"), run("git push --force"), ASKING, False),
+    (run("git push"), run("ls && git push"), ASKING, True),
+    (run("git push"), run("timeout 5 git push"), ASKING, True),
+    (run("git push"), run("git push $X"), ASKING, False),
+    (run("git push"), run("git push", environment={"A": "1"}), ASKING, False),
+    (run("git push"), run("git push $(ls)"), ASKING, False),
+    (run("git push --exec a"), run("git push --exec b"), ASKING, False),
+    (run("git push -o a"), run("git push -o b"), ASKING, True),
+    (run("rm -r a"), run("rm -r a"), shell(rules=(rule("rm", "ask"),)), True),
+    (run("rm -r a"), run("rm -r b"), shell(rules=(rule("rm", "ask"),)), False),
+    (run("rm -r a"), run("rm -r a", cwd="sub"), shell(rules=(rule("rm", "ask"),)), False),
+    (run("git push && rm a"), run("rm a"), shell(rules=(rule("rm", "ask"), rule("git", "ask"))), True),
+    (run("ls"), run("ls"), CONFIRMING, True),
+    (run("ls"), run("ls; cat x"), CONFIRMING, False),
+    (run("git pull"), run("X=1 git pull"), CONFIRMING, False),
+]
+
+
+@pytest.mark.parametrize(("allowed", "asked", "layer", "covers"), COVERED)
+def test_a_grant_is_narrow(allowed: Operation, asked: Operation, layer: Policy, covers: bool) -> None:
+    grant = granted(allowed, layer)
+    assert verdict(allowed, layer, grants=(grant,)).answer is Answer.ALLOW
+    assert verdict(asked, layer).answer is not Answer.DENY
+    assert (verdict(asked, layer, grants=(grant,)).answer is Answer.ALLOW) is covers
+
+
+def test_a_granted_command_keeps_its_network() -> None:
+    layer = ASKING.model_copy(update={"network": NetworkPolicy(access="none")})
+    found = verdict(run("git push"), layer, grants=(granted(run("git push"), layer),))
+    assert (found.answer, found.rule, found.network) == (Answer.ALLOW, "grant", True)
+
+
+def test_grants_add_up() -> None:
+    layer = shell(rules=(rule("rm", "ask"), rule("git push", "ask")))
+    both = run("git push && rm a")
+    grants = (granted(run("rm a"), layer), granted(run("git push"), layer))
+    assert verdict(both, layer, grants=grants).answer is Answer.ALLOW
+    assert verdict(both, layer, grants=grants[:1]).answer is Answer.ASK
+
+
+def test_a_grant_never_undoes_a_denial_nor_a_rule_that_is_not_grantable() -> None:
+    grant = granted(run("git push"), ASKING)
+    denying = shell(rules=(rule("git push", "deny"),))
+    insisting = shell(rules=(rule("git push", "ask", grantable=False),))
+    assert verdict(run("git push"), ASKING, denying, grants=(grant,)).answer is Answer.DENY
+    for layers in ((insisting,), (ASKING, insisting)):
+        found = verdict(run("git push"), *layers, grants=(grant,))
+        assert (found.answer, found.grantable) == (Answer.ASK, False)
+        assert grant_for(run("git push"), Effective(layers), facts(run("git push"))) is None
+
+
+def test_there_is_no_grant_for_what_needs_none_or_cannot_have_one() -> None:
+    for operation, layer in ((run("ls"), ASKING), (write(), READ_ONLY), (run("git push *"), ASKING)):
+        assert grant_for(operation, Effective((layer,)), facts(operation)) is None
+    assert not verdict(run("git push *"), ASKING).grantable
+
+
+# -- laws
+
+answers = st.sampled_from(list(Answer))
+words = st.sampled_from(["ls", "git", "git push", "rm", "sudo", "python"])
+globs = st.sampled_from(["*.env", "src/**", "a", "**/x/*", "!a", "*"])
+selecting = st.sampled_from(["**/*", "src/**", "*.txt", "src/*.py"])
+rules = st.builds(
+    CommandRule,
+    command=words,
+    verdict=answers,
+    having=st.sampled_from([(), ("-r",)]),
+    runs_code=st.booleans(),
+    network=st.booleans(),
+    grantable=st.booleans(),
+)
+policies = st.builds(
+    Policy,
+    filesystem=st.builds(
+        FilesystemPolicy,
+        access=st.sampled_from(["none", "read", "read-write", "read-write", "read-write"]),
+        max_file_size=st.none() | st.integers(1, 20),
+        max_edit_size=st.none() | st.integers(1, 20),
+        allowed_paths=st.none() | st.lists(selecting, max_size=2).map(tuple),
+        denied_paths=st.lists(globs, max_size=2).map(tuple),
+        read_only_paths=st.lists(globs, max_size=2).map(tuple),
+    ),
+    shell=st.builds(
+        ShellPolicy,
+        enabled=st.sampled_from([True, True, True, False]),
+        allowed_commands=st.none() | st.lists(words, max_size=3).map(tuple),
+        blocked_commands=st.lists(words, max_size=1).map(tuple),
+        rules=st.lists(rules, max_size=3).map(tuple),
+        unknown=answers,
+        unanalysable=answers,
+        unconfined=answers,
+        env_allowlist=st.none() | st.just(("A",)),
+    ),
+    network=st.builds(NetworkPolicy, access=st.sampled_from(["none", "full"])),
+    confirmation_required=st.lists(st.sampled_from(["runCommand", "writeFile", "readFile"]), max_size=1).map(tuple),
+    broken=st.sampled_from([None] * 9 + ["why"]),
+)
+OPERATIONS: list[Operation] = [
+    *(ReadFile(path=path) for path in ("a", "src/b.py", "x.env", "q/x/y")),
+    *(write(path, bytes(8)) for path in ("a", "src/b.py", "c.txt")),
+    *(ListFiles(path="src"), MoveFile(source="a", destination="src/z"), insert("some text"), DescribeWorkspace()),
+    *map(run, ("ls", "git push", "git push --force", "rm -r a", "ls; sudo x", "ls $(rm a)", "ls > a", "X=1 ls")),
+    run("ls", environment={"B": "1"}),
+]
+GRANTS = tuple(
+    grant
+    for operation in OPERATIONS
+    if (grant := grant_for(operation, Effective((CONFIRMING,)), facts(operation))) is not None
+)
+questions = st.tuples(st.sampled_from(OPERATIONS), st.booleans(), st.sampled_from([(), GRANTS]))
+
+
+@given(st.lists(policies, max_size=3), policies, questions)
+def test_one_more_layer_never_makes_a_verdict_laxer(
+    layers: list[Policy], more: Policy, question: tuple[Operation, bool, tuple[Grant, ...]]
+) -> None:
+    operation, confined, grants = question
+    before = verdict(operation, *layers, confined=confined, grants=grants, size=8)
+    effective = Effective(tuple(layers)).with_layer(more)
+    after = decide(operation, effective, facts(operation, confined=confined, size=8), grants)
+    assert after.answer.strictness >= before.answer.strictness
+    assert before.network or not after.network
+    if before.answer is after.answer is Answer.ASK:
+        assert before.grantable or not after.grantable
+
+
+@given(st.lists(policies, min_size=2, max_size=3), st.randoms(), questions)
+def test_the_order_of_layers_does_not_change_the_answer(
+    layers: list[Policy], random: Any, question: tuple[Operation, bool, tuple[Grant, ...]]
+) -> None:
+    operation, confined, grants = question
+    shuffled = random.sample(layers, len(layers))
+    one, other = (verdict(operation, *each, confined=confined, grants=grants, size=8) for each in (layers, shuffled))
+    assert (one.answer, one.network, one.grantable) == (other.answer, other.network, other.grantable)
+
+
+@given(st.lists(policies, max_size=3), questions)
+def test_grants_only_turn_ask_into_allow(
+    layers: list[Policy], question: tuple[Operation, bool, tuple[Grant, ...]]
+) -> None:
+    operation, confined, _ = question
+    before = verdict(operation, *layers, confined=confined)
+    after = verdict(operation, *layers, confined=confined, grants=GRANTS)
+    assert after.answer is before.answer or (before.answer, after.answer) == (Answer.ASK, Answer.ALLOW)

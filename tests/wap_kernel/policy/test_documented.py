@@ -1,0 +1,122 @@
+"""docs/policy.md: its policies can be read, and its recipes do what it says."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+
+from wap_kernel.dialects.agent_spaces import parse_message
+from wap_kernel.operations import DeleteFile, ListFiles, Operation, ReadFile, RunCommand, WriteFile
+from wap_kernel.policy import presets
+from wap_kernel.policy.decision import Facts, Verdict, decide, touches
+from wap_kernel.policy.effective import Effective
+from wap_kernel.policy.model import Policy
+from wap_kernel.policy.reading import parse
+
+TEXT = (Path(__file__).parents[3] / "docs" / "policy.md").read_text()
+BLOCKS = re.findall(r"```json\n(.*?)```", TEXT, re.DOTALL)
+CONSOLES = re.findall(r"```console\n(.*?)```", TEXT, re.DOTALL)
+MESSAGES = [message for console in CONSOLES for message in re.findall(r"--data '(.*?)'\n", console, re.DOTALL)]
+RECIPES = dict(re.findall(r"### (A .*?)\n.*?```json\n(.*?)```", TEXT, re.DOTALL))
+
+
+@pytest.mark.parametrize("block", BLOCKS)
+def test_every_policy_of_the_document_can_be_read(block: str) -> None:
+    assert parse(block.encode(), "document").broken is None
+
+
+def test_what_the_document_posts_is_accepted_and_answered_so() -> None:
+    documented = dict(re.findall(r'"operationId": "(\d)", "verdict": "(\w+)"', TEXT))
+    (message,) = map(parse_message, map(str.encode, MESSAGES))
+    operations = {name: operation for name, operation in message.numbered() if operation is not None}
+    assert operations == {"1": ReadFile(path=".env"), "2": RunCommand(command="git push", timeout_ms=30_000)}
+    standard = presets.load("standard")
+    assert {name: verdict(standard, operation).answer.value for name, operation in operations.items()} == documented
+
+
+def verdict(policy: Policy, operation: Operation) -> Verdict:
+    facts = Facts(
+        touches=touches(operation),
+        confined=True,
+        resolve=lambda name: name if name.startswith("/") else f"/usr/bin/{name}",
+        home="/home/u",
+        root="/home/u/ws",
+    )
+    return decide(operation, Effective((policy,)), facts)
+
+
+def run(command: str) -> RunCommand:
+    return RunCommand(command=command)
+
+
+def write(path: str, size: int = 1) -> WriteFile:
+    return WriteFile(path=path, content=bytes(size))
+
+
+PROMISED = [
+    ("A read-only class", ReadFile(path="lesson.ipynb"), "allow"),
+    ("A read-only class", ReadFile(path="solutions/1.ipynb"), "deny"),
+    ("A read-only class", ReadFile(path="week1/a_solution.ipynb"), "deny"),
+    ("A read-only class", ReadFile(path=".env"), "deny"),
+    ("A read-only class", write("lesson.ipynb"), "deny"),
+    ("A read-only class", run("ls"), "deny"),
+    ("A data-science default", write("report.md"), "allow"),
+    ("A data-science default", ReadFile(path="data/raw/a.csv"), "allow"),
+    ("A data-science default", write("data/raw/a.csv"), "deny"),
+    ("A data-science default", ReadFile(path="credentials/db.json"), "deny"),
+    ("A data-science default", ReadFile(path=".env"), "deny"),
+    ("A data-science default", DeleteFile(path="report.md"), "ask"),
+    ("A data-science default", run("python3 train.py"), "allow"),
+    ("A data-science default", run("dvc status"), "allow"),
+    ("A data-science default", run("dvc pull"), "ask"),
+    ("A data-science default", run("git push"), "deny"),
+    ("A data-science default", run("sudo id"), "deny"),
+    ("A locked-down exam", ReadFile(path="exam/questions/1.md"), "allow"),
+    ("A locked-down exam", ListFiles(path="."), "allow"),
+    ("A locked-down exam", ListFiles(path="notes"), "deny"),
+    ("A locked-down exam", ReadFile(path="notes/cheat.md"), "deny"),
+    ("A locked-down exam", ReadFile(path="exam/grading/key.json"), "deny"),
+    ("A locked-down exam", write("exam/questions/1.md"), "deny"),
+    ("A locked-down exam", write("exam/answer.py"), "allow"),
+    ("A locked-down exam", write("exam/answer.py", 200_000), "deny"),
+    ("A locked-down exam", run("python3 exam/answer.py"), "allow"),
+    ("A locked-down exam", run("git log"), "deny"),
+    ("A locked-down exam", run("python3 $(ls)"), "deny"),
+]
+
+
+@pytest.mark.parametrize(("recipe", "operation", "answer"), PROMISED)
+def test_a_recipe_does_what_it_says(recipe: str, operation: Operation, answer: str) -> None:
+    assert verdict(parse(RECIPES[recipe].encode(), recipe), operation).answer.value == answer
+
+
+def test_the_network_is_as_documented() -> None:
+    data, exam = (parse(RECIPES[name].encode(), name) for name in ("A data-science default", "A locked-down exam"))
+    assert verdict(data, run("dvc pull")).network
+    assert not verdict(data, run("python3 train.py")).network
+    assert not verdict(exam, run("python3 exam/answer.py")).network
+
+
+def test_every_field_is_documented() -> None:
+    schema = Policy.model_json_schema(by_alias=True)
+    sections = {"FilesystemPolicy", "ShellPolicy", "CommandRule"}
+    fields = {field for name in sections for field in schema["$defs"][name]["properties"]}
+    assert {field for field in fields if f"{field}`" not in TEXT} == set()
+
+
+@pytest.mark.parametrize(
+    ("name", "access", "largest", "network", "timeout"),
+    [
+        ("restrictive", "read", 1 << 20, "none", 60),
+        ("standard", "read-write", 10 << 20, "none", 600),
+        ("permissive", "read-write", 100 << 20, "full", 3600),
+    ],
+)
+def test_the_table_of_presets(name: str, access: str, largest: int, network: str, timeout: int) -> None:
+    shown = json.loads(json.dumps(Effective((presets.load(name),)).to_dict()))["effective"]
+    assert (shown["access"], shown["maxFileSize"], shown["network"]) == (access, largest, network)
+    assert shown["maxTimeoutMs"] == timeout * 1000
+    assert f"`{name}`" in TEXT and f"{largest >> 20} MiB" in TEXT

@@ -1,0 +1,73 @@
+"""Layers together: minima, intersections, and how they are shown."""
+
+from __future__ import annotations
+
+from wap_kernel.policy.effective import Effective
+from wap_kernel.policy.model import FilesystemPolicy, NetworkPolicy, Policy, ShellPolicy
+
+WIDE = Policy(
+    name="wide",
+    filesystem=FilesystemPolicy(max_file_size=100, max_edit_size=5),
+    shell=ShellPolicy(max_timeout_ms=1000, env_allowlist=("PATH", "HOME", "LANG")),
+)
+NARROW = Policy(
+    name="narrow",
+    filesystem=FilesystemPolicy(access="read", max_file_size=10),
+    shell=ShellPolicy(enabled=False, env_allowlist=("HOME", "TZ")),
+    network=NetworkPolicy(access="none"),
+    confirmation_required=("runCommand",),
+)
+
+
+def test_nothing_said_is_nothing_restricted() -> None:
+    effective = Effective((Policy(),))
+    assert (effective.access, effective.shell_enabled, effective.allows_network()) == ("read-write", True, True)
+    assert effective.max_file_size is effective.max_edit_size is effective.max_timeout_ms is None
+    assert effective.env_allowlist is None and effective.broken is None
+    assert Effective(()).access == "read-write"
+
+
+def test_the_strictest_of_each() -> None:
+    for effective in (Effective((WIDE, NARROW)), Effective((NARROW, WIDE)), Effective((WIDE,)).with_layer(NARROW)):
+        assert (effective.access, effective.max_file_size, effective.max_edit_size) == ("read", 10, 5)
+        assert (effective.max_timeout_ms, effective.env_allowlist) == (1000, {"HOME"})
+        assert not effective.shell_enabled
+
+
+def test_the_network_needs_every_layer_or_its_rule() -> None:
+    effective = Effective((WIDE, NARROW))
+    assert not effective.allows_network()
+    assert not effective.allows_network([True, False])
+    assert effective.allows_network([False, True])
+
+
+def test_as_data() -> None:
+    assert Effective((WIDE, NARROW)).to_dict() == {
+        "layers": [
+            {
+                "name": "wide",
+                "filesystem": {"maxFileSize": 100, "maxEditSize": 5},
+                "shell": {"maxTimeoutMs": 1000, "envAllowlist": ["PATH", "HOME", "LANG"]},
+            },
+            {
+                "name": "narrow",
+                "filesystem": {"access": "read", "maxFileSize": 10},
+                "shell": {"enabled": False, "envAllowlist": ["HOME", "TZ"]},
+                "network": {"access": "none"},
+                "confirmationRequired": ["runCommand"],
+            },
+        ],
+        "effective": {
+            "access": "read",
+            "maxFileSize": 10,
+            "maxEditSize": 5,
+            "shell": False,
+            "maxTimeoutMs": 1000,
+            "envAllowlist": ["HOME"],
+            "network": "none",
+            "confirmationRequired": ["runCommand"],
+        },
+    }
+    assert Effective((Policy(name="x", broken="why"),)).to_dict()["effective"]["broken"] == (
+        "The policy x cannot be used: why"
+    )

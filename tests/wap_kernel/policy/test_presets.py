@@ -1,0 +1,84 @@
+"""The presets hold what they promise, and their examples are really checked."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from wap_kernel.errors import InternalError, InvalidArgument
+from wap_kernel.policy import presets
+from wap_kernel.policy.model import Answer
+
+MIB = 1024 * 1024
+
+
+@pytest.mark.parametrize(
+    ("name", "access", "size", "shell", "seconds", "network"),
+    [
+        ("restrictive", "read", 1 * MIB, False, 60, "none"),
+        ("standard", "read-write", 10 * MIB, True, 600, "none"),
+        ("permissive", "read-write", 100 * MIB, True, 3600, "full"),
+    ],
+)
+def test_what_a_preset_promises(name: str, access: str, size: int, shell: bool, seconds: int, network: str) -> None:
+    policy = presets.load(name)
+    assert policy.name == name
+    assert (policy.filesystem.access, policy.filesystem.max_file_size) == (access, size)
+    assert (policy.shell.enabled, policy.shell.max_timeout_ms, policy.network.access) == (
+        shell,
+        seconds * 1000,
+        network,
+    )
+
+
+def test_there_are_no_other_presets() -> None:
+    folder = Path(presets.__file__).with_name("presets")
+    assert {path.stem for path in folder.glob("*.json")} == set(presets.PRESETS)
+    with pytest.raises(InvalidArgument, match="no preset 'lax'"):
+        presets.load("lax")
+
+
+def test_a_group_is_one_rule_for_each_command() -> None:
+    text = {"shell": {"rules": [{"commands": ["a", "b c"], "verdict": "ask", "network": True}]}, "examples": []}
+    rules = presets.read(json.dumps(text)).shell.rules
+    assert [(rule.command, rule.verdict, rule.network) for rule in rules] == [
+        ("a", Answer.ASK, True),
+        ("b c", Answer.ASK, True),
+    ]
+
+
+@pytest.mark.parametrize(
+    "example",
+    [
+        {"command": "sudo id", "verdict": "allow"},
+        {"command": "ls", "verdict": "deny"},
+        {"path": ".env", "access": "read", "verdict": "allow"},
+        {"path": "a.py", "access": "write", "verdict": "deny"},
+    ],
+)
+def test_a_preset_that_contradicts_its_examples_does_not_load(example: dict[str, str]) -> None:
+    data = {
+        "name": "wrong",
+        "filesystem": {"deniedPaths": [".env"]},
+        "shell": {"blockedCommands": ["sudo"]},
+        "examples": [example],
+    }
+    with pytest.raises(InternalError, match="The preset wrong answers"):
+        presets.read(json.dumps(data))
+
+
+def test_of_every_preset_the_laxer_one_allows_what_the_stricter_allows() -> None:
+    """Every command that is an example anywhere, in every preset."""
+    folder = Path(presets.__file__).with_name("presets")
+    examples = [
+        each for name in presets.PRESETS for each in json.loads((folder / f"{name}.json").read_text())["examples"]
+    ]
+    commands = sorted({each["command"] for each in examples if "command" in each})
+    for command in commands:
+        answers = [
+            presets.Example(command=command, verdict=Answer.ALLOW).answer(presets.load(name)).strictness
+            for name in presets.PRESETS
+        ]
+        assert answers == sorted(answers, reverse=True), command

@@ -1,0 +1,167 @@
+"""A workspace on this machine, and every provider that shares its files."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from functools import lru_cache
+from pathlib import Path
+from secrets import token_hex
+
+import pytest
+
+from wap_kernel.commands.outcome import Cancel, OnChunk, Outcome, Stream
+from wap_kernel.files.primitives import Access, Folders
+from wap_kernel.files.root import Root
+from wap_kernel.providers import choose
+from wap_kernel.providers.base import Command, Confinement, Probe, Provider, ResourceLimits
+
+LONG = 60.0
+"""Seconds that no test reaches unless something hangs."""
+GRACE = 0.2
+SERVER = {"PATH": "/usr/local/bin:/usr/bin:/bin", "LANG": "C.UTF-8", "JUPYTER_TOKEN": "s3cret"}
+CONFINING = ("bubblewrap", "gvisor")
+ALL = ("local", *CONFINING)
+
+
+class Guard:
+    """Refuses nothing: what a command sees is the sandbox's business."""
+
+    def check(self, path: str, access: Access, *, folder: bool = False) -> None: ...
+    def check_tree(self, path: str) -> None: ...
+    def may_hold(self, path: str) -> bool:
+        return False
+
+    def hidden_among(self, folder: str, names: Sequence[str], folders: Folders = tuple) -> frozenset[str]:
+        return frozenset()
+
+    def hidden_names(self, folder: str) -> frozenset[str]:
+        return frozenset()
+
+    def names_leading_to_hidden(self, folder: str) -> frozenset[str]:
+        return frozenset()
+
+
+class Journal:
+    def note(self, name: str, path: str) -> None: ...
+    def forget(self, name: str) -> None: ...
+
+
+@lru_cache
+def probe(name: str) -> Probe:
+    return choose.probe(name)
+
+
+def skip_unless_works(name: str) -> None:
+    if not probe(name).works:
+        pytest.skip(f"{name}: {probe(name).detail}")
+
+
+def skip_if_lacking(name: str, *needs: str) -> None:
+    """By the name of what an old build cannot do."""
+    for need in needs:
+        if probe(name).promises.get(need) is False:
+            pytest.skip(f"{name} has no {need} here")
+
+
+class Scene:
+    """One provider at work in one folder."""
+
+    def __init__(
+        self,
+        name: str,
+        folder: Path,
+        *,
+        home: Path | None = None,
+        secrets: tuple[Path, ...] = (),
+        resources: ResourceLimits | None = None,
+        environment: Mapping[str, str] = SERVER,
+    ) -> None:
+        self.folder = folder
+        self.root = Root(str(folder), guard=Guard(), journal=Journal())
+        self.provider: Provider = choose.choose(
+            name,
+            self.root,
+            secrets=[str(path) for path in secrets],
+            server_environment={"HOME": str(home or folder.parent / "home"), **environment},
+            grace=GRACE,
+            resources=resources,
+        ).provider
+
+    def close(self) -> None:
+        self.provider.close()
+        self.root.close()
+
+    def fresh(self, name: str = "case") -> Path:
+        """An empty folder of that name in the workspace."""
+        folder = self.folder / name
+        shutil.rmtree(folder, ignore_errors=True)
+        folder.mkdir()
+        return folder
+
+    def run(
+        self,
+        command: str | tuple[str, ...],
+        *,
+        cwd: str = ".",
+        timeout: float = LONG,
+        limit: int = 1 << 20,
+        environment: Mapping[str, str] | None = None,
+        env_allowlist: frozenset[str] | None = None,
+        on_chunk: OnChunk | None = None,
+        cancel: Cancel | None = None,
+        hidden: tuple[str, ...] = (),
+        read_only: tuple[str, ...] = (),
+        pinned: tuple[str, ...] = (),
+        network: bool = False,
+    ) -> Outcome:
+        return self.provider.run(
+            Command(
+                command,
+                timeout=timeout,
+                output_limit=limit,
+                cwd=cwd,
+                environment=environment or {},
+                env_allowlist=env_allowlist,
+                confinement=Confinement(hidden, read_only, pinned, network),
+            ),
+            on_chunk=on_chunk,
+            cancel=cancel,
+        )
+
+    def run_marked(self, command: str | tuple[str, ...], **options: object) -> tuple[Outcome, list[int]]:
+        """The outcome, and which processes of it still live."""
+        mark = token_hex(8)
+        environment = {**options.pop("environment", {}), "CASE_MARK": mark}  # type: ignore[dict-item]
+        outcome = self.run(command, environment=environment, **options)  # type: ignore[arg-type]
+        return outcome, alive(mark)
+
+
+def alive(mark: str) -> list[int]:
+    found: list[int] = []
+    for name in filter(str.isdigit, os.listdir("/proc")):
+        try:
+            texts = [Path("/proc", name, file).read_bytes() for file in ("environ", "cmdline")]
+        except OSError:
+            continue
+        if any(mark.encode() in text for text in texts):
+            found.append(int(name))
+    return found
+
+
+def cancelling(seen: bytes = b"ready") -> tuple[OnChunk, Cancel]:
+    """Cancels, from another thread, when the command has said that."""
+    cancel = Cancel()
+    told = bytearray()
+
+    def on_chunk(stream: Stream, chunk: bytes) -> None:
+        told.extend(chunk)
+        if seen in told:
+            threading.Thread(target=cancel.request).start()
+
+    return on_chunk, cancel
+
+
+MakeScene = Callable[..., Scene]

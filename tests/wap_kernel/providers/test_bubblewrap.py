@@ -1,0 +1,367 @@
+"""bubblewrap: when no sandbox can be made, when things move meanwhile, when the server dies; as any user."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import wap_kernel
+from tests.wap_kernel.providers.scene import LONG, SERVER, Guard, Journal, MakeScene, Scene, alive, skip_unless_works
+from wap_kernel.commands import namespaced
+from wap_kernel.errors import Conflict, ExecutionFailed, ProviderUnavailable
+from wap_kernel.files.root import Root
+from wap_kernel.providers import bubblewrap
+from wap_kernel.providers.base import Command
+from wap_kernel.providers.bubblewrap import BubblewrapProvider
+from wap_kernel.providers.guards import Guards
+
+
+@pytest.fixture
+def scene(make_scene: MakeScene) -> Scene:
+    return make_scene("bubblewrap")
+
+
+def eventually(condition: Callable[[], bool]) -> bool:
+    deadline = time.monotonic() + LONG
+    while not condition() and time.monotonic() < deadline:
+        time.sleep(0.01)
+    return condition()
+
+
+def test_what_the_server_ignores_is_not_passed_on(scene: Scene) -> None:
+    """A server under nohup ignores SIGHUP."""
+    before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    try:
+        outcome = scene.run("grep SigIgn /proc/self/status")
+    finally:
+        signal.signal(signal.SIGHUP, before)
+    assert int(outcome.stdout.split()[1], 16) & (1 << (signal.SIGHUP - 1)) == 0
+
+
+# -- no sandbox
+
+
+@pytest.fixture
+def pretending(tmp_path: Path) -> Callable[[str], str]:
+    """A bwrap that does something else."""
+
+    def pretend(script: str) -> str:
+        program = tmp_path / "bwrap"
+        program.write_text(f"#!/bin/sh\n{script}\n")
+        program.chmod(0o755)
+        return str(program)
+
+    return pretend
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Iterator[Root]:
+    (tmp_path / "ws").mkdir()
+    root = Root(str(tmp_path / "ws"), guard=Guard(), journal=Journal())
+    yield root
+    root.close()
+
+
+@pytest.mark.parametrize(
+    ("script", "reason"),
+    [
+        ("echo 'bwrap: No permissions to create new namespace' >&2; exit 1", "No permissions to create new namespace"),
+        ("exit 0", "it ended"),
+        ("echo ready; exit 127", "it ended"),
+    ],
+)
+def test_a_sandbox_that_cannot_start_runs_nothing(
+    pretending: Callable[[str], str], root: Root, script: str, reason: str
+) -> None:
+    provider = BubblewrapProvider(root, secrets=(), program=pretending(script), server_environment=SERVER)
+    with pytest.raises(ProviderUnavailable, match=reason) as failure:
+        provider.run(Command("touch begun", timeout=LONG, output_limit=100))
+    assert "wap doctor" in (failure.value.hint or "")
+    assert os.listdir(root.path) == []
+
+
+def test_a_sandbox_that_never_gets_ready(
+    pretending: Callable[[str], str], root: Root, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(namespaced, "START_SECONDS", 0.1)
+    provider = BubblewrapProvider(root, secrets=(), program=pretending("exec sleep 1000"), server_environment=SERVER)
+    with pytest.raises(ProviderUnavailable, match="not ready"):
+        provider.run(Command("true", timeout=LONG, output_limit=100))
+
+
+def test_a_program_that_is_not_seen_in_the_sandbox(scene: Scene, tmp_path: Path) -> None:
+    shutil.copy("/bin/true", tmp_path / "tool")
+    with pytest.raises(ExecutionFailed, match="No such file"):
+        scene.run((str(tmp_path / "tool"),))
+
+
+@pytest.mark.parametrize(
+    ("script", "detail", "fix"),
+    [
+        ("echo bubblewrap 0.6.1", "0.6.1 is too old", "install"),
+        ("echo something else", "is not bubblewrap", "install"),
+        (
+            "[ $1 = --version ] && echo bubblewrap 0.8.0 || { echo 'bwrap: mount proc: no' >&2; exit 1; }",
+            "mount proc: no",
+            "systempaths",
+        ),
+    ],
+)
+def test_the_probe_tells_why_not(pretending: Callable[[str], str], script: str, detail: str, fix: str) -> None:
+    found = bubblewrap.probe(pretending(script))
+    assert not found.works
+    assert detail in found.detail
+    assert fix in (found.fix or "")
+
+
+def test_the_probe_of_what_is_not_installed() -> None:
+    found = bubblewrap.probe("/no/such/bwrap")
+    assert (found.works, found.fix) == (False, bubblewrap.INSTALL)
+
+
+def test_the_probe_of_what_works() -> None:
+    skip_unless_works("bubblewrap")
+    found = bubblewrap.probe()
+    assert found.detail.startswith("bubblewrap ")
+    assert found.promises["files outside"]
+    assert found.promises["network"]
+
+
+@pytest.mark.parametrize(
+    ("reason", "settings", "todo"),
+    [
+        ("setting up uid map", {"kernel/apparmor_restrict_unprivileged_userns": "1"}, "apparmor"),
+        ("No permissions", {"kernel/unprivileged_userns_clone": "0"}, "unprivileged_userns_clone=1"),
+        ("No permissions", {"user/max_user_namespaces": "0"}, "max_user_namespaces"),
+        ("Can't mount proc on /newroot/proc", {}, "systempaths"),
+        ("No permissions to create new namespace", {"user/max_user_namespaces": "100"}, "seccomp"),
+        ("bwrap must not be installed setuid", {}, "chmod u-s"),
+        ("something else", {}, None),
+    ],
+)
+def test_what_to_do_about_it(reason: str, settings: dict[str, str], todo: str | None) -> None:
+    found = bubblewrap.fix(reason, settings.get)
+    assert (found is None) if todo is None else (found is not None and todo in found)
+
+
+# -- things move meanwhile
+
+
+def test_a_workspace_that_was_moved_away(scene: Scene) -> None:
+    moved = scene.folder.with_name("moved")
+    scene.folder.rename(moved)
+    scene.folder.mkdir()
+    with pytest.raises(ProviderUnavailable, match="another folder stands in its place"):
+        scene.run("touch begun")
+    assert list(scene.folder.iterdir()) == list(moved.iterdir()) == []
+
+
+@pytest.fixture
+def between(monkeypatch: pytest.MonkeyPatch) -> Callable[[Callable[[], object]], None]:
+    """Does something once, after the mounts were planned and before they are made."""
+
+    def between(act: Callable[[], object]) -> None:
+        acts = [act]
+        arguments = bubblewrap.arguments
+
+        def acting(*given: Any, **named: Any) -> Any:
+            if acts:
+                acts.pop()()
+            return arguments(*given, **named)
+
+        monkeypatch.setattr(bubblewrap, "arguments", acting)
+
+    return between
+
+
+@pytest.fixture
+def secret(scene: Scene) -> Path:
+    (scene.folder / "a").mkdir()
+    (scene.folder / "b").mkdir()
+    file = scene.folder / "a/.env"
+    file.write_text("the secret")
+    return file
+
+
+def test_a_hidden_file_that_is_moved_meanwhile(
+    scene: Scene, secret: Path, between: Callable[[Callable[[], object]], None]
+) -> None:
+    """It is elsewhere now, and nobody would hide it there. The mount points that bubblewrap made are removed."""
+    between(lambda: (scene.folder / "a").rename(scene.folder / "c"))
+    with pytest.raises(Conflict):
+        scene.run("touch begun", hidden=("a/.env",))
+    assert sorted(path.name for path in scene.folder.rglob("*")) == [".env", "b", "c"]
+
+
+def test_a_hidden_file_that_is_replaced_meanwhile(
+    scene: Scene, secret: Path, between: Callable[[Callable[[], object]], None]
+) -> None:
+    def replace() -> None:
+        secret.with_name("new").write_text("the secret")
+        secret.with_name("new").rename(secret)
+
+    between(replace)
+    assert scene.run("cat a/.env; echo done", hidden=("a/.env",)).stdout == "done\n"
+
+
+def test_a_hidden_file_that_is_away_while_the_mounts_are_made(
+    scene: Scene, secret: Path, between: Callable[[Callable[[], object]], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def exchange() -> None:
+        for old, new in (("a", "c"), ("b", "a"), ("c", "b")):
+            (scene.folder / old).rename(scene.folder / new)
+
+    between(exchange)
+    check = Guards.check
+
+    def back_again(self: Guards, init: int) -> None:
+        exchange()
+        check(self, init)
+
+    monkeypatch.setattr(Guards, "check", back_again)
+    with pytest.raises(Conflict):
+        scene.run("touch begun; cat a/.env", hidden=("a/.env",))
+    assert not (scene.folder / "begun").exists()
+
+
+def test_a_folder_that_is_a_way_out_while_the_mounts_are_made(
+    scene: Scene,
+    secret: Path,
+    between: Callable[[Callable[[], object]], None],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """bubblewrap follows the link and binds what it leads to; afterwards everything stands in its place again."""
+    outside = scene.folder.parent
+    before = sorted(outside.iterdir())
+
+    def exchange() -> None:
+        (scene.folder / "a").rename(scene.folder / "c")
+        (scene.folder / "a").symlink_to("..")
+
+    between(exchange)
+    check = Guards.check
+
+    def back_again(self: Guards, init: int) -> None:
+        if (scene.folder / "c").exists():
+            (scene.folder / "a").unlink()
+            (scene.folder / "c").rename(scene.folder / "a")
+        check(self, init)
+
+    monkeypatch.setattr(Guards, "check", back_again)
+    outcome = scene.run(f"ls -A a .. {outside}; touch a/begun; cat a/.env", hidden=("a/.env",))
+    assert (scene.folder / "a/begun").exists() and not (outside / "begun").exists()
+    assert not {path.name for path in before} - {scene.folder.name} & set(outcome.stdout.split())
+    assert sorted(outside.iterdir()) == before
+    assert "the secret" not in outcome.stdout
+
+
+# -- the end of the server
+
+
+HOST = """
+import os, sys
+from tests.wap_kernel.providers.scene import Scene
+from pathlib import Path
+Scene("bubblewrap", Path(sys.argv[1])).run(sys.argv[2], environment={"CASE_MARK": sys.argv[3]})
+"""
+
+
+def test_the_death_of_the_server_ends_its_commands(tmp_path: Path) -> None:
+    skip_unless_works("bubblewrap")
+    (tmp_path / "ws").mkdir()
+    mark = f"mark-{os.getpid()}"
+    command = "trap '' TERM HUP; (setsid sleep 1000 &); touch begun; sleep 1000"
+    host = subprocess.Popen(
+        [sys.executable, "-c", HOST, str(tmp_path / "ws"), command, mark], cwd=Path(wap_kernel.__file__).parents[1]
+    )
+    assert eventually((tmp_path / "ws/begun").exists)
+    host.kill()
+    host.wait()
+    assert eventually(lambda: alive(mark) == [])
+
+
+def test_a_command_that_kills_everything_it_can(scene: Scene) -> None:
+    outcome, living = scene.run_marked("(setsid sleep 1000 &); kill -9 -1; sleep 1000")
+    assert (outcome.exit_code, living) == (137, [])
+
+
+def test_a_command_that_tries_to_forge_its_exit(scene: Scene) -> None:
+    assert scene.run("echo exit 5 > /proc/$PPID/fd/0; exit 4").exit_code == 4
+
+
+def test_many_at_once(scene: Scene) -> None:
+    before = len(os.listdir("/proc/self/fd"))
+    outcomes: list[str] = []
+    threads = [
+        threading.Thread(target=lambda number=number: outcomes.append(scene.run(f"echo {number}").stdout))
+        for number in range(12)
+    ]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert sorted(outcomes, key=int) == [f"{number}\n" for number in range(12)]
+    assert len(os.listdir("/proc/self/fd")) == before
+
+
+# -- as somebody who is not root
+
+AS_SOMEBODY = """
+import json, os, sys, tempfile
+import jupyter_core.paths, psutil
+from pathlib import Path
+from tests.wap_kernel.providers.scene import Scene
+from wap_kernel.providers import bubblewrap
+os.setgroups([]); os.setresgid(54321, 54321, 54321); os.setresuid(54321, 54321, 54321)
+folder = Path(sys.argv[1])
+(folder / ".git/hooks").mkdir(parents=True)
+(folder / ".env").write_text("the secret")
+scene = Scene("bubblewrap", folder)
+outcome = scene.run(
+    "id -u; cat .env; touch made .git/hooks/x; mv .git x; echo $?; head -c 3000 /proc/1/environ | grep -c s3cret;"
+    " unshare -U true 2>/dev/null || echo none; (setsid sleep 1000 &) ; exit 9",
+    hidden=(".env",), read_only=(".git/hooks",), pinned=(".git",),
+)
+scene.close()
+print(json.dumps([outcome.stdout, outcome.exit_code, bubblewrap.probe().promises]))
+"""
+
+
+@pytest.mark.skipif(os.getuid() != 0, reason="the other tests run as an ordinary user already")
+def test_as_somebody_who_is_not_root() -> None:
+    skip_unless_works("bubblewrap")
+    repository = Path(wap_kernel.__file__).parents[1]
+    with tempfile.TemporaryDirectory(prefix="wap-somebody-") as name:
+        copied = Path(name)
+        copied.chmod(0o755)
+        for part in ("wap_kernel", "tests"):
+            shutil.copytree(repository / part, copied / part, ignore=shutil.ignore_patterns("__pycache__"))
+        workspace = copied / "ws"
+        workspace.mkdir()
+        os.chown(workspace, 54321, 54321)
+        done = subprocess.run(
+            [sys.executable, "-c", AS_SOMEBODY, str(workspace)],
+            cwd=copied,
+            env={"PATH": "/usr/bin:/bin", "HOME": str(workspace), "PYTHONDONTWRITEBYTECODE": "1"},
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        assert done.returncode == 0, done.stderr
+        stdout, exit_code, promises = json.loads(done.stdout)
+        assert (stdout, exit_code) == ("54321\n1\n0\nnone\n", 9)
+        assert promises["files outside"]
+        assert (workspace / "made").stat().st_uid == 54321
+        assert os.listdir(workspace / ".git/hooks") == []

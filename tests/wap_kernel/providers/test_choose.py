@@ -1,0 +1,74 @@
+"""Which provider serves: the named one or none; `auto` takes what works."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.wap_kernel.providers.scene import SERVER, Guard, Journal, skip_unless_works
+from wap_kernel.errors import InvalidArgument, ProviderUnavailable
+from wap_kernel.files.root import Root
+from wap_kernel.providers.base import Probe
+from wap_kernel.providers.choose import NAMES, Choice, choose, probe
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Iterator[Root]:
+    root = Root(str(tmp_path), guard=Guard(), journal=Journal())
+    yield root
+    root.close()
+
+
+def chosen(name: str, root: Root) -> Choice:
+    choice = choose(name, root, secrets=(), server_environment=SERVER)
+    choice.provider.close()
+    return choice
+
+
+def failing(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+    found = Probe(name, False, "it is too old", fix="buy a new one")
+    monkeypatch.setattr(f"wap_kernel.providers.{name}.probe", lambda: found)
+
+
+def test_auto_takes_the_sandbox_that_works(root: Root) -> None:
+    skip_unless_works("bubblewrap")
+    choice = chosen("auto", root)
+    assert (choice.provider.name, choice.provider.confines) == ("bubblewrap", True)
+    assert "bubblewrap 0." in choice.reason
+
+
+def test_auto_does_without_and_says_why(root: Root, monkeypatch: pytest.MonkeyPatch) -> None:
+    failing(monkeypatch, "bubblewrap")
+    choice = chosen("auto", root)
+    assert (choice.provider.name, choice.provider.confines) == ("local", False)
+    assert "it is too old" in choice.reason
+    assert "buy a new one" in choice.reason
+
+
+@pytest.mark.parametrize("name", ["bubblewrap", "gvisor"])
+def test_a_named_one_that_cannot_start_is_not_replaced(root: Root, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+    failing(monkeypatch, name)
+    with pytest.raises(ProviderUnavailable, match=f"{name} cannot start: it is too old") as refusal:
+        chosen(name, root)
+    assert refusal.value.hint == "buy a new one"
+
+
+@pytest.mark.parametrize("name", ["local", "bubblewrap", "gvisor"])
+def test_a_named_one(root: Root, name: str) -> None:
+    skip_unless_works(name)
+    choice = chosen(name, root)
+    assert choice.provider.name == name
+    assert "named" in choice.reason
+
+
+@pytest.mark.parametrize("name", ["e2b", "firecracker", "docker", "", "LOCAL"])
+def test_an_unknown_name(root: Root, name: str) -> None:
+    with pytest.raises(InvalidArgument) as refusal:
+        chosen(name, root)
+    assert all(known in (refusal.value.hint or "") for known in NAMES)
+
+
+def test_local_promises_nothing() -> None:
+    assert not any(probe("local").promises.values())

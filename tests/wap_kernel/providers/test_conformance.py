@@ -1,0 +1,201 @@
+"""Every provider answers every case alike, field by field but for the time, and leaves nothing alive."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from dataclasses import asdict
+from pathlib import Path
+
+import pytest
+
+from tests.wap_kernel.providers.conformance import CASES, Case
+from tests.wap_kernel.providers.scene import (
+    ALL,
+    CONFINING,
+    MakeScene,
+    Scene,
+    alive,
+    cancelling,
+    skip_if_lacking,
+    skip_unless_works,
+)
+from wap_kernel.commands import supervised
+from wap_kernel.commands.outcome import Stream
+from wap_kernel.errors import Code, WapError
+from wap_kernel.files.primitives import Kind
+
+Answer = dict[str, object]
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """One for all providers, so that paths in their answers are the same."""
+    folder = tmp_path_factory.mktemp("conformance") / "ws"
+    folder.mkdir()
+    return folder
+
+
+@pytest.fixture(scope="module")
+def local(folder: Path) -> Iterator[Scene]:
+    scene = Scene("local", folder)
+    yield scene
+    scene.close()
+
+
+@pytest.fixture(scope="module", params=ALL)
+def scene(request: pytest.FixtureRequest, folder: Path) -> Iterator[Scene]:
+    skip_unless_works(request.param)
+    scene = Scene(request.param, folder)
+    yield scene
+    scene.close()
+
+
+@pytest.fixture(scope="module")
+def local_answers() -> dict[str, Answer]:
+    return {}
+
+
+def answer(scene: Scene, case: Case) -> Answer:
+    folder = scene.fresh()
+    for name, text in case.files.items():
+        (folder / name).write_text(text)
+    on_chunk, cancel = cancelling(case.cancelled_when) if case.cancelled_when else (None, None)
+    outcome, living = scene.run_marked(
+        case.command,
+        cwd="case",
+        timeout=case.timeout,
+        limit=case.limit,
+        environment=case.environment,
+        env_allowlist=case.env_allowlist and case.env_allowlist | {"CASE_MARK"},
+        on_chunk=on_chunk,
+        cancel=cancel,
+    )
+    assert living == []
+    return asdict(outcome)
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_answers(scene: Scene, local: Scene, local_answers: dict[str, Answer], name: str) -> None:
+    case = CASES[name]
+    skip_if_lacking(scene.provider.name, *case.needs)
+    if name not in local_answers:
+        local_answers[name] = answer(local, case)
+    outcome = local_answers[name] if scene.provider.name == "local" else answer(scene, case)
+    assert {field: outcome[field] for field in case.expected} == case.expected
+    assert {field: outcome[field] for field in case.same} == {field: local_answers[name][field] for field in case.same}
+
+
+def test_what_it_is(scene: Scene) -> None:
+    assert scene.provider.confines == (scene.provider.name in CONFINING)
+    assert scene.provider.files is scene.root
+
+
+# -- files on both sides
+
+
+def test_what_a_command_writes_the_file_tools_see(scene: Scene) -> None:
+    scene.fresh()
+    scene.run("mkdir sub; printf 'a\\r\\n' > sub/file; ln -s sub/file link; chmod 640 sub/file", cwd="case")
+    files = scene.provider.files
+    with files.open("case/link") as file:
+        assert (file.read(), file.stat.path, file.stat.mode & 0o777) == (b"a\r\n", "case/sub/file", 0o640)
+    assert files.stat("case/sub").kind is Kind.FOLDER
+    found = os.stat(scene.folder / "case/sub/file")
+    assert (found.st_uid, found.st_gid) == (os.getuid(), os.getgid())
+
+
+def test_what_the_file_tools_write_a_command_sees(scene: Scene) -> None:
+    scene.fresh()
+    files = scene.provider.files
+    files.mkdir("case/sub")
+    files.replace("case/sub/file", b"one")
+    assert scene.run("cat sub/file", cwd="case").stdout == "one"
+    files.replace("case/sub/file", b"two")
+    files.append("case/sub/file", b"+")
+    assert scene.run("cat sub/file", cwd="case").stdout == "two+"
+    files.unlink("case/sub/file")
+    assert scene.run("cat sub/file 2>/dev/null", cwd="case").exit_code == 1
+
+
+def test_both_see_changes_while_a_command_runs(scene: Scene) -> None:
+    scene.fresh()
+    seen: list[bytes] = []
+
+    def on_chunk(stream: Stream, chunk: bytes) -> None:
+        with scene.provider.files.open("case/asked") as file:
+            seen.append(file.read())
+        scene.provider.files.replace("case/answer", b"here")
+
+    command = "printf question > asked; echo go; until [ -e answer ]; do sleep 0.01; done; cat answer"
+    assert scene.run(command, cwd="case", on_chunk=on_chunk).stdout == "go\nhere"
+    assert seen[0] == b"question"
+
+
+# -- while it runs
+
+
+def test_output_comes_while_it_runs(scene: Scene) -> None:
+    folder = scene.fresh()
+    seen: list[tuple[Stream, bytes]] = []
+
+    def on_chunk(stream: Stream, chunk: bytes) -> None:
+        seen.append((stream, chunk))
+        (folder / f"seen {len(seen)}").touch()
+
+    wait = "until [ -e 'seen %d' ]; do sleep 0.01; done"
+    scene.run(f"printf one; {wait % 1}; printf two >&2; {wait % 2}; printf three", cwd="case", on_chunk=on_chunk)
+    assert seen == [("stdout", b"one"), ("stderr", b"two"), ("stdout", b"three")]
+
+
+def test_a_failing_callback_ends_the_command(scene: Scene) -> None:
+    scene.fresh()
+
+    def on_chunk(stream: Stream, chunk: bytes) -> None:
+        raise RuntimeError("the reader is gone")
+
+    with pytest.raises(RuntimeError, match="the reader is gone"):
+        scene.run("echo; sleep 1000", cwd="case", environment={"CASE_MARK": "failing"}, on_chunk=on_chunk)
+    assert alive("CASE_MARK=failing") == []
+
+
+# -- refusals
+
+
+@pytest.mark.parametrize(
+    ("options", "code"),
+    [
+        ({"command": "true", "cwd": ".."}, Code.PERMISSION_DENIED),
+        ({"command": "true", "cwd": "missing"}, Code.FILE_NOT_FOUND),
+        ({"command": "true", "cwd": "case/file"}, Code.INVALID_ARGUMENT),
+        ({"command": "true", "environment": {"LD_PRELOAD": "x"}}, Code.PERMISSION_DENIED),
+        ({"command": "true", "environment": {"A": "1"}, "env_allowlist": frozenset("B")}, Code.PERMISSION_DENIED),
+        ({"command": "echo \0"}, Code.INVALID_ARGUMENT),
+        ({"command": ("echo", "\ud800")}, Code.INVALID_ARGUMENT),
+        ({"command": ()}, Code.INVALID_ARGUMENT),
+        ({"command": ("no-such-program-anywhere",)}, Code.EXECUTION_FAILED),
+        ({"command": ("/no/such/program",)}, Code.EXECUTION_FAILED),
+        ({"command": ("./case/file",)}, Code.EXECUTION_FAILED),
+        ({"command": "#" * 200_000}, Code.SIZE_LIMIT_EXCEEDED),
+    ],
+)
+def test_refusals(scene: Scene, options: dict[str, object], code: Code) -> None:
+    (scene.fresh() / "file").touch()
+    with pytest.raises(WapError) as refusal:
+        scene.run(**options)  # type: ignore[arg-type]
+    assert refusal.value.code is code
+    assert "namespace" not in refusal.value.text
+
+
+@pytest.mark.parametrize("name", ["local", "bubblewrap"])
+def test_it_gives_way_to_the_server(make_scene: MakeScene, name: str) -> None:
+    own = os.getpriority(os.PRIO_PROCESS, 0)
+    assert make_scene(name).run("nice").stdout == f"{min(19, own + supervised.NICE)}\n"
+
+
+def test_cancelled_before_it_began(scene: Scene) -> None:
+    folder = scene.fresh()
+    _, cancel = cancelling()
+    cancel.request()
+    assert scene.run("touch begun", cwd="case", cancel=cancel).cancelled
+    assert not (folder / "begun").exists()

@@ -1,0 +1,161 @@
+"""Facts about a machine: links are followed to their end, interpreters to what they stand on."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.wap_kernel.providers.scene import Guard, Journal, MakeScene
+from wap_kernel.files.primitives import Kind
+from wap_kernel.files.root import Root
+from wap_kernel.providers import hostpaths
+from wap_kernel.providers.base import Confinement
+from wap_kernel.providers.mounts import HostPaths, Place
+
+
+def gather(root: Path, home: Path, **environment: str) -> HostPaths:
+    files = Root(str(root), guard=Guard(), journal=Journal())
+    try:
+        return hostpaths.gather(files, environment={"HOME": str(home), **environment}, secrets=())
+    finally:
+        files.close()
+
+
+def test_links_are_followed_as_the_kernel_does(tmp_path: Path) -> None:
+    (tmp_path / "real/py/bin").mkdir(parents=True)
+    (tmp_path / "one").symlink_to("real")
+    (tmp_path / "real/two").symlink_to(tmp_path / "one/py")
+    (tmp_path / "up").symlink_to("real/../one/two")
+    assert hostpaths.follow(f"{tmp_path}/up/bin") == Place(
+        f"{tmp_path}/real/py/bin",
+        (
+            (f"{tmp_path}/up", "real/../one/two"),
+            (f"{tmp_path}/one", "real"),
+            (f"{tmp_path}/real/two", f"{tmp_path}/one/py"),
+            (f"{tmp_path}/one", "real"),
+        ),
+    )
+
+
+def test_a_loop_of_links_has_an_end(tmp_path: Path) -> None:
+    (tmp_path / "a").symlink_to("b")
+    (tmp_path / "b").symlink_to("a")
+    assert len(hostpaths.follow(str(tmp_path / "a")).links) == 40
+
+
+def test_what_stands_somewhere(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    (tmp_path / "link").symlink_to("file")
+    os.mkfifo(tmp_path / "fifo")
+    names = ("", "file", "link", "fifo", "missing", "file/below")
+    kinds = [hostpaths.look(str(tmp_path / name)) for name in names]
+    assert kinds[:5] == [Kind.FOLDER, Kind.FILE, Kind.LINK, Kind.SPECIAL, None]
+    assert hostpaths.look(f"{tmp_path}/file/below") is None
+
+
+def test_guards_are_put_on_what_links_lead_to(tmp_path: Path) -> None:
+    root = tmp_path / "ws"
+    (root / "a").mkdir(parents=True)
+    (root / "a/file").touch()
+    (root / "link").symlink_to("a/file")
+    (root / "out").symlink_to("/etc")
+    files = Root(str(root), guard=Guard(), journal=Journal())
+    given = Confinement(
+        hidden=("link", "out", "out/passwd", "a/file"), read_only=("link",), pinned=("a",), network=True
+    )
+    found = hostpaths.real(given, files)
+    files.close()
+    assert found == Confinement(("a/file", "a/file"), ("a/file",), ("a",), network=True)
+
+
+def test_the_kernels_interpreters_and_what_they_stand_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    home, root = tmp_path / "home", tmp_path / "ws"
+    root.mkdir()
+    base = home / ".pyenv/versions/3.12.4"
+    for folder in (
+        base / "bin",
+        base / "lib/python3.12",
+        home / "venv/bin",
+        home / "scripts",
+        tmp_path / "data/kernels/k",
+    ):
+        folder.mkdir(parents=True)
+    (base / "bin/python3.12").touch()
+    (home / ".pyenv/versions/3.12").symlink_to("3.12.4")
+    (home / "venv/pyvenv.cfg").write_text(f"home = {home}/.pyenv/versions/3.12/bin\nversion = 3.12\n")
+    (home / "venv/bin/python").symlink_to(home / ".pyenv/versions/3.12/bin/python3.12")
+    (home / "scripts/start").touch()
+    (home / "start").touch()
+    for name, program in (("k", home / "venv/bin/python"), ("s", home / "scripts/start"), ("h", home / "start")):
+        (tmp_path / "data/kernels" / name).mkdir(exist_ok=True)
+        (tmp_path / "data/kernels" / name / "kernel.json").write_text(json.dumps({"argv": [str(program)]}))
+    (tmp_path / "data/kernels/broken").mkdir()
+    (tmp_path / "data/kernels/broken/kernel.json").write_text('{"argv": 3}')
+    monkeypatch.setenv("JUPYTER_PATH", str(tmp_path / "data"))
+    found = gather(root, home, CONDA_PREFIX=str(home))
+    shown = {place.real for place in found.software}
+    assert {str(home / "venv"), str(base), str(home / "scripts/start"), str(home / "start")} <= shown
+    assert str(home / "scripts") not in shown
+    assert str(home) not in shown  # an interpreter in home itself does not open all of home
+    links = {link for place in found.software for link in place.links}
+    assert (str(home / ".pyenv/versions/3.12"), "3.12.4") in links
+
+
+PROGRAMS = [
+    ("run.sh", "", "run.sh"),
+    ("bin/run.sh", "", "bin/run.sh"),
+    ("bin/run.sh", "lib/notes", "bin/run.sh"),
+    ("tools/python", "lib/python3.12", "tools/python"),
+    ("bin/python", "lib/python3.12", "."),
+    ("bin/python", "conda-meta", "."),
+    ("bin/python", "pyvenv.cfg", "."),
+    ("bin/julia", "lib/julia", "."),
+]
+
+
+@pytest.mark.parametrize(("program", "beside", "is_shown"), PROGRAMS)
+def test_what_is_shown_of_a_kernels_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, program: str, beside: str, is_shown: str
+) -> None:
+    project = tmp_path / "data[1]" / "project"
+    (project / program).parent.mkdir(parents=True)
+    (project / program).touch()
+    (project / beside).mkdir(parents=True, exist_ok=True)
+    (tmp_path / "kernels/k").mkdir(parents=True)
+    (tmp_path / "kernels/k/kernel.json").write_text(json.dumps({"argv": [str(project / program)]}))
+    (tmp_path / "ws").mkdir()
+    monkeypatch.setenv("JUPYTER_PATH", str(tmp_path))
+    shown = {Path(place.real) for place in gather(tmp_path / "ws", tmp_path / "home").software}
+    assert {path for path in shown if path.is_relative_to(project)} == {project / is_shown, project / program}
+
+
+@pytest.mark.parametrize("name", ["bubblewrap", "gvisor"])
+def test_a_virtual_environment_that_stands_on_home_works(
+    make_scene: MakeScene, name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As with pyenv or uv: a link to the version, and a kernel's own environment."""
+    home = tmp_path / "home"
+    versions = home / ".pyenv/versions"
+    versions.mkdir(parents=True)
+    (versions / "link").symlink_to(os.path.realpath(sys.base_prefix))
+    (home / "venv/bin").mkdir(parents=True)
+    (home / "venv/lib/python3/site-packages").mkdir(parents=True)
+    (home / "venv/pyvenv.cfg").write_text(f"home = {versions}/link/bin\n")
+    python = home / "venv/bin/python"
+    python.symlink_to(versions / "link/bin" / os.path.basename(os.path.realpath(sys.executable)))
+    (tmp_path / "data/kernels/k").mkdir(parents=True)
+    (tmp_path / "data/kernels/k/kernel.json").write_text(json.dumps({"argv": [str(python)]}))
+    monkeypatch.setenv("JUPYTER_PATH", str(tmp_path / "data"))
+    scene = make_scene(name, home / "work", home=home)
+    outcome = scene.run((str(python), "-c", "import sys, json, ctypes; print(sys.prefix)"))
+    assert (outcome.stdout, outcome.stderr) == (f"{home}/venv\n", "")
+
+
+@pytest.mark.parametrize("name", ["bubblewrap", "gvisor"])
+def test_the_servers_own_python_works(make_scene: MakeScene, name: str) -> None:
+    outcome = make_scene(name).run("python -c 'import sys, pydantic; print(sys.executable)'")
+    assert (outcome.stdout, outcome.stderr) == (f"{sys.executable}\n", "")

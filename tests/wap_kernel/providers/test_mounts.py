@@ -1,0 +1,217 @@
+"""The mounts of a sandbox, decided from facts about a machine that need not exist."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import pytest
+
+from wap_kernel.errors import PermissionDenied, ProviderUnavailable
+from wap_kernel.files.primitives import Kind
+from wap_kernel.providers.base import Confinement
+from wap_kernel.providers.mounts import HostPaths, Layout, Mount, MountKind, Place, plan
+
+SYSTEM = (Place("/usr"), Place("/usr/bin", (("/bin", "usr/bin"),)))
+TEMPORARY = (Place("/home/u"), Place("/tmp"))
+SHORT = {
+    MountKind.READ_ONLY: "ro",
+    MountKind.WRITABLE: "rw",
+    MountKind.TEMPORARY: "tmp",
+    MountKind.HIDDEN_FOLDER: "hide/",
+    MountKind.HIDDEN_FILE: "hide",
+}
+
+
+def host(
+    *software: str,
+    temporary: tuple[Place, ...] = TEMPORARY,
+    places: tuple[Place, ...] = (),
+    root_names: tuple[Place, ...] = (),
+    secrets: tuple[str, ...] = (),
+    there: Mapping[str, Kind] | None = None,
+) -> HostPaths:
+    return HostPaths(
+        software=(*SYSTEM, *map(Place, software), *places),
+        temporary=temporary,
+        root_names=root_names,
+        secrets=secrets,
+        look=({} if there is None else there).get,
+    )
+
+
+def shown(mounts: tuple[Mount, ...]) -> list[str]:
+    """Without what every sandbox has. The order matters only between a folder and what is below it."""
+    usual = {"/proc", "/dev", "/usr", "/bin", "/tmp", "/workspace"}
+    return sorted(_short(mount) for mount in mounts if mount.target not in usual)
+
+
+def _short(mount: Mount) -> str:
+    if mount.kind is MountKind.LINK:
+        return f"{mount.target} -> {mount.source}"
+    assert mount.kind in (*SHORT, MountKind.PROC, MountKind.DEV)
+    assert mount.source in ("", mount.target)
+    return f"{SHORT.get(mount.kind, mount.kind.value)} {mount.target}"
+
+
+def test_the_usual_case() -> None:
+    assert plan("/home/u/ws", Confinement(), host()) == (
+        Mount(MountKind.PROC, "/proc"),
+        Mount(MountKind.DEV, "/dev"),
+        Mount(MountKind.READ_ONLY, "/usr", "/usr"),
+        Mount(MountKind.TEMPORARY, "/tmp"),
+        Mount(MountKind.LINK, "/bin", "usr/bin"),
+        Mount(MountKind.LINK, "/workspace", "/home/u/ws"),
+        Mount(MountKind.TEMPORARY, "/home/u"),
+        Mount(MountKind.WRITABLE, "/home/u/ws", "/home/u/ws"),
+    )
+
+
+@pytest.mark.parametrize(
+    ("root", "facts", "expected"),
+    [
+        pytest.param("/home/u", host(), ["rw /home/u"], id="the root is home"),
+        pytest.param("/home", host(), ["rw /home"], id="home is below the root"),
+        pytest.param("/tmp/ws", host(), ["tmp /home/u", "rw /tmp/ws"], id="below a folder for temporary files"),
+        pytest.param("/tmp", host(), ["tmp /home/u"], id="the root is the folder for temporary files"),
+        pytest.param("/usr/local/ws", host(), ["tmp /home/u", "rw /usr/local/ws"], id="below the system"),
+        pytest.param("/opt/c/ws", host("/opt/c"), ["tmp /home/u", "ro /opt/c", "rw /opt/c/ws"], id="below a prefix"),
+        pytest.param("/ws", host("/ws/.venv"), ["rw /ws", "tmp /home/u"], id="a prefix below the root"),
+        pytest.param("/opt/c", host("/opt/c"), ["tmp /home/u", "rw /opt/c"], id="the root is a prefix"),
+        pytest.param(
+            "/ws",
+            host("/home/u/.pyenv/versions/3.12", "/home/u/venv"),
+            ["rw /ws", "tmp /home/u", "ro /home/u/venv", "ro /home/u/.pyenv/versions/3.12"],
+            id="prefixes in home",
+        ),
+        pytest.param(
+            "/ws", host("/opt/c/envs/e", "/opt/c", "/usr/p"), ["rw /ws", "tmp /home/u", "ro /opt/c"], id="nested"
+        ),
+        pytest.param(
+            "/ws",
+            host(places=(Place("/data/py", (("/home/u/py", "/data/py"), ("/usr/l", "/data/py"))),)),
+            ["rw /ws", "tmp /home/u", "ro /data/py", "/home/u/py -> /data/py"],
+            id="a prefix behind links, one of which is in the system and seen there",
+        ),
+        pytest.param(
+            "/data/u",
+            host(
+                temporary=(Place("/data/u", (("/home/u", "/data/u"),)),),
+                root_names=(Place("/data/u", (("/home/u", "/data/u"),)),),
+            ),
+            ["rw /data/u", "/home/u -> /data/u"],
+            id="home is a link to the root",
+        ),
+        pytest.param(
+            "/ws", host(temporary=(Place("/usr/tmp"),), there={"/usr/tmp": Kind.FOLDER}), ["rw /ws", "tmp /usr/tmp"],
+            id="a temporary folder in the system",
+        ),
+        pytest.param(
+            "/ws", host(temporary=(Place("/usr/missing"),)), ["rw /ws"], id="one that is missing there cannot be made"
+        ),
+        pytest.param("/ws", host(temporary=(Place("/"), Place("/usr"))), ["rw /ws"], id="home is the system"),
+    ],
+)  # fmt: skip
+def test_where_things_lie(root: str, facts: HostPaths, expected: list[str]) -> None:
+    assert shown(plan(root, Confinement(), facts)) == sorted(expected)
+
+
+@pytest.mark.parametrize(
+    ("root", "facts", "alias"),
+    [
+        ("/ws", host(), "/ws"),
+        ("/workspace", host(), None),
+        ("/workspace/project", host(), None),
+        ("/ws", host("/workspace/.venv"), None),
+    ],
+)
+def test_the_other_name_of_the_workspace(root: str, facts: HostPaths, alias: str | None) -> None:
+    found = [mount.source for mount in plan(root, Confinement(), facts) if mount.target == "/workspace"]
+    assert found == ([alias] if alias else [root] if root == "/workspace" else [])
+
+
+@pytest.mark.parametrize(
+    ("root", "facts", "expected"),
+    [
+        pytest.param(
+            "/ws", host("/opt/c", secrets=("/opt/c/key",), there={"/opt/c/key": Kind.FILE}),
+            ["rw /ws", "tmp /home/u", "ro /opt/c", "hide /opt/c/key"], id="in a prefix",
+        ),
+        pytest.param(
+            "/ws", host(secrets=("/home/u/s", "/var/s"), there={"/home/u/s": Kind.FOLDER, "/var/s": Kind.FOLDER}),
+            ["rw /ws", "tmp /home/u"], id="where nothing of the host is seen",
+        ),
+        pytest.param("/ws", host("/opt", secrets=("/opt/key",)), ["rw /ws", "tmp /home/u", "ro /opt"], id="missing"),
+        pytest.param(
+            "/ws", host(secrets=("/ws/a/s",), there={"/ws/a/s": Kind.FOLDER}),
+            ["rw /ws", "tmp /home/u", "rw /ws/a", "hide/ /ws/a/s"], id="in the workspace",
+        ),
+        pytest.param(
+            "/opt/s/ws", host("/opt", secrets=("/opt/s",), there={"/opt/s": Kind.FOLDER}),
+            ["ro /opt", "tmp /home/u", "hide/ /opt/s", "rw /opt/s/ws"], id="the workspace lies in it",
+        ),
+        pytest.param(
+            "/ws", host("/opt", "/opt/s/py", secrets=("/opt/s",), there={"/opt/s": Kind.FOLDER}),
+            ["rw /ws", "ro /opt", "tmp /home/u", "hide/ /opt/s"], id="a prefix in it stays hidden",
+        ),
+    ],
+)  # fmt: skip
+def test_secrets(root: str, facts: HostPaths, expected: list[str]) -> None:
+    assert shown(plan(root, Confinement(), facts)) == sorted(expected)
+
+
+def test_a_secret_that_appears_later_is_masked() -> None:
+    there: dict[str, Kind] = {}
+    layout = Layout("/ws", host("/opt", secrets=("/opt/key",), there=there))
+    assert "hide /opt/key" not in shown(layout.mounts(Confinement()))
+    there["/opt/key"] = Kind.FILE
+    assert "hide /opt/key" in shown(layout.mounts(Confinement()))
+
+
+FILES = {
+    "/ws/.env": Kind.FILE,
+    "/ws/.git": Kind.FOLDER,
+    "/ws/.git/config": Kind.FILE,
+    "/ws/a/b/.env": Kind.FILE,
+    "/ws/a/b": Kind.FOLDER,
+    "/ws/link": Kind.LINK,
+    "/ws/pipe": Kind.SPECIAL,
+}
+
+
+@pytest.mark.parametrize(
+    ("confinement", "expected"),
+    [
+        (Confinement(hidden=(".env",)), ["hide /ws/.env"]),
+        (Confinement(hidden=("pipe", "missing", "link")), ["hide /ws/pipe"]),
+        (Confinement(hidden=("a/b/.env",)), ["rw /ws/a", "rw /ws/a/b", "hide /ws/a/b/.env"]),
+        (Confinement(hidden=("a/b", "a/b/.env")), ["rw /ws/a", "hide/ /ws/a/b"]),
+        (Confinement(hidden=("a/b/.env",), read_only=("a/b",)), ["rw /ws/a", "ro /ws/a/b", "hide /ws/a/b/.env"]),
+        (Confinement(hidden=("a/b",), read_only=("a/b/.env",)), ["rw /ws/a", "hide/ /ws/a/b"]),
+        (Confinement(read_only=(".git/config",), pinned=(".git",)), ["rw /ws/.git", "ro /ws/.git/config"]),
+        (Confinement(read_only=(".git", ".git/config"), pinned=(".git",)), ["ro /ws/.git"]),
+        (Confinement(hidden=(".env",), read_only=(".env",), pinned=(".env",)), ["hide /ws/.env"]),
+    ],
+)
+def test_guards(confinement: Confinement, expected: list[str]) -> None:
+    mounts = plan("/ws", confinement, host(there=FILES))
+    assert [text for text in shown(mounts) if "/ws/" in text] == sorted(expected)
+
+
+def test_a_guard_is_made_after_what_it_stands_on() -> None:
+    confinement = Confinement(hidden=("a/b/.env", ".env"), read_only=(".git/config",))
+    seen: list[str] = []
+    for mount in plan("/ws", confinement, host("/opt/c/x", "/opt/c", there=FILES)):
+        assert not any(target.startswith(mount.target + "/") for target in seen)
+        seen.append(mount.target)
+
+
+@pytest.mark.parametrize("root", ["/", "/proc", "/proc/1", "/sys/fs", "/dev/shm/ws"])
+def test_a_root_that_holds_the_system(root: str) -> None:
+    with pytest.raises(ProviderUnavailable, match="holds the system"):
+        plan(root, Confinement(), host())
+
+
+@pytest.mark.parametrize(("confinement", "secrets"), [(Confinement(hidden=(".",)), ()), (Confinement(), ("/ws",))])
+def test_a_root_that_is_hidden_itself(confinement: Confinement, secrets: tuple[str, ...]) -> None:
+    with pytest.raises(PermissionDenied, match="protected"):
+        plan("/ws", confinement, host(secrets=secrets))

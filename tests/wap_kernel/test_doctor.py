@@ -1,0 +1,210 @@
+"""`wap doctor` on this machine, and on machines that lack something."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from wap_kernel import cli, doctor
+from wap_kernel.doctor import Finding, examine, render, to_dict
+from wap_kernel.errors import Code, WapError
+from wap_kernel.files import landlock, openat2, ripgrep
+from wap_kernel.files.root import Root
+from wap_kernel.providers import choose, resources
+from wap_kernel.providers.base import Probe
+from wap_kernel.providers.resources import ControlGroups
+from wap_kernel.settings import configured
+
+WORKING = Probe("bubblewrap", True, "bubblewrap 1.2.3", promises={"network": True, "memory": False})
+BROKEN = Probe("bubblewrap", False, "no user namespaces", fix="sysctl -w something=1")
+ABSENT = Probe("gvisor", False, "runsc was not found", fix="apt install runsc")
+
+
+@pytest.fixture
+def machine(monkeypatch: pytest.MonkeyPatch) -> Callable[[Probe], None]:
+    """Sets what the probe of bubblewrap says; gVisor is absent, which also saves its time."""
+
+    def set_probe(bubblewrap: Probe) -> None:
+        local = choose.probe("local")
+        probes = {"local": local, "bubblewrap": bubblewrap, "gvisor": ABSENT}
+        monkeypatch.setattr(choose, "probe", probes.__getitem__)
+
+    return set_probe
+
+
+def wap(*arguments: str) -> int:
+    return cli.main(["doctor", *arguments])
+
+
+def test_it_tells_about_everything_on_this_machine(tmp_path: Path) -> None:
+    report = examine(str(tmp_path), "local")
+    names = [finding.name for finding in report.machine]
+    assert names == ["platform", "openat2", "Landlock", "rg", "git", "cgroups"]
+    assert [probe.name for probe in report.providers] == ["local", "bubblewrap", "gvisor"]
+    assert (report.configured.works, report.configured.chosen, report.configured.confines) == (True, "local", False)
+    assert not list(tmp_path.iterdir())
+
+
+LACKING: list[tuple[str, object, str, object]] = [
+    ("openat2", openat2, "load", lambda: None),
+    ("Landlock", landlock, "abi", lambda: 0),
+    ("rg", ripgrep, "find_program", lambda: None),
+    ("rg", ripgrep, "is_static", lambda _: False),
+    ("git", shutil, "which", lambda _: None),
+    ("cgroups", resources, "find_groups", ControlGroups),
+    ("platform", sys, "platform", "darwin"),
+]
+
+
+@pytest.mark.parametrize(
+    ("name", "owner", "attribute", "value"), LACKING, ids=[f"{case[0]}-{case[2]}" for case in LACKING]
+)
+def test_what_is_lacking_is_told_with_what_to_do(
+    monkeypatch: pytest.MonkeyPatch, name: str, owner: object, attribute: str, value: object
+) -> None:
+    check = next(check for check in doctor.MACHINE if check().name == name)
+    with monkeypatch.context() as lacking:
+        lacking.setattr(owner, attribute, value)
+        finding = check()
+    assert finding.state != "ok"
+    assert finding.fix
+
+
+def test_a_configured_provider_that_cannot_start_fails(
+    tmp_path: Path, machine: Callable[[Probe], None], capsys: pytest.CaptureFixture[str]
+) -> None:
+    machine(BROKEN)
+    assert wap("--provider", "bubblewrap", "--root", str(tmp_path)) == 1
+    shown = capsys.readouterr().out
+    assert "cannot start here" in shown
+    assert "no user namespaces" in shown
+    assert "to mend it: sysctl -w something=1" in shown
+
+
+def test_auto_without_a_sandbox_works_and_says_that_nothing_is_confined(
+    tmp_path: Path, machine: Callable[[Probe], None], capsys: pytest.CaptureFixture[str]
+) -> None:
+    machine(BROKEN)
+    assert wap("--root", str(tmp_path)) == 0
+    shown = capsys.readouterr().out
+    assert "auto takes local." in shown
+    assert "commands are NOT confined" in shown
+
+
+def test_a_provider_that_cannot_serve_this_folder_fails(machine: Callable[[Probe], None]) -> None:
+    machine(WORKING)
+    report = examine("/", "bubblewrap")
+    assert not report.configured.works
+    assert report.configured.fix
+
+
+def test_jupyters_configuration_names_the_provider_and_the_policy(
+    tmp_path: Path, machine: Callable[[Probe], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    machine(BROKEN)
+    folder = tmp_path / "config"
+    folder.mkdir()
+    (folder / "jupyter_server_config.py").write_text("c.WapExtension.provider = 'bubblewrap'\n")
+    (folder / "jupyter_wap_config.json").write_text('{"WapExtension": {"preset": "restrictive", "policy": {"x": 1}}}')
+    monkeypatch.setenv("JUPYTER_CONFIG_DIR", str(folder))
+    assert wap("--root", str(tmp_path)) == 1
+    assert wap("--root", str(tmp_path), "--provider", "local") == 0
+    report = examine(str(tmp_path), "local", configured())
+    assert [(finding.name, finding.state) for finding in report.policy] == [("restrictive", "missing")]
+
+
+SAID: list[tuple[str, dict[str, object]]] = [
+    (
+        "c.WapExtension.policy.update({'filesystem': {'access': 'read'}})",
+        {"policy": {"filesystem": {"access": "read"}}},
+    ),
+    (
+        "c.WapExtension.preset = 'Standard'; c.WapExtension.provider = 'Local'",
+        {"preset": "Standard", "provider": "Local"},
+    ),
+    ("c.WapExtension.policy; c.WapExtension.provider", {}),
+]
+
+
+@pytest.mark.parametrize(("said", "means"), SAID, ids=[case[0] for case in SAID])
+def test_whatever_the_server_takes_from_a_configuration_is_taken(
+    tmp_path: Path,
+    machine: Callable[[Probe], None],
+    monkeypatch: pytest.MonkeyPatch,
+    said: str,
+    means: dict[str, object],
+) -> None:
+    machine(BROKEN)
+    (tmp_path / "jupyter_server_config.py").write_text(said)
+    monkeypatch.setenv("JUPYTER_CONFIG_DIR", str(tmp_path))
+    assert configured() == means
+    report = examine(str(tmp_path), None, configured())
+    assert report.configured.chosen == "local"
+    assert [(finding.name, finding.state) for finding in report.policy] == [("standard", "ok")]
+
+
+def test_a_configured_state_folder_is_kept_from_commands(
+    tmp_path: Path, machine: Callable[[Probe], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    machine(BROKEN)
+    secrets: list[str] = []
+    choose_really = choose.choose
+
+    def noted(name: str, root: Root, **given: Any) -> choose.Choice:
+        secrets.extend(given["secrets"])
+        return choose_really(name, root, **given)
+
+    monkeypatch.setattr(choose, "choose", noted)
+    examine(str(tmp_path), "local", {"state_dir": str(tmp_path / "state")})
+    assert str(tmp_path / "state") in secrets
+
+
+def test_promises_are_shown_as_held_or_not(tmp_path: Path, machine: Callable[[Probe], None]) -> None:
+    machine(WORKING)
+    report = examine(str(tmp_path), "local")
+    rows = {line[2:50].strip(): line[50:].split("  ") for line in render(report)}
+    words = {text: [word.strip() for word in row if word.strip()] for text, row in rows.items()}
+    assert words[doctor.PROMISES["network"]] == ["not held", "held", "-"]
+    assert words[f"at most {report.limits.memory} bytes of memory"] == ["not held", "not held", "-"]
+
+
+def test_for_programs(tmp_path: Path, machine: Callable[[Probe], None], capsys: pytest.CaptureFixture[str]) -> None:
+    machine(WORKING)
+    assert wap("--json", "--provider", "local", "--root", str(tmp_path)) == 0
+    answer = json.loads(capsys.readouterr().out)
+    assert answer == json.loads(json.dumps(to_dict(examine(str(tmp_path), "local"))))
+    assert (answer["ok"], answer["auto"], answer["root"]) == (True, "bubblewrap", str(tmp_path))
+    assert {finding["name"] for finding in answer["machine"]} >= {"rg", "git"}
+
+
+def test_policy_files_in_force(tmp_path: Path, machine: Callable[[Probe], None]) -> None:
+    machine(BROKEN)
+    (tmp_path / ".cws-policy.json").write_text("{}")
+    assert _state(tmp_path) == "ok"
+    (tmp_path / ".cws-policy.json").write_text("{")
+    assert _state(tmp_path) == "missing"
+
+
+def _state(root: Path) -> str:
+    findings: dict[str, Finding] = {finding.name: finding for finding in examine(str(root), "local").policy}
+    assert findings["standard"].state == "ok"
+    return findings[".cws-policy.json"].state
+
+
+@pytest.mark.parametrize(
+    ("root", "provider", "code"),
+    [
+        ("missing", "local", Code.FILE_NOT_FOUND),
+        (".", "firecracker", Code.INVALID_ARGUMENT),
+    ],
+)
+def test_what_cannot_be_examined(tmp_path: Path, root: str, provider: str, code: Code) -> None:
+    with pytest.raises(WapError) as refusal:
+        examine(str(tmp_path / root), provider)
+    assert refusal.value.code is code

@@ -1,0 +1,180 @@
+"""What is done for each kind of operation, once the pipeline has decided that it may be.
+
+Runs on the workspace's threads.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+from wap_kernel import __version__
+from wap_kernel.commands.outcome import Cancel, OnChunk, Outcome
+from wap_kernel.errors import Conflict, ExecutionFailed, TimedOut
+from wap_kernel.files.deadline import Deadline
+from wap_kernel.files.globs import DEFAULT_EXCLUSIONS
+from wap_kernel.files.listing import list_files
+from wap_kernel.files.paths import display
+from wap_kernel.files.primitives import Files, Guard, Locks
+from wap_kernel.files.reading import read_file
+from wap_kernel.files.searching import Searcher
+from wap_kernel.files.writing import Writer
+from wap_kernel.operations import (
+    CommandResult,
+    CopyFile,
+    CreateDirectory,
+    DeleteFile,
+    DescribeWorkspace,
+    Limits,
+    ListFiles,
+    ModifyFile,
+    MoveFile,
+    Operation,
+    ReadFile,
+    Result,
+    RunCommand,
+    SearchFiles,
+    WorkspaceDescription,
+    WriteFile,
+)
+from wap_kernel.policy.aside import set_aside
+from wap_kernel.policy.masks import Masks, unguarded
+from wap_kernel.providers.base import Command, Confinement, Provider
+
+DIALECTS = ("wap/1.0",)
+WALK_SECONDS = 30.0
+"""What a listing or a search may take."""
+SCANS = 3
+"""How often is looked again for what a command may not see."""
+
+
+@dataclass(frozen=True)
+class Permit:
+    """What the policy leaves to one operation."""
+
+    files: Files
+    """Guarded by `guard`."""
+    guard: Guard
+    limits: Limits
+    """Of the answer and of what may be written; never above the policy's own."""
+    max_searched_size: int
+    env_allowlist: frozenset[str] | None = None
+    confine: Callable[[Deadline], Masks] = lambda _: Masks(Confinement())
+    """Finds out what a command may not see; only asked when there is a command and a provider that confines."""
+
+
+class Actions:
+    def __init__(self, provider: Provider, searcher: Searcher, locks: Locks, root: str) -> None:
+        self._provider = provider
+        self._searcher = searcher
+        self._locks = locks
+        self._root = root
+
+    def perform(self, operation: Operation, permit: Permit, cancel: Cancel, on_chunk: OnChunk | None = None) -> Result:
+        if isinstance(operation, RunCommand):
+            return self._run(operation, permit, cancel, on_chunk)
+        if isinstance(operation, ListFiles | SearchFiles):
+            deadline = Deadline(WALK_SECONDS, lambda: cancel.requested)
+            if isinstance(operation, SearchFiles):
+                return self._searcher.search(
+                    permit.files,
+                    permit.guard,
+                    operation,
+                    permit.limits,
+                    deadline,
+                    max_file_size=permit.max_searched_size,
+                )
+            return list_files(permit.files, operation, permit.limits, self._root, deadline)
+        return _SIMPLE[type(operation)](self, operation, permit)
+
+    def _read(self, operation: ReadFile, permit: Permit) -> Result:
+        return read_file(permit.files, operation, permit.limits, self._root)
+
+    def _describe(self, _: DescribeWorkspace, permit: Permit) -> WorkspaceDescription:
+        return WorkspaceDescription(
+            root=display(self._root),
+            default_exclusions=list(DEFAULT_EXCLUSIONS),
+            limits=permit.limits,
+            version=__version__,
+            dialects=list(DIALECTS),
+            provider=self._provider.name,
+            confines_commands=self._provider.confines,
+        )
+
+    def _writer(self, permit: Permit) -> Writer:
+        return Writer(permit.files, self._locks, permit.limits)
+
+    def _run(self, operation: RunCommand, permit: Permit, cancel: Cancel, on_chunk: OnChunk | None) -> CommandResult:
+        limits = permit.limits
+        timeout_ms = min(operation.timeout_ms or limits.default_timeout_ms, limits.max_timeout_ms)
+        command = Command(
+            command=operation.command,
+            cwd=operation.cwd,
+            environment=operation.environment,
+            env_allowlist=permit.env_allowlist,
+            timeout=timeout_ms / 1000,
+            output_limit=limits.max_output_size,
+        )
+        outcome = self._run_confined(command, permit, cancel, on_chunk)
+        result = CommandResult(
+            stdout=outcome.stdout,
+            stderr=outcome.stderr,
+            exit_code=outcome.exit_code,
+            duration_ms=round(outcome.duration * 1000),
+            stdout_bytes=outcome.stdout_bytes,
+            stderr_bytes=outcome.stderr_bytes,
+            is_output_truncated=outcome.stdout_truncated or outcome.stderr_truncated,
+        )
+        if outcome.cancelled:
+            raise ExecutionFailed("The command was ended before it was done.", **_partial(result))
+        if outcome.timed_out:
+            raise TimedOut(
+                f"The command was ended after {timeout_ms:g} ms.",
+                hint=f"Ask for more with a timeout of up to {limits.max_timeout_ms} ms, or do less at once.",
+                timeoutMs=timeout_ms,
+                **_partial(result),
+            )
+        return result
+
+    def _run_confined(self, command: Command, permit: Permit, cancel: Cancel, on_chunk: OnChunk | None) -> Outcome:
+        if not self._provider.confines:
+            return self._provider.run(command, on_chunk=on_chunk, cancel=cancel)
+        attempt = 1
+        while True:
+            masks = permit.confine(Deadline(WALK_SECONDS, lambda: cancel.requested))
+            confined = replace(command, confinement=masks.confinement)
+            moved: list[tuple[str, str]] = []
+            try:
+                try:
+                    outcome = self._provider.run(confined, on_chunk=on_chunk, cancel=cancel)
+                finally:
+                    moved = set_aside(unguarded(permit.files), masks.absent)
+                return _with_notes(outcome, moved)
+            except Conflict:  # what had to be hidden was moved between the walk and the start; nothing has run
+                if attempt == SCANS:
+                    raise
+                attempt += 1
+
+
+_SIMPLE: Mapping[type[Operation], Callable[[Actions, Any, Permit], Result]] = {
+    ReadFile: Actions._read,
+    WriteFile: lambda self, operation, permit: self._writer(permit).write(operation),
+    ModifyFile: lambda self, operation, permit: self._writer(permit).modify(operation),
+    DeleteFile: lambda self, operation, permit: self._writer(permit).delete(operation),
+    MoveFile: lambda self, operation, permit: self._writer(permit).move(operation),
+    CopyFile: lambda self, operation, permit: self._writer(permit).copy(operation),
+    CreateDirectory: lambda self, operation, permit: self._writer(permit).make_folder(operation),
+    DescribeWorkspace: Actions._describe,
+}
+
+
+def _with_notes(outcome: Outcome, moved: list[tuple[str, str]]) -> Outcome:
+    """Tells, where the command's own complaints stand, what became of what it made."""
+    notes = "".join(f"wap: {old} is protected; what was made there is now {new}\n" for old, new in moved)
+    return replace(outcome, stderr=outcome.stderr + notes) if notes else outcome
+
+
+def _partial(result: CommandResult) -> dict[str, Any]:
+    """The output of a command that did not end by itself, for an error's details."""
+    return result.model_dump(by_alias=True, exclude={"exit_code"})

@@ -1,0 +1,60 @@
+"""Which file a program's name means on the fixed PATH, and whether that can be relied on.
+
+A folder that an agent can write proves nothing: what is `ls` there now may be something else when the command runs. So
+neither it nor any folder after it on the PATH counts.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+
+from wap_kernel.files.paths import below
+
+BUILTINS = frozenset(
+    """
+    : . [ alias bg bind break builtin caller cd command compgen complete compopt continue declare dirs disown echo
+    enable eval exec exit export false fc fg getopts hash help history jobs kill let local logout mapfile popd printf
+    pushd pwd read readarray readonly return set shift shopt source suspend test times trap true type typeset ulimit
+    umask unalias unset wait
+    """.split()
+)
+"""What bash does itself, whatever stands on the PATH."""
+
+
+class Programs:
+    """Nothing is kept: looking is as cheap as finding out that nothing has changed."""
+
+    def __init__(self, path: str, *, untrusted: Sequence[str], protected: Sequence[str] = ()) -> None:
+        """`untrusted`: folders that an agent can write. `protected`: folders below them that it cannot."""
+        self._folders = tuple(path.split(os.pathsep))
+        self._untrusted = tuple(map(os.path.realpath, untrusted))
+        self._protected = tuple(map(os.path.realpath, protected))
+
+    def resolve(self, name: str) -> str | None:
+        """The real path of the program that `name` (a name or an absolute path) means. None: none that can be relied
+        on."""
+        if "/" in name:
+            return self._real(name) if name.startswith("/") else None
+        for folder in self._folders:
+            if not folder.startswith("/") or not self._is_trusted(folder):
+                return None
+            candidate = os.path.join(folder, name)
+            if _is_program(candidate):
+                return self._real(candidate)
+        return None
+
+    def _real(self, path: str) -> str | None:
+        real = os.path.realpath(path)
+        trusted = self._is_trusted(os.path.dirname(path)) and self._is_trusted(os.path.dirname(real))
+        return real if trusted and _is_program(real) else None
+
+    def _is_trusted(self, folder: str) -> bool:
+        real = os.path.realpath(folder)
+        if any(below(real, each) is not None for each in self._protected):
+            return True
+        return not any(below(real, each) is not None for each in self._untrusted)
+
+
+def _is_program(path: str) -> bool:
+    return os.path.isfile(path) and os.access(path, os.X_OK)

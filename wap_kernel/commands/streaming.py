@@ -1,0 +1,89 @@
+"""The output of a command while it runs, for whoever awaits it on an event loop.
+
+A slow reader never slows the command: what it has not taken is kept up to a limit, and beyond that left out, which the
+next chunk tells. The outcome at the end is whole in any case.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections import deque
+from collections.abc import AsyncGenerator, Awaitable, Callable
+from dataclasses import dataclass
+from typing import TypeVar
+
+from wap_kernel.commands.outcome import Cancel, OnChunk, Stream
+
+T = TypeVar("T")
+
+HELD = 4 * 1024 * 1024
+"""Bytes that wait for their reader."""
+
+
+@dataclass(frozen=True)
+class Chunk:
+    stream: Stream
+    data: bytes
+    """A character may be cut in two."""
+    left_out: int = 0
+    """Bytes of this stream that are missing before `data`."""
+
+
+async def stream(
+    run: Callable[[OnChunk, Cancel], Awaitable[T]], *, held: int = HELD
+) -> AsyncGenerator[Chunk | T, None]:
+    """Chunks as they come, and last what `run` answers. Leaving the loop early ends the command."""
+    cancel = Cancel()
+    loop = asyncio.get_running_loop()
+    changed = asyncio.Event()
+    buffer = _Buffer(held, lambda: loop.call_soon_threadsafe(changed.set))
+    running = asyncio.ensure_future(run(buffer.add, cancel))
+    running.add_done_callback(lambda _: changed.set())
+    try:
+        has_ended = False
+        while not has_ended:
+            await changed.wait()
+            changed.clear()
+            has_ended = running.done()  # asked first, so that nothing can come after what is taken now
+            for chunk in buffer.take(last=has_ended):
+                yield chunk
+        yield running.result()
+    finally:
+        if not running.done():
+            cancel.request()
+            await asyncio.wait([running])
+            running.exception()  # nobody is left to hear of it
+
+
+class _Buffer:
+    """Between the thread that runs the command and the loop."""
+
+    def __init__(self, limit: int, notify: Callable[[], object]) -> None:
+        self._limit = limit
+        self._notify = notify
+        self._lock = threading.Lock()
+        self._chunks: deque[Chunk] = deque()
+        self._size = 0
+        self._left_out: dict[Stream, int] = {"stdout": 0, "stderr": 0}
+
+    def add(self, stream: Stream, data: bytes) -> None:
+        with self._lock:
+            was_empty = not self._chunks
+            if self._size + len(data) > self._limit:
+                self._left_out[stream] += len(data)
+                return
+            self._size += len(data)
+            self._chunks.append(Chunk(stream, data, self._left_out[stream]))
+            self._left_out[stream] = 0
+        if was_empty:
+            self._notify()
+
+    def take(self, *, last: bool) -> list[Chunk]:
+        with self._lock:
+            taken = list(self._chunks)
+            self._chunks.clear()
+            self._size = 0
+            if last:
+                taken += [Chunk(stream, b"", count) for stream, count in self._left_out.items() if count]
+        return taken

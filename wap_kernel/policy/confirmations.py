@@ -1,0 +1,56 @@
+"""Which operations a tool's name in `confirmationRequired` is about, whatever dialect the name comes from."""
+
+from __future__ import annotations
+
+from wap_kernel.operations import (
+    CopyFile,
+    CreateDirectory,
+    DeleteFile,
+    DescribeWorkspace,
+    ListFiles,
+    ModifyFile,
+    MoveFile,
+    Operation,
+    ReadFile,
+    RunCommand,
+    SearchFiles,
+    WriteFile,
+)
+
+_WRITING = (WriteFile, ModifyFile)
+
+TOOLS: dict[str, tuple[type[Operation], ...]] = {
+    # WAP, and what it leaves out
+    "exploreFiles": (ListFiles,),
+    "readFile": (ReadFile,),
+    # Coding Environment has no tool for changes: whoever wants to confirm its writes wants to confirm edits.
+    "writeFile": _WRITING,
+    "modifyFile": (ModifyFile,),
+    "searchFiles": (SearchFiles,),
+    "executeCommand": (RunCommand,),
+    "getWorkspaceInfo": (DescribeWorkspace,),
+    "deleteFile": (DeleteFile,),
+    "moveFile": (MoveFile,),
+    "copyFile": (CopyFile,),
+    "createDirectory": (CreateDirectory,),
+    # Coding Environment
+    "listFiles": (ListFiles,),
+    "runCommand": (RunCommand,),
+    "task.run": (RunCommand,),
+    # Agent Spaces
+    "createFile": _WRITING,
+    "editFile": (ModifyFile,),
+    "shell": (RunCommand,),
+    # workspace-tool-interface
+    "bash": (RunCommand,),
+    "read": (ReadFile, ListFiles),
+    "write": _WRITING,
+    "edit": (ModifyFile,),
+    "glob": (ListFiles,),
+    "grep": (SearchFiles,),
+}
+
+
+def confirms(tools: tuple[str, ...], operation: Operation) -> str | None:
+    """The first of `tools` that is about `operation`."""
+    return next((tool for tool in tools if isinstance(operation, TOOLS.get(tool, ()))), None)

@@ -1,0 +1,186 @@
+"""The policy in force: its layers with compiled patterns and what they come to together. Pure; the strictest wins."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Sequence
+from functools import cached_property
+from typing import Any, Literal
+
+from wap_kernel.errors import InvalidArgument
+from wap_kernel.files.globs import Selected
+from wap_kernel.files.primitives import Access
+from wap_kernel.policy.model import Layers, Policy
+from wap_kernel.policy.patterns import Excluded
+from wap_kernel.policy.verdict import Answer, Verdict
+
+FileAccess = Literal["none", "read", "read-write"]
+_BY_STRICTNESS: tuple[FileAccess, ...] = ("none", "read", "read-write")
+
+
+class Layer:
+    """One policy with its patterns compiled. A bad pattern raises InvalidArgument."""
+
+    def __init__(self, policy: Policy) -> None:
+        filesystem = policy.filesystem
+        self.policy = policy
+        self.denied = Excluded(filesystem.denied_paths)
+        self.read_only = Excluded(filesystem.read_only_paths)
+        allowed = None if filesystem.allowed_paths is None else Selected(filesystem.allowed_paths)
+        self.allowed = None if allowed is None or allowed.everything else allowed
+        """None: everything."""
+
+
+class Effective:
+    """What all layers together say. Made once and asked for every path, so the minima are computed when first asked."""
+
+    def __init__(self, layers: Layers, *, compiled: Iterable[Layer] | None = None) -> None:
+        self._compiled = tuple(map(_compiled, layers) if compiled is None else compiled)
+        self.layers = tuple(layer.policy for layer in self._compiled)
+        self._denying = tuple(layer for layer in self._compiled if layer.denied)
+        self._keeping = tuple(layer for layer in self._compiled if layer.read_only)
+        self._selecting = tuple((layer, layer.allowed) for layer in self._compiled if layer.allowed is not None)
+
+    def with_layer(self, policy: Policy) -> Effective:
+        """Narrowed by one more layer, such as an agent token's scope."""
+        return Effective((), compiled=(*self._compiled, _compiled(policy)))
+
+    # -- what the layers come to
+
+    @cached_property
+    def broken(self) -> Verdict | None:
+        """The refusal of everything, when a layer could not be read."""
+        for policy in self.layers:
+            if policy.broken is not None:
+                return Verdict(
+                    Answer.DENY,
+                    "broken policy",
+                    f"The policy {policy.name} cannot be used: {policy.broken}",
+                    "Everything is refused until it is corrected.",
+                    grantable=False,
+                )
+        return None
+
+    @cached_property
+    def access(self) -> FileAccess:
+        return min((policy.filesystem.access for policy in self.layers), key=_BY_STRICTNESS.index, default="read-write")
+
+    @cached_property
+    def max_file_size(self) -> int | None:
+        return _least(policy.filesystem.max_file_size for policy in self.layers)
+
+    @cached_property
+    def max_edit_size(self) -> int | None:
+        return _least(policy.filesystem.max_edit_size for policy in self.layers)
+
+    @cached_property
+    def max_timeout_ms(self) -> int | None:
+        return _least(policy.shell.max_timeout_ms for policy in self.layers)
+
+    @cached_property
+    def env_allowlist(self) -> frozenset[str] | None:
+        lists = [frozenset(found) for policy in self.layers if (found := policy.shell.env_allowlist) is not None]
+        return frozenset.intersection(*lists) if lists else None
+
+    @cached_property
+    def shell_enabled(self) -> bool:
+        return all(policy.shell.enabled for policy in self.layers)
+
+    def allows_network(self, granted: Sequence[bool] | None = None) -> bool:
+        """Whether every layer opens the network; `granted` tells, layer by layer, where rules for a command do."""
+        by_rule = [False] * len(self.layers) if granted is None else granted
+        return all(policy.network.access == "full" or rule for policy, rule in zip(self.layers, by_rule, strict=True))
+
+    # -- paths
+
+    def refusal(self, path: str, access: Access, *, folder: bool = False) -> Verdict | None:
+        """Why `access` to the real path `path` is refused, or None.
+
+        `folder`: it is known to be one. A folder on the way to something that `allowedPaths` selects may be listed and
+        made, which a file of that name may not be read.
+        """
+        if self.broken is not None:
+            return self.broken
+        if self.access == "none":
+            return _refused("filesystem.access", "Filesystem access is disabled")
+        for layer in self._denying:
+            if (pattern := layer.denied.find(path, folder=folder)) is not None:
+                return _matched(layer, "deniedPaths", pattern, f'Path "{path}" is denied by policy')
+        if access is Access.WRITE:
+            if self.access == "read":
+                return _refused("filesystem.access", "Filesystem is read-only")
+            for layer in self._keeping:
+                if (pattern := layer.read_only.find(path, folder=folder)) is not None:
+                    return _matched(layer, "readOnlyPaths", pattern, f'Path "{path}" is read-only')
+        for layer, allowed in self._selecting:
+            if not (allowed.matches(path) or (folder and allowed.leads_on(path)) or path == "."):
+                listed = ", ".join(layer.policy.filesystem.allowed_paths or ())
+                rule = f"{layer.policy.name}: allowedPaths"
+                return _refused(rule, f'Path "{path}" is not in allowed paths', f"Allowed paths: {listed or 'none'}")
+        return None
+
+    def hidden_among(
+        self, folder: str, names: Sequence[str], folders: Callable[[], Collection[str]]
+    ) -> Collection[str]:
+        """Which entries of a folder that may be listed must not be shown."""
+        if self.broken is not None or self.access == "none":
+            return set(names)
+        hidden: set[str] = set()
+        for layer in self._denying:
+            hidden |= layer.denied.among(folder, names, folders)
+        for _, allowed in self._selecting:
+            hidden |= allowed.unselected(folder, names, folders)
+        return hidden
+
+    def read_only_among(
+        self, folder: str, names: Sequence[str], folders: Callable[[], Collection[str]]
+    ) -> Collection[str]:
+        """Which entries of a folder can be read, but not changed, when the rest of it can."""
+        return {name for layer in self._keeping for name in layer.read_only.among(folder, names, folders)}
+
+    def may_hold(self, folder: str) -> bool:
+        """Whether a move of `folder` may free something below it from a pattern; then what is below must be asked."""
+        return any(
+            layer.denied.may_hold(folder)
+            or layer.read_only.may_hold(folder)
+            or (layer.allowed is not None and not layer.allowed.covers(folder))
+            for layer in self._compiled
+        )
+
+    def to_dict(self) -> dict[str, Any]:
+        """For people and programs: what each layer says, and what it comes to."""
+        effective = {
+            "access": self.access,
+            "maxFileSize": self.max_file_size,
+            "maxEditSize": self.max_edit_size,
+            "shell": self.shell_enabled,
+            "maxTimeoutMs": self.max_timeout_ms,
+            "envAllowlist": None if self.env_allowlist is None else sorted(self.env_allowlist),
+            "network": "full" if self.allows_network() else "none",
+            "confirmationRequired": sorted({name for policy in self.layers for name in policy.confirmation_required}),
+            "broken": self.broken.reason if self.broken else None,
+        }
+        layers = [policy.model_dump(mode="json", by_alias=True, exclude_defaults=True) for policy in self.layers]
+        return {
+            "layers": [{"name": policy.name, **layer} for policy, layer in zip(self.layers, layers, strict=True)],
+            "effective": {name: value for name, value in effective.items() if value is not None},
+        }
+
+
+def _compiled(policy: Policy) -> Layer:
+    try:
+        return Layer(policy)
+    except InvalidArgument as error:  # `reading.py` finds it in a file; a policy may also come from somewhere else
+        return Layer(Policy(name=policy.name, broken=error.text))
+
+
+def _least(limits: Iterable[int | None]) -> int | None:
+    return min((limit for limit in limits if limit is not None), default=None)
+
+
+def _refused(rule: str, reason: str, suggestion: str | None = None) -> Verdict:
+    return Verdict(Answer.DENY, rule, reason, suggestion)
+
+
+def _matched(layer: Layer, field: str, pattern: str, reason: str) -> Verdict:
+    name = layer.policy.name
+    return _refused(f"{name}: {pattern}", reason, f'It matches "{pattern}" in {field} of {name}.')

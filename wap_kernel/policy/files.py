@@ -1,0 +1,160 @@
+"""PolicyFiles: the layers of this machine, asked for before every operation.
+
+A file is read each time and parsed when its bytes have changed: for a file of this size that costs no more than a few
+calls, and unlike a comparison of times and sizes it cannot miss a change. `reading.py` knows what the bytes mean.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import stat
+from collections.abc import Callable, Iterable, Mapping
+
+from wap_kernel.errors import PermissionDenied, WapError, from_os_error
+from wap_kernel.files.globs import expanded
+from wap_kernel.files.paths import join
+from wap_kernel.files.primitives import Files, Kind
+from wap_kernel.policy.effective import Effective
+from wap_kernel.policy.model import Layers, Policy
+from wap_kernel.policy.reading import MAX_BYTES, merge, parse
+
+__all__ = ["ADMINISTRATOR", "WORKSPACE", "PolicyFiles", "merge", "parse"]
+
+ADMINISTRATOR = "/etc/jupyter/wap-policy.json"
+VARIABLE = "WAP_POLICY"
+WORKSPACE = ".cws-policy.json"
+
+MAX_REMEMBERED = 256
+"""Policies of folders; callers choose the folders, so there is a bound."""
+
+
+class PolicyFiles:
+    """`files` are the workspace's own, under a guard that knows what is protected and nothing of the policy: a policy
+    that denies hidden files must not make itself unreadable. `preset` is the server's own layer. Any thread may ask.
+    """
+
+    def __init__(
+        self,
+        files: Files,
+        *,
+        preset: Policy | None = None,
+        administrator: str = ADMINISTRATOR,
+        environment: Mapping[str, str] | None = None,
+    ) -> None:
+        self._files = files
+        self._preset = preset
+        self._administrator = administrator
+        # Once: code that runs in the server later shall not name another file.
+        self._named = (os.environ if environment is None else environment).get(VARIABLE, "")
+        self._known: dict[tuple[str, str], tuple[bytes, Policy]] = {}
+        self._last: tuple[Layers, Effective | None] = ((), None)
+
+    def layers(self) -> Layers:
+        """From the administrator's to the workspace's. The same object as long as nothing has changed."""
+        found = tuple(
+            layer
+            for layer in (
+                self._layer(self._administrator, lambda: _read(self._administrator)),
+                self._by_variable(),
+                self._preset,
+                self.layer_for("."),
+            )
+            if layer is not None
+        )
+        last, _ = self._last
+        if len(found) == len(last) and all(new is old for new, old in zip(found, last, strict=True)):
+            return last
+        self._last = (found, None)
+        return found
+
+    def effective(self) -> Effective:
+        """The layers compiled, which is done again only when they have changed."""
+        layers = self.layers()
+        known, compiled = self._last
+        if known is not layers or compiled is None:
+            compiled = Effective(layers)
+            self._last = (layers, compiled)
+        return compiled
+
+    def layer_for(self, folder: str) -> Policy | None:
+        """What `.cws-policy.json` in `folder` says, with its patterns relative to that folder; None: there is none."""
+        path = join(folder, WORKSPACE)
+        return self._layer(path, lambda: self._read(path), folder=folder)
+
+    def _by_variable(self) -> Policy | None:
+        if not self._named:
+            return None
+        if not os.path.isabs(self._named):
+            return Policy(name=VARIABLE, broken=f"{VARIABLE} names a relative path; it must begin with /")
+        layer = self._layer(VARIABLE, lambda: _read(self._named))
+        return layer or Policy(name=VARIABLE, broken=f"the file that {VARIABLE} names does not exist")
+
+    def _layer(self, name: str, read: Callable[[], bytes | None], *, folder: str = ".") -> Policy | None:
+        try:
+            data = read()
+        except OSError as error:
+            return Policy(name=name, broken=from_os_error(error, name).message)
+        except WapError as error:
+            return Policy(name=name, broken=error.message)
+        key = (name, folder)
+        if data is None:
+            self._known.pop(key, None)
+            return None
+        known = self._known.get(key)
+        if known is None or known[0] != data:
+            if len(self._known) >= MAX_REMEMBERED:
+                self._known.clear()
+            known = self._known[key] = (data, _rebased(parse(data, name), folder))
+        return known[1]
+
+    def _read(self, path: str) -> bytes | None:
+        try:
+            if self._files.stat(path, follow=False).kind is Kind.LINK:
+                # The name is protected, and what a link leads to has another one.
+                raise PermissionDenied(f"It is a link, and must be a file: {path}")
+            with self._files.open(path) as file:
+                return file.read(MAX_BYTES + 1)
+        except (FileNotFoundError, NotADirectoryError):
+            return None
+
+
+def _read(path: str) -> bytes | None:
+    try:
+        # O_NONBLOCK: a FIFO must not keep the server waiting for somebody who writes.
+        fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
+    except FileNotFoundError:
+        if os.path.islink(path):
+            raise _leads_nowhere(path) from None
+        return None
+    with open(fd, "rb") as file:
+        if not stat.S_ISREG(os.fstat(fd).st_mode):
+            raise PermissionDenied(f"It is not a regular file: {path}")
+        return file.read(MAX_BYTES + 1)
+
+
+def _leads_nowhere(path: str) -> PermissionDenied:
+    return PermissionDenied(f"It is a link that leads nowhere: {path}")
+
+
+def _rebased(policy: Policy, folder: str) -> Policy:
+    """A policy that stands in `folder` speaks of paths from there on."""
+    if folder == "." or policy.broken is not None:
+        return policy
+    prefix = re.sub(r"([\\*?\[\]{}!#])", r"\\\1", folder)
+    filesystem = policy.filesystem
+    allowed = filesystem.allowed_paths
+    changes = {
+        "denied_paths": tuple(_excluding_below(prefix, filesystem.denied_paths)),
+        "read_only_paths": tuple(_excluding_below(prefix, filesystem.read_only_paths)),
+        "allowed_paths": None if allowed is None else tuple(f"{prefix}/{one.removeprefix('./')}" for one in allowed),
+    }
+    return policy.model_copy(update={"filesystem": filesystem.model_copy(update=changes)})
+
+
+def _excluding_below(prefix: str, patterns: Iterable[str]) -> Iterable[str]:
+    for pattern in patterns:
+        for line in expanded(pattern):
+            negation, body = ("!", line[1:]) if line.startswith("!") else ("", line)
+            anywhere = "" if "/" in body.rstrip("/") else "**/"
+            yield f"{negation}{prefix}/{anywhere}{body.removeprefix('./').removeprefix('/')}"

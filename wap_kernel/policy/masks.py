@@ -1,0 +1,196 @@
+"""What a command in a sandbox may neither see nor change, as paths that exist now. One walk over the workspace.
+
+A sandbox knows mount points, not patterns, so the patterns are turned into paths before each command. What appears
+while the command runs is not among them; what the command itself makes there is no secret.
+
+`.git` is never hidden, whatever pattern names it: it is closed to the file tools and open to git. It is pinned, so that
+it cannot be moved away and made anew, and what git would execute or obey in it is read-only.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import dataclass
+from posixpath import dirname
+from typing import Protocol
+
+from wap_kernel.errors import PermissionDenied, WapError
+from wap_kernel.files.deadline import Deadline
+from wap_kernel.files.paths import join
+from wap_kernel.files.primitives import Access, DirEntry, Files, Folders, Guard, Kind
+from wap_kernel.files.trees import open_real, walk
+from wap_kernel.policy.aside import missing
+from wap_kernel.providers.base import Confinement
+
+MAX_MASKS = 200
+MAX_GUARDS = 600
+"""With what is read-only and what is pinned."""
+MAX_GITDIR = 4096
+GIT = ".git"
+GIT_OBEYED = frozenset({"config", "config.worktree", "hooks", "commondir"})
+"""In a repository: what a later git command executes, or where it looks for what it executes."""
+GIT_NESTED = frozenset({"modules", "worktrees"})
+"""Folders of a repository that hold further repositories."""
+
+
+class Rules(Guard, Protocol):
+    def read_only_among(self, folder: str, names: Sequence[str], folders: Folders = tuple) -> Collection[str]:
+        """Which of the entries of `folder` can be read, but not changed."""
+
+
+class _Everything:
+    """The guard of the walk that looks for what is hidden."""
+
+    def check(self, path: str, access: Access, *, folder: bool = False) -> None: ...
+    def check_tree(self, path: str) -> None: ...
+    def may_hold(self, path: str) -> bool:
+        return False
+
+    def hidden_among(self, folder: str, names: Sequence[str], folders: Folders = tuple) -> Collection[str]:
+        return ()
+
+    def hidden_names(self, folder: str) -> frozenset[str]:
+        return frozenset()
+
+    def names_leading_to_hidden(self, folder: str) -> frozenset[str]:
+        return frozenset()
+
+
+@dataclass(frozen=True)
+class Masks:
+    confinement: Confinement
+    absent: tuple[str, ...] = ()
+    """Protected places where nothing stands yet, so that nothing can be mounted there; see `aside.py`."""
+
+
+def unguarded(files: Files) -> Files:
+    """The same files for whoever looks after what is hidden."""
+    return files.guarded_by(_Everything())
+
+
+def find(
+    files: Files, rules: Rules, places: Iterable[str], deadline: Deadline, *, network: bool, is_read_only: bool
+) -> Masks:
+    """Walk and tell. `places` are protected by their place; `is_read_only`: nothing at all may be written."""
+    search = _Search(unguarded(files), rules, deadline)
+    search.run()
+    if len(search.hidden) > MAX_MASKS:
+        raise _too_many(search.hidden, rules)
+    if len(search.hidden) + len(search.read_only) + len(search.pinned) > MAX_GUARDS and not is_read_only:
+        raise _too_many_guards(search)
+    confinement = Confinement(
+        hidden=tuple(search.hidden),
+        read_only=(".",) if is_read_only else tuple(search.read_only),
+        pinned=() if is_read_only else tuple(search.pinned),
+        network=network,
+    )
+    return Masks(confinement, () if is_read_only else missing(unguarded(files), (*places, *search.absent)))
+
+
+class _Search:
+    def __init__(self, files: Files, rules: Rules, deadline: Deadline) -> None:
+        self._files = files
+        self._rules = rules
+        self._deadline = deadline
+        self.hidden: list[str] = []
+        self.read_only: list[str] = []
+        self.pinned: list[str] = []
+        self.absent: list[str] = []
+        """What git would obey and does not stand there."""
+
+    def run(self) -> None:
+        start = open_real(self._files, ".")
+        if start is None:
+            return
+        for level in walk(self._files, start):
+            for batch in level.folder.batches():
+                self._deadline.check()
+                level.pending += self._visit(level.folder.path, batch)
+
+    def _visit(self, folder: str, batch: Sequence[DirEntry]) -> list[str]:
+        """Mask entries of a folder; returns those to look into."""
+        names = [entry.name for entry in batch]
+        folders = {entry.name for entry in batch if entry.is_dir(follow_symlinks=False)}
+        hidden = set(self._rules.hidden_among(folder, names, lambda: folders))
+        read_only = set(self._rules.read_only_among(folder, names, lambda: folders)) - hidden
+        for entry in batch if hidden or read_only else ():
+            name, is_folder = entry.name, entry.name in folders
+            if not (name in hidden or name in read_only):
+                continue
+            path = join(folder, name)
+            if name.casefold() == GIT:
+                hidden.add(name)  # looked into here or not at all
+                self._git(path, is_folder=is_folder)
+            elif entry.is_symlink():
+                if name in hidden:  # what it leads to is hidden with it
+                    self.hidden.append(path)
+            else:
+                (self.hidden if name in hidden else self.read_only).append(path)
+        return list(folders - hidden)  # something in what is read-only may be hidden
+
+    def _git(self, path: str, *, is_folder: bool) -> None:
+        """A repository, wherever a link or a `gitdir:` says that it is."""
+        if is_folder:
+            self._repository(path)
+            return
+        self.read_only.append(path)
+        try:
+            stat = self._files.stat(path)
+            if stat.kind is Kind.FILE:
+                with self._files.open(path) as file:
+                    said = file.read(MAX_GITDIR).decode("utf-8", "replace").removeprefix("gitdir:").strip()
+                if said.startswith("/"):
+                    return  # git writes such a path only for worktrees made elsewhere; see `docs/security.md`
+                said = join(dirname(path) or ".", said)
+                stat = self._files.stat(said)
+            if stat.kind is Kind.FOLDER and stat.path != ".":
+                self._repository(stat.path)
+        except (OSError, WapError):
+            return  # it leads nowhere, or out of the workspace, where a command sees nothing
+
+    def _repository(self, path: str) -> None:
+        """A folder that git keeps, and the repositories of submodules and worktrees in it."""
+        if path in self.pinned:
+            return
+        self.pinned.append(path)
+        folder = open_real(self._files, path)
+        if folder is None:
+            return
+        for level in walk(self._files, folder):
+            entries = [entry for batch in level.folder.batches() for entry in batch if not entry.is_symlink()]
+            self._deadline.check()
+            here = level.folder.path
+            is_repository = here == path or any(entry.name == "HEAD" for entry in entries)
+            if is_repository:
+                self.absent += [join(here, name) for name in GIT_OBEYED.difference(entry.name for entry in entries)]
+            for entry in entries:
+                if is_repository and entry.name in GIT_OBEYED:
+                    self.read_only.append(join(here, entry.name))
+                elif entry.is_dir(follow_symlinks=False) and (not is_repository or entry.name in GIT_NESTED):
+                    level.pending.append(entry.name)
+
+
+def _too_many_guards(search: _Search) -> PermissionDenied:
+    repositories = len(search.pinned)
+    return PermissionDenied(
+        f"The workspace holds {len(search.read_only)} read-only paths and {repositories} git repositories, more than a "
+        f"sandbox can guard ({MAX_GUARDS}).",
+        hint="Let readOnlyPaths name folders, not files; serve a folder with fewer repositories.",
+        rule="masks",
+    )
+
+
+def _too_many(hidden: Sequence[str], rules: Rules) -> PermissionDenied:
+    counted: Counter[str] = Counter()
+    for path in hidden:
+        try:
+            rules.check(path, Access.READ)
+        except PermissionDenied as refusal:
+            counted[str(refusal.details.get("rule", "policy"))] += 1
+    rule, number = counted.most_common(1)[0] if counted else ("policy", len(hidden))
+    return PermissionDenied(
+        f"Policy denies {len(hidden)} paths in the workspace, and a sandbox can hide {MAX_MASKS} at most.",
+        hint=f"Make the pattern behind most of them coarser, so that it names their folder: {rule} ({number} paths).",
+        rule="masks",
+    )

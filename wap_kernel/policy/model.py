@@ -1,0 +1,117 @@
+"""The policy model: everything the specifications name, in one place. Pure data; `decision.py` reads it.
+
+A policy is one *layer*: an administrator's file, a preset, a workspace's `.cws-policy.json`, an agent token's scope.
+The defaults restrict nothing, so a layer says only what it wants to say, and of several layers the strictest wins.
+
+The fields of `.cws-policy.json` (`allowedPaths`, `allowedCommands`, ...) stand in the sections; `reading.py` reads both
+forms.
+"""
+
+from __future__ import annotations
+
+from enum import Enum
+from typing import Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+from pydantic.alias_generators import to_camel
+
+
+class Answer(str, Enum):
+    ALLOW = "allow"
+    ASK = "ask"
+    DENY = "deny"
+
+    @property
+    def strictness(self) -> int:
+        return _STRICTNESS[self]
+
+
+_STRICTNESS = {Answer.ALLOW: 0, Answer.ASK: 1, Answer.DENY: 2}
+
+
+class _Section(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid", alias_generator=to_camel, populate_by_name=True)
+
+
+class FilesystemPolicy(_Section):
+    access: Literal["none", "read", "read-write"] = "read-write"
+    max_file_size: int | None = Field(None, gt=0)
+    """Bytes that a file may have to be read or written at all."""
+    max_edit_size: int | None = Field(None, gt=0)
+    """Bytes that one write or edit may bring."""
+    allowed_paths: tuple[str, ...] | None = None
+    """*Selected* globs: nothing else can be reached. None: everything."""
+    denied_paths: tuple[str, ...] = ()
+    """*Excluded* globs, as gitignore reads them: can be neither read nor written, are not listed and not searched."""
+    read_only_paths: tuple[str, ...] = ()
+    """*Excluded* globs: can be read."""
+
+
+class CommandRule(_Section):
+    """What happens to commands of one form. Of the rules that fit, the strictest counts."""
+
+    command: str = Field(min_length=1)
+    """The program and its first words: `git status`, `pip install`, `find`. Options before a word are skipped only
+    where the program's grammar is known (see `policy/commands.py`)."""
+    verdict: Answer
+    having: tuple[str, ...] = ()
+    """The rule fits only a command with one of these options (`-r` is also found in `-rf`, `--pre` in `--pre=x`)."""
+    without: tuple[str, ...] = ()
+    """The rule does not fit a command that has one of these options."""
+    targets: tuple[str, ...] = ()
+    """The rule fits only a command that names one of these paths: `/`, `~` (with what is equal to them)."""
+    leaving: bool = False
+    """The rule fits only a command that may name a path outside the workspace."""
+    alone: bool = False
+    """The rule fits only when nothing follows the words: `git branch` lists, `git branch x` makes one."""
+    runs_code: bool = False
+    """It runs code of the workspace (python, make, pytest): asks where nothing confines it."""
+    writes: bool = False
+    """It writes the files that it is told: asks where nothing confines it, since it may be told any."""
+    network: bool = False
+    """It gets the network once it is allowed."""
+    grantable: bool = True
+    """Whether a person may allow it for good."""
+    reason: str | None = None
+
+
+class ShellPolicy(_Section):
+    enabled: bool = True
+    allowed_commands: tuple[str, ...] | None = None
+    """Programs, or programs with their first words. Anything else is denied. None: no such list."""
+    blocked_commands: tuple[str, ...] = ()
+    """Denied: `sudo`."""
+    rules: tuple[CommandRule, ...] = ()
+    unknown: Answer = Answer.ALLOW
+    """For a program that no rule fits."""
+    unanalysable: Answer = Answer.ALLOW
+    """For a command line that cannot be read for certain: substitution, eval, `sh -c`, a leading assignment ..."""
+    unconfined: Answer = Answer.ALLOW
+    """What the verdict on code (`runsCode`), on the unknown and on the unanalysable is at least where nothing confines
+    the command."""
+    max_timeout_ms: int | None = Field(None, gt=0)
+    env_allowlist: tuple[str, ...] | None = None
+    """The only variables that a command gets, from the server or from the caller. None: the usual ones."""
+
+
+class NetworkPolicy(_Section):
+    access: Literal["none", "full"] = "full"
+    """For commands. A rule with `network` grants it to a single command in spite of `none`."""
+
+
+class Policy(_Section):
+    """One layer."""
+
+    name: str = "policy"
+    """Where it comes from, for people: `standard`, `.cws-policy.json`, `/etc/jupyter/wap-policy.json`."""
+    filesystem: FilesystemPolicy = FilesystemPolicy()
+    shell: ShellPolicy = ShellPolicy()
+    network: NetworkPolicy = NetworkPolicy()
+    confirmation_required: tuple[str, ...] = ()
+    """Tools (and the older `task.run`) that ask."""
+    broken: str | None = None
+    """Why the layer could not be read; everything is then denied with this text."""
+
+
+Layers = tuple[Policy, ...]
+"""The policy in force. The order is that of precedence in texts; the strictest verdict wins."""

@@ -1,0 +1,66 @@
+"""PolicyGuard: what the file primitives ask about every path that they really reach.
+
+What is protected always comes first, then what the layers of the policy say.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+
+from wap_kernel.errors import PermissionDenied
+from wap_kernel.files.paths import display
+from wap_kernel.files.primitives import Access, Folders
+from wap_kernel.policy.effective import Effective
+from wap_kernel.policy.protected import ProtectedPaths
+
+
+@dataclass(frozen=True)
+class PolicyGuard:
+    """A `Guard`. Immutable: when the policy changes, there is a new one."""
+
+    protected: ProtectedPaths
+    effective: Effective
+
+    def check(self, path: str, access: Access, *, folder: bool = False) -> None:
+        """Raise PermissionDenied when `access` is refused. `folder`: what is reached is known to be a folder."""
+        self.protected.check(path, access)
+        refusal = self.effective.refusal(path, access, folder=folder)
+        if refusal is not None:
+            raise PermissionDenied(refusal.reason, hint=refusal.suggestion, path=display(path), rule=refusal.rule)
+
+    def check_tree(self, path: str) -> None:
+        """About what is protected only; where `may_hold` says so, everything below has to be asked as well."""
+        self.protected.check_tree(path)
+
+    def may_hold(self, path: str) -> bool:
+        """Whether the folder `path` may hold something that patterns close because of where it stands."""
+        return self.effective.may_hold(path)
+
+    def hidden_names(self, folder: str) -> frozenset[str]:
+        return self.protected.hidden_names(folder)
+
+    def names_leading_to_hidden(self, folder: str) -> frozenset[str]:
+        return self.protected.names_leading_to_hidden(folder)
+
+    def hidden_among(self, folder: str, names: Sequence[str], folders: Folders = tuple) -> Collection[str]:
+        """Which of the entries of `folder` must be neither listed nor searched.
+
+        Without `folders`, none is taken for a folder on the way to something that `allowedPaths` selects.
+        """
+        by_policy = self.effective.hidden_among(folder, names, folders)
+        return _with_folded(by_policy, names, self.protected.hidden_names(folder))
+
+    def read_only_among(self, folder: str, names: Sequence[str], folders: Folders = tuple) -> Collection[str]:
+        """Which of the entries of `folder` can be read, but not changed, although `folder` can."""
+        by_policy = self.effective.read_only_among(folder, names, folders)
+        return _with_folded(by_policy, names, self.protected.read_only_names(folder))
+
+
+def _with_folded(found: Collection[str], names: Sequence[str], folded: frozenset[str]) -> Collection[str]:
+    if not folded:
+        return found
+    together = "/".join(names).casefold()  # nearly always none of them is there, and one look at all tells
+    if not any(name in together for name in folded):
+        return found
+    return {*found, *(name for name in names if name.casefold() in folded)}

@@ -1,0 +1,88 @@
+"""The presets: policies as data, in `presets/*.json`, that carry examples of what they mean.
+
+A preset is written as any policy is, with two additions: a group `{"commands": ["ls", "cat"], "verdict": "allow"}`
+stands for one rule a command, and `examples` are checked when the preset loads, so that a change of the data that does
+not mean what its author thinks is found before anybody relies on it.
+"""
+
+from __future__ import annotations
+
+import json
+from functools import lru_cache
+from pathlib import Path
+from typing import Any, Literal
+
+from pydantic import BaseModel, ConfigDict
+
+from wap_kernel.commands.shell import parse
+from wap_kernel.errors import InternalError, InvalidArgument
+from wap_kernel.files.primitives import Access
+from wap_kernel.policy.commands import judge
+from wap_kernel.policy.effective import Effective
+from wap_kernel.policy.model import Answer, Policy
+
+PRESETS = ("restrictive", "standard", "permissive")
+DEFAULT = "standard"
+
+_FOLDER = Path(__file__).with_name("presets")
+
+
+class Example(BaseModel):
+    """A command or a path, and what the preset says about it."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    verdict: Answer
+    command: str | None = None
+    confined: bool = True
+    path: str | None = None
+    access: Literal["read", "write"] = "read"
+
+    def answer(self, policy: Policy) -> Answer:
+        if self.command is not None:
+            if not policy.shell.enabled:
+                return Answer.DENY
+            return judge(parse(self.command), policy.shell, ExampleFacts(self.confined)).answer
+        refusal = Effective((policy,)).refusal(self.path or ".", Access[self.access.upper()])
+        return refusal.answer if refusal else Answer.ALLOW
+
+
+class ExampleFacts:
+    """A machine on which every program is installed, so that examples mean the same everywhere."""
+
+    home = "/home/user"
+    root = "/home/user/work"
+
+    def __init__(self, confined: bool) -> None:
+        self.confined = confined
+
+    def resolve(self, name: str, /) -> str | None:
+        folder, _, base = name.rpartition("/")
+        return f"/usr/bin/{base}" if folder in ("", "/usr/bin") and base else None
+
+
+@lru_cache(maxsize=len(PRESETS))
+def load(name: str) -> Policy:
+    """Raises InvalidArgument for an unknown preset, InternalError for one that contradicts its examples."""
+    if name not in PRESETS:
+        raise InvalidArgument(f"There is no preset {name!r}.", hint=f"Presets: {', '.join(PRESETS)}.")
+    return read((_FOLDER / f"{name}.json").read_text(encoding="utf-8"))
+
+
+def read(text: str) -> Policy:
+    """The policy, with every example checked."""
+    data = json.loads(text)
+    examples = [Example.model_validate(each) for each in data.pop("examples")]
+    shell = data.get("shell", {})
+    shell["rules"] = [rule for group in shell.get("rules", ()) for rule in _rules(group)]
+    policy = Policy.model_validate(data)
+    for example in examples:
+        if (answer := example.answer(policy)) is not example.verdict:
+            shown = example.model_dump_json(exclude_defaults=True)
+            raise InternalError(f"The preset {policy.name} answers {answer.value} where its example says {shown}.")
+    return policy
+
+
+def _rules(group: dict[str, Any]) -> list[dict[str, Any]]:
+    common = {name: value for name, value in group.items() if name != "commands"}
+    return [{**common, "command": command} for command in group["commands"]]

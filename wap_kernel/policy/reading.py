@@ -1,0 +1,198 @@
+"""A policy from JSON: one layer in, one `Policy` out. Pure.
+
+Two forms are understood, also mixed: the flat one of `.cws-policy.json` (`allowedPaths`, `maxFileSize`, ...) and the
+sectioned one (`filesystem`, `shell`, `network`). What cannot be understood completely is a *broken* policy, which
+refuses everything and says where it is wrong; there is no falling back to something wider.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from typing import Any, NoReturn
+
+from pydantic import ValidationError
+
+from wap_kernel.errors import InvalidArgument
+from wap_kernel.files.globs import Selected
+from wap_kernel.policy.confirmations import TOOLS
+from wap_kernel.policy.model import CommandRule, Policy
+from wap_kernel.policy.patterns import Excluded
+
+MAX_BYTES = 1024 * 1024
+
+FLAT = {
+    "allowedPaths": ("filesystem", "allowedPaths"),
+    "deniedPaths": ("filesystem", "deniedPaths"),
+    "maxFileSize": ("filesystem", "maxFileSize"),
+    "maxEditSize": ("filesystem", "maxEditSize"),
+    "allowedCommands": ("shell", "allowedCommands"),
+    "envAllowlist": ("shell", "envAllowlist"),
+}
+"""The flat fields, and where they stand in the sectioned form."""
+SECTIONS = ("filesystem", "shell", "network")
+FIELDS = (*SECTIONS, "confirmationRequired")
+
+_JOINED = {("filesystem", "denied_paths"), ("filesystem", "read_only_paths"), ("shell", "blocked_commands")}
+"""Lists to which a layer adds; any other field of it replaces the preset's."""
+
+
+class _Wrong(Exception):
+    """Where a policy is wrong. Never leaves this module."""
+
+
+def parse(data: bytes, name: str) -> Policy:
+    """The layer that `data` holds. Never raises: see `Policy.broken`."""
+    try:
+        fields = _object(data)
+        preset = fields.pop("preset", None)
+        overrides = _policy(fields, name)
+        return overrides if preset is None else _merged(_preset(preset), overrides).model_copy(update={"name": name})
+    except _Wrong as wrong:
+        return Policy(name=name, broken=str(wrong))
+
+
+def merge(preset: Policy, overrides: Mapping[str, Any]) -> Policy:
+    """`preset` with the fields of `overrides`, in either form, laid over it. Never raises: see `Policy.broken`."""
+    try:
+        return _merged(preset, _policy(overrides, preset.name))
+    except _Wrong as wrong:
+        return Policy(name=preset.name, broken=str(wrong))
+
+
+def _object(data: bytes) -> dict[str, Any]:
+    if len(data) > MAX_BYTES:
+        raise _Wrong(f"it is larger than {MAX_BYTES} bytes")
+    try:
+        found = json.loads(data.decode("utf-8-sig"), object_pairs_hook=_without_duplicates, parse_constant=_no_number)
+    except json.JSONDecodeError as error:
+        raise _Wrong(f"line {error.lineno}, column {error.colno}: {error.msg}") from None
+    except UnicodeDecodeError as error:
+        raise _Wrong(f"byte {error.start} is not UTF-8") from None
+    except RecursionError:
+        raise _Wrong("it is nested too deeply") from None
+    except ValueError:  # a number with thousands of digits
+        raise _Wrong("a number is too large") from None
+    if not isinstance(found, dict):
+        raise _Wrong("it is not an object with fields")
+    return found
+
+
+def _without_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        names = [name for name, _ in pairs]
+        raise _Wrong(f"{next(name for name in names if names.count(name) > 1)}: the field stands there twice")
+    return found
+
+
+def _no_number(text: str) -> NoReturn:
+    raise _Wrong(f"{text} is not a number")
+
+
+def _policy(fields: Mapping[str, Any], name: str) -> Policy:
+    """Fields of either form, checked; `model_fields_set` of the result tells which were there."""
+    sectioned = _sectioned(fields)
+    try:
+        # By way of JSON, where being strict about types does not mean that a list cannot be a tuple.
+        policy = Policy.model_validate_json(json.dumps(sectioned), strict=True)
+    except ValidationError as error:
+        first = error.errors(include_url=False)[0]
+        where = ".".join(map(str, first["loc"]))
+        raise _Wrong(f"{where}: {first['msg']}" if where else first["msg"]) from None
+    except (TypeError, ValueError, RecursionError):
+        raise _Wrong("it holds something that is not JSON") from None
+    _check_globs(policy)
+    for tool in policy.confirmation_required:
+        if tool not in TOOLS:
+            raise _Wrong(f"confirmationRequired: unknown tool {tool!r}; known are {', '.join(sorted(TOOLS))}")
+    return policy.model_copy(update={"name": name})
+
+
+def _sectioned(fields: Mapping[str, Any]) -> dict[str, Any]:
+    for field in fields:
+        if field not in FIELDS and field not in FLAT:
+            raise _Wrong(f"{field}: unknown field; known are {', '.join((*FIELDS, *FLAT, 'preset'))}")
+    sections = {field: fields[field] for field in FIELDS if field in fields}
+    for field in SECTIONS:
+        if not isinstance(sections.get(field, {}), Mapping):
+            raise _Wrong(f"{field}: it is not an object with fields")
+    for field, (section, inner) in FLAT.items():
+        if field in fields:
+            if inner in sections.get(section, {}):
+                raise _Wrong(f"{field}: it stands there twice, in {section} and outside")
+            sections[section] = {**sections.get(section, {}), inner: fields[field]}
+    if bad := _underscored(sections):
+        raise _Wrong(f"{bad}: unknown field; names are written like maxFileSize")
+    return sections
+
+
+def _underscored(value: Any) -> str | None:
+    """The model knows its fields by their Python names too; a file has one spelling."""
+    if isinstance(value, Mapping):
+        return next((str(k) for k in value if "_" in str(k)), None) or _underscored(list(value.values()))
+    if isinstance(value, list | tuple):
+        return next(filter(None, map(_underscored, value)), None)
+    return None
+
+
+def _check_globs(policy: Policy) -> None:
+    filesystem = policy.filesystem
+    for pattern in filesystem.allowed_paths or ():
+        if pattern.startswith(("!", "/")) or not pattern.strip("./") or ".." in pattern.split("/"):
+            raise _Wrong(
+                f"filesystem.allowedPaths: {pattern!r} selects nothing; patterns are relative to the workspace, like"
+                " src/** or **/*.py"
+            )
+    for field, patterns, compiled in (
+        ("deniedPaths", filesystem.denied_paths, Excluded),
+        ("readOnlyPaths", filesystem.read_only_paths, Excluded),
+        ("allowedPaths", filesystem.allowed_paths or (), Selected),
+    ):
+        try:
+            compiled(patterns)
+        except InvalidArgument as error:
+            raise _Wrong(f"filesystem.{field}: {error.text}") from None
+
+
+def _preset(name: object) -> Policy:
+    from wap_kernel.policy import presets  # presets are policies in files of their own
+
+    if not isinstance(name, str) or name not in presets.PRESETS:
+        raise _Wrong(f"preset: unknown preset {name!r}; known are {', '.join(presets.PRESETS)}")
+    return presets.load(name)
+
+
+def _merged(base: Policy, over: Policy) -> Policy:
+    if base.broken is not None:
+        return base
+    changes: dict[str, Any] = {}
+    for section in over.model_fields_set & set(SECTIONS):
+        old, new = getattr(base, section), getattr(over, section)
+        fields = {field: getattr(new, field) for field in new.model_fields_set}
+        for field, value in fields.items():
+            if (section, field) in _JOINED:
+                fields[field] = tuple(dict.fromkeys((*getattr(old, field), *value)))
+            elif (section, field) == ("shell", "rules"):
+                fields[field] = tuple(_rules(old.rules, value))
+        changes[section] = old.model_copy(update=fields)
+    confirmed = (*base.confirmation_required, *over.confirmation_required)
+    merged = base.model_copy(update={**changes, "confirmation_required": tuple(dict.fromkeys(confirmed))})
+    _check_globs(merged)
+    return merged
+
+
+def _rules(old: Iterable[CommandRule], new: Iterable[CommandRule]) -> Iterable[CommandRule]:
+    """A new rule takes the place of the one about the same commands."""
+    return {_about(rule): rule for rule in (*old, *new)}.values()
+
+
+def _about(rule: CommandRule) -> tuple[object, ...]:
+    return (
+        rule.command,
+        frozenset(rule.having),
+        frozenset(rule.without),
+        frozenset(rule.targets),
+        rule.alone,
+        rule.leaving,
+    )

@@ -1,0 +1,76 @@
+"""The verdict on `>` and `<` in a command line: a path inside is asked like any file. Pure.
+
+A target that is not literal is a problem of the script and judged with it. This is about good answers, early; in a
+sandbox what may not be written cannot be written, whatever leads to it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+
+from wap_kernel.commands.shell import Script
+from wap_kernel.commands.words import Redirect, Word
+from wap_kernel.files.paths import below
+from wap_kernel.files.primitives import Access
+from wap_kernel.policy.effective import Effective
+from wap_kernel.policy.fitting import CommandFacts
+from wap_kernel.policy.model import ShellPolicy
+from wap_kernel.policy.touches import Touch
+from wap_kernel.policy.verdict import Verdict
+
+HARMLESS = frozenset("/dev/null /dev/zero /dev/stdin /dev/stdout /dev/stderr".split())
+_MOVES = frozenset("cd pushd popd".split())
+
+
+def judge_redirections(
+    script: Script,
+    cwd: str,
+    effective: Effective,
+    facts: CommandFacts,
+    refuse: Callable[[Touch], Verdict | None],
+) -> Iterator[Verdict]:
+    """`refuse` tells why a path inside is refused."""
+    moves = any(command.words and command.words[0].text in _MOVES for command in script.commands)
+    for redirect in (redirect for command in script.commands for redirect in command.redirects):
+        text = redirect.target.text
+        if text in HARMLESS or (moves and not text.startswith(("/", "~"))):
+            continue  # a relative path after `cd`: the script has a problem, and the path is not the one that it seems
+        access = Access.READ if redirect.mode == "read" else Access.WRITE
+        path = inside(redirect.target, redirect.target.text, cwd, facts)
+        if path is not None:
+            refusal = refuse(Touch(path, access))
+            if refusal is not None:
+                yield refusal
+        elif not (facts.confined and access is Access.READ):
+            for policy in effective.layers:
+                yield _outside(redirect, policy.shell, facts)
+
+
+def inside(word: Word, text: str, cwd: str, facts: CommandFacts) -> str | None:
+    """The path below the root that `text`, the word or a part of it, means, links aside. None: it is outside."""
+    if word.home:
+        if text != "~" and not text.startswith("~/"):
+            return None
+        text = facts.home + text[1:]
+    names: list[str] = []
+    for name in (text if text.startswith("/") else f"{facts.root}/{cwd}/{text}").split("/"):
+        if name == "..":
+            del names[-1:]
+        elif name not in ("", "."):
+            names.append(name)
+    found = below("/" + "/".join(names), facts.root)
+    return None if found is None else found or "."
+
+
+def _outside(redirect: Redirect, shell: ShellPolicy, facts: CommandFacts) -> Verdict:
+    verdict = Verdict(
+        shell.unanalysable,
+        "redirection",
+        f'Redirection to "{redirect.target.text}" leaves the workspace',
+        "Redirect to a path in the workspace.",
+        grantable=False,
+    )
+    if facts.confined or verdict.answer.strictness >= shell.unconfined.strictness:
+        return verdict
+    return replace(verdict, answer=shell.unconfined, rule="unconfined")

@@ -1,0 +1,25 @@
+"""What is said about an operation: allow, ask or deny, with the rule and the reason. Pure data."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from wap_kernel.errors import Code
+from wap_kernel.policy.model import Answer
+
+__all__ = ["Answer", "Verdict"]
+
+
+@dataclass(frozen=True)
+class Verdict:
+    answer: Answer
+    rule: str
+    """Which rule said so, as a person would look for it: `git push`, `unknown`, `maxFileSize`."""
+    reason: str
+    suggestion: str | None = None
+    code: Code = Code.PERMISSION_DENIED
+    """What a refusal is reported as."""
+    network: bool = False
+    """Whether the command gets the network although the policy grants none."""
+    grantable: bool = True
+    """Whether a person may allow it for good."""

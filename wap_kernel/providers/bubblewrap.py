@@ -1,0 +1,258 @@
+"""The bubblewrap provider: the server's own filesystem, and commands in namespaces of their own.
+
+A command sees the mounts of `mounts.py` and nothing else of the host: no other process, no network unless it was
+granted, no privileges and no way to new ones. With the network it has the host's, also what listens on its loopback.
+
+Between the plan and the mounts somebody may move things in the workspace (another command, for one). So before the
+command runs, the server looks into the sandbox: every mount must be where it was planned, and the workspace must be the
+folder that is held open. Otherwise the sandbox is thrown away, and made anew or refused. Not held: a guarded file that
+somebody *outside* replaces while a command runs; from then on that command sees the new one.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack
+from functools import partial
+
+from wap_kernel.commands import environment, running
+from wap_kernel.commands.namespaced import Namespaced, Sandbox
+from wap_kernel.commands.outcome import Cancel, OnChunk, Outcome
+from wap_kernel.errors import Conflict, ProviderUnavailable, WapError
+from wap_kernel.files.root import Root
+from wap_kernel.providers import hostpaths
+from wap_kernel.providers.base import Command, Confinement, Probe, ResourceLimits
+from wap_kernel.providers.guards import Guards, moved
+from wap_kernel.providers.mounts import HostPaths, Layout, Mount, MountKind
+from wap_kernel.providers.ongoing import Ongoing, open_folder
+from wap_kernel.providers.resources import Limited, find_groups, held
+
+OLDEST = (0, 8, 0)
+"""The first version that can forbid further user namespaces."""
+ATTEMPTS = 5
+EMPTY_FILE = os.path.join(os.path.dirname(__file__), "empty")
+PROBE_SECONDS = 10.0
+
+ISOLATION = (
+    *("--unshare-user", "--unshare-pid", "--unshare-ipc", "--unshare-uts", "--unshare-cgroup-try"),
+    *("--disable-userns", "--cap-drop", "ALL", "--die-with-parent", "--new-session"),
+)
+KERNEL_SETTINGS = tuple(f"/proc/{name}" for name in "sys sysrq-trigger irq bus fs acpi scsi driver mtrr".split())
+KERNEL_SECRETS = tuple(
+    f"/proc/{name}"
+    for name in """
+    kcore keys key-users kmsg timer_list sched_debug latency_stats slabinfo vmallocinfo pagetypeinfo
+    kpagecgroup kpagecount kpageflags
+    """.split()
+)
+"""For these the kernel asks for user 0, not for a capability, and who is root outside has that number inside too."""
+_TABLE: Mapping[MountKind, tuple[str, ...]] = {
+    MountKind.READ_ONLY: ("--ro-bind", "SOURCE", "TARGET"),
+    MountKind.WRITABLE: ("--bind", "SOURCE", "TARGET"),
+    MountKind.TEMPORARY: ("--perms", "1777", "--tmpfs", "TARGET"),
+    MountKind.HIDDEN_FOLDER: ("--perms", "0555", "--tmpfs", "TARGET"),
+    MountKind.HIDDEN_FILE: ("--ro-bind", EMPTY_FILE, "TARGET"),
+    MountKind.LINK: ("--symlink", "SOURCE", "TARGET"),
+    MountKind.PROC: ("--proc", "TARGET"),
+    MountKind.DEV: ("--dev", "TARGET"),
+}
+
+
+class BubblewrapProvider:
+    """Runs commands beside the files of `root`, which stays the caller's, to be closed after the provider.
+
+    `secrets` are absolute paths that no command sees, wherever they lie.
+    """
+
+    name = "bubblewrap"
+    confines = True
+
+    def __init__(
+        self,
+        root: Root,
+        *,
+        secrets: Sequence[str],
+        server_environment: Mapping[str, str] | None = None,
+        grace: float = running.GRACE,
+        resources: ResourceLimits | None = None,
+        program: str | None = None,
+    ) -> None:
+        self.files = root
+        self._environment = os.environ if server_environment is None else server_environment
+        self._grace = grace
+        self._limits = resources or ResourceLimits()
+        self._program = find(program)
+        self._layout = Layout(root.path, hostpaths.gather(root, environment=self._environment, secrets=secrets))
+        self._groups = find_groups()
+        self._ongoing = Ongoing()
+
+    def run(self, command: Command, *, on_chunk: OnChunk | None = None, cancel: Cancel | None = None) -> Outcome:
+        variables = environment.rebuild(self._environment, command.environment, command.env_allowlist)
+        argv = running.argv(command.command, variables.get("PATH", ""))
+        cancel = cancel or Cancel()
+        with open_folder(self.files, command.cwd) as folder, self._ongoing.one(cancel):
+            cwd = os.path.join(self.files.path, folder.path)
+            return running.follow(
+                lambda stack: self._start(stack, command, argv, variables, os.path.normpath(cwd)),
+                timeout=command.timeout,
+                output_limit=command.output_limit,
+                on_chunk=on_chunk,
+                cancel=cancel,
+            )
+
+    def close(self) -> None:
+        self._ongoing.close()
+
+    def _start(
+        self, stack: ExitStack, command: Command, argv: Sequence[str], variables: Mapping[str, str], cwd: str
+    ) -> Namespaced:
+        attempts = ATTEMPTS
+        while True:
+            attempts -= 1
+            mounts = self._layout.mounts(hostpaths.real(command.confinement, self.files))
+            guards = Guards(mounts, self.files)
+            options = arguments(mounts, network=command.confinement.network, memory=self._limits.memory)
+            with ExitStack() as started:
+                limited = Limited(started, self._limits, self._groups)
+                try:
+                    process = Namespaced(
+                        started,
+                        self._program,
+                        [*options, "--chdir", cwd],
+                        argv,
+                        variables,
+                        self._grace,
+                        before=partial(_check_and_limit, guards, limited),
+                        inside=limited.inside,
+                    )
+                except (Conflict, ProviderUnavailable) as error:
+                    if not guards.explain(error):
+                        raise
+                    started.close()
+                    guards.remove_stray()
+                    if attempts == 0 or not guards.are_still_there():
+                        raise moved() from error
+                else:
+                    stack.push(started.pop_all())
+                    return process
+
+
+def _check_and_limit(guards: Guards, limited: Limited, sandbox: Sandbox) -> None:
+    guards.check(sandbox.init)
+    limited.put(sandbox.leader)
+
+
+def arguments(mounts: Sequence[Mount], *, network: bool, memory: int | None = None) -> Iterator[str]:
+    """The options for bubblewrap. `memory` bounds what fits into a folder that lives in memory."""
+    yield from ISOLATION
+    if not network:
+        yield "--unshare-net"
+    for mount in mounts:
+        if mount.kind is MountKind.TEMPORARY and memory is not None:
+            yield from ("--size", str(memory))
+        places = {"SOURCE": mount.source, "TARGET": mount.target}
+        yield from (places.get(word, word) for word in _TABLE[mount.kind])
+    if os.geteuid() == 0:
+        yield from (word for path in KERNEL_SETTINGS if os.path.exists(path) for word in ("--ro-bind", path, path))
+        yield from (word for path in KERNEL_SECRETS if os.path.exists(path) for word in ("--ro-bind", EMPTY_FILE, path))
+    # Only now: until here mount points were made in them.
+    yield from ("--remount-ro", "/")
+    for mount in mounts:
+        if mount.kind is MountKind.HIDDEN_FOLDER:
+            yield from ("--remount-ro", mount.target)
+
+
+def find(program: str | None = None) -> str:
+    found = shutil.which(program or "bwrap")
+    if found is None:
+        raise ProviderUnavailable(f"bubblewrap is not installed: no program {program or 'bwrap'}.", hint=INSTALL)
+    return found
+
+
+def probe(program: str | None = None) -> Probe:
+    """Start a sandbox, and see what this machine lacks for it."""
+    if sys.platform != "linux":
+        return Probe("bubblewrap", False, "bubblewrap is for Linux.")
+    try:
+        found = find(program)
+        version = _version(found)
+    except WapError as error:
+        return Probe("bubblewrap", False, error.message, fix=error.hint)
+    text = ".".join(map(str, version))
+    if version < OLDEST:
+        needed = ".".join(map(str, OLDEST))
+        return Probe("bubblewrap", False, f"bubblewrap {text} is too old: {needed} is needed", fix=INSTALL)
+    try:
+        _try(found)
+    except WapError as error:
+        return Probe("bubblewrap", False, f"bubblewrap {text}: {error.message}", fix=fix(error.message, _setting))
+    promises = {"files outside": True, "network": True, "other processes": True, **held(ResourceLimits())}
+    return Probe("bubblewrap", True, f"bubblewrap {text}", promises=promises)
+
+
+def _version(program: str) -> tuple[int, ...]:
+    try:
+        done = subprocess.run(
+            [program, "--version"], stdin=subprocess.DEVNULL, capture_output=True, timeout=PROBE_SECONDS, check=False
+        )
+    except (OSError, subprocess.SubprocessError) as error:
+        raise ProviderUnavailable(f"bubblewrap cannot be run: {error}", hint=INSTALL) from error
+    found = re.match(rb"bubblewrap (\d+)\.(\d+)\.(\d+)", done.stdout)
+    if found is None:
+        raise ProviderUnavailable(f"{program} is not bubblewrap.", hint=INSTALL)
+    return tuple(map(int, found.groups()))
+
+
+def _try(program: str) -> None:
+    """Raises if no sandbox can be had."""
+    system = (hostpaths.follow(path) for path in hostpaths.SYSTEM if os.path.exists(path))
+    with tempfile.TemporaryDirectory(prefix="wap-probe-") as folder:
+        root = os.path.realpath(folder)
+        mounts = Layout(root, HostPaths(software=tuple(system), temporary=())).mounts(Confinement())
+        options = [*arguments(mounts, network=False), "--chdir", root]
+        outcome = running.follow(
+            lambda stack: Namespaced(stack, program, options, ["/bin/sh", "-c", "exit 7"], {}, 0.0, lambda _: None),
+            timeout=PROBE_SECONDS,
+            output_limit=1000,
+        )
+    if outcome.exit_code != 7:
+        raise ProviderUnavailable(f"a command in it does not work: {outcome.stderr.strip()}")
+
+
+INSTALL = "apt install bubblewrap (or dnf, pacman, zypper, apk)"
+_FIXES: Sequence[tuple[str, str, str, str]] = (
+    ("", "kernel/unprivileged_userns_clone", "0", "sysctl -w kernel.unprivileged_userns_clone=1"),
+    ("", "user/max_user_namespaces", "0", "sysctl -w user.max_user_namespaces=15000"),
+    (
+        "",
+        "kernel/apparmor_restrict_unprivileged_userns",
+        "1",
+        "give bwrap an AppArmor profile that has `userns,`, or: "
+        "sysctl -w kernel.apparmor_restrict_unprivileged_userns=0",
+    ),
+    ("mount proc", "", "", "in a container: docker run --security-opt systempaths=unconfined"),
+    ("namespace", "", "", "in a container: docker run --security-opt seccomp=unconfined (or --cap-add SYS_ADMIN)"),
+    ("setuid", "", "", "chmod u-s $(command -v bwrap)"),
+)
+"""What bubblewrap's reason contains, a setting below /proc/sys and its value, and what to do when both are so."""
+
+
+def fix(reason: str, setting: Callable[[str], str | None]) -> str | None:
+    return next(
+        (todo for words, name, value, todo in _FIXES if words in reason and (not name or setting(name) == value)),
+        None,
+    )
+
+
+def _setting(name: str) -> str | None:
+    try:
+        with open(f"/proc/sys/{name}", encoding="ascii") as file:
+            return file.read().strip()
+    except OSError:
+        return None

@@ -1,0 +1,210 @@
+"""Whether a sandbox that was just made is the one that was planned.
+
+Mounts are made by path, and paths in the workspace can be moved meanwhile: the mask would then stand on something else,
+and the mount point that was missing would have been made on the host.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import stat
+import time
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+
+from wap_kernel.errors import Conflict, ProviderUnavailable, WapError
+from wap_kernel.files.paths import below
+from wap_kernel.files.root import Root
+from wap_kernel.providers.mounts import Mount, MountKind
+
+_CLOCK = 20_000_000
+"""Nanoseconds by which the time stamp of a new file may seem too early."""
+_ESCAPED = re.compile(rb"\\([0-7]{3})")
+
+_OWN = ("/dev", "/proc")
+"""Where a sandbox mounts what nobody planned."""
+
+Identity = tuple[int, int, bool]
+
+
+class Guards:
+    """The mounts of one sandbox, and what stood in the workspace at their places when they were planned."""
+
+    def __init__(self, mounts: Sequence[Mount], files: Root, *, by_flags: bool = True) -> None:
+        """`by_flags`: the mounts are those of the sandbox, empty and read-only where planned; otherwise somebody behind
+        them sees to that."""
+        self._files = files
+        self._by_flags = by_flags
+        self._began = time.time_ns() - _CLOCK
+        self._mounts = [mount for mount in mounts if mount.kind is not MountKind.LINK]
+        self._planned = {
+            mount.target: _identity(mount.target) for mount in mounts if below(mount.target, files.path) is not None
+        }
+        self._astray: list[str] = []
+        """Where on the host mount points may have been made that belong to none of the targets."""
+
+    def check(self, init: int) -> None:
+        """Look into the sandbox whose first process is `init`. Raises if it is not as planned."""
+        try:
+            made = _mounted(f"/proc/{init}/mountinfo")
+            ours = {found.point for found in _mounted("/proc/self/mountinfo")}
+            shown = os.stat(f"/proc/{init}/root{self._files.path}")
+        except OSError as error:
+            raise ProviderUnavailable(f"The sandbox cannot be looked into: {error.strerror}.") from error
+        held = os.fstat(self._files.fd)
+        if (shown.st_dev, shown.st_ino) != (held.st_dev, held.st_ino):
+            raise ProviderUnavailable(
+                "The workspace was moved, or another folder stands in its place: no command runs.",
+                hint="Move it back, or start the server in the new place.",
+            )
+        targets = {mount.target: mount for mount in self._mounts}
+        by_point = {found.point: found for found in made}
+        self._astray = [*self._strays(made, targets)]
+        once = Counter(found.point for found in made)
+        if (
+            any(once[target] != 1 for target in targets)
+            or not all(self._is_as_planned(mount, by_point, init) for mount in self._mounts)
+            or any(self._is_strange(point) for point in by_point.keys() - targets.keys() - ours)
+            or self.have_moved()
+        ):
+            raise moved()
+
+    def _is_strange(self, point: str) -> bool:
+        """Whether a mount that nobody planned stands where no sandbox has one of itself."""
+        return not any(below(point, place) is not None for place in _OWN) and point != "/"
+
+    def _is_as_planned(self, mount: Mount, made: Mapping[str, _Mounted], init: int) -> bool:
+        """A source is a path as well, and the kernel follows links in it. What was really bound is told by the root of
+        the mount, which nobody can change any more; the path that leads to it could be swapped while we look."""
+        found = made[mount.target]
+        if mount.kind in (MountKind.TEMPORARY, MountKind.HIDDEN_FOLDER):
+            return found.kind == "tmpfs" or not self._by_flags
+        if mount.kind is MountKind.READ_ONLY and self._by_flags and not found.is_read_only:
+            return False
+        relative = below(mount.target, self._files.path)
+        if not relative or not mount.source:
+            return True
+        workspace = made[self._files.path]
+        if found.device == workspace.device:
+            return found.root == f"{workspace.root.rstrip('/')}/{relative}"
+        planned = self._planned.get(mount.target)  # another file system is mounted in the workspace
+        try:
+            inside = os.stat(f"/proc/{init}/root{mount.target}")
+        except OSError:
+            return False
+        return planned is not None and (inside.st_dev, inside.st_ino) == planned[:2]
+
+    def _strays(self, made: Sequence[_Mounted], targets: Mapping[str, Mount]) -> Iterator[str]:
+        """Where mount points were made if a folder of the plan was led somewhere else on the way: the mount is then
+        another one, or stands where none was planned."""
+        workspace = next((found for found in made if found.point == self._files.path), None)
+        if workspace is None or not (workspace.root == "/" or self._files.path.endswith(workspace.root)):
+            return
+        prefix = self._files.path if workspace.root == "/" else self._files.path.removesuffix(workspace.root)
+        inside = {mount.target for mount in self._mounts if mount.source and below(mount.target, self._files.path)}
+        elsewhere = {target for target, mount in targets.items() if mount.source} - inside
+        wrong = {found.root for found in made if found.device == workspace.device and found.point not in elsewhere}
+        for folder in inside:
+            for rest in filter(None, (below(target, folder) for target in targets)):
+                for root in wrong:
+                    if (path := f"{prefix}{root.rstrip('/')}/{rest}") not in targets:
+                        yield path
+
+    def explain(self, error: Exception) -> bool:
+        """Whether a failed start is due to somebody who moves things; then it is worth another try."""
+        return isinstance(error, Conflict) or self.have_moved()
+
+    def have_moved(self) -> bool:
+        return any(_identity(target) != identity for target, identity in self._planned.items())
+
+    def are_still_there(self) -> bool:
+        """Maybe replaced, but not gone; what is gone may be elsewhere now, where nobody would guard it."""
+        return all(map(_identity, self._planned))
+
+    def remove_stray(self) -> None:
+        """Remove mount points that were made on the host because the real ones had been moved away: new and empty."""
+        for target in sorted(self._planned, key=len, reverse=True):
+            path = below(target, self._files.path) or ""
+            folder, _, name = path.rpartition("/")
+            if not name or _identity(target) == self._planned[target]:
+                continue
+            with suppress(OSError, WapError), self._files.open_folder(folder or ".") as parent:
+                found = os.stat(name, dir_fd=parent.fd, follow_symlinks=False)
+                if found.st_ctime_ns < self._began:
+                    continue
+                if stat.S_ISDIR(found.st_mode):
+                    os.rmdir(name, dir_fd=parent.fd)
+                elif stat.S_ISREG(found.st_mode) and found.st_size == 0:
+                    os.unlink(name, dir_fd=parent.fd)
+        for path in sorted(self._astray, key=len, reverse=True):
+            self._remove_outside(path)
+
+    def _remove_outside(self, path: str) -> None:
+        folder, _, name = path.rpartition("/")
+        with suppress(OSError):
+            parent = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+            try:
+                found = os.stat(name, dir_fd=parent, follow_symlinks=False)
+                is_new = found.st_ctime_ns >= self._began and found.st_uid == os.geteuid()
+                if is_new and stat.S_ISREG(found.st_mode) and found.st_size == 0:
+                    os.unlink(name, dir_fd=parent)
+                elif is_new and stat.S_ISDIR(found.st_mode):
+                    os.rmdir(name, dir_fd=parent)
+            finally:
+                os.close(parent)
+
+
+@dataclass(frozen=True)
+class _Mounted:
+    point: str
+    device: bytes
+    root: str
+    """The folder or file of the file system that was mounted."""
+    is_read_only: bool
+    kind: str
+
+
+def _mounted(path: str) -> list[_Mounted]:
+    """What stands in a mountinfo file."""
+    found = []
+    with open(path, "rb") as file:
+        for line in file.read().splitlines():
+            fields, _, rest = line.partition(b" - ")
+            _, _, device, root, point, options, *_ = fields.split(b" ")
+            kind = rest.partition(b" ")[0].decode("ascii", "replace")
+            is_read_only = b"ro" in options.split(b",")
+            names = (os.fsdecode(_unescaped(name)) for name in (point, root))
+            found.append(_Mounted(next(names), device, next(names), is_read_only, kind))
+    return found
+
+
+def moved() -> Conflict:
+    return Conflict(
+        "Protected files of the workspace were changed while the command was being started.",
+        hint="Nothing was run. Try again.",
+    )
+
+
+def _identity(path: str) -> Identity | None:
+    """Device, inode, and whether it is empty: an inode that was freed is soon given to a new file, and a mount point
+    that was made in the place of something else is empty."""
+    try:
+        found = os.lstat(path)
+    except OSError:
+        return None
+    return found.st_dev, found.st_ino, _is_empty(path) if stat.S_ISDIR(found.st_mode) else found.st_size == 0
+
+
+def _is_empty(folder: str) -> bool:
+    try:
+        with os.scandir(folder) as entries:
+            return next(entries, None) is None
+    except OSError:
+        return False  # ours to pass through, not to read
+
+
+def _unescaped(path: bytes) -> bytes:
+    return _ESCAPED.sub(lambda match: bytes([int(match[1], 8)]), path) if b"\\" in path else path

@@ -1,0 +1,217 @@
+"""The gvisor provider: the server's own filesystem, and commands on a kernel of their own (runsc).
+
+A command sees the mounts of `mounts.py` and nothing else; its system calls are answered by gVisor, not by the host's
+kernel. Sandboxes are kept warm (`gvisor_pool.py`). With the network, a command has the host's: also what listens on
+its loopback.
+
+What an old build of runsc cannot do is told by `probe`. Not confined: a file that is hidden or read-only in the
+workspace and that somebody replaces on the host while a command runs; from then on that command sees the new one.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, closing, contextmanager
+from secrets import token_hex
+
+from wap_kernel.commands import environment, running
+from wap_kernel.commands.outcome import Cancel, OnChunk, Outcome
+from wap_kernel.commands.supervised import TAG, cannot_start
+from wap_kernel.errors import Conflict, ProviderUnavailable, WapError
+from wap_kernel.files.root import Root
+from wap_kernel.providers import gvisor_bundle, hostpaths
+from wap_kernel.providers.base import Command, Confinement, Probe, ResourceLimits
+from wap_kernel.providers.guards import Guards
+from wap_kernel.providers.gvisor_command import SandboxedCommand
+from wap_kernel.providers.gvisor_pool import IDLE, Home, Pool, Wanted, identities
+from wap_kernel.providers.gvisor_sandbox import Sandbox, run_to_its_end
+from wap_kernel.providers.mounts import HostPaths, Layout, MountKind
+from wap_kernel.providers.ongoing import Ongoing, open_folder
+from wap_kernel.providers.resources import ControlGroups, find_groups
+
+PROGRAM_VARIABLE = "RUNSC_PATH"
+INSTALL = "apt install runsc, or https://gvisor.dev/docs/user_guide/install/; RUNSC_PATH names one elsewhere"
+
+ATTEMPTS = 5
+LONGEST_WORD = 128 * 1024
+"""gVisor would take longer ones, but what runs here shall run with every provider."""
+_FROM_THE_HOST = (MountKind.READ_ONLY, MountKind.WRITABLE, MountKind.HIDDEN_FILE, MountKind.HIDDEN_FOLDER)
+
+
+class GvisorProvider:
+    """Runs commands beside the files of `root`, which stays the caller's, to be closed after the provider."""
+
+    name = "gvisor"
+    confines = True
+
+    def __init__(
+        self,
+        root: Root,
+        *,
+        secrets: Sequence[str],
+        server_environment: Mapping[str, str] | None = None,
+        grace: float = running.GRACE,
+        resources: ResourceLimits | None = None,
+        program: str | None = None,
+        idle: float = IDLE,
+    ) -> None:
+        """`secrets` are absolute paths that no command sees, wherever they lie."""
+        self.files = root
+        self._environment = os.environ if server_environment is None else server_environment
+        self._grace = grace
+        self._limits = resources or ResourceLimits()
+        self._groups = find_groups()
+        self._program = find(program)
+        with ExitStack() as undo:
+            self._home = undo.enter_context(closing(Home(self._program)))
+            host = hostpaths.gather(root, environment=self._environment, secrets=(*secrets, self._home.path))
+            self._layout = Layout(root.path, host)
+            undo.pop_all()
+        self._pool = Pool(self._home, self._start, idle=idle)
+        self._ongoing = Ongoing()
+
+    def run(self, command: Command, *, on_chunk: OnChunk | None = None, cancel: Cancel | None = None) -> Outcome:
+        variables = environment.rebuild(self._environment, command.environment, command.env_allowlist)
+        argv = running.argv(command.command, variables.get("PATH", ""))
+        cancel = cancel or Cancel()
+        variables[TAG] = token_hex(16)  # as everywhere: a command sees the same variables with every provider
+        with open_folder(self.files, command.cwd) as folder, self._ongoing.one(cancel):
+            cwd = os.path.normpath(os.path.join(self.files.path, folder.path))
+            process = gvisor_bundle.process(argv, _described(variables), cwd)
+            if any(len(os.fsencode(word)) >= LONGEST_WORD for word in (*process["args"], *process["env"])):
+                raise cannot_start("exec", errno.E2BIG)
+            with self._sandbox(command.confinement) as sandbox:
+                return running.follow(
+                    lambda stack: SandboxedCommand(stack, sandbox, process, self._grace),
+                    timeout=command.timeout,
+                    output_limit=command.output_limit,
+                    on_chunk=on_chunk,
+                    cancel=cancel,
+                )
+
+    def close(self) -> None:
+        """May be called again."""
+        self._ongoing.close()
+        self._pool.close()
+        self._home.close()
+
+    @contextmanager
+    def _sandbox(self, confinement: Confinement) -> Iterator[Sandbox]:
+        for attempt in range(1, ATTEMPTS + 1):
+            mounts = self._layout.mounts(hostpaths.real(confinement, self.files))
+            wanted = Wanted(mounts, confinement.network, identities(mounts, self.files.path))
+            try:
+                sandbox = self._pool.take(wanted)
+                break
+            except Conflict:  # planned with what has been moved since
+                if attempt == ATTEMPTS:
+                    raise
+        try:
+            yield sandbox
+        finally:
+            self._pool.give_back(sandbox, wanted)
+
+    def _start(self, wanted: Wanted, folder: str) -> Sandbox:
+        from_the_host = [mount for mount in wanted.mounts if mount.kind in _FROM_THE_HOST]
+        guards = Guards(from_the_host, self.files, by_flags=False)
+        try:
+            return Sandbox(
+                self._program,
+                folder,
+                wanted.mounts,
+                network=wanted.network,
+                limits=self._limits,
+                groups=self._groups,
+                check=guards.check,
+            )
+        except (Conflict, ProviderUnavailable) as error:
+            if not guards.explain(error):
+                raise
+            guards.remove_stray()
+            raise Conflict(
+                "Protected files of the workspace keep changing while the command is being started.",
+                hint="Nothing was run. Try again.",
+            ) from error
+
+
+def _described(variables: Mapping[str, str]) -> list[str]:
+    """runsc would add a HOME of its own if there were none, and takes nothing but UTF-8."""
+    described = (f"{name}={value}" for name, value in {"HOME": "", **variables}.items())
+    return [os.fsencode(variable).decode("utf-8", "replace") for variable in described]
+
+
+def find(program: str | None = None) -> str:
+    """runsc: the one named, that of $RUNSC_PATH, or that on the PATH."""
+    found = shutil.which(program or os.environ.get(PROGRAM_VARIABLE) or "runsc")
+    if found is None:
+        raise ProviderUnavailable("runsc, the program of gVisor, was not found.", hint=INSTALL)
+    return found
+
+
+def probe(program: str | None = None) -> Probe:
+    """Start a sandbox, and see what it can do."""
+    if sys.platform != "linux":
+        return Probe("gvisor", False, "gVisor is for Linux.")
+    try:
+        found = find(program)
+        detail = _describe(found)
+        with tempfile.TemporaryDirectory(prefix="wap-probe-") as folder:
+            works_statx = _try(found, folder)
+    except WapError as error:
+        return Probe("gvisor", False, error.message, fix=error.hint)
+    except (OSError, subprocess.SubprocessError) as error:
+        return Probe("gvisor", False, f"runsc cannot be run: {error}", fix=INSTALL)
+    lacking = "" if works_statx else "; this build fails statx, so `ls` and `stat` do not work in it"
+    return Probe(
+        "gvisor",
+        True,
+        detail + lacking,
+        fix=None if works_statx else "install a newer build: https://gvisor.dev/docs/user_guide/install/",
+        promises={
+            "files outside": True,
+            "network": True,
+            "other processes": True,
+            "processes": True,
+            "memory": "memory" in find_groups().folders,
+            "file size": True,
+            "statx": works_statx,
+            "niceness": False,
+            "no user namespaces": False,
+        },
+    )
+
+
+def _describe(program: str) -> str:
+    version = run_to_its_end([program, "--version"]).stdout.decode("utf-8", "replace").partition("\n")[0]
+    # The flag's own text ends with its default, which is what we use: newer builds have a better one than older.
+    platform = re.search(rb"-platform string\n.*\(default \"?(\w+)\"?\)", run_to_its_end([program, "flags"]).stdout)
+    return f"{version}, platform {platform.group(1).decode() if platform else 'unknown'}"
+
+
+def _try(program: str, folder: str) -> bool:
+    """Whether statx works in a sandbox. Raises if there is none to be had."""
+    workspace, files = os.path.join(os.path.realpath(folder), "workspace"), os.path.join(folder, "sandbox")
+    os.mkdir(workspace)
+    os.mkdir(files)
+    system = (hostpaths.follow(path) for path in hostpaths.SYSTEM if os.path.exists(path))
+    sandbox = Sandbox(
+        program,
+        files,
+        Layout(workspace, HostPaths(software=tuple(system), temporary=())).mounts(Confinement()),
+        network=False,
+        limits=ResourceLimits(),
+        groups=ControlGroups(),
+        check=lambda _: None,
+    )
+    try:
+        ls = gvisor_bundle.process(["ls", workspace], [gvisor_bundle.SEARCH_PATH], "/")
+        return run_to_its_end(sandbox.command(ls).argv).returncode == 0
+    finally:
+        sandbox.end()

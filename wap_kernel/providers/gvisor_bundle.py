@@ -1,0 +1,176 @@
+"""A gVisor sandbox as data: the OCI bundle for a list of mounts, and one process of it. Pure.
+
+Process 1 of a sandbox only answers questions, by a shell's built-ins: which processes there are, and what stands in the
+folders that a command can write and that are not the workspace. It runs as another user than the commands, so they can
+neither signal nor trace it. When its input ends (the server has died), it ends, and with it everything in the sandbox.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from wap_kernel.files.paths import below
+from wap_kernel.providers.base import ResourceLimits
+from wap_kernel.providers.mounts import Mount, MountKind
+
+KEEPER = 65534
+"""The user of process 1. Commands run as 0 without capabilities: outside that is the user of the server."""
+SEARCH_PATH = "PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+SHARED_MEMORY = "/dev/shm"
+_NAMESPACES = ("pid", "ipc", "uts", "mount")
+
+# A name may be anything, also `*`: hence the tests. A folder that it may not read does not look empty.
+_INIT = """\
+trap '' HUP INT QUIT TERM USR1 USR2 PIPE ALRM
+processes() { set -- /proc/[0-9]*; echo "$*"; }
+files() {
+  for folder; do
+    if ! [ -r "$folder" ] || ! [ -x "$folder" ]; then printf '%s closed ' "$folder"; fi
+    for entry in "$folder"/* "$folder"/.[!.]* "$folder"/..?*; do
+      if [ -e "$entry" ] || [ -L "$entry" ]; then printf '%s ' "$entry"; fi
+    done
+  done
+  echo
+}
+while IFS= read -r question; do
+  case $question in
+    "watch "*) set -- "$@" "${question#watch }" ;;
+    processes) processes ;;
+    files) files "$@" ;;
+  esac
+done
+"""
+
+
+# Commands share a sandbox, one after the other. What they cannot be allowed to replace belongs to process 1: /dev, and
+# where a temporary folder holds a link or a mount point, that folder (its sticky bit then counts) and all on the way.
+_PREPARE = f"""\
+set -e
+while [ "$1" != -- ]; do mkdir -p "${{1%/*}}"; ln -s "$2" "$1"; shift 2; done
+shift
+for path; do [ -L "$path" ] || [ -k "$path" ] || chmod 755 "$path"; done
+chown -h {KEEPER} "$@"
+"""
+
+
+@dataclass(frozen=True)
+class Bundle:
+    """What a sandbox is made of."""
+
+    config: Mapping[str, Any]
+    """For config.json."""
+    watched: tuple[str, ...]
+    """The folders to tell process 1 of. Not in its arguments, which commands can read."""
+    links: tuple[tuple[str, str], ...]
+    """To make below the root folder: where, and what it says."""
+    stand_ins: tuple[tuple[str, tuple[str, ...]], ...]
+    """To make on the host: what is shown in place of a hidden folder, and the mount points in it."""
+    preparation: Mapping[str, Any]
+    """A process to run to its end before the first command."""
+
+
+def bundle(mounts: Sequence[Mount], *, shell: str, folder: str, limits: ResourceLimits, network: bool) -> Bundle:
+    """For a sandbox whose own files on the host are in `folder`: `root`, `empty`, `hidden-<n>`."""
+    hidden = [mount.target for mount in mounts if mount.kind is MountKind.HIDDEN_FOLDER]
+    stand_ins = {target: f"{folder}/hidden-{number}" for number, target in enumerate(hidden)}
+    temporary = [mount.target for mount in mounts if mount.kind is MountKind.TEMPORARY]
+    links = [(mount.target, mount.source) for mount in mounts if mount.kind is MountKind.LINK]
+    late = [link for link in links if any(below(link[0], top) is not None for top in temporary)]
+    init = process([shell, "-c", _INIT], [SEARCH_PATH], "/", user=KEEPER)
+    return Bundle(
+        config={
+            "ociVersion": "1.0.0",
+            "process": {**init, "rlimits": _rlimits(limits)},
+            "root": {"path": f"{folder}/root", "readonly": True},
+            "hostname": "sandbox",
+            "mounts": [
+                oci for mount in mounts for oci in _oci_mounts(mount, f"{folder}/empty", stand_ins, limits.memory)
+            ],
+            "linux": {"namespaces": [{"type": name} for name in (*_NAMESPACES, *(() if network else ("network",)))]},
+        },
+        watched=(SHARED_MEMORY, *temporary),
+        links=tuple(link for link in links if link not in late),
+        stand_ins=tuple((stand_in, _points_below(target, mounts)) for target, stand_in in stand_ins.items()),
+        preparation=process(
+            [shell, "-c", _PREPARE, "prepare", *(word for link in late for word in link), "--", "/dev", *kept(mounts)],
+            [SEARCH_PATH],
+            "/",
+            capabilities=["CAP_CHOWN"],
+        ),
+    )
+
+
+def kept(mounts: Sequence[Mount]) -> tuple[str, ...]:
+    """What of the temporary folders no command may replace: links, and everything on the way to a mount or a link."""
+    targets = {mount.target: mount for mount in mounts}
+    found: list[str] = []
+    for mount in mounts:
+        path = mount.target if mount.kind is MountKind.LINK else mount.target.rpartition("/")[0]
+        way: list[str] = []
+        while path and (path not in targets or targets[path].kind is MountKind.LINK):
+            way.append(path)
+            path = path.rpartition("/")[0]
+        if path and targets[path].kind is MountKind.TEMPORARY:
+            found += [path, *reversed(way)]
+    return tuple(dict.fromkeys(found))
+
+
+def process(
+    argv: Sequence[str], environment: Sequence[str], cwd: str, *, user: int = 0, capabilities: Sequence[str] = ()
+) -> dict[str, Any]:
+    """One process, as config.json and `runsc exec --process` describe it."""
+    sets = ("bounding", "effective", "inheritable", "permitted")
+    return {
+        "args": list(argv),
+        "env": list(environment),
+        "cwd": cwd,
+        "user": {"uid": user, "gid": user},
+        "capabilities": {name: list(capabilities) for name in sets},
+        "noNewPrivileges": True,
+    }
+
+
+def _oci_mounts(mount: Mount, empty: str, stand_ins: Mapping[str, str], memory: int | None) -> list[dict[str, Any]]:
+    match mount.kind:
+        case MountKind.READ_ONLY:
+            return [_bind(mount.source, mount.target, "ro")]
+        case MountKind.WRITABLE:
+            return [_bind(mount.source, mount.target, "rw")]
+        case MountKind.HIDDEN_FILE:
+            return [_bind(empty, mount.target, "ro")]
+        case MountKind.HIDDEN_FOLDER:
+            return [_bind(stand_ins[mount.target], mount.target, "ro")]
+        case MountKind.TEMPORARY:
+            return [_tmpfs(mount.target, memory)]
+        case MountKind.PROC:  # its settings would stay from one command to the next
+            return [_kernel(mount.target, "proc"), _kernel("/sys", "sysfs")]
+        case MountKind.DEV:
+            return [{"destination": mount.target, "type": "dev", "source": "dev"}, _tmpfs(SHARED_MEMORY, memory)]
+        case MountKind.LINK:
+            return []
+
+
+def _kernel(target: str, kind: str) -> dict[str, Any]:
+    return {"destination": target, "type": kind, "source": kind, "options": ["ro"]}
+
+
+def _bind(source: str, target: str, access: str) -> dict[str, Any]:
+    return {"destination": target, "type": "bind", "source": source, "options": ["rbind", access]}
+
+
+def _tmpfs(target: str, memory: int | None) -> dict[str, Any]:
+    size = [] if memory is None else [f"size={memory}"]
+    return {"destination": target, "type": "tmpfs", "source": "tmpfs", "options": ["mode=1777", *size]}
+
+
+def _points_below(target: str, mounts: Iterable[Mount]) -> tuple[str, ...]:
+    """Folders: below a hidden one `plan` puts nothing but the workspace."""
+    return tuple(name for mount in mounts if (name := below(mount.target, target)))
+
+
+def _rlimits(limits: ResourceLimits) -> list[dict[str, Any]]:
+    """gVisor holds these two by itself, also for its root. Memory is for a cgroup on the host."""
+    wanted = {"RLIMIT_NPROC": limits.processes, "RLIMIT_FSIZE": limits.file_size}
+    return [{"type": name, "soft": value, "hard": value} for name, value in wanted.items() if value is not None]

@@ -1,0 +1,165 @@
+"""Gathers the facts about this machine that `mounts.py` decides on: where the system, interpreters and home lie.
+
+An interpreter is rarely one folder: a virtual environment stands on `~/.pyenv/versions/3.12`, which is a link, and a
+kernel has an environment of its own. So every interpreter that is known is followed to its end, and the links on the
+way are noted, to be made again in the sandbox.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from glob import escape, glob
+
+from wap_kernel.errors import WapError
+from wap_kernel.files.paths import below, split
+from wap_kernel.files.primitives import Kind
+from wap_kernel.files.root import Root
+from wap_kernel.providers.base import Confinement
+from wap_kernel.providers.mounts import HostPaths, Place
+
+SYSTEM = (
+    *("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32", "/opt"),
+    *("/nix/store", "/gnu/store", "/run/current-system"),
+)
+SETTINGS = tuple(
+    """
+    alternatives ca-certificates crypto-policies fonts group host.conf hostname hosts java-*-openjdk ld.so.cache
+    ld.so.conf ld.so.conf.d localtime mime.types nsswitch.conf os-release passwd pki/ca-trust pki/java pki/tls/certs
+    pki/tls/cert.pem protocols R resolv.conf services ssl/cert.pem ssl/certs ssl/openssl.cnf terminfo timezone
+    """.split()
+)
+"""Of /etc: what programs need to run. No passwords, no keys, no server's settings. Every one costs a mount."""
+PREFIX_PARTS = ("bin", "lib", "lib64", "libexec", "include", "pyvenv.cfg", "conda-meta", "ssl")
+"""What is shown of a prefix that home lies in: `python` may have been installed into home itself."""
+PREFIX_MARKS = ("pyvenv.cfg", "conda-meta", "lib/python*", "lib/R", "lib/julia")
+"""What tells a prefix with a `bin` in it from any other folder of that shape."""
+_MAX_LINKS = 40
+
+
+def gather(root: Root, *, environment: Mapping[str, str], secrets: Sequence[str]) -> HostPaths:
+    """`environment` is the server's; it says where home and the current conda environment are."""
+    home = environment.get("HOME") or os.path.expanduser("~")
+    temporary = (home, "/tmp", "/var/tmp", *filter(None, map(environment.get, ("TMPDIR", "TMP", "TEMP"))))
+    settings = [name for entry in SETTINGS for name in glob(os.path.join("/etc", entry))]
+    software = (*SYSTEM, *settings, *_prefixes(os.path.realpath(home), environment))
+    return HostPaths(
+        software=tuple(place for place in _places(software) if os.path.exists(place.real)),
+        temporary=tuple(_places(path for path in temporary if path.startswith("/"))),
+        root_names=tuple(_places(name for name in root.names if name != root.path)),
+        secrets=tuple(dict.fromkeys(os.path.realpath(path) for path in secrets)),
+        look=look,
+    )
+
+
+def look(path: str) -> Kind | None:
+    try:
+        return Kind.of_mode(os.lstat(path).st_mode)
+    except OSError:
+        return None
+
+
+def real(confinement: Confinement, files: Root) -> Confinement:
+    """The same with every link replaced by what it leads to; what leads outside is left out, nothing there is shown."""
+    return replace(
+        confinement,
+        hidden=tuple(_resolved(confinement.hidden, files)),
+        read_only=tuple(_resolved(confinement.read_only, files)),
+        pinned=tuple(_resolved(confinement.pinned, files)),
+    )
+
+
+def _resolved(paths: Sequence[str], files: Root) -> Iterator[str]:
+    for path in paths:
+        try:
+            yield files.resolve(path)
+        except (OSError, WapError):
+            continue  # gone, or outside
+
+
+def follow(path: str) -> Place:
+    """Where `path` leads, component by component, as the kernel would go."""
+    pending = list(reversed(split(path)))
+    reached = ""
+    links: list[tuple[str, str]] = []
+    while pending:
+        name = pending.pop()
+        if name == "..":
+            reached = reached.rpartition("/")[0]
+            continue
+        step = f"{reached}/{name}"
+        try:
+            text = os.readlink(step)
+        except OSError:  # not a link, or nothing there
+            reached = step
+            continue
+        if len(links) == _MAX_LINKS:
+            break
+        links.append((step, text))
+        if text.startswith("/"):
+            reached = ""
+        pending.extend(reversed(split(text)))
+    return Place(reached or "/", tuple(links))
+
+
+def _places(paths: Sequence[str] | Iterator[str]) -> Iterator[Place]:
+    return map(follow, dict.fromkeys(paths))
+
+
+def _prefixes(home: str, environment: Mapping[str, str]) -> Iterator[str]:
+    """Names of folders and of interpreters: following the latter's links finds what lies between."""
+    prefixes = [sys.prefix, sys.base_prefix, sys.exec_prefix, environment.get("CONDA_PREFIX", "")]
+    for interpreter in (sys.executable, getattr(sys, "_base_executable", ""), *_kernels()):
+        if interpreter.startswith("/") and os.path.exists(interpreter):
+            prefixes += _stands_on(interpreter)
+            yield interpreter
+    for prefix in filter(None, prefixes):
+        if below(home, os.path.realpath(prefix)) is None:
+            yield prefix
+        else:
+            yield from (os.path.join(prefix, part) for part in PREFIX_PARTS)
+
+
+def _stands_on(interpreter: str) -> Iterator[str]:
+    """The prefixes that an interpreter needs: its own, that of what it links to, and that of its `pyvenv.cfg`.
+
+    What starts a kernel may also be a script that stands in somebody's project, which is nobody else's business.
+    """
+    folders = {os.path.dirname(interpreter), os.path.dirname(os.path.realpath(interpreter))}
+    for folder in folders:
+        prefix = os.path.dirname(folder)
+        if os.path.basename(folder) == "bin" and any(glob(os.path.join(escape(prefix), mark)) for mark in PREFIX_MARKS):
+            yield prefix
+            yield from _base_of(prefix)
+
+
+def _base_of(prefix: str) -> Iterator[str]:
+    try:
+        with open(os.path.join(prefix, "pyvenv.cfg"), encoding="utf-8", errors="surrogateescape") as file:
+            lines = file.read(65536).splitlines()
+    except OSError:
+        return
+    for name, _, value in (line.partition("=") for line in lines):
+        if name.strip() == "home" and value.strip().startswith("/"):
+            yield os.path.dirname(value.strip())
+
+
+def _kernels() -> Iterator[str]:
+    from jupyter_core.paths import jupyter_path
+
+    for folder in jupyter_path("kernels"):
+        try:
+            names = sorted(os.listdir(folder))
+        except OSError:
+            continue
+        for name in names:
+            try:
+                with open(os.path.join(folder, name, "kernel.json"), encoding="utf-8") as file:
+                    program = json.load(file)["argv"][0]
+            except (OSError, ValueError, LookupError, TypeError):
+                continue  # not a kernel, or one that does not work anyway
+            if isinstance(program, str):
+                yield program

@@ -1,0 +1,59 @@
+"""What the providers on this machine have in common: the commands that run, and the folder that each runs in."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from wap_kernel.commands.outcome import Cancel
+from wap_kernel.errors import InvalidArgument, ProviderUnavailable, from_os_error
+from wap_kernel.files.handles import LocalFolder
+from wap_kernel.files.root import Root
+
+
+class Ongoing:
+    """The commands of one provider that run now."""
+
+    def __init__(self) -> None:
+        self._changed = threading.Condition()
+        self._running: list[Cancel] = []
+        self._closed = False
+
+    @contextmanager
+    def one(self, cancel: Cancel) -> Iterator[None]:
+        """Within the block a command runs, which `cancel` ends."""
+        with self._changed:
+            if self._closed:
+                raise ProviderUnavailable("The workspace is closed; it starts no further commands.")
+            self._running.append(cancel)
+        try:
+            yield
+        finally:
+            with self._changed:
+                self._running.remove(cancel)
+                self._changed.notify_all()
+
+    def close(self) -> None:
+        """End the commands that run, wait for their end, and refuse new ones."""
+        with self._changed:
+            self._closed = True
+            for cancel in self._running:
+                cancel.request()
+            self._changed.wait_for(lambda: not self._running)
+
+
+def open_folder(files: Root, path: str) -> LocalFolder:
+    """The folder to run in."""
+    try:
+        try:
+            return files.open_folder(path)
+        except NotADirectoryError:
+            files.stat(path)  # raises the same if it is a folder on the way that is none
+            raise InvalidArgument(
+                f"Not a folder: {path}",
+                hint="Name the folder to run in; files are named in the command itself.",
+                path=path,
+            ) from None
+    except OSError as error:
+        raise from_os_error(error, path) from error

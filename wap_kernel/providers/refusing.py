@@ -1,0 +1,31 @@
+"""The provider that stands in for one that was named and cannot start: files are served, every command is refused.
+
+Whoever asked for a sandbox does not want commands without one.
+"""
+
+from __future__ import annotations
+
+from typing import NoReturn
+
+from wap_kernel.commands.outcome import Cancel, OnChunk, Outcome
+from wap_kernel.errors import ProviderUnavailable
+from wap_kernel.files.root import Root
+from wap_kernel.providers.base import Command
+
+
+class RefusingProvider:
+    confines = False
+
+    def __init__(self, name: str, root: Root, reason: ProviderUnavailable) -> None:
+        self.name = name
+        self.files = root
+        self._reason = reason
+
+    def run(self, command: Command, *, on_chunk: OnChunk | None = None, cancel: Cancel | None = None) -> Outcome:
+        self.refuse()
+
+    def refuse(self) -> NoReturn:
+        raise ProviderUnavailable(self._reason.message, hint=self._reason.hint, **self._reason.details)
+
+    def close(self) -> None:
+        """Nothing runs."""

@@ -1,0 +1,77 @@
+"""What a person allowed for good in this workspace. Kept in the state folder, where no tool can reach it."""
+
+from __future__ import annotations
+
+import secrets
+import sqlite3
+import threading
+from datetime import datetime, timezone
+
+from pydantic import ValidationError
+
+from wap_kernel.errors import ProviderUnavailable
+from wap_kernel.policy.grants import Grant
+from wap_kernel.runs.store import connect
+
+
+class Grants:
+    """Any thread may ask, whenever an operation asks; other processes may change them meanwhile."""
+
+    def __init__(self, state_dir: str, workspace: str) -> None:
+        self._workspace = workspace
+        self._lock = threading.Lock()
+        self._connection = connect(state_dir)
+        self._seen: int | None = None
+        self._known: dict[str, Grant] = {}
+
+    def all(self) -> dict[str, Grant]:
+        """By id, oldest first."""
+        with self._lock:
+            try:
+                (version,) = self._connection.execute("PRAGMA data_version").fetchone()
+                if version != self._seen:
+                    self._known = self._read()
+                    self._seen = version
+            except sqlite3.Error as error:
+                raise ProviderUnavailable(
+                    "The grants cannot be read, so nothing is allowed that asks.", hint="The server's log says more."
+                ) from error
+            return dict(self._known)
+
+    def add(self, grant: Grant, by: str) -> str:
+        identifier = secrets.token_hex(8)
+        now = datetime.now(timezone.utc).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+        with self._lock:
+            self._connection.execute(
+                "INSERT INTO grants (id, created_at, created_by, workspace, body) VALUES (?, ?, ?, ?, ?)",
+                (identifier, now, by, self._workspace, grant.model_dump_json()),
+            )
+            self._seen = None  # our own changes do not count in data_version
+        return identifier
+
+    def revoke(self, identifier: str) -> bool:
+        """Whether there was such a grant."""
+        with self._lock:
+            deleted = self._connection.execute(
+                "DELETE FROM grants WHERE id = ? AND workspace = ?", (identifier, self._workspace)
+            )
+            self._seen = None
+            return deleted.rowcount > 0
+
+    def close(self) -> None:
+        with self._lock:
+            self._connection.close()
+
+    def _read(self) -> dict[str, Grant]:
+        rows = self._connection.execute(
+            "SELECT id, body FROM grants WHERE workspace = ? ORDER BY created_at, id", (self._workspace,)
+        )
+        return {identifier: grant for identifier, body in rows if (grant := _grant(body)) is not None}
+
+
+def _grant(body: str) -> Grant | None:
+    """None for what a later version wrote: a grant that is not understood allows nothing."""
+    try:
+        return Grant.model_validate_json(body)
+    except ValidationError:
+        return None

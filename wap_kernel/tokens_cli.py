@@ -1,0 +1,141 @@
+"""`wap token create|list|revoke`: agent tokens, through the server that serves the folder one stands in.
+
+Whoever can run this as the server's user can read the server's own token from Jupyter's runtime folder, which is the
+credential that minting needs. It is sent to that server and shown nowhere.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import re
+import sys
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+from wap_kernel.errors import InvalidArgument
+from wap_kernel.servers import Server, find, named
+
+LIMITS = (
+    ("--operations", "concurrentOperations", "operations under way at once (default: 8)"),
+    ("--commands-per-minute", "commandsPerMinute", "commands begun within any minute (default: 60)"),
+    ("--bytes-per-day", "bytesWrittenPerDay", "bytes of content written within a day of UTC (default: 1 GiB)"),
+)
+"""Option, field of the request, help. Who does not name one leaves the default to the server."""
+_UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86400, "w": 7 * 86400}
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
+
+    create = commands.add_parser("create", help="mint a token and show it, this once", allow_abbrev=False)
+    create.add_argument("name", metavar="NAME", help="who will hold it; the audit's name for the agent")
+    create.add_argument("--tool", action="append", dest="tools", metavar="T", help="a tool it opens (default: all)")
+    create.add_argument(
+        "--preset", metavar="P", help="a preset that binds it besides the server's policy (default: none)"
+    )
+    create.add_argument(
+        "--policy", type=Path, metavar="FILE", help="a policy in JSON that narrows the server's (default: none)"
+    )
+    create.add_argument(
+        "--expires", type=_seconds, metavar="7d", help="how long it is good: 30m, 12h, 7d (default: 7d)"
+    )
+    for option, limit, text in LIMITS:
+        create.add_argument(option, type=int, dest=limit, metavar="N", help=text)
+    create.set_defaults(token_command=_create)
+
+    listing = commands.add_parser("list", help="show the tokens, never their secrets", allow_abbrev=False)
+    listing.set_defaults(token_command=_list)
+
+    revoke = commands.add_parser("revoke", help="end a token at once", allow_abbrev=False)
+    revoke.add_argument("id", metavar="ID")
+    revoke.set_defaults(token_command=_revoke)
+
+    for command in (create, listing, revoke):
+        command.add_argument("--json", action="store_true", help="answer in JSON")
+        command.add_argument("--url", help="the server's address, with its base URL (default: found as Jupyter does)")
+        command.add_argument("--token-file", type=Path, metavar="F", help="a file that holds that server's token")
+
+
+def run(args: argparse.Namespace) -> int:
+    if args.token_file is not None and args.url is None:
+        raise InvalidArgument("--token-file goes with --url.")
+    server = find() if args.url is None else named(args.url, args.token_file)
+    args.token_command(args, server)
+    return 0
+
+
+def _create(args: argparse.Namespace, server: Server) -> None:
+    limits = {limit: getattr(args, limit) for _, limit, _ in LIMITS if getattr(args, limit) is not None}
+    wanted = {
+        **{"name": args.name, "tools": args.tools, "preset": args.preset, "expiresIn": args.expires},
+        "policy": None if args.policy is None else _read_policy(args.policy),
+        "limits": limits or None,
+    }
+    minted = server.request("POST", "wap/tokens", {key: value for key, value in wanted.items() if value is not None})
+    if args.json:
+        _say(json.dumps(minted))
+        return
+    # The token alone on stdout, so that `TOKEN=$(wap token create ...)` takes nothing else.
+    sys.stderr.write(
+        f"Token {minted['id']} for {minted['name']} until {minted['expiresAt']}. It is shown this once; "
+        "an agent sends it as 'Authorization: Bearer wap_...'.\n"
+    )
+    _say(minted["token"])
+
+
+def _list(args: argparse.Namespace, server: Server) -> None:
+    tokens: list[dict[str, Any]] = []
+    cursor = ""
+    while True:
+        page = server.request("GET", f"wap/tokens{cursor}")
+        tokens += page["tokens"]
+        if "nextCursor" not in page:
+            break
+        cursor = f"?cursor={page['nextCursor']}"
+    if args.json:
+        _say(json.dumps({"tokens": tokens}))
+    elif not tokens:
+        _say("There are no agent tokens. `wap token create NAME` mints one.")
+    else:
+        _say(_table([("ID", "NAME", "TOOLS", "PRESET", "LAST USED", "ENDS"), *(_row(token) for token in tokens)]))
+
+
+def _revoke(args: argparse.Namespace, server: Server) -> None:
+    server.request("DELETE", f"wap/tokens/{quote(args.id, safe='')}")
+    _say(json.dumps({"revoked": args.id}) if args.json else f"Token {args.id} opens nothing any more.")
+
+
+def _row(token: dict[str, Any]) -> tuple[str, ...]:
+    revoked = token.get("revokedAt")
+    ends = f"revoked {_to_the_minute(revoked)}" if revoked else _to_the_minute(token["expiresAt"])
+    used = _to_the_minute(token["lastUsedAt"]) if "lastUsedAt" in token else "never"
+    return (token["id"], token["name"], ",".join(token.get("tools", ["all"])), token.get("preset", "-"), used, ends)
+
+
+def _to_the_minute(moment: str) -> str:
+    return f"{moment[:10]} {moment[11:16]}Z"
+
+
+def _table(rows: list[tuple[str, ...]]) -> str:
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    return "\n".join("  ".join(map(str.ljust, row, widths)).rstrip() for row in rows)
+
+
+def _read_policy(path: Path) -> Any:
+    try:
+        return json.loads(path.read_bytes())
+    except (OSError, ValueError) as error:
+        raise InvalidArgument(f"The policy {str(path)!r} cannot be read: {error}.") from None
+
+
+def _seconds(text: str) -> int:
+    found = re.fullmatch(r"([1-9][0-9]{0,8})([smhdw])", text)
+    if found is None:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a time such as 90s, 30m, 12h, 7d or 2w")
+    return int(found[1]) * _UNITS[found[2]]
+
+
+def _say(text: str) -> None:
+    sys.stdout.write(f"{text}\n")
