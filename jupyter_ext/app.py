@@ -7,16 +7,20 @@ from typing import TYPE_CHECKING, Any
 
 from jupyter_server.extension.application import ExtensionApp
 from jupyter_server.services.contents.filemanager import FileContentsManager
-from traitlets import Integer, Unicode
+from traitlets import Bool, CaselessStrEnum, Dict, Integer, Unicode
 
 from wap_kernel import __version__
 from wap_kernel.errors import WapError
 from wap_kernel.operations import Limits
+from wap_kernel.policy import presets
+from wap_kernel.providers import choose
 
 if TYPE_CHECKING:
     from jupyter_server.serverapp import ServerApp
 
     from wap_kernel.workspace import Workspace
+
+    from .tokens import AgentTokens
 
 _DEFAULTS = Limits()
 
@@ -74,6 +78,31 @@ class WapExtension(ExtensionApp):
         help="""The longest timeout, in milliseconds, that a caller may give to a command; longer ones are cut.""",
     ).tag(config=True)
 
+    preset = CaselessStrEnum(
+        list(presets.PRESETS),
+        default_value=presets.DEFAULT,
+        help="""What agents may do unless something stricter is said elsewhere: restrictive (read small files, no
+        commands), standard (read and write, well-known commands, ask for the others, no network) or permissive
+        (everything that a sandbox confines).""",
+    ).tag(config=True)
+
+    policy = Dict(
+        help="""What differs from the preset, in the form of a policy file, e.g.
+        {"filesystem": {"deniedPaths": ["solutions/**"]}}. See docs/policy.md.""",
+    ).tag(config=True)
+
+    provider = CaselessStrEnum(
+        list(choose.NAMES),
+        default_value=choose.AUTO,
+        help="""Where commands run: bubblewrap or gvisor confine them, local does not. auto takes bubblewrap where it
+        works, else local. One that is named and cannot start refuses every command. `wap doctor` tells what works.""",
+    ).tag(config=True)
+
+    allow_unconfined = Bool(
+        False,
+        help="""Whether an agent token may run commands where nothing confines them (the provider local).""",
+    ).tag(config=True)
+
     state_dir = Unicode(
         "",
         help="""Where the audit and other state of this workspace is kept (created with mode 0700, unreadable to every
@@ -81,11 +110,16 @@ class WapExtension(ExtensionApp):
     ).tag(config=True)
 
     workspace: Workspace | None = None
+    tokens: AgentTokens | None = None
     unavailable = ""
     """Why there is no workspace, for callers to read."""
 
     def initialize_settings(self) -> None:
         self.workspace = self._open_workspace()
+        try:
+            self.tokens = self._open_tokens()
+        except WapError as error:  # without tokens agents would be sent to the server's own
+            self.log.error("wap: agent tokens cannot be used: %s", error.text)
         if self.workspace is None:
             self.log.warning("wap answers every request with PROVIDER_UNAVAILABLE: %s", self.unavailable)
         else:
@@ -112,6 +146,9 @@ class WapExtension(ExtensionApp):
         if workspace is not None:
             self.unavailable = "The server is shutting down."
             await workspace.close()
+        tokens, self.tokens = self.tokens, None
+        if tokens is not None:
+            await tokens.close()
 
     def _open_workspace(self) -> Workspace | None:
         root = self._root()
@@ -121,12 +158,16 @@ class WapExtension(ExtensionApp):
                 "files in a local folder. wap works with FileContentsManager and its subclasses."
             )
             return None
+        from wap_kernel.policy.reading import merge
         from wap_kernel.workspace import Workspace
 
         limits = Limits(**{name: getattr(self, name) for name in Limits.model_fields})
         try:
             return Workspace(
                 root,
+                policy=merge(presets.load(self.preset), self.policy),
+                provider=self.provider,
+                allow_unconfined=self.allow_unconfined,
                 state_dir=self.state_dir or None,
                 limits=limits,
                 hidden=self._secrets(),
@@ -139,6 +180,17 @@ class WapExtension(ExtensionApp):
             self.log.error("wap cannot open its workspace: %s", error)
             self.unavailable = f"The workspace cannot be opened ({type(error).__name__}). The server's log says more."
         return None
+
+    def _open_tokens(self) -> AgentTokens | None:
+        if self.workspace is None:
+            return None
+        from .handlers.base import RATES, TOKENS
+        from .rates import Rates
+        from .tokens import AgentTokens
+
+        tokens = AgentTokens(self.workspace.state_dir, self.workspace.id, self.log)
+        self.settings.update({TOKENS: tokens, RATES: Rates(tokens)})
+        return tokens
 
     def _root(self) -> str | None:
         """The contents manager's own folders decide: `preferred_dir` is an API path below its `root_dir`."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from functools import cache
 from types import MappingProxyType
 from typing import Any
@@ -17,11 +17,29 @@ from . import schemas
 Definition = dict[str, Any]
 
 
+def document(chosen_format: str, dialect: str, only: frozenset[str] | None = None) -> bytes:
+    """The answer of `GET wap/tools`; the first two are known names. `only` these tools, or all."""
+    defined = _defined(chosen_format, dialect)
+    tools = [text for name, text in defined.items() if only is None or name in only]
+    return b'{"tools": [' + b", ".join(tools) + b"]}"
+
+
 @cache
-def document(chosen_format: str, dialect: str) -> bytes:
-    """The answer of `GET wap/tools`; both arguments are known names. It never changes, so it is made once."""
+def _defined(chosen_format: str, dialect: str) -> Mapping[str, bytes]:
+    """By name, in JSON. They never change, so they are made once."""
     shape = _SHAPES[chosen_format]
-    return json.dumps({"tools": [shape(tool) for tool in _TOOLS[dialect].values()]}).encode("ascii")
+    return {name: json.dumps(shape(tool)).encode("ascii") for name, tool in _TOOLS[dialect].items()}
+
+
+def known_tools() -> tuple[str, ...]:
+    """The names of all tools of all dialects."""
+    return tuple(dict.fromkeys(name for tools in _TOOLS.values() for name in tools))
+
+
+def effects(names: Collection[str] | None) -> tuple[Effect, ...]:
+    """What the tools of these names do, in every dialect; None stands for all tools."""
+    tools = (tool for tools in _TOOLS.values() for tool in tools.values() if names is None or tool.name in names)
+    return tuple(dict.fromkeys(tool.effect for tool in tools))
 
 
 def _mcp(tool: Tool[Any]) -> Definition:

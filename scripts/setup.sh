@@ -1,7 +1,8 @@
 #!/bin/sh
 # Prepare .venv with everything the other commands need. Does nothing when nothing has changed since the last time.
 #
-#   scripts/setup.sh          what `make test`, `make run` and `make demo` need
+#   scripts/setup.sh          what `make run` and `make demo` need
+#   scripts/setup.sh test     also the second sandbox and the tracer that `make test` tries
 #   scripts/setup.sh bench    also the programs that `make bench` compares with
 #
 # PYTHON=/path/to/python chooses the interpreter; otherwise the first on PATH that is new enough is taken.
@@ -63,8 +64,11 @@ bench_peers() {
     npm install --prefix benchmarks --no-save --no-package-lock --silent "$peer" >&2 || say "going on without: $peer"
 }
 
-need git:git
-[ "${1:-}" != bench ] || bench_peers
+need git:git bwrap:bubblewrap
+case "${1:-}" in
+test) need runsc:runsc strace:strace ;;
+bench) need runsc:runsc && bench_peers ;;
+esac
 
 # The folder is part of the key: a copied or moved .venv still points at the old one.
 key="$(cat pyproject.toml scripts/setup.sh | cksum) $PWD"

@@ -1,36 +1,46 @@
 """The base of every WAP handler: who may come in, what an error looks like, who is said to ask.
 
 Everything that can refuse a request stands in `prepare`, before a byte of the body is taken: host, authentication,
-XSRF and origin as Jupyter checks them, the announced size, and whether there is a workspace at all.
+XSRF and origin as Jupyter checks them, what an agent token opens, the announced size, and whether there is a workspace
+at all.
 """
 
 from __future__ import annotations
 
+import math
 import unicodedata
 from collections.abc import Awaitable, Callable
 from datetime import datetime, timezone
-from functools import partial, wraps
+from functools import wraps
 from inspect import isawaitable
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, cast
 
+from jupyter_server.auth import User
 from jupyter_server.auth.decorator import allow_unauthenticated
 from jupyter_server.base.handlers import APIHandler
 from jupyter_server.extension.handler import ExtensionHandlerMixin
 from tornado import web
 
-from wap_kernel.errors import InternalError, PermissionDenied, ProviderUnavailable, WapError
-from wap_kernel.operations import Caller, Effect
+from wap_kernel.caller import Caller
+from wap_kernel.errors import InternalError, PermissionDenied, ProviderUnavailable, RateLimited, WapError
+from wap_kernel.operations import Effect
 
 from . import errors
+from .bearer import Presented, presented
 from .body import BodyReader
 
 if TYPE_CHECKING:
     from wap_kernel.workspace import Workspace
 
     from ..app import WapExtension
+    from ..tokens import AgentToken, AgentTokens
 
 AUTH_RESOURCE = "wap"
+TOKENS = "wap_tokens"
+"""Where the application's settings hold the `AgentTokens`."""
+RATES = "wap_rates"
+"""And the `Rates`."""
 AGENT_HEADER = "X-Wap-Agent"
 SESSION_HEADER = "X-Wap-Session"
 CLAIM_LENGTH = 200
@@ -59,6 +69,17 @@ class WapHandler(ExtensionHandlerMixin, BodyReader, APIHandler):
     """Subclasses name the methods they allow and implement them with `@verb`."""
 
     allowed: tuple[str, ...] = ()
+    open_to_agents = False
+    """Whether an agent token opens it. What nobody thought about stays closed."""
+    agent: AgentToken | None = None
+    """The token that the request came with; None when it came from a person."""
+
+    @property
+    def tokens(self) -> AgentTokens:
+        found: AgentTokens | None = self.settings.get(TOKENS)
+        if found is None:
+            raise ProviderUnavailable("There is no workspace here, and so there are no agent tokens.")
+        return found
 
     @property
     def workspace(self) -> Workspace:
@@ -74,17 +95,57 @@ class WapHandler(ExtensionHandlerMixin, BodyReader, APIHandler):
             self.refuse(error)
 
     async def _admit(self) -> None:
-        try:
-            await super().prepare()
-        except web.HTTPError as error:
-            raise self._translate(error) from error
+        if (shown := presented(self.request)) is not None:
+            await self._admit_agent(shown)
+        else:
+            await self._admit_person()
         if self.request.method == "OPTIONS":
             return
         # Jupyter lets strangers through to handlers unless allow_unauthenticated_access is off; this one never does.
         if self.current_user is None:
             raise _stranger()
         self.check_length()
-        _ = self.workspace
+        workspace = self.workspace
+        if self.agent is not None:
+            try:
+                self.check_scope(self.agent)
+            except PermissionDenied as error:
+                workspace.refused(self.asked[:CLAIM_LENGTH], error, self.caller)
+                raise
+
+    async def _admit_person(self) -> None:
+        try:
+            await super().prepare()
+        except web.HTTPError as error:
+            raise self._translate(error) from error
+
+    async def _admit_agent(self, shown: Presented) -> None:
+        """Instead of Jupyter's own authentication, never before it: a hub's would send the token to the hub, and a
+        token that is no good must not be followed by a cookie that is."""
+        self.check_host()
+        self.current_user = self._jupyter_current_user = None
+        self.agent = await self.tokens.verify(shown.token())
+        # The person's username: a server's authorizer knows people, and an agent may do no more than who sent it.
+        user = User(username=self.agent.created_by, name=self.agent.name, display_name=self.agent.name)
+        self.current_user = self._jupyter_current_user = user
+        self.set_cors_headers()
+
+    @property
+    def token_authenticated(self) -> bool:
+        """Jupyter asks for neither XSRF nor origin then: no browser sends such a header by itself."""
+        return self.agent is not None or super().token_authenticated
+
+    @property
+    def asked(self) -> str:
+        """What was asked for, for the audit of refusals."""
+        return self.request.path.partition("/wap/")[2]
+
+    def check_scope(self, agent: AgentToken) -> None:
+        """Refuse what the agent's token does not open."""
+        if not self.open_to_agents:
+            raise PermissionDenied(
+                "This needs a person.", hint="An agent token opens the tools of the workspace and nothing else."
+            )
 
     def check_host(self) -> bool:
         """Jupyter asks this first of all and answers a bare 403, which would read as "not authenticated"."""
@@ -106,8 +167,16 @@ class WapHandler(ExtensionHandlerMixin, BodyReader, APIHandler):
             )
         return errors.from_exception(error)
 
-    async def authorize(self, effect: Effect) -> None:
-        allowed = self.authorizer.is_authorized(self, self.current_user, effect.value, AUTH_RESOURCE)
+    async def authorize(self, effect: Effect, resource: str = AUTH_RESOURCE) -> None:
+        """Ask the server's authorizer; about an agent, as the person who minted its token.
+
+        So the person's rights bind the agent, also when they change later. That needs an authorizer which knows people
+        by their username. A hub's looks into the hub's own user objects, which exist only while a person is there; it
+        was asked about all that the token can do when the token was minted (`vouched`).
+        """
+        if self.agent is not None and self.agent.vouched:
+            return
+        allowed = self.authorizer.is_authorized(self, self.current_user, effect.value, resource)
         if isawaitable(allowed):  # Jupyter allows both
             allowed = await allowed
         if not allowed:
@@ -115,9 +184,10 @@ class WapHandler(ExtensionHandlerMixin, BodyReader, APIHandler):
 
     @property
     def caller(self) -> Caller:
-        return Caller(
-            user=self.current_user.username, agent=self._claim(AGENT_HEADER), session=self._claim(SESSION_HEADER)
-        )
+        session = self._claim(SESSION_HEADER)
+        if (agent := self.agent) is None:
+            return Caller(user=self.current_user.username, agent=self._claim(AGENT_HEADER), session=session)
+        return Caller(user=agent.created_by, agent=agent.name, session=session, token=agent.id, scope=agent.scope)
 
     def _claim(self, header: str) -> str | None:
         value = self.request.headers.get(header)
@@ -152,11 +222,6 @@ class WapHandler(ExtensionHandlerMixin, BodyReader, APIHandler):
         _, exception, _ = kwargs.get("exc_info") or (None, web.HTTPError(status_code), None)
         self.finish(self._error_body(errors.from_exception(exception)))
 
-    async def finish_large_error(self, error: WapError) -> None:
-        body = await self.workspace.offload(partial(errors.body, error))
-        self.begin_error(error)
-        self.finish(body)
-
     def compute_etag(self) -> None:
         """None: every answer is made for one request, and hashing a megabyte would hold up the event loop."""
 
@@ -174,6 +239,8 @@ class WapHandler(ExtensionHandlerMixin, BodyReader, APIHandler):
         self.set_status(errors.STATUS[error.code])
         if isinstance(error, errors.MethodNotAllowed):
             self.set_header("Allow", ", ".join((*self.allowed, "OPTIONS")))
+        if isinstance(error, RateLimited):
+            self.set_header("Retry-After", math.ceil(error.details["retryAfterMs"] / 1000))
         if getattr(self, "_jupyter_current_user", None) is not None:
             self.set_cors_headers()  # Tornado has cleared them; who may read answers may read errors
 

@@ -11,13 +11,15 @@ from .base import WapHandler, verb
 
 class ToolsHandler(WapHandler):
     allowed = ("GET", "HEAD")
+    open_to_agents = True
 
     @verb
     async def get(self) -> None:
         await self.authorize(Effect.READ)
         chosen_format = self._choice("format", definitions.FORMATS)
         dialect = self._choice("dialect", definitions.DIALECTS)
-        self.finish(definitions.document(chosen_format, dialect))
+        only = None if self.agent is None else self.agent.scope.tools
+        self.finish(definitions.document(chosen_format, dialect, only))
 
     head = get
 
@@ -32,6 +34,7 @@ class ToolsHandler(WapHandler):
 
 class OpenApiHandler(WapHandler):
     allowed = ("GET", "HEAD")
+    open_to_agents = True
 
     @verb
     async def get(self) -> None:

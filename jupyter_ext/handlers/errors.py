@@ -71,9 +71,6 @@ _BY_STATUS: Mapping[int, type[WapError]] = MappingProxyType(
 )
 
 
-LARGE = 64 * 1024
-
-
 def from_exception(error: BaseException | None) -> WapError:
     """The error to answer for whatever ended a request. A bug tells its story to the log, not to the caller."""
     if isinstance(error, WapError):
@@ -89,14 +86,8 @@ def body(error: WapError) -> bytes:
     answer: dict[str, object] = {"error": error.text, "code": error.code.value}
     if error.details:
         answer["details"] = error.details
-    # In ASCII even a name that is not valid Unicode can be written; and on output of many short lines, which a timeout
-    # brings along, this is faster than pydantic's encoder.
+    # In ASCII even a name that is not valid Unicode can be written.
     return json.dumps(answer, default=str).encode("ascii")
-
-
-def is_large(error: WapError) -> bool:
-    """Whether making its body takes long enough to hold up others: a command's output comes along."""
-    return any(isinstance(value, str) and len(value) > LARGE for value in error.details.values())
 
 
 def describe(error: BaseException) -> str:

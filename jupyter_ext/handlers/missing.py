@@ -8,6 +8,8 @@ from .base import WapHandler, verb
 
 
 class MissingHandler(WapHandler):
+    open_to_agents = True
+
     @verb
     async def get(self) -> None:
         raise NotFound("There is nothing at this address.", hint="See wap/openapi.json.")

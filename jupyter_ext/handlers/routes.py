@@ -5,11 +5,17 @@ from __future__ import annotations
 from .base import WapHandler
 from .documents import OpenApiHandler, ToolsHandler
 from .missing import MissingHandler
+from .policy import CheckHandler, PolicyHandler
+from .tokens import TokenHandler, TokensHandler
 from .tools import ToolHandler
 
 ROUTES: tuple[tuple[str, type[WapHandler]], ...] = (
     (r"/wap/api/([A-Za-z]+)", ToolHandler),
     (r"/wap/tools", ToolsHandler),
+    (r"/wap/policy", PolicyHandler),
+    (r"/wap/policy/check", CheckHandler),
+    (r"/wap/tokens", TokensHandler),
+    (r"/wap/tokens/([^/]+)", TokenHandler),
     (r"/wap/openapi\.json", OpenApiHandler),
     (r"/wap(?:/.*)?", MissingHandler),
 )

@@ -3,17 +3,24 @@
 from __future__ import annotations
 
 import asyncio
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+from wap_kernel.caller import Caller
 from wap_kernel.dialects import wap
-from wap_kernel.errors import PermissionDenied, WapError
+from wap_kernel.errors import PermissionDenied, RateLimited
 
-from . import errors
-from .base import WapHandler, verb
+from .base import RATES, WapHandler, verb
+
+if TYPE_CHECKING:
+    from wap_kernel.workspace import Workspace
+
+    from ..rates import Rates
+    from ..tokens import AgentToken
 
 
 class ToolHandler(WapHandler):
     allowed = ("POST",)
+    open_to_agents = True
 
     _task: asyncio.Task[Any] | None = None
     _abandoned = False
@@ -23,10 +30,6 @@ class ToolHandler(WapHandler):
         self._task = asyncio.current_task()
         try:
             self.finish(await self._call(name))
-        except WapError as error:
-            if not errors.is_large(error):
-                raise
-            await self.finish_large_error(error)
         except asyncio.CancelledError:
             if not self._abandoned:
                 raise
@@ -45,7 +48,32 @@ class ToolHandler(WapHandler):
             raise
         if self._abandoned:  # before there was a task to cancel
             raise asyncio.CancelledError
-        return await wap.call(name, self.take_body(), workspace, caller)
+        if self.agent is None:
+            return await wap.call(name, self.take_body(), workspace, caller)
+        return await self._call_within_limits(name, workspace, caller, self.agent)
+
+    async def _call_within_limits(self, name: str, workspace: Workspace, caller: Caller, agent: AgentToken) -> bytes:
+        operation = await wap.parse(name, self.take_body(), workspace, caller)
+        rates: Rates = self.settings[RATES]
+        try:
+            async with rates.admit(agent, operation):
+                return await wap.answer(name, operation, workspace, caller)
+        except RateLimited as error:
+            workspace.refused(name, error, caller)
+            raise
+
+    @property
+    def asked(self) -> str:
+        return str(self.path_args[0])
+
+    def check_scope(self, agent: AgentToken) -> None:
+        super().check_scope(agent)
+        name = wap.tool(self.asked).name
+        if not agent.scope.opens(name):
+            opened = list(agent.tools or ())
+            raise PermissionDenied(
+                f"This agent token does not open {name}.", hint=f"It opens: {', '.join(opened)}.", allowedTools=opened
+            )
 
     def on_connection_close(self) -> None:
         """Nobody waits for the answer any more: what has not begun does not begin, and a command is ended."""

@@ -24,10 +24,14 @@ from jupyter_ext.app import WapExtension
 
 PROJECT = Path(__file__).parents[2]
 
+OPEN = {"preset": "permissive", "policy": {"shell": {"unconfined": "allow"}}, "provider": "local"}
+"""For tests of everything but policy: commands run as they are."""
+OPEN_LINES = "".join(f"c.WapExtension.{name} = {value!r}\n" for name, value in OPEN.items())
+
 
 @pytest.fixture
 def jp_server_config() -> dict[str, Any]:
-    return {"ServerApp": {"jpserver_extensions": {"jupyter_ext": True}}}
+    return {"ServerApp": {"jpserver_extensions": {"jupyter_ext": True}}, "WapExtension": OPEN}
 
 
 class Answer(NamedTuple):
@@ -99,7 +103,7 @@ class LiveServer(NamedTuple):
 
 
 @contextlib.contextmanager
-def start_server(folder: Path, *options: str, configuration: str = "") -> Iterator[LiveServer]:
+def start_server(folder: Path, *options: str, configuration: str = OPEN_LINES) -> Iterator[LiveServer]:
     """A Jupyter server with the extension, all of its folders below `folder`."""
     root = folder / "root"
     root.mkdir()

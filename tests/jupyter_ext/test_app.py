@@ -15,6 +15,7 @@ from jupyter_server.services.contents.manager import ContentsManager
 from traitlets.config import Config
 
 from jupyter_ext.app import WapExtension
+from wap_kernel import cli
 from wap_kernel.operations import Limits
 
 
@@ -67,9 +68,12 @@ def test_traits_set_the_limits(jp_configurable_serverapp: Any, tmp_path: Path) -
     assert state.is_dir()
 
 
+OTHERS = ("preset", "policy", "provider", "allow_unconfined", "state_dir")
+
+
 def test_every_limit_is_a_trait_with_help_and_the_engines_default() -> None:
     traits = WapExtension.class_own_traits(config=True)
-    assert set(traits) == {*Limits.model_fields, "state_dir"}
+    assert set(traits) == {*Limits.model_fields, *OTHERS}
     for name, default in Limits().model_dump().items():
         assert traits[name].default_value == default
         assert traits[name].help
@@ -137,6 +141,11 @@ try:
     Workspace(".")
 except WapError as error:
     print(error.code.value, error.text)
+
+import wap_kernel.providers.bubblewrap, wap_kernel.providers.gvisor
+from wap_kernel import cli
+
+print("doctor", cli.main(["doctor"]))
 """
 
 
@@ -146,6 +155,8 @@ def test_windows_imports_and_refuses() -> None:
     assert done.returncode == 0, done.stderr
     assert done.stdout.startswith("PROVIDER_UNAVAILABLE")
     assert "WSL" in done.stdout
+    assert done.stdout.splitlines()[-1] == f"doctor {cli.FAILURE}"
+    assert done.stderr.startswith("wap: wap does not run on Windows itself.")
 
 
 @pytest.mark.parametrize("jp_server_config", [_with(WapExtension={"state_dir": "/dev/null/state"})])

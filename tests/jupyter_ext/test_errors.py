@@ -10,8 +10,8 @@ import pytest
 from tornado import web
 
 from jupyter_ext.handlers import errors
+from wap_kernel.caller import Caller
 from wap_kernel.errors import Code, FileMissing, InternalError, TimedOut, WapError
-from wap_kernel.operations import Caller
 
 
 def test_every_code_has_a_status() -> None:
@@ -208,10 +208,14 @@ async def test_the_caller_is_jupyters_user_and_what_the_headers_claim(
     assert all(caller.user for caller in callers)
 
 
-async def test_a_timeout_brings_its_output_along_however_much_that_is(call: Any) -> None:
-    answer = await call("executeCommand", command="yes | head -c 200000; sleep 60", timeout=500)
+async def test_a_timeout_brings_the_beginning_and_the_end_of_its_output_along(call: Any) -> None:
+    command = "echo first; yes | head -c 200000; echo last; sleep 60"
+    answer = await call("executeCommand", command=command, timeout=500)
     assert (answer.status, answer.code) == (422, "TIMEOUT")
-    assert len(answer.body["details"]["stdout"]) == 200_000
+    details = answer.body["details"]
+    assert details["stdout"].startswith("first\ny\n") and details["stdout"].endswith("y\nlast\n")
+    assert (details["stdoutBytes"], details["isOutputTruncated"]) == (200_011, True)
+    assert len(details["stdout"]) <= 64 * 1024
 
 
 async def test_activity_counts_unless_the_caller_says_otherwise(jp_fetch: Any, jp_serverapp: Any) -> None:

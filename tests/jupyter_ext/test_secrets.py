@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
+from wap_kernel.caller import Caller
 from wap_kernel.dialects import wap
 from wap_kernel.errors import Code, WapError
-from wap_kernel.operations import Caller
 
 SECRET = "the server's own"
 

@@ -1,0 +1,54 @@
+"""GET wap/policy and POST wap/policy/check: what the caller may do, and what would become of some operations."""
+
+from __future__ import annotations
+
+import json
+from contextlib import AsyncExitStack
+
+from wap_kernel.dialects import agent_spaces
+from wap_kernel.operations import DescribeWorkspace, Effect
+from wap_kernel.policy.verdict import Verdict
+
+from .base import RATES, WapHandler, verb
+
+
+class PolicyHandler(WapHandler):
+    allowed = ("GET", "HEAD")
+    open_to_agents = True
+
+    @verb
+    async def get(self) -> None:
+        await self.authorize(Effect.READ)
+        self.finish(json.dumps(await self.workspace.describe_policy(self.caller)))
+
+    head = get
+
+
+class CheckHandler(WapHandler):
+    allowed = ("POST",)
+    open_to_agents = True
+
+    @verb
+    async def post(self) -> None:
+        await self.authorize(Effect.READ)
+        async with AsyncExitStack() as counted:
+            if self.agent is not None:  # it costs as much as an operation does, and counts as one
+                await counted.enter_async_context(self.settings[RATES].admit(self.agent, DescribeWorkspace()))
+            await self._check()
+
+    async def _check(self) -> None:
+        body, workspace = self.take_body(), self.workspace
+        numbered = await workspace.offload(lambda: agent_spaces.parse_message(body).numbered())
+        verdicts = await workspace.check([operation for _, operation in numbered], self.caller)
+        answers = [_answer(name, verdict) for (name, _), verdict in zip(numbered, verdicts, strict=True)]
+        self.finish(json.dumps({"verdicts": answers}))
+
+
+def _answer(operation_id: str, verdict: Verdict) -> dict[str, str]:
+    answer = {
+        "operationId": operation_id,
+        "verdict": verdict.answer.value,
+        "rule": verdict.rule,
+        "reason": verdict.reason,
+    }
+    return answer | ({"suggestion": verdict.suggestion} if verdict.suggestion else {})

@@ -1,0 +1,90 @@
+"""What a person may ask for in an agent token: the request's fields, their defaults and their bounds."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from datetime import datetime, timedelta, timezone
+from typing import Annotated, Any
+
+from pydantic import AfterValidator, AwareDatetime, Field
+from pydantic_core import PydanticCustomError
+
+from wap_kernel.dialects.tools import INTEGER, Parameters
+from wap_kernel.errors import InvalidArgument
+
+from .definitions import known_tools
+from .rates import RateLimits
+from .tokens import Order, layers
+
+DEFAULT_LIFE = timedelta(days=7)
+LONGEST_LIFE = timedelta(days=366)
+
+
+def known_presets() -> tuple[str, ...]:
+    from wap_kernel.policy import presets  # with all that checks their examples
+
+    return tuple(presets.PRESETS)
+
+
+def _printable(name: str) -> str:
+    if not name.isprintable() or not name.strip():
+        raise PydanticCustomError("name", "It must be printable: it stands in lists and in the audit.")
+    return name
+
+
+def _one_of(kind: str, known: Callable[[], tuple[str, ...]]) -> Callable[[str], str]:
+    def check(name: str) -> str:
+        if name not in known():
+            raise PydanticCustomError("unknown", f"There is no such {kind}. Known are: {', '.join(known())}.")
+        return name
+
+    return check
+
+
+Tool = Annotated[str, AfterValidator(_one_of("tool", known_tools))]
+Preset = Annotated[str, AfterValidator(_one_of("preset", known_presets))]
+
+
+class NewToken(Parameters):
+    """The body of `POST wap/tokens`."""
+
+    name: Annotated[str, AfterValidator(_printable)] = Field(
+        min_length=1,
+        max_length=100,
+        description="Who will hold it; the audit's name for the agent. Several tokens may have the same name.",
+    )
+    tools: list[Tool] | None = Field(
+        None, min_length=1, max_length=1000, description="The only tools it opens. Absent: all."
+    )
+    preset: Preset | None = Field(None, description="A preset that binds it besides the server's policy.")
+    policy: dict[str, Any] | None = Field(
+        None, description="A policy, as in a policy file, that binds it besides the server's; it can only narrow."
+    )
+    expires_in: Annotated[int, INTEGER] | None = Field(
+        None, ge=1, le=int(LONGEST_LIFE.total_seconds()), description="Seconds from now. Default 7 days, at most 366."
+    )
+    expires_at: AwareDatetime | None = Field(None, strict=False, description="Instead of expiresIn.")
+    limits: RateLimits = Field(RateLimits(), description="How much it may do.")
+
+    def order(self) -> Order:
+        """Takes a while: the policy's patterns are compiled to see whether they can be."""
+        if self.policy is not None:
+            (policy,) = layers(self.name, None, json.dumps(self.policy))
+            if policy.broken is not None:
+                raise InvalidArgument(f"policy: {policy.broken}")
+        tools = None if self.tools is None else tuple(dict.fromkeys(self.tools))
+        return Order(
+            **{"name": self.name, "tools": tools, "preset": self.preset, "policy": self.policy},
+            limits=self.limits,
+            expires_at=self._end(datetime.now(timezone.utc)),
+        )
+
+    def _end(self, now: datetime) -> datetime:
+        if self.expires_at is None:
+            return now + (DEFAULT_LIFE if self.expires_in is None else timedelta(seconds=self.expires_in))
+        if self.expires_in is not None:
+            raise InvalidArgument("expiresAt: expiresIn says it already.", hint="Send one of them.")
+        if not now < self.expires_at <= now + LONGEST_LIFE:
+            raise InvalidArgument("expiresAt: It must be in the future, within 366 days.")
+        return self.expires_at
