@@ -11,6 +11,7 @@ run: setup ## open JupyterLab on notebooks/quickstart.ipynb
 	@scripts/run.sh
 
 test: lint ## lint, then run every test
+	@scripts/setup.sh test
 	@$(PY) -m pytest
 
 demo: setup ## run the quickstart without a browser and print what it did

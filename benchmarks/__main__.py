@@ -20,7 +20,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
-from benchmarks import commands, listing, load, peers, reading, searching, server, starting, writing
+from benchmarks import commands, listing, load, peers, providers, reading, searching, server, starting, writing
 from benchmarks.bench import Bench, Group
 from benchmarks.plan import FULL, QUICK, Plan
 from benchmarks.table import Row, render
@@ -33,6 +33,7 @@ GROUPS: Mapping[str, Group] = MappingProxyType(
         "read": reading.measure,
         "write": writing.measure,
         "command": commands.measure,
+        "providers": providers.measure,
         "load": load.measure,
         "start": starting.measure,
     }

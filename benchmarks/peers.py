@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 import subprocess
 from collections.abc import Mapping
@@ -25,6 +26,8 @@ EMPTY = "empty handler"
 MCP = "MCP filesystem"
 DURABLE = "durable write"
 BASH = "bash -c true"
+BWRAP = "bwrap"
+RUNSC_DO = "runsc do"
 IDLE = "no load"
 
 CALLS: Mapping[str, str] = MappingProxyType(
@@ -40,6 +43,8 @@ CALLS: Mapping[str, str] = MappingProxyType(
         "No HTTP and no authentication; its writes are not durable (no fsync), ours are",
         DURABLE: "the least that such a write costs: write, fsync, rename, fsync of the folder, in a Python loop",
         BASH: "bash --noprofile --norc -c true, a child process of this program",
+        BWRAP: "the same in bwrap with the same options and mounts",
+        RUNSC_DO: "the same in `runsc --network=none do`, which makes a sandbox for every command",
         IDLE: "the same request to the same server with nothing else to do. The load: 3 clients that search, 2 that "
         "list and 3 that run `yes` with a timeout of 1 s",
     }
@@ -65,6 +70,12 @@ def find(tree: Path) -> bytes:
 
 def bash_true() -> bytes:
     return _output(["bash", "--noprofile", "--norc", "-c", "true"], None)
+
+
+def runsc_do() -> bytes:
+    runsc = os.environ.get("RUNSC_PATH") or "runsc"
+    command = [runsc, "--network=none", "do", "bash", "--noprofile", "--norc", "-c", "true"]
+    return _output(command, None, env={"PATH": os.environ["PATH"]})  # it does not start in every TMPDIR
 
 
 def has(program: str) -> bool:
@@ -144,5 +155,5 @@ def _rg() -> str:
     return program
 
 
-def _output(command: list[str], cwd: Path | None) -> bytes:
-    return subprocess.run(command, cwd=cwd, stdin=subprocess.DEVNULL, capture_output=True, check=True).stdout
+def _output(command: list[str], cwd: Path | None, env: Mapping[str, str] | None = None) -> bytes:
+    return subprocess.run(command, cwd=cwd, env=env, stdin=subprocess.DEVNULL, capture_output=True, check=True).stdout
