@@ -8,7 +8,9 @@ Nothing here touches a disk.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from enum import Enum
+from types import MappingProxyType
 from typing import Annotated, ClassVar, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
@@ -24,7 +26,14 @@ class Effect(str, Enum):
 
 
 class _Model(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid", alias_generator=to_camel, populate_by_name=True)
+    model_config = ConfigDict(
+        frozen=True,
+        extra="forbid",
+        alias_generator=to_camel,
+        populate_by_name=True,
+        ser_json_bytes="base64",
+        val_json_bytes="base64",
+    )
 
 
 class Operation(_Model):
@@ -41,6 +50,14 @@ class Operation(_Model):
     def summary(self) -> dict[str, object]:
         """What the audit may say of it: paths and commands, never contents."""
         return {}
+
+
+class Message(Operation):
+    """Words to whoever watches; nothing is done."""
+
+    kind = "message"
+    effect = Effect.READ
+    content: str
 
 
 class _OnPath(Operation):
@@ -195,6 +212,17 @@ class CreateDirectory(_OnPath):
 class DescribeWorkspace(Operation):
     kind = "describeWorkspace"
     effect = Effect.READ
+
+
+KINDS: Mapping[str, type[Operation]] = MappingProxyType(
+    {
+        kind.kind: kind
+        for kind in (
+            *(Message, ListFiles, ReadFile, WriteFile, ModifyFile, SearchFiles, RunCommand),
+            *(DeleteFile, MoveFile, CopyFile, CreateDirectory, DescribeWorkspace),
+        )
+    }
+)
 
 
 class Result(_Model):

@@ -59,6 +59,81 @@ MIGRATIONS = (
     );
     ALTER TABLE audit ADD COLUMN token TEXT;
     """,
+    """
+    CREATE TABLE runs (
+        number INTEGER PRIMARY KEY AUTOINCREMENT,
+        id TEXT NOT NULL UNIQUE,
+        workspace TEXT NOT NULL,
+        status TEXT NOT NULL,
+        caller TEXT NOT NULL,
+        asker TEXT NOT NULL,
+        dialect TEXT NOT NULL,
+        options TEXT NOT NULL,
+        operations TEXT NOT NULL,
+        count INTEGER NOT NULL,
+        position INTEGER NOT NULL DEFAULT 0,
+        owner TEXT,
+        cancel_requested INTEGER NOT NULL DEFAULT 0,
+        idempotency_key TEXT,
+        request_digest TEXT,
+        reverts TEXT,
+        response TEXT,
+        started_at TEXT NOT NULL,
+        completed_at TEXT
+    );
+    CREATE UNIQUE INDEX runs_once ON runs (workspace, asker, idempotency_key);
+    CREATE INDEX runs_status ON runs (workspace, status);
+    CREATE TABLE run_log (
+        id INTEGER PRIMARY KEY AUTOINCREMENT,
+        run TEXT NOT NULL,
+        kind TEXT NOT NULL CHECK (kind IN ('event', 'status')),
+        body TEXT NOT NULL
+    );
+    CREATE INDEX run_log_run ON run_log (run, id);
+    CREATE TABLE approvals (
+        id TEXT PRIMARY KEY,
+        run TEXT NOT NULL,
+        position INTEGER NOT NULL,
+        operation_id TEXT NOT NULL,
+        digest TEXT NOT NULL,
+        files TEXT NOT NULL,
+        shown TEXT NOT NULL,
+        granted TEXT,
+        created_at REAL NOT NULL,
+        expires_at REAL NOT NULL,
+        decision TEXT CHECK (decision IN ('approved', 'denied', 'expired', 'cancelled')),
+        decided_by TEXT,
+        decided_at REAL,
+        reason TEXT
+    );
+    CREATE INDEX approvals_run ON approvals (run);
+    CREATE TABLE changes (
+        id INTEGER PRIMARY KEY AUTOINCREMENT,
+        run TEXT NOT NULL,
+        position INTEGER NOT NULL,
+        path TEXT NOT NULL,
+        before TEXT NOT NULL,
+        after TEXT
+    );
+    CREATE INDEX changes_run ON changes (run, id);
+    CREATE INDEX changes_path ON changes (path);
+    CREATE TABLE notes (
+        run TEXT NOT NULL,
+        position INTEGER NOT NULL,
+        body TEXT NOT NULL,
+        PRIMARY KEY (run, position)
+    );
+    ALTER TABLE audit ADD COLUMN dialect TEXT;
+    ALTER TABLE audit ADD COLUMN tool TEXT;
+    ALTER TABLE audit ADD COLUMN run TEXT;
+    ALTER TABLE audit ADD COLUMN step TEXT;
+    ALTER TABLE audit ADD COLUMN hash TEXT;
+    CREATE TABLE audit_anchors (
+        audit_id INTEGER PRIMARY KEY,
+        hash TEXT NOT NULL,
+        at TEXT NOT NULL
+    );
+    """,
 )
 """Entry N takes a database of version N to N + 1. Released entries are never changed."""
 

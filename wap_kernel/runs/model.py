@@ -1,0 +1,91 @@
+"""What a run is: operations in order, what became of them so far, and what it waits for. Pure data."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import Enum
+from typing import Any
+
+from pydantic import BaseModel, ConfigDict
+
+from wap_kernel.caller import Caller
+from wap_kernel.operations import Operation
+from wap_kernel.policy.grants import Grant
+
+
+class Status(str, Enum):
+    RUNNING = "running"
+    AWAITING_APPROVAL = "awaiting_approval"
+    COMPLETED = "completed"
+    CANCELLED = "cancelled"
+    ERROR = "error"
+
+    @property
+    def is_final(self) -> bool:
+        return self not in (Status.RUNNING, Status.AWAITING_APPROVAL)
+
+
+@dataclass(frozen=True)
+class Step:
+    """One operation of a run."""
+
+    id: str
+    tool: str
+    """By the dialect's own name: `shell`, `executeCommand`."""
+    operation: Operation
+
+
+class Options(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    atomic: bool = False
+    """The first failure undoes everything."""
+    dry_run: bool = False
+    """Nothing is changed: file operations are played on an overlay, commands are not simulated."""
+
+
+@dataclass(frozen=True)
+class Approval:
+    """A question to a person, bound to one operation as it was shown."""
+
+    id: str
+    run: str
+    position: int
+    operation_id: str
+    digest: str
+    """Of the operation."""
+    files: Mapping[str, str | None]
+    """The files that it would change, with their hashes when it was shown; None: there was none."""
+    shown: Mapping[str, Any]
+    """What the person needs to decide."""
+    grant: Grant | None
+    """What `remember` would store."""
+    created_at: float
+    expires_at: float
+    decision: str | None = None
+    decided_by: str | None = None
+    reason: str | None = None
+
+
+@dataclass(frozen=True)
+class Run:
+    number: int
+    """Later runs have larger ones."""
+    id: str
+    status: Status
+    caller: Caller
+    dialect: str
+    options: Options
+    steps: tuple[Step, ...]
+    position: int
+    """Of the next operation, from 0."""
+    owner: str | None
+    """The lease of the process that executes it."""
+    cancel_requested: bool
+    started_at: str
+    completed_at: str | None = None
+    reverts: str | None = None
+    """The run that this one undoes."""
+    response: Mapping[str, Any] | None = None
+    """Of a single call that waited for approval: its dialect's own answer, or the error."""
