@@ -20,7 +20,20 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
-from benchmarks import commands, listing, load, peers, providers, reading, searching, server, starting, writing
+from benchmarks import (
+    commands,
+    listing,
+    load,
+    peers,
+    providers,
+    reading,
+    run_load,
+    runs,
+    searching,
+    server,
+    starting,
+    writing,
+)
 from benchmarks.bench import Bench, Group
 from benchmarks.plan import FULL, QUICK, Plan
 from benchmarks.table import Row, render
@@ -34,7 +47,9 @@ GROUPS: Mapping[str, Group] = MappingProxyType(
         "write": writing.measure,
         "command": commands.measure,
         "providers": providers.measure,
+        "runs": runs.measure,
         "load": load.measure,
+        "run-load": run_load.measure,
         "start": starting.measure,
     }
 )

@@ -33,8 +33,8 @@ def measure(bench: Bench) -> Iterator[Row]:
     loaded: list[float] = []
     with server.running(bench.server.root) as fresh, fresh.client() as client:
         idle += _status_times(client, bench.plan.load_seconds)
-        before = _resident(fresh.pid, "VmRSS")
-        _forget_peak(fresh.pid)
+        before = resident(fresh.pid, "VmRSS")
+        forget_peak(fresh.pid)
         done = 0
         for phase in range(bench.plan.load_phases):
             if phase:
@@ -42,7 +42,7 @@ def measure(bench: Bench) -> Iterator[Row]:
             times, requests = _under_load(fresh, tree, client, bench.plan.load_seconds)
             loaded += times
             done += requests
-        peak = _resident(fresh.pid, "VmHWM")
+        peak = resident(fresh.pid, "VmHWM")
     what = f"under load, {bench.plan.load_tree:,} files, {done} requests"
     yield Row(
         f"p99 of GET /api/status {what}",
@@ -121,7 +121,7 @@ def _p99(times: list[float]) -> Figure:
     return Figure(quantile(times, 0.99), quantile(times, 0.1), quantile(times, 0.9))
 
 
-def _resident(pid: int, field: str) -> float:
+def resident(pid: int, field: str) -> float:
     """Megabytes: VmRSS is now, VmHWM the most since the start or the last reset."""
     found = re.search(rf"^{field}:\s+(\d+) kB", Path(f"/proc/{pid}/status").read_text(), re.MULTILINE)
     if found is None:
@@ -129,5 +129,5 @@ def _resident(pid: int, field: str) -> float:
     return int(found[1]) / 1024
 
 
-def _forget_peak(pid: int) -> None:
+def forget_peak(pid: int) -> None:
     Path(f"/proc/{pid}/clear_refs").write_text("5")

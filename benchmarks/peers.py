@@ -29,6 +29,9 @@ BASH = "bash -c true"
 BWRAP = "bwrap"
 RUNSC_DO = "runsc do"
 IDLE = "no load"
+LOOP = "plain loop"
+DURABLE_LOOP = "durable writes"
+NO_UNDO = "undo off"
 
 CALLS: Mapping[str, str] = MappingProxyType(
     {
@@ -47,6 +50,10 @@ CALLS: Mapping[str, str] = MappingProxyType(
         RUNSC_DO: "the same in `runsc --network=none do`, which makes a sandbox for every command",
         IDLE: "the same request to the same server with nothing else to do. The load: 3 clients that search, 2 that "
         "list and 3 that run `yes` with a timeout of 1 s",
+        LOOP: "open and read of the same files, one after the other, in a Python loop",
+        DURABLE_LOOP: "as many files of the same size by the engine's own write protocol (noted, written, synced, "
+        "renamed, folder synced) and nothing else, in a Python loop",
+        NO_UNDO: "the same run in a workspace that keeps nothing of what commands change",
     }
 )
 

@@ -19,6 +19,12 @@ class Plan:
     load_phases: int
     """Without and with load, in turn."""
     load_seconds: float
+    batch: int
+    """Operations of one large batch."""
+    undo_trees: tuple[int, ...]
+    """Numbers of files."""
+    run_clients: int
+    run_seconds: float
 
 
 FULL = Plan(
@@ -31,6 +37,10 @@ FULL = Plan(
     imports=15,
     load_phases=3,
     load_seconds=6.0,
+    batch=1000,
+    undo_trees=(1000, 10_000, 27_000),
+    run_clients=64,
+    run_seconds=30.0,
 )
 
 QUICK = Plan(
@@ -43,4 +53,8 @@ QUICK = Plan(
     imports=2,
     load_phases=1,
     load_seconds=0.5,
+    batch=20,
+    undo_trees=(100,),
+    run_clients=4,
+    run_seconds=0.5,
 )

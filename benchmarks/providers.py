@@ -24,7 +24,7 @@ from wap_kernel.providers.mounts import Layout
 MASKS = (0, 50, 200)
 
 
-class _Unguarded:
+class Unguarded:
     """A guard and a journal that are never in the way."""
 
     def check(self, path: str, access: Access, *, folder: bool = False) -> None: ...
@@ -51,7 +51,7 @@ def measure(bench: Bench) -> Iterator[Row]:
     for number in range(max(MASKS)):
         (workspace / f"secret {number}").write_text("secret")
     with ExitStack() as stack:
-        unguarded = _Unguarded()
+        unguarded = Unguarded()
         root = stack.enter_context(closing(Root(str(workspace), guard=unguarded, journal=unguarded)))
         providers = {
             name: stack.enter_context(closing(choose.choose(name, root, secrets=()).provider))

@@ -3,21 +3,33 @@
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING, Any
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING, Any, cast
 
 from jupyter_server.extension.application import ExtensionApp
 from jupyter_server.services.contents.filemanager import FileContentsManager
 from traitlets import Bool, CaselessStrEnum, Dict, Integer, Unicode
 
 from wap_kernel import __version__
-from wap_kernel.errors import WapError
-from wap_kernel.operations import Limits
+from wap_kernel.errors import ProviderUnavailable, WapError
+from wap_kernel.files.primitives import Access
+from wap_kernel.operations import Limits, Operation
 from wap_kernel.policy import presets
+from wap_kernel.policy.touches import touches
 from wap_kernel.providers import choose
 
+from .notifications import FilesChanged, Notifications, RunChanged
+
 if TYPE_CHECKING:
+    import asyncio
+
     from jupyter_server.serverapp import ServerApp
 
+    from wap_kernel.caller import Caller
+    from wap_kernel.context import Context
+    from wap_kernel.runner import Runner
+    from wap_kernel.runs.model import Run
     from wap_kernel.workspace import Workspace
 
     from .tokens import AgentTokens
@@ -103,6 +115,12 @@ class WapExtension(ExtensionApp):
         help="""Whether an agent token may run commands where nothing confines them (the provider local).""",
     ).tag(config=True)
 
+    undo = Bool(
+        True,
+        help="""Whether what runs change is kept, so that a run can be undone. Around a command that takes a walk over
+        the workspace; see docs/undo.md for what is kept and what is not.""",
+    ).tag(config=True)
+
     state_dir = Unicode(
         "",
         help="""Where the audit and other state of this workspace is kept (created with mode 0700, unreadable to every
@@ -110,11 +128,16 @@ class WapExtension(ExtensionApp):
     ).tag(config=True)
 
     workspace: Workspace | None = None
+    runner: Runner | None = None
     tokens: AgentTokens | None = None
+    notifications: Notifications
     unavailable = ""
     """Why there is no workspace, for callers to read."""
 
     def initialize_settings(self) -> None:
+        server = self._server()
+        loop = cast("asyncio.AbstractEventLoop", cast(Any, server.io_loop).asyncio_loop)
+        self.notifications = Notifications(cast(Any, server.event_logger), loop)
         self.workspace = self._open_workspace()
         try:
             self.tokens = self._open_tokens()
@@ -123,6 +146,7 @@ class WapExtension(ExtensionApp):
         if self.workspace is None:
             self.log.warning("wap answers every request with PROVIDER_UNAVAILABLE: %s", self.unavailable)
         else:
+            self.runner = self._open_runner(self.workspace)
             self.log.info("wap serves %s", self.workspace.root)
 
     def initialize_handlers(self) -> None:
@@ -138,13 +162,16 @@ class WapExtension(ExtensionApp):
 
     def current_activity(self) -> dict[str, Any] | None:
         """Running commands keep a server from being culled as idle."""
-        running = self.workspace.running if self.workspace is not None else 0
-        return {"commands": running} if running else None
+        commands = self.workspace.running if self.workspace is not None else 0
+        runs = self.runner.running if self.runner is not None else 0
+        return {"commands": commands, "runs": runs} if commands or runs else None
 
     async def stop_extension(self) -> None:
+        runner, self.runner = self.runner, None
         workspace, self.workspace = self.workspace, None
-        if workspace is not None:
+        if workspace is not None and runner is not None:
             self.unavailable = "The server is shutting down."
+            await runner.close()
             await workspace.close()
         tokens, self.tokens = self.tokens, None
         if tokens is not None:
@@ -172,6 +199,8 @@ class WapExtension(ExtensionApp):
                 limits=limits,
                 hidden=self._secrets(),
                 read_only=self._settings_files(),
+                undo=self.undo,
+                changed=self._announce_files,
                 log=self.log,
             )
         except WapError as error:
@@ -180,6 +209,34 @@ class WapExtension(ExtensionApp):
             self.log.error("wap cannot open its workspace: %s", error)
             self.unavailable = f"The workspace cannot be opened ({type(error).__name__}). The server's log says more."
         return None
+
+    def _open_runner(self, workspace: Workspace) -> Runner:
+        from wap_kernel.dialects import wap
+        from wap_kernel.runner import Runner
+
+        return Runner(
+            workspace, responses={wap.DIALECT: wap.respond}, admission=self._admit, changed=self._announce_run
+        )
+
+    @asynccontextmanager
+    async def _admit(self, caller: Caller, operation: Operation) -> AsyncIterator[None]:
+        """Counts the operations of an agent's runs as those of its calls."""
+        if caller.token is None:
+            yield
+            return
+        from .handlers.base import RATES
+
+        if self.tokens is None:
+            raise ProviderUnavailable("There are no agent tokens here now.")
+        async with self.settings[RATES].admit(await self.tokens.known(caller.token), operation):
+            yield
+
+    def _announce_run(self, run: Run) -> None:
+        self.notifications.announce(RunChanged(run.id, run.status.value, run.caller.agent))
+
+    def _announce_files(self, operation: Operation, caller: Caller, context: Context) -> None:
+        paths = tuple(touch.path for touch in touches(operation) if touch.access is Access.WRITE)
+        self.notifications.announce(FilesChanged(paths, context.run, caller.agent))
 
     def _open_tokens(self) -> AgentTokens | None:
         if self.workspace is None:

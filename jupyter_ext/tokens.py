@@ -27,7 +27,7 @@ from pydantic import BaseModel, ConfigDict, Field, PlainSerializer
 from pydantic.alias_generators import to_camel
 
 from wap_kernel.caller import Scope
-from wap_kernel.errors import NotFound, ProviderUnavailable, WapError
+from wap_kernel.errors import NotFound, PermissionDenied, ProviderUnavailable, WapError
 from wap_kernel.policy.model import Layers, Policy
 from wap_kernel.runs import store
 from wap_kernel.threads import Threads
@@ -159,6 +159,14 @@ class AgentTokens:
         if known.token.expires_at <= self._now():
             raise Unauthenticated("This agent token has expired.", hint="Ask the person you work for for a new one.")
         return known.token
+
+    async def known(self, token_id: str) -> AgentToken:
+        """For what was begun with a token and goes on later: it may have expired meanwhile, but not been revoked."""
+        row = await self._run(lambda: self._row(token_id))
+        token = None if row is None else _token(row)
+        if token is None or token.revoked_at is not None:
+            raise PermissionDenied("The agent's token was revoked.")
+        return token
 
     async def page(self, limit: int, after: str | None = None) -> tuple[list[AgentToken], str | None]:
         """Newest first, also those that are revoked or have expired; with the cursor of the next page, if there is one.

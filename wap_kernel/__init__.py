@@ -1,6 +1,48 @@
 """wap: hands for agents, inside Jupyter. The engine; it imports nothing of the Jupyter server.
 
-Import what you need from its module, e.g. `from wap_kernel.workspace import Workspace`; this module stays light.
+Import what you need from its module, e.g. `from wap_kernel.workspace import Workspace`; this module stays light. What
+checks Agent Spaces messages can be had from here, and is loaded when it is asked for.
 """
 
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
 __version__ = "0.1.0"
+
+__all__ = [
+    "Validation",
+    "__version__",
+    "parse_event",
+    "parse_events_message",
+    "parse_operation",
+    "parse_operations_message",
+    "validate_event",
+    "validate_events_message",
+    "validate_operation",
+    "validate_operations_message",
+]
+
+if TYPE_CHECKING:
+    from wap_kernel.dialects.agent_spaces import (
+        Validation,
+        parse_operation,
+        parse_operations_message,
+        validate_operation,
+        validate_operations_message,
+    )
+    from wap_kernel.dialects.agent_spaces_event_models import (
+        parse_event,
+        parse_events_message,
+        validate_event,
+        validate_events_message,
+    )
+else:  # a type checker would believe that the module has every name
+
+    def __getattr__(name: str) -> object:
+        if name not in __all__:
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        from importlib import import_module
+
+        home = "agent_spaces_event_models" if "_event" in name else "agent_spaces"
+        return getattr(import_module(f"wap_kernel.dialects.{home}"), name)

@@ -11,7 +11,8 @@ from typing import Any
 
 from wap_kernel import __version__
 from wap_kernel.commands.outcome import Cancel, OnChunk, Outcome
-from wap_kernel.errors import Conflict, ExecutionFailed, TimedOut
+from wap_kernel.context import ALONE, Context
+from wap_kernel.errors import Conflict, ExecutionFailed, InvalidArgument, TimedOut
 from wap_kernel.files.deadline import Deadline
 from wap_kernel.files.globs import DEFAULT_EXCLUSIONS
 from wap_kernel.files.listing import list_files
@@ -28,11 +29,14 @@ from wap_kernel.operations import (
     DescribeWorkspace,
     Limits,
     ListFiles,
+    Message,
     ModifyFile,
     MoveFile,
     Operation,
     ReadFile,
     Result,
+    Reverted,
+    RevertRun,
     RunCommand,
     SearchFiles,
     WorkspaceDescription,
@@ -41,6 +45,7 @@ from wap_kernel.operations import (
 from wap_kernel.policy.aside import set_aside
 from wap_kernel.policy.masks import Masks, unguarded
 from wap_kernel.providers.base import Command, Confinement, Provider
+from wap_kernel.runs.undoing import Undoing
 
 DIALECTS = ("wap/1.0",)
 WALK_SECONDS = 30.0
@@ -65,13 +70,23 @@ class Permit:
 
 
 class Actions:
-    def __init__(self, provider: Provider, searcher: Searcher, locks: Locks, root: str) -> None:
+    def __init__(
+        self, provider: Provider, searcher: Searcher, locks: Locks, root: str, undoing: Undoing | None = None
+    ) -> None:
         self._provider = provider
         self._searcher = searcher
         self._locks = locks
         self._root = root
+        self._undoing = undoing
 
-    def perform(self, operation: Operation, permit: Permit, cancel: Cancel, on_chunk: OnChunk | None = None) -> Result:
+    def perform(
+        self,
+        operation: Operation,
+        permit: Permit,
+        cancel: Cancel,
+        on_chunk: OnChunk | None = None,
+        context: Context = ALONE,
+    ) -> Result:
         if isinstance(operation, RunCommand):
             return self._run(operation, permit, cancel, on_chunk)
         if isinstance(operation, ListFiles | SearchFiles):
@@ -86,7 +101,14 @@ class Actions:
                     max_file_size=permit.max_searched_size,
                 )
             return list_files(permit.files, operation, permit.limits, self._root, deadline)
+        if isinstance(operation, RevertRun):
+            return self._revert(operation, permit, context)
         return _SIMPLE[type(operation)](self, operation, permit)
+
+    def _revert(self, operation: RevertRun, permit: Permit, context: Context) -> Reverted:
+        if self._undoing is None:
+            raise InvalidArgument("Undo is switched off here.", hint="See WapExtension.undo.")
+        return self._undoing.revert(operation, permit.guard, context)
 
     def _read(self, operation: ReadFile, permit: Permit) -> Result:
         return read_file(permit.files, operation, permit.limits, self._root)
@@ -166,6 +188,7 @@ _SIMPLE: Mapping[type[Operation], Callable[[Actions, Any, Permit], Result]] = {
     CopyFile: lambda self, operation, permit: self._writer(permit).copy(operation),
     CreateDirectory: lambda self, operation, permit: self._writer(permit).make_folder(operation),
     DescribeWorkspace: Actions._describe,
+    Message: lambda *_: Result(),
 }
 
 

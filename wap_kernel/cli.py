@@ -8,6 +8,7 @@ from __future__ import annotations
 import argparse
 import difflib
 import importlib
+import os
 import sys
 from collections.abc import Sequence
 from typing import Protocol, cast
@@ -18,6 +19,9 @@ from wap_kernel.errors import WapError
 SUBCOMMANDS: tuple[tuple[str, str, str], ...] = (
     ("doctor", "what works on this machine, and how to fix what does not", "wap_kernel.doctor"),
     ("token", "make, list and revoke tokens for agents", "wap_kernel.tokens_cli"),
+    ("run", "send a batch of operations", "wap_kernel.run_cli"),
+    ("audit", "show, verify and export what was done", "wap_kernel.audit_cli"),
+    ("gc", "take away what is too old or too much to keep", "wap_kernel.gc_cli"),
 )
 """Name, help, module."""
 
@@ -50,6 +54,9 @@ def main(argv: Sequence[str] | None = None) -> int:
         return int(args.run(args))
     except WapError as error:
         sys.stderr.write(f"wap: {error.text}\n")
+        return FAILURE
+    except BrokenPipeError:  # `wap audit export | head`; what is still buffered must not fail again at the end
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return FAILURE
 
 

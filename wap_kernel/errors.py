@@ -7,6 +7,7 @@ It is raised deep inside and translated once, at the edge: to HTTP, to JSON-RPC,
 from __future__ import annotations
 
 import errno
+from collections.abc import Mapping
 from enum import Enum
 from typing import Any, ClassVar
 
@@ -45,6 +46,13 @@ class WapError(Exception):
         self.message = message
         self.hint = hint
         self.details = details
+
+    @staticmethod
+    def from_dict(told: Mapping[str, Any]) -> WapError:
+        """The error that was told as `{"error", "code", "details"?}`."""
+        kinds = {kind.code: kind for kind in WapError.__subclasses__()}
+        kind = kinds.get(Code(told["code"]), InternalError)
+        return kind(str(told["error"]), **told.get("details", {}))
 
     @property
     def text(self) -> str:

@@ -209,6 +209,31 @@ class CreateDirectory(_OnPath):
     effect = Effect.WRITE
 
 
+class RevertRun(Operation):
+    """Undo what a run changed."""
+
+    kind = "revert"
+    effect = Effect.WRITE
+    run: str
+    force: bool = False
+
+    def summary(self) -> dict[str, object]:
+        return {"run": self.run, "force": self.force}
+
+
+class DecideApproval(Operation):
+    """A person's answer to what an agent wants to do."""
+
+    kind = "decide"
+    effect = Effect.WRITE
+    run: str
+    approval: str
+    decision: str
+
+    def summary(self) -> dict[str, object]:
+        return self.model_dump()
+
+
 class DescribeWorkspace(Operation):
     kind = "describeWorkspace"
     effect = Effect.READ
@@ -219,7 +244,7 @@ KINDS: Mapping[str, type[Operation]] = MappingProxyType(
         kind.kind: kind
         for kind in (
             *(Message, ListFiles, ReadFile, WriteFile, ModifyFile, SearchFiles, RunCommand),
-            *(DeleteFile, MoveFile, CopyFile, CreateDirectory, DescribeWorkspace),
+            *(DeleteFile, MoveFile, CopyFile, CreateDirectory, RevertRun, DescribeWorkspace),
         )
     }
 )
@@ -304,6 +329,13 @@ class PathChanged(Result):
 
     path: str
     hash: str | None = None
+
+
+class Reverted(Result):
+    """What a revert did: the paths that are again as they were, and those that were left as they are."""
+
+    restored: list[str]
+    left: list[str] | None = None
 
 
 class Limits(_Model):

@@ -13,52 +13,62 @@ import logging
 import os
 import sys
 from collections.abc import AsyncGenerator, Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, closing
+from contextlib import AbstractContextManager, ExitStack, closing, nullcontext
 from functools import partial
 from typing import Any, TypeVar
 
-from wap_kernel.actions import Actions, Permit
+from wap_kernel.actions import Actions
 from wap_kernel.caller import Caller
 from wap_kernel.commands import environment
 from wap_kernel.commands.outcome import Cancel, OnChunk
 from wap_kernel.commands.programs import Programs
 from wap_kernel.commands.streaming import Chunk, stream
-from wap_kernel.errors import (
-    ApprovalRequired,
-    Code,
-    InternalError,
-    PermissionDenied,
-    ProviderUnavailable,
-    TooLarge,
-    WapError,
-    from_os_error,
-)
+from wap_kernel.context import ALONE, Context
+from wap_kernel.errors import InternalError, InvalidArgument, ProviderUnavailable, WapError, from_os_error
 from wap_kernel.files import atomic
 from wap_kernel.files.deadline import Deadline
+from wap_kernel.files.primitives import Files
 from wap_kernel.files.root import Root
 from wap_kernel.files.searching import Searcher
-from wap_kernel.files.selection import MAX_FILE_SIZE
-from wap_kernel.operations import Limits, ListFiles, Operation, Result, RunCommand, SearchFiles
-from wap_kernel.policy import masks, presets
+from wap_kernel.judging import Judge
+from wap_kernel.operations import (
+    DecideApproval,
+    Effect,
+    Limits,
+    ListFiles,
+    Operation,
+    Result,
+    RevertRun,
+    RunCommand,
+    SearchFiles,
+)
+from wap_kernel.policy import presets
 from wap_kernel.policy.current import Binding, CurrentPolicy
-from wap_kernel.policy.decision import ALLOWED, Facts, Touch, decide, touches
 from wap_kernel.policy.files import PolicyFiles
 from wap_kernel.policy.grants import Grant
 from wap_kernel.policy.model import Policy
 from wap_kernel.policy.protected import protected_paths
-from wap_kernel.policy.verdict import Answer, Verdict
+from wap_kernel.policy.verdict import Verdict
 from wap_kernel.providers.base import Provider
 from wap_kernel.providers.choose import choose
 from wap_kernel.providers.refusing import RefusingProvider
+from wap_kernel.runs import audit_reading
 from wap_kernel.runs.audit import Audit, is_denial
+from wap_kernel.runs.audit_reading import Page
+from wap_kernel.runs.database import Database
 from wap_kernel.runs.grants import Grants
 from wap_kernel.runs.leases import Lease
 from wap_kernel.runs.locks import PathLocks
+from wap_kernel.runs.model import Approval, Step
+from wap_kernel.runs.snapshots import Caps, Snapshots
 from wap_kernel.runs.state import default_state_dir, open_state_dir, workspace_id
+from wap_kernel.runs.undoing import Undoing
 from wap_kernel.threads import Threads
 
 CHECK_SECONDS = 10.0
 """What the verdicts on the operations of one message may take."""
+KEEP_SECONDS = 120.0
+"""What it may take to keep what a command could change."""
 T = TypeVar("T")
 THREADS: Mapping[type[Operation], int] = {SearchFiles: 2, ListFiles: 1, RunCommand: 16, Operation: 8}
 """How many operations of a kind run at once; what has no entry of its own counts as an Operation.
@@ -73,7 +83,8 @@ class Workspace:
     `policy` is this workspace's own layer (the preset `standard` if it is None); an administrator's files and the
     workspace's `.cws-policy.json` narrow it. `provider` names where commands run. `state_dir` defaults to a folder in
     Jupyter's data folder. `hidden` and `read_only` are absolute paths to protect besides those that are protected
-    always: a server knows best where its own secrets and settings lie.
+    always: a server knows best where its own secrets and settings lie. Without `undo` nothing is kept of what runs
+    change.
     """
 
     def __init__(
@@ -87,6 +98,8 @@ class Workspace:
         limits: Limits | None = None,
         hidden: Sequence[str] = (),
         read_only: Sequence[str] = (),
+        undo: bool = True,
+        changed: Callable[[Operation, Caller, Context], None] = lambda *_: None,
         log: logging.Logger | None = None,
     ) -> None:
         if sys.platform == "win32":
@@ -95,6 +108,8 @@ class Workspace:
             )
         self.limits = limits or Limits()
         self._allow_unconfined = allow_unconfined
+        self._keeps = undo
+        self._changed = changed
         self._log = log or logging.getLogger("wap_kernel")
         self._underway: dict[Cancel, Operation] = {}
         self._is_closed = False
@@ -113,18 +128,34 @@ class Workspace:
         lease = opened.enter_context(closing(Lease(state, identifier)))
         self._files = opened.enter_context(closing(Root(root, guard=protected, journal=lease)))
         lease.clean_up_after_the_dead(self._remove_temporary)
-        self._audit = opened.enter_context(closing(Audit(state, identifier, self._log)))
+        self.lease = lease
+        self.database = opened.enter_context(closing(Database(state, self._log)))
+        self._audit = opened.enter_context(closing(Audit(self.database, identifier, self._log)))
         self.grants = opened.enter_context(closing(Grants(state, identifier)))
         self._pools = {
             kind: opened.enter_context(closing(Threads(kind.__name__, count))) for kind, count in THREADS.items()
         }
-        self._policy = CurrentPolicy(PolicyFiles(self._files, preset=policy), protected)
         self._provider = opened.enter_context(closing(self._choose(provider)))
         searcher = opened.enter_context(closing(Searcher(protected, root_fd=self._files.fd)))
-        self._actions = Actions(self._provider, searcher, PathLocks(state), self.root)
+        locks = PathLocks(state)
+        self._undoing: Undoing | None = None
+        if self._keeps:
+            snapshots = Snapshots(self._files.guarded_by(protected), self.database, state, Caps(), self._log)
+            self._undoing = Undoing(snapshots, locks)
+        self._actions = Actions(self._provider, searcher, locks, self.root, self._undoing)
         server = environment.for_sandbox(os.environ) if self._provider.confines else os.environ
         path = environment.rebuild(server, {})["PATH"]
-        self._programs = Programs(path, untrusted=[self.root], protected=protected.prefixes)
+        self._judge = Judge(
+            self._files,
+            self.root,
+            CurrentPolicy(PolicyFiles(self._files, preset=policy), protected),
+            protected,
+            self._provider,
+            Programs(path, untrusted=[self.root], protected=protected.prefixes),
+            self.grants,
+            self.limits,
+            allow_unconfined=self._allow_unconfined,
+        )
 
     def _choose(self, name: str) -> Provider:
         try:
@@ -153,37 +184,45 @@ class Workspace:
         """Do it, or raise a WapError. Cancelling the task ends a command that it started."""
         return await self.answer(operation, caller or Caller(), lambda result: result)
 
-    async def answer(self, operation: Operation, caller: Caller, encode: Callable[[Result], T]) -> T:
+    async def answer(
+        self, operation: Operation, caller: Caller, encode: Callable[[Result], T], context: Context = ALONE
+    ) -> T:
         """Like `perform`; `encode` makes an answer of the result on the same thread, away from the event loop."""
-        return await self._answer(operation, caller, encode, None, Cancel())
+        return await self._answer(operation, caller, context, encode, None, Cancel())
 
     def stream(self, operation: RunCommand, caller: Caller) -> AsyncGenerator[Chunk | Result, None]:
         """The command's output while it runs, and its result last; or a WapError. Leaving the loop ends the command."""
-        return stream(partial(self._answer, operation, caller, lambda result: result))
+        return stream(partial(self._answer, operation, caller, ALONE, lambda result: result))
 
     async def _answer(
         self,
         operation: Operation,
         caller: Caller,
+        context: Context,
         encode: Callable[[Result], T],
         on_chunk: OnChunk | None,
         cancel: Cancel,
     ) -> T:
         self._underway[cancel] = operation
-        work = partial(self._perform, operation, caller, cancel, on_chunk)
+        work = partial(self.perform_now, operation, caller, context, cancel, on_chunk)
         try:
-            return await self._submit(type(operation), lambda: encode(work()))
+            return await self.on_thread(type(operation), lambda: encode(work()))
         except asyncio.CancelledError:
             cancel.request()
             raise
         finally:
             del self._underway[cancel]
 
-    async def check(self, operations: Sequence[Operation | None], caller: Caller) -> list[Verdict]:
-        """What would be said about each of the operations (None: one that does nothing). Nothing is done, not even one
-        before the next."""
+    async def check(self, operations: Sequence[Operation], caller: Caller) -> list[Verdict]:
+        """What would be said about each of the operations. Nothing is done, not even one before the next."""
         deadline = Deadline(CHECK_SECONDS, lambda: self._is_closed)
-        return await self.offload(lambda: [self._checked(operation, caller, deadline) for operation in operations])
+
+        def verdicts() -> Iterator[Verdict]:
+            for operation in operations:
+                deadline.check()
+                yield self._judge.checked(operation, caller)
+
+        return await self.offload(lambda: list(verdicts()))
 
     async def describe_policy(self, caller: Caller) -> dict[str, Any]:
         """The policy that binds the caller, layer by layer and what it comes to."""
@@ -192,7 +231,7 @@ class Workspace:
     def _describe_policy(self, caller: Caller) -> dict[str, Any]:
         grants = [{"id": identifier, "allows": grant.text} for identifier, grant in self.grants.all().items()]
         return {
-            **self._policy.of(caller).effective.to_dict(),
+            **self._judge.binding(caller).effective.to_dict(),
             "provider": self._provider.name,
             "confinesCommands": self._provider.confines,
             "grants": grants,
@@ -200,13 +239,64 @@ class Workspace:
 
     async def offload(self, work: Callable[[], T]) -> T:
         """Run something slow on one of the workspace's threads, for those who must not hold the event loop."""
-        return await self._submit(Operation, work)
+        return await self.on_thread(Operation, work)
+
+    def files_of(self, caller: Caller) -> Files:
+        """As the caller may see and change them."""
+        return self._files.guarded_by(self._judge.binding(caller).guard)
+
+    def binding(self, caller: Caller) -> Binding:
+        """The policy that binds the caller now."""
+        return self._judge.binding(caller)
+
+    def verdict(self, operation: Operation, caller: Caller) -> Verdict:
+        """On a thread; see `check`."""
+        return self._judge.checked(operation, caller)
+
+    def grant_for(self, operation: Operation, caller: Caller) -> Grant | None:
+        return self._judge.grant_for(operation, caller)
+
+    def new_overlay(self) -> Files:
+        """For a dry run: the same files, and changes that stay in memory."""
+        from wap_kernel.files.overlay import Overlay
+
+        return Overlay(self._files)
+
+    def decided(self, step: Step, approval: Approval, caller: Caller) -> None:
+        """Record what a person said to an operation."""
+        said = DecideApproval(run=approval.run, approval=approval.id, decision=str(approval.decision))
+        record = self._audit.record(said, caller, Context(tool=said.kind, run=approval.run, step=step.id))
+        self._audit.outcome(record, "ok")
+
+    async def audit_page(self, page: Page) -> dict[str, Any]:
+        """After everything that is still to be written."""
+        return await self.offload(lambda: self.database.write(lambda connection: audit_reading.read(connection, page)))
+
+    @property
+    def undoing(self) -> Undoing:
+        if self._undoing is None:
+            raise InvalidArgument("Undo is switched off here.", hint="See WapExtension.undo.")
+        return self._undoing
+
+    def describe_changes(self, run: str, caller: Caller) -> dict[str, Any]:
+        """What a run changed, and what a revert would do."""
+        return self.undoing.describe(run, self._judge.binding(caller).guard)
+
+    def check_revert(self, operation: RevertRun, caller: Caller) -> None:
+        self.undoing.check(operation, self._judge.binding(caller).guard)
+
+    def take_back(self, run: str, caller: Caller) -> list[str]:
+        """Undo what a run has changed so far; returns what could not be."""
+        if self._undoing is None:
+            return ["."]
+        return self._undoing.take_back(run, self._judge.binding(caller).guard)
 
     def refused(self, tool: str, error: WapError, caller: Caller) -> None:
         """Record a request that was refused before it became an operation."""
         self._audit.refused(tool, error, caller)
 
-    async def _submit(self, kind: type[Operation], work: Callable[[], T]) -> T:
+    async def on_thread(self, kind: type[Operation], work: Callable[[], T]) -> T:
+        """Run `work` on a thread for this kind of operation."""
         pool = self._pools.get(kind, self._pools[Operation])
         if self._is_closed:
             raise ProviderUnavailable("The workspace is closed.")
@@ -223,103 +313,40 @@ class Workspace:
 
     # -- the pipeline; runs on one of the workspace's threads
 
-    def _perform(self, operation: Operation, caller: Caller, cancel: Cancel, on_chunk: OnChunk | None) -> Result:
-        record = self._audit.record(operation, caller)
+    def perform_now(
+        self,
+        operation: Operation,
+        caller: Caller,
+        context: Context,
+        cancel: Cancel,
+        on_chunk: OnChunk | None = None,
+    ) -> Result:
+        """On one of the workspace's threads, see `on_thread`."""
+        record = self._audit.record(operation, caller, context)
         try:
-            binding = self._policy.of(caller)
-            verdict = self._verdict(operation, binding)
-            self._enforce(operation, verdict, caller)
+            binding = context.binding or self._judge.binding(caller)
+            verdict = self._judge.verdict(operation, binding)
+            self._judge.enforce(operation, verdict, caller, approved=context.approved)
             self._audit.intent(record)
-            self._before_image(operation)
-            result = self._actions.perform(operation, self._permit(binding, verdict), cancel, on_chunk)
+            permit = self._judge.permit(binding, verdict, context.overlay)
+            with self._before_image(operation, context, cancel):
+                result = self._actions.perform(operation, permit, cancel, on_chunk, context)
         except Exception as error:  # noqa: BLE001 - whatever it is, it is audited, and a bug is logged
             failure = self._translate(error, operation)
             self._audit.outcome(record, "denied" if is_denial(failure) else "failed", failure)
             raise failure from None
         self._audit.outcome(record, "ok")
+        if operation.effect is not Effect.READ and context.overlay is None:
+            self._changed(operation, caller, context)
         return result
 
-    def _verdict(self, operation: Operation, binding: Binding) -> Verdict:
-        reached = tuple(self._resolved(touch) for touch in touches(operation))
-        facts = Facts(
-            touches=reached,
-            confined=self._provider.confines,
-            resolve=self._programs.resolve,
-            home=os.path.expanduser("~"),
-            root=self.root,
-            size=self._size(reached) if binding.effective.max_file_size is not None else None,
-            protected=self._protected,
-        )
-        return decide(operation, binding.effective, facts, self._granted())
-
-    def _granted(self) -> Iterator[Grant]:
-        """Read when the first is wanted, which is only if something asks."""
-        yield from self.grants.all().values()
-
-    def _resolved(self, touch: Touch) -> Touch:
-        try:
-            return touch.at(self._files.resolve(touch.path, follow=touch.follow))
-        except OSError:
-            return touch  # a folder on the way is missing; the primitives will say so, or make it and ask the guard
-
-    def _size(self, reached: Sequence[Touch]) -> int | None:
-        """Of the file that comes first; the primitives have refused it already if it may not be looked at."""
-        try:
-            return self._files.stat(reached[0].path).size if reached else None
-        except (OSError, WapError):
-            return None
-
-    def _checked(self, operation: Operation | None, caller: Caller, deadline: Deadline) -> Verdict:
-        deadline.check()
-        if operation is None:
-            return ALLOWED
-        try:
-            return self._verdict(operation, self._policy.of(caller))
-        except WapError as error:  # the path leaves the workspace, or keeps changing
-            return Verdict(Answer.DENY, "containment", error.message, error.hint, error.code, grantable=False)
-
-    def _enforce(self, operation: Operation, verdict: Verdict, caller: Caller) -> None:
-        if verdict.answer is Answer.DENY:
-            refusal = TooLarge if verdict.code is Code.SIZE_LIMIT_EXCEEDED else PermissionDenied
-            raise refusal(verdict.reason, hint=verdict.suggestion, rule=verdict.rule)
-        runs = isinstance(operation, RunCommand)
-        if runs and isinstance(self._provider, RefusingProvider):
-            self._provider.refuse()
-        if runs and caller.token and not (self._provider.confines or self._allow_unconfined):
-            raise ProviderUnavailable(
-                "Nothing confines commands here, and an agent token is not given unconfined ones.",
-                hint="`wap doctor` tells how to get a sandbox; an administrator may set WapExtension.allow_unconfined.",
-            )
-        if verdict.answer is Answer.ASK:
-            hint = verdict.suggestion or "Do it in another way, or have it allowed in the policy."
-            raise ApprovalRequired(f"{verdict.reason}: a person must agree first.", hint=hint, rule=verdict.rule)
-
-    def _permit(self, binding: Binding, verdict: Verdict) -> Permit:
-        effective, guard = binding.effective, binding.guard
-        limits = self.limits.model_copy(
-            update={
-                "max_write_size": _least(self.limits.max_write_size, effective.max_file_size),
-                "max_timeout_ms": _least(self.limits.max_timeout_ms, effective.max_timeout_ms),
-            }
-        )
-        return Permit(
-            files=self._files.guarded_by(guard),
-            guard=guard,
-            limits=limits,
-            max_searched_size=_least(MAX_FILE_SIZE, effective.max_file_size),
-            env_allowlist=effective.env_allowlist,
-            confine=partial(
-                masks.find,
-                self._files,
-                guard,
-                self._protected.places,
-                network=verdict.network,
-                is_read_only=effective.access == "read",
-            ),
-        )
-
-    def _before_image(self, operation: Operation) -> None:
-        """Where what an operation is about to change will be kept for undo; nothing is kept yet."""
+    def _before_image(self, operation: Operation, context: Context, cancel: Cancel) -> AbstractContextManager[None]:
+        """Keeps what the operation is about to change, for undo; only a run can be undone."""
+        is_change = operation.effect is not Effect.READ and context.overlay is None
+        if context.run is None or not is_change or self._undoing is None:
+            return nullcontext()
+        deadline = Deadline(KEEP_SECONDS, lambda: cancel.requested)
+        return self._undoing.snapshots.around(operation, context.run, context.position, deadline, context.notice)
 
     def _translate(self, error: Exception, operation: Operation) -> WapError:
         if isinstance(error, WapError):
@@ -346,7 +373,3 @@ class Workspace:
             self._log.warning("wap: a temporary file of a crashed process could not be removed: %s", error)
             return False
         return True
-
-
-def _least(limit: int, other: int | None) -> int:
-    return limit if other is None else min(limit, other)

@@ -31,6 +31,7 @@ from .bearer import Presented, presented
 from .body import BodyReader
 
 if TYPE_CHECKING:
+    from wap_kernel.runner import Runner
     from wap_kernel.workspace import Workspace
 
     from ..app import WapExtension
@@ -87,6 +88,13 @@ class WapHandler(ExtensionHandlerMixin, BodyReader, APIHandler):
         if workspace is None:
             raise ProviderUnavailable(cast("WapExtension", self.extensionapp).unavailable)
         return workspace
+
+    @property
+    def runner(self) -> Runner:
+        runner = cast("WapExtension", self.extensionapp).runner
+        if runner is None:
+            raise ProviderUnavailable(cast("WapExtension", self.extensionapp).unavailable)
+        return runner
 
     async def prepare(self) -> None:  # type: ignore[override]  # Jupyter declares more than it returns
         try:

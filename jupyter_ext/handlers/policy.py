@@ -38,9 +38,9 @@ class CheckHandler(WapHandler):
 
     async def _check(self) -> None:
         body, workspace = self.take_body(), self.workspace
-        numbered = await workspace.offload(lambda: agent_spaces.parse_message(body).numbered())
-        verdicts = await workspace.check([operation for _, operation in numbered], self.caller)
-        answers = [_answer(name, verdict) for (name, _), verdict in zip(numbered, verdicts, strict=True)]
+        steps = await workspace.offload(lambda: agent_spaces.parse_message(body).steps())
+        verdicts = await workspace.check([step.operation for step in steps], self.caller)
+        answers = [_answer(step.id, verdict) for step, verdict in zip(steps, verdicts, strict=True)]
         self.finish(json.dumps({"verdicts": answers}))
 
 

@@ -3,17 +3,32 @@
 from __future__ import annotations
 
 from .base import WapHandler
+from .decisions import DecisionHandler
 from .documents import OpenApiHandler, ToolsHandler
+from .grants import GrantHandler, GrantsHandler
 from .missing import MissingHandler
 from .policy import CheckHandler, PolicyHandler
+from .runs import CancelHandler, ChangesHandler, OutputHandler, RevertHandler, RunHandler, RunsHandler
+from .streams import EventsHandler, RunStreamHandler
 from .tokens import TokenHandler, TokensHandler
 from .tools import ToolHandler
 
 ROUTES: tuple[tuple[str, type[WapHandler]], ...] = (
     (r"/wap/api/([A-Za-z]+)", ToolHandler),
+    (r"/wap/runs", RunsHandler),
+    (r"/wap/runs/([^/]+)", RunHandler),
+    (r"/wap/runs/([^/]+)/decision", DecisionHandler),
+    (r"/wap/runs/([^/]+)/cancel", CancelHandler),
+    (r"/wap/runs/([^/]+)/revert", RevertHandler),
+    (r"/wap/runs/([^/]+)/changes", ChangesHandler),
+    (r"/wap/runs/([^/]+)/output/([^/]+)", OutputHandler),
+    (r"/wap/runs/([^/]+)/stream", RunStreamHandler),
+    (r"/wap/events", EventsHandler),
     (r"/wap/tools", ToolsHandler),
     (r"/wap/policy", PolicyHandler),
     (r"/wap/policy/check", CheckHandler),
+    (r"/wap/grants", GrantsHandler),
+    (r"/wap/grants/([^/]+)", GrantHandler),
     (r"/wap/tokens", TokensHandler),
     (r"/wap/tokens/([^/]+)", TokenHandler),
     (r"/wap/openapi\.json", OpenApiHandler),

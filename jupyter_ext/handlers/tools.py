@@ -5,15 +5,13 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, Any
 
-from wap_kernel.caller import Caller
 from wap_kernel.dialects import wap
 from wap_kernel.errors import PermissionDenied, RateLimited
 
+from . import queries
 from .base import RATES, WapHandler, verb
 
 if TYPE_CHECKING:
-    from wap_kernel.workspace import Workspace
-
     from ..rates import Rates
     from ..tokens import AgentToken
 
@@ -48,16 +46,14 @@ class ToolHandler(WapHandler):
             raise
         if self._abandoned:  # before there was a task to cancel
             raise asyncio.CancelledError
+        wait = queries.seconds(self.request, "wait", 0.0)
         if self.agent is None:
-            return await wap.call(name, self.take_body(), workspace, caller)
-        return await self._call_within_limits(name, workspace, caller, self.agent)
-
-    async def _call_within_limits(self, name: str, workspace: Workspace, caller: Caller, agent: AgentToken) -> bytes:
+            return await wap.call(name, self.take_body(), self.runner, caller, wait)
         operation = await wap.parse(name, self.take_body(), workspace, caller)
         rates: Rates = self.settings[RATES]
         try:
-            async with rates.admit(agent, operation):
-                return await wap.answer(name, operation, workspace, caller)
+            async with rates.admit(self.agent, operation):
+                return await wap.answer(name, operation, self.runner, caller, wait)
         except RateLimited as error:
             workspace.refused(name, error, caller)
             raise

@@ -20,8 +20,8 @@ SECRET = "the server's own"
 def _expect_protected(server: Any, path: Path, *, readable: bool) -> None:
     """`path` lies below the root, which is asked through the engine, as a handler would."""
     (extension,) = server.extension_manager.extension_apps["jupyter_ext"]
-    workspace = extension.workspace
-    name = os.path.relpath(path, workspace.root)
+    runner = extension.runner
+    name = os.path.relpath(path, runner.workspace.root)
     for tool, parameters, allowed in [
         ("readFile", {"path": name}, readable),
         ("writeFile", {"path": name, "content": "x"}, False),
@@ -29,13 +29,13 @@ def _expect_protected(server: Any, path: Path, *, readable: bool) -> None:
     ]:
         body = json.dumps(parameters).encode()
         try:
-            asyncio.run(wap.call(tool, body, workspace, Caller()))
+            asyncio.run(wap.call(tool, body, runner, Caller()))
         except WapError as error:
             assert (allowed, error.code) == (False, Code.PERMISSION_DENIED), (tool, error.text)
         else:
             assert allowed, tool
     search = json.dumps({"paths": ["."], "query": SECRET, "type": "literal"}).encode()
-    found = json.loads(asyncio.run(wap.call("searchFiles", search, workspace, Caller())))
+    found = json.loads(asyncio.run(wap.call("searchFiles", search, runner, Caller())))
     assert found["totalMatches"] == int(readable)
 
 

@@ -14,6 +14,7 @@ from wap_kernel.caller import Caller
 from wap_kernel.dialects import wap
 from wap_kernel.errors import Code, WapError
 from wap_kernel.policy.model import Policy
+from wap_kernel.runner import Runner
 from wap_kernel.workspace import Workspace
 
 OPEN = Policy(name="open")
@@ -35,7 +36,11 @@ class Tools:
         return answer
 
     async def send(self, tool: str, body: bytes) -> bytes:
-        return await wap.call(tool, body, self.workspace, Caller(user="tester"))
+        runner = Runner(self.workspace)
+        try:
+            return await wap.call(tool, body, runner, Caller(user="tester"))
+        finally:
+            await runner.close()
 
     def refuse(self, tool: str, **parameters: Any) -> WapError:
         with pytest.raises(WapError) as caught:

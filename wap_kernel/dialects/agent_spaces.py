@@ -5,23 +5,49 @@ Paths follow the protocol's own four rules, which are stricter than what the eng
 
 from __future__ import annotations
 
-import base64
-import binascii
-from typing import Annotated, Literal
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Annotated, Any, Generic, Literal, TypeVar
 
-from pydantic import Field, ValidationError, model_validator
-from pydantic_core import PydanticCustomError
+from pydantic import AfterValidator, BaseModel, Field, TypeAdapter, ValidationError, ValidationInfo, field_validator
+from pydantic_core import InitErrorDetails, PydanticCustomError
 
-from wap_kernel.dialects import structure
+from wap_kernel.dialects import structure, wap_parameters
 from wap_kernel.dialects.tools import INTEGER, LARGE, Parameters, invalid
-from wap_kernel.operations import DeleteFile, ModifyFile, Operation, ReadFile, ReplaceText, RunCommand, WriteFile
+from wap_kernel.errors import InvalidArgument
+from wap_kernel.files import paths
+from wap_kernel.operations import (
+    DeleteFile,
+    Message,
+    ModifyFile,
+    Operation,
+    ReadFile,
+    ReplaceText,
+    RunCommand,
+    WriteFile,
+)
+from wap_kernel.runs.model import Options, Step
 
+DIALECT = "agent_spaces"
+"""By this name a run knows what it was written in."""
 PROTOCOL_VERSION = "1.0"
+MAX_ID = 200
 MAX_PATH = 255
 MAX_COMMAND = 4096
 MAX_MESSAGE = 100_000
 MAX_CONTENT = 10 * 1024 * 1024
+"""In bytes, as they will be in the file."""
 MAX_OPERATIONS = 1_000
+MIN_TIMEOUT, DEFAULT_TIMEOUT, MAX_TIMEOUT = 1_000, 30_000, 3_600_000
+"""In milliseconds."""
+
+
+def _check_text(text: str) -> str:
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        raise PydanticCustomError("text", "Text must be valid Unicode, without half characters") from None
+    return text
 
 
 def _check_path(path: str) -> str:
@@ -35,124 +61,233 @@ def _check_path(path: str) -> str:
         raise PydanticCustomError("path", "Path must not exceed {limit} characters", {"limit": MAX_PATH})
     if not path:
         raise PydanticCustomError("path", "Path must not be empty")
+    return _accepted(path, paths.parse)
+
+
+def _check_new_path(path: str) -> str:
+    return _accepted(path, lambda text: wap_parameters._new_file(text, ()))
+
+
+def _accepted(path: str, parse: Callable[[str], str]) -> str:
+    """`path` as it is, if the engine will have it: a name may have 255 bytes, which are fewer characters."""
+    try:
+        parse(path)
+    except InvalidArgument as error:
+        raise PydanticCustomError("path", "{reason}", {"reason": error.message}) from None
     return path
+
+
+Text = Annotated[str, AfterValidator(_check_text)]
+Id = Annotated[Text, Field(min_length=1, max_length=MAX_ID)]
+Path = Annotated[str, AfterValidator(_check_path)]
+NewPath = Annotated[Path, AfterValidator(_check_new_path)]
+Encoding = Literal["utf-8", "base64"]
 
 
 class _Operation(Parameters):
     type: str
-    id: str | None = Field(None, min_length=1, max_length=200)
+    id: Id | None = None
+
+    def engine(self) -> Operation:
+        raise NotImplementedError
 
 
-class _OnPath(_Operation):
-    path: str
-
-    @model_validator(mode="after")
-    def _path(self) -> _OnPath:
-        _check_path(self.path)
-        return self
-
-
-class Message(_Operation):
+class MessageOperation(_Operation):
     type: Literal["message"]
-    content: str = Field(max_length=MAX_MESSAGE)
+    content: Text = Field(max_length=MAX_MESSAGE)
 
-    def engine(self) -> Operation | None:
-        return None
-
-
-Encoding = Literal["utf-8", "base64"]
+    def engine(self) -> Operation:
+        return Message(content=self.content)
 
 
-class CreateFile(_OnPath):
+class CreateFileOperation(_Operation):
     type: Literal["createFile"]
-    content: str
+    path: NewPath
     encoding: Encoding = "utf-8"
+    content: Text
     overwrite: bool = False
+    expected_hash: wap_parameters.Hash | None = None
 
-    @model_validator(mode="after")
-    def _content(self) -> CreateFile:
-        if len(self.data) > MAX_CONTENT:
-            raise PydanticCustomError("content", "Content must not exceed {limit} bytes", {"limit": MAX_CONTENT})
-        return self
-
-    @property
-    def data(self) -> bytes:
+    @field_validator("content")
+    @classmethod
+    def _fits(cls, content: str, info: ValidationInfo) -> str:
         try:
-            return base64.b64decode(self.content, validate=True) if self.encoding == "base64" else self.content.encode()
-        except (binascii.Error, UnicodeEncodeError):
-            raise PydanticCustomError(
-                "content", "Content is not valid {encoding}", {"encoding": self.encoding}
-            ) from None
+            size = len(wap_parameters._decode(content, info.data.get("encoding", "utf-8")))
+        except InvalidArgument:
+            raise PydanticCustomError("content", "Content is not valid base64") from None
+        if size > MAX_CONTENT:
+            raise PydanticCustomError("content", "Content must not exceed {limit} bytes", {"limit": MAX_CONTENT})
+        return content
 
     def engine(self) -> Operation:
-        mode: Literal["overwrite", "create"] = "overwrite" if self.overwrite else "create"
-        return WriteFile(path=self.path, content=self.data, mode=mode, create_directories=True)
+        return WriteFile(
+            path=paths.parse(self.path),
+            content=wap_parameters._decode(self.content, self.encoding),
+            mode="overwrite" if self.overwrite else "create",
+            create_directories=True,
+            expected_hash=self.expected_hash,
+        )
 
 
-class ReadFileOperation(_OnPath):
+class ReadFileOperation(_Operation):
     type: Literal["readFile"]
+    path: Path
     encoding: Encoding = "utf-8"
 
     def engine(self) -> Operation:
-        return ReadFile(path=self.path, encoding=self.encoding)
+        return ReadFile(path=paths.parse(self.path), encoding=self.encoding)
 
 
 class Edit(Parameters):
-    old_content: str = Field(min_length=1)
-    new_content: str
+    old_content: Text = Field(min_length=1)
+    new_content: Text
 
 
-class EditFile(_OnPath):
+class EditFileOperation(_Operation):
     type: Literal["editFile"]
+    path: Path
     edits: list[Edit] = Field(min_length=1)
+    expected_hash: wap_parameters.Hash | None = None
 
     def engine(self) -> Operation:
         changes = tuple(ReplaceText(old_content=edit.old_content, new_content=edit.new_content) for edit in self.edits)
-        return ModifyFile(path=self.path, changes=changes)
+        return ModifyFile(path=paths.parse(self.path), changes=changes, expected_hash=self.expected_hash)
 
 
-class DeleteFileOperation(_OnPath):
+class DeleteFileOperation(_Operation):
     type: Literal["deleteFile"]
+    path: Path
+    expected_hash: wap_parameters.Hash | None = None
 
     def engine(self) -> Operation:
-        return DeleteFile(path=self.path)
+        return DeleteFile(path=paths.parse(self.path), expected_hash=self.expected_hash)
 
 
-class Shell(_Operation):
+class ShellOperation(_Operation):
     type: Literal["shell"]
-    command: str = Field(min_length=1, max_length=MAX_COMMAND)
-    cwd: str = "."
-    timeout: Annotated[int, INTEGER] = Field(30_000, ge=1000, le=3_600_000)
-    env: dict[str, str] = Field(default_factory=dict)
-
-    @model_validator(mode="after")
-    def _folder(self) -> Shell:
-        _check_path(self.cwd)
-        return self
+    command: Text = Field(min_length=1, max_length=MAX_COMMAND)
+    cwd: Path = "."
+    timeout: Annotated[int, INTEGER] = Field(DEFAULT_TIMEOUT, ge=MIN_TIMEOUT, le=MAX_TIMEOUT)
+    env: dict[Text, Text] = Field(default_factory=dict)
 
     def engine(self) -> Operation:
-        return RunCommand(command=self.command, cwd=self.cwd, timeout_ms=self.timeout, environment=self.env)
+        return RunCommand(
+            command=self.command, cwd=paths.parse(self.cwd), timeout_ms=self.timeout, environment=self.env
+        )
 
 
 AnyOperation = Annotated[
-    Message | CreateFile | ReadFileOperation | EditFile | DeleteFileOperation | Shell, Field(discriminator="type")
+    MessageOperation
+    | CreateFileOperation
+    | ReadFileOperation
+    | EditFileOperation
+    | DeleteFileOperation
+    | ShellOperation,
+    Field(discriminator="type"),
 ]
 
 
 class OperationsMessage(Parameters):
     protocol_version: Literal["1.0"]
     operations: list[AnyOperation] = Field(max_length=MAX_OPERATIONS)
+    atomic: bool = Field(False, description="The first failure undoes everything.")
+    dry_run: bool = Field(False, description="Nothing is changed; the events tell what would be.")
 
-    def numbered(self) -> list[tuple[str, Operation | None]]:
-        """Each operation as the engine has it (None: it does nothing), with its id; one without gets its number."""
-        return [(one.id or f"op-{number}", one.engine()) for number, one in enumerate(self.operations, 1)]
+    @field_validator("operations")
+    @classmethod
+    def _ids(cls, sent: list[AnyOperation]) -> list[AnyOperation]:
+        first: dict[str, int] = {}
+        for position, one in enumerate(sent):
+            if one.id is not None and first.setdefault(one.id, position) != position:
+                taken = PydanticCustomError("id", "operations.{first} has this id already", {"first": first[one.id]})
+                problem = InitErrorDetails(type=taken, loc=(position, one.type, "id"), input=one.id)
+                raise ValidationError.from_exception_data(cls.__name__, [problem])
+        return sent
+
+    def steps(self) -> list[Step]:
+        """Each operation as the engine has it, with its id; one without gets its number, counted from 1."""
+        taken = {one.id for one in self.operations}
+        return [
+            Step(one.id or _free(f"op-{number}", taken), one.type, one.engine())
+            for number, one in enumerate(self.operations, 1)
+        ]
+
+    def options(self) -> Options:
+        return Options(atomic=self.atomic, dry_run=self.dry_run)
 
 
-def parse_message(body: bytes) -> OperationsMessage:
-    """The message, or an InvalidArgument that names the position and the field."""
-    if len(body) > LARGE:
-        structure.check(body)
+def _free(name: str, taken: set[str | None]) -> str:
+    while name in taken:
+        name += "_"
+    return name
+
+
+M = TypeVar("M", bound=BaseModel)
+
+
+@dataclass(frozen=True)
+class Validation(Generic[M]):
+    """What `validate_...` answers: the checked data, or the error that `parse_...` would have raised."""
+
+    success: bool
+    data: M | None = None
+    error: InvalidArgument | None = None
+
+    def to_dict(self) -> dict[str, Any]:
+        """As the protocol's own package has it, ready for JSON."""
+        answer: dict[str, Any] = {"success": self.success}
+        if self.data is not None:
+            answer["data"] = self.data.model_dump(mode="json", by_alias=True, exclude_none=True)
+        if self.error is not None:
+            answer["error"] = self.error.message
+        return answer
+
+
+def read(adapter: TypeAdapter[M], sent: object) -> M:
+    """`sent` (a dict, or JSON as text or bytes) as a checked model, or an InvalidArgument that names the field."""
     try:
-        return OperationsMessage.model_validate_json(body or b"{}")
+        if isinstance(sent, str):
+            sent = sent.encode()
+        if not isinstance(sent, bytes | bytearray):
+            return adapter.validate_python(sent)
+        if len(sent) > LARGE:
+            structure.check(bytes(sent))
+        return adapter.validate_json(sent or b"{}")
     except ValidationError as error:
         raise invalid(error, OperationsMessage) from None
+    except UnicodeEncodeError as error:
+        raise InvalidArgument(f"The text is not Unicode: half a character at {error.start}.") from None
+    except RecursionError:
+        raise InvalidArgument("It is nested too deeply.") from None
+
+
+def attempt(parse: Callable[[object], M], sent: object) -> Validation[M]:
+    try:
+        return Validation(True, data=parse(sent))
+    except InvalidArgument as error:
+        return Validation(False, error=error)
+
+
+_OPERATION: TypeAdapter[AnyOperation] = TypeAdapter(AnyOperation)
+_MESSAGE: TypeAdapter[OperationsMessage] = TypeAdapter(OperationsMessage)
+
+
+def parse_operation(sent: object) -> AnyOperation:
+    return read(_OPERATION, sent)
+
+
+def parse_operations_message(sent: object) -> OperationsMessage:
+    return read(_MESSAGE, sent)
+
+
+parse_message = parse_operations_message
+
+
+def validate_operation(sent: object) -> Validation[AnyOperation]:
+    """Never raises, whatever is sent."""
+    return attempt(parse_operation, sent)
+
+
+def validate_operations_message(sent: object) -> Validation[OperationsMessage]:
+    """Never raises, whatever is sent."""
+    return attempt(parse_operations_message, sent)

@@ -5,6 +5,7 @@ Field names are the protocol's. Extra response fields (`hash`, `diff`, `isLossy`
 
 from __future__ import annotations
 
+import json
 from functools import partial
 from types import MappingProxyType
 from typing import Any
@@ -28,7 +29,11 @@ from wap_kernel.operations import (
     SearchResult,
     WorkspaceDescription,
 )
+from wap_kernel.runner import Runner
+from wap_kernel.runs.model import Step
 from wap_kernel.workspace import Workspace
+
+DIALECT = "wap"
 
 
 class WriteFileResponse(FileWritten):
@@ -161,9 +166,9 @@ def tool(name: str) -> Tool[Any]:
     return found
 
 
-async def call(name: str, body: bytes, workspace: Workspace, caller: Caller) -> bytes:
+async def call(name: str, body: bytes, runner: Runner, caller: Caller, wait: float = 0) -> bytes:
     """Do what a request asks for and answer as the protocol says, in JSON."""
-    return await answer(name, await parse(name, body, workspace, caller), workspace, caller)
+    return await answer(name, await parse(name, body, runner.workspace, caller), runner, caller, wait)
 
 
 async def parse(name: str, body: bytes, workspace: Workspace, caller: Caller) -> Operation:
@@ -177,9 +182,17 @@ async def parse(name: str, body: bytes, workspace: Workspace, caller: Caller) ->
         raise
 
 
-async def answer(name: str, operation: Operation, workspace: Workspace, caller: Caller) -> bytes:
-    """Do it, and answer as the protocol says."""
-    return await workspace.answer(operation, caller, partial(_encode, tool(name)))
+async def answer(name: str, operation: Operation, runner: Runner, caller: Caller, wait: float = 0) -> bytes:
+    """Do it, and answer as the protocol says. What needs approval is waited for so many seconds."""
+    step = Step(name, name, operation)
+    encoded = await runner.answer(step, caller, dialect=DIALECT, encode=partial(_encode, tool(name)), wait=wait)
+    return encoded if isinstance(encoded, bytes) else json.dumps(encoded).encode("ascii")
+
+
+def respond(name: str, result: Result) -> dict[str, Any]:
+    """The answer of a call that waited for approval, to be kept."""
+    answered: dict[str, Any] = json.loads(_encode(tool(name), result))
+    return answered
 
 
 def _encode(called: Tool[Any], result: Result) -> bytes:

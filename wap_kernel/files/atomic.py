@@ -48,17 +48,20 @@ def replace(
     mode: int | None,
     journal: Journal,
     step: Step,
+    restoring: bool = False,
 ) -> os.stat_result:
-    """Put a file with `data` at `place`. An existing file's mode and owner are kept unless `mode` is given."""
-    old = _existing(place)
+    """Put a file with `data` at `place`. An existing file's mode and owner are kept unless `mode` is given.
+
+    `restoring`: it is what stood there before, so it takes the place of a read-only file too and gets all of its mode.
+    """
+    old = _existing(place, even_read_only=restoring)
     if old is not None and exclusive:
         raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST))
-    temporary = f"{TEMPORARY_PREFIX}{secrets.token_hex(12)}{TEMPORARY_SUFFIX}"
-    folder = os.path.dirname(place.path)
-    journal.note(temporary, os.path.join(folder, temporary))
+    temporary = _note_temporary(place, journal)
     step("noted")
     try:
-        result = _write_temporary(place.fd, temporary, data, old, mode, step)
+        bits = 0o7777 if restoring else 0o777  # new content has not earned a setuid bit
+        result = _write_temporary(place.fd, temporary, data, old, mode, bits, step)
         if exclusive:
             rename_exclusive(place.fd, temporary, place.fd, place.name)
         else:
@@ -75,21 +78,41 @@ def replace(
     return result
 
 
-def _existing(place: Place) -> os.stat_result | None:
+def replace_by_link(place: Place, target: str, *, journal: Journal) -> None:
+    """Put a link at `place`, by the same protocol."""
+    temporary = _note_temporary(place, journal)
+    try:
+        os.symlink(target, temporary, dir_fd=place.fd)
+        os.rename(temporary, place.name, src_dir_fd=place.fd, dst_dir_fd=place.fd)
+    except OSError:
+        _discard(place.fd, temporary)
+        journal.forget(temporary)
+        raise
+    os.fsync(place.fd)
+    journal.forget(temporary)
+
+
+def _note_temporary(place: Place, journal: Journal) -> str:
+    temporary = f"{TEMPORARY_PREFIX}{secrets.token_hex(12)}{TEMPORARY_SUFFIX}"
+    journal.note(temporary, os.path.join(os.path.dirname(place.path), temporary))
+    return temporary
+
+
+def _existing(place: Place, *, even_read_only: bool) -> os.stat_result | None:
     try:
         old = os.stat(place.name, dir_fd=place.fd, follow_symlinks=False)
     except FileNotFoundError:
         return None
     if stat.S_ISDIR(old.st_mode):
         raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
-    if not os.access(place.name, os.W_OK, dir_fd=place.fd, effective_ids=_HAS_EFFECTIVE_IDS):
+    if not even_read_only and not os.access(place.name, os.W_OK, dir_fd=place.fd, effective_ids=_HAS_EFFECTIVE_IDS):
         # A rename would not ask, but whoever made the file read-only meant it.
         raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
     return old
 
 
 def _write_temporary(
-    folder: int, name: str, data: bytes, old: os.stat_result | None, mode: int | None, step: Step
+    folder: int, name: str, data: bytes, old: os.stat_result | None, mode: int | None, bits: int, step: Step
 ) -> os.stat_result:
     wanted = mode if mode is not None else old.st_mode if old is not None else None
     # A new file gets what the umask leaves, as from any editor. Otherwise nobody else reads it before it has the mode
@@ -102,7 +125,7 @@ def _write_temporary(
         if old is not None and (old.st_uid, old.st_gid) != (os.geteuid(), os.getegid()):
             _keep_owner(descriptor, old)
         if wanted is not None:
-            os.fchmod(descriptor, stat.S_IMODE(wanted) & 0o777)  # new content has not earned a setuid bit
+            os.fchmod(descriptor, stat.S_IMODE(wanted) & bits)
         step("written")
         os.fsync(descriptor)
         step("synced")

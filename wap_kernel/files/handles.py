@@ -11,7 +11,7 @@ from itertools import islice
 from wap_kernel.errors import InvalidArgument, TooLarge
 from wap_kernel.files.atomic import TEMPORARY_PREFIX, is_temporary
 from wap_kernel.files.paths import join
-from wap_kernel.files.primitives import Access, Guard, Kind, Stat
+from wap_kernel.files.primitives import Access, Guard, Kind, Look, Stat
 from wap_kernel.files.walk import FOLDER_FLAGS
 
 # O_NONBLOCK: opening a FIFO must not wait for a writer; it is refused after fstat.
@@ -28,6 +28,24 @@ MAX_REMOVED_DEPTH = 200
 
 def stat_of(found: os.stat_result, path: str) -> Stat:
     return Stat(path, Kind.of_mode(found.st_mode), found.st_size, found.st_mtime_ns, found.st_mode)
+
+
+def look_of(found: os.stat_result, target: str | None = None) -> Look:
+    return Look(
+        Kind.of_mode(found.st_mode),
+        found.st_ino,
+        found.st_dev,
+        found.st_size,
+        found.st_mtime_ns,
+        found.st_ctime_ns,
+        found.st_mode,
+        target,
+    )
+
+
+def look_at(name: str, folder: int) -> Look:
+    look = look_of(os.stat(name, dir_fd=folder, follow_symlinks=False))
+    return look._replace(target=os.readlink(name, dir_fd=folder)) if look.kind is Kind.LINK else look
 
 
 def not_a_file(stat: Stat) -> InvalidArgument:
@@ -109,6 +127,9 @@ class LocalFolder:
 
     def stat(self, name: str) -> Stat:
         return stat_of(os.stat(name, dir_fd=self.fd, follow_symlinks=False), join(self.path, name))
+
+    def look(self, name: str) -> Look:
+        return look_at(name, self.fd)
 
     def check_removable(self, depth: int = 1) -> None:
         """Raise before anything is removed if something below may not be."""

@@ -12,7 +12,7 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from enum import Enum
 from types import TracebackType
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 
 class Access(Enum):
@@ -43,6 +43,20 @@ class Stat:
     size: int
     mtime_ns: int
     mode: int
+
+
+class Look(NamedTuple):
+    """A name as the file system has it, links not followed: what tells whether something has changed since."""
+
+    kind: Kind
+    inode: int
+    device: int
+    size: int
+    mtime_ns: int
+    ctime_ns: int
+    mode: int
+    target: str | None = None
+    """Of a link: what it says, as it says it."""
 
 
 Folders = Callable[[], Collection[str]]
@@ -112,6 +126,9 @@ class Folder(Protocol):
     def enter(self, name: str) -> Folder: ...
     def open(self, name: str) -> OpenFile: ...
     def stat(self, name: str) -> Stat: ...
+    def look(self, name: str) -> Look:
+        """At an entry, or at the folder itself by the name `.`."""
+
     def close(self) -> None: ...
     def __enter__(self) -> Folder: ...
     def __exit__(
@@ -131,6 +148,9 @@ class Files(Protocol):
     def resolve(self, path: str, *, follow: bool = True) -> str:
         """Where `path` really is or would be made; its last name need not exist."""
 
+    def look(self, path: str) -> Look | None:
+        """What stands at the real path `path`: nothing does if a folder on the way has become a link."""
+
     def replace(self, path: str, data: bytes, *, exclusive: bool = False, mode: int | None = None) -> Stat:
         """Make `path` hold `data`, atomically and durably. `exclusive`: fail with EEXIST if it exists."""
 
@@ -142,3 +162,21 @@ class Files(Protocol):
     def remove_tree(self, path: str) -> None: ...
     def mkdir(self, path: str, *, parents: bool = False) -> bool:
         """Returns whether a folder was made; an existing folder is fine."""
+
+
+class RestorableFiles(Files, Protocol):
+    """Files that can be made what they were. No link is followed, and whatever is put in the place of something else is
+    there at once or not at all."""
+
+    def guarded_by(self, guard: Guard) -> RestorableFiles: ...
+    def restore(self, path: str, data: bytes, mode: int) -> None:
+        """Put a file with all of `mode` at `path`, also in the place of a link or of a file that is read-only."""
+
+    def symlink(self, path: str, target: str) -> None:
+        """Put a link at `path`, also in the place of a file or of another link."""
+
+    def chmod(self, path: str, mode: int) -> None:
+        """Of a file or a folder; a link has no mode."""
+
+    def rmdir(self, path: str) -> None:
+        """Remove a folder that is empty."""

@@ -17,9 +17,10 @@ from typing import TypeVar
 
 from wap_kernel.errors import Conflict, InvalidArgument, WapError
 from wap_kernel.files import atomic, openat2
-from wap_kernel.files.handles import READ_FLAGS, LocalFile, LocalFolder, not_a_file, stat_of
+from wap_kernel.files.handles import READ_FLAGS, LocalFile, LocalFolder, look_at, not_a_file, stat_of
+from wap_kernel.files.modes import change_mode
 from wap_kernel.files.paths import outside, split
-from wap_kernel.files.primitives import Access, Guard, Kind, Stat
+from wap_kernel.files.primitives import Access, Guard, Kind, Look, Stat
 from wap_kernel.files.walk import FOLDER_FLAGS, Escape, Place, Raced, walk
 
 RETRIES = 64
@@ -82,6 +83,17 @@ class Root:
                 return _lexical(path)
         with self._place(path, follow=follow) as place:
             return place.path
+
+    def look(self, path: str) -> Look | None:
+        try:
+            with self._place(path, follow=False) as place:
+                if place.path != path:
+                    return None
+                look = look_at(place.name, place.fd)
+                self._guard.check(place.path, Access.READ, folder=look.kind is Kind.FOLDER)
+                return look
+        except (FileNotFoundError, NotADirectoryError):
+            return None
 
     # -- writing
 
@@ -176,6 +188,28 @@ class Root:
             if not stat.S_ISDIR(found.st_mode):
                 raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST))
             return False
+
+    # -- putting back
+
+    def restore(self, path: str, data: bytes, mode: int) -> None:
+        with self._target(path, follow=False) as place:
+            atomic.replace(
+                place, data, exclusive=False, mode=mode, journal=self._journal, step=self._step, restoring=True
+            )
+
+    def symlink(self, path: str, target: str) -> None:
+        with self._target(path, follow=False) as place:
+            self._guard.check_tree(place.path)
+            atomic.replace_by_link(place, target, journal=self._journal)
+
+    def chmod(self, path: str, mode: int) -> None:
+        with self._target(path, follow=False) as place:
+            change_mode(place, mode)
+
+    def rmdir(self, path: str) -> None:
+        with self._target(path, follow=False) as place:
+            os.rmdir(place.name, dir_fd=place.fd)
+            os.fsync(place.fd)
 
     # -- resolution
 

@@ -170,9 +170,10 @@ def _name(rule: CommandRule) -> str:
 def _by_rule(answer: Answer, rule: CommandRule, shown: str) -> Verdict:
     if answer is Answer.DENY:
         return replace(_blocked(shown), rule=_name(rule), suggestion=rule.reason)
+    asks = f'Command "{shown}" needs approval by the rule "{_name(rule)}"'
     texts = {
         Answer.ALLOW: f'Command "{shown}" is allowed by the rule "{_name(rule)}"',
-        Answer.ASK: f'Command "{shown}" needs approval by the rule "{_name(rule)}"',
+        Answer.ASK: "Destructive command requires approval" if rule.destructive else asks,
     }
     return Verdict(answer, _name(rule), texts[answer], rule.reason, network=rule.network, grantable=rule.grantable)
 

@@ -70,6 +70,8 @@ class CommandRule(_Section):
     """It writes the files that it is told: asks where nothing confines it, since it may be told any."""
     network: bool = False
     """It gets the network once it is allowed."""
+    destructive: bool = False
+    """It destroys what is there; who is asked is told so first."""
     grantable: bool = True
     """Whether a person may allow it for good."""
     reason: str | None = None

@@ -1,7 +1,7 @@
 """The audit: what was asked, by whom, and how it ended. Paths and commands, never contents or output.
 
-One thread owns the database. Whoever must not act unrecorded waits for the commit; reads are committed in groups, and
-everything that can be left to the writing thread (times as text, ids, JSON) is left to it.
+Whoever must not act unrecorded waits for the commit; the records of reads are committed in groups, and everything that
+can be left to the writing thread (times as text, ids, JSON, hashes) is left to it.
 """
 
 from __future__ import annotations
@@ -11,23 +11,23 @@ import json
 import logging
 import secrets
 import sqlite3
-import threading
 import time
 from collections import deque
+from collections.abc import Iterator
 from concurrent.futures import Future
-from contextlib import suppress
 from dataclasses import dataclass
-from datetime import datetime, timezone
-from typing import Literal
+from functools import partial
+from typing import Any, Literal
 
 from wap_kernel.caller import Caller
+from wap_kernel.context import ALONE, Context
 from wap_kernel.errors import ApprovalRequired, NoSpace, PermissionDenied, ProviderUnavailable, WapError
-from wap_kernel.files.paths import display
 from wap_kernel.operations import Effect, Operation
-from wap_kernel.runs import store
-
-GROUP_SECONDS = 0.05
-"""How long the record of a read may wait for company."""
+from wap_kernel.runs import chain
+from wap_kernel.runs.chain import Head
+from wap_kernel.runs.database import Database
+from wap_kernel.runs.heads import Heads
+from wap_kernel.times import text_of_seconds
 
 Outcome = Literal["ok", "denied", "failed"]
 
@@ -51,17 +51,18 @@ def is_denial(error: WapError) -> bool:
 class Record:
     """An operation under way. It gives an intent (unless it is denied) and an outcome, under one id."""
 
-    __slots__ = ("caller", "number", "operation", "started")
+    __slots__ = ("caller", "context", "number", "operation", "started")
 
-    def __init__(self, operation: Operation | Unparsed, caller: Caller, number: int) -> None:
+    def __init__(self, operation: Operation | Unparsed, caller: Caller, context: Context, number: int) -> None:
         self.operation = operation
         self.caller = caller
+        self.context = context
         self.number = number
         self.started = time.monotonic()
 
 
 @dataclass(frozen=True)
-class _Row:
+class _Entry:
     record: Record
     at: float
     outcome: Outcome | None = None
@@ -69,31 +70,20 @@ class _Row:
     duration: float | None = None
 
 
-_Item = tuple[_Row, "Future[None] | None"]
-
-_INSERT = """
-INSERT INTO audit (operation_id, phase, at, operation, workspace, user, agent, session, token, summary,
-                   outcome, code, error, duration_ms)
-VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
-"""
-
-
 class Audit:
-    def __init__(self, state_dir: str, workspace: str, log: logging.Logger) -> None:
+    def __init__(self, database: Database, workspace: str, log: logging.Logger) -> None:
+        self._database = database
         self._workspace = workspace
         self._log = log
-        self._connection = store.connect(state_dir)
+        self._heads = Heads(log)
         self._prefix = secrets.token_hex(8)
         self._numbers = itertools.count(1)
-        self._pending: deque[_Item] = deque()
-        self._something = threading.Event()
-        self._urgent = threading.Event()
-        self._closing = False
-        self._thread = threading.Thread(target=self._write, name="wap-audit", daemon=True)
-        self._thread.start()
+        self._reads: deque[_Entry] = deque()
+        self._is_due = False
+        """Whether the writing thread has been told of reads."""
 
-    def record(self, operation: Operation | Unparsed, caller: Caller) -> Record:
-        return Record(operation, caller, next(self._numbers))
+    def record(self, operation: Operation | Unparsed, caller: Caller, context: Context = ALONE) -> Record:
+        return Record(operation, caller, context, next(self._numbers))
 
     def refused(self, tool: str, error: WapError, caller: Caller) -> None:
         """A request that never became an operation."""
@@ -101,93 +91,101 @@ class Audit:
 
     def intent(self, record: Record) -> None:
         """Must be written before the operation acts; raises if it cannot be, so that nothing acts unrecorded."""
-        row = _Row(record, time.time())
-        if record.operation.effect is Effect.READ:
-            self._put(row, None)
-        else:
-            self._commit(row)
+        self._put(_Entry(record, time.time()))
 
     def outcome(self, record: Record, outcome: Outcome, error: WapError | None = None) -> None:
         """Written before the answer. What happened has happened: a failure to write is logged, not raised."""
-        row = _Row(record, time.time(), outcome, error, time.monotonic() - record.started)
-        if record.operation.effect is Effect.READ:
-            self._put(row, None)
-            return
         try:
-            self._commit(row)
+            self._put(_Entry(record, time.time(), outcome, error, time.monotonic() - record.started))
         except WapError as failure:
             self._log.error("audit: the outcome of %s could not be written: %s", self._id(record), failure)
 
     def close(self) -> None:
-        self._closing = True
-        self._urgent.set()
-        self._something.set()
-        self._thread.join()
-        self._connection.close()
-
-    def _put(self, row: _Row, waiter: Future[None] | None) -> None:
-        self._pending.append((row, waiter))
-        if waiter is not None:
-            self._urgent.set()
-        # Set from the first record of a group until the group is taken, so that further reads wake nobody.
-        if not self._something.is_set():
-            self._something.set()
-
-    def _commit(self, row: _Row) -> None:
-        done: Future[None] = Future()
-        self._put(row, done)
+        """Write what is left; the database stays open."""
         try:
-            done.result()
-        except Exception as error:  # noqa: BLE001 - whatever it is, the operation must not go on unrecorded
-            if "full" in str(error):
-                raise NoSpace(
-                    "No space left for the audit, so nothing was changed.", hint="Free some space and try again."
-                ) from None
+            self._heads.committed(*self._database.write(self._write))
+        except Exception as error:  # noqa: BLE001 - said already where it happened; closing goes on
+            self._log.error("audit: the last records could not be written: %s", error)
+        self._heads.tell()
+
+    def _put(self, entry: _Entry) -> None:
+        if entry.record.operation.effect is not Effect.READ:
+            self._commit(entry)
+            return
+        self._reads.append(entry)
+        # Set from the first record of a group until the group is taken, so that further reads wake nobody.
+        if not self._is_due:
+            self._is_due = True
+            self._database.later(self._write).add_done_callback(self._written)
+
+    def _commit(self, entry: _Entry) -> None:
+        try:
+            written = self._database.write(partial(self._write, entry=entry))
+        except NoSpace:
+            raise NoSpace(
+                "No space left for the audit, so nothing was changed.", hint="Free some space and try again."
+            ) from None
+        except Exception:  # noqa: BLE001 - whatever it is, the operation must not go on unrecorded
             raise ProviderUnavailable(
                 "The audit cannot be written, so nothing was changed.", hint="The server's log says why."
             ) from None
+        self._heads.committed(*written)
 
-    # -- the writing thread
+    def _written(self, done: Future[tuple[Head, int]]) -> None:
+        if done.exception() is None:
+            self._heads.committed(*done.result())
 
-    def _write(self) -> None:
-        while not (self._closing and not self._pending):
-            self._something.wait()
-            self._urgent.wait(GROUP_SECONDS)
-            if not self._closing:
-                self._urgent.clear()
-                self._something.clear()
-            group = [self._pending.popleft() for _ in range(len(self._pending))]
-            if group:
-                self._insert(group)
+    # -- on the writing thread
 
-    def _insert(self, group: list[_Item]) -> None:
-        failure: Exception | None = None
+    def _write(self, connection: sqlite3.Connection, *, entry: _Entry | None = None) -> tuple[Head, int]:
+        """All reads so far, and then the one that somebody waits for. It is never in the queue: whoever waits for it
+        must be told of its own failure, not of that of a neighbour who took it along."""
+        self._is_due = False
+        rows = list(self._taken())
         try:
-            self._connection.execute("BEGIN IMMEDIATE")
-            self._connection.executemany(_INSERT, [self._columns(row) for row, _ in group])
-            self._connection.execute("COMMIT")
-        except Exception as error:  # noqa: BLE001 - handed to those who wait; this thread must never die
-            failure = error
-            with suppress(sqlite3.Error):
-                self._connection.rollback()
-            self._log.error("audit: %d records could not be written: %s", len(group), error)
-        for _, waiter in group:
-            if waiter is not None:
-                if failure is None:
-                    waiter.set_result(None)
-                else:
-                    waiter.set_exception(failure)
+            if entry is not None:
+                rows.append(self._row(entry))
+            return chain.append(connection, rows), len(rows)
+        except Exception as error:
+            self._log.error("audit: %d records could not be written: %s", len(rows), error)
+            raise
 
-    def _columns(self, row: _Row) -> tuple[object, ...]:
-        operation, caller, error = row.record.operation, row.record.caller, row.error
-        moment = datetime.fromtimestamp(row.at, timezone.utc).isoformat(timespec="milliseconds")
-        return (
-            *(self._id(row.record), "intent" if row.outcome is None else "outcome", moment.replace("+00:00", "Z")),
-            *(operation.kind, self._workspace, caller.user, caller.agent, caller.session, caller.token),
-            *(json.dumps(operation.summary()), row.outcome),
-            *((error.code.value, display(error.message)) if error else (None, None)),
-            None if row.duration is None else round(row.duration * 1000, 3),
-        )
+    def _taken(self) -> Iterator[dict[str, Any]]:
+        for _ in range(len(self._reads)):
+            entry = self._reads.popleft()
+            try:
+                yield self._row(entry)
+            except Exception as error:  # noqa: BLE001 - one that cannot be written must not keep others out
+                self._log.error("audit: %s could not be written: %s", self._id(entry.record), error)
+
+    def _row(self, entry: _Entry) -> dict[str, Any]:
+        record, error = entry.record, entry.error
+        operation, caller, context = record.operation, record.caller, record.context
+        return {
+            "operation_id": self._id(record),
+            "phase": "intent" if entry.outcome is None else "outcome",
+            "at": text_of_seconds(entry.at),
+            "operation": _plain(operation.kind),
+            "workspace": self._workspace,
+            "user": _plain(caller.user),
+            "agent": _plain(caller.agent),
+            "session": _plain(caller.session),
+            "token": caller.token,
+            "summary": json.dumps(operation.summary()),
+            "outcome": entry.outcome,
+            "code": None if error is None else error.code.value,
+            "error": None if error is None else _plain(error.message),
+            "duration_ms": None if entry.duration is None else round(entry.duration * 1000, 3),
+            "dialect": context.dialect,
+            "tool": _plain(context.tool),
+            "run": context.run,
+            "step": _plain(context.step),
+        }
 
     def _id(self, record: Record) -> str:
         return f"{self._prefix}-{record.number}"
+
+
+def _plain(text: str | None) -> str | None:
+    """Names that are not UTF-8, which SQLite does not take, with their bytes escaped."""
+    return text if text is None or text.isascii() else text.encode("utf-8", "backslashreplace").decode("utf-8")

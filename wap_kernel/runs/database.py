@@ -36,6 +36,7 @@ class Database:
         self._something = threading.Event()
         self._urgent = threading.Event()
         self._is_closing = False
+        self._is_closed = False
         self._thread = threading.Thread(target=self._write, name="wap-state", daemon=True)
         self._thread.start()
 
@@ -49,16 +50,21 @@ class Database:
 
     def read(self, work: Work[T]) -> T:
         with self._reader:
+            if self._is_closed:
+                raise ProviderUnavailable("The workspace is closed.")
             try:
                 return work(self._reading)
             except sqlite3.Error as error:
                 raise _unusable(error) from error
 
     def close(self) -> None:
+        """Finish what was handed in. What comes later is refused."""
         self._is_closing = True
         self._urgent.set()
         self._something.set()
         self._thread.join()
+        self._is_closed = True
+        self._refuse_pending()
         self._writing.close()
         with self._reader:
             self._reading.close()
@@ -71,7 +77,15 @@ class Database:
         # Set from the first item of a group until the group is taken, so that further ones wake nobody.
         if not self._something.is_set():
             self._something.set()
+        if self._is_closed:
+            self._refuse_pending()
         return done
+
+    def _refuse_pending(self) -> None:
+        """Called after the thread has ended and by whoever comes after that, so that nobody waits for ever."""
+        while self._pending:
+            with suppress(IndexError):
+                self._pending.popleft()[1].set_exception(ProviderUnavailable("The workspace is closed."))
 
     # -- the writing thread
 
@@ -91,7 +105,7 @@ class Database:
         try:
             self._writing.execute("BEGIN IMMEDIATE")
             for work, future in group:
-                done.append((future, *self._attempt(work, alone=len(group) == 1)))
+                done.append((future, *self._attempt(work)))
             self._writing.execute("COMMIT")
         except Exception as error:  # noqa: BLE001 - handed to those who wait; this thread must never die
             with suppress(sqlite3.Error):
@@ -104,14 +118,14 @@ class Database:
             else:
                 future.set_exception(failure)
 
-    def _attempt(self, work: Work[Any], *, alone: bool) -> tuple[Any, Exception | None]:
+    def _attempt(self, work: Work[Any]) -> tuple[Any, Exception | None]:
         """One piece of work, which takes back what it did when it fails, and nothing of its neighbours'."""
-        if alone:
-            return work(self._writing), None
         self._writing.execute("SAVEPOINT one")
         try:
             return work(self._writing), None
         except Exception as error:  # noqa: BLE001 - it belongs to whoever handed it in
+            if _is_unusable(error):
+                self._log.error("wap: the state could not be written: %s", error)
             self._writing.execute("ROLLBACK TO one")
             return None, error
         finally:
@@ -119,14 +133,17 @@ class Database:
 
 
 def _settled(future: Future[T]) -> T:
+    """What the work itself raises is between it and who handed it in."""
     try:
         return future.result()
-    except WapError:
+    except sqlite3.Error as error:
+        if _is_unusable(error):
+            raise _unusable(error) from error
         raise
-    except sqlite3.IntegrityError:
-        raise
-    except Exception as error:
-        raise _unusable(error) from error
+
+
+def _is_unusable(error: Exception) -> bool:
+    return isinstance(error, sqlite3.Error) and not isinstance(error, sqlite3.IntegrityError)
 
 
 def _unusable(error: Exception) -> WapError:

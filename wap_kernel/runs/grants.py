@@ -5,6 +5,7 @@ from __future__ import annotations
 import secrets
 import sqlite3
 import threading
+from dataclasses import dataclass
 from datetime import datetime, timezone
 
 from pydantic import ValidationError
@@ -12,6 +13,14 @@ from pydantic import ValidationError
 from wap_kernel.errors import ProviderUnavailable
 from wap_kernel.policy.grants import Grant
 from wap_kernel.runs.store import connect
+
+
+@dataclass(frozen=True)
+class Given:
+    id: str
+    grant: Grant
+    created_at: str
+    created_by: str
 
 
 class Grants:
@@ -37,6 +46,16 @@ class Grants:
                     "The grants cannot be read, so nothing is allowed that asks.", hint="The server's log says more."
                 ) from error
             return dict(self._known)
+
+    def given(self) -> list[Given]:
+        """Oldest first."""
+        with self._lock:
+            rows = self._connection.execute(
+                "SELECT id, body, created_at, created_by FROM grants WHERE workspace = ? ORDER BY created_at, id",
+                (self._workspace,),
+            ).fetchall()
+        known = ((row, _grant(row[1])) for row in rows)
+        return [Given(row[0], grant, row[2], row[3]) for row, grant in known if grant is not None]
 
     def add(self, grant: Grant, by: str) -> str:
         identifier = secrets.token_hex(8)

@@ -25,11 +25,19 @@ class Lease:
     def __init__(self, state_dir: str, workspace: str) -> None:
         self._leases = os.path.join(state_dir, "leases", workspace)
         os.makedirs(self._leases, mode=0o700, exist_ok=True)
-        self._folder = os.path.join(self._leases, secrets.token_hex(8))
+        self.id = secrets.token_hex(8)
+        self._folder = os.path.join(self._leases, self.id)
         with _mutex(self._leases):  # nobody may take a lease for dead between mkdir and the lock
             os.mkdir(self._folder, 0o700)
             self._lock = os.open(os.path.join(self._folder, "lock"), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
             try_lock(self._lock)
+
+    def is_alive(self, identifier: str) -> bool:
+        """Whether the process with this lease on the same workspace lives."""
+        if identifier == self.id:
+            return True
+        with _mutex(self._leases):
+            return not _is_dead(os.path.join(self._leases, os.path.basename(identifier)))
 
     def note(self, name: str, path: str) -> None:
         os.symlink(path, os.path.join(self._folder, name))

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import json
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
+from functools import cached_property
 from typing import Any
 
 from pydantic import BaseModel, ConfigDict
 
 from wap_kernel.caller import Caller
-from wap_kernel.operations import Operation
+from wap_kernel.operations import KINDS, Operation
 from wap_kernel.policy.grants import Grant
 
 
@@ -77,7 +79,10 @@ class Run:
     caller: Caller
     dialect: str
     options: Options
-    steps: tuple[Step, ...]
+    count: int
+    """Of its operations."""
+    operations: str
+    """The operations as they are stored; see `steps`."""
     position: int
     """Of the next operation, from 0."""
     owner: str | None
@@ -89,3 +94,22 @@ class Run:
     """The run that this one undoes."""
     response: Mapping[str, Any] | None = None
     """Of a single call that waited for approval: its dialect's own answer, or the error."""
+
+    @cached_property
+    def steps(self) -> tuple[Step, ...]:
+        """Read when they are wanted: a list of runs wants none of them."""
+        return load_steps(self.operations)
+
+
+def dump_steps(steps: Sequence[Step]) -> str:
+    """As JSON, without taking apart what pydantic writes well."""
+    heads = (json.dumps([step.id, step.tool, step.operation.kind])[:-1] for step in steps)
+    bodies = (step.operation.model_dump_json(by_alias=False) for step in steps)
+    return f"[{','.join(f'{head},{body}]' for head, body in zip(heads, bodies, strict=True))}]"
+
+
+def load_steps(text: str) -> tuple[Step, ...]:
+    return tuple(
+        Step(identifier, tool, KINDS[kind].model_validate_json(json.dumps(body)))
+        for identifier, tool, kind, body in json.loads(text)
+    )

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import os
 import sqlite3
+import time
 
 from wap_kernel.errors import ProviderUnavailable
+from wap_kernel.runs import filesystems
 
 MIGRATIONS = (
     """
@@ -136,6 +138,17 @@ MIGRATIONS = (
     """,
 )
 """Entry N takes a database of version N to N + 1. Released entries are never changed."""
+PATIENCE = 10.0
+"""Seconds to wait for a neighbour who holds the database."""
+_POLL = 0.01
+
+
+class _Unusable(sqlite3.DatabaseError):
+    """Why the database cannot be used, where another advice than to begin anew helps."""
+
+    def __init__(self, message: str, hint: str) -> None:
+        super().__init__(message)
+        self.hint = hint
 
 
 def connect(state_dir: str) -> sqlite3.Connection:
@@ -143,27 +156,59 @@ def connect(state_dir: str) -> sqlite3.Connection:
     path = os.path.join(state_dir, "state.db")
     connection: sqlite3.Connection | None = None
     try:
-        connection = sqlite3.connect(path, timeout=10, isolation_level=None, check_same_thread=False)
-        connection.execute("PRAGMA journal_mode = WAL")
-        # Survives any crash of ours; a power cut may take the last rows.
-        connection.execute("PRAGMA synchronous = NORMAL")
+        connection = sqlite3.connect(path, timeout=PATIENCE, isolation_level=None, check_same_thread=False)
+        if filesystems.is_network(state_dir):
+            _journal(connection, "delete")
+            connection.execute("PRAGMA synchronous = FULL")
+        else:
+            _journal(connection, "wal")
+            # Survives any crash of ours; a power cut may take the last rows.
+            connection.execute("PRAGMA synchronous = NORMAL")
         _migrate(connection)
     except sqlite3.Error as error:
         if connection is not None:
             connection.close()
-        raise ProviderUnavailable(
-            f"The state database cannot be used: {error}.", hint="Move state.db out of the state folder to begin anew."
-        ) from error
+        hint = error.hint if isinstance(error, _Unusable) else "Move state.db out of the state folder to begin anew."
+        raise ProviderUnavailable(f"The state database cannot be used: {error}.", hint=hint) from error
     return connection
 
 
+def _journal(connection: sqlite3.Connection, mode: str) -> None:
+    """The mode is the database's own and stays. To change it needs the database alone, and SQLite's busy timeout does
+    not wait for that: of two processes that start at once, one would fail."""
+    deadline = time.monotonic() + PATIENCE
+    while True:
+        try:
+            connection.execute(f"PRAGMA journal_mode = {mode}").fetchone()
+            return
+        except sqlite3.OperationalError as error:
+            if "locked" not in str(error):
+                raise
+            if time.monotonic() > deadline:
+                raise _Unusable(
+                    f"another process keeps it in another journal mode than {mode}",
+                    "End the other servers and commands on this folder, then start again.",
+                ) from error
+        time.sleep(_POLL)
+
+
 def _migrate(connection: sqlite3.Connection) -> None:
+    if _version(connection) == len(MIGRATIONS):
+        return
     connection.execute("BEGIN IMMEDIATE")
-    (version,) = connection.execute("PRAGMA user_version").fetchone()
+    version = _version(connection)
     if version > len(MIGRATIONS):
-        raise sqlite3.DatabaseError(f"it was written by a later version of wap (schema {version})")
+        raise _Unusable(
+            f"it was written by a later version of wap (schema {version}, this one knows {len(MIGRATIONS)})",
+            "Upgrade wap, or move state.db out of the state folder to begin anew.",
+        )
     for number, script in enumerate(MIGRATIONS[version:], start=version + 1):
         for statement in script.split(";"):
             connection.execute(statement)
         connection.execute(f"PRAGMA user_version = {number}")
     connection.execute("COMMIT")
+
+
+def _version(connection: sqlite3.Connection) -> int:
+    (version,) = connection.execute("PRAGMA user_version").fetchone()
+    return int(version)

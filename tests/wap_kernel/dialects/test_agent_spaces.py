@@ -2,128 +2,269 @@
 
 from __future__ import annotations
 
+import base64
 import json
 from typing import Any
 
 import pytest
 
-from wap_kernel.dialects.agent_spaces import MAX_COMMAND, MAX_CONTENT, MAX_MESSAGE, parse_message
-from wap_kernel.errors import InvalidArgument
-from wap_kernel.operations import DeleteFile, ModifyFile, Operation, ReadFile, ReplaceText, RunCommand, WriteFile
-
-
-def message(*operations: Any, **fields: Any) -> bytes:
-    return json.dumps({"protocolVersion": "1.0", "operations": operations, **fields}).encode()
-
-
-EXAMPLES: tuple[tuple[dict[str, Any], Operation | None], ...] = (
-    ({"type": "message", "id": "msg-1", "content": "Processing data..."}, None),
-    (
-        {
-            "type": "createFile",
-            "id": "file-1",
-            "path": "src/utils.ts",
-            "content": "export const helper = () => {};",
-            "encoding": "utf-8",
-            "overwrite": False,
-        },
-        WriteFile(
-            path="src/utils.ts",
-            content=b"export const helper = () => {};",
-            mode="create",
-            create_directories=True,
-        ),
-    ),
-    (
-        {"type": "createFile", "path": "b", "content": "AAH/", "encoding": "base64", "overwrite": True},
-        WriteFile(path="b", content=b"\x00\x01\xff", mode="overwrite", create_directories=True),
-    ),
-    ({"type": "readFile", "id": "read-1", "path": "config.json", "encoding": "utf-8"}, ReadFile(path="config.json")),
-    (
-        {
-            "type": "editFile",
-            "id": "edit-1",
-            "path": "src/app.ts",
-            "edits": [{"oldContent": "const x = 1;", "newContent": "const x = 42;"}],
-        },
-        ModifyFile(path="src/app.ts", changes=(ReplaceText(old_content="const x = 1;", new_content="const x = 42;"),)),
-    ),
-    ({"type": "deleteFile", "id": "del-1", "path": "temp.txt"}, DeleteFile(path="temp.txt")),
-    (
-        {
-            "type": "shell",
-            "id": "shell-1",
-            "command": "bun run test.ts",
-            "cwd": "src",
-            "timeout": 30000,
-            "env": {"DEBUG": "true"},
-        },
-        RunCommand(command="bun run test.ts", cwd="src", timeout_ms=30_000, environment={"DEBUG": "true"}),
-    ),
+from tests.wap_kernel.dialects.agent_spaces_examples import OPERATIONS, OPERATIONS_MESSAGE
+from wap_kernel import parse_operation, parse_operations_message, validate_operation
+from wap_kernel.dialects.agent_spaces import (
+    MAX_COMMAND,
+    MAX_CONTENT,
+    MAX_ID,
+    MAX_MESSAGE,
+    MAX_OPERATIONS,
+    MAX_PATH,
+    MAX_TIMEOUT,
+    MIN_TIMEOUT,
 )
+from wap_kernel.errors import InvalidArgument
+from wap_kernel.operations import (
+    DeleteFile,
+    Message,
+    ModifyFile,
+    Operation,
+    ReadFile,
+    ReplaceText,
+    RunCommand,
+    WriteFile,
+)
+from wap_kernel.runs.model import Options, Step
+
+HASH = f"sha256:{'0' * 64}"
 
 
-@pytest.mark.parametrize(("sent", "meant"), EXAMPLES, ids=[sent["type"] for sent, _ in EXAMPLES])
-def test_the_examples_of_the_specification(sent: dict[str, Any], meant: Operation | None) -> None:
-    assert parse_message(message(sent)).numbered() == [(sent.get("id", "op-1"), meant)]
+def message(*operations: Any, **fields: Any) -> dict[str, Any]:
+    return {"protocolVersion": "1.0", "operations": list(operations), **fields}
 
 
-def test_an_empty_list_is_valid_and_operations_without_an_id_get_a_number() -> None:
-    assert parse_message(message()).numbered() == []
-    read = {"type": "readFile", "path": "a"}
-    assert [name for name, _ in parse_message(message(read, {**read, "id": "x"}, read)).numbered()] == [
-        "op-1",
-        "x",
-        "op-3",
+MEANT: dict[str, Operation] = {
+    "message": Message(content="Processing data..."),
+    "createFile": WriteFile(
+        path="src/utils.ts", content=b"export const helper = () => {};", mode="create", create_directories=True
+    ),
+    "readFile": ReadFile(path="config.json"),
+    "editFile": ModifyFile(
+        path="src/app.ts", changes=(ReplaceText(old_content="const x = 1;", new_content="const x = 42;"),)
+    ),
+    "deleteFile": DeleteFile(path="temp.txt"),
+    "shell": RunCommand(command="bun run test.ts", cwd="src", timeout_ms=30_000, environment={"DEBUG": "true"}),
+}
+
+
+@pytest.mark.parametrize("name", OPERATIONS)
+def test_the_examples_of_the_specification(name: str) -> None:
+    sent = OPERATIONS[name]
+    operation = parse_operation(sent)
+    assert operation.engine() == MEANT[name]
+    assert operation.model_dump(by_alias=True, exclude_unset=True) == sent
+    assert parse_operation(json.dumps(sent)) == parse_operation(json.dumps(sent).encode()) == operation
+
+
+def test_the_message_of_the_specification() -> None:
+    parsed = parse_operations_message(OPERATIONS_MESSAGE)
+    assert parsed.model_dump(by_alias=True, exclude_unset=True) == OPERATIONS_MESSAGE
+    assert parsed.options() == Options()
+    assert parsed.steps() == [
+        Step("op-1", "message", Message(content="Starting...")),
+        Step("op-2", "createFile", WriteFile(path="app.ts", content=b"...", mode="create", create_directories=True)),
+        Step("op-3", "shell", RunCommand(command="bun run app.ts", cwd=".", timeout_ms=30_000)),
     ]
 
 
 READ = {"type": "readFile", "path": "a"}
+CREATE = {"type": "createFile", "path": "a", "content": "x"}
+EDIT = {"type": "editFile", "path": "a", "edits": [{"oldContent": "a", "newContent": ""}]}
+DELETE = {"type": "deleteFile", "path": "a"}
 SHELL = {"type": "shell", "command": "ls"}
-REFUSED: tuple[tuple[dict[str, Any], str, str], ...] = (
-    ({**READ, "path": "/etc/passwd"}, "operations.0.readFile", "Path must be relative"),
-    ({**READ, "path": "a/../b"}, "operations.0.readFile", "Path must not contain '..'"),
-    ({**READ, "path": "a..b"}, "operations.0.readFile", "Path must not contain '..'"),
-    ({**READ, "path": "a\0"}, "operations.0.readFile", "Path must not contain null bytes"),
-    ({**READ, "path": "a" * 256}, "operations.0.readFile", "Path must not exceed 255 characters"),
-    ({**READ, "path": ""}, "operations.0.readFile", "Path must not be empty"),
-    ({**READ, "colour": 1}, "operations.0.readFile.colour", "Unknown field."),
-    ({**SHELL, "command": ""}, "operations.0.shell.command", "at least 1 character"),
-    ({**SHELL, "command": "x" * (MAX_COMMAND + 1)}, "operations.0.shell.command", "at most 4096 characters"),
-    ({**SHELL, "cwd": ".."}, "operations.0.shell", "Path must not contain '..'"),
-    ({**SHELL, "timeout": 999}, "operations.0.shell.timeout", "greater than or equal to 1000"),
-    ({**SHELL, "timeout": 3_600_001}, "operations.0.shell.timeout", "less than or equal to 3600000"),
-    ({**SHELL, "timeout": 1000.5}, "operations.0.shell.timeout", "valid integer"),
-    ({"type": "editFile", "path": "a", "edits": []}, "operations.0.editFile.edits", "at least 1 item"),
-    ({"type": "message", "content": "x" * (MAX_MESSAGE + 1)}, "operations.0.message.content", "at most 100000"),
-    (
-        {"type": "createFile", "path": "a", "content": "?", "encoding": "base64"},
-        "operations.0.createFile",
-        "Content is not valid base64",
-    ),
-    (
-        {"type": "createFile", "path": "a", "content": "x" * (MAX_CONTENT + 1)},
-        "operations.0.createFile",
-        "Content must not exceed 10485760 bytes",
-    ),
-    ({"type": "format"}, "operations.0", "does not match any of the expected tags"),
-    ({"path": "a"}, "operations.0", "Unable to extract tag"),
-)
+SAY = {"type": "message", "content": ""}
 
 
-@pytest.mark.parametrize(("operation", "field", "text"), REFUSED, ids=lambda value: str(value)[:40])
-def test_a_malformed_operation_names_its_position_and_field(operation: dict[str, Any], field: str, text: str) -> None:
-    with pytest.raises(InvalidArgument) as caught:
-        parse_message(message(operation))
-    (problem,) = caught.value.details["problems"]
-    assert problem["field"] == field
-    assert text in problem["message"]
+def test_an_empty_list_is_valid() -> None:
+    assert parse_operations_message(message()).steps() == []
 
 
 @pytest.mark.parametrize(
-    "body",
-    [b"", b"{", b"[]", b"{}", message(protocolVersion="2.0"), json.dumps({"operations": []}).encode()],
+    ("given", "got"),
+    [
+        ([None, "x", None], ["op-1", "x", "op-3"]),
+        (["op-2", None], ["op-2", "op-2_"]),
+        ([None, "op-1", "op-1_"], ["op-1__", "op-1", "op-1_"]),
+    ],
 )
-def test_a_malformed_message_is_refused(body: bytes) -> None:
+def test_operations_without_an_id_get_one_that_is_free(given: list[str | None], got: list[str]) -> None:
+    sent = message(*({**READ, "id": name} for name in given))
+    assert [step.id for step in parse_operations_message(sent).steps()] == got
+
+
+def test_an_id_is_given_once() -> None:
+    with pytest.raises(InvalidArgument) as caught:
+        parse_operations_message(message({**READ, "id": "x"}, READ, {**SHELL, "id": "x"}))
+    assert caught.value.message == "operations.2.shell.id: operations.0 has this id already"
+
+
+def test_the_options_of_a_message() -> None:
+    assert parse_operations_message(message(atomic=True, dryRun=True)).options() == Options(atomic=True, dry_run=True)
+
+
+@pytest.mark.parametrize("operation", [CREATE, EDIT, DELETE], ids=lambda one: one["type"])
+def test_every_change_takes_the_hash_that_the_caller_saw(operation: dict[str, Any]) -> None:
+    assert getattr(parse_operation({**operation, "expectedHash": HASH}).engine(), "expected_hash") == HASH  # noqa: B009
+    assert not validate_operation({**operation, "expectedHash": "sha256:x"}).success
+
+
+def test_base64_brings_any_bytes() -> None:
+    data = bytes(range(256))
+    sent = {**CREATE, "content": base64.b64encode(data).decode(), "encoding": "base64", "overwrite": True}
+    assert parse_operation(sent).engine() == WriteFile(
+        path="a", content=data, mode="overwrite", create_directories=True
+    )
+    assert parse_operation({**READ, "encoding": "base64"}).engine() == ReadFile(path="a", encoding="base64")
+
+
+def test_paths_reach_the_engine_in_its_own_form() -> None:
+    assert parse_operation({**READ, "path": "./a//b/"}).engine() == ReadFile(path="a/b")
+    assert parse_operation({**SHELL, "cwd": "./"}).engine() == RunCommand(command="ls", cwd=".", timeout_ms=30_000)
+
+
+AT_THE_LIMIT: dict[str, dict[str, Any]] = {
+    "path": {**READ, "path": "a/" * 127 + "a"},
+    "id": {**READ, "id": "é" * MAX_ID},
+    "command": {**SHELL, "command": "é" * MAX_COMMAND},
+    "message": {**SAY, "content": "é" * MAX_MESSAGE},
+    "content": {**CREATE, "content": "é" * (MAX_CONTENT // 2)},
+    "content in base64": {**CREATE, "content": base64.b64encode(bytes(MAX_CONTENT)).decode(), "encoding": "base64"},
+    "shortest timeout": {**SHELL, "timeout": MIN_TIMEOUT},
+    "longest timeout": {**SHELL, "timeout": MAX_TIMEOUT},
+    "a whole number with a point": {**SHELL, "timeout": 1000.0},
+    "null is absent": {**SHELL, "id": None, "cwd": None, "timeout": None, "env": None},
+    "an empty file": {**CREATE, "content": ""},
+    "an empty message": SAY,
+    "a deletion": EDIT,
+}
+
+
+@pytest.mark.parametrize("name", AT_THE_LIMIT)
+def test_what_is_just_allowed(name: str) -> None:
+    parse_operation(AT_THE_LIMIT[name]).engine()
+
+
+REFUSED: dict[str, tuple[dict[str, Any], str, str]] = {
+    "absolute": ({**READ, "path": "/etc/passwd"}, "readFile.path", "Path must be relative"),
+    "parent": ({**READ, "path": "a/../b"}, "readFile.path", "Path must not contain '..'"),
+    "two dots in a name": ({**READ, "path": "a..b"}, "readFile.path", "Path must not contain '..'"),
+    "NUL": ({**READ, "path": "a\0"}, "readFile.path", "Path must not contain null bytes"),
+    "long path": ({**READ, "path": "a" * (MAX_PATH + 1)}, "readFile.path", "Path must not exceed 255 characters"),
+    "no path": ({**READ, "path": ""}, "readFile.path", "Path must not be empty"),
+    "long name": ({**READ, "path": "é" * 128}, "readFile.path", "at most 255 bytes"),
+    "a file that is a folder": ({**CREATE, "path": "a/"}, "createFile.path", "The path names a folder"),
+    "path of editFile": ({**EDIT, "path": "/a"}, "editFile.path", "Path must be relative"),
+    "path of deleteFile": ({**DELETE, "path": ".."}, "deleteFile.path", "Path must not contain '..'"),
+    "path of createFile": ({**CREATE, "path": "\0"}, "createFile.path", "Path must not contain null bytes"),
+    "cwd": ({**SHELL, "cwd": ".."}, "shell.cwd", "Path must not contain '..'"),
+    "unknown field": ({**READ, "colour": 1}, "readFile.colour", "Unknown field."),
+    "no command": ({**SHELL, "command": ""}, "shell.command", "at least 1 character"),
+    "long command": ({**SHELL, "command": "x" * (MAX_COMMAND + 1)}, "shell.command", "at most 4096 characters"),
+    "short timeout": ({**SHELL, "timeout": MIN_TIMEOUT - 1}, "shell.timeout", "greater than or equal to 1000"),
+    "long timeout": ({**SHELL, "timeout": MAX_TIMEOUT + 1}, "shell.timeout", "less than or equal to 3600000"),
+    "half a millisecond": ({**SHELL, "timeout": 1000.5}, "shell.timeout", "valid integer"),
+    "true is no number": ({**SHELL, "timeout": True}, "shell.timeout", "valid integer"),
+    "text is no number": ({**SHELL, "timeout": "1000"}, "shell.timeout", "valid integer"),
+    "no end": ({**SHELL, "timeout": float("inf")}, "shell.timeout", "valid integer"),
+    "environment": ({**SHELL, "env": {"A": 1}}, "shell.env.A", "valid string"),
+    "no edit": ({**EDIT, "edits": []}, "editFile.edits", "at least 1 item"),
+    "edit of nothing": (
+        {**EDIT, "edits": [{"oldContent": "", "newContent": "x"}]},
+        "editFile.edits.0.oldContent",
+        "at least 1 character",
+    ),
+    "edit without replacement": (
+        {**EDIT, "edits": [{"oldContent": "x"}]},
+        "editFile.edits.0.newContent",
+        "This field is required.",
+    ),
+    "long message": ({**SAY, "content": "x" * (MAX_MESSAGE + 1)}, "message.content", "at most 100000 characters"),
+    "not base64": ({**CREATE, "content": "?", "encoding": "base64"}, "createFile.content", "not valid base64"),
+    "not even ASCII": ({**CREATE, "content": "é", "encoding": "base64"}, "createFile.content", "not valid base64"),
+    "base64 in lines": (
+        {**CREATE, "content": "AAAA\n", "encoding": "base64"},
+        "createFile.content",
+        "not valid base64",
+    ),
+    "much content": ({**CREATE, "content": "x" * (MAX_CONTENT + 1)}, "createFile.content", "exceed 10485760 bytes"),
+    "much content in few characters": (
+        {**CREATE, "content": "é" * (MAX_CONTENT // 2 + 1)},
+        "createFile.content",
+        "exceed 10485760 bytes",
+    ),
+    "much content in base64": (
+        {**CREATE, "content": base64.b64encode(bytes(MAX_CONTENT + 1)).decode(), "encoding": "base64"},
+        "createFile.content",
+        "exceed 10485760 bytes",
+    ),
+    "encoding": ({**CREATE, "encoding": "latin-1"}, "createFile.encoding", "'utf-8' or 'base64'"),
+    "overwrite": ({**CREATE, "overwrite": "yes"}, "createFile.overwrite", "valid boolean"),
+    "empty id": ({**READ, "id": ""}, "readFile.id", "at least 1 "),
+    "long id": ({**READ, "id": "x" * (MAX_ID + 1)}, "readFile.id", "at most 200 "),
+    "type": ({"type": "format"}, "", "does not match any of the expected tags"),
+    "no type": ({"path": "a"}, "", "Unable to extract tag"),
+}
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_a_malformed_operation_names_its_position_and_field(name: str) -> None:
+    operation, field, text = REFUSED[name]
+    with pytest.raises(InvalidArgument) as caught:
+        parse_operations_message(message(SAY, operation))
+    (problem,) = caught.value.details["problems"]
+    assert problem["field"] == f"operations.1.{field}".rstrip(".")
+    assert text in problem["message"]
+
+
+HALF = "\ud800"
+
+
+@pytest.mark.parametrize(
+    "operation",
+    [
+        {**SAY, "content": HALF},
+        {**SAY, "id": HALF},
+        {**CREATE, "content": HALF},
+        {**READ, "path": HALF},
+        {**EDIT, "edits": [{"oldContent": HALF, "newContent": ""}]},
+        {**EDIT, "edits": [{"oldContent": "a", "newContent": HALF}]},
+        {**SHELL, "command": HALF},
+        {**SHELL, "env": {HALF: ""}},
+        {**SHELL, "env": {"A": HALF}},
+    ],
+)
+def test_half_a_character_is_no_text(operation: dict[str, Any]) -> None:
+    assert not validate_operation(operation).success
+    assert not validate_operation(json.dumps(operation)).success
+
+
+@pytest.mark.parametrize(
+    "sent",
+    [
+        b"",
+        b"{",
+        b"[]",
+        b"{}",
+        b"\xff",
+        None,
+        [READ],
+        message(protocolVersion="2.0"),
+        message(protocolVersion=1.0),
+        {"operations": []},
+        {"protocolVersion": "1.0"},
+        message(colour=1),
+        message(atomic="yes"),
+        message(*[READ] * (MAX_OPERATIONS + 1)),
+    ],
+    ids=lambda sent: str(sent)[:40],
+)
+def test_a_malformed_message_is_refused(sent: object) -> None:
     with pytest.raises(InvalidArgument):
-        parse_message(body)
+        parse_operations_message(sent)

@@ -31,7 +31,7 @@ def test_every_policy_of_the_document_can_be_read(block: str) -> None:
 def test_what_the_document_posts_is_accepted_and_answered_so() -> None:
     documented = dict(re.findall(r'"operationId": "(\d)", "verdict": "(\w+)"', TEXT))
     (message,) = map(parse_message, map(str.encode, MESSAGES))
-    operations = {name: operation for name, operation in message.numbered() if operation is not None}
+    operations = {step.id: step.operation for step in message.steps()}
     assert operations == {"1": ReadFile(path=".env"), "2": RunCommand(command="git push", timeout_ms=30_000)}
     standard = presets.load("standard")
     assert {name: verdict(standard, operation).answer.value for name, operation in operations.items()} == documented

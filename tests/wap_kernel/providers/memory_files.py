@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 
 from wap_kernel.errors import InvalidArgument
 from wap_kernel.files.paths import join, outside, split
-from wap_kernel.files.primitives import Access, DirEntry, Files, Guard, Kind, Stat
+from wap_kernel.files.primitives import Access, DirEntry, Files, Guard, Kind, Look, Stat
 
 
 def fail(number: int) -> OSError:
@@ -86,6 +86,9 @@ class MemoryFolder:
     def stat(self, name: str) -> Stat:
         return self._files.stat(join(self.path, name))
 
+    def look(self, name: str) -> Look:
+        return _look(self.stat(name))
+
     def close(self) -> None: ...
     def __enter__(self) -> MemoryFolder:
         return self
@@ -141,6 +144,12 @@ class MemoryFiles:
             raise fail(errno.ENOENT)
         kind = modes.S_IFDIR if node.data is None else modes.S_IFREG
         return Stat(real, node.kind, len(node.data or b""), node.mtime_ns, kind | node.mode)
+
+    def look(self, path: str) -> Look | None:
+        try:
+            return _look(self.stat(path))
+        except (FileNotFoundError, NotADirectoryError):
+            return None
 
     def replace(self, path: str, data: bytes, *, exclusive: bool = False, mode: int | None = None) -> Stat:
         real = self._target(path)
@@ -209,6 +218,10 @@ class MemoryFiles:
             raise fail(errno.ENOENT)
         if parent.data is not None:
             raise fail(errno.ENOTDIR)
+
+
+def _look(found: Stat) -> Look:
+    return Look(found.kind, 0, 0, found.size, found.mtime_ns, found.mtime_ns, found.mode)
 
 
 def _parent(path: str) -> str:

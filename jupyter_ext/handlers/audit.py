@@ -1,0 +1,32 @@
+"""GET wap/audit: what was done in the workspace, newest first. For a person."""
+
+from __future__ import annotations
+
+import json
+
+from wap_kernel.operations import Effect
+from wap_kernel.runs.audit_reading import OUTCOMES, Page
+
+from . import queries
+from .base import WapHandler, verb
+
+AUTH_RESOURCE = "wap_audit"
+PAGE = 100
+LARGEST_PAGE = 1000
+
+
+class AuditHandler(WapHandler):
+    allowed = ("GET", "HEAD")
+
+    @verb
+    async def get(self) -> None:
+        await self.authorize(Effect.READ, AUTH_RESOURCE)
+        page = Page(
+            limit=queries.whole(self.request, "limit", PAGE, 1, LARGEST_PAGE),
+            cursor=queries.text(self.request, "cursor"),
+            tool=queries.text(self.request, "tool"),
+            outcome=queries.choice(self.request, "outcome", OUTCOMES),
+        )
+        self.finish(json.dumps(await self.workspace.audit_page(page)).encode("ascii"))
+
+    head = get

@@ -1,0 +1,23 @@
+"""POST wap/runs/{runId}/decision: a person answers the question that a run waits for."""
+
+from __future__ import annotations
+
+from wap_kernel.operations import Effect
+
+from . import queries
+from .base import verb
+from .run_requests import Decided
+from .waiting import WAIT, WaitingHandler
+
+AUTH_RESOURCE = "wap_approvals"
+
+
+class DecisionHandler(WaitingHandler):
+    allowed = ("POST",)
+
+    @verb
+    async def post(self, run_id: str) -> None:
+        await self.authorize(Effect.WRITE, AUTH_RESOURCE)
+        wait = queries.seconds(self.request, "wait", WAIT)
+        request = Decided.read(self.take_body())
+        await self.answer_gone_on(await self.runner.decide(run_id, request.decided(), self.caller), wait)

@@ -1,0 +1,41 @@
+"""GET wap/grants and DELETE wap/grants/{id}: what a person allowed for good, and how that is taken back."""
+
+from __future__ import annotations
+
+import json
+
+from wap_kernel.errors import NotFound
+from wap_kernel.operations import Effect
+
+from .base import WapHandler, verb
+from .decisions import AUTH_RESOURCE
+
+
+class GrantsHandler(WapHandler):
+    allowed = ("GET", "HEAD")
+
+    @verb
+    async def get(self) -> None:
+        await self.authorize(Effect.READ, AUTH_RESOURCE)
+        given = await self.workspace.offload(self.workspace.grants.given)
+        grants = [
+            {"id": one.id, "allows": one.grant.text, "createdAt": one.created_at, "createdBy": one.created_by}
+            for one in reversed(given)
+        ]
+        self.finish(json.dumps({"grants": grants}))
+
+    head = get
+
+
+class GrantHandler(WapHandler):
+    allowed = ("DELETE",)
+
+    @verb
+    async def delete(self, grant_id: str) -> None:
+        await self.authorize(Effect.WRITE, AUTH_RESOURCE)
+        grants = self.workspace.grants
+        if not await self.workspace.offload(lambda: grants.revoke(grant_id)):
+            raise NotFound("There is no such grant.", hint="GET wap/grants lists them.")
+        self.log.info("wap: grant %s was revoked", grant_id)
+        self.set_status(204)
+        self.finish()

@@ -1,0 +1,170 @@
+"""POST and GET wap/runs, and one run: look at it, cancel it, undo it, see its changes and read its output."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping, Sequence
+from typing import cast
+
+from wap_kernel.commands.outcome import Stream
+from wap_kernel.dialects import agent_spaces
+from wap_kernel.dialects.agent_spaces import OperationsMessage
+from wap_kernel.errors import InvalidArgument, NotFound, PermissionDenied, WapError
+from wap_kernel.operations import Effect, Message
+from wap_kernel.runs.model import Status, Step
+from wap_kernel.runs.outputs import STREAMS
+
+from . import queries
+from .base import WapHandler, verb
+from .run_requests import Revert
+from .waiting import WAIT, WaitingHandler
+
+DIALECT = "agent_spaces"
+KEY_HEADER = "Idempotency-Key"
+KEY_LENGTH = 200
+PAGE = 100
+LARGEST_PAGE = 1000
+OUTPUT_PAGE = 64 * 1024
+LARGEST_OUTPUT_PAGE = 1024 * 1024
+LARGEST_OFFSET = 2**53 - 1
+
+# An agent token may name a tool as WAP does.
+_ALSO = {"createFile": "writeFile", "editFile": "modifyFile", "shell": "executeCommand"}
+
+
+class RunsHandler(WaitingHandler):
+    allowed = ("GET", "HEAD", "POST")
+    open_to_agents = True
+
+    @verb
+    async def post(self) -> None:
+        wait, key = queries.seconds(self.request, "wait", WAIT), self._key()
+        body, workspace = self.take_body(), self.workspace
+        message, steps, digest = await workspace.offload(lambda: _read(body))
+        refused = await self._refusals(steps)
+        run = await self.runner.start(
+            steps, message.options(), self.caller, dialect=DIALECT, key=key, digest=digest, refused=refused
+        )
+        await self.answer_begun(run, wait)
+
+    @verb
+    async def get(self) -> None:
+        await self.authorize(Effect.READ)
+        status = queries.choice(self.request, "status", [status.value for status in Status])
+        limit = queries.whole(self.request, "limit", PAGE, 1, LARGEST_PAGE)
+        cursor = queries.text(self.request, "cursor")
+        chosen = None if status is None else Status(status)
+        try:
+            runs, following = await self.runner.page(self.caller, chosen, limit, cursor)
+        except NotFound as error:
+            raise InvalidArgument(error.message, hint=error.hint) from None
+        answer: dict[str, object] = {"runs": [await self.runner.summary(run) for run in runs]}
+        if following is not None:
+            answer["nextCursor"] = following
+        self.finish(json.dumps(answer))
+
+    head = get
+
+    def _key(self) -> str | None:
+        key = self.request.headers.get(KEY_HEADER)
+        if key is not None and not (0 < len(key) <= KEY_LENGTH and key.isascii() and key.isprintable()):
+            raise InvalidArgument(f"{KEY_HEADER}: It must be 1 to {KEY_LENGTH} printable ASCII characters.")
+        return key
+
+    async def _refusals(self, steps: Sequence[Step]) -> Mapping[str, WapError]:
+        """What the authorizer or the token's scope keeps from happening, by operation; the others go on."""
+        by_effect = await self._refused_effects(steps)
+        refused = {step.id: by_effect[step.operation.effect] for step in steps if step.operation.effect in by_effect}
+        if (agent := self.agent) is not None:
+            for step in steps:
+                names = (step.tool, _ALSO.get(step.tool, step.tool))
+                if not isinstance(step.operation, Message) and not any(map(agent.scope.opens, names)):
+                    opened = ", ".join(agent.tools or ())
+                    text = f"This agent token does not open {step.tool}."
+                    refused[step.id] = PermissionDenied(text, hint=f"It opens: {opened}.", rule="token.tools")
+        return refused
+
+    async def _refused_effects(self, steps: Sequence[Step]) -> dict[Effect, PermissionDenied]:
+        """Raises when nothing at all is allowed. A batch that does nothing is read."""
+        effects = dict.fromkeys(step.operation.effect for step in steps) or {Effect.READ: None}
+        refused: dict[Effect, PermissionDenied] = {}
+        for effect in effects:
+            try:
+                await self.authorize(effect)
+            except PermissionDenied as error:
+                refused[effect] = error
+        if len(refused) == len(effects):
+            first = next(iter(refused.values()))
+            self.workspace.refused("runs", first, self.caller)
+            raise first
+        return refused
+
+
+class RunHandler(WaitingHandler):
+    allowed = ("GET", "HEAD")
+    open_to_agents = True
+
+    @verb
+    async def get(self, run_id: str) -> None:
+        await self.authorize(Effect.READ)
+        await self.write_message(await self.runner.get(run_id, self.caller))
+
+    head = get
+
+
+class CancelHandler(WaitingHandler):
+    allowed = ("POST",)
+    open_to_agents = True
+
+    @verb
+    async def post(self, run_id: str) -> None:
+        await self.authorize(Effect.WRITE)
+        await self.write_message(await self.runner.cancel(run_id, self.caller))
+
+
+class RevertHandler(WaitingHandler):
+    allowed = ("POST",)
+    open_to_agents = True
+
+    @verb
+    async def post(self, run_id: str) -> None:
+        await self.authorize(Effect.WRITE)
+        wait = queries.seconds(self.request, "wait", WAIT)
+        request = Revert.read(self.take_body())
+        await self.answer_begun(await self.runner.revert(run_id, self.caller, force=request.force), wait)
+
+
+class ChangesHandler(WapHandler):
+    allowed = ("GET", "HEAD")
+    open_to_agents = True
+
+    @verb
+    async def get(self, run_id: str) -> None:
+        await self.authorize(Effect.READ)
+        changes = await self.runner.changes(run_id, self.caller)
+        self.finish(await self.workspace.offload(lambda: json.dumps(changes)))
+
+    head = get
+
+
+class OutputHandler(WapHandler):
+    allowed = ("GET", "HEAD")
+    open_to_agents = True
+
+    @verb
+    async def get(self, run_id: str, operation_id: str) -> None:
+        await self.authorize(Effect.READ)
+        stream = cast(Stream, queries.choice(self.request, "stream", STREAMS) or STREAMS[0])
+        offset = queries.whole(self.request, "offset", 0, 0, LARGEST_OFFSET)
+        limit = queries.whole(self.request, "limit", OUTPUT_PAGE, 1, LARGEST_OUTPUT_PAGE)
+        page = await self.runner.output(run_id, operation_id, stream, offset, limit, self.caller)
+        self.finish(await self.workspace.offload(lambda: json.dumps(page)))
+
+    head = get
+
+
+def _read(body: bytes) -> tuple[OperationsMessage, list[Step], str]:
+    """The message, its steps, and the digest by which a repeated request is told from another one."""
+    message = agent_spaces.parse_message(body)
+    return message, message.steps(), hashlib.sha256(body).hexdigest()

@@ -1,0 +1,67 @@
+"""The OpenAPI 3.1 document, made from the models that check the requests. A test compares it with the route table."""
+
+from __future__ import annotations
+
+import json
+from functools import cache
+from typing import Any
+
+from wap_kernel import __version__
+
+from ..handlers.base import AGENT_HEADER, CLAIM_LENGTH, SESSION_HEADER
+from . import parts, people, runs, tools
+from .tools import ERRORS
+
+__all__ = ["ERRORS", "document"]
+
+_SECURITY_SCHEMES = {
+    "token": {
+        "type": "http",
+        "scheme": "bearer",
+        "description": "The Jupyter server's token, or an agent token, which opens the tools of its scope only.",
+    },
+    "cookie": {
+        "type": "apiKey",
+        "in": "header",
+        "name": "X-XSRFToken",
+        "description": "A browser session: Jupyter's login cookie, and its _xsrf cookie's value in this header.",
+    },
+}
+
+
+@cache
+def document(base_url: str) -> bytes:
+    """The answer of `GET wap/openapi.json` for a server at `base_url`. It never changes, so it is made once."""
+    whole = {
+        "openapi": "3.1.0",
+        "info": {
+            "title": "wap",
+            "version": __version__,
+            "description": "Workspace Agent Protocol 1.0 and Agent Spaces on a Jupyter server.",
+        },
+        "servers": [{"url": base_url.rstrip("/") or "/"}],
+        "security": [{name: []} for name in _SECURITY_SCHEMES],
+        "paths": {**tools.paths(), **runs.paths(), **people.paths(), "/wap/openapi.json": {"get": _openapi()}},
+        "components": {
+            "schemas": {"Error": parts.ERROR},
+            "securitySchemes": _SECURITY_SCHEMES,
+            "parameters": {
+                "agent": _claim(AGENT_HEADER, "the agent"),
+                "session": _claim(SESSION_HEADER, "the agent's session"),
+            },
+        },
+    }
+    return json.dumps(whole).encode("ascii")
+
+
+def _openapi() -> parts.Route:
+    return {
+        "operationId": "describeApi",
+        "summary": "This document",
+        "responses": parts.responses({"type": "object"}, parts.ALWAYS),
+    }
+
+
+def _claim(name: str, whom: str) -> dict[str, Any]:
+    description = f"The name of {whom}, recorded as claimed; cut after {CLAIM_LENGTH} characters."
+    return parts.header(name, {"type": "string"}, description)

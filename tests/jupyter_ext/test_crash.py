@@ -1,0 +1,144 @@
+"""SIGKILL of a real server in the middle of batches: what was begun is told, what waits still waits, nothing torn."""
+
+from __future__ import annotations
+
+import http.client
+import itertools
+import os
+import random
+import signal
+import threading
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.jupyter_ext.conftest import LiveServer
+from tests.jupyter_ext.restarting import Place, batch, decide, get
+from wap_kernel.files import atomic
+
+KILLS = 100 if os.environ.get("WAP_SOAK") else 10
+CLIENTS = 4
+BEGUN = 6
+"""Runs that are known before the moment of death is drawn."""
+LINES = 2000
+
+
+class Clients:
+    """They start runs, each under a key, until the server is gone."""
+
+    def __init__(self, server: LiveServer, kill: int) -> None:
+        self.answered: dict[str, str] = {}
+        """Run by key."""
+        self.unanswered: dict[str, str] = {}
+        """The request by key: whether it was taken nobody knows."""
+        self._server = server
+        self._numbers = itertools.count()
+        self._name = f"kill{kill}"
+        self._begun = threading.Semaphore(0)
+        self._threads = [threading.Thread(target=self._send, args=(number,)) for number in range(CLIENTS)]
+
+    def __enter__(self) -> Clients:
+        for thread in self._threads:
+            thread.start()
+        for _ in range(BEGUN):
+            assert self._begun.acquire(timeout=30), "the server takes no runs"
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for thread in self._threads:
+            thread.join()
+
+    def _send(self, client: int) -> None:
+        while True:
+            key = f"{self._name}-{next(self._numbers)}"
+            body = batch(*_operations(client, key))
+            try:
+                status, message = self._server.request("POST", "wap/runs?wait=0", body, **{"Idempotency-Key": key})
+            except (OSError, http.client.HTTPException):
+                self.unanswered[key] = body
+                return
+            assert status in (201, 202), message
+            self.answered[key] = message["runId"]
+            self._begun.release()
+
+
+def _operations(client: int, key: str) -> list[dict[str, Any]]:
+    """Every kind; the last one asks."""
+    text = f"{key}\n" * LINES
+    return [
+        {"type": "message", "content": key},
+        {"type": "createFile", "path": f"whole-{client}.txt", "content": text, "overwrite": True},
+        {"type": "editFile", "path": f"whole-{client}.txt", "edits": [{"oldContent": text, "newContent": text}]},
+        {"type": "readFile", "path": f"whole-{client}.txt"},
+        {"type": "createFile", "path": f"d-{key}/x", "content": key},
+        {"type": "shell", "command": f"printf {key} > made-{client}"},
+        {"type": "deleteFile", "path": f"made-{client}"},
+        {"id": "asks", "type": "shell", "command": f"rm -rf d-{key}"},
+    ]
+
+
+@pytest.mark.soak
+def test_sigkill_loses_no_run_tears_no_file_and_leaves_what_waits_decidable(tmp_path: Path) -> None:
+    place = Place(tmp_path)
+    moments = random.Random(4)
+    known: dict[str, str] = {}
+    unanswered: dict[str, str] = {}
+    seen: dict[str, int] = dict.fromkeys(("completed", "error", "awaiting_approval"), 0)
+    for kill in range(KILLS):
+        with place.server() as server:
+            _check(place, server, known, unanswered, seen)
+            with Clients(server, kill) as clients:
+                moment = threading.Event()
+                threading.Timer(moments.uniform(0.0, 0.3), moment.set).start()
+                moment.wait()
+                server.process.send_signal(signal.SIGKILL)
+                server.process.wait()
+            known, unanswered = clients.answered, clients.unanswered
+            _check_files(place)
+    with place.server() as server:
+        _check(place, server, known, unanswered, seen)
+    assert not [path for path in place.root.rglob("*") if atomic.is_temporary(path.name)]
+    assert seen["error"] and seen["awaiting_approval"], f"the kills were never in the middle: {seen}"
+    verify = place.wap("audit", "verify")
+    told, complaints = verify.communicate(timeout=60)
+    assert verify.returncode == 0, told + complaints
+
+
+def _check(
+    place: Place, server: LiveServer, known: dict[str, str], unanswered: dict[str, str], seen: dict[str, int]
+) -> None:
+    """What the server before left behind, seen through the next one."""
+    for key, run_id in known.items():
+        message = get(server, run_id)
+        seen[message["status"]] += 1
+        if message["status"] == "error":
+            _names_what_was_under_way(message["events"][-1])
+        elif message["status"] == "awaiting_approval":
+            _is_decidable(place, server, message, key)
+    for key, body in unanswered.items():
+        # Whether it had been stored or not, the same request answers a run, and never two.
+        ids = {server.request("POST", "wap/runs?wait=0", body, **{"Idempotency-Key": key})[1]["runId"] for _ in "12"}
+        assert len(ids) == 1
+
+
+def _names_what_was_under_way(event: dict[str, Any]) -> None:
+    assert (event["type"], event["category"]) == ("error", "system")
+    assert event["details"]["operationId"] in {f"op-{number}" for number in range(1, 8)} | {"asks"}
+
+
+def _is_decidable(place: Place, server: LiveServer, message: dict[str, Any], key: str) -> None:
+    folder = place.root / f"d-{key}"
+    assert folder.is_dir()
+    decision = "approved" if key.endswith(("0", "2", "4", "6", "8")) else "denied"
+    decided = decide(server, message, decision)
+    assert decided["status"] == "completed"
+    assert folder.exists() is (decision == "denied")
+    last = decided["events"][-1]
+    assert (last["type"], last["operationId"]) == ("shell" if decision == "approved" else "policyDenied", "asks")
+
+
+def _check_files(place: Place) -> None:
+    for path in place.root.glob("whole-*.txt"):
+        lines = path.read_text().splitlines()
+        assert len(lines) == LINES and len(set(lines)) == 1, f"{path.name} is torn"

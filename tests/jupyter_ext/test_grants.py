@@ -1,0 +1,85 @@
+"""Grants over REST: what a person lets be remembered is not asked about again, until they take it back."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from tests.jupyter_ext.agents import bearer, mint
+from tests.jupyter_ext.conftest import OPEN
+from tests.jupyter_ext.running import decide, shell, start
+from tests.jupyter_ext.test_runs import Notes
+
+DELETE = shell("rm -rf data/", id="shell-1")
+
+
+@pytest.fixture
+def jp_server_config() -> dict[str, Any]:
+    settings = {**OPEN, "allow_unconfined": True}
+    return {"ServerApp": {"jpserver_extensions": {"jupyter_ext": True}}, "WapExtension": settings}
+
+
+async def _granted(fetch: Any) -> dict[str, Any]:
+    run = (await start(fetch, DELETE)).body["runId"]
+    assert (await decide(fetch, run, "approved", operationId="shell-1", remember=True)).status == 200
+    (grant,) = (await fetch("wap/grants")).body["grants"]
+    found: dict[str, Any] = grant
+    return found
+
+
+async def test_what_is_remembered_is_not_asked_again_until_it_is_revoked(
+    fetch: Any, jp_fetch: Any, jp_root_dir: Any
+) -> None:
+    assert (await fetch("wap/grants")).body == {"grants": []}
+    grant = await _granted(fetch)
+    assert set(grant) == {"id", "allows", "createdAt", "createdBy"}
+    assert grant["allows"] == "rm -rf data/"
+    assert grant["createdAt"].endswith("Z")
+    (jp_root_dir / "data").mkdir()
+    again = await start(fetch, DELETE)
+    assert (again.status, again.body["status"]) == (201, "completed")
+    assert not (jp_root_dir / "data").exists()
+    assert (await start(fetch, shell("rm -rf other/"))).body["status"] == "awaiting_approval"
+
+    revoked = await jp_fetch(f"wap/grants/{grant['id']}", method="DELETE")
+    assert (revoked.code, revoked.body) == (204, b"")
+    assert (await fetch("wap/grants")).body == {"grants": []}
+    assert (await start(fetch, DELETE)).body["status"] == "awaiting_approval"
+
+
+async def test_an_approval_is_for_once(fetch: Any) -> None:
+    run = (await start(fetch, DELETE)).body["runId"]
+    await decide(fetch, run, "approved", operationId="shell-1")
+    assert (await fetch("wap/grants")).body == {"grants": []}
+    assert (await start(fetch, DELETE)).body["status"] == "awaiting_approval"
+
+
+async def test_the_newest_comes_first(fetch: Any) -> None:
+    for command in ("rm -rf one/", "rm -rf two/"):
+        run = (await start(fetch, shell(command, id="shell-1"))).body["runId"]
+        await decide(fetch, run, "approved", operationId="shell-1", remember=True)
+    allowed = [grant["allows"] for grant in (await fetch("wap/grants")).body["grants"]]
+    assert allowed == ["rm -rf two/", "rm -rf one/"]
+
+
+async def test_a_grant_that_is_not_there(fetch: Any) -> None:
+    answer = await fetch("wap/grants/none", method="DELETE")
+    assert (answer.status, answer.code) == (404, "NOT_FOUND")
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "action"), [("GET", "wap/grants", "read"), ("DELETE", "wap/grants/x", "write")]
+)
+async def test_grants_are_a_persons(fetch: Any, jp_serverapp: Any, method: str, path: str, action: str) -> None:
+    minted = await mint(fetch)
+    answer = await fetch(path, method=method, headers=bearer(minted))
+    assert (answer.status, answer.code) == (403, "PERMISSION_DENIED")
+    for authorization in ("", "token wrong", "Bearer wrong"):
+        answer = await fetch(path, method=method, headers={"Authorization": authorization})
+        assert (answer.status, answer.code) == (403, "UNAUTHENTICATED")
+    notes = jp_serverapp.web_app.settings["authorizer"] = Notes(parent=jp_serverapp)
+    notes.refused = (action,)
+    answer = await fetch(path, method=method)
+    assert (answer.status, answer.code) == (403, "PERMISSION_DENIED")
+    assert notes.asked == [(action, "wap_approvals")]

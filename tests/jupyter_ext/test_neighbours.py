@@ -1,0 +1,100 @@
+"""Several servers and a `wap run` on one folder: they share its runs, and nobody touches a living neighbour's."""
+
+from __future__ import annotations
+
+import signal
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.jupyter_ext.conftest import LiveServer
+from tests.jupyter_ext.restarting import Place, batch, decide, get, start
+
+LONG = "echo begun; touch begun; while [ ! -e go ]; do sleep 0.05; done; echo done"
+TIMEOUT = 120_000
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> Place:
+    return Place(tmp_path)
+
+
+def _until(condition: Callable[[], Any]) -> None:
+    deadline = time.monotonic() + 30
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.02)  # a file, or a run in another process
+
+
+def _ended(server: LiveServer, run_id: str) -> dict[str, Any]:
+    _until(lambda: get(server, run_id)["status"] != "running")
+    return get(server, run_id)
+
+
+def test_no_run_of_a_living_process_is_touched(place: Place) -> None:
+    with place.server() as first:
+        run_id = start(first, {"type": "shell", "command": LONG, "timeout": TIMEOUT})["runId"]
+        _until((place.root / "begun").exists)
+
+        with place.server() as second:
+            assert get(second, run_id)["status"] == "running"
+            with place.server() as third:  # it dies with a run of its own, and leaves the others alone
+                lost = start(third, {"id": "x", "type": "shell", "command": "sleep 1000", "timeout": TIMEOUT})["runId"]
+                third.process.send_signal(signal.SIGKILL)
+                third.process.wait()
+            beside = place.wap("run", "-")
+            told, complaints = beside.communicate(batch({"type": "createFile", "path": "made", "content": "x"}), 60)
+            assert beside.returncode == 0, told + complaints
+            assert (place.root / "made").read_text() == "x"
+        with place.server() as fourth:
+            message = get(fourth, lost)
+            assert message["status"] == "error"
+            assert message["events"][-1]["details"]["operationId"] == "x"
+            assert get(fourth, run_id)["status"] == "running"
+            (place.root / "go").touch()
+            message = _ended(fourth, run_id)
+        assert message["status"] == "completed"
+        assert message["events"][-1]["stdout"] == "begun\ndone\n"
+
+
+def test_a_run_of_the_command_line_outlives_servers_and_is_cancelled_from_one(place: Place) -> None:
+    with place.server() as first:
+        beside = place.wap("run", "-", "--json")
+        assert beside.stdin is not None
+        beside.stdin.write(batch({"type": "shell", "command": LONG, "timeout": TIMEOUT}))
+        beside.stdin.close()
+        beside.stdin = None
+        _until((place.root / "begun").exists)
+        (listed,) = first.request("GET", "wap/runs?status=running")[1]["runs"]
+    with place.server() as second:
+        assert get(second, listed["runId"])["status"] == "running"
+        assert beside.poll() is None
+        assert second.request("POST", f"wap/runs/{listed['runId']}/cancel", "{}")[0] in (200, 202)
+        _, complaints = beside.communicate(timeout=60)
+        assert beside.returncode == 1, complaints
+        assert get(second, listed["runId"])["status"] == "cancelled"
+
+
+def test_what_one_process_asked_is_decided_in_another(place: Place) -> None:
+    (place.root / "data").mkdir()
+    asking = {"id": "rm", "type": "shell", "command": "rm -rf data"}
+    beside = place.wap("run", "-")
+    told, complaints = beside.communicate(batch(asking, {"type": "createFile", "path": "after", "content": "x"}), 60)
+    assert beside.returncode == 3, told + complaints
+    with place.server() as first, place.server() as second:
+        (listed,) = first.request("GET", "wap/runs?status=awaiting_approval")[1]["runs"]
+        assert listed["runId"] in told
+        message = get(second, listed["runId"])
+        assert decide(second, message, "approved")["status"] == "completed"
+        assert get(first, listed["runId"])["status"] == "completed"
+        assert not (place.root / "data").exists()
+        assert (place.root / "after").read_text() == "x"
+        status, refusal = first.request(
+            "POST",
+            f"wap/runs/{listed['runId']}/decision",
+            f'{{"approvalId": "{message["pendingApproval"]["approvalId"]}", "decision": "denied"}}',
+        )
+        assert (status, refusal["code"]) == (409, "CONFLICT")

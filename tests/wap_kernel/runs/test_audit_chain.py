@@ -1,0 +1,241 @@
+"""The audit's chain: what is changed, taken out, put in or cut off shows; retention and neighbours do not break it."""
+
+from __future__ import annotations
+
+import logging
+import multiprocessing
+import shutil
+import sqlite3
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from wap_kernel.caller import Caller
+from wap_kernel.errors import InvalidArgument, WapError
+from wap_kernel.operations import CreateDirectory
+from wap_kernel.runs import chain, store
+from wap_kernel.runs.audit import Audit
+from wap_kernel.runs.chain import Head
+from wap_kernel.runs.database import Database
+from wap_kernel.runs.state import open_state_dir
+
+LOG = logging.getLogger("test")
+AT = "2026-01-01T00:00:00.000Z"
+
+
+def record(state: str, name: str, count: int) -> None:
+    """`count` operations, so twice as many records."""
+    database = Database(state, LOG)
+    audit = Audit(database, "w", LOG)
+    for number in range(count):
+        under_way = audit.record(CreateDirectory(path=f"{name}{number}"), Caller(user="me", agent="an agent"))
+        audit.intent(under_way)
+        audit.outcome(under_way, "failed", InvalidArgument("no"))
+    audit.close()
+    database.close()
+
+
+@pytest.fixture
+def state(tmp_path: Path) -> str:
+    return open_state_dir(str(tmp_path / "s"))
+
+
+@pytest.fixture(scope="module")
+def ten(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A database with 10 records."""
+    folder = tmp_path_factory.mktemp("ten")
+    record(str(folder), "d", 5)
+    return folder / "state.db"
+
+
+@pytest.fixture
+def kept(ten: Path, state: str) -> Iterator[sqlite3.Connection]:
+    """A copy of it."""
+    shutil.copy(ten, state)
+    connection = store.connect(state)
+    yield connection
+    connection.close()
+
+
+def problem(connection: sqlite3.Connection, *noted: Head) -> str:
+    found = chain.verify(connection, noted).problem
+    assert found is not None
+    return found
+
+
+def test_what_nobody_touched_is_as_it_was_written(kept: sqlite3.Connection) -> None:
+    report = chain.verify(kept)
+    assert report == chain.Report(records=10, unchained=0, cut=0, head=chain.tail(kept), problem=None)
+
+
+def test_an_empty_audit_is_fine(state: str) -> None:
+    connection = store.connect(state)
+    assert chain.verify(connection) == chain.Report(0, 0, 0, chain.START)
+    assert "tail was cut off" in problem(connection, Head(1, "0" * 64))
+    connection.close()
+
+
+@pytest.mark.parametrize("column", [name for name in chain.COLUMNS if name != "id"])
+@pytest.mark.parametrize("number", [1, 6, 10])
+def test_a_change_to_any_column_shows(kept: sqlite3.Connection, column: str, number: int) -> None:
+    other = {"phase": "intent" if number % 2 == 0 else "outcome", "outcome": "ok", "duration_ms": 0.125}
+    kept.execute(f"UPDATE audit SET {column} = ? WHERE id = ?", (other.get(column, "something else"), number))
+    report = chain.verify(kept)
+    assert report.problem is not None and report.problem.startswith(f"Record {number} does not fit its hash")
+    assert report.records == number - 1
+
+
+DAMAGE: dict[str, tuple[str, str]] = {
+    "one taken out": ("DELETE FROM audit WHERE id = 4", "Before record 5 there is a gap: 4 missing"),
+    "some taken out": ("DELETE FROM audit WHERE id IN (4, 5, 6)", "Before record 7 there is a gap: 4 to 6 missing"),
+    "the oldest taken out": ("DELETE FROM audit WHERE id < 3", "gap: 1 to 2 missing, and no anchor says"),
+    "closed up": ("DELETE FROM audit WHERE id = 4; UPDATE audit SET id = id - 1 WHERE id > 4", "Record 4 does not fit"),
+    "without a hash": ("UPDATE audit SET hash = NULL WHERE id = 7", "Record 7 carries no hash"),
+    "another hash": ("UPDATE audit SET hash = (SELECT hash FROM audit WHERE id = 1) WHERE id = 7", "Record 7 does not"),
+    "swapped": (
+        "UPDATE audit SET id = 99 WHERE id = 3; UPDATE audit SET id = 3 WHERE id = 4; UPDATE audit SET id = 4"
+        " WHERE id = 99",
+        "Record 3 does not fit",
+    ),
+    "put in before the first": (
+        "INSERT INTO audit SELECT 0, operation_id, phase, at, operation, workspace, user, agent, session, summary,"
+        " outcome, code, error, duration_ms, token, dialect, tool, run, step, hash FROM audit WHERE id = 1",
+        "Record 0 stands where",
+    ),
+    "an anchor over what is there": (
+        f"INSERT INTO audit_anchors SELECT id, hash, '{AT}' FROM audit WHERE id = 5",
+        "Record 1 stands where retention has cut everything up to 5",
+    ),
+    "bytes instead of text": ("UPDATE audit SET user = x'00ff' WHERE id = 2", "Record 2 does not fit"),
+}
+
+
+@pytest.mark.parametrize("damage", DAMAGE)
+def test_damage_shows(kept: sqlite3.Connection, damage: str) -> None:
+    script, text = DAMAGE[damage]
+    kept.executescript(script)
+    assert text in problem(kept)
+
+
+def test_a_tail_that_was_cut_off_shows_with_a_head_noted_elsewhere(kept: sqlite3.Connection) -> None:
+    head = chain.tail(kept)
+    kept.execute("DELETE FROM audit WHERE id > 8")
+    assert chain.verify(kept).problem is None
+    assert "Record 10 was noted and is missing: the last one is 8" in problem(kept, head)
+
+
+def test_an_audit_that_was_written_anew_shows_with_a_head_noted_elsewhere(kept: sqlite3.Connection, state: str) -> None:
+    heads = [Head(*row) for row in kept.execute("SELECT id, hash FROM audit WHERE id IN (4, 10)")]
+    assert chain.verify(kept, heads).problem is None
+    kept.execute("DELETE FROM audit")
+    record(state, "d", 5)
+    assert chain.verify(kept).problem is None
+    assert "Record 4 does not have the hash that was noted" in problem(kept, *heads)
+
+
+@pytest.mark.parametrize("text", ["", "12", "12:", "x:" + "0" * 64, "12:short", "-1:" + "0" * 64])
+def test_a_head_is_read_as_it_is_written(text: str) -> None:
+    with pytest.raises(WapError, match="is not the head of an audit"):
+        Head.parse(text)
+    assert Head.parse("12:" + "a" * 64) == Head(12, "a" * 64)
+
+
+# -- retention
+
+
+def cut(connection: sqlite3.Connection, last: int) -> int:
+    connection.execute("BEGIN IMMEDIATE")
+    count = chain.cut(connection, last, AT)
+    connection.execute("COMMIT")
+    return count
+
+
+def test_what_retention_leaves_can_be_verified(kept: sqlite3.Connection, state: str) -> None:
+    heads = {number: Head(number, digest) for number, digest in kept.execute("SELECT id, hash FROM audit")}
+    assert cut(kept, 3) == 3
+    assert cut(kept, 4) == 1
+    record(state, "e", 1)
+    report = chain.verify(kept, [heads[4], heads[10]])
+    assert (report.records, report.cut, report.problem) == (8, 4, None)
+    assert "Record 2 was cut by retention (up to 4)" in problem(kept, heads[2])
+    assert "does not have the hash" in problem(kept, Head(4, "0" * 64))
+    kept.execute("DELETE FROM audit_anchors")
+    assert "no anchor says that retention cut them" in problem(kept)
+
+
+def test_the_ids_go_on_when_everything_was_cut(kept: sqlite3.Connection, state: str) -> None:
+    cut(kept, 10)
+    record(state, "e", 1)
+    report = chain.verify(kept)
+    assert (report.records, report.head.id, report.problem) == (2, 12, None)
+
+
+def test_a_cut_in_the_middle_of_a_walk_is_no_damage(kept: sqlite3.Connection, state: str, monkeypatch: Any) -> None:
+    monkeypatch.setattr(chain, "CHUNK", 2)
+    seen: list[int] = []
+    neighbour = store.connect(state)
+
+    def each(row: chain.Row, head: Head) -> None:
+        seen.append(head.id)
+        if head.id == 2:
+            cut(neighbour, 7)
+
+    assert chain.walk(kept, each).id == 10
+    assert seen == [1, 2, 8, 9, 10]
+    neighbour.close()
+
+
+# -- versions without a chain
+
+
+def forget_hashes(connection: sqlite3.Connection) -> None:
+    connection.execute("UPDATE audit SET hash = NULL")
+
+
+def test_the_first_hash_covers_the_records_of_earlier_versions(kept: sqlite3.Connection, state: str) -> None:
+    forget_hashes(kept)
+    assert chain.verify(kept).unchained == 10
+    record(state, "e", 1)
+    report = chain.verify(kept)
+    assert (report.records, report.unchained, report.problem) == (12, 10, None)
+    kept.execute("UPDATE audit SET user = 'somebody else' WHERE id = 2")
+    assert "Record 11 does not fit" in problem(kept)
+
+
+def test_retention_may_cut_records_of_earlier_versions(kept: sqlite3.Connection, state: str) -> None:
+    forget_hashes(kept)
+    cut(kept, 3)
+    record(state, "e", 1)
+    cut(kept, 6)
+    report = chain.verify(kept)
+    assert (report.records, report.unchained, report.cut, report.problem) == (6, 4, 6, None)
+
+
+def test_a_column_of_a_later_version_changes_no_hash(kept: sqlite3.Connection) -> None:
+    kept.execute("ALTER TABLE audit ADD COLUMN later TEXT")
+    assert chain.verify(kept).problem is None
+    kept.execute("UPDATE audit SET later = 'x' WHERE id = 3")
+    assert "Record 3 does not fit" in problem(kept)
+
+
+# -- neighbours
+
+
+def _in_processes(work: Callable[..., None], *arguments: tuple[Any, ...]) -> None:
+    context = multiprocessing.get_context("spawn")
+    processes = [context.Process(target=work, args=each) for each in arguments]
+    for process in processes:
+        process.start()
+    for process in processes:
+        process.join()
+    assert [process.exitcode for process in processes] == [0] * len(processes)
+
+
+def test_two_processes_write_one_chain(state: str) -> None:
+    _in_processes(record, (state, "a", 200), (state, "b", 200))
+    connection = store.connect(state)
+    report = chain.verify(connection)
+    connection.close()
+    assert (report.records, report.problem) == (800, None)

@@ -1,0 +1,211 @@
+"""The state database: who waits for what, whose failure is whose, and the journal on network filesystems."""
+
+from __future__ import annotations
+
+import logging
+import multiprocessing
+import sqlite3
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from wap_kernel.errors import Code, Conflict, WapError
+from wap_kernel.runs import filesystems, store
+from wap_kernel.runs.database import Database
+
+LOG = logging.getLogger("test")
+
+
+def insert(name: str) -> Callable[[sqlite3.Connection], int]:
+    def work(connection: sqlite3.Connection) -> int:
+        return connection.execute("INSERT INTO run_log (run, kind, body) VALUES (?, 'event', '')", (name,)).rowcount
+
+    return work
+
+
+def names(connection: sqlite3.Connection) -> list[str]:
+    return [row[0] for row in connection.execute("SELECT run FROM run_log ORDER BY id")]
+
+
+def journal(connection: sqlite3.Connection) -> str:
+    mode: str = connection.execute("PRAGMA journal_mode").fetchone()[0]
+    return mode
+
+
+@pytest.fixture
+def database(tmp_path: Path) -> Iterator[Database]:
+    opened = Database(str(tmp_path), LOG)
+    yield opened
+    opened.close()
+
+
+def test_what_was_written_is_read_by_everybody(database: Database, tmp_path: Path) -> None:
+    assert database.write(insert("a")) == 1
+    assert database.read(names) == ["a"]
+    other = store.connect(str(tmp_path))
+    assert names(other) == ["a"]
+    other.close()
+
+
+def test_what_can_wait_is_written_in_order_before_what_cannot(database: Database) -> None:
+    futures = [database.later(insert(str(number))) for number in range(5)]
+    database.write(insert("now"))
+    assert all(future.done() for future in futures)
+    assert database.read(names) == ["0", "1", "2", "3", "4", "now"]
+    assert database.later(insert("soon")).result(10) == 1
+
+
+class Mine(Exception):
+    pass
+
+
+def test_a_failure_takes_back_its_own_work_and_nobody_elses(database: Database) -> None:
+    def fail(connection: sqlite3.Connection) -> None:
+        insert("half")(connection)
+        raise Mine
+
+    gate = threading.Event()
+    first = database.later(lambda _: gate.wait(10))  # keeps the thread, so that the rest makes one group
+    before, failed, after = database.later(insert("before")), database.later(fail), database.later(insert("after"))
+    gate.set()
+    assert first.result(10)
+    assert (before.result(10), after.result(10)) == (1, 1)
+    assert isinstance(failed.exception(10), Mine)
+    with pytest.raises(Mine):
+        database.write(fail)
+    assert database.read(names) == ["before", "after"]
+
+
+@pytest.mark.parametrize("error", [Conflict("no"), sqlite3.IntegrityError("twice")])
+def test_what_the_work_raises_comes_back_as_it_is(
+    database: Database, error: Exception, caplog: pytest.LogCaptureFixture
+) -> None:
+    def fail(_: sqlite3.Connection) -> None:
+        raise error
+
+    with pytest.raises(type(error)) as caught:
+        database.write(fail)
+    assert caught.value is error
+    assert caplog.records == []
+
+
+@pytest.mark.parametrize(
+    ("error", "code"),
+    [
+        (sqlite3.OperationalError("database or disk is full"), Code.NO_SPACE),
+        (sqlite3.OperationalError("disk I/O error"), Code.PROVIDER_UNAVAILABLE),
+        (sqlite3.DatabaseError("database disk image is malformed"), Code.PROVIDER_UNAVAILABLE),
+    ],
+)
+def test_a_database_that_fails_is_an_error_with_advice(
+    database: Database, error: Exception, code: Code, caplog: pytest.LogCaptureFixture
+) -> None:
+    def fail(_: sqlite3.Connection) -> None:
+        raise error
+
+    for call in (database.write, database.read):
+        with pytest.raises(WapError, match="nothing was changed") as caught:
+            call(fail)
+        assert caught.value.code is code
+    assert str(error) in caplog.text
+    database.write(insert("goes on"))
+
+
+def test_when_the_commit_fails_everybody_is_told(database: Database) -> None:
+    def break_it(connection: sqlite3.Connection) -> None:
+        connection.execute("ROLLBACK")
+
+    with pytest.raises(WapError, match="nothing was changed"):
+        database.write(break_it)
+    assert database.write(insert("goes on")) == 1
+
+
+def test_the_close_finishes_what_was_handed_in_and_refuses_the_rest(tmp_path: Path) -> None:
+    database = Database(str(tmp_path), LOG)
+    futures = [database.later(insert(str(number))) for number in range(100)]
+    database.close()
+    assert [future.result(0) for future in futures] == [1] * 100
+    for call in (database.write, database.read, lambda work: database.later(work).result(0)):
+        with pytest.raises(WapError, match="closed"):
+            call(insert("late"))
+
+
+# -- the journal
+
+
+def test_this_folder_is_on_a_disk_and_network_filesystems_are_known(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert not filesystems.is_network("/proc")
+    assert filesystems.is_network(str(tmp_path / "missing"))  # not known, so the safe way
+    assert not {0xEF53, 0x58465342, 0x9123683E, 0x01021994, 0x794C7630} & set(filesystems.NETWORK)  # ext4 xfs btrfs ...
+    monkeypatch.setattr(filesystems, "NETWORK", {0x9FA0: "proc"})
+    assert filesystems.is_network("/proc")
+
+
+def on_the_network(_: str) -> bool:
+    return True
+
+
+def on_a_disk(_: str) -> bool:
+    return False
+
+
+def test_the_journal_fits_the_filesystem_and_moves_with_the_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for answer, mode, synchronous in ((on_a_disk, "wal", 1), (on_the_network, "delete", 2), (on_a_disk, "wal", 1)):
+        monkeypatch.setattr(filesystems, "is_network", answer)
+        connection = store.connect(str(tmp_path))
+        assert journal(connection) == mode
+        assert connection.execute("PRAGMA synchronous").fetchone() == (synchronous,)
+        insert(mode)(connection)
+        connection.close()
+    connection = store.connect(str(tmp_path))
+    assert names(connection) == ["wal", "delete", "wal"]
+    connection.close()
+
+
+def test_a_neighbour_who_keeps_the_unsafe_journal_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(filesystems, "is_network", on_a_disk)
+    neighbour = store.connect(str(tmp_path))
+    monkeypatch.setattr(filesystems, "is_network", on_the_network)
+    monkeypatch.setattr(store, "PATIENCE", 0.05)
+    with pytest.raises(WapError, match="another process keeps it") as caught:
+        store.connect(str(tmp_path))
+    assert "End the other servers" in caught.value.text
+    neighbour.close()
+    connection = store.connect(str(tmp_path))
+    assert journal(connection) == "delete"
+    connection.close()
+
+
+def _write_many(folder: str, name: str, count: int, network: bool) -> None:
+    filesystems.is_network = on_the_network if network else on_a_disk
+    database = Database(folder, LOG)
+    for number in range(count):
+        database.write(insert(f"{name}{number}"))
+        database.read(names)
+    database.close()
+
+
+@pytest.mark.parametrize("network", [True, False])
+def test_two_processes_start_and_write_at_once(tmp_path: Path, network: bool) -> None:
+    count = 40
+    context = multiprocessing.get_context("spawn")
+    processes = [context.Process(target=_write_many, args=(str(tmp_path), name, count, network)) for name in ("a", "b")]
+    for process in processes:
+        process.start()
+    for process in processes:
+        process.join()
+    assert [process.exitcode for process in processes] == [0, 0]
+    connection = sqlite3.connect(tmp_path / "state.db")
+    found: list[Any] = names(connection)
+    assert journal(connection) == ("delete" if network else "wal")
+    assert connection.execute("PRAGMA integrity_check").fetchone() == ("ok",)
+    connection.close()
+    for name in ("a", "b"):
+        assert [each for each in found if each.startswith(name)] == [f"{name}{number}" for number in range(count)]

@@ -1,0 +1,234 @@
+"""Random batches, approvals, denials, cancels, reverts and restarts against a simple model of files and states."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import shutil
+import tempfile
+from collections.abc import Coroutine
+from pathlib import Path
+from typing import Any, TypeVar
+
+import pytest
+from hypothesis import HealthCheck, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import Bundle, RuleBasedStateMachine, initialize, invariant, multiple, rule
+
+from tests.wap_kernel.runs.simple_model import Model, ModelRun, Operation, Tree, asks
+from wap_kernel.caller import Caller
+from wap_kernel.dialects import agent_spaces
+from wap_kernel.errors import Conflict
+from wap_kernel.policy.model import Answer, CommandRule, Policy, ShellPolicy
+from wap_kernel.runner import Decision, Runner
+from wap_kernel.runs.model import Run
+from wap_kernel.workspace import Workspace
+
+SOAK = bool(os.environ.get("WAP_SOAK"))
+MACHINES, STEPS = (50, 40) if SOAK else (8, 15)
+
+T = TypeVar("T")
+POLICY = Policy(
+    name="asking", shell=ShellPolicy(rules=(CommandRule(command="rm", verdict=Answer.ASK, having=("-r",)),))
+)
+PERSON = Caller(user="a person")
+
+paths = st.sampled_from(["a", "b", "d/a", "d/b", "e/f/c"])
+contents = st.sampled_from(["x", "xy", "yx", "zz"])
+folders = st.sampled_from(["d", "e"])
+commands = st.one_of(
+    st.builds("printf {} > {}".format, contents, paths),
+    st.builds("mv {} {}".format, st.sampled_from(["a", "b"]), st.sampled_from(["d/a", "d/b"])),
+    st.builds("mkdir -p {}".format, st.sampled_from(["d", "e/empty"])),
+    st.builds("rm -rf {}".format, folders),
+    st.just("false"),
+)
+
+
+def _operation(kind: str, **fields: st.SearchStrategy[Any]) -> st.SearchStrategy[Operation]:
+    return st.fixed_dictionaries({"type": st.just(kind), **fields})
+
+
+edits = st.fixed_dictionaries({"oldContent": st.sampled_from(["x", "y", "zz"]), "newContent": contents})
+operations = st.one_of(
+    _operation("message", content=st.just("hello")),
+    _operation("createFile", path=paths, content=contents, overwrite=st.booleans()),
+    _operation("readFile", path=paths),
+    _operation("editFile", path=paths, edits=st.lists(edits, min_size=1, max_size=1)),
+    _operation("deleteFile", path=paths),
+    _operation("shell", command=commands),
+)
+batches = st.lists(operations, max_size=5)
+
+
+class Runs(RuleBasedStateMachine):
+    runs = Bundle("runs")
+
+    @initialize()
+    def open(self) -> None:
+        self.folder = Path(tempfile.mkdtemp(prefix="wap-model-"))
+        self.root = self.folder / "root"
+        self.root.mkdir()
+        self.loop = asyncio.new_event_loop()
+        self.model = Model()
+        self._open()
+
+    def teardown(self) -> None:
+        self._close()
+        self.loop.close()
+        shutil.rmtree(self.folder)
+
+    # -- what can happen
+
+    @rule(target=runs, batch=batches)
+    def start(self, batch: list[Operation]) -> str:
+        return self._start(batch)
+
+    @rule(target=runs, batch=batches.filter(lambda batch: not any(map(asks, batch))))
+    def start_atomic(self, batch: list[Operation]) -> str:
+        return self._start(batch, atomic=True)
+
+    @rule(batch=batches)
+    def dry_run(self, batch: list[Operation]) -> None:
+        run = self._do(self._begin(batch, dryRun=True))
+        run = self._do(self.runner.wait(run.id, 60))
+        assert run.status.is_final or run.status.value == "awaiting_approval"
+        if not run.status.is_final:
+            self._do(self.runner.cancel(run.id, PERSON))
+
+    @rule(run_id=runs, approved=st.booleans(), by_operation=st.booleans())
+    def decide(self, run_id: str, approved: bool, by_operation: bool) -> None:
+        run = self.model.runs[run_id]
+        message = self._message(run_id)
+        if run.status != "awaiting_approval":
+            assert "pendingApproval" not in message
+            return
+        pending = message["pendingApproval"]
+        named = {"operation_id": pending["operationId"]} if by_operation else {"approval_id": pending["approvalId"]}
+        decision = Decision(approved=approved, **named)
+        self._do(self.runner.decide(run_id, decision, PERSON))
+        self._do(self.runner.wait(run_id, 60))
+        if approved:
+            self.model.go(run, approved=True)
+        else:
+            self.model.deny(run)
+        with pytest.raises(Conflict):
+            self._do(self.runner.decide(run_id, Decision(approved=True, approval_id=pending["approvalId"]), PERSON))
+
+    @rule(run_id=runs)
+    def cancel(self, run_id: str) -> None:
+        run = self.model.runs[run_id]
+        if run.status in ("completed", "error"):
+            with pytest.raises(Conflict):
+                self._do(self.runner.cancel(run_id, PERSON))
+            return
+        self._do(self.runner.cancel(run_id, PERSON))  # that it is cancelled already is no mistake
+        if run.status == "awaiting_approval":
+            self.model.cancel(run)
+
+    @rule(target=runs, path=paths, content=contents, restarts=st.booleans())
+    def end_in_the_middle(self, path: str, content: str, restarts: bool) -> str:
+        """A command that has written is cancelled, or the process stops."""
+        first = f"printf {content} > {path}"
+        begun = {"type": "shell", "command": f"{first} && touch ../begun; exec sleep 1000"}
+        run = self._do(self._begin([begun, {"type": "createFile", "path": "never", "content": ""}]))
+        self._do(self._until_begun())
+        if restarts:
+            self._restart()
+        else:
+            self._do(self.runner.cancel(run.id, PERSON))
+        self.model.runs[run.id] = cut = ModelRun([{"type": "shell", "command": first}])
+        self.model.cut(cut, "error" if restarts else "cancelled")
+        return run.id
+
+    @rule(target=runs, run_id=runs, force=st.booleans())
+    def revert(self, run_id: str, force: bool) -> Any:
+        run = self.model.runs[run_id]
+        conflicts = self.model.conflicts(run)
+        if not run.is_final or (conflicts and not force):
+            with pytest.raises(Conflict) as refused:
+                self._do(self.runner.revert(run_id, PERSON, force=force))
+            if run.is_final:
+                assert set(refused.value.details["paths"]) == conflicts
+            return multiple()
+        reverting = self._do(self.runner.revert(run_id, PERSON, force=force))
+        ended = self._do(self.runner.wait(reverting.id, 60))
+        assert ended.status.value == "completed", self._message(reverting.id)
+        self.model.runs[reverting.id] = self.model.revert(run)
+        return reverting.id
+
+    @rule()
+    def restart(self) -> None:
+        self._restart()
+
+    # -- what must be true after each
+
+    @invariant()
+    def the_files_are_as_they_should_be(self) -> None:
+        if hasattr(self, "model"):
+            assert self._tree() == self.model.tree
+
+    @invariant()
+    def the_runs_are_as_they_should_be(self) -> None:
+        for run_id, run in getattr(self, "model", Model()).runs.items():
+            message = self._message(run_id)
+            assert message["status"] == run.status
+            if run.operations:
+                assert [(event["type"], event.get("success")) for event in message["events"]] == run.events
+
+    # -- with the engine
+
+    def _start(self, batch: list[Operation], *, atomic: bool = False) -> str:
+        run = self._do(self._begin(batch, atomic=atomic))
+        self._do(self.runner.wait(run.id, 60))
+        self.model.runs[run.id] = ModelRun(batch, atomic)
+        self.model.go(self.model.runs[run.id])
+        return run.id
+
+    async def _begin(self, batch: list[Operation], **options: bool) -> Run:
+        sent = json.dumps({"protocolVersion": "1.0", "operations": batch, **options})
+        parsed = agent_spaces.parse_operations_message(sent)
+        return await self.runner.start(parsed.steps(), parsed.options(), PERSON, dialect=agent_spaces.DIALECT)
+
+    def _message(self, run_id: str) -> Any:
+        return self._do(self.runner.message(self._do(self.runner.get(run_id, PERSON))))
+
+    def _tree(self) -> Tree:
+        found = (path for path in self.root.rglob("*"))
+        return {str(path.relative_to(self.root)): None if path.is_dir() else path.read_text() for path in found}
+
+    async def _until_begun(self) -> None:
+        begun = self.folder / "begun"
+
+        async def poll() -> None:
+            while not begun.exists():  # noqa: ASYNC110 - a file of another program has no event to await
+                await asyncio.sleep(0.01)
+
+        await asyncio.wait_for(poll(), 30)
+        begun.unlink()
+
+    def _restart(self) -> None:
+        self._close()
+        self._open()
+
+    def _open(self) -> None:
+        state = str(self.folder / "state")
+        self.workspace = Workspace(str(self.root), policy=POLICY, provider="local", state_dir=state)
+        self.runner = Runner(self.workspace)
+
+    def _close(self) -> None:
+        self._do(self.runner.close())
+        self._do(self.workspace.close())
+
+    def _do(self, work: Coroutine[Any, Any, T]) -> T:
+        return self.loop.run_until_complete(work)
+
+
+TestRuns = pytest.mark.soak(Runs.TestCase)
+TestRuns.settings = settings(
+    max_examples=MACHINES,
+    stateful_step_count=STEPS,
+    deadline=None,
+    suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
+)

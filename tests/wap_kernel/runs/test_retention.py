@@ -1,0 +1,262 @@
+"""Retention: what is decided, and what is done beside others who live."""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from wap_kernel.runs import chain, store
+from wap_kernel.runs.blobs import Blobs, Stored
+from wap_kernel.runs.retention import DAY, Held, HeldRun, Holdings, Plan, Retention, plan
+from wap_kernel.runs.sweeping import Freed, Sweeper
+from wap_kernel.times import text_of_seconds
+
+NOW = 1_800_000_000.0
+OLD = NOW - DAY
+
+
+def ago(days: float, now: float = NOW) -> str:
+    return text_of_seconds(now - days * DAY)
+
+
+def run(number: int, days: float | None, blobs: str = "", reverts: int | None = None) -> HeldRun:
+    """A run that ended so many days ago; None: it has not ended."""
+    ended = None if days is None else ago(days)
+    return HeldRun(number, f"r{number}", ended, None if reverts is None else f"r{reverts}", frozenset(blobs))
+
+
+def holdings(
+    *runs: HeldRun, outputs: dict[str, int] | None = None, blobs: dict[str, int] | None = None, at: float = OLD
+) -> Holdings:
+    return Holdings(
+        runs,
+        {name: Held(size, at) for name, size in (outputs or {}).items()},
+        [Stored(digest, digest, size, at) for digest, size in (blobs or {}).items()],
+    )
+
+
+def decide(held: Holdings, bounds: Retention | None = None) -> tuple[list[str], list[str], list[str | None], int]:
+    found: Plan = plan(held, bounds or Retention(), NOW)
+    return list(found.runs), sorted(found.outputs), [blob.digest for blob in found.blobs], found.size
+
+
+def test_nothing_of_nothing() -> None:
+    assert decide(holdings()) == ([], [], [], 0)
+
+
+def test_runs_go_after_thirty_days_with_what_only_they_need() -> None:
+    held = holdings(*(run(1, 31, "ab"), run(2, 29, "b")), outputs={"r1": 10, "r2": 20}, blobs={"a": 1, "b": 2, "c": 4})
+    assert decide(held) == (["r1"], ["r1"], ["a", "c"], 15)
+
+
+def test_a_run_that_runs_or_waits_stays_and_so_does_what_it_undoes() -> None:
+    held = holdings(run(1, 99, "a"), run(2, 99), run(3, None, reverts=1), blobs={"a": 1}, outputs={"r3": 5})
+    assert decide(held, Retention(size=0)) == (["r2"], [], [], 0)
+
+
+def test_the_oldest_go_first_when_it_is_too_much_and_only_as_many_as_needed() -> None:
+    held = holdings(
+        *(run(4, 1, "d"), run(2, 3, "bc"), run(1, 4), run(3, 2, "c")),
+        outputs={"r2": 10, "r3": 10, "r4": 10},
+        blobs={"b": 100, "c": 100, "d": 100},
+    )
+    assert decide(held, Retention(size=330))[0] == []
+    assert decide(held, Retention(size=329)) == (["r2"], ["r2"], ["b"], 110)  # r1 has nothing to give
+    assert decide(held, Retention(size=219)) == (["r2", "r3"], ["r2", "r3"], ["b", "c"], 220)
+    assert decide(held, Retention(size=0))[0] == ["r2", "r3", "r4"]
+
+
+def test_what_nothing_refers_to_stays_while_somebody_may_be_about_to() -> None:
+    young = holdings(outputs={"unknown": 5}, blobs={"a": 1}, at=NOW - 3600)
+    assert decide(young) == ([], [], [], 0)
+    old = holdings(outputs={"unknown": 5}, blobs={"a": 1}, at=NOW - 3 * 3600)
+    assert decide(old) == ([], ["unknown"], ["a"], 6)
+
+
+def test_the_output_of_a_run_that_goes_goes_at_once() -> None:
+    assert decide(holdings(run(1, 31), outputs={"r1": 5}, at=NOW))[1] == ["r1"]
+
+
+# -- doing it
+
+
+class State:
+    """A state folder, filled by hand."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.connection = store.connect(str(folder))
+        self.blobs = Blobs(str(folder))
+        self.now = time.time()
+
+    def run(self, name: str, days: float, status: str = "completed", reverts: str | None = None) -> None:
+        at = ago(days, self.now)
+        self.connection.execute(
+            "INSERT INTO runs (id, workspace, status, caller, asker, dialect, options, operations, count, reverts,"
+            " started_at, completed_at) VALUES (?, 'w', ?, '{}', '', 'd', '{}', '[]', 0, ?, ?, ?)",
+            (name, status, reverts, at, None if status in ("running", "awaiting_approval") else at),
+        )
+        self.connection.execute("INSERT INTO run_log (run, kind, body) VALUES (?, 'event', '{}')", (name,))
+        self.connection.execute("INSERT INTO notes VALUES (?, 0, '{}')", (name,))
+        self.connection.execute(
+            "INSERT INTO approvals (id, run, position, operation_id, digest, files, shown, created_at, expires_at)"
+            " VALUES (?, ?, 0, '', '', '{}', '{}', 0, 0)",
+            (f"approval of {name}", name),
+        )
+
+    def change(self, name: str, content: bytes, *, hours: float = 24) -> str:
+        digest, size = self.blobs.put(content)
+        before = json.dumps({"kind": "file", "digest": digest, "size": size})
+        self.connection.execute(
+            "INSERT INTO changes (run, position, path, before) VALUES (?, 0, 'f', ?)", (name, before)
+        )
+        self.age(self.path(digest), hours)
+        return digest
+
+    def path(self, digest: str) -> Path:
+        return self.folder / "blobs" / digest[:2] / digest[2:]
+
+    def output(self, name: str, content: bytes, *, hours: float = 24) -> Path:
+        folder = self.folder / "outputs" / name
+        folder.mkdir(parents=True)
+        (folder / "0.stdout").write_bytes(content)
+        self.age(folder / "0.stdout", hours)
+        self.age(folder, hours)
+        return folder
+
+    def age(self, path: Path, hours: float) -> None:
+        os.utime(path, (self.now - hours * 3600,) * 2)
+
+    def audit(self, *days: float) -> None:
+        row = {**dict.fromkeys(chain.COLUMNS), "operation_id": "o", "phase": "outcome", "operation": "readFile"}
+        row |= {"workspace": "w", "user": "me", "summary": "{}", "outcome": "ok"}
+        self.connection.execute("BEGIN IMMEDIATE")
+        chain.append(self.connection, [{**row, "at": ago(each, self.now)} for each in days])
+        self.connection.execute("COMMIT")
+
+    def token(self, name: str, expires: float, revoked: float | None = None) -> None:
+        self.connection.execute(
+            "INSERT INTO tokens (id, workspace, digest, name, limits, created_at, created_by, vouched, expires_at,"
+            " revoked_at) VALUES (?, 'w', '', ?, '{}', '', 'me', 0, ?, ?)",
+            (name, name, ago(expires, self.now), None if revoked is None else ago(revoked, self.now)),
+        )
+        self.connection.execute("INSERT INTO bytes_written VALUES (?, '2026-01-01', 5)", (name,))
+
+    def column(self, query: str) -> list[object]:
+        return [row[0] for row in self.connection.execute(query)]
+
+    def sweeper(self, bounds: Retention | None = None, **options: object) -> Sweeper:
+        return Sweeper(str(self.folder), self.connection, bounds, user="janitor", **options)  # type: ignore[arg-type]
+
+
+@pytest.fixture
+def state(tmp_path: Path) -> Iterator[State]:
+    made = State(tmp_path)
+    yield made
+    made.connection.close()
+
+
+TABLES = ("runs", "run_log", "approvals", "changes", "notes")
+
+
+def filled(state: State) -> None:
+    for name, days in (("old", 40), ("young", 2)):
+        state.run(name, days)
+        state.change(name, name.encode())
+        state.change(name, b"shared")
+        state.output(name, b"x" * 100)
+    state.run("waits", 99, "awaiting_approval")
+    state.change("waits", b"wanted")
+    state.audit(400, 380, 10, 0)
+    state.token("expired", 100)
+    state.token("revoked", -100, 95)
+    state.token("just expired", 80)
+    state.token("good", -5)
+
+
+def test_a_sweep_takes_what_is_old_and_says_what_it_freed(state: State) -> None:
+    filled(state)
+    expected = Freed(runs=1, outputs=1, blobs=1, tokens=2, audit_records=2, size=103)
+    assert state.sweeper().preview() == expected
+    assert state.sweeper().preview() == expected  # nothing was touched
+    assert state.sweeper().sweep() == expected
+    for table in TABLES:
+        name = "id" if table == "runs" else "run"
+        assert set(state.column(f"SELECT {name} FROM {table}")) == {"young", "waits"}
+    assert os.listdir(state.folder / "outputs") == ["young"]
+    assert {state.blobs.read(str(blob.digest)) for blob in state.blobs.all()} == {b"young", b"shared", b"wanted"}
+    assert state.column("SELECT id FROM tokens ORDER BY id") == ["good", "just expired"]
+    assert state.column("SELECT token FROM bytes_written ORDER BY token") == ["good", "just expired"]
+    assert state.sweeper().sweep() == Freed()
+
+
+def test_the_audit_stays_verifiable_and_says_who_cut_it(state: State, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("wap_kernel.runs.sweeping.BATCH", 2)
+    state.audit(*(number + 0.5 for number in range(372, 362, -1)))
+    assert state.sweeper().sweep().audit_records == 8
+    report = chain.verify(state.connection)
+    assert (report.records, report.cut, report.problem) == (3, 8, None)
+    (row,) = state.connection.execute("SELECT operation, user, summary FROM audit ORDER BY id DESC LIMIT 1")
+    assert row == ("gc", "janitor", '{"auditRecords": 8, "upTo": 8}')
+
+
+def test_the_newest_audit_record_stays_however_old(state: State) -> None:
+    state.audit(900, 800, 700)
+    assert state.sweeper().sweep().audit_records == 2
+    assert chain.verify(state.connection).problem is None
+    assert state.column("SELECT id FROM audit ORDER BY id") == [3, 4]
+
+
+def test_what_a_sweep_that_was_killed_left_is_found_by_the_next(state: State) -> None:
+    state.output("gone", b"12345")
+    state.age(state.path(state.blobs.put(b"unnamed").digest), 24)
+    left = state.folder / "blobs" / "tmp-0123"
+    left.write_bytes(b"half a")
+    state.age(left, 24)
+    assert state.sweeper().sweep() == Freed(outputs=1, blobs=2, size=5 + 7 + 6)
+    assert not left.exists()
+
+
+def test_a_run_that_came_back_to_life_after_the_plan_keeps_everything(state: State) -> None:
+    """A revert of it is begun by a server in the meantime."""
+    state.run("old", 40)
+    digest = state.change("old", b"before")
+    folder = state.output("old", b"out")
+
+    def begin(what: str, done: int, total: int) -> None:
+        if what == "runs":
+            state.run("revert", 0, "running", reverts="old")
+
+    assert state.sweeper(progress=begin).sweep() == Freed()
+    assert state.column("SELECT id FROM runs ORDER BY number") == ["old", "revert"]
+    assert state.path(digest).exists()
+    assert folder.exists()
+
+
+def test_a_before_image_that_somebody_takes_up_again_after_the_plan_stays(state: State) -> None:
+    kept = state.blobs.put(b"wanted again")
+    state.age(state.path(kept.digest), 24)
+
+    def touch(what: str, done: int, total: int) -> None:
+        if what == "before-images":
+            assert state.blobs.touch(*kept)
+
+    assert state.sweeper(progress=touch).sweep() == Freed()
+    assert state.blobs.read(kept.digest) == b"wanted again"
+
+
+def test_too_much_takes_the_oldest_that_has_ended(state: State) -> None:
+    state.run("first", 3)
+    state.change("first", b"a" * 1000)
+    state.run("second", 2)
+    state.output("second", b"b" * 1000)
+    state.run("runs", 9, "running")
+    state.output("runs", b"c" * 1000)
+    assert state.sweeper(Retention(size=2000)).sweep() == Freed(runs=1, blobs=1, size=1000)
+    assert state.sweeper(Retention(size=500)).sweep() == Freed(runs=1, outputs=1, size=1000)
+    assert state.sweeper(Retention(size=500)).sweep() == Freed()

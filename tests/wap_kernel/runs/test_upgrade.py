@@ -1,0 +1,176 @@
+"""Upgrades: a state folder that any earlier version wrote opens in this one, with everything that stood in it.
+
+`data/schema-N.sql` is a dump of what the version with schema N wrote. A new schema adds one; none is ever changed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import shutil
+import sqlite3
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from jupyter_ext.tokens import AgentTokens
+from wap_kernel.caller import Caller
+from wap_kernel.errors import Code, WapError
+from wap_kernel.operations import CreateDirectory
+from wap_kernel.runs import audit_reading, chain, store
+from wap_kernel.runs.audit import Audit
+from wap_kernel.runs.audit_reading import Page
+from wap_kernel.runs.changes import Changes
+from wap_kernel.runs.database import Database
+from wap_kernel.runs.grants import Grants
+from wap_kernel.runs.ledger import Ledger
+
+DATA = Path(__file__).parent / "data"
+VERSIONS = range(1, len(store.MIGRATIONS) + 1)
+WORKSPACE = "0123456789abcdef"
+LOG = logging.getLogger("test")
+
+
+@pytest.fixture(params=VERSIONS)
+def version(request: pytest.FixtureRequest) -> int:
+    number: int = request.param
+    return number
+
+
+@pytest.fixture
+def state(tmp_path: Path, version: int) -> Path:
+    """As that version left it."""
+    folder = tmp_path / "old"
+    folder.mkdir()
+    connection = sqlite3.connect(folder / "state.db")
+    connection.executescript((DATA / f"schema-{version}.sql").read_text("utf-8"))
+    connection.close()
+    return folder
+
+
+def tables(connection: sqlite3.Connection) -> dict[str, list[str]]:
+    """Their columns."""
+    names = connection.execute("SELECT name FROM sqlite_master WHERE type = 'table' AND name NOT LIKE 'sqlite_%'")
+    return {name: [row[1] for row in connection.execute(f"PRAGMA table_info({name})")] for (name,) in names.fetchall()}
+
+
+def contents(connection: sqlite3.Connection, columns: dict[str, list[str]]) -> dict[str, list[Any]]:
+    return {
+        name: connection.execute(f"SELECT {', '.join(each)} FROM {name} ORDER BY rowid").fetchall()
+        for name, each in columns.items()
+    }
+
+
+def test_the_dump_is_what_that_version_had(state: Path, version: int) -> None:
+    """So an entry of MIGRATIONS that was changed after its release shows."""
+
+    def schema(connection: sqlite3.Connection) -> set[tuple[str, str, str]]:
+        rows = connection.execute("SELECT type, name, sql FROM sqlite_master WHERE name NOT LIKE 'sqlite_%'")
+        return {(kind, name, " ".join(sql.split())) for kind, name, sql in rows}
+
+    fresh = sqlite3.connect(":memory:")
+    for script in store.MIGRATIONS[:version]:
+        fresh.executescript(script)
+    old = sqlite3.connect(state / "state.db")
+    assert schema(old) == schema(fresh)
+    assert old.execute("PRAGMA user_version").fetchone() == (version,)
+    assert all(contents(old, tables(old)).values()), "a table without a row"
+    fresh.close()
+    old.close()
+
+
+def test_everything_that_stood_in_it_still_does(state: Path) -> None:
+    old = sqlite3.connect(state / "state.db")
+    columns = tables(old)
+    before = contents(old, columns)
+    old.close()
+    now = store.connect(str(state))
+    assert contents(now, columns) == before
+    assert now.execute("PRAGMA user_version").fetchone() == (len(store.MIGRATIONS),)
+    fresh = sqlite3.connect(":memory:")
+    for script in store.MIGRATIONS:
+        fresh.executescript(script)
+    assert tables(now) == tables(fresh)
+    fresh.close()
+    now.close()
+
+
+def test_the_audit_is_clean_and_goes_on(state: Path, version: int) -> None:
+    database = Database(str(state), LOG)
+    first = database.read(chain.verify)
+    assert first.problem is None
+    assert first.unchained == (4 if version < 3 else 0)
+    audit = Audit(database, WORKSPACE, LOG)
+    record = audit.record(CreateDirectory(path="new"), Caller(user="ann"))
+    audit.intent(record)
+    audit.outcome(record, "ok")
+    audit.close()
+    report = database.read(chain.verify)
+    assert (report.head.id, report.problem) == (6, None)
+    shown = database.read(lambda connection: audit_reading.read(connection, Page(10, workspace=WORKSPACE)))
+    assert [(each["tool"], each["user"], each["outcome"]) for each in shown["records"]] == [
+        ("createDirectory", "ann", "ok"),
+        ("executeCommand" if version >= 3 else "runCommand", "bob", "unfinished"),
+        ("readFile", "ann", "denied"),
+        ("createFile" if version >= 3 else "writeFile", "ann", "ok"),
+    ]
+    database.close()
+
+
+def test_a_workspace_opens_on_it_and_works(state: Path, make_tools: Callable[..., Any]) -> None:
+    tools = make_tools(state=state)
+    tools.writeFile(path="a.txt", content="x")
+    assert tools.readFile(path="a.txt")["content"] == "x"
+    asyncio.run(tools.workspace.close())
+    connection = store.connect(str(state))
+    assert chain.verify(connection).problem is None
+    connection.close()
+
+
+def test_its_grants_and_tokens_are_there(state: Path, version: int) -> None:
+    async def tokens() -> list[tuple[str, bool]]:
+        opened = AgentTokens(str(state), WORKSPACE, LOG)
+        found, _ = await opened.page(10)
+        await opened.close()
+        return [(token.id, token.revoked_at is None) for token in found]
+
+    grants = Grants(str(state), WORKSPACE)
+    found = [grant.commands[0].words for grant in grants.all().values()]
+    grants.close()
+    assert found == ([] if version < 2 else [("git", "push")])
+    assert asyncio.run(tokens()) == ([] if version < 2 else [("ffffffffffff", False), ("0a1b2c3d4e5f", True)])
+
+
+def test_its_runs_are_there(state: Path, version: int) -> None:
+    database = Database(str(state), LOG)
+    ledger = Ledger(database, WORKSPACE)
+    found = {run.id: run for run in ledger.page(None, None, 10, None)}
+    if version < 3:
+        assert found == {}
+    else:
+        assert {name: run.status.value for name, run in found.items()} == {
+            **{"run-4": "completed", "run-3": "running", "run-2": "awaiting_approval", "run-1": "completed"}
+        }
+        assert [step.operation.summary() for step in found["run-1"].steps] == [{"path": "notes/été.txt"}]
+        waiting, decided = ledger.pending("run-2"), ledger.approvals("run-1")[0]
+        assert waiting is not None and waiting.shown == {"command": "rm -rf data/"}
+        assert decided.decision == "approved" and decided.grant is not None
+        (change,) = Changes(database).of("run-1")
+        assert (change.path, change.before.kind, change.after and change.after.size) == ("notes/été.txt", "absent", 1)
+    database.close()
+
+
+def test_a_later_schema_is_refused_and_left_alone(tmp_path: Path) -> None:
+    later = len(store.MIGRATIONS) + 1
+    connection = store.connect(str(tmp_path))
+    connection.execute("CREATE TABLE later (id INTEGER)")
+    connection.execute(f"PRAGMA user_version = {later}")
+    connection.close()
+    shutil.copy(tmp_path / "state.db", tmp_path / "copy")
+    with pytest.raises(WapError, match=f"a later version of wap .schema {later}") as caught:
+        store.connect(str(tmp_path))
+    assert caught.value.code is Code.PROVIDER_UNAVAILABLE
+    assert "Upgrade wap" in caught.value.text
+    assert (tmp_path / "state.db").read_bytes() == (tmp_path / "copy").read_bytes()

@@ -1,0 +1,87 @@
+"""Batches as people write them, and what they are told about a mistake."""
+
+from __future__ import annotations
+
+import io
+import sys
+from pathlib import Path
+
+import pytest
+
+from wap_kernel import batches
+from wap_kernel.errors import InvalidArgument
+
+OPERATION = {"type": "message", "content": "hello"}
+MESSAGE = {"protocolVersion": "1.0", "operations": [OPERATION]}
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("a.json", '{"protocolVersion": "1.0", "operations": [{"type": "message", "content": "hello"}]}'),
+        ("a.json", '[{"type": "message", "content": "hello"}]'),
+        ("a.yaml", "[{type: message, content: hello}]"),
+        ("a.yml", "- type: message\n  content: hello\n"),
+        ("a", "- type: message\n  content: hello\n"),
+        ("a.yaml", "protocolVersion: 1.0\noperations:\n- {type: message, content: hello}\n"),
+        ("a.yaml", 'protocolVersion: "1.0"\noperations:\n- {type: message, content: hello}\n'),
+    ],
+)
+def test_every_form(name: str, text: str) -> None:
+    assert batches.read(text, name) == MESSAGE
+
+
+def test_a_date_in_yaml_stays_text() -> None:
+    (operation,) = batches.read("- {type: message, content: 2024-01-15}", "a.yaml")["operations"]
+    assert operation["content"] == "2024-01-15"
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "told"),
+    [
+        (
+            "a.json",
+            '[{"type": "message",\n "content" "x"}]',
+            "a.json is not valid JSON: .*line 2, column",
+        ),
+        ("a.yaml", "- type: message\n  content: [", "a.yaml is not valid YAML: .*line 2, column"),
+        ("a.yaml", "- &a [x]\n- *a\n", "an alias is not allowed, line 2, column 3"),
+        ("a.yaml", "- !!python/object/apply:os.system [id]\n", "could not determine a constructor"),
+        ("a.yaml", "- !!binary aGk=\n", "holds what JSON cannot"),
+        ("a.json", "[" * 100_000, "nested too deeply"),
+        ("a.json", '{"type": "message"}', "no batch of operations"),
+        ("a.yaml", "", "no batch of operations"),
+        ("a.yaml", "just words", "no batch of operations"),
+    ],
+)
+def test_a_mistake_is_told_with_its_place(name: str, text: str, told: str) -> None:
+    with pytest.raises(InvalidArgument, match=told):
+        batches.read(text, name)
+
+
+def test_without_pyyaml_json_still_works(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "yaml", None)
+    assert batches.read("[]", "a.json")["operations"] == []
+    with pytest.raises(InvalidArgument, match="pip install PyYAML"):
+        _raise_with_hint("- type: message")
+
+
+def _raise_with_hint(text: str) -> None:
+    try:
+        batches.read(text, "a.yaml")
+    except InvalidArgument as error:
+        raise InvalidArgument(error.text) from None
+
+
+def test_files_and_standard_input(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    file = tmp_path / "a.json"
+    file.write_bytes(b'\xef\xbb\xbf[{"type": "message", "content": "hello"}]')
+    assert batches.load(str(file)) == MESSAGE
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(b"[{type: message, content: hello}]")))
+    with pytest.raises(InvalidArgument, match="standard input is not valid JSON"):
+        batches.load("-")
+    with pytest.raises(InvalidArgument, match="cannot be read: No such file"):
+        batches.load(str(tmp_path / "missing"))
+    file.write_bytes(b"[\xff]")
+    with pytest.raises(InvalidArgument, match="not UTF-8: byte 1"):
+        batches.load(str(file))

@@ -1,0 +1,125 @@
+"""How a run is shown, above all that nothing in a workspace can draw on the terminal or pass for a line of ours."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from wap_kernel.run_text import Lines, Transcript, line, question
+
+AT = {"timestamp": "2024-01-15T10:30:00Z"}
+
+
+@pytest.mark.parametrize(
+    ("event", "expected"),
+    [
+        ({"type": "message", "operationId": "msg-1", "success": True}, "ok      message msg-1"),
+        ({"type": "createFile", "path": "a", "success": True, "bytesWritten": 31}, "ok      createFile a (31 bytes)"),
+        (
+            {"type": "createFile", "path": "a", "success": False, "error": "File already exists"},
+            "failed  createFile a: File already exists",
+        ),
+        ({"type": "editFile", "path": "a", "success": True, "editsApplied": 2}, "ok      editFile a (2 edits)"),
+        (
+            {"type": "shell", "command": "ls", "success": True, "exitCode": 0, "durationMs": 12},
+            "ok      shell ls (exit 0, 12 ms)",
+        ),
+        (
+            {"type": "shell", "command": "s", "success": False, "exitCode": 124, "timedOut": True, "durationMs": 9},
+            "failed  shell s (exit 124, timed out, 9 ms)",
+        ),
+        (
+            {"type": "approvalRequired", "operationType": "shell", "reason": "Why", "details": {"command": "rm -rf d"}},
+            "asks    shell rm -rf d: Why",
+        ),
+        (
+            {"type": "policyDenied", "operationType": "shell", "reason": "Not that.", "suggestion": "This."},
+            "denied  shell: Not that. This.",
+        ),
+        ({"type": "error", "category": "system", "message": "Gone.", "details": {}}, "error   system: Gone."),
+        ({"type": "createFile", "path": "a\nok", "success": True}, "ok      createFile a\\nok"),
+        ({"type": "readFile", "path": "\x1b[2J\u202e", "success": True}, "ok      readFile \\x1b[2J\\u202e"),
+    ],
+)
+def test_an_event_is_a_line(event: dict[str, Any], expected: str) -> None:
+    assert line({**AT, **event}) == expected
+
+
+class Terminal:
+    def __init__(self) -> None:
+        self.text = ""
+        self.transcript = Transcript(self.write)
+
+    def write(self, text: str) -> None:
+        self.text += text
+
+    def output(self, stream: str, chunk: str, operation: str = "x") -> None:
+        self.transcript.show("output", {"operationId": operation, "stream": stream, "chunk": chunk})
+
+    def shell(self, **fields: Any) -> None:
+        event = {"type": "shell", "operationId": "x", "command": "c", "success": True, "exitCode": 0, **fields}
+        self.transcript.show("event", {**AT, **event})
+
+
+def test_output_is_shown_as_it_comes_with_a_bar() -> None:
+    terminal = Terminal()
+    terminal.output("stdout", "one\ntw")
+    assert terminal.text == "  | one\n  | tw"
+    terminal.output("stdout", "o\n")
+    terminal.output("stdout", "half")
+    terminal.output("stderr", "oops\n")
+    terminal.output("stdout", "three")
+    terminal.shell(stdout="one\ntwo\nhalfthree", stderr="oops\n")
+    assert terminal.text == (
+        "  | one\n  | two\n  | half\n  ! oops\n  | three\nok      shell c (exit 0)\n"  # once, not again with its event
+    )
+
+
+def test_output_that_did_not_come_live_is_shown_with_its_event() -> None:
+    terminal = Terminal()
+    terminal.shell(stdout="a\r\nb", stderr="")
+    assert terminal.text == "  | a\\r\n  | b\nok      shell c (exit 0)\n"
+
+
+@given(st.lists(st.tuples(st.sampled_from(["stdout", "stderr"]), st.text(min_size=1))))
+def test_output_never_forges_a_line_and_loses_nothing(chunks: list[tuple[str, str]]) -> None:
+    terminal = Terminal()
+    for stream, chunk in chunks:
+        terminal.output(stream, chunk)
+    terminal.shell()
+    *shown, last = terminal.text.removesuffix("\n").split("\n")
+    assert last == "ok      shell c (exit 0)"
+    assert all(text.startswith(("  | ", "  ! ")) for text in shown)
+    assert all(character.isprintable() or character in "\n\t" for character in terminal.text)
+    for bar, stream in (("  | ", "stdout"), ("  ! ", "stderr")):
+        told = "".join(text.removeprefix(bar) for text in shown if text.startswith(bar))
+        sent = "".join(chunk for name, chunk in chunks if name == stream).replace("\n", "")
+        assert told == "".join(c if c.isprintable() or c == "\t" else c.encode("unicode_escape").decode() for c in sent)
+
+
+def test_json_is_one_object_a_line() -> None:
+    written: list[str] = []
+    lines = Lines(written.append)
+    lines.show("event", {"type": "message", "content": "a\nb"})
+    lines.show("output", {"operationId": "x", "stream": "stdout", "chunk": "c"})
+    lines.show("status", {"status": "completed"})
+    lines.end({"runId": "run_1", "status": "completed"}, "some advice")
+    assert [json.loads(text) for text in written] == [
+        {"type": "message", "content": "a\nb"},
+        {"runId": "run_1", "status": "completed"},
+    ]
+    assert all(text.count("\n") == 1 and text.endswith("\n") for text in written)
+
+
+def test_a_question_names_what_a_person_needs() -> None:
+    pending = {"approvalId": "apr_1", "operationId": "x", "command": "rm -rf d\x1b[2J", "diff": "-a\n+b\n"}
+    text = question({"runId": "run_1", "pendingApproval": pending}, " at http://localhost:8888/")
+    assert "POST wap/runs/run_1/decision" in text
+    assert '{"approvalId": "apr_1", "decision": "approved"}' in text
+    assert "command: rm -rf d\\x1b[2J\n" in text
+    assert "diff: -a\n  | +b\n" in text
+    assert "at http://localhost:8888/" in text

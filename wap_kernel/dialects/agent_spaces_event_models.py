@@ -1,0 +1,214 @@
+"""Agent Spaces: the events of a run, as those who read them have them.
+
+Fields that the protocol does not have (`hash`, `code`, `diff`, ...) are ours and optional to read. Events with further
+fields are taken too: a later version may have some.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Annotated, Literal
+
+from pydantic import AfterValidator, BaseModel, ConfigDict, Discriminator, Field, JsonValue, Tag, TypeAdapter
+from pydantic.alias_generators import to_camel
+from pydantic_core import PydanticCustomError
+
+from wap_kernel.dialects.agent_spaces import Encoding, Validation, attempt, read
+from wap_kernel.operations import KINDS, ModifyFile, RunCommand, WriteFile
+
+TYPES: Mapping[str, str] = MappingProxyType(
+    {kind: kind for kind in KINDS}
+    | {WriteFile.kind: "createFile", ModifyFile.kind: "editFile", RunCommand.kind: "shell"}
+)
+"""What the protocol calls each kind of operation. It has six; the others keep the engine's name."""
+
+Time = Annotated[str, Field(pattern=r"^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?Z$")]
+Details = dict[str, JsonValue]
+Category = Literal["validation", "policy", "execution", "timeout", "system"]
+
+
+class _Read(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="allow", strict=True, alias_generator=to_camel)
+    __pydantic_extra__: Details
+
+
+class _Event(_Read):
+    type: str
+    timestamp: Time | None = None
+    operation_id: str | None = None
+
+
+class _Outcome(_Event):
+    """Of an operation that was tried."""
+
+    success: bool
+    error: str | None = None
+    code: str | None = None
+    simulated: bool | None = None
+    not_kept: JsonValue = None
+    """What of it cannot be undone."""
+
+
+class _OnPath(_Outcome):
+    path: str
+    hash: str | None = None
+    """Of what the file holds now, also where it is not what was expected."""
+    diff: str | None = None
+    truncated: bool | None = None
+
+
+class MessageEvent(_Outcome):
+    type: Literal["message"]
+
+
+class CreateFileEvent(_OnPath):
+    type: Literal["createFile"]
+    bytes_written: int | None = None
+
+
+class ReadFileEvent(_OnPath):
+    type: Literal["readFile"]
+    content: str | None = None
+    encoding: Encoding | None = None
+    size: int | None = None
+    is_lossy: bool | None = None
+    """Bytes that are not UTF-8 were replaced in `content`."""
+
+
+class EditFileEvent(_OnPath):
+    type: Literal["editFile"]
+    edits_applied: int | None = None
+    closest: Details | None = None
+
+
+class DeleteFileEvent(_OnPath):
+    type: Literal["deleteFile"]
+
+
+class ShellEvent(_Outcome):
+    type: Literal["shell"]
+    command: str
+    exit_code: int | None = None
+    stdout: str | None = None
+    stderr: str | None = None
+    duration_ms: int | None = None
+    timed_out: bool | None = None
+    stdout_bytes: int | None = None
+    stderr_bytes: int | None = None
+    truncated: bool | None = None
+
+
+class ApprovalRequiredEvent(_Event):
+    type: Literal["approvalRequired"]
+    operation_type: str
+    reason: str
+    details: Details = Field(default_factory=dict)
+
+
+class PolicyDeniedEvent(_Event):
+    type: Literal["policyDenied"]
+    operation_type: str
+    reason: str
+    suggestion: str | None = None
+    rule: str | None = None
+
+
+class ErrorEvent(_Event):
+    type: Literal["error"]
+    category: Category
+    message: str
+    details: Details = Field(default_factory=dict)
+
+
+_OWN = (
+    "message",
+    "createFile",
+    "readFile",
+    "editFile",
+    "deleteFile",
+    "shell",
+    "approvalRequired",
+    "policyDenied",
+    "error",
+)
+_OTHER = tuple(sorted(set(TYPES.values()) - set(_OWN)))
+
+
+def _is_other(type_: str) -> str:
+    if type_ not in _OTHER:
+        raise PydanticCustomError("type", "Unknown type of event")
+    return type_
+
+
+class OtherEvent(_Outcome):
+    """Of an operation that the protocol does not have."""
+
+    type: Annotated[str, AfterValidator(_is_other), Field(json_schema_extra={"enum": list(_OTHER)})]
+    path: str | None = None
+    source: str | None = None
+    destination: str | None = None
+    hash: str | None = None
+    run: str | None = None
+    """Which was to be undone."""
+    restored: list[str] | None = None
+    left: list[str] | None = None
+    paths: list[str] | None = None
+    """Which stand in the way."""
+
+
+def _tag(sent: object) -> str | None:
+    type_ = sent.get("type") if isinstance(sent, dict) else getattr(sent, "type", None)
+    return type_ if type_ in _OWN else "other"
+
+
+AnyEvent = Annotated[
+    Annotated[MessageEvent, Tag("message")]
+    | Annotated[CreateFileEvent, Tag("createFile")]
+    | Annotated[ReadFileEvent, Tag("readFile")]
+    | Annotated[EditFileEvent, Tag("editFile")]
+    | Annotated[DeleteFileEvent, Tag("deleteFile")]
+    | Annotated[ShellEvent, Tag("shell")]
+    | Annotated[ApprovalRequiredEvent, Tag("approvalRequired")]
+    | Annotated[PolicyDeniedEvent, Tag("policyDenied")]
+    | Annotated[ErrorEvent, Tag("error")]
+    | Annotated[OtherEvent, Tag("other")],
+    Discriminator(_tag),
+]
+
+
+class EventsMessage(_Read):
+    protocol_version: Literal["1.0"]
+    run_id: str
+    status: Literal["running", "awaiting_approval", "completed", "cancelled", "error"]
+    events: list[AnyEvent]
+    started_at: Time | None = None
+    completed_at: Time | None = None
+    atomic: bool | None = None
+    dry_run: bool | None = None
+    reverts: str | None = None
+    pending_approval: Details | None = None
+    response: Details | None = None
+    """Of a single call that waited for approval: its dialect's own answer."""
+
+
+_EVENT: TypeAdapter[AnyEvent] = TypeAdapter(AnyEvent)
+_MESSAGE: TypeAdapter[EventsMessage] = TypeAdapter(EventsMessage)
+
+
+def parse_event(sent: object) -> AnyEvent:
+    return read(_EVENT, sent)
+
+
+def parse_events_message(sent: object) -> EventsMessage:
+    return read(_MESSAGE, sent)
+
+
+def validate_event(sent: object) -> Validation[AnyEvent]:
+    """Never raises, whatever is sent."""
+    return attempt(parse_event, sent)
+
+
+def validate_events_message(sent: object) -> Validation[EventsMessage]:
+    """Never raises, whatever is sent."""
+    return attempt(parse_events_message, sent)

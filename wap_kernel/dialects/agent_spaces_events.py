@@ -1,0 +1,173 @@
+"""Agent Spaces: the events of a run, as the runner writes them. What an operation answered becomes a dict for JSON."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from datetime import datetime
+from types import MappingProxyType
+from typing import Any
+
+from wap_kernel.dialects.agent_spaces_event_models import TYPES, Category
+from wap_kernel.errors import AlreadyExists, ApprovalRequired, EditNotFound, PermissionDenied, TimedOut, WapError
+from wap_kernel.files.paths import display
+from wap_kernel.operations import (
+    CommandResult,
+    FileContent,
+    FileModified,
+    FileWritten,
+    ModifyFile,
+    Operation,
+    PathChanged,
+    Result,
+    Reverted,
+    RunCommand,
+    WriteFile,
+)
+from wap_kernel.times import text_of
+
+TIMED_OUT = 124
+"""The exit code of a command that took too long, as `timeout` of coreutils has it."""
+Event = dict[str, Any]
+
+
+class AgentSpacesEvents:
+    """Makes the events of operations, ready for JSON. What has no value is absent."""
+
+    def __init__(self, clock: Callable[[], datetime]) -> None:
+        self._clock = clock
+
+    def done(self, step_id: str, operation: Operation, result: Result, **extra: Any) -> Event:
+        success = not isinstance(result, CommandResult) or result.exit_code == 0
+        found = _RESULTS.get(type(result), _nothing)(operation, result)
+        return self._outcome(step_id, operation, success, found | extra)
+
+    def failed(self, step_id: str, operation: Operation, error: WapError) -> Event:
+        rule = error.details.get("rule")
+        if rule is not None or isinstance(error, PermissionDenied | ApprovalRequired):
+            return self.denied(step_id, operation, error.message, error.hint, rule)
+        found = {
+            "error": _text(operation, error),
+            "code": error.code.value,
+            "hash": error.details.get("currentHash"),
+            "closest": error.details.get("closest"),
+            "paths": error.details.get("paths"),
+        }
+        if isinstance(operation, RunCommand):
+            found |= _partial(error)
+        return self._outcome(step_id, operation, False, found)
+
+    def approval(self, step_id: str, operation: Operation, reason: str, details: Mapping[str, Any]) -> Event:
+        return self._event(
+            "approvalRequired",
+            operationId=step_id,
+            operationType=TYPES[operation.kind],
+            reason=reason,
+            details=dict(details),
+        )
+
+    def denied(
+        self, step_id: str, operation: Operation, reason: str, suggestion: str | None = None, rule: str | None = None
+    ) -> Event:
+        return self._event(
+            "policyDenied",
+            operationId=step_id,
+            operationType=TYPES[operation.kind],
+            reason=reason,
+            suggestion=suggestion,
+            rule=rule,
+        )
+
+    def error(self, category: Category, message: str, details: Mapping[str, Any] | None = None) -> Event:
+        return self._event("error", category=category, message=message, details=dict(details or {}))
+
+    def _outcome(self, step_id: str, operation: Operation, success: bool, found: Event) -> Event:
+        summary = operation.summary()
+        named = {name: summary.get(name) for name in ("path", "source", "destination", "command", "run")}
+        return self._event(TYPES[operation.kind], **{"operationId": step_id, **named, "success": success, **found})
+
+    def _event(self, type_: str, **fields: Any) -> Event:
+        kept = {name: _unicode(value) for name, value in fields.items() if value is not None}
+        return {"type": type_, "timestamp": text_of(self._clock()), **kept}
+
+
+def _nothing(*_: object) -> Event:
+    return {}
+
+
+def _content(_: Operation, result: FileContent) -> Event:
+    return {
+        "content": result.content,
+        "encoding": result.encoding,
+        "size": result.metadata.size,
+        "hash": result.hash,
+        "truncated": result.is_truncated or None,
+        "isLossy": result.is_lossy,
+    }
+
+
+def _written(_: Operation, result: FileWritten) -> Event:
+    return {"bytesWritten": result.bytes_written, "hash": result.hash}
+
+
+def _modified(operation: ModifyFile, result: FileModified) -> Event:
+    return {
+        "editsApplied": len(operation.changes),
+        "hash": result.hash,
+        "diff": result.diff,
+        "truncated": result.is_diff_truncated,
+    }
+
+
+def _command(_: Operation, result: CommandResult) -> Event:
+    return {"exitCode": result.exit_code, **_output(result.model_dump(by_alias=True))}
+
+
+def _changed(_: Operation, result: PathChanged) -> Event:
+    return {"hash": result.hash}
+
+
+def _reverted(_: Operation, result: Reverted) -> Event:
+    return {"restored": result.restored, "left": result.left}
+
+
+_RESULTS: Mapping[type[Result], Callable[[Any, Any], Event]] = MappingProxyType(
+    {
+        FileContent: _content,
+        FileWritten: _written,
+        FileModified: _modified,
+        CommandResult: _command,
+        PathChanged: _changed,
+        Reverted: _reverted,
+    }
+)
+
+
+def _output(result: Mapping[str, Any]) -> Event:
+    found = {name: result.get(name) for name in ("stdout", "stderr", "durationMs", "stdoutBytes", "stderrBytes")}
+    return {**found, "truncated": result.get("isOutputTruncated") or None}
+
+
+def _partial(error: WapError) -> Event:
+    """What a command did that did not end by itself; nothing if it was not even started."""
+    ran = "durationMs" in error.details
+    timed_out = {"timedOut": True, "exitCode": TIMED_OUT} if ran and isinstance(error, TimedOut) else {}
+    return {**timed_out, **_output(error.details)}
+
+
+def _text(operation: Operation, error: WapError) -> str:
+    """The protocol's own words where it has some."""
+    if isinstance(operation, WriteFile) and isinstance(error, AlreadyExists):
+        return "File already exists"
+    return error.message if isinstance(error, EditNotFound) else error.text
+
+
+def _unicode(value: Any) -> Any:
+    """Half characters, such as stand for bytes of a name that is not UTF-8, are shown escaped: no JSON has them."""
+    if isinstance(value, str):
+        try:
+            return display(value)
+        except UnicodeEncodeError:
+            return value.encode("utf-8", "backslashreplace").decode()
+    if isinstance(value, Mapping):
+        return {_unicode(name): _unicode(one) for name, one in value.items()}
+    return [_unicode(one) for one in value] if isinstance(value, list | tuple) else value

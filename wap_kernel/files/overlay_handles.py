@@ -1,0 +1,193 @@
+"""What an `Overlay` holds, and the open files and folders that it hands out."""
+
+from __future__ import annotations
+
+import errno
+import os
+import stat
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import dataclass
+
+from wap_kernel.files.handles import not_a_file
+from wap_kernel.files.paths import join
+from wap_kernel.files.primitives import Access, DirEntry, Files, Folders, Guard, Kind, Look, OpenFile, Stat
+
+FILE_MODE = stat.S_IFREG | 0o644
+FOLDER_MODE = stat.S_IFDIR | 0o755
+
+
+@dataclass(frozen=True)
+class Node:
+    """What stands at a path here. A folder was made here, so what the files below have at its path does not count."""
+
+    look: Look | None
+    """None: nothing; it was removed."""
+    data: bytes | None = None
+    source: str | None = None
+    """Of a file or link that was moved here: where the files below have it."""
+
+
+GONE = Node(None)
+
+
+class Unguarded:
+    """For looking at how things are; what a caller may do is asked of the caller's own guard."""
+
+    def check(self, path: str, access: Access, *, folder: bool = False) -> None: ...
+    def check_tree(self, path: str) -> None: ...
+    def may_hold(self, path: str) -> bool:
+        return False
+
+    def hidden_among(self, folder: str, names: Sequence[str], folders: Folders = tuple) -> Collection[str]:
+        return ()
+
+    def hidden_names(self, folder: str) -> frozenset[str]:
+        return frozenset()
+
+    def names_leading_to_hidden(self, folder: str) -> frozenset[str]:
+        return frozenset()
+
+
+class Layer:
+    """The changes, by real path, over the files below."""
+
+    def __init__(self, files: Files) -> None:
+        self.files = files
+        self._nodes: dict[str, Node] = {}
+
+    def node(self, path: str) -> Node | None:
+        return self._nodes.get(path)
+
+    def put(self, path: str, node: Node) -> None:
+        if node.look is None:  # with all that was below
+            for below in [known for known in self._nodes if known.startswith(f"{path}/")]:
+                del self._nodes[below]
+        self._nodes[path] = node
+
+    def look(self, path: str) -> Look | None:
+        """Without any link on the way: `path` is real."""
+        node = self._nodes.get(path)
+        if node is not None:
+            return node.look
+        return None if self._is_new(_parent(path)) else self.files.look(path)
+
+    def open(self, path: str) -> OpenFile:
+        node, look = self._nodes.get(path), self.look(path)
+        if look is None:
+            raise OSError(errno.ENOENT, os.strerror(errno.ENOENT))
+        found = Stat(path, look.kind, look.size, look.mtime_ns, look.mode)
+        if look.kind is not Kind.FILE:
+            raise not_a_file(found)
+        if node is None:
+            return self.files.open(path)
+        if node.data is not None:
+            return VirtualFile(found, node.data)
+        with self.files.open(node.source or path) as file:
+            return VirtualFile(found, file.read())
+
+    def children(self, folder: str) -> dict[str, Look]:
+        found: dict[str, Look] = {}
+        if not self._is_new(folder):
+            with self.files.open_folder(folder) as opened:
+                for batch in opened.batches():
+                    found.update({entry.name: opened.look(entry.name) for entry in batch})
+        for path, node in self._nodes.items():
+            if _parent(path) == folder and path != ".":
+                name = path.rpartition("/")[2]
+                if node.look is None:
+                    found.pop(name, None)
+                else:
+                    found[name] = node.look
+        return found
+
+    def _is_new(self, folder: str) -> bool:
+        """Whether the files below have nothing to say about what is in the folder."""
+        while folder != ".":
+            if folder in self._nodes:
+                return True
+            folder = _parent(folder)
+        return False
+
+
+class VirtualFile:
+    def __init__(self, found: Stat, data: bytes) -> None:
+        self.stat = found
+        self._data = data
+        self._offset = 0
+
+    def read(self, size: int = -1) -> bytes:
+        part = self._data[self._offset : None if size < 0 else self._offset + size]
+        self._offset += len(part)
+        return part
+
+    def seek(self, offset: int) -> None:
+        self._offset = offset
+
+    def __enter__(self) -> VirtualFile:
+        return self
+
+    def __exit__(self, *_: object) -> None: ...
+
+
+@dataclass(frozen=True)
+class _Entry:
+    name: str
+    kind: Kind
+
+    def is_dir(self, *, follow_symlinks: bool = True) -> bool:
+        return self.kind is Kind.FOLDER
+
+    def is_file(self, *, follow_symlinks: bool = True) -> bool:
+        return self.kind is Kind.FILE
+
+    def is_symlink(self) -> bool:
+        return self.kind is Kind.LINK
+
+
+class OverlayFolder:
+    def __init__(self, layer: Layer, path: str, guard: Guard) -> None:
+        found = layer.look(path)
+        if found is None or found.kind is not Kind.FOLDER:
+            number = errno.ENOENT if found is None else errno.ENOTDIR
+            raise OSError(number, os.strerror(number))
+        self.path = path
+        self._layer = layer
+        self._guard = guard
+
+    def batches(self) -> Iterator[Sequence[DirEntry]]:
+        entries = [_Entry(name, look.kind) for name, look in self._layer.children(self.path).items()]
+        names = [entry.name for entry in entries]
+        hidden = self._guard.hidden_among(
+            self.path, names, lambda: {entry.name for entry in entries if entry.kind is Kind.FOLDER}
+        )
+        yield [entry for entry in entries if entry.name not in hidden]
+
+    def enter(self, name: str) -> OverlayFolder:
+        path = join(self.path, name)
+        self._guard.check(path, Access.READ, folder=True)
+        return OverlayFolder(self._layer, path, self._guard)
+
+    def open(self, name: str) -> OpenFile:
+        path = join(self.path, name)
+        self._guard.check(path, Access.READ)
+        return self._layer.open(path)
+
+    def stat(self, name: str) -> Stat:
+        look = self.look(name)
+        return Stat(join(self.path, name), look.kind, look.size, look.mtime_ns, look.mode)
+
+    def look(self, name: str) -> Look:
+        found = self._layer.look(self.path if name == "." else join(self.path, name))
+        if found is None:
+            raise OSError(errno.ENOENT, os.strerror(errno.ENOENT))
+        return found
+
+    def close(self) -> None: ...
+    def __enter__(self) -> OverlayFolder:
+        return self
+
+    def __exit__(self, *_: object) -> None: ...
+
+
+def _parent(path: str) -> str:
+    return path.rpartition("/")[0] or "."

@@ -1,0 +1,86 @@
+"""`wap gc`: takes away what of the state is too old or too much to keep, and says what that freed."""
+
+from __future__ import annotations
+
+import argparse
+import getpass
+import json
+import sys
+from contextlib import closing
+
+from wap_kernel import state_cli
+from wap_kernel.runs import store
+from wap_kernel.runs.retention import Retention
+from wap_kernel.runs.sweeping import Freed, Sweeper
+
+_UNITS = ("bytes", "KiB", "MiB", "GiB", "TiB")
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    bounds = Retention()
+    parser.description = (
+        f"Removes runs that ended over {bounds.run_days} days ago, and the oldest others while output and before-images"
+        f" take more than {_bytes(bounds.size)}; audit records over {bounds.audit_days} days; tokens that expired or"
+        f" were revoked over {bounds.token_days} days ago. Runs that are under way or wait for a person stay. Servers"
+        " may run meanwhile."
+    )
+    parser.add_argument("--dry-run", action="store_true", help="only say what would be removed")
+    parser.add_argument("--json", action="store_true", help="for programs")
+    state_cli.add_arguments(parser)
+
+
+def run(args: argparse.Namespace) -> int:
+    folder = state_cli.find(args)
+    with closing(store.connect(folder)) as connection:
+        sweeper = Sweeper(folder, connection, user=_user(), progress=_progress)
+        freed = sweeper.preview() if args.dry_run else sweeper.sweep()
+    _show("")
+    if args.json:
+        sys.stdout.write(json.dumps({"dryRun": args.dry_run, **_fields(freed), "freedBytes": freed.size}) + "\n")
+    else:
+        sys.stdout.write(_text(freed, dry_run=args.dry_run) + "\n")
+    return 0
+
+
+def _fields(freed: Freed) -> dict[str, int]:
+    return {
+        "runs": freed.runs,
+        "outputs": freed.outputs,
+        "beforeImages": freed.blobs,
+        "tokens": freed.tokens,
+        "auditRecords": freed.audit_records,
+    }
+
+
+def _text(freed: Freed, *, dry_run: bool) -> str:
+    names = ("runs", "folders of output", "before-images", "tokens", "audit records")
+    parts = [f"{count} {name}" for name, count in zip(names, _fields(freed).values(), strict=True) if count]
+    if not parts:
+        return "There is nothing to remove."
+    would = "Would remove" if dry_run else "Removed"
+    return f"{would} {', '.join(parts)}: {_bytes(freed.size)} of files."
+
+
+def _bytes(size: float) -> str:
+    unit = 0
+    while size >= 1024 and unit < len(_UNITS) - 1:
+        size, unit = size / 1024, unit + 1
+    return f"{size:.0f} {_UNITS[unit]}" if unit == 0 or size == int(size) else f"{size:.1f} {_UNITS[unit]}"
+
+
+def _progress(what: str, done: int, total: int) -> None:
+    _show(f"{what}: {done} of {total}")
+
+
+def _show(text: str) -> None:
+    """In place of what was shown before, and on a terminal only."""
+    if sys.stderr.isatty():
+        sys.stderr.write(f"\r\x1b[K{text}")
+        sys.stderr.flush()
+
+
+def _user() -> str:
+    try:
+        return getpass.getuser()
+    except (KeyError, OSError):  # a container without an entry for this user
+        return "local"

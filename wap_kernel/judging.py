@@ -1,0 +1,160 @@
+"""What policy says of an operation in this workspace: the facts that a decision needs, gathered; what it leaves open.
+
+Runs on the workspace's threads.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Sequence
+from functools import partial
+
+from wap_kernel.actions import Permit
+from wap_kernel.caller import Caller
+from wap_kernel.commands.programs import Programs
+from wap_kernel.errors import ApprovalRequired, Code, PermissionDenied, ProviderUnavailable, TooLarge, WapError
+from wap_kernel.files.primitives import Files
+from wap_kernel.files.selection import MAX_FILE_SIZE
+from wap_kernel.operations import Limits, Operation, RunCommand
+from wap_kernel.policy import masks
+from wap_kernel.policy.current import Binding, CurrentPolicy
+from wap_kernel.policy.decision import Facts, Touch, decide, grant_for, touches
+from wap_kernel.policy.grants import Grant
+from wap_kernel.policy.protected import ProtectedPaths
+from wap_kernel.policy.verdict import Answer, Verdict
+from wap_kernel.providers.base import Provider
+from wap_kernel.providers.refusing import RefusingProvider
+from wap_kernel.runs.grants import Grants
+
+
+class Judge:
+    def __init__(
+        self,
+        files: Files,
+        root: str,
+        policy: CurrentPolicy,
+        protected: ProtectedPaths,
+        provider: Provider,
+        programs: Programs,
+        grants: Grants,
+        limits: Limits,
+        *,
+        allow_unconfined: bool,
+    ) -> None:
+        self._files = files
+        self._root = root
+        self._policy = policy
+        self._protected = protected
+        self._provider = provider
+        self._programs = programs
+        self._grants = grants
+        self._limits = limits
+        self._allow_unconfined = allow_unconfined
+        self._permits: tuple[Binding | None, dict[bool, Permit]] = (None, {})
+        """Of the binding that was asked about last, with and without the network: seldom is it another."""
+
+    def binding(self, caller: Caller) -> Binding:
+        return self._policy.of(caller)
+
+    def verdict(self, operation: Operation, binding: Binding) -> Verdict:
+        return decide(operation, binding.effective, self._facts(operation, binding), self._granted())
+
+    def grant_for(self, operation: Operation, caller: Caller) -> Grant | None:
+        """What would have to be granted for it never to be asked about again; None if nothing can be."""
+        binding = self.binding(caller)
+        return grant_for(operation, binding.effective, self._facts(operation, binding))
+
+    def checked(self, operation: Operation, caller: Caller) -> Verdict:
+        """The verdict also where the question itself is refused."""
+        try:
+            return self.verdict(operation, self.binding(caller))
+        except WapError as error:  # the path leaves the workspace, or keeps changing
+            return Verdict(Answer.DENY, "containment", error.message, error.hint, error.code, grantable=False)
+
+    def enforce(self, operation: Operation, verdict: Verdict, caller: Caller, *, approved: bool) -> None:
+        """Raise unless the operation may be performed now."""
+        if verdict.answer is Answer.DENY:
+            refusal = TooLarge if verdict.code is Code.SIZE_LIMIT_EXCEEDED else PermissionDenied
+            raise refusal(verdict.reason, hint=verdict.suggestion, rule=verdict.rule)
+        runs = isinstance(operation, RunCommand)
+        if runs and isinstance(self._provider, RefusingProvider):
+            self._provider.refuse()
+        if runs and caller.token and not (self._provider.confines or self._allow_unconfined):
+            raise ProviderUnavailable(
+                "Nothing confines commands here, and an agent token is not given unconfined ones.",
+                hint="`wap doctor` tells how to get a sandbox; an administrator may set WapExtension.allow_unconfined.",
+            )
+        if verdict.answer is Answer.ASK and not approved:
+            hint = verdict.suggestion or "Do it in another way, or have it allowed in the policy."
+            raise ApprovalRequired(
+                f"{verdict.reason}: a person must agree first.", hint=hint, rule=verdict.rule, reason=verdict.reason
+            )
+
+    def permit(self, binding: Binding, verdict: Verdict, overlay: Files | None = None) -> Permit:
+        """What is left to an operation that may be performed, in the workspace or in the overlay of a dry run."""
+        if overlay is not None:
+            return self._permit(binding, verdict, overlay)
+        known_for, known = self._permits
+        if known_for is not binding:
+            known = {}
+            self._permits = (binding, known)
+        if verdict.network not in known:
+            known[verdict.network] = self._permit(binding, verdict, self._files)
+        return known[verdict.network]
+
+    def _permit(self, binding: Binding, verdict: Verdict, files: Files) -> Permit:
+        effective, guard, limits = binding.effective, binding.guard, self._limits
+        bounded = limits.model_copy(
+            update={
+                "max_write_size": _least(limits.max_write_size, effective.max_file_size),
+                "max_timeout_ms": _least(limits.max_timeout_ms, effective.max_timeout_ms),
+            }
+        )
+        return Permit(
+            files=files.guarded_by(guard),
+            guard=guard,
+            limits=bounded,
+            max_searched_size=_least(MAX_FILE_SIZE, effective.max_file_size),
+            env_allowlist=effective.env_allowlist,
+            confine=partial(
+                masks.find,
+                self._files,
+                guard,
+                self._protected.places,
+                network=verdict.network,
+                is_read_only=effective.access == "read",
+            ),
+        )
+
+    def _facts(self, operation: Operation, binding: Binding) -> Facts:
+        reached = tuple(self._resolved(touch) for touch in touches(operation))
+        return Facts(
+            touches=reached,
+            confined=self._provider.confines,
+            resolve=self._programs.resolve,
+            home=os.path.expanduser("~"),
+            root=self._root,
+            size=self._size(reached) if binding.effective.max_file_size is not None else None,
+            protected=self._protected,
+        )
+
+    def _granted(self) -> Iterator[Grant]:
+        """Read when the first is wanted, which is only if something asks."""
+        yield from self._grants.all().values()
+
+    def _resolved(self, touch: Touch) -> Touch:
+        try:
+            return touch.at(self._files.resolve(touch.path, follow=touch.follow))
+        except OSError:
+            return touch  # a folder on the way is missing; the primitives will say so, or make it and ask the guard
+
+    def _size(self, reached: Sequence[Touch]) -> int | None:
+        """Of the file that comes first; the primitives have refused it already if it may not be looked at."""
+        try:
+            return self._files.stat(reached[0].path).size if reached else None
+        except (OSError, WapError):
+            return None
+
+
+def _least(limit: int, other: int | None) -> int:
+    return limit if other is None else min(limit, other)

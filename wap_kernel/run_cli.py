@@ -1,0 +1,190 @@
+"""`wap run FILE|-`: a batch of operations from the command line, and what becomes of it while it does.
+
+On a folder, the engine works in this process, with the state that a server on the same folder shares: what waits for
+approval is decided there. With `--url`, a server does it. Ctrl-C cancels the run.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import os
+import signal
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from wap_kernel import batches
+from wap_kernel.client_events import RunsClient, within
+from wap_kernel.errors import InvalidArgument, from_os_error
+from wap_kernel.run_text import Lines, Transcript, question
+from wap_kernel.settings import configured
+
+if TYPE_CHECKING:
+    from wap_kernel.caller import Caller
+    from wap_kernel.runner import Runner
+    from wap_kernel.workspace import Workspace
+
+COMPLETED = 0
+FAILURE = 1
+AWAITING_APPROVAL = 3
+EXITS = {"completed": COMPLETED, "awaiting_approval": AWAITING_APPROVAL}
+"""By the status of the run; any other is a failure."""
+
+Output = Lines | Transcript
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("file", metavar="FILE", help="operations in JSON or YAML; - for standard input")
+    parser.add_argument("--json", action="store_true", help="one JSON object a line: the events, then all of it")
+    parser.add_argument("--atomic", action="store_true", help="the first failure undoes everything")
+    parser.add_argument("--dry-run", action="store_true", help="change nothing: show diffs and verdicts")
+    parser.add_argument(
+        "--wait",
+        type=_seconds,
+        metavar="SECONDS",
+        help="wait no longer: a run on a server goes on, one in this process is cancelled (default: until it ends)",
+    )
+    place = parser.add_mutually_exclusive_group()
+    place.add_argument("--root", metavar="DIR", help="the folder to work in (default: this one)")
+    place.add_argument("--url", help="a server's address, with its base URL (default: WAP_URL, else a folder)")
+    secret = parser.add_mutually_exclusive_group()
+    secret.add_argument("--token", metavar="T", help="that server's token, or an agent token (default: WAP_TOKEN)")
+    secret.add_argument("--token-file", type=Path, metavar="F", help="a file that holds it")
+
+
+def run(args: argparse.Namespace) -> int:
+    message = batches.load(args.file)
+    message |= {name: True for name, wanted in (("atomic", args.atomic), ("dryRun", args.dry_run)) if wanted}
+    output: Output = Lines(_write) if args.json else Transcript(_write)
+    try:
+        client = _client(args)
+        if client is not None:
+            return _remote(client, message, output, args.wait)
+        return asyncio.run(_embedded(args.root or ".", configured(), message, output, args.wait))
+    except BrokenPipeError:  # whoever read us has gone; the interpreter must not complain of it when it ends
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return FAILURE
+
+
+# -- in this process
+
+
+async def _embedded(
+    root: str, settings: Mapping[str, Any], message: dict[str, Any], output: Output, wait: float | None
+) -> int:
+    from wap_kernel.caller import Caller
+    from wap_kernel.dialects import agent_spaces
+    from wap_kernel.runner import Runner
+
+    parsed = agent_spaces.parse_message(json.dumps(message).encode())
+    workspace = _open(root, settings)
+    runner = Runner(workspace)
+    stop = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        loop.add_signal_handler(number, stop.set)
+    try:
+        caller = Caller()
+        begun = await runner.start(parsed.steps(), parsed.options(), caller, dialect=agent_spaces.DIALECT)
+        following = asyncio.ensure_future(_show(runner, begun.id, caller, output))
+        stopping = asyncio.ensure_future(stop.wait())
+        await asyncio.wait({following, stopping}, timeout=wait, return_when=asyncio.FIRST_COMPLETED)
+        stopping.cancel()
+        if not following.done() or following.exception() is not None:
+            await runner.cancel(begun.id, caller)
+        await following
+        ended = await runner.message(await runner.get(begun.id, caller))
+        return _end(output, ended, f", with a Jupyter server on {workspace.root}")
+    finally:
+        await runner.close()
+        await workspace.close()
+
+
+async def _show(runner: Runner, run_id: str, caller: Caller, output: Output) -> None:
+    async for live in runner.follow(run_id, None, caller):
+        output.show(live.name, live.data)
+        if _is_waiting(live.name, live.data):
+            return
+
+
+def _open(root: str, settings: Mapping[str, Any]) -> Workspace:
+    """As a server with the same settings would open it."""
+    from wap_kernel.operations import Limits
+    from wap_kernel.policy import presets
+    from wap_kernel.policy.reading import merge
+    from wap_kernel.providers import choose
+    from wap_kernel.workspace import Workspace
+
+    limits = Limits(**{name: settings[name] for name in Limits.model_fields if name in settings})
+    preset = presets.load(str(settings.get("preset", presets.DEFAULT)).lower())
+    try:
+        return Workspace(
+            root,
+            policy=merge(preset, settings.get("policy", {})),
+            provider=str(settings.get("provider", choose.AUTO)).lower(),
+            state_dir=settings.get("state_dir") or None,
+            limits=limits,
+        )
+    except OSError as error:
+        raise from_os_error(error, root) from None
+
+
+# -- on a server
+
+
+def _client(args: argparse.Namespace) -> RunsClient | None:
+    url = args.url or (None if args.root else os.environ.get("WAP_URL"))
+    if not url:
+        if args.token or args.token_file:
+            raise InvalidArgument("--token and --token-file go with --url.")
+        return None
+    if args.token_file is None:
+        return RunsClient.at(url, args.token or os.environ.get("WAP_TOKEN", ""))
+    try:
+        return RunsClient.at(url, args.token_file.read_text(encoding="utf-8").strip())
+    except (OSError, ValueError) as error:
+        raise InvalidArgument(f"The token file {str(args.token_file)!r} cannot be read: {error}.") from None
+
+
+def _remote(client: RunsClient, message: dict[str, Any], output: Output, wait: float | None) -> int:
+    run_id = client.start(message)["runId"]
+    try:
+        for sent in within(wait, client.follow(run_id)):
+            output.show(sent.name, sent.data)
+            if _is_waiting(sent.name, sent.data):
+                break
+    except KeyboardInterrupt:
+        client.cancel(run_id)
+    except BrokenPipeError:
+        client.cancel(run_id)
+        raise
+    return _end(output, client.get(run_id), f" at {client.url}")
+
+
+def _is_waiting(name: str, data: Mapping[str, Any]) -> bool:
+    return name == "status" and data.get("status") == "awaiting_approval"
+
+
+def _end(output: Output, message: Mapping[str, Any], where: str) -> int:
+    output.end(message, question(message, where) if "pendingApproval" in message else "")
+    return EXITS.get(str(message["status"]), FAILURE)
+
+
+def _write(text: str) -> None:
+    """At once, and in what the terminal can show."""
+    encoding = sys.stdout.encoding or "utf-8"
+    sys.stdout.write(text.encode(encoding, "backslashreplace").decode(encoding))
+    sys.stdout.flush()
+
+
+def _seconds(text: str) -> float:
+    try:
+        seconds = float(text)
+    except ValueError:
+        seconds = -1.0
+    if not 0 <= seconds < float("inf"):
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number of seconds")
+    return seconds

@@ -1,0 +1,135 @@
+"""A run as it is shown in a terminal: a line for each event, a command's output while it runs.
+
+What files and commands contain is shown with its control characters escaped, and every line of output has a bar in
+front: nothing in a workspace can move the cursor, or pass for a line of ours.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Mapping
+from typing import Any
+
+Write = Callable[[str], object]
+Event = Mapping[str, Any]
+
+BARS = {"stdout": "  | ", "stderr": "  ! "}
+NOUNS = {"bytesWritten": "bytes", "size": "bytes", "editsApplied": "edits", "durationMs": "ms"}
+"""What an event counts, and what that is."""
+
+
+def escaped(text: str, keep: str = "") -> str:
+    """Characters that a terminal would obey, or not show, as Python writes them; those in `keep` stay."""
+    if text.isprintable():
+        return text
+    return "".join(c if c.isprintable() or c in keep else c.encode("unicode_escape").decode() for c in text)
+
+
+class Lines:
+    """One JSON object a line: the events, and the events message last."""
+
+    def __init__(self, write: Write) -> None:
+        self._write = write
+
+    def show(self, name: str, data: Event) -> None:
+        if name == "event":
+            self._write(json.dumps(data) + "\n")
+
+    def end(self, message: Event, advice: str) -> None:
+        self._write(json.dumps(message) + "\n")
+
+
+class Transcript:
+    """For people."""
+
+    def __init__(self, write: Write) -> None:
+        self._write = write
+        self._shown: set[tuple[str, str]] = set()
+        """Operations and streams whose output was shown while it came."""
+        self._open: str | None = None
+        """The stream whose last line is not at its end."""
+
+    def show(self, name: str, data: Event) -> None:
+        if name == "output":
+            self._output(str(data["operationId"]), str(data["stream"]), str(data["chunk"]))
+        elif name == "event":
+            self._event(data)
+
+    def end(self, message: Event, advice: str) -> None:
+        self._close_line()
+        self._write(f"{message['runId']}: {str(message['status']).replace('_', ' ')}\n")
+        if advice:
+            self._write(advice + "\n")
+
+    def _event(self, event: Event) -> None:
+        if event["type"] == "shell":
+            for stream in BARS:
+                if (event.get("operationId"), stream) not in self._shown:
+                    self._output(str(event.get("operationId")), stream, str(event.get(stream, "")))
+        self._close_line()
+        self._write(line(event) + "\n")
+
+    def _output(self, operation_id: str, stream: str, chunk: str) -> None:
+        if not chunk:
+            return
+        self._shown.add((operation_id, stream))
+        if self._open != stream:
+            self._close_line()
+        for piece in re.findall(r"[^\n]*\n|[^\n]+", chunk):
+            bar = BARS[stream] if self._open is None else ""
+            self._write(bar + escaped(piece, "\n\t"))
+            self._open = None if piece.endswith("\n") else stream
+
+    def _close_line(self) -> None:
+        if self._open is not None:
+            self._write("\n")
+            self._open = None
+
+
+def line(event: Event) -> str:
+    """One event: what became of it, what it was, and the facts."""
+    kind = str(event["type"])
+    if kind == "approvalRequired":
+        return _joined("asks", event["operationType"], _subject(event.get("details", {})), event["reason"])
+    if kind == "policyDenied":
+        return _joined("denied", event["operationType"], "", f"{event['reason']} {event.get('suggestion', '')}")
+    if kind == "error":
+        return _joined("error", event["category"], "", event["message"])
+    facts = [f"exit {event['exitCode']}"] if "exitCode" in event else []
+    facts += ["timed out"] if event.get("timedOut") else []
+    facts += [f"{event[name]} {noun}" for name, noun in NOUNS.items() if name in event]
+    facts += ["not simulated"] if event.get("simulated") is False else []
+    detail = str(event.get("error", "")) + (f" ({', '.join(facts)})" if facts else "")
+    return _joined("ok" if event.get("success") else "failed", kind, _subject(event), detail)
+
+
+def _subject(event: Event) -> str:
+    return str(event.get("path") or event.get("command") or event.get("source") or event.get("operationId") or "")
+
+
+def _joined(outcome: str, kind: object, subject: str, detail: str) -> str:
+    named = " ".join(part for part in (f"{outcome:7}", str(kind), subject) if part)
+    detail = detail.strip()
+    separator = "" if not detail else " " if detail.startswith("(") else ": "
+    return escaped(f"{named}{separator}{detail}")
+
+
+def question(message: Event, where: str) -> str:
+    """What a run waits for, and how a person answers. `where` is the address of the server, or how to get one."""
+    pending = message["pendingApproval"]
+    body = json.dumps({"approvalId": pending["approvalId"], "decision": "approved"})
+    shown = [f"  {name}: {_indented(str(value))}" for name, value in pending.items() if not isinstance(value, dict)]
+    return "\n".join(
+        [
+            "A person must agree:",
+            *shown,
+            f"To decide{where}:",
+            f"  POST wap/runs/{message['runId']}/decision {body}",
+            '  or with "denied", and a "reason".',
+        ]
+    )
+
+
+def _indented(text: str) -> str:
+    return escaped(text, "\n\t").rstrip("\n").replace("\n", f"\n{BARS['stdout']}")

@@ -1,0 +1,159 @@
+"""The rows of undo: what runs changed, what could not be kept, and what each says about a path in the end."""
+
+from __future__ import annotations
+
+import json
+import os
+import sqlite3
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from wap_kernel.runs.database import Database
+from wap_kernel.runs.images import Image
+
+
+@dataclass(frozen=True)
+class Change:
+    path: str
+    before: Image
+    after: Image | None
+    """None: it is not known, because the server died before it was recorded."""
+    is_broken: bool = False
+    """Somebody else changed it between two changes of this run."""
+
+
+class Changes:
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    def begin(
+        self, run: str, position: int, before: Mapping[str, Image], note: Mapping[str, Any] | None = None
+    ) -> list[int]:
+        """Store what stands at the paths that an operation will change, before it does; the ids are for `end`."""
+
+        def insert(connection: sqlite3.Connection) -> list[int]:
+            if note is not None:
+                _note(connection, run, position, note)
+            return [_insert(connection, run, position, path, image, None) for path, image in before.items()]
+
+        return self._database.write(insert)
+
+    def end(self, before: Mapping[str, Image], identifiers: Sequence[int], after: Mapping[str, Image]) -> None:
+        """Store what stands there now, soon; of what is as it was nothing remains."""
+
+        def update(connection: sqlite3.Connection) -> None:
+            for (path, old), identifier in zip(before.items(), identifiers, strict=True):
+                new = after[path]
+                if old.is_like(new):
+                    connection.execute("DELETE FROM changes WHERE id = ?", (identifier,))
+                else:
+                    connection.execute("UPDATE changes SET after = ? WHERE id = ?", (new.dump(), identifier))
+
+        self._database.later(update)
+
+    def add(self, run: str, position: int, changes: Iterable[Change], note: Mapping[str, Any] | None = None) -> None:
+        """Store changes that are known from both sides, and what there is to say about them."""
+
+        def insert(connection: sqlite3.Connection) -> None:
+            for change in changes:
+                _insert(connection, run, position, change.path, change.before, change.after)
+            if note is not None:
+                _note(connection, run, position, note)
+
+        self._database.write(insert)
+
+    def of(self, run: str) -> list[Change]:
+        """One for each path that is not as it was: from what stood there first to what the run left in the end."""
+        # By the thread that writes, so that what was to be stored soon is stored.
+        rows = self._database.write(
+            lambda connection: connection.execute(
+                "SELECT path, before, after FROM changes WHERE run = ? ORDER BY id", (run,)
+            ).fetchall()
+        )
+        return collapsed(
+            Change(_path(path), Image.load(before), None if after is None else Image.load(after))
+            for path, before, after in rows
+        )
+
+    def notes(self, run: str) -> list[dict[str, Any]]:
+        rows = self._database.write(
+            lambda connection: connection.execute(
+                "SELECT body FROM notes WHERE run = ? ORDER BY position", (run,)
+            ).fetchall()
+        )
+        return [json.loads(body) for (body,) in rows]
+
+    # -- others at the same time
+
+    def begin_command(self, run: str, position: int, note: Mapping[str, Any]) -> Mark:
+        """Store that it is under way, and mark where the others are, to tell later what they have changed meanwhile."""
+
+        def begin(connection: sqlite3.Connection) -> Mark:
+            _note(connection, run, position, note)
+            (last,) = connection.execute("SELECT coalesce(max(id), 0) FROM changes").fetchone()
+            under_way = connection.execute("SELECT id FROM changes WHERE after IS NULL AND run != ?", (run,))
+            return Mark(last, frozenset(identifier for (identifier,) in under_way))
+
+        return self._database.write(begin)
+
+    def of_others_since(self, mark: Mark, run: str) -> dict[str, list[Image | None]]:
+        """What other runs left at the paths that they have changed since; None where they are still at it."""
+
+        def look(connection: sqlite3.Connection) -> dict[str, list[Image | None]]:
+            oldest = min(mark.under_way, default=mark.last + 1)
+            found: dict[str, list[Image | None]] = {}
+            for identifier, path, after in connection.execute(
+                "SELECT id, path, after FROM changes WHERE id >= ? AND run != ?", (oldest, run)
+            ):
+                if identifier > mark.last or (identifier in mark.under_way and after is not None):
+                    found.setdefault(_path(path), []).append(None if after is None else Image.load(after))
+            return found
+
+        return self._database.write(look)
+
+
+@dataclass(frozen=True)
+class Mark:
+    last: int
+    under_way: frozenset[int]
+
+
+def collapsed(changes: Iterable[Change]) -> list[Change]:
+    """Several changes of one path, in order, come to one from the first before to the last after, or to none."""
+    found: dict[str, Change] = {}
+    for change in changes:
+        first = found.get(change.path)
+        if first is None:
+            found[change.path] = change
+            continue
+        is_broken = first.is_broken or first.after is None or not first.after.is_like(change.before)
+        found[change.path] = Change(change.path, first.before, change.after, is_broken)
+    return [change for change in found.values() if change.after is None or not change.before.is_like(change.after)]
+
+
+def _insert(
+    connection: sqlite3.Connection, run: str, position: int, path: str, before: Image, after: Image | None
+) -> int:
+    row = connection.execute(
+        "INSERT INTO changes (run, position, path, before, after) VALUES (?, ?, ?, ?, ?)",
+        (run, position, _column(path), before.dump(), None if after is None else after.dump()),
+    )
+    return row.lastrowid or 0
+
+
+def _note(connection: sqlite3.Connection, run: str, position: int, body: Mapping[str, Any]) -> None:
+    connection.execute("INSERT OR REPLACE INTO notes VALUES (?, ?, ?)", (run, position, json.dumps(body)))
+
+
+def _column(path: str) -> str | bytes:
+    """A name that is not UTF-8 is stored as its bytes, since SQLite's text is UTF-8."""
+    try:
+        path.encode()
+    except UnicodeEncodeError:
+        return os.fsencode(path)
+    return path
+
+
+def _path(column: str | bytes) -> str:
+    return os.fsdecode(column) if isinstance(column, bytes) else column

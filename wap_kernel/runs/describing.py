@@ -1,0 +1,79 @@
+"""How a run is told to those who ask: as an events message, as a line of a list, as pages of output."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from wap_kernel.commands.outcome import Stream
+from wap_kernel.errors import NotFound
+from wap_kernel.runs.ledger import Ledger
+from wap_kernel.runs.model import Approval, Run, Status
+from wap_kernel.runs.outputs import MAX_SPILLED, Outputs
+
+PROTOCOL_VERSION = "1.0"
+
+
+def message(ledger: Ledger, run: Run) -> bytes:
+    """The events message as JSON; the events are stored as such and are not taken apart."""
+    head: dict[str, Any] = {"protocolVersion": PROTOCOL_VERSION, "runId": run.id, "status": run.status.value}
+    tail: dict[str, Any] = {"startedAt": run.started_at}
+    if run.completed_at is not None:
+        tail["completedAt"] = run.completed_at
+    tail |= {name: True for name, value in run.options if value for name in (_OPTIONS[name],)}
+    if run.reverts is not None:
+        tail["reverts"] = run.reverts
+    if (pending := _pending(ledger, run)) is not None:
+        tail["pendingApproval"] = pending
+    if run.response is not None:
+        tail["response"] = run.response
+    events = ",".join(ledger.events(run.id))
+    return f'{json.dumps(head)[:-1]}, "events": [{events}], {json.dumps(tail)[1:]}'.encode("ascii")
+
+
+_OPTIONS = {"atomic": "atomic", "dry_run": "dryRun"}
+
+
+def summary(ledger: Ledger, run: Run) -> dict[str, Any]:
+    told: dict[str, Any] = {"runId": run.id, "status": run.status.value}
+    if run.caller.agent is not None:
+        told["agent"] = run.caller.agent
+    told |= {"user": run.caller.user, "dialect": run.dialect, "startedAt": run.started_at, "operations": run.count}
+    if run.completed_at is not None:
+        told["completedAt"] = run.completed_at
+    if run.reverts is not None:
+        told["reverts"] = run.reverts
+    if (pending := _pending(ledger, run)) is not None:
+        told["pendingApproval"] = pending
+    return told
+
+
+def _pending(ledger: Ledger, run: Run) -> dict[str, Any] | None:
+    approval = ledger.pending(run.id) if run.status is Status.AWAITING_APPROVAL else None
+    return None if approval is None else shown(approval)
+
+
+def shown(approval: Approval) -> dict[str, Any]:
+    return {"approvalId": approval.id, **approval.shown}
+
+
+def output(outputs: Outputs, run: Run, operation_id: str, stream: Stream, offset: int, limit: int) -> dict[str, Any]:
+    position = next((number for number, step in enumerate(run.steps) if step.id == operation_id), None)
+    if position is None:
+        raise NotFound(f"The run has no operation {operation_id!r}.", runId=run.id)
+    has_ended = run.status.is_final or run.position > position
+    text, after = outputs.read(run.id, position, stream, offset, limit, ended=has_ended)
+    size = outputs.size(run.id, position, stream)
+    told: dict[str, Any] = {
+        "operationId": operation_id,
+        "stream": stream,
+        "offset": offset,
+        "content": text,
+        "totalBytes": size,
+        "isComplete": has_ended and after >= size,
+    }
+    if not told["isComplete"]:
+        told["nextOffset"] = after
+    if size >= MAX_SPILLED:
+        told["isTruncated"] = True
+    return told

@@ -1,0 +1,49 @@
+"""Which filesystem a folder lies on, as far as SQLite must know.
+
+Its write-ahead log is shared memory between processes, which a network filesystem does not give: processes on two
+machines would each see a log of their own. FUSE counts as one, since sshfs and bucket mounts are FUSE; where it is
+a local one after all, the other journal is slower and as safe.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import sys
+
+NETWORK = {
+    0x00006969: "nfs",
+    0x0000517B: "smb",
+    0xFF534D42: "cifs",
+    0xFE534D42: "smb2",
+    0x65735546: "fuse",
+    0x01021997: "9p",
+    0x0BD00BD0: "lustre",
+    0x47504653: "gpfs",
+    0x00C36400: "ceph",
+    0x5346414F: "afs",
+    0x6B414653: "afs",
+    0x73757245: "coda",
+    0x01161970: "gfs2",
+    0x7461636F: "ocfs2",
+    0x19830326: "beegfs",
+    0xAAD7AAEA: "panfs",
+    0x20030528: "orangefs",
+    0x786F4256: "vboxsf",
+    0xBACBACBC: "vmhgfs",
+}
+"""By the number that statfs(2) gives as `f_type`."""
+_STATFS_SIZE = 512
+"""More than the structure has on any architecture. `f_type` comes first, and its four lowest bytes are all of it."""
+
+
+def is_network(folder: str) -> bool:
+    """What cannot be found out counts as a network filesystem: the safe journal works everywhere."""
+    if not sys.platform.startswith("linux"):
+        return False
+    statfs = ctypes.CDLL(None, use_errno=True).statfs
+    statfs.argtypes = (ctypes.c_char_p, ctypes.c_void_p)
+    found = ctypes.create_string_buffer(_STATFS_SIZE)
+    if statfs(os.fsencode(folder), found) != 0:
+        return True
+    return (ctypes.c_long.from_buffer(found).value & 0xFFFFFFFF) in NETWORK

@@ -1,0 +1,310 @@
+"""The rows of runs: what was asked, what happened so far, what waits for a person.
+
+Every change is one transaction, so that whoever looks after a crash finds either all of it or nothing. A run belongs to
+the process whose lease is its `owner`; who waits for a person belongs to nobody and is taken over with the decision.
+"""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from collections.abc import Iterable, Mapping, Sequence
+from concurrent.futures import Future
+from dataclasses import dataclass
+from typing import Any
+
+from wap_kernel.caller import Caller
+from wap_kernel.policy.grants import Grant
+from wap_kernel.runs.database import Database
+from wap_kernel.runs.model import Approval, Options, Run, Status, Step, dump_steps
+from wap_kernel.times import utc_now
+
+Event = Mapping[str, Any]
+
+_RUN = (
+    "number, id, status, caller, dialect, options, count, operations, position, owner, cancel_requested, started_at, "
+    "completed_at, reverts, response"
+)
+_APPROVAL = (
+    "id, run, position, operation_id, digest, files, shown, granted, created_at, expires_at, decision, decided_by, "
+    "reason"
+)
+
+
+@dataclass(frozen=True)
+class NewRun:
+    id: str
+    caller: Caller
+    dialect: str
+    options: Options
+    steps: tuple[Step, ...]
+    owner: str | None
+    status: Status = Status.RUNNING
+    key: str | None = None
+    """Of the request, so that a repeated one answers this run."""
+    digest: str | None = None
+    """Of the request under that key."""
+    reverts: str | None = None
+
+
+@dataclass(frozen=True)
+class Entry:
+    """A line of a run's log."""
+
+    id: int
+    run: str
+    kind: str
+    body: dict[str, Any]
+
+
+def asker(caller: Caller) -> str:
+    """Whose keys and runs are whose. People share one: with a shared token each request has a name of its own."""
+    return caller.token or ""
+
+
+class Ledger:
+    def __init__(self, database: Database, workspace: str) -> None:
+        self._database = database
+        self._workspace = workspace
+
+    # -- writing
+
+    def create(self, new: NewRun, approval: Approval | None = None, events: Sequence[Event] = ()) -> Run:
+        """Store a run before it starts. Raises IntegrityError when its key was used before."""
+
+        def work(connection: sqlite3.Connection) -> None:
+            connection.execute(
+                "INSERT INTO runs (id, workspace, status, caller, asker, dialect, options, operations, count, owner,"
+                " idempotency_key, request_digest, reverts, started_at) VALUES (?,?,?,?,?,?,?,?,?,?,?,?,?,?)",
+                (
+                    *(new.id, self._workspace, new.status.value, new.caller.model_dump_json(), asker(new.caller)),
+                    *(new.dialect, new.options.model_dump_json(), dump_steps(new.steps), len(new.steps), new.owner),
+                    *(new.key, new.digest, new.reverts, utc_now()),
+                ),
+            )
+            if approval is not None:
+                _insert_approval(connection, approval)
+            _log(connection, new.id, "status", [{"runId": new.id, "status": new.status.value}])
+            _log(connection, new.id, "event", events)
+
+        self._database.write(work)
+        run = self.require(new.id)
+        vars(run)["steps"] = new.steps  # known already
+        return run
+
+    def append(self, run: str, position: int, events: Sequence[Event]) -> Future[None]:
+        """Events, and the position of the next operation; stored with the next commit."""
+
+        def work(connection: sqlite3.Connection) -> None:
+            _log(connection, run, "event", events)
+            connection.execute("UPDATE runs SET position = ? WHERE id = ?", (position, run))
+
+        return self._database.later(work)
+
+    def flush(self) -> None:
+        """Wait until everything so far is stored."""
+        self._database.write(lambda _: None)
+
+    def change(
+        self,
+        run: str,
+        expected: Status,
+        status: Status,
+        *,
+        position: int | None = None,
+        owner: str | None = None,
+        events: Sequence[Event] = (),
+        response: Mapping[str, Any] | None = None,
+        asked: Approval | None = None,
+        decided: Approval | None = None,
+    ) -> bool:
+        """From one status to another, with all that belongs to it; False if somebody else changed it first."""
+
+        def work(connection: sqlite3.Connection) -> bool:
+            changed = connection.execute(
+                "UPDATE runs SET status = ?, owner = ?, position = COALESCE(?, position),"
+                " response = COALESCE(?, response), completed_at = ? WHERE id = ? AND status = ?",
+                (
+                    *(status.value, owner, position, None if response is None else json.dumps(response)),
+                    *(utc_now() if status.is_final else None, run, expected.value),
+                ),
+            )
+            if not changed.rowcount:
+                return False
+            if decided is not None and not _decide(connection, decided):
+                raise _Undecidable
+            if asked is not None:
+                _insert_approval(connection, asked)
+            _log(connection, run, "event", events)
+            if status is not expected or owner is None:
+                _log(connection, run, "status", [{"runId": run, "status": status.value}])
+            return True
+
+        try:
+            return self._database.write(work)
+        except _Undecidable:
+            return False
+
+    def request_cancel(self, run: str) -> None:
+        """For the process that executes it."""
+        self._database.write(
+            lambda connection: connection.execute("UPDATE runs SET cancel_requested = 1 WHERE id = ?", (run,))
+        )
+
+    # -- reading
+
+    def find(self, run: str) -> Run | None:
+        rows = self._runs("id = ? AND workspace = ?", (run, self._workspace), "LIMIT 1")
+        return rows[0] if rows else None
+
+    def require(self, run: str) -> Run:
+        found = self.find(run)
+        assert found is not None, "a run that was just stored"
+        return found
+
+    def under_key(self, caller: Caller, key: str) -> tuple[Run, str | None] | None:
+        """The run that was started under this key, and the digest of its request."""
+        row = self._database.read(
+            lambda connection: connection.execute(
+                "SELECT id, request_digest FROM runs WHERE workspace = ? AND asker = ? AND idempotency_key = ?",
+                (self._workspace, asker(caller), key),
+            ).fetchone()
+        )
+        return None if row is None else (self.require(row[0]), row[1])
+
+    def page(self, status: Status | None, before: int | None, limit: int, by: str | None) -> list[Run]:
+        """Newest first; `by`: only of this asker."""
+        where, values = ["workspace = ?"], [self._workspace]
+        for column, value in (("status = ?", status and status.value), ("number < ?", before), ("asker = ?", by)):
+            if value is not None:
+                where.append(column)
+                values.append(value)  # type: ignore[arg-type]
+        return self._runs(" AND ".join(where), tuple(values), f"ORDER BY number DESC LIMIT {limit:d}")
+
+    def with_status(self, status: Status) -> list[Run]:
+        return self._runs("workspace = ? AND status = ?", (self._workspace, status.value), "ORDER BY number")
+
+    def cancellations(self, owner: str) -> list[str]:
+        """Runs of this owner that somebody in another process wants to end."""
+        rows = self._database.read(
+            lambda connection: connection.execute(
+                "SELECT id FROM runs WHERE owner = ? AND cancel_requested = 1 AND status = 'running'", (owner,)
+            ).fetchall()
+        )
+        return [row[0] for row in rows]
+
+    def events(self, run: str) -> list[str]:
+        """Each as JSON."""
+        rows = self._database.read(
+            lambda connection: connection.execute(
+                "SELECT body FROM run_log WHERE run = ? AND kind = 'event' ORDER BY id", (run,)
+            ).fetchall()
+        )
+        return [row[0] for row in rows]
+
+    def log_after(self, last: int, limit: int, *, run: str | None = None, by: str | None = None) -> list[Entry]:
+        """The log of one run, or of all (of this asker)."""
+        if run is not None:
+            query, values = "FROM run_log l WHERE l.run = ? AND l.id > ?", (run, last)
+        else:
+            query = "FROM run_log l JOIN runs r ON r.id = l.run WHERE r.workspace = ? AND l.id > ?"
+            values = (self._workspace, last)
+            if by is not None:
+                query, values = f"{query} AND r.asker = ?", (*values, by)  # type: ignore[assignment]
+        rows = self._database.read(
+            lambda connection: connection.execute(
+                f"SELECT l.id, l.run, l.kind, l.body {query} ORDER BY l.id LIMIT {limit:d}", values
+            ).fetchall()
+        )
+        return [Entry(number, name, kind, json.loads(body)) for number, name, kind, body in rows]
+
+    def last_entry(self) -> int:
+        """The end of the log."""
+        row = self._database.read(lambda connection: connection.execute("SELECT MAX(id) FROM run_log").fetchone())
+        return int(row[0] or 0)
+
+    def approval(self, identifier: str) -> Approval | None:
+        found = self._approvals("id = ?", (identifier,))
+        return found[0] if found else None
+
+    def pending(self, run: str) -> Approval | None:
+        found = self._approvals("run = ? AND decision IS NULL ORDER BY created_at DESC LIMIT 1", (run,))
+        return found[0] if found else None
+
+    def approvals(self, run: str) -> list[Approval]:
+        return self._approvals("run = ? ORDER BY created_at", (run,))
+
+    def _runs(self, where: str, values: tuple[object, ...], rest: str) -> list[Run]:
+        rows = self._database.read(
+            lambda connection: connection.execute(f"SELECT {_RUN} FROM runs WHERE {where} {rest}", values).fetchall()
+        )
+        return [_run(row) for row in rows]
+
+    def _approvals(self, where: str, values: tuple[object, ...]) -> list[Approval]:
+        rows = self._database.read(
+            lambda connection: connection.execute(f"SELECT {_APPROVAL} FROM approvals WHERE {where}", values).fetchall()
+        )
+        return [_approval(row) for row in rows]
+
+
+class _Undecidable(Exception):
+    """Takes back the transaction in which an approval turned out to be decided already."""
+
+
+def _log(connection: sqlite3.Connection, run: str, kind: str, bodies: Iterable[Event]) -> None:
+    connection.executemany(
+        "INSERT INTO run_log (run, kind, body) VALUES (?, ?, ?)", [(run, kind, json.dumps(body)) for body in bodies]
+    )
+
+
+def _insert_approval(connection: sqlite3.Connection, approval: Approval) -> None:
+    connection.execute(
+        "INSERT INTO approvals (id, run, position, operation_id, digest, files, shown, granted, created_at, expires_at)"
+        " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+        (
+            *(approval.id, approval.run, approval.position, approval.operation_id, approval.digest),
+            *(json.dumps(dict(approval.files)), json.dumps(dict(approval.shown))),
+            None if approval.grant is None else approval.grant.model_dump_json(),
+            *(approval.created_at, approval.expires_at),
+        ),
+    )
+
+
+def _decide(connection: sqlite3.Connection, decided: Approval) -> bool:
+    """Once and never again."""
+    return bool(
+        connection.execute(
+            "UPDATE approvals SET decision = ?, decided_by = ?, decided_at = strftime('%s', 'now'), reason = ?"
+            " WHERE id = ? AND decision IS NULL",
+            (decided.decision, decided.decided_by, decided.reason, decided.id),
+        ).rowcount
+    )
+
+
+def _run(row: Sequence[Any]) -> Run:
+    (number, identifier, status, caller, dialect, options, count, operations, position, owner, cancel, *rest) = row
+    started_at, completed_at, reverts, response = rest
+    return Run(
+        number=number,
+        id=identifier,
+        status=Status(status),
+        caller=Caller.model_validate_json(caller),
+        dialect=dialect,
+        options=Options.model_validate_json(options),
+        count=count,
+        operations=operations,
+        position=position,
+        owner=owner,
+        cancel_requested=bool(cancel),
+        started_at=started_at,
+        completed_at=completed_at,
+        reverts=reverts,
+        response=None if response is None else json.loads(response),
+    )
+
+
+def _approval(row: Sequence[Any]) -> Approval:
+    (identifier, run, position, operation_id, digest, files, shown, granted, created, expires, *decided) = row
+    grant = None if granted is None else Grant.model_validate_json(granted)
+    known = (json.loads(files), json.loads(shown), grant)
+    return Approval(identifier, run, position, operation_id, digest, *known, created, expires, *decided)

@@ -1,0 +1,228 @@
+"""The manifest: what stands where in the workspace, as the file system tells without anything being read.
+
+One is taken before a command and one after it; where they differ the command changed something, or somebody else did
+meanwhile. Walked by descriptors: links are not followed and mount points not entered. Left out, and stated:
+
+* every `.git`, of which a fingerprint is taken, so that it can be told that it changed;
+* `node_modules` and virtual environments, which a command of their own makes again;
+* what is hidden from every tool (the state folder may lie below the root), and folders beyond the bound.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import stat
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+from wap_kernel.files import trees
+from wap_kernel.files.deadline import Deadline
+from wap_kernel.files.paths import join
+from wap_kernel.files.primitives import DirEntry, Files, Folder, Kind, Look
+
+RACY_NS = 50_000_000
+"""Times of files are counted in ticks, so one that changed this shortly ago may change again without a trace."""
+
+GIT = ".git"
+MADE_BY_TOOLS = "node_modules"
+MARKS_OF_ENVIRONMENTS = ("pyvenv.cfg", "conda-meta")
+
+REASONS = {
+    GIT: "the inner files of git are not undone",
+    MADE_BY_TOOLS: "installed packages are not kept",
+    "environment": "a virtual environment is not kept",
+    "mount": "another file system is mounted there",
+    "bound": "there are too many files",
+    "closed": "it cannot be read",
+}
+
+
+@dataclass
+class Manifest:
+    taken_ns: int = field(default_factory=time.time_ns)
+    """When the walk began."""
+    entries: dict[str, Look] = field(default_factory=dict)
+    """By the real path relative to the root. A place that is left out is no entry either, unless it cannot be read."""
+    walked: set[str] = field(default_factory=set)
+    """The folders that were looked into."""
+    excluded: dict[str, str] = field(default_factory=dict)
+    """Places that are left out, and why: see `REASONS`."""
+    repositories: dict[str, str] = field(default_factory=dict)
+    """Each `.git`, with its fingerprint."""
+
+    def is_racy(self, path: str) -> bool:
+        """Whether the times of this entry may stay the same though its content changes after the walk."""
+        return self.entries[path].ctime_ns > self.taken_ns - RACY_NS
+
+
+@dataclass(frozen=True)
+class Difference:
+    path: str
+    before: Look | None
+    after: Look | None
+    is_certain: bool
+    """False: only the content can tell whether there is one."""
+
+
+def take(files: Files, deadline: Deadline, *, bound: int, known: Manifest | None = None) -> Manifest:
+    """Of the whole workspace. `known` is the one from before: what was walked then is walked now, whatever has been put
+    into it since, and what was left out then is left out now."""
+    return _Walk(files, deadline, bound, known).run()
+
+
+def take_tree(files: Files, path: str, deadline: Deadline, *, bound: int) -> tuple[dict[str, Look], bool]:
+    """All that is below the folder `path`, nothing left out; and whether that is within the bound."""
+    found: dict[str, Look] = {}
+    start = trees.open_real(files, path)
+    if start is None:
+        return found, True
+    for level in trees.walk(files, start):
+        for entry, look in _looks(level.folder, deadline):
+            if len(found) >= bound:
+                return found, False
+            found[join(level.folder.path, entry.name)] = look
+            if look.kind is Kind.FOLDER:
+                level.pending.append(entry.name)
+    return found, True
+
+
+def differences(before: Manifest, after: Manifest) -> Iterator[Difference]:
+    """Pure. What lies in a place that either of them left out is no difference."""
+    for path, old in before.entries.items():
+        new = after.entries.get(path)
+        if new is None:
+            if not _is_left_out(path, after):
+                yield Difference(path, old, None, is_certain=True)
+        elif (certainty := _differs(old, new, racy=before.is_racy(path))) is not None:
+            yield Difference(path, old, new, is_certain=certainty)
+    for path, new in after.entries.items():
+        if path not in before.entries and not _is_left_out(path, before):
+            yield Difference(path, None, new, is_certain=True)
+
+
+def _differs(old: Look, new: Look, *, racy: bool) -> bool | None:
+    """Whether that is certain; None: it does not."""
+    if old.kind is not new.kind or old.target != new.target:
+        return True
+    if old.kind is Kind.LINK:
+        return None
+    if stat.S_IMODE(old.mode) != stat.S_IMODE(new.mode):
+        return True
+    if old.kind is Kind.FILE and (racy or old != new):
+        return False
+    return None
+
+
+def _is_left_out(path: str, manifest: Manifest) -> bool:
+    if not manifest.excluded:
+        return False
+    while path:
+        if path in manifest.excluded:
+            return True
+        path = path.rpartition("/")[0]
+    return False
+
+
+def changed_repositories(before: Manifest, after: Manifest) -> list[str]:
+    paths = before.repositories.keys() | after.repositories.keys()
+    return sorted(path for path in paths if before.repositories.get(path) != after.repositories.get(path))
+
+
+def _looks(folder: Folder, deadline: Deadline) -> Iterator[tuple[DirEntry, Look]]:
+    for entry in trees.watched(folder, deadline):
+        look = trees.unless_gone(folder.look, entry.name)
+        if look is not None:
+            yield entry, look
+
+
+class _Walk:
+    def __init__(self, files: Files, deadline: Deadline, bound: int, known: Manifest | None) -> None:
+        self._files = files
+        self._deadline = deadline
+        self._bound = bound
+        self._known = known
+        self._taken = Manifest()
+
+    def run(self) -> Manifest:
+        start = self._files.open_folder(".")
+        device = start.look(".").device
+        for level in trees.walk(self._files, start):
+            level.pending.extend(self._folders_in(level.folder, device))
+        self._leave_out_what_was_closed()
+        return self._taken
+
+    def _leave_out_what_was_closed(self) -> None:
+        """Nothing is known of what is in these, so nothing in them may be taken for new when they open."""
+        entries, walked = self._taken.entries, self._taken.walked
+        folders = [path for path, look in entries.items() if look.kind is Kind.FOLDER and path not in walked]
+        for path in folders:
+            if self._files.look(path) is None:
+                del entries[path]  # gone since its name was read
+            else:
+                self._taken.excluded[path] = "closed"
+
+    def _folders_in(self, folder: Folder, device: int) -> list[str]:
+        """Take what is in the folder, and tell where to go on."""
+        path, taken = folder.path, self._taken
+        found: dict[str, Look] = {}
+        room = self._bound - len(taken.entries)
+        for entry, look in _looks(folder, self._deadline):
+            found[entry.name] = look
+            if len(found) > room:
+                return self._leave_out(path, "bound")
+        if path != "." and not self._was_walked(path) and any(mark in found for mark in MARKS_OF_ENVIRONMENTS):
+            return self._leave_out(path, "environment")
+        taken.walked.add(path)
+        folders = []
+        for name, look in found.items():
+            place = join(path, name)
+            reason = self._reason(name, place, look, device)
+            if reason is not None:
+                self._leave_out(place, reason)
+                if reason == GIT:
+                    taken.repositories[place] = _fingerprint(self._files, folder, name, look, self._deadline)
+                continue
+            taken.entries[place] = look
+            if look.kind is Kind.FOLDER:
+                folders.append(name)
+        return folders
+
+    def _reason(self, name: str, place: str, look: Look, device: int) -> str | None:
+        if name.casefold() == GIT:
+            return GIT
+        if look.kind is Kind.FOLDER:
+            if self._known is not None and self._known.excluded.get(place, "closed") != "closed":
+                return self._known.excluded[place]
+            if name == MADE_BY_TOOLS:
+                return MADE_BY_TOOLS
+            if look.device != device:
+                return "mount"
+        return None
+
+    def _was_walked(self, path: str) -> bool:
+        return self._known is not None and path in self._known.walked
+
+    def _leave_out(self, path: str, reason: str) -> list[str]:
+        self._taken.excluded[path] = reason
+        self._taken.entries.pop(path, None)
+        return []
+
+
+def _fingerprint(files: Files, folder: Folder, name: str, look: Look, deadline: Deadline) -> str:
+    """Of all that git keeps but its objects, which never change: of those the folders are enough."""
+    digest = hashlib.sha256(_line("", look, in_objects=False))
+    start = trees.unless_gone(folder.enter, name) if look.kind is Kind.FOLDER else None
+    for level in trees.walk(files, start) if start is not None else ():
+        in_objects = level.folder.path.endswith("/objects")
+        for entry, found in sorted(_looks(level.folder, deadline), key=lambda pair: pair[0].name):
+            digest.update(_line(join(level.folder.path, entry.name), found, in_objects=in_objects))
+            if found.kind is Kind.FOLDER and not in_objects:
+                level.pending.append(entry.name)
+    return digest.hexdigest()
+
+
+def _line(path: str, look: Look, *, in_objects: bool) -> bytes:
+    # What a folder holds is told by the lines that follow; its own times also tell of locks that came and went.
+    facts = (look.inode, look.size, look.mtime_ns) if look.kind is not Kind.FOLDER or in_objects else ()
+    return repr((path, look.kind.value, look.mode, look.target, facts)).encode("utf-8", "backslashreplace")

@@ -1,0 +1,104 @@
+"""The whole output of the commands of runs, in files of the state folder: written while a command runs, read by page.
+
+`outputs/<run>/<position>.stdout` and `.stderr`. An event holds the beginning and the end of it; who wants the rest, or
+wants it now, reads here.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Callable
+from contextlib import suppress
+from typing import IO, get_args
+
+from wap_kernel.commands.outcome import Stream
+
+MAX_SPILLED = 64 * 1024 * 1024
+"""Bytes that are kept of one stream; what comes after them is counted and not kept."""
+STREAMS: tuple[Stream, ...] = get_args(Stream)
+_LONGEST_CHARACTER = 4
+
+
+class Spill:
+    """Takes in the output of one command, on the thread that runs it."""
+
+    def __init__(self, folder: str, position: int, told: Callable[[], None]) -> None:
+        self._folder = folder
+        self._position = position
+        self._told = told
+        self._files: dict[Stream, IO[bytes]] = {}
+        self._room = dict.fromkeys(STREAMS, MAX_SPILLED)
+
+    def __call__(self, stream: Stream, chunk: bytes) -> None:
+        kept = chunk[: self._room[stream]]
+        if not kept:
+            return
+        self._room[stream] -= len(kept)
+        # A full disk must not end the command: its answer still has the beginning and the end.
+        with suppress(OSError):
+            self._file(stream).write(kept)
+        self._told()
+
+    def close(self) -> None:
+        for file in self._files.values():
+            with suppress(OSError):
+                file.close()
+
+    def _file(self, stream: Stream) -> IO[bytes]:
+        if stream not in self._files:
+            os.makedirs(self._folder, mode=0o700, exist_ok=True)
+            descriptor = os.open(
+                os.path.join(self._folder, f"{self._position}.{stream}"),
+                os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC,
+                0o600,
+            )
+            self._files[stream] = os.fdopen(descriptor, "wb", buffering=0)
+        return self._files[stream]
+
+
+class Outputs:
+    def __init__(self, state_dir: str) -> None:
+        self._folder = os.path.join(state_dir, "outputs")
+
+    def spill(self, run: str, position: int, told: Callable[[], None]) -> Spill:
+        return Spill(os.path.join(self._folder, run), position, told)
+
+    def size(self, run: str, position: int, stream: Stream) -> int:
+        try:
+            return os.stat(self._path(run, position, stream)).st_size
+        except FileNotFoundError:
+            return 0
+
+    def read(self, run: str, position: int, stream: Stream, offset: int, limit: int, *, ended: bool) -> tuple[str, int]:
+        """Text from the byte `offset` on, and the offset after it.
+
+        Cut between characters; one that is not all there yet is left for the next page, unless the command has ended.
+        """
+        try:
+            with open(self._path(run, position, stream), "rb") as file:
+                file.seek(offset)
+                data = file.read(max(limit, _LONGEST_CHARACTER))
+                is_last = not file.read(1)
+        except FileNotFoundError:
+            return "", offset
+        whole = data if ended and is_last else data[: len(data) - _cut(data)]
+        return whole.decode("utf-8", "replace"), offset + len(whole)
+
+    def remove(self, run: str) -> None:
+        shutil.rmtree(os.path.join(self._folder, run), ignore_errors=True)
+
+    def _path(self, run: str, position: int, stream: Stream) -> str:
+        return os.path.join(self._folder, run, f"{position}.{stream}")
+
+
+def _cut(data: bytes) -> int:
+    """How many bytes at the end begin a character that is not complete."""
+    for length in range(1, min(_LONGEST_CHARACTER, len(data) + 1)):
+        byte = data[-length]
+        if byte >= 0xC0:
+            needed = 4 if byte >= 0xF0 else 3 if byte >= 0xE0 else 2
+            return length if needed > length else 0
+        if byte < 0x80:
+            return 0
+    return 0

@@ -1,0 +1,233 @@
+"""Undo: before an operation of a run changes something, what stands there is kept.
+
+A file operation tells what it will change. A command does not, so a manifest of the whole workspace is taken before and
+after it, and all that is within the caps is kept before it. Whatever somebody else changes while a command runs and no
+run has recorded counts as the command's.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+from wap_kernel.errors import WapError
+from wap_kernel.files import digest
+from wap_kernel.files.deadline import Deadline
+from wap_kernel.files.paths import display
+from wap_kernel.files.primitives import Kind, Look, RestorableFiles
+from wap_kernel.operations import Operation, RunCommand, WriteFile
+from wap_kernel.runs import manifest
+from wap_kernel.runs.blobs import Blobs
+from wap_kernel.runs.changes import Change, Changes, Mark
+from wap_kernel.runs.database import Database
+from wap_kernel.runs.images import ABSENT, Image
+from wap_kernel.runs.imaging import Budget, Imager
+from wap_kernel.runs.manifest import REASONS, Difference, Manifest
+from wap_kernel.runs.targets import targets
+
+AFTER_SECONDS = 120.0
+"""What it may take to find out what a command changed, also when the command itself was cancelled."""
+MAX_NAMED = 1000
+"""Paths in a note."""
+
+
+@dataclass(frozen=True)
+class Caps:
+    """What is kept at most for one operation; the rest is named before the operation is performed."""
+
+    per_file: int = 16 * 1024 * 1024
+    total: int = 512 * 1024 * 1024
+    entries: int = 200_000
+    """Files and folders that a manifest holds."""
+
+
+@dataclass(frozen=True)
+class NotKept:
+    """What could not be brought back if it were changed."""
+
+    files: Mapping[str, str] = field(default_factory=dict)
+    """Paths and why."""
+    places: Mapping[str, str] = field(default_factory=dict)
+    """Folders (and `.git` files) with all that is below, and why."""
+
+    def __bool__(self) -> bool:
+        return bool(self.files or self.places)
+
+    def to_dict(self) -> dict[str, Any]:
+        named = [{"path": display(path), "reason": reason} for path, reason in {**self.places, **self.files}.items()]
+        more = len(named) - MAX_NAMED
+        return {"notKept": named[:MAX_NAMED], **({"more": more} if more > 0 else {})}
+
+
+Notice = Callable[[NotKept], None]
+
+
+class Snapshots:
+    """`files` are guarded by what is protected always, and by nothing of the policy: a command may change what its
+    caller may not read."""
+
+    def __init__(
+        self, files: RestorableFiles, database: Database, state_dir: str, caps: Caps, log: logging.Logger
+    ) -> None:
+        self.files = files
+        self.blobs = Blobs(state_dir)
+        self.changes = Changes(database)
+        self.imager = Imager(files, self.blobs)
+        self._caps = caps
+        self._log = log
+
+    @contextmanager
+    def around(
+        self, operation: Operation, run: str, position: int, deadline: Deadline, notice: Notice
+    ) -> Iterator[None]:
+        """Perform the operation inside. What it will change is stored before, or the operation is refused."""
+        if isinstance(operation, RunCommand):
+            with self._around_command(run, position, deadline, notice):
+                yield
+            return
+        lost: dict[str, str] = {}
+        before = self._before(operation, lost, deadline)
+        if not before:
+            yield
+            return
+        identifiers = self.changes.begin(run, position, before, NotKept(lost).to_dict() if lost else None)
+        if lost:
+            notice(NotKept(lost))
+        try:
+            yield
+        finally:
+            with self._unless_it_fails():
+                self.changes.end(before, identifiers, self._after(operation, before))
+
+    def budget(self) -> Budget:
+        return Budget(self._caps.per_file, self._caps.total)
+
+    def hashed(self) -> Budget:
+        """For a look at what stands there now, which may be more than would be kept."""
+        return Budget(digest.MAX_HASHED, 2 * self._caps.total)
+
+    def keep(self, looks: Mapping[str, Look | None], budget: Budget, lost: dict[str, str]) -> dict[str, Image]:
+        """The images of what stands at these paths, with contents; those that could not be had are added to `lost`."""
+        images: dict[str, Image] = {}
+        for path, look in looks.items():
+            images[path], reason = (ABSENT, None) if look is None else self.imager.keep(path, look, budget)
+            if reason is not None:
+                lost[path] = reason
+        return images
+
+    # -- file operations
+
+    def _before(self, operation: Operation, lost: dict[str, str], deadline: Deadline) -> dict[str, Image]:
+        where = targets(operation, self.files)
+        looks: dict[str, Look | None] = {path: self.files.look(path) for path in where.paths}
+        if where.tree is not None:
+            tree = self._tree(where.tree, deadline, lost)
+            if where.moved_to is not None:
+                new = (where.moved_to + path[len(where.tree) :] for path in tree)
+                looks.update({path: self.files.look(path) for path in new})
+            looks.update(tree)
+        return self.keep(looks, self.budget(), lost)
+
+    def _tree(self, path: str, deadline: Deadline, lost: dict[str, str]) -> dict[str, Look | None]:
+        look = self.files.look(path)
+        if look is None or look.kind is not Kind.FOLDER:
+            return {path: look}
+        below, is_all = manifest.take_tree(self.files, path, deadline, bound=self._caps.entries)
+        if not is_all:
+            lost[path] = f"it holds more than {self._caps.entries} files"
+        return {path: look, **below}
+
+    def _after(self, operation: Operation, before: Mapping[str, Image]) -> dict[str, Image]:
+        if isinstance(operation, WriteFile) and operation.mode != "append":
+            return {path: self._written(path, operation) for path in before}
+        budget = self.hashed()
+        return {path: self.imager.image(path, budget) for path in before}
+
+    def _written(self, path: str, operation: WriteFile) -> Image:
+        """Whose content is known, so that a small write is not read back."""
+        look = self.files.look(path)
+        if look is not None and look.kind is Kind.FILE and look.size == len(operation.content):
+            return Image.of(look, digest.of_bytes(operation.content).removeprefix("sha256:"))
+        return self.imager.image_of(path, look, self.hashed())
+
+    # -- commands
+
+    @contextmanager
+    def _around_command(self, run: str, position: int, deadline: Deadline, notice: Notice) -> Iterator[None]:
+        before = manifest.take(self.files, deadline, bound=self._caps.entries)
+        lost: dict[str, str] = {}
+        digests = self._keep_all(before, lost, deadline)
+        places = {path: REASONS[reason] for path, reason in before.excluded.items()}
+        not_kept = NotKept(lost, places)
+        # Until the command has ended the note says that what it changed is not known.
+        mark = self.changes.begin_command(run, position, {**not_kept.to_dict(), "isOver": False})
+        if not_kept:
+            notice(not_kept)
+        try:
+            yield
+        finally:
+            with self._unless_it_fails():
+                self._after_command(run, position, before, digests, not_kept, mark)
+
+    def _keep_all(self, before: Manifest, lost: dict[str, str], deadline: Deadline) -> dict[str, str]:
+        """The digests of the files that were kept. The small ones first: so most of them are."""
+        budget = self.budget()
+        digests: dict[str, str] = {}
+        files = [(look.size, path) for path, look in before.entries.items() if look.kind is Kind.FILE]
+        for count, (_, path) in enumerate(sorted(files)):
+            if count % 64 == 0:
+                deadline.check()
+            image, reason = self.imager.keep(path, before.entries[path], budget)
+            if image.digest is not None:
+                digests[path] = image.digest
+            elif reason is not None:
+                lost[path] = reason
+        return digests
+
+    def _after_command(
+        self,
+        run: str,
+        position: int,
+        before: Manifest,
+        digests: Mapping[str, str],
+        not_kept: NotKept,
+        mark: Mark,
+    ) -> None:
+        deadline = Deadline(AFTER_SECONDS)
+        after = manifest.take(self.files, deadline, bound=2 * self._caps.entries, known=before)
+        others = self.changes.of_others_since(mark, run)
+        budget = self.hashed()
+        found: list[Change] = []
+        for difference in manifest.differences(before, after):
+            deadline.check()
+            change = self._settled(difference, digests.get(difference.path), budget)
+            if change is not None and not _is_of(others.get(change.path, ()), change.after):
+                found.append(change)
+        came_or_went = before.excluded.keys() ^ after.excluded.keys()
+        not_undone = sorted({*manifest.changed_repositories(before, after), *came_or_went})
+        note = {**not_kept.to_dict(), "isOver": True, "notUndone": [display(path) for path in not_undone]}
+        self.changes.add(run, position, found, note)
+
+    def _settled(self, difference: Difference, kept: str | None, budget: Budget) -> Change | None:
+        """What has changed there, if anything has."""
+        old, new = Image.of(difference.before, kept), Image.of(difference.after)
+        # Where nothing was kept, a hash of what is there now would have nothing to be compared with.
+        if new.kind == "file" and (old.kind != "file" or kept is not None):
+            new = self.imager.image_of(difference.path, difference.after, budget)
+        return None if old.is_like(new) else Change(difference.path, old, new)
+
+    @contextmanager
+    def _unless_it_fails(self) -> Iterator[None]:
+        """The operation is over, so whatever goes wrong now is not its failure: undo will say that it does not know."""
+        try:
+            yield
+        except (OSError, WapError) as error:
+            self._log.warning("wap: what a run changed could not be recorded: %s", error)
+
+
+def _is_of(others: list[Image | None] | tuple[()], after: Image | None) -> bool:
+    """Whether another run has recorded this, or is about to."""
+    return any(other is None or (after is not None and other.is_like(after)) for other in others)

@@ -1,0 +1,217 @@
+"""Retention at work: looks at what the state folder holds and takes away what is not to be kept.
+
+Safe beside living servers. What the plan says of a run is asked again in the transaction that removes it; every
+transaction is short; rows go before the files they refer to, so who stops in between leaves files that nothing refers
+to, and the next sweep finds them.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import secrets
+import shutil
+import sqlite3
+import time
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, replace
+from typing import TypeVar
+
+from wap_kernel.errors import ProviderUnavailable
+from wap_kernel.runs import chain
+from wap_kernel.runs.blobs import Blobs
+from wap_kernel.runs.model import Status
+from wap_kernel.runs.retention import Held, HeldRun, Holdings, Retention, cutoff, plan
+from wap_kernel.times import text_of_seconds
+
+BATCH = 5000
+"""Rows that are read or removed at once, so that nobody waits long."""
+_DIGEST = re.compile(r"[0-9a-f]{64}")
+_FINAL = ", ".join(f"'{status.value}'" for status in Status if status.is_final)
+_OF_RUNS = ("run_log", "approvals", "changes", "notes")
+
+T = TypeVar("T")
+Progress = Callable[[str, int, int], None]
+"""What is done, how many of them, of how many."""
+
+
+@dataclass(frozen=True)
+class Freed:
+    runs: int = 0
+    outputs: int = 0
+    blobs: int = 0
+    tokens: int = 0
+    audit_records: int = 0
+    size: int = 0
+    """Bytes of files. The database uses again what rows leave free."""
+
+
+def _silent(what: str, done: int, total: int) -> None: ...
+
+
+class Sweeper:
+    def __init__(
+        self,
+        state_dir: str,
+        connection: sqlite3.Connection,
+        bounds: Retention | None = None,
+        *,
+        user: str = "local",
+        now: float | None = None,
+        progress: Progress = _silent,
+    ) -> None:
+        self._outputs = os.path.join(state_dir, "outputs")
+        self._blobs = Blobs(state_dir)
+        self._connection = connection
+        self._bounds = bounds or Retention()
+        self._user = user
+        self._now = time.time() if now is None else now
+        self._progress = progress
+
+    def preview(self) -> Freed:
+        """What `sweep` would free."""
+        found = plan(self.look(), self._bounds, self._now)
+        first, last = self._audit_range()
+        (tokens,) = self._connection.execute(f"SELECT count(*) FROM tokens WHERE {self._dead_tokens()}").fetchone()
+        return Freed(len(found.runs), len(found.outputs), len(found.blobs), tokens, last - first, found.size)
+
+    def sweep(self) -> Freed:
+        found = plan(self.look(), self._bounds, self._now)
+        removed = {run for run in self._each("runs", found.runs) if self._remove_run(run)}
+        stayed = {run for run in found.runs if run not in removed}
+        freed = Freed(runs=len(removed))
+        for name in self._each("outputs", [name for name in found.outputs if name not in stayed]):
+            size = _tree(os.path.join(self._outputs, name)).size
+            shutil.rmtree(os.path.join(self._outputs, name), ignore_errors=True)
+            freed = replace(freed, outputs=freed.outputs + 1, size=freed.size + size)
+        # A run that stayed, or came to refer to one of them meanwhile, keeps its before-images.
+        referred = {digest for digests in self._references().values() for digest in digests}
+        for blob in self._each("before-images", [blob for blob in found.blobs if blob.digest not in referred]):
+            size = self._blobs.remove(blob, unused_for=self._bounds.grace)
+            freed = replace(freed, blobs=freed.blobs + bool(size), size=freed.size + size)
+        return replace(freed, tokens=self._remove_tokens(), audit_records=self._cut_audit())
+
+    # -- looking
+
+    def look(self) -> Holdings:
+        # Files first: what is named between the two looks is young, and what was named before them is seen.
+        outputs = {entry.name: _tree(entry.path) for entry in _entries(self._outputs)}
+        blobs = list(self._blobs.all())
+        references = self._references()
+        rows = self._connection.execute(
+            f"SELECT number, id, CASE WHEN status IN ({_FINAL}) THEN coalesce(completed_at, started_at) END, reverts"
+            " FROM runs ORDER BY number"
+        ).fetchall()
+        runs = [
+            HeldRun(number, run, ended_at, reverts, frozenset(references.get(run, ())))
+            for number, run, ended_at, reverts in rows
+        ]
+        return Holdings(runs, outputs, blobs)
+
+    def _references(self) -> dict[str, set[str]]:
+        """Every digest that stands anywhere in what is known of a run's changes: rather one too many than one less."""
+        found: defaultdict[str, set[str]] = defaultdict(set)
+        for table, columns in (("changes", "before || coalesce(after, '')"), ("notes", "body")):
+            last = 0
+            query = f"SELECT rowid, run, {columns} FROM {table} WHERE rowid > ? ORDER BY rowid LIMIT {BATCH}"
+            while rows := self._connection.execute(query, (last,)).fetchall():
+                for _, run, text in rows:
+                    found[run].update(_DIGEST.findall(text))
+                last = rows[-1][0]
+        return found
+
+    # -- rows
+
+    @contextmanager
+    def _writing(self) -> Iterator[None]:
+        try:
+            self._connection.execute("BEGIN IMMEDIATE")
+            try:
+                yield
+                self._connection.execute("COMMIT")
+            except BaseException:
+                self._connection.rollback()
+                raise
+        except sqlite3.Error as error:
+            raise ProviderUnavailable(f"The state cannot be swept: {error}.", hint="Try again in a while.") from error
+
+    def _remove_run(self, run: str) -> bool:
+        """False: it is under way again, or is being undone."""
+        with self._writing():
+            removed = self._connection.execute(
+                f"DELETE FROM runs WHERE id = ?1 AND status IN ({_FINAL})"
+                f" AND NOT EXISTS (SELECT 1 FROM runs r WHERE r.reverts = ?1 AND r.status NOT IN ({_FINAL}))",
+                (run,),
+            ).rowcount
+            for table in _OF_RUNS if removed else ():
+                self._connection.execute(f"DELETE FROM {table} WHERE run = ?", (run,))
+        return bool(removed)
+
+    def _dead_tokens(self) -> str:
+        limit = cutoff(self._now, self._bounds.token_days)
+        return f"revoked_at < '{limit}' OR expires_at < '{limit}'"
+
+    def _remove_tokens(self) -> int:
+        with self._writing():
+            removed = self._connection.execute(f"DELETE FROM tokens WHERE {self._dead_tokens()}").rowcount
+            self._connection.execute("DELETE FROM bytes_written WHERE token NOT IN (SELECT id FROM tokens)")
+        return removed
+
+    def _audit_range(self) -> tuple[int, int]:
+        """The record before the oldest, and the last that is too old. The newest of all stays, whatever its age: the
+        chain goes on from it."""
+        query = "SELECT coalesce(min(id), 1) - 1, coalesce(max(id), 1) - 1 FROM audit"
+        first, last = self._connection.execute(query).fetchone()
+        limit = cutoff(self._now, self._bounds.audit_days)
+        young = self._connection.execute("SELECT id FROM audit WHERE at >= ? ORDER BY id LIMIT 1", (limit,)).fetchone()
+        return first, max(first, last if young is None else min(last, young[0] - 1))
+
+    def _cut_audit(self) -> int:
+        start, last = self._audit_range()
+        at, count = text_of_seconds(self._now), 0
+        while start < last:
+            self._progress("audit", count, last - start + count)
+            end = min(start + BATCH, last)
+            with self._writing():
+                count += chain.cut(self._connection, end, at)
+                if end == last:
+                    chain.append(self._connection, [self._record(at, last, count)])
+            start = end
+        return count
+
+    def _record(self, at: str, last: int, count: int) -> dict[str, object]:
+        """Who takes records away leaves one."""
+        row = self._connection.execute("SELECT workspace FROM audit ORDER BY id LIMIT 1").fetchone()
+        return {
+            **dict.fromkeys(chain.COLUMNS),
+            **{"operation_id": f"gc-{secrets.token_hex(8)}", "phase": "outcome", "at": at, "operation": "gc"},
+            **{"workspace": row[0], "user": self._user, "outcome": "ok"},
+            "summary": f'{{"auditRecords": {count}, "upTo": {last}}}',
+        }
+
+    def _each(self, what: str, things: Sequence[T]) -> Iterator[T]:
+        for done, thing in enumerate(things):
+            self._progress(what, done, len(things))
+            yield thing
+
+
+def _entries(folder: str) -> list[os.DirEntry[str]]:
+    try:
+        with os.scandir(folder) as entries:
+            return list(entries)
+    except OSError:
+        return []
+
+
+def _tree(path: str) -> Held:
+    """All bytes below, and when the last of them changed."""
+    size, changed = 0, 0.0
+    for folder, _, names in os.walk(path):
+        for found in (folder, *(os.path.join(folder, name) for name in names)):
+            with suppress(OSError):
+                status = os.lstat(found)
+                size += 0 if found == folder else status.st_size
+                changed = max(changed, status.st_mtime)
+    return Held(size, changed)

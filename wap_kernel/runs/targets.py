@@ -1,0 +1,90 @@
+"""Where a file operation will change something: the real paths, also of folders that it will make on the way."""
+
+from __future__ import annotations
+
+import posixpath
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+from wap_kernel.errors import from_os_error
+from wap_kernel.files.paths import join, split
+from wap_kernel.files.primitives import Files
+from wap_kernel.operations import (
+    CopyFile,
+    CreateDirectory,
+    DeleteFile,
+    ModifyFile,
+    MoveFile,
+    Operation,
+    WriteFile,
+)
+
+
+@dataclass(frozen=True)
+class Targets:
+    paths: tuple[str, ...] = ()
+    tree: str | None = None
+    """With all that is below, if it is a folder."""
+    moved_to: str | None = None
+    """Where the tree goes."""
+
+
+def targets(operation: Operation, files: Files) -> Targets:
+    """Raises what the operation itself would, when a path cannot be reached."""
+    if isinstance(operation, WriteFile):
+        return Targets(_new(files, operation.path, make=operation.create_directories))
+    if isinstance(operation, ModifyFile):
+        return Targets((files.resolve(operation.path),))
+    if isinstance(operation, DeleteFile):
+        return Targets(tree=files.resolve(operation.path, follow=False))
+    if isinstance(operation, CreateDirectory):
+        return Targets(tuple(_missing(files, operation.path)))
+    if isinstance(operation, CopyFile):
+        with _naming(operation.destination):
+            return Targets(_new(files, operation.destination, make=operation.create_directories))
+    if isinstance(operation, MoveFile):
+        source = files.resolve(operation.source, follow=False)
+        with _naming(operation.destination):
+            new = _new(files, operation.destination, make=operation.create_directories, follow=False)
+        return Targets(new[:-1], tree=source, moved_to=new[-1])
+    return Targets()
+
+
+def _new(files: Files, path: str, *, make: bool, follow: bool = True) -> tuple[str, ...]:
+    """The folders that will be made, and last the path itself."""
+    try:
+        return (files.resolve(path, follow=follow),)
+    except FileNotFoundError:
+        made = _missing(files, posixpath.dirname(path)) if make else []
+        if not made:
+            raise
+        return (*made, join(made[-1], posixpath.basename(path)))
+
+
+def _missing(files: Files, path: str) -> list[str]:
+    """The folders that are not there on the way to the folder `path`, as `mkdir` with parents would make them."""
+    missing: list[str] = []
+    here = "."
+    for name in split(path):
+        if name == "..":
+            here = posixpath.dirname(here) or "."
+            continue
+        here = join(here, name)
+        if here in missing:
+            continue
+        try:
+            here = files.resolve(here)
+        except FileNotFoundError:
+            pass  # in a folder that will be made
+        if files.look(here) is None:
+            missing.append(here)
+    return missing
+
+
+@contextmanager
+def _naming(path: str) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        raise from_os_error(error, path) from error

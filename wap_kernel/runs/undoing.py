@@ -1,0 +1,45 @@
+"""Undo as the workspace uses it: keep before, tell what was changed, take it back."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from wap_kernel.context import Context
+from wap_kernel.errors import InvalidArgument, WapError
+from wap_kernel.files.primitives import Access, Guard, Locks
+from wap_kernel.operations import Reverted, RevertRun
+from wap_kernel.runs import showing
+from wap_kernel.runs.restoring import Reverting
+from wap_kernel.runs.snapshots import Snapshots
+
+
+class Undoing:
+    def __init__(self, snapshots: Snapshots, locks: Locks) -> None:
+        self.snapshots = snapshots
+        self._reverting = Reverting(snapshots, locks)
+
+    def check(self, operation: RevertRun, guard: Guard) -> None:
+        """Raise if a revert would be refused."""
+        self._reverting.check(operation.run, guard, force=operation.force)
+
+    def revert(self, operation: RevertRun, guard: Guard, context: Context) -> Reverted:
+        if context.run is None:
+            raise InvalidArgument("A revert is a run of its own.", hint="POST wap/runs/{runId}/revert.")
+        return self._reverting.revert(
+            operation.run, guard, into=context.run, position=context.position, force=operation.force
+        )
+
+    def take_back(self, run: str, guard: Guard) -> list[str]:
+        """All that an atomic run changed, but for what others have changed since; returns what is left."""
+        return self._reverting.revert(run, guard, into=run, leave=True).left or []
+
+    def describe(self, run: str, guard: Guard) -> dict[str, Any]:
+        return showing.describe(self.snapshots, self._reverting, run, lambda path: _may_read(guard, path))
+
+
+def _may_read(guard: Guard, path: str) -> bool:
+    try:
+        guard.check(path, Access.READ)
+    except WapError:
+        return False
+    return True
