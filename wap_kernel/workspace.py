@@ -357,8 +357,11 @@ class Workspace:
             translated = from_os_error(error, path)
             if not isinstance(translated, InternalError):
                 return translated
-        # The traceback names lines of ours; the operation's arguments stay out of the log.
-        self._log.error("wap: a bug in %s", operation.kind, exc_info=error)
+        return self.bug(error, operation.kind)
+
+    def bug(self, error: Exception, where: str) -> WapError:
+        """Log it. The traceback names lines of ours; what callers sent stays out of the log."""
+        self._log.error("wap: a bug in %s", where, exc_info=error)
         return InternalError("Something went wrong inside the server.", hint="Its log has the details.")
 
     def _remove_temporary(self, name: str, path: str) -> bool:

@@ -15,7 +15,8 @@ import time
 from collections import deque
 from collections.abc import Iterator
 from concurrent.futures import Future
-from dataclasses import dataclass
+from contextlib import suppress
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, Literal
 
@@ -23,7 +24,8 @@ from wap_kernel.caller import Caller
 from wap_kernel.context import ALONE, Context
 from wap_kernel.errors import ApprovalRequired, NoSpace, PermissionDenied, ProviderUnavailable, WapError
 from wap_kernel.operations import Effect, Operation
-from wap_kernel.runs import chain
+from wap_kernel.runs import audit_reading, chain
+from wap_kernel.runs.audit_reading import Page
 from wap_kernel.runs.chain import Head
 from wap_kernel.runs.database import Database
 from wap_kernel.runs.heads import Heads
@@ -99,6 +101,16 @@ class Audit:
             self._put(_Entry(record, time.time(), outcome, error, time.monotonic() - record.started))
         except WapError as failure:
             self._log.error("audit: the outcome of %s could not be written: %s", self._id(record), failure)
+
+    def page(self, page: Page) -> dict[str, Any]:
+        """What was recorded of this workspace up to now, for people: `{"records": [...], "nextCursor"?}`.
+
+        Read on the reading connection: looking for something rare may take a while, and mutations must not wait for it.
+        """
+        with suppress(WapError):  # what cannot be written does not keep the rest from being read
+            self._heads.committed(*self._database.write(self._write))
+        own = replace(page, workspace=self._workspace)
+        return self._database.read(lambda connection: audit_reading.read(connection, own))
 
     def close(self) -> None:
         """Write what is left; the database stays open."""

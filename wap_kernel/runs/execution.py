@@ -119,10 +119,11 @@ class Execution:
     async def go(self) -> Status:
         """Until it has ended, or asks."""
         try:
-            status = await self._steps()
+            return await self._steps()
         except WapError as error:
-            status = await self._end_badly(error)
-        return status
+            return await self._end_badly(error)
+        except Exception as error:  # noqa: BLE001 - a bug; a run must not look as if it went on
+            return await self._end_badly(self._parts.workspace.bug(error, "a run"))
 
     async def _steps(self) -> Status:
         while self._position < self._run.count and not self.cancel.requested:

@@ -57,6 +57,16 @@ class Reverting:
         self._record(planned, now, into, position)
         return _Restoration(self._snapshots, self._locks, guard, now).carry_out(planned, force=force)
 
+    def take_back(self, run: str, guard: Guard) -> Reverted:
+        """Undo what `run` has changed so far, but for what others have changed since or what was not kept."""
+        planned, now = self._prepared(run, guard, force=True)
+        for path in planned.conflicts:
+            planned.changes.pop(path, None)
+        planned.steps = [step for step in planned.steps if step.path in planned.changes]
+        planned.lost += planned.conflicts
+        self._record(planned, now, run, 0)
+        return _Restoration(self._snapshots, self._locks, guard, now).carry_out(planned, force=False)
+
     def plan(self, run: str) -> tuple[Plan, Now]:
         deadline = Deadline(SECONDS)
         changes = self._snapshots.changes.of(run)
@@ -185,8 +195,8 @@ class _Restoration:
 
 
 def _identity(look: Look | None) -> tuple[object, ...] | None:
-    """What tells that nobody has changed it meanwhile. Not its ctime and mode: all names of a file share them, and another
-    name may have been restored already. Nor what a folder tells of those in it."""
+    """What tells that nobody has changed it meanwhile. Not its ctime and mode: all names of a file share them, and
+    another name may have been restored already. Nor what a folder tells of those in it."""
     if look is None:
         return None
     if look.kind is Kind.FOLDER:

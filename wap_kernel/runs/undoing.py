@@ -31,7 +31,7 @@ class Undoing:
 
     def take_back(self, run: str, guard: Guard) -> list[str]:
         """All that an atomic run changed, but for what others have changed since; returns what is left."""
-        return self._reverting.revert(run, guard, into=run, leave=True).left or []
+        return self._reverting.take_back(run, guard).left or []
 
     def describe(self, run: str, guard: Guard) -> dict[str, Any]:
         return showing.describe(self.snapshots, self._reverting, run, lambda path: _may_read(guard, path))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 import os
 import time
 from collections.abc import Iterator
@@ -10,8 +11,12 @@ from pathlib import Path
 
 import pytest
 
+from wap_kernel.caller import Caller
+from wap_kernel.operations import CreateDirectory
 from wap_kernel.runs import chain, store
+from wap_kernel.runs.audit import Audit
 from wap_kernel.runs.blobs import Blobs, Stored
+from wap_kernel.runs.database import Database
 from wap_kernel.runs.retention import DAY, Held, HeldRun, Holdings, Plan, Retention, plan
 from wap_kernel.runs.sweeping import Freed, Sweeper
 from wap_kernel.times import text_of_seconds
@@ -203,6 +208,23 @@ def test_the_audit_stays_verifiable_and_says_who_cut_it(state: State, monkeypatc
     assert (report.records, report.cut, report.problem) == (3, 8, None)
     (row,) = state.connection.execute("SELECT operation, user, summary FROM audit ORDER BY id DESC LIMIT 1")
     assert row == ("gc", "janitor", '{"auditRecords": 8, "upTo": 8}')
+
+
+def test_the_chain_holds_while_a_server_writes(state: State, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("wap_kernel.runs.sweeping.BATCH", 3)
+    state.audit(*[400] * 100)
+    database = Database(str(state.folder), logging.getLogger("test"))
+    audit = Audit(database, "w", logging.getLogger("test"))
+
+    def write(what: str, done: int, total: int) -> None:
+        if what == "audit":
+            audit.intent(audit.record(CreateDirectory(path="d"), Caller()))
+
+    assert state.sweeper(progress=write).sweep().audit_records == 99
+    audit.close()
+    database.close()
+    report = chain.verify(state.connection)
+    assert (report.records, report.cut, report.problem) == (1 + 33 + 1, 99, None)
 
 
 def test_the_newest_audit_record_stays_however_old(state: State) -> None:
