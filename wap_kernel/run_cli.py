@@ -150,6 +150,7 @@ def _client(args: argparse.Namespace) -> RunsClient | None:
 
 
 def _remote(client: RunsClient, message: dict[str, Any], output: Output, wait: float | None) -> int:
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
     run_id = client.start(message)["runId"]
     try:
         for sent in within(wait, client.follow(run_id)):

@@ -52,7 +52,6 @@ from wap_kernel.policy.verdict import Verdict
 from wap_kernel.providers.base import Provider
 from wap_kernel.providers.choose import choose
 from wap_kernel.providers.refusing import RefusingProvider
-from wap_kernel.runs import audit_reading
 from wap_kernel.runs.audit import Audit, is_denial
 from wap_kernel.runs.audit_reading import Page
 from wap_kernel.runs.database import Database
@@ -269,8 +268,7 @@ class Workspace:
         self._audit.outcome(record, "ok")
 
     async def audit_page(self, page: Page) -> dict[str, Any]:
-        """After everything that is still to be written."""
-        return await self.offload(lambda: self.database.write(lambda connection: audit_reading.read(connection, page)))
+        return await self.offload(lambda: self._audit.page(page))
 
     @property
     def undoing(self) -> Undoing:
@@ -327,9 +325,10 @@ class Workspace:
             binding = context.binding or self._judge.binding(caller)
             verdict = self._judge.verdict(operation, binding)
             self._judge.enforce(operation, verdict, caller, approved=context.approved)
-            self._audit.intent(record)
+            require_intent = self._audit.intent(record)
             permit = self._judge.permit(binding, verdict, context.overlay)
             with self._before_image(operation, context, cancel):
+                require_intent()
                 result = self._actions.perform(operation, permit, cancel, on_chunk, context)
         except Exception as error:  # noqa: BLE001 - whatever it is, it is audited, and a bug is logged
             failure = self._translate(error, operation)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from .audit import AuditHandler
 from .base import WapHandler
 from .decisions import DecisionHandler
 from .documents import OpenApiHandler, ToolsHandler
@@ -25,6 +26,7 @@ ROUTES: tuple[tuple[str, type[WapHandler]], ...] = (
     (r"/wap/runs/([^/]+)/stream", RunStreamHandler),
     (r"/wap/events", EventsHandler),
     (r"/wap/tools", ToolsHandler),
+    (r"/wap/audit", AuditHandler),
     (r"/wap/policy", PolicyHandler),
     (r"/wap/policy/check", CheckHandler),
     (r"/wap/grants", GrantsHandler),

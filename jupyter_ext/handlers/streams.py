@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncGenerator, AsyncIterator
+from collections.abc import AsyncGenerator
 from contextlib import aclosing
-from typing import ClassVar, cast
+from typing import ClassVar
 
 from tornado.iostream import StreamClosedError
 
@@ -42,7 +42,7 @@ class StreamHandler(WapHandler):
         Cursor.parse(sent)  # while there is still a status to refuse it with
         return sent
 
-    async def relay(self, events: AsyncIterator[Live], first: Live | None = None) -> None:
+    async def relay(self, events: AsyncGenerator[Live, None], first: Live | None = None) -> None:
         """`first`, which was taken already, and the others, until they end, the reader goes or its token does."""
         self.set_header("Content-Type", "text/event-stream")
         self.set_header("Cache-Control", "no-cache")
@@ -114,8 +114,8 @@ class EventsHandler(StreamHandler):
         await self.relay(self.runner.follow_all(self.last_event_id, self.caller))
 
 
-async def with_heartbeats(events: AsyncIterator[Live], seconds: float) -> AsyncGenerator[Live | None, None]:
-    """The events, and None after so many seconds without one."""
+async def with_heartbeats(events: AsyncGenerator[Live, None], seconds: float) -> AsyncGenerator[Live | None, None]:
+    """The events, and None after so many seconds without one; closes them in the end."""
     upcoming: asyncio.Future[Live | None] | None = None
     try:
         while True:
@@ -132,10 +132,10 @@ async def with_heartbeats(events: AsyncIterator[Live], seconds: float) -> AsyncG
         if upcoming is not None:
             upcoming.cancel()
             await asyncio.wait({upcoming})
-        await cast("AsyncGenerator[Live, None]", events).aclose()
+        await events.aclose()
 
 
-async def _next(events: AsyncIterator[Live]) -> Live | None:
+async def _next(events: AsyncGenerator[Live, None]) -> Live | None:
     return await anext(events, None)
 
 

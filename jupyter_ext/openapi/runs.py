@@ -76,6 +76,15 @@ _OUTPUT = {
     },
     "required": ["operationId", "stream", "offset", "content", "totalBytes", "isComplete"],
 }
+_SENT = {
+    "type": "object",
+    "properties": {
+        "id": {"type": "string", "description": "Where to go on after it: Last-Event-ID."},
+        "event": {"enum": ["event", "output", "status"]},
+        "data": {"type": "string", "description": "JSON."},
+    },
+    "required": ["id", "event", "data"],
+}
 
 
 def paths() -> dict[str, Any]:
@@ -220,7 +229,7 @@ def _resuming() -> list[dict[str, Any]]:
 
 def _live() -> dict[str, Any]:
     text = "Server-sent events: `event` (an Agent Spaces event), `output` ({operationId, stream, chunk}), `status`."
-    return {"200": {"description": text, "content": {"text/event-stream": {"schema": {"type": "string"}}}}}
+    return {"200": {"description": text, "content": {"text/event-stream": {"schema": _SENT}}}}
 
 
 def _begun(codes: tuple[Code, ...]) -> dict[str, Any]:

@@ -28,19 +28,25 @@ LINES = ("startLine", "endLine", "afterLine")
 
 @schemathesis.hook
 def before_call(context: Any, case: Any, kwargs: Any) -> None:
-    is_command = case.operation.path.endswith("/executeCommand")
-    if is_command and isinstance(case.body, (str, bytes)):
+    runs_commands = case.operation.path.endswith(("/executeCommand", "/runs"))
+    if runs_commands and isinstance(case.body, (str, bytes)):
         case.body = []  # text that might happen to be an object with a command
+    if (case.query or {}).get("wait") is not None:
+        case.query["wait"] = 0 if case.query["wait"] == 0 else 1  # nobody has an hour
     if not isinstance(case.body, dict):
         return
-    if is_command and isinstance(case.body.get("command"), str):
-        case.body["command"] = f": {shlex.quote(case.body['command'])}"
+    operations = case.body.get("operations")
+    parts = [case.body, *(operations if isinstance(operations, list) else ())]
+    for part in parts:
+        if runs_commands and isinstance(part, dict) and isinstance(part.get("command"), str):
+            part["command"] = f": {shlex.quote(part['command'])}"
     choice = zlib.crc32(repr(case.body).encode("utf-8", "replace"))
     if choice % 4:
         _restore(Path(os.environ["WAP_FUZZ_ROOT"]))
-        _lead_to_files(case.body, EXISTING[choice // 4 % len(EXISTING)])
-        for change in case.body.get("operations") or ():
-            _lead_to_lines(change)
+        for part in parts:
+            if isinstance(part, dict):
+                _lead_to_files(part, EXISTING[choice // 4 % len(EXISTING)])
+                _lead_to_lines(part)
 
 
 @schemathesis.hook
@@ -58,9 +64,9 @@ def _lead_to_files(body: dict[str, Any], existing: str) -> None:
     body.pop("expectedHash", None)
 
 
-def _lead_to_lines(change: Any) -> None:
+def _lead_to_lines(change: dict[str, Any]) -> None:
     for name in LINES:
-        if isinstance(change, dict) and isinstance(change.get(name), int):
+        if isinstance(change.get(name), int):
             change[name] = 2
 
 

@@ -7,6 +7,8 @@ import json
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
+from jupyter_server.auth import Authorizer
+
 SECONDS = 30
 """What anything may take at most."""
 
@@ -64,6 +66,20 @@ async def until(condition: Callable[[], bool]) -> None:
             await asyncio.sleep(0.01)
 
     await asyncio.wait_for(poll(), SECONDS)
+
+
+class Notes(Authorizer):
+    """Refuses some actions and remembers what it was asked."""
+
+    refused: tuple[str, ...] = ()
+
+    def __init__(self, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.asked: list[tuple[str, str]] = []
+
+    def is_authorized(self, handler: Any, user: Any, action: str, resource: str) -> bool:
+        self.asked.append((action, resource))
+        return action not in self.refused
 
 
 class Sent(NamedTuple):

@@ -8,10 +8,9 @@ import pytest
 
 from tests.jupyter_ext.agents import bearer, mint
 from tests.jupyter_ext.conftest import OPEN
-from tests.jupyter_ext.running import decide, shell, start
-from tests.jupyter_ext.test_runs import Notes
+from tests.jupyter_ext.running import Notes, decide, shell, start
 
-DELETE = shell("rm -rf data/", id="shell-1")
+CHANGE = shell("chmod 600 a", id="shell-1")
 
 
 @pytest.fixture
@@ -21,7 +20,7 @@ def jp_server_config() -> dict[str, Any]:
 
 
 async def _granted(fetch: Any) -> dict[str, Any]:
-    run = (await start(fetch, DELETE)).body["runId"]
+    run = (await start(fetch, CHANGE)).body["runId"]
     assert (await decide(fetch, run, "approved", operationId="shell-1", remember=True)).status == 200
     (grant,) = (await fetch("wap/grants")).body["grants"]
     found: dict[str, Any] = grant
@@ -34,33 +33,43 @@ async def test_what_is_remembered_is_not_asked_again_until_it_is_revoked(
     assert (await fetch("wap/grants")).body == {"grants": []}
     grant = await _granted(fetch)
     assert set(grant) == {"id", "allows", "createdAt", "createdBy"}
-    assert grant["allows"] == "rm -rf data/"
+    assert grant["allows"] == "chmod 600 a"
     assert grant["createdAt"].endswith("Z")
-    (jp_root_dir / "data").mkdir()
-    again = await start(fetch, DELETE)
+    (jp_root_dir / "a").touch(mode=0o644)
+    again = await start(fetch, CHANGE)
     assert (again.status, again.body["status"]) == (201, "completed")
-    assert not (jp_root_dir / "data").exists()
-    assert (await start(fetch, shell("rm -rf other/"))).body["status"] == "awaiting_approval"
+    assert (jp_root_dir / "a").stat().st_mode & 0o777 == 0o600
+    assert (await start(fetch, shell("chmod 700 a"))).body["status"] == "awaiting_approval"
 
     revoked = await jp_fetch(f"wap/grants/{grant['id']}", method="DELETE")
     assert (revoked.code, revoked.body) == (204, b"")
     assert (await fetch("wap/grants")).body == {"grants": []}
-    assert (await start(fetch, DELETE)).body["status"] == "awaiting_approval"
+    assert (await start(fetch, CHANGE)).body["status"] == "awaiting_approval"
 
 
 async def test_an_approval_is_for_once(fetch: Any) -> None:
-    run = (await start(fetch, DELETE)).body["runId"]
+    run = (await start(fetch, CHANGE)).body["runId"]
     await decide(fetch, run, "approved", operationId="shell-1")
     assert (await fetch("wap/grants")).body == {"grants": []}
-    assert (await start(fetch, DELETE)).body["status"] == "awaiting_approval"
+    assert (await start(fetch, CHANGE)).body["status"] == "awaiting_approval"
+
+
+async def test_what_is_not_grantable_is_asked_again(fetch: Any) -> None:
+    operation = shell("rm -r data", id="shell-1")
+    for _ in range(2):
+        asked = (await start(fetch, operation)).body
+        assert asked["status"] == "awaiting_approval"
+        assert "remember" not in asked["pendingApproval"]  # there is nothing to offer
+        await decide(fetch, asked["runId"], "approved", operationId="shell-1", remember=True)
+    assert (await fetch("wap/grants")).body == {"grants": []}
 
 
 async def test_the_newest_comes_first(fetch: Any) -> None:
-    for command in ("rm -rf one/", "rm -rf two/"):
+    for command in ("chmod 600 one", "chmod 600 two"):
         run = (await start(fetch, shell(command, id="shell-1"))).body["runId"]
         await decide(fetch, run, "approved", operationId="shell-1", remember=True)
     allowed = [grant["allows"] for grant in (await fetch("wap/grants")).body["grants"]]
-    assert allowed == ["rm -rf two/", "rm -rf one/"]
+    assert allowed == ["chmod 600 two", "chmod 600 one"]
 
 
 async def test_a_grant_that_is_not_there(fetch: Any) -> None:

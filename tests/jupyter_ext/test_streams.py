@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+import http.client
 import json
 from collections.abc import Awaitable, Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from jupyter_ext.handlers.streams import StreamHandler
 from tests.jupyter_ext.agents import bearer, mint
-from tests.jupyter_ext.conftest import OPEN
+from tests.jupyter_ext.conftest import OPEN, start_server
 from tests.jupyter_ext.running import SECONDS, Events, Sent, create, decide, ended, read, shell, start, until
 
 Open = Callable[..., Awaitable[Events]]
@@ -218,8 +220,23 @@ async def test_streams_end_when_the_extension_stops(
     await streams[0].next_event()
     await asyncio.wait_for(extension.stop_extension(), SECONDS)
     for stream in streams:
-        await stream.rest()
+        await asyncio.wait_for(stream.rest(), SECONDS)
     assert "Traceback" not in caplog.text
+
+
+def test_an_open_stream_does_not_keep_the_server_from_stopping(tmp_path: Path) -> None:
+    with start_server(tmp_path) as server:
+        connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=SECONDS)
+        connection.request("GET", f"{server.base_url}wap/events", headers={"Authorization": f"token {server.token}"})
+        response = connection.getresponse()
+        assert response.status == 200
+        server.process.terminate()
+        server.process.wait(SECONDS)
+        response.close()
+        connection.close()
+    log = (tmp_path / "log").read_text()
+    assert "Traceback" not in log
+    assert "never retrieved" not in log
 
 
 async def test_watching_is_not_activity(fetch: Any, listen: Open, jp_serverapp: Any) -> None:

@@ -15,6 +15,7 @@ import stat
 import sys
 from collections.abc import Callable
 from contextlib import suppress
+from functools import cache
 from typing import Protocol
 
 from wap_kernel.files.walk import Place
@@ -166,11 +167,15 @@ def _discard(folder: int, name: str) -> None:
 _RENAME_NOREPLACE = 1
 
 
+@cache
+def _libc() -> ctypes.CDLL:
+    return ctypes.CDLL(None, use_errno=True)
+
+
 def rename_exclusive(source_fd: int, source: str, target_fd: int, target: str) -> None:
     """Rename, failing with EEXIST when the target exists, in one step where the system can do that."""
     if sys.platform.startswith("linux"):
-        libc = ctypes.CDLL(None, use_errno=True)
-        renameat2 = getattr(libc, "renameat2", None)
+        renameat2 = getattr(_libc(), "renameat2", None)
         if renameat2 is not None:
             if renameat2(source_fd, os.fsencode(source), target_fd, os.fsencode(target), _RENAME_NOREPLACE) == 0:
                 return

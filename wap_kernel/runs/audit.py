@@ -13,7 +13,7 @@ import secrets
 import sqlite3
 import time
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import Future
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -27,7 +27,7 @@ from wap_kernel.operations import Effect, Operation
 from wap_kernel.runs import audit_reading, chain
 from wap_kernel.runs.audit_reading import Page
 from wap_kernel.runs.chain import Head
-from wap_kernel.runs.database import Database
+from wap_kernel.runs.database import Database, settled
 from wap_kernel.runs.heads import Heads
 from wap_kernel.times import text_of_seconds
 
@@ -91,16 +91,26 @@ class Audit:
         """A request that never became an operation."""
         self.outcome(self.record(Unparsed(tool), caller), "denied" if is_denial(error) else "failed", error)
 
-    def intent(self, record: Record) -> None:
-        """Must be written before the operation acts; raises if it cannot be, so that nothing acts unrecorded."""
-        self._put(_Entry(record, time.time()))
+    def intent(self, record: Record) -> Callable[[], None]:
+        """Hand it in. It must be written before the operation acts: call what this returns, which raises if it cannot
+        be, so that nothing acts unrecorded. Whoever stores something else in between has waited for it already."""
+        entry = _Entry(record, time.time())
+        if record.operation.effect is Effect.READ:
+            self._put_read(entry)
+            return lambda: None
+        return partial(self._require, self._hand_in(entry))
 
     def outcome(self, record: Record, outcome: Outcome, error: WapError | None = None) -> None:
-        """Written before the answer. What happened has happened: a failure to write is logged, not raised."""
-        try:
-            self._put(_Entry(record, time.time(), outcome, error, time.monotonic() - record.started))
-        except WapError as failure:
-            self._log.error("audit: the outcome of %s could not be written: %s", self._id(record), failure)
+        """Written before the answer; that of a run's operation before the next one begins. What happened has happened:
+        a failure to write is logged, not raised."""
+        entry = _Entry(record, time.time(), outcome, error, time.monotonic() - record.started)
+        if record.operation.effect is Effect.READ:
+            self._put_read(entry)
+            return
+        written = self._hand_in(entry)
+        if record.context.run is None:
+            with suppress(WapError):  # the log has it
+                self._require(written)
 
     def page(self, page: Page) -> dict[str, Any]:
         """What was recorded of this workspace up to now, for people: `{"records": [...], "nextCursor"?}`.
@@ -120,19 +130,23 @@ class Audit:
             self._log.error("audit: the last records could not be written: %s", error)
         self._heads.tell()
 
-    def _put(self, entry: _Entry) -> None:
-        if entry.record.operation.effect is not Effect.READ:
-            self._commit(entry)
-            return
+    def _put_read(self, entry: _Entry) -> None:
         self._reads.append(entry)
         # Set from the first record of a group until the group is taken, so that further reads wake nobody.
         if not self._is_due:
             self._is_due = True
             self._database.later(self._write).add_done_callback(self._written)
 
-    def _commit(self, entry: _Entry) -> None:
+    def _hand_in(self, entry: _Entry) -> Future[tuple[Head, int]]:
+        written = self._database.later(partial(self._write, entry=entry))
+        written.add_done_callback(self._written)
+        return written
+
+    def _require(self, written: Future[tuple[Head, int]]) -> None:
         try:
-            written = self._database.write(partial(self._write, entry=entry))
+            if not written.done():
+                self._database.write(lambda _: None)
+            settled(written)
         except NoSpace:
             raise NoSpace(
                 "No space left for the audit, so nothing was changed.", hint="Free some space and try again."
@@ -141,7 +155,6 @@ class Audit:
             raise ProviderUnavailable(
                 "The audit cannot be written, so nothing was changed.", hint="The server's log says why."
             ) from None
-        self._heads.committed(*written)
 
     def _written(self, done: Future[tuple[Head, int]]) -> None:
         if done.exception() is None:

@@ -143,9 +143,13 @@ class Blobs:
     def remove(self, stored: Stored, *, unused_for: float = 3600.0) -> int:
         """The bytes freed: none if somebody has used it meanwhile, for a process may be about to name it."""
         with suppress(FileNotFoundError):
-            if os.stat(stored.path).st_mtime < time.time() - unused_for:
-                os.unlink(stored.path)
+            # Out of reach first: what somebody begins to use between a look and the removal would be lost.
+            aside = os.path.join(self.folder, f"{TEMPORARY}{secrets.token_hex(12)}")
+            os.rename(stored.path, aside)
+            if os.stat(aside).st_mtime < time.time() - unused_for:
+                os.unlink(aside)
                 return stored.size
+            os.rename(aside, stored.path)
         return 0
 
     def _path(self, digest: str) -> str:

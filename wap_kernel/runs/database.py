@@ -1,7 +1,8 @@
-"""The state database in use: one connection that writes, on a thread of its own, and one that reads.
+"""The state database in use: one connection that writes, and one that reads.
 
-Whoever must not go on before something is stored waits for the commit; those who hand in work at the same time share
-one. What can wait (`later`) is committed with the next of them, or after a moment.
+Whoever must not go on before something is stored commits it, together with all that was handed in before; so nobody
+waits for another thread to get its turn, and those who come at the same time share one commit. What can wait (`later`)
+is committed by the next of them, or after a moment by a thread of its own.
 """
 
 from __future__ import annotations
@@ -33,20 +34,31 @@ class Database:
         self._reading = store.connect(state_dir)
         self._reader = threading.Lock()
         self._pending: deque[_Item] = deque()
+        self._committing = threading.Lock()
         self._something = threading.Event()
-        self._urgent = threading.Event()
-        self._is_closing = False
+        self._closing = threading.Event()
         self._is_closed = False
-        self._thread = threading.Thread(target=self._write, name="wap-state", daemon=True)
+        self._thread = threading.Thread(target=self._commit_leftovers, name="wap-state", daemon=True)
         self._thread.start()
 
     def write(self, work: Work[T]) -> T:
         """Do it in a transaction; it is stored when this returns, and not stored at all when this raises."""
-        return _settled(self._put(work, urgent=True))
+        done: Future[T] = Future()
+        self._pending.append((work, done))
+        if not done.done():
+            self._commit_pending()
+        return settled(done)
 
     def later(self, work: Work[T]) -> Future[T]:
         """Do it in order with everything else, soon."""
-        return self._put(work, urgent=False)
+        done: Future[T] = Future()
+        self._pending.append((work, done))
+        # Set from the first item of a group until the group is taken, so that further ones wake nobody.
+        if not self._something.is_set():
+            self._something.set()
+        if self._is_closed:
+            self._commit_pending()
+        return done
 
     def read(self, work: Work[T]) -> T:
         with self._reader:
@@ -59,46 +71,35 @@ class Database:
 
     def close(self) -> None:
         """Finish what was handed in. What comes later is refused."""
-        self._is_closing = True
-        self._urgent.set()
+        self._closing.set()
         self._something.set()
         self._thread.join()
-        self._is_closed = True
-        self._refuse_pending()
-        self._writing.close()
-        with self._reader:
+        self._commit_pending()
+        with self._committing, self._reader:
+            self._is_closed = True
+            self._writing.close()
             self._reading.close()
+        self._commit_pending()
 
-    def _put(self, work: Work[T], *, urgent: bool) -> Future[T]:
-        done: Future[T] = Future()
-        self._pending.append((work, done))
-        if urgent:
-            self._urgent.set()
-        # Set from the first item of a group until the group is taken, so that further ones wake nobody.
-        if not self._something.is_set():
-            self._something.set()
-        if self._is_closed:
-            self._refuse_pending()
-        return done
-
-    def _refuse_pending(self) -> None:
-        """Called after the thread has ended and by whoever comes after that, so that nobody waits for ever."""
-        while self._pending:
-            with suppress(IndexError):
-                self._pending.popleft()[1].set_exception(ProviderUnavailable("The workspace is closed."))
-
-    # -- the writing thread
-
-    def _write(self) -> None:
-        while not (self._is_closing and not self._pending):
+    def _commit_leftovers(self) -> None:
+        """What nobody has waited for; on a thread of its own."""
+        while not self._closing.is_set():
             self._something.wait()
-            self._urgent.wait(GROUP_SECONDS)
-            if not self._is_closing:
-                self._urgent.clear()
-                self._something.clear()
+            self._closing.wait(GROUP_SECONDS)
+            self._commit_pending()
+
+    def _commit_pending(self) -> None:
+        """Everything that was handed in before; when this returns, it is settled, by us or by somebody else."""
+        with self._committing:
+            self._something.clear()
             group = [self._pending.popleft() for _ in range(len(self._pending))]
-            if group:
+            if not group:
+                return
+            if not self._is_closed:
                 self._commit(group)
+                return
+            for _, future in group:
+                future.set_exception(ProviderUnavailable("The workspace is closed."))
 
     def _commit(self, group: list[_Item]) -> None:
         done: list[tuple[Future[Any], Any, Exception | None]] = []
@@ -107,7 +108,7 @@ class Database:
             for work, future in group:
                 done.append((future, *self._attempt(work)))
             self._writing.execute("COMMIT")
-        except Exception as error:  # noqa: BLE001 - handed to those who wait; this thread must never die
+        except Exception as error:  # noqa: BLE001 - handed to those who wait; nobody must wait for ever
             with suppress(sqlite3.Error):
                 self._writing.rollback()
             self._log.error("wap: the state could not be written: %s", error)
@@ -132,7 +133,7 @@ class Database:
             self._writing.execute("RELEASE one")
 
 
-def _settled(future: Future[T]) -> T:
+def settled(future: Future[T]) -> T:
     """What the work itself raises is between it and who handed it in."""
     try:
         return future.result()

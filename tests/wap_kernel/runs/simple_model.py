@@ -93,9 +93,11 @@ class Model:
 
     def conflicts(self, run: ModelRun) -> set[str]:
         """Where something would be lost by a revert."""
-        return {
-            path for path, change in run.net.items() if change.is_broken or self.tree.get(path, ABSENT) != change.after
-        }
+        return {path for path, change in run.net.items() if self._is_lost(path, change)}
+
+    def _is_lost(self, path: str, change: Change) -> bool:
+        now = self.tree.get(path, ABSENT)
+        return now != change.before and (change.is_broken or now != change.after)
 
     def revert(self, run: ModelRun) -> ModelRun:
         before = dict(self.tree)

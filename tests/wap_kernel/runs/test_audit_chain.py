@@ -31,7 +31,7 @@ def record(state: str, name: str, count: int) -> None:
     audit = Audit(database, "w", LOG)
     for number in range(count):
         under_way = audit.record(CreateDirectory(path=f"{name}{number}"), Caller(user="me", agent="an agent"))
-        audit.intent(under_way)
+        audit.intent(under_way)()
         audit.outcome(under_way, "failed", InvalidArgument("no"))
     audit.close()
     database.close()

@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 import pytest
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
-from hypothesis.stateful import Bundle, RuleBasedStateMachine, initialize, invariant, multiple, rule
+from hypothesis.stateful import Bundle, RuleBasedStateMachine, initialize, invariant, multiple, precondition, rule
 
 from tests.wap_kernel.runs.simple_model import Model, ModelRun, Operation, Tree, asks
 from wap_kernel.caller import Caller
@@ -27,6 +27,7 @@ from wap_kernel.workspace import Workspace
 
 SOAK = bool(os.environ.get("WAP_SOAK"))
 MACHINES, STEPS = (50, 40) if SOAK else (8, 15)
+PATIENCE = 60.0
 
 T = TypeVar("T")
 POLICY = Policy(
@@ -92,46 +93,33 @@ class Runs(RuleBasedStateMachine):
     @rule(batch=batches)
     def dry_run(self, batch: list[Operation]) -> None:
         run = self._do(self._begin(batch, dryRun=True))
-        run = self._do(self.runner.wait(run.id, 60))
+        run = self._do(self.runner.wait(run.id, PATIENCE))
         assert run.status.is_final or run.status.value == "awaiting_approval"
         if not run.status.is_final:
             self._do(self.runner.cancel(run.id, PERSON))
 
-    @rule(run_id=runs, approved=st.booleans(), by_operation=st.booleans())
-    def decide(self, run_id: str, approved: bool, by_operation: bool) -> None:
+    @precondition(lambda self: self.waiting)
+    @rule(index=st.integers(0, 9), answer=st.sampled_from(["approved", "denied", "cancel"]), by_operation=st.booleans())
+    def decide(self, index: int, answer: str, by_operation: bool) -> None:
+        run_id = self.waiting[index % len(self.waiting)]
         run = self.model.runs[run_id]
-        message = self._message(run_id)
-        if run.status != "awaiting_approval":
-            assert "pendingApproval" not in message
-            return
-        pending = message["pendingApproval"]
+        pending = self._message(run_id)["pendingApproval"]
         named = {"operation_id": pending["operationId"]} if by_operation else {"approval_id": pending["approvalId"]}
-        decision = Decision(approved=approved, **named)
-        self._do(self.runner.decide(run_id, decision, PERSON))
-        self._do(self.runner.wait(run_id, 60))
-        if approved:
-            self.model.go(run, approved=True)
+        if answer == "cancel":
+            self._do(self.runner.cancel(run_id, PERSON))
+            self.model.cancel(run)
         else:
-            self.model.deny(run)
+            self._do(self.runner.decide(run_id, Decision(approved=answer == "approved", **named), PERSON))
+            self._do(self.runner.wait(run_id, PATIENCE))
+            self.model.go(run, approved=True) if answer == "approved" else self.model.deny(run)
         with pytest.raises(Conflict):
             self._do(self.runner.decide(run_id, Decision(approved=True, approval_id=pending["approvalId"]), PERSON))
-
-    @rule(run_id=runs)
-    def cancel(self, run_id: str) -> None:
-        run = self.model.runs[run_id]
-        if run.status in ("completed", "error"):
-            with pytest.raises(Conflict):
-                self._do(self.runner.cancel(run_id, PERSON))
-            return
-        self._do(self.runner.cancel(run_id, PERSON))  # that it is cancelled already is no mistake
-        if run.status == "awaiting_approval":
-            self.model.cancel(run)
 
     @rule(target=runs, path=paths, content=contents, restarts=st.booleans())
     def end_in_the_middle(self, path: str, content: str, restarts: bool) -> str:
         """A command that has written is cancelled, or the process stops."""
         first = f"printf {content} > {path}"
-        begun = {"type": "shell", "command": f"{first} && touch ../begun; exec sleep 1000"}
+        begun = {"type": "shell", "command": f"{first}; touch ../begun; exec sleep 1000"}
         run = self._do(self._begin([begun, {"type": "createFile", "path": "never", "content": ""}]))
         self._do(self._until_begun())
         if restarts:
@@ -153,7 +141,7 @@ class Runs(RuleBasedStateMachine):
                 assert set(refused.value.details["paths"]) == conflicts
             return multiple()
         reverting = self._do(self.runner.revert(run_id, PERSON, force=force))
-        ended = self._do(self.runner.wait(reverting.id, 60))
+        ended = self._do(self.runner.wait(reverting.id, PATIENCE))
         assert ended.status.value == "completed", self._message(reverting.id)
         self.model.runs[reverting.id] = self.model.revert(run)
         return reverting.id
@@ -179,9 +167,13 @@ class Runs(RuleBasedStateMachine):
 
     # -- with the engine
 
+    @property
+    def waiting(self) -> list[str]:
+        return [run_id for run_id, run in self.model.runs.items() if run.status == "awaiting_approval"]
+
     def _start(self, batch: list[Operation], *, atomic: bool = False) -> str:
         run = self._do(self._begin(batch, atomic=atomic))
-        self._do(self.runner.wait(run.id, 60))
+        self._do(self.runner.wait(run.id, PATIENCE))
         self.model.runs[run.id] = ModelRun(batch, atomic)
         self.model.go(self.model.runs[run.id])
         return run.id

@@ -218,7 +218,7 @@ def test_the_chain_holds_while_a_server_writes(state: State, monkeypatch: pytest
 
     def write(what: str, done: int, total: int) -> None:
         if what == "audit":
-            audit.intent(audit.record(CreateDirectory(path="d"), Caller()))
+            audit.intent(audit.record(CreateDirectory(path="d"), Caller()))()
 
     assert state.sweeper(progress=write).sweep().audit_records == 99
     audit.close()

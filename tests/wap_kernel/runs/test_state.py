@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import logging
 import multiprocessing
 import os
 import sqlite3
@@ -18,9 +17,7 @@ import pytest
 
 from wap_kernel.caller import Caller
 from wap_kernel.errors import Code, InvalidArgument, PermissionDenied, WapError
-from wap_kernel.operations import Effect, ReadFile
 from wap_kernel.runs import store
-from wap_kernel.runs.audit import Audit
 from wap_kernel.runs.locks import PathLocks
 from wap_kernel.runs.state import open_state_dir
 
@@ -78,14 +75,6 @@ def test_a_path_with_a_newline_stays_one_record(tools: Any) -> None:
     assert outcome["outcome"] == "ok"
 
 
-def test_what_is_recorded_survives_the_close(tmp_path: Path) -> None:
-    audit = Audit(open_state_dir(str(tmp_path / "s")), "w", logging.getLogger("test"))
-    for number in range(1200):
-        audit.intent(audit.record(ReadFile(path=str(number)), Caller()))
-    audit.close()
-    assert [json.loads(row["summary"])["path"] for row in rows(tmp_path / "s")] == [str(n) for n in range(1200)]
-
-
 def test_when_the_intent_cannot_be_written_nothing_changes(
     make_tools: Callable[..., Any], caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -98,19 +87,6 @@ def test_when_the_intent_cannot_be_written_nothing_changes(
     assert caught.value.code is Code.PROVIDER_UNAVAILABLE
     assert "nothing was changed" in caught.value.message
     assert os.listdir(tools.root) == []
-
-
-def test_the_writing_thread_survives_a_record_that_cannot_be_written(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    audit = Audit(open_state_dir(str(tmp_path / "s")), "w", logging.getLogger("test"))
-    monkeypatch.setattr(ReadFile, "summary", lambda self: {"path": object()} if self.path == "bad" else {})
-    monkeypatch.setattr(ReadFile, "effect", Effect.WRITE)
-    with pytest.raises(WapError, match="nothing was changed"):
-        audit.intent(audit.record(ReadFile(path="bad"), Caller()))
-    audit.intent(audit.record(ReadFile(path="good"), Caller()))
-    audit.close()
-    assert len(rows(tmp_path / "s")) == 1
 
 
 def test_a_refused_request_is_recorded(tools: Any) -> None:

@@ -104,7 +104,7 @@ def test_the_audit_is_clean_and_goes_on(state: Path, version: int) -> None:
     assert first.unchained == (4 if version < 3 else 0)
     audit = Audit(database, WORKSPACE, LOG)
     record = audit.record(CreateDirectory(path="new"), Caller(user="ann"))
-    audit.intent(record)
+    audit.intent(record)()
     audit.outcome(record, "ok")
     audit.close()
     report = database.read(chain.verify)

@@ -1,0 +1,96 @@
+"""Who may start, see and touch runs: the authorizer is asked per kind of operation, an agent has its own runs only."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from tests.jupyter_ext.agents import bearer, mint
+from tests.jupyter_ext.conftest import OPEN
+from tests.jupyter_ext.running import Notes, batch, create, read, shell, start, types
+
+
+@pytest.fixture
+def jp_server_config() -> dict[str, Any]:
+    settings = {**OPEN, "allow_unconfined": True}
+    return {"ServerApp": {"jpserver_extensions": {"jupyter_ext": True}}, "WapExtension": settings}
+
+
+def _authorizer(server: Any, *refused: str) -> Notes:
+    notes = server.web_app.settings["authorizer"] = Notes(parent=server)
+    notes.refused = refused
+    return notes
+
+
+# Method, path, body, and what the authorizer is asked.
+ROUTES = [
+    ("POST", "wap/runs", batch(), "read"),
+    ("GET", "wap/runs", None, "read"),
+    ("GET", "wap/runs/x", None, "read"),
+    ("POST", "wap/runs/x/cancel", None, "write"),
+    ("POST", "wap/runs/x/revert", None, "write"),
+    ("GET", "wap/runs/x/changes", None, "read"),
+    ("GET", "wap/runs/x/output/y", None, "read"),
+    ("GET", "wap/runs/x/stream", None, "read"),
+    ("GET", "wap/events", None, "read"),
+]
+
+
+@pytest.mark.parametrize(("method", "path", "body", "action"), ROUTES)
+async def test_strangers_and_authorizers(
+    fetch: Any, jp_serverapp: Any, method: str, path: str, body: str | None, action: str
+) -> None:
+    for authorization in ("", "token wrong", "Bearer wrong"):
+        answer = await fetch(path, method=method, body=body, headers={"Authorization": authorization})
+        assert (answer.status, answer.code) == (403, "UNAUTHENTICATED")
+    notes = _authorizer(jp_serverapp, "read", "write", "execute")
+    answer = await fetch(path, method=method, body=body)
+    assert (answer.status, answer.code) == (403, "PERMISSION_DENIED")
+    assert notes.asked == [(action, "wap")]
+
+
+async def test_the_authorizer_is_asked_per_kind_of_operation(fetch: Any, jp_serverapp: Any, jp_root_dir: Any) -> None:
+    notes = _authorizer(jp_serverapp, "execute")
+    answer = await start(fetch, create("a"), shell("touch b"), create("c"), shell("touch d"), read("a"))
+    assert types(answer.body) == ["createFile", "policyDenied", "createFile", "policyDenied", "readFile"]
+    assert notes.asked == [("write", "wap"), ("execute", "wap"), ("read", "wap")]
+    assert sorted(path.name for path in jp_root_dir.iterdir()) == ["a", "c"]
+    refused = await start(fetch, shell("touch b"))
+    assert (refused.status, refused.code) == (403, "PERMISSION_DENIED")
+
+
+async def test_an_agent_token_opens_its_tools_by_either_name(fetch: Any, jp_root_dir: Any) -> None:
+    minted = await mint(fetch, tools=["writeFile", "readFile"])
+    words = {"type": "message", "content": "hello"}
+    answer = await start(fetch, words, create("a"), read("a"), shell("touch b"), headers=bearer(minted))
+    assert types(answer.body) == ["message", "createFile", "readFile", "policyDenied"]
+    assert "does not open shell" in answer.body["events"][3]["reason"]
+    assert [path.name for path in jp_root_dir.iterdir()] == ["a"]
+
+
+async def test_an_agent_sees_and_touches_its_own_runs_only(fetch: Any, jp_root_dir: Any) -> None:
+    one, other = await mint(fetch, name="one"), await mint(fetch, name="other")
+    of_person = (await start(fetch, create("a"))).body["runId"]
+    of_one = (await start(fetch, create("b"), headers=bearer(one))).body["runId"]
+    assert [run["runId"] for run in (await fetch("wap/runs")).body["runs"]] == [of_one, of_person]
+    (listed,) = (await fetch("wap/runs", headers=bearer(one))).body["runs"]
+    assert (listed["runId"], listed["agent"]) == (of_one, "one")
+    for run, token in ((of_person, one), (of_person, other), (of_one, other)):
+        for method, rest in (
+            *(("GET", rest) for rest in ("", "/changes", "/output/op-1", "/stream")),
+            *(("POST", rest) for rest in ("/cancel", "/revert")),
+        ):
+            answer = await fetch(f"wap/runs/{run}{rest}", method=method, headers=bearer(token))
+            assert (answer.status, answer.code) == (404, "NOT_FOUND"), (rest, answer.body)
+    assert (await fetch(f"wap/runs/{of_one}/revert", method="POST", headers=bearer(one))).status == 201
+    assert [path.name for path in jp_root_dir.iterdir()] == ["a"]
+
+
+async def test_keys_of_agents_are_their_own(fetch: Any) -> None:
+    runs = set()
+    for token in (await mint(fetch), await mint(fetch)):
+        for _ in range(2):
+            answer = await start(fetch, read("a"), headers=bearer(token, **{"Idempotency-Key": "key"}))
+            runs.add(answer.body["runId"])
+    assert len(runs) == 2
