@@ -345,7 +345,7 @@ class Workspace:
         if context.run is None or not is_change or self._undoing is None:
             return nullcontext()
         deadline = Deadline(KEEP_SECONDS, lambda: cancel.requested)
-        return self._undoing.snapshots.around(operation, context.run, context.position, deadline, context.notice)
+        return self._undoing.around(operation, context, deadline)
 
     def _translate(self, error: Exception, operation: Operation) -> WapError:
         if isinstance(error, WapError):

@@ -14,6 +14,8 @@ from typing import Any
 from tests.jupyter_ext.conftest import OPEN_LINES, PROJECT, LiveServer, _wait_for_runtime_file
 
 TOKEN = "a-token"
+OTHERS = ("jupyterlab", "jupyter_lsp", "jupyter_server_terminals", "notebook_shim")
+"""Extensions that these tests do without: to import them takes longer than all the rest."""
 
 
 class Place:
@@ -41,6 +43,7 @@ class Place:
         """A server; it may be dead already when this ends."""
         command = [sys.executable, "-m", "jupyter_server", "--no-browser", "--allow-root", "--ServerApp.port=0"]
         command += [f"--ServerApp.root_dir={self.root}", "--ServerApp.jpserver_extensions=jupyter_ext=True"]
+        command += [f"--ServerApp.jpserver_extensions={name}=False" for name in OTHERS]
         with (self.folder / "log").open("ab") as log:
             process = subprocess.Popen(command, env=self.environment, cwd=self.folder, stdout=log, stderr=log)
         try:

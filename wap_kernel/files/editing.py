@@ -13,6 +13,7 @@ from typing import Any
 
 from wap_kernel.errors import EditNotFound, InvalidArgument, TimedOut, TooLarge, WapError
 from wap_kernel.files import jsregex
+from wap_kernel.files.closest import closest
 from wap_kernel.files.deadline import Deadline
 from wap_kernel.operations import Change, DeleteLines, InsertLines, RegexReplace, ReplaceLines, ReplaceText
 
@@ -50,9 +51,11 @@ def _replace_text(data: bytes, change: ReplaceText) -> bytes:
         raise InvalidArgument("The text to replace is empty.", hint="Name some text of the file.")
     before, found, after = data.partition(old)
     if not found:
+        near = closest(data.decode("utf-8", "replace"), change.old_content)
         raise EditNotFound(
             f'Could not find content to replace: "{change.old_content[:SHOWN]}..."',
             hint="Read the file again: the text must be the same, character for character.",
+            **({} if near is None else {"closest": near.to_dict()}),
         )
     return before + _encoded(change.new_content) + after
 

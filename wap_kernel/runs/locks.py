@@ -23,15 +23,23 @@ class PathLocks:
     def __init__(self, state_dir: str) -> None:
         self._folder = os.path.join(state_dir, "locks")
         self._threads = [threading.Lock() for _ in range(BUCKETS)]
+        self._mine = threading.local()
 
     @contextmanager
     def hold(self, *paths: str) -> Iterator[None]:
-        """Hold the locks of these resolved paths. Taken in one order, so two holders never wait for each other."""
+        """Hold the locks of these resolved paths. Taken in one order, so two holders never wait for each other. What
+        the thread holds already it may hold once more."""
         deadline = time.monotonic() + PATIENCE
+        held: set[int] = self._mine.__dict__.setdefault("held", set())
+        wanted = {zlib.crc32(os.fsencode(path)) % BUCKETS for path in paths} - held
         with ExitStack() as stack:
-            for bucket in sorted({zlib.crc32(os.fsencode(path)) % BUCKETS for path in paths}):
+            for bucket in sorted(wanted):
                 stack.enter_context(self._bucket(bucket, deadline))
-            yield
+            held |= wanted
+            try:
+                yield
+            finally:
+                held -= wanted
 
     @contextmanager
     def _bucket(self, bucket: int, deadline: float) -> Iterator[None]:
