@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import logging
 import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, closing
@@ -127,7 +128,10 @@ class Engine:
     def __init__(self, root: Path, **options: Any) -> None:
         self._state = tempfile.TemporaryDirectory(prefix="wap-benchmark-state-", ignore_cleanup_errors=True)
         self._loop = asyncio.new_event_loop()
-        self._workspace = Workspace(str(root), policy=Policy(name="open"), state_dir=self._state.name, **options)
+        log = logging.getLogger(__name__)
+        log.setLevel(logging.ERROR)  # that `local` confines nothing is no news
+        policy = Policy(name="open")
+        self._workspace = Workspace(str(root), policy=policy, state_dir=self._state.name, log=log, **options)
         self._runner = Runner(self._workspace)
 
     def run(self, steps: Sequence[Step]) -> None:

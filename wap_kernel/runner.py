@@ -24,13 +24,14 @@ from wap_kernel.errors import (
     NotFound,
     PermissionDenied,
     ProviderUnavailable,
+    RateLimited,
     WapError,
 )
 from wap_kernel.operations import Operation, Result, RevertRun
 from wap_kernel.runs import deciding, describing, recovery
 from wap_kernel.runs.deciding import Decision
-from wap_kernel.runs.execution import Admission, Events, Execution, Parts, Respond, details_of
-from wap_kernel.runs.ledger import Ledger, NewRun, asker
+from wap_kernel.runs.execution import Admission, Events, Execution, Parts, Respond, details_of, refusal_of
+from wap_kernel.runs.ledger import Event, Ledger, NewRun, asker
 from wap_kernel.runs.live import POLL, Cursor, Follower, Hub, Live, follow, follow_all, woken
 from wap_kernel.runs.model import Approval, Options, Run, Status, Step
 from wap_kernel.runs.outputs import Outputs
@@ -41,6 +42,8 @@ from wap_kernel.workspace import Workspace
 STATE_THREADS = 4
 TEND_SECONDS = 2.0
 """Between two looks at what other processes want, what has expired and who has died."""
+MAX_WAITING = 100
+"""Runs of one agent token that may wait for a person: nobody answers more questions than that."""
 REVERT = "revert"
 T = TypeVar("T")
 
@@ -104,7 +107,9 @@ class Runner:
             id=_new_id(),
             caller=caller,
             dialect=dialect,
-            options=options,
+            options=options.model_copy(
+                update={"refused": {name: refusal_of(error) for name, error in (refused or {}).items()}}
+            ),
             steps=tuple(steps),
             owner=self.workspace.lease.id,
             key=key,
@@ -112,11 +117,21 @@ class Runner:
             reverts=reverts,
         )
         try:
-            run = await self._on_thread(lambda: self._ledger.create(new))
+            run = await self._on_thread(lambda: self._create(new))
         except sqlite3.IntegrityError:
             return await self._on_thread(lambda: self._earlier(caller, key or "", digest))
-        self._execute(run, refused=refused)
+        self._execute(run)
         return run
+
+    def _create(self, new: NewRun, approval: Approval | None = None, events: Sequence[Event] = ()) -> Run:
+        if new.caller.token is not None and self._ledger.waiting(new.caller.token) >= MAX_WAITING:
+            raise RateLimited(
+                f"{MAX_WAITING} runs of this agent wait for a person already.",
+                hint="Have them decided, or cancel them.",
+                limit="waitingRuns",
+                retryAfterMs=60_000,
+            )
+        return self._ledger.create(new, approval, events)
 
     def _earlier(self, caller: Caller, key: str, digest: str | None) -> Run:
         found = self._ledger.under_key(caller, key)
@@ -165,7 +180,7 @@ class Runner:
         reason = str(approval.shown["reason"])
         event = self._parts.events.approval(step.id, step.operation, reason, details_of(approval))
         new = NewRun(identifier, caller, dialect, Options(), (step,), None, Status.AWAITING_APPROVAL)
-        self._parts.changed(self._ledger.create(new, approval, [event]))
+        self._parts.changed(self._create(new, approval, [event]))
         return approval
 
     def _waiting_for_the_same(self, step: Step, caller: Caller, dialect: str) -> Approval | None:
@@ -327,9 +342,12 @@ class Runner:
             execution.cancel.request()
         if running:
             await asyncio.wait([task for _, task in running])
+        self._parts.hub.close()
         await asyncio.get_running_loop().run_in_executor(None, self._threads.close)
 
     async def _on_thread(self, work: Callable[[], T]) -> T:
+        if self._parts.hub.is_closed:  # its threads would never come to it
+            raise ProviderUnavailable("The workspace is closed.")
         if self._tending is None:  # the first to ask finds everything settled
             self._tending = asyncio.get_running_loop().create_task(self._tend())
             await self._threads.run(lambda: recovery.settle(self._parts))

@@ -220,7 +220,7 @@ class WapHandler(ExtensionHandlerMixin, BodyReader, APIHandler):
         self.set_header("Allow", methods)
         self.set_header("Access-Control-Allow-Methods", methods)
         if "Access-Control-Allow-Headers" not in self.settings.get("headers", {}):
-            own = f"{AGENT_HEADER}, {SESSION_HEADER}".lower()
+            own = f"{AGENT_HEADER}, {SESSION_HEADER}, idempotency-key, last-event-id".lower()
             self.set_header("Access-Control-Allow-Headers", f"accept, content-type, authorization, x-xsrftoken, {own}")
         self.set_status(204)
 

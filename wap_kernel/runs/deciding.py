@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from wap_kernel.caller import Caller
-from wap_kernel.errors import ApprovalRequired, Conflict, NotFound
+from wap_kernel.errors import ApprovalRequired, Conflict, InvalidArgument, NotFound
 from wap_kernel.runs import recovery
 from wap_kernel.runs.execution import Parts, details_of, undone
 from wap_kernel.runs.ledger import Ledger
@@ -33,6 +33,12 @@ def take_over(parts: Parts, run: Run, decision: Decision, caller: Caller) -> tup
     if parts.questions.has_expired(approval):
         recovery.expire(parts, run, approval)
         raise Conflict("The approval has expired.", hint="Send the operations again.", runId=run.id)
+    if decision.remember and approval.grant is None:
+        raise InvalidArgument(
+            "This cannot be allowed for good.",
+            hint="Decide without remember: it is asked about each time.",
+            runId=run.id,
+        )
     if decision.approved and (changed := parts.questions.changed(approval, step, run.caller)):
         raise _ask_again(parts, run, approval, changed)
     decided = replace(
@@ -50,7 +56,7 @@ def take_over(parts: Parts, run: Run, decision: Decision, caller: Caller) -> tup
     if not is_ours:
         raise Conflict("The approval was decided already.", hint="GET the run to see how.", runId=run.id)
     parts.workspace.decided(step, decided, caller)
-    if decision.approved and decision.remember and approval.grant is not None:
+    if decision.approved and approval.grant is not None and decision.remember:
         parts.workspace.grants.add(approval.grant, caller.user)
     return parts.ledger.require(run.id), decided
 

@@ -20,7 +20,7 @@ def message(ledger: Ledger, run: Run) -> bytes:
     tail: dict[str, Any] = {"startedAt": run.started_at}
     if run.completed_at is not None:
         tail["completedAt"] = run.completed_at
-    tail |= {name: True for name, value in run.options if value for name in (_OPTIONS[name],)}
+    tail |= {told: True for name, told in _OPTIONS.items() if getattr(run.options, name)}
     if run.reverts is not None:
         tail["reverts"] = run.reverts
     if (pending := _pending(ledger, run)) is not None:

@@ -95,13 +95,12 @@ class Execution:
         run: Run,
         *,
         approval: Approval | None = None,
-        refused: Mapping[str, WapError] | None = None,
         overlay: Files | None = None,
     ) -> None:
         self._parts = parts
         self._run = run
         self._approval = approval
-        self._refused = refused or {}
+        self._refused = {name: WapError.from_dict(error) for name, error in run.options.refused.items()}
         self._overlay = overlay
         self._position = run.position
         self._events: list[Event] = []

@@ -184,6 +184,12 @@ class Ledger:
     def with_status(self, status: Status) -> list[Run]:
         return self._runs("workspace = ? AND status = ?", (self._workspace, status.value), "ORDER BY number")
 
+    def waiting(self, by: str) -> int:
+        """How many runs of this asker wait for a person."""
+        query = "SELECT COUNT(*) FROM runs WHERE workspace = ? AND status = 'awaiting_approval' AND asker = ?"
+        row = self._database.read(lambda connection: connection.execute(query, (self._workspace, by)).fetchone())
+        return int(row[0])
+
     def cancellations(self, owner: str) -> list[str]:
         """Runs of this owner that somebody in another process wants to end."""
         rows = self._database.read(

@@ -35,10 +35,18 @@ class Hub:
 
     def __init__(self) -> None:
         self._watching: defaultdict[str, set[asyncio.Event]] = defaultdict(set)
+        self.is_closed = False
 
     def wake(self, run: str) -> None:
         for key in (run, EVERYTHING):
             for event in self._watching.get(key, ()):
+                event.set()
+
+    def close(self) -> None:
+        """Everybody goes home."""
+        self.is_closed = True
+        for events in self._watching.values():
+            for event in events:
                 event.set()
 
     def is_watched(self, run: str) -> bool:
@@ -151,7 +159,7 @@ class Follower:
 
 async def follow(follower: Follower, hub: Hub, run: str, threads: Threads) -> AsyncGenerator[Live, None]:
     with hub.watching(run) as event:
-        while True:
+        while not hub.is_closed:
             found, is_over = await threads.run(follower.next)
             for live in found:
                 yield live
@@ -165,7 +173,7 @@ async def follow_all(
     ledger: Ledger, hub: Hub, last: int, by: str | None, threads: Threads
 ) -> AsyncGenerator[Live, None]:
     with hub.watching(EVERYTHING) as event:
-        while True:
+        while not hub.is_closed:
             entries = await threads.run(partial(ledger.log_after, last, ENTRIES, by=by))
             for entry in entries:
                 last = entry.id
