@@ -74,7 +74,7 @@ class Runner:
             outputs=Outputs(workspace.state_dir),
             hub=Hub(),
             events=events or AgentSpacesEvents(partial(datetime.now, timezone.utc)),
-            questions=Questions(workspace.files_of, workspace.grant_for, approval_seconds),
+            questions=Questions(workspace.files_of, workspace.grant_for, workspace.foresee, approval_seconds),
             admission=admission,
             responses=responses or {},
             undo=self._undo_changes,
@@ -147,8 +147,13 @@ class Runner:
         execution = Execution(self._parts, run, overlay=overlay, **more)
         task = asyncio.get_running_loop().create_task(execution.go())
         self._executions[run.id] = (execution, task)
-        task.add_done_callback(lambda _: self._executions.pop(run.id, None))
+        task.add_done_callback(lambda _: self._forget(run.id, task))
         self._parts.changed(run)
+
+    def _forget(self, run_id: str, task: asyncio.Task[Status]) -> None:
+        """A run that asked may go on already, with another task."""
+        if self._executions.get(run_id, (None, None))[1] is task:
+            del self._executions[run_id]
 
     # -- single calls
 
@@ -296,10 +301,11 @@ class Runner:
             execution, task = self._executions[run.id]
             execution.cancel.request()
             await asyncio.wait([task])
-        elif run.status is Status.AWAITING_APPROVAL:
+            run = await self.get(run_id, caller)  # it may have asked just then
+        if run.status is Status.AWAITING_APPROVAL:
             await self._on_thread(lambda: recovery.cancel_waiting(self._parts, run, caller))
-        else:
-            await self._on_thread(lambda: self._ledger.request_cancel(run.id))
+        elif run.status is Status.RUNNING:
+            await self._on_thread(lambda: self._ledger.request_cancel(run_id))
             await self.wait(run.id, 2 * TEND_SECONDS)
         self._parts.hub.wake(run.id)
         return await self.get(run_id, caller)

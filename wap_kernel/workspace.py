@@ -280,6 +280,13 @@ class Workspace:
         """What a run changed, and what a revert would do."""
         return self.undoing.describe(run, self._judge.binding(caller).guard)
 
+    def foresee(self) -> dict[str, Any]:
+        """What a command could change for good, for a person to know beforehand."""
+        try:
+            return {} if self._undoing is None else self._undoing.foresee().to_dict()
+        except (OSError, WapError):
+            return {}  # it took too long; the run will say it
+
     def check_revert(self, operation: RevertRun, caller: Caller) -> None:
         self.undoing.check(operation, self._judge.binding(caller).guard)
 

@@ -22,7 +22,7 @@ async def test_a_running_command_is_activity_and_ends_with_the_extension(
         jp_fetch("wap/api/executeCommand", method="POST", body=body, raise_error=False, request_timeout=60)
     )
     await _until(ready.exists)
-    assert extension.current_activity() == {"commands": 1}
+    assert extension.current_activity() == {"commands": 1, "runs": 0}
     await extension.stop_extension()
     assert not _alive(int(ready.read_text()))
     assert extension.current_activity() is None
@@ -109,7 +109,7 @@ async def test_every_operation_is_cancelled_when_the_client_hangs_up(
 ) -> None:
     begun, cancelled = asyncio.Event(), asyncio.Event()
 
-    async def answer(operation: Any, caller: Any, encode: Any) -> None:
+    async def answer(operation: Any, caller: Any, encode: Any, context: Any) -> None:
         begun.set()
         try:
             await asyncio.Event().wait()

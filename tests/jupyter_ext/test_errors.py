@@ -148,7 +148,7 @@ SECRET = "what-the-file-holds"
 async def test_a_bug_says_nothing_of_the_host_and_logs_no_arguments(
     call: Any, extension: Any, jp_root_dir: Any, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    async def broken(operation: Any, caller: Any, encode: Any) -> None:
+    async def broken(operation: Any, caller: Any, encode: Any, context: Any) -> None:
         try:
             raise OSError(2, "No such file", str(jp_root_dir / SECRET))
         except OSError as error:
@@ -171,7 +171,7 @@ async def test_a_bug_says_nothing_of_the_host_and_logs_no_arguments(
 async def test_only_bugs_are_logged_as_errors(
     call: Any, extension: Any, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, error: WapError
 ) -> None:
-    async def fail(operation: Any, caller: Any, encode: Any) -> None:
+    async def fail(operation: Any, caller: Any, encode: Any, context: Any) -> None:
         raise error
 
     monkeypatch.setattr(extension.workspace, "answer", fail)
@@ -195,7 +195,7 @@ async def test_the_caller_is_jupyters_user_and_what_the_headers_claim(
     callers: list[Caller] = []
     answer = extension.workspace.answer
 
-    async def record(operation: Any, caller: Caller, encode: Any) -> Any:
+    async def record(operation: Any, caller: Caller, encode: Any, context: Any) -> Any:
         callers.append(caller)
         return await answer(operation, caller, encode)
 

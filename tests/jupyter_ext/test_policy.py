@@ -181,7 +181,7 @@ async def test_verdicts_for_an_operations_message(fetch: Any, jp_root_dir: Path,
 async def test_a_malformed_message_names_position_and_field(fetch: Any) -> None:
     answer = await fetch("wap/policy/check", method="POST", body=message({"type": "readFile", "path": "../x"}))
     assert (answer.status, answer.code) == (400, "INVALID_ARGUMENT")
-    assert answer.body["details"]["problems"][0]["field"] == "operations.0.readFile"
+    assert answer.body["details"]["problems"][0]["field"] == "operations.0.readFile.path"
 
 
 async def test_the_policy_in_force(fetch: Any, jp_root_dir: Path, preset: str) -> None:

@@ -28,6 +28,7 @@ from wap_kernel.runs.live import Hub
 from wap_kernel.runs.model import Approval, Run, Status, Step
 from wap_kernel.runs.outputs import Outputs
 from wap_kernel.runs.questions import Questions, bound, difference
+from wap_kernel.runs.snapshots import NotKept
 from wap_kernel.workspace import Workspace
 
 SLICE_SECONDS = 0.05
@@ -188,7 +189,15 @@ class Execution:
         approval = self._approval if self._approval and self._approval.position == self._position else None
         operation = bound(step.operation, approval) if approval else step.operation
         spill = self._parts.outputs.spill(self._run.id, self._position, self._tell)
-        notices: list[Any] = []
+        notices: list[NotKept] = []
+
+        def notice(not_kept: NotKept) -> None:
+            """Told before the command begins, to whoever watches, and again with its event."""
+            notices.append(not_kept)
+            said = {"runId": self._run.id, "status": Status.RUNNING.value, "operationId": step.id}
+            self._parts.ledger.tell(self._run.id, {**said, **not_kept.to_dict()})
+            self._tell()
+
         context = Context(
             dialect=self._run.dialect,
             tool=step.tool,
@@ -197,7 +206,7 @@ class Execution:
             step=step.id,
             approved=approval is not None,
             binding=self._binding,
-            notice=notices.append,
+            notice=notice,
         )
         on_chunk = spill if isinstance(operation, RunCommand) else None
         perform = self._parts.workspace.perform_now
@@ -209,7 +218,7 @@ class Execution:
             return self._failed(step, error)
         finally:
             spill.close()
-        extra = {"notKept": notices[0].to_dict()} if notices else {}
+        extra = {"notKept": notices[0].to_dict()["notKept"]} if notices else {}
         self._store(self._parts.events.done(step.id, operation, result, **extra))
         self._respond(step, result)
         return _Stop(failed=getattr(result, "exit_code", 0) != 0)

@@ -101,6 +101,10 @@ class Ledger:
 
         return self._database.later(work)
 
+    def tell(self, run: str, body: Event) -> None:
+        """Something that whoever watches the status should know."""
+        self._database.write(lambda connection: _log(connection, run, "status", [body]))
+
     def flush(self) -> None:
         """Wait until everything so far is stored."""
         self._database.write(lambda _: None)

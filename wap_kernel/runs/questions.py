@@ -11,7 +11,7 @@ import json
 import posixpath
 import secrets
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -31,6 +31,8 @@ from wap_kernel.times import text_of_seconds
 EXPIRY_SECONDS = 15 * 60.0
 MAX_SHOWN = 1024 * 1024
 """Bytes of a file of which a diff is made for a person."""
+MAX_NAMED = 20
+"""Paths that could not be undone, named to a person."""
 EDIT_SECONDS = 5.0
 FOLDER = "folder"
 """Stands for the hash of a folder."""
@@ -41,6 +43,8 @@ class Questions:
     files: Callable[[Caller], Files]
     """As the caller may see them."""
     grant_for: Callable[[Operation, Caller], Grant | None]
+    foresee: Callable[[], Mapping[str, Any]]
+    """What could not be undone if a command changed it."""
     seconds: float = EXPIRY_SECONDS
     clock: Callable[[], float] = time.time
 
@@ -56,7 +60,11 @@ class Questions:
             "reason": refusal.details.get("reason", refusal.message),
             "rule": refusal.details.get("rule"),
             "suggestion": refusal.hint,
-            **_subject(files, step.operation),
+            **(
+                self._command(step.operation)
+                if isinstance(step.operation, RunCommand)
+                else difference(files, step.operation)
+            ),
             "user": caller.user,
             "agent": caller.agent,
             "session": caller.session,
@@ -77,6 +85,15 @@ class Questions:
             created_at=now,
             expires_at=now + self.seconds,
         )
+
+    def _command(self, operation: RunCommand) -> dict[str, Any]:
+        lost = list(self.foresee().get("notKept", ()))
+        said: dict[str, Any] = {"command": operation.command, "cwd": operation.cwd}
+        if operation.environment:
+            said["env"] = operation.environment
+        if lost:
+            said["notKept"] = lost[:MAX_NAMED]
+        return said
 
     def changed(self, approval: Approval, step: Step, caller: Caller) -> list[str]:
         """What is not as it was shown."""
@@ -117,13 +134,6 @@ def _hash(files: Files, path: str) -> str | None:
         return digest.of_file(files, path)
     except (OSError, WapError):
         return None
-
-
-def _subject(files: Files, operation: Operation) -> dict[str, Any]:
-    """The command, or the path as it is resolved and what would become of it."""
-    if isinstance(operation, RunCommand):
-        return {"command": operation.command, "cwd": operation.cwd}
-    return difference(files, operation)
 
 
 def difference(files: Files, operation: Operation) -> dict[str, Any]:

@@ -102,6 +102,18 @@ class Snapshots:
             with self._unless_it_fails():
                 self.changes.end(before, identifiers, self._after(operation, before))
 
+    def foresee(self, deadline: Deadline) -> NotKept:
+        """What could not be brought back if a command changed it now; nothing is kept."""
+        before = manifest.take(self.files, deadline, bound=self._caps.entries)
+        budget = self.budget()
+        lost: dict[str, str] = {}
+        for size, path in sorted((look.size, path) for path, look in before.entries.items() if look.kind is Kind.FILE):
+            if size > budget.limit:
+                lost[path] = budget.refusal(size)
+            else:
+                budget.spend(size)
+        return NotKept(lost, {path: REASONS[reason] for path, reason in before.excluded.items()})
+
     def budget(self) -> Budget:
         return Budget(self._caps.per_file, self._caps.total)
 

@@ -118,7 +118,6 @@ MIGRATIONS = (
         after TEXT
     );
     CREATE INDEX changes_run ON changes (run, id);
-    CREATE INDEX changes_path ON changes (path);
     CREATE TABLE notes (
         run TEXT NOT NULL,
         position INTEGER NOT NULL,

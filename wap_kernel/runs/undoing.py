@@ -14,7 +14,10 @@ from wap_kernel.operations import Operation, Reverted, RevertRun
 from wap_kernel.policy.touches import Touch, touches
 from wap_kernel.runs import showing
 from wap_kernel.runs.restoring import Reverting
-from wap_kernel.runs.snapshots import Snapshots
+from wap_kernel.runs.snapshots import NotKept, Snapshots
+
+FORESEE_SECONDS = 5.0
+"""What a question to a person may wait for this."""
 
 
 class Undoing:
@@ -32,6 +35,10 @@ class Undoing:
         run, position = str(context.run), context.position
         with self._locks.hold(*held), self._snapshots.around(operation, run, position, deadline, context.notice):
             yield
+
+    def foresee(self) -> NotKept:
+        """What could not be brought back if a command changed it now."""
+        return self._snapshots.foresee(Deadline(FORESEE_SECONDS))
 
     def check(self, operation: RevertRun, guard: Guard) -> None:
         """Raise if a revert would be refused."""

@@ -14,9 +14,9 @@ from typing import Any, TypeVar
 import pytest
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
-from hypothesis.stateful import Bundle, RuleBasedStateMachine, initialize, invariant, multiple, precondition, rule
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from tests.wap_kernel.runs.simple_model import Model, ModelRun, Operation, Tree, asks
+from tests.wap_kernel.runs.simple_model import Model, ModelRun, Operation, Tree
 from wap_kernel.caller import Caller
 from wap_kernel.dialects import agent_spaces
 from wap_kernel.errors import Conflict
@@ -26,7 +26,7 @@ from wap_kernel.runs.model import Run
 from wap_kernel.workspace import Workspace
 
 SOAK = bool(os.environ.get("WAP_SOAK"))
-MACHINES, STEPS = (50, 40) if SOAK else (8, 15)
+MACHINES, STEPS = (50, 50) if SOAK else (25, 40)
 PATIENCE = 60.0
 
 T = TypeVar("T")
@@ -37,12 +37,11 @@ PERSON = Caller(user="a person")
 
 paths = st.sampled_from(["a", "b", "d/a", "d/b", "e/f/c"])
 contents = st.sampled_from(["x", "xy", "yx", "zz"])
-folders = st.sampled_from(["d", "e"])
+removals = st.builds("rm -rf {}".format, st.sampled_from(["d", "e"]))
 commands = st.one_of(
     st.builds("printf {} > {}".format, contents, paths),
     st.builds("mv {} {}".format, st.sampled_from(["a", "b"]), st.sampled_from(["d/a", "d/b"])),
     st.builds("mkdir -p {}".format, st.sampled_from(["d", "e/empty"])),
-    st.builds("rm -rf {}".format, folders),
     st.just("false"),
 )
 
@@ -52,20 +51,27 @@ def _operation(kind: str, **fields: st.SearchStrategy[Any]) -> st.SearchStrategy
 
 
 edits = st.fixed_dictionaries({"oldContent": st.sampled_from(["x", "y", "zz"]), "newContent": contents})
-operations = st.one_of(
-    _operation("message", content=st.just("hello")),
-    _operation("createFile", path=paths, content=contents, overwrite=st.booleans()),
-    _operation("readFile", path=paths),
+creations = _operation("createFile", path=paths, content=contents, overwrite=st.booleans())
+changes = st.one_of(
+    creations,
     _operation("editFile", path=paths, edits=st.lists(edits, min_size=1, max_size=1)),
     _operation("deleteFile", path=paths),
     _operation("shell", command=commands),
 )
-batches = st.lists(operations, max_size=5)
+questions = _operation("shell", command=removals)
+operations = st.one_of(
+    creations,
+    changes,
+    _operation("message", content=st.just("hello")),
+    _operation("readFile", path=paths),
+)
+batches = st.lists(operations, min_size=1, max_size=5)
+asking = st.tuples(
+    st.lists(operations, max_size=2), questions, st.lists(st.one_of(questions, operations), max_size=2)
+).map(lambda parts: [*parts[0], parts[1], *parts[2]])
 
 
 class Runs(RuleBasedStateMachine):
-    runs = Bundle("runs")
-
     @initialize()
     def open(self) -> None:
         self.folder = Path(tempfile.mkdtemp(prefix="wap-model-"))
@@ -82,21 +88,23 @@ class Runs(RuleBasedStateMachine):
 
     # -- what can happen
 
-    @rule(target=runs, batch=batches)
-    def start(self, batch: list[Operation]) -> str:
-        return self._start(batch)
+    @rule(batch=batches)
+    def start(self, batch: list[Operation]) -> None:
+        self._start(batch)
 
-    @rule(target=runs, batch=batches.filter(lambda batch: not any(map(asks, batch))))
-    def start_atomic(self, batch: list[Operation]) -> str:
-        return self._start(batch, atomic=True)
+    @rule(batch=asking)
+    def start_what_asks(self, batch: list[Operation]) -> None:
+        self._start(batch)
 
     @rule(batch=batches)
-    def dry_run(self, batch: list[Operation]) -> None:
-        run = self._do(self._begin(batch, dryRun=True))
+    def start_atomic(self, batch: list[Operation]) -> None:
+        self._start(batch, atomic=True)
+
+    @rule(batch=asking, atomic=st.booleans())
+    def dry_run(self, batch: list[Operation], atomic: bool) -> None:
+        run = self._do(self._begin(batch, dryRun=True, atomic=atomic))
         run = self._do(self.runner.wait(run.id, PATIENCE))
-        assert run.status.is_final or run.status.value == "awaiting_approval"
-        if not run.status.is_final:
-            self._do(self.runner.cancel(run.id, PERSON))
+        assert run.status.is_final
 
     @precondition(lambda self: self.waiting)
     @rule(index=st.integers(0, 9), answer=st.sampled_from(["approved", "denied", "cancel"]), by_operation=st.booleans())
@@ -115,8 +123,8 @@ class Runs(RuleBasedStateMachine):
         with pytest.raises(Conflict):
             self._do(self.runner.decide(run_id, Decision(approved=True, approval_id=pending["approvalId"]), PERSON))
 
-    @rule(target=runs, path=paths, content=contents, restarts=st.booleans())
-    def end_in_the_middle(self, path: str, content: str, restarts: bool) -> str:
+    @rule(path=paths, content=contents, restarts=st.booleans())
+    def end_in_the_middle(self, path: str, content: str, restarts: bool) -> None:
         """A command that has written is cancelled, or the process stops."""
         first = f"printf {content} > {path}"
         begun = {"type": "shell", "command": f"{first}; touch ../begun; exec sleep 1000"}
@@ -128,10 +136,11 @@ class Runs(RuleBasedStateMachine):
             self._do(self.runner.cancel(run.id, PERSON))
         self.model.runs[run.id] = cut = ModelRun([{"type": "shell", "command": first}])
         self.model.cut(cut, "error" if restarts else "cancelled")
-        return run.id
 
-    @rule(target=runs, run_id=runs, force=st.booleans())
-    def revert(self, run_id: str, force: bool) -> Any:
+    @precondition(lambda self: self.changing)
+    @rule(age=st.integers(0, 9), force=st.booleans())
+    def revert(self, age: int, force: bool) -> None:
+        run_id = self.changing[-1 - age % len(self.changing)]
         run = self.model.runs[run_id]
         conflicts = self.model.conflicts(run)
         if not run.is_final or (conflicts and not force):
@@ -139,16 +148,24 @@ class Runs(RuleBasedStateMachine):
                 self._do(self.runner.revert(run_id, PERSON, force=force))
             if run.is_final:
                 assert set(refused.value.details["paths"]) == conflicts
-            return multiple()
+            return
         reverting = self._do(self.runner.revert(run_id, PERSON, force=force))
         ended = self._do(self.runner.wait(reverting.id, PATIENCE))
         assert ended.status.value == "completed", self._message(reverting.id)
         self.model.runs[reverting.id] = self.model.revert(run)
-        return reverting.id
 
     @rule()
     def restart(self) -> None:
         self._restart()
+
+    @property
+    def waiting(self) -> list[str]:
+        return [run_id for run_id, run in self.model.runs.items() if run.status == "awaiting_approval"]
+
+    @property
+    def changing(self) -> list[str]:
+        """Runs that changed something, and those that are not over."""
+        return [run_id for run_id, run in self.model.runs.items() if run.net or not run.is_final]
 
     # -- what must be true after each
 
@@ -167,16 +184,11 @@ class Runs(RuleBasedStateMachine):
 
     # -- with the engine
 
-    @property
-    def waiting(self) -> list[str]:
-        return [run_id for run_id, run in self.model.runs.items() if run.status == "awaiting_approval"]
-
-    def _start(self, batch: list[Operation], *, atomic: bool = False) -> str:
+    def _start(self, batch: list[Operation], *, atomic: bool = False) -> None:
         run = self._do(self._begin(batch, atomic=atomic))
         self._do(self.runner.wait(run.id, PATIENCE))
         self.model.runs[run.id] = ModelRun(batch, atomic)
         self.model.go(self.model.runs[run.id])
-        return run.id
 
     async def _begin(self, batch: list[Operation], **options: bool) -> Run:
         sent = json.dumps({"protocolVersion": "1.0", "operations": batch, **options})

@@ -135,7 +135,6 @@ CREATE INDEX runs_status ON runs (workspace, status);
 CREATE INDEX run_log_run ON run_log (run, id);
 CREATE INDEX approvals_run ON approvals (run);
 CREATE INDEX changes_run ON changes (run, id);
-CREATE INDEX changes_path ON changes (path);
 DELETE FROM "sqlite_sequence";
 INSERT INTO "sqlite_sequence" VALUES('runs',4);
 INSERT INTO "sqlite_sequence" VALUES('run_log',5);
