@@ -12,7 +12,7 @@ from typing import Any
 from wap_kernel import __version__
 from wap_kernel.commands.outcome import Cancel, OnChunk, Outcome
 from wap_kernel.context import ALONE, Context
-from wap_kernel.errors import Conflict, ExecutionFailed, InvalidArgument, TimedOut
+from wap_kernel.errors import Conflict, ExecutionFailed, TimedOut
 from wap_kernel.files.deadline import Deadline
 from wap_kernel.files.globs import DEFAULT_EXCLUSIONS
 from wap_kernel.files.listing import list_files
@@ -35,7 +35,6 @@ from wap_kernel.operations import (
     Operation,
     ReadFile,
     Result,
-    Reverted,
     RevertRun,
     RunCommand,
     SearchFiles,
@@ -70,9 +69,7 @@ class Permit:
 
 
 class Actions:
-    def __init__(
-        self, provider: Provider, searcher: Searcher, locks: Locks, root: str, undoing: Undoing | None = None
-    ) -> None:
+    def __init__(self, provider: Provider, searcher: Searcher, locks: Locks, root: str, undoing: Undoing) -> None:
         self._provider = provider
         self._searcher = searcher
         self._locks = locks
@@ -102,13 +99,8 @@ class Actions:
                 )
             return list_files(permit.files, operation, permit.limits, self._root, deadline)
         if isinstance(operation, RevertRun):
-            return self._revert(operation, permit, context)
+            return self._undoing.revert(operation, permit.guard, context)
         return _SIMPLE[type(operation)](self, operation, permit)
-
-    def _revert(self, operation: RevertRun, permit: Permit, context: Context) -> Reverted:
-        if self._undoing is None:
-            raise InvalidArgument("Undo is switched off here.", hint="See WapExtension.undo.")
-        return self._undoing.revert(operation, permit.guard, context)
 
     def _read(self, operation: ReadFile, permit: Permit) -> Result:
         return read_file(permit.files, operation, permit.limits, self._root)

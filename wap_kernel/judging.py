@@ -13,6 +13,7 @@ from wap_kernel.actions import Permit
 from wap_kernel.caller import Caller
 from wap_kernel.commands.programs import Programs
 from wap_kernel.errors import ApprovalRequired, Code, PermissionDenied, ProviderUnavailable, TooLarge, WapError
+from wap_kernel.files.overlay import Overlay
 from wap_kernel.files.primitives import Files
 from wap_kernel.files.selection import MAX_FILE_SIZE
 from wap_kernel.operations import Limits, Operation, RunCommand
@@ -55,6 +56,14 @@ class Judge:
 
     def binding(self, caller: Caller) -> Binding:
         return self._policy.of(caller)
+
+    def files_of(self, caller: Caller) -> Files:
+        """As the caller may see and change them."""
+        return self._files.guarded_by(self.binding(caller).guard)
+
+    def new_overlay(self) -> Files:
+        """For a dry run: the same files, and changes that stay in memory."""
+        return Overlay(self._files)
 
     def verdict(self, operation: Operation, binding: Binding) -> Verdict:
         return decide(operation, binding.effective, self._facts(operation, binding), self._granted())

@@ -68,16 +68,17 @@ class Runner:
         self.workspace = workspace
         self._threads = Threads("state", STATE_THREADS)
         self._ledger = Ledger(workspace.database, workspace.id)
+        judge = workspace.judge
         self._parts = Parts(
             workspace=workspace,
             ledger=self._ledger,
             outputs=Outputs(workspace.state_dir),
             hub=Hub(),
             events=events or AgentSpacesEvents(partial(datetime.now, timezone.utc)),
-            questions=Questions(workspace.files_of, workspace.grant_for, workspace.foresee, approval_seconds),
+            questions=Questions(judge.files_of, judge.grant_for, workspace.undo.foresee, approval_seconds),
             admission=admission,
             responses=responses or {},
-            undo=self._undo_changes,
+            undo=workspace.undo.take_back,
             changed=changed,
         )
         self._executions: dict[str, tuple[Execution, asyncio.Task[Status]]] = {}
@@ -143,7 +144,7 @@ class Runner:
         return run
 
     def _execute(self, run: Run, **more: Any) -> None:
-        overlay = self.workspace.new_overlay() if run.options.dry_run else None
+        overlay = self.workspace.judge.new_overlay() if run.options.dry_run else None
         execution = Execution(self._parts, run, overlay=overlay, **more)
         task = asyncio.get_running_loop().create_task(execution.go())
         self._executions[run.id] = (execution, task)
@@ -257,7 +258,7 @@ class Runner:
     async def changes(self, run_id: str, caller: Caller) -> dict[str, Any]:
         """What the run changed, and what a revert would do."""
         run = await self.get(run_id, caller)
-        return await self.workspace.offload(lambda: self.workspace.describe_changes(run.id, caller))
+        return await self.workspace.offload(lambda: self.workspace.undo.describe(run.id, caller))
 
     async def follow(self, run_id: str, last_event_id: str | None, caller: Caller) -> AsyncGenerator[Live, None]:
         """What has happened and happens in the run, to its end."""
@@ -318,12 +319,9 @@ class Runner:
         if run.options.dry_run:
             raise InvalidArgument("A dry run changed nothing.", runId=run.id)
         operation = RevertRun(run=run.id, force=force)
-        await self.workspace.offload(lambda: self.workspace.check_revert(operation, caller))
+        await self.workspace.offload(lambda: self.workspace.undo.check(operation, caller))
         step = Step(REVERT, REVERT, operation)
         return await self.start([step], Options(), caller, dialect=REVERT, reverts=run.id)
-
-    def _undo_changes(self, run: Run) -> list[str]:
-        return self.workspace.take_back(run.id, run.caller)
 
     # -- life
 

@@ -24,10 +24,9 @@ from wap_kernel.commands.outcome import Cancel, OnChunk
 from wap_kernel.commands.programs import Programs
 from wap_kernel.commands.streaming import Chunk, stream
 from wap_kernel.context import ALONE, Context
-from wap_kernel.errors import InternalError, InvalidArgument, ProviderUnavailable, WapError, from_os_error
+from wap_kernel.errors import InternalError, ProviderUnavailable, WapError, from_os_error
 from wap_kernel.files import atomic
 from wap_kernel.files.deadline import Deadline
-from wap_kernel.files.primitives import Files
 from wap_kernel.files.root import Root
 from wap_kernel.files.searching import Searcher
 from wap_kernel.judging import Judge
@@ -38,14 +37,12 @@ from wap_kernel.operations import (
     ListFiles,
     Operation,
     Result,
-    RevertRun,
     RunCommand,
     SearchFiles,
 )
 from wap_kernel.policy import presets
-from wap_kernel.policy.current import Binding, CurrentPolicy
+from wap_kernel.policy.current import CurrentPolicy
 from wap_kernel.policy.files import PolicyFiles
-from wap_kernel.policy.grants import Grant
 from wap_kernel.policy.model import Policy
 from wap_kernel.policy.protected import protected_paths
 from wap_kernel.policy.verdict import Verdict
@@ -137,14 +134,15 @@ class Workspace:
         self._provider = opened.enter_context(closing(self._choose(provider)))
         searcher = opened.enter_context(closing(Searcher(protected, root_fd=self._files.fd)))
         locks = PathLocks(state)
-        self._undoing: Undoing | None = None
+        snapshots: Snapshots | None = None
         if self._keeps:
             snapshots = Snapshots(self._files.guarded_by(protected), self.database, state, Caps(), self._log)
-            self._undoing = Undoing(snapshots, locks)
-        self._actions = Actions(self._provider, searcher, locks, self.root, self._undoing)
+        self.undo = Undoing(snapshots, locks, lambda caller: self.judge.binding(caller).guard)
+        """What runs changed, and how it is taken back."""
+        self._actions = Actions(self._provider, searcher, locks, self.root, self.undo)
         server = environment.for_sandbox(os.environ) if self._provider.confines else os.environ
         path = environment.rebuild(server, {})["PATH"]
-        self._judge = Judge(
+        self.judge = Judge(
             self._files,
             self.root,
             CurrentPolicy(PolicyFiles(self._files, preset=policy), protected),
@@ -219,7 +217,7 @@ class Workspace:
         def verdicts() -> Iterator[Verdict]:
             for operation in operations:
                 deadline.check()
-                yield self._judge.checked(operation, caller)
+                yield self.judge.checked(operation, caller)
 
         return await self.offload(lambda: list(verdicts()))
 
@@ -230,7 +228,7 @@ class Workspace:
     def _describe_policy(self, caller: Caller) -> dict[str, Any]:
         grants = [{"id": identifier, "allows": grant.text} for identifier, grant in self.grants.all().items()]
         return {
-            **self._judge.binding(caller).effective.to_dict(),
+            **self.judge.binding(caller).effective.to_dict(),
             "provider": self._provider.name,
             "confinesCommands": self._provider.confines,
             "grants": grants,
@@ -240,27 +238,6 @@ class Workspace:
         """Run something slow on one of the workspace's threads, for those who must not hold the event loop."""
         return await self.on_thread(Operation, work)
 
-    def files_of(self, caller: Caller) -> Files:
-        """As the caller may see and change them."""
-        return self._files.guarded_by(self._judge.binding(caller).guard)
-
-    def binding(self, caller: Caller) -> Binding:
-        """The policy that binds the caller now."""
-        return self._judge.binding(caller)
-
-    def verdict(self, operation: Operation, caller: Caller) -> Verdict:
-        """On a thread; see `check`."""
-        return self._judge.checked(operation, caller)
-
-    def grant_for(self, operation: Operation, caller: Caller) -> Grant | None:
-        return self._judge.grant_for(operation, caller)
-
-    def new_overlay(self) -> Files:
-        """For a dry run: the same files, and changes that stay in memory."""
-        from wap_kernel.files.overlay import Overlay
-
-        return Overlay(self._files)
-
     def decided(self, step: Step, approval: Approval, caller: Caller) -> None:
         """Record what a person said to an operation."""
         said = DecideApproval(run=approval.run, approval=approval.id, decision=str(approval.decision))
@@ -269,32 +246,6 @@ class Workspace:
 
     async def audit_page(self, page: Page) -> dict[str, Any]:
         return await self.offload(lambda: self._audit.page(page))
-
-    @property
-    def undoing(self) -> Undoing:
-        if self._undoing is None:
-            raise InvalidArgument("Undo is switched off here.", hint="See WapExtension.undo.")
-        return self._undoing
-
-    def describe_changes(self, run: str, caller: Caller) -> dict[str, Any]:
-        """What a run changed, and what a revert would do."""
-        return self.undoing.describe(run, self._judge.binding(caller).guard)
-
-    def foresee(self) -> dict[str, Any]:
-        """What a command could change for good, for a person to know beforehand."""
-        try:
-            return {} if self._undoing is None else self._undoing.foresee().to_dict()
-        except (OSError, WapError):
-            return {}  # it took too long; the run will say it
-
-    def check_revert(self, operation: RevertRun, caller: Caller) -> None:
-        self.undoing.check(operation, self._judge.binding(caller).guard)
-
-    def take_back(self, run: str, caller: Caller) -> list[str]:
-        """Undo what a run has changed so far; returns what could not be."""
-        if self._undoing is None:
-            return ["."]
-        return self._undoing.take_back(run, self._judge.binding(caller).guard)
 
     def refused(self, tool: str, error: WapError, caller: Caller) -> None:
         """Record a request that was refused before it became an operation."""
@@ -329,11 +280,11 @@ class Workspace:
         """On one of the workspace's threads, see `on_thread`."""
         record = self._audit.record(operation, caller, context)
         try:
-            binding = context.binding or self._judge.binding(caller)
-            verdict = self._judge.verdict(operation, binding)
-            self._judge.enforce(operation, verdict, caller, approved=context.approved)
+            binding = context.binding or self.judge.binding(caller)
+            verdict = self.judge.verdict(operation, binding)
+            self.judge.enforce(operation, verdict, caller, approved=context.approved)
             require_intent = self._audit.intent(record)
-            permit = self._judge.permit(binding, verdict, context.overlay)
+            permit = self.judge.permit(binding, verdict, context.overlay)
             with self._before_image(operation, context, cancel):
                 require_intent()
                 result = self._actions.perform(operation, permit, cancel, on_chunk, context)
@@ -348,11 +299,9 @@ class Workspace:
 
     def _before_image(self, operation: Operation, context: Context, cancel: Cancel) -> AbstractContextManager[None]:
         """Keeps what the operation is about to change, for undo; only a run can be undone."""
-        is_change = operation.effect is not Effect.READ and context.overlay is None
-        if context.run is None or not is_change or self._undoing is None:
+        if context.run is None or operation.effect is Effect.READ or context.overlay is not None:
             return nullcontext()
-        deadline = Deadline(KEEP_SECONDS, lambda: cancel.requested)
-        return self._undoing.around(operation, context, deadline)
+        return self.undo.around(operation, context, Deadline(KEEP_SECONDS, lambda: cancel.requested))
 
     def _translate(self, error: Exception, operation: Operation) -> WapError:
         if isinstance(error, WapError):

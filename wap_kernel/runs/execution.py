@@ -169,7 +169,7 @@ class Execution:
         until = time.monotonic() + SLICE_SECONDS
         steps = itertools.islice(self._run.steps, self._position, self._position + limit)
         stop = _Stop()
-        self._binding = self._parts.workspace.binding(self._run.caller)
+        self._binding = self._parts.workspace.judge.binding(self._run.caller)
         for step in itertools.takewhile(lambda step: self._belongs(step, first), steps):
             stop = self._step(step)
             if stop.asked or stop.failed or self.cancel.requested or time.monotonic() >= until:
@@ -226,7 +226,7 @@ class Execution:
     def _play(self, step: Step, overlay: Files) -> _Stop:
         """In a dry run: file operations on the overlay, with what would be said to them; commands not at all."""
         workspace, caller, operation = self._parts.workspace, self._run.caller, step.operation
-        verdict = workspace.verdict(operation, caller)
+        verdict = workspace.judge.checked(operation, caller)
         said: dict[str, Any] = {"simulated": True, "verdict": verdict.answer.value, "rule": verdict.rule}
         context = Context(dialect=self._run.dialect, tool=step.tool, step=step.id, approved=True, overlay=overlay)
         try:
@@ -234,7 +234,7 @@ class Execution:
                 error = ExecutionFailed("Commands are not simulated in a dry run.")
                 self._store({**self._parts.events.failed(step.id, operation, error), **said, "simulated": False})
                 return _Stop()
-            shown = difference(overlay.guarded_by(workspace.binding(caller).guard), operation)
+            shown = difference(overlay.guarded_by(workspace.judge.binding(caller).guard), operation)
             result = workspace.perform_now(operation, caller, context, self.cancel)
         except WapError as error:
             return self._failed(step, error)

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
+from wap_kernel.caller import Caller
 from wap_kernel.context import Context
 from wap_kernel.errors import InvalidArgument, WapError
 from wap_kernel.files.deadline import Deadline
@@ -13,22 +14,29 @@ from wap_kernel.files.primitives import Access, Files, Guard, Locks
 from wap_kernel.operations import Operation, Reverted, RevertRun
 from wap_kernel.policy.touches import Touch, touches
 from wap_kernel.runs import showing
+from wap_kernel.runs.model import Run
 from wap_kernel.runs.restoring import Reverting
-from wap_kernel.runs.snapshots import NotKept, Snapshots
+from wap_kernel.runs.snapshots import Snapshots
 
 FORESEE_SECONDS = 5.0
 """What a question to a person may wait for this."""
 
 
 class Undoing:
-    def __init__(self, snapshots: Snapshots, locks: Locks) -> None:
+    """Without `snapshots` nothing is kept, and so nothing is undone. `guard_of` tells what a caller may change."""
+
+    def __init__(self, snapshots: Snapshots | None, locks: Locks, guard_of: Callable[[Caller], Guard]) -> None:
         self._snapshots = snapshots
         self._locks = locks
-        self._reverting = Reverting(snapshots, locks)
+        self._guard_of = guard_of
+        self._reverting = None if snapshots is None else Reverting(snapshots, locks)
 
     @contextmanager
     def around(self, operation: Operation, context: Context, deadline: Deadline) -> Iterator[None]:
         """Keep what the operation will change, and let nobody else change it between the keeping and the operation."""
+        if self._snapshots is None:
+            yield
+            return
         files = self._snapshots.files
         changed = (touch for touch in touches(operation) if touch.access is Access.WRITE)
         held = [path for touch in changed if (path := _resolved(files, touch)) is not None]
@@ -36,27 +44,41 @@ class Undoing:
         with self._locks.hold(*held), self._snapshots.around(operation, run, position, deadline, context.notice):
             yield
 
-    def foresee(self) -> NotKept:
-        """What could not be brought back if a command changed it now."""
-        return self._snapshots.foresee(Deadline(FORESEE_SECONDS))
+    def foresee(self) -> dict[str, Any]:
+        """What could not be brought back if a command changed it now, for a person to know beforehand."""
+        if self._snapshots is None:
+            return {}
+        try:
+            return self._snapshots.foresee(Deadline(FORESEE_SECONDS)).to_dict()
+        except (OSError, WapError):
+            return {}  # it takes too long; the run will say it
 
-    def check(self, operation: RevertRun, guard: Guard) -> None:
+    def check(self, operation: RevertRun, caller: Caller) -> None:
         """Raise if a revert would be refused."""
-        self._reverting.check(operation.run, guard, force=operation.force)
+        self._kept().check(operation.run, self._guard_of(caller), force=operation.force)
 
     def revert(self, operation: RevertRun, guard: Guard, context: Context) -> Reverted:
         if context.run is None:
             raise InvalidArgument("A revert is a run of its own.", hint="POST wap/runs/{runId}/revert.")
-        return self._reverting.revert(
-            operation.run, guard, into=context.run, position=context.position, force=operation.force
-        )
+        into, position = context.run, context.position
+        return self._kept().revert(operation.run, guard, into=into, position=position, force=operation.force)
 
-    def take_back(self, run: str, guard: Guard) -> list[str]:
+    def take_back(self, run: Run) -> list[str]:
         """All that an atomic run changed, but for what others have changed since; returns what is left."""
-        return self._reverting.take_back(run, guard).left or []
+        if self._reverting is None:
+            return ["."]
+        return self._reverting.take_back(run.id, self._guard_of(run.caller)).left or []
 
-    def describe(self, run: str, guard: Guard) -> dict[str, Any]:
-        return showing.describe(self._snapshots, self._reverting, run, lambda path: _may_read(guard, path))
+    def describe(self, run: str, caller: Caller) -> dict[str, Any]:
+        """What a run changed, and what a revert would do."""
+        reverting, guard = self._kept(), self._guard_of(caller)
+        assert self._snapshots is not None
+        return showing.describe(self._snapshots, reverting, run, lambda path: _may_read(guard, path))
+
+    def _kept(self) -> Reverting:
+        if self._reverting is None:
+            raise InvalidArgument("Undo is switched off here.", hint="See WapExtension.undo.")
+        return self._reverting
 
 
 def _resolved(files: Files, touch: Touch) -> str | None:
