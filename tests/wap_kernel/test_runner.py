@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import json
+import sqlite3
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -426,8 +428,9 @@ def test_a_run_of_a_dead_process_is_marked_and_says_what_was_under_way(scene: Sc
     async def scenario(scene: Scene) -> None:
         message = await scene.run(create("a"))
         database = scene.runner.workspace.database
-        update = "UPDATE runs SET status = 'running', owner = 'gone', position = 0, completed_at = NULL"
-        database.write(lambda connection: connection.execute(update))
+        update = "UPDATE runs SET status = 'running', owner = 'gone', completed_at = NULL; DELETE FROM positions"
+        for statement in update.split(";"):
+            database.write(partial(_execute, statement))
         run = await scene.runner.get(message["runId"], PERSON)
         told = await scene.message(run)
         assert told["status"] == "error"
@@ -436,6 +439,10 @@ def test_a_run_of_a_dead_process_is_marked_and_says_what_was_under_way(scene: Sc
         assert '"op-1" (createFile)' in error["message"]
 
     play(scene, scenario)
+
+
+def _execute(statement: str, connection: sqlite3.Connection) -> None:
+    connection.execute(statement)
 
 
 def test_the_run_of_a_living_neighbour_is_left_alone_and_can_be_cancelled(scene: Scene) -> None:

@@ -22,8 +22,8 @@ from wap_kernel.times import utc_now
 Event = Mapping[str, Any]
 
 _RUN = (
-    "number, id, status, caller, dialect, options, count, operations, position, owner, cancel_requested, started_at, "
-    "completed_at, reverts, response"
+    "number, id, status, caller, dialect, options, count, operations, COALESCE(position, 0), owner, cancel_requested, "
+    "started_at, completed_at, reverts, response"
 )
 _APPROVAL = (
     "id, run, position, operation_id, digest, files, shown, granted, created_at, expires_at, decision, decided_by, "
@@ -97,7 +97,7 @@ class Ledger:
 
         def work(connection: sqlite3.Connection) -> None:
             _log(connection, run, "event", events)
-            connection.execute("UPDATE runs SET position = ? WHERE id = ?", (position, run))
+            _move(connection, run, position)
 
         return self._database.later(work)
 
@@ -126,15 +126,17 @@ class Ledger:
 
         def work(connection: sqlite3.Connection) -> bool:
             changed = connection.execute(
-                "UPDATE runs SET status = ?, owner = ?, position = COALESCE(?, position),"
-                " response = COALESCE(?, response), completed_at = ? WHERE id = ? AND status = ?",
+                "UPDATE runs SET status = ?, owner = ?, response = COALESCE(?, response), completed_at = ?"
+                " WHERE id = ? AND status = ?",
                 (
-                    *(status.value, owner, position, None if response is None else json.dumps(response)),
+                    *(status.value, owner, None if response is None else json.dumps(response)),
                     *(utc_now() if status.is_final else None, run, expected.value),
                 ),
             )
             if not changed.rowcount:
                 return False
+            if position is not None:
+                _move(connection, run, position)
             if decided is not None and not _decide(connection, decided):
                 raise _Undecidable
             if asked is not None:
@@ -246,7 +248,9 @@ class Ledger:
 
     def _runs(self, where: str, values: tuple[object, ...], rest: str) -> list[Run]:
         rows = self._database.read(
-            lambda connection: connection.execute(f"SELECT {_RUN} FROM runs WHERE {where} {rest}", values).fetchall()
+            lambda connection: connection.execute(
+                f"SELECT {_RUN} FROM runs LEFT JOIN positions ON run = id WHERE {where} {rest}", values
+            ).fetchall()
         )
         return [_run(row) for row in rows]
 
@@ -265,6 +269,11 @@ def _log(connection: sqlite3.Connection, run: str, kind: str, bodies: Iterable[E
     connection.executemany(
         "INSERT INTO run_log (run, kind, body) VALUES (?, ?, ?)", [(run, kind, json.dumps(body)) for body in bodies]
     )
+
+
+def _move(connection: sqlite3.Connection, run: str, position: int) -> None:
+    """In a table of its own: a row of `runs` holds all operations and is long to write."""
+    connection.execute("INSERT OR REPLACE INTO positions VALUES (?, ?)", (run, position))
 
 
 def _insert_approval(connection: sqlite3.Connection, approval: Approval) -> None:

@@ -73,7 +73,6 @@ MIGRATIONS = (
         options TEXT NOT NULL,
         operations TEXT NOT NULL,
         count INTEGER NOT NULL,
-        position INTEGER NOT NULL DEFAULT 0,
         owner TEXT,
         cancel_requested INTEGER NOT NULL DEFAULT 0,
         idempotency_key TEXT,
@@ -85,6 +84,10 @@ MIGRATIONS = (
     );
     CREATE UNIQUE INDEX runs_once ON runs (workspace, asker, idempotency_key);
     CREATE INDEX runs_status ON runs (workspace, status);
+    CREATE TABLE positions (
+        run TEXT PRIMARY KEY,
+        position INTEGER NOT NULL
+    );
     CREATE TABLE run_log (
         id INTEGER PRIMARY KEY AUTOINCREMENT,
         run TEXT NOT NULL,

@@ -30,7 +30,7 @@ BATCH = 5000
 """Rows that are read or removed at once, so that nobody waits long."""
 _DIGEST = re.compile(r"[0-9a-f]{64}")
 _FINAL = ", ".join(f"'{status.value}'" for status in Status if status.is_final)
-_OF_RUNS = ("run_log", "approvals", "changes", "notes")
+_OF_RUNS = ("positions", "run_log", "approvals", "changes", "notes")
 
 T = TypeVar("T")
 Progress = Callable[[str, int, int], None]

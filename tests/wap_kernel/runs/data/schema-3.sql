@@ -74,6 +74,14 @@ CREATE TABLE notes (
         PRIMARY KEY (run, position)
     );
 INSERT INTO "notes" VALUES('run-4',0,'{"skipped": []}');
+CREATE TABLE positions (
+        run TEXT PRIMARY KEY,
+        position INTEGER NOT NULL
+    );
+INSERT INTO "positions" VALUES('run-1',1);
+INSERT INTO "positions" VALUES('run-2',0);
+INSERT INTO "positions" VALUES('run-3',0);
+INSERT INTO "positions" VALUES('run-4',0);
 CREATE TABLE run_log (
         id INTEGER PRIMARY KEY AUTOINCREMENT,
         run TEXT NOT NULL,
@@ -96,7 +104,6 @@ CREATE TABLE runs (
         options TEXT NOT NULL,
         operations TEXT NOT NULL,
         count INTEGER NOT NULL,
-        position INTEGER NOT NULL DEFAULT 0,
         owner TEXT,
         cancel_requested INTEGER NOT NULL DEFAULT 0,
         idempotency_key TEXT,
@@ -106,10 +113,10 @@ CREATE TABLE runs (
         started_at TEXT NOT NULL,
         completed_at TEXT
     );
-INSERT INTO "runs" VALUES(1,'run-1','0123456789abcdef','completed','{"user":"ann","agent":"claude","session":null,"token":null,"scope":null}','','agent_spaces','{"atomic":false,"dry_run":false}','[["op-1", "createFile", "writeFile",{"path":"notes/été.txt","content":"eA==","mode":"overwrite","create_directories":false,"expected_hash":null}]]',1,1,NULL,0,'key-1','abababababababababababababababababababababababababababababababab',NULL,NULL,'2026-01-05T09:00:00.000Z','2026-01-05T09:00:00.010Z');
-INSERT INTO "runs" VALUES(2,'run-2','0123456789abcdef','awaiting_approval','{"user":"ann","agent":"claude","session":null,"token":null,"scope":null}','','agent_spaces','{"atomic":false,"dry_run":false}','[["op-1", "shell", "runCommand",{"command":"rm -rf data/","cwd":".","timeout_ms":null,"environment":{}}]]',1,0,NULL,0,NULL,NULL,NULL,NULL,'2026-01-05T09:01:00.000Z',NULL);
-INSERT INTO "runs" VALUES(3,'run-3','0123456789abcdef','running','{"user":"ann","agent":"claude","session":null,"token":null,"scope":null}','','agent_spaces','{"atomic":false,"dry_run":false}','[["op-1", "shell", "runCommand",{"command":"rm -rf data/","cwd":".","timeout_ms":null,"environment":{}}]]',1,0,'deadbeefdeadbeef',0,NULL,NULL,NULL,NULL,'2026-01-05T09:02:00.000Z',NULL);
-INSERT INTO "runs" VALUES(4,'run-4','0123456789abcdef','completed','{"user":"ann","agent":"claude","session":null,"token":null,"scope":null}','','agent_spaces','{"atomic":false,"dry_run":false}','[]',0,0,NULL,0,NULL,NULL,'run-1','{"files": []}','2026-01-05T09:03:00.000Z','2026-01-05T09:03:01.000Z');
+INSERT INTO "runs" VALUES(1,'run-1','0123456789abcdef','completed','{"user":"ann","agent":"claude","session":null,"token":null,"scope":null}','','agent_spaces','{"atomic":false,"dry_run":false}','[["op-1", "createFile", "writeFile",{"path":"notes/été.txt","content":"eA==","mode":"overwrite","create_directories":false,"expected_hash":null}]]',1,NULL,0,'key-1','abababababababababababababababababababababababababababababababab',NULL,NULL,'2026-01-05T09:00:00.000Z','2026-01-05T09:00:00.010Z');
+INSERT INTO "runs" VALUES(2,'run-2','0123456789abcdef','awaiting_approval','{"user":"ann","agent":"claude","session":null,"token":null,"scope":null}','','agent_spaces','{"atomic":false,"dry_run":false}','[["op-1", "shell", "runCommand",{"command":"rm -rf data/","cwd":".","timeout_ms":null,"environment":{}}]]',1,NULL,0,NULL,NULL,NULL,NULL,'2026-01-05T09:01:00.000Z',NULL);
+INSERT INTO "runs" VALUES(3,'run-3','0123456789abcdef','running','{"user":"ann","agent":"claude","session":null,"token":null,"scope":null}','','agent_spaces','{"atomic":false,"dry_run":false}','[["op-1", "shell", "runCommand",{"command":"rm -rf data/","cwd":".","timeout_ms":null,"environment":{}}]]',1,'deadbeefdeadbeef',0,NULL,NULL,NULL,NULL,'2026-01-05T09:02:00.000Z',NULL);
+INSERT INTO "runs" VALUES(4,'run-4','0123456789abcdef','completed','{"user":"ann","agent":"claude","session":null,"token":null,"scope":null}','','agent_spaces','{"atomic":false,"dry_run":false}','[]',0,NULL,0,NULL,NULL,'run-1','{"files": []}','2026-01-05T09:03:00.000Z','2026-01-05T09:03:01.000Z');
 CREATE TABLE tokens (
         number INTEGER PRIMARY KEY,
         id TEXT NOT NULL UNIQUE,
