@@ -6,7 +6,7 @@ Runs on the workspace's threads.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from functools import partial
 
 from wap_kernel.actions import Permit
@@ -44,6 +44,7 @@ class Judge:
     ) -> None:
         self._files = files
         self._root = root
+        self._home = os.path.expanduser("~")
         self._policy = policy
         self._protected = protected
         self._provider = provider
@@ -136,14 +137,18 @@ class Judge:
         )
 
     def _facts(self, operation: Operation, binding: Binding) -> Facts:
-        reached = tuple(self._resolved(touch) for touch in touches(operation))
+        named = touches(operation)
+        first, size = None, None
+        if named and binding.effective.max_file_size is not None:
+            first, size = self._sized(named[0])
+        reached = tuple(first if first is not None and touch is named[0] else self._resolved(touch) for touch in named)
         return Facts(
             touches=reached,
             confined=self._provider.confines,
             resolve=self._programs.resolve,
-            home=os.path.expanduser("~"),
+            home=self._home,
             root=self._root,
-            size=self._size(reached) if binding.effective.max_file_size is not None else None,
+            size=size,
             protected=self._protected,
         )
 
@@ -157,12 +162,13 @@ class Judge:
         except OSError:
             return touch  # a folder on the way is missing; the primitives will say so, or make it and ask the guard
 
-    def _size(self, reached: Sequence[Touch]) -> int | None:
-        """Of the file that comes first; the primitives have refused it already if it may not be looked at."""
+    def _sized(self, touch: Touch) -> tuple[Touch | None, int | None]:
+        """The path that comes first, resolved, and the size of what stands there; None where it cannot be looked at."""
         try:
-            return self._files.stat(reached[0].path).size if reached else None
+            stat = self._files.stat(touch.path)
         except (OSError, WapError):
-            return None
+            return None, None
+        return (touch.at(stat.path) if touch.follow else None), stat.size
 
 
 def _least(limit: int, other: int | None) -> int:

@@ -53,7 +53,7 @@ def is_denial(error: WapError) -> bool:
 class Record:
     """An operation under way. It gives an intent (unless it is denied) and an outcome, under one id."""
 
-    __slots__ = ("caller", "context", "number", "operation", "started")
+    __slots__ = ("caller", "context", "is_over", "number", "operation", "started")
 
     def __init__(self, operation: Operation | Unparsed, caller: Caller, context: Context, number: int) -> None:
         self.operation = operation
@@ -61,6 +61,8 @@ class Record:
         self.context = context
         self.number = number
         self.started = time.monotonic()
+        self.is_over = False
+        """Its outcome is there: the intent, if it is not written yet, says nothing that the outcome does not."""
 
 
 @dataclass(frozen=True)
@@ -105,6 +107,7 @@ class Audit:
         a failure to write is logged, not raised."""
         entry = _Entry(record, time.time(), outcome, error, time.monotonic() - record.started)
         if record.operation.effect is Effect.READ:
+            record.is_over = True
             self._put_read(entry)
             return
         written = self._hand_in(entry)
@@ -178,6 +181,8 @@ class Audit:
     def _taken(self) -> Iterator[dict[str, Any]]:
         for _ in range(len(self._reads)):
             entry = self._reads.popleft()
+            if entry.outcome is None and entry.record.is_over:
+                continue
             try:
                 yield self._row(entry)
             except Exception as error:  # noqa: BLE001 - one that cannot be written must not keep others out

@@ -26,7 +26,7 @@ from wap_kernel.policy.verdict import Answer
 from wap_kernel.runs.ledger import Event, Ledger
 from wap_kernel.runs.live import Hub
 from wap_kernel.runs.model import Approval, Run, Status, Step
-from wap_kernel.runs.outputs import Outputs
+from wap_kernel.runs.outputs import Outputs, Spill
 from wap_kernel.runs.questions import Questions, bound, difference
 from wap_kernel.runs.snapshots import NotKept
 from wap_kernel.workspace import Workspace
@@ -188,7 +188,9 @@ class Execution:
             return self._play(step, self._overlay)
         approval = self._approval if self._approval and self._approval.position == self._position else None
         operation = bound(step.operation, approval) if approval else step.operation
-        spill = self._parts.outputs.spill(self._run.id, self._position, self._tell)
+        spill: Spill | None = None
+        if isinstance(operation, RunCommand):
+            spill = self._parts.outputs.spill(self._run.id, self._position, self._tell)
         notices: list[NotKept] = []
 
         def notice(not_kept: NotKept) -> None:
@@ -208,16 +210,16 @@ class Execution:
             binding=self._binding,
             notice=notice,
         )
-        on_chunk = spill if isinstance(operation, RunCommand) else None
         perform = self._parts.workspace.perform_now
         try:
-            result = perform(operation, self._run.caller, context, self.cancel, on_chunk)
+            result = perform(operation, self._run.caller, context, self.cancel, spill)
         except ApprovalRequired as refusal:
             return _Stop(self._ask(step, refusal))
         except WapError as error:
             return self._failed(step, error)
         finally:
-            spill.close()
+            if spill is not None:
+                spill.close()
         extra = {"notKept": notices[0].to_dict()["notKept"]} if notices else {}
         self._store(self._parts.events.done(step.id, operation, result, **extra))
         self._respond(step, result)

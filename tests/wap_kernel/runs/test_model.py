@@ -26,8 +26,8 @@ from wap_kernel.runs.model import Run
 from wap_kernel.workspace import Workspace
 
 SOAK = bool(os.environ.get("WAP_SOAK"))
-MACHINES, STEPS = (50, 50) if SOAK else (25, 40)
-PATIENCE = 60.0
+MACHINES, STEPS = (50, 50) if SOAK else (18, 40)
+PATIENCE = 20.0
 
 T = TypeVar("T")
 POLICY = Policy(
