@@ -209,7 +209,7 @@ class Runner:
         deadline = asyncio.get_running_loop().time() + seconds
         with self._parts.hub.watching(run_id) as event:
             while True:
-                run = await self._on_thread(lambda: self._ledger.require(run_id))
+                run = await self._on_thread(lambda: self._ledger.glance(run_id))
                 left = deadline - asyncio.get_running_loop().time()
                 if enough(run) or left <= 0:
                     return run

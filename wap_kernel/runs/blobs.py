@@ -21,6 +21,8 @@ from wap_kernel.files.atomic import write_all
 from wap_kernel.files.handles import LocalFile
 from wap_kernel.files.primitives import OpenFile
 
+FRESH_SECONDS = 600.0
+"""How exact the time of the last use is. Whoever collects what is unused waits much longer."""
 CHUNK = 1024 * 1024
 TEMPORARY = "tmp-"
 _FICLONE = 0x40049409
@@ -111,10 +113,12 @@ class Blobs:
         """Whether it is there; if so it counts as used now, and nobody collects it for a while."""
         path = self._path(digest)
         try:
-            os.utime(path)
-            return os.stat(path).st_size == size
+            found = os.stat(path)
+            if found.st_mtime < time.time() - FRESH_SECONDS:  # not at each of a hundred commands a minute
+                os.utime(path)
         except FileNotFoundError:
             return False
+        return found.st_size == size
 
     def read(self, digest: str) -> bytes | None:
         """The content, or None if it is not there (any more) or damaged."""

@@ -22,8 +22,8 @@ from wap_kernel.times import utc_now
 Event = Mapping[str, Any]
 
 _RUN = (
-    "number, id, status, caller, dialect, options, count, operations, COALESCE(position, 0), owner, cancel_requested, "
-    "started_at, completed_at, reverts, response"
+    "number, id, status, caller, dialect, options, count, {operations}, COALESCE(position, 0), owner, "
+    "cancel_requested, started_at, completed_at, reverts, response"
 )
 _APPROVAL = (
     "id, run, position, operation_id, digest, files, shown, granted, created_at, expires_at, decision, decided_by, "
@@ -168,6 +168,11 @@ class Ledger:
         assert found is not None, "a run that was just stored"
         return found
 
+    def glance(self, run: str) -> Run:
+        """How far it is, without its operations: they may be megabytes, and whoever waits looks often."""
+        (found,) = self._runs("id = ?", (run,), "", operations="NULL")
+        return found
+
     def under_key(self, caller: Caller, key: str) -> tuple[Run, str | None] | None:
         """The run that was started under this key, and the digest of its request."""
         row = self._database.read(
@@ -185,7 +190,8 @@ class Ledger:
             if value is not None:
                 where.append(column)
                 values.append(value)  # type: ignore[arg-type]
-        return self._runs(" AND ".join(where), tuple(values), f"ORDER BY number DESC LIMIT {limit:d}")
+        rest = f"ORDER BY number DESC LIMIT {limit:d}"
+        return self._runs(" AND ".join(where), tuple(values), rest, operations="NULL")
 
     def with_status(self, status: Status) -> list[Run]:
         return self._runs("workspace = ? AND status = ?", (self._workspace, status.value), "ORDER BY number")
@@ -246,10 +252,11 @@ class Ledger:
     def approvals(self, run: str) -> list[Approval]:
         return self._approvals("run = ? ORDER BY created_at", (run,))
 
-    def _runs(self, where: str, values: tuple[object, ...], rest: str) -> list[Run]:
+    def _runs(self, where: str, values: tuple[object, ...], rest: str, *, operations: str = "operations") -> list[Run]:
+        columns = _RUN.format(operations=operations)
         rows = self._database.read(
             lambda connection: connection.execute(
-                f"SELECT {_RUN} FROM runs LEFT JOIN positions ON run = id WHERE {where} {rest}", values
+                f"SELECT {columns} FROM runs LEFT JOIN positions ON run = id WHERE {where} {rest}", values
             ).fetchall()
         )
         return [_run(row) for row in rows]

@@ -119,7 +119,7 @@ class Follower:
     def next(self) -> tuple[list[Live], bool]:
         """What is new, and whether the run is over; on a thread."""
         found: list[Live] = []
-        current = self._ledger.require(self._run.id)  # before the log: what is over adds nothing to it any more
+        current = self._ledger.glance(self._run.id)  # before the log: what is over adds nothing to it any more
         entries = self._ledger.log_after(self._cursor.entry, ENTRIES, run=self._run.id)
         for entry in entries:
             if self._has_more_before(entry, found):

@@ -84,8 +84,8 @@ class Run:
     options: Options
     count: int
     """Of its operations."""
-    operations: str
-    """The operations as they are stored; see `steps`."""
+    operations: str | None
+    """As they are stored, see `steps`; None where they were not asked for."""
     position: int
     """Of the next operation, from 0."""
     owner: str | None
@@ -100,7 +100,8 @@ class Run:
 
     @cached_property
     def steps(self) -> tuple[Step, ...]:
-        """Read when they are wanted: a list of runs wants none of them."""
+        """Made when they are wanted."""
+        assert self.operations is not None, "a glance at a run has no operations"
         return load_steps(self.operations)
 
 

@@ -34,6 +34,12 @@ def bury_if_dead(parts: Parts, run: Run) -> Run:
     if current.status is not Status.RUNNING or current.owner != run.owner:
         return current
     under_way = current.steps[current.position] if current.position < current.count else None
+    if under_way is None and not current.options.atomic and current.response is None:
+        # It died between its last operation and saying so; nothing is missing.
+        status = Status.CANCELLED if current.cancel_requested else Status.COMPLETED
+        if current.dialect not in parts.responses:
+            parts.ledger.change(current.id, Status.RUNNING, status)
+            return parts.ledger.require(run.id)
     details = {"position": current.position}
     said = "The process that executed this run ended"
     if under_way is not None:

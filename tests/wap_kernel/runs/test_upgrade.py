@@ -153,7 +153,7 @@ def test_its_runs_are_there(state: Path, version: int) -> None:
         assert {name: run.status.value for name, run in found.items()} == {
             **{"run-4": "completed", "run-3": "running", "run-2": "awaiting_approval", "run-1": "completed"}
         }
-        assert [step.operation.summary() for step in found["run-1"].steps] == [{"path": "notes/été.txt"}]
+        assert [step.operation.summary() for step in ledger.require("run-1").steps] == [{"path": "notes/été.txt"}]
         waiting, decided = ledger.pending("run-2"), ledger.approvals("run-1")[0]
         assert waiting is not None and waiting.shown == {"command": "rm -rf data/"}
         assert decided.decision == "approved" and decided.grant is not None
