@@ -8,8 +8,8 @@ from typing import Any
 
 from wap_kernel.caller import Caller
 from wap_kernel.errors import ApprovalRequired, Conflict, InvalidArgument, NotFound
-from wap_kernel.runs import recovery
-from wap_kernel.runs.execution import Parts, details_of, undone
+from wap_kernel.runner import recovery
+from wap_kernel.runner.execution import Parts, details_of, undone
 from wap_kernel.runs.ledger import Ledger
 from wap_kernel.runs.model import Approval, Run, Status, Step
 

@@ -9,7 +9,7 @@ from dataclasses import replace
 
 from wap_kernel.caller import Caller
 from wap_kernel.errors import WapError
-from wap_kernel.runs.execution import Parts, undone
+from wap_kernel.runner.execution import Parts, undone
 from wap_kernel.runs.model import Approval, Run, Status
 
 

@@ -28,9 +28,10 @@ from wap_kernel.errors import (
     WapError,
 )
 from wap_kernel.operations import Operation, Result, RevertRun
-from wap_kernel.runs import deciding, describing, recovery
-from wap_kernel.runs.deciding import Decision
-from wap_kernel.runs.execution import Admission, Events, Execution, Parts, Respond, details_of, refusal_of
+from wap_kernel.runner import deciding, recovery
+from wap_kernel.runner.deciding import Decision
+from wap_kernel.runner.execution import Admission, Events, Execution, Parts, Respond, details_of, refusal_of
+from wap_kernel.runs import describing
 from wap_kernel.runs.ledger import Event, Ledger, NewRun, asker
 from wap_kernel.runs.live import POLL, Cursor, Follower, Hub, Live, follow, follow_all, woken
 from wap_kernel.runs.model import Approval, Options, Run, Status, Step
@@ -360,6 +361,3 @@ class Runner:
 
 def _new_id() -> str:
     return f"run_{secrets.token_hex(8)}"
-
-
-__all__ = ["Decision", "Live", "Runner"]
