@@ -7,6 +7,7 @@ It is raised deep inside and translated once, at the edge: to HTTP, to JSON-RPC,
 from __future__ import annotations
 
 import errno
+import re
 from collections.abc import Mapping
 from enum import Enum
 from typing import Any, ClassVar
@@ -36,6 +37,10 @@ class Code(str, Enum):
     NO_SPACE = "NO_SPACE"
 
 
+_QUOTED = re.compile(r"[:\"'`]")
+"""Where a message begins to quote."""
+
+
 class WapError(Exception):
     """Base of the family; raise one of the subclasses."""
 
@@ -55,6 +60,11 @@ class WapError(Exception):
         return kind(str(told["error"]), **told.get("details", {}))
 
     @property
+    def record(self) -> str:
+        """What the audit says of it: paths, commands and rules, but nothing of what is written or read."""
+        return self.message
+
+    @property
     def text(self) -> str:
         """Message and hint as two sentences, for dialects that have a single text field."""
         if not self.hint:
@@ -62,10 +72,24 @@ class WapError(Exception):
         return f"{self.message}{'' if self.message.endswith(('.', '!', '?')) else '.'} {self.hint}"
 
 
+def _unquoted(message: str) -> str:
+    """What follows a colon or stands in quotes may be anything that the caller sent."""
+    kept = _QUOTED.split(message, maxsplit=1)[0].rstrip(" .")
+    return f"{kept}." if " " in kept else "The request is not valid."
+
+
 class InvalidArgument(WapError):
-    """The request itself is wrong: a field, a pattern, a line number, the kind of file."""
+    """The request itself is wrong: a field, a pattern, a line number, the kind of file.
+
+    Its message may quote the request after a colon or in quotes, and nowhere else.
+    """
 
     code = Code.INVALID_ARGUMENT
+
+    @property
+    def record(self) -> str:
+        # The names of fields are the caller's own, and they come first.
+        return "The request is not valid." if "problems" in self.details else _unquoted(self.message)
 
 
 class PermissionDenied(WapError):
@@ -117,9 +141,13 @@ class BinaryFile(WapError):
 
 
 class EditNotFound(WapError):
-    """The text or pattern to replace does not occur."""
+    """The text or pattern to replace does not occur. Its message quotes as that of InvalidArgument does."""
 
     code = Code.EDIT_NOT_FOUND
+
+    @property
+    def record(self) -> str:
+        return _unquoted(self.message)
 
 
 class ExecutionFailed(WapError):

@@ -16,7 +16,7 @@ from wap_kernel.errors import ApprovalRequired, Code, PermissionDenied, Provider
 from wap_kernel.files.overlay import Overlay
 from wap_kernel.files.primitives import Files
 from wap_kernel.files.selection import MAX_FILE_SIZE
-from wap_kernel.operations import Limits, Operation, RunCommand
+from wap_kernel.operations import Limits, Operation, ReadFile, RunCommand
 from wap_kernel.policy import masks
 from wap_kernel.policy.current import Binding, CurrentPolicy
 from wap_kernel.policy.decision import Facts, Touch, decide, grant_for, touches
@@ -68,6 +68,12 @@ class Judge:
 
     def verdict(self, operation: Operation, binding: Binding) -> Verdict:
         return decide(operation, binding.effective, self._facts(operation, binding), self._granted())
+
+    def may_read(self, path: str, caller: Caller) -> bool:
+        """Whether the caller could read the file at this resolved path, by a tool of its scope and unasked."""
+        if caller.scope is not None and not caller.scope.opens("readFile"):
+            return False
+        return self.checked(ReadFile(path=path), caller).answer is Answer.ALLOW
 
     def grant_for(self, operation: Operation, caller: Caller) -> Grant | None:
         """What would have to be granted for it never to be asked about again; None if nothing can be."""

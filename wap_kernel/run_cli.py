@@ -96,7 +96,7 @@ async def _embedded(
         if not following.done() or following.exception() is not None:
             await runner.cancel(begun.id, caller)
         await following
-        ended = await runner.message(await runner.get(begun.id, caller))
+        ended = await runner.message(await runner.get(begun.id, caller), caller)
         return _end(output, ended, f", with a Jupyter server on {workspace.root}")
     finally:
         await runner.close()

@@ -13,7 +13,7 @@ import logging
 import os
 import sys
 from collections.abc import AsyncGenerator, Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, ExitStack, closing, nullcontext
+from contextlib import AbstractContextManager, ExitStack, closing, contextmanager, nullcontext
 from functools import partial
 from typing import Any, TypeVar
 
@@ -31,12 +31,12 @@ from wap_kernel.files.root import Root
 from wap_kernel.files.searching import Searcher
 from wap_kernel.judging import Judge
 from wap_kernel.operations import (
-    DecideApproval,
     Effect,
     Limits,
     ListFiles,
     Operation,
     Result,
+    RevertRun,
     RunCommand,
     SearchFiles,
 )
@@ -55,7 +55,7 @@ from wap_kernel.runs.database import Database
 from wap_kernel.runs.grants import Grants
 from wap_kernel.runs.leases import Lease
 from wap_kernel.runs.locks import PathLocks
-from wap_kernel.runs.model import Approval, Step
+from wap_kernel.runs.model import Run
 from wap_kernel.runs.snapshots import Caps, Snapshots
 from wap_kernel.runs.state import default_state_dir, open_state_dir, workspace_id
 from wap_kernel.runs.undoing import Undoing
@@ -226,7 +226,9 @@ class Workspace:
         return await self.offload(lambda: self._describe_policy(caller))
 
     def _describe_policy(self, caller: Caller) -> dict[str, Any]:
-        grants = [{"id": identifier, "allows": grant.text} for identifier, grant in self.grants.all().items()]
+        grants = []
+        if caller.token is None:  # what people have allowed each other's agents is for people to know
+            grants = [{"id": identifier, "allows": grant.text} for identifier, grant in self.grants.all().items()]
         return {
             **self.judge.binding(caller).effective.to_dict(),
             "provider": self._provider.name,
@@ -238,18 +240,41 @@ class Workspace:
         """Run something slow on one of the workspace's threads, for those who must not hold the event loop."""
         return await self.on_thread(Operation, work)
 
-    def decided(self, step: Step, approval: Approval, caller: Caller) -> None:
-        """Record what a person said to an operation."""
-        said = DecideApproval(run=approval.run, approval=approval.id, decision=str(approval.decision))
-        record = self._audit.record(said, caller, Context(tool=said.kind, run=approval.run, step=step.id))
+    @contextmanager
+    def recording(self, operation: Operation, caller: Caller, context: Context) -> Iterator[Callable[[], None]]:
+        """Record something that is done without `perform_now`. Whoever stores nothing else first calls what this gives,
+        to be sure that the intent is written."""
+        record = self._audit.record(operation, caller, context)
+        require_intent = self._audit.intent(record)
+        try:
+            yield require_intent
+        except WapError as error:
+            self._audit.outcome(record, "denied" if is_denial(error) else "failed", error)
+            raise
         self._audit.outcome(record, "ok")
+
+    def take_back(self, run: Run) -> list[str]:
+        """Undo what an atomic run has changed so far; returns what could not be."""
+        operation, context = RevertRun(run=run.id), Context(dialect=run.dialect, tool="undo", run=run.id)
+        with self.recording(operation, run.caller, context) as require_intent:
+            require_intent()
+            left = self.undo.take_back(run)
+        self._changed(operation, run.caller, context)
+        return left
 
     async def audit_page(self, page: Page) -> dict[str, Any]:
         return await self.offload(lambda: self._audit.page(page))
 
-    def refused(self, tool: str, error: WapError, caller: Caller) -> None:
-        """Record a request that was refused before it became an operation."""
-        self._audit.refused(tool, error, caller)
+    def refused(
+        self,
+        tool: str,
+        error: WapError,
+        caller: Caller,
+        operation: Operation | None = None,
+        context: Context = ALONE,
+    ) -> None:
+        """Record a request that was refused before it was performed, or before it even became an operation."""
+        self._audit.refused(tool, error, caller, operation, context)
 
     async def on_thread(self, kind: type[Operation], work: Callable[[], T]) -> T:
         """Run `work` on a thread for this kind of operation."""

@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import math
 import unicodedata
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
 from datetime import datetime, timezone
 from functools import wraps
 from inspect import isawaitable
@@ -24,7 +25,7 @@ from tornado import web
 
 from wap_kernel.caller import Caller
 from wap_kernel.errors import InternalError, PermissionDenied, ProviderUnavailable, RateLimited, WapError
-from wap_kernel.operations import Effect
+from wap_kernel.operations import DescribeWorkspace, Effect
 
 from . import errors
 from .bearer import Presented, presented
@@ -189,6 +190,15 @@ class WapHandler(ExtensionHandlerMixin, BodyReader, APIHandler):
             allowed = await allowed
         if not allowed:
             raise PermissionDenied(f"The server's authorizer does not let you {effect.value} in the workspace.")
+
+    @asynccontextmanager
+    async def counted(self) -> AsyncIterator[None]:
+        """Around what is no operation and costs as much: of an agent it counts as one."""
+        if self.agent is None:
+            yield
+            return
+        async with self.settings[RATES].admit(self.agent, DescribeWorkspace()):
+            yield
 
     @property
     def caller(self) -> Caller:

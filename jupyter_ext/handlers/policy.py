@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import json
-from contextlib import AsyncExitStack
 
 from wap_kernel.dialects import agent_spaces
-from wap_kernel.operations import DescribeWorkspace, Effect
+from wap_kernel.operations import Effect
 from wap_kernel.policy.verdict import Verdict
 
-from .base import RATES, WapHandler, verb
+from .base import WapHandler, verb
 
 
 class PolicyHandler(WapHandler):
@@ -31,9 +30,7 @@ class CheckHandler(WapHandler):
     @verb
     async def post(self) -> None:
         await self.authorize(Effect.READ)
-        async with AsyncExitStack() as counted:
-            if self.agent is not None:  # it costs as much as an operation does, and counts as one
-                await counted.enter_async_context(self.settings[RATES].admit(self.agent, DescribeWorkspace()))
+        async with self.counted():  # it costs as much as an operation does
             await self._check()
 
     async def _check(self) -> None:

@@ -59,7 +59,7 @@ class RunsHandler(WaitingHandler):
             runs, following = await self.runner.page(self.caller, chosen, limit, cursor)
         except NotFound as error:
             raise InvalidArgument(error.message, hint=error.hint) from None
-        answer: dict[str, object] = {"runs": [await self.runner.summary(run) for run in runs]}
+        answer: dict[str, object] = {"runs": await self.runner.summaries(runs, self.caller)}
         if following is not None:
             answer["nextCursor"] = following
         self.finish(json.dumps(answer))
@@ -142,7 +142,8 @@ class ChangesHandler(WapHandler):
     @verb
     async def get(self, run_id: str) -> None:
         await self.authorize(Effect.READ)
-        changes = await self.runner.changes(run_id, self.caller)
+        async with self.counted():  # it looks at every file that the run changed
+            changes = await self.runner.changes(run_id, self.caller)
         self.finish(await self.workspace.offload(lambda: json.dumps(changes)))
 
     head = get

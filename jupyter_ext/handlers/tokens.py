@@ -76,6 +76,7 @@ class TokenHandler(WapHandler):
     async def delete(self, token_id: str) -> None:
         await self.authorize(Effect.WRITE, AUTH_RESOURCE)
         await self.tokens.revoke(token_id)
+        self.runner.cancel_all_of(token_id)
         self.log.info("wap: agent token %s was revoked", token_id)
         self.set_status(204)
         self.finish()

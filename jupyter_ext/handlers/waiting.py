@@ -48,7 +48,7 @@ class WaitingHandler(WapHandler):
         if self._is_gone:
             self.set_status(499, "Client closed the connection")  # for the access log; nobody reads the answer
             return
-        self.finish(await self.runner.encoded(run))
+        self.finish(await self.runner.encoded(run, self.caller))
 
     def on_connection_close(self) -> None:
         super().on_connection_close()

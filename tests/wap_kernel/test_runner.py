@@ -59,7 +59,7 @@ class Scene:
         return await self.runner.start(message.steps(), message.options(), caller, dialect="agent_spaces")
 
     async def message(self, run: Run) -> dict[str, Any]:
-        return await self.runner.message(run)
+        return await self.runner.message(run, PERSON)
 
     async def decide(self, run_id: str, approved: bool, caller: Caller = PERSON, **more: Any) -> dict[str, Any]:
         if not more:

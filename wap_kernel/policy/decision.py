@@ -6,8 +6,10 @@ importance. What a person granted then turns ask into allow.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from fnmatch import fnmatchcase
 
 from wap_kernel.commands.shell import Script, parse
 from wap_kernel.commands.words import SimpleCommand
@@ -17,6 +19,7 @@ from wap_kernel.policy.arguments import judge_arguments
 from wap_kernel.policy.commands import judge, judge_commands
 from wap_kernel.policy.confirmations import confirms
 from wap_kernel.policy.effective import Effective
+from wap_kernel.policy.fitting import split
 from wap_kernel.policy.grants import Grant, covered
 from wap_kernel.policy.model import Policy
 from wap_kernel.policy.protected import ProtectedPaths
@@ -68,24 +71,44 @@ def decide(operation: Operation, effective: Effective, facts: Facts, grants: Ite
     if not asked:
         return ALLOWED_WITH_NETWORK if network else ALLOWED
     grants = tuple(grants)
-    open_asks = [each for each in asked if not (each.verdict.grantable and covered(grants, operation, each.commands))]
+    open_asks = [each for each in asked if not covered(grants, _grant(operation, script, effective, facts, [each]))]
     if not open_asks:
         return Verdict(Answer.ALLOW, "grant", f"A person allowed it here: {asked[0].verdict.reason}", network=network)
-    return replace(open_asks[0].verdict, network=network, grantable=_grant(operation, asked) is not None)
+    grant = _grant(operation, script, effective, facts, asked)
+    return replace(open_asks[0].verdict, network=network, grantable=grant is not None)
 
 
 def grant_for(operation: Operation, effective: Effective, facts: Facts) -> Grant | None:
     """The narrowest grant with which `decide` would allow `operation`. None: there is none, or it needs none."""
-    said = _said(operation, _script(operation), effective, facts)
+    script = _script(operation)
+    said = _said(operation, script, effective, facts)
     asked = [each for each in said if each.verdict.answer is Answer.ASK]
     is_denied = any(each.verdict.answer is Answer.DENY for each in said)
-    return None if is_denied or not asked else _grant(operation, asked)
+    return None if is_denied or not asked else _grant(operation, script, effective, facts, asked)
 
 
-def _grant(operation: Operation, asked: Sequence[_Said]) -> Grant | None:
-    if not all(each.verdict.grantable for each in asked):
+def _grant(
+    operation: Operation, script: Script, effective: Effective, facts: Facts, asked: Sequence[_Said]
+) -> Grant | None:
+    """What has to be granted for all of `asked`."""
+    needs_commands = isinstance(operation, RunCommand)
+    if not all(each.verdict.grantable and (each.commands or not needs_commands) for each in asked):
         return None
-    return Grant.of(operation, tuple(dict.fromkeys(command for each in asked for command in each.commands)))
+    commands = tuple(dict.fromkeys(command for each in asked for command in each.commands))
+    grant = Grant.of(operation, facts.touches, script, commands)
+    return None if grant is None or _names_blocked(grant, effective) else grant
+
+
+_NAMES = re.compile(r"[\w.+-]+")
+
+
+def _names_blocked(grant: Grant, effective: Effective) -> bool:
+    """`uv run sudo id`: nobody knows all the programs that run what they are given."""
+    entries = (entry for policy in effective.layers for entry in policy.shell.blocked_commands)
+    blocked = {name for entry in entries for name in split(entry)[:1]}
+    words = (word for form in grant.commands if form.options is None for word in form.words[1:])
+    names = {name.casefold() for word in words for name in _NAMES.findall(word)}
+    return any(fnmatchcase(name, entry) for name in names for entry in blocked)
 
 
 def _script(operation: Operation) -> Script:

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import sqlite3
+from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Any
+from functools import partial
 
 from wap_kernel.caller import Caller
+from wap_kernel.context import Context
 from wap_kernel.errors import ApprovalRequired, Conflict, InvalidArgument, NotFound
+from wap_kernel.operations import DecideApproval
 from wap_kernel.runner import recovery
-from wap_kernel.runner.execution import Parts, details_of, undone
+from wap_kernel.runner.parts import Parts, details_of
 from wap_kernel.runs.ledger import Ledger
 from wap_kernel.runs.model import Approval, Run, Status, Step
 
@@ -30,6 +33,9 @@ def take_over(parts: Parts, run: Run, decision: Decision, caller: Caller) -> tup
     """Store the decision, and make the run this process's own if it goes on."""
     approval = _question(parts.ledger, run, decision)
     step = run.steps[approval.position]
+    if run.cancel_requested:
+        recovery.cancel_waiting(parts, run, caller)
+        raise Conflict("The run was cancelled.", runId=run.id)
     if parts.questions.has_expired(approval):
         recovery.expire(parts, run, approval)
         raise Conflict("The approval has expired.", hint="Send the operations again.", runId=run.id)
@@ -47,45 +53,44 @@ def take_over(parts: Parts, run: Run, decision: Decision, caller: Caller) -> tup
         decided_by=caller.user,
         reason=decision.reason,
     )
-    owner = parts.workspace.lease.id
-    if decision.approved:
-        waiting, running = Status.AWAITING_APPROVAL, Status.RUNNING
-        is_ours = parts.ledger.change(run.id, waiting, running, owner=owner, decided=decided)
-    else:
-        is_ours = _deny(parts, run, step, decided)
-    if not is_ours:
-        raise Conflict("The approval was decided already.", hint="GET the run to see how.", runId=run.id)
-    parts.workspace.decided(step, decided, caller)
-    if decision.approved and approval.grant is not None and decision.remember:
-        parts.workspace.grants.add(approval.grant, caller.user)
-    return parts.ledger.require(run.id), decided
+    said = DecideApproval(run=run.id, approval=approval.id, decision=str(decided.decision))
+    context = Context(tool=said.kind, run=run.id, step=step.id)
+    # Its intent is handed in before the decision is, and so stored with it or before it.
+    with parts.workspace.recording(said, caller, context):
+        if not (_approve if decision.approved else _deny)(parts, run, step, decided, decision.remember):
+            raise Conflict("The approval was decided already.", hint="GET the run to see how.", runId=run.id)
+    fresh = parts.ledger.require(run.id)
+    vars(fresh)["steps"] = run.steps  # known already
+    return fresh, decided
 
 
-def _deny(parts: Parts, run: Run, step: Step, decided: Approval) -> bool:
+def _approve(parts: Parts, run: Run, _: Step, decided: Approval, remember: bool) -> bool:
+    grant, by, grants = decided.grant, str(decided.decided_by), parts.workspace.grants
+    granted: Callable[[sqlite3.Connection], object] | None = None
+    if remember and grant is not None:
+        granted = partial(grants.insert, grant=grant, by=by)
+    waiting, running, owner = Status.AWAITING_APPROVAL, Status.RUNNING, parts.workspace.lease.id
+    return parts.ledger.change(run, waiting, running, owner=owner, decided=decided, granted=granted)
+
+
+def _deny(parts: Parts, run: Run, step: Step, decided: Approval, _: bool) -> bool:
     """The operation is skipped and the rest goes on; of an atomic run nothing stays."""
     reason = decided.reason or "A person denied it."
     events = [parts.events.denied(step.id, step.operation, reason, rule=decided.shown.get("rule"))]
-    status, owner = Status.RUNNING, str(parts.workspace.lease.id)
+    response = parts.refusal(run, reason)
     if run.options.atomic:
-        events.append(undone(parts, run, "An operation was denied", step.id))
-        status, owner = Status.ERROR, ""
+        why = "An operation was denied"
+        return recovery.end_waiting(parts, run, decided, Status.ERROR, events, why, response)
     return parts.ledger.change(
-        run.id,
+        run,
         Status.AWAITING_APPROVAL,
-        status,
+        Status.RUNNING,
         position=decided.position + 1,
-        owner=owner or None,
+        owner=parts.workspace.lease.id,
         events=events,
         decided=decided,
-        response=denial(parts, run, reason),
+        response=response,
     )
-
-
-def denial(parts: Parts, run: Run, reason: str) -> Mapping[str, Any] | None:
-    """The answer of a single call that was not agreed to."""
-    if run.dialect not in parts.responses:
-        return None
-    return {"error": reason, "code": "PERMISSION_DENIED", "details": {"runId": run.id}}
 
 
 def _question(ledger: Ledger, run: Run, decision: Decision) -> Approval:
@@ -115,7 +120,8 @@ def _ask_again(parts: Parts, run: Run, approval: Approval, changed: list[str]) -
     event = parts.events.approval(step.id, step.operation, reason, details_of(fresh))
     waiting = Status.AWAITING_APPROVAL
     void = replace(approval, decision="expired", reason="What was shown has changed.")
-    parts.ledger.change(run.id, waiting, waiting, events=[event], decided=void, asked=fresh)
+    if not parts.ledger.change(run, waiting, waiting, events=[event], decided=void, asked=fresh):
+        return Conflict("The approval was decided already.", hint="GET the run to see how.", runId=run.id)
     return Conflict(
         f"Changed since it was shown: {', '.join(changed)}.",
         hint="Look at the new question and answer that.",

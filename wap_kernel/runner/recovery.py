@@ -1,91 +1,122 @@
 """Runs that nobody executes: left by a process that died, waiting for a person, waited for too long.
 
-On threads. Each step is one transaction that first looks whether somebody else has taken it already.
+On threads. Whoever settles one takes it first, so that nobody else does the same.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
+from typing import Any
 
 from wap_kernel.caller import Caller
-from wap_kernel.errors import WapError
-from wap_kernel.runner.execution import Parts, undone
+from wap_kernel.runner.parts import Parts, undone
 from wap_kernel.runs.model import Approval, Run, Status
 
 
-def settle(parts: Parts) -> None:
-    """At the start, and every now and then."""
+def settle(parts: Parts, orphans: frozenset[str] = frozenset()) -> None:
+    """At the start, and every now and then. One that cannot be settled does not keep the others from it. `orphans`: of
+    this process, though no task executes them."""
     for run in parts.ledger.with_status(Status.RUNNING):
-        bury_if_dead(parts, run)
-    expire_due(parts)
+        try:
+            if run.id in orphans:
+                bury(parts, run)
+            else:
+                bury_if_dead(parts, run)
+        except Exception as error:  # noqa: BLE001 - said in the log; it is tried again
+            parts.workspace.bug(error, "settling a run")
+    for run in parts.ledger.with_status(Status.AWAITING_APPROVAL):
+        try:
+            _settle_waiting(parts, run)
+        except Exception as error:  # noqa: BLE001
+            parts.workspace.bug(error, "settling a run that waits")
 
 
-def tend(parts: Parts) -> list[str]:
-    """What has come up meanwhile; returns the runs of this process that another one wants to end."""
-    settle(parts)
-    return parts.ledger.cancellations(parts.workspace.lease.id)
+def _settle_waiting(parts: Parts, run: Run) -> None:
+    approval = parts.ledger.pending(run.id)
+    if approval is None:
+        return
+    if run.cancel_requested:
+        cancel_waiting(parts, run, Caller())
+    elif parts.questions.has_expired(approval):
+        expire(parts, run, approval)
 
 
 def bury_if_dead(parts: Parts, run: Run) -> Run:
-    """Mark a run as failed if the process that executed it has died, and say what was under way."""
+    """Mark a run as failed if the process that executed it has died."""
     if run.owner is not None and parts.workspace.lease.is_alive(run.owner):
         return run
-    current = parts.ledger.require(run.id)  # it may have ended, and its process after it, since it was read
-    if current.status is not Status.RUNNING or current.owner != run.owner:
-        return current
+    return bury(parts, run)
+
+
+def bury(parts: Parts, run: Run) -> Run:
+    """Say what was under way, and undo what is all or nothing."""
+    if not parts.ledger.claim(run, parts.workspace.lease.id):
+        return parts.ledger.require(run.id)  # it has ended meanwhile, or somebody else takes care of it
+    current = parts.ledger.require(run.id)
     under_way = current.steps[current.position] if current.position < current.count else None
-    if under_way is None and not current.options.atomic and current.response is None:
+    if under_way is None and not current.options.atomic and current.dialect not in parts.responses:
         # It died between its last operation and saying so; nothing is missing.
-        status = Status.CANCELLED if current.cancel_requested else Status.COMPLETED
-        if current.dialect not in parts.responses:
-            parts.ledger.change(current.id, Status.RUNNING, status)
-            return parts.ledger.require(run.id)
-    details = {"position": current.position}
+        ended = Status.CANCELLED if current.cancel_requested else Status.COMPLETED
+        parts.ledger.change(current, Status.RUNNING, ended)
+        return parts.ledger.require(run.id)
     said = "The process that executed this run ended"
+    known: dict[str, Any] = {"position": current.position}
     if under_way is not None:
         said = f'{said} while operation "{under_way.id}" ({under_way.tool}) was under way'
-    known = details | ({"operationId": under_way.id, "operationType": under_way.tool} if under_way else {})
+        known |= {"operationId": under_way.id, "operationType": under_way.tool}
     events = [parts.events.error("system", f"{said}.", known)]
     if current.options.atomic:
         events.append(undone(parts, current, "The run did not end", under_way.id if under_way else ""))
-    response = None
-    if current.dialect in parts.responses:
-        response = {"error": f"{said}.", "code": "EXECUTION_FAILED", "details": {"runId": current.id}}
-    parts.ledger.change(current.id, Status.RUNNING, Status.ERROR, events=events, response=response)
+    response = parts.refusal(current, f"{said}.", "EXECUTION_FAILED")
+    parts.ledger.change(current, Status.RUNNING, Status.ERROR, events=events, response=response)
     return parts.ledger.require(run.id)
 
 
-def expire_due(parts: Parts) -> None:
-    for run in parts.ledger.with_status(Status.AWAITING_APPROVAL):
-        approval = parts.ledger.pending(run.id)
-        if approval is not None and parts.questions.has_expired(approval):
-            expire(parts, run, approval)
-
-
-def expire(parts: Parts, run: Run, approval: Approval) -> None:
+def expire(parts: Parts, run: Run, approval: Approval) -> bool:
     """Nobody answered. The run ends: to go on later, with nobody there, is not what anyone expects."""
     minutes = round((approval.expires_at - approval.created_at) / 60)
-    _give_up(parts, run, replace(approval, decision="expired"), f"Nobody decided within {minutes} minutes.")
+    return _give_up(parts, run, replace(approval, decision="expired"), f"Nobody decided within {minutes} minutes.")
 
 
-def cancel_waiting(parts: Parts, run: Run, caller: Caller) -> None:
+def cancel_waiting(parts: Parts, run: Run, caller: Caller) -> bool:
+    """Whether it was still waiting."""
     approval = parts.ledger.pending(run.id)
-    if approval is not None:
-        decided = replace(approval, decision="cancelled", decided_by=caller.user)
-        _give_up(parts, run, decided, "The run was cancelled.")
+    if approval is None:
+        return False
+    decided = replace(approval, decision="cancelled", decided_by=caller.user)
+    return _give_up(parts, run, decided, "The run was cancelled.")
 
 
-def _give_up(parts: Parts, run: Run, decided: Approval, why: str) -> None:
-    step = run.steps[decided.position]
+def _give_up(parts: Parts, run: Run, decided: Approval, why: str) -> bool:
+    current = parts.ledger.require(run.id)
+    step = current.steps[decided.position]
     events = [parts.events.denied(step.id, step.operation, why, rule=decided.shown.get("rule"))]
-    if run.options.atomic:
-        try:
-            events.append(undone(parts, run, why.rstrip("."), step.id))
-        except WapError as error:
-            events.append(parts.events.error("system", error.text))
-    response = None
-    if run.dialect in parts.responses:
-        response = {"error": why, "code": "PERMISSION_DENIED", "details": {"runId": run.id}}
-    parts.ledger.change(
-        run.id, Status.AWAITING_APPROVAL, Status.CANCELLED, events=events, decided=decided, response=response
-    )
+    response = parts.refusal(current, why)
+    return end_waiting(parts, current, decided, Status.CANCELLED, events, why.rstrip("."), response)
+
+
+def end_waiting(
+    parts: Parts,
+    run: Run,
+    decided: Approval,
+    status: Status,
+    events: list[dict[str, Any]],
+    why: str,
+    response: Mapping[str, Any] | None,
+) -> bool:
+    """End a run that waits, with an answer to its question; False if it was answered before.
+
+    Of an atomic run everything is undone. It is taken first: whoever loses against another answer must not undo.
+    """
+    waiting, running = Status.AWAITING_APPROVAL, Status.RUNNING
+    change = parts.ledger.change
+    if not run.options.atomic:
+        return change(run, waiting, status, events=events, decided=decided, response=response)
+    position = decided.position + 1
+    owner = parts.workspace.lease.id
+    if not change(run, waiting, running, owner=owner, position=position, events=events, decided=decided):
+        return False
+    undoing = undone(parts, run, why, decided.operation_id)
+    change(run, running, status, events=[undoing], response=response)
+    return True

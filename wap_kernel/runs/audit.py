@@ -89,9 +89,17 @@ class Audit:
     def record(self, operation: Operation | Unparsed, caller: Caller, context: Context = ALONE) -> Record:
         return Record(operation, caller, context, next(self._numbers))
 
-    def refused(self, tool: str, error: WapError, caller: Caller) -> None:
-        """A request that never became an operation."""
-        self.outcome(self.record(Unparsed(tool), caller), "denied" if is_denial(error) else "failed", error)
+    def refused(
+        self,
+        tool: str,
+        error: WapError,
+        caller: Caller,
+        operation: Operation | None = None,
+        context: Context = ALONE,
+    ) -> None:
+        """A request that was not performed, and maybe never became an operation."""
+        record = self.record(operation or Unparsed(tool), caller, context)
+        self.outcome(record, "denied" if is_denial(error) else "failed", error)
 
     def intent(self, record: Record) -> Callable[[], None]:
         """Hand it in. It must be written before the operation acts: call what this returns, which raises if it cannot
@@ -201,10 +209,10 @@ class Audit:
             "agent": _plain(caller.agent),
             "session": _plain(caller.session),
             "token": caller.token,
-            "summary": json.dumps(operation.summary()),
+            "summary": json.dumps(_summary(record)),
             "outcome": entry.outcome,
             "code": None if error is None else error.code.value,
-            "error": None if error is None else _plain(error.message),
+            "error": None if error is None else _plain(error.record),
             "duration_ms": None if entry.duration is None else round(entry.duration * 1000, 3),
             "dialect": context.dialect,
             "tool": _plain(context.tool),
@@ -214,6 +222,11 @@ class Audit:
 
     def _id(self, record: Record) -> str:
         return f"{self._prefix}-{record.number}"
+
+
+def _summary(record: Record) -> dict[str, object]:
+    summary = record.operation.summary()
+    return summary if record.context.overlay is None else {**summary, "dryRun": True}
 
 
 def _plain(text: str | None) -> str | None:

@@ -2,14 +2,16 @@
 
 The ids are whole numbers without a gap, given inside the writing transaction, which only one process has at a time. The
 records of versions before the chain carry no hash; they are linked all the same, so the first hash covers them.
-When retention cuts the oldest records, an anchor keeps the hash of the last one cut. What a chain cannot show is that
-its tail was cut off: hence the head is noted elsewhere too (see `heads.py`).
+When retention cuts the oldest records, an anchor keeps the hash of the last one cut, and a record says so: an anchor
+without it is somebody else's. What a chain cannot show is that its tail was cut off, or that all of it was written
+anew: hence the head is noted elsewhere too (see `heads.py`).
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
+import secrets
 import sqlite3
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -23,6 +25,10 @@ COLUMNS = (
     *("outcome", "code", "error", "duration_ms", "dialect", "tool", "run", "step"),
 )
 """What a record says, in the order in which people read it."""
+CUT = "gc"
+"""The operation of the record that retention leaves."""
+_SINCE_CHAINED = ("dialect", "tool", "run", "step")
+"""Columns that came with the chain: what says something there was written with a hash."""
 CHUNK = 5000
 """Records that are read at once: on a network filesystem whoever reads holds up who writes."""
 _LAST = 2**63 - 1
@@ -91,18 +97,27 @@ def anchor(connection: sqlite3.Connection) -> Head:
     return START if row is None else Head(*row)
 
 
-def cut(connection: sqlite3.Connection, last: int, at: str) -> int:
-    """Take away the records up to `last`, which must not be all of them, and anchor the rest. How many they were.
+def cut(connection: sqlite3.Connection, last: int, at: str, user: str) -> Head | None:
+    """Take away the records up to `last`, anchor the rest, and record who did it: the anchor. None: nothing was cut.
 
-    Inside a transaction that holds the writing lock.
+    The newest record stays, for the chain goes on from it. Inside a transaction that holds the writing lock.
     """
-    row = connection.execute("SELECT hash FROM audit WHERE id = ?", (last,)).fetchone()
-    if row is None:
-        return 0
-    kept = row[0] if row[0] is not None else _linked(connection, last)
+    row = connection.execute("SELECT hash, workspace FROM audit WHERE id = ?", (last,)).fetchone()
+    first, newest = connection.execute("SELECT min(id), max(id) FROM audit").fetchone()
+    if row is None or last == newest:
+        return None
+    kept = Head(last, row[0] if row[0] is not None else _linked(connection, last))
     connection.execute("DELETE FROM audit_anchors")
-    connection.execute("INSERT INTO audit_anchors (audit_id, hash, at) VALUES (?, ?, ?)", (last, kept, at))
-    return connection.execute("DELETE FROM audit WHERE id <= ?", (last,)).rowcount
+    connection.execute("INSERT INTO audit_anchors (audit_id, hash, at) VALUES (?, ?, ?)", (kept.id, kept.hash, at))
+    connection.execute("DELETE FROM audit WHERE id <= ?", (last,))
+    record: dict[str, Any] = {
+        **dict.fromkeys(COLUMNS),
+        **{"operation_id": f"{CUT}-{secrets.token_hex(8)}", "phase": "outcome", "at": at, "operation": CUT},
+        **{"workspace": row[1], "user": user, "outcome": "ok"},
+        "summary": json.dumps({"from": first, "upTo": last, "anchor": kept.hash}),
+    }
+    append(connection, [record])
+    return kept
 
 
 def rows(connection: sqlite3.Connection) -> Iterator[Row]:
@@ -145,17 +160,20 @@ class Report:
     """The last record that retention took away; 0: none."""
     head: Head
     problem: str | None = None
+    told: str | None = None
+    """When retention did so, and by whom."""
 
 
 class Broken(Exception):
     """The chain does not hold at a record."""
 
 
-def walk(connection: sqlite3.Connection, each: Callable[[Row, Head], None]) -> Head:
-    """Call `each(row, head)` for every record from the oldest on, while the chain holds; the head. Raises Broken.
+def walk(connection: sqlite3.Connection, each: Callable[[Row, Head], None]) -> tuple[Head, Head]:
+    """Call `each(row, head)` for every record from the oldest on, while the chain holds. Raises Broken.
 
-    Others may append and cut meanwhile.
+    The anchor and the head, as they were when it came to the end. Others may append and cut meanwhile.
     """
+    (first_run,) = connection.execute("SELECT min(started_at) FROM runs").fetchone()
     position = START
     is_chained = False
     while True:
@@ -171,22 +189,30 @@ def walk(connection: sqlite3.Connection, each: Callable[[Row, Head], None]) -> H
         if least is not None and least <= start.id:
             raise Broken(f"Record {least} stands where retention has cut everything up to {start.id}.")
         if not chunk:
-            return position
+            return start, position
         for row in chunk:
-            position = _next(position, row, is_chained=is_chained)
-            is_chained = is_chained or row[HASH] is not None
+            has_hash = row[HASH] is not None
+            if not has_hash and (is_chained or _was_chained(row, first_run)):
+                raise Broken(f"Record {row['id']} carries no hash.")
+            position = _next(position, row)
+            is_chained = is_chained or has_hash
             each(row, position)
 
 
-def _next(position: Head, row: Row, *, is_chained: bool) -> Head:
+def _was_chained(row: Row, first_run: str | None) -> bool:
+    """Whether only a version that writes hashes can have written it. Runs came with them too."""
+    if first_run is not None and str(row["at"]) > first_run:
+        return True
+    return any(row[name] is not None for name in _SINCE_CHAINED)
+
+
+def _next(position: Head, row: Row) -> Head:
     number = row["id"]
     if number != position.id + 1:
         missing = f"{position.id + 1} to {number - 1}" if number > position.id + 2 else str(number - 1)
         why = ", and no anchor says that retention cut them" if position == START else ""
         raise Broken(f"Before record {number} there is a gap: {missing} missing{why}.")
     digest = link(position.hash, row)
-    if row[HASH] is None and is_chained:
-        raise Broken(f"Record {number} carries no hash.")
     if row[HASH] is not None and row[HASH] != digest:
         raise Broken(f"Record {number} does not fit its hash: it was changed, or what stood before it was.")
     return Head(number, digest)
@@ -195,9 +221,10 @@ def _next(position: Head, row: Row, *, is_chained: bool) -> Head:
 def verify(connection: sqlite3.Connection, noted: Sequence[Head] = ()) -> Report:
     """Walk the whole chain, and compare it with heads that were noted elsewhere."""
     seen: dict[int, str] = {}
+    cuts: dict[Head, str] = {}
     wanted = {head.id for head in noted}
     counted = {"records": 0, "unchained": 0}
-    last = START
+    start, last = anchor(connection), START
 
     def each(row: Row, head: Head) -> None:
         nonlocal last
@@ -206,17 +233,37 @@ def verify(connection: sqlite3.Connection, noted: Sequence[Head] = ()) -> Report
         counted["unchained"] += row[HASH] is None
         if head.id in wanted:
             seen[head.id] = head.hash
+        if row["operation"] == CUT:
+            cuts.update(_told_by(row))
 
     problem: str | None = None
     try:
-        last = walk(connection, each)
+        start, last = walk(connection, each)
     except Broken as error:
         problem = str(error)
-    start = anchor(connection)
     seen[start.id] = start.hash
+    if problem is None and start != START:
+        problem = _without_record(start, last, cuts)
     if problem is None:
         problem = next((found for head in noted if (found := _compare(head, seen, start, last)) is not None), None)
-    return Report(**counted, cut=start.id, head=last, problem=problem)
+    return Report(**counted, cut=start.id, head=last, problem=problem, told=cuts.get(start))
+
+
+def _told_by(row: Row) -> dict[Head, str]:
+    """What the record of a cut says, and who made it. It may be forged, and then says nothing."""
+    try:
+        summary = json.loads(row["summary"])
+        return {Head(summary["upTo"], summary["anchor"]): f"{row['at']} by {row['user']}"}
+    except (TypeError, ValueError, KeyError):
+        return {}
+
+
+def _without_record(start: Head, last: Head, cuts: Mapping[Head, str]) -> str | None:
+    if last == start:
+        return f"All records are gone, up to {start.id}, and retention never takes the newest."
+    if start not in cuts:
+        return f"The records up to {start.id} are gone, and no record says that retention cut them."
+    return None
 
 
 def _compare(noted: Head, seen: Mapping[int, str], start: Head, last: Head) -> str | None:

@@ -1,4 +1,4 @@
-"""The state database in use: one connection that writes, and one that reads.
+"""The state database in use: one connection that writes, and some that read.
 
 Whoever must not go on before something is stored commits it, together with all that was handed in before; so nobody
 waits for another thread to get its turn, and those who come at the same time share one commit. What can wait (`later`)
@@ -31,8 +31,9 @@ class Database:
     def __init__(self, state_dir: str, log: logging.Logger) -> None:
         self._log = log
         self._writing = store.connect(state_dir)
-        self._reading = store.connect(state_dir)
-        self._reader = threading.Lock()
+        self._state_dir = state_dir
+        self._readers: deque[sqlite3.Connection] = deque()
+        """Those that nobody uses now."""
         self._pending: deque[_Item] = deque()
         self._committing = threading.Lock()
         self._something = threading.Event()
@@ -61,13 +62,19 @@ class Database:
         return done
 
     def read(self, work: Work[T]) -> T:
-        with self._reader:
-            if self._is_closed:
-                raise ProviderUnavailable("The workspace is closed.")
-            try:
-                return work(self._reading)
-            except sqlite3.Error as error:
-                raise _unusable(error) from error
+        """On a connection that nobody else uses: a long look holds nobody up."""
+        if self._is_closed:
+            raise ProviderUnavailable("The workspace is closed.")
+        try:
+            connection = self._readers.pop()
+        except IndexError:
+            connection = store.connect(self._state_dir)
+        try:
+            return work(connection)
+        except sqlite3.Error as error:
+            raise _unusable(error) from error
+        finally:
+            self._put_back(connection)
 
     def close(self) -> None:
         """Finish what was handed in. What comes later is refused."""
@@ -75,11 +82,21 @@ class Database:
         self._something.set()
         self._thread.join()
         self._commit_pending()
-        with self._committing, self._reader:
+        with self._committing:
             self._is_closed = True
             self._writing.close()
-            self._reading.close()
         self._commit_pending()
+        self._close_readers()
+
+    def _put_back(self, connection: sqlite3.Connection) -> None:
+        self._readers.append(connection)
+        if self._is_closed:
+            self._close_readers()
+
+    def _close_readers(self) -> None:
+        while self._readers:
+            with suppress(IndexError):
+                self._readers.pop().close()
 
     def _commit_leftovers(self) -> None:
         """What nobody has waited for; on a thread of its own."""

@@ -8,13 +8,13 @@ from typing import Any
 from wap_kernel.commands.outcome import Stream
 from wap_kernel.errors import NotFound
 from wap_kernel.runs.ledger import Ledger
-from wap_kernel.runs.model import Approval, Run, Status
+from wap_kernel.runs.model import Run, Status
 from wap_kernel.runs.outputs import MAX_SPILLED, Outputs
 
 PROTOCOL_VERSION = "1.0"
 
 
-def message(ledger: Ledger, run: Run) -> bytes:
+def message(ledger: Ledger, run: Run, *, is_person: bool) -> bytes:
     """The events message as JSON; the events are stored as such and are not taken apart."""
     head: dict[str, Any] = {"protocolVersion": PROTOCOL_VERSION, "runId": run.id, "status": run.status.value}
     tail: dict[str, Any] = {"startedAt": run.started_at}
@@ -23,7 +23,7 @@ def message(ledger: Ledger, run: Run) -> bytes:
     tail |= {told: True for name, told in _OPTIONS.items() if getattr(run.options, name)}
     if run.reverts is not None:
         tail["reverts"] = run.reverts
-    if (pending := _pending(ledger, run)) is not None:
+    if (pending := _pending(ledger, run, is_person)) is not None:
         tail["pendingApproval"] = pending
     if run.response is not None:
         tail["response"] = run.response
@@ -34,7 +34,7 @@ def message(ledger: Ledger, run: Run) -> bytes:
 _OPTIONS = {"atomic": "atomic", "dry_run": "dryRun"}
 
 
-def summary(ledger: Ledger, run: Run) -> dict[str, Any]:
+def summary(ledger: Ledger, run: Run, *, is_person: bool) -> dict[str, Any]:
     told: dict[str, Any] = {"runId": run.id, "status": run.status.value}
     if run.caller.agent is not None:
         told["agent"] = run.caller.agent
@@ -43,18 +43,14 @@ def summary(ledger: Ledger, run: Run) -> dict[str, Any]:
         told["completedAt"] = run.completed_at
     if run.reverts is not None:
         told["reverts"] = run.reverts
-    if (pending := _pending(ledger, run)) is not None:
+    if (pending := _pending(ledger, run, is_person)) is not None:
         told["pendingApproval"] = pending
     return told
 
 
-def _pending(ledger: Ledger, run: Run) -> dict[str, Any] | None:
+def _pending(ledger: Ledger, run: Run, is_person: bool) -> dict[str, Any] | None:
     approval = ledger.pending(run.id) if run.status is Status.AWAITING_APPROVAL else None
-    return None if approval is None else shown(approval)
-
-
-def shown(approval: Approval) -> dict[str, Any]:
-    return {"approvalId": approval.id, **approval.shown}
+    return None if approval is None else approval.shown_to(is_person)
 
 
 def output(outputs: Outputs, run: Run, operation_id: str, stream: Stream, offset: int, limit: int) -> dict[str, Any]:

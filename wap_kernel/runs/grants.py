@@ -5,14 +5,16 @@ from __future__ import annotations
 import secrets
 import sqlite3
 import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
-from datetime import datetime, timezone
 
 from pydantic import ValidationError
 
 from wap_kernel.errors import ProviderUnavailable
 from wap_kernel.policy.grants import Grant
 from wap_kernel.runs.store import connect
+from wap_kernel.times import utc_now
 
 
 @dataclass(frozen=True)
@@ -36,20 +38,16 @@ class Grants:
     def all(self) -> dict[str, Grant]:
         """By id, oldest first."""
         with self._lock:
-            try:
+            with _usable():
                 (version,) = self._connection.execute("PRAGMA data_version").fetchone()
                 if version != self._seen:
                     self._known = self._read()
                     self._seen = version
-            except sqlite3.Error as error:
-                raise ProviderUnavailable(
-                    "The grants cannot be read, so nothing is allowed that asks.", hint="The server's log says more."
-                ) from error
             return dict(self._known)
 
     def given(self) -> list[Given]:
         """Oldest first."""
-        with self._lock:
+        with self._lock, _usable():
             rows = self._connection.execute(
                 "SELECT id, body, created_at, created_by FROM grants WHERE workspace = ? ORDER BY created_at, id",
                 (self._workspace,),
@@ -58,19 +56,23 @@ class Grants:
         return [Given(row[0], grant, row[2], row[3]) for row, grant in known if grant is not None]
 
     def add(self, grant: Grant, by: str) -> str:
-        identifier = secrets.token_hex(8)
-        now = datetime.now(timezone.utc).isoformat(timespec="milliseconds").replace("+00:00", "Z")
-        with self._lock:
-            self._connection.execute(
-                "INSERT INTO grants (id, created_at, created_by, workspace, body) VALUES (?, ?, ?, ?, ?)",
-                (identifier, now, by, self._workspace, grant.model_dump_json()),
-            )
+        with self._lock, _usable():
+            identifier = self.insert(self._connection, grant, by)
             self._seen = None  # our own changes do not count in data_version
+        return identifier
+
+    def insert(self, connection: sqlite3.Connection, grant: Grant, by: str) -> str:
+        """In a transaction of somebody else's."""
+        identifier = secrets.token_hex(8)
+        connection.execute(
+            "INSERT INTO grants (id, created_at, created_by, workspace, body) VALUES (?, ?, ?, ?, ?)",
+            (identifier, utc_now(), by, self._workspace, grant.model_dump_json()),
+        )
         return identifier
 
     def revoke(self, identifier: str) -> bool:
         """Whether there was such a grant."""
-        with self._lock:
+        with self._lock, _usable():
             deleted = self._connection.execute(
                 "DELETE FROM grants WHERE id = ? AND workspace = ?", (identifier, self._workspace)
             )
@@ -86,6 +88,16 @@ class Grants:
             "SELECT id, body FROM grants WHERE workspace = ? ORDER BY created_at, id", (self._workspace,)
         )
         return {identifier: grant for identifier, body in rows if (grant := _grant(body)) is not None}
+
+
+@contextmanager
+def _usable() -> Iterator[None]:
+    try:
+        yield
+    except sqlite3.Error as error:
+        raise ProviderUnavailable(
+            "The grants cannot be read or written, so nothing is allowed that asks.", hint="The server's log says more."
+        ) from error
 
 
 def _grant(body: str) -> Grant | None:

@@ -8,18 +8,21 @@ from __future__ import annotations
 
 import json
 import sqlite3
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Future
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from wap_kernel.caller import Caller
+from wap_kernel.errors import NotFound
 from wap_kernel.policy.grants import Grant
 from wap_kernel.runs.database import Database
 from wap_kernel.runs.model import Approval, Options, Run, Status, Step, dump_steps
 from wap_kernel.times import utc_now
 
 Event = Mapping[str, Any]
+MAX_READ = 4 * 1024 * 1024
+"""Characters of a log that are read at once."""
 
 _RUN = (
     "number, id, status, caller, dialect, options, count, {operations}, COALESCE(position, 0), owner, "
@@ -63,22 +66,27 @@ def asker(caller: Caller) -> str:
 
 
 class Ledger:
-    def __init__(self, database: Database, workspace: str) -> None:
+    """`changed` is told of every run that has another status."""
+
+    def __init__(self, database: Database, workspace: str, changed: Callable[[Run], None] = lambda _: None) -> None:
         self._database = database
         self._workspace = workspace
+        self._changed = changed
 
     # -- writing
 
     def create(self, new: NewRun, approval: Approval | None = None, events: Sequence[Event] = ()) -> Run:
         """Store a run before it starts. Raises IntegrityError when its key was used before."""
+        operations = dump_steps(new.steps)
 
         def work(connection: sqlite3.Connection) -> None:
             connection.execute(
-                "INSERT INTO runs (id, workspace, status, caller, asker, dialect, options, operations, count, owner,"
-                " idempotency_key, request_digest, reverts, started_at) VALUES (?,?,?,?,?,?,?,?,?,?,?,?,?,?)",
+                "INSERT INTO runs (id, workspace, status, caller, asker, dialect, options, operations, size, count,"
+                " owner, idempotency_key, request_digest, reverts, started_at) VALUES (?,?,?,?,?,?,?,?,?,?,?,?,?,?,?)",
                 (
                     *(new.id, self._workspace, new.status.value, new.caller.model_dump_json(), asker(new.caller)),
-                    *(new.dialect, new.options.model_dump_json(), dump_steps(new.steps), len(new.steps), new.owner),
+                    *(new.dialect, new.options.model_dump_json(), operations, len(operations)),
+                    *(len(new.steps), new.owner),
                     *(new.key, new.digest, new.reverts, utc_now()),
                 ),
             )
@@ -90,10 +98,11 @@ class Ledger:
         self._database.write(work)
         run = self.require(new.id)
         vars(run)["steps"] = new.steps  # known already
+        self._changed(run)
         return run
 
-    def append(self, run: str, position: int, events: Sequence[Event]) -> Future[None]:
-        """Events, and the position of the next operation; stored with the next commit."""
+    def append(self, run: str, position: int, events: Sequence[str]) -> Future[None]:
+        """Events as JSON, and the position of the next operation; stored with the next commit."""
 
         def work(connection: sqlite3.Connection) -> None:
             _log(connection, run, "event", events)
@@ -111,7 +120,7 @@ class Ledger:
 
     def change(
         self,
-        run: str,
+        run: Run,
         expected: Status,
         status: Status,
         *,
@@ -121,6 +130,7 @@ class Ledger:
         response: Mapping[str, Any] | None = None,
         asked: Approval | None = None,
         decided: Approval | None = None,
+        granted: Callable[[sqlite3.Connection], object] | None = None,
     ) -> bool:
         """From one status to another, with all that belongs to it; False if somebody else changed it first."""
 
@@ -130,26 +140,40 @@ class Ledger:
                 " WHERE id = ? AND status = ?",
                 (
                     *(status.value, owner, None if response is None else json.dumps(response)),
-                    *(utc_now() if status.is_final else None, run, expected.value),
+                    *(utc_now() if status.is_final else None, run.id, expected.value),
                 ),
             )
             if not changed.rowcount:
                 return False
             if position is not None:
-                _move(connection, run, position)
+                _move(connection, run.id, position)
             if decided is not None and not _decide(connection, decided):
                 raise _Undecidable
             if asked is not None:
                 _insert_approval(connection, asked)
-            _log(connection, run, "event", events)
-            if status is not expected or owner is None:
-                _log(connection, run, "status", [{"runId": run, "status": status.value}])
+            if granted is not None:
+                granted(connection)
+            _log(connection, run.id, "event", events)
+            if status is not expected:
+                _log(connection, run.id, "status", [{"runId": run.id, "status": status.value}])
             return True
 
         try:
-            return self._database.write(work)
+            is_changed = self._database.write(work)
         except _Undecidable:
             return False
+        if is_changed and status is not expected:
+            self._changed(replace(run, status=status))
+        return is_changed
+
+    def claim(self, run: Run, owner: str) -> bool:
+        """Take a running run over from whoever executed it; False if somebody else has."""
+
+        def work(connection: sqlite3.Connection) -> bool:
+            query = "UPDATE runs SET owner = ? WHERE id = ? AND status = 'running' AND owner IS ?"
+            return bool(connection.execute(query, (owner, run.id, run.owner)).rowcount)
+
+        return self._database.write(work)
 
     def request_cancel(self, run: str) -> None:
         """For the process that executes it."""
@@ -165,13 +189,16 @@ class Ledger:
 
     def require(self, run: str) -> Run:
         found = self.find(run)
-        assert found is not None, "a run that was just stored"
+        if found is None:
+            raise NotFound(f"There is no run {run!r} any more.", hint="GET wap/runs lists them.")
         return found
 
     def glance(self, run: str) -> Run:
         """How far it is, without its operations: they may be megabytes, and whoever waits looks often."""
-        (found,) = self._runs("id = ?", (run,), "", operations="NULL")
-        return found
+        found = self._runs("id = ? AND workspace = ?", (run, self._workspace), "", operations="NULL")
+        if not found:
+            raise NotFound(f"There is no run {run!r} any more.", hint="GET wap/runs lists them.")
+        return found[0]
 
     def under_key(self, caller: Caller, key: str) -> tuple[Run, str | None] | None:
         """The run that was started under this key, and the digest of its request."""
@@ -194,22 +221,22 @@ class Ledger:
         return self._runs(" AND ".join(where), tuple(values), rest, operations="NULL")
 
     def with_status(self, status: Status) -> list[Run]:
-        return self._runs("workspace = ? AND status = ?", (self._workspace, status.value), "ORDER BY number")
+        """Glances."""
+        where = "workspace = ? AND status = ?"
+        return self._runs(where, (self._workspace, status.value), "ORDER BY number", operations="NULL")
+
+    def held(self, by: str) -> int:
+        """How much the operations of this asker's runs take that have not ended."""
+        live = "status IN ('running', 'awaiting_approval')"
+        query = f"SELECT SUM(size) FROM runs WHERE workspace = ? AND {live} AND asker = ?"
+        row = self._database.read(lambda connection: connection.execute(query, (self._workspace, by)).fetchone())
+        return int(row[0] or 0)
 
     def waiting(self, by: str) -> int:
         """How many runs of this asker wait for a person."""
         query = "SELECT COUNT(*) FROM runs WHERE workspace = ? AND status = 'awaiting_approval' AND asker = ?"
         row = self._database.read(lambda connection: connection.execute(query, (self._workspace, by)).fetchone())
         return int(row[0])
-
-    def cancellations(self, owner: str) -> list[str]:
-        """Runs of this owner that somebody in another process wants to end."""
-        rows = self._database.read(
-            lambda connection: connection.execute(
-                "SELECT id FROM runs WHERE owner = ? AND cancel_requested = 1 AND status = 'running'", (owner,)
-            ).fetchall()
-        )
-        return [row[0] for row in rows]
 
     def events(self, run: str) -> list[str]:
         """Each as JSON."""
@@ -225,15 +252,13 @@ class Ledger:
         if run is not None:
             query, values = "FROM run_log l WHERE l.run = ? AND l.id > ?", (run, last)
         else:
-            query = "FROM run_log l JOIN runs r ON r.id = l.run WHERE r.workspace = ? AND l.id > ?"
+            # CROSS: the log is walked from where the reader is; else all runs would be.
+            query = "FROM run_log l CROSS JOIN runs r ON r.id = l.run WHERE l.id > ?2 AND r.workspace = ?1"
             values = (self._workspace, last)
             if by is not None:
-                query, values = f"{query} AND r.asker = ?", (*values, by)  # type: ignore[assignment]
-        rows = self._database.read(
-            lambda connection: connection.execute(
-                f"SELECT l.id, l.run, l.kind, l.body {query} ORDER BY l.id LIMIT {limit:d}", values
-            ).fetchall()
-        )
+                query, values = f"{query} AND r.asker = ?3", (*values, by)  # type: ignore[assignment]
+        statement = f"SELECT l.id, l.run, l.kind, l.body {query} ORDER BY l.id LIMIT {limit:d}"
+        rows = self._database.read(lambda connection: _some(connection.execute(statement, values)))
         return [Entry(number, name, kind, json.loads(body)) for number, name, kind, body in rows]
 
     def last_entry(self) -> int:
@@ -268,13 +293,26 @@ class Ledger:
         return [_approval(row) for row in rows]
 
 
+def _some(rows: Iterable[Sequence[Any]]) -> list[Sequence[Any]]:
+    """At least one, and no more than a reader can be given at once."""
+    found: list[Sequence[Any]] = []
+    size = 0
+    for row in rows:
+        found.append(row)
+        size += len(row[-1])
+        if size > MAX_READ:
+            break
+    return found
+
+
 class _Undecidable(Exception):
     """Takes back the transaction in which an approval turned out to be decided already."""
 
 
-def _log(connection: sqlite3.Connection, run: str, kind: str, bodies: Iterable[Event]) -> None:
+def _log(connection: sqlite3.Connection, run: str, kind: str, bodies: Iterable[Event | str]) -> None:
     connection.executemany(
-        "INSERT INTO run_log (run, kind, body) VALUES (?, ?, ?)", [(run, kind, json.dumps(body)) for body in bodies]
+        "INSERT INTO run_log (run, kind, body) VALUES (?, ?, ?)",
+        [(run, kind, body if isinstance(body, str) else json.dumps(body)) for body in bodies],
     )
 
 

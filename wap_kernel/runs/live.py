@@ -126,10 +126,11 @@ class Follower:
                 return found, False
             self._cursor = replace(self._cursor, entry=entry.id)
             found.append(Live(str(self._cursor), entry.kind, entry.body))
-        if not entries and not current.status.is_final and current.position < current.count:
+        if not entries and current.position < current.count:
+            # Of a run that was killed, what its last command wrote is all that there will be of it.
             self._at(current.position)
-            self._output(found, ended=False)
-        return found, current.status.is_final and not entries
+            self._output(found, ended=current.status.is_final)
+        return found, current.status.is_final and not entries and not found
 
     def _has_more_before(self, entry: Entry, found: list[Live]) -> bool:
         """The output of a command comes before its event; whether there is more of it than is sent at once."""
@@ -174,9 +175,11 @@ async def follow_all(
 ) -> AsyncGenerator[Live, None]:
     with hub.watching(EVERYTHING) as event:
         while not hub.is_closed:
+            end = await threads.run(ledger.last_entry)
             entries = await threads.run(partial(ledger.log_after, last, ENTRIES, by=by))
             for entry in entries:
                 last = entry.id
                 yield Live(str(entry.id), entry.kind, {"runId": entry.run, **entry.body})
             if not entries:
+                last = max(last, end)  # what others did need not be looked at again
                 await woken(event, POLL)

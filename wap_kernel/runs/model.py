@@ -61,7 +61,7 @@ class Approval:
     digest: str
     """Of the operation."""
     files: Mapping[str, str | None]
-    """The files that it would change, with their hashes when it was shown; None: there was none."""
+    """What it would act on, as it was when it was shown; see `evidence.py`."""
     shown: Mapping[str, Any]
     """What the person needs to decide."""
     grant: Grant | None
@@ -71,6 +71,16 @@ class Approval:
     decision: str | None = None
     decided_by: str | None = None
     reason: str | None = None
+
+    @property
+    def private(self) -> frozenset[str]:
+        """What of `shown` is for people only: whoever asks could not read it."""
+        return frozenset((*self.shown.get("private", ()), "private"))
+
+    def shown_to(self, is_person: bool) -> dict[str, Any]:
+        left_out = {"private"} if is_person else self.private
+        kept = {name: value for name, value in self.shown.items() if name not in left_out}
+        return {"approvalId": self.id, **kept}
 
 
 @dataclass(frozen=True)

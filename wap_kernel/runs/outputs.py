@@ -75,6 +75,8 @@ class Outputs:
 
         Cut between characters; one that is not all there yet is left for the next page, unless the command has ended.
         """
+        if offset >= self.size(run, position, stream):
+            return "", offset
         try:
             with open(self._path(run, position, stream), "rb") as file:
                 file.seek(offset)

@@ -64,8 +64,14 @@ class Reverting:
             planned.changes.pop(path, None)
         planned.steps = [step for step in planned.steps if step.path in planned.changes]
         planned.lost += planned.conflicts
-        self._record(planned, now, run, 0)
-        return _Restoration(self._snapshots, self._locks, guard, now).carry_out(planned, force=False)
+        # Recorded when it is done: were it recorded before, half of it done would look like all of it.
+        kept = self._keep(planned, now)
+        done = _Restoration(self._snapshots, self._locks, guard, now).carry_out(planned, force=False)
+        left = set(done.left or ())
+        undone = {path: change for path, change in planned.changes.items() if display(path) not in left}
+        changes = [Change(path, kept[path], change.before) for path, change in undone.items()]
+        self._snapshots.changes.add(run, 0, changes)
+        return done
 
     def plan(self, run: str) -> tuple[Plan, Now]:
         deadline = Deadline(SECONDS)
@@ -104,9 +110,12 @@ class Reverting:
 
     def _record(self, planned: Plan, now: Now, into: str, position: int) -> None:
         """Before anything is changed. What is not done after all is then as it was, which needs no undoing."""
-        kept = self._snapshots.keep({path: now.looks[path] for path in planned.changes}, self._snapshots.budget(), {})
+        kept = self._keep(planned, now)
         changes = [Change(path, kept[path], change.before) for path, change in planned.changes.items()]
         self._snapshots.changes.add(into, position, changes)
+
+    def _keep(self, planned: Plan, now: Now) -> dict[str, Image]:
+        return self._snapshots.keep({path: now.looks[path] for path in planned.changes}, self._snapshots.budget(), {})
 
 
 class _Restoration:

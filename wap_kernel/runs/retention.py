@@ -17,7 +17,7 @@ class Retention:
     run_days: float = 30
     """For runs that have ended, with their events, output and before-images;"""
     size: int = 1024**3
-    """and the bytes that all output and before-images may take: the oldest runs go first."""
+    """and the bytes that runs may take in all, with their events, output and before-images: the oldest go first."""
     audit_days: float = 365
     token_days: float = 90
     """After a token has expired or was revoked."""
@@ -35,6 +35,8 @@ class HeldRun:
     reverts: str | None
     blobs: frozenset[str]
     """The before-images that undoing it needs."""
+    size: int = 0
+    """Of its rows. Not looked at while even the whole database is not too much."""
 
 
 @dataclass(frozen=True)
@@ -88,17 +90,17 @@ def _runs(held: Holdings, bounds: Retention, now: float) -> dict[str, None]:
     limit = cutoff(now, bounds.run_days)
     found = {run.id: None for run in candidates if run.ended_at is not None and run.ended_at < limit}
 
-    output = {run.id: held.outputs[run.id].size for run in held.runs if run.id in held.outputs}
+    own = {run.id: run.size + (held.outputs[run.id].size if run.id in held.outputs else 0) for run in held.runs}
     blobs = {blob.digest: blob.size for blob in held.blobs}
     referring = Counter(digest for run in held.runs if run.id not in found for digest in run.blobs)
     total = sum(blobs.get(digest, 0) for digest in referring)
-    total += sum(size for run, size in output.items() if run not in found)
+    total += sum(size for run, size in own.items() if run not in found)
     for run in candidates:
         if total <= bounds.size:
             break
-        if run.id in found or not (run.blobs or run.id in output):
+        if run.id in found or not (run.blobs or own[run.id]):
             continue
         found[run.id] = None
         referring.subtract(run.blobs)
-        total -= output.get(run.id, 0) + sum(blobs.get(digest, 0) for digest in run.blobs if not referring[digest])
+        total -= own[run.id] + sum(blobs.get(digest, 0) for digest in run.blobs if not referring[digest])
     return found

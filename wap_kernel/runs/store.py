@@ -72,6 +72,7 @@ MIGRATIONS = (
         dialect TEXT NOT NULL,
         options TEXT NOT NULL,
         operations TEXT NOT NULL,
+        size INTEGER NOT NULL DEFAULT 0,
         count INTEGER NOT NULL,
         owner TEXT,
         cancel_requested INTEGER NOT NULL DEFAULT 0,

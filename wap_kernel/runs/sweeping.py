@@ -7,13 +7,13 @@ to, and the next sweep finds them.
 
 from __future__ import annotations
 
+import logging
 import os
 import re
-import secrets
 import shutil
 import sqlite3
 import time
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
@@ -27,9 +27,16 @@ from wap_kernel.runs.retention import Held, HeldRun, Holdings, Retention, cutoff
 from wap_kernel.times import text_of_seconds
 
 BATCH = 5000
-"""Rows that are read or removed at once, so that nobody waits long."""
+"""Rows that are read or removed at once, so that nobody waits long;"""
+FEW = 100
+"""and of those that may be long."""
+VACUUMED = 256
+"""Pages that are given back at once;"""
+SPARE = 4096
+"""and those that are not, for the next runs need some."""
 _DIGEST = re.compile(r"[0-9a-f]{64}")
 _FINAL = ", ".join(f"'{status.value}'" for status in Status if status.is_final)
+_INCREMENTAL = 2
 _OF_RUNS = ("positions", "run_log", "approvals", "changes", "notes")
 
 T = TypeVar("T")
@@ -45,10 +52,16 @@ class Freed:
     tokens: int = 0
     audit_records: int = 0
     size: int = 0
-    """Bytes of files. The database uses again what rows leave free."""
+    """Bytes of files. The database uses again what rows leave free, and gives back what is much."""
+    anchor: chain.Head | None = None
+    """Where the audit begins now, if some of it was cut."""
 
 
 def _silent(what: str, done: int, total: int) -> None: ...
+
+
+def _go_on() -> bool:
+    return False
 
 
 class Sweeper:
@@ -61,7 +74,10 @@ class Sweeper:
         user: str = "local",
         now: float | None = None,
         progress: Progress = _silent,
+        rest: Callable[[], bool] = _go_on,
+        log: logging.Logger | None = None,
     ) -> None:
+        """`rest` is called before each piece of work, and may take a while to let others in; True: leave the rest."""
         self._outputs = os.path.join(state_dir, "outputs")
         self._blobs = Blobs(state_dir)
         self._connection = connection
@@ -69,6 +85,8 @@ class Sweeper:
         self._user = user
         self._now = time.time() if now is None else now
         self._progress = progress
+        self._rest = rest
+        self._log = log or logging.getLogger("wap_kernel")
 
     def preview(self) -> Freed:
         """What `sweep` would free."""
@@ -91,7 +109,10 @@ class Sweeper:
         for blob in self._each("before-images", [blob for blob in found.blobs if blob.digest not in referred]):
             size = self._blobs.remove(blob, unused_for=self._bounds.grace)
             freed = replace(freed, blobs=freed.blobs + bool(size), size=freed.size + size)
-        return replace(freed, tokens=self._remove_tokens(), audit_records=self._cut_audit())
+        count, anchor = self._cut_audit()
+        freed = replace(freed, tokens=self._remove_tokens(), audit_records=count, anchor=anchor)
+        self._give_back()
+        return freed
 
     # -- looking
 
@@ -100,12 +121,14 @@ class Sweeper:
         outputs = {entry.name: _tree(entry.path) for entry in _entries(self._outputs)}
         blobs = list(self._blobs.all())
         references = self._references()
+        files = sum(held.size for held in outputs.values()) + sum(blob.size for blob in blobs)
+        sizes = self._row_sizes() if files + self._database_size() > self._bounds.size else {}
         rows = self._connection.execute(
             f"SELECT number, id, CASE WHEN status IN ({_FINAL}) THEN coalesce(completed_at, started_at) END, reverts"
             " FROM runs ORDER BY number"
         ).fetchall()
         runs = [
-            HeldRun(number, run, ended_at, reverts, frozenset(references.get(run, ())))
+            HeldRun(number, run, ended_at, reverts, frozenset(references.get(run, ())), sizes.get(run, 0))
             for number, run, ended_at, reverts in rows
         ]
         return Holdings(runs, outputs, blobs)
@@ -121,6 +144,32 @@ class Sweeper:
                     found[run].update(_DIGEST.findall(text))
                 last = rows[-1][0]
         return found
+
+    def _database_size(self) -> int:
+        """The pages in use, which SQLite knows without a look at them."""
+        pages, free, size = (self._number(name) for name in ("page_count", "freelist_count", "page_size"))
+        return (pages - free) * size
+
+    def _row_sizes(self) -> Counter[str]:
+        """The bytes of each run's operations and events."""
+        found: Counter[str] = Counter()
+        for table, key, run, text in (
+            ("runs", "number", "id", "operations"),
+            ("run_log", "id", "run", "body"),
+        ):
+            last = 0
+            query = (
+                f"SELECT {key}, {run}, length(CAST({text} AS BLOB)) FROM {table}"
+                f" WHERE {key} > ? ORDER BY {key} LIMIT {FEW}"
+            )
+            while rows := self._connection.execute(query, (last,)).fetchall():
+                for _, name, size in rows:
+                    found[name] += size
+                last = rows[-1][0]
+        return found
+
+    def _number(self, pragma: str) -> int:
+        return int(self._connection.execute(f"PRAGMA {pragma}").fetchone()[0])
 
     # -- rows
 
@@ -168,31 +217,34 @@ class Sweeper:
         young = self._connection.execute("SELECT id FROM audit WHERE at >= ? ORDER BY id LIMIT 1", (limit,)).fetchone()
         return first, max(first, last if young is None else min(last, young[0] - 1))
 
-    def _cut_audit(self) -> int:
+    def _cut_audit(self) -> tuple[int, chain.Head | None]:
+        """How many records, and the last of them. Each piece leaves a record of its own: who is stopped in between
+        has told the truth."""
         start, last = self._audit_range()
-        at, count = text_of_seconds(self._now), 0
-        while start < last:
-            self._progress("audit", count, last - start + count)
+        at, total = text_of_seconds(self._now), last - start
+        count, anchor = 0, None
+        while start < last and not self._rest():
+            self._progress("audit", count, total)
             end = min(start + BATCH, last)
             with self._writing():
-                count += chain.cut(self._connection, end, at)
-                if end == last:
-                    chain.append(self._connection, [self._record(at, last, count)])
+                cut = chain.cut(self._connection, end, at, self._user)
+            if cut is not None:  # else somebody else did it meanwhile
+                self._log.info("wap audit cut %d to %d, anchor %s", start + 1, end, cut)
+                count, anchor = count + end - start, cut
             start = end
-        return count
+        return count, anchor
 
-    def _record(self, at: str, last: int, count: int) -> dict[str, object]:
-        """Who takes records away leaves one."""
-        row = self._connection.execute("SELECT workspace FROM audit ORDER BY id LIMIT 1").fetchone()
-        return {
-            **dict.fromkeys(chain.COLUMNS),
-            **{"operation_id": f"gc-{secrets.token_hex(8)}", "phase": "outcome", "at": at, "operation": "gc"},
-            **{"workspace": row[0], "user": self._user, "outcome": "ok"},
-            "summary": f'{{"auditRecords": {count}, "upTo": {last}}}',
-        }
+    def _give_back(self) -> None:
+        """The pages that are free, to the file system; a database of an earlier version keeps them for itself."""
+        if self._number("auto_vacuum") != _INCREMENTAL:
+            return
+        while self._number("freelist_count") > SPARE + VACUUMED and not self._rest():
+            self._connection.execute(f"PRAGMA incremental_vacuum({VACUUMED})").fetchall()
 
     def _each(self, what: str, things: Sequence[T]) -> Iterator[T]:
         for done, thing in enumerate(things):
+            if self._rest():
+                return
             self._progress(what, done, len(things))
             yield thing
 

@@ -31,6 +31,10 @@ class Undoing:
         self._guard_of = guard_of
         self._reverting = None if snapshots is None else Reverting(snapshots, locks)
 
+    @property
+    def is_on(self) -> bool:
+        return self._snapshots is not None
+
     @contextmanager
     def around(self, operation: Operation, context: Context, deadline: Deadline) -> Iterator[None]:
         """Keep what the operation will change, and let nobody else change it between the keeping and the operation."""
@@ -69,11 +73,11 @@ class Undoing:
             return ["."]
         return self._reverting.take_back(run.id, self._guard_of(run.caller)).left or []
 
-    def describe(self, run: str, caller: Caller) -> dict[str, Any]:
+    def describe(self, run: str, readable: Callable[[str], bool]) -> dict[str, Any]:
         """What a run changed, and what a revert would do."""
-        reverting, guard = self._kept(), self._guard_of(caller)
+        reverting = self._kept()
         assert self._snapshots is not None
-        return showing.describe(self._snapshots, reverting, run, lambda path: _may_read(guard, path))
+        return showing.describe(self._snapshots, reverting, run, readable)
 
     def _kept(self) -> Reverting:
         if self._reverting is None:
@@ -86,11 +90,3 @@ def _resolved(files: Files, touch: Touch) -> str | None:
         return files.resolve(touch.path, follow=touch.follow)
     except (OSError, WapError):
         return None  # there is nothing to be changed, or it is refused in a moment
-
-
-def _may_read(guard: Guard, path: str) -> bool:
-    try:
-        guard.check(path, Access.READ)
-    except WapError:
-        return False
-    return True

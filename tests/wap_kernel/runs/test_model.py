@@ -196,7 +196,7 @@ class Runs(RuleBasedStateMachine):
         return await self.runner.start(parsed.steps(), parsed.options(), PERSON, dialect=agent_spaces.DIALECT)
 
     def _message(self, run_id: str) -> Any:
-        return self._do(self.runner.message(self._do(self.runner.get(run_id, PERSON))))
+        return self._do(self.runner.message(self._do(self.runner.get(run_id, PERSON)), PERSON))
 
     def _tree(self) -> Tree:
         found = (path for path in self.root.rglob("*"))

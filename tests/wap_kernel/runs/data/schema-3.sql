@@ -103,6 +103,7 @@ CREATE TABLE runs (
         dialect TEXT NOT NULL,
         options TEXT NOT NULL,
         operations TEXT NOT NULL,
+        size INTEGER NOT NULL DEFAULT 0,
         count INTEGER NOT NULL,
         owner TEXT,
         cancel_requested INTEGER NOT NULL DEFAULT 0,
@@ -113,10 +114,10 @@ CREATE TABLE runs (
         started_at TEXT NOT NULL,
         completed_at TEXT
     );
-INSERT INTO "runs" VALUES(1,'run-1','0123456789abcdef','completed','{"user":"ann","agent":"claude","session":null,"token":null,"scope":null}','','agent_spaces','{"atomic":false,"dry_run":false}','[["op-1", "createFile", "writeFile",{"path":"notes/été.txt","content":"eA==","mode":"overwrite","create_directories":false,"expected_hash":null}]]',1,NULL,0,'key-1','abababababababababababababababababababababababababababababababab',NULL,NULL,'2026-01-05T09:00:00.000Z','2026-01-05T09:00:00.010Z');
-INSERT INTO "runs" VALUES(2,'run-2','0123456789abcdef','awaiting_approval','{"user":"ann","agent":"claude","session":null,"token":null,"scope":null}','','agent_spaces','{"atomic":false,"dry_run":false}','[["op-1", "shell", "runCommand",{"command":"rm -rf data/","cwd":".","timeout_ms":null,"environment":{}}]]',1,NULL,0,NULL,NULL,NULL,NULL,'2026-01-05T09:01:00.000Z',NULL);
-INSERT INTO "runs" VALUES(3,'run-3','0123456789abcdef','running','{"user":"ann","agent":"claude","session":null,"token":null,"scope":null}','','agent_spaces','{"atomic":false,"dry_run":false}','[["op-1", "shell", "runCommand",{"command":"rm -rf data/","cwd":".","timeout_ms":null,"environment":{}}]]',1,'deadbeefdeadbeef',0,NULL,NULL,NULL,NULL,'2026-01-05T09:02:00.000Z',NULL);
-INSERT INTO "runs" VALUES(4,'run-4','0123456789abcdef','completed','{"user":"ann","agent":"claude","session":null,"token":null,"scope":null}','','agent_spaces','{"atomic":false,"dry_run":false}','[]',0,NULL,0,NULL,NULL,'run-1','{"files": []}','2026-01-05T09:03:00.000Z','2026-01-05T09:03:01.000Z');
+INSERT INTO "runs" VALUES(1,'run-1','0123456789abcdef','completed','{"user":"ann","agent":"claude","session":null,"token":null,"scope":null}','','agent_spaces','{"atomic":false,"dry_run":false}','[["op-1", "createFile", "writeFile",{"path":"notes/été.txt","content":"eA==","mode":"overwrite","create_directories":false,"expected_hash":null}]]',120,1,NULL,0,'key-1','abababababababababababababababababababababababababababababababab',NULL,NULL,'2026-01-05T09:00:00.000Z','2026-01-05T09:00:00.010Z');
+INSERT INTO "runs" VALUES(2,'run-2','0123456789abcdef','awaiting_approval','{"user":"ann","agent":"claude","session":null,"token":null,"scope":null}','','agent_spaces','{"atomic":false,"dry_run":false}','[["op-1", "shell", "runCommand",{"command":"rm -rf data/","cwd":".","timeout_ms":null,"environment":{}}]]',120,1,NULL,0,NULL,NULL,NULL,NULL,'2026-01-05T09:01:00.000Z',NULL);
+INSERT INTO "runs" VALUES(3,'run-3','0123456789abcdef','running','{"user":"ann","agent":"claude","session":null,"token":null,"scope":null}','','agent_spaces','{"atomic":false,"dry_run":false}','[["op-1", "shell", "runCommand",{"command":"rm -rf data/","cwd":".","timeout_ms":null,"environment":{}}]]',120,1,'deadbeefdeadbeef',0,NULL,NULL,NULL,NULL,'2026-01-05T09:02:00.000Z',NULL);
+INSERT INTO "runs" VALUES(4,'run-4','0123456789abcdef','completed','{"user":"ann","agent":"claude","session":null,"token":null,"scope":null}','','agent_spaces','{"atomic":false,"dry_run":false}','[]',120,0,NULL,0,NULL,NULL,'run-1','{"files": []}','2026-01-05T09:03:00.000Z','2026-01-05T09:03:01.000Z');
 CREATE TABLE tokens (
         number INTEGER PRIMARY KEY,
         id TEXT NOT NULL UNIQUE,

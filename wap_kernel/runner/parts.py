@@ -1,0 +1,91 @@
+"""What every part of the runner uses: the stores, how events are written, who is admitted, how a run is undone."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from contextlib import AbstractAsyncContextManager
+from dataclasses import dataclass
+from typing import Any, Literal, Protocol
+
+from wap_kernel.caller import Caller
+from wap_kernel.errors import WapError
+from wap_kernel.operations import Operation, Result
+from wap_kernel.runs.ledger import Ledger
+from wap_kernel.runs.live import Hub
+from wap_kernel.runs.model import Approval, Run
+from wap_kernel.runs.outputs import Outputs
+from wap_kernel.runs.questions import Questions
+from wap_kernel.workspace import Workspace
+
+Category = Literal["validation", "policy", "execution", "timeout", "system"]
+Admission = Callable[[Caller, Operation], AbstractAsyncContextManager[None]]
+"""Around an operation: counts it for whoever is limited, or raises."""
+Respond = Callable[[str, Result], dict[str, Any]]
+"""A dialect's own answer of a tool."""
+
+
+class Events(Protocol):
+    """How events are written."""
+
+    def done(self, step_id: str, operation: Operation, result: Result, **extra: Any) -> dict[str, Any]: ...
+    def failed(self, step_id: str, operation: Operation, error: WapError) -> dict[str, Any]: ...
+    def approval(
+        self, step_id: str, operation: Operation, reason: str, details: Mapping[str, Any]
+    ) -> dict[str, Any]: ...
+    def denied(
+        self,
+        step_id: str,
+        operation: Operation,
+        reason: str,
+        suggestion: str | None = None,
+        rule: str | None = None,
+    ) -> dict[str, Any]: ...
+    def error(self, category: Category, message: str, details: Mapping[str, Any] | None = None) -> dict[str, Any]: ...
+
+
+@dataclass(frozen=True)
+class Parts:
+    workspace: Workspace
+    ledger: Ledger
+    outputs: Outputs
+    hub: Hub
+    events: Events
+    questions: Questions
+    admission: Admission
+    responses: Mapping[str, Respond]
+    """By dialect, for single calls: their runs keep the dialect's own answer."""
+
+    def refusal(self, run: Run, reason: str, code: str = "PERMISSION_DENIED") -> Mapping[str, Any] | None:
+        """The answer of a single call that was not performed."""
+        if run.dialect not in self.responses:
+            return None
+        return {"error": reason, "code": code, "details": {"runId": run.id}}
+
+
+def undone(parts: Parts, run: Run, why: str, operation_id: str) -> dict[str, Any]:
+    """Undo what an atomic run changed; the event that says what became of that. On a thread, by the run's owner."""
+    details: dict[str, Any] = {"operationId": operation_id, "atomic": True}
+    try:
+        left = parts.workspace.take_back(run)
+    except (OSError, WapError) as error:
+        text = error.text if isinstance(error, WapError) else type(error).__name__
+        said = f"{why}, and it could not be undone: {text}"
+        return parts.events.error("system", said, {**details, "notUndone": ["."]})
+    if not left:
+        return parts.events.error("execution", f"{why}, so everything was undone.", details)
+    said = f"{why}. Everything was undone but what has changed since or could not be kept."
+    return parts.events.error("execution", said, {**details, "notUndone": left})
+
+
+def details_of(approval: Approval) -> dict[str, Any]:
+    """What an `approvalRequired` event says of it; its reader may be the one who asks."""
+    left_out = {"operationId", "reason", *approval.private}
+    return {"approvalId": approval.id} | {key: value for key, value in approval.shown.items() if key not in left_out}
+
+
+def refusal_of(error: WapError) -> dict[str, Any]:
+    return {
+        "error": error.text,
+        "code": error.code.value,
+        **({"details": error.details} if error.details else {}),
+    }

@@ -1,0 +1,73 @@
+"""What an operation would make of a file, for people: the path as it is resolved and a unified diff, or words."""
+
+from __future__ import annotations
+
+import posixpath
+from typing import Any
+
+from wap_kernel.errors import InvalidArgument, WapError
+from wap_kernel.files import diffs, editing
+from wap_kernel.files.deadline import Deadline
+from wap_kernel.files.paths import display
+from wap_kernel.files.primitives import Access, Files, Kind
+from wap_kernel.files.reading import read_up_to
+from wap_kernel.operations import DeleteFile, ModifyFile, Operation, WriteFile
+from wap_kernel.policy.touches import touches
+
+MAX_SHOWN = 1024 * 1024
+"""Bytes of a file of which a diff is made."""
+EDIT_SECONDS = 5.0
+
+
+def path_of(files: Files, operation: Operation) -> str | None:
+    """Where it would change something, links resolved."""
+    named = next((touch for touch in touches(operation) if touch.access is Access.WRITE), None)
+    if named is None:
+        return None
+    try:
+        return files.resolve(named.path, follow=named.follow)
+    except (OSError, WapError):
+        return posixpath.normpath(named.path)
+
+
+def difference(files: Files, operation: Operation) -> dict[str, Any]:
+    path = path_of(files, operation)
+    if path is None:
+        return {}
+    return {"path": display(path), **_difference(files, operation, path)}
+
+
+def _difference(files: Files, operation: Operation, path: str) -> dict[str, Any]:
+    try:
+        old = _content(files, path)
+        new = _result(operation, old)
+    except (OSError, WapError) as error:
+        # It would fail as things stand, or cannot be looked at; the person should know that too.
+        return {"note": error.text if isinstance(error, WapError) else f"{type(error).__name__}"}
+    if new is None:
+        return {}
+    if b"\0" in old or b"\0" in new:
+        return {"note": f"Binary: {len(old)} bytes now, {len(new)} bytes then."}
+    diff, is_cut = diffs.unified(display(path), old, new)
+    return {"diff": diff, **({"isDiffTruncated": True} if is_cut else {})}
+
+
+def _content(files: Files, path: str) -> bytes:
+    try:
+        if files.stat(path, follow=False).kind is Kind.FOLDER:
+            return b""
+        with files.open(path) as file:
+            data = read_up_to(file, MAX_SHOWN)
+    except FileNotFoundError:
+        return b""
+    if len(data) > MAX_SHOWN:
+        raise InvalidArgument(f"The file is too large to show a difference ({MAX_SHOWN} bytes).")
+    return data
+
+
+def _result(operation: Operation, old: bytes) -> bytes | None:
+    if isinstance(operation, WriteFile):
+        return old + operation.content if operation.mode == "append" else operation.content
+    if isinstance(operation, ModifyFile):
+        return editing.apply(old, operation.changes, max_size=2 * MAX_SHOWN, deadline=Deadline(EDIT_SECONDS))
+    return b"" if isinstance(operation, DeleteFile) else None
