@@ -336,6 +336,9 @@ class Reverted(Result):
 
     restored: list[str]
     left: list[str] | None = None
+    not_undone: list[str] | None = None
+    """What the run changed, or may have changed, where nothing is ever undone: `.git`, installed packages, and `.` for
+    all that a command did which was interrupted with the server."""
 
 
 class Limits(_Model):

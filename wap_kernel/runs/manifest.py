@@ -3,14 +3,15 @@
 One is taken before a command and one after it; where they differ the command changed something, or somebody else did
 meanwhile. Walked by descriptors: links are not followed and mount points not entered. Left out, and stated:
 
-* every `.git`, of which a fingerprint is taken, so that it can be told that it changed;
-* `node_modules` and virtual environments, which a command of their own makes again;
-* what is hidden from every tool (the state folder may lie below the root), and folders beyond the bound.
+* every `.git`, `node_modules` and virtual environments, which a command of their own makes again; a fingerprint is
+  taken of each, so that it can be told that it changed;
+* folders beyond the bound, and what is hidden from every tool (the state folder may lie below the root).
 """
 
 from __future__ import annotations
 
 import hashlib
+import itertools
 import stat
 import time
 from collections.abc import Iterator
@@ -23,6 +24,8 @@ from wap_kernel.files.primitives import DirEntry, Files, Folder, Kind, Look
 
 RACY_NS = 50_000_000
 """Times of files are counted in ticks, so one that changed this shortly ago may change again without a trace."""
+MAX_FINGERPRINTED = 20_000
+"""Files of packages and environments, altogether: a look at each takes some 10 microseconds, twice for a command."""
 
 GIT = ".git"
 MADE_BY_TOOLS = "node_modules"
@@ -48,8 +51,8 @@ class Manifest:
     """The folders that were looked into."""
     excluded: dict[str, str] = field(default_factory=dict)
     """Places that are left out, and why: see `REASONS`."""
-    repositories: dict[str, str] = field(default_factory=dict)
-    """Each `.git`, with its fingerprint."""
+    fingerprints: dict[str, str | None] = field(default_factory=dict)
+    """Of the places that are left out; None where it would take too long to tell whether something changes there."""
 
     def is_racy(self, path: str) -> bool:
         """Whether the times of this entry may stay the same though its content changes after the walk."""
@@ -124,9 +127,14 @@ def _is_left_out(path: str, manifest: Manifest) -> bool:
     return False
 
 
-def changed_repositories(before: Manifest, after: Manifest) -> list[str]:
-    paths = before.repositories.keys() | after.repositories.keys()
-    return sorted(path for path in paths if before.repositories.get(path) != after.repositories.get(path))
+def changed_places(before: Manifest, after: Manifest) -> list[str]:
+    """Those that were left out and came, went, changed or may have changed."""
+    both = before.fingerprints.keys() | after.fingerprints.keys()
+    return sorted(path for path in both if _may_differ(before.fingerprints.get(path), after.fingerprints.get(path)))
+
+
+def _may_differ(old: str | None, new: str | None) -> bool:
+    return old is None or old != new
 
 
 def _looks(folder: Folder, deadline: Deadline) -> Iterator[tuple[DirEntry, Look]]:
@@ -143,6 +151,7 @@ class _Walk:
         self._bound = bound
         self._known = known
         self._taken = Manifest()
+        self._fingerprinted = 0
 
     def run(self) -> Manifest:
         start = self._files.open_folder(".")
@@ -161,6 +170,7 @@ class _Walk:
                 del entries[path]  # gone since its name was read
             else:
                 self._taken.excluded[path] = "closed"
+                self._taken.fingerprints[path] = repr(entries[path])
 
     def _folders_in(self, folder: Folder, device: int) -> list[str]:
         """Take what is in the folder, and tell where to go on."""
@@ -170,18 +180,16 @@ class _Walk:
         for entry, look in _looks(folder, self._deadline):
             found[entry.name] = look
             if len(found) > room:
-                return self._leave_out(path, "bound")
+                return self._leave_out(path, "bound", folder.look("."))
         if path != "." and not self._was_walked(path) and any(mark in found for mark in MARKS_OF_ENVIRONMENTS):
-            return self._leave_out(path, "environment")
+            return self._leave_out(path, "environment", folder.look("."))
         taken.walked.add(path)
         folders = []
         for name, look in found.items():
             place = join(path, name)
             reason = self._reason(name, place, look, device)
             if reason is not None:
-                self._leave_out(place, reason)
-                if reason == GIT:
-                    taken.repositories[place] = _fingerprint(self._files, folder, name, look, self._deadline)
+                self._leave_out(place, reason, look)
                 continue
             taken.entries[place] = look
             if look.kind is Kind.FOLDER:
@@ -203,26 +211,38 @@ class _Walk:
     def _was_walked(self, path: str) -> bool:
         return self._known is not None and path in self._known.walked
 
-    def _leave_out(self, path: str, reason: str) -> list[str]:
+    def _leave_out(self, path: str, reason: str, look: Look) -> list[str]:
         self._taken.excluded[path] = reason
         self._taken.entries.pop(path, None)
+        self._taken.fingerprints[path] = self._fingerprint(path, reason, look)
         return []
 
-
-def _fingerprint(files: Files, folder: Folder, name: str, look: Look, deadline: Deadline) -> str:
-    """Of all that git keeps but its objects, which never change: of those the folders are enough."""
-    digest = hashlib.sha256(_line("", look, in_objects=False))
-    start = trees.unless_gone(folder.enter, name) if look.kind is Kind.FOLDER else None
-    for level in trees.walk(files, start) if start is not None else ():
-        in_objects = level.folder.path.endswith("/objects")
-        for entry, found in sorted(_looks(level.folder, deadline), key=lambda pair: pair[0].name):
-            digest.update(_line(join(level.folder.path, entry.name), found, in_objects=in_objects))
-            if found.kind is Kind.FOLDER and not in_objects:
-                level.pending.append(entry.name)
-    return digest.hexdigest()
+    def _fingerprint(self, path: str, reason: str, look: Look) -> str | None:
+        if reason not in (GIT, MADE_BY_TOOLS, "environment"):
+            return None
+        if self._known is not None and self._known.fingerprints.get(path, "") is None:
+            return None
+        digest = hashlib.sha256(_line("", look, in_objects=False))
+        start = trees.open_real(self._files, path) if look.kind is Kind.FOLDER else None
+        for level in trees.walk(self._files, start) if start is not None else ():
+            # Of all that git keeps but its objects, which never change: of those the folders are enough.
+            in_objects = reason == GIT and level.folder.path.endswith("/objects")
+            looks = _looks(level.folder, self._deadline)
+            if reason != GIT:
+                looks = itertools.islice(looks, MAX_FINGERPRINTED + 1 - self._fingerprinted)
+            for entry, found in sorted(looks, key=lambda pair: pair[0].name):
+                digest.update(_line(join(level.folder.path, entry.name), found, in_objects=in_objects))
+                if found.kind is Kind.FOLDER and not in_objects:
+                    level.pending.append(entry.name)
+                self._fingerprinted += reason != GIT
+            if self._fingerprinted > MAX_FINGERPRINTED:
+                return None
+        return digest.hexdigest()
 
 
 def _line(path: str, look: Look, *, in_objects: bool) -> bytes:
     # What a folder holds is told by the lines that follow; its own times also tell of locks that came and went.
-    facts = (look.inode, look.size, look.mtime_ns) if look.kind is not Kind.FOLDER or in_objects else ()
+    # Of the times of a file, the last one cannot be set by hand.
+    times = (look.mtime_ns, look.ctime_ns)
+    facts = (look.inode, look.size, *times) if look.kind is not Kind.FOLDER or in_objects else ()
     return repr((path, look.kind.value, look.mode, look.target, facts)).encode("utf-8", "backslashreplace")

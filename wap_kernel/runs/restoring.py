@@ -1,41 +1,61 @@
-"""Carrying out a revert, and telling beforehand whether it can be. Each file is old or new at any kill, and what was
-half done can be done again.
+"""Undoing a run: whether it may be, what is recorded of it, and what is said about the rest.
 
-A revert is recorded as changes of the run that does it, so it can be reverted too.
+A revert is recorded as changes of the run that does it, so it can be reverted too. No path can keep the others from
+being undone: whoever made a run could otherwise make it final by one file that policy closes.
 """
 
 from __future__ import annotations
 
-import errno
-from collections.abc import Iterator, Mapping, Sequence
+import os
+import zlib
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import NamedTuple
+from dataclasses import dataclass
 
-from wap_kernel.errors import Conflict
+from wap_kernel.errors import Conflict, PermissionDenied, WapError
 from wap_kernel.files.deadline import Deadline
 from wap_kernel.files.paths import display
-from wap_kernel.files.primitives import Access, Guard, Kind, Locks, Look, RestorableFiles
+from wap_kernel.files.primitives import Access, Guard, Kind, Locks, Look
 from wap_kernel.operations import Reverted
-from wap_kernel.runs.blobs import Blobs
-from wap_kernel.runs.changes import Change
-from wap_kernel.runs.images import Image
+from wap_kernel.runs.changes import Change, Note
+from wap_kernel.runs.flock import lock_within
+from wap_kernel.runs.images import ABSENT, Image
 from wap_kernel.runs.manifest import take_tree
-from wap_kernel.runs.reverting import Do, Plan, Step, plan
-from wap_kernel.runs.snapshots import Snapshots
+from wap_kernel.runs.putting_back import PuttingBack, Undoer, is_protected
+from wap_kernel.runs.reverting import Plan, plan
+from wap_kernel.runs.snapshots import Notice, NotKept, Snapshots
 
 SECONDS = 120.0
-"""What it may take to look at everything that a revert would touch."""
+"""What it may take to look at everything that a revert would touch, and to wait for another revert of the run."""
+TAKE_BACK_SECONDS = 3600.0
+"""Nobody tries an atomic run's undo again."""
 MAX_SHOWN = 10
 """Paths in the text of an error; its details have all of them."""
+TURNS = 64
 
 
-class Now(NamedTuple):
-    """What stands at the paths that a run changed."""
+@dataclass(frozen=True)
+class Survey:
+    """What a run changed and what stands there now."""
 
+    changes: Sequence[Change]
+    notes: Sequence[Note]
     looks: Mapping[str, Look | None]
     images: Mapping[str, Image]
-    occupied: Sequence[str]
-    """What others put into folders that would have to go."""
+    planned: Plan
+    unreachable: Sequence[str]
+    """Paths that cannot even be looked at."""
+
+    @property
+    def is_known(self) -> bool:
+        """False: a command of the run was interrupted, and what it changed was never recorded."""
+        return all(note.get("isOver", True) for note in self.notes)
+
+    @property
+    def not_undone(self) -> list[str]:
+        """Places that changed, or may have, where nothing is ever undone."""
+        places = {path for note in self.notes for path in note.get("notUndone", ())}
+        return sorted(places if self.is_known else {".", *places})
 
 
 class Reverting:
@@ -47,185 +67,197 @@ class Reverting:
         """Raise if a revert would be refused."""
         self._prepared(run, guard, force)
 
-    def revert(self, run: str, guard: Guard, *, into: str, position: int = 0, force: bool = False) -> Reverted:
+    def revert(
+        self,
+        run: str,
+        guard: Guard,
+        *,
+        into: str,
+        position: int = 0,
+        force: bool = False,
+        notice: Notice = lambda _: None,
+    ) -> Reverted:
         """Undo what `run` changed, as a part of the run `into` (which may be the same). `guard` is the caller's.
 
-        Refused, with nothing changed, where a later change would be lost or something was not kept; with `force` the
-        former is overwritten and the latter left as it is.
+        Refused, with nothing changed, where a later change would be lost, the caller may not write, something was not
+        kept, or it is not known what changed. With `force` later changes are overwritten and the rest is left as it is.
         """
-        planned, now = self._prepared(run, guard, force)
-        self._record(planned, now, into, position)
-        return _Restoration(self._snapshots, self._locks, guard, now).carry_out(planned, force=force)
+        with self._turn(run):
+            survey, undoer = self._prepared(run, guard, force)
+            self._record(survey, into, position, notice)
+            left = self._carry_out(survey, undoer, into, position, force=force)
+        return _reverted(survey, left)
 
     def take_back(self, run: str, guard: Guard) -> Reverted:
-        """Undo what `run` has changed so far, but for what others have changed since or what was not kept."""
-        planned, now = self._prepared(run, guard, force=True)
-        for path in planned.conflicts:
-            planned.changes.pop(path, None)
-        planned.steps = [step for step in planned.steps if step.path in planned.changes]
-        planned.lost += planned.conflicts
-        # Recorded when it is done: were it recorded before, half of it done would look like all of it.
-        kept = self._keep(planned, now)
-        done = _Restoration(self._snapshots, self._locks, guard, now).carry_out(planned, force=False)
-        left = set(done.left or ())
-        undone = {path: change for path, change in planned.changes.items() if display(path) not in left}
-        changes = [Change(path, kept[path], change.before) for path, change in undone.items()]
-        self._snapshots.changes.add(run, 0, changes)
-        return done
+        """Undo what `run` has changed so far, but for what others have changed since or what was not kept.
 
-    def plan(self, run: str) -> tuple[Plan, Now]:
-        deadline = Deadline(SECONDS)
-        changes = self._snapshots.changes.of(run)
-        now = self._look(changes, deadline)
-        planned = plan(changes, now.images, self._has_content)
-        planned.conflicts += (path for path in now.occupied if path not in planned.conflicts)
-        return planned, now
+        Policy has no say in it: what the run found is put back, and nobody sees it. It is recorded when it is done:
+        were it recorded before, half of it done would look like all of it.
+        """
+        with self._turn(run):
+            survey = self.survey(run, Deadline(TAKE_BACK_SECONDS))
+            planned = survey.planned
+            _leave(planned, planned.conflicts)
+            planned.lost += survey.unreachable
+            own = {place for path in planned.changes for place in _ways_to(path)}
+            left = self._carry_out(survey, _undoer(guard, own, planned), run, 0, force=False)
+            undone = [change for change in survey.changes if change.path not in left]
+            back = [Change(change.path, change.after or change.before, change.before) for change in undone]
+            self._snapshots.changes.add(run, 0, back)
+        return _reverted(survey, left)
 
-    def _prepared(self, run: str, guard: Guard, force: bool) -> tuple[Plan, Now]:
-        planned, now = self.plan(run)
-        for step in planned.steps:
-            guard.check(step.path, Access.WRITE, folder=step.wanted.kind == "folder")
-        if not force:
-            _refuse(planned)
-        return planned, now
-
-    def _look(self, changes: Sequence[Change], deadline: Deadline) -> Now:
-        files, budget = self._snapshots.files, self._snapshots.hashed()
-        looks = {change.path: files.look(change.path) for change in changes}
+    def survey(self, run: str, deadline: Deadline) -> Survey:
+        changes, notes = self._snapshots.changes.of(run), self._snapshots.changes.notes(run)
+        looks: dict[str, Look | None] = {}
         images: dict[str, Image] = {}
+        unreachable: list[str] = []
         occupied: list[str] = []
+        budget = self._snapshots.hashed()
         for change in changes:
             deadline.check()
-            path, look = change.path, looks[change.path]
-            images[path] = self._snapshots.imager.image_of(path, look, budget)
-            if look is not None and look.kind is Kind.FOLDER and change.before.kind not in ("folder", "absent"):
-                below, _ = take_tree(files, path, deadline, bound=len(changes))
-                occupied += (inner for inner in below if inner not in looks)
-        return Now(looks, images, occupied)
+            path = change.path
+            try:
+                looks[path] = self._snapshots.files.look(path)
+                images[path] = self._snapshots.imager.image_of(path, looks[path], budget)
+            except (OSError, WapError):
+                looks[path], images[path] = None, ABSENT
+                unreachable.append(path)
+        paths = {change.path for change in changes}
+        for change in changes:
+            occupied += self._others_in(change, looks[change.path], paths, deadline)
+        planned = plan([change for change in changes if change.path not in unreachable], images, self._has_content)
+        planned.conflicts += (path for path in occupied if path not in planned.conflicts)
+        return Survey(changes, notes, looks, images, planned, unreachable)
+
+    def _others_in(self, change: Change, look: Look | None, paths: set[str], deadline: Deadline) -> list[str]:
+        """What others put into a folder that would have to go."""
+        if look is None or look.kind is not Kind.FOLDER or change.before.kind in ("folder", "absent"):
+            return []
+        below, _ = take_tree(self._snapshots.files, change.path, deadline, bound=len(paths))
+        return [path for path in below if path not in paths]
 
     def _has_content(self, image: Image) -> bool:
         if image.kind != "file":
             return image.can_be_restored
         return image.digest is not None and self._snapshots.blobs.touch(image.digest, image.size or 0)
 
-    def _record(self, planned: Plan, now: Now, into: str, position: int) -> None:
+    # -- whether
+
+    def _prepared(self, run: str, guard: Guard, force: bool) -> tuple[Survey, Undoer]:
+        survey = self.survey(run, Deadline(SECONDS))
+        planned = survey.planned
+        # What the run itself made is removed whatever policy says, as long as it is what the run made.
+        made = [path for path, change in planned.changes.items() if change.before.kind == "absent"]
+        undoer = _undoer(guard, {*made}.difference(planned.conflicts), planned)
+        refused = [*survey.unreachable, *(path for path in planned.changes if _is_refused(undoer, path))]
+        if not force:
+            _refuse(survey, refused)
+        _leave(planned, refused)
+        return survey, undoer
+
+    # -- doing
+
+    def _carry_out(self, survey: Survey, undoer: Undoer, into: str, position: int, *, force: bool) -> set[str]:
+        changes = self._snapshots.changes
+        made: dict[str, list[int]] = {}
+
+        def record(folder: str) -> None:
+            if folder not in survey.planned.changes:
+                made[folder] = changes.begin(into, position, {folder: ABSENT})
+
+        putting_back = PuttingBack(self._snapshots, self._locks, undoer, survey.looks, record)
+        left = putting_back.carry_out(survey.planned, force=force)
+        for folder, identifiers in made.items():
+            changes.end({folder: ABSENT}, identifiers, {folder: Image.of(self._snapshots.files.look(folder))})
+        return left
+
+    def _record(self, survey: Survey, into: str, position: int, notice: Notice) -> None:
         """Before anything is changed. What is not done after all is then as it was, which needs no undoing."""
-        kept = self._keep(planned, now)
-        changes = [Change(path, kept[path], change.before) for path, change in planned.changes.items()]
-        self._snapshots.changes.add(into, position, changes)
-
-    def _keep(self, planned: Plan, now: Now) -> dict[str, Image]:
-        return self._snapshots.keep({path: now.looks[path] for path in planned.changes}, self._snapshots.budget(), {})
-
-
-class _Restoration:
-    def __init__(self, snapshots: Snapshots, locks: Locks, guard: Guard, now: Now) -> None:
-        self._files: RestorableFiles = snapshots.files.guarded_by(guard)
-        self._blobs: Blobs = snapshots.blobs
-        self._locks = locks
-        self._now = now
-        self._touched: set[str] = set()
-
-    def carry_out(self, planned: Plan, *, force: bool) -> Reverted:
-        left = set(planned.lost)
-        for step in planned.steps:
-            if step.path in left:
-                continue
-            with self._locks.hold(step.path):
-                if not force:
-                    self._require_the_same(step.path)
-                self._touched.add(step.path)
-                with self._opened_parent(step.path) as is_there:
-                    if not (is_there and self._do(step)):
-                        left.add(step.path)
-        restored = sorted(display(path) for path in planned.changes if path not in left)
-        return Reverted(restored=restored, left=sorted(map(display, left)) or None)
-
-    def _do(self, step: Step) -> bool:
-        """Whether it could be done."""
-        path, wanted, files = step.path, step.wanted, self._files
-        mode = wanted.mode or 0
-        if step.do is Do.REMOVE:
-            files.unlink(path)
-        elif step.do is Do.REMOVE_FOLDER:
-            return self._remove_folder(path)
-        elif step.do is Do.MAKE_FOLDER:
-            files.mkdir(path)
-            files.chmod(path, mode | 0o700)
-        elif step.do is Do.WRITE:
-            data = self._blobs.read(wanted.digest or "")
-            if data is None:
-                return False
-            files.restore(path, data, mode)
-        elif step.do is Do.LINK:
-            files.symlink(path, wanted.target or "")
-        else:
-            files.chmod(path, mode)
-        return True
-
-    def _remove_folder(self, path: str) -> bool:
-        try:
-            self._files.rmdir(path)
-        except OSError as error:
-            if error.errno in (errno.ENOTEMPTY, errno.EEXIST):
-                return False  # somebody else has put something there, which stays
-            raise
-        return True
-
-    def _require_the_same(self, path: str) -> None:
-        """Raise if it is no longer what it was when the plan was made."""
-        if path in self._touched:
-            return
-        planned, found = self._now.looks[path], self._files.look(path)
-        if _identity(planned) != _identity(found):
-            raise Conflict(f"It changes while it is being restored: {display(path)}", hint="Try again.", paths=[path])
+        planned, lost = survey.planned.changes, dict[str, str]()
+        kept = self._snapshots.keep({path: survey.looks[path] for path in planned}, self._snapshots.budget(), lost)
+        not_kept = NotKept(lost)
+        changes = [Change(path, kept[path], change.before) for path, change in planned.items()]
+        self._snapshots.changes.add(into, position, changes, not_kept.to_dict() if not_kept else None)
+        if not_kept:
+            notice(not_kept)
 
     @contextmanager
-    def _opened_parent(self, path: str) -> Iterator[bool]:
-        """The folder is made if need be (with `force` somebody may have removed it) and its owner may write to it
-        meanwhile. False if something else stands in its place, which shall not lead elsewhere."""
-        names = path.split("/")[:-1]
-        for end in range(1, len(names) + 1):
-            parent = "/".join(names[:end])
-            look = self._files.look(parent)
-            if look is None:
-                self._files.mkdir(parent)
-            elif look.kind is not Kind.FOLDER:
-                yield False
-                return
-            elif end == len(names) and look.mode & 0o300 != 0o300:
-                self._files.chmod(parent, look.mode | 0o700)
-                try:
-                    yield True
-                finally:
-                    self._files.chmod(parent, look.mode)
-                return
-        yield True
+    def _turn(self, run: str) -> Iterator[None]:
+        """One after the other: the second finds everything undone, and has nothing to do."""
+        name = f"revert-{zlib.crc32(run.encode()) % TURNS:02x}"
+        path = os.path.join(self._snapshots.state_dir, "locks", name)
+        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        try:
+            if not lock_within(descriptor, SECONDS):
+                raise Conflict("The run is being reverted already.", hint="Try again when that is done.", runId=run)
+            yield
+        finally:
+            os.close(descriptor)
 
 
-def _identity(look: Look | None) -> tuple[object, ...] | None:
-    """What tells that nobody has changed it meanwhile. Not its ctime and mode: all names of a file share them, and
-    another name may have been restored already. Nor what a folder tells of those in it."""
-    if look is None:
-        return None
-    if look.kind is Kind.FOLDER:
-        return (look.kind,)
-    return look.kind, look.inode, look.size, look.mtime_ns, look.target
+def _undoer(guard: Guard, own: set[str], planned: Plan) -> Undoer:
+    folders = {path for path, change in planned.changes.items() if change.before.kind == "folder"}
+    return Undoer(guard, own, folders)
 
 
-def _refuse(planned: Plan) -> None:
-    if planned.conflicts:
-        raise Conflict(
-            f"Changed since the run: {_named(planned.conflicts)}.",
-            hint="A revert would lose that; force it if it may.",
-            paths=sorted(map(display, planned.conflicts)),
-        )
-    if planned.lost:
-        raise Conflict(
-            f"What was there before the run was not kept: {_named(planned.lost)}.",
-            hint="With force the rest is reverted and these are left as they are.",
-            paths=sorted(map(display, planned.lost)),
-        )
+def _is_refused(undoer: Undoer, path: str) -> bool:
+    try:
+        undoer.check(path, Access.WRITE)
+    except PermissionDenied:
+        return True
+    return False
+
+
+def _leave(planned: Plan, paths: Sequence[str]) -> None:
+    for path in paths:
+        planned.changes.pop(path, None)
+    planned.steps = [step for step in planned.steps if step.path in planned.changes]
+    planned.lost += (path for path in paths if path not in planned.lost)
+
+
+def _ways_to(path: str) -> Iterator[str]:
+    """The path and the folders on the way to it."""
+    while path:
+        yield path
+        path = path.rpartition("/")[0]
+
+
+def _reverted(survey: Survey, left: set[str]) -> Reverted:
+    restored = sorted(display(path) for path in survey.planned.changes if path not in left)
+    return Reverted(
+        restored=restored, left=sorted(map(display, left)) or None, not_undone=survey.not_undone or None
+    )
+
+
+def _refuse(survey: Survey, refused: Sequence[str]) -> None:
+    _refuse_if(
+        refused,
+        lambda named: f"Policy or protection keeps these from being restored: {named}.",
+        "With force the rest is reverted and these are left as they are.",
+        PermissionDenied,
+    )
+    _refuse_if(
+        survey.planned.conflicts,
+        lambda named: f"Changed since the run: {named}.",
+        "A revert would lose that; force it if it may.",
+    )
+    _refuse_if(
+        survey.planned.lost,
+        lambda named: f"What was there before the run was not kept: {named}.",
+        "With force the rest is reverted and these are left as they are.",
+    )
+    _refuse_if(
+        [] if survey.is_known else ["."],
+        lambda _: "A command of the run was interrupted, so it is not known what it changed.",
+        "With force what is known is reverted.",
+    )
+
+
+def _refuse_if(
+    paths: Sequence[str], said: Callable[[str], str], hint: str, kind: type[WapError] = Conflict
+) -> None:
+    if paths:
+        raise kind(said(_named(paths)), hint=hint, paths=sorted(map(display, paths)))
 
 
 def _named(paths: Sequence[str]) -> str:

@@ -33,6 +33,9 @@ AFTER_SECONDS = 120.0
 MAX_NAMED = 1000
 """Paths in a note."""
 
+Readable = Callable[[str], bool]
+"""Whether somebody may read what stands at a path."""
+
 
 @dataclass(frozen=True)
 class Caps:
@@ -55,6 +58,13 @@ class NotKept:
 
     def __bool__(self) -> bool:
         return bool(self.files or self.places)
+
+    def visible(self, readable: Readable) -> NotKept:
+        """What of it may be named to somebody, by what they may read: a listing would not show them the rest either."""
+        return NotKept(
+            {path: reason for path, reason in self.files.items() if readable(path)},
+            {path: reason for path, reason in self.places.items() if readable(path)},
+        )
 
     def to_dict(self) -> dict[str, Any]:
         named = [{"path": display(path), "reason": reason} for path, reason in {**self.places, **self.files}.items()]
@@ -218,9 +228,8 @@ class Snapshots:
             change = self._settled(difference, digests.get(difference.path), budget)
             if change is not None and not _is_of(others.get(change.path, ()), change.after):
                 found.append(change)
-        came_or_went = before.excluded.keys() ^ after.excluded.keys()
-        not_undone = sorted({*manifest.changed_repositories(before, after), *came_or_went})
-        note = {**not_kept.to_dict(), "isOver": True, "notUndone": [display(path) for path in not_undone]}
+        not_undone = [display(path) for path in manifest.changed_places(before, after)]
+        note = {**not_kept.to_dict(), "isOver": True, "notUndone": not_undone}
         self.changes.add(run, position, found, note)
 
     def _settled(self, difference: Difference, kept: str | None, budget: Budget) -> Change | None:

@@ -232,82 +232,9 @@ def test_who_gets_the_network(layers: list[Policy], command: str, network: bool)
     assert verdict(run(command), *layers).network is network
 
 
-# -- grants
-
-
-def granted(operation: Operation, *layers: Policy) -> Grant:
-    grant = grant_for(operation, Effective(layers), facts(operation))
-    assert grant is not None
-    return Grant.model_validate_json(grant.model_dump_json())
-
-
-CONFIRMING = Policy(confirmation_required=("writeFile", "runCommand", "moveFile"))
-COVERED: list[tuple[Operation, Operation, Policy, bool]] = [
-    # what a person allowed for good, what is asked then, the layer, whether that is allowed
-    (write("a"), write("a", b"other"), CONFIRMING, True),
-    (write("a"), write("b"), CONFIRMING, False),
-    (write("a"), insert("x"), CONFIRMING, False),
-    (MoveFile(source="a", destination="b"), MoveFile(source="b", destination="a"), CONFIRMING, False),
-    (run("git push"), run("git push origin main"), ASKING, True),
-    (run("git push"), run("git push --force"), ASKING, False),
-    (run("git push"), run("ls && git push"), ASKING, True),
-    (run("git push"), run("timeout 5 git push"), ASKING, True),
-    (run("git push"), run("git push $X"), ASKING, False),
-    (run("git push"), run("git push", environment={"A": "1"}), ASKING, False),
-    (run("git push"), run("git push $(ls)"), ASKING, False),
-    (run("git push --exec a"), run("git push --exec b"), ASKING, False),
-    (run("git push -o a"), run("git push -o b"), ASKING, True),
-    (run("rm -r a"), run("rm -r a"), shell(rules=(rule("rm", "ask"),)), True),
-    (run("rm -r a"), run("rm -r b"), shell(rules=(rule("rm", "ask"),)), False),
-    (run("rm -r a"), run("rm -r a", cwd="sub"), shell(rules=(rule("rm", "ask"),)), False),
-    (run("git push && rm a"), run("rm a"), shell(rules=(rule("rm", "ask"), rule("git", "ask"))), True),
-    (run("ls"), run("ls"), CONFIRMING, True),
-    (run("ls"), run("ls; cat x"), CONFIRMING, False),
-    (run("git pull"), run("X=1 git pull"), CONFIRMING, False),
-]
-
-
-@pytest.mark.parametrize(("allowed", "asked", "layer", "covers"), COVERED)
-def test_a_grant_is_narrow(allowed: Operation, asked: Operation, layer: Policy, covers: bool) -> None:
-    grant = granted(allowed, layer)
-    assert verdict(allowed, layer, grants=(grant,)).answer is Answer.ALLOW
-    assert verdict(asked, layer).answer is not Answer.DENY
-    assert (verdict(asked, layer, grants=(grant,)).answer is Answer.ALLOW) is covers
-
-
-def test_a_granted_command_keeps_its_network() -> None:
-    layer = ASKING.model_copy(update={"network": NetworkPolicy(access="none")})
-    found = verdict(run("git push"), layer, grants=(granted(run("git push"), layer),))
-    assert (found.answer, found.rule, found.network) == (Answer.ALLOW, "grant", True)
-
-
-def test_grants_add_up() -> None:
-    layer = shell(rules=(rule("rm", "ask"), rule("git push", "ask")))
-    both = run("git push && rm a")
-    grants = (granted(run("rm a"), layer), granted(run("git push"), layer))
-    assert verdict(both, layer, grants=grants).answer is Answer.ALLOW
-    assert verdict(both, layer, grants=grants[:1]).answer is Answer.ASK
-
-
-def test_a_grant_never_undoes_a_denial_nor_a_rule_that_is_not_grantable() -> None:
-    grant = granted(run("git push"), ASKING)
-    denying = shell(rules=(rule("git push", "deny"),))
-    insisting = shell(rules=(rule("git push", "ask", grantable=False),))
-    assert verdict(run("git push"), ASKING, denying, grants=(grant,)).answer is Answer.DENY
-    for layers in ((insisting,), (ASKING, insisting)):
-        found = verdict(run("git push"), *layers, grants=(grant,))
-        assert (found.answer, found.grantable) == (Answer.ASK, False)
-        assert grant_for(run("git push"), Effective(layers), facts(run("git push"))) is None
-
-
-def test_there_is_no_grant_for_what_needs_none_or_cannot_have_one() -> None:
-    for operation, layer in ((run("ls"), ASKING), (write(), READ_ONLY), (run("git push *"), ASKING)):
-        assert grant_for(operation, Effective((layer,)), facts(operation)) is None
-    assert not verdict(run("git push *"), ASKING).grantable
-
-
 # -- laws
 
+CONFIRMING = Policy(confirmation_required=("writeFile", "runCommand", "moveFile"))
 answers = st.sampled_from(list(Answer))
 words = st.sampled_from(["ls", "git", "git push", "rm", "sudo", "python"])
 globs = st.sampled_from(["*.env", "src/**", "a", "**/x/*", "!a", "*"])

@@ -65,7 +65,7 @@ def test_a_grant_turns_ask_into_allow_and_nothing_else(make_tools: Callable[...,
 
 def test_a_granted_command_gets_the_network_and_no_other_does(make_tools: Callable[..., Any]) -> None:
     tools = make_tools(policy=presets.load("standard"), provider="bubblewrap")
-    install = CommandForm(words=("pip", "install"), options=())
+    install = CommandForm(words=("pip", "install"), options=(), cwd=".")
     tools.workspace.grants.add(Grant(kind="command", operation="runCommand", commands=(install,)), "ann")
     lines = ("pip install x", "pip list", "pip install x && python3 a.py", "npm install")
     verdicts = asyncio.run(tools.workspace.check([RunCommand(command=line) for line in lines], Caller()))

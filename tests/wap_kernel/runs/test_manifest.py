@@ -15,7 +15,7 @@ from wap_kernel.files.deadline import Deadline
 from wap_kernel.files.primitives import Kind, Look
 from wap_kernel.files.root import Root
 from wap_kernel.policy.protected import ProtectedPaths
-from wap_kernel.runs.manifest import RACY_NS, Manifest, changed_repositories, differences, take, take_tree
+from wap_kernel.runs.manifest import RACY_NS, Manifest, changed_places, differences, take, take_tree
 
 
 @pytest.fixture
@@ -54,7 +54,7 @@ def test_what_is_left_out_is_stated(root: Root, tmp_path: Path) -> None:
         **{"a/node_modules": "node_modules", ".git": ".git", "b/sub/.git": ".git"},
         **{"venv": "environment", "conda": "environment"},
     }
-    assert manifest.repositories.keys() == {".git", "b/sub/.git"}
+    assert manifest.fingerprints.keys() == manifest.excluded.keys()
     assert manifest.entries["out"].target == "../outside"
     assert manifest.entries["pipe"].kind is Kind.SPECIAL
 
@@ -115,11 +115,11 @@ def test_a_change_of_git_is_told_and_a_look_is_none(root: Root) -> None:
     run(root, f"git init -q sub; echo 1 > sub/f; cd sub; git add f; {git} commit -qm 1")
     before = taken(root)
     run(root, "cd sub; git log -1; git cat-file -p HEAD; GIT_OPTIONAL_LOCKS=0 git status")
-    assert changed_repositories(before, taken(root, known=before)) == []
+    assert changed_places(before, taken(root, known=before)) == []
     run(root, f"cd sub; {git} commit -q --allow-empty -m 2")
-    assert changed_repositories(before, taken(root, known=before)) == ["sub/.git"]
+    assert changed_places(before, taken(root, known=before)) == ["sub/.git"]
     run(root, "rm -rf sub/.git; git init -q new")
-    assert changed_repositories(before, taken(root, known=before)) == ["new/.git", "sub/.git"]
+    assert changed_places(before, taken(root, known=before)) == ["new/.git", "sub/.git"]
 
 
 def test_a_tree_is_taken_whole(root: Root) -> None:

@@ -1,0 +1,85 @@
+"""A runner on a workspace, for tests: batches, decisions, restarts."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+from wap_kernel.caller import Caller
+from wap_kernel.dialects import agent_spaces, wap
+from wap_kernel.policy import presets
+from wap_kernel.policy.reading import merge
+from wap_kernel.runner import Decision, Runner
+from wap_kernel.runs.model import Run
+from wap_kernel.workspace import Workspace
+
+ASKING = merge(presets.load("permissive"), {"shell": {"unconfined": "allow"}})
+"""Allows what the tests do, and asks for recursive deletion."""
+DELETE = {"type": "shell", "id": "delete", "command": "rm -rf data/"}
+PERSON = Caller(user="ada", agent="copilot")
+WAIT = 30.0
+
+Scenario = Callable[["Scene"], Awaitable[None]]
+
+
+class Scene:
+    """A runner on a workspace, which can be left and entered again like after a restart."""
+
+    def __init__(self, root: Path, state: Path, **options: Any) -> None:
+        self.root = root
+        self.state = state
+        self.options = options
+        self.runner: Runner
+
+    async def run(self, *operations: dict[str, Any], caller: Caller = PERSON, **options: Any) -> dict[str, Any]:
+        run = await self.start(*operations, caller=caller, **options)
+        return await self.message(await self.runner.wait(run.id, WAIT))
+
+    async def start(self, *operations: dict[str, Any], caller: Caller = PERSON, **options: Any) -> Run:
+        body = {"protocolVersion": "1.0", "operations": operations, **options}
+        message = agent_spaces.parse_message(json.dumps(body).encode())
+        return await self.runner.start(message.steps(), message.options(), caller, dialect="agent_spaces")
+
+    async def message(self, run: Run) -> dict[str, Any]:
+        return await self.runner.message(run, PERSON)
+
+    async def decide(self, run_id: str, approved: bool, caller: Caller = PERSON, **more: Any) -> dict[str, Any]:
+        if not more:
+            more = {"operation_id": "delete"}
+        run = await self.runner.decide(run_id, Decision(approved, **more), caller)
+        return await self.message(await self.runner.wait(run.id, WAIT))
+
+    def tree(self) -> dict[str, str | None]:
+        found = sorted(self.root.rglob("*"))
+        return {str(path.relative_to(self.root)): path.read_text() if path.is_file() else None for path in found}
+
+    @asynccontextmanager
+    async def opened(self, **more: Any) -> AsyncIterator[Scene]:
+        options = {"policy": ASKING, "provider": "local", **self.options}
+        workspace = Workspace(str(self.root), state_dir=str(self.state), **options)
+        self.runner = Runner(workspace, responses={wap.DIALECT: wap.respond}, **more)
+        try:
+            yield self
+        finally:
+            await self.runner.close()
+            await workspace.close()
+
+
+def play(scene: Scene, scenario: Scenario, **more: Any) -> None:
+    async def whole() -> None:
+        async with scene.opened(**more):
+            await scenario(scene)
+
+    asyncio.run(whole())
+
+
+def create(path: str, content: str = "new", **more: Any) -> dict[str, Any]:
+    return {"type": "createFile", "path": path, "content": content, **more}
+
+
+def types(message: dict[str, Any]) -> list[str]:
+    return [event["type"] for event in message["events"]]

@@ -1,0 +1,212 @@
+"""An agreement is to what was shown: to the place, to what stands there, once, and by whoever is first."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.wap_kernel.runner.scene import DELETE, PERSON, Scene, create, play, types
+from wap_kernel.caller import Caller, Scope
+from wap_kernel.errors import Conflict, InvalidArgument, PermissionDenied
+from wap_kernel.policy import presets
+from wap_kernel.policy.reading import merge
+from wap_kernel.runner import Decision
+from wap_kernel.runs.model import Run, Status
+
+CONFIRMED = merge(presets.load("permissive"), {"confirmationRequired": ["writeFile", "deleteFile", "readFile"]})
+
+
+def link(place: Path, target: str) -> None:
+    if place.is_dir() and not place.is_symlink():
+        place.rename(place.with_name(f"{place.name}-moved"))
+    else:
+        place.unlink(missing_ok=True)
+    place.symlink_to(target)
+
+
+WRITE = {"type": "createFile", "id": "w", "path": "l.txt", "content": "new", "overwrite": True}
+SWAPS = {
+    "a file for a link to one with the same content": (WRITE, lambda ws: link(ws / "l.txt", "important.txt")),
+    "a folder for a link, and a new file in it": (
+        {**WRITE, "path": "folder/new.txt"},
+        lambda ws: link(ws / "folder", "other"),
+    ),
+    "a folder for a link, and a file in it to delete": (
+        {"type": "deleteFile", "id": "w", "path": "folder/f"},
+        lambda ws: link(ws / "folder", "other"),
+    ),
+    "the content": (WRITE, lambda ws: (ws / "l.txt").write_text("mine")),
+}
+
+
+@pytest.mark.parametrize("name", SWAPS)
+def test_what_was_swapped_since_it_was_shown_is_asked_about_again(scene: Scene, name: str) -> None:
+    operation, swap = SWAPS[name]
+    scene.options["policy"] = CONFIRMED
+    for folder in ("folder", "other"):
+        (scene.root / folder).mkdir()
+        (scene.root / folder / "f").write_text("same")
+    for file in ("l.txt", "important.txt"):
+        (scene.root / file).write_text("same")
+
+    async def scenario(scene: Scene) -> None:
+        message = await scene.run(operation)
+        swap(scene.root)
+        before = scene.tree()
+        with pytest.raises(Conflict, match="Changed since it was shown"):
+            await scene.decide(message["runId"], True, operation_id="w")
+        assert scene.tree() == before
+        again = await scene.message(await scene.runner.get(message["runId"], PERSON))
+        assert again["status"] == "awaiting_approval"
+
+    play(scene, scenario)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda ws: (ws / "data" / "more.txt").write_text("added"),
+        lambda ws: link(ws / "data", "other"),
+    ],
+    ids=["something added to the folder", "the folder is another"],
+)
+def test_a_folder_is_shown_with_what_is_in_it(scene: Scene, change: Any) -> None:
+    scene.options["policy"] = CONFIRMED
+    (scene.root / "other").mkdir()
+
+    async def scenario(scene: Scene) -> None:
+        from wap_kernel.dialects import wap
+        from wap_kernel.errors import ApprovalRequired
+
+        with pytest.raises(ApprovalRequired) as asked:
+            await wap.call("deleteFile", b'{"path": "data", "recursive": true}', scene.runner, PERSON)
+        change(scene.root)
+        with pytest.raises(Conflict):
+            await scene.decide(asked.value.details["runId"], True, approval_id=asked.value.details["approvalId"])
+        assert (scene.root / "data").exists()
+
+    play(scene, scenario)
+
+
+def test_the_folder_and_the_script_of_a_command_are_what_was_shown(scene: Scene) -> None:
+    for folder in ("w1", "w2"):
+        (scene.root / folder).mkdir()
+    (scene.root / "deploy.sh").write_text("echo harmless\n")
+
+    async def scenario(scene: Scene) -> None:
+        moved = await scene.run({"type": "shell", "id": "delete", "command": "rm -rf x", "cwd": "w1"})
+        link(scene.root / "w1", "w2")
+        with pytest.raises(Conflict):
+            await scene.decide(moved["runId"], True)
+        swapped = await scene.run({"type": "shell", "id": "delete", "command": "rm -rf x; bash deploy.sh"})
+        (scene.root / "deploy.sh").write_text("echo pwned > pwned\n")
+        with pytest.raises(Conflict):
+            await scene.decide(swapped["runId"], True)
+        assert not (scene.root / "pwned").exists()
+
+    play(scene, scenario)
+
+
+def test_a_swap_between_the_decision_and_the_operation_asks_again(scene: Scene) -> None:
+    scene.options["policy"] = CONFIRMED
+
+    async def scenario(scene: Scene) -> None:
+        message = await scene.run(WRITE)
+        run = await scene.runner.decide(message["runId"], Decision(True, operation_id="w"), PERSON)
+        (scene.root / "l.txt").symlink_to("important.txt")  # before the task of the run has had its turn
+        message = await scene.message(await scene.runner.wait(run.id, 30))
+        assert types(message)[:2] in (["approvalRequired", "approvalRequired"], ["approvalRequired", "createFile"])
+        assert not (scene.root / "important.txt").exists()
+
+    play(scene, scenario)
+
+
+def test_what_cannot_be_granted_is_not_remembered(scene: Scene) -> None:
+    async def scenario(scene: Scene) -> None:
+        message = await scene.run(DELETE)
+        with pytest.raises(InvalidArgument, match="for good"):
+            await scene.decide(message["runId"], True, operation_id="delete", remember=True)
+        assert (await scene.runner.get(message["runId"], PERSON)).status is Status.AWAITING_APPROVAL
+
+    play(scene, scenario)
+
+
+# -- who is first
+
+
+@pytest.mark.parametrize("loser", ["deny", "cancel"])
+def test_whoever_loses_against_an_approval_undoes_nothing(scene: Scene, loser: str) -> None:
+    async def race(scene: Scene) -> tuple[str, str]:
+        (scene.root / "data").mkdir(exist_ok=True)
+        message = await scene.run(create("a", overwrite=True), DELETE, create("z", overwrite=True), atomic=True)
+        run_id = message["runId"]
+        approve = scene.runner.decide(run_id, Decision(True, operation_id="delete"), PERSON)
+        if loser == "deny":
+            other: Any = scene.runner.decide(run_id, Decision(False, operation_id="delete"), PERSON)
+        else:
+            other = scene.runner.cancel(run_id, PERSON)
+        answers = await asyncio.gather(other, approve, return_exceptions=True)
+        assert all(isinstance(answer, Run | Conflict) for answer in answers)
+        status = (await scene.runner.wait(run_id, 30)).status.value
+        files = "".join(name for name in "az" if (scene.root / name).exists())
+        for name in "az":
+            (scene.root / name).unlink(missing_ok=True)
+        return status, files
+
+    async def scenario(scene: Scene) -> None:
+        for _ in range(10):
+            status, files = await race(scene)
+            assert files == ("az" if status == "completed" else ""), status
+
+    play(scene, scenario)
+
+
+# -- what an agent is not told
+
+
+def test_a_dry_run_reads_nothing_that_asks(scene: Scene) -> None:
+    scene.options["policy"] = CONFIRMED
+    agent = Caller(token="t")
+
+    async def scenario(scene: Scene) -> None:
+        message = await scene.run({"type": "readFile", "path": "data/x.txt"}, caller=agent, dryRun=True)
+        (event,) = message["events"]
+        assert (event["type"], event["simulated"]) == ("approvalRequired", False)
+        assert "content" not in event
+
+    play(scene, scenario)
+
+
+def test_whoever_may_not_read_gets_no_diffs(scene: Scene) -> None:
+    scene.options["policy"] = merge(presets.load("permissive"), {"confirmationRequired": ["modifyFile"]})
+    (scene.root / "secret.txt").write_text("SECRET\n")
+    agent = Caller(token="t", scope=Scope(tools=frozenset({"writeFile", "modifyFile"})))
+    edit = {"type": "editFile", "path": "secret.txt", "edits": [{"oldContent": "S", "newContent": "s"}]}
+    overwrite = create("secret.txt", overwrite=True)
+
+    async def scenario(scene: Scene) -> None:
+        dry = await scene.run(overwrite, caller=agent, dryRun=True)
+        asked = await scene.run(edit, caller=agent)
+        run = await scene.runner.get(asked["runId"], agent)
+        told = await scene.runner.message(run, agent)
+        written = await scene.run(overwrite, caller=agent)
+        changes = await scene.runner.changes(written["runId"], agent)
+        for answer in (dry["events"], told, changes):
+            assert "SECRET" not in str(answer)
+        assert "SECRET" in str(asked["pendingApproval"]), "a person sees it"
+
+    play(scene, scenario)
+
+
+def test_an_agent_cannot_force_a_revert(scene: Scene) -> None:
+    agent = Caller(token="t")
+
+    async def scenario(scene: Scene) -> None:
+        message = await scene.run(create("a"), caller=agent)
+        with pytest.raises(PermissionDenied, match="person"):
+            await scene.runner.revert(message["runId"], agent, force=True)
+
+    play(scene, scenario)

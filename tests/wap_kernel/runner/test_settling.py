@@ -1,0 +1,229 @@
+"""Runs that nobody executes any more: every one is settled, whatever is wrong with its neighbours."""
+
+from __future__ import annotations
+
+import asyncio
+import sqlite3
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+import pytest
+
+from tests.wap_kernel.runner.scene import DELETE, PERSON, WAIT, Scene, create, play, types
+from wap_kernel.caller import Caller
+from wap_kernel.errors import InvalidArgument, NoSpace, WapError
+from wap_kernel.runner import runner as runner_module
+from wap_kernel.runner.performing import MAX_WAITING
+from wap_kernel.runs.model import Run, Status
+
+
+@pytest.fixture(autouse=True)
+def _soon(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(runner_module, "TEND_SECONDS", 0.05)
+
+
+def execute(scene: Scene, *statements: str) -> None:
+    def work(statement: str, connection: sqlite3.Connection) -> None:
+        connection.execute(statement)
+
+    for statement in statements:
+        scene.runner.workspace.database.write(partial(work, statement))
+
+
+async def eventually(look: Callable[[], Any], enough: Callable[[Any], bool]) -> Any:
+    for _ in range(400):
+        found = await look()
+        if enough(found):
+            return found
+        await asyncio.sleep(0.05)
+    raise AssertionError(f"it stays {found}")
+
+
+def ended(scene: Scene, run_id: str) -> Any:
+    return eventually(lambda: scene.runner.get(run_id, PERSON), lambda run: run.status.is_final)
+
+
+GONE = "UPDATE runs SET status = 'running', owner = 'gone', completed_at = NULL"
+
+
+def test_one_that_cannot_be_undone_holds_up_nobody(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def scenario(scene: Scene) -> None:
+        first = await scene.run(create("a"), create("b"), atomic=True)
+        second = await scene.run(create("c"), create("d"))
+        execute(scene, GONE, "UPDATE positions SET position = 1")
+
+        def refuse(run: Run) -> list[str]:
+            raise WapError("no")
+
+        monkeypatch.setattr(scene.runner.workspace.undo, "take_back", refuse)
+        for run_id in (first["runId"], second["runId"]):
+            message = await scene.message(await ended(scene, run_id))
+            assert message["status"] == "error"
+        message = await scene.message(await scene.runner.get(first["runId"], PERSON))
+        assert "could not be undone" in message["events"][-1]["message"]
+
+    play(scene, scenario)
+
+
+def test_a_run_that_died_after_its_last_operation_is_completed(scene: Scene) -> None:
+    async def scenario(scene: Scene) -> None:
+        message = await scene.run(create("a"))
+        execute(scene, GONE)
+        assert (await ended(scene, message["runId"])).status is Status.COMPLETED
+
+    play(scene, scenario)
+
+
+def test_a_run_whose_end_could_not_be_stored_does_not_run_for_ever(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def scenario(scene: Scene) -> None:
+        ledger = scene.runner._ledger
+        change, failures = ledger.change, iter(range(2))
+
+        def full(*arguments: Any, **more: Any) -> bool:
+            if next(failures, None) is not None:
+                raise NoSpace("No space left.")
+            return change(*arguments, **more)
+
+        monkeypatch.setattr(ledger, "change", full)
+        run = await scene.start(create("a"))
+        assert (await ended(scene, run.id)).status in (Status.COMPLETED, Status.ERROR)
+
+    play(scene, scenario)
+
+
+def test_looking_after_runs_survives_anything(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def scenario(scene: Scene) -> None:
+        ledger = scene.runner._ledger
+        with_status, failures = ledger.with_status, iter(range(3))
+
+        def broken(status: Status) -> list[Run]:
+            if next(failures, None) is not None:
+                raise OSError(24, "Too many open files")
+            return with_status(status)
+
+        message = await scene.run(create("a"), create("b"))
+        monkeypatch.setattr(ledger, "with_status", broken)
+        execute(scene, GONE, "UPDATE positions SET position = 1")
+        await eventually(lambda: scene.runner.wait(message["runId"], 0), lambda run: run.status.is_final)
+
+    play(scene, scenario)
+
+
+def test_questions_expire_by_themselves(scene: Scene) -> None:
+    async def scenario(scene: Scene) -> None:
+        message = await scene.run(create("a"), DELETE, atomic=True)
+        run = await eventually(lambda: scene.runner.wait(message["runId"], 0), lambda run: run.status.is_final)
+        assert run.status is Status.CANCELLED
+        assert not (scene.root / "a").exists()
+
+    play(scene, scenario, approval_seconds=0.2)
+
+
+def test_an_atomic_run_is_undone_when_the_server_stops(scene: Scene) -> None:
+    before = scene.tree()
+
+    async def scenario() -> None:
+        async with scene.opened():
+            run = await scene.start(create("a"), {"type": "shell", "command": "echo begun; sleep 60"}, atomic=True)
+            async for live in scene.runner.follow(run.id, None, PERSON):
+                if live.name == "output":
+                    break
+        async with scene.opened():
+            message = await scene.message(await scene.runner.get(run.id, PERSON))
+        assert (message["status"], message["events"][-1]["details"]["atomic"]) == ("error", True)
+        assert scene.tree() == before
+
+    asyncio.run(scenario())
+
+
+def test_a_cancel_does_not_wait_for_a_free_thread(scene: Scene) -> None:
+    sleep = {"type": "shell", "command": "sleep 60"}
+
+    async def scenario(scene: Scene) -> None:
+        busy = [await scene.start(sleep) for _ in range(16)]
+        await eventually(lambda: _running(scene), lambda count: count >= 16)
+        queued = await scene.start(sleep, create("never"))
+        cancelled = await asyncio.wait_for(scene.runner.cancel(queued.id, PERSON), 5)
+        assert cancelled.status is Status.CANCELLED
+        await asyncio.gather(*(scene.runner.cancel(run.id, PERSON) for run in busy))
+        assert not (scene.root / "never").exists()
+
+    play(scene, scenario)
+
+
+async def _running(scene: Scene) -> int:
+    return scene.runner.running
+
+
+def test_what_a_token_began_ends_with_the_token(scene: Scene) -> None:
+    scene.options["allow_unconfined"] = True
+
+    async def scenario(scene: Scene) -> None:
+        run = await scene.start({"type": "shell", "command": "sleep 60"}, caller=Caller(token="t"))
+        scene.runner.cancel_all_of("other")
+        assert (await scene.runner.get(run.id, PERSON)).status is Status.RUNNING
+        scene.runner.cancel_all_of("t")
+        assert (await scene.runner.wait(run.id, WAIT)).status is Status.CANCELLED
+
+    play(scene, scenario)
+
+
+def test_changes_of_status_are_announced(scene: Scene) -> None:
+    told: list[str] = []
+
+    async def scenario(scene: Scene) -> None:
+        message = await scene.run(create("a"), DELETE, atomic=True)
+        await scene.decide(message["runId"], False)
+
+    play(scene, scenario, changed=lambda run: told.append(run.status.value))
+    assert told == ["running", "awaiting_approval", "running", "error"]
+
+
+def test_what_an_atomic_run_took_back_is_recorded(scene: Scene) -> None:
+    async def scenario(scene: Scene) -> None:
+        from wap_kernel.runs.audit_reading import Page
+
+        await scene.run(create("a"), {"type": "readFile", "path": "missing"}, atomic=True)
+        page = await scene.runner.workspace.audit_page(Page(limit=10))
+        assert [record["tool"] for record in page["records"]] == ["undo", "readFile", "createFile"]
+
+    play(scene, scenario)
+
+
+def test_an_atomic_run_needs_undo(scene: Scene) -> None:
+    scene.options["undo"] = False
+
+    async def scenario(scene: Scene) -> None:
+        with pytest.raises(InvalidArgument, match="atomic"):
+            await scene.run(create("a"), atomic=True)
+
+    play(scene, scenario)
+
+
+def test_one_agent_asks_a_bounded_number_of_questions(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert MAX_WAITING == 100
+    monkeypatch.setattr("wap_kernel.runner.performing.MAX_WAITING", 3)
+    scene.options["allow_unconfined"] = True
+    agent = Caller(token="t")
+
+    async def scenario(scene: Scene) -> None:
+        messages = [await scene.run(DELETE, create(f"f{number}"), caller=agent) for number in range(5)]
+        assert [message["status"] for message in messages] == ["awaiting_approval"] * 3 + ["completed"] * 2
+        assert messages[-1]["events"][0]["code"] == "RATE_LIMITED"
+        assert types(messages[-1]) == ["shell", "createFile"]
+
+    play(scene, scenario)
+
+
+def test_the_output_of_a_run_that_was_killed_can_be_followed(scene: Scene) -> None:
+    async def scenario(scene: Scene) -> None:
+        message = await scene.run({"type": "shell", "id": "s", "command": "echo all of it"})
+        execute(scene, GONE, "DELETE FROM positions", "DELETE FROM run_log WHERE kind = 'event'")
+        await ended(scene, message["runId"])
+        lives = [live async for live in scene.runner.follow(message["runId"], None, PERSON)]
+        assert "all of it\n" in [live.data.get("chunk") for live in lives]
+
+    play(scene, scenario)
