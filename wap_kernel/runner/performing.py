@@ -59,7 +59,7 @@ class Performing:
         operation = step.operation
         if approval is not None:
             # Between the decision and now: what was agreed to must still be what would happen.
-            if self._parts.questions.changed(approval, step, self._run.caller):
+            if self._parts.questions.changed(approval, step, self._run.caller, is_decided=True):
                 return self._ask(step, position, _again(approval))
             operation = bound(operation, approval)
         try:

@@ -80,11 +80,14 @@ class Questions:
         path = path_of(self.files(caller), operation)
         return path is None or self.may_read(path, caller)
 
-    def changed(self, approval: Approval, step: Step, caller: Caller) -> list[str]:
-        """What is not as it was shown."""
+    def changed(self, approval: Approval, step: Step, caller: Caller, *, is_decided: bool = False) -> list[str]:
+        """What is not as it was shown. Once it is decided, what has only been made since does not count."""
         if evidence.digest_of(step.operation) != approval.digest:
             return [step.id]
-        return evidence.changed(approval.files, evidence.gather(self.files(caller), step.operation))
+        now = evidence.gather(self.files(caller), step.operation)
+        if is_decided:
+            now = {path: state for path, state in now.items() if path in approval.files}
+        return evidence.changed(approval.files, now)
 
     def has_expired(self, approval: Approval) -> bool:
         return self.clock() >= approval.expires_at
