@@ -71,11 +71,11 @@ def decide(operation: Operation, effective: Effective, facts: Facts, grants: Ite
     if not asked:
         return ALLOWED_WITH_NETWORK if network else ALLOWED
     grants = tuple(grants)
-    open_asks = [each for each in asked if not covered(grants, _grant(operation, script, effective, facts, [each]))]
-    if not open_asks:
-        return Verdict(Answer.ALLOW, "grant", f"A person allowed it here: {asked[0].verdict.reason}", network=network)
     grant = _grant(operation, script, effective, facts, asked)
-    return replace(open_asks[0].verdict, network=network, grantable=grant is not None)
+    if covered(grants, grant):
+        return Verdict(Answer.ALLOW, "grant", f"A person allowed it here: {asked[0].verdict.reason}", network=network)
+    left = next(each for each in asked if not covered(grants, _grant(operation, script, effective, facts, [each])))
+    return replace(left.verdict, network=network, grantable=grant is not None)
 
 
 def grant_for(operation: Operation, effective: Effective, facts: Facts) -> Grant | None:

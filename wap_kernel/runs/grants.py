@@ -52,7 +52,7 @@ class Grants:
                 "SELECT id, body, created_at, created_by FROM grants WHERE workspace = ? ORDER BY created_at, id",
                 (self._workspace,),
             ).fetchall()
-        known = ((row, _grant(row[1])) for row in rows)
+        known = ((row, grant_in(row[1])) for row in rows)
         return [Given(row[0], grant, row[2], row[3]) for row, grant in known if grant is not None]
 
     def add(self, grant: Grant, by: str) -> str:
@@ -87,7 +87,7 @@ class Grants:
         rows = self._connection.execute(
             "SELECT id, body FROM grants WHERE workspace = ? ORDER BY created_at, id", (self._workspace,)
         )
-        return {identifier: grant for identifier, body in rows if (grant := _grant(body)) is not None}
+        return {identifier: grant for identifier, body in rows if (grant := grant_in(body)) is not None}
 
 
 @contextmanager
@@ -100,7 +100,7 @@ def _usable() -> Iterator[None]:
         ) from error
 
 
-def _grant(body: str) -> Grant | None:
+def grant_in(body: str) -> Grant | None:
     """None for what a later version wrote: a grant that is not understood allows nothing."""
     try:
         return Grant.model_validate_json(body)

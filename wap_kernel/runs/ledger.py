@@ -15,8 +15,8 @@ from typing import Any
 
 from wap_kernel.caller import Caller
 from wap_kernel.errors import NotFound
-from wap_kernel.policy.grants import Grant
 from wap_kernel.runs.database import Database
+from wap_kernel.runs.grants import grant_in
 from wap_kernel.runs.model import Approval, Options, Run, Status, Step, dump_steps
 from wap_kernel.times import utc_now
 
@@ -369,6 +369,6 @@ def _run(row: Sequence[Any]) -> Run:
 
 def _approval(row: Sequence[Any]) -> Approval:
     (identifier, run, position, operation_id, digest, files, shown, granted, created, expires, *decided) = row
-    grant = None if granted is None else Grant.model_validate_json(granted)
+    grant = None if granted is None else grant_in(granted)
     known = (json.loads(files), json.loads(shown), grant)
     return Approval(identifier, run, position, operation_id, digest, *known, created, expires, *decided)
