@@ -14,10 +14,11 @@ from traitlets import Bool, CaselessStrEnum, Dict, Integer, Unicode
 from wap_kernel import __version__
 from wap_kernel.errors import ProviderUnavailable, WapError
 from wap_kernel.files.primitives import Access
-from wap_kernel.operations import Limits, Operation
+from wap_kernel.operations import Operation
 from wap_kernel.policy import presets
 from wap_kernel.policy.touches import touches
 from wap_kernel.providers import choose
+from wap_kernel.results import Limits
 
 from .notifications import FilesChanged, Notifications, RunChanged
 

@@ -22,28 +22,25 @@ from wap_kernel.files.reading import read_file
 from wap_kernel.files.searching import Searcher
 from wap_kernel.files.writing import Writer
 from wap_kernel.operations import (
-    CommandResult,
     CopyFile,
     CreateDirectory,
     DeleteFile,
     DescribeWorkspace,
-    Limits,
     ListFiles,
     Message,
     ModifyFile,
     MoveFile,
     Operation,
     ReadFile,
-    Result,
     RevertRun,
     RunCommand,
     SearchFiles,
-    WorkspaceDescription,
     WriteFile,
 )
 from wap_kernel.policy.aside import set_aside
 from wap_kernel.policy.masks import Masks, unguarded
 from wap_kernel.providers.base import Command, Confinement, Provider
+from wap_kernel.results import CommandResult, Limits, Result, WorkspaceDescription
 from wap_kernel.runs.undoing import Undoing
 
 DIALECTS = ("wap/1.0",)

@@ -113,11 +113,13 @@ def _verify(args: argparse.Namespace, connection: sqlite3.Connection) -> int:
     else:
         _say(f"{report.records} records, all as they were written. The head is {report.head}.")
         if report.cut:
-            _say(f"Retention has cut the records up to {report.cut}.")
+            _say(f"Retention has cut the records up to {report.cut} ({printable(report.told or '')}).")
         if report.unchained:
             _say(f"{report.unchained} of them are from a version that kept no hashes; the first hash covers them.")
         if not args.head:
-            _say("Whether the newest records were cut off shows with --head and a head from the server's log.")
+            _say(
+                "Whether the newest were cut off, or all written anew, shows with --head and a head from the server's log."
+            )
     return 0 if report.problem is None else 1
 
 

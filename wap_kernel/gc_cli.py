@@ -19,10 +19,10 @@ _UNITS = ("bytes", "KiB", "MiB", "GiB", "TiB")
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     bounds = Retention()
     parser.description = (
-        f"Removes runs that ended over {bounds.run_days} days ago, and the oldest others while output and before-images"
-        f" take more than {_bytes(bounds.size)}; audit records over {bounds.audit_days} days; tokens that expired or"
+        f"Removes runs that ended over {bounds.run_days} days ago, and the oldest others while runs, with their output"
+        f" and before-images, take more than {_bytes(bounds.size)}; audit records over {bounds.audit_days} days; tokens that expired or"
         f" were revoked over {bounds.token_days} days ago. Runs that are under way or wait for a person stay. Servers"
-        " may run meanwhile."
+        " may run meanwhile; they do the same every few hours."
     )
     parser.add_argument("--dry-run", action="store_true", help="only say what would be removed")
     parser.add_argument("--json", action="store_true", help="for programs")
@@ -36,9 +36,12 @@ def run(args: argparse.Namespace) -> int:
         freed = sweeper.preview() if args.dry_run else sweeper.sweep()
     _show("")
     if args.json:
-        sys.stdout.write(json.dumps({"dryRun": args.dry_run, **_fields(freed), "freedBytes": freed.size}) + "\n")
+        cut = {} if freed.anchor is None else {"auditAnchor": str(freed.anchor)}
+        sys.stdout.write(json.dumps({"dryRun": args.dry_run, **_fields(freed), "freedBytes": freed.size, **cut}) + "\n")
     else:
         sys.stdout.write(_text(freed, dry_run=args.dry_run) + "\n")
+        if freed.anchor is not None:
+            sys.stdout.write(f"The audit begins after {freed.anchor}: note it with the heads of the server's log.\n")
     return 0
 
 

@@ -16,7 +16,7 @@ from wap_kernel.errors import ApprovalRequired, Code, PermissionDenied, Provider
 from wap_kernel.files.overlay import Overlay
 from wap_kernel.files.primitives import Files
 from wap_kernel.files.selection import MAX_FILE_SIZE
-from wap_kernel.operations import Limits, Operation, ReadFile, RunCommand
+from wap_kernel.operations import Operation, ReadFile, RunCommand
 from wap_kernel.policy import masks
 from wap_kernel.policy.current import Binding, CurrentPolicy
 from wap_kernel.policy.decision import Facts, Touch, decide, grant_for, touches
@@ -25,6 +25,7 @@ from wap_kernel.policy.protected import ProtectedPaths
 from wap_kernel.policy.verdict import Answer, Verdict
 from wap_kernel.providers.base import Provider
 from wap_kernel.providers.refusing import RefusingProvider
+from wap_kernel.results import Limits
 from wap_kernel.runs.grants import Grants
 
 

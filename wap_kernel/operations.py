@@ -1,8 +1,7 @@
-"""The vocabulary: one model per operation and per result, shared by every dialect.
+"""The vocabulary: one model per operation, shared by every dialect. What they answer stands in `results.py`.
 
 Paths are POSIX paths relative to the root, already parsed by the dialect (see `files/paths.py`); `"."` is the root.
-Dialects translate their own field names to these and back; results also serialise by camelCase aliases, which is what
-WAP calls them. A field that is None is absent from an answer.
+Dialects translate their own field names to these.
 Nothing here touches a disk.
 """
 
@@ -25,7 +24,7 @@ class Effect(str, Enum):
     EXECUTE = "execute"
 
 
-class _Model(BaseModel):
+class Model(BaseModel):
     model_config = ConfigDict(
         frozen=True,
         extra="forbid",
@@ -36,7 +35,7 @@ class _Model(BaseModel):
     )
 
 
-class Operation(_Model):
+class Operation(Model):
     """Something an agent wants done."""
 
     kind: ClassVar[str]
@@ -101,33 +100,33 @@ class WriteFile(_OnPath):
         return len(self.content)
 
 
-class ReplaceLines(_Model):
+class ReplaceLines(Model):
     type: Literal["replace"] = "replace"
     start_line: int
     end_line: int
     new_content: str
 
 
-class InsertLines(_Model):
+class InsertLines(Model):
     type: Literal["insert"] = "insert"
     after_line: int
     new_content: str
 
 
-class DeleteLines(_Model):
+class DeleteLines(Model):
     type: Literal["delete"] = "delete"
     start_line: int
     end_line: int
 
 
-class RegexReplace(_Model):
+class RegexReplace(Model):
     type: Literal["regexReplace"] = "regexReplace"
     pattern: str
     replacement: str
     flags: str = ""
 
 
-class ReplaceText(_Model):
+class ReplaceText(Model):
     """The first occurrence, literally."""
 
     type: Literal["replaceText"] = "replaceText"
@@ -248,116 +247,3 @@ KINDS: Mapping[str, type[Operation]] = MappingProxyType(
         )
     }
 )
-
-
-class Result(_Model):
-    """What an operation answers."""
-
-
-class Metadata(_Model):
-    path: str
-    """Absolute, as WAP says."""
-    size: int
-    is_directory: bool
-    last_modified: str
-
-
-class Entry(_Model):
-    path: str
-    is_directory: bool
-    is_symlink: Literal[True] | None = None
-    metadata: Metadata | None = None
-
-
-class FileList(Result):
-    files: list[Entry]
-    is_truncated: bool
-    total_found: int
-
-
-class FileContent(Result):
-    content: str
-    encoding: Encoding
-    metadata: Metadata
-    is_truncated: bool
-    total_lines: int
-    returned_lines: int
-    hash: str
-    is_lossy: Literal[True] | None = None
-    """Bytes that are not UTF-8 were replaced by U+FFFD in `content`."""
-
-
-class FileWritten(Result):
-    path: str
-    bytes_written: int
-    hash: str | None = None
-
-
-class FileModified(Result):
-    path: str
-    hash: str
-    diff: str
-    is_diff_truncated: Literal[True] | None = None
-
-
-class Match(_Model):
-    path: str
-    line: int
-    match_text: str
-    context_before: list[str]
-    context_after: list[str]
-
-
-class SearchResult(Result):
-    matches: list[Match]
-    is_truncated: bool
-    total_matches: int
-
-
-class CommandResult(Result):
-    stdout: str
-    stderr: str
-    exit_code: int
-    duration_ms: int
-    stdout_bytes: int
-    stderr_bytes: int
-    is_output_truncated: bool
-
-
-class PathChanged(Result):
-    """Deleted, moved, copied or made: the path that is affected (the new one where there are two)."""
-
-    path: str
-    hash: str | None = None
-
-
-class Reverted(Result):
-    """What a revert did: the paths that are again as they were, and those that were left as they are."""
-
-    restored: list[str]
-    left: list[str] | None = None
-    not_undone: list[str] | None = None
-    """What the run changed, or may have changed, where nothing is ever undone: `.git`, installed packages, and `.` for
-    all that a command did which was interrupted with the server."""
-
-
-class Limits(_Model):
-    """Bounds of one answer, WAP's recommended values, and of what may be written; a policy may set lower ones."""
-
-    max_file_size: int = Field(1024 * 1024, gt=0)
-    max_directory_entries: int = Field(500, gt=0)
-    max_search_results: int = Field(100, gt=0)
-    max_output_size: int = Field(1024 * 1024, gt=0)
-    max_write_size: int = Field(100 * 1024 * 1024, gt=0)
-    default_timeout_ms: int = Field(30_000, gt=0)
-    max_timeout_ms: int = Field(3_600_000, gt=0)
-
-
-class WorkspaceDescription(Result):
-    root: str
-    default_exclusions: list[str]
-    limits: Limits
-    version: str
-    dialects: list[str]
-    provider: str
-    confines_commands: bool

@@ -30,16 +30,7 @@ from wap_kernel.files.deadline import Deadline
 from wap_kernel.files.root import Root
 from wap_kernel.files.searching import Searcher
 from wap_kernel.judging import Judge
-from wap_kernel.operations import (
-    Effect,
-    Limits,
-    ListFiles,
-    Operation,
-    Result,
-    RevertRun,
-    RunCommand,
-    SearchFiles,
-)
+from wap_kernel.operations import Effect, ListFiles, Operation, RevertRun, RunCommand, SearchFiles
 from wap_kernel.policy import presets
 from wap_kernel.policy.current import CurrentPolicy
 from wap_kernel.policy.files import PolicyFiles
@@ -49,6 +40,7 @@ from wap_kernel.policy.verdict import Verdict
 from wap_kernel.providers.base import Provider
 from wap_kernel.providers.choose import choose
 from wap_kernel.providers.refusing import RefusingProvider
+from wap_kernel.results import Limits, Result
 from wap_kernel.runs.audit import Audit, is_denial
 from wap_kernel.runs.audit_reading import Page
 from wap_kernel.runs.database import Database

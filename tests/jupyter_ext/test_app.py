@@ -16,7 +16,7 @@ from traitlets.config import Config
 
 from jupyter_ext.app import WapExtension
 from wap_kernel import cli
-from wap_kernel.operations import Limits
+from wap_kernel.results import Limits
 
 
 class ElsewhereContentsManager(ContentsManager):

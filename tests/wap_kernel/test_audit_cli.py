@@ -58,6 +58,13 @@ def damage(tools: Any) -> Callable[[str], None]:
     return execute
 
 
+@pytest.fixture
+def newest(tools: Any) -> int:
+    """The number of records. It varies: the intent of a read is written only if the read is not over by then."""
+    found: int = tools.workspace.database.read(chain.tail).id
+    return found
+
+
 def test_show_is_a_line_an_operation_newest_first(tools: Any, wap_audit: WapAudit) -> None:
     status, out, _ = wap_audit("show")
     assert status == 0
@@ -88,25 +95,46 @@ def test_a_limit_that_is_none_is_a_mistake(tools: Any, wap_audit: WapAudit, limi
     assert ended.value.code == cli.USAGE_ERROR
 
 
-def test_verify_says_clean_and_names_the_head(tools: Any, wap_audit: WapAudit) -> None:
+def test_verify_says_clean_and_names_the_head(newest: int, wap_audit: WapAudit) -> None:
     status, out, _ = wap_audit("verify")
     assert status == 0
-    assert out.startswith("9 records, all as they were written. The head is 9:")
+    assert out.startswith(f"{newest} records, all as they were written. The head is {newest}:")
     found = json.loads(wap_audit("verify", "--json")[1])
-    assert found == {"ok": True, "records": 9, "unchained": 0, "cut": 0, "head": found["head"]}
+    assert found == {"ok": True, "records": newest, "unchained": 0, "cut": 0, "head": found["head"]}
     assert wap_audit("verify", "--head", found["head"])[0] == 0
 
 
-def test_verify_says_broken_and_where(tools: Any, wap_audit: WapAudit, damage: Callable[[str], None]) -> None:
+def test_verify_says_broken_and_where(newest: int, wap_audit: WapAudit, damage: Callable[[str], None]) -> None:
     head = json.loads(wap_audit("verify", "--json")[1])["head"]
-    damage("DELETE FROM audit WHERE id = 9")
+    damage(f"DELETE FROM audit WHERE id = {newest}")
     assert wap_audit("verify")[0] == 0
     status, out, _ = wap_audit("verify", "--head", head)
-    assert (status, out[:31]) == (1, "BROKEN. Record 9 was noted and ")
+    assert (status, out[:31]) == (1, f"BROKEN. Record {newest} was noted and ")
     damage("UPDATE audit SET user = 'nobody' WHERE id = 4")
     status, out, _ = wap_audit("verify", "--json")
     assert status == 1
     assert json.loads(out)["problem"].startswith("Record 4 does not fit its hash")
+
+
+def test_verify_says_what_retention_has_cut_and_who_made_it_do_so(tools: Any, wap_audit: WapAudit) -> None:
+    tools.workspace.database.write(lambda connection: chain.cut(connection, 3, "2026-01-01", "ann\x1b"))
+    status, out, _ = wap_audit("verify")
+    assert status == 0
+    assert r"Retention has cut the records up to 3 (2026-01-01 by ann\x1b)." in out
+
+
+def test_verify_says_that_a_cut_was_forged(tools: Any, wap_audit: WapAudit, damage: Callable[[str], None]) -> None:
+    damage("INSERT INTO audit_anchors SELECT id, hash, at FROM audit WHERE id = 3")
+    damage("DELETE FROM audit WHERE id <= 3")
+    status, out, _ = wap_audit("verify")
+    assert status == 1
+    assert out.startswith("BROKEN. The records up to 3 are gone, and no record says that retention cut them.")
+
+
+def test_verify_says_that_the_hashes_are_gone(tools: Any, wap_audit: WapAudit, damage: Callable[[str], None]) -> None:
+    damage("UPDATE audit SET hash = NULL, user = 'nobody'")
+    status, out, _ = wap_audit("verify")
+    assert (status, out[:33]) == (1, "BROKEN. Record 1 carries no hash.")
 
 
 def test_a_head_that_is_none_is_a_mistake(tools: Any, wap_audit: WapAudit) -> None:
@@ -115,9 +143,9 @@ def test_a_head_that_is_none_is_a_mistake(tools: Any, wap_audit: WapAudit) -> No
     assert "is not the head of an audit" in err
 
 
-def test_the_chain_can_be_checked_from_the_export_alone(tools: Any, wap_audit: WapAudit) -> None:
+def test_the_chain_can_be_checked_from_the_export_alone(newest: int, wap_audit: WapAudit) -> None:
     lines = wap_audit("export")[1].splitlines()
-    assert len(lines) == 9
+    assert len(lines) == newest
     previous = ""
     for number, line in enumerate(lines, start=1):
         row = json.loads(line)
@@ -127,12 +155,12 @@ def test_the_chain_can_be_checked_from_the_export_alone(tools: Any, wap_audit: W
 
 
 def test_what_is_broken_is_exported_all_the_same(
-    tools: Any, wap_audit: WapAudit, damage: Callable[[str], None]
+    newest: int, wap_audit: WapAudit, damage: Callable[[str], None]
 ) -> None:
     damage("DELETE FROM audit WHERE id = 3")
     status, out, _ = wap_audit("export")
     assert status == 0
-    assert [json.loads(line)["id"] for line in out.splitlines()] == [1, 2, 4, 5, 6, 7, 8, 9]
+    assert [json.loads(line)["id"] for line in out.splitlines()] == [1, 2, *range(4, newest + 1)]
 
 
 def test_a_table_for_spreadsheets_holds_no_formulas(

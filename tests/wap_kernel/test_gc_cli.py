@@ -52,7 +52,9 @@ def test_it_says_what_it_would_free_and_then_what_it_freed(wap_gc: Callable[...,
     removed = "1 runs, 1 folders of output, 2 audit records: 3 KiB of files.\n"
     assert wap_gc("--dry-run") == f"Would remove {removed}"
     assert (state / "outputs" / "r").exists()
-    assert wap_gc() == f"Removed {removed}"
+    said, _, anchor = wap_gc().partition("The audit begins after 2:")
+    assert said == f"Removed {removed}"
+    assert anchor[64:] == ": note it with the heads of the server's log.\n"
     assert not (state / "outputs" / "r").exists()
     assert wap_gc() == "There is nothing to remove.\n"
     assert cli.main(["audit", "verify", "--state-dir", str(state)]) == 0
@@ -61,7 +63,8 @@ def test_it_says_what_it_would_free_and_then_what_it_freed(wap_gc: Callable[...,
 def test_for_programs(wap_gc: Callable[..., str]) -> None:
     freed = {**NOTHING, "runs": 1, "outputs": 1, "auditRecords": 2, "freedBytes": 3072}
     assert json.loads(wap_gc("--json", "--dry-run")) == {"dryRun": True, **freed}
-    assert json.loads(wap_gc("--json")) == {"dryRun": False, **freed}
+    told = json.loads(wap_gc("--json"))
+    assert told == {"dryRun": False, **freed, "auditAnchor": told["auditAnchor"]}
     assert json.loads(wap_gc("--json")) == {"dryRun": False, **NOTHING}
 
 

@@ -10,19 +10,8 @@ from typing import Any
 from wap_kernel.dialects.agent_spaces_event_models import TYPES, Category
 from wap_kernel.errors import AlreadyExists, ApprovalRequired, EditNotFound, PermissionDenied, TimedOut, WapError
 from wap_kernel.files.paths import display
-from wap_kernel.operations import (
-    CommandResult,
-    FileContent,
-    FileModified,
-    FileWritten,
-    ModifyFile,
-    Operation,
-    PathChanged,
-    Result,
-    Reverted,
-    RunCommand,
-    WriteFile,
-)
+from wap_kernel.operations import ModifyFile, Operation, RunCommand, WriteFile
+from wap_kernel.results import CommandResult, FileContent, FileModified, FileWritten, PathChanged, Result, Reverted
 from wap_kernel.times import text_of
 
 TIMED_OUT = 124

@@ -16,14 +16,13 @@ from wap_kernel.caller import Caller
 from wap_kernel.dialects import wap_parameters as parameters
 from wap_kernel.dialects.tools import LARGE, Tool
 from wap_kernel.errors import NotFound, WapError
-from wap_kernel.operations import (
+from wap_kernel.operations import Effect, Operation
+from wap_kernel.results import (
     CommandResult,
-    Effect,
     FileContent,
     FileList,
     FileModified,
     FileWritten,
-    Operation,
     PathChanged,
     Result,
     SearchResult,

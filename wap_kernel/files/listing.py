@@ -15,7 +15,8 @@ from wap_kernel.files.paths import display, join
 from wap_kernel.files.primitives import Files, Folder, Kind
 from wap_kernel.files.reading import metadata
 from wap_kernel.files.trees import is_gone, open_real, walk, watched
-from wap_kernel.operations import Entry, FileList, Limits, ListFiles, Metadata
+from wap_kernel.operations import ListFiles
+from wap_kernel.results import Entry, FileList, Limits, Metadata
 
 
 def list_files(files: Files, operation: ListFiles, limits: Limits, root_path: str, deadline: Deadline) -> FileList:

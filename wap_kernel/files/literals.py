@@ -16,7 +16,7 @@ from wap_kernel.files.primitives import Files, OpenFile
 from wap_kernel.files.scanning import lines_with
 from wap_kernel.files.selection import Selection
 from wap_kernel.files.trees import open_real, unless_gone
-from wap_kernel.operations import Match, SearchResult
+from wap_kernel.results import Match, SearchResult
 
 FILE_BUDGET = 500
 BYTE_BUDGET = 16 * 1024 * 1024

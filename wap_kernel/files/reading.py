@@ -10,7 +10,8 @@ from datetime import datetime, timezone
 from wap_kernel.errors import BinaryFile, InvalidArgument, TooLarge
 from wap_kernel.files.paths import display
 from wap_kernel.files.primitives import Files, Kind, OpenFile, Stat
-from wap_kernel.operations import Encoding, FileContent, Limits, Metadata, ReadFile
+from wap_kernel.operations import Encoding, ReadFile
+from wap_kernel.results import FileContent, Limits, Metadata
 
 CHUNK = 1024 * 1024
 MAX_RANGE_SIZE = 256 * 1024 * 1024

@@ -29,7 +29,8 @@ from wap_kernel.files.ripgrep import Query, Ripgrep
 from wap_kernel.files.scanning import BLOCK, blocks, lines_with
 from wap_kernel.files.selection import MAX_FILE_SIZE, Selection
 from wap_kernel.files.trees import unless_gone
-from wap_kernel.operations import Limits, Match, SearchFiles, SearchResult
+from wap_kernel.operations import SearchFiles
+from wap_kernel.results import Limits, Match, SearchResult
 
 MAX_QUERY_CHARACTERS = 10_000
 MAX_CONTEXT_LINES = 100

@@ -12,18 +12,8 @@ from wap_kernel.files.deadline import Deadline
 from wap_kernel.files.paths import display, split
 from wap_kernel.files.primitives import Files, Kind, Locks, Stat
 from wap_kernel.files.reading import read_up_to
-from wap_kernel.operations import (
-    CopyFile,
-    CreateDirectory,
-    DeleteFile,
-    FileModified,
-    FileWritten,
-    Limits,
-    ModifyFile,
-    MoveFile,
-    PathChanged,
-    WriteFile,
-)
+from wap_kernel.operations import CopyFile, CreateDirectory, DeleteFile, ModifyFile, MoveFile, WriteFile
+from wap_kernel.results import FileModified, FileWritten, Limits, PathChanged
 
 EDIT_SECONDS = 10.0
 """For all the changes of one call."""

@@ -9,7 +9,8 @@ from typing import Any, Literal, Protocol
 
 from wap_kernel.caller import Caller
 from wap_kernel.errors import WapError
-from wap_kernel.operations import Operation, Result
+from wap_kernel.operations import Operation
+from wap_kernel.results import Result
 from wap_kernel.runs.ledger import Ledger
 from wap_kernel.runs.live import Hub
 from wap_kernel.runs.model import Approval, Run

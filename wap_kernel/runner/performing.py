@@ -10,9 +10,10 @@ from wap_kernel.commands.outcome import Cancel
 from wap_kernel.context import Context
 from wap_kernel.errors import ApprovalRequired, ExecutionFailed, RateLimited
 from wap_kernel.files.primitives import Files
-from wap_kernel.operations import Effect, Operation, Result, RunCommand
+from wap_kernel.operations import Effect, Operation, RunCommand
 from wap_kernel.policy.current import Binding
 from wap_kernel.policy.verdict import Answer
+from wap_kernel.results import Result
 from wap_kernel.runner.parts import Parts
 from wap_kernel.runs.differences import difference
 from wap_kernel.runs.evidence import bound

@@ -4,43 +4,39 @@ process and after a restart. What is true of a run stands in the state database;
 from __future__ import annotations
 
 import asyncio
-import json
 import sqlite3
-from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, nullcontext
 from datetime import datetime, timezone
 from functools import partial
 from typing import Any, TypeVar
 
 from wap_kernel.caller import Caller
-from wap_kernel.commands.outcome import Stream
 from wap_kernel.context import Context
 from wap_kernel.dialects.agent_spaces_events import AgentSpacesEvents
 from wap_kernel.errors import (
     ApprovalRequired,
     Conflict,
     InvalidArgument,
-    NotFound,
     PermissionDenied,
     ProviderUnavailable,
     RateLimited,
     WapError,
 )
-from wap_kernel.operations import Operation, Result, RevertRun
+from wap_kernel.operations import Operation, RevertRun
+from wap_kernel.results import Result
 from wap_kernel.runner import deciding, parking, recovery
 from wap_kernel.runner.deciding import Decision
 from wap_kernel.runner.execution import Execution
+from wap_kernel.runner.looking import Looking
 from wap_kernel.runner.parts import Admission, Events, Parts, Respond, refusal_of
-from wap_kernel.runs import describing
-from wap_kernel.runs.ledger import Ledger, NewRun, asker
-from wap_kernel.runs.live import POLL, Cursor, Follower, Hub, Live, follow, follow_all, woken
+from wap_kernel.runs.ledger import Ledger, NewRun
+from wap_kernel.runs.live import Hub
 from wap_kernel.runs.model import Approval, Options, Run, Status, Step
 from wap_kernel.runs.outputs import Outputs
 from wap_kernel.runs.questions import EXPIRY_SECONDS, Questions
-from wap_kernel.threads import Threads
 from wap_kernel.workspace import Workspace
 
-STATE_THREADS = 4
 TEND_SECONDS = 2.0
 """Between two looks at what other processes want, what has expired and who has died."""
 MAX_HELD = 64 * 1024 * 1024
@@ -53,7 +49,7 @@ def _admit_all(_: Caller, __: Operation) -> AbstractAsyncContextManager[None]:
     return nullcontext()
 
 
-class Runner:
+class Runner(Looking):
     """Lives on the event loop that first asks it for something; `close` it before the workspace."""
 
     def __init__(
@@ -66,21 +62,20 @@ class Runner:
         changed: Callable[[Run], None] = lambda _: None,
         approval_seconds: float = EXPIRY_SECONDS,
     ) -> None:
-        self.workspace = workspace
-        self._threads = Threads("state", STATE_THREADS)
-        self._ledger = Ledger(workspace.database, workspace.id, changed)
         judge = workspace.judge
-        self._parts = Parts(
-            workspace=workspace,
-            ledger=self._ledger,
-            outputs=Outputs(workspace.state_dir),
-            hub=Hub(),
-            events=events or AgentSpacesEvents(partial(datetime.now, timezone.utc)),
-            questions=Questions(
-                judge.files_of, judge.may_read, judge.grant_for, workspace.undo.foresee, approval_seconds
-            ),
-            admission=admission,
-            responses=responses or {},
+        super().__init__(
+            Parts(
+                workspace=workspace,
+                ledger=Ledger(workspace.database, workspace.id, changed),
+                outputs=Outputs(workspace.state_dir),
+                hub=Hub(),
+                events=events or AgentSpacesEvents(partial(datetime.now, timezone.utc)),
+                questions=Questions(
+                    judge.files_of, judge.may_read, judge.grant_for, workspace.undo.foresee, approval_seconds
+                ),
+                admission=admission,
+                responses=responses or {},
+            )
         )
         self._executions: dict[str, tuple[Execution, asyncio.Task[Status]]] = {}
         self._tending: asyncio.Task[None] | None = None
@@ -186,95 +181,6 @@ class Runner:
             raise WapError.from_dict(run.response)
         return dict(run.response)
 
-    # -- looking
-
-    async def wait(self, run_id: str, seconds: float) -> Run:
-        """Until it no longer runs, or the time is over. A glance, without its operations."""
-        return await self._until(run_id, seconds, lambda run: run.status is not Status.RUNNING)
-
-    async def _until(self, run_id: str, seconds: float, enough: Callable[[Run], bool]) -> Run:
-        deadline = asyncio.get_running_loop().time() + seconds
-        with self._parts.hub.watching(run_id) as event:
-            while True:
-                run = await self._on_thread(lambda: self._ledger.glance(run_id))
-                left = deadline - asyncio.get_running_loop().time()
-                if enough(run) or left <= 0:
-                    return run
-                await woken(event, min(left, POLL))
-
-    async def get(self, run_id: str, caller: Caller) -> Run:
-        """An agent sees its own runs only."""
-        return await self._on_thread(lambda: self._get(run_id, caller))
-
-    def _get(self, run_id: str, caller: Caller) -> Run:
-        run = self._ledger.find(run_id)
-        if run is None or (caller.token is not None and asker(run.caller) != caller.token):
-            raise NotFound(f"There is no run {run_id!r}.", hint="GET wap/runs lists them.")
-        if run.status is Status.RUNNING and run.owner != self.workspace.lease.id:
-            run = recovery.bury_if_dead(self._parts, run)
-        return run
-
-    async def page(
-        self, caller: Caller, status: Status | None, limit: int, cursor: str | None
-    ) -> tuple[list[Run], str | None]:
-        """Glances, newest first, and where to go on."""
-        if cursor is not None and not (cursor.isascii() and cursor.isdigit() and len(cursor) < 19):
-            raise InvalidArgument("cursor: It is not one that was answered.", hint="Leave it out to begin anew.")
-        before = None if cursor is None else int(cursor)
-        found = await self._on_thread(lambda: self._ledger.page(status, before, limit + 1, caller.token))
-        return found[:limit], str(found[limit - 1].number) if len(found) > limit else None
-
-    async def encoded(self, run: Run, caller: Caller) -> bytes:
-        """The events message for this caller, as JSON."""
-        is_person = caller.token is None
-        return await self._on_thread(lambda: describing.message(self._ledger, run, is_person=is_person))
-
-    async def message(self, run: Run, caller: Caller) -> dict[str, Any]:
-        told: dict[str, Any] = json.loads(await self.encoded(run, caller))
-        return told
-
-    async def summaries(self, runs: Sequence[Run], caller: Caller) -> list[dict[str, Any]]:
-        """As in a list."""
-        is_person = caller.token is None
-        summary = partial(describing.summary, self._ledger, is_person=is_person)
-        return await self._on_thread(lambda: [summary(run) for run in runs])
-
-    async def output(
-        self, run_id: str, operation_id: str, stream: Stream, offset: int, limit: int, caller: Caller
-    ) -> dict[str, Any]:
-        """A page of the whole output of a command."""
-
-        def read() -> dict[str, Any]:
-            run = self._get(run_id, caller)
-            return describing.output(self._parts.outputs, run, operation_id, stream, offset, limit)
-
-        return await self._on_thread(read)
-
-    async def changes(self, run_id: str, caller: Caller) -> dict[str, Any]:
-        """What the run changed, and what a revert would do."""
-        run = await self.get(run_id, caller)
-        readable = partial(_swapped, self.workspace.judge.may_read, caller)
-        return await self.workspace.offload(lambda: self.workspace.undo.describe(run.id, readable))
-
-    async def follow(self, run_id: str, last_event_id: str | None, caller: Caller) -> AsyncGenerator[Live, None]:
-        """What has happened and happens in the run, to its end."""
-        cursor = Cursor.parse(last_event_id)
-
-        def begin() -> Follower:
-            return Follower(self._ledger, self._parts.outputs, self._get(run_id, caller), cursor)
-
-        follower = await self._on_thread(begin)
-        async for live in follow(follower, self._parts.hub, run_id, self._threads):
-            yield live
-
-    async def follow_all(self, last_event_id: str | None, caller: Caller) -> AsyncGenerator[Live, None]:
-        """What happens in all runs from now on, or after the event that was seen last."""
-        last = Cursor.parse(last_event_id).entry
-        if not last_event_id:
-            last = await self._on_thread(self._ledger.last_entry)
-        async for live in follow_all(self._ledger, self._parts.hub, last, caller.token, self._threads):
-            yield live
-
     # -- deciding, ending and undoing
 
     async def decide(self, run_id: str, decision: Decision, caller: Caller) -> Run:
@@ -370,10 +276,6 @@ class Runner:
         self._parts.hub.close()
         await asyncio.get_running_loop().run_in_executor(None, self._threads.close)
 
-    async def _on_thread(self, work: Callable[[], T]) -> T:
-        await self._begun()
-        return await self._threads.run(work)
-
     async def _begun(self) -> None:
         """The first to ask finds everything settled."""
         if self._parts.hub.is_closed:  # its threads would never come to it
@@ -386,7 +288,3 @@ class Runner:
 def _stop(execution: Execution) -> None:
     execution.stopped = ProviderUnavailable("The server was shut down while this run was under way.")
     execution.cancel.request()
-
-
-def _swapped(may_read: Callable[[str, Caller], bool], caller: Caller, path: str) -> bool:
-    return may_read(path, caller)

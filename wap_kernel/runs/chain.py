@@ -253,7 +253,7 @@ def _told_by(row: Row) -> dict[Head, str]:
     """What the record of a cut says, and who made it. It may be forged, and then says nothing."""
     try:
         summary = json.loads(row["summary"])
-        return {Head(summary["upTo"], summary["anchor"]): f"{row['at']} by {row['user']}"}
+        return {Head(int(summary["upTo"]), str(summary["anchor"])): f"{row['at']} by {row['user']}"}
     except (TypeError, ValueError, KeyError):
         return {}
 

@@ -12,6 +12,9 @@ from typing import Any
 from wap_kernel.runs.database import Database
 from wap_kernel.runs.images import Image
 
+Note = Mapping[str, Any]
+"""What there is to say about an operation: `notKept`, and of a command `notUndone` and whether it `isOver`."""
+
 
 @dataclass(frozen=True)
 class Change:
@@ -27,9 +30,7 @@ class Changes:
     def __init__(self, database: Database) -> None:
         self._database = database
 
-    def begin(
-        self, run: str, position: int, before: Mapping[str, Image], note: Mapping[str, Any] | None = None
-    ) -> list[int]:
+    def begin(self, run: str, position: int, before: Mapping[str, Image], note: Note | None = None) -> list[int]:
         """Store what stands at the paths that an operation will change, before it does; the ids are for `end`."""
 
         def insert(connection: sqlite3.Connection) -> list[int]:
@@ -52,7 +53,7 @@ class Changes:
 
         self._database.later(update)
 
-    def add(self, run: str, position: int, changes: Iterable[Change], note: Mapping[str, Any] | None = None) -> None:
+    def add(self, run: str, position: int, changes: Iterable[Change], note: Note | None = None) -> None:
         """Store changes that are known from both sides, and what there is to say about them."""
 
         def insert(connection: sqlite3.Connection) -> None:
@@ -76,7 +77,7 @@ class Changes:
             for path, before, after in rows
         )
 
-    def notes(self, run: str) -> list[dict[str, Any]]:
+    def notes(self, run: str) -> list[Note]:
         rows = self._database.write(
             lambda connection: connection.execute(
                 "SELECT body FROM notes WHERE run = ? ORDER BY position", (run,)
@@ -86,7 +87,7 @@ class Changes:
 
     # -- others at the same time
 
-    def begin_command(self, run: str, position: int, note: Mapping[str, Any]) -> Mark:
+    def begin_command(self, run: str, position: int, note: Note) -> Mark:
         """Store that it is under way, and mark where the others are, to tell later what they have changed meanwhile."""
 
         def begin(connection: sqlite3.Connection) -> Mark:
@@ -142,7 +143,7 @@ def _insert(
     return row.lastrowid or 0
 
 
-def _note(connection: sqlite3.Connection, run: str, position: int, body: Mapping[str, Any]) -> None:
+def _note(connection: sqlite3.Connection, run: str, position: int, body: Note) -> None:
     connection.execute("INSERT OR REPLACE INTO notes VALUES (?, ?, ?)", (run, position, json.dumps(body)))
 
 

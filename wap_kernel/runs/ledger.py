@@ -15,23 +15,14 @@ from typing import Any
 
 from wap_kernel.caller import Caller
 from wap_kernel.errors import NotFound
+from wap_kernel.runs import rows
 from wap_kernel.runs.database import Database
-from wap_kernel.runs.grants import grant_in
 from wap_kernel.runs.model import Approval, Options, Run, Status, Step, dump_steps
+from wap_kernel.runs.rows import Event
 from wap_kernel.times import utc_now
 
-Event = Mapping[str, Any]
 MAX_READ = 4 * 1024 * 1024
 """Characters of a log that are read at once."""
-
-_RUN = (
-    "number, id, status, caller, dialect, options, count, {operations}, COALESCE(position, 0), owner, "
-    "cancel_requested, started_at, completed_at, reverts, response"
-)
-_APPROVAL = (
-    "id, run, position, operation_id, digest, files, shown, granted, created_at, expires_at, decision, decided_by, "
-    "reason"
-)
 
 
 @dataclass(frozen=True)
@@ -91,9 +82,9 @@ class Ledger:
                 ),
             )
             if approval is not None:
-                _insert_approval(connection, approval)
-            _log(connection, new.id, "status", [{"runId": new.id, "status": new.status.value}])
-            _log(connection, new.id, "event", events)
+                rows.insert_approval(connection, approval)
+            rows.log(connection, new.id, "status", [{"runId": new.id, "status": new.status.value}])
+            rows.log(connection, new.id, "event", events)
 
         self._database.write(work)
         run = self.require(new.id)
@@ -105,14 +96,14 @@ class Ledger:
         """Events as JSON, and the position of the next operation; stored with the next commit."""
 
         def work(connection: sqlite3.Connection) -> None:
-            _log(connection, run, "event", events)
-            _move(connection, run, position)
+            rows.log(connection, run, "event", events)
+            rows.move(connection, run, position)
 
         return self._database.later(work)
 
     def tell(self, run: str, body: Event) -> None:
         """Something that whoever watches the status should know."""
-        self._database.write(lambda connection: _log(connection, run, "status", [body]))
+        self._database.write(lambda connection: rows.log(connection, run, "status", [body]))
 
     def flush(self) -> None:
         """Wait until everything so far is stored."""
@@ -146,16 +137,16 @@ class Ledger:
             if not changed.rowcount:
                 return False
             if position is not None:
-                _move(connection, run.id, position)
-            if decided is not None and not _decide(connection, decided):
+                rows.move(connection, run.id, position)
+            if decided is not None and not rows.decide(connection, decided):
                 raise _Undecidable
             if asked is not None:
-                _insert_approval(connection, asked)
+                rows.insert_approval(connection, asked)
             if granted is not None:
                 granted(connection)
-            _log(connection, run.id, "event", events)
+            rows.log(connection, run.id, "event", events)
             if status is not expected:
-                _log(connection, run.id, "status", [{"runId": run.id, "status": status.value}])
+                rows.log(connection, run.id, "status", [{"runId": run.id, "status": status.value}])
             return True
 
         try:
@@ -184,8 +175,8 @@ class Ledger:
     # -- reading
 
     def find(self, run: str) -> Run | None:
-        rows = self._runs("id = ? AND workspace = ?", (run, self._workspace), "LIMIT 1")
-        return rows[0] if rows else None
+        found = self._runs("id = ? AND workspace = ?", (run, self._workspace), "LIMIT 1")
+        return found[0] if found else None
 
     def require(self, run: str) -> Run:
         found = self.find(run)
@@ -240,12 +231,12 @@ class Ledger:
 
     def events(self, run: str) -> list[str]:
         """Each as JSON."""
-        rows = self._database.read(
+        found = self._database.read(
             lambda connection: connection.execute(
                 "SELECT body FROM run_log WHERE run = ? AND kind = 'event' ORDER BY id", (run,)
             ).fetchall()
         )
-        return [row[0] for row in rows]
+        return [row[0] for row in found]
 
     def log_after(self, last: int, limit: int, *, run: str | None = None, by: str | None = None) -> list[Entry]:
         """The log of one run, or of all (of this asker)."""
@@ -258,8 +249,8 @@ class Ledger:
             if by is not None:
                 query, values = f"{query} AND r.asker = ?3", (*values, by)  # type: ignore[assignment]
         statement = f"SELECT l.id, l.run, l.kind, l.body {query} ORDER BY l.id LIMIT {limit:d}"
-        rows = self._database.read(lambda connection: _some(connection.execute(statement, values)))
-        return [Entry(number, name, kind, json.loads(body)) for number, name, kind, body in rows]
+        found = self._database.read(lambda connection: _some(connection.execute(statement, values)))
+        return [Entry(number, name, kind, json.loads(body)) for number, name, kind, body in found]
 
     def last_entry(self) -> int:
         """The end of the log."""
@@ -278,19 +269,18 @@ class Ledger:
         return self._approvals("run = ? ORDER BY created_at", (run,))
 
     def _runs(self, where: str, values: tuple[object, ...], rest: str, *, operations: str = "operations") -> list[Run]:
-        columns = _RUN.format(operations=operations)
-        rows = self._database.read(
+        columns = rows.RUN.format(operations=operations)
+        found = self._database.read(
             lambda connection: connection.execute(
                 f"SELECT {columns} FROM runs LEFT JOIN positions ON run = id WHERE {where} {rest}", values
             ).fetchall()
         )
-        return [_run(row) for row in rows]
+        return [rows.run_of(row) for row in found]
 
     def _approvals(self, where: str, values: tuple[object, ...]) -> list[Approval]:
-        rows = self._database.read(
-            lambda connection: connection.execute(f"SELECT {_APPROVAL} FROM approvals WHERE {where}", values).fetchall()
-        )
-        return [_approval(row) for row in rows]
+        query = f"SELECT {rows.APPROVAL} FROM approvals WHERE {where}"
+        found = self._database.read(lambda connection: connection.execute(query, values).fetchall())
+        return [rows.approval_of(row) for row in found]
 
 
 def _some(rows: Iterable[Sequence[Any]]) -> list[Sequence[Any]]:
@@ -307,68 +297,3 @@ def _some(rows: Iterable[Sequence[Any]]) -> list[Sequence[Any]]:
 
 class _Undecidable(Exception):
     """Takes back the transaction in which an approval turned out to be decided already."""
-
-
-def _log(connection: sqlite3.Connection, run: str, kind: str, bodies: Iterable[Event | str]) -> None:
-    connection.executemany(
-        "INSERT INTO run_log (run, kind, body) VALUES (?, ?, ?)",
-        [(run, kind, body if isinstance(body, str) else json.dumps(body)) for body in bodies],
-    )
-
-
-def _move(connection: sqlite3.Connection, run: str, position: int) -> None:
-    """In a table of its own: a row of `runs` holds all operations and is long to write."""
-    connection.execute("INSERT OR REPLACE INTO positions VALUES (?, ?)", (run, position))
-
-
-def _insert_approval(connection: sqlite3.Connection, approval: Approval) -> None:
-    connection.execute(
-        "INSERT INTO approvals (id, run, position, operation_id, digest, files, shown, granted, created_at, expires_at)"
-        " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
-        (
-            *(approval.id, approval.run, approval.position, approval.operation_id, approval.digest),
-            *(json.dumps(dict(approval.files)), json.dumps(dict(approval.shown))),
-            None if approval.grant is None else approval.grant.model_dump_json(),
-            *(approval.created_at, approval.expires_at),
-        ),
-    )
-
-
-def _decide(connection: sqlite3.Connection, decided: Approval) -> bool:
-    """Once and never again."""
-    return bool(
-        connection.execute(
-            "UPDATE approvals SET decision = ?, decided_by = ?, decided_at = strftime('%s', 'now'), reason = ?"
-            " WHERE id = ? AND decision IS NULL",
-            (decided.decision, decided.decided_by, decided.reason, decided.id),
-        ).rowcount
-    )
-
-
-def _run(row: Sequence[Any]) -> Run:
-    (number, identifier, status, caller, dialect, options, count, operations, position, owner, cancel, *rest) = row
-    started_at, completed_at, reverts, response = rest
-    return Run(
-        number=number,
-        id=identifier,
-        status=Status(status),
-        caller=Caller.model_validate_json(caller),
-        dialect=dialect,
-        options=Options.model_validate_json(options),
-        count=count,
-        operations=operations,
-        position=position,
-        owner=owner,
-        cancel_requested=bool(cancel),
-        started_at=started_at,
-        completed_at=completed_at,
-        reverts=reverts,
-        response=None if response is None else json.loads(response),
-    )
-
-
-def _approval(row: Sequence[Any]) -> Approval:
-    (identifier, run, position, operation_id, digest, files, shown, granted, created, expires, *decided) = row
-    grant = None if granted is None else grant_in(granted)
-    known = (json.loads(files), json.loads(shown), grant)
-    return Approval(identifier, run, position, operation_id, digest, *known, created, expires, *decided)

@@ -14,7 +14,7 @@ import hashlib
 import itertools
 import stat
 import time
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass, field
 
 from wap_kernel.files import trees
@@ -117,11 +117,19 @@ def _differs(old: Look, new: Look, *, racy: bool) -> bool | None:
     return None
 
 
+def out_of_sight(before: Manifest, after: Manifest) -> list[str]:
+    """What was in folders that can no longer be read: nobody knows what has become of it."""
+    closed = {path for path, reason in after.excluded.items() if reason == "closed" and path in before.walked}
+    return [path for path in before.entries if path not in closed and _is_in(path, closed)] if closed else []
+
+
 def _is_left_out(path: str, manifest: Manifest) -> bool:
-    if not manifest.excluded:
-        return False
+    return bool(manifest.excluded) and _is_in(path, manifest.excluded)
+
+
+def _is_in(path: str, places: Collection[str]) -> bool:
     while path:
-        if path in manifest.excluded:
+        if path in places:
             return True
         path = path.rpartition("/")[0]
     return False
@@ -235,7 +243,7 @@ class _Walk:
                 if found.kind is Kind.FOLDER and not in_objects:
                     level.pending.append(entry.name)
                 self._fingerprinted += reason != GIT
-            if self._fingerprinted > MAX_FINGERPRINTED:
+            if reason != GIT and self._fingerprinted > MAX_FINGERPRINTED:
                 return None
         return digest.hexdigest()
 

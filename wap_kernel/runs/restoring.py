@@ -8,20 +8,22 @@ from __future__ import annotations
 
 import os
 import zlib
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from wap_kernel.errors import Conflict, PermissionDenied, WapError
 from wap_kernel.files.deadline import Deadline
 from wap_kernel.files.paths import display
 from wap_kernel.files.primitives import Access, Guard, Kind, Locks, Look
-from wap_kernel.operations import Reverted
+from wap_kernel.files.trees import unless_gone
+from wap_kernel.results import Reverted
 from wap_kernel.runs.changes import Change, Note
 from wap_kernel.runs.flock import lock_within
 from wap_kernel.runs.images import ABSENT, Image
 from wap_kernel.runs.manifest import take_tree
-from wap_kernel.runs.putting_back import PuttingBack, Undoer, is_protected
+from wap_kernel.runs.putting_back import PuttingBack, Undoer
 from wap_kernel.runs.reverting import Plan, plan
 from wap_kernel.runs.snapshots import Notice, NotKept, Snapshots
 
@@ -31,7 +33,11 @@ TAKE_BACK_SECONDS = 3600.0
 """Nobody tries an atomic run's undo again."""
 MAX_SHOWN = 10
 """Paths in the text of an error; its details have all of them."""
-TURNS = 64
+LATER = "A revert would lose that; force it if it may."
+CLOSED = "A person may force it; what is protected always is left as it is even then."
+REST = "With force the rest is reverted and these are left as they are."
+TURNS = 1024
+"""Runs share locks, so that the number of lock files is bounded."""
 
 
 @dataclass(frozen=True)
@@ -43,7 +49,7 @@ class Survey:
     looks: Mapping[str, Look | None]
     images: Mapping[str, Image]
     planned: Plan
-    unreachable: Sequence[str]
+    unreachable: Collection[str]
     """Paths that cannot even be looked at."""
 
     @property
@@ -56,6 +62,15 @@ class Survey:
         """Places that changed, or may have, where nothing is ever undone."""
         places = {path for note in self.notes for path in note.get("notUndone", ())}
         return sorted(places if self.is_known else {".", *places})
+
+
+class Done(NamedTuple):
+    survey: Survey
+    left: set[str]
+
+    @property
+    def restored(self) -> set[str]:
+        return self.survey.planned.changes.keys() - self.left
 
 
 class Reverting:
@@ -80,13 +95,16 @@ class Reverting:
         """Undo what `run` changed, as a part of the run `into` (which may be the same). `guard` is the caller's.
 
         Refused, with nothing changed, where a later change would be lost, the caller may not write, something was not
-        kept, or it is not known what changed. With `force` later changes are overwritten and the rest is left as it is.
+        kept, or it is not known what changed. `force`, which is for people only, overwrites later changes, puts back
+        what policy closes, and leaves the rest as it is.
         """
-        with self._turn(run):
+
+        def once() -> Done:
             survey, undoer = self._prepared(run, guard, force)
             self._record(survey, into, position, notice)
-            left = self._carry_out(survey, undoer, into, position, force=force)
-        return _reverted(survey, left)
+            return Done(survey, self._carry_out(survey, undoer, into, position, force=force))
+
+        return self._undo(run, once)
 
     def take_back(self, run: str, guard: Guard) -> Reverted:
         """Undo what `run` has changed so far, but for what others have changed since or what was not kept.
@@ -94,24 +112,37 @@ class Reverting:
         Policy has no say in it: what the run found is put back, and nobody sees it. It is recorded when it is done:
         were it recorded before, half of it done would look like all of it.
         """
-        with self._turn(run):
+
+        def once() -> Done:
             survey = self.survey(run, Deadline(TAKE_BACK_SECONDS))
             planned = survey.planned
-            _leave(planned, planned.conflicts)
-            planned.lost += survey.unreachable
-            own = {place for path in planned.changes for place in _ways_to(path)}
-            left = self._carry_out(survey, _undoer(guard, own, planned), run, 0, force=False)
+            _leave(planned, [*planned.conflicts, *survey.unreachable])
+            left = self._carry_out(survey, _undoer(guard, planned.changes, planned), run, 0, force=False)
             undone = [change for change in survey.changes if change.path not in left]
             back = [Change(change.path, change.after or change.before, change.before) for change in undone]
             self._snapshots.changes.add(run, 0, back)
-        return _reverted(survey, left)
+            return Done(survey, left)
+
+        return self._undo(run, once)
+
+    def _undo(self, run: str, once: Callable[[], Done]) -> Reverted:
+        with self._turn(run):
+            done = once()
+            restored = done.restored
+            if done.survey.unreachable:  # in folders that the run had closed and that are open again
+                done = once()
+                restored |= done.restored
+        return Reverted(
+            restored=sorted(map(display, restored)),
+            left=sorted(map(display, done.left)) or None,
+            not_undone=done.survey.not_undone or None,
+        )
 
     def survey(self, run: str, deadline: Deadline) -> Survey:
         changes, notes = self._snapshots.changes.of(run), self._snapshots.changes.notes(run)
         looks: dict[str, Look | None] = {}
         images: dict[str, Image] = {}
-        unreachable: list[str] = []
-        occupied: list[str] = []
+        unreachable: set[str] = set()
         budget = self._snapshots.hashed()
         for change in changes:
             deadline.check()
@@ -121,20 +152,19 @@ class Reverting:
                 images[path] = self._snapshots.imager.image_of(path, looks[path], budget)
             except (OSError, WapError):
                 looks[path], images[path] = None, ABSENT
-                unreachable.append(path)
-        paths = {change.path for change in changes}
-        for change in changes:
-            occupied += self._others_in(change, looks[change.path], paths, deadline)
+                unreachable.add(path)
         planned = plan([change for change in changes if change.path not in unreachable], images, self._has_content)
-        planned.conflicts += (path for path in occupied if path not in planned.conflicts)
+        for change in changes:
+            planned.conflicts += self._others_in(change, looks, deadline)
         return Survey(changes, notes, looks, images, planned, unreachable)
 
-    def _others_in(self, change: Change, look: Look | None, paths: set[str], deadline: Deadline) -> list[str]:
+    def _others_in(self, change: Change, looks: Mapping[str, Look | None], deadline: Deadline) -> list[str]:
         """What others put into a folder that would have to go."""
+        look = looks[change.path]
         if look is None or look.kind is not Kind.FOLDER or change.before.kind in ("folder", "absent"):
             return []
-        below, _ = take_tree(self._snapshots.files, change.path, deadline, bound=len(paths))
-        return [path for path in below if path not in paths]
+        below, _ = take_tree(self._snapshots.files, change.path, deadline, bound=len(looks))
+        return [path for path in below if path not in looks]
 
     def _has_content(self, image: Image) -> bool:
         if image.kind != "file":
@@ -146,13 +176,14 @@ class Reverting:
     def _prepared(self, run: str, guard: Guard, force: bool) -> tuple[Survey, Undoer]:
         survey = self.survey(run, Deadline(SECONDS))
         planned = survey.planned
-        # What the run itself made is removed whatever policy says, as long as it is what the run made.
-        made = [path for path, change in planned.changes.items() if change.before.kind == "absent"]
-        undoer = _undoer(guard, {*made}.difference(planned.conflicts), planned)
-        refused = [*survey.unreachable, *(path for path in planned.changes if _is_refused(undoer, path))]
+        # What the run itself made is removed whatever policy says: that shows nothing. A person may have all of it put
+        # back, but nothing that others have changed since.
+        own = [path for path, change in planned.changes.items() if force or change.before.kind == "absent"]
+        undoer = _undoer(guard, own, planned)
+        refused = [path for path in planned.changes if _is_refused(undoer, path)]
         if not force:
             _refuse(survey, refused)
-        _leave(planned, refused)
+        _leave(planned, [*refused, *survey.unreachable])
         return survey, undoer
 
     # -- doing
@@ -168,7 +199,8 @@ class Reverting:
         putting_back = PuttingBack(self._snapshots, self._locks, undoer, survey.looks, record)
         left = putting_back.carry_out(survey.planned, force=force)
         for folder, identifiers in made.items():
-            changes.end({folder: ABSENT}, identifiers, {folder: Image.of(self._snapshots.files.look(folder))})
+            look = unless_gone(self._snapshots.files.look, folder)
+            changes.end({folder: ABSENT}, identifiers, {folder: Image.of(look)})
         return left
 
     def _record(self, survey: Survey, into: str, position: int, notice: Notice) -> None:
@@ -184,7 +216,7 @@ class Reverting:
     @contextmanager
     def _turn(self, run: str) -> Iterator[None]:
         """One after the other: the second finds everything undone, and has nothing to do."""
-        name = f"revert-{zlib.crc32(run.encode()) % TURNS:02x}"
+        name = f"revert-{zlib.crc32(run.encode()) % TURNS:03x}"
         path = os.path.join(self._snapshots.state_dir, "locks", name)
         descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         try:
@@ -195,9 +227,12 @@ class Reverting:
             os.close(descriptor)
 
 
-def _undoer(guard: Guard, own: set[str], planned: Plan) -> Undoer:
+def _undoer(guard: Guard, own: Iterable[str], planned: Plan) -> Undoer:
+    """`own`: what is undone whatever policy says, as long as it is as the run left it."""
+    undone = set(own).difference(planned.conflicts)
+    on_the_way = {place for path in undone for place in _ways_to(path)}.difference(planned.changes, planned.conflicts)
     folders = {path for path, change in planned.changes.items() if change.before.kind == "folder"}
-    return Undoer(guard, own, folders)
+    return Undoer(guard, undone | on_the_way, folders)
 
 
 def _is_refused(undoer: Undoer, path: str) -> bool:
@@ -212,7 +247,7 @@ def _leave(planned: Plan, paths: Sequence[str]) -> None:
     for path in paths:
         planned.changes.pop(path, None)
     planned.steps = [step for step in planned.steps if step.path in planned.changes]
-    planned.lost += (path for path in paths if path not in planned.lost)
+    planned.lost += set(paths).difference(planned.lost)
 
 
 def _ways_to(path: str) -> Iterator[str]:
@@ -222,45 +257,23 @@ def _ways_to(path: str) -> Iterator[str]:
         path = path.rpartition("/")[0]
 
 
-def _reverted(survey: Survey, left: set[str]) -> Reverted:
-    restored = sorted(display(path) for path in survey.planned.changes if path not in left)
-    return Reverted(
-        restored=restored, left=sorted(map(display, left)) or None, not_undone=survey.not_undone or None
-    )
-
-
 def _refuse(survey: Survey, refused: Sequence[str]) -> None:
-    _refuse_if(
-        refused,
-        lambda named: f"Policy or protection keeps these from being restored: {named}.",
-        "With force the rest is reverted and these are left as they are.",
-        PermissionDenied,
-    )
-    _refuse_if(
-        survey.planned.conflicts,
-        lambda named: f"Changed since the run: {named}.",
-        "A revert would lose that; force it if it may.",
-    )
-    _refuse_if(
-        survey.planned.lost,
-        lambda named: f"What was there before the run was not kept: {named}.",
-        "With force the rest is reverted and these are left as they are.",
-    )
-    _refuse_if(
-        [] if survey.is_known else ["."],
-        lambda _: "A command of the run was interrupted, so it is not known what it changed.",
-        "With force what is known is reverted.",
-    )
+    if refused:
+        said = f"Policy or protection keeps these from being restored: {_named(refused)}."
+        raise PermissionDenied(said, hint=CLOSED, paths=sorted(map(display, refused)))
+    planned = survey.planned
+    unknown = "A command of the run was interrupted, so it is not known what it changed"
+    for paths, said, hint in (
+        (planned.conflicts, f"Changed since the run: {_named(planned.conflicts)}", LATER),
+        (planned.lost, f"What was there before the run was not kept: {_named(planned.lost)}", REST),
+        (survey.unreachable, f"These cannot be reached: {_named(survey.unreachable)}", REST),
+        ((".",) if not survey.is_known else (), unknown, "With force what is known is reverted."),
+    ):
+        if paths:
+            raise Conflict(f"{said}.", hint=hint, paths=sorted(map(display, paths)))
 
 
-def _refuse_if(
-    paths: Sequence[str], said: Callable[[str], str], hint: str, kind: type[WapError] = Conflict
-) -> None:
-    if paths:
-        raise kind(said(_named(paths)), hint=hint, paths=sorted(map(display, paths)))
-
-
-def _named(paths: Sequence[str]) -> str:
+def _named(paths: Collection[str]) -> str:
     shown = [display(path) for path in sorted(paths)[:MAX_SHOWN]]
     more = len(paths) - len(shown)
     return ", ".join(shown) + (f" and {more} more" if more else "")

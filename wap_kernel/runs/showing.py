@@ -3,49 +3,54 @@ something to read."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Iterable
 from typing import Any
 
 from wap_kernel.files import diffs
+from wap_kernel.files.deadline import Deadline
 from wap_kernel.files.paths import display
 from wap_kernel.files.trees import unless_gone
-from wap_kernel.runs.changes import Change
+from wap_kernel.runs.changes import Change, Note
 from wap_kernel.runs.images import Image
-from wap_kernel.runs.restoring import Now, Reverting
-from wap_kernel.runs.snapshots import Snapshots
+from wap_kernel.runs.restoring import Reverting
+from wap_kernel.runs.snapshots import Readable, Snapshots
 
-MAX_DIFFED = 1024 * 1024
+MAX_DIFFED = 256 * 1024
 """Bytes of a file; a larger one is told by its sizes."""
 MAX_DIFFS = 1024 * 1024
 """Characters of all diffs together."""
 
-Readable = Callable[[str], bool]
+UNKNOWN = {"path": ".", "reason": "the server ended while a command ran: what it changed is not known"}
+LOOK_SECONDS = 30.0
+DIFF_SECONDS = 1.0
+"""For all diffs together: anybody may ask, and often."""
+MAX_ENTRIES = 5000
 
 
 def describe(snapshots: Snapshots, reverting: Reverting, run: str, readable: Readable) -> dict[str, Any]:
-    """`readable` tells whose contents may be shown; that they changed is no secret to whoever may see the run."""
-    planned, now = reverting.plan(run)
-    conflicts, lost = set(planned.conflicts), set(planned.lost)
-    shown, room = [], MAX_DIFFS
-    for change in sorted(snapshots.changes.of(run), key=lambda change: change.path):
-        path = change.path
-        entry: dict[str, Any] = {"path": display(path), "change": _kind_of(change, now.images[path])}
-        if readable(path) and (diff := _diff(snapshots, change, now)) is not None:
-            text, is_cut = diff
-            if len(text) <= room:
-                room -= len(text)
-                entry["diff"] = text
-            if is_cut or "diff" not in entry:
-                entry["isDiffTruncated"] = True
+    """`readable` tells whose contents, and sizes, may be shown; that they changed is no secret to whoever may see the
+    run. What was not kept need not have changed, so it is named only to those who may read it."""
+    survey = reverting.survey(run, Deadline(LOOK_SECONDS))
+    planned = survey.planned
+    conflicts, lost = set(planned.conflicts), {*planned.lost, *survey.unreachable}
+    diffs_shown = _Diffs(snapshots)
+    shown = []
+    changes = sorted(survey.changes, key=lambda change: change.path)
+    for change in changes[:MAX_ENTRIES]:
+        path, now = change.path, survey.images[change.path]
+        entry: dict[str, Any] = {"path": display(path), "change": _kind_of(change, now)}
+        if readable(path):
+            entry |= diffs_shown.of(change, now)
         entry["revertible"] = path not in lost
         if path in conflicts:
             entry["conflict"] = True
         shown.append(entry)
-    notes = snapshots.changes.notes(run)
+    more = len(changes) - len(shown)
     return {
         "changes": shown,
-        "notKept": [*_unique(item for note in notes for item in note["notKept"]), *_unknown(notes)],
-        "notUndone": sorted({path for note in notes for path in note.get("notUndone", ())}),
+        **({"more": more} if more else {}),
+        "notKept": [*_not_kept(survey.notes, readable), *(() if survey.is_known else (UNKNOWN,))],
+        "notUndone": survey.not_undone,
     }
 
 
@@ -62,21 +67,38 @@ def _kind_of(change: Change, now: Image) -> str:
     return "modified"
 
 
-def _diff(snapshots: Snapshots, change: Change, now: Now) -> tuple[str, bool] | None:
-    """None where there is nothing to compare: no files, or contents that are not to be had."""
-    before, after = change.before, change.after or now.images[change.path]
-    if "file" not in (before.kind, after.kind) or before.has_content_of(after):
-        return None
-    sizes = f"{before.size or 0} bytes before, {after.size or 0} bytes after\n"
-    if max(before.size or 0, after.size or 0) > MAX_DIFFED:
-        return f"Large file: {sizes}", True
-    old = _content(snapshots, before, change.path, None)
-    new = _content(snapshots, after, change.path, now.images[change.path])
-    if old is None or new is None:
-        return None
-    if b"\0" in old or b"\0" in new:
-        return f"Binary file: {sizes}", False
-    return diffs.unified(display(change.path), old, new)
+class _Diffs:
+    def __init__(self, snapshots: Snapshots) -> None:
+        self._snapshots = snapshots
+        self._room = MAX_DIFFS
+        self._deadline = Deadline(DIFF_SECONDS)
+
+    def of(self, change: Change, now: Image) -> dict[str, Any]:
+        """Nothing where there is nothing to compare: no files, or contents that are not to be had."""
+        before, after = change.before, change.after or now
+        if "file" not in (before.kind, after.kind) or before.has_content_of(after):
+            return {}
+        if self._room <= 0 or not self._deadline.remaining:
+            return {"isDiffTruncated": True}
+        text, is_cut = self._compared(change.path, before, after, now)
+        if text is None:
+            return {}
+        self._room -= len(text)
+        if self._room < 0:
+            return {"isDiffTruncated": True}
+        return {"diff": text, **({"isDiffTruncated": True} if is_cut else {})}
+
+    def _compared(self, path: str, before: Image, after: Image, now: Image) -> tuple[str | None, bool]:
+        sizes = f"{before.size or 0} bytes before, {after.size or 0} bytes after\n"
+        if max(before.size or 0, after.size or 0) > MAX_DIFFED:
+            return f"Large file: {sizes}", True
+        old = _content(self._snapshots, before, path, None)
+        new = _content(self._snapshots, after, path, now)
+        if old is None or new is None:
+            return None, False
+        if b"\0" in old or b"\0" in new:
+            return f"Binary file: {sizes}", False
+        return diffs.unified(display(path), old, new)
 
 
 def _content(snapshots: Snapshots, image: Image, path: str, now: Image | None) -> bytes | None:
@@ -93,12 +115,6 @@ def _content(snapshots: Snapshots, image: Image, path: str, now: Image | None) -
         return file.read(MAX_DIFFED + 1) if file.stat.path == path else None
 
 
-def _unique(items: Any) -> list[dict[str, str]]:
-    return list({item["path"]: item for item in items}.values())
-
-
-def _unknown(notes: list[dict[str, Any]]) -> list[dict[str, str]]:
-    """For a command that was interrupted with the server."""
-    if all(note.get("isOver", True) for note in notes):
-        return []
-    return [{"path": ".", "reason": "the server ended while a command ran: what it changed is not known"}]
+def _not_kept(notes: Iterable[Note], readable: Readable) -> list[dict[str, str]]:
+    named = {item["path"]: item for note in notes for item in note.get("notKept", ())}
+    return [item for path, item in named.items() if readable(path)]

@@ -83,6 +83,7 @@ class Snapshots:
         self, files: RestorableFiles, database: Database, state_dir: str, caps: Caps, log: logging.Logger
     ) -> None:
         self.files = files
+        self.state_dir = state_dir
         self.blobs = Blobs(state_dir)
         self.changes = Changes(database)
         self.imager = Imager(files, self.blobs)
@@ -228,6 +229,8 @@ class Snapshots:
             change = self._settled(difference, digests.get(difference.path), budget)
             if change is not None and not _is_of(others.get(change.path, ()), change.after):
                 found.append(change)
+        for path in manifest.out_of_sight(before, after):
+            found.append(Change(path, Image.of(before.entries[path], digests.get(path)), None))
         not_undone = [display(path) for path in manifest.changed_places(before, after)]
         note = {**not_kept.to_dict(), "isOver": True, "notUndone": not_undone}
         self.changes.add(run, position, found, note)

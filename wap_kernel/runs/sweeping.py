@@ -238,8 +238,11 @@ class Sweeper:
         """The pages that are free, to the file system; a database of an earlier version keeps them for itself."""
         if self._number("auto_vacuum") != _INCREMENTAL:
             return
-        while self._number("freelist_count") > SPARE + VACUUMED and not self._rest():
-            self._connection.execute(f"PRAGMA incremental_vacuum({VACUUMED})").fetchall()
+        for _ in range((self._number("freelist_count") - SPARE) // VACUUMED):
+            if self._rest():
+                return
+            # A page a step, and `execute` takes a single step where there are no rows.
+            self._connection.executescript(f"PRAGMA incremental_vacuum({VACUUMED})")
 
     def _each(self, what: str, things: Sequence[T]) -> Iterator[T]:
         for done, thing in enumerate(things):

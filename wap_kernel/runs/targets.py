@@ -10,15 +10,7 @@ from dataclasses import dataclass
 from wap_kernel.errors import from_os_error
 from wap_kernel.files.paths import join, split
 from wap_kernel.files.primitives import Files
-from wap_kernel.operations import (
-    CopyFile,
-    CreateDirectory,
-    DeleteFile,
-    ModifyFile,
-    MoveFile,
-    Operation,
-    WriteFile,
-)
+from wap_kernel.operations import CopyFile, CreateDirectory, DeleteFile, ModifyFile, MoveFile, Operation, WriteFile
 
 
 @dataclass(frozen=True)

@@ -11,12 +11,13 @@ from wap_kernel.context import Context
 from wap_kernel.errors import InvalidArgument, WapError
 from wap_kernel.files.deadline import Deadline
 from wap_kernel.files.primitives import Access, Files, Guard, Locks
-from wap_kernel.operations import Operation, Reverted, RevertRun
+from wap_kernel.operations import Operation, RevertRun
 from wap_kernel.policy.touches import Touch, touches
+from wap_kernel.results import Reverted
 from wap_kernel.runs import showing
 from wap_kernel.runs.model import Run
 from wap_kernel.runs.restoring import Reverting
-from wap_kernel.runs.snapshots import Snapshots
+from wap_kernel.runs.snapshots import Readable, Snapshots
 
 FORESEE_SECONDS = 5.0
 """What a question to a person may wait for this."""
@@ -48,12 +49,13 @@ class Undoing:
         with self._locks.hold(*held), self._snapshots.around(operation, run, position, deadline, context.notice):
             yield
 
-    def foresee(self) -> dict[str, Any]:
-        """What could not be brought back if a command changed it now, for a person to know beforehand."""
+    def foresee(self, readable: Readable = lambda _: True) -> dict[str, Any]:
+        """What could not be brought back if a command changed it now, to be known beforehand by somebody who may read
+        what is `readable`."""
         if self._snapshots is None:
             return {}
         try:
-            return self._snapshots.foresee(Deadline(FORESEE_SECONDS)).to_dict()
+            return self._snapshots.foresee(Deadline(FORESEE_SECONDS)).visible(readable).to_dict()
         except (OSError, WapError):
             return {}  # it takes too long; the run will say it
 
@@ -64,16 +66,24 @@ class Undoing:
     def revert(self, operation: RevertRun, guard: Guard, context: Context) -> Reverted:
         if context.run is None:
             raise InvalidArgument("A revert is a run of its own.", hint="POST wap/runs/{runId}/revert.")
-        into, position = context.run, context.position
-        return self._kept().revert(operation.run, guard, into=into, position=position, force=operation.force)
+        return self._kept().revert(
+            operation.run,
+            guard,
+            into=context.run,
+            position=context.position,
+            force=operation.force,
+            notice=context.notice,
+        )
 
     def take_back(self, run: Run) -> list[str]:
-        """All that an atomic run changed, but for what others have changed since; returns what is left."""
+        """All that an atomic run changed, but for what others have changed since; returns what is not as it was, or may
+        not be."""
         if self._reverting is None:
             return ["."]
-        return self._reverting.take_back(run.id, self._guard_of(run.caller)).left or []
+        reverted = self._reverting.take_back(run.id, self._guard_of(run.caller))
+        return sorted({*(reverted.left or ()), *(reverted.not_undone or ())})
 
-    def describe(self, run: str, readable: Callable[[str], bool]) -> dict[str, Any]:
+    def describe(self, run: str, readable: Readable) -> dict[str, Any]:
         """What a run changed, and what a revert would do."""
         reverting = self._kept()
         assert self._snapshots is not None

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from wap_kernel.errors import Code, WapError
-from wap_kernel.operations import Limits
+from wap_kernel.results import Limits
 
 INSERT = [{"type": "insert", "afterLine": 0, "newContent": "evil"}]
 

@@ -22,7 +22,8 @@ from wap_kernel.files.handles import LocalFolder
 from wap_kernel.files.listing import list_files
 from wap_kernel.files.primitives import Stat
 from wap_kernel.files.root import Root
-from wap_kernel.operations import FileList, Limits, ListFiles
+from wap_kernel.operations import ListFiles
+from wap_kernel.results import FileList, Limits
 
 
 @pytest.fixture

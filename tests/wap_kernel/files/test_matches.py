@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from wap_kernel.files.matches import bounded
-from wap_kernel.operations import Match, SearchResult
+from wap_kernel.results import Match, SearchResult
 
 
 def found(*lengths: int) -> SearchResult:

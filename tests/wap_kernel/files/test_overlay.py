@@ -26,7 +26,6 @@ from wap_kernel.operations import (
     CopyFile,
     CreateDirectory,
     DeleteFile,
-    Limits,
     ListFiles,
     ModifyFile,
     MoveFile,
@@ -34,6 +33,7 @@ from wap_kernel.operations import (
     ReplaceText,
     WriteFile,
 )
+from wap_kernel.results import Limits
 
 NAMES = {
     **{WriteFile: "write", ModifyFile: "modify", DeleteFile: "delete"},

@@ -13,7 +13,8 @@ from wap_kernel.errors import Code, WapError
 from wap_kernel.files import reading
 from wap_kernel.files.reading import read_file
 from wap_kernel.files.root import Root
-from wap_kernel.operations import FileContent, Limits, ReadFile
+from wap_kernel.operations import ReadFile
+from wap_kernel.results import FileContent, Limits
 
 
 def read(root: Root, data: bytes, *, limits: Limits | None = None, **fields: object) -> FileContent:

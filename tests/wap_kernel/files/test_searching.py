@@ -20,7 +20,8 @@ from wap_kernel.files.deadline import Deadline
 from wap_kernel.files.primitives import Access, Guard
 from wap_kernel.files.root import Root
 from wap_kernel.files.searching import Searcher
-from wap_kernel.operations import Limits, SearchFiles, SearchResult
+from wap_kernel.operations import SearchFiles
+from wap_kernel.results import Limits, SearchResult
 
 WAYS = ("in process", "landlock", "descriptors")
 OPEN = OpenGuard()

@@ -19,7 +19,8 @@ from wap_kernel.files.deadline import Deadline
 from wap_kernel.files.literals import FILE_BUDGET
 from wap_kernel.files.root import Root
 from wap_kernel.files.searching import Searcher
-from wap_kernel.operations import Limits, SearchFiles
+from wap_kernel.operations import SearchFiles
+from wap_kernel.results import Limits
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="RENAME_EXCHANGE is Linux's")
 

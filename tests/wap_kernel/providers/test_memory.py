@@ -22,7 +22,6 @@ from wap_kernel.operations import (
     CopyFile,
     CreateDirectory,
     DeleteFile,
-    Limits,
     ListFiles,
     ModifyFile,
     MoveFile,
@@ -32,6 +31,7 @@ from wap_kernel.operations import (
     WriteFile,
 )
 from wap_kernel.providers.base import Command, Provider
+from wap_kernel.results import Limits
 
 LIMITS = Limits()
 

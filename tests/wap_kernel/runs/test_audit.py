@@ -15,7 +15,7 @@ import pytest
 
 from wap_kernel.caller import Caller
 from wap_kernel.context import Context
-from wap_kernel.errors import Code, InvalidArgument, WapError
+from wap_kernel.errors import Code, NotFound, WapError
 from wap_kernel.operations import CreateDirectory, ReadFile
 from wap_kernel.runs import chain, heads
 from wap_kernel.runs.audit import Audit
@@ -91,7 +91,7 @@ def test_where_an_operation_comes_from_is_recorded(tmp_path: Path) -> None:
 def test_names_that_are_not_unicode_are_written_escaped(tmp_path: Path) -> None:
     caller = Caller.model_construct(user="\udcff", agent="\ud800", session="é", token=None)
     with opened(tmp_path) as (audit, database):
-        audit.refused("tool\udc80", InvalidArgument("bad \ud801"), caller)
+        audit.refused("tool\udc80", NotFound("bad \ud801"), caller)
         database.later(lambda _: None).result(10)
         verified(database)
     (row,) = rows(tmp_path)

@@ -145,31 +145,64 @@ def test_a_head_is_read_as_it_is_written(text: str) -> None:
 # -- retention
 
 
-def cut(connection: sqlite3.Connection, last: int) -> int:
+def cut(connection: sqlite3.Connection, last: int) -> Head | None:
     connection.execute("BEGIN IMMEDIATE")
-    count = chain.cut(connection, last, AT)
+    anchor = chain.cut(connection, last, AT, "janitor")
     connection.execute("COMMIT")
-    return count
+    return anchor
 
 
 def test_what_retention_leaves_can_be_verified(kept: sqlite3.Connection, state: str) -> None:
     heads = {number: Head(number, digest) for number, digest in kept.execute("SELECT id, hash FROM audit")}
-    assert cut(kept, 3) == 3
-    assert cut(kept, 4) == 1
+    assert cut(kept, 3) == heads[3]
+    assert cut(kept, 4) == heads[4]
+    assert cut(kept, 4) is None
     record(state, "e", 1)
     report = chain.verify(kept, [heads[4], heads[10]])
-    assert (report.records, report.cut, report.problem) == (8, 4, None)
+    assert (report.records, report.cut, report.problem) == (6 + 2 + 2, 4, None)
+    assert report.told == f"{AT} by janitor"
     assert "Record 2 was cut by retention (up to 4)" in problem(kept, heads[2])
     assert "does not have the hash" in problem(kept, Head(4, "0" * 64))
     kept.execute("DELETE FROM audit_anchors")
     assert "no anchor says that retention cut them" in problem(kept)
 
 
-def test_the_ids_go_on_when_everything_was_cut(kept: sqlite3.Connection, state: str) -> None:
-    cut(kept, 10)
-    record(state, "e", 1)
+def test_the_newest_is_never_cut(kept: sqlite3.Connection) -> None:
+    assert cut(kept, 10) is None
+    assert chain.verify(kept).records == 10
+    assert cut(kept, 9) is not None
     report = chain.verify(kept)
-    assert (report.records, report.head.id, report.problem) == (2, 12, None)
+    assert (report.records, report.head.id, report.problem) == (2, 11, None)
+
+
+def forge_cut(connection: sqlite3.Connection, last: int) -> None:
+    """As somebody would who wants some records gone."""
+    connection.execute("DELETE FROM audit_anchors")
+    connection.execute("INSERT INTO audit_anchors SELECT id, hash, ? FROM audit WHERE id = ?", (AT, last))
+    connection.execute("DELETE FROM audit WHERE id <= ?", (last,))
+
+
+@pytest.mark.parametrize(
+    ("last", "text"),
+    [(4, "The records up to 4 are gone, and no record says"), (9, "up to 9 are gone"), (10, "All records are gone")],
+)
+def test_an_anchor_without_a_record_of_the_cut_is_forged(kept: sqlite3.Connection, last: int, text: str) -> None:
+    forge_cut(kept, last)
+    assert text in problem(kept)
+
+
+def test_the_record_of_one_cut_does_not_cover_another(kept: sqlite3.Connection) -> None:
+    cut(kept, 3)
+    forge_cut(kept, 5)
+    assert "The records up to 5 are gone" in problem(kept)
+
+
+@pytest.mark.parametrize("summary", ["[]", "7", "not json", "{}", '{"upTo": 5}', '{"upTo": [5], "anchor": {}}'])
+def test_a_record_of_a_cut_that_says_nothing_covers_nothing(kept: sqlite3.Connection, summary: str) -> None:
+    row = {**dict.fromkeys(chain.COLUMNS), "operation_id": "o", "phase": "outcome", "at": AT, "operation": chain.CUT}
+    chain.append(kept, [{**row, "workspace": "w", "user": "me", "summary": summary}])
+    forge_cut(kept, 5)
+    assert "The records up to 5 are gone" in problem(kept)
 
 
 def test_a_cut_in_the_middle_of_a_walk_is_no_damage(kept: sqlite3.Connection, state: str, monkeypatch: Any) -> None:
@@ -182,8 +215,9 @@ def test_a_cut_in_the_middle_of_a_walk_is_no_damage(kept: sqlite3.Connection, st
         if head.id == 2:
             cut(neighbour, 7)
 
-    assert chain.walk(kept, each).id == 10
-    assert seen == [1, 2, 8, 9, 10]
+    start, head = chain.walk(kept, each)
+    assert (start.id, head.id) == (7, 11)
+    assert seen == [1, 2, 8, 9, 10, 11]
     neighbour.close()
 
 
@@ -210,7 +244,23 @@ def test_retention_may_cut_records_of_earlier_versions(kept: sqlite3.Connection,
     record(state, "e", 1)
     cut(kept, 6)
     report = chain.verify(kept)
-    assert (report.records, report.unchained, report.cut, report.problem) == (6, 4, 6, None)
+    assert (report.records, report.unchained, report.cut, report.problem) == (4 + 2 + 2, 4, 6, None)
+
+
+@pytest.mark.parametrize("column", ["dialect", "tool", "run", "step"])
+def test_what_only_a_version_with_hashes_can_have_written_has_one(kept: sqlite3.Connection, column: str) -> None:
+    kept.execute(f"UPDATE audit SET hash = NULL, {column} = CASE id WHEN 7 THEN 'x' END")
+    assert "Record 7 carries no hash" in problem(kept)
+
+
+def test_records_since_the_first_run_have_hashes(kept: sqlite3.Connection) -> None:
+    forget_hashes(kept)
+    kept.execute(
+        "INSERT INTO runs (id, workspace, status, caller, asker, dialect, options, operations, count, started_at)"
+        " SELECT 'r', 'w', 'completed', '{}', '', 'd', '{}', '[]', 0, at FROM audit WHERE id = 6"
+    )
+    kept.execute("UPDATE audit SET at = ? || at WHERE id > 6", ("3",))
+    assert "Record 7 carries no hash" in problem(kept)
 
 
 def test_a_column_of_a_later_version_changes_no_hash(kept: sqlite3.Connection) -> None:

@@ -15,7 +15,7 @@ from wap_kernel.files.deadline import Deadline
 from wap_kernel.files.primitives import Kind, Look
 from wap_kernel.files.root import Root
 from wap_kernel.policy.protected import ProtectedPaths
-from wap_kernel.runs.manifest import RACY_NS, Manifest, changed_places, differences, take, take_tree
+from wap_kernel.runs.manifest import RACY_NS, Manifest, changed_places, differences, out_of_sight, take, take_tree
 
 
 @pytest.fixture
@@ -120,6 +120,33 @@ def test_a_change_of_git_is_told_and_a_look_is_none(root: Root) -> None:
     assert changed_places(before, taken(root, known=before)) == ["sub/.git"]
     run(root, "rm -rf sub/.git; git init -q new")
     assert changed_places(before, taken(root, known=before)) == ["new/.git", "sub/.git"]
+
+
+def test_a_change_of_packages_is_told_though_its_traces_are_removed(root: Root) -> None:
+    run(root, "mkdir -p node_modules/m venv; touch venv/pyvenv.cfg; echo 1 > node_modules/m/f")
+    before = taken(root)
+    assert changed_places(before, taken(root, known=before)) == []
+    run(root, "touch -r node_modules/m/f ref; echo 2 > node_modules/m/f; touch -r ref node_modules/m/f; rm ref")
+    assert changed_places(before, taken(root, known=before)) == ["node_modules"]
+    run(root, "mkdir -p venv/lib/x; touch venv/lib/x/f")
+    assert changed_places(before, taken(root, known=before)) == ["node_modules", "venv"]
+
+
+def test_what_would_take_too_long_to_compare_may_have_changed(root: Root, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("wap_kernel.runs.manifest.MAX_FINGERPRINTED", 3)
+    run(root, "mkdir node_modules git; touch node_modules/{1,2,3,4}; git init -q git")
+    before = taken(root)
+    assert changed_places(before, taken(root, known=before)) == ["node_modules"]
+
+
+def test_what_was_in_a_folder_that_was_closed_is_out_of_sight() -> None:
+    folder = Look(Kind.FOLDER, 1, 1, 0, 0, 0, 0o40700)
+    before = Manifest(
+        entries={"d": folder, "d/e": folder, "d/e/f": folder, "da": folder}, walked={".", "d", "d/e", "da"}
+    )
+    after = Manifest(entries={"d": folder, "da": folder}, walked={".", "da"}, excluded={"d": "closed"})
+    assert out_of_sight(before, after) == ["d/e", "d/e/f"]
+    assert out_of_sight(after, after) == []
 
 
 def test_a_tree_is_taken_whole(root: Root) -> None:

@@ -5,15 +5,17 @@ from __future__ import annotations
 import json
 import logging
 import os
+import sqlite3
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from wap_kernel.caller import Caller
 from wap_kernel.operations import CreateDirectory
-from wap_kernel.runs import chain, store
+from wap_kernel.runs import chain, store, sweeping
 from wap_kernel.runs.audit import Audit
 from wap_kernel.runs.blobs import Blobs, Stored
 from wap_kernel.runs.database import Database
@@ -62,6 +64,13 @@ def test_runs_go_after_thirty_days_with_what_only_they_need() -> None:
 def test_a_run_that_runs_or_waits_stays_and_so_does_what_it_undoes() -> None:
     held = holdings(run(1, 99, "a"), run(2, 99), run(3, None, reverts=1), blobs={"a": 1}, outputs={"r3": 5})
     assert decide(held, Retention(size=0)) == (["r2"], [], [], 0)
+
+
+def test_rows_count_too() -> None:
+    held = holdings(*(replace(run(number, 1), size=100) for number in (1, 2, 3)), outputs={"r2": 50})
+    assert decide(held, Retention(size=350))[0] == []
+    assert decide(held, Retention(size=349))[0] == ["r1"]
+    assert decide(held, Retention(size=249))[0] == ["r1", "r2"]
 
 
 def test_the_oldest_go_first_when_it_is_too_much_and_only_as_many_as_needed() -> None:
@@ -190,7 +199,9 @@ def test_a_sweep_takes_what_is_old_and_says_what_it_freed(state: State) -> None:
     expected = Freed(runs=1, outputs=1, blobs=1, tokens=2, audit_records=2, size=103)
     assert state.sweeper().preview() == expected
     assert state.sweeper().preview() == expected  # nothing was touched
-    assert state.sweeper().sweep() == expected
+    freed = state.sweeper().sweep()
+    assert freed.anchor is not None and freed.anchor.id == 2
+    assert replace(freed, anchor=None) == expected
     for table in TABLES:
         name = "id" if table == "runs" else "run"
         assert set(state.column(f"SELECT {name} FROM {table}")) == {"young", "waits"}
@@ -201,14 +212,22 @@ def test_a_sweep_takes_what_is_old_and_says_what_it_freed(state: State) -> None:
     assert state.sweeper().sweep() == Freed()
 
 
-def test_the_audit_stays_verifiable_and_says_who_cut_it(state: State, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("wap_kernel.runs.sweeping.BATCH", 2)
+def test_the_audit_stays_verifiable_and_says_who_cut_it(
+    state: State, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr("wap_kernel.runs.sweeping.BATCH", 5)
+    caplog.set_level(logging.INFO)
     state.audit(*(number + 0.5 for number in range(372, 362, -1)))
-    assert state.sweeper().sweep().audit_records == 8
+    freed = state.sweeper().sweep()
+    assert freed.audit_records == 8
     report = chain.verify(state.connection)
-    assert (report.records, report.cut, report.problem) == (3, 8, None)
-    (row,) = state.connection.execute("SELECT operation, user, summary FROM audit ORDER BY id DESC LIMIT 1")
-    assert row == ("gc", "janitor", '{"auditRecords": 8, "upTo": 8}')
+    assert (report.records, report.cut, report.problem) == (2 + 2, 8, None)
+    rows = state.connection.execute("SELECT operation, user, summary FROM audit ORDER BY id DESC LIMIT 2").fetchall()
+    assert [row[:2] for row in rows] == [("gc", "janitor")] * 2
+    last, first = (json.loads(row[2]) for row in rows)
+    assert (first["from"], first["upTo"], last["from"], last["upTo"]) == (1, 5, 6, 8)
+    assert freed.anchor == chain.Head(8, last["anchor"])
+    assert f"wap audit cut 6 to 8, anchor {freed.anchor}" in caplog.text
 
 
 def test_the_chain_holds_while_a_server_writes(state: State, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -225,7 +244,7 @@ def test_the_chain_holds_while_a_server_writes(state: State, monkeypatch: pytest
     audit.close()
     database.close()
     report = chain.verify(state.connection)
-    assert (report.records, report.cut, report.problem) == (1 + 33 + 1, 99, None)
+    assert (report.records, report.cut, report.problem) == (1 + 33 + 33, 99, None)
 
 
 def test_the_newest_audit_record_stays_however_old(state: State) -> None:
@@ -280,6 +299,45 @@ def test_too_much_takes_the_oldest_that_has_ended(state: State) -> None:
     state.output("second", b"b" * 1000)
     state.run("runs", 9, "running")
     state.output("runs", b"c" * 1000)
-    assert state.sweeper(Retention(size=2000)).sweep() == Freed(runs=1, blobs=1, size=1000)
+    assert state.sweeper(Retention(size=2100)).sweep() == Freed(runs=1, blobs=1, size=1000)
     assert state.sweeper(Retention(size=500)).sweep() == Freed(runs=1, outputs=1, size=1000)
     assert state.sweeper(Retention(size=500)).sweep() == Freed()
+
+
+def test_what_runs_have_in_the_database_counts(state: State) -> None:
+    for name in ("first", "second", "third"):
+        state.run(name, 3)
+        state.connection.execute("INSERT INTO run_log (run, kind, body) VALUES (?, 'event', ?)", (name, "é" * 50_000))
+    state.run("waits", 9, "awaiting_approval")
+    state.connection.execute("UPDATE runs SET operations = ? WHERE id = 'waits'", ("x" * 100_000,))
+    assert state.sweeper(Retention(size=401_000)).sweep() == Freed()
+    assert state.sweeper(Retention(size=301_000)).sweep() == Freed(runs=1)
+    assert state.column("SELECT id FROM runs ORDER BY number") == ["second", "third", "waits"]
+    assert state.sweeper(Retention(size=0)).sweep() == Freed(runs=2)
+    assert state.column("SELECT DISTINCT run FROM run_log") == ["waits"]
+
+
+def test_who_is_told_to_stop_leaves_the_rest(state: State) -> None:
+    for name in ("first", "second"):
+        state.run(name, 40)
+        state.output(name, b"x")
+    state.audit(400, 0)
+    pauses = iter([False, True])
+    assert state.sweeper(rest=lambda: next(pauses, True)).sweep() == Freed(runs=1)
+    assert state.sweeper().preview() == Freed(runs=1, outputs=2, audit_records=1, size=2)
+
+
+def test_space_is_given_back(tmp_path: Path) -> None:
+    bare = sqlite3.connect(tmp_path / "state.db")
+    bare.executescript("PRAGMA auto_vacuum = INCREMENTAL; VACUUM")
+    bare.close()
+    state = State(tmp_path)
+    state.run("old", 40)
+    size = 4096 * (sweeping.SPARE + 3 * sweeping.VACUUMED)
+    state.connection.execute("UPDATE runs SET operations = ?", ("x" * size,))
+    before = state.column("PRAGMA page_count")[0]
+    assert state.sweeper().sweep() == Freed(runs=1)
+    after = state.column("PRAGMA page_count")[0]
+    assert isinstance(before, int) and isinstance(after, int)
+    assert sweeping.SPARE < after < before - 2 * sweeping.VACUUMED
+    state.connection.close()

@@ -13,8 +13,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.wap_kernel.runs.undoing import Undoable, clear, paths
-from wap_kernel.errors import Conflict, PermissionDenied, WapError
+from tests.wap_kernel.runs.undoing import ATTACK, SCENE, Undoable, clear, dying
+from wap_kernel.errors import Conflict, WapError
 from wap_kernel.operations import (
     CopyFile,
     CreateDirectory,
@@ -25,10 +25,8 @@ from wap_kernel.operations import (
     ReplaceText,
     WriteFile,
 )
-from wap_kernel.policy.protected import ProtectedPaths
 from wap_kernel.runs.changes import Change, collapsed
 from wap_kernel.runs.images import ABSENT, Image
-from wap_kernel.runs.restoring import _Restoration
 from wap_kernel.runs.reverting import Do, plan
 
 
@@ -37,39 +35,6 @@ def undo(tmp_path: Path) -> Iterator[Undoable]:
     undo = Undoable(tmp_path / "ws", tmp_path / "state")
     yield undo
     undo.close()
-
-
-SCENE = """
-mkdir -p src/deep empty/inner 'sp ace' build vendor/lib closed
-printf 'build/\\n*.log\\n' > .gitignore
-printf 'ignored' > build/out.log
-printf 'one\\r\\ntwo\\r\\n' > crlf.txt
-printf 'no newline' > src/a.py
-printf '\\0\\1\\377' > src/deep/binary
-printf 'secret' > token; chmod 600 token
-printf 'x' > 'sp ace/f'; printf 'bytes' > $'caf\\xe9'
-printf '#!/bin/sh\\n' > tool; chmod 755 tool
-printf 'kept' > closed/f; chmod 400 closed/f; chmod 500 closed
-ln -s src/a.py link; ln -s nowhere dangling; ln -s src folder-link; ln -s /etc/passwd away
-git init -q vendor/lib; printf 'lib' > vendor/lib/lib.c
-printf 'deleted' > old.txt; printf 'swapped' > becomes-folder; mkdir becomes-file; printf 'in' > becomes-file/in
-touch -d '2001-01-01' src/a.py
-"""
-
-ATTACK = """
-printf 'rewritten' > crlf.txt
-printf 'no Newline' > src/a.py; touch -d '2001-01-01' src/a.py
-printf 'more' >> build/out.log; rm .gitignore
-chmod 644 token; chmod 4700 tool; printf 'TOKEN!' > token
-rm -rf src/deep empty 'sp ace' old.txt $'caf\\xe9'
-ln -sfn crlf.txt link; rm dangling; printf 'file' > dangling; rm folder-link; mkdir folder-link; touch folder-link/x
-rm away; ln -s /dev/null away
-rm becomes-folder; mkdir -p becomes-folder/a/b; printf 'n' > becomes-folder/a/n
-rm -r becomes-file; printf 'now a file' > becomes-file
-printf 'changed' > vendor/lib/lib.c; touch vendor/lib/new.c
-mkdir -p made/empty; printf 'new' > made/new; ln -s new made/link; mkfifo made/pipe; chmod 700 made
-chmod 700 closed; rm -f closed/f; printf 'z' > closed/f; chmod 500 closed
-"""
 
 
 def test_a_batch_with_a_command_is_undone_byte_for_byte(tmp_path: Path) -> None:
@@ -181,16 +146,6 @@ def test_what_was_not_kept_is_refused_and_left_alone_with_force(tmp_path: Path) 
     undo.close()
 
 
-def test_what_the_caller_may_not_write_is_refused_before_anything_is_done(undo: Undoable) -> None:
-    undo.command("run", "mkdir kept; echo 1 > a; echo 1 > kept/f")
-    guard = ProtectedPaths(frozenset(), frozenset({("kept",)}))
-    with pytest.raises(PermissionDenied):
-        undo.reverting.check("run", guard)
-    with pytest.raises(PermissionDenied):
-        undo.reverting.revert("run", guard, into="revert", force=True)
-    assert (undo.folder / "a").exists()
-
-
 def test_a_damaged_content_is_noticed(undo: Undoable) -> None:
     (undo.folder / "f").write_text("old")
     undo.write("run", "f", b"new")
@@ -200,27 +155,13 @@ def test_a_damaged_content_is_noticed(undo: Undoable) -> None:
     assert (undo.folder / "f").read_text() == "new"
 
 
-class Killed(BaseException):
-    """Stands for the death of the process."""
-
-
 @pytest.mark.parametrize("survived", range(0, 40, 3))
 def test_a_revert_that_dies_can_be_repeated(undo: Undoable, monkeypatch: pytest.MonkeyPatch, survived: int) -> None:
     undo.command("scene", SCENE)
     before = undo.tree()
     undo.command("run", ATTACK)
-    done = iter(range(survived))
-    do = _Restoration._do
-
-    def die(self: _Restoration, step: object) -> bool:
-        if next(done, None) is None:
-            raise Killed
-        return do(self, step)  # type: ignore[arg-type]
-
-    with monkeypatch.context() as patch:
-        patch.setattr(_Restoration, "_do", die)
-        with pytest.raises(Killed):
-            undo.revert("run", into="revert")
+    with dying(monkeypatch, survived):
+        undo.revert("run", into="revert")
     undo.revert("run", into="repeated")
     assert undo.tree() == before
 
@@ -233,24 +174,6 @@ def test_the_rollback_of_a_run_into_itself_leaves_no_change(undo: Undoable) -> N
     assert undo.revert("run", into="run").restored == ["d", "d/e", "d/e/g", "f"]
     assert undo.tree() == before
     assert undo.describe("run")["changes"] == []
-
-
-def test_contents_that_may_not_be_read_are_never_shown(undo: Undoable) -> None:
-    from wap_kernel.runs.showing import describe
-
-    (undo.folder / ".env").write_text("SECRET=1\n")
-    undo.command("run", "echo SECRET=2 > .env; printf 'a\\0' > binary; echo x > text; mkdir d; ln -s text l")
-    described = describe(undo.snapshots, undo.reverting, "run", lambda path: path != ".env")
-    assert "SECRET" not in str(described)
-    assert paths(described) == {
-        **{".env": "modified", "binary": "created", "text": "created"},
-        **{"d": "folder created", "l": "created"},
-    }
-    diffs = {entry["path"]: entry.get("diff") for entry in described["changes"]}
-    assert diffs == {
-        **{".env": None, "d": None, "l": None, "binary": "Binary file: 0 bytes before, 2 bytes after\n"},
-        "text": "--- a/text\n+++ b/text\n@@ -0,0 +1 @@\n+x\n",
-    }
 
 
 # -- the plan alone

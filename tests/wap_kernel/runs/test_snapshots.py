@@ -20,7 +20,6 @@ from wap_kernel.operations import (
     CopyFile,
     CreateDirectory,
     DeleteFile,
-    Limits,
     ModifyFile,
     MoveFile,
     Operation,
@@ -28,6 +27,7 @@ from wap_kernel.operations import (
     RunCommand,
     WriteFile,
 )
+from wap_kernel.results import Limits
 from wap_kernel.runs.blobs import Blobs
 from wap_kernel.runs.imaging import Imager
 

@@ -7,9 +7,12 @@ import os
 import shutil
 import stat
 import subprocess
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
+
+import pytest
 
 from wap_kernel.files.deadline import Deadline
 from wap_kernel.files.root import Root
@@ -18,20 +21,24 @@ from wap_kernel.operations import (
     CopyFile,
     CreateDirectory,
     DeleteFile,
-    Limits,
     ModifyFile,
     MoveFile,
     Operation,
-    Reverted,
     RunCommand,
     WriteFile,
 )
+from wap_kernel.policy.effective import Effective
+from wap_kernel.policy.model import FilesystemPolicy, Policy
+from wap_kernel.policy.paths import PolicyGuard
 from wap_kernel.policy.protected import ProtectedPaths
+from wap_kernel.results import Limits, Reverted
 from wap_kernel.runs.database import Database
 from wap_kernel.runs.locks import PathLocks
+from wap_kernel.runs.putting_back import PuttingBack
 from wap_kernel.runs.restoring import Reverting
+from wap_kernel.runs.reverting import Step
 from wap_kernel.runs.showing import describe
-from wap_kernel.runs.snapshots import Caps, NotKept, Snapshots
+from wap_kernel.runs.snapshots import Caps, NotKept, Readable, Snapshots
 from wap_kernel.runs.state import open_state_dir
 
 LOG = logging.getLogger("test")
@@ -39,6 +46,38 @@ NAMES = {
     **{WriteFile: "write", ModifyFile: "modify", DeleteFile: "delete"},
     **{MoveFile: "move", CopyFile: "copy", CreateDirectory: "make_folder"},
 }
+
+SCENE = """
+mkdir -p src/deep empty/inner 'sp ace' build vendor/lib closed
+printf 'build/\\n*.log\\n' > .gitignore
+printf 'ignored' > build/out.log
+printf 'one\\r\\ntwo\\r\\n' > crlf.txt
+printf 'no newline' > src/a.py
+printf '\\0\\1\\377' > src/deep/binary
+printf 'secret' > token; chmod 600 token
+printf 'x' > 'sp ace/f'; printf 'bytes' > $'caf\\xe9'
+printf '#!/bin/sh\\n' > tool; chmod 755 tool
+printf 'kept' > closed/f; chmod 400 closed/f; chmod 500 closed
+ln -s src/a.py link; ln -s nowhere dangling; ln -s src folder-link; ln -s /etc/passwd away
+git init -q vendor/lib; printf 'lib' > vendor/lib/lib.c
+printf 'deleted' > old.txt; printf 'swapped' > becomes-folder; mkdir becomes-file; printf 'in' > becomes-file/in
+touch -d '2001-01-01' src/a.py
+"""
+
+ATTACK = """
+printf 'rewritten' > crlf.txt
+printf 'no Newline' > src/a.py; touch -d '2001-01-01' src/a.py
+printf 'more' >> build/out.log; rm .gitignore
+chmod 644 token; chmod 4700 tool; printf 'TOKEN!' > token
+rm -rf src/deep empty 'sp ace' old.txt $'caf\\xe9'
+ln -sfn crlf.txt link; rm dangling; printf 'file' > dangling; rm folder-link; mkdir folder-link; touch folder-link/x
+rm away; ln -s /dev/null away
+rm becomes-folder; mkdir -p becomes-folder/a/b; printf 'n' > becomes-folder/a/n
+rm -r becomes-file; printf 'now a file' > becomes-file
+printf 'changed' > vendor/lib/lib.c; touch vendor/lib/new.c
+mkdir -p made/empty; printf 'new' > made/new; ln -s new made/link; mkfifo made/pipe; chmod 700 made
+chmod 700 closed; rm -f closed/f; printf 'z' > closed/f; chmod 500 closed
+"""
 
 
 class NoJournal:
@@ -85,8 +124,21 @@ class Undoable:
     def revert(self, run: str, into: str, *, force: bool = False) -> Reverted:
         return self.reverting.revert(run, self.guard, into=into, force=force)
 
-    def describe(self, run: str) -> dict[str, Any]:
-        return describe(self.snapshots, self.reverting, run, lambda _: True)
+    def take_back(self, run: str) -> Reverted:
+        return self.reverting.take_back(run, self.guard)
+
+    def interrupted_command(self, run: str, script: str) -> None:
+        """One with which the server dies: nobody looks what it changed."""
+        self._position += 1
+        self.snapshots.changes.begin_command(run, self._position, {"notKept": [], "isOver": False})
+        subprocess.run(["bash", "-ec", script], cwd=self.folder, check=True, capture_output=True)
+
+    def policy(self, **filesystem: Any) -> PolicyGuard:
+        """What binds a caller under a policy, beside what is protected always."""
+        return PolicyGuard(self.guard, Effective((Policy(filesystem=FilesystemPolicy(**filesystem)),)))
+
+    def describe(self, run: str, readable: Readable = lambda _: True) -> dict[str, Any]:
+        return describe(self.snapshots, self.reverting, run, readable)
 
     def tree(self) -> dict[str, tuple[Any, ...]]:
         return tree(self.folder, without=self.state)
@@ -118,3 +170,24 @@ def clear(folder: Path) -> None:
 
 def paths(described: Mapping[str, Any]) -> dict[str, str]:
     return {entry["path"]: entry["change"] for entry in described["changes"]}
+
+
+class Killed(BaseException):
+    """Stands for the death of the process."""
+
+
+@contextmanager
+def dying(monkeypatch: pytest.MonkeyPatch, survived: int) -> Iterator[None]:
+    """After so many steps."""
+    done = iter(range(survived))
+    do = PuttingBack._do
+
+    def die(self: PuttingBack, step: Step) -> bool:
+        if next(done, None) is None:
+            raise Killed
+        return do(self, step)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(PuttingBack, "_do", die)
+        with pytest.raises(Killed):
+            yield

@@ -37,6 +37,7 @@ CREATE TABLE audit (
 INSERT INTO "audit" VALUES(2,'aa11-1','outcome','2026-01-05T09:00:00.004Z','writeFile','0123456789abcdef','ann','claude','s-1','{"path": "notes/\u00e9t\u00e9.txt"}','ok',NULL,NULL,4.125,NULL,'agent_spaces','createFile','run-1','op-1','981675c6debb30e8ef48bf29e821f58ce6e2415db4a0c5171227d3bed260c974');
 INSERT INTO "audit" VALUES(3,'aa11-2','outcome','2026-01-05T09:00:01.000Z','readFile','0123456789abcdef','ann',NULL,NULL,'{}','denied','PERMISSION_DENIED','The path leaves the workspace: ../x',0.051,'0a1b2c3d4e5f',NULL,NULL,NULL,NULL,'cf42541efeed504bf8a57d026217ce8a7a0a6e5526de84c31bb64ab90fd70764');
 INSERT INTO "audit" VALUES(4,'aa11-3','intent','2026-01-05T09:00:02.000Z','runCommand','0123456789abcdef','bob',NULL,NULL,'{"command": "printf ''it''''s\\n''; sleep 9", "cwd": ".", "environment": ["KEY"]}',NULL,NULL,NULL,NULL,NULL,'wap','executeCommand',NULL,NULL,'835121c9218f10fdd46ffc153520ef714c8c9e5f47daae24322f39de2429216a');
+INSERT INTO "audit" VALUES(5,'gc-0011223344556677','outcome','2026-01-06T00:00:00.000Z','gc','0123456789abcdef','ann',NULL,NULL,'{"from": 1, "upTo": 1, "anchor": "9ef0debe4dd5cac7b8269e0d5390dfb8d03cf647be478da612a3a9e325f48e03"}','ok',NULL,NULL,NULL,NULL,NULL,NULL,NULL,NULL,'283c1103918667bbea3e52efe5eae6cc6f535d600b7d13202037f9671fd7379f');
 CREATE TABLE audit_anchors (
         audit_id INTEGER PRIMARY KEY,
         hash TEXT NOT NULL,

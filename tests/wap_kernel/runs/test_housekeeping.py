@@ -1,0 +1,101 @@
+"""Retention that nobody asks for: one process at a time, now and then, and never in anybody's way."""
+
+from __future__ import annotations
+
+import logging
+import os
+import shutil
+import sqlite3
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from wap_kernel.runs import housekeeping, store
+from wap_kernel.runs.flock import try_lock
+from wap_kernel.runs.housekeeping import EVERY, SOON, sweep_if_due
+from wap_kernel.runs.sweeping import Freed
+
+LOG = logging.getLogger("test")
+LONG_AGO = "2001-01-01T00:00:00.000Z"
+NEVER = threading.Event()
+
+
+@pytest.fixture(autouse=True)
+def _no_rest(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(housekeeping, "REST", 0.0)
+
+
+@pytest.fixture
+def connection(tmp_path: Path) -> Iterator[sqlite3.Connection]:
+    opened = store.connect(str(tmp_path))
+    yield opened
+    opened.close()
+
+
+def old_run(connection: sqlite3.Connection, name: str) -> None:
+    connection.execute(
+        "INSERT INTO runs (id, workspace, status, caller, asker, dialect, options, operations, count, started_at,"
+        " completed_at) VALUES (?1, 'w', 'completed', '{}', '', 'd', '{}', '[]', 0, ?2, ?2)",
+        (name, LONG_AGO),
+    )
+
+
+def begun(folder: Path) -> float:
+    """When the clock of a new folder began to run."""
+    assert sweep_if_due(str(folder), LOG, NEVER) is None
+    return os.stat(folder / "swept").st_mtime
+
+
+def test_it_is_due_every_few_hours_and_sooner_after_many_runs(tmp_path: Path, connection: sqlite3.Connection) -> None:
+    old_run(connection, "a")
+    at = begun(tmp_path)
+    assert sweep_if_due(str(tmp_path), LOG, NEVER, now=at + EVERY - 1) is None
+    assert sweep_if_due(str(tmp_path), LOG, NEVER, now=at + EVERY) == Freed(runs=1)
+    at += EVERY
+    assert sweep_if_due(str(tmp_path), LOG, NEVER, now=at + SOON) is None
+    assert sweep_if_due(str(tmp_path), LOG, NEVER, now=at + SOON, every=SOON) == Freed()
+    assert sweep_if_due(str(tmp_path), LOG, NEVER, now=at + SOON + 1, every=SOON) is None
+
+
+def test_a_clock_that_was_set_back_does_not_put_it_off_for_ever(tmp_path: Path, connection: sqlite3.Connection) -> None:
+    at = begun(tmp_path)
+    assert sweep_if_due(str(tmp_path), LOG, NEVER, now=at - 10 * EVERY) == Freed()
+
+
+def test_while_somebody_sweeps_nobody_else_does(tmp_path: Path, connection: sqlite3.Connection) -> None:
+    at = begun(tmp_path)
+    with open(tmp_path / "swept") as clock:
+        assert try_lock(clock.fileno())
+        assert sweep_if_due(str(tmp_path), LOG, NEVER, now=at + EVERY) is None
+    assert sweep_if_due(str(tmp_path), LOG, NEVER, now=at + EVERY) == Freed()
+
+
+def test_who_closes_down_does_not_wait_for_it(tmp_path: Path, connection: sqlite3.Connection) -> None:
+    at = begun(tmp_path)
+    old_run(connection, "a")
+    closing_down = threading.Event()
+    closing_down.set()
+    assert sweep_if_due(str(tmp_path), LOG, closing_down, now=at + EVERY) == Freed()
+    assert connection.execute("SELECT count(*) FROM runs").fetchone() == (1,)
+
+
+def test_what_goes_wrong_is_logged_and_not_tried_again_at_once(
+    tmp_path: Path, connection: sqlite3.Connection, caplog: pytest.LogCaptureFixture
+) -> None:
+    at = begun(tmp_path)
+    connection.execute("ALTER TABLE runs RENAME TO elsewhere")
+    assert sweep_if_due(str(tmp_path), LOG, NEVER, now=at + EVERY) is None
+    assert "could not be swept: no such table: runs" in caplog.text
+    connection.execute("ALTER TABLE elsewhere RENAME TO runs")
+    assert sweep_if_due(str(tmp_path), LOG, NEVER, now=at + EVERY + 1) is None
+    assert sweep_if_due(str(tmp_path), LOG, NEVER, now=at + 2 * EVERY) == Freed()
+
+
+def test_a_folder_that_is_gone_is_no_error(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    folder = tmp_path / "gone"
+    folder.mkdir()
+    shutil.rmtree(folder)
+    assert sweep_if_due(str(folder), LOG, NEVER) is None
+    assert "could not be swept" in caplog.text

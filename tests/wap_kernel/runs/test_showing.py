@@ -1,0 +1,68 @@
+"""What is told of a run's changes: enough to decide about a revert, and nothing that the reader may not read."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.wap_kernel.runs.undoing import Undoable, paths
+from wap_kernel.runs import showing
+from wap_kernel.runs.undoing import Undoing
+
+
+@pytest.fixture
+def undo(tmp_path: Path) -> Iterator[Undoable]:
+    undo = Undoable(tmp_path / "ws", tmp_path / "state")
+    yield undo
+    undo.close()
+
+
+def test_contents_that_may_not_be_read_are_never_shown(undo: Undoable) -> None:
+    (undo.folder / ".env").write_text("SECRET=1\n")
+    undo.command("run", "echo SECRET=2 > .env; printf 'a\\0' > binary; echo x > text; mkdir d; ln -s text l")
+    described = undo.describe("run", lambda path: path != ".env")
+    assert "SECRET" not in str(described)
+    assert paths(described) == {
+        **{".env": "modified", "binary": "created", "text": "created"},
+        **{"d": "folder created", "l": "created"},
+    }
+    diffs = {entry["path"]: entry.get("diff") for entry in described["changes"]}
+    assert diffs == {
+        **{".env": None, "d": None, "l": None, "binary": "Binary file: 0 bytes before, 2 bytes after\n"},
+        "text": "--- a/text\n+++ b/text\n@@ -0,0 +1 @@\n+x\n",
+    }
+
+
+def test_what_was_not_kept_is_named_to_those_only_who_may_read_it(tmp_path: Path) -> None:
+    undo = Undoable(tmp_path / "ws", tmp_path / "state", per_file=10)
+    undo.command("scene", "mkdir -p shut/node_modules; echo 12345678901 > shut/secret; echo 123456789012 > large")
+    undo.command("run", "echo 1 > shut/secret")
+
+    def readable(path: str) -> bool:
+        return not path.startswith("shut")
+
+    described = undo.describe("run", readable)
+    assert described["changes"] == [{"path": "shut/secret", "change": "modified", "revertible": False}]
+    assert [item["path"] for item in described["notKept"]] == ["large"]
+    (*_, notice) = undo.notices
+    assert {*notice.files, *notice.places} == {"shut/secret", "shut/node_modules", "large"}
+    assert notice.visible(readable).files.keys() == {"large"} and not notice.visible(readable).places
+    undoing = Undoing(undo.snapshots, undo.locks, lambda _: undo.guard)
+    assert [item["path"] for item in undoing.foresee(readable)["notKept"]] == ["large"]
+    undo.close()
+
+
+def test_a_description_is_bounded(undo: Undoable, monkeypatch: pytest.MonkeyPatch) -> None:
+    undo.command("run", "for n in 1 2 3 4 5; do echo 12345678901234567890 > $n; done")
+    monkeypatch.setattr(showing, "MAX_DIFFS", 120)
+    described = undo.describe("run")
+    assert [("diff" in entry, "isDiffTruncated" in entry) for entry in described["changes"]] == [
+        *[(True, False)] * 2,
+        *[(False, True)] * 3,
+    ]
+    monkeypatch.setattr(showing, "DIFF_SECONDS", 0.0)
+    monkeypatch.setattr(showing, "MAX_ENTRIES", 4)
+    described = undo.describe("run")
+    assert described["more"] == 1 and all("diff" not in entry for entry in described["changes"])

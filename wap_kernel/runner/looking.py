@@ -1,0 +1,130 @@
+"""What can be seen of runs: one, a list, their events as they come, their output and their changes."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncGenerator, Callable, Sequence
+from functools import partial
+from typing import Any, TypeVar
+
+from wap_kernel.caller import Caller
+from wap_kernel.commands.outcome import Stream
+from wap_kernel.errors import InvalidArgument, NotFound
+from wap_kernel.runner import recovery
+from wap_kernel.runner.parts import Parts
+from wap_kernel.runs import describing
+from wap_kernel.runs.ledger import asker
+from wap_kernel.runs.live import POLL, Cursor, Follower, Live, follow, follow_all, woken
+from wap_kernel.runs.model import Run, Status
+from wap_kernel.threads import Threads
+
+STATE_THREADS = 4
+T = TypeVar("T")
+
+
+class Looking:
+    """An agent sees its own runs only, a person all of them."""
+
+    def __init__(self, parts: Parts) -> None:
+        self.workspace = parts.workspace
+        self._parts = parts
+        self._ledger = parts.ledger
+        self._threads = Threads("state", STATE_THREADS)
+
+    async def wait(self, run_id: str, seconds: float) -> Run:
+        """Until it no longer runs, or the time is over. A glance, without its operations."""
+        return await self._until(run_id, seconds, lambda run: run.status is not Status.RUNNING)
+
+    async def _until(self, run_id: str, seconds: float, enough: Callable[[Run], bool]) -> Run:
+        deadline = asyncio.get_running_loop().time() + seconds
+        with self._parts.hub.watching(run_id) as event:
+            while True:
+                run = await self._on_thread(lambda: self._ledger.glance(run_id))
+                left = deadline - asyncio.get_running_loop().time()
+                if enough(run) or left <= 0:
+                    return run
+                await woken(event, min(left, POLL))
+
+    async def get(self, run_id: str, caller: Caller) -> Run:
+        return await self._on_thread(lambda: self._get(run_id, caller))
+
+    def _get(self, run_id: str, caller: Caller) -> Run:
+        run = self._ledger.find(run_id)
+        if run is None or (caller.token is not None and asker(run.caller) != caller.token):
+            raise NotFound(f"There is no run {run_id!r}.", hint="GET wap/runs lists them.")
+        if run.status is Status.RUNNING and run.owner != self.workspace.lease.id:
+            run = recovery.bury_if_dead(self._parts, run)
+        return run
+
+    async def page(
+        self, caller: Caller, status: Status | None, limit: int, cursor: str | None
+    ) -> tuple[list[Run], str | None]:
+        """Glances, newest first, and where to go on."""
+        if cursor is not None and not (cursor.isascii() and cursor.isdigit() and len(cursor) < 19):
+            raise InvalidArgument("cursor: It is not one that was answered.", hint="Leave it out to begin anew.")
+        before = None if cursor is None else int(cursor)
+        found = await self._on_thread(lambda: self._ledger.page(status, before, limit + 1, caller.token))
+        return found[:limit], str(found[limit - 1].number) if len(found) > limit else None
+
+    async def encoded(self, run: Run, caller: Caller) -> bytes:
+        """The events message for this caller, as JSON."""
+        is_person = caller.token is None
+        return await self._on_thread(lambda: describing.message(self._ledger, run, is_person=is_person))
+
+    async def message(self, run: Run, caller: Caller) -> dict[str, Any]:
+        told: dict[str, Any] = json.loads(await self.encoded(run, caller))
+        return told
+
+    async def summaries(self, runs: Sequence[Run], caller: Caller) -> list[dict[str, Any]]:
+        """As in a list."""
+        is_person = caller.token is None
+        summary = partial(describing.summary, self._ledger, is_person=is_person)
+        return await self._on_thread(lambda: [summary(run) for run in runs])
+
+    async def output(
+        self, run_id: str, operation_id: str, stream: Stream, offset: int, limit: int, caller: Caller
+    ) -> dict[str, Any]:
+        """A page of the whole output of a command."""
+
+        def read() -> dict[str, Any]:
+            run = self._get(run_id, caller)
+            return describing.output(self._parts.outputs, run, operation_id, stream, offset, limit)
+
+        return await self._on_thread(read)
+
+    async def changes(self, run_id: str, caller: Caller) -> dict[str, Any]:
+        """What the run changed, and what a revert would do."""
+        run = await self.get(run_id, caller)
+
+        def readable(path: str) -> bool:
+            return self.workspace.judge.may_read(path, caller)
+
+        return await self.workspace.offload(lambda: self.workspace.undo.describe(run.id, readable))
+
+    async def follow(self, run_id: str, last_event_id: str | None, caller: Caller) -> AsyncGenerator[Live, None]:
+        """What has happened and happens in the run, to its end."""
+        cursor = Cursor.parse(last_event_id)
+
+        def begin() -> Follower:
+            return Follower(self._ledger, self._parts.outputs, self._get(run_id, caller), cursor)
+
+        follower = await self._on_thread(begin)
+        async for live in follow(follower, self._parts.hub, run_id, self._threads):
+            yield live
+
+    async def follow_all(self, last_event_id: str | None, caller: Caller) -> AsyncGenerator[Live, None]:
+        """What happens in all runs from now on, or after the event that was seen last."""
+        last = Cursor.parse(last_event_id).entry
+        if not last_event_id:
+            last = await self._on_thread(self._ledger.last_entry)
+        async for live in follow_all(self._ledger, self._parts.hub, last, caller.token, self._threads):
+            yield live
+
+    async def _on_thread(self, work: Callable[[], T]) -> T:
+        await self._begun()
+        return await self._threads.run(work)
+
+    async def _begun(self) -> None:
+        """Whoever asks finds everything settled."""
+        raise NotImplementedError

@@ -1,0 +1,89 @@
+"""Between the rows of the state database and what a run is: one function for each way."""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from wap_kernel.caller import Caller
+from wap_kernel.runs.grants import grant_in
+from wap_kernel.runs.model import Approval, Options, Run, Status
+
+Event = Mapping[str, Any]
+
+RUN = (
+    "number, id, status, caller, dialect, options, count, {operations}, COALESCE(position, 0), owner, "
+    "cancel_requested, started_at, completed_at, reverts, response"
+)
+"""The columns of a run, with `operations` or NULL for a glance."""
+APPROVAL = (
+    "id, run, position, operation_id, digest, files, shown, granted, created_at, expires_at, decision, decided_by, "
+    "reason"
+)
+
+
+def log(connection: sqlite3.Connection, run: str, kind: str, bodies: Iterable[Event | str]) -> None:
+    connection.executemany(
+        "INSERT INTO run_log (run, kind, body) VALUES (?, ?, ?)",
+        [(run, kind, body if isinstance(body, str) else json.dumps(body)) for body in bodies],
+    )
+
+
+def move(connection: sqlite3.Connection, run: str, position: int) -> None:
+    """In a table of its own: a row of `runs` holds all operations and is long to write."""
+    connection.execute("INSERT OR REPLACE INTO positions VALUES (?, ?)", (run, position))
+
+
+def insert_approval(connection: sqlite3.Connection, approval: Approval) -> None:
+    connection.execute(
+        "INSERT INTO approvals (id, run, position, operation_id, digest, files, shown, granted, created_at, expires_at)"
+        " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+        (
+            *(approval.id, approval.run, approval.position, approval.operation_id, approval.digest),
+            *(json.dumps(dict(approval.files)), json.dumps(dict(approval.shown))),
+            None if approval.grant is None else approval.grant.model_dump_json(),
+            *(approval.created_at, approval.expires_at),
+        ),
+    )
+
+
+def decide(connection: sqlite3.Connection, decided: Approval) -> bool:
+    """Once and never again."""
+    return bool(
+        connection.execute(
+            "UPDATE approvals SET decision = ?, decided_by = ?, decided_at = strftime('%s', 'now'), reason = ?"
+            " WHERE id = ? AND decision IS NULL",
+            (decided.decision, decided.decided_by, decided.reason, decided.id),
+        ).rowcount
+    )
+
+
+def run_of(row: Sequence[Any]) -> Run:
+    (number, identifier, status, caller, dialect, options, count, operations, position, owner, cancel, *rest) = row
+    started_at, completed_at, reverts, response = rest
+    return Run(
+        number=number,
+        id=identifier,
+        status=Status(status),
+        caller=Caller.model_validate_json(caller),
+        dialect=dialect,
+        options=Options.model_validate_json(options),
+        count=count,
+        operations=operations,
+        position=position,
+        owner=owner,
+        cancel_requested=bool(cancel),
+        started_at=started_at,
+        completed_at=completed_at,
+        reverts=reverts,
+        response=None if response is None else json.loads(response),
+    )
+
+
+def approval_of(row: Sequence[Any]) -> Approval:
+    (identifier, run, position, operation_id, digest, files, shown, granted, created, expires, *decided) = row
+    grant = None if granted is None else grant_in(granted)
+    known = (json.loads(files), json.loads(shown), grant)
+    return Approval(identifier, run, position, operation_id, digest, *known, created, expires, *decided)
