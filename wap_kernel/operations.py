@@ -233,6 +233,18 @@ class DecideApproval(Operation):
         return self.model_dump()
 
 
+class Administer(Operation):
+    """Something that a person does about what agents may do: a token is minted, a grant revoked."""
+
+    kind = "administer"
+    effect = Effect.WRITE
+    action: str
+    subject: str
+
+    def summary(self) -> dict[str, object]:
+        return self.model_dump()
+
+
 class DescribeWorkspace(Operation):
     kind = "describeWorkspace"
     effect = Effect.READ

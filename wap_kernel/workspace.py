@@ -30,7 +30,7 @@ from wap_kernel.files.deadline import Deadline
 from wap_kernel.files.root import Root
 from wap_kernel.files.searching import Searcher
 from wap_kernel.judging import Judge
-from wap_kernel.operations import Effect, ListFiles, Operation, RevertRun, RunCommand, SearchFiles
+from wap_kernel.operations import Administer, Effect, ListFiles, Operation, RevertRun, RunCommand, SearchFiles
 from wap_kernel.policy import presets
 from wap_kernel.policy.current import CurrentPolicy
 from wap_kernel.policy.files import PolicyFiles
@@ -244,6 +244,12 @@ class Workspace:
             self._audit.outcome(record, "denied" if is_denial(error) else "failed", error)
             raise
         self._audit.outcome(record, "ok")
+
+    async def administered(self, action: str, subject: str, caller: Caller) -> None:
+        """Record what a person has done about what agents may do."""
+        said = Administer(action=action, subject=subject)
+        record = self._audit.record(said, caller, Context(tool=action))
+        await self.offload(lambda: self._audit.outcome(record, "ok"))
 
     def take_back(self, run: Run) -> list[str]:
         """Undo what an atomic run has changed so far; returns what could not be."""

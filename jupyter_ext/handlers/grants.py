@@ -36,6 +36,7 @@ class GrantHandler(WapHandler):
         grants = self.workspace.grants
         if not await self.workspace.offload(lambda: grants.revoke(grant_id)):
             raise NotFound("There is no such grant.", hint="GET wap/grants lists them.")
+        await self.workspace.administered("revokeGrant", grant_id, self.caller)
         self.log.info("wap: grant %s was revoked", grant_id)
         self.set_status(204)
         self.finish()

@@ -36,6 +36,7 @@ class TokensHandler(WapHandler):
             for effect in definitions.effects(order.tools):
                 await self.authorize(effect)
         token, secret = await self.tokens.mint(order, self.current_user.username, vouched=vouched)
+        await self.workspace.administered("mintToken", f"{token.id} {token.name}", self.caller)
         self.log.info("wap: agent token %s was minted", token.id)
         self.set_status(201)
         self.set_header("Cache-Control", "no-store")
@@ -77,6 +78,7 @@ class TokenHandler(WapHandler):
         await self.authorize(Effect.WRITE, AUTH_RESOURCE)
         await self.tokens.revoke(token_id)
         self.runner.cancel_all_of(token_id)
+        await self.workspace.administered("revokeToken", token_id, self.caller)
         self.log.info("wap: agent token %s was revoked", token_id)
         self.set_status(204)
         self.finish()

@@ -92,3 +92,13 @@ async def test_grants_are_a_persons(fetch: Any, jp_serverapp: Any, method: str, 
     answer = await fetch(path, method=method)
     assert (answer.status, answer.code) == (403, "PERMISSION_DENIED")
     assert notes.asked == [(action, "wap_approvals")]
+
+
+async def test_what_people_do_about_agents_is_recorded(fetch: Any, jp_fetch: Any) -> None:
+    minted = await fetch("wap/tokens", method="POST", body='{"name": "helper"}')
+    assert minted.status == 201
+    await jp_fetch("wap", "tokens", minted.body["id"], method="DELETE")
+    records = (await fetch("wap/audit", params={"tool": "administer"})).body["records"]
+    assert [record["tool"] for record in records] == ["revokeToken", "mintToken"]
+    assert records[1]["summary"]["subject"] == f"{minted.body['id']} helper"
+    assert minted.body["token"] not in str(records)

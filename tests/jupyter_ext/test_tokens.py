@@ -234,6 +234,7 @@ async def test_the_audit_names_the_token_as_the_agent(fetch: Any, state: sqlite3
     rows = state.execute("SELECT operation, outcome, user, agent, session, token FROM audit ORDER BY id").fetchall()
     who = (listed["createdBy"], "the real name", "s1", minted["id"])
     assert [tuple(row) for row in rows] == [
+        ("administer", "ok", listed["createdBy"], None, None, None),
         ("deleteFile", "denied", *who),
         ("tokens", "denied", *who),
         ("writeFile", None, *who),
