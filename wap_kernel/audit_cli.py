@@ -109,7 +109,7 @@ def _verify(args: argparse.Namespace, connection: sqlite3.Connection) -> int:
         broken = {} if report.problem is None else {"problem": report.problem}
         _say(json.dumps({"ok": report.problem is None, **found, "head": str(report.head), **broken}))
     elif report.problem is not None:
-        _say(f"BROKEN. {report.problem} {report.records} records before that are as they were written.")
+        _say(f"BROKEN. {report.problem} {report.records} records fit together up to there.")
     else:
         _say(f"{report.records} records, all as they were written. The head is {report.head}.")
         if report.cut:
@@ -117,9 +117,7 @@ def _verify(args: argparse.Namespace, connection: sqlite3.Connection) -> int:
         if report.unchained:
             _say(f"{report.unchained} of them are from a version that kept no hashes; the first hash covers them.")
         if not args.head:
-            _say(
-                "Whether the newest were cut off, or all written anew, shows with --head and a head from the server's log."
-            )
+            _say("Whether the newest were cut off, or all written anew, shows with --head, from the server's log.")
     return 0 if report.problem is None else 1
 
 

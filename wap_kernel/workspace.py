@@ -98,7 +98,7 @@ class Workspace:
         self._allow_unconfined = allow_unconfined
         self._keeps = undo
         self._changed = changed
-        self._log = log or logging.getLogger("wap_kernel")
+        self.log = log or logging.getLogger("wap_kernel")
         self._underway: dict[Cancel, Operation] = {}
         self._is_closed = False
         with ExitStack() as opened:
@@ -117,8 +117,8 @@ class Workspace:
         self._files = opened.enter_context(closing(Root(root, guard=protected, journal=lease)))
         lease.clean_up_after_the_dead(self._remove_temporary)
         self.lease = lease
-        self.database = opened.enter_context(closing(Database(state, self._log)))
-        self._audit = opened.enter_context(closing(Audit(self.database, identifier, self._log)))
+        self.database = opened.enter_context(closing(Database(state, self.log)))
+        self._audit = opened.enter_context(closing(Audit(self.database, identifier, self.log)))
         self.grants = opened.enter_context(closing(Grants(state, identifier)))
         self._pools = {
             kind: opened.enter_context(closing(Threads(kind.__name__, count))) for kind, count in THREADS.items()
@@ -128,7 +128,7 @@ class Workspace:
         locks = PathLocks(state)
         snapshots: Snapshots | None = None
         if self._keeps:
-            snapshots = Snapshots(self._files.guarded_by(protected), self.database, state, Caps(), self._log)
+            snapshots = Snapshots(self._files.guarded_by(protected), self.database, state, Caps(), self.log)
         self.undo = Undoing(snapshots, locks, lambda caller: self.judge.binding(caller).guard)
         """What runs changed, and how it is taken back."""
         self._actions = Actions(self._provider, searcher, locks, self.root, self.undo)
@@ -150,9 +150,9 @@ class Workspace:
         try:
             choice = choose(name, self._files, secrets=self._protected.secrets)
         except ProviderUnavailable as error:
-            self._log.error("wap refuses every command: %s", error.text)
+            self.log.error("wap refuses every command: %s", error.text)
             return RefusingProvider(name, self._files, error)
-        (self._log.info if choice.provider.confines else self._log.warning)("wap: %s", choice.reason)
+        (self.log.info if choice.provider.confines else self.log.warning)("wap: %s", choice.reason)
         return choice.provider
 
     @property
@@ -339,7 +339,7 @@ class Workspace:
 
     def bug(self, error: Exception, where: str) -> WapError:
         """Log it. The traceback names lines of ours; what callers sent stays out of the log."""
-        self._log.error("wap: a bug in %s", where, exc_info=error)
+        self.log.error("wap: a bug in %s", where, exc_info=error)
         return InternalError("Something went wrong inside the server.", hint="Its log has the details.")
 
     def _remove_temporary(self, name: str, path: str) -> bool:
@@ -351,6 +351,6 @@ class Workspace:
         except (FileNotFoundError, NotADirectoryError, IsADirectoryError):
             return True
         except (OSError, WapError) as error:
-            self._log.warning("wap: a temporary file of a crashed process could not be removed: %s", error)
+            self.log.warning("wap: a temporary file of a crashed process could not be removed: %s", error)
             return False
         return True

@@ -114,7 +114,7 @@ async def test_an_agent_is_recorded_and_not_let_in(fetch: Any, jp_root_dir: Any)
     await use(fetch, token, "readFile", path="a.txt")
     refused = await fetch("wap/audit", headers=bearer(token))
     assert (refused.status, refused.code) == (403, "PERMISSION_DENIED")
-    door, read = (await fetch("wap/audit")).body["records"]
+    door, read, _minted = (await fetch("wap/audit")).body["records"]
     assert (door["tool"], door["outcome"], door["token"]) == ("audit", "denied", token["id"])
     assert (read["tool"], read["outcome"], read["agent"], read["token"]) == ("readFile", "ok", "an agent", token["id"])
 

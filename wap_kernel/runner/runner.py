@@ -30,6 +30,7 @@ from wap_kernel.runner.deciding import Decision
 from wap_kernel.runner.execution import Execution
 from wap_kernel.runner.looking import Looking
 from wap_kernel.runner.parts import Admission, Events, Parts, Respond, refusal_of
+from wap_kernel.runner.sweeping import BackgroundSweeps
 from wap_kernel.runs.ledger import Ledger, NewRun
 from wap_kernel.runs.live import Hub
 from wap_kernel.runs.model import Approval, Options, Run, Status, Step
@@ -80,6 +81,7 @@ class Runner(Looking):
         self._executions: dict[str, tuple[Execution, asyncio.Task[Status]]] = {}
         self._tending: asyncio.Task[None] | None = None
         self._is_closing = False
+        self._sweeps = BackgroundSweeps(workspace.state_dir, workspace.log)
 
     @property
     def running(self) -> int:
@@ -118,6 +120,7 @@ class Runner(Looking):
         run, is_new = await self._on_thread(lambda: self._create(new))
         if is_new:
             self._execute(run)
+            self._sweeps.count_run()
         return run
 
     def _create(self, new: NewRun) -> tuple[Run, bool]:
@@ -274,7 +277,9 @@ class Runner(Looking):
             await asyncio.wait([task for _, task in running])
             await asyncio.sleep(0)  # lets them be forgotten
         self._parts.hub.close()
-        await asyncio.get_running_loop().run_in_executor(None, self._threads.close)
+        loop = asyncio.get_running_loop()
+        await loop.run_in_executor(None, self._sweeps.close)
+        await loop.run_in_executor(None, self._threads.close)
 
     async def _begun(self) -> None:
         """The first to ask finds everything settled."""
@@ -282,6 +287,7 @@ class Runner(Looking):
             raise ProviderUnavailable("The workspace is closed.")
         if self._tending is None:
             self._tending = asyncio.get_running_loop().create_task(self._tend())
+            self._sweeps.begin()
             await self._threads.run(lambda: recovery.settle(self._parts))
 
 

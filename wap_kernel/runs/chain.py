@@ -79,7 +79,8 @@ def append(connection: sqlite3.Connection, records: Sequence[dict[str, Any]]) ->
         row["id"] = head.id + 1
         row[HASH] = link(head.hash, row)
         head = Head(row["id"], row[HASH])
-    connection.executemany(_INSERT, records)
+    if records and connection.executemany(_INSERT, records).rowcount != len(records):
+        raise sqlite3.DatabaseError("the table does not take them all")  # a trigger of somebody's may eat them
     return head
 
 

@@ -160,6 +160,11 @@ def connect(state_dir: str) -> sqlite3.Connection:
     connection: sqlite3.Connection | None = None
     try:
         connection = sqlite3.connect(path, timeout=PATIENCE, isolation_level=None, check_same_thread=False)
+        if connection.execute("PRAGMA page_count").fetchone() == (0,):
+            # Only a new database takes it: what retention frees can then be given back.
+            connection.execute("PRAGMA auto_vacuum = INCREMENTAL")
+        # A large transaction must not leave a journal of its size for ever.
+        connection.execute("PRAGMA journal_size_limit = 67108864")
         if filesystems.is_network(state_dir):
             _journal(connection, "delete")
             connection.execute("PRAGMA synchronous = FULL")

@@ -133,6 +133,14 @@ def test_without_the_table_mutations_are_refused_and_outcomes_are_logged(
         assert verified(database).records == 3
 
 
+def test_a_table_that_eats_records_refuses_mutations(tmp_path: Path) -> None:
+    with opened(tmp_path) as (audit, database):
+        eat = "CREATE TRIGGER t BEFORE INSERT ON audit BEGIN SELECT RAISE(IGNORE); END"
+        database.write(lambda connection: connection.execute(eat))
+        with pytest.raises(WapError, match="nothing was changed"):
+            audit.intent(audit.record(CreateDirectory(path="b"), ME))()
+
+
 def test_no_mutation_passes_whose_record_a_failing_neighbour_took_along(tmp_path: Path) -> None:
     """Every eighth commit fails; who was not refused must have its row."""
     with opened(tmp_path) as (audit, database):

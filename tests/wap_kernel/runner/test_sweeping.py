@@ -1,0 +1,40 @@
+"""The state is swept in the background, and stops doing so at once when it is closed."""
+
+from __future__ import annotations
+
+import logging
+import os
+import time
+from pathlib import Path
+
+import pytest
+
+from wap_kernel.runner import sweeping
+from wap_kernel.runner.sweeping import BackgroundSweeps
+from wap_kernel.runs import housekeeping, store
+
+
+def test_many_runs_are_followed_by_a_sweep(tmp_path: Path) -> None:
+    store.connect(str(tmp_path)).close()
+    clock = tmp_path / "swept"
+    clock.touch()
+    long_ago = time.time() - 2 * housekeeping.SOON
+    os.utime(clock, (long_ago, long_ago))
+    sweeps = BackgroundSweeps(str(tmp_path), logging.getLogger("test"))
+    sweeps.begin()
+    for _ in range(sweeping.MANY):
+        sweeps.count_run()
+    deadline = time.monotonic() + 30
+    while clock.stat().st_mtime == pytest.approx(long_ago) and time.monotonic() < deadline:
+        time.sleep(0.01)
+    sweeps.close()
+    assert clock.stat().st_mtime > long_ago + housekeeping.SOON
+
+
+def test_it_ends_at_once_when_it_is_closed(tmp_path: Path) -> None:
+    sweeps = BackgroundSweeps(str(tmp_path), logging.getLogger("test"))
+    sweeps.begin()
+    began = time.monotonic()
+    sweeps.close()
+    assert time.monotonic() - began < sweeping.FIRST_SECONDS / 2
+    assert list(tmp_path.iterdir()) == []
