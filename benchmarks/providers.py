@@ -15,7 +15,7 @@ from benchmarks import peers
 from benchmarks.bench import Bench, agree
 from benchmarks.table import Row, Target, compared
 from benchmarks.timing import Contender, interleaved
-from wap_kernel.files.primitives import Access, Folders
+from wap_kernel.files import unguarded
 from wap_kernel.files.root import Root
 from wap_kernel.providers import bubblewrap, choose, hostpaths
 from wap_kernel.providers.base import Command, Confinement, Provider
@@ -24,22 +24,8 @@ from wap_kernel.providers.mounts import Layout
 MASKS = (0, 50, 200)
 
 
-class Unguarded:
+class Unguarded(unguarded.Unguarded):
     """A guard and a journal that are never in the way."""
-
-    def check(self, path: str, access: Access, *, folder: bool = False) -> None: ...
-    def check_tree(self, path: str) -> None: ...
-    def may_hold(self, path: str) -> bool:
-        return False
-
-    def hidden_among(self, folder: str, names: object, folders: Folders = tuple) -> frozenset[str]:
-        return frozenset()
-
-    def hidden_names(self, folder: str) -> frozenset[str]:
-        return frozenset()
-
-    def names_leading_to_hidden(self, folder: str) -> frozenset[str]:
-        return frozenset()
 
     def note(self, name: str, path: str) -> None: ...
     def forget(self, name: str) -> None: ...
@@ -51,8 +37,8 @@ def measure(bench: Bench) -> Iterator[Row]:
     for number in range(max(MASKS)):
         (workspace / f"secret {number}").write_text("secret")
     with ExitStack() as stack:
-        unguarded = Unguarded()
-        root = stack.enter_context(closing(Root(str(workspace), guard=unguarded, journal=unguarded)))
+        nobody = Unguarded()
+        root = stack.enter_context(closing(Root(str(workspace), guard=nobody, journal=nobody)))
         providers = {
             name: stack.enter_context(closing(choose.choose(name, root, secrets=()).provider))
             for name in ("local", "bubblewrap", "gvisor")

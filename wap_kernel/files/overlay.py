@@ -23,10 +23,10 @@ from wap_kernel.files.overlay_handles import (
     Layer,
     Node,
     OverlayFolder,
-    Unguarded,
 )
 from wap_kernel.files.paths import join, outside, split
 from wap_kernel.files.primitives import Access, Files, Guard, Kind, Look, OpenFile, Stat
+from wap_kernel.files.unguarded import Unguarded
 from wap_kernel.files.walk import MAX_LINKS
 
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 import errno
 import os
 import stat
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from wap_kernel.files.handles import not_a_file
 from wap_kernel.files.paths import join
-from wap_kernel.files.primitives import Access, DirEntry, Files, Folders, Guard, Kind, Look, OpenFile, Stat
+from wap_kernel.files.primitives import Access, DirEntry, Files, Guard, Kind, Look, OpenFile, Stat
 
 FILE_MODE = stat.S_IFREG | 0o644
 FOLDER_MODE = stat.S_IFDIR | 0o755
@@ -28,24 +28,6 @@ class Node:
 
 
 GONE = Node(None)
-
-
-class Unguarded:
-    """For looking at how things are; what a caller may do is asked of the caller's own guard."""
-
-    def check(self, path: str, access: Access, *, folder: bool = False) -> None: ...
-    def check_tree(self, path: str) -> None: ...
-    def may_hold(self, path: str) -> bool:
-        return False
-
-    def hidden_among(self, folder: str, names: Sequence[str], folders: Folders = tuple) -> Collection[str]:
-        return ()
-
-    def hidden_names(self, folder: str) -> frozenset[str]:
-        return frozenset()
-
-    def names_leading_to_hidden(self, folder: str) -> frozenset[str]:
-        return frozenset()
 
 
 class Layer:

@@ -20,6 +20,7 @@ from wap_kernel.files.deadline import Deadline
 from wap_kernel.files.paths import join
 from wap_kernel.files.primitives import Access, DirEntry, Files, Folders, Guard, Kind
 from wap_kernel.files.trees import open_real, walk
+from wap_kernel.files.unguarded import Unguarded
 from wap_kernel.policy.aside import missing
 from wap_kernel.providers.base import Confinement
 
@@ -39,24 +40,6 @@ class Rules(Guard, Protocol):
         """Which of the entries of `folder` can be read, but not changed."""
 
 
-class _Everything:
-    """The guard of the walk that looks for what is hidden."""
-
-    def check(self, path: str, access: Access, *, folder: bool = False) -> None: ...
-    def check_tree(self, path: str) -> None: ...
-    def may_hold(self, path: str) -> bool:
-        return False
-
-    def hidden_among(self, folder: str, names: Sequence[str], folders: Folders = tuple) -> Collection[str]:
-        return ()
-
-    def hidden_names(self, folder: str) -> frozenset[str]:
-        return frozenset()
-
-    def names_leading_to_hidden(self, folder: str) -> frozenset[str]:
-        return frozenset()
-
-
 @dataclass(frozen=True)
 class Masks:
     confinement: Confinement
@@ -66,7 +49,7 @@ class Masks:
 
 def unguarded(files: Files) -> Files:
     """The same files for whoever looks after what is hidden."""
-    return files.guarded_by(_Everything())
+    return files.guarded_by(Unguarded())
 
 
 def find(
