@@ -112,10 +112,10 @@ async def _show(runner: Runner, run_id: str, caller: Caller, output: Output) -> 
 
 def _open(root: str, settings: Mapping[str, Any]) -> Workspace:
     """As a server with the same settings would open it."""
-    from wap_kernel.results import Limits
     from wap_kernel.policy import presets
     from wap_kernel.policy.reading import merge
     from wap_kernel.providers import choose
+    from wap_kernel.results import Limits
     from wap_kernel.workspace import Workspace
 
     limits = Limits(**{name: settings[name] for name in Limits.model_fields if name in settings})

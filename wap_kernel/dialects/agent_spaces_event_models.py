@@ -153,6 +153,8 @@ class OtherEvent(_Outcome):
     """Which was to be undone."""
     restored: list[str] | None = None
     left: list[str] | None = None
+    not_undone: list[str] | None = None
+    """Folders that undo leaves alone, such as `.git`, and that have changed."""
     paths: list[str] | None = None
     """Which stand in the way."""
 

@@ -116,7 +116,7 @@ def _changed(_: Operation, result: PathChanged) -> Event:
 
 
 def _reverted(_: Operation, result: Reverted) -> Event:
-    return {"restored": result.restored, "left": result.left}
+    return {"restored": result.restored, "left": result.left, "notUndone": result.not_undone}
 
 
 _RESULTS: Mapping[type[Result], Callable[[Any, Any], Event]] = MappingProxyType(

@@ -74,7 +74,7 @@ def undone(parts: Parts, run: Run, why: str, operation_id: str) -> dict[str, Any
         return parts.events.error("system", said, {**details, "notUndone": ["."]})
     if not left:
         return parts.events.error("execution", f"{why}, so everything was undone.", details)
-    said = f"{why}. Everything was undone but what has changed since or could not be kept."
+    said = f"{why}. Everything was undone but what is named: it has changed since, is protected, or could not be kept."
     return parts.events.error("execution", said, {**details, "notUndone": left})
 
 

@@ -20,6 +20,7 @@ from wap_kernel.policy.grants import Grant
 from wap_kernel.runs import evidence
 from wap_kernel.runs.differences import difference, path_of
 from wap_kernel.runs.model import Approval, Step
+from wap_kernel.runs.snapshots import Readable
 from wap_kernel.times import text_of_seconds
 
 EXPIRY_SECONDS = 15 * 60.0
@@ -34,8 +35,8 @@ class Questions:
     may_read: Callable[[str, Caller], bool]
     """Whether the caller could read a file without being asked about it."""
     grant_for: Callable[[Operation, Caller], Grant | None]
-    foresee: Callable[[], Mapping[str, Any]]
-    """What could not be undone if a command changed it."""
+    foresee: Callable[[Readable], Mapping[str, Any]]
+    """What could not be undone if a command changed it, of that which may be told."""
     seconds: float = EXPIRY_SECONDS
     clock: Callable[[], float] = time.time
 
@@ -43,8 +44,10 @@ class Questions:
         files, operation = self.files(caller), step.operation
         now = self.clock()
         grant = self.grant_for(operation, caller)
-        subject = self._command(operation) if isinstance(operation, RunCommand) else difference(files, operation)
-        kind = "shell" if isinstance(operation, RunCommand) else "filesystem"
+        if isinstance(operation, RunCommand):
+            kind, subject = "shell", self._command(operation, caller)
+        else:
+            kind, subject = "filesystem", difference(files, operation)
         shown: dict[str, Any] = {
             "operationId": step.id,
             "operation": {"type": step.tool, **_told(operation)},
@@ -92,8 +95,8 @@ class Questions:
     def has_expired(self, approval: Approval) -> bool:
         return self.clock() >= approval.expires_at
 
-    def _command(self, operation: RunCommand) -> dict[str, Any]:
-        lost = list(self.foresee().get("notKept", ()))
+    def _command(self, operation: RunCommand, caller: Caller) -> dict[str, Any]:
+        lost = list(self.foresee(lambda path: self.may_read(path, caller)).get("notKept", ()))
         said: dict[str, Any] = {"command": operation.command, "cwd": operation.cwd}
         if operation.environment:
             said["env"] = operation.environment

@@ -107,11 +107,13 @@ class Snapshots:
         identifiers = self.changes.begin(run, position, before, NotKept(lost).to_dict() if lost else None)
         if lost:
             notice(NotKept(lost))
+        is_done = False
         try:
             yield
+            is_done = True
         finally:
             with self._unless_it_fails():
-                self.changes.end(before, identifiers, self._after(operation, before))
+                self.changes.end(before, identifiers, self._after(operation, before, is_done))
 
     def foresee(self, deadline: Deadline) -> NotKept:
         """What could not be brought back if a command changed it now; nothing is kept."""
@@ -163,8 +165,8 @@ class Snapshots:
             lost[path] = f"it holds more than {self._caps.entries} files"
         return {path: look, **below}
 
-    def _after(self, operation: Operation, before: Mapping[str, Image]) -> dict[str, Image]:
-        if isinstance(operation, WriteFile) and operation.mode != "append":
+    def _after(self, operation: Operation, before: Mapping[str, Image], is_done: bool) -> dict[str, Image]:
+        if is_done and isinstance(operation, WriteFile) and operation.mode != "append":
             return {path: self._written(path, operation) for path in before}
         budget = self.hashed()
         return {path: self.imager.image(path, budget) for path in before}

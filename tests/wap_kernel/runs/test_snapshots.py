@@ -95,6 +95,7 @@ def test_what_a_file_operation_changes_is_known_and_undone(
     "operation",
     [
         WriteFile(path="f", content=b"x", mode="create"),
+        WriteFile(path="f", content=b"as", mode="create"),  # of the same size as what is there
         WriteFile(path="no/such", content=b"x"),
         WriteFile(path="f/below", content=b"x", create_directories=True),
         WriteFile(path="d", content=b"x"),
