@@ -69,7 +69,7 @@ def _clients(
     def work(index: int) -> None:
         client = RunsClient.at(loaded.url, loaded.token)
         number = 0
-        while not stop.is_set() and not failures:
+        while not failures and (number == 0 or not stop.is_set()):  # at least one each, also on a slow machine
             try:
                 times.append(milliseconds(partial(_followed, client, _batch(f"client-{index}", number))))
             except Exception as error:  # noqa: BLE001 - whatever it is, it is the result

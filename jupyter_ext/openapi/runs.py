@@ -57,6 +57,7 @@ _CHANGES = {
                 "required": ["path", "change"],
             },
         },
+        "more": {"type": "integer", "description": "How many further changes are not listed."},
         "notKept": {"type": "array", "description": "What was too large to keep, and so cannot be undone."},
         "notUndone": {"type": "array", "description": "Places that a revert leaves alone."},
     },

@@ -117,7 +117,16 @@ class Runs(RuleBasedStateMachine):
             self._do(self.runner.cancel(run_id, PERSON))
             self.model.cancel(run)
         else:
-            self._do(self.runner.decide(run_id, Decision(approved=answer == "approved", **named), PERSON))
+            try:
+                self._do(self.runner.decide(run_id, Decision(approved=answer == "approved", **named), PERSON))
+            except Conflict as changed:
+                # What the command names is not what was shown; nothing has happened, and it is asked anew.
+                assert answer == "approved"
+                again = self._message(run_id)["pendingApproval"]
+                assert again["approvalId"] == changed.details["approvalId"] != pending["approvalId"]
+                run.events.append(("approvalRequired", None))
+                decision = Decision(approved=True, approval_id=again["approvalId"])
+                self._do(self.runner.decide(run_id, decision, PERSON))
             self._do(self.runner.wait(run_id, PATIENCE))
             self.model.go(run, approved=True) if answer == "approved" else self.model.deny(run)
         with pytest.raises(Conflict):
