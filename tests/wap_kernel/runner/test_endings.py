@@ -1,0 +1,163 @@
+"""Runs that end before their time: cancelled, undone because of a failure, left by a process that is gone."""
+
+from __future__ import annotations
+
+import asyncio
+import sqlite3
+from collections.abc import AsyncIterator
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.wap_kernel.runner.scene import DELETE, PERSON, Scene, create, play, types
+from wap_kernel.errors import (
+    Conflict,
+)
+from wap_kernel.runs.model import Status
+
+# -- cancelling
+
+
+def test_cancelling_ends_the_command_and_leaves_the_rest_undone(scene: Scene) -> None:
+    async def scenario(scene: Scene) -> None:
+        run = await scene.start(create("a"), {"type": "shell", "command": "echo begun; sleep 60"}, create("b"))
+        async for live in scene.runner.follow(run.id, None, PERSON):
+            if live.name == "output":
+                break
+        cancelled = await scene.message(await scene.runner.cancel(run.id, PERSON))
+        assert (cancelled["status"], types(cancelled)) == ("cancelled", ["createFile", "shell"])
+        assert cancelled["events"][1].items() >= {"success": False, "stdout": "begun\n"}.items()
+        assert (await scene.runner.cancel(run.id, PERSON)).status is Status.CANCELLED
+        assert scene.tree() == {"a": "new", "data": None, "data/x.txt": "x"}
+
+    play(scene, scenario)
+
+
+def test_cancelling_what_waits_answers_the_question(scene: Scene) -> None:
+    async def scenario(scene: Scene) -> None:
+        message = await scene.run(DELETE, create("b"))
+        message = await scene.message(await scene.runner.cancel(message["runId"], PERSON))
+        assert (message["status"], types(message)) == ("cancelled", ["approvalRequired", "policyDenied"])
+        with pytest.raises(Conflict):
+            await scene.decide(message["runId"], True)
+
+    play(scene, scenario)
+
+
+def test_what_has_ended_cannot_be_cancelled(scene: Scene) -> None:
+    async def scenario(scene: Scene) -> None:
+        message = await scene.run(create("a"))
+        with pytest.raises(Conflict):
+            await scene.runner.cancel(message["runId"], PERSON)
+
+    play(scene, scenario)
+
+
+# -- all or nothing
+
+
+@pytest.mark.parametrize(
+    "failing",
+    [
+        create("data/x.txt"),
+        {"type": "readFile", "path": "missing"},
+        {"type": "shell", "command": "echo more >> data/x.txt; exit 3"},
+        {"type": "shell", "command": "sudo id"},
+    ],
+    ids=["exists", "missing", "exit code", "denied"],
+)
+def test_the_first_failure_of_an_atomic_run_undoes_everything(scene: Scene, failing: dict[str, Any]) -> None:
+    before = scene.tree()
+
+    async def scenario(scene: Scene) -> None:
+        edit = {"type": "editFile", "path": "data/x.txt", "edits": [{"oldContent": "x", "newContent": "y"}]}
+        command = {"type": "shell", "command": "mkdir -p made; echo 1 > made/file; rm -f a"}
+        message = await scene.run(create("a"), edit, command, failing, create("never"), atomic=True)
+        assert message["status"] == "error"
+        error = message["events"][-1]
+        assert (error["type"], error["category"]) == ("error", "execution")
+        assert error["message"] == "An operation failed, so everything was undone."
+        assert scene.tree() == before
+
+    play(scene, scenario)
+
+
+def test_what_somebody_else_changed_is_left_alone_and_named(scene: Scene) -> None:
+    async def scenario(scene: Scene) -> None:
+        message = await scene.run(create("a"), create("b"), DELETE, atomic=True)
+        (scene.root / "a").write_text("mine now")
+        message = await scene.decide(message["runId"], False)
+        assert message["status"] == "error"
+        assert message["events"][-1]["details"]["notUndone"] == ["a"]
+        assert scene.tree() == {"a": "mine now", "data": None, "data/x.txt": "x"}
+
+    play(scene, scenario)
+
+
+def test_cancelling_an_atomic_run_undoes_it(scene: Scene) -> None:
+    async def scenario(scene: Scene) -> None:
+        message = await scene.run(create("a"), DELETE, atomic=True)
+        message = await scene.message(await scene.runner.cancel(message["runId"], PERSON))
+        assert message["status"] == "cancelled"
+        assert scene.tree() == {"data": None, "data/x.txt": "x"}
+
+    play(scene, scenario)
+
+
+# -- processes
+
+
+def test_a_run_of_a_dead_process_is_marked_and_says_what_was_under_way(scene: Scene, tmp_path: Path) -> None:
+    async def scenario(scene: Scene) -> None:
+        message = await scene.run(create("a"))
+        database = scene.runner.workspace.database
+        update = "UPDATE runs SET status = 'running', owner = 'gone', completed_at = NULL; DELETE FROM positions"
+        for statement in update.split(";"):
+            database.write(partial(_execute, statement))
+        run = await scene.runner.get(message["runId"], PERSON)
+        told = await scene.message(run)
+        assert told["status"] == "error"
+        error = told["events"][-1]
+        assert (error["category"], error["details"]["operationId"]) == ("system", "op-1")
+        assert '"op-1" (createFile)' in error["message"]
+
+    play(scene, scenario)
+
+
+def _execute(statement: str, connection: sqlite3.Connection) -> None:
+    connection.execute(statement)
+
+
+def test_the_run_of_a_living_neighbour_is_left_alone_and_can_be_cancelled(scene: Scene) -> None:
+    async def scenario() -> None:
+        neighbour = Scene(scene.root, scene.state)
+        async with scene.opened(), neighbour.opened():
+            run = await scene.start({"type": "shell", "command": "echo begun; sleep 60"})
+            assert (await neighbour.runner.get(run.id, PERSON)).status is Status.RUNNING
+            seen = [live async for live in _until_output(neighbour, run.id)]
+            assert seen[-1].data["chunk"] == "begun\n"
+            assert (await neighbour.runner.cancel(run.id, PERSON)).status is Status.CANCELLED
+
+    asyncio.run(scenario())
+
+
+async def _until_output(scene: Scene, run_id: str) -> AsyncIterator[Any]:
+    async for live in scene.runner.follow(run_id, None, PERSON):
+        yield live
+        if live.name == "output":
+            return
+
+
+def test_a_run_that_the_server_stops_in_says_so(scene: Scene) -> None:
+    async def scenario() -> None:
+        async with scene.opened():
+            run = await scene.start({"type": "shell", "command": "sleep 60"}, create("b"))
+        async with scene.opened():
+            message = await scene.message(await scene.runner.get(run.id, PERSON))
+        assert message["status"] == "error"
+        assert message["events"][-1]["category"] == "system"
+        assert not (scene.root / "b").exists()
+
+    asyncio.run(scenario())

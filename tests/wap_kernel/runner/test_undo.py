@@ -1,0 +1,91 @@
+"""Runs that are played without effect, and runs that are taken back."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.wap_kernel.runner.scene import DELETE, PERSON, WAIT, Scene, create, play
+from wap_kernel.errors import (
+    Conflict,
+    InvalidArgument,
+)
+from wap_kernel.runs.model import Status
+
+# -- dry runs
+
+
+def test_a_dry_run_shows_what_would_happen_and_changes_nothing(scene: Scene) -> None:
+    before = scene.tree()
+
+    async def scenario(scene: Scene) -> None:
+        edit = {"type": "editFile", "path": "a", "edits": [{"oldContent": "new", "newContent": "newer"}]}
+        sudo = {"type": "shell", "command": "sudo id"}
+        read = {"type": "readFile", "path": "a"}
+        message = await scene.run(create("a"), edit, read, DELETE, sudo, create("a"), dryRun=True)
+        assert (message["status"], message["dryRun"]) == ("completed", True)
+        created, edited, found, deleted, denied, exists = message["events"]
+        assert (created["success"], created["simulated"], created["verdict"]) == (True, True, "allow")
+        assert "+new" in created["diff"]
+        assert "+newer" in edited["diff"]
+        assert found["content"] == "newer"
+        assert (deleted["success"], deleted["simulated"], deleted["verdict"]) == (False, False, "ask")
+        assert denied["type"] == "policyDenied"
+        assert exists["error"] == "File already exists"
+        with pytest.raises(InvalidArgument):
+            await scene.runner.revert(message["runId"], PERSON)
+        assert (await scene.runner.changes(message["runId"], PERSON))["changes"] == []
+
+    play(scene, scenario)
+    assert scene.tree() == before
+
+
+# -- undo
+
+
+def test_a_revert_is_a_run_that_can_be_reverted(scene: Scene) -> None:
+    before = scene.tree()
+
+    async def scenario(scene: Scene) -> None:
+        message = await scene.run(create("a"), DELETE)
+        message = await scene.decide(message["runId"], True)
+        after = scene.tree()
+        changes = await scene.runner.changes(message["runId"], PERSON)
+        assert {change["path"]: change["change"] for change in changes["changes"]} == {
+            "a": "created",
+            "data": "folder deleted",
+            "data/x.txt": "deleted",
+        }
+        undone = await scene.runner.wait((await scene.runner.revert(message["runId"], PERSON)).id, WAIT)
+        assert (undone.status, undone.reverts) == (Status.COMPLETED, message["runId"])
+        assert scene.tree() == before
+        redone = await scene.runner.wait((await scene.runner.revert(undone.id, PERSON)).id, WAIT)
+        assert redone.status is Status.COMPLETED
+        assert scene.tree() == after
+
+    play(scene, scenario)
+
+
+def test_a_revert_that_would_lose_a_later_change_is_refused_unless_forced(scene: Scene) -> None:
+    async def scenario(scene: Scene) -> None:
+        message = await scene.run(create("a"), create("b"))
+        (scene.root / "a").write_text("later")
+        with pytest.raises(Conflict) as refused:
+            await scene.runner.revert(message["runId"], PERSON)
+        assert refused.value.details["paths"] == ["a"]
+        assert (scene.root / "b").exists()
+        await scene.runner.wait((await scene.runner.revert(message["runId"], PERSON, force=True)).id, WAIT)
+        assert scene.tree() == {"data": None, "data/x.txt": "x"}
+
+    play(scene, scenario)
+
+
+def test_undo_can_be_switched_off(scene: Scene) -> None:
+    scene.options["undo"] = False
+
+    async def scenario(scene: Scene) -> None:
+        message = await scene.run(create("a"))
+        for question in (scene.runner.revert, scene.runner.changes):
+            with pytest.raises(InvalidArgument, match="switched off"):
+                await question(message["runId"], PERSON)
+
+    play(scene, scenario)
