@@ -24,6 +24,7 @@ from benchmarks import (
     commands,
     listing,
     load,
+    notebook,
     peers,
     providers,
     reading,
@@ -51,6 +52,7 @@ GROUPS: Mapping[str, Group] = MappingProxyType(
         "load": load.measure,
         "run-load": run_load.measure,
         "start": starting.measure,
+        "notebook": notebook.measure,
     }
 )
 

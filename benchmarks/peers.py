@@ -32,6 +32,7 @@ IDLE = "no load"
 LOOP = "plain loop"
 DURABLE_LOOP = "durable writes"
 NO_UNDO = "undo off"
+REQUEST = "the bare request"
 
 CALLS: Mapping[str, str] = MappingProxyType(
     {
@@ -53,6 +54,7 @@ CALLS: Mapping[str, str] = MappingProxyType(
         LOOP: "open and read of the same files, one after the other, in a Python loop",
         DURABLE_LOOP: "as many files of the same size by the engine's own write protocol (noted, written, synced, "
         "renamed, folder synced) and nothing else, in a Python loop",
+        REQUEST: "POST wap/api/readFile of the same file over a kept-alive connection, by http.client",
         NO_UNDO: "the same run in a workspace that keeps nothing of what commands change",
     }
 )

@@ -7,6 +7,7 @@ end; an error or a lost event ends the measurement. The server is a new one, the
 from __future__ import annotations
 
 import multiprocessing
+import secrets
 import threading
 import time
 from collections.abc import Iterator
@@ -20,7 +21,7 @@ from benchmarks.load import forget_peak, resident
 from benchmarks.server import Server
 from benchmarks.table import Figure, Row, Target
 from benchmarks.timing import milliseconds
-from wap_kernel.client_events import RunsClient
+from wap_kernel.client.server import ServerBackend
 
 GROWTH = Target(absolute=150)
 
@@ -28,7 +29,7 @@ GROWTH = Target(absolute=150)
 def measure(bench: Bench) -> Iterator[Row]:
     clients, seconds = bench.plan.run_clients, bench.plan.run_seconds
     with server.running(bench.server.root) as fresh:
-        RunsClient.at(fresh.url, fresh.token).start(_batch("warm-up", 0))
+        ServerBackend(fresh.url, fresh.token).start(_batch("warm-up", 0), "warm-up")
         before = resident(fresh.pid, "VmRSS")
         forget_peak(fresh.pid)
         times = _under_load(fresh, clients, seconds)
@@ -67,7 +68,7 @@ def _clients(
     failures: list[str] = []
 
     def work(index: int) -> None:
-        client = RunsClient.at(loaded.url, loaded.token)
+        client = ServerBackend(loaded.url, loaded.token)
         number = 0
         while not failures and (number == 0 or not stop.is_set()):  # at least one each, also on a slow machine
             try:
@@ -84,8 +85,8 @@ def _clients(
     answers.put(failures[0] if failures else times)
 
 
-def _followed(client: RunsClient, message: dict[str, Any]) -> None:
-    run_id = client.start(message)["runId"]
+def _followed(client: ServerBackend, message: dict[str, Any]) -> None:
+    run_id = client.start(message, secrets.token_hex(16))["runId"]
     sent = [one.data for one in client.follow(run_id) if one.name == "event"]
     ended = client.get(run_id)
     if ended["status"] != "completed" or not all(event["success"] for event in ended["events"]):

@@ -14,15 +14,15 @@ from benchmarks.bench import Bench
 from benchmarks.server import REPOSITORY
 from benchmarks.table import Figure, Row, Target
 
-_TIMED = """
+TIMED = """
 import time
 {before}
 begin = time.perf_counter()
 {what}
 print((time.perf_counter() - begin) * 1000)
 """
-_PACKAGES = _TIMED.format(before="", what="import wap_kernel, jupyter_ext")
-_EXTENSION = _TIMED.format(
+_PACKAGES = TIMED.format(before="", what="import wap_kernel, jupyter_ext")
+_EXTENSION = TIMED.format(
     before="import jupyter_server.serverapp, jupyter_server.extension.application",
     what="import jupyter_ext.app, jupyter_ext.handlers.routes, wap_kernel.workspace",
 )
@@ -31,15 +31,15 @@ _EXTENSION = _TIMED.format(
 def measure(bench: Bench) -> Iterator[Row]:
     times: dict[str, list[float]] = {_PACKAGES: [], _EXTENSION: []}
     for program in times:
-        _run(program)  # compiles
+        run_timed(program)  # compiles
     for _ in range(bench.plan.imports):
         for program, measured in times.items():
-            measured.append(_run(program))
+            measured.append(run_timed(program))
     yield Row("import wap_kernel, jupyter_ext", Figure.of(times[_PACKAGES]), target=Target(absolute=60))
     yield Row("import of the whole extension into a server", Figure.of(times[_EXTENSION]))
 
 
-def _run(program: str) -> float:
+def run_timed(program: str) -> float:
     """Milliseconds in a new interpreter, without its own start."""
     done = subprocess.run([sys.executable, "-c", program], cwd=REPOSITORY, stdout=subprocess.PIPE, check=True)
     return float(done.stdout)

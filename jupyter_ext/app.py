@@ -9,11 +9,12 @@ from typing import TYPE_CHECKING, Any, cast
 
 from jupyter_server.extension.application import ExtensionApp
 from jupyter_server.services.contents.filemanager import FileContentsManager
-from traitlets import Bool, CaselessStrEnum, Dict, Integer, Unicode
+from traitlets import Bool, CaselessStrEnum, Dict, Float, Integer, List, Unicode
 
 from wap_kernel import __version__
 from wap_kernel.errors import ProviderUnavailable, WapError
 from wap_kernel.files.primitives import Access
+from wap_kernel.mcp.hosting import Hosted
 from wap_kernel.operations import Operation
 from wap_kernel.policy import presets
 from wap_kernel.policy.touches import touches
@@ -29,6 +30,8 @@ if TYPE_CHECKING:
 
     from wap_kernel.caller import Caller
     from wap_kernel.context import Context
+    from wap_kernel.mcp.changes import Changes
+    from wap_kernel.mcp.sessions import Sessions
     from wap_kernel.runner import Runner
     from wap_kernel.runs.model import Run
     from wap_kernel.workspace import Workspace
@@ -128,10 +131,26 @@ class WapExtension(ExtensionApp):
         tool). Empty: a folder of its own in Jupyter's data folder.""",
     ).tag(config=True)
 
+    mcp_tools = List(
+        Unicode(),
+        help="""The tools that MCP clients are offered at wap/mcp, e.g. ["readFile", "listFiles", "searchFiles"]. Empty:
+        all of them. An agent token's scope narrows them further.""",
+    ).tag(config=True)
+
+    mcp_wait = Float(
+        0.0,
+        min=0.0,
+        help="""How many seconds an MCP tool call waits for a person to agree, where it does not say so itself. Without
+        waiting the client is told which run to look at later.""",
+    ).tag(config=True)
+
     workspace: Workspace | None = None
     runner: Runner | None = None
+    mcp: Hosted
     tokens: AgentTokens | None = None
     notifications: Notifications
+    _changes: Changes | None = None
+    """For the subscriptions of MCP clients."""
     unavailable = ""
     """Why there is no workspace, for callers to read."""
 
@@ -139,6 +158,7 @@ class WapExtension(ExtensionApp):
         server = self._server()
         loop = cast("asyncio.AbstractEventLoop", cast(Any, server.io_loop).asyncio_loop)
         self.notifications = Notifications(cast(Any, server.event_logger), loop)
+        self.mcp = Hosted(self._open_mcp)
         self.workspace = self._open_workspace()
         try:
             self.tokens = self._open_tokens()
@@ -168,6 +188,7 @@ class WapExtension(ExtensionApp):
         return {"commands": commands, "runs": runs} if commands or runs else None
 
     async def stop_extension(self) -> None:
+        await self.mcp.close()
         runner, self.runner = self.runner, None
         workspace, self.workspace = self.workspace, None
         if workspace is not None and runner is not None:
@@ -212,12 +233,25 @@ class WapExtension(ExtensionApp):
         return None
 
     def _open_runner(self, workspace: Workspace) -> Runner:
-        from wap_kernel.dialects import wap
+        from wap_kernel.dialects import coding_environment, wap
         from wap_kernel.runner import Runner
 
-        return Runner(
-            workspace, responses={wap.DIALECT: wap.respond}, admission=self._admit, changed=self._announce_run
-        )
+        responses = {dialect.DIALECT: dialect.respond for dialect in (wap, coding_environment)}
+        return Runner(workspace, responses=responses, admission=self._admit, changed=self._announce_run)
+
+    def _open_mcp(self) -> Sessions:
+        """With the first request: it takes most of a second to import."""
+        from wap_kernel.mcp.changes import Changes
+        from wap_kernel.mcp.server import build
+        from wap_kernel.mcp.sessions import Sessions
+
+        from .handlers.mcp import asker_of
+
+        if self.runner is None:
+            raise ProviderUnavailable(self.unavailable)
+        self._changes = Changes()
+        server = build(self.runner, asker_of, self._changes, only=self.mcp_tools or None, wait=self.mcp_wait)
+        return Sessions(server)
 
     @asynccontextmanager
     async def _admit(self, caller: Caller, operation: Operation) -> AsyncIterator[None]:
@@ -238,6 +272,8 @@ class WapExtension(ExtensionApp):
     def _announce_files(self, operation: Operation, caller: Caller, context: Context) -> None:
         paths = tuple(touch.path for touch in touches(operation) if touch.access is Access.WRITE)
         self.notifications.announce(FilesChanged(paths, context.run, caller.agent))
+        if self._changes is not None:
+            self._changes.announce(operation)
 
     def _open_tokens(self) -> AgentTokens | None:
         if self.workspace is None:

@@ -8,7 +8,7 @@ from functools import cache
 from types import MappingProxyType
 from typing import Any
 
-from wap_kernel.dialects import wap
+from wap_kernel.dialects import coding_environment, wap
 from wap_kernel.dialects.tools import Tool
 from wap_kernel.operations import Effect
 
@@ -18,9 +18,9 @@ Definition = dict[str, Any]
 
 
 def document(chosen_format: str, dialect: str, only: frozenset[str] | None = None) -> bytes:
-    """The answer of `GET wap/tools`; the first two are known names. `only` these tools, or all."""
+    """The answer of `GET wap/tools`; the first two are known names. `only` what a token of these tools opens."""
     defined = _defined(chosen_format, dialect)
-    tools = [text for name, text in defined.items() if only is None or name in only]
+    tools = [defined[name] for name, tool in _TOOLS[dialect].items() if tool.is_opened_by(only)]
     return b'{"tools": [' + b", ".join(tools) + b"]}"
 
 
@@ -76,6 +76,8 @@ def _anthropic(tool: Tool[Any]) -> Definition:
 _SHAPES: Mapping[str, Callable[[Tool[Any]], Definition]] = MappingProxyType(
     {"mcp": _mcp, "openai": _openai, "anthropic": _anthropic}
 )
-_TOOLS: Mapping[str, Mapping[str, Tool[Any]]] = MappingProxyType({"wap": wap.TOOLS})
+_TOOLS: Mapping[str, Mapping[str, Tool[Any]]] = MappingProxyType(
+    {"wap": wap.TOOLS, coding_environment.DIALECT: coding_environment.TOOLS}
+)
 FORMATS = tuple(_SHAPES)
 DIALECTS = tuple(_TOOLS)

@@ -27,12 +27,11 @@ from pydantic import BaseModel, ConfigDict, Field, PlainSerializer
 from pydantic.alias_generators import to_camel
 
 from wap_kernel.caller import Scope
-from wap_kernel.errors import NotFound, PermissionDenied, ProviderUnavailable, WapError
+from wap_kernel.errors import NotFound, PermissionDenied, ProviderUnavailable, Unauthenticated, WapError
 from wap_kernel.policy.model import Layers, Policy
 from wap_kernel.runs import store
 from wap_kernel.threads import Threads
 
-from .handlers.errors import Unauthenticated
 from .rates import RateLimits
 
 PREFIX = "wap_"

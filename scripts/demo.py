@@ -1,7 +1,6 @@
 """Run the quickstart against a real server and print every cell with its output (`make demo`).
 
 The server has a free port, a token and an empty workspace of its own; nothing of the user's is read or left behind.
-`--save` also stores the outputs in notebooks/quickstart.ipynb.
 """
 
 from __future__ import annotations
@@ -15,7 +14,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -39,12 +38,16 @@ class Server(NamedTuple):
 
 
 @contextmanager
-def running_server(python: str = sys.executable) -> Iterator[Server]:
-    """A Jupyter server with what `python` has installed and nothing of the user's configuration."""
+def running_server(
+    python: str = sys.executable, configuration: Mapping[str, Mapping[str, Any]] | None = None
+) -> Iterator[Server]:
+    """A Jupyter server with what `python` has installed and this configuration, but nothing of the user's."""
     with tempfile.TemporaryDirectory(prefix="wap-demo-", ignore_cleanup_errors=True) as folder:
         base = Path(folder)
         workspace = base / "workspace"
         workspace.mkdir()
+        (base / "config").mkdir()
+        (base / "config" / "jupyter_server_config.json").write_text(json.dumps(configuration or {}))
         token = secrets.token_hex(16)
         environment = {
             **{name: value for name, value in os.environ.items() if not name.startswith(("JPY_", "JUPYTER", "WAP_"))},
@@ -130,10 +133,7 @@ def as_text(cell: Any) -> str:
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
-    parser.add_argument("--save", action="store_true", help="store the outputs in the notebook")
-    save = parser.parse_args().save
-
+    argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None).parse_args()
     notebook = nbformat.read(QUICKSTART, as_version=4)
     log_of_failure = None
     with running_server() as server:
@@ -145,8 +145,6 @@ def main() -> int:
     if log_of_failure is not None:
         print(f"\nThe quickstart failed. The server's log:\n{log_of_failure}", file=sys.stderr)
         return 1
-    if save:
-        nbformat.write(notebook, QUICKSTART)
     return 0
 
 

@@ -2,7 +2,7 @@
 # Prepare .venv with everything the other commands need. Does nothing when nothing has changed since the last time.
 #
 #   scripts/setup.sh          what `make run` and `make demo` need
-#   scripts/setup.sh test     also the second sandbox and the tracer that `make test` tries
+#   scripts/setup.sh test     also the second sandbox, the tracer and the browser that `make test` tries
 #   scripts/setup.sh bench    also the programs that `make bench` compares with
 #
 # PYTHON=/path/to/python chooses the interpreter; otherwise the first on PATH that is new enough is taken.
@@ -66,7 +66,7 @@ bench_peers() {
 
 need git:git bwrap:bubblewrap
 case "${1:-}" in
-test) need runsc:runsc strace:strace ;;
+test) need runsc:runsc strace:strace chromium:chromium ;;
 bench) need runsc:runsc && bench_peers ;;
 esac
 

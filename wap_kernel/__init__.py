@@ -1,7 +1,8 @@
 """wap: hands for agents, inside Jupyter. The engine; it imports nothing of the Jupyter server.
 
 Import what you need from its module, e.g. `from wap_kernel.workspace import Workspace`; this module stays light. What
-checks Agent Spaces messages can be had from here, and is loaded when it is asked for.
+checks Agent Spaces messages can be had from here, and `connect`; they are loaded when they are asked for. In IPython,
+`%load_ext wap_kernel` adds `%wap`.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ __version__ = "0.1.0"
 __all__ = [
     "Validation",
     "__version__",
+    "connect",
     "parse_event",
     "parse_events_message",
     "parse_operation",
@@ -24,6 +26,9 @@ __all__ = [
 ]
 
 if TYPE_CHECKING:
+    from IPython.core.interactiveshell import InteractiveShell
+
+    from wap_kernel.client.hands import connect
     from wap_kernel.dialects.agent_spaces import (
         Validation,
         parse_operation,
@@ -44,5 +49,21 @@ else:  # a type checker would believe that the module has every name
             raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
         from importlib import import_module
 
-        home = "agent_spaces_event_models" if "_event" in name else "agent_spaces"
-        return getattr(import_module(f"wap_kernel.dialects.{home}"), name)
+        if name == "connect":
+            home = "client.hands"
+        else:
+            home = "dialects.agent_spaces_event_models" if "_event" in name else "dialects.agent_spaces"
+        return getattr(import_module(f"wap_kernel.{home}"), name)
+
+
+def load_ipython_extension(shell: InteractiveShell) -> None:
+    """What `%load_ext wap_kernel` calls."""
+    from wap_kernel.magics import load
+
+    load(shell)
+
+
+def unload_ipython_extension(shell: InteractiveShell) -> None:
+    from wap_kernel.magics import unload
+
+    unload(shell)

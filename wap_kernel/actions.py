@@ -120,7 +120,7 @@ class Actions:
         limits = permit.limits
         timeout_ms = min(operation.timeout_ms or limits.default_timeout_ms, limits.max_timeout_ms)
         command = Command(
-            command=operation.command,
+            command=operation.argv,
             cwd=operation.cwd,
             environment=operation.environment,
             env_allowlist=permit.env_allowlist,

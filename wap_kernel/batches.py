@@ -26,10 +26,9 @@ def load(source: str) -> dict[str, Any]:
     return read(text, "standard input" if source == STDIN else source)
 
 
-def read(text: str, name: str) -> dict[str, Any]:
-    """The message in `text`; `name` is how errors call it."""
-    is_json = not name.endswith((".yaml", ".yml")) and text.lstrip().startswith(("{", "["))
-    sent = _json(text, name) if is_json else _yaml(text, name)
+def read(text: str, name: str, first_line: int = 1) -> dict[str, Any]:
+    """The message in `text`; `name` is how errors call it, and `first_line` what they count its lines from."""
+    sent = _json(text, name, first_line) if is_json(text, name) else _yaml(text, name, first_line)
     if isinstance(sent, list):
         return {"protocolVersion": PROTOCOL_VERSION, "operations": sent}
     if not isinstance(sent, dict) or "operations" not in sent:
@@ -40,26 +39,67 @@ def read(text: str, name: str) -> dict[str, Any]:
     return sent
 
 
-def _json(text: str, name: str) -> Any:
+def is_json(text: str, name: str = "") -> bool:
+    return not name.endswith((".yaml", ".yml")) and text.lstrip().startswith(("{", "["))
+
+
+def yaml_tree(text: str) -> Any:
+    """PyYAML's nodes of a text that `read` has read; they know where they begin."""
+    yaml = importlib.import_module("yaml")
+    return yaml.compose(text, _loader(yaml))
+
+
+def line_of(mark: Any, text: str) -> int:
+    """As editors count: to YAML, some other characters end a line as well."""
+    return text.count("\n", 0, mark.index) + 1
+
+
+def _json(text: str, name: str, first_line: int) -> Any:
     try:
         return json.loads(text)
     except json.JSONDecodeError as error:
-        raise InvalidArgument(
-            f"{name} is not valid JSON: {error.msg}, line {error.lineno}, column {error.colno}."
-        ) from None
-    except RecursionError:
-        raise InvalidArgument(f"{name} is nested too deeply.") from None
+        line = error.lineno + first_line - 1
+        place = f"{error.msg}, line {line}, column {error.colno}"
+        raise InvalidArgument(f"{name} is not valid JSON: {place}.", line=line) from None
+    except (RecursionError, ValueError) as error:  # so many digits that Python makes no number of them
+        told = "nested too deeply" if isinstance(error, RecursionError) else "not valid JSON: a number is too long"
+        raise InvalidArgument(f"{name} is {told}.") from None
 
 
-def _yaml(text: str, name: str) -> Any:
+def _yaml(text: str, name: str, first_line: int) -> Any:
     try:
         yaml = importlib.import_module("yaml")
     except ImportError:
         raise InvalidArgument(
             f"{name} is not JSON, and YAML cannot be read here.", hint="Write JSON, or `pip install PyYAML`."
         ) from None
+    try:
+        sent = yaml.load(text, _loader(yaml))
+        json.dumps(sent)
+    except yaml.MarkedYAMLError as error:
+        raise _marked(error, text, name, first_line) from None
+    except (yaml.YAMLError, TypeError, ValueError, RecursionError) as error:
+        raise InvalidArgument(f"{name} holds what JSON cannot: {error}.") from None
+    if isinstance(sent, dict) and sent.get("protocolVersion") == 1.0:
+        sent["protocolVersion"] = PROTOCOL_VERSION  # to YAML, an unquoted 1.0 is a number
+    return sent
 
-    class Loader(yaml.SafeLoader):  # type: ignore[name-defined, misc]  # PyYAML ships no types
+
+def _marked(error: Any, text: str, name: str, first_line: int) -> InvalidArgument:
+    mark, problem = error.problem_mark or error.context_mark, error.problem or error.context
+    if mark is None:
+        return InvalidArgument(f"{name} is not valid YAML: {problem}.")
+    line = line_of(mark, text)
+    # Braces begin a mapping, whose key would be one as well.
+    is_variable = problem == "found unhashable key" and "{{" in text.split("\n")[line - 1]
+    hint = 'Put quotes around it: "{{name}}".' if is_variable else None
+    line += first_line - 1
+    place = f"{problem}, line {line}, column {mark.column + 1}"
+    return InvalidArgument(f"{name} is not valid YAML: {place}.", hint=hint, line=line)
+
+
+def _loader(yaml: Any) -> Any:
+    class Loader(yaml.SafeLoader):  # type: ignore[misc]  # PyYAML ships no types
         """JSON in other clothes: a date stays text, and an alias, by which a page of text becomes gigabytes, is
         refused."""
 
@@ -74,15 +114,4 @@ def _yaml(text: str, name: str) -> Any:
                 raise yaml.MarkedYAMLError(problem="an alias is not allowed", problem_mark=event.start_mark)
             return super().compose_node(parent, index)
 
-    try:
-        sent = yaml.load(text, Loader)
-        json.dumps(sent)
-    except yaml.MarkedYAMLError as error:
-        mark = error.problem_mark or error.context_mark
-        place = f", line {mark.line + 1}, column {mark.column + 1}" if mark else ""
-        raise InvalidArgument(f"{name} is not valid YAML: {error.problem or error.context}{place}.") from None
-    except (yaml.YAMLError, TypeError, ValueError, RecursionError) as error:
-        raise InvalidArgument(f"{name} holds what JSON cannot: {error}.") from None
-    if isinstance(sent, dict) and sent.get("protocolVersion") == 1.0:
-        sent["protocolVersion"] = PROTOCOL_VERSION  # to YAML, an unquoted 1.0 is a number
-    return sent
+    return Loader

@@ -92,6 +92,12 @@ class InvalidArgument(WapError):
         return "The request is not valid." if "problems" in self.details else _unquoted(self.message)
 
 
+class Unauthenticated(WapError):
+    """The server does not know who asks."""
+
+    code = Code.UNAUTHENTICATED
+
+
 class PermissionDenied(WapError):
     """Policy, protection or containment refuses the operation."""
 
@@ -114,6 +120,12 @@ class NotFound(WapError):
     """The named tool, run or token does not exist."""
 
     code = Code.NOT_FOUND
+
+
+class MethodNotAllowed(WapError):
+    """The route exists, but not for this HTTP method."""
+
+    code = Code.METHOD_NOT_ALLOWED
 
 
 class AlreadyExists(WapError):
@@ -148,6 +160,12 @@ class EditNotFound(WapError):
     @property
     def record(self) -> str:
         return _unquoted(self.message)
+
+
+class EditAmbiguous(WapError):
+    """The text to replace occurs more than once, and which one is meant is not said."""
+
+    code = Code.EDIT_AMBIGUOUS
 
 
 class ExecutionFailed(WapError):

@@ -5,6 +5,7 @@ Runs on the workspace's threads.
 
 from __future__ import annotations
 
+import errno
 import os
 from collections.abc import Iterator
 from functools import partial
@@ -12,9 +13,18 @@ from functools import partial
 from wap_kernel.actions import Permit
 from wap_kernel.caller import Caller
 from wap_kernel.commands.programs import Programs
-from wap_kernel.errors import ApprovalRequired, Code, PermissionDenied, ProviderUnavailable, TooLarge, WapError
+from wap_kernel.errors import (
+    ApprovalRequired,
+    Code,
+    PermissionDenied,
+    ProviderUnavailable,
+    TooLarge,
+    WapError,
+    from_os_error,
+)
 from wap_kernel.files.overlay import Overlay
-from wap_kernel.files.primitives import Files
+from wap_kernel.files.paths import outside
+from wap_kernel.files.primitives import Files, Kind
 from wap_kernel.files.selection import MAX_FILE_SIZE
 from wap_kernel.operations import Operation, ReadFile, RunCommand
 from wap_kernel.policy import masks
@@ -42,6 +52,7 @@ class Judge:
         limits: Limits,
         *,
         allow_unconfined: bool,
+        confined_only: bool,
     ) -> None:
         self._files = files
         self._root = root
@@ -53,6 +64,7 @@ class Judge:
         self._grants = grants
         self._limits = limits
         self._allow_unconfined = allow_unconfined
+        self._confined_only = confined_only
         self._permits: tuple[Binding | None, dict[bool, Permit]] = (None, {})
         """Of the binding that was asked about last, with and without the network: seldom is it another."""
 
@@ -67,6 +79,29 @@ class Judge:
         """For a dry run: the same files, and changes that stay in memory."""
         return Overlay(self._files)
 
+    def binding_for(self, operation: Operation, caller: Caller, known: Binding | None = None) -> Binding:
+        """What binds the caller in this operation; `known`, where it was looked up a moment ago."""
+        return self._narrowed(known or self.binding(caller), operation)
+
+    def _narrowed(self, binding: Binding, operation: Operation) -> Binding:
+        """Where the operation stays in a folder: with that folder's policy, and no file outside. A command sees the
+        whole workspace all the same; only where it begins is bound."""
+        if operation.within == ".":
+            return binding
+        try:
+            folder = self._files.resolve(operation.within)
+            if self._files.stat(folder).kind is not Kind.FOLDER:
+                raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR))
+        except OSError as error:
+            raise from_os_error(error, operation.within) from None
+        if folder == ".":
+            return binding
+        if not isinstance(operation, RunCommand):
+            return self._policy.within(binding, folder, only=True)
+        if not _is_below(self._resolved(touches(operation)[0]).path, folder):
+            raise outside(operation.cwd)
+        return self._policy.within(binding, folder, only=False)
+
     def verdict(self, operation: Operation, binding: Binding) -> Verdict:
         return decide(operation, binding.effective, self._facts(operation, binding), self._granted())
 
@@ -78,13 +113,13 @@ class Judge:
 
     def grant_for(self, operation: Operation, caller: Caller) -> Grant | None:
         """What would have to be granted for it never to be asked about again; None if nothing can be."""
-        binding = self.binding(caller)
+        binding = self.binding_for(operation, caller)
         return grant_for(operation, binding.effective, self._facts(operation, binding))
 
     def checked(self, operation: Operation, caller: Caller) -> Verdict:
         """The verdict also where the question itself is refused."""
         try:
-            return self.verdict(operation, self.binding(caller))
+            return self.verdict(operation, self.binding_for(operation, caller))
         except WapError as error:  # the path leaves the workspace, or keeps changing
             return Verdict(Answer.DENY, "containment", error.message, error.hint, error.code, grantable=False)
 
@@ -96,9 +131,10 @@ class Judge:
         runs = isinstance(operation, RunCommand)
         if runs and isinstance(self._provider, RefusingProvider):
             self._provider.refuse()
-        if runs and caller.token and not (self._provider.confines or self._allow_unconfined):
+        if runs and (caller.token or self._confined_only) and not (self._provider.confines or self._allow_unconfined):
+            asker = "an agent token is not given unconfined ones" if caller.token else "unconfined ones are not run"
             raise ProviderUnavailable(
-                "Nothing confines commands here, and an agent token is not given unconfined ones.",
+                f"Nothing confines commands here, and {asker}.",
                 hint="`wap doctor` tells how to get a sandbox; an administrator may set WapExtension.allow_unconfined.",
             )
         if verdict.answer is Answer.ASK and not approved:
@@ -176,6 +212,10 @@ class Judge:
         except (OSError, WapError):
             return None, None
         return (touch.at(stat.path) if touch.follow else None), stat.size
+
+
+def _is_below(path: str, folder: str) -> bool:
+    return path == folder or path.startswith(f"{folder}/")
 
 
 def _least(limit: int, other: int | None) -> int:

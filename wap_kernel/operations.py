@@ -7,6 +7,7 @@ Nothing here touches a disk.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from enum import Enum
 from types import MappingProxyType
@@ -40,6 +41,11 @@ class Operation(Model):
 
     kind: ClassVar[str]
     effect: ClassVar[Effect]
+    within: str = "."
+    """A folder that it stays in, and whose own policy file counts as well."""
+    confirmed: bool = False
+    """Whoever asks says that somebody agreed. That satisfies what the workspace's own policy files want to have
+    confirmed, and nothing else."""
 
     @property
     def content_size(self) -> int:
@@ -73,6 +79,12 @@ class ListFiles(_OnPath):
     max_depth: int | None = None
     exclude: tuple[str, ...] | None = None
     """None means the default exclusions for a recursive listing and nothing otherwise."""
+    include: tuple[str, ...] | None = None
+    """Selecting globs, relative to `path`. With them only files and links are listed; None lists everything."""
+    limit: int | None = None
+    """Of entries in the answer, where the dialect has a bound of its own."""
+    newest_first: bool = False
+    """By time of modification instead of by path; a limit keeps the newest."""
     metadata: bool = False
 
 
@@ -84,7 +96,10 @@ class ReadFile(_OnPath):
     effect = Effect.READ
     start_line: int | None = None
     end_line: int | None = None
-    encoding: Encoding = "utf-8"
+    encoding: Encoding | Literal["auto"] = "utf-8"
+    """`auto`: UTF-8 if that is what it is, else base64."""
+    max_size: int | None = None
+    """Of the answer, where the dialect has a bound of its own."""
 
 
 class WriteFile(_OnPath):
@@ -127,11 +142,13 @@ class RegexReplace(Model):
 
 
 class ReplaceText(Model):
-    """The first occurrence, literally."""
+    """Literally."""
 
     type: Literal["replaceText"] = "replaceText"
     old_content: str
     new_content: str
+    which: Literal["first", "only", "every"] = "first"
+    """Of its occurrences; `only` fails if there are more than one."""
 
 
 Change = Annotated[ReplaceLines | InsertLines | DeleteLines | RegexReplace | ReplaceText, Field(discriminator="type")]
@@ -158,6 +175,10 @@ class SearchFiles(Operation):
     case_sensitive: bool = True
     recursive: bool = True
     exclude: tuple[str, ...] | None = None
+    include: tuple[str, ...] | None = None
+    """Selecting globs, relative to each folder in `paths`, and to the folder of each file there."""
+    limit: int | None = None
+    """Of matches in the answer, where the dialect has a bound of its own."""
     context_lines: int = 2
 
     def summary(self) -> dict[str, object]:
@@ -168,12 +189,33 @@ class RunCommand(Operation):
     kind = "runCommand"
     effect = Effect.EXECUTE
     command: str
+    """A line for the shell; a program where there are `args`."""
+    args: tuple[str, ...] | None = None
+    """For the program, which is then started as it is, without a shell."""
     cwd: str = "."
     timeout_ms: float | None = None
     environment: dict[str, str] = Field(default_factory=dict)
 
+    @property
+    def line(self) -> str:
+        """As a shell would have to be told it."""
+        return self.command if self.args is None else " ".join(map(_quoted, (self.command, *self.args)))
+
+    @property
+    def argv(self) -> str | tuple[str, ...]:
+        """As a provider is told it."""
+        return self.command if self.args is None else (self.command, *self.args)
+
     def summary(self) -> dict[str, object]:
-        return {"command": self.command, "cwd": self.cwd, "environment": sorted(self.environment)}
+        return {"command": self.line, "cwd": self.cwd, "environment": sorted(self.environment)}
+
+
+_PLAIN_WORD = re.compile(r"[\w@%+:,./-]+", re.ASCII)
+
+
+def _quoted(word: str) -> str:
+    """Unlike `shlex.quote` also where there is a `=`: bare, the first word would be an assignment."""
+    return word if _PLAIN_WORD.fullmatch(word) else "'" + word.replace("'", "'\"'\"'") + "'"
 
 
 class DeleteFile(_OnPath):

@@ -65,6 +65,9 @@ class FileModified(Result):
 class Match(Model):
     path: str
     line: int
+    column: int = Field(exclude=True)
+    """Where the first match in the line begins: characters of `match_text`, from 1, counted on where that is cut. Not
+    among WAP's fields, so it is left out where this is serialised."""
     match_text: str
     context_before: list[str]
     context_after: list[str]

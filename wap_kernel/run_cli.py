@@ -10,22 +10,24 @@ import argparse
 import asyncio
 import json
 import os
+import secrets
 import signal
 import sys
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from wap_kernel import batches
-from wap_kernel.client_events import RunsClient, within
-from wap_kernel.errors import InvalidArgument, from_os_error
+from wap_kernel.client.opening import open_workspace
+from wap_kernel.errors import Conflict, InvalidArgument
 from wap_kernel.run_text import Lines, Transcript, question
 from wap_kernel.settings import configured
 
 if TYPE_CHECKING:
     from wap_kernel.caller import Caller
+    from wap_kernel.client.server import ServerBackend
     from wap_kernel.runner import Runner
-    from wap_kernel.workspace import Workspace
 
 COMPLETED = 0
 FAILURE = 1
@@ -80,7 +82,7 @@ async def _embedded(
     from wap_kernel.runner import Runner
 
     parsed = agent_spaces.parse_message(json.dumps(message).encode())
-    workspace = _open(root, settings)
+    workspace = open_workspace(root, settings)
     runner = Runner(workspace)
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
@@ -110,59 +112,44 @@ async def _show(runner: Runner, run_id: str, caller: Caller, output: Output) -> 
             return
 
 
-def _open(root: str, settings: Mapping[str, Any]) -> Workspace:
-    """As a server with the same settings would open it."""
-    from wap_kernel.policy import presets
-    from wap_kernel.policy.reading import merge
-    from wap_kernel.providers import choose
-    from wap_kernel.results import Limits
-    from wap_kernel.workspace import Workspace
-
-    limits = Limits(**{name: settings[name] for name in Limits.model_fields if name in settings})
-    preset = presets.load(str(settings.get("preset", presets.DEFAULT)).lower())
-    try:
-        return Workspace(
-            root,
-            policy=merge(preset, settings.get("policy", {})),
-            provider=str(settings.get("provider", choose.AUTO)).lower(),
-            state_dir=settings.get("state_dir") or None,
-            limits=limits,
-        )
-    except OSError as error:
-        raise from_os_error(error, root) from None
-
-
 # -- on a server
 
 
-def _client(args: argparse.Namespace) -> RunsClient | None:
+def _client(args: argparse.Namespace) -> ServerBackend | None:
     url = args.url or (None if args.root else os.environ.get("WAP_URL"))
     if not url:
         if args.token or args.token_file:
             raise InvalidArgument("--token and --token-file go with --url.")
         return None
+    from wap_kernel.client.server import ServerBackend
+
     if args.token_file is None:
-        return RunsClient.at(url, args.token or os.environ.get("WAP_TOKEN", ""))
+        return ServerBackend(url, args.token or os.environ.get("WAP_TOKEN", ""))
     try:
-        return RunsClient.at(url, args.token_file.read_text(encoding="utf-8").strip())
+        return ServerBackend(url, args.token_file.read_text(encoding="utf-8").strip())
     except (OSError, ValueError) as error:
         raise InvalidArgument(f"The token file {str(args.token_file)!r} cannot be read: {error}.") from None
 
 
-def _remote(client: RunsClient, message: dict[str, Any], output: Output, wait: float | None) -> int:
+def _remote(client: ServerBackend, message: dict[str, Any], output: Output, wait: float | None) -> int:
     signal.signal(signal.SIGTERM, signal.default_int_handler)
-    run_id = client.start(message)["runId"]
+    run_id = client.start(message, secrets.token_hex(16))["runId"]
     try:
-        for sent in within(wait, client.follow(run_id)):
+        for sent in client.follow(run_id, seconds=wait):
             output.show(sent.name, sent.data)
             if _is_waiting(sent.name, sent.data):
                 break
     except KeyboardInterrupt:
-        client.cancel(run_id)
+        _cancel(client, run_id)
     except BrokenPipeError:
-        client.cancel(run_id)
+        _cancel(client, run_id)
         raise
     return _end(output, client.get(run_id), f" at {client.url}")
+
+
+def _cancel(client: ServerBackend, run_id: str) -> None:
+    with suppress(Conflict):  # it has ended just now
+        client.cancel(run_id)
 
 
 def _is_waiting(name: str, data: Mapping[str, Any]) -> bool:

@@ -9,17 +9,15 @@ from __future__ import annotations
 import json
 import os
 import re
-import ssl
-import urllib.error
-import urllib.request
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from wap_kernel.errors import InvalidArgument, NotFound, ProviderUnavailable, WapError
+from wap_kernel.client.addresses import Address
+from wap_kernel.client.http import Http
+from wap_kernel.errors import Code, InvalidArgument, NotFound, ProviderUnavailable, WapError
 
-TIMEOUT = 30.0
 _NO_TOKEN = (
     "No token was sent. A server with a password instead of a token announces none: give it a token as well "
     "(c.IdentityProvider.token), or name it with --url URL and a token that it accepts with --token-file FILE."
@@ -35,51 +33,25 @@ class Server:
 
     def request(self, method: str, path: str, body: object = None) -> Any:
         """The parsed answer, or a WapError with what the server said."""
-        headers = {"Content-Type": "application/json"}
-        if self.token:
-            headers["Authorization"] = f"token {self.token}"
-        data = None if body is None else json.dumps(body).encode("ascii")
-        request = urllib.request.Request(self.url + path, data, headers, method=method)
+        http = Http.at(self.url, self.token, is_direct=self.local or None)
         try:
-            with self._opener().open(request, timeout=TIMEOUT) as response:
-                return json.loads(response.read() or b"null")
-        except urllib.error.HTTPError as error:
-            with error:
-                raise _refusal(error, _NO_TOKEN if not self.token and error.code in (401, 403) else None) from None
-        except (OSError, ValueError) as error:
-            reason = getattr(error, "reason", error)
-            if isinstance(reason, ssl.SSLCertVerificationError):
-                raise ProviderUnavailable(
-                    f"The certificate of the server at {self.url} is not trusted: {reason.verify_message}.",
-                    hint="Name the server as its certificate does, with --url URL --token-file FILE; for a self-signed "
-                    "certificate, set SSL_CERT_FILE to the certificate's file as well.",
-                ) from None
-            raise ProviderUnavailable(
-                f"The server at {self.url} does not answer: {reason}.", hint="Is it still running?"
-            ) from None
-
-    def _opener(self) -> urllib.request.OpenerDirector:
-        # This machine's own server is never behind a proxy, whatever the environment says.
-        proxies = [urllib.request.ProxyHandler({})] if self.local else []
-        return urllib.request.build_opener(_NoRedirect, *proxies)
-
-
-class _NoRedirect(urllib.request.HTTPRedirectHandler):
-    """Elsewhere is not where the token belongs."""
-
-    def redirect_request(self, *args: Any, **kwargs: Any) -> None:
-        return None
+            return http.ask(method, path, body)
+        except WapError as error:
+            if error.code is Code.UNAUTHENTICATED and not self.token:
+                error.hint = _NO_TOKEN
+            raise
+        finally:
+            http.close()
 
 
 def named(url: str, token_file: Path | None) -> Server:
     """The server that somebody names."""
-    if not url.startswith(("http://", "https://")):
-        raise InvalidArgument(f"{url!r} is not the address of a server.", hint="Such as http://localhost:8888/")
+    address = Address.parse(url)
     try:
         token = "" if token_file is None else token_file.read_text(encoding="utf-8").strip()
     except (OSError, ValueError) as error:
         raise InvalidArgument(f"The token file {str(token_file)!r} cannot be read: {error}.") from None
-    return Server(url.rstrip("/") + "/", token, local=False)
+    return Server(str(address), token, local=False)
 
 
 def find(folder: str | None = None) -> Server:
@@ -142,16 +114,3 @@ def _is_alive(pid: int) -> bool:
 def _holds(root: str, folder: str) -> bool:
     real = os.path.realpath(root)
     return os.path.commonpath([real, folder]) == real
-
-
-def _refusal(error: urllib.error.HTTPError, hint: str | None) -> WapError:
-    try:
-        return _Refusal(str(json.loads(error.read())["error"]), hint=hint)
-    except (OSError, ValueError, KeyError, TypeError):
-        return _Refusal(
-            f"The server answered {error.code} {error.reason}.", hint=hint or "Is it a Jupyter server with wap enabled?"
-        )
-
-
-class _Refusal(WapError):
-    """What a server answered; its text is the server's."""

@@ -72,7 +72,7 @@ class Workspace:
     workspace's `.cws-policy.json` narrow it. `provider` names where commands run. `state_dir` defaults to a folder in
     Jupyter's data folder. `hidden` and `read_only` are absolute paths to protect besides those that are protected
     always: a server knows best where its own secrets and settings lie. Without `undo` nothing is kept of what runs
-    change.
+    change. With `confined_only` people, too, are refused commands where nothing confines them.
     """
 
     def __init__(
@@ -82,6 +82,7 @@ class Workspace:
         policy: Policy | None = None,
         provider: str = "auto",
         allow_unconfined: bool = False,
+        confined_only: bool = False,
         state_dir: str | None = None,
         limits: Limits | None = None,
         hidden: Sequence[str] = (),
@@ -96,6 +97,7 @@ class Workspace:
             )
         self.limits = limits or Limits()
         self._allow_unconfined = allow_unconfined
+        self._confined_only = confined_only
         self._keeps = undo
         self._changed = changed
         self.log = log or logging.getLogger("wap_kernel")
@@ -144,6 +146,7 @@ class Workspace:
             self.grants,
             self.limits,
             allow_unconfined=self._allow_unconfined,
+            confined_only=self._confined_only,
         )
 
     def _choose(self, name: str) -> Provider:
@@ -179,9 +182,11 @@ class Workspace:
         """Like `perform`; `encode` makes an answer of the result on the same thread, away from the event loop."""
         return await self._answer(operation, caller, context, encode, None, Cancel())
 
-    def stream(self, operation: RunCommand, caller: Caller) -> AsyncGenerator[Chunk | Result, None]:
+    def stream(
+        self, operation: RunCommand, caller: Caller, context: Context = ALONE
+    ) -> AsyncGenerator[Chunk | Result, None]:
         """The command's output while it runs, and its result last; or a WapError. Leaving the loop ends the command."""
-        return stream(partial(self._answer, operation, caller, ALONE, lambda result: result))
+        return stream(partial(self._answer, operation, caller, context, lambda result: result))
 
     async def _answer(
         self,
@@ -303,7 +308,7 @@ class Workspace:
         """On one of the workspace's threads, see `on_thread`."""
         record = self._audit.record(operation, caller, context)
         try:
-            binding = context.binding or self.judge.binding(caller)
+            binding = self.judge.binding_for(operation, caller, context.binding)
             verdict = self.judge.verdict(operation, binding)
             self.judge.enforce(operation, verdict, caller, approved=context.approved)
             require_intent = self._audit.intent(record)

@@ -24,7 +24,15 @@ from jupyter_server.extension.handler import ExtensionHandlerMixin
 from tornado import web
 
 from wap_kernel.caller import Caller
-from wap_kernel.errors import InternalError, PermissionDenied, ProviderUnavailable, RateLimited, WapError
+from wap_kernel.errors import (
+    InternalError,
+    MethodNotAllowed,
+    PermissionDenied,
+    ProviderUnavailable,
+    RateLimited,
+    Unauthenticated,
+    WapError,
+)
 from wap_kernel.operations import DescribeWorkspace, Effect
 
 from . import errors
@@ -219,7 +227,7 @@ class WapHandler(ExtensionHandlerMixin, BodyReader, APIHandler):
 
     @verb
     async def get(self, *args: str) -> None:
-        raise errors.MethodNotAllowed(f"{self.request.method} is not allowed here.", allowed=list(self.allowed))
+        raise MethodNotAllowed(f"{self.request.method} is not allowed here.", allowed=list(self.allowed))
 
     head = post = put = patch = delete = get
 
@@ -255,7 +263,7 @@ class WapHandler(ExtensionHandlerMixin, BodyReader, APIHandler):
 
     def begin_error(self, error: WapError) -> None:
         self.set_status(errors.STATUS[error.code])
-        if isinstance(error, errors.MethodNotAllowed):
+        if isinstance(error, MethodNotAllowed):
             self.set_header("Allow", ", ".join((*self.allowed, "OPTIONS")))
         if isinstance(error, RateLimited):
             self.set_header("Retry-After", math.ceil(error.details["retryAfterMs"] / 1000))
@@ -276,7 +284,7 @@ class WapHandler(ExtensionHandlerMixin, BodyReader, APIHandler):
             self.settings["api_last_activity"] = datetime.now(timezone.utc)
 
 
-def _stranger() -> errors.Unauthenticated:
-    return errors.Unauthenticated(
+def _stranger() -> Unauthenticated:
+    return Unauthenticated(
         "Not authenticated.", hint="Send the server's token as 'Authorization: token ...' or log in to Jupyter."
     )

@@ -14,10 +14,12 @@ from wap_kernel.errors import (
     Code,
     InternalError,
     InvalidArgument,
+    MethodNotAllowed,
     NotFound,
     PermissionDenied,
     ProviderUnavailable,
     TooLarge,
+    Unauthenticated,
     WapError,
 )
 
@@ -44,18 +46,6 @@ STATUS: Mapping[Code, int] = MappingProxyType(
         Code.NO_SPACE: 507,
     }
 )
-
-
-class Unauthenticated(WapError):
-    """Jupyter does not know who asks."""
-
-    code = Code.UNAUTHENTICATED
-
-
-class MethodNotAllowed(WapError):
-    """The route exists, but not for this HTTP method."""
-
-    code = Code.METHOD_NOT_ALLOWED
 
 
 _BY_STATUS: Mapping[int, type[WapError]] = MappingProxyType(

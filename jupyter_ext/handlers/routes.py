@@ -7,6 +7,7 @@ from .base import WapHandler
 from .decisions import DecisionHandler
 from .documents import OpenApiHandler, ToolsHandler
 from .grants import GrantHandler, GrantsHandler
+from .mcp import McpHandler
 from .missing import MissingHandler
 from .policy import CheckHandler, PolicyHandler
 from .runs import CancelHandler, ChangesHandler, OutputHandler, RevertHandler, RunHandler, RunsHandler
@@ -25,6 +26,7 @@ ROUTES: tuple[tuple[str, type[WapHandler]], ...] = (
     (r"/wap/runs/([^/]+)/output/([^/]+)", OutputHandler),
     (r"/wap/runs/([^/]+)/stream", RunStreamHandler),
     (r"/wap/events", EventsHandler),
+    (r"/wap/mcp", McpHandler),
     (r"/wap/tools", ToolsHandler),
     (r"/wap/audit", AuditHandler),
     (r"/wap/policy", PolicyHandler),

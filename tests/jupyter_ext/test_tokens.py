@@ -15,6 +15,7 @@ from jupyter_server.auth import Authorizer, IdentityProvider, User
 from jupyter_ext.definitions import known_tools
 from jupyter_ext.tokens import FRESH_SECONDS, AgentTokens
 from tests.jupyter_ext.agents import another_server, bearer, mint, use
+from wap_kernel.dialects import wap
 from wap_kernel.runs.state import workspace_id
 
 FILE = "a.txt"
@@ -163,7 +164,7 @@ async def test_the_last_use_is_noted_to_the_minute(fetch: Any) -> None:
 async def test_a_token_opens_its_tools_and_no_others(fetch: Any, jp_root_dir: Any) -> None:
     minted = await mint(fetch, tools=["readFile", "exploreFiles"])
     assert (await use(fetch, minted, "readFile", path=FILE)).body["content"] == "a\n"
-    for tool in set(known_tools()) - {"readFile", "exploreFiles"}:
+    for tool in set(wap.TOOLS) - {"readFile", "exploreFiles"}:
         # Before the body is read: it is not even JSON.
         answer = await fetch(f"wap/api/{tool}", method="POST", body="{", headers=bearer(minted))
         assert (answer.status, answer.code) == (403, "PERMISSION_DENIED"), tool
@@ -184,7 +185,7 @@ async def test_the_tools_listed_are_those_of_the_scope(fetch: Any, chosen_format
     listed = await fetch("wap/tools", params={"format": chosen_format}, headers=bearer(minted))
     assert [tool.get("function", tool)["name"] for tool in listed.body["tools"]] == ["readFile", "writeFile"]
     everything = await fetch("wap/tools", headers=bearer(await mint(fetch)))
-    assert [tool["name"] for tool in everything.body["tools"]] == list(known_tools())
+    assert [tool["name"] for tool in everything.body["tools"]] == list(wap.TOOLS)
 
 
 async def test_unknown_addresses_and_tools_are_as_for_people(fetch: Any) -> None:

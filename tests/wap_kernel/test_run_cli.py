@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import re
 import signal
 import subprocess
@@ -15,8 +14,6 @@ import pytest
 
 from tests.jupyter_ext.conftest import LiveServer
 from tests.jupyter_ext.restarting import TOKEN, Place, batch, decide, get
-from wap_kernel.client_events import RunsClient, parse, within
-from wap_kernel.errors import InvalidArgument, WapError
 
 LONG = {"type": "shell", "command": "echo begun; sleep 1000", "timeout": 600_000}
 
@@ -218,45 +215,3 @@ def test_a_folder_that_is_not_there(shared: Place, run: Run) -> None:
     assert (status, out) == (1, "")
     assert err.startswith("wap: ")
     assert "Traceback" not in err
-
-
-def test_the_stream_is_parsed_and_a_torn_event_is_left_out() -> None:
-    lines = b": hello\n\nid: 1\nevent: event\ndata: {\ndata: }\n\r\n:\n\nid: 2\nevent: status\ndata: {}\n".splitlines(
-        True
-    )
-    assert [(sent.id, sent.name, sent.data) for sent in parse(lines)] == [("1", "event", {})]
-
-
-def test_a_run_is_followed_across_broken_connections(server: LiveServer, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Every connection breaks after three lines; the run is told completely all the same."""
-    client = RunsClient.at(server.url, TOKEN)
-    monkeypatch.setattr("wap_kernel.client_events.PAUSE_SECONDS", 0.0)
-
-    def cut(lines: Any) -> Iterator[Any]:
-        events = parse(lines)
-        yield next(events)
-        raise ConnectionResetError
-
-    monkeypatch.setattr("wap_kernel.client_events.parse", cut)
-    operations = [{"type": "message", "content": str(number)} for number in range(5)]
-    run_id = client.start({"protocolVersion": "1.0", "operations": operations})["runId"]
-    sent = [one.data for one in client.follow(run_id) if one.name == "event"]
-    assert sent == client.get(run_id)["events"]
-
-
-def test_items_that_come_in_time() -> None:
-    assert list(within(None, iter([1, 2]))) == [1, 2]
-    assert list(within(30, iter([1, 2]))) == [1, 2]
-    reader, writer = os.pipe()
-    try:
-        assert list(within(0.01, (os.read(reader, 1) for _ in "1"))) == []
-    finally:
-        os.write(writer, b"x")
-        os.close(writer)
-
-    def failing() -> Iterator[int]:
-        yield 1
-        raise InvalidArgument("x")
-
-    with pytest.raises(WapError):
-        list(within(30, failing()))

@@ -123,6 +123,7 @@ class Namespaced:
                     stderr=stderr,
                     pass_fds=(described,),
                     env={**environment, TAG: token_hex(16)},
+                    start_new_session=True,  # what signals the server's or kernel's group must not end it halfway
                     preexec_fn=supervisor.reset_signals
                     if _inherits_signals()
                     else None,  # costs a slower fork, so only if needed

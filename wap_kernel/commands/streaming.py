@@ -52,8 +52,9 @@ async def stream(
     finally:
         if not running.done():
             cancel.request()
+            # Nobody is left to hear of its failure, and whoever was cancelled may not even be let wait for it.
+            running.add_done_callback(lambda task: task.cancelled() or task.exception())
             await asyncio.wait([running])
-            running.exception()  # nobody is left to hear of it
 
 
 class _Buffer:

@@ -65,6 +65,12 @@ class Tool(Generic[P]):
     response: type[BaseModel]
     destructive: bool = False
     idempotent: bool = False
+    also: frozenset[str] = frozenset()
+    """Further names by which an agent token opens it."""
+
+    def is_opened_by(self, names: frozenset[str] | None) -> bool:
+        """Whether an agent token that names these tools opens this one; None stands for all tools."""
+        return names is None or not names.isdisjoint({self.name, *self.also})
 
     def parse(self, body: bytes) -> P:
         if len(body) > LARGE:
@@ -89,14 +95,23 @@ def _problem(item: Any, model: type[BaseModel]) -> dict[str, str]:
     field = ".".join(_cut(str(part), _MAX_NAME) for part in item["loc"])
     message = _cut(str(item["msg"]), _MAX_MESSAGE)  # quotes the caller now and then
     if item["type"] == "extra_forbidden":
-        known = [info.alias or name for name, info in model.model_fields.items()] if len(item["loc"]) == 1 else []
-        near = difflib.get_close_matches(field, known, 1)
-        message = "Unknown field." + (f" Did you mean {near[0]}?" if near else "")
+        near = _nearest(field, model) if len(item["loc"]) == 1 else None
+        message = "Unknown field." + (f" Did you mean {near}?" if near else "")
     elif item["type"] == "missing":
         message = "This field is required."
     elif item["type"] == "json_invalid":
         message = f"The body is not valid JSON: {message.removeprefix('Invalid JSON: ')}"
     return {"field": field, "message": message}
+
+
+def _nearest(field: str, model: type[BaseModel]) -> str | None:
+    """A field of nearly this name, or of this name one level further down: models often leave out a level."""
+    known = {info.alias or name: info.annotation for name, info in model.model_fields.items()}
+    for name, kind in known.items():
+        inner = kind.model_fields if isinstance(kind, type) and issubclass(kind, BaseModel) else {}
+        if any(field == (info.alias or below) for below, info in inner.items()):
+            return f"{name}.{field}"
+    return next(iter(difflib.get_close_matches(field, known, 1)), None)
 
 
 def _cut(text: str, length: int) -> str:

@@ -188,9 +188,9 @@ async def answer(name: str, operation: Operation, runner: Runner, caller: Caller
     return encoded if isinstance(encoded, bytes) else json.dumps(encoded).encode("ascii")
 
 
-def respond(name: str, result: Result) -> dict[str, Any]:
+def respond(step: Step, result: Result) -> dict[str, Any]:
     """The answer of a call that waited for approval, to be kept."""
-    answered: dict[str, Any] = json.loads(_encode(tool(name), result))
+    answered: dict[str, Any] = json.loads(_encode(tool(step.tool), result))
     return answered
 
 

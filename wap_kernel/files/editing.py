@@ -11,7 +11,7 @@ import io
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from wap_kernel.errors import EditNotFound, InvalidArgument, TimedOut, TooLarge, WapError
+from wap_kernel.errors import EditAmbiguous, EditNotFound, InvalidArgument, TimedOut, TooLarge, WapError
 from wap_kernel.files import jsregex
 from wap_kernel.files.closest import closest
 from wap_kernel.files.deadline import Deadline
@@ -30,13 +30,12 @@ def apply(data: bytes, changes: Sequence[Change], *, max_size: int, deadline: De
             if isinstance(change, RegexReplace):
                 content = _regex_replace(bytes(content), change, max_size, deadline)
             elif isinstance(change, ReplaceText):
-                content = _replace_text(bytes(content), change)
+                content = _replace_text(bytes(content), change, max_size)
             else:
                 # Kept as lines from one line edit to the next: to split a large file for each would take seconds.
                 content = content if isinstance(content, _Lines) else _Lines(content, marked=bool(mark))
                 _LINE_EDITS[type(change)](content, change)
-            if len(mark) + len(content) > max_size:
-                raise TooLarge(f"The result would be larger than {max_size} bytes.", maxWriteSize=max_size)
+            _check_size(len(mark) + len(content), max_size)
             if not deadline.remaining:
                 raise TimedOut("The changes took too long.", hint="Send fewer changes at once; nothing was changed.")
         except WapError as error:
@@ -45,19 +44,32 @@ def apply(data: bytes, changes: Sequence[Change], *, max_size: int, deadline: De
     return mark + bytes(content)
 
 
-def _replace_text(data: bytes, change: ReplaceText) -> bytes:
-    old = _encoded(change.old_content)
+def _check_size(size: int, max_size: int) -> None:
+    if size > max_size:
+        raise TooLarge(f"The result would be larger than {max_size} bytes.", maxWriteSize=max_size)
+
+
+def _replace_text(data: bytes, change: ReplaceText, max_size: int) -> bytes:
+    old, new = _encoded(change.old_content), _encoded(change.new_content)
     if not old:
         raise InvalidArgument("The text to replace is empty.", hint="Name some text of the file.")
-    before, found, after = data.partition(old)
-    if not found:
+    first = data.find(old)
+    if first < 0:
         near = closest(data.decode("utf-8", "replace"), change.old_content)
         raise EditNotFound(
             f'Could not find content to replace: "{change.old_content[:SHOWN]}..."',
             hint="Read the file again: the text must be the same, character for character.",
             **({} if near is None else {"closest": near.to_dict()}),
         )
-    return before + _encoded(change.new_content) + after
+    if change.which == "only" and data.rfind(old) != first:
+        raise EditAmbiguous(
+            "The text to replace occurs more than once.",
+            hint="Add lines around it until it occurs once, or replace every occurrence.",
+            occurrences=data.count(old),
+        )
+    count = data.count(old) if change.which == "every" else 1
+    _check_size(len(data) + count * (len(new) - len(old)), max_size)  # before it is made
+    return data.replace(old, new, count)
 
 
 def split_lines(data: bytes) -> list[bytes]:

@@ -19,7 +19,7 @@ from pathspec.patterns.gitignore import GitIgnorePatternError
 from pathspec.patterns.gitignore.spec import GitIgnoreSpecPattern
 
 from wap_kernel.errors import InvalidArgument
-from wap_kernel.files.pathglob import PathGlob, name_matcher
+from wap_kernel.files.pathglob import NamesWithin, PathGlob, name_matcher
 from wap_kernel.files.paths import split
 
 DEFAULT_EXCLUSIONS = (
@@ -75,6 +75,15 @@ class Selected:
     def everything(self) -> bool:
         return any(glob.names in _ALL for glob in self._globs)
 
+    @property
+    def rows(self) -> list[tuple[str, ...]]:
+        """The patterns, braces expanded, as patterns for one name each."""
+        return [glob.names for glob in self._globs]
+
+    def within(self, folder: str) -> NamesWithin:
+        names = split(folder)
+        return NamesWithin([(glob, glob.after(names)) for glob in self._globs])
+
     def matches(self, path: str) -> bool:
         names = split(path)
         return any(glob.end in glob.after(names) for glob in self._globs)
@@ -106,16 +115,21 @@ class Selected:
 
 
 class Exclusions:
-    """The patterns of one operation that begins at the folder `start`.
+    """The patterns of one operation that begins at the folder `start`: what it leaves out.
+
+    Where it selects (`include`, relative to the start), that is all else: files that are not selected, and folders in
+    which nothing can be.
 
     A start inside an excluded folder is honoured: patterns that cover the start itself are read relative to it, so
     that a listing of `node_modules/x` shows what is there and still leaves out a `node_modules` further down.
     """
 
-    def __init__(self, patterns: Patterns, start: str = ".") -> None:
+    def __init__(self, patterns: Patterns, start: str = ".", include: Selected | None = None) -> None:
         self.folder_names = patterns.folder_names
-        self.only_names = not patterns.rest
-        """Whether `folder_names` is all there is to ask."""
+        self.by_name = not patterns.rest
+        """Whether `folder_names` and `within` are all there is to ask."""
+        self.only_names = self.by_name and include is None
+        """Whether `folder_names` is."""
         self._prefix = "" if start == "." else start + "/"
         covering = [self._covers_start(one) for one in patterns.rest]
         outer = [one for one, covers in zip(patterns.rest, covering, strict=True) if not covers]
@@ -123,6 +137,9 @@ class Exclusions:
         self._rooted = GitIgnoreSpec(outer) if outer else None
         self._relative = GitIgnoreSpec(inner) if any(covering) else None
         self._folders: dict[str, bool] = {".": False, start: False}
+        self._include = include
+        self._last = "", NamesWithin(())
+        """The folder that was last asked about, and what is selected in it."""
 
     def excludes(self, path: str, is_folder: bool) -> bool:
         """Whether `path`, below the start and in a folder that is not excluded, is excluded."""
@@ -130,10 +147,19 @@ class Exclusions:
             return True
         if self.only_names:
             return False
+        if self._include is not None:
+            folder, _, name = path.rpartition("/")
+            within = self._within(folder or ".", self._include)
+            if not (within.leads_on(name) if is_folder else within.matches(name)):
+                return True
         path = _flat(path + "/" if is_folder else path)
         if self._rooted is not None and self._rooted.match_file(path):
             return True
         return self._relative is not None and self._relative.match_file(path[len(self._prefix) :])
+
+    def within(self, folder: str) -> NamesWithin | None:
+        """What is selected in `folder`, the start or below it; None if everything is."""
+        return None if self._include is None else self._within(folder, self._include)
 
     def covers_folder(self, path: str) -> bool:
         """Whether the folder `path`, anywhere below the start, or one on the way to it is excluded."""
@@ -146,6 +172,11 @@ class Exclusions:
             self._folders[folder] = known
         return known
 
+    def _within(self, folder: str, include: Selected) -> NamesWithin:
+        if folder != self._last[0]:
+            self._last = folder, include.within(folder[len(self._prefix) :])
+        return self._last[1]
+
     def _covers_start(self, pattern: GitIgnoreSpecPattern) -> bool:
         return bool(self._prefix and pattern.include and pattern.match_file(_flat(self._prefix)) is not None)
 
@@ -155,6 +186,11 @@ def chosen(exclude: Iterable[str] | None, *, recursive: bool) -> Patterns:
     if exclude is not None:
         return Patterns(exclude)
     return DEFAULTS if recursive else NOTHING
+
+
+def selected(include: Iterable[str] | None) -> Selected | None:
+    """What the caller selects; None if that is everything."""
+    return None if include is None else Selected(include)
 
 
 def selecting_rows(pattern: str) -> list[list[str]]:

@@ -1,32 +1,51 @@
-"""Listing a folder, alone or with everything below it: the first entries in path order, and the exact number of all.
+"""Listing a folder, alone or with everything below it: the first entries, and the exact number of all.
 
-Entries are sorted by the code points of their whole path. Only the first `max_directory_entries` are built; folders
-whose contents come after those are merely counted, which is what makes 100,000 files cheap.
+Entries are sorted by the code points of their whole path. Only as many as are answered are built; folders whose
+contents come after those are merely counted, which is what makes 100,000 files cheap. The newest first cost more: every
+entry has to be looked at.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Iterator
+from typing import NamedTuple
 
 from wap_kernel.errors import InvalidArgument, from_os_error
 from wap_kernel.files.deadline import Deadline
-from wap_kernel.files.globs import Exclusions, chosen
+from wap_kernel.files.globs import Exclusions, chosen, selected
 from wap_kernel.files.paths import display, join
-from wap_kernel.files.primitives import Files, Folder, Kind
+from wap_kernel.files.primitives import Files, Folder, Kind, Stat
 from wap_kernel.files.reading import metadata
 from wap_kernel.files.trees import is_gone, open_real, walk, watched
 from wap_kernel.operations import ListFiles
 from wap_kernel.results import Entry, FileList, Limits, Metadata
+
+MAX_ENTRIES = 100_000
+"""In an answer, whatever the caller's own limit is."""
 
 
 def list_files(files: Files, operation: ListFiles, limits: Limits, root_path: str, deadline: Deadline) -> FileList:
     """What is in the folder `operation.path`. `root_path` is the root's absolute path, for metadata."""
     if operation.max_depth is not None and operation.max_depth < 1:
         raise InvalidArgument("maxDepth must be at least 1.", hint="1 lists the folder's direct children.")
-    max_depth = operation.max_depth if operation.recursive else 1
-    patterns = chosen(operation.exclude, recursive=operation.recursive)
+    if operation.limit is not None and operation.limit < 1:
+        raise InvalidArgument("The limit must be at least 1.", hint=f"At most {MAX_ENTRIES} entries are returned.")
+    patterns, include = chosen(operation.exclude, recursive=operation.recursive), selected(operation.include)
     start = _open_start(files, operation.path)
-    listing = _Listing(Exclusions(patterns, start.path), max_depth, limits.max_directory_entries, deadline)
+    asked = _Asked(
+        exclusions=Exclusions(patterns, start.path, include),
+        files_only=include is not None,
+        max_depth=operation.max_depth if operation.recursive else 1,
+        limit=limits.max_directory_entries if operation.limit is None else min(operation.limit, MAX_ENTRIES),
+        deadline=deadline,
+    )
+    if operation.newest_first:
+        newest = _Newest(asked)
+        newest.run(files, start)
+        shown = newest.first(root_path if operation.metadata else None)
+        return FileList(files=shown, is_truncated=newest.total > len(shown), total_found=newest.total)
+    listing = _Listing(asked)
     listing.run(files, start)
     found = listing.first()
     if operation.metadata:
@@ -41,13 +60,21 @@ _Found = tuple[str, str, str, bool, bool]
 """Path as shown, real path of the folder, name in it, is a folder, is a link. The first decides the order."""
 
 
+class _Asked(NamedTuple):
+    exclusions: Exclusions
+    files_only: bool
+    """Folders are on the way, but no entries."""
+    max_depth: int | None
+    limit: int
+    deadline: Deadline
+
+
 class _Listing:
-    def __init__(self, exclusions: Exclusions, max_depth: int | None, limit: int, deadline: Deadline) -> None:
+    """In path order."""
+
+    def __init__(self, asked: _Asked) -> None:
         self.total = 0
-        self._exclusions = exclusions
-        self._max_depth = max_depth
-        self._limit = limit
-        self._deadline = deadline
+        self._exclusions, self._files_only, self._max_depth, self._limit, self._deadline = asked
         self._found: list[_Found] = []
         self._bound: str | None = None
         """When set, `limit` entries are known that come no later than this path."""
@@ -56,7 +83,7 @@ class _Listing:
         for level in walk(files, start):
             prefix = "" if level.folder.path == "." else display(level.folder.path) + "/"
             is_beyond = self._bound is not None and prefix > self._bound
-            visit = self._count if is_beyond and self._exclusions.only_names else self._collect
+            visit = self._count if is_beyond and self._exclusions.by_name else self._collect
             folders = visit(level.folder, prefix)
             if self._max_depth is None or level.depth < self._max_depth:
                 # In path order, so that the bound falls early; the result does not depend on it.
@@ -71,13 +98,17 @@ class _Listing:
 
         Comprehensions over a batch are twice as fast as a loop over entries.
         """
-        excluded = self._exclusions.folder_names
+        excluded, within = self._exclusions.folder_names, self._exclusions.within(folder.path)
         folders: list[str] = []
         for batch in folder.batches():
             self._deadline.check()
             found = [entry.name for entry in batch if entry.is_dir(follow_symlinks=False)]
             kept = [name for name in found if name not in excluded] if found else found
-            self.total += len(batch) - len(found) + len(kept)
+            if within is None:
+                self.total += len(batch) - len(found) + len(kept)
+            else:  # then folders are no entries
+                kept = [name for name in kept if within.leads_on(name)]
+                self.total += within.count({entry.name for entry in batch}.difference(found))
             folders += kept
         return folders
 
@@ -90,9 +121,11 @@ class _Listing:
             is_folder = entry.is_dir(follow_symlinks=False)
             if self._exclusions.excludes(join(path, name), is_folder):
                 continue
-            self.total += 1
             if is_folder:
                 folders.append(name)
+                if self._files_only:
+                    continue
+            self.total += 1
             if last is not None and name > last and (name.isascii() or display(name) > last):
                 continue
             is_link = not is_folder and entry.is_symlink()
@@ -112,6 +145,65 @@ class _Listing:
         self._found.sort()
         del self._found[self._limit :]
         if len(self._found) == self._limit:
+            self._bound = self._found[-1][0]
+
+
+class _Newest:
+    """By time of modification, the newest first; those of one time in path order."""
+
+    def __init__(self, asked: _Asked) -> None:
+        self.total = 0
+        self._asked = asked
+        self._found: list[tuple[float, _Found, Stat | None]] = []
+        """The first is the time, negative, so that the newest come first."""
+        self._bound = math.inf
+        """`limit` entries are known that come no later than this."""
+
+    def run(self, files: Files, start: Folder) -> None:
+        max_depth = self._asked.max_depth
+        for level in walk(files, start):
+            folders = self._collect(level.folder)
+            if max_depth is None or level.depth < max_depth:
+                level.pending = folders
+
+    def first(self, root_path: str | None) -> list[Entry]:
+        """With metadata if `root_path` is given."""
+        self._cut()
+        return [
+            _entry(found, None if seen is None or root_path is None else metadata(seen, root_path))
+            for _, found, seen in self._found
+        ]
+
+    def _collect(self, folder: Folder) -> list[str]:
+        asked = self._asked
+        folders = []
+        path = folder.path
+        for entry in watched(folder, asked.deadline):
+            name = entry.name
+            is_folder = entry.is_dir(follow_symlinks=False)
+            if asked.exclusions.excludes(join(path, name), is_folder):
+                continue
+            if is_folder:
+                folders.append(name)
+                if asked.files_only:
+                    continue
+            try:
+                seen = _look(folder, name)
+            except FileNotFoundError:
+                continue
+            self.total += 1
+            time = math.inf if seen is None else -seen.mtime_ns
+            if time <= self._bound:
+                is_link = not is_folder and entry.is_symlink()
+                self._found.append((time, (display(join(path, name)), path, name, is_folder, is_link), seen))
+                if len(self._found) >= 2 * asked.limit:
+                    self._cut()
+        return folders
+
+    def _cut(self) -> None:
+        self._found.sort()
+        del self._found[self._asked.limit :]
+        if len(self._found) == self._asked.limit:
             self._bound = self._found[-1][0]
 
 
@@ -150,13 +242,23 @@ def _with_metadata(files: Files, found: list[_Found], root_path: str) -> list[En
 def _described(folder: Folder, entries: Iterable[_Found], root_path: str) -> Iterator[tuple[tuple[str, str], Entry]]:
     for entry in entries:
         try:
-            seen = folder.stat(entry[2])
+            seen = _look(folder, entry[2])
         except FileNotFoundError:
             continue
-        except OSError as error:
-            if not is_gone(error):
-                raise
+        if seen is None:
             yield entry[1:3], _entry(entry)
         else:
             now = (*entry[:3], seen.kind is Kind.FOLDER, seen.kind is Kind.LINK)
             yield entry[1:3], _entry(now, metadata(seen, root_path))
+
+
+def _look(folder: Folder, name: str) -> Stat | None:
+    """None if it is there, but may not be looked at."""
+    try:
+        return folder.stat(name)
+    except FileNotFoundError:
+        raise
+    except OSError as error:
+        if not is_gone(error):
+            raise
+        return None

@@ -8,12 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Generator
 from contextlib import closing
+from dataclasses import dataclass
 
 from wap_kernel.files.deadline import Deadline
 from wap_kernel.files.matches import rows
 from wap_kernel.files.paths import display, join
 from wap_kernel.files.primitives import Files, OpenFile
-from wap_kernel.files.scanning import lines_with
+from wap_kernel.files.scanning import Hit, column_in, hits
 from wap_kernel.files.selection import Selection
 from wap_kernel.files.trees import open_real, unless_gone
 from wap_kernel.results import Match, SearchResult
@@ -24,10 +25,30 @@ LINE_BUDGET = 10_000
 """What is searched, and found, before rg is faster."""
 
 
+_FOLDED_TO_ASCII = {b"k": "\u212a".encode(), b"s": "\u017f".encode()}
+"""The Kelvin sign and the long s: all that Unicode takes for another case of a letter of ASCII."""
+
+
+@dataclass(frozen=True)
+class Literal:
+    """What to look for. `folded`: it is ASCII in lower case, and is found in either."""
+
+    text: bytes
+    folded: bool = False
+
+    def searchable(self, data: bytes) -> bytes | None:
+        """`data` as it is to be searched, every byte in its place; None if that needs to know more than ASCII."""
+        if not self.folded:
+            return data
+        if any(letter in self.text and other in data for letter, other in _FOLDED_TO_ASCII.items()):
+            return None
+        return data.lower()
+
+
 def find_literal(
     files: Files,
     selection: Selection,
-    literal: bytes,
+    literal: Literal,
     deadline: Deadline,
     *,
     context: int,
@@ -39,7 +60,7 @@ def find_literal(
     if wanted is None:
         return None
     budget = BYTE_BUDGET
-    hits: list[tuple[str, str, bytes, list[int]]] = []
+    matching: list[tuple[str, str, bytes, list[Hit]]] = []
     total = 0
     with closing(_open_all(files, wanted)) as found:
         for path, file in found:
@@ -50,20 +71,23 @@ def find_literal(
                 return None
             data = file.read(file.stat.size + 1)
             budget -= len(data)
-            if literal not in data or b"\0" in data:
+            searchable = literal.searchable(data)
+            if searchable is None:
+                return None
+            if literal.text not in searchable or b"\0" in data:
                 continue
-            lines = lines_with([data], literal, LINE_BUDGET + 1 - total)
+            lines = hits([searchable], literal.text, LINE_BUDGET + 1 - total)
             total += len(lines)
             if total > LINE_BUDGET:
                 return None
-            hits.append((display(path), path, data, lines))
-    hits.sort()
+            matching.append((display(path), path, data, lines))
+    matching.sort()
     matches: list[Match] = []
-    for _, path, data, lines in hits:
+    for _, path, data, lines in matching:
         room = limit - len(matches)
         if not room:
             break
-        matches += rows(path, data, lines[:room], context)
+        matches += rows(path, data, {hit.line: column_in(data, hit) for hit in lines[:room]}, context)
     return SearchResult(matches=matches, is_truncated=total > len(matches), total_matches=total)
 
 

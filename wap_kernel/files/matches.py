@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 from wap_kernel.files.paths import display
 from wap_kernel.files.scanning import texts_in, texts_of
@@ -12,20 +12,24 @@ MAX_CHARACTERS = 4 * 1024 * 1024
 """Of text in one answer. A hundred matches with all the context that may be asked for can be ten times that."""
 
 
-def rows(path: str, found: bytes | Iterable[bytes], lines: list[int], context: int) -> list[Match]:
-    """The given lines of a file with the lines around them. `found` is its content, whole or in blocks."""
-    near = {number for line in lines for number in range(line - context, line + context + 1)}
+def rows(path: str, found: bytes | Iterable[bytes], columns: Mapping[int, int], context: int) -> list[Match]:
+    """The lines of a file that `columns` names, with the lines around them. `found` is its content, whole or in blocks.
+
+    `columns` tells by the number of the line where in it the match is.
+    """
+    near = {number for line in columns for number in range(line - context, line + context + 1)}
     texts = texts_in(found, near) if isinstance(found, bytes) else texts_of(found, near)
     shown = display(path)
     return [
         Match(
             path=shown,
             line=line,
+            column=column,
             match_text=texts[line],
             context_before=[texts[number] for number in range(max(1, line - context), line)],
             context_after=[texts[number] for number in range(line + 1, line + context + 1) if number in texts],
         )
-        for line in lines
+        for line, column in columns.items()
         if line in texts  # the file may have changed since it was counted
     ]
 

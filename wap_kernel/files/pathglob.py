@@ -17,11 +17,18 @@ def name_matcher(pattern: str) -> Matcher:
     """Whether a name fits a pattern for one name."""
     if not _WILD.search(pattern):
         return pattern.__eq__
+    if pattern[0] == "*" and not _WILD.search(pattern, 1):  # like most, and three times as fast
+        ending = pattern[1:]
+        return lambda name: name.endswith(ending)
     from wcmatch import fnmatch  # 20 ms that an import of the package need not take
 
     (expression,), _ = fnmatch.translate(pattern, flags=fnmatch.CASE | fnmatch.DOTMATCH | fnmatch.FORCEUNIX)
     fits = re.compile(expression).fullmatch
     return lambda name: fits(name) is not None
+
+
+def _any_name(_: str) -> bool:
+    return True
 
 
 class PathGlob:
@@ -58,6 +65,18 @@ class PathGlob:
                 break
         return states
 
+    def ending(self, states: frozenset[int]) -> list[Matcher]:
+        """An entry of a folder with these states matches if one of these says so of its name."""
+        matchers: list[Matcher] = []
+        for state in states - {self.end}:
+            step = self._steps[state]
+            if step is None:
+                if state + 1 == self.end:
+                    return [_any_name]
+            elif self.end in self._with_skipped({state + 1}):
+                matchers.append(step)
+        return matchers
+
     def _with_skipped(self, states: set[int]) -> frozenset[int]:
         """A `**` may stand for nothing."""
         for state in tuple(states):
@@ -65,3 +84,23 @@ class PathGlob:
                 state += 1
                 states.add(state)
         return frozenset(states)
+
+
+class NamesWithin:
+    """What some globs say of the entries of one folder, by their names: a walk asks this, which is fast."""
+
+    def __init__(self, states: Iterable[tuple[PathGlob, frozenset[int]]]) -> None:
+        self._states = [(glob, found) for glob, found in states if found]
+        self._ending = [matcher for glob, found in self._states for matcher in glob.ending(found)]
+
+    def matches(self, name: str) -> bool:
+        for matcher in self._ending:  # noqa: SIM110 - the hot loop of a search for names; `any` takes twice as long
+            if matcher(name):
+                return True
+        return False
+
+    def count(self, names: Iterable[str]) -> int:
+        return sum(map(self.matches, names))
+
+    def leads_on(self, name: str) -> bool:
+        return any(glob.follow(found, name) - {glob.end} for glob, found in self._states)

@@ -6,6 +6,7 @@ import base64
 import hashlib
 import mimetypes
 from datetime import datetime, timezone
+from typing import Literal
 
 from wap_kernel.errors import BinaryFile, InvalidArgument, TooLarge
 from wap_kernel.files.paths import display
@@ -13,6 +14,7 @@ from wap_kernel.files.primitives import Files, Kind, OpenFile, Stat
 from wap_kernel.operations import Encoding, ReadFile
 from wap_kernel.results import FileContent, Limits, Metadata
 
+_Asked = Encoding | Literal["auto"]
 CHUNK = 1024 * 1024
 MAX_RANGE_SIZE = 256 * 1024 * 1024
 """A larger file is not read at all, not even by range: finding the lines would read it through."""
@@ -24,7 +26,7 @@ def read_file(files: Files, operation: ReadFile, limits: Limits, root_path: str)
         raise InvalidArgument(f"startLine {start} is after endLine {end}.")
     with files.open(operation.path) as file:
         if start is None and end is None:
-            return _whole(file, operation.encoding, limits, root_path)
+            return _whole(file, operation.encoding, operation.max_size or limits.max_file_size, root_path)
         return _range(file, start or 1, end, operation.encoding, limits, root_path)
 
 
@@ -59,9 +61,8 @@ def count_lines(data: bytes) -> int:
     return data.count(b"\n") + (not data.endswith(b"\n") and data != b"")
 
 
-def _whole(file: OpenFile, encoding: Encoding, limits: Limits, root_path: str) -> FileContent:
+def _whole(file: OpenFile, asked: _Asked, limit: int, root_path: str) -> FileContent:
     stat = file.stat
-    limit = limits.max_file_size
     data = read_up_to(file, limit)
     if len(data) > limit:
         raise TooLarge(
@@ -70,9 +71,9 @@ def _whole(file: OpenFile, encoding: Encoding, limits: Limits, root_path: str) -
             size=stat.size,
             maxFileSize=limit,
         )
-    if encoding == "utf-8" and b"\0" in data:
+    if asked == "utf-8" and b"\0" in data:
         raise _binary(stat)
-    content, lossy = _encode(data, encoding)
+    content, encoding, lossy = _encode(data, asked)
     lines = count_lines(data)
     return FileContent(
         content=content,
@@ -86,9 +87,7 @@ def _whole(file: OpenFile, encoding: Encoding, limits: Limits, root_path: str) -
     )
 
 
-def _range(
-    file: OpenFile, start: int, end: int | None, encoding: Encoding, limits: Limits, root_path: str
-) -> FileContent:
+def _range(file: OpenFile, start: int, end: int | None, asked: _Asked, limits: Limits, root_path: str) -> FileContent:
     stat = file.stat
     if stat.size > MAX_RANGE_SIZE:
         raise TooLarge(
@@ -99,7 +98,7 @@ def _range(
     digest = hashlib.sha256()
     span = _Span(start, end, limits.max_file_size)
     while chunk := file.read(CHUNK):
-        if encoding == "utf-8" and b"\0" in chunk:
+        if asked == "utf-8" and b"\0" in chunk:
             raise _binary(stat)
         digest.update(chunk)
         span.feed(chunk)
@@ -108,7 +107,7 @@ def _range(
             f"startLine {start} is past the end: the file has {span.total_lines} lines.", totalLines=span.total_lines
         )
     data, truncated = span.cut()
-    content, lossy = _encode(data, encoding)
+    content, encoding, lossy = _encode(data, asked)
     return FileContent(
         content=content,
         encoding=encoding,
@@ -178,13 +177,15 @@ def _after_newlines(chunk: bytes, count: int) -> int:
     return len(chunk) - len(chunk.split(b"\n", count)[count])
 
 
-def _encode(data: bytes, encoding: Encoding) -> tuple[str, bool]:
-    if encoding == "base64":
-        return base64.b64encode(data).decode("ascii"), False
-    try:
-        return data.decode("utf-8"), False
-    except UnicodeDecodeError:
-        return data.decode("utf-8", "replace"), True
+def _encode(data: bytes, asked: _Asked) -> tuple[str, Encoding, bool]:
+    """As text, the encoding that this is, and whether something was lost."""
+    if asked != "base64" and not (asked == "auto" and b"\0" in data):
+        try:
+            return data.decode("utf-8"), "utf-8", False
+        except UnicodeDecodeError:
+            if asked == "utf-8":
+                return data.decode("utf-8", "replace"), "utf-8", True
+    return base64.b64encode(data).decode("ascii"), "base64", False
 
 
 def _binary(stat: Stat) -> BinaryFile:

@@ -5,7 +5,9 @@ Lines end at `\\n`; a `\\r` before it belongs to the ending. Pure functions over
 
 from __future__ import annotations
 
+from codecs import getincrementaldecoder
 from collections.abc import Callable, Iterable, Iterator
+from typing import NamedTuple
 
 from wap_kernel.files.primitives import OpenFile
 
@@ -14,6 +16,17 @@ MAX_LINE_CHARACTERS = 2000
 """Where a line is cut in an answer."""
 
 _MAX_LINE_BYTES = 4 * MAX_LINE_CHARACTERS  # no character of UTF-8 has more than four bytes
+
+
+class Hit(NamedTuple):
+    """A line that matches."""
+
+    line: int
+    """Its number, from 1."""
+    start: int
+    """Where it begins in the file."""
+    at: int
+    """Bytes of the line before its first match."""
 
 
 def blocks(file: OpenFile, tick: Callable[[], None] = lambda: None) -> Iterator[bytes]:
@@ -26,28 +39,46 @@ def blocks(file: OpenFile, tick: Callable[[], None] = lambda: None) -> Iterator[
         yield block
 
 
-def lines_with(found: Iterable[bytes], literal: bytes, limit: int) -> list[int]:
-    """The numbers, from 1, of the first `limit` lines that hold `literal`, which has no line ending in it."""
-    numbers: list[int] = []
-    line = 1  # of the first byte of `data`
+def hits(found: Iterable[bytes], literal: bytes, limit: int) -> list[Hit]:
+    """The first `limit` lines that hold `literal`, which has no line ending in it."""
+    numbered: list[Hit] = []
+    line, start = 1, 0  # of the line that is looked at
+    offset = 0  # of the first byte of `data`
     tail = b""  # the end of the block before, in which `literal` may have begun
     for block in found:
         data = tail + block
         done = 0  # how far the newlines of `data` are counted
         hit = data.find(literal)
         while hit >= 0:
-            line += data.count(b"\n", done, hit)
+            if newlines := data.count(b"\n", done, hit):
+                line += newlines
+                start = offset + data.rindex(b"\n", done, hit) + 1
             done = hit
-            if not numbers or numbers[-1] != line:  # a long line may go on into this block
-                numbers.append(line)
-                if len(numbers) == limit:
-                    return numbers
+            if not numbered or numbered[-1].line != line:  # a long line may go on into this block
+                numbered.append(Hit(line, start, offset + hit - start))
+                if len(numbered) == limit:
+                    return numbered
             end = data.find(b"\n", hit)
             hit = data.find(literal, end) if end >= 0 else -1
         keep = max(done, len(data) - len(literal) + 1)
-        line += data.count(b"\n", done, keep)
+        if newlines := data.count(b"\n", done, keep):
+            line += newlines
+            start = offset + data.rindex(b"\n", done, keep) + 1
         tail = data[keep:]
-    return numbers
+        offset += keep
+    return numbered
+
+
+def column_in(data: bytes, hit: Hit) -> int:
+    """The number, from 1, of the character that the match begins with, in the line as `texts_of` decodes it."""
+    piece = data[hit.start : hit.start + hit.at + 1]
+    return len(piece) if len(piece) > hit.at and piece.isascii() else _column([piece], hit.at)
+
+
+def column_of(file: OpenFile, hit: Hit, tick: Callable[[], None]) -> int:
+    """The same for a file that is not held whole."""
+    file.seek(hit.start)
+    return _column(_first(blocks(file, tick), hit.at + 1), hit.at)
 
 
 def texts_of(found: Iterable[bytes], numbers: Iterable[int]) -> dict[int, str]:
@@ -99,3 +130,23 @@ def _text(line: bytes | bytearray) -> str:
     if len(line) <= MAX_LINE_CHARACTERS:
         return line.decode("utf-8", "replace")
     return bytes(line[:_MAX_LINE_BYTES]).decode("utf-8", "replace")[:MAX_LINE_CHARACTERS]
+
+
+def _first(found: Iterable[bytes], size: int) -> Iterator[bytes]:
+    for block in found:
+        yield block[:size]
+        size -= len(block)
+        if size <= 0:
+            return
+
+
+def _column(line: Iterable[bytes], at: int) -> int:
+    """`line` ends with the byte `at`: what that byte completes, or has begun, is the character that is asked for."""
+    decoder = getincrementaldecoder("utf-8")("replace")
+    length = characters = 0
+    for piece in line:
+        length += len(piece)
+        characters += len(decoder.decode(piece))
+    if length <= at:  # an empty match, where the file ends
+        return characters + len(decoder.decode(b"", final=True)) + 1
+    return characters + bool(decoder.getstate()[0])

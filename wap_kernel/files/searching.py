@@ -1,18 +1,19 @@
 """Searching file contents: one match per line, sorted by path and line, with the exact total.
 
 A literal (or a pattern that is one) in a small workspace is looked for in process, which is faster than starting rg,
-unless it turns out to be nearly everywhere. Otherwise rg counts, and only the files that come first are asked for line
-numbers. The texts of an answer are always read through the file primitives, so whatever is returned came through
-containment, whoever found it.
+unless it turns out to be nearly everywhere or, where case does not matter, to need more than ASCII. Otherwise rg
+counts, and only the files that come first are asked for lines. The texts of an answer are always read through the file
+primitives, so whatever is returned came through containment, whoever found it.
 
 A file with a NUL byte is binary and skipped, and so is one over 256 MiB, even when it is named. Lines are cut at 2,000
-characters. The regular expressions are Rust's, and run in rg only: `re` would hold the interpreter's lock.
+characters; in one of more than 1 MiB a pattern's column is that of a match in the first MiB, or where that ends. The
+regular expressions are Rust's, and run in rg only: `re` would hold the interpreter's lock.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from heapq import nsmallest
 from typing import TypeVar
@@ -21,12 +22,12 @@ from wap_kernel.errors import InvalidArgument, ProviderUnavailable
 from wap_kernel.files import ripgrep
 from wap_kernel.files.deadline import Deadline
 from wap_kernel.files.handles import LocalFile
-from wap_kernel.files.literals import FILE_BUDGET, find_literal
+from wap_kernel.files.literals import FILE_BUDGET, Literal, find_literal
 from wap_kernel.files.matches import bounded, rows
 from wap_kernel.files.paths import display, join
 from wap_kernel.files.primitives import Files, Guard, OpenFile
-from wap_kernel.files.ripgrep import Query, Ripgrep
-from wap_kernel.files.scanning import BLOCK, blocks, lines_with
+from wap_kernel.files.ripgrep import Query, Ripgrep, memory_file
+from wap_kernel.files.scanning import BLOCK, Hit, blocks, column_in, column_of, hits
 from wap_kernel.files.selection import MAX_FILE_SIZE, Selection
 from wap_kernel.files.trees import unless_gone
 from wap_kernel.operations import SearchFiles
@@ -34,14 +35,22 @@ from wap_kernel.results import Limits, Match, SearchResult
 
 MAX_QUERY_CHARACTERS = 10_000
 MAX_CONTEXT_LINES = 100
+MAX_MATCHES = 10_000
+"""In an answer, whatever the caller's own limit is."""
 
 DESCRIPTOR_BATCH = 200
 ARGUMENT_BYTES = 128 * 1024
 """Of paths in one command line; systems allow far more."""
+MAX_GLOBS = 100
+
+LONG = 1024 * 1024
+"""Bytes of a line, or a file, in which rg may note down every match."""
+_SHORT = 4096
 
 T = TypeVar("T")
 
 _PLAIN_NAME = re.compile(r"[A-Za-z0-9_.-]+")
+_PLAIN_GLOB = re.compile(r"\*?[A-Za-z0-9_.-]+\*?|\*{1,2}")
 _META = re.compile(r"[\\.+*?()|\[\]{}^$]")
 """A Rust pattern without any of these is a literal."""
 
@@ -81,12 +90,14 @@ class Searcher:
         is_regex = operation.regex and _META.search(operation.query) is not None
         query = Query(operation.query, is_regex, operation.case_sensitive, max_file_size)
         selection = Selection(files, guard, operation, max_file_size)
-        context, limit = operation.context_lines, limits.max_search_results
-        if query.literal is not None:
+        context = operation.context_lines
+        limit = limits.max_search_results if operation.limit is None else min(operation.limit, MAX_MATCHES)
+        literal = query.literal or query.folded
+        if literal is not None:
             found = find_literal(
                 files,
                 selection,
-                query.literal,
+                Literal(literal, folded=not query.case_sensitive),
                 deadline,
                 context=context,
                 limit=limit,
@@ -122,7 +133,7 @@ class _Search:
     def result(self) -> SearchResult:
         counts = self._count_paths() if self._rg.takes_paths else self._count_descriptors()
         first = self._first_files(counts)
-        numbers = {} if self._literal is not None else self._line_numbers(first)
+        found = {} if self._literal is not None else self._hits(first)
         matches: list[Match] = []
         for path in first:
             file = self._open(path)
@@ -132,10 +143,14 @@ class _Search:
                 room = self._limit - len(matches)
                 whole = file.read(BLOCK) if file.stat.size < BLOCK else None
                 if self._literal is not None:
-                    lines = lines_with(self._blocks(file) if whole is None else [whole], self._literal, room)
+                    lines = hits(self._blocks(file) if whole is None else [whole], self._literal, room)
                 else:
-                    lines = numbers.get(path, [])[:room]
-                matches += rows(path, self._blocks(file) if whole is None else whole, lines, self._context)
+                    lines = found.get(path, [])[:room]
+                if whole is not None:
+                    columns = {hit.line: column_in(whole, hit) for hit in lines}
+                else:
+                    columns = {hit.line: column_of(file, hit, self._deadline.check) for hit in lines}
+                matches += rows(path, self._blocks(file) if whole is None else whole, columns, self._context)
         total = sum(counts.values())
         return SearchResult(matches=matches, is_truncated=total > len(matches), total_matches=total)
 
@@ -143,7 +158,8 @@ class _Search:
         selection = self._selection
         # Pruning is for speed: `selection` decides. Given are only names that rg cannot read as more than a name.
         pruned = [f"--glob=!**/{name}/" for name in sorted(selection.pruned) if _PLAIN_NAME.fullmatch(name)]
-        options = pruned if selection.recursive else [*pruned, "--max-depth=1"]
+        depth = [] if selection.recursive else ["--max-depth=1"]
+        options = [*_globs(selection.rows), *pruned, *depth]  # of globs the last that matches counts
         counts: dict[str, int] = {}
         # Nothing may be left to search; a bad query is an error all the same, so rg is given its empty stdin.
         for names in _batches([_argument(path) for path in (*selection.folders, *selection.named)] or ["-"]):
@@ -169,16 +185,51 @@ class _Search:
         paths = sorted(set(self._selection.of(found, self._deadline)))
         return {path: n for path, n, file in self._ask_descriptors(paths, ask) if not self._is_binary(file)}
 
-    def _line_numbers(self, paths: list[str]) -> dict[str, list[int]]:
-        def ask(names: list[str], fds: list[int]) -> dict[str, list[int]]:
-            return self._rg.lines(self._query, names, self._limit, self._deadline, fds=fds)
+    def _hits(self, paths: list[str]) -> dict[str, list[Hit]]:
+        large = {path for path in paths if self._is_large(path)}
+        found = self._ask_hits([path for path in paths if path not in large], places=True)
+        for path, numbered in self._ask_hits(sorted(large), places=False).items():
+            file = self._open(path)
+            if file is not None:
+                with file:
+                    found[path] = self._with_places(file, numbered)
+        return found
+
+    def _ask_hits(self, paths: list[str], *, places: bool) -> dict[str, list[Hit]]:
+        def ask(names: list[str], fds: list[int]) -> dict[str, list[Hit]]:
+            return self._rg.hits(self._query, names, self._limit, self._deadline, fds=fds, places=places)
 
         if not self._rg.takes_paths:
-            return {path: lines for path, lines, _ in self._ask_descriptors(paths, ask)}
-        found: dict[str, list[int]] = {}
+            return {path: found for path, found, _ in self._ask_descriptors(paths, ask)}
+        answers: dict[str, list[Hit]] = {}
         for names in _batches(map(_argument, paths)):
-            found.update((name[2:], lines) for name, lines in ask(names, []).items())
-        return found
+            answers.update((name[2:], found) for name, found in ask(names, []).items())
+        return answers
+
+    def _with_places(self, file: OpenFile, numbered: list[Hit]) -> list[Hit]:
+        """The same hits and where they match, for a file that may have endless lines: rg is given their beginnings."""
+        with memory_file() as lines:
+            lengths = [lines.write(self._beginning(file, hit) + b"\n") - 1 for hit in numbered]
+            lines.flush()
+            name = f"/dev/fd/{lines.fileno()}"
+            answers = self._rg.hits(self._query, [name], len(numbered), self._deadline, fds=[lines.fileno()])
+        places = {hit.line: hit.at for hit in answers.get(name, ())}
+        return [
+            hit._replace(at=places.get(number, length))
+            for number, (hit, length) in enumerate(zip(numbered, lengths, strict=True), 1)
+        ]
+
+    def _beginning(self, file: OpenFile, hit: Hit) -> bytes:
+        self._deadline.check()
+        file.seek(hit.start)
+        line = file.read(_SHORT)
+        if b"\n" not in line:
+            line += file.read(LONG - _SHORT)
+        return line.partition(b"\n")[0]
+
+    def _is_large(self, path: str) -> bool:
+        found = unless_gone(self._files.stat, path)
+        return found is not None and found.size > LONG
 
     def _ask_descriptors(
         self, paths: list[str], ask: Callable[[list[str], list[int]], dict[str, T]]
@@ -231,6 +282,14 @@ def _argument(path: str) -> str:
     return "./" if path == "." else f"./{path}"
 
 
+def _globs(rows: Sequence[tuple[str, ...]] | None) -> list[str]:
+    """Options that leave out files which cannot be selected, if rg is sure to leave out no other."""
+    if rows is None or len(rows) > MAX_GLOBS or not all(_PLAIN_GLOB.fullmatch(name) for row in rows for name in row):
+        return []
+    ended = [row[:-1] for row in rows if row[-1] == "**"]  # to us `a/**` is `a` as well
+    return [f"--glob=/{'/'.join(row)}" for row in sorted({*rows, *ended})]
+
+
 def _batches(names: Iterable[str]) -> Iterator[list[str]]:
     batch: list[str] = []
     size = 0
@@ -261,3 +320,5 @@ def _check(operation: SearchFiles) -> None:
         raise InvalidArgument("The query is not valid Unicode (it contains a lone surrogate).") from None
     if not 0 <= operation.context_lines <= MAX_CONTEXT_LINES:
         raise InvalidArgument(f"contextLines must be between 0 and {MAX_CONTEXT_LINES}.")
+    if operation.limit is not None and operation.limit < 1:
+        raise InvalidArgument("The limit must be at least 1.", hint=f"At most {MAX_MATCHES} matches are returned.")

@@ -7,8 +7,8 @@ from collections.abc import Generator, Iterable, Iterator
 from wap_kernel.errors import InvalidArgument, PermissionDenied, from_os_error
 from wap_kernel.files.atomic import is_temporary
 from wap_kernel.files.deadline import Deadline
-from wap_kernel.files.globs import Exclusions, chosen
-from wap_kernel.files.paths import join
+from wap_kernel.files.globs import Exclusions, chosen, selected
+from wap_kernel.files.paths import join, split
 from wap_kernel.files.primitives import Access, Files, Guard, Kind, Stat
 from wap_kernel.files.trees import open_real, regular_files
 from wap_kernel.operations import SearchFiles
@@ -23,7 +23,8 @@ MAX_FILE_SIZE = 256 * 1024 * 1024
 
 
 class Selection:
-    """Files that are named, and files below folders that are named unless they are excluded or hidden."""
+    """Files that are named, and files below folders that are named unless they are excluded or hidden; of all these,
+    those that the operation's `include` selects."""
 
     def __init__(self, files: Files, guard: Guard, operation: SearchFiles, max_file_size: int = MAX_FILE_SIZE) -> None:
         if not 0 < len(operation.paths) <= MAX_PATHS:
@@ -40,15 +41,25 @@ class Selection:
         self._files = files
         self._guard = guard
         patterns = chosen(operation.exclude, recursive=operation.recursive)
+        include = selected(operation.include)
         starts = {_start(files, path) for path in operation.paths}
         # rg would ignore its own limit for a file that is named.
-        self.named.update(found.path for found in starts if found.kind is Kind.FILE and found.size <= max_file_size)
+        named = (found.path for found in starts if found.kind is Kind.FILE and found.size <= max_file_size)
+        self.named.update(path for path in named if include is None or include.matches(path.rpartition("/")[2]))
         for path in sorted({found.path for found in starts if found.kind is Kind.FOLDER}):
-            # A folder below another one that is searched anyway is left out; an excluded one is a start of its own.
-            if not (self.recursive and any(not known.covers_folder(path) for known in self._above(path))):
+            # A folder below another one that is searched anyway is left out; an excluded one is a start of its own, and
+            # so is every one from which globs are to be read.
+            if include is not None:
+                if include.leads_on("."):
+                    self.folders[path] = Exclusions(patterns, path, include)
+            elif not (self.recursive and any(not known.covers_folder(path) for known in self._above(path))):
                 self.folders[path] = Exclusions(patterns, path)
         self.pruned = frozenset().union(*(exclusions.folder_names for exclusions in self.folders.values()))
         """Names of folders that are excluded everywhere."""
+        self.rows: list[tuple[str, ...]] | None = None
+        """What is selected below the folders, as rows of names from the root; None if that is everything."""
+        if include is not None and not include.everything:
+            self.rows = [(*split(path), *row) for path in self.folders for row in include.rows]
 
     def of(self, paths: Iterable[str], deadline: Deadline) -> Iterator[str]:
         """Those of `paths`, files as rg found them, that are asked for and may be read."""

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 
 from wap_kernel.caller import Caller
 from wap_kernel.policy.effective import Effective
-from wap_kernel.policy.files import PolicyFiles
-from wap_kernel.policy.model import Layers
+from wap_kernel.policy.files import PolicyFiles, literally
+from wap_kernel.policy.model import FilesystemPolicy, Layers, Policy
 from wap_kernel.policy.paths import PolicyGuard
 from wap_kernel.policy.protected import ProtectedPaths
 
@@ -29,6 +29,7 @@ class CurrentPolicy:
         self._protected = protected
         self._known: tuple[Effective | None, dict[str | None, tuple[Layers, Binding]]] = (None, {})
         """By token. Layers are compared, not hashed: that takes longer than many an operation."""
+        self._within: dict[tuple[str, bool], tuple[Binding, Policy | None, Binding]] = {}
 
     def of(self, caller: Caller) -> Binding:
         common = self._files.effective()
@@ -47,3 +48,20 @@ class CurrentPolicy:
             binding = Binding(effective, PolicyGuard(self._protected, effective))
             bindings[caller.token] = (layers, binding)
         return binding
+
+    def within(self, binding: Binding, folder: str, *, only: bool) -> Binding:
+        """Narrowed by the policy file of the real folder `folder`; with `only` nothing outside of it can be reached."""
+        layer = self._files.layer_for(folder)
+        known = self._within.get((folder, only))
+        if known is not None and known[0] is binding and known[1] is layer:
+            return known[2]
+        effective = binding.effective if layer is None else binding.effective.with_layer(layer)
+        if only:
+            inside = literally(folder)
+            paths = FilesystemPolicy(allowed_paths=(inside, f"{inside}/**"))
+            effective = effective.with_layer(Policy(name="workspaceRoot", filesystem=paths))
+        narrowed = Binding(effective, PolicyGuard(self._protected, effective))
+        if len(self._within) >= MAX_REMEMBERED:
+            self._within.clear()
+        self._within[folder, only] = (binding, layer, narrowed)
+        return narrowed

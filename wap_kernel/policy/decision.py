@@ -112,7 +112,7 @@ def _names_blocked(grant: Grant, effective: Effective) -> bool:
 
 
 def _script(operation: Operation) -> Script:
-    return parse(operation.command) if isinstance(operation, RunCommand) else Script(())
+    return parse(operation.line) if isinstance(operation, RunCommand) else Script(())
 
 
 def _said(operation: Operation, script: Script, effective: Effective, facts: Facts) -> list[_Said]:
@@ -122,6 +122,8 @@ def _said(operation: Operation, script: Script, effective: Effective, facts: Fac
     if isinstance(operation, RunCommand):
         said += _command(operation, script, effective, facts)
     for policy in effective.layers:
+        if operation.confirmed and policy.of_workspace:
+            continue
         if (tool := confirms(policy.confirmation_required, operation)) is not None:
             reason = f"{tool} needs confirmation by {policy.name}"
             commands = () if script.problems else script.commands  # a grant is for what is known to run

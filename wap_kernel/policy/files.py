@@ -80,7 +80,7 @@ class PolicyFiles:
     def layer_for(self, folder: str) -> Policy | None:
         """What `.cws-policy.json` in `folder` says, with its patterns relative to that folder; None: there is none."""
         path = join(folder, WORKSPACE)
-        return self._layer(path, lambda: self._read(path), folder=folder)
+        return self._layer(path, lambda: self._read(path), folder=folder, of_workspace=True)
 
     def _by_variable(self) -> Policy | None:
         if not self._named:
@@ -90,7 +90,9 @@ class PolicyFiles:
         layer = self._layer(VARIABLE, lambda: _read(self._named))
         return layer or Policy(name=VARIABLE, broken=f"the file that {VARIABLE} names does not exist")
 
-    def _layer(self, name: str, read: Callable[[], bytes | None], *, folder: str = ".") -> Policy | None:
+    def _layer(
+        self, name: str, read: Callable[[], bytes | None], *, folder: str = ".", of_workspace: bool = False
+    ) -> Policy | None:
         try:
             data = read()
         except OSError as error:
@@ -105,7 +107,8 @@ class PolicyFiles:
         if known is None or known[0] != data:
             if len(self._known) >= MAX_REMEMBERED:
                 self._known.clear()
-            known = self._known[key] = (data, _rebased(parse(data, name), folder))
+            policy = _rebased(parse(data, name), folder).model_copy(update={"of_workspace": of_workspace})
+            known = self._known[key] = (data, policy)
         return known[1]
 
     def _read(self, path: str) -> bytes | None:
@@ -137,11 +140,16 @@ def _leads_nowhere(path: str) -> PermissionDenied:
     return PermissionDenied(f"It is a link that leads nowhere: {path}")
 
 
+def literally(path: str) -> str:
+    """A pattern that is this path and nothing else."""
+    return re.sub(r"([\\*?\[\]{}!#])", r"\\\1", path)
+
+
 def _rebased(policy: Policy, folder: str) -> Policy:
     """A policy that stands in `folder` speaks of paths from there on."""
     if folder == "." or policy.broken is not None:
         return policy
-    prefix = re.sub(r"([\\*?\[\]{}!#])", r"\\\1", folder)
+    prefix = literally(folder)
     filesystem = policy.filesystem
     allowed = filesystem.allowed_paths
     changes = {

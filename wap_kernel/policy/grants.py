@@ -189,7 +189,7 @@ def _flags(operation: Operation) -> Iterator[str]:
 def _standing(operation: RunCommand, script: Script, commands: Sequence[SimpleCommand]) -> list[SimpleCommand]:
     """The commands as they stand in the line, wrappers included: `env -C sub rm a` is not `rm a`. Empty where anything
     else in the line may change what they do: variables of the caller's, `cd`, or what they are given to read."""
-    line = operation.command
+    line = operation.line
     moves = any(word.text in _MOVES for command in script.commands for word in command.words)
     if script.problems or operation.environment or moves or "<<" in line:
         return []

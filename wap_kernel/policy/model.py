@@ -111,6 +111,8 @@ class Policy(_Section):
     network: NetworkPolicy = NetworkPolicy()
     confirmation_required: tuple[str, ...] = ()
     """Tools (and the older `task.run`) that ask."""
+    of_workspace: bool = Field(False, exclude=True)
+    """It is a `.cws-policy.json`, which is asked for confirmation in the words of the caller's own client."""
     broken: str | None = None
     """Why the layer could not be read; everything is then denied with this text."""
 

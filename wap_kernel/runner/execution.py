@@ -184,7 +184,7 @@ class Execution:
             return self._failed(step, TooLarge(f"The events of a run hold {MAX_ANSWERED} characters.", hint=hint))
         self._store(text)
         if done.result is not None and (respond := self._parts.responses.get(self._run.dialect)) is not None:
-            self._response = respond(step.tool, done.result)
+            self._response = respond(step, done.result)
         return _Stop(failed=done.is_failure)
 
     def _failed(self, step: Step, error: WapError, *, flush: bool = False) -> _Stop:

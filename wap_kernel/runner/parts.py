@@ -13,7 +13,7 @@ from wap_kernel.operations import Operation
 from wap_kernel.results import Result
 from wap_kernel.runs.ledger import Ledger
 from wap_kernel.runs.live import Hub
-from wap_kernel.runs.model import Approval, Run
+from wap_kernel.runs.model import Approval, Run, Step
 from wap_kernel.runs.outputs import Outputs
 from wap_kernel.runs.questions import Questions
 from wap_kernel.workspace import Workspace
@@ -21,8 +21,8 @@ from wap_kernel.workspace import Workspace
 Category = Literal["validation", "policy", "execution", "timeout", "system"]
 Admission = Callable[[Caller, Operation], AbstractAsyncContextManager[None]]
 """Around an operation: counts it for whoever is limited, or raises."""
-Respond = Callable[[str, Result], dict[str, Any]]
-"""A dialect's own answer of a tool."""
+Respond = Callable[[Step, Result], dict[str, Any]]
+"""A dialect's own answer."""
 
 
 class Events(Protocol):

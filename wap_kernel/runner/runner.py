@@ -174,12 +174,26 @@ class Runner(Looking):
             return await self.workspace.answer(step.operation, caller, encode, Context(dialect=dialect, tool=step.tool))
         except ApprovalRequired as error:
             refusal = error
+        return await self.ask(step, caller, refusal, dialect=dialect, wait=wait)
+
+    async def ask(
+        self, step: Step, caller: Caller, refusal: ApprovalRequired, *, dialect: str, wait: float = 0.0
+    ) -> dict[str, Any]:
+        """Have a person decide on what was refused. Without an answer within `wait` seconds `refusal` is raised, which
+        then names the run."""
         await self._begun()
         approval = await self.workspace.offload(lambda: parking.park(self._parts, step, caller, dialect, refusal))
         refusal.details = {"rule": refusal.details["rule"], "runId": approval.run, "approvalId": approval.id}
-        run = await self._until(approval.run, wait, lambda run: run.status.is_final)
-        if run.response is None:
+        answer = await self.response(approval.run, wait)
+        if answer is None:
             raise refusal
+        return answer
+
+    async def response(self, run_id: str, seconds: float) -> dict[str, Any] | None:
+        """The answer that the run of a single call keeps, or its error raised; None while there is none."""
+        run = await self._until(run_id, seconds, lambda run: run.status.is_final)
+        if run.response is None:
+            return None
         if "code" in run.response and "error" in run.response:
             raise WapError.from_dict(run.response)
         return dict(run.response)

@@ -103,7 +103,7 @@ def _named(operation: Operation) -> Iterator[str]:
     """Paths that the words of a command line may stand for."""
     if not isinstance(operation, RunCommand):
         return
-    words = (word.literal for command in parse(operation.command).commands for word in command.words)
+    words = (word.literal for command in parse(operation.line).commands for word in command.words)
     literal = [word for word in words if word and not word.startswith("-") and "\0" not in word]
     for word in literal[:MAX_WORDS]:
         if not word.startswith(("/", "~")):

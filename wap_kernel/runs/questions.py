@@ -97,7 +97,7 @@ class Questions:
 
     def _command(self, operation: RunCommand, caller: Caller) -> dict[str, Any]:
         lost = list(self.foresee(lambda path: self.may_read(path, caller)).get("notKept", ()))
-        said: dict[str, Any] = {"command": operation.command, "cwd": operation.cwd}
+        said: dict[str, Any] = {"command": operation.line, "cwd": operation.cwd}
         if operation.environment:
             said["env"] = operation.environment
         if lost:

@@ -7,13 +7,14 @@ import os
 import socket
 import tempfile
 from pathlib import Path
+from random import Random
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.wap_kernel.files.conftest import NoJournal, OpenGuard
-from tests.wap_kernel.files.trees import Tree, grow, trees
+from tests.wap_kernel.files.trees import Tree, grow, includes, is_selected, trees
 from wap_kernel.errors import FileMissing, InvalidArgument, PermissionDenied, ProviderUnavailable, TimedOut
 from wap_kernel.files import listing
 from wap_kernel.files import trees as walking
@@ -32,9 +33,14 @@ def ws(root: Root) -> Path:
 
 
 def listed(
-    root: Root, path: str = ".", limit: int = 500, deadline: Deadline | None = None, **options: object
+    root: Root,
+    path: str = ".",
+    limit: int = 500,
+    deadline: Deadline | None = None,
+    own_limit: int | None = None,
+    **options: object,
 ) -> FileList:
-    operation = ListFiles.model_validate({"path": path, **options})
+    operation = ListFiles.model_validate({"path": path, "limit": own_limit, **options})
     return list_files(root, operation, Limits(max_directory_entries=limit), root.path, deadline or Deadline(60))
 
 
@@ -272,28 +278,180 @@ def test_one_big_folder_can_be_stopped(root: Root, ws: Path) -> None:
         listed(root, exclude=("*.none",), deadline=Deadline(60, lambda: next(looks, True)))
 
 
+PROJECT: Tree = {
+    "main.py": b"",
+    "README.md": b"",
+    "src": {"a.ts": b"", "b.tsx": b"", "x": {"c.ts": b"", "py": {"d.py": b""}}, "src": {"e.ts": b""}},
+    "node_modules": {"p": {"i.ts": b""}},
+    "py.py": {"f": b""},
+}
+
+INCLUDED = [
+    # include, path, found
+    (["**/*.py"], ".", ["main.py", "src/x/py/d.py"]),
+    (["*.py"], ".", ["main.py"]),
+    (["src/*.ts"], ".", ["src/a.ts"]),
+    (["*.ts"], "src", ["src/a.ts"]),
+    (["src/*.ts"], "src", ["src/src/e.ts"]),
+    (["**/*.{ts,tsx}"], ".", ["src/a.ts", "src/b.tsx", "src/src/e.ts", "src/x/c.ts"]),
+    (["**/[ac].ts", "README.*"], ".", ["README.md", "src/a.ts", "src/x/c.ts"]),
+    (["src/x/**"], ".", ["src/x/c.ts", "src/x/py/d.py"]),
+    (["**"], "src/x", ["src/x/c.ts", "src/x/py/d.py"]),
+    (["src", "py.py"], ".", []),
+    (["**/*.ts"], "node_modules", ["node_modules/p/i.ts"]),
+    (["/src/*.ts", "../src/*.ts", ""], ".", []),
+    ([], ".", []),
+]
+
+
+@pytest.mark.parametrize("newest_first", [False, True])
+@pytest.mark.parametrize(("include", "path", "found"), INCLUDED)
+def test_globs_select_files_and_are_relative_to_the_path(
+    root: Root, ws: Path, include: list[str], path: str, found: list[str], newest_first: bool
+) -> None:
+    grow(ws, PROJECT)
+    result = listed(root, path, recursive=True, include=include, newest_first=newest_first)
+    assert sorted(paths(result)) == found
+    assert (result.total_found, result.is_truncated) == (len(found), False)
+
+
+def test_globs_and_exclusions_both_count(root: Root, ws: Path) -> None:
+    grow(ws, PROJECT)
+    for exclude in (("src/x/**",), ("c.ts", "d.py"), ("x",)):
+        result = listed(root, recursive=True, include=("**/*.{py,ts}",), exclude=("node_modules", *exclude))
+        assert paths(result) == ["main.py", "src/a.ts", "src/src/e.ts"]
+    assert paths(listed(root, include=("**/*.py",))) == ["main.py"]
+    assert paths(listed(root, recursive=True, max_depth=2, include=("**/*.ts",))) == ["src/a.ts"]
+
+
+def test_globs_select_links_by_their_own_name(root: Root, ws: Path) -> None:
+    grow(ws, {"real": {"a.py": b""}})
+    (ws / "link.py").symlink_to("nowhere")
+    (ws / "in").symlink_to("real")
+    result = listed(root, recursive=True, include=("**/*.py", "in"), metadata=True)
+    assert [(entry.path, entry.is_symlink, entry.is_directory) for entry in result.files] == [
+        *(("in", True, False), ("link.py", True, False), ("real/a.py", None, False)),
+    ]
+    assert all(entry.metadata is not None for entry in result.files)
+    assert paths(listed(root, "in", include=("*.py",))) == ["real/a.py"]
+
+
+def test_folders_in_which_nothing_can_be_selected_are_not_entered(
+    root: Root, ws: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    grow(ws, {"src": {"a": {"f.py": b""}, "b": {"f.py": b"", "deep": {}}}, "lib": {"a": {"f.py": b""}}})
+    entered: list[str] = []
+    original = walking._enter
+
+    def enter(files: Root, level: walking.Level, name: str) -> object:
+        entered.append(name)
+        return original(files, level, name)
+
+    monkeypatch.setattr(walking, "_enter", enter)
+    for newest_first in (False, True):
+        entered.clear()
+        result = listed(root, recursive=True, include=("src/b/*.py",), newest_first=newest_first)
+        assert paths(result) == ["src/b/f.py"]
+        assert entered == ["src", "b"]
+
+
+@pytest.mark.parametrize("pattern", ["{a,b}" * 12, "x" * 1001, "nul\0", "*a*a*a*a*b"])
+def test_globs_that_cost_too_much_are_refused(root: Root, pattern: str) -> None:
+    with pytest.raises(InvalidArgument):
+        listed(root, include=(pattern,))
+
+
+@pytest.mark.parametrize("newest_first", [False, True])
+def test_the_callers_own_limit_replaces_the_usual_one(
+    root: Root, ws: Path, monkeypatch: pytest.MonkeyPatch, newest_first: bool
+) -> None:
+    grow(ws, {f"f{number}": b"" for number in range(9)})
+    for own, shown in [(2, 2), (7, 7), (9, 9), (10**9, 9), (None, 5)]:
+        result = listed(root, limit=5, own_limit=own, newest_first=newest_first)
+        assert (len(result.files), result.total_found, result.is_truncated) == (shown, 9, shown < 9)
+    monkeypatch.setattr(listing, "MAX_ENTRIES", 6)
+    assert len(listed(root, limit=5, own_limit=7, newest_first=newest_first).files) == 6
+    with pytest.raises(InvalidArgument):
+        listed(root, own_limit=0)
+
+
+def test_the_newest_first_and_those_of_one_time_by_path(root: Root, ws: Path) -> None:
+    grow(ws, {"b": b"", "a": b"12", "d": {"c": b"", "new": b""}})
+    now = 1_700_000_000_000_000_000
+    for name, time in [("b", now), ("a", now), ("d/c", now + 1), ("d/new", now + 10**9), ("d", now - 1)]:
+        os.utime(ws / name, ns=(0, time))
+    result = listed(root, recursive=True, newest_first=True, metadata=True)
+    assert paths(result) == ["d/new", "d/c", "a", "b", "d"]
+    assert [entry.is_directory for entry in result.files] == [False, False, False, False, True]
+    assert [entry.metadata.size for entry in result.files[:4] if entry.metadata] == [0, 0, 2, 0]
+    result = listed(root, recursive=True, newest_first=True, own_limit=2)
+    assert (paths(result), result.total_found, result.is_truncated) == (["d/new", "d/c"], 5, True)
+    assert result.files[0].metadata is None
+    assert paths(listed(root, newest_first=True)) == ["a", "b", "d"]
+
+
+@pytest.mark.parametrize(
+    ("error", "shown"),
+    [(PermissionError(errno.EACCES, ""), ["b", "a"]), (FileNotFoundError(errno.ENOENT, ""), ["b"])],
+)
+def test_among_the_newest_what_may_not_be_looked_at_comes_last(
+    root: Root, ws: Path, monkeypatch: pytest.MonkeyPatch, error: OSError, shown: list[str]
+) -> None:
+    grow(ws, {"a": {}, "b": b""})
+    original = LocalFolder.stat
+
+    def refuse(folder: LocalFolder, name: str) -> Stat:
+        if name == "a":
+            raise error
+        return original(folder, name)
+
+    monkeypatch.setattr(LocalFolder, "stat", refuse)
+    result = listed(root, metadata=True, newest_first=True)
+    assert (paths(result), result.total_found, result.is_truncated) == (shown, len(shown), False)
+    assert [entry.metadata is not None for entry in result.files] == [True, False][: len(shown)]
+
+
+def test_looking_for_the_newest_can_be_stopped(root: Root, ws: Path) -> None:
+    grow(ws, {f"d{number}": {"f": b""} for number in range(20)})
+    looks = iter([False] * 10)
+    with pytest.raises(ProviderUnavailable):
+        listed(root, recursive=True, newest_first=True, deadline=Deadline(60, lambda: next(looks, True)))
+
+
 @settings(max_examples=60, deadline=None)
-@given(trees, st.integers(1, 12), st.sampled_from([None, 1, 2, 3]), st.booleans())
-def test_the_same_as_a_reference(tree: Tree, limit: int, depth: int | None, use_openat2: bool) -> None:
+@given(trees, st.integers(1, 12), st.sampled_from([None, 1, 2, 3]), st.booleans(), includes, st.randoms())
+def test_the_same_as_a_reference(
+    tree: Tree, limit: int, depth: int | None, use_openat2: bool, include: tuple[str, ...] | None, chance: Random
+) -> None:
     with tempfile.TemporaryDirectory() as folder:
         grow(Path(folder), tree)
-        expected = _reference(folder, depth, {"dist", "build"})
+        expected = _reference(folder, depth, {"dist", "build"}, include)
+        times = {path: chance.choice([0, 1, 1_700_000_000_000_000_001, 1_700_000_000_000_000_002]) for path in expected}
+        for path, time in times.items():
+            os.utime(os.path.join(folder, path), ns=(0, time))
+        newest = sorted(expected, key=lambda path: (-times[path], path))
         root = Root(folder, guard=OpenGuard(), journal=NoJournal(), use_openat2=use_openat2)
         try:
-            result = listed(root, recursive=True, limit=limit, max_depth=depth)
+            options = {"recursive": True, "max_depth": depth, "include": include}
+            results = [
+                listed(root, limit=limit, **options),
+                listed(root, own_limit=limit, newest_first=True, **options),
+            ]
         finally:
             root.close()
-        assert paths(result) == expected[:limit]
-        assert result.total_found == len(expected)
-        assert result.is_truncated == (len(expected) > limit)
+        assert [paths(result) for result in results] == [expected[:limit], newest[:limit]]
+        for result in results:
+            assert result.total_found == len(expected)
+            assert result.is_truncated == (len(expected) > limit)
 
 
-def _reference(folder: str, depth: int | None, excluded: set[str]) -> list[str]:
+def _reference(folder: str, depth: int | None, excluded: set[str], include: tuple[str, ...] | None) -> list[str]:
     found = []
     for base, folders, files in os.walk(folder):
         folders[:] = [name for name in folders if name not in excluded]
-        found += [os.path.relpath(os.path.join(base, name), folder) for name in folders + files]
-    return sorted(path for path in found if depth is None or path.count("/") < depth)
+        names = folders + files if include is None else files
+        found += [os.path.relpath(os.path.join(base, name), folder) for name in names]
+    return sorted(path for path in found if (depth is None or path.count("/") < depth) and is_selected(path, include))
 
 
 class _inside:

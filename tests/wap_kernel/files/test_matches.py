@@ -10,7 +10,7 @@ from wap_kernel.results import Match, SearchResult
 
 def found(*lengths: int) -> SearchResult:
     matches = [
-        Match(path="a", line=line, match_text="m", context_before=["x" * (length - 1)], context_after=[])
+        Match(path="a", line=line, column=1, match_text="m", context_before=["x" * (length - 1)], context_after=[])
         for line, length in enumerate(lengths, 1)
     ]
     return SearchResult(matches=matches, is_truncated=False, total_matches=len(matches))

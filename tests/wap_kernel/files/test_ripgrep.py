@@ -20,6 +20,7 @@ from wap_kernel.errors import ProviderUnavailable, TimedOut
 from wap_kernel.files import landlock, ripgrep
 from wap_kernel.files.deadline import Deadline
 from wap_kernel.files.ripgrep import Query, Ripgrep
+from wap_kernel.files.scanning import Hit
 from wap_kernel.policy.protected import ProtectedPaths
 
 QUERY = Query("needle", regex=False, case_sensitive=True)
@@ -134,6 +135,29 @@ def test_no_name_is_nothing_to_search() -> None:
     rg.close()
 
 
+@pytest.mark.parametrize(
+    ("pattern", "hits"),
+    [
+        ("n.edle", [Hit(1, 0, 3), Hit(3, 11, 4)]),
+        ("^$", [Hit(2, 10, 0)]),
+        ("(?-u:\\xa9)", [Hit(3, 11, 2)]),
+        ("^5$", [Hit(4, 29, 0)]),
+        ("q*$", [Hit(1, 0, 9), Hit(2, 10, 0), Hit(3, 11, 17), Hit(4, 29, 1), Hit(5, 31, sys.maxsize)]),
+    ],
+)
+def test_where_lines_match(tmp_path: Path, pattern: str, hits: list[Hit]) -> None:
+    """Bytes, also of a line that rg shows because it is short, and of an empty match where the file ends."""
+    path = tmp_path / "new\n1:2:3:x"
+    path.write_bytes(b"xx needle\n\n\xff\xc3\xa9 needle needle\n5\nabc")
+    rg = Ripgrep(ripgrep.find_program(), OpenGuard(), None)
+    query = Query(pattern, regex=True, case_sensitive=True)
+    assert rg.hits(query, [str(path)], 9, Deadline(30)) == {str(path): hits}
+    unplaced = [hit._replace(at=0) for hit in hits]
+    assert rg.hits(query, [str(path)], 9, Deadline(30), places=False) == {str(path): unplaced}
+    assert rg.hits(query, [str(path)], 1, Deadline(30)) == {str(path): hits[:1]}
+    rg.close()
+
+
 def test_it_is_found_beside_the_interpreter_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("env", "user", "path"):
         (tmp_path / name).mkdir()
@@ -168,7 +192,7 @@ def test_a_link_to_outside_is_followed_by_a_plain_rg_and_not_by_ours(tmp_path: P
     rg = Ripgrep(program, OpenGuard(), root)
     assert rg.takes_paths
     assert rg.count(QUERY, names, Deadline(30)) == {"./f": 1}
-    assert rg.lines(QUERY, names, 5, Deadline(30)) == {"./f": [1]}
+    assert rg.hits(QUERY, names, 5, Deadline(30)) == {"./f": [Hit(1, 0, 0)]}
     rg.close()
     os.close(root)
 
@@ -214,7 +238,7 @@ def test_an_upgrade_while_we_run_does_not_end_searching(tmp_path: Path) -> None:
     assert rg.count(QUERY, ["./"], Deadline(30)) == {"./f": 1}
     with open(tmp_path / "ws" / "f", "rb") as file:
         name = f"/dev/fd/{file.fileno()}"
-        assert rg.lines(QUERY, ["./f", name], 5, Deadline(30), fds=[file.fileno()])["./f"] == [1]
+        assert rg.hits(QUERY, ["./f", name], 5, Deadline(30), fds=[file.fileno()])["./f"] == [Hit(1, 0, 0)]
     rg.close()
     os.close(root)
 

@@ -5,7 +5,9 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from wap_kernel.files.scanning import MAX_LINE_CHARACTERS, lines_with, texts_in, texts_of
+from wap_kernel.files.overlay_handles import VirtualFile
+from wap_kernel.files.primitives import Kind, Stat
+from wap_kernel.files.scanning import MAX_LINE_CHARACTERS, Hit, column_in, column_of, hits, texts_in, texts_of
 
 texts = st.lists(st.sampled_from([b"a", b"b", b"ab", b"\n", b"\r", b"\r\n", "é".encode(), b"\xff"])).map(b"".join)
 literals = st.sampled_from([b"a", b"b", b"ab", b"aab", "é".encode(), b"\xa9b"])
@@ -23,8 +25,54 @@ def lines_of(data: bytes) -> list[bytes]:
 
 @given(texts, literals, st.integers(1, 9), st.integers(1, 5))
 def test_lines_with_a_literal(data: bytes, literal: bytes, size: int, limit: int) -> None:
-    expected = [number for number, line in enumerate(data.split(b"\n"), 1) if literal in line]
-    assert lines_with(cut(data, size), literal, limit) == expected[:limit]
+    expected = []
+    start = 0
+    for number, line in enumerate(data.split(b"\n"), 1):
+        if literal in line:
+            expected.append(Hit(number, start, line.index(literal)))
+        start += len(line) + 1
+    assert hits(cut(data, size), literal, limit) == expected[:limit]
+
+
+strays = [bytes([byte]) for byte in b"\x80\x9f\xc3\xe0\xe2\xed\xf0\xf4\xff"]
+pieces = st.sampled_from([b"a", b"\n", b"\r", "é".encode(), "€".encode(), "😀".encode(), *strays])
+
+
+class InMemory(VirtualFile):
+    def __init__(self, data: bytes) -> None:
+        super().__init__(Stat("f", Kind.FILE, len(data), 0, 0o644), data)
+
+
+@given(st.lists(pieces, max_size=12).map(b"".join), st.data())
+def test_the_column_is_that_of_the_character_in_the_decoded_line(data: bytes, draw: st.DataObject) -> None:
+    """Wherever a pattern matches, also in the middle of a character and where a line or the file ends."""
+    start = draw.draw(st.sampled_from([0, *(at + 1 for at, byte in enumerate(data) if byte == 0x0A)]))
+    line = data[start:].partition(b"\n")[0]
+    at = draw.draw(st.integers(0, len(line)))
+    expected = 1 + sum(end <= at for end in _ends(line))
+    hit = Hit(1, start, at)
+    assert column_in(data, hit) == column_of(InMemory(data), hit, lambda: None) == expected
+
+
+def _ends(line: bytes) -> list[int]:
+    """Where each character of the decoded line ends in the bytes."""
+    ends, at = [], 0
+    while at < len(line):
+        try:
+            width = len(line[at:].decode("utf-8")[0].encode())
+        except UnicodeDecodeError as error:
+            width = error.end if error.start == 0 else len(line[at : at + error.start].decode("utf-8")[0].encode())
+        at += width
+        ends.append(at)
+    assert len(ends) == len(line.decode("utf-8", "replace"))
+    return ends
+
+
+def test_a_column_far_along_a_line_that_is_not_held_whole() -> None:
+    data = b"x\n" + "é".encode() * 300_000 + b"needle"
+    (hit,) = hits(cut(data, 4096), b"needle", 5)
+    assert hit == Hit(2, 2, 600_000)
+    assert column_of(InMemory(data), hit, lambda: None) == column_in(data, hit) == 300_001
 
 
 @given(texts, st.integers(1, 9), st.sets(st.integers(-2, 12)))

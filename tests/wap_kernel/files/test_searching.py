@@ -7,18 +7,21 @@ import re
 import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.wap_kernel.files.conftest import NoJournal, OpenGuard
-from tests.wap_kernel.files.trees import Tree, grow, trees
+from tests.wap_kernel.files.trees import Tree, grow, includes, is_selected, trees
 from wap_kernel.errors import FileMissing, InvalidArgument, PermissionDenied, ProviderUnavailable, TimedOut
-from wap_kernel.files import landlock, literals, ripgrep
+from wap_kernel.files import landlock, literals, ripgrep, searching
 from wap_kernel.files.deadline import Deadline
 from wap_kernel.files.primitives import Access, Guard
+from wap_kernel.files.ripgrep import Query
 from wap_kernel.files.root import Root
+from wap_kernel.files.scanning import BLOCK
 from wap_kernel.files.searching import Searcher
 from wap_kernel.operations import SearchFiles
 from wap_kernel.results import Limits, SearchResult
@@ -43,9 +46,9 @@ def make_searcher(root: Root, way: str, guard: Guard = OPEN) -> Searcher:
 def search(request: pytest.FixtureRequest, root: Root) -> Iterator[Search]:
     searcher = make_searcher(root, request.param)
 
-    def run(query: str, *paths: str, limit: int = 100, **options: object) -> SearchResult:
+    def run(query: str, *paths: str, usual: int = 100, **options: object) -> SearchResult:
         operation = SearchFiles.model_validate({"paths": paths or (".",), "query": query, **options})
-        return searcher.search(root, OPEN, operation, Limits(max_search_results=limit), Deadline(60))
+        return searcher.search(root, OPEN, operation, Limits(max_search_results=usual), Deadline(60))
 
     yield run
     searcher.close()
@@ -74,7 +77,7 @@ def test_sorted_by_path_and_line_with_context(ws: Path, search: Search) -> None:
 @pytest.mark.parametrize("regex", [False, True])
 def test_the_total_is_exact_past_the_limit(ws: Path, search: Search, regex: bool) -> None:
     grow(ws, {f"f{number:02}": b"hit\n" * number for number in range(12)})
-    result = search("h[i]t" if regex else "hit", limit=5, regex=regex)
+    result = search("h[i]t" if regex else "hit", usual=5, regex=regex)
     assert found(result) == [(path, line, "hit") for path, line in [("f01", 1), *_lines("f02", 2), *_lines("f03", 2)]]
     assert (result.total_matches, result.is_truncated) == (66, True)
 
@@ -184,6 +187,152 @@ def test_what_is_searched(
     assert [match.path for match in result.matches] == expected
     assert result.total_matches == len(expected)
     assert [match.path for match in search("n[e]edle", *paths, exclude=exclude, regex=True).matches] == expected
+
+
+INCLUDED = [
+    # include, paths, found
+    (["**/*.py"], ["."], ["main.py", "src/a.py", "src/x/c.py"]),
+    (["*.py"], ["."], ["main.py"]),
+    (["*.py"], ["src"], ["src/a.py"]),
+    (["*.py"], [".", "src", "src/x"], ["main.py", "src/a.py", "src/x/c.py"]),
+    (["src/**"], ["."], ["src/a.py", "src/b.js", "src/x/c.py"]),
+    (["src/**"], ["src"], []),
+    (["**/*.{js,md}", "main*"], ["."], ["main.py", "src/b.js"]),
+    (["**/[ab].??"], ["."], ["src/a.py", "src/b.js"]),
+    (["**/*"], ["node_modules"], ["node_modules/i.js"]),
+    (["*.py"], ["src/a.py", "src/b.js"], ["src/a.py"]),
+    (["src/*"], ["src/a.py"], []),
+    (["**/x"], ["."], []),
+    ([], [".", "main.py"], []),
+]
+
+
+@pytest.mark.parametrize(("include", "paths", "expected"), INCLUDED)
+def test_globs_select_files_and_are_relative_to_each_folder(
+    ws: Path, search: Search, include: list[str], paths: list[str], expected: list[str]
+) -> None:
+    hit = b"needle\n"
+    src: Tree = {"a.py": hit, "b.js": hit, "x": {"c.py": hit}}
+    grow(ws, {"main.py": hit, "src": src, "node_modules": {"i.js": hit}})
+    for query, regex, case_sensitive in (("needle", False, True), ("NEEDLE", False, False), ("n[e]edle", True, True)):
+        result = search(query, *paths, include=include, regex=regex, case_sensitive=case_sensitive)
+        assert [match.path for match in result.matches] == expected
+        assert result.total_matches == len(expected)
+
+
+def test_globs_and_exclusions_both_count(ws: Path, search: Search) -> None:
+    hit = b"needle\n"
+    grow(ws, {"a.py": hit, "b.py": hit, "a.js": hit, "x.py": {"c.py": hit, "d.js": hit}, "dist": {"e.py": hit}})
+    assert [match.path for match in search("needle", include=("**/*.py",)).matches] == ["a.py", "b.py", "x.py/c.py"]
+    for exclude in (("b*", "dist"), ("/b.py", "dist/**")):
+        result = search("needle", include=("**/*.py",), exclude=exclude)
+        assert [match.path for match in result.matches] == ["a.py", "x.py/c.py"]
+    assert [match.path for match in search("needle", include=("**/*.py",), recursive=False).matches] == ["a.py", "b.py"]
+
+
+def test_odd_globs(ws: Path, search: Search) -> None:
+    """What rg would read as something else: it is not told of them."""
+    names = ["-x", "!x", "#x", "a b", "new\nline", "{x}", "[z]", "\\", "*", "é", "**"]
+    grow(ws, dict.fromkeys(names, b"needle\n"))
+    for name in names:
+        pattern = "".join(f"\\{character}" if character in "*{}[]\\!#" else character for character in name)
+        assert [match.path for match in search("needle", include=(pattern,)).matches] == [name]
+        assert [match.path for match in search("needle", include=("**/" + pattern,)).matches] == [name]
+
+
+@pytest.mark.parametrize("regex", [False, True])
+def test_the_callers_own_limit_replaces_the_usual_one(
+    ws: Path, search: Search, monkeypatch: pytest.MonkeyPatch, regex: bool
+) -> None:
+    grow(ws, {"a": b"hit\n" * 4, "b": b"hit\n" * 5})
+    query = "h[i]t" if regex else "hit"
+    for own, shown in [(2, 2), (7, 7), (10**9, 9), (None, 5)]:
+        result = search(query, usual=5, limit=own, regex=regex)
+        assert (len(result.matches), result.total_matches, result.is_truncated) == (shown, 9, shown < 9)
+    monkeypatch.setattr(searching, "MAX_MATCHES", 6)
+    assert len(search(query, regex=regex, limit=7).matches) == 6
+    with pytest.raises(InvalidArgument):
+        search(query, regex=regex, limit=0)
+
+
+COLUMNS = [
+    # query, options, content, columns
+    ("needle", {}, b"needle\n  needle needle\n", [1, 3]),
+    ("needle", {}, "é€😀needle\n".encode(), [4]),
+    ("needle", {}, b"\xff\xe2\x82needle\xff\r\n", [3]),
+    ("NEEDLE", {"case_sensitive": False}, b"\xc3\xa9 nEEdle", [3]),
+    ("É", {"case_sensitive": False}, b"\xff\xffx\xc3\xa9", [4]),
+    ("n.+e", {"regex": True}, "\ufeffé needle\n\xff needle".encode(), [4, 3]),
+    ("$", {"regex": True}, "é\r\n\nab".encode(), [2, 1, 3]),
+    ("(?-u:\\xa9)", {"regex": True}, "xé\n".encode(), [2]),
+    ("b|a", {"regex": True}, b"xxab\n", [3]),
+]
+
+
+@pytest.mark.parametrize(("query", "options", "content", "columns"), COLUMNS)
+@pytest.mark.parametrize("size", ["small", "more than a block", "large"])
+def test_columns(
+    ws: Path, search: Search, query: str, options: dict[str, object], content: bytes, columns: list[int], size: str
+) -> None:
+    """Of the first match in a line, in characters, however the file is read."""
+    before = {"small": 0, "more than a block": BLOCK // 1000 + 1, "large": searching.LONG // 1000 + 1}[size]
+    (ws / "f").write_bytes((b"-" * 999 + b"\n") * before + content)
+    result = search(query, usual=before + 9, context_lines=0, **options)
+    found = [(match.line - before, match.column) for match in result.matches if match.line > before]
+    assert [column for _, column in found] == columns
+
+
+@pytest.mark.parametrize("length", [1_000, 100_000, 900_000, 1_500_000])
+def test_columns_go_on_where_a_line_is_cut(ws: Path, search: Search, length: int) -> None:
+    (ws / "f").write_bytes("é".encode() * (length // 2) + b"needle\n")
+    assert [match.column for match in search("needle").matches] == [length // 2 + 1]
+    (match,) = search("n[e]edle", regex=True).matches
+    assert match.column == min(length, searching.LONG) // 2 + 1
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_places_in_a_large_file_are_asked_for_line_by_line(
+    ws: Path, root: Root, way: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In a line that matches everywhere rg would note down every match, and take thirty times as much memory."""
+    (ws / "f").write_bytes(b"-" + b"a" * 3_000_000 + b"\nb a\n" + b"-" * 100)
+    (ws / "g").write_bytes(b"a" * 1000)
+    searcher = make_searcher(root, way)
+    asked: list[tuple[int, bool]] = []
+    original = searcher._rg.hits
+
+    def hits(query: Query, names: list[str], *arguments: Any, fds: list[int], places: bool = True) -> object:
+        opened = fds or [ws / name for name in names]
+        asked.append((max(os.stat(each).st_size for each in opened), places))
+        return original(query, names, *arguments, fds=fds, places=places)
+
+    monkeypatch.setattr(searcher._rg, "hits", hits)
+    operation = SearchFiles(paths=(".",), query="[a]", regex=True)
+    result = searcher.search(root, OPEN, operation, Limits(), Deadline(60))
+    assert [(match.path, match.line, match.column) for match in result.matches] == [
+        *(("f", 1, 2), ("f", 2, 3), ("g", 1, 1)),
+    ]
+    assert asked == [(1000, True), (3_000_106, False), (searching.LONG + len(b"\nb a\n"), True)]
+    searcher.close()
+
+
+@pytest.mark.parametrize("text", ["\u212aelvin", "mea\u017fure", "K", "\u017f", "k", "s", "straße", "ÉÀ", "İi"])
+def test_case_is_folded_as_rg_does_it_in_every_way(ws: Path, search: Search, text: str) -> None:
+    """The Kelvin sign and the long s are letters of ASCII to Unicode."""
+    (ws / "f").write_text("KELVIN\nkelvin\n\u212aelvin\nMEASURE\nmea\u017fure\nSTRAẞE\nstraße\néà\nİI\nii\n")
+    expected = search(f"(?i:{text})", regex=True)
+    assert expected.total_matches > 0
+    for options in ({}, {"regex": True}):
+        result = search(text, case_sensitive=False, **options)
+        assert [dict(match) for match in result.matches] == [dict(match) for match in expected.matches]
+
+
+def test_nothing_else_in_unicode_is_another_case_of_ascii(ws: Path, search: Search) -> None:
+    characters = [chr(number) for number in range(0x80, 0x110000) if not 0xD800 <= number < 0xE000]
+    (ws / "f").write_text("\n".join(characters), newline="")
+    result = search("[a-z]", regex=True, case_sensitive=False)
+    assert [match.match_text for match in result.matches] == ["\u017f", "\u212a"]
+    assert search("q", case_sensitive=False).total_matches == 0
 
 
 def test_not_recursive(ws: Path, search: Search) -> None:
@@ -400,13 +549,19 @@ def test_no_descriptor_stays_open(ws: Path, root: Root, way: str) -> None:
 
 @pytest.mark.parametrize("way", WAYS)
 @settings(max_examples=25, deadline=None)
-@given(trees, st.sampled_from(["needle", "a", "é", " "]), st.booleans(), st.booleans(), st.integers(1, 6))
+@given(trees, st.sampled_from(["needle", "a", "é", " "]), st.booleans(), st.booleans(), st.integers(1, 6), includes)
 def test_the_same_as_a_reference(
-    way: str, tree: Tree, query: str, regex: bool, case_sensitive: bool, limit: int
+    way: str,
+    tree: Tree,
+    query: str,
+    regex: bool,
+    case_sensitive: bool,
+    limit: int,
+    include: tuple[str, ...] | None,
 ) -> None:
     with tempfile.TemporaryDirectory() as folder:
         grow(Path(folder), tree)
-        expected = _reference(folder, query, case_sensitive)
+        expected = _reference(folder, query, case_sensitive, include)
         root = Root(folder, guard=OPEN, journal=NoJournal())
         searcher = make_searcher(root, way)
         try:
@@ -416,17 +571,21 @@ def test_the_same_as_a_reference(
                 regex=regex,
                 case_sensitive=case_sensitive,
                 context_lines=1,
+                include=include,
+                limit=limit,
             )
-            result = searcher.search(root, OPEN, operation, Limits(max_search_results=limit), Deadline(60))
+            result = searcher.search(root, OPEN, operation, Limits(), Deadline(60))
         finally:
             searcher.close()
             root.close()
-        assert [tuple(match.model_dump().values()) for match in result.matches] == expected[:limit]
+        assert [tuple(dict(match).values()) for match in result.matches] == expected[:limit]
         assert result.total_matches == len(expected)
         assert result.is_truncated == (len(expected) > limit)
 
 
-def _reference(folder: str, query: str, case_sensitive: bool) -> list[tuple[str, int, str, list[str], list[str]]]:
+def _reference(
+    folder: str, query: str, case_sensitive: bool, include: tuple[str, ...] | None
+) -> list[tuple[str, int, int, str, list[str], list[str]]]:
     pattern = re.compile(re.escape(query), 0 if case_sensitive else re.IGNORECASE)
     found = []
     for base, folders, files in os.walk(folder):
@@ -437,7 +596,8 @@ def _reference(folder: str, query: str, case_sensitive: bool) -> list[tuple[str,
             texts = [line.removesuffix(b"\r").decode("utf-8", "replace") for line in lines[:-1]]
             texts += [lines[-1].decode("utf-8", "replace")] if lines[-1] else []
             path = os.path.relpath(os.path.join(base, name), folder)
-            for at, text in enumerate(texts if b"\0" not in data else []):
-                if pattern.search(text):
-                    found.append((path, at + 1, text, texts[max(0, at - 1) : at], texts[at + 1 : at + 2]))
+            for at, text in enumerate(texts if b"\0" not in data and is_selected(path, include) else []):
+                if match := pattern.search(text):
+                    around = texts[max(0, at - 1) : at], texts[at + 1 : at + 2]
+                    found.append((path, at + 1, match.start() + 1, text, *around))
     return sorted(found)

@@ -1,0 +1,144 @@
+"""POST, GET and DELETE wap/mcp: MCP streamable HTTP, by the official SDK behind the ASGI bridge.
+
+Who may come in is decided here, as on every route; what is asked for, operation by operation, by the server behind.
+A refusal is a JSON-RPC error, so that clients show its text.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Awaitable
+from contextlib import AbstractAsyncContextManager, nullcontext
+from typing import TYPE_CHECKING, cast
+
+from wap_kernel.caller import Caller
+from wap_kernel.errors import Code, PermissionDenied, TooLarge, WapError
+from wap_kernel.operations import Effect, Operation
+
+from ..asgi import Exchange, scope_of
+from .base import RATES, WapHandler, verb
+from .body import BODY_LIMIT
+
+if TYPE_CHECKING:
+    from wap_kernel.mcp.asking import Asker, Message
+
+    from ..app import WapExtension
+
+SESSION = "Mcp-Session-Id"
+ASKER = "wap.asker"
+"""Where the request's scope holds who asks."""
+HEADERS = "mcp-session-id, mcp-protocol-version, mcp-method, mcp-name"
+INVALID_REQUEST = -32600
+INTERNAL_ERROR = -32603
+
+
+def asker_of(message: Message) -> Asker:
+    """Who sent a message."""
+    assert message.request is not None  # over HTTP there is one
+    asker: Asker = message.request.scope[ASKER]
+    return asker
+
+
+class McpHandler(WapHandler):
+    allowed = ("GET", "POST", "DELETE")
+    open_to_agents = True
+
+    _exchange: Exchange | None = None
+    _size = 0
+
+    async def _admit(self) -> None:
+        await super()._admit()
+        if self.request.method not in self.allowed:
+            return
+        # A browser sends a page's origin with everything; MCP has it refused also where a token came with it.
+        if not self.check_origin():
+            raise PermissionDenied(
+                "Requests from this origin are not allowed.", hint="See ServerApp.allow_origin, or use no browser."
+            )
+        if SESSION not in self.request.headers:
+            await self.authorize(Effect.READ)
+        sessions = await cast("WapExtension", self.extensionapp).mcp.sessions()
+        from wap_kernel.mcp.sessions import credential
+
+        scope = scope_of(self.request, {"user": credential(self._credential), ASKER: _Asker(self)})
+        self._exchange = Exchange(sessions.handle_request, self, scope)
+
+    @property
+    def _credential(self) -> str:
+        """What a session belongs to. Jupyter makes up a new user for each request without a cookie, so a name says
+        nothing where there is a token, or no authentication at all."""
+        if self.agent is not None:
+            return f"agent {self.agent.id}"
+        if not self.identity_provider.auth_enabled:
+            return "anybody"
+        token = self.identity_provider.get_token(self) if self.token_authenticated else None
+        if token is not None:
+            return f"token {hashlib.sha256(token.encode()).hexdigest()}"
+        return f"user {self.current_user.username}"
+
+    def skip_check_origin(self) -> bool:
+        return False
+
+    def data_received(self, chunk: bytes) -> Awaitable[None] | None:  # type: ignore[override]  # as tornado has it
+        if self._exchange is None or self.refused:
+            super().data_received(chunk)
+            return None
+        self._size += len(chunk)
+        if self._size > BODY_LIMIT and not self._exchange.has_started:
+            self._exchange.disconnect()
+            self._refuse_now(TooLarge(f"The request's body is over {BODY_LIMIT} bytes.", limit=BODY_LIMIT))
+            return None
+        return self._exchange.feed(chunk)
+
+    @verb
+    async def post(self) -> None:
+        assert self._exchange is not None
+        self._exchange.end_body()
+        await self._exchange.answered()
+
+    get = delete = post
+
+    def on_connection_close(self) -> None:
+        super().on_connection_close()
+        if self._exchange is not None:
+            self._exchange.disconnect()
+
+    def options(self, *args: str) -> None:
+        super().options(*args)
+        allowed = self._headers.get("Access-Control-Allow-Headers", "")
+        self.set_header("Access-Control-Allow-Headers", f"{allowed}, {HEADERS}")
+
+    def set_default_headers(self) -> None:
+        super().set_default_headers()
+        self.set_header("Access-Control-Expose-Headers", SESSION)
+
+    def update_api_activity(self) -> None:
+        """To listen is not to work: an open stream would keep an idle server from being culled."""
+        if self.request.method != "GET":
+            super().update_api_activity()
+
+    def _error_body(self, error: WapError) -> bytes:
+        self.begin_error(error)
+        code = INTERNAL_ERROR if error.code is Code.INTERNAL_ERROR else INVALID_REQUEST
+        told = {"code": code, "message": error.text, "data": {"code": error.code.value, **error.details}}
+        return json.dumps({"jsonrpc": "2.0", "id": None, "error": told}, default=str).encode("ascii")
+
+
+class _Asker:
+    """Of what a request carries; see `wap_kernel.mcp.asking`."""
+
+    def __init__(self, handler: McpHandler) -> None:
+        self._handler = handler
+        self._caller = handler.caller
+        self._session = self._caller.session or handler.request.headers.get(SESSION)
+
+    def caller(self, client: str | None) -> Caller:
+        return self._caller.model_copy(update={"session": self._session, "agent": self._caller.agent or client})
+
+    async def authorize(self, effect: Effect) -> None:
+        await self._handler.authorize(effect)
+
+    def admit(self, operation: Operation) -> AbstractAsyncContextManager[None]:
+        agent = self._handler.agent
+        return nullcontext() if agent is None else self._handler.settings[RATES].admit(agent, operation)

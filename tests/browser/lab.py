@@ -1,0 +1,135 @@
+"""JupyterLab as a person sees it: open a notebook, run it, read the page. Nothing sleeps; the page is waited for."""
+
+from __future__ import annotations
+
+import json
+import re
+import urllib.request
+from pathlib import Path
+from typing import Any, Literal
+
+from playwright.sync_api import Locator, Page
+
+from scripts.demo import Server
+
+Theme = Literal["light", "dark"]
+THEMES = {"light": "JupyterLab Light", "dark": "JupyterLab Dark"}
+LOADING = 60_000
+"""Milliseconds; the first page of a busy machine compiles a lot of JavaScript."""
+RUNNING = 120_000
+QUIET: dict[str, dict[str, Any]] = {
+    # Cells that are out of view stay on the page, so that it can be read as a whole.
+    "@jupyterlab/notebook-extension:tracker": {"windowingMode": "none"},
+    "@jupyterlab/apputils-extension:notification": {"fetchNews": "false", "checkForUpdates": False},
+}
+
+
+def change_settings(server: Server, plugin: str, values: dict[str, Any]) -> None:
+    """A person's settings, as JupyterLab itself stores them; they hold from the next page on."""
+    request = urllib.request.Request(
+        f"{server.url}lab/api/settings/{plugin}",
+        method="PUT",
+        data=json.dumps({"raw": json.dumps(values)}).encode(),
+        headers={"Authorization": f"token {server.token}", "Content-Type": "application/json"},
+    )
+    with urllib.request.build_opener(urllib.request.ProxyHandler({})).open(request, timeout=30):
+        pass
+
+
+def set_theme(server: Server, theme: Theme) -> None:
+    change_settings(server, "@jupyterlab/apputils-extension:themes", {"theme": THEMES[theme]})
+
+
+def log_in(page: Page, server: Server) -> None:
+    """Through the form, like a person who was given the token; nothing secret stands in an address afterwards."""
+    page.goto(f"{server.url}login?next=%2Fapi", timeout=LOADING)
+    page.locator("#password_input").fill(server.token)
+    page.locator("#login_submit").click()
+    page.wait_for_url(f"{server.url}api")
+
+
+def open_notebook(page: Page, server: Server, path: str) -> None:
+    """Open `path` of the workspace, alone in the window, and wait until its kernel can be used."""
+    cells = len(json.loads((server.workspace / path).read_text())["cells"])
+    page.goto(f"{server.url}doc/tree/{path}?reset", timeout=LOADING)
+    page.wait_for_function(
+        "cells => document.querySelectorAll('.jp-Notebook .jp-Cell').length >= cells", arg=cells, timeout=LOADING
+    )
+    wait_until_idle(page)
+
+
+def wait_until_idle(page: Page) -> None:
+    """Also in the words of the status bar: the indicator of a notebook is idle before it has a kernel."""
+    page.locator('.jp-Notebook-ExecutionIndicator[data-status="idle"]').wait_for(timeout=LOADING)
+    page.locator("#jp-main-statusbar").get_by_text(re.compile(r"\| Idle$")).wait_for(timeout=LOADING)
+
+
+def choose(page: Page, menu: str, entry: str) -> None:
+    page.locator(".lm-MenuBar-itemLabel").get_by_text(menu, exact=True).click()
+    page.locator(".lm-Menu-itemLabel").get_by_text(entry, exact=True).click()
+
+
+def clear(page: Page) -> None:
+    """No outputs and no numbers, so that what stands there later is new."""
+    choose(page, "Edit", "Clear Outputs of All Cells")
+    page.wait_for_function("() => !document.querySelector('.jp-Notebook .jp-OutputArea-child')")
+
+
+def run_all(page: Page) -> None:
+    """Run every cell, and come back when all have ended or one has failed."""
+    clear(page)
+    choose(page, "Run", "Run All Cells")
+    page.wait_for_function(_ALL_ENDED, timeout=RUNNING)
+    wait_until_idle(page)
+
+
+def run_cell(page: Page, index: int) -> None:
+    """Run one code cell and come back when it has ended."""
+    cell = code_cells(page).nth(index)
+    prompt = cell.locator(".jp-InputPrompt")
+    before = prompt.inner_text()
+    cell.locator(".jp-InputArea-editor").click()
+    page.keyboard.press("Control+Enter")
+    page.wait_for_function(
+        "([prompt, before]) => prompt.innerText !== before && /\\d/.test(prompt.innerText)",
+        arg=[prompt.element_handle(), before],
+        timeout=RUNNING,
+    )
+    wait_until_idle(page)
+
+
+def write_cell(page: Page, source: str) -> int:
+    """Put a new code cell with `source` at the end; answers its position."""
+    code_cells(page).last.locator(".jp-InputArea-editor").click()
+    page.keyboard.press("Escape")
+    page.keyboard.press("b")
+    page.keyboard.press("Enter")
+    page.keyboard.insert_text(source)
+    return code_cells(page).count() - 1
+
+
+def code_cells(page: Page) -> Locator:
+    return page.locator(".jp-Notebook .jp-CodeCell")
+
+
+def cell_outputs(page: Page) -> list[str]:
+    """What a person reads below each code cell."""
+    cells = code_cells(page)
+    read = (cells.nth(n).locator(".jp-OutputArea-output").all_inner_texts() for n in range(cells.count()))
+    return ["\n".join(text.strip() for text in texts) for texts in read]
+
+
+def screenshot(page: Page, path: Path, cells: Locator | None = None) -> None:
+    """A picture of the window, or of some cells; the cursor does not blink and nothing moves in it."""
+    (page if cells is None else cells).screenshot(path=path, animations="disabled", caret="hide")
+
+
+# JupyterLab shows an error like text on stderr. What comes after a failed cell loses its star and gets no number.
+_ALL_ENDED = """() => {
+  const cells = [...document.querySelectorAll('.jp-Notebook .jp-CodeCell')];
+  const prompts = cells
+    .filter(cell => cell.querySelector('.cm-content').innerText.trim())
+    .map(cell => cell.querySelector('.jp-InputPrompt').innerText);
+  const failed = document.querySelector('.jp-Notebook [data-mime-type="application/vnd.jupyter.stderr"]');
+  return prompts.every(text => /\\d/.test(text)) || (failed && !prompts.some(text => text.includes('*')));
+}"""

@@ -1,0 +1,267 @@
+"""MCP over HTTP by the official client, in both eras of the protocol: what it lists, calls, is asked and is told."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Callable
+from typing import Any
+
+import mcp_types as types
+import pytest
+
+from tests.jupyter_ext.mcp_clients import (
+    ERAS,
+    LEGACY,
+    MODERN,
+    Connect,
+    answer,
+    connect,
+    mcp_url,
+    refused,
+    within_time,
+)
+from tests.jupyter_ext.running import until
+from wap_kernel.dialects.coding_environment import CATALOG, TOOLS
+
+__all__ = ["connect", "mcp_url"]
+pytestmark = pytest.mark.parametrize("mode", ERAS)
+
+POLICY = ".cws-policy.json"
+CONFIRMED = json.dumps({"confirmationRequired": ["runCommand", "writeFile"]})
+
+
+async def test_tools_are_listed_with_schemas_and_hints(connect: Connect, mode: str) -> None:
+    async with connect(mode) as client:
+        tools = (await client.list_tools()).tools
+    assert [tool.name for tool in tools] == list(TOOLS)
+    for tool in tools:
+        assert tool.description and tool.title and tool.output_schema
+        assert tool.input_schema["additionalProperties"] is False
+        assert "$ref" not in json.dumps([tool.input_schema, tool.output_schema])
+        assert tool.annotations is not None
+        assert tool.annotations.read_only_hint is (TOOLS[tool.name].effect.value == "read")
+
+
+async def test_every_tool_answers(connect: Connect, jp_root_dir: Any, mode: str) -> None:
+    async with connect(mode) as client:
+
+        async def call(name: str, **arguments: Any) -> dict[str, Any]:
+            return answer(await client.call_tool(name, arguments))
+
+        assert (await call("getWorkspaceInfo"))["root"] == str(jp_root_dir)
+        assert await call("writeFile", path="src/a.py", contents="x = 1\n") == {"path": "src/a.py", "size": 6}
+        read = await call("readFile", path="src/a.py", workspaceRoot=".")
+        assert (read["content"], read["isBinary"], read["size"]) == ("x = 1\n", False, 6)
+        listing = await call("listFiles", path="src", options={"recursive": True, "globs": ["**/*.py"]})
+        assert [entry["path"] for entry in listing["entries"]] == ["src/a.py"]
+        found = await call("searchFiles", query="X =", options={"maxResults": 5})
+        assert [(one["path"], one["line"]) for one in found["results"]] == [("src/a.py", 1)]
+        edits = [{"oldText": "1", "newText": "2"}]
+        assert "+x = 2" in (await call("editFile", path="src/a.py", edits=edits))["diff"]
+        globbed = await call("globFiles", pattern="**/*.py")
+        assert globbed["count"] == 1
+        ran = await call("runCommand", command="cat", args=["a.py"], options={"cwd": "src"})
+        assert (ran["exitCode"], ran["stdout"]) == (0, "x = 2\n")
+        operations = [{"type": "readFile", "path": "src/a.py"}]
+        run = await call("runOperations", operations=operations)
+        assert run["status"] == "completed"
+        assert (await call("getRun", runId=run["runId"]))["events"] == run["events"]
+        assert (await call("deleteFile", path="src/a.py"))["deleted"] is True
+    assert not (jp_root_dir / "src" / "a.py").exists()
+
+
+@pytest.mark.parametrize(
+    ("tool", "arguments", "code", "name"),
+    [
+        ("readFile", {}, -32602, "INVALID_ARGUMENT"),
+        ("readFile", {"path": "a", "colour": "red"}, -32602, "INVALID_ARGUMENT"),
+        ("readFile", {"path": "missing"}, -32602, "FILE_NOT_FOUND"),
+        ("readFile", {"path": "../outside"}, -32001, "PERMISSION_DENIED"),
+        ("readFile", {"path": "closed/a"}, -32002, "PERMISSION_DENIED"),
+        ("writeFile", {"path": "big", "contents": "x" * 200}, -32003, "SIZE_LIMIT_EXCEEDED"),
+        ("runCommand", {"command": "id"}, -32004, "PERMISSION_DENIED"),
+        ("runCommand", {"command": "true"}, -32005, "APPROVAL_REQUIRED"),
+        ("nothing", {}, -32602, "NOT_FOUND"),
+    ],
+)
+async def test_errors_have_the_catalogs_codes_and_say_what_to_do(
+    connect: Connect, jp_root_dir: Any, mode: str, tool: str, arguments: dict[str, Any], code: int, name: str
+) -> None:
+    policy = {"deniedPaths": ["closed/**"], "maxEditSize": 100, "allowedCommands": ["true"]}
+    (jp_root_dir / POLICY).write_text(json.dumps({**policy, "confirmationRequired": ["runCommand"]}))
+    async with connect(mode) as client:
+        error = await refused(client.call_tool(tool, arguments))
+    assert (error.code, error.data["code"]) == (code, name)
+    assert error.data.get("hint") or name == "FILE_NOT_FOUND" or error.data.get("problems")
+
+
+async def test_errors_of_further_tools_are_results_that_a_model_sees(connect: Connect, mode: str) -> None:
+    async with connect(mode) as client:
+        result = await client.call_tool("editFile", {"path": "missing", "edits": [{"oldText": "a", "newText": "b"}]})
+    assert result.is_error
+    assert isinstance(result.content[0], types.TextContent)
+    assert json.loads(result.content[0].text)["code"] == "FILE_NOT_FOUND"
+
+
+class User:
+    """Who sits before the client."""
+
+    def __init__(self, answer: str, **content: Any) -> None:
+        self.asked: list[str] = []
+        self._answer, self._content = answer, content
+
+    async def __call__(self, context: Any, params: types.ElicitRequestParams) -> types.ElicitResult:
+        self.asked.append(params.message)
+        return types.ElicitResult(action=self._answer, content=self._content or None)
+
+
+async def test_a_user_agrees_to_the_command_that_is_shown(connect: Connect, jp_root_dir: Any, mode: str) -> None:
+    (jp_root_dir / POLICY).write_text(CONFIRMED)
+    user = User("accept", confirm=True)
+    async with connect(mode, elicitation_callback=user) as client:
+        ran = answer(await client.call_tool("runCommand", {"command": "echo", "args": ["yes; no"]}))
+    assert ran["stdout"] == "yes; no\n"
+    (question,) = user.asked
+    assert "echo 'yes; no'" in question
+
+
+async def test_a_user_sees_the_diff_of_a_write(connect: Connect, jp_root_dir: Any, mode: str) -> None:
+    (jp_root_dir / POLICY).write_text(CONFIRMED)
+    (jp_root_dir / "a.txt").write_text("old\n")
+    user = User("accept", confirm=True)
+    async with connect(mode, elicitation_callback=user) as client:
+        answer(await client.call_tool("writeFile", {"path": "a.txt", "contents": "new\n"}))
+    assert "-old\n+new" in user.asked[0]
+    assert (jp_root_dir / "a.txt").read_text() == "new\n"
+
+
+@pytest.mark.parametrize("user", [User("decline"), User("cancel"), User("accept", confirm=False), User("accept")])
+async def test_whatever_is_not_a_yes_is_a_no(connect: Connect, jp_root_dir: Any, mode: str, user: User) -> None:
+    (jp_root_dir / POLICY).write_text(CONFIRMED)
+    async with connect(mode, elicitation_callback=user) as client:
+        error = await refused(client.call_tool("runCommand", {"command": "touch", "args": ["a.txt"]}))
+    assert (error.code, error.data["declined"]) == (-32005, True)
+    assert not (jp_root_dir / "a.txt").exists()
+
+
+async def test_a_client_that_cannot_ask_is_told_how_to_confirm(connect: Connect, jp_root_dir: Any, mode: str) -> None:
+    (jp_root_dir / POLICY).write_text(CONFIRMED)
+    async with connect(mode) as client:
+        error = await refused(client.call_tool("runCommand", {"command": "true"}))
+        assert (error.code, "options.confirmed" in error.data["hint"]) == (-32005, True)
+        ran = answer(await client.call_tool("runCommand", {"command": "true", "options": {"confirmed": True}}))
+    assert ran["exitCode"] == 0
+
+
+async def test_progress_brings_the_end_of_the_output(connect: Connect, jp_root_dir: Any, mode: str) -> None:
+    told: list[tuple[float, str | None]] = []
+
+    async def progress(done: float, total: float | None, message: str | None) -> None:
+        told.append((done, message))
+        if message is not None and "first" in message:
+            (jp_root_dir / "go").touch()
+
+    script = "echo first; until [ -e go ]; do sleep 0.01; done; echo second"
+    async with connect(mode) as client:
+        call = client.call_tool("runCommand", {"command": "sh", "args": ["-c", script]}, progress_callback=progress)
+        ran = answer(await within_time(call))
+    assert ran["stdout"] == "first\nsecond\n"
+    assert [done for done, _ in told] == sorted(done for done, _ in told)
+
+
+async def test_cancelling_a_call_ends_its_command(
+    connect: Connect, jp_root_dir: Any, extension: Any, mode: str
+) -> None:
+    async with connect(mode) as client:
+        arguments = {"command": "sh", "args": ["-c", "touch begun; sleep 1000"]}
+        call = asyncio.ensure_future(client.call_tool("runCommand", arguments))
+        await until((jp_root_dir / "begun").exists)
+        assert extension.workspace.running == 1
+        call.cancel()
+        await asyncio.wait([call])
+        await until(lambda: extension.workspace.running == 0)
+        assert answer(await client.call_tool("runCommand", {"command": "true"}))["exitCode"] == 0
+
+
+async def test_log_messages_tell_what_became_of_calls_and_no_contents(connect: Connect, mode: str) -> None:
+    heard: list[types.LoggingMessageNotificationParams] = []
+    reached = asyncio.Event()
+
+    async def hear(params: types.LoggingMessageNotificationParams) -> None:
+        heard.append(params)
+        if len(heard) == 2:
+            reached.set()
+
+    async with connect(mode, logging_callback=hear, **({"log_level": "info"} if mode == MODERN else {})) as client:
+        await client.call_tool("writeFile", {"path": "a.txt", "contents": "secret"})
+        await client.call_tool("readFile", {"path": "a.txt"})  # below the level
+        await refused(client.call_tool("readFile", {"path": "missing"}))
+        await within_time(reached.wait())
+    assert [(params.level, params.data["tool"], params.data["outcome"]) for params in heard] == [
+        ("info", "writeFile", "ok"),
+        ("warning", "readFile", "FILE_NOT_FOUND"),
+    ]
+    assert "secret" not in repr(heard)
+
+
+async def test_a_client_of_today_chooses_its_level_of_logging(connect: Connect, mode: str) -> None:
+    if mode != LEGACY:
+        pytest.skip("from 2026-07-28 on the level comes with each request")
+    heard: list[Any] = []
+    arrived = asyncio.Event()
+
+    async def hear(params: types.LoggingMessageNotificationParams) -> None:
+        heard.append(params.data["tool"])
+        arrived.set()
+
+    async with connect(mode, logging_callback=hear) as client:
+        with pytest.warns(UserWarning, match="deprecated"):
+            await client.set_logging_level("error")
+        await refused(client.call_tool("readFile", {"path": "missing"}))
+        with pytest.warns(UserWarning, match="deprecated"):
+            await client.set_logging_level("debug")
+        await client.call_tool("getWorkspaceInfo", {})
+        await within_time(arrived.wait())
+    assert heard == ["getWorkspaceInfo"]
+
+
+async def test_prompts(connect: Connect, mode: str) -> None:
+    async with connect(mode) as client:
+        assert [one.name for one in (await client.list_prompts()).prompts] == ["explore_workspace", "review_last_run"]
+        (said,) = (await client.get_prompt("explore_workspace", {"focus": "the tests"})).messages
+        assert isinstance(said.content, types.TextContent) and said.content.text.endswith(": the tests")
+        error = await refused(client.get_prompt("review_last_run"))
+        assert error.data["code"] == "NOT_FOUND"
+        run = answer(await client.call_tool("runOperations", {"operations": [{"type": "message", "content": "hi"}]}))
+        (said,) = (await client.get_prompt("review_last_run")).messages
+        assert isinstance(said.content, types.TextContent) and run["runId"] in said.content.text
+        assert (await refused(client.get_prompt("nothing"))).code == -32602
+
+
+async def test_two_sessions_work_at_once(connect: Connect, jp_root_dir: Any, extension: Any, mode: str) -> None:
+    """Each waits for what the other does."""
+    wait_for: Callable[[str, str], list[str]] = lambda mine, other: [  # noqa: E731
+        "-c",
+        f"touch {mine}; until [ -e {other} ]; do sleep 0.01; done",
+    ]
+    async with connect(mode) as one, connect(mode) as other:
+        calls = [
+            one.call_tool("runCommand", {"command": "sh", "args": wait_for("a", "b")}),
+            other.call_tool("runCommand", {"command": "sh", "args": wait_for("b", "a")}),
+        ]
+        results = await within_time(asyncio.gather(*calls))
+    assert [answer(result)["exitCode"] for result in results] == [0, 0]
+
+
+async def test_who_asked_is_recorded(connect: Connect, fetch: Any, mode: str) -> None:
+    named = types.Implementation(name="a\x1bclient", version="1")
+    async with connect(mode, client_info=named) as client:
+        await client.call_tool("getWorkspaceInfo", {})
+    (record,) = (await fetch("wap/audit", params={"tool": "getWorkspaceInfo"})).body["records"]
+    assert (record["agent"], record["dialect"], record["outcome"]) == ("aclient", "coding_environment", "ok")
+    assert ("session" in record) is (mode == LEGACY)
+
+
+def test_the_catalog_is_whole(mode: str) -> None:
+    assert set(CATALOG) == {"readFile", "writeFile", "listFiles", "searchFiles", "runCommand"}

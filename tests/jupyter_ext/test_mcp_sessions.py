@@ -1,0 +1,211 @@
+"""MCP sessions over HTTP: whose they are, how they are resumed, and that nobody can use them up."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+import httpx2
+import pytest
+
+from tests.jupyter_ext.agents import bearer, mint
+from tests.jupyter_ext.mcp_clients import ACCEPT, INITIALIZE, Connect, answer, connect, mcp_url, post, request
+from tests.jupyter_ext.running import until
+from wap_kernel.mcp.sessions import MAX_PER_CREDENTIAL, Sessions
+
+__all__ = ["connect", "mcp_url", "post"]
+
+VERSION = {"Mcp-Protocol-Version": "2025-11-25"}
+
+
+async def _open(post: Any, **headers: str) -> str:
+    opened = await post(INITIALIZE, **headers)
+    assert opened.status_code == 200, opened.text
+    session: str = opened.headers["Mcp-Session-Id"]
+    headers = {**headers, "Mcp_Session_Id": session}
+    ready = await post({"jsonrpc": "2.0", "method": "notifications/initialized"}, **headers)
+    assert ready.status_code == 202
+    return session
+
+
+def _events(text: str) -> list[dict[str, str]]:
+    """Server-sent events that were read whole; pings are left out."""
+    frames = (frame for frame in text.replace("\r\n", "\n").split("\n\n") if frame and not frame.startswith(":"))
+    return [dict(line.split(": ", 1) for line in frame.split("\n") if ": " in line) for frame in frames]
+
+
+async def test_a_session_is_used_and_ended(post: Any, extension: Any) -> None:
+    session = await _open(post)
+    listed = await post(request("tools/list"), Mcp_Session_Id=session)
+    assert listed.headers["Content-Type"].startswith("text/event-stream")
+    (event,) = [event for event in _events(listed.text) if event.get("data")]
+    assert json.loads(event["data"])["result"]["tools"]
+    assert (await post(b"", "DELETE", Mcp_Session_Id=session)).status_code == 200
+    gone = await post(request("tools/list"), Mcp_Session_Id=session)
+    assert (gone.status_code, gone.json()["error"]["message"]) == (404, "Session not found")
+    assert (await extension.mcp.sessions()).open == 0
+
+
+async def test_a_session_opens_only_to_the_credential_that_began_it(post: Any, fetch: Any) -> None:
+    one, other = await mint(fetch), await mint(fetch)
+    session = await _open(post, **bearer(one))
+    for headers in (bearer(other), {}):
+        stolen = await post(request("tools/list"), Mcp_Session_Id=session, **headers)
+        assert (stolen.status_code, stolen.json()["error"]["message"]) == (404, "Session not found")
+        assert (await post(b"", "DELETE", Mcp_Session_Id=session, **headers)).status_code == 404
+    assert (await post(request("ping"), Mcp_Session_Id=session, **bearer(one))).status_code == 200
+
+
+async def test_a_revoked_token_ends_the_use_of_its_session(post: Any, fetch: Any, jp_fetch: Any) -> None:
+    token = await mint(fetch)
+    session = await _open(post, **bearer(token))
+    await jp_fetch(f"wap/tokens/{token['id']}", method="DELETE")
+    refused = await post(request("ping"), Mcp_Session_Id=session, **bearer(token))
+    assert (refused.status_code, refused.json()["error"]["data"]["code"]) == (403, "UNAUTHENTICATED")
+
+
+async def test_a_client_that_takes_only_json_gets_json(post: Any) -> None:
+    only = {"Accept": "application/json"}
+    session = await _open(post, **only)
+    ran = await post(
+        request("tools/call", name="runCommand", arguments={"command": "true"}), Mcp_Session_Id=session, **only
+    )
+    assert ran.headers["Content-Type"] == "application/json"
+    assert ran.json()["result"]["structuredContent"]["exitCode"] == 0
+
+
+@asynccontextmanager
+async def _streaming(url: str, method: str, headers: dict[str, str], body: Any = None) -> AsyncIterator[Any]:
+    sent = {**ACCEPT, **VERSION, **headers}
+    async with (
+        httpx2.AsyncClient(timeout=30, trust_env=False, verify=False) as http,
+        http.stream(method, url, headers=sent, json=body) as response,
+    ):
+        assert response.status_code == 200
+        yield response
+
+
+async def _event(lines: AsyncIterator[str]) -> dict[str, str]:
+    """The next one that is more than a ping."""
+    fields: dict[str, str] = {}
+    async for line in lines:
+        name, _, value = line.partition(": ")
+        if line and name:
+            fields[name] = value
+        elif fields:
+            return fields
+    raise AssertionError("the stream has ended")
+
+
+async def test_a_dropped_connection_is_resumed(
+    post: Any, mcp_url: str, jp_auth_header: dict[str, str], jp_root_dir: Any
+) -> None:
+    session = await _open(post)
+    headers = {**jp_auth_header, "Mcp-Session-Id": session}
+    script = "touch begun; until [ -e go ]; do sleep 0.01; done; echo done"
+    call = request("tools/call", 7, name="runCommand", arguments={"command": "sh", "args": ["-c", script]})
+    async with _streaming(mcp_url, "POST", headers, call) as response:
+        first = await _event(response.aiter_lines())
+        assert first["id"] and first["retry"]
+        await until((jp_root_dir / "begun").exists)
+    (jp_root_dir / "go").touch()  # it ends while nobody listens
+    async with _streaming(mcp_url, "GET", {**headers, "Last-Event-ID": first["id"]}) as response:
+        lines, message = response.aiter_lines(), {}
+        while "id" not in message:  # what was logged comes before
+            message = json.loads((await _event(lines)).get("data") or "{}")
+    assert (message["id"], message["result"]["structuredContent"]["stdout"]) == (7, "done\n")
+
+
+async def test_events_of_another_session_are_not_replayed(
+    post: Any, mcp_url: str, jp_auth_header: dict[str, str], jp_root_dir: Any
+) -> None:
+    (jp_root_dir / "secret.txt").write_text("a secret")
+    one, other = await _open(post), await _open(post)
+    read = request("tools/call", 7, name="readFile", arguments={"path": "secret.txt"})
+    answered = await post(read, Mcp_Session_Id=one, **{"Mcp_Protocol_Version": "2025-11-25"})
+    first = _events(answered.text)[0]["id"]
+    replay = {"Mcp_Session_Id": other, "Last_Event_ID": first, "Mcp_Protocol_Version": "2025-11-25"}
+    replayed = await asyncio.wait_for(post(b"", "GET", **replay), 10)  # it ends: there is nothing to go on with
+    assert "secret" not in replayed.text
+
+
+async def test_the_official_client_comes_back_by_itself(
+    connect: Connect, jp_root_dir: Any, http_server_client: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The server drops the connection in the middle of a call; the client resumes and gets its answer."""
+    from jupyter_ext.handlers.mcp import McpHandler
+
+    handlers: list[McpHandler] = []
+    begin = McpHandler.prepare
+
+    async def prepare(self: McpHandler) -> None:
+        handlers.append(self)
+        await begin(self)
+
+    async with connect() as client:
+        monkeypatch.setattr(McpHandler, "prepare", prepare)
+        script = "touch begun; until [ -e go ]; do sleep 0.01; done; echo done"
+        call = asyncio.ensure_future(client.call_tool("runCommand", {"command": "sh", "args": ["-c", script]}))
+        await until((jp_root_dir / "begun").exists)
+        handlers[0].request.connection.stream.close()  # type: ignore[union-attr]
+        await until(lambda: len(handlers) > 1)
+        (jp_root_dir / "go").touch()
+        assert answer(await asyncio.wait_for(call, 30))["stdout"] == "done\n"
+
+
+async def test_a_thousand_abandoned_sessions_leave_room(post: Any, extension: Any, fetch: Any) -> None:
+    mine = await _open(post)
+    agent = bearer(await mint(fetch))
+    for _ in range(10):
+        opened = await asyncio.gather(*(post(INITIALIZE, **agent) for _ in range(100)))
+        assert {response.status_code for response in opened} == {200}
+    sessions = await extension.mcp.sessions()
+    assert sessions.open == MAX_PER_CREDENTIAL + 1
+    assert (await post(request("ping"), Mcp_Session_Id=mine)).status_code == 200  # of somebody else, though older
+    assert (await fetch("wap/tools")).status == 200
+
+
+async def test_when_all_sessions_are_taken_the_longest_idle_one_goes(post: Any, extension: Any) -> None:
+    sessions = await extension.mcp.sessions()
+    sessions.max_sessions = 3
+    first, second, third = [await _open(post) for _ in range(3)]
+    assert (await post(request("ping"), Mcp_Session_Id=first)).status_code == 200
+    await _open(post)
+    statuses = [(await post(request("ping"), Mcp_Session_Id=name)).status_code for name in (first, second, third)]
+    assert (statuses, sessions.open) == ([200, 404, 200], 3)
+
+
+async def test_a_session_in_use_is_not_ended_for_another(
+    post: Any, extension: Any, mcp_url: str, jp_auth_header: dict[str, str]
+) -> None:
+    sessions = await extension.mcp.sessions()
+    sessions.max_sessions = 1
+    session = await _open(post)
+    async with _streaming(mcp_url, "GET", {**jp_auth_header, "Mcp-Session-Id": session}):
+        refused = await post(INITIALIZE)
+    assert (refused.status_code, refused.json()["error"]["message"]) == (503, "Too many open sessions")
+
+
+async def test_an_idle_session_ends(post: Any, extension: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    sessions: Sessions = await extension.mcp.sessions()
+    sessions.session_idle_timeout = 0.05
+    session = await _open(post)
+    await until(lambda: sessions.open == 0)
+    assert (await post(request("ping"), Mcp_Session_Id=session)).status_code == 404
+
+
+async def test_stopping_the_server_ends_sessions_and_their_commands(
+    connect: Connect, jp_root_dir: Any, extension: Any
+) -> None:
+    async with connect() as client:
+        arguments = {"command": "sh", "args": ["-c", "touch begun; sleep 1000"]}
+        call = asyncio.ensure_future(client.call_tool("runCommand", arguments))
+        await until((jp_root_dir / "begun").exists)
+        workspace = extension.workspace
+        await asyncio.wait_for(extension.stop_extension(), 20)
+        assert workspace.running == 0
+        call.cancel()
+        await asyncio.wait([call])

@@ -1,0 +1,138 @@
+"""The engine in this process: what it refuses, how it ends, and what it costs to import."""
+
+from __future__ import annotations
+
+import gc
+import subprocess
+import sys
+import threading
+from pathlib import Path
+
+import pytest
+
+from tests.jupyter_ext.conftest import OPEN_LINES
+from tests.jupyter_ext.restarting import Place
+from wap_kernel.client.embedded import EmbeddedBackend
+from wap_kernel.client.hands import Hands
+from wap_kernel.errors import ProviderUnavailable, WapError
+
+
+def test_where_nothing_confines_commands_none_are_run(place: Place, tmp_path: Path) -> None:
+    backend = EmbeddedBackend(str(tmp_path), confined_only=True)
+    hands = Hands(backend)
+    try:
+        with pytest.raises(ProviderUnavailable, match="Nothing confines") as refused:
+            backend.call("executeCommand", {"command": "touch made"})
+        assert "wap doctor" in refused.value.text
+        assert "Nothing confines" in hands.sh("touch made").problems[0]["error"]
+        asked = hands.sh("rm -rf x", approve=True)  # nor if a person agrees
+        assert not asked.ok
+        assert not (tmp_path / "made").exists()
+        assert hands.write("a.txt", "x").ok
+    finally:
+        backend.close()
+
+
+def test_unless_the_configuration_allows_it(place: Place, tmp_path: Path) -> None:
+    file = place.folder / "config" / "jupyter_server_config.py"
+    file.write_text(OPEN_LINES + "c.WapExtension.allow_unconfined = True\n")
+    try:
+        backend = EmbeddedBackend(str(tmp_path), confined_only=True)
+    finally:
+        file.write_text(OPEN_LINES)
+    try:
+        assert Hands(backend).sh("echo hi").stdout == "hi\n"
+    finally:
+        backend.close()
+
+
+def test_a_folder_that_is_not_there(place: Place, tmp_path: Path) -> None:
+    with pytest.raises(WapError, match="No such file"):
+        EmbeddedBackend(str(tmp_path / "missing"))
+
+
+def test_what_is_closed_says_so_and_leaves_no_thread(place: Place, tmp_path: Path) -> None:
+    before = set(threading.enumerate())
+    backend = EmbeddedBackend(str(tmp_path))
+    hands = Hands(backend)
+    running = hands.sh("sleep 1000", wait=False)
+    following = backend.follow(running.run_id)
+    next(following)
+    backend.close()
+    backend.close()
+    following.close()
+    with pytest.raises(ProviderUnavailable, match="closed"):
+        hands.ls()
+    assert [thread.name for thread in set(threading.enumerate()) - before if thread.name.startswith("wap")] == []
+    again = EmbeddedBackend(str(tmp_path))
+    assert again.get(running.run_id)["status"] == "error"
+    del again, backend, hands, following
+    gc.collect()
+    assert [thread.name for thread in set(threading.enumerate()) - before if thread.name.startswith("wap")] == []
+
+
+ENDING = """
+import sys, threading
+from wap_kernel import connect
+ws = connect(sys.argv[1])
+run = ws.sh("sleep 1000", wait=False)
+print(run.run_id, flush=True)
+if sys.argv[2] == "following":
+    threading.Thread(target=lambda: list(ws._backend.follow(run.run_id)), daemon=True).start()
+if sys.argv[2] == "raising":
+    raise SystemExit(3)
+"""
+
+
+@pytest.mark.parametrize("way", ["plain", "following", "raising"])
+def test_the_interpreter_ends_and_with_it_what_runs(place: Place, tmp_path: Path, way: str) -> None:
+    ended = subprocess.run(
+        [sys.executable, "-c", ENDING, str(tmp_path), way],
+        env=place.environment,
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    assert ended.stderr == ""
+    assert ended.returncode == (3 if way == "raising" else 0)
+    backend = EmbeddedBackend(str(tmp_path))
+    try:
+        run = backend.get(ended.stdout.strip())
+        assert run["status"] == "error"
+        assert "shut down" in run["events"][-1]["message"]  # not: was killed
+    finally:
+        backend.close()
+
+
+def test_many_threads_at_once(place: Place, tmp_path: Path) -> None:
+    backend = EmbeddedBackend(str(tmp_path))
+    (tmp_path / "a.txt").write_text("x")
+    wrong: list[object] = []
+
+    def work() -> None:
+        for _ in range(10):
+            if backend.call("readFile", {"path": "a.txt"})["content"] != "x":
+                wrong.append(1)
+
+    try:
+        threads = [threading.Thread(target=work) for _ in range(8)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+    finally:
+        backend.close()
+    assert wrong == []
+
+
+LIGHT = """
+import sys
+import wap_kernel, wap_kernel.client.hands, wap_kernel.client.finding, wap_kernel.client.embedded
+heavy = {"pydantic", "yaml", "http.client", "ssl", "jupyter_core", "jupyter_server", "asyncio", "sqlite3"}
+print(sorted(heavy & set(sys.modules)))
+"""
+
+
+def test_what_is_not_used_is_not_imported() -> None:
+    shown = subprocess.run([sys.executable, "-c", LIGHT], capture_output=True, text=True, timeout=60, check=True)
+    assert shown.stdout == "[]\n"

@@ -1,0 +1,171 @@
+"""Which server is taken, and when there is none; a policy is never passed over."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.jupyter_ext.conftest import LiveServer
+from tests.jupyter_ext.restarting import TOKEN, Place
+from tests.wap_kernel.client.test_http import serving
+from wap_kernel import connect
+from wap_kernel.client.backend import Backend
+from wap_kernel.client.finding import find
+from wap_kernel.errors import Code, WapError
+
+Found = Callable[..., Backend]
+
+
+@pytest.fixture
+def found(place: Place, tmp_path: Path) -> Iterator[Found]:
+    """`find` with these variables, on a folder of its own; closed in the end."""
+    opened: list[Backend] = []
+
+    def found(**environ: str) -> Backend:
+        opened.append(find(environ, str(tmp_path)))
+        return opened[-1]
+
+    yield found
+    for backend in opened:
+        backend.close()
+
+
+@pytest.fixture
+def announced(place: Place, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., str]:
+    """The file of a server that started this process, and the variable that names it."""
+    runtime = tmp_path / "runtime"
+    runtime.mkdir()
+    monkeypatch.setenv("JUPYTER_RUNTIME_DIR", str(runtime))
+
+    def announced(**info: Any) -> str:
+        (runtime / "jpserver-4321.json").write_text(json.dumps({"pid": 4321, "token": TOKEN, **info}))
+        return "4321"
+
+    return announced
+
+
+def test_the_server_that_is_named(server: LiveServer, found: Found) -> None:
+    backend = found(WAP_URL=server.url, WAP_TOKEN=TOKEN, JPY_PARENT_PID="1")
+    assert (backend.place.kind, backend.place.name) == ("server", server.url)
+    assert "WAP_URL" in backend.place.reason
+    assert backend.call("getWorkspaceInfo", {})["root"] == str(server.root)
+
+
+def test_the_server_that_started_this_kernel(server: LiveServer, found: Found) -> None:
+    """By the file that it left itself."""
+    backend = found(JPY_PARENT_PID=str(server.process.pid))
+    assert (backend.place.kind, backend.place.reason) == ("server", "it started this kernel")
+    assert backend.policy()["provider"] == "local"
+
+
+def test_its_own_server_wins_over_all_others(server: LiveServer, found: Found) -> None:
+    """Another one is running, whose root holds the folder; nobody looks for it."""
+    backend = found(JPY_PARENT_PID=str(os.getpid()))
+    assert backend.place.kind == "embedded"
+
+
+def test_the_server_of_a_hub(server: LiveServer, found: Found) -> None:
+    hub = {"JUPYTERHUB_API_TOKEN": TOKEN, "JUPYTERHUB_SERVICE_PREFIX": server.base_url}
+    for host in ("127.0.0.1", "0.0.0.0"):
+        backend = found(JUPYTERHUB_SERVICE_URL=f"http://{host}:{server.port}{server.base_url}", **hub)
+        assert (backend.place.name, backend.place.reason) == (server.url, "JupyterHub started it")
+    assert found(**hub).place.kind == "embedded"  # nobody says where it is
+
+
+def test_under_a_hub_the_token_is_the_hub_s(server: LiveServer, found: Found, announced: Callable[..., str]) -> None:
+    pid = announced(url=server.url, base_url="/", token="")
+    backend = found(JPY_PARENT_PID=pid, JUPYTERHUB_API_TOKEN=TOKEN, JUPYTERHUB_SERVICE_PREFIX="/")
+    assert backend.policy()["provider"] == "local"
+
+
+def test_without_a_server_it_is_this_folder(found: Found, tmp_path: Path) -> None:
+    for environ in ({}, {"JPY_PARENT_PID": "1"}, {"JPY_PARENT_PID": "../../x"}, {"WAP_URL": ""}):
+        backend = found(**environ)
+        assert (backend.place.kind, backend.place.name) == ("embedded", str(tmp_path))
+        assert "no Jupyter server" in backend.place.reason
+        backend.close()
+
+
+def test_a_server_without_wap_is_said_to_be_one(found: Found, announced: Callable[..., str]) -> None:
+    with serving(lambda handler: handler.say(404, b"<html>")) as plain:
+        backend = found(JPY_PARENT_PID=announced(url=plain.url))
+        assert backend.place.kind == "embedded"
+        assert plain.url in backend.place.reason and "does not have wap" in backend.place.reason
+        with pytest.raises(WapError, match="404") as refused:
+            found(WAP_URL=plain.url)
+    assert "WAP_URL names it" in refused.value.text
+
+
+STRICT: dict[str, tuple[int, bytes, Code]] = {
+    "refuses": (403, b'{"error": "No.", "code": "PERMISSION_DENIED"}', Code.PERMISSION_DENIED),
+    "does not know the token": (403, b"<html>", Code.UNAUTHENTICATED),
+    "has no workspace": (503, b'{"error": "None.", "code": "PROVIDER_UNAVAILABLE"}', Code.PROVIDER_UNAVAILABLE),
+    "sends to a login": (302, b"", Code.PROVIDER_UNAVAILABLE),
+    "fails": (500, b"", Code.PROVIDER_UNAVAILABLE),
+}
+
+
+@pytest.mark.parametrize(("status", "body", "code"), STRICT.values(), ids=STRICT.keys())
+def test_a_server_that_refuses_is_never_passed_over(
+    found: Found, announced: Callable[..., str], status: int, body: bytes, code: Code
+) -> None:
+    with serving(lambda handler: handler.say(status, body)) as strict:
+        port = strict.port
+        for environ in (
+            {"WAP_URL": strict.url, "WAP_TOKEN": "secret"},
+            {"JPY_PARENT_PID": announced(url=strict.url, token="secret")},
+            {
+                "JUPYTERHUB_API_TOKEN": "secret",
+                "JUPYTERHUB_SERVICE_PREFIX": "/base/",
+                "JUPYTERHUB_SERVICE_URL": f"http://127.0.0.1:{port}",
+            },
+        ):
+            with pytest.raises(WapError) as refused:
+                found(**environ)
+            assert refused.value.code is code
+            assert "It was asked because" in refused.value.text
+            assert "secret" not in refused.value.text
+
+
+def test_nor_is_one_that_does_not_answer(found: Found, announced: Callable[..., str]) -> None:
+    for environ in ({"WAP_URL": "http://127.0.0.1:9/"}, {"JPY_PARENT_PID": announced(url="http://127.0.0.1:9/")}):
+        with pytest.raises(WapError, match="does not answer"):
+            found(**environ)
+
+
+@pytest.mark.parametrize("text", ["", "{", "[]", '{"pid": 1}', '{"url": "http://h/", "sock": "/run/x"}'])
+def test_nor_is_one_whose_file_makes_no_sense(found: Found, announced: Callable[..., str], text: str) -> None:
+    pid = announced()
+    Path(os.environ["JUPYTER_RUNTIME_DIR"], f"jpserver-{pid}.json").write_text(text)
+    with pytest.raises(WapError, match="server that started this kernel"):
+        found(JPY_PARENT_PID=pid)
+
+
+def test_connect_looks_at_the_environment(server: LiveServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("WAP_URL", server.url)
+    monkeypatch.setenv("WAP_TOKEN", TOKEN)
+    hands = connect()
+    assert hands.place.kind == "server"
+    hands.close()
+    hands = connect(".")
+    assert (hands.place.kind, hands.overview().data["workspace"]["root"]) == ("embedded", str(tmp_path))
+    hands.close()
+
+
+def test_a_server_without_a_token(tmp_path: Path) -> None:
+    """Jupyter then guards what changes something against requests that a browser was made to send."""
+    (tmp_path / "place").mkdir()
+    open_place = Place(tmp_path / "place")
+    config = open_place.folder / "config" / "jupyter_server_config.py"
+    config.write_text(config.read_text() + "c.IdentityProvider.token = ''\n")
+    with open_place.server() as server:
+        hands = connect(url=server.url)
+        assert hands.write("a.txt", "x").ok
+        assert hands.read("a.txt").text == "x"
+        hands.close()

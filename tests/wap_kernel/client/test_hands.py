@@ -1,0 +1,352 @@
+"""The typed API, through a server and without one."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import threading
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from tests.jupyter_ext.conftest import LiveServer
+from tests.jupyter_ext.restarting import TOKEN, Place
+from wap_kernel import connect
+from wap_kernel.client.backend import Backend, Sent
+from wap_kernel.client.hands import Hands
+from wap_kernel.errors import ApprovalRequired, Conflict, InvalidArgument, NotFound, PermissionDenied, WapError
+
+ASKS = "rm -rf nothing"
+LONG = "echo begun; sleep 1000"
+
+
+@pytest.fixture(autouse=True)
+def nothing_waits(place: Place, backend: Backend) -> Iterator[None]:
+    (place.root / "src").mkdir(exist_ok=True)
+    (place.root / "src" / "a.py").write_text("one\nTwo\nthree\n")
+    (place.root / "src" / "b.txt").write_text("two (2)\n")
+    _cancel_all(backend)
+    yield
+    _cancel_all(backend)
+
+
+def _cancel_all(backend: Backend) -> None:
+    for run in backend.runs("awaiting_approval", 100)["runs"]:
+        backend.cancel(run["runId"])
+
+
+def test_looking(hands: Hands, place: Place) -> None:
+    assert set(hands.ls("src")) == {"src/a.py", "src/b.txt"}
+    assert "src/a.py" in hands.ls(depth=2).paths
+    assert hands.ls("src", recursive=True, exclude=["*.txt"]).paths == ["src/a.py"]
+    assert hands.ls("src").data["files"][0]["metadata"]["size"] == 14
+    read = hands.read("src/a.py", lines=(2, None))
+    assert (read.text, read.asked) == ("Two\nthree\n", {"path": "src/a.py", "first_line": 2})
+    assert hands.read("src/a.py", lines=(1, 1)).text == "one\n"
+    assert hands.read("src/a.py").hash.startswith("sha256:")
+    overview = hands.overview().data
+    assert overview["preset"] == "permissive"
+    assert overview["workspace"]["root"] == str(place.root)
+    assert overview["waiting"] == []
+    assert set(hands._repr_mimebundle_()) == {"text/plain", "text/html"}
+    assert repr(hands) == f"<wap: {hands.place.name}>"
+
+
+@pytest.mark.parametrize(
+    ("options", "found"),
+    [
+        ({}, ["src/b.txt"]),
+        ({"ignore_case": True}, ["src/a.py", "src/b.txt"]),
+        ({"ignore_case": True, "globs": ["*.py"]}, ["src/a.py"]),
+        ({"ignore_case": True, "globs": ["src/*.{txt,md}"]}, ["src/b.txt"]),
+        ({"ignore_case": True, "globs": ["src/**"]}, ["src/a.py", "src/b.txt"]),
+        ({"ignore_case": True, "globs": ["*"]}, ["src/a.py", "src/b.txt"]),
+        ({"globs": ["*.py"], "path": "src"}, []),
+        ({"globs": ["*.txt"], "path": "src"}, ["src/b.txt"]),
+    ],
+)
+def test_searching(hands: Hands, options: dict[str, Any], found: list[str]) -> None:
+    assert [path for path in hands.search("two", **options).paths if path.startswith("src/")] == found
+
+
+def test_a_text_is_a_text_and_a_pattern_a_pattern(hands: Hands) -> None:
+    assert hands.search("TWO (2)", "src", ignore_case=True).paths == ["src/b.txt"]
+    assert hands.search("^t..$", "src", regex=True, ignore_case=True).paths == ["src/a.py"]
+    assert hands.search("t.o (2)", "src").paths == []
+
+
+def test_changing_is_a_run_that_can_be_undone(hands: Hands, place: Place) -> None:
+    path = place.root / "made" / "x.txt"
+    path.unlink(missing_ok=True)
+    assert hands.write("made/x.txt", "one\n").ok
+    assert hands.write("made/x.txt", "two\n").files == ["made/x.txt"]
+    assert hands.edit("made/x.txt", "two", "three").ok
+    assert path.read_text() == "three\n"
+    assert hands.changes()["changes"][0]["path"] == "made/x.txt"
+    assert hands.revert().ok
+    assert path.read_text() == "two\n"
+    stale = hands.read("made/x.txt").hash
+    assert hands.write("made/x.txt", b"\xff\x00", expected_hash=stale).ok
+    assert path.read_bytes() == b"\xff\x00"
+    assert not hands.delete("made/x.txt", expected_hash=stale).ok
+    assert hands.delete("made/x.txt", dry_run=True).ok
+    assert path.exists()
+    assert hands.delete("made/x.txt").ok
+
+
+def test_commands(hands: Hands) -> None:
+    result = hands.sh("pwd; echo more >&2; exit 3", timeout=20, cwd="src")
+    assert (result.status, result.ok) == ("completed", False)
+    assert result.stdout.endswith("/src\n")
+    assert hands.output("last", "op-1", "stderr") == "more\n"
+    large = hands.sh("seq 1 300000", timeout=60)
+    assert hands.output(large.run_id, "op-1").splitlines()[-1] == "300000"
+
+
+def test_all_that_happens_is_told(hands: Hands) -> None:
+    sent: list[Sent] = []
+    result = hands.run(
+        [{"type": "message", "content": "x"}, {"type": "shell", "command": "echo hi"}], on_sent=sent.append
+    )
+    assert [one.data for one in sent if one.name == "event"] == result.events
+    assert "".join(one.data["chunk"] for one in sent if one.name == "output") == "hi\n"
+    assert [one.data["status"] for one in sent if one.name == "status"] == ["running", "completed"]
+    assert hands.last is result
+
+
+def test_a_whole_message_is_taken_too(hands: Hands) -> None:
+    message = {"protocolVersion": "1.0", "operations": [{"type": "message", "content": "x"}], "dryRun": True}
+    assert hands.run(message).data["dryRun"] is True
+    with pytest.raises(InvalidArgument, match="list"):
+        hands.run("ls")  # type: ignore[arg-type]
+
+
+def test_one_that_is_not_waited_for(hands: Hands) -> None:
+    begun = hands.sh(LONG, wait=False)
+    assert begun.status == "running"
+    assert hands.cancel(begun.run_id[:12]).status == "cancelled"
+
+
+# -- approvals
+
+
+def test_what_asks_is_returned_as_it_waits(hands: Hands) -> None:
+    asked = hands.run([{"type": "shell", "command": ASKS}, {"type": "message", "content": "after"}])
+    assert asked.status == "awaiting_approval"
+    assert asked.pending is not None
+    assert [run["runId"] for run in hands.overview().data["waiting"]] == [asked.run_id]
+    sent: list[Sent] = []
+    done = hands.approve(on_sent=sent.append)
+    assert (done.run_id, done.ok) == (asked.run_id, True)
+    assert [one.data["type"] for one in sent if one.name == "event"][-2:] == ["shell", "message"]
+    with pytest.raises(NotFound, match="Nothing waits"):
+        hands.approve()
+    with pytest.raises(NotFound, match="completed"):
+        hands.approve(asked.run_id)
+
+
+def test_approvals_are_named_by_run_or_approval(hands: Hands) -> None:
+    first, second, third = (hands.sh(ASKS) for _ in range(3))
+    with pytest.raises(InvalidArgument, match="3 runs") as refused:
+        hands.deny()
+    assert first.run_id in refused.value.text
+    assert first.pending is not None
+    denied = hands.deny(first.pending["approvalId"], reason="Not today.")
+    assert (denied.run_id, denied.status) == (first.run_id, "completed")
+    assert denied.problems[0]["reason"] == "Not today."
+    assert hands.approve(second.run_id[4:14]).run_id == second.run_id
+    with pytest.raises(NotFound):
+        hands.approve("run_zz")
+    assert hands.approve(third.run_id).ok
+
+
+def test_several_questions_are_approved_on_the_way(hands: Hands) -> None:
+    shell = {"type": "shell", "command": ASKS}
+    done = hands.run([shell, {"type": "message", "content": "x"}, shell], approve=True)
+    assert done.ok
+    assert [event["type"] for event in done.events].count("approvalRequired") == 2
+
+
+def test_somebody_else_decides_while_it_waits(hands: Hands, server: LiveServer) -> None:
+    asked: list[Sent] = []
+
+    def decide(sent: Sent) -> None:
+        asked.append(sent)
+        if sent.data.get("status") == "awaiting_approval":
+            threading.Thread(target=_approved_by_another, args=(server, sent.data["runId"])).start()
+
+    assert hands.run([{"type": "shell", "command": ASKS}], wait_for_approval=60, on_sent=decide).ok
+    assert [one.data["status"] for one in asked if one.name == "status"] == [
+        "running",
+        "awaiting_approval",
+        "running",
+        "completed",
+    ]
+    assert hands.run([{"type": "shell", "command": ASKS}], wait_for_approval=None, on_sent=decide).ok
+
+
+def _approved_by_another(server: LiveServer, run_id: str) -> None:
+    pending = server.request("GET", f"wap/runs/{run_id}")[1]["pendingApproval"]
+    body = {"approvalId": pending["approvalId"], "decision": "approved"}
+    server.request("POST", f"wap/runs/{run_id}/decision", json.dumps(body))
+
+
+def test_nobody_decides_in_time(hands: Hands) -> None:
+    assert hands.run([{"type": "shell", "command": ASKS}], wait_for_approval=0.2).status == "awaiting_approval"
+
+
+def test_somebody_cancels_while_it_waits(hands: Hands, backend: Backend) -> None:
+    def cancel(sent: Sent) -> None:
+        if sent.data.get("status") == "awaiting_approval":
+            threading.Thread(target=backend.cancel, args=(sent.data["runId"],)).start()
+
+    assert hands.run([{"type": "shell", "command": ASKS}], wait_for_approval=60, on_sent=cancel).status == "cancelled"
+
+
+def test_what_changes_between_question_and_answer_is_asked_again(hands: Hands, place: Place) -> None:
+    """The person at the keyboard said yes to whatever this run asks."""
+    (place.root / "data").mkdir(exist_ok=True)
+
+    def change(sent: Sent) -> None:
+        if sent.data.get("status") == "awaiting_approval":
+            (place.root / "data" / "new").write_text("x")
+
+    assert hands.run([{"type": "shell", "command": "rm -rf data"}], approve=True, on_sent=change).ok
+    assert not (place.root / "data").exists()
+
+
+def test_an_agent_has_hands_too_but_no_say(server: LiveServer, hands: Hands) -> None:
+    asked = hands.sh(ASKS)
+    minted = server.request("POST", "wap/tokens", json.dumps({"name": "an agent"}))[1]
+    agent = connect(url=server.url, token=minted["token"])
+    try:
+        assert agent.read("src/a.py").text.startswith("one")
+        assert "Nothing confines" in agent.sh("true").problems[0]["error"]
+        with pytest.raises(NotFound, match="Nothing waits"):  # what others ask is not shown to it
+            agent.approve()
+        with pytest.raises(PermissionDenied, match="person"):
+            agent._backend.decide(asked.run_id, "apr_0123456789abcdef", "approved", None, remember=False)
+        with pytest.raises(PermissionDenied, match="person"):
+            agent.audit()
+    finally:
+        agent.close()
+
+
+def test_a_single_call_that_asks_says_where(hands: Hands, backend: Backend) -> None:
+    with pytest.raises(ApprovalRequired) as asked:
+        backend.call("executeCommand", {"command": ASKS})
+    assert hands.approve(asked.value.details["approvalId"]).data["response"]["exitCode"] == 0
+
+
+# -- which run
+
+
+def test_runs_by_the_beginning_of_their_id(hands: Hands) -> None:
+    run = hands.sh("true").run_id
+    assert hands.show(run).run_id == hands.show().run_id == hands.show(run[:14]).run_id == hands.show(run[4:12]).run_id
+    other = Hands(hands._backend)
+    assert other.show("last").run_id == run
+    hands.sh("true")
+    with pytest.raises(InvalidArgument, match="begin with"):
+        hands.show("run_")
+    for none in ("", "nothing", "run_0123456789abcdef", "../policy"):
+        with pytest.raises(NotFound):
+            hands.show(none)
+    assert hands.runs(limit=1).data["runs"][0]["runId"] == hands.show().run_id
+    with pytest.raises(Conflict):
+        hands.cancel()
+
+
+def test_policy_audit_and_grants(hands: Hands) -> None:
+    assert "layers" in hands.policy().data
+    checked = hands.check([{"type": "shell", "command": ASKS}])
+    assert checked.data["verdicts"][0]["verdict"] == "ask"
+    assert checked.asked["operations"] == [{"type": "shell", "command": ASKS}]
+    hands.sh("true")
+    assert hands.audit(limit=1).data["records"][0]["tool"] == "shell"
+    hands.sh("chmod 600 src/a.py")
+    assert hands.approve(remember=True).ok
+    assert hands.sh("chmod 600 src/a.py").ok
+    (grant,) = hands.grants().data["grants"]
+    hands.revoke(grant["id"])
+    assert hands.sh("chmod 600 src/a.py").status == "awaiting_approval"
+
+
+# -- interrupts
+
+
+def _interrupt() -> None:
+    os.kill(os.getpid(), signal.SIGINT)
+
+
+def test_an_interrupt_cancels_the_run(hands: Hands) -> None:
+    def begun(sent: Sent) -> None:
+        if sent.name == "output":
+            threading.Timer(0.1, _interrupt).start()  # while the next is waited for
+
+    with pytest.raises(KeyboardInterrupt):
+        hands.sh(LONG, on_sent=begun)
+    assert hands.last is not None and hands.last.status == "cancelled"
+    assert hands.show().stdout == "begun\n"
+
+
+def test_an_interrupt_while_it_waits_for_a_person_cancels_the_run(hands: Hands) -> None:
+    def asks(sent: Sent) -> None:
+        if sent.data.get("status") == "awaiting_approval":
+            threading.Timer(0.1, _interrupt).start()
+
+    with pytest.raises(KeyboardInterrupt):
+        hands.sh(ASKS, wait_for_approval=None, on_sent=asks)
+    assert hands.last is not None and hands.last.status == "cancelled"
+
+
+def test_an_interrupt_while_it_begins_cancels_what_was_begun(
+    hands: Hands, backend: Backend, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    start = backend.start
+
+    def slow(*arguments: Any) -> Any:
+        _interrupt()
+        return start(*arguments)
+
+    monkeypatch.setattr(backend, "start", slow)
+    with pytest.raises(KeyboardInterrupt):
+        hands.sh(LONG)
+    assert hands.last is not None and hands.last.status == "cancelled"
+    assert hands.runs("running").data["runs"] == []
+
+
+def test_an_interrupt_is_not_hidden_by_a_server_that_is_gone(hands: Hands, monkeypatch: pytest.MonkeyPatch) -> None:
+    def gone(_: str) -> Any:
+        raise WapError("gone")
+
+    def begun(sent: Sent) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(hands._backend, "cancel", gone)
+    with pytest.raises(KeyboardInterrupt):
+        hands.sh("true", on_sent=begun)
+
+
+# -- connecting
+
+
+def test_connecting_to_a_server_that_is_named(server: LiveServer) -> None:
+    hands = connect(url=server.url, token=TOKEN)
+    assert hands.read("src/a.py").text.startswith("one")
+    assert "src" in repr(hands.ls().paths)
+    hands.close()
+    with pytest.raises(WapError, match="Not authenticated"):
+        connect(url=server.url, token="wrong")
+    with pytest.raises(WapError, match="does not answer"):
+        connect(url="http://127.0.0.1:9/")
+
+
+def test_what_cannot_be_shown_says_why(hands: Hands, monkeypatch: pytest.MonkeyPatch) -> None:
+    def gone() -> Any:
+        raise NotFound("It is gone.", hint="Start it.")
+
+    monkeypatch.setattr(hands._backend, "policy", gone)
+    assert "It is gone." in hands._repr_mimebundle_()["text/plain"]

@@ -1,0 +1,355 @@
+"""What is asked twice and what never is, where the token goes and where not, and what is said when it fails."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import socket
+import ssl
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
+
+import pytest
+
+from wap_kernel.client.addresses import Address, proxy_for
+from wap_kernel.client.encoding import BODY_LIMIT, encoded
+from wap_kernel.client.http import KEY_HEADER, Absent, Http
+from wap_kernel.errors import Code, Conflict, InvalidArgument, TooLarge, WapError
+
+Answer = Callable[["Handler"], None]
+
+
+class Handler(BaseHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"
+    server: Any
+
+    def do_GET(self) -> None:
+        length = int(self.headers.get("Content-Length", 0))
+        self.rfile.read(length)
+        self.server.seen.append((self.command, self.path, dict(self.headers), self.client_address))
+        self.server.answer(self)
+
+    do_POST = do_DELETE = do_CONNECT = do_GET
+
+    def say(self, status: int, body: bytes, **headers: str) -> None:
+        self.send_response(status)
+        for name, value in headers.items():
+            self.send_header(name, value)
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, *args: Any) -> None:
+        """Nothing."""
+
+
+class Served:
+    def __init__(self, server: Any) -> None:
+        self.url = f"http://127.0.0.1:{server.server_port}/base/"
+        self.port = server.server_port
+        self.seen: list[tuple[str, str, dict[str, str], Any]] = server.seen
+
+
+@contextmanager
+def serving(answer: Answer) -> Iterator[Served]:
+    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
+        server.daemon_threads = True
+        vars(server).update(answer=answer, seen=[])
+        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
+        thread.start()
+        try:
+            yield Served(server)
+        finally:
+            server.shutdown()
+            thread.join()
+
+
+@contextmanager
+def client(url: str, token: str = "secret", **options: Any) -> Iterator[Http]:
+    http = Http.at(url, token, **options)
+    try:
+        yield http
+    finally:
+        http.close()
+
+
+def refusal(url: str) -> WapError:
+    with client(url) as http, pytest.raises(WapError) as refused:
+        http.ask("GET", "a")
+    return refused.value
+
+
+def ok(handler: Handler) -> None:
+    handler.say(200, b'{"a": 1}')
+
+
+def test_a_connection_is_kept() -> None:
+    with serving(ok) as served, client(served.url) as http:
+        for _ in range(3):
+            assert http.ask("POST", "wap/api/readFile", {"path": "a"}) == {"a": 1}
+        assert len({seen[3] for seen in served.seen}) == 1
+        command, path, headers, _ = served.seen[0]
+        assert (command, path) == ("POST", "/base/wap/api/readFile")
+        assert headers["Authorization"] == "Bearer secret"
+        assert "Cookie" not in headers
+    assert "secret" not in repr(http)
+
+
+def hang_up(handler: Handler) -> None:
+    """After an answer, without a word: as a server does with connections that are idle for long."""
+    ok(handler)
+    handler.close_connection = True
+
+
+@pytest.mark.parametrize("method", ["GET", "POST"])
+def test_a_connection_that_was_closed_meanwhile_is_opened_again(method: str) -> None:
+    with serving(hang_up) as served, client(served.url) as http:
+        for _ in range(3):
+            assert http.ask(method, "a", {} if method == "POST" else None) == {"a": 1}
+            for connection in http._idle:  # until the end of the connection has arrived
+                connection.sock.recv(1, socket.MSG_PEEK)
+        assert len(served.seen) == 3
+
+
+def breaking(times: int) -> Answer:
+    left = [None] * times
+
+    def answer(handler: Handler) -> None:
+        if left:
+            left.pop()
+            handler.close_connection = True
+        else:
+            ok(handler)
+
+    return answer
+
+
+KEYED = {KEY_HEADER: "k"}
+
+
+@pytest.mark.parametrize(
+    ("method", "headers", "asked"), [("GET", {}, 2), ("POST", KEYED, 2), ("POST", {}, 1), ("DELETE", {}, 1)]
+)
+def test_only_what_is_safe_is_asked_again(method: str, headers: dict[str, str], asked: int) -> None:
+    """The connection breaks after the request was read: nobody knows whether it was done."""
+    with serving(breaking(1)) as served, client(served.url) as http:
+        try:
+            assert http.ask(method, "a", {} if method == "POST" else None, headers) == {"a": 1}
+        except WapError as error:
+            assert error.code is Code.PROVIDER_UNAVAILABLE
+            assert asked == 1
+        assert len(served.seen) == asked
+
+
+def test_it_is_asked_again_once() -> None:
+    with serving(breaking(9)) as served, client(served.url) as http:
+        with pytest.raises(WapError, match="does not answer"):
+            http.ask("GET", "a")
+        assert len(served.seen) == 2
+
+
+def redirect(handler: Handler) -> None:
+    handler.say(302, b"", Location="http://127.0.0.1:9/elsewhere")
+
+
+def test_a_redirect_is_not_followed() -> None:
+    with serving(redirect) as served, client(served.url) as http:
+        with pytest.raises(WapError, match="302") as refused:
+            http.ask("GET", "a")
+        assert "base URL" in refused.value.text
+        assert len(served.seen) == 1
+
+
+TOLD: dict[str, tuple[int, bytes, Code, str]] = {
+    "ours": (409, b'{"error": "Changed.", "code": "CONFLICT", "details": {"path": "a"}}', Code.CONFLICT, "Changed."),
+    "of a newer server": (400, b'{"error": "x", "code": "NEW"}', Code.PROVIDER_UNAVAILABLE, "400"),
+    "details that are none": (
+        400,
+        b'{"error": "x", "code": "CONFLICT", "details": 3}',
+        Code.PROVIDER_UNAVAILABLE,
+        "400",
+    ),
+    "a detail named message": (
+        400,
+        b'{"error": "x", "code": "CONFLICT", "details": {"message": 1}}',
+        Code.PROVIDER_UNAVAILABLE,
+        "400",
+    ),
+    "not authenticated": (
+        403,
+        b'{"error": "Not authenticated.", "code": "UNAUTHENTICATED"}',
+        Code.UNAUTHENTICATED,
+        "Not",
+    ),
+    "Jupyter's own": (403, b'{"message": "Forbidden", "reason": null}', Code.UNAUTHENTICATED, "token"),
+    "a page": (404, b"<html>", Code.NOT_FOUND, "wap enabled"),
+    "a gateway's": (502, b"", Code.PROVIDER_UNAVAILABLE, "502"),
+    "a list": (500, b"[]", Code.PROVIDER_UNAVAILABLE, "500"),
+    "a proxy's limit": (413, b"<html>", Code.SIZE_LIMIT_EXCEEDED, "parts"),
+    "success that is none": (200, b"<html>", Code.PROVIDER_UNAVAILABLE, "not JSON"),
+}
+
+
+@pytest.mark.parametrize(("status", "body", "code", "says"), TOLD.values(), ids=TOLD.keys())
+def test_what_a_server_says_becomes_the_right_error(status: int, body: bytes, code: Code, says: str) -> None:
+    with serving(lambda handler: handler.say(status, body)) as served:
+        refused = refusal(served.url)
+    assert refused.code is code
+    assert says in refused.text
+    assert "secret" not in refused.text
+    assert isinstance(refused, Absent) == (status == 404)
+
+
+def test_details_are_kept() -> None:
+    body = TOLD["ours"][1]
+    with serving(lambda handler: handler.say(409, body)) as served:
+        refused = refusal(served.url)
+    assert isinstance(refused, Conflict)
+    assert refused.details == {"path": "a"}
+
+
+def test_without_a_token_the_two_marks_against_forgery_are_the_same() -> None:
+    with serving(ok) as served, client(served.url, "") as http:
+        http.ask("POST", "a", {})
+        headers = served.seen[0][2]
+        assert "Authorization" not in headers
+        assert headers["Cookie"] == f"_xsrf={headers['X-XSRFToken']}"
+
+
+def test_a_proxy_is_for_remote_hosts_only(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("no_proxy", raising=False)
+    monkeypatch.delenv("NO_PROXY", raising=False)
+    with serving(ok) as served:
+        monkeypatch.setenv("http_proxy", f"http://me:p%40ss@127.0.0.1:{served.port}")
+        with client("http://jupyter.example/base/") as http:
+            assert http.ask("GET", "a") == {"a": 1}
+        _, path, headers, _ = served.seen[0]
+        assert path == "http://jupyter.example/base/a"
+        assert headers["Host"] == "jupyter.example"
+        assert headers["Proxy-Authorization"] == "Basic bWU6cEBzcw=="
+        with client(served.url) as http:
+            assert http.ask("GET", "a") == {"a": 1}
+        assert served.seen[1][1] == "/base/a"
+        monkeypatch.setenv("no_proxy", "jupyter.example")
+        assert proxy_for(Address.parse("http://jupyter.example/")) is None
+
+
+def test_a_tunnel_does_not_show_the_token_to_the_proxy(monkeypatch: pytest.MonkeyPatch) -> None:
+    with serving(lambda handler: handler.say(502, b"")) as served:
+        monkeypatch.setenv("https_proxy", f"http://127.0.0.1:{served.port}")
+        with client("https://jupyter.example/") as http, pytest.raises(WapError, match="does not answer"):
+            http.ask("GET", "a")
+        assert {seen[0] for seen in served.seen} == {"CONNECT"}
+        assert "secret" not in json.dumps([seen[2] for seen in served.seen])
+
+
+def test_http_where_https_was_meant() -> None:
+    with serving(ok) as served:
+        assert "http instead of https" in refusal(served.url.replace("http:", "https:")).text
+
+
+def test_a_certificate_error_says_what_to_do() -> None:
+    error = ssl.SSLCertVerificationError("x")
+    error.verify_message = "self-signed certificate"
+    assert "SSL_CERT_FILE" in Http.at("https://localhost/", "").explained(error).text
+
+
+BAD = ["", "localhost:8888", "file:///etc/passwd", "http://", "http://a b/", "http://h:port/", "http://h:99999/"]
+
+
+@pytest.mark.parametrize("url", BAD)
+def test_an_address_that_is_none(url: str) -> None:
+    with pytest.raises(InvalidArgument, match="not the address"):
+        Http.at(url, "")
+
+
+@pytest.mark.parametrize(
+    "url", ["http://h/lab?token=abc123", "http://me:abc123@h/", "http://h/#abc123", "ftp://x:abc123@h/?abc123"]
+)
+def test_a_secret_in_an_address_is_refused_and_not_repeated(url: str) -> None:
+    with pytest.raises(InvalidArgument) as refused:
+        Http.at(url, "")
+    assert "abc123" not in refused.value.text
+
+
+def test_a_token_that_cannot_be_sent_is_not_repeated() -> None:
+    with pytest.raises(InvalidArgument) as refused:
+        Http.at("http://localhost/", "sec\nret")
+    assert "ret" not in refused.value.text.replace("characters", "")
+    assert Http.at("http://localhost/", " secret\n").token == "secret"
+
+
+@pytest.mark.parametrize(
+    ("url", "shown"),
+    [
+        ("http://localhost:8888", "http://localhost:8888/"),
+        ("HTTP://localhost:80/a", "http://localhost/a/"),
+        ("http://[::1]:8888/an%40odd/base/", "http://[::1]:8888/an%40odd/base/"),
+        ("https://h/ü/", "https://h/%C3%BC/"),
+    ],
+)
+def test_addresses(url: str, shown: str) -> None:
+    assert str(Address.parse(url)) == shown
+
+
+def test_bodies_have_a_limit() -> None:
+    assert len(encoded("x" * (BODY_LIMIT - 2))) == BODY_LIMIT
+    with pytest.raises(TooLarge):
+        encoded("x" * (BODY_LIMIT - 1))
+    loop: list[Any] = []
+    loop.append(loop)
+    with pytest.raises(InvalidArgument):
+        encoded(loop)
+
+
+def test_an_interrupt_goes_through_at_once_and_leaves_nothing_behind() -> None:
+    """The answer that was not waited for must not be taken for that to the next request."""
+    release, asked = threading.Event(), threading.Event()
+
+    def slow(handler: Handler) -> None:
+        asked.set()
+        release.wait(30)
+        handler.say(200, b'{"late": true}')
+
+    with serving(slow) as served, client(served.url) as http:
+
+        def interrupt() -> None:
+            asked.wait(30)
+            os.kill(os.getpid(), signal.SIGINT)
+
+        thread = threading.Thread(target=interrupt)
+        thread.start()
+        before = time.monotonic()
+        with pytest.raises(KeyboardInterrupt):
+            http.ask("GET", "a")
+        thread.join()
+        assert time.monotonic() - before < 10
+        assert http._idle == []
+        release.set()
+        assert http.ask("GET", "b") == {"late": True}
+
+
+def test_many_threads_at_once() -> None:
+    def echo(handler: Handler) -> None:
+        handler.say(200, json.dumps({"path": handler.path}).encode())
+
+    wrong: list[Any] = []
+    with serving(echo) as served, client(served.url) as http:
+
+        def work(name: str) -> None:
+            for number in range(20):
+                answer = http.ask("GET", f"{name}/{number}")
+                if answer != {"path": f"/base/{name}/{number}"}:
+                    wrong.append(answer)
+
+        threads = [threading.Thread(target=work, args=(f"t{number}",)) for number in range(8)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+    assert wrong == []

@@ -1,0 +1,94 @@
+"""The Coding Environment's tools on a workspace, called as an MCP server calls them, without one."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import jsonschema
+import pytest
+
+from wap_kernel.caller import Caller
+from wap_kernel.dialects import coding_environment, schemas
+from wap_kernel.dialects.coding_environment import RpcError
+from wap_kernel.policy.model import Policy
+from wap_kernel.runner import Decision, Runner
+from wap_kernel.workspace import Workspace
+
+OPEN = Policy(name="open")
+CLIENT = Caller(user="ada", agent="claude", session="s1")
+WAIT = 30.0
+
+Scenario = Callable[["Coding"], Awaitable[None]]
+
+
+class Coding:
+    """Every answer is compared with the tool's schemas."""
+
+    def __init__(self, root: Path, state: Path) -> None:
+        self.root = root
+        self.state = state
+        self.runner: Runner
+
+    @property
+    def workspace(self) -> Workspace:
+        return self.runner.workspace
+
+    async def outcome(self, name: str, arguments: dict[str, Any], **more: Any) -> coding_environment.CallOutcome:
+        caller = more.pop("caller", CLIENT)
+        return await coding_environment.call(name, arguments, self.runner, caller, **more)
+
+    async def call(self, name: str, arguments: dict[str, Any], **more: Any) -> dict[str, Any]:
+        outcome = await self.outcome(name, arguments, **more)
+        assert not outcome.is_error, outcome.text
+        answer = outcome.structured
+        assert answer is not None and json.loads(outcome.text) == answer
+        tool = coding_environment.TOOLS[name]
+        jsonschema.validate(arguments, schemas.of(tool.parameters, "validation"))
+        jsonschema.validate(answer, schemas.of(tool.response, "serialization"))
+        return answer
+
+    async def refuse(self, name: str, arguments: dict[str, Any], **more: Any) -> RpcError:
+        with pytest.raises(RpcError) as caught:
+            await self.outcome(name, arguments, **more)
+        error = caught.value
+        assert error.data["hint"] and error.data["code"] != "INTERNAL_ERROR", error.message
+        json.dumps(error.data)
+        return error
+
+    async def fail(self, name: str, arguments: dict[str, Any], **more: Any) -> dict[str, Any]:
+        outcome = await self.outcome(name, arguments, **more)
+        assert outcome.is_error
+        error: dict[str, Any] = json.loads(outcome.text)
+        return error
+
+    async def decide(self, run_id: str, approved: bool) -> None:
+        run = await self.runner.get(run_id, CLIENT)
+        await self.runner.decide(run_id, Decision(approved, operation_id=run.steps[0].id), Caller(user="ada"))
+
+    def policy(self, folder: str = ".", **fields: Any) -> None:
+        (self.root / folder / ".cws-policy.json").write_text(json.dumps(fields))
+
+    @asynccontextmanager
+    async def opened(self, **options: Any) -> AsyncIterator[Coding]:
+        options = {"policy": OPEN, "provider": "local", **options}
+        workspace = Workspace(str(self.root), state_dir=str(self.state), **options)
+        responses = {coding_environment.DIALECT: coding_environment.respond}
+        self.runner = Runner(workspace, responses=responses)
+        try:
+            yield self
+        finally:
+            await self.runner.close()
+            await workspace.close()
+
+
+def play(coding: Coding, scenario: Scenario, **options: Any) -> None:
+    async def whole() -> None:
+        async with coding.opened(**options):
+            await asyncio.wait_for(scenario(coding), 2 * WAIT)
+
+    asyncio.run(whole())

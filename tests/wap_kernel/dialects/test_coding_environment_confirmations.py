@@ -1,0 +1,346 @@
+"""Who must agree: the client's user for the workspace's own policy file, a person in Jupyter for everything else."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+from collections.abc import Awaitable, Callable
+from functools import partial
+from typing import Any
+
+import anyio
+import pytest
+
+from tests.wap_kernel.dialects.coding import CLIENT, WAIT, Coding, play
+from wap_kernel.caller import Caller, Scope
+from wap_kernel.dialects.coding_environment import Question
+from wap_kernel.policy import presets
+from wap_kernel.policy.model import Policy
+from wap_kernel.policy.reading import merge
+from wap_kernel.runs.model import Status
+
+ASKING = merge(presets.load("permissive"), {"shell": {"unconfined": "allow"}})
+"""Allows what the tests do, and asks for recursive deletion."""
+DELETE = {"command": "rm", "args": ["-r", "data"]}
+
+
+class User:
+    """Of the client; says the same to every question, and remembers them."""
+
+    def __init__(self, agrees: bool, meanwhile: Callable[[], Any] = lambda: None) -> None:
+        self.asked: list[Question] = []
+        self._agrees = agrees
+        self._meanwhile = meanwhile
+
+    async def confirm(self, question: Question) -> bool:
+        self.asked.append(question)
+        self._meanwhile()
+        return self._agrees
+
+
+def test_confirmed_is_what_the_policy_file_wants(coding: Coding) -> None:
+    coding.policy(confirmationRequired=["runCommand"])
+
+    async def scenario(coding: Coding) -> None:
+        run = {"command": "touch", "args": ["a"]}
+        error = await coding.refuse("runCommand", run)
+        assert (error.code, error.data["code"]) == (-32005, "APPROVAL_REQUIRED")
+        assert "options.confirmed: true" in error.data["hint"]
+        assert "runId" not in error.data, "nobody in Jupyter is bothered with what the user can settle"
+        assert (await coding.runner.page(CLIENT, None, 10, None))[0] == []
+        assert not (coding.root / "a").exists()
+        await coding.refuse("runCommand", {**run, "options": {"confirmed": False}})
+        await coding.call("runCommand", {**run, "options": {"confirmed": True}})
+        assert (coding.root / "a").exists()
+
+    play(coding, scenario)
+
+
+CONFIRMED: list[tuple[str, dict[str, Any], dict[str, Any]]] = [
+    ("writeFile", {"path": "a", "contents": "new\n"}, {"options": {"confirmed": True}}),
+    ("editFile", {"path": "a", "oldText": "old", "newText": "new"}, {"confirmed": True}),
+    ("deleteFile", {"path": "a"}, {"confirmed": True}),
+    ("runCommand", {"command": "rm", "args": ["a"]}, {"options": {"confirmed": True}}),
+]
+
+
+@pytest.mark.parametrize(("tool", "arguments", "confirmed"), CONFIRMED)
+def test_every_tool_that_changes_something_can_be_confirmed(
+    coding: Coding, tool: str, arguments: dict[str, Any], confirmed: dict[str, Any]
+) -> None:
+    (coding.root / "a").write_text("old\n")
+    coding.policy(confirmationRequired=["writeFile", "deleteFile", "task.run"])
+
+    async def scenario(coding: Coding) -> None:
+        refused = coding.fail if tool in ("editFile", "deleteFile") else coding.refuse
+        error: Any = await refused(tool, arguments)
+        assert "confirmed: true" in (error["error"] if isinstance(error, dict) else error.message)
+        assert (coding.root / "a").read_text() == "old\n"
+
+        no = User(False)
+        error = await refused(tool, arguments, confirm=no.confirm)
+        assert "did not agree" in (error["error"] if isinstance(error, dict) else error.message)
+        assert (coding.root / "a").read_text() == "old\n"
+
+        yes = User(True)
+        await coding.call(tool, arguments, confirm=yes.confirm)
+        assert not (coding.root / "a").exists() or (coding.root / "a").read_text() == "new\n"
+        (question,) = yes.asked
+        if tool == "runCommand":
+            assert question.command == "rm a" and "Command: rm a\n" in question.text
+        else:
+            assert question.path == "a" and "-old\n" in str(question.diff) and str(question.diff) in question.text
+
+        (coding.root / "a").write_text("old\n")
+        await coding.call(tool, {**arguments, **confirmed})
+
+    play(coding, scenario)
+
+
+def test_a_tool_without_the_flag_waits_for_a_person_when_its_user_cannot_be_asked(coding: Coding) -> None:
+    (coding.root / "a").write_text("text")
+    coding.policy(confirmationRequired=["readFile"])
+
+    async def scenario(coding: Coding) -> None:
+        error = await coding.refuse("readFile", {"path": "a"})
+        assert error.code == -32005 and error.data["approvalId"]
+        await coding.decide(error.data["runId"], True)
+        run = await coding.call("getRun", {"runId": error.data["runId"], "wait": WAIT})
+        assert run["status"] == "completed" and run["response"]["content"] == "text"
+        user = User(True)
+        assert (await coding.call("readFile", {"path": "a"}, confirm=user.confirm))["content"] == "text"
+
+    play(coding, scenario)
+
+
+def test_what_has_changed_since_it_was_shown_is_not_done(coding: Coding) -> None:
+    target = coding.root / "a"
+    target.write_text("old\n")
+    coding.policy(confirmationRequired=["writeFile"])
+
+    async def scenario(coding: Coding) -> None:
+        user = User(True, lambda: target.write_text("somebody else's\n"))
+        error = await coding.refuse("writeFile", {"path": "a", "contents": "new\n"}, confirm=user.confirm)
+        assert error.data["code"] == "CONFLICT"
+        assert target.read_text() == "somebody else's\n"
+
+    play(coding, scenario)
+
+
+def test_a_question_moves_no_cursor_and_hides_nothing(coding: Coding) -> None:
+    coding.policy(confirmationRequired=["runCommand"])
+
+    async def scenario(coding: Coding) -> None:
+        user = User(False)
+        run = {"command": "echo", "args": ["\x1b[2J", "\u202egnp", "a\nFolder: /"], "options": {"env": {"A": "b\r"}}}
+        await coding.refuse("runCommand", run, confirm=user.confirm)
+        text = user.asked[0].text
+        assert all(one.isprintable() or one == "\n" for one in text)
+        assert [line.partition(":")[0] for line in text.splitlines()[2:]] == ["Command", "Folder", "Variable"]
+        await coding.refuse("runCommand", {"command": "echo", "args": ["x" * 50_000]}, confirm=user.confirm)
+        assert "more characters are not shown" in user.asked[1].text
+
+    play(coding, scenario)
+
+
+def test_a_diff_tells_nobody_what_they_could_not_read(coding: Coding) -> None:
+    (coding.root / "a").write_text("secret\n")
+    coding.policy(confirmationRequired=["writeFile"])
+
+    async def scenario(coding: Coding) -> None:
+        agent = Caller(user="ada", token="t", scope=Scope(tools=frozenset({"writeFile"})))
+        user = User(True)
+        await coding.call("writeFile", {"path": "a", "contents": "new"}, caller=agent, confirm=user.confirm)
+        assert "secret" not in user.asked[0].text and user.asked[0].path == "a"
+
+    play(coding, scenario)
+
+
+# -- a person in Jupyter
+
+
+def _data(coding: Coding) -> None:
+    (coding.root / "data").mkdir()
+
+
+@pytest.mark.parametrize("options", [{}, {"confirmed": True}])
+def test_the_ask_of_a_preset_is_for_a_person_in_jupyter(coding: Coding, options: dict[str, Any]) -> None:
+    _data(coding)
+    coding.policy(confirmationRequired=["runCommand"])
+
+    async def scenario(coding: Coding) -> None:
+        user = User(True)
+        error = await coding.refuse("runCommand", {**DELETE, "options": options}, confirm=user.confirm)
+        assert error.code == -32005 and error.data["runId"] and error.data["approvalId"]
+        assert "getRun" in error.data["hint"] and user.asked == []
+        again = await coding.refuse("runCommand", {**DELETE, "options": options}, confirm=user.confirm)
+        assert again.data["runId"] == error.data["runId"], "an agent that asks again does not ask for something else"
+        await coding.decide(error.data["runId"], True)
+        run = await coding.call("getRun", {"runId": error.data["runId"], "wait": WAIT})
+        assert run["response"]["command"] == "rm" and run["response"]["exitCode"] == 0
+        assert not (coding.root / "data").exists()
+
+    play(coding, scenario, policy=ASKING)
+
+
+def test_so_is_an_administrators_confirmation(coding: Coding) -> None:
+    administrator = Policy(name="administrator", confirmation_required=("runCommand",))
+
+    async def scenario(coding: Coding) -> None:
+        user = User(True)
+        run = {"command": "true", "options": {"confirmed": True}}
+        error = await coding.refuse("runCommand", run, confirm=user.confirm)
+        assert error.data["runId"] and user.asked == []
+
+    play(coding, scenario, policy=administrator)
+
+
+async def _waiting(coding: Coding) -> str:
+    """The run that asks, as soon as there is one."""
+    while True:
+        runs, _ = await coding.runner.page(CLIENT, Status.AWAITING_APPROVAL, 1, None)
+        if runs:
+            return runs[0].id
+        await asyncio.sleep(0.01)
+
+
+@pytest.mark.parametrize("approved", [True, False])
+def test_a_call_can_wait_for_the_decision(coding: Coding, approved: bool) -> None:
+    _data(coding)
+
+    async def scenario(coding: Coding) -> None:
+        said: list[str] = []
+
+        async def progress(_: float, __: float | None, words: str) -> None:
+            said.append(words)
+
+        waiting = asyncio.ensure_future(coding.outcome("runCommand", DELETE, wait=WAIT, progress=progress))
+        await coding.decide(await _waiting(coding), approved)
+        if approved:
+            outcome = await waiting
+            assert outcome.structured is not None and outcome.structured["args"] == ["-r", "data"]
+        else:
+            with pytest.raises(Exception, match="denied"):
+                await waiting
+        assert (coding.root / "data").exists() is not approved
+
+    play(coding, scenario, policy=ASKING)
+
+
+def test_a_cancelled_call_asks_nobody_any_more(coding: Coding) -> None:
+    _data(coding)
+
+    async def scenario(coding: Coding) -> None:
+        waiting = asyncio.ensure_future(coding.outcome("runCommand", DELETE, wait=WAIT))
+        run_id = await _waiting(coding)
+        waiting.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await waiting
+        assert (await coding.runner.get(run_id, CLIENT)).status is Status.CANCELLED
+        assert (coding.root / "data").exists()
+
+    play(coding, scenario, policy=ASKING)
+
+
+# -- progress and cancellation
+
+
+async def _until(condition: Callable[[], bool]) -> None:
+    while not condition():  # noqa: ASYNC110 - a file or a process of another program has no event to await
+        await asyncio.sleep(0.01)
+
+
+SLOW = "import sys, time, pathlib\nprint('\\x1b[1mfirst', flush=True)\n"
+UNTIL_TOLD = SLOW + "while not pathlib.Path('go').exists(): time.sleep(0.01)\nprint('last')"
+FOREVER = SLOW + "pathlib.Path('pid').write_text(str(__import__('os').getpid()))\ntime.sleep(600)"
+
+
+def test_progress_tells_the_end_of_the_output(coding: Coding) -> None:
+    async def scenario(coding: Coding) -> None:
+        said: list[tuple[float, float | None, str]] = []
+
+        async def progress(*told: Any) -> None:
+            said.append(told)
+            (coding.root / "go").touch()
+
+        run = {"command": "python3", "args": ["-c", UNTIL_TOLD]}
+        answer = await coding.call("runCommand", run, progress=progress)
+        assert answer["stdout"] == "\x1b[1mfirst\nlast\n"
+        assert said[0][2] == "\\x1b[1mfirst\n" and said[0][0] >= 0
+
+    play(coding, scenario)
+
+
+def test_a_client_that_cannot_be_told_does_not_end_the_command(coding: Coding) -> None:
+    async def scenario(coding: Coding) -> None:
+        async def progress(*_: Any) -> None:
+            (coding.root / "go").touch()
+            raise ConnectionError
+
+        run = {"command": "python3", "args": ["-c", UNTIL_TOLD]}
+        assert (await coding.call("runCommand", run, progress=progress))["exitCode"] == 0
+
+    play(coding, scenario)
+
+
+async def _ignore(*_: Any) -> None:
+    pass
+
+
+@pytest.mark.parametrize("progress", [None, _ignore])
+def test_cancelling_a_call_ends_its_command(coding: Coding, progress: Callable[..., Awaitable[None]] | None) -> None:
+    async def scenario(coding: Coding) -> None:
+        run = {"command": "python3", "args": ["-c", FOREVER]}
+        running = asyncio.ensure_future(coding.outcome("runCommand", run, progress=progress))
+        pid = coding.root / "pid"
+        await _until(lambda: pid.exists() and pid.read_text() != "")
+        running.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await running
+        await _until(lambda: not _is_alive(int(pid.read_text())))
+
+    play(coding, scenario)
+
+
+@pytest.mark.parametrize("progress", [None, _ignore])
+def test_a_scope_that_lets_nobody_wait_ends_it_too(
+    coding: Coding, progress: Callable[..., Awaitable[None]] | None, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The MCP SDK cancels so: whatever is awaited afterwards is cancelled as well."""
+
+    async def scenario(coding: Coding) -> None:
+        pid = coding.root / "pid"
+        async with anyio.create_task_group() as group:
+            run = {"command": "python3", "args": ["-c", FOREVER]}
+            group.start_soon(partial(coding.outcome, "runCommand", run, progress=progress))
+            await _until(lambda: pid.exists() and pid.read_text() != "")
+            group.cancel_scope.cancel()
+        await _until(lambda: not _is_alive(int(pid.read_text())))
+
+    play(coding, scenario)
+    gc.collect()
+    assert [record for record in caplog.records if record.name == "asyncio"] == []
+
+
+def test_cancelling_a_batch_ends_its_run(coding: Coding) -> None:
+    async def scenario(coding: Coding) -> None:
+        (coding.root / "slow.py").write_text(FOREVER)
+        batch = {"operations": [{"type": "shell", "command": "python3 slow.py", "timeout": 600_000}]}
+        running = asyncio.ensure_future(coding.outcome("runOperations", batch))
+        pid = coding.root / "pid"
+        await _until(lambda: pid.exists() and pid.read_text() != "")
+        running.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await running
+        (run,), _ = await coding.runner.page(CLIENT, None, 1, None)
+        assert run.status is Status.CANCELLED and not _is_alive(int(pid.read_text()))
+
+    play(coding, scenario)
+
+
+def _is_alive(pid: int) -> bool:
+    try:
+        with open(f"/proc/{pid}/stat") as file:
+            return file.read().rpartition(")")[2].split()[0] != "Z"
+    except (FileNotFoundError, ProcessLookupError):
+        return False

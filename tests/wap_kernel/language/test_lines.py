@@ -1,0 +1,206 @@
+"""What people write in a line, and what they are told about a mistake."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from wap_kernel.errors import InvalidArgument
+from wap_kernel.language import COMMANDS, operations, parse, parse_cell, parse_script, usage
+
+
+@pytest.mark.parametrize(
+    ("text", "name", "options"),
+    [
+        ("", "", {"quiet": False, "raises": False, "to": None}),
+        ("--to here", "", {"to": "here"}),
+        ("ls", "ls", {"path": ".", "recursive": False, "depth": None}),
+        ("ls 'my folder' -r", "ls", {"path": "my folder", "recursive": True}),
+        ("read a.py", "read", {"path": "a.py", "window": None, "lines": None}),
+        ("read a.py 10:20", "read", {"path": "a.py", "window": (10, 20)}),
+        ("read a.py 10:", "read", {"window": (10, None)}),
+        ("read a.py :20", "read", {"window": (1, 20)}),
+        ("read a.py 7", "read", {"window": (7, 7)}),
+        ("read a.py --to x --lines 3:4", "read", {"lines": (3, 4), "to": "x"}),
+        ("read a.py --to x 3:4", "read", {"window": (3, 4), "to": "x"}),
+        (
+            "search 'a b' src -ie -g '*.py'",
+            "search",
+            {"pattern": "a b", "path": "src", "regex": True, "glob": ["*.py"]},
+        ),
+        ("write a.txt 'two words' -y", "write", {"path": "a.txt", "content": "two words", "yes": True}),
+        ("write a.txt ''", "write", {"content": ""}),
+        ("edit a.py 'x = 1' ''", "edit", {"old": "x = 1", "new": ""}),
+        ("edit -y -- a.py -x --y", "edit", {"old": "-x", "new": "--y", "yes": True}),
+        ("sh ls", "sh", {"command": "ls", "timeout": None, "cwd": None, "wait": 0.0}),
+        ("sh -t 60 pytest -q | tail", "sh", {"command": "pytest -q | tail", "timeout": 60.0}),
+        ("sh --timeout=60 -yC 'a b' ls", "sh", {"command": "ls", "timeout": 60.0, "yes": True, "cwd": "a b"}),
+        ("sh echo 'a  \"b\"'  \\| $x {y} -t 3", "sh", {"command": "echo 'a  \"b\"'  \\| $x {y} -t 3", "timeout": None}),
+        ("sh echo 'never closed", "sh", {"command": "echo 'never closed"}),
+        ("sh -- -odd", "sh", {"command": "-odd"}),
+        ("git -C sub log --oneline -- 'a b'", "git", {"command": "-C sub log --oneline -- 'a b'", "to": None}),
+        ("git", "git", {"command": None}),
+        ("runs -s completed -n 3", "runs", {"status": "completed", "limit": 3}),
+        ("show", "show", {"run": "last"}),
+        ("approve --always", "approve", {"run": None, "always": True}),
+        ("deny run_1 not today", "deny", {"run": "run_1", "reason": ["not", "today"]}),
+        ("revert run_1 -f", "revert", {"run": "run_1", "force": True}),
+        ("help sh", "help", {"about": "sh"}),
+        ("--help", "help", {"about": None}),
+        ("sh --help", "help", {"about": "sh"}),
+        ("git -h", "help", {"about": "git"}),
+        ("read --help", "help", {"about": "read"}),
+    ],
+)
+def test_a_line(text: str, name: str, options: dict[str, Any]) -> None:
+    line = parse(text)
+    assert line.command.name == name
+    assert {option: getattr(line.options, option) for option in options} == options
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("red a.py", "There is no sub-command 'red'; did you mean read?"),
+        ("frobnicate", "There is no sub-command 'frobnicate'."),
+        ("read a --lins 3", "read: there is no option --lins; did you mean --lines?"),
+        ("sh --timeot 3 ls", "sh: there is no option --timeot; did you mean --timeout?"),
+        ("ls a b", "ls: there is no place for 'b'"),
+        ("read", "read: the following arguments are required: PATH."),
+        ("read a 20:10", "the last follows the first, not '20:10'"),
+        ("read a 0:3", "counted from 1"),
+        ("read a x", "written as 10:20"),
+        ("read a :", "written as 10:20"),
+        ("read a " + "9" * 5000, "written as 10:20"),
+        ("sh -t soon ls", "'soon' is not a number of seconds"),
+        ("sh -t nan ls", "'nan' is not a number of seconds"),
+        ("sh -w inf ls", "'inf' is not a number of seconds"),
+        ("runs -s done", "invalid choice: 'done'"),
+        ("runs -n 0", "from 1 to 1000"),
+        ("ls --to a.b", "'a.b' is not a name"),
+        ("ls --to class", "'class' is not a name"),
+        ("write a 'b", "no closing quotation"),
+        ("write a", "write: the text is missing."),
+        ("sh", "sh: the text is missing."),
+        ("sh -y", "sh: the text is missing."),
+        ("run", "run: the text is missing."),
+    ],
+)
+def test_a_mistake(text: str, told: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(InvalidArgument) as caught:
+        parse(text)
+    assert told in caught.value.message
+    assert "?." not in caught.value.text
+    assert caught.value.hint
+    assert capsys.readouterr() == ("", "")
+
+
+def test_every_sub_command_has_help_with_an_example_that_can_be_read() -> None:
+    contents = usage("")
+    for name, command in COMMANDS.items():
+        assert not name or name in usage(name)
+        assert command.summary.rstrip(".") in contents or not name
+        if name and not (command.body and command.example == "run --dry-run"):
+            assert parse(command.example).command.name == name
+
+
+# -- cells
+
+
+def test_options_alone_are_those_of_run() -> None:
+    line = parse_cell(" --yes --atomic", "- {}")
+    assert (line.command.name, line.options.yes, line.options.atomic, line.body, line.first_line) == (
+        "run",
+        True,
+        True,
+        "- {}",
+        2,
+    )
+    assert parse_cell("", "[]").command.name == "run"
+    assert parse_cell("--help", "[]").options.about == "run"
+
+
+def test_the_text_of_a_cell() -> None:
+    assert operations(parse_cell("write a.txt", "one\ntwo\n")) == [
+        {"type": "createFile", "path": "a.txt", "content": "one\ntwo\n", "overwrite": True}
+    ]
+    assert operations(parse_cell("sh -t 0.1 -C src", "cd x\nmake\n")) == [
+        {"type": "shell", "command": "cd x\nmake", "cwd": "src", "timeout": 1000}
+    ]
+
+
+@pytest.mark.parametrize(
+    ("head", "told"),
+    [
+        ("ls", "ls takes no text below it"),
+        ("write a.txt text", "a text in the line and one below"),
+        ("sh ls", "a text in the line and one below"),
+        ("--yse", "there is no option --yse; did you mean --yes?"),
+    ],
+)
+def test_a_cell_that_is_none(head: str, told: str) -> None:
+    with pytest.raises(InvalidArgument, match=told.replace("?", r"\?")):
+        parse_cell(head, "text")
+
+
+# -- what a line would do
+
+
+@pytest.mark.parametrize(
+    ("text", "done"),
+    [
+        ("ls", []),
+        ("write a b --new", [{"type": "createFile", "path": "a", "content": "b"}]),
+        ("edit a b c", [{"type": "editFile", "path": "a", "edits": [{"oldContent": "b", "newContent": "c"}]}]),
+        ("rm a", [{"type": "deleteFile", "path": "a"}]),
+        ("sh -t 2 make", [{"type": "shell", "command": "make", "timeout": 2000}]),
+        ("git log -1", [{"type": "shell", "command": "git log -1"}]),
+        ("check sh -t 2 make", [{"type": "shell", "command": "make", "timeout": 2000}]),
+        ("check write .env", [{"type": "createFile", "path": ".env", "content": "", "overwrite": True}]),
+        ("check read .env", [{"type": "readFile", "path": ".env"}]),
+        ("check ls -la", [{"type": "shell", "command": "ls -la"}]),
+    ],
+)
+def test_operations(text: str, done: list[dict[str, Any]]) -> None:
+    assert operations(parse(text)) == done
+
+
+def test_a_check_of_a_line_that_is_wrong() -> None:
+    with pytest.raises(InvalidArgument, match="rm: there is no option -rf"):
+        operations(parse("check rm -rf /"))
+
+
+# -- the cells of the `wap` kernel
+
+
+def test_a_script_of_lines() -> None:
+    lines = parse_script("# look\nls src\n\nsh make \\\n  all\n  read a.py 3\n")
+    assert [line.command.name for line in lines] == ["ls", "sh", "read"]
+    assert lines[1].options.command == "make    all"
+    assert parse_script("") == parse_script("# nothing\n\n") == []
+
+
+@pytest.mark.parametrize(
+    ("text", "name", "body", "first_line"),
+    [
+        ('[\n{"type": "message"}]', "run", '[\n{"type": "message"}]\n', 1),
+        ("# why\n\n- type: message\n", "run", "- type: message\n", 3),
+        ('{"operations": []}', "run", '{"operations": []}\n', 1),
+        ("protocolVersion: 1.0\noperations: []", "run", "protocolVersion: 1.0\noperations: []\n", 1),
+        ("---\n- type: message", "run", "---\n- type: message\n", 1),
+        ("run --dry-run\n- type: message", "run", "- type: message\n", 2),
+        ("write a.txt\n# a title\n\nls\n", "write", "# a title\n\nls\n", 2),
+        ("write \\\n a.txt\nls", "write", "ls\n", 3),
+        ("sh -t 3\nmake\nmake test", "sh", "make\nmake test\n", 2),
+    ],
+)
+def test_a_script_with_a_text(text: str, name: str, body: str, first_line: int) -> None:
+    (line,) = parse_script(text)
+    assert (line.command.name, line.body, line.first_line) == (name, body, first_line)
+
+
+@pytest.mark.parametrize("text", ["write a.txt", "write a.txt\n\n", "ls\nwrite a.txt\nhello", "sh"])
+def test_a_script_whose_text_is_missing(text: str) -> None:
+    with pytest.raises(InvalidArgument, match="the text is missing"):
+        parse_script(text)

@@ -1,0 +1,178 @@
+"""A Python kernel that a server has started, and the outputs of its cells as a saved notebook would have them."""
+
+from __future__ import annotations
+
+import json
+import time
+import urllib.request
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from queue import Empty
+from typing import Any
+
+from jupyter_client.blocking.client import BlockingKernelClient
+
+from scripts.demo import Server
+
+SECONDS = 60
+"""What anything may take at most."""
+
+
+def ask(server: Server, path: str, sent: dict[str, Any] | None = None, method: str | None = None) -> Any:
+    """The server's answer to another client, a person's."""
+    data = None if sent is None else json.dumps(sent).encode()
+    request = urllib.request.Request(server.url + path, data, method=method)
+    request.add_header("Authorization", f"token {server.token}")
+    with urllib.request.urlopen(request, timeout=SECONDS) as answer:
+        text = answer.read()
+    return json.loads(text) if text else None
+
+
+def waiting_run(server: Server) -> dict[str, Any]:
+    """The run that waits for approval, once there is one."""
+    deadline = time.monotonic() + SECONDS
+    while time.monotonic() < deadline:
+        if runs := ask(server, "wap/runs?status=awaiting_approval")["runs"]:
+            return dict(runs[0])
+        time.sleep(0.02)
+    raise AssertionError("no run waits")
+
+
+def running_run(server: Server) -> str:
+    """The run whose first command has written something, once there is one."""
+    deadline = time.monotonic() + SECONDS
+    while time.monotonic() < deadline:
+        for run in ask(server, "wap/runs?status=running")["runs"]:
+            if ask(server, f"wap/runs/{run['runId']}/output/op-1")["content"]:
+                return str(run["runId"])
+        time.sleep(0.02)
+    raise AssertionError("nothing runs")
+
+
+@dataclass
+class Cell:
+    """What a cell has sent so far."""
+
+    status: str = ""
+    reply: dict[str, Any] = field(default_factory=dict)
+    outputs: list[dict[str, Any]] = field(default_factory=list)
+    updates: int = 0
+    """How often a display was drawn again."""
+    _displays: dict[str, int] = field(default_factory=dict)
+
+    @property
+    def text(self) -> str:
+        """All that is to be read, without rich forms."""
+        return "\n".join(
+            output.get("text") or "\n".join(output.get("traceback", [])) or output.get("data", {}).get("text/plain", "")
+            for output in self.outputs
+        )
+
+    @property
+    def kinds(self) -> list[str]:
+        return [output["type"] for output in self.outputs]
+
+    def take(self, kind: str, content: dict[str, Any]) -> None:
+        display = content.get("transient", {}).get("display_id")
+        if kind == "update_display_data":
+            self.updates += 1
+            self.outputs[self._displays[display]]["data"] = content["data"]
+            return
+        if display is not None:
+            self._displays[display] = len(self.outputs)
+        self.outputs.append({"type": kind, **content})
+
+
+class Kernel:
+    def __init__(self, client: BlockingKernelClient) -> None:
+        self._client = client
+
+    def start(self, code: str) -> tuple[str, Cell]:
+        """Send a cell, and return without waiting for it."""
+        return self._client.execute(code, allow_stdin=False), Cell()
+
+    def finish(self, begun: tuple[str, Cell]) -> Cell:
+        sent, cell = begun
+        self.until(begun, None)
+        reply = self._client.get_shell_msg(timeout=SECONDS)
+        while reply["parent_header"].get("msg_id") != sent:
+            reply = self._client.get_shell_msg(timeout=SECONDS)
+        cell.reply = reply["content"]
+        cell.status = cell.reply["status"]
+        return cell
+
+    def until(self, begun: tuple[str, Cell], text: str | None) -> None:
+        """Until the cell shows `text`; None: until it is idle."""
+        sent, cell = begun
+        deadline = time.monotonic() + SECONDS
+        while text is None or text not in cell.text:
+            try:
+                message = self._client.get_iopub_msg(timeout=max(0.0, deadline - time.monotonic()))
+            except Empty:
+                raise AssertionError(f"the cell does not end; it shows: {cell.text}") from None
+            if message["parent_header"].get("msg_id") != sent:
+                continue
+            kind, content = message["msg_type"], message["content"]
+            if kind == "status" and content["execution_state"] == "idle":
+                assert text is None, cell.text
+                return
+            if kind not in ("status", "execute_input"):
+                cell.take(kind, content)
+
+    def run(self, code: str) -> Cell:
+        return self.finish(self.start(code))
+
+    def value(self, expression: str) -> Any:
+        """What Python has for it, by way of JSON."""
+        cell = self.run(f"import json; print(json.dumps({expression}))")
+        assert cell.status == "ok", cell.text
+        return json.loads(cell.text)
+
+    def complete(self, code: str) -> tuple[list[str], str]:
+        """The matches, and what they replace."""
+        answer = self._client.complete(code, reply=True, timeout=SECONDS)["content"]
+        return list(answer["matches"]), code[answer["cursor_start"] : answer["cursor_end"]]
+
+    def be_patient(self) -> None:
+        """How busy the machine is does not matter to what completes."""
+        self.run("from wap_kernel.language import completing; completing.PATIENCE = 30.0")
+
+    def wait_for_ready(self) -> None:
+        """Until it answers on both channels. The client's own method takes a kernel that starts slowly for dead."""
+        deadline = time.monotonic() + SECONDS
+        while time.monotonic() < deadline:
+            self._client.kernel_info()
+            try:
+                self._client.get_shell_msg(timeout=1)
+                self._client.get_iopub_msg(timeout=1)
+                return
+            except Empty:
+                continue
+        raise AssertionError("the kernel does not start")
+
+
+@contextmanager
+def kernel_of(server: Server) -> Iterator[tuple[Kernel, str]]:
+    """A kernel that the server started, and its id there. Messages go past the server; the kernel cannot tell."""
+    kernel_id = str(ask(server, "api/kernels", {"name": "python3"})["id"])
+    try:
+        runtime = Path(server.environment["JUPYTER_RUNTIME_DIR"])
+        with connected(runtime / f"kernel-{kernel_id}.json") as kernel:
+            yield kernel, kernel_id
+    finally:
+        ask(server, f"api/kernels/{kernel_id}", method="DELETE")
+
+
+@contextmanager
+def connected(connection_file: Path) -> Iterator[Kernel]:
+    client = BlockingKernelClient(connection_file=str(connection_file))
+    client.load_connection_file()
+    client.start_channels(hb=False)
+    try:
+        kernel = Kernel(client)
+        kernel.wait_for_ready()
+        yield kernel
+    finally:
+        client.stop_channels()

@@ -1,0 +1,205 @@
+"""What is said of real answers, in text and in HTML."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.wap_kernel.render.conftest import Recorded
+from tests.wap_kernel.render.reading import check
+from wap_kernel.client.answers import FileText, Listing, RunResult
+from wap_kernel.render import VIEWS, bundle, text
+
+NAMES = (
+    "asking atomic audit dry file grants hits listing note overview part policy problem".split()
+    + "regex hits,reverted,run,runs,verdicts".split(",")
+)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_every_view_keeps_the_laws(recorded: Recorded, name: str) -> None:
+    answer = recorded[name]
+    check(bundle(answer))
+    assert text(answer) == repr(answer) == answer._repr_mimebundle_()["text/plain"]
+
+
+def test_there_is_a_view_for_every_kind(recorded: Recorded) -> None:
+    assert {answer.view for answer in recorded.answers.values()} == set(VIEWS)
+
+
+def said(recorded: Recorded, name: str) -> tuple[str, str]:
+    both = bundle(recorded[name])
+    return both["text/plain"], check(both).text
+
+
+def test_a_run_has_a_line_for_each_operation(recorded: Recorded) -> None:
+    plain, rich = said(recorded, "run")
+    first, *lines = plain.split("\n")
+    assert first.startswith("run_") and "completed with problems · 6 done · 3 failed · 1 denied" in first
+    for line in (
+        "  done    read app.py (72 bytes)",
+        "  done    edit app.py (+1 −1)",  # noqa: RUF001
+        '          | -GREETING = "Hello"',
+        '          | +GREETING = "Welcome"',
+        "  failed  create app.py: File already exists",
+        "          4 | def greet(name):",
+        "  done    create notes/todo.txt (4 bytes)",
+        "          | red plain",
+        "          ! oops",
+        "          | 200",
+    ):
+        assert line in lines, line
+    assert "The closest is at line 4, " in plain
+    assert f"To undo it: %wap revert {recorded['run'].data['runId']}" in plain
+    for words in ("✓ done", "✗ failed", "⊘ denied", "+GREETING", "188 earlier lines", "red plain", "exit 3"):
+        assert words in rich
+
+
+def test_colours_of_a_command_are_kept(recorded: Recorded) -> None:
+    assert '">red</span> plain' in bundle(recorded["run"])["text/html"]
+
+
+def test_what_the_batch_said_is_shown_where_it_is_known(recorded: Recorded) -> None:
+    plain, rich = said(recorded, "asking")
+    assert "message: Tidying up" in plain and "message: Tidying up" in rich
+    assert "denied  read .env: Path" in plain
+
+
+def test_a_question_says_what_a_person_needs(recorded: Recorded) -> None:
+    run = recorded["asking"].data["runId"]
+    for written in said(recorded, "asking"):
+        for words in (
+            "awaiting approval",
+            "Wants to run a command",
+            "rm -rf data/",
+            "rm -r|-R|--recursive",
+            "Destructive command requires approval. It deletes folders with all that is in them.",
+            "copilot, for ada",
+            "UTC",
+            f"%wap approve {run}",
+            f"%wap deny {run}",
+        ):
+            assert words in written, words
+
+
+def test_the_lines_to_type_are_those_of_the_place(recorded: Recorded) -> None:
+    run = recorded["asking"]
+    assert isinstance(run, RunResult)
+    assert "%wap" not in text(run, prefix="") and f"  approve {run.run_id}" in text(run, prefix="")
+    assert "%wap" not in repr(RunResult(run.data, prefix=""))
+    assert "%wap" not in bundle(RunResult(run.data, prefix=""))["text/html"]
+
+
+def test_a_dry_run_claims_nothing(recorded: Recorded) -> None:
+    plain, _ = said(recorded, "dry")
+    assert "1 would be done · 1 skipped" in plain and "dry run" in plain
+    assert "  would   delete app.py" in plain
+    assert "  skipped run ls: a dry run runs no commands" in plain
+    assert "undo" not in plain
+
+
+def test_an_atomic_run_that_failed_offers_no_undo(recorded: Recorded) -> None:
+    plain, _ = said(recorded, "atomic")
+    assert "  failed  An operation failed, so everything was undone." in plain
+    assert "revert" not in plain
+
+
+def test_an_undo_says_what_it_undid(recorded: Recorded) -> None:
+    plain, _ = said(recorded, "reverted")
+    assert f"undoes {recorded['run'].data['runId']}" in plain
+    assert "restored" in plain and "To undo" not in plain
+
+
+def test_a_listing_is_a_tree_with_sizes(recorded: Recorded) -> None:
+    plain, rich = said(recorded, "listing")
+    assert plain.split("\n") == [
+        ". · 2 folders, 2 files",
+        "  ├ app.py      72 bytes",
+        "  └ data/",
+        "    └ deep/",
+        "      └ x.txt     1 byte",
+    ]
+    assert "└ deep/" in rich
+
+
+def test_folders_that_are_not_listed_are_named() -> None:
+    entries = [{"path": "src/a/b.py", "isDirectory": False}, {"path": "src/c.py", "isDirectory": False}]
+    listing = Listing({"files": entries, "isTruncated": True, "totalFound": 9}, path="src")
+    assert text(listing).split("\n") == [
+        "src · 2 of 9 entries",
+        "  ├ a/",
+        "  │ └ b.py",
+        "  └ c.py",
+        "  … 7 more; name a folder to see what is in it",
+    ]
+
+
+def test_a_file_has_its_line_numbers(recorded: Recorded) -> None:
+    plain, _ = said(recorded, "part")
+    assert plain.split("\n") == [
+        "app.py · 72 bytes · lines 4 to 5 of 5",
+        "  4 | def greet(name):",
+        '  5 |     return f"{GREETING}, {name}!"',
+    ]
+
+
+def test_an_empty_first_line_is_not_swallowed() -> None:
+    file = FileText({"content": "\n\nx\n", "totalLines": 3, "returnedLines": 3}, path="a")
+    assert "<pre" in bundle(file)["text/html"]
+    assert "\n\n\nx" in bundle(file)["text/html"]  # a browser drops the first newline after <pre>
+    assert text(file).split("\n")[1:] == ["  1 |", "  2 |", "  3 | x"]
+
+
+def test_line_endings_are_said_once() -> None:
+    crlf = FileText({"content": "a\r\nb\r\n", "totalLines": 2, "returnedLines": 2}, path="a")
+    assert "CRLF" in text(crlf) and "\\r" not in text(crlf)
+    mixed = FileText({"content": "a\r\nb\n", "totalLines": 2, "returnedLines": 2}, path="a")
+    assert "CRLF" not in text(mixed) and "a\\r" in text(mixed)
+
+
+def test_a_long_file_says_how_to_go_on() -> None:
+    content = "".join(f"line {number}\n" for number in range(1, 50_001))
+    file = FileText({"content": content, "totalLines": 50_000, "returnedLines": 50_000}, path="my data.csv")
+    both = bundle(file)
+    assert "%wap read 'my data.csv' --lines 401:600" in both["text/plain"]
+    assert "%wap read 'my data.csv' --lines 1001:1200" in check(both).text
+
+
+def test_matches_are_marked(recorded: Recorded) -> None:
+    both = bundle(recorded["hits"])
+    assert check(both).marked == ["GREETING", "GREETING"]
+    assert "2 matches · in 1 file" in both["text/plain"]
+    assert "  app.py (2)\n  1 | GREETING" in both["text/plain"]
+    assert check(bundle(recorded["regex hits"])).marked == ["greet("]
+
+
+def test_an_overview_says_where_one_is(recorded: Recorded) -> None:
+    for written in said(recorded, "overview"):
+        for words in (
+            "http://localhost:8888/",
+            "this kernel's own",
+            "local",
+            "not confined",
+            "standard",
+            "rm -rf data/",
+        ):
+            assert words in written, words
+
+
+def test_lists_are_tables(recorded: Recorded) -> None:
+    plain, rich = said(recorded, "runs")
+    assert plain.split("\n")[1].split() == "run status operations started (UTC) took by".split()
+    assert "? awaiting approval" in plain and "? awaiting approval" in rich
+    plain, rich = said(recorded, "audit")
+    assert "edit app.py" in plain and "copilot, for ada" in plain and "⊘ denied" in rich
+    assert "delete app.py (dry run)" in plain
+
+
+def test_verdicts_say_what_they_are_about(recorded: Recorded) -> None:
+    plain, _ = said(recorded, "verdicts")
+    assert "  ask     run rm -rf data: Destructive command requires approval" in plain
+    assert "  deny    read .env: " in plain
+
+
+def test_a_problem_says_the_next_step(recorded: Recorded) -> None:
+    plain, _ = said(recorded, "problem")
+    assert plain.split("\n")[:2] == ["not done · line 7 · FILE_NOT_FOUND", "  No such file or folder: nope.py"]

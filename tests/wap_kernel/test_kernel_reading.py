@@ -1,0 +1,59 @@
+"""Where the cursor is, what was run before, and what is told of operations: without a kernel."""
+
+from __future__ import annotations
+
+import pytest
+
+from wap_kernel.kernel import kinds
+from wap_kernel.kernel.history import History, told
+from wap_kernel.kernel.reading import row_at, with_text, word_at
+
+
+@pytest.mark.parametrize(
+    ("marked", "start", "text"),
+    [
+        ("|", 0, ""),
+        ("ls|", 0, "ls"),
+        ("ls\nre|ad a", 3, "read a"),
+        ("ls\n|\nread", 3, ""),
+        ("sh a \\\n b|\nls", 0, "sh a    b"),
+        ("sh| a \\\n b \\\n c\nls", 0, "sh a    b    c"),
+        ("ls\nsh a \\|", 3, "sh a \\"),
+    ],
+)
+def test_a_row_is_a_line_with_all_that_continues_it(marked: str, start: int, text: str) -> None:
+    assert row_at(marked.replace("|", ""), marked.index("|")) == (start, text)
+
+
+def test_a_word_reaches_to_both_sides_of_the_cursor() -> None:
+    assert word_at("- type: createFile", 12) == "createFile"
+    assert word_at("a b", 1) == "a"
+    assert word_at("", 0) == ""
+
+
+def test_a_cell_with_a_text_is_told_from_lines() -> None:
+    batch = with_text("# mine\n- type: shell")
+    assert batch is not None and (batch.command.name, batch.first_line) == ("run", 2)
+    assert with_text("ls\nread a") is None
+    assert with_text("raed") is None
+
+
+def test_history() -> None:
+    history = History()
+    for number, source in enumerate(["ls", "read a", "ls", "read b"], 1):
+        history.add(number, source, None)
+    assert [entry.number for entry in history.tail(2)] == [3, 4]
+    assert history.tail(0) == []
+    assert [entry.number for entry in history.range(0, 2, 4)] == [2, 3]
+    assert [entry.number for entry in history.range(1, None, None)] == [1, 2, 3, 4]
+    assert history.range(-1, 1, 9) == []
+    assert [entry.source for entry in history.search("read*", 1, unique=False)] == ["read b"]
+    assert [entry.number for entry in history.search("ls", None, unique=True)] == [3]
+    assert told(history.tail(1), output=True) == [(1, 4, ("read b", None))]
+
+
+def test_every_operation_is_described() -> None:
+    assert set(kinds.names()) == set(kinds._models())
+    for name in kinds.names():
+        assert kinds.describe(name).startswith(f"{name}: ")
+    assert "encoding" in kinds.describe("createFile")

@@ -1,0 +1,205 @@
+"""`%wap` where no server with the extension has started the kernel, and in a terminal."""
+
+from __future__ import annotations
+
+import os
+import signal
+import statistics
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+from jupyter_client.manager import KernelManager
+
+from scripts.demo import running_server
+from tests.wap_kernel.magics_kernel import Kernel, connected
+
+LOAD = """
+import IPython, time
+from IPython.core.interactiveshell import InteractiveShell
+shell = InteractiveShell.instance()
+began = time.perf_counter()
+shell.run_line_magic("load_ext", "wap_kernel")
+print(1000 * (time.perf_counter() - began))
+"""
+
+
+def environment(base: Path) -> dict[str, str]:
+    mine = {name: value for name, value in os.environ.items() if not name.startswith(("JPY_", "JUPYTER", "WAP_"))}
+    folders = {name: str(base / name.lower()) for name in ("JUPYTER_CONFIG_DIR", "JUPYTER_DATA_DIR", "IPYTHONDIR")}
+    return {**mine, **folders, "JUPYTER_RUNTIME_DIR": str(base / "runtime")}
+
+
+@contextmanager
+def kernel_in(base: Path, **more: str) -> Iterator[tuple[Kernel, KernelManager]]:
+    (base / "ws").mkdir(exist_ok=True)
+    manager = KernelManager(connection_file=str(base / "kernel.json"))
+    manager.start_kernel(
+        env={**environment(base), **more}, cwd=str(base / "ws"), extra_arguments=["--IPKernelApp.log_level=ERROR"]
+    )
+    try:
+        with connected(Path(manager.connection_file)) as kernel:
+            assert kernel.run("%load_ext wap_kernel").outputs == []
+            yield kernel, manager
+    finally:
+        manager.shutdown_kernel(now=True)
+
+
+# -- the embedded engine
+
+
+def test_without_a_server_the_embedded_engine_serves(tmp_path: Path) -> None:
+    with kernel_in(tmp_path) as (kernel, manager):
+        assert "no server" in kernel.run("%wap").text
+        assert kernel.value("_.data['place']['kind']") == "embedded"
+        assert kernel.run("%%wap write made.txt\nhello\n").kinds == ["display_data"]
+        assert (tmp_path / "ws" / "made.txt").read_text() == "hello\n"
+        assert kernel.run("%wap read made.txt").kinds == ["execute_result"]
+        assert "%wap approve" in kernel.run("%wap sh factor 6").text
+        assert "6: 2 3" in kernel.run("%wap approve").text
+        kernel.be_patient()
+        assert kernel.complete("%wap read ma") == (["made.txt"], "ma")
+        _interrupt(kernel, manager)
+        assert kernel.run("%wap sh -q true").outputs == []
+
+
+def _interrupt(kernel: Kernel, manager: KernelManager) -> None:
+    """As Jupyter does it, which signals the kernel's whole process group: the command must not be in it, or it would
+    end before the run is cancelled."""
+    begun = kernel.start("%wap sh -t 600 echo begun; sleep 1000")
+    kernel.until(begun, "| begun")
+    os.killpg(os.getpgid(manager.provisioner.pid), signal.SIGINT)
+    cell = kernel.finish(begun)
+    assert cell.kinds == ["display_data", "error"]
+    assert "cancelled" in cell.outputs[0]["data"]["text/plain"]
+
+
+# -- servers that do not answer
+
+
+def test_a_server_that_is_named_is_never_replaced(tmp_path: Path) -> None:
+    with kernel_in(tmp_path, WAP_URL="http://127.0.0.1:9/", WAP_TOKEN="t") as (kernel, _):
+        for _ in range(2):
+            cell = kernel.run("%wap write made.txt hello")
+            assert cell.kinds == ["display_data"]
+            assert "127.0.0.1:9" in cell.text
+        assert not (tmp_path / "ws" / "made.txt").exists()
+        assert kernel.run("%wap help").status == "ok", "which needs no server"
+
+
+def test_a_server_that_goes_away_is_not_replaced_by_this_process(tmp_path: Path) -> None:
+    """A wider policy might be that of this process."""
+    with running_server() as server:
+        announced = Path(server.environment["JUPYTER_RUNTIME_DIR"]) / f"jpserver-{server.pid}.json"
+        runtime = tmp_path / "runtime"
+        runtime.mkdir(mode=0o700)
+        (runtime / announced.name).write_text(announced.read_text())
+        with kernel_in(tmp_path) as (kernel, _):
+            kernel.run(f"import os; os.environ['JPY_PARENT_PID'] = '{server.pid}'")
+            kernel.run("%wap -q")
+            assert kernel.value("_.data['place']['kind']") == "server"
+            os.kill(server.pid, 15)
+            (runtime / announced.name).unlink()
+            _until_gone(server.url)
+            for _ in range(2):
+                assert kernel.run("%wap write made.txt hello").kinds == ["display_data"]
+                assert kernel.value("_.data['code']") == "PROVIDER_UNAVAILABLE"
+            assert not (tmp_path / "ws" / "made.txt").exists()
+
+
+def _until_gone(url: str) -> None:
+    import socket
+    import time
+    from urllib.parse import urlsplit
+
+    deadline = time.monotonic() + 60
+    while time.monotonic() < deadline:
+        try:
+            socket.create_connection(("127.0.0.1", urlsplit(url).port or 0)).close()
+        except ConnectionRefusedError:
+            return
+        time.sleep(0.02)
+    raise AssertionError("the server does not stop")
+
+
+# -- other places than a notebook
+
+
+def test_captured_output_is_captured(tmp_path: Path) -> None:
+    with kernel_in(tmp_path) as (kernel, _):
+        assert kernel.run("%%capture kept\n%wap sh echo hello").outputs == []
+        assert "hello" in kernel.value("kept.outputs[0].data['text/plain']")
+
+
+def test_a_terminal_has_lines(tmp_path: Path) -> None:
+    (tmp_path / "ws").mkdir()
+    lines = [
+        "%load_ext wap_kernel",
+        "%wap write a.txt hello",
+        "_.files",
+        "%wap sh echo 'one\\e[31m two'; echo -e '\\e[31mred'",
+        "%wap read missing.txt",
+        "%wap sh factor 6",
+        "%wap sh --raise false",
+        "found = %wap ls",
+        "list(found)",
+    ]
+    command = [
+        sys.executable,
+        "-m",
+        "IPython",
+        "--no-banner",
+        "--simple-prompt",
+        "--colors=NoColor",
+        "--no-confirm-exit",
+    ]
+    done = subprocess.run(
+        command,
+        input="\n".join(lines) + "\n",
+        cwd=tmp_path / "ws",
+        env=environment(tmp_path),
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    said = done.stdout
+    assert "ok      createFile a.txt (5 bytes)" in said
+    assert ": completed" in said
+    assert "['a.txt']" in said
+    assert "\x1b" not in said and "\\x1b[31mred" in said
+    assert "No such file or folder: missing.txt" in said
+    assert "%wap approve run_" in said
+    assert "ExecutionFailed: " in said and "Traceback" not in said + done.stderr
+
+
+def test_loading_takes_no_time() -> None:
+    times = [float(_python(LOAD)) for _ in range(3)]
+    assert statistics.median(times) < 60
+
+
+def test_loading_imports_nothing_large() -> None:
+    listed = _python(LOAD + "import sys; print(*sys.modules)")
+    for module in (
+        "pydantic",
+        "yaml",
+        "http.client",
+        "ssl",
+        "jupyter_server",
+        "wap_kernel.client",
+        "wap_kernel.language",
+    ):
+        assert module not in listed.split()
+
+
+def _python(code: str) -> str:
+    return subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60).stdout
+
+
+@pytest.fixture(autouse=True)
+def _no_server_of_ours(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("WAP_URL", "WAP_TOKEN", "JUPYTERHUB_SERVICE_URL"):
+        monkeypatch.delenv(name, raising=False)

@@ -1,0 +1,196 @@
+"""The hands' work in this process, where there is no server: the same engine, policy, state and answers."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import time
+import weakref
+from collections.abc import Generator, Mapping, Sequence
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any, cast
+
+from wap_kernel.client.backend import Data, Decision, Place, Sent
+from wap_kernel.client.encoding import encoded
+from wap_kernel.errors import InvalidArgument, NotFound, ProviderUnavailable
+
+if TYPE_CHECKING:
+    from wap_kernel.caller import Caller
+    from wap_kernel.commands.outcome import Stream
+    from wap_kernel.policy.verdict import Verdict
+    from wap_kernel.runs.model import Run
+
+LARGEST_PAGE = 1000
+LARGEST_OUTPUT_PAGE = 1024 * 1024
+LARGEST_OFFSET = 2**53 - 1
+LONGEST_REASON = 2000
+
+
+class EmbeddedBackend:
+    """On `folder`, as a server with the same configuration would serve it. With `confined_only`, commands are refused
+    where nothing confines them. Ends with the process, or by `close`."""
+
+    def __init__(self, folder: str, place: Place | None = None, confined_only: bool = False) -> None:
+        from wap_kernel.caller import Caller
+        from wap_kernel.client.engine import Engine
+
+        self._engine = Engine(folder, confined_only=confined_only)
+        self._workspace, self._runner = self._engine.workspace, self._engine.runner
+        self._caller: Caller = Caller()
+        self._place = place or Place("embedded", self._workspace.root, "the folder was named")
+        self._closing = weakref.finalize(self, self._engine.close)
+
+    @property
+    def place(self) -> Place:
+        return self._place
+
+    def call(self, tool: str, parameters: Mapping[str, Any]) -> Data:
+        from wap_kernel.dialects import wap
+
+        body = encoded(parameters)
+        return cast(Data, json.loads(self._engine.wait(wap.call(tool, body, self._runner, self._caller))))
+
+    def start(self, message: Mapping[str, Any], key: str) -> Data:
+        return self._engine.wait(self._start(encoded(message), key))
+
+    async def _start(self, body: bytes, key: str) -> Data:
+        from wap_kernel.dialects import agent_spaces
+
+        parsed = await self._workspace.offload(lambda: agent_spaces.parse_message(body))
+        digest = hashlib.sha256(body).hexdigest()
+        steps, options, dialect = parsed.steps(), parsed.options(), agent_spaces.DIALECT
+        return await self._told(
+            await self._runner.start(steps, options, self._caller, dialect=dialect, key=key, digest=digest)
+        )
+
+    def follow(self, run_id: str, after: str = "", seconds: float | None = None) -> Generator[Sent, None, None]:
+        from wap_kernel.client.engine import Pulled
+
+        deadline = None if seconds is None else time.monotonic() + seconds
+        events = Pulled(self._runner.follow(run_id, after or None, self._caller))
+        try:
+            while True:
+                left = None if deadline is None else max(0.0, deadline - time.monotonic())
+                live = self._engine.wait(events.next(left))
+                if live is None:
+                    return
+                yield Sent(live.id, live.name, live.data)
+        finally:
+            with suppress(ProviderUnavailable):  # closed meanwhile
+                self._engine.wait(events.close())
+
+    def get(self, run_id: str) -> Data:
+        return self._engine.wait(self._get(run_id))
+
+    async def _get(self, run_id: str) -> Data:
+        return await self._told(await self._runner.get(run_id, self._caller))
+
+    def runs(self, status: str | None, limit: int) -> Data:
+        return self._engine.wait(self._runs(status, limit))
+
+    async def _runs(self, status: str | None, limit: int) -> Data:
+        from wap_kernel.runs.model import Status
+
+        _choose("status", status, [known.value for known in Status])
+        _bound("limit", limit, 1, LARGEST_PAGE)
+        chosen = None if status is None else Status(status)
+        runs, following = await self._runner.page(self._caller, chosen, limit, None)
+        told: Data = {"runs": await self._runner.summaries(runs, self._caller)}
+        return told if following is None else {**told, "nextCursor": following}
+
+    def decide(self, run_id: str, approval_id: str, decision: Decision, reason: str | None, *, remember: bool) -> Data:
+        from wap_kernel.runner import Decision as Decided
+
+        if reason is not None and len(reason) > LONGEST_REASON:
+            raise InvalidArgument(f"reason: It may have {LONGEST_REASON} characters.")
+        is_approved = decision == "approved"
+        said = Decided(approved=is_approved, approval_id=approval_id, reason=reason, remember=remember)
+
+        async def decided() -> Data:
+            return await self._told(await self._runner.decide(run_id, said, self._caller))
+
+        return self._engine.wait(decided())
+
+    def cancel(self, run_id: str) -> Data:
+        async def cancelled() -> Data:
+            return await self._told(await self._runner.cancel(run_id, self._caller))
+
+        return self._engine.wait(cancelled())
+
+    def revert(self, run_id: str, *, force: bool) -> Data:
+        async def reverting() -> Data:
+            return await self._told(await self._runner.revert(run_id, self._caller, force=force))
+
+        return self._engine.wait(reverting())
+
+    def changes(self, run_id: str) -> Data:
+        return self._engine.wait(self._runner.changes(run_id, self._caller))
+
+    def output(self, run_id: str, operation_id: str, stream: str, offset: int, limit: int) -> Data:
+        from wap_kernel.runs.outputs import STREAMS
+
+        _choose("stream", stream, STREAMS)
+        _bound("offset", offset, 0, LARGEST_OFFSET)
+        _bound("limit", limit, 1, LARGEST_OUTPUT_PAGE)
+        named = cast("Stream", stream)
+        return self._engine.wait(self._runner.output(run_id, operation_id, named, offset, limit, self._caller))
+
+    def policy(self) -> Data:
+        return self._engine.wait(self._workspace.describe_policy(self._caller))
+
+    def check(self, message: Mapping[str, Any]) -> Data:
+        return self._engine.wait(self._check(encoded(message)))
+
+    async def _check(self, body: bytes) -> Data:
+        from wap_kernel.dialects import agent_spaces
+
+        steps = await self._workspace.offload(lambda: agent_spaces.parse_message(body).steps())
+        verdicts = await self._workspace.check([step.operation for step in steps], self._caller)
+        return {"verdicts": [_verdict(step.id, verdict) for step, verdict in zip(steps, verdicts, strict=True)]}
+
+    def audit(self, limit: int, tool: str | None, outcome: str | None) -> Data:
+        from wap_kernel.runs.audit_reading import OUTCOMES, Page
+
+        _bound("limit", limit, 1, LARGEST_PAGE)
+        _choose("outcome", outcome, OUTCOMES)
+        page = Page(limit=limit, cursor=None, tool=tool, outcome=outcome)
+        return self._engine.wait(self._workspace.audit_page(page))
+
+    def grants(self) -> Data:
+        given = self._engine.wait(self._workspace.offload(self._workspace.grants.given))
+        return {
+            "grants": [
+                {"id": one.id, "allows": one.grant.text, "createdAt": one.created_at, "createdBy": one.created_by}
+                for one in reversed(given)
+            ]
+        }
+
+    def revoke(self, grant_id: str) -> None:
+        self._engine.wait(self._revoke(grant_id))
+
+    async def _revoke(self, grant_id: str) -> None:
+        if not await self._workspace.offload(lambda: self._workspace.grants.revoke(grant_id)):
+            raise NotFound("There is no such grant.", hint="GET wap/grants lists them.")
+        await self._workspace.administered("revokeGrant", grant_id, self._caller)
+
+    def close(self) -> None:
+        self._closing()
+
+    async def _told(self, run: Run) -> Data:
+        return await self._runner.message(run, self._caller)
+
+
+def _verdict(operation_id: str, verdict: Verdict) -> Data:
+    told = {"operationId": operation_id, "verdict": verdict.answer.value, "rule": verdict.rule}
+    suggestion = {"suggestion": verdict.suggestion} if verdict.suggestion else {}
+    return {**told, "reason": verdict.reason, **suggestion}
+
+
+def _bound(name: str, value: int, least: int, most: int) -> None:
+    if not least <= value <= most:
+        raise InvalidArgument(f"{name}: It must be a whole number from {least} to {most}.")
+
+
+def _choose(name: str, value: str | None, known: Sequence[str]) -> None:
+    if value is not None and value not in known:
+        raise InvalidArgument(f"Unknown {name}.", hint=f"Known are: {', '.join(known)}.", known=list(known))

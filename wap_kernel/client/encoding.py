@@ -1,0 +1,23 @@
+"""What is sent, as JSON: the same bounds for a server and for the engine in this process."""
+
+from __future__ import annotations
+
+import json
+
+from wap_kernel.errors import InvalidArgument, TooLarge
+
+BODY_LIMIT = 32 * 1024 * 1024
+
+
+def encoded(body: object) -> bytes:
+    try:
+        data = json.dumps(body, allow_nan=False).encode("ascii")
+    except (TypeError, ValueError, RecursionError) as error:
+        raise InvalidArgument(f"It holds what JSON cannot: {error}.") from None
+    if len(data) > BODY_LIMIT:
+        raise TooLarge(
+            f"The request is over {BODY_LIMIT} bytes.",
+            hint="Send it in parts: fewer operations at a time, or a smaller content.",
+            limit=BODY_LIMIT,
+        )
+    return data

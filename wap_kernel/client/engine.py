@@ -1,0 +1,116 @@
+"""A workspace and its runner on an event loop of their own, in one daemon thread, for those who have no loop.
+
+A notebook's kernel has a loop, but a cell must not wait on it: the kernel's own messages go through it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import threading
+from collections.abc import AsyncGenerator, Callable, Coroutine
+from concurrent.futures import Future, ThreadPoolExecutor, TimeoutError
+from contextlib import suppress
+from typing import Any, Generic, TypeVar
+
+from wap_kernel.client.opening import open_workspace
+from wap_kernel.dialects import wap
+from wap_kernel.errors import ProviderUnavailable
+from wap_kernel.runner import Runner
+from wap_kernel.settings import configured
+
+CLOSE_SECONDS = 15.0
+"""A command is given 5 to end by itself."""
+T = TypeVar("T")
+
+
+class Engine:
+    def __init__(self, folder: str, *, confined_only: bool) -> None:
+        log = logging.getLogger(__name__)
+        log.setLevel(logging.ERROR)  # a cell shows what is logged; that nothing confines commands, the overview says
+        self.workspace = open_workspace(folder, configured(), confined_only=confined_only, log=log)
+        self.runner = Runner(self.workspace, responses={wap.DIALECT: wap.respond})
+        self._loop = asyncio.new_event_loop()
+        self._loop.set_default_executor(_Executor())
+        self._thread = threading.Thread(target=self._serve, name="wap-engine", daemon=True)
+        self._thread.start()
+
+    def wait(self, work: Coroutine[Any, Any, T], seconds: float | None = None) -> T:
+        """What `work` answers or raises. An interrupt goes through at once, and ends the work."""
+        if self._loop.is_closed() or not self._thread.is_alive():
+            work.close()
+            raise ProviderUnavailable("The workspace is closed.", hint="Connect again.")
+        future = asyncio.run_coroutine_threadsafe(work, self._loop)
+        try:
+            return future.result(seconds)
+        finally:
+            future.cancel()
+
+    def close(self) -> None:
+        """End what runs, and the thread. Never hangs: what does not end in time is left to the next who looks."""
+        if not self._thread.is_alive() or self._loop.is_closed():  # closed already, or a copy in a forked process
+            return
+        finishing = asyncio.run_coroutine_threadsafe(self._finish(), self._loop)
+        if threading.current_thread() is not self._thread:  # where the garbage collector may find it
+            with suppress(TimeoutError):
+                finishing.result(CLOSE_SECONDS)
+            self._thread.join(1)
+
+    async def _finish(self) -> None:
+        try:
+            await self.runner.close()
+            await self.workspace.close()
+        finally:
+            self._loop.stop()
+
+    def _serve(self) -> None:
+        asyncio.set_event_loop(self._loop)
+        try:
+            self._loop.run_forever()
+            left = asyncio.all_tasks(self._loop)
+            for task in left:
+                task.cancel()
+            self._loop.run_until_complete(asyncio.gather(*left, return_exceptions=True))
+            self._loop.run_until_complete(self._loop.shutdown_asyncgens())
+        finally:
+            self._loop.close()
+
+
+class Pulled(Generic[T]):
+    """An async generator, taken one item at a time on the loop; it may be closed while it is waited for."""
+
+    def __init__(self, items: AsyncGenerator[T, None]) -> None:
+        self._items = items
+        self._upcoming: asyncio.Task[T | None] | None = None
+
+    async def next(self, seconds: float | None) -> T | None:
+        """None: there are no more, or none came in time."""
+        self._upcoming = asyncio.ensure_future(self._next())
+        await asyncio.wait({self._upcoming}, timeout=seconds)
+        return self._upcoming.result() if self._upcoming.done() else None
+
+    async def close(self) -> None:
+        if self._upcoming is not None:
+            self._upcoming.cancel()
+            await asyncio.wait({self._upcoming})
+        await self._items.aclose()
+
+    async def _next(self) -> T | None:
+        return await anext(self._items, None)
+
+
+class _Executor(ThreadPoolExecutor):
+    """A thread for each piece of work. The ordinary one takes none any more once the interpreter ends, and it is then
+    that a workspace is closed."""
+
+    def submit(self, work: Callable[..., T], /, *args: Any, **kwargs: Any) -> Future[T]:
+        future: Future[T] = Future()
+
+        def do() -> None:
+            try:
+                future.set_result(work(*args, **kwargs))
+            except BaseException as error:  # noqa: BLE001 - it belongs to whoever waits for the work
+                future.set_exception(error)
+
+        threading.Thread(target=do, name="wap-engine-work", daemon=True).start()
+        return future

@@ -1,0 +1,50 @@
+"""The workspace in this process, opened as a server with the same configuration would open it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any
+
+from wap_kernel.errors import from_os_error
+
+if TYPE_CHECKING:
+    from logging import Logger
+
+    from wap_kernel.caller import Caller
+    from wap_kernel.context import Context
+    from wap_kernel.operations import Operation
+    from wap_kernel.workspace import Workspace
+
+
+def open_workspace(
+    root: str,
+    settings: Mapping[str, Any],
+    *,
+    confined_only: bool = False,
+    changed: Callable[[Operation, Caller, Context], None] = lambda *_: None,
+    log: Logger | None = None,
+) -> Workspace:
+    """`settings` are those of `wap_kernel.settings.configured`."""
+    from wap_kernel.policy import presets
+    from wap_kernel.policy.reading import merge
+    from wap_kernel.providers import choose
+    from wap_kernel.results import Limits
+    from wap_kernel.workspace import Workspace
+
+    limits = Limits(**{name: settings[name] for name in Limits.model_fields if name in settings})
+    preset = presets.load(str(settings.get("preset", presets.DEFAULT)).lower())
+    try:
+        return Workspace(
+            root,
+            policy=merge(preset, settings.get("policy", {})),
+            provider=str(settings.get("provider", choose.AUTO)).lower(),
+            allow_unconfined=bool(settings.get("allow_unconfined", False)),
+            confined_only=confined_only,
+            state_dir=settings.get("state_dir") or None,
+            limits=limits,
+            undo=bool(settings.get("undo", True)),
+            changed=changed,
+            log=log,
+        )
+    except OSError as error:
+        raise from_os_error(error, root) from None

@@ -1,0 +1,111 @@
+"""A run seen from its beginning to its end, with the questions that it asks on the way."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from concurrent.futures import Future, TimeoutError
+from contextlib import closing
+
+from wap_kernel.client.backend import Backend, Data, Sent
+from wap_kernel.errors import Conflict, WapError
+
+WAITING = "awaiting_approval"
+STOP_SECONDS = 10.0
+"""What an interrupted start may take to tell which run it has begun."""
+SAME_QUESTION = 3
+"""How often a question is approved that was asked again because something has changed meanwhile."""
+
+OnSent = Callable[[Sent], object]
+
+
+class Begun:
+    """A run that is asked for. Who is interrupted meanwhile has begun it or not, and must know which to cancel it: so a
+    thread asks, which no interrupt stops."""
+
+    def __init__(self, ask: Callable[[], Data]) -> None:
+        self._ask = ask
+        self._answer: Future[Data] = Future()
+
+    def wait(self) -> Data:
+        """The run's events message."""
+        threading.Thread(target=self._work, name="wap-start", daemon=True).start()
+        return self._answer.result()
+
+    def run_id(self) -> str | None:
+        """Of the run that an interrupted `wait` has begun after all."""
+        try:
+            return str(self._answer.result(STOP_SECONDS)["runId"])
+        except (WapError, TimeoutError):
+            return None
+
+    def _work(self) -> None:
+        try:
+            self._answer.set_result(self._ask())
+        except BaseException as error:  # noqa: BLE001 - it belongs to whoever waits
+            self._answer.set_exception(error)
+
+
+def watch(backend: Backend, run_id: str, *, approve: bool, wait_for_approval: float | None, on_sent: OnSent) -> Data:
+    """The events message when it is over, or has waited for a person for longer than so many seconds."""
+    seen = ""
+    while True:
+        seen, asks = _until_it_asks(backend, run_id, seen, on_sent)
+        message = backend.get(run_id)
+        if not asks:
+            return message
+        if message["status"] != WAITING:  # decided since
+            continue
+        if approve:
+            _approve(backend, message)
+        else:
+            seen, is_decided = _until_decided(backend, run_id, seen, wait_for_approval, on_sent)
+            if not is_decided:
+                return backend.get(run_id)
+
+
+def _until_it_asks(backend: Backend, run_id: str, seen: str, on_sent: OnSent) -> tuple[str, bool]:
+    """How far the run was seen, and whether it asks there."""
+    with closing(backend.follow(run_id, seen)) as happening:
+        for sent in happening:
+            seen = sent.id or seen
+            on_sent(sent)
+            if _status(sent) == WAITING:
+                return seen, True
+    return seen, False
+
+
+def _until_decided(
+    backend: Backend, run_id: str, seen: str, seconds: float | None, on_sent: OnSent
+) -> tuple[str, bool]:
+    """How far the run was seen, and whether somebody has decided in time."""
+    if seconds == 0:
+        return seen, False
+    with closing(backend.follow(run_id, seen, seconds)) as happening:
+        for sent in happening:
+            seen = sent.id or seen
+            on_sent(sent)
+            if _status(sent) not in (None, WAITING):
+                return seen, True
+    return seen, False
+
+
+def _approve(backend: Backend, message: Data) -> None:
+    """What the run asks for now. Somebody else may be faster, with whatever they say."""
+    run_id = str(message["runId"])
+    for _ in range(SAME_QUESTION):
+        pending = message.get("pendingApproval")
+        if pending is None:
+            return
+        try:
+            backend.decide(run_id, str(pending["approvalId"]), "approved", None, remember=False)
+            return
+        except Conflict:
+            message = backend.get(run_id)
+    raise Conflict(
+        "What it asks about changes faster than it can be approved.", hint="See what changes it.", runId=run_id
+    )
+
+
+def _status(sent: Sent) -> str | None:
+    return str(sent.data.get("status")) if sent.name == "status" else None

@@ -1,0 +1,21 @@
+"""Coding Environment: the tools of its message catalog, for MCP, and further ones for what it leaves out."""
+
+from wap_kernel.dialects.coding_environment.calling import DIALECT, call, respond
+from wap_kernel.dialects.coding_environment.outcomes import CallOutcome
+from wap_kernel.dialects.coding_environment.questions import Question
+from wap_kernel.dialects.coding_environment.rpc_errors import RpcError, rpc_error
+from wap_kernel.dialects.coding_environment.tools import CATALOG, TOOLS, CodingTool, listed
+
+__all__ = [
+    "CATALOG",
+    "DIALECT",
+    "TOOLS",
+    "CallOutcome",
+    "CodingTool",
+    "Question",
+    "RpcError",
+    "call",
+    "listed",
+    "respond",
+    "rpc_error",
+]

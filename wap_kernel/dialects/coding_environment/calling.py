@@ -1,0 +1,284 @@
+"""One call of a tool, from its arguments to its answer: who may, what it means, who must agree first."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Awaitable, Callable, Mapping
+from contextlib import aclosing, nullcontext, suppress
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, TypeVar
+
+from pydantic import BaseModel
+
+from wap_kernel.caller import Caller
+from wap_kernel.commands.streaming import Chunk
+from wap_kernel.context import Context
+from wap_kernel.dialects.coding_environment import batches, outcomes, places, questions, watching
+from wap_kernel.dialects.coding_environment.further_parameters import GetRunParameters, RunOperationsParameters
+from wap_kernel.dialects.coding_environment.outcomes import CallOutcome
+from wap_kernel.dialects.coding_environment.parameters import Placed
+from wap_kernel.dialects.coding_environment.questions import Question
+from wap_kernel.dialects.coding_environment.rpc_errors import SCOPE, placed, rpc_error
+from wap_kernel.dialects.coding_environment.tools import TOOLS, CodingTool
+from wap_kernel.dialects.coding_environment.watching import Progress
+from wap_kernel.errors import (
+    ApprovalRequired,
+    Conflict,
+    NotFound,
+    PermissionDenied,
+    RateLimited,
+    WapError,
+    from_os_error,
+)
+from wap_kernel.operations import Effect, Operation, RunCommand
+from wap_kernel.policy.verdict import Answer
+from wap_kernel.results import Result
+from wap_kernel.runner import Runner
+from wap_kernel.runner.parts import Admission
+from wap_kernel.runs.model import Step
+
+__all__ = ["DIALECT", "CallOutcome", "call", "respond"]
+
+DIALECT = "coding_environment"
+Confirm = Callable[[Question], Awaitable[bool]]
+"""Asks the user of the client."""
+Authorize = Callable[[Effect], Awaitable[None]]
+"""Raises PermissionDenied unless the caller may do such a thing at all."""
+T = TypeVar("T")
+
+
+async def call(
+    name: str,
+    arguments: Mapping[str, Any] | None,
+    runner: Runner,
+    caller: Caller,
+    *,
+    confirm: Confirm | None = None,
+    progress: Progress | None = None,
+    wait: float = 0.0,
+    authorize: Authorize | None = None,
+    admit: Admission | None = None,
+) -> CallOutcome:
+    """Do what a client asks for. What a person in Jupyter must agree to is waited for `wait` seconds.
+
+    Errors of the catalog's tools are raised as RpcError, those of the others are outcomes. Cancelling the task ends
+    what was begun.
+    """
+    tool = TOOLS.get(name)
+    if tool is None:
+        raise rpc_error(name, NotFound(f"There is no tool named {name!r}.", hint=f"Tools: {', '.join(TOOLS)}."))
+    ongoing = _Call(tool, runner, caller, confirm, progress, wait, authorize, admit)
+    try:
+        return await ongoing.answer(arguments or {})
+    except WapError as error:
+        failure = error
+    except Exception as error:  # noqa: BLE001 - a bug: it is logged, and what it says stays here
+        failure = runner.workspace.bug(error, name)
+    if tool.in_catalog:
+        raise rpc_error(name, failure)
+    return outcomes.failed(tool, failure)
+
+
+def respond(step: Step, result: Result) -> dict[str, Any]:
+    """The answer of a call that waited for approval, to be kept."""
+    return outcomes.performed(TOOLS[step.tool], step.operation, result).structured or {}
+
+
+@dataclass(frozen=True)
+class _Call:
+    tool: CodingTool[Any]
+    runner: Runner
+    caller: Caller
+    confirm: Confirm | None
+    progress: Progress | None
+    wait: float
+    authorize: Authorize | None
+    admit: Admission | None
+
+    async def answer(self, arguments: Mapping[str, Any]) -> CallOutcome:
+        try:
+            await self._check_scope()
+            sent = await self._parse(arguments)
+            operation = await self._operation(sent) if isinstance(sent, Placed) else None
+        except WapError as error:
+            self._refused(error)
+            raise
+        if operation is not None:
+            return await self._single(operation)
+        if isinstance(sent, RunOperationsParameters):
+            return await self._batch(sent)
+        assert isinstance(sent, GetRunParameters)
+        return await self._look(sent)
+
+    # -- before
+
+    async def _check_scope(self) -> None:
+        """Before the arguments are read: who may not use a tool need not learn what it thinks of them."""
+        scope = self.caller.scope
+        if scope is not None and not self.tool.is_opened_by(scope.tools):
+            opened = sorted(scope.tools or ())
+            raise PermissionDenied(
+                f"This agent token does not open {self.tool.name}.",
+                hint=f"It opens: {', '.join(opened)}.",
+                rule=SCOPE,
+                allowedTools=opened,
+            )
+        if self.authorize is not None and self.tool.parameters is not RunOperationsParameters:
+            await self.authorize(self.tool.effect)
+
+    async def _parse(self, arguments: Mapping[str, Any]) -> BaseModel:
+        def parse() -> BaseModel:
+            # By way of JSON: it knows what text is, and the rules for it are there.
+            sent: BaseModel = self.tool.parse(json.dumps(arguments).encode("ascii"))
+            return sent
+
+        # What changes something brings contents, which may be large.
+        return parse() if self.tool.effect is Effect.READ else await self.runner.workspace.offload(parse)
+
+    async def _operation(self, sent: Placed) -> Operation:
+        workspace = self.runner.workspace
+        within = places.named(sent.workspace_root, workspace.names_of_root)
+        if within != ".":
+            within = await workspace.offload(partial(self._real, within))
+        return sent.engine(places.at(within, workspace.names_of_root))
+
+    def _real(self, folder: str) -> str:
+        """What the engine finds has real paths, and they are told relative to this."""
+        try:
+            return self.runner.workspace.judge.files_of(self.caller).resolve(folder)
+        except OSError as error:
+            raise from_os_error(error, folder) from None
+
+    def _refused(self, error: WapError) -> None:
+        self.runner.workspace.refused(self.tool.name, error, self.caller)
+
+    # -- a single operation
+
+    async def _single(self, operation: Operation) -> CallOutcome:
+        try:
+            async with nullcontext() if self.admit is None else self.admit(self.caller, operation):
+                return await self._agreed(operation)
+        except RateLimited as error:
+            self._refused(error)
+            raise
+        except WapError as error:
+            raise placed(error, operation) from None
+
+    async def _agreed(self, operation: Operation) -> CallOutcome:
+        try:
+            return await self._perform(operation)
+        except ApprovalRequired as error:
+            refusal = error
+        confirmed = operation.model_copy(update={"confirmed": True})
+        if not await self._is_enough(confirmed, refusal):
+            return await self._decided(operation, refusal)
+        if self.confirm is not None:
+            await self._ask(self.confirm, operation, refusal)
+            return await self._perform_confirmed(confirmed)
+        if self.tool.confirmed_by is None:
+            return await self._decided(operation, refusal)
+        raise ApprovalRequired(
+            f"{refusal.details['reason']}.",
+            hint=f"Show the user what you want to do; when they agree, call again with {self.tool.confirmed_by}: true.",
+            rule=questions.RULE,
+        )
+
+    async def _perform(self, operation: Operation) -> CallOutcome:
+        workspace, context = self.runner.workspace, Context(dialect=DIALECT, tool=self.tool.name)
+        encode = partial(outcomes.performed, self.tool, operation)
+        if self.progress is None or not isinstance(operation, RunCommand):
+            return await workspace.answer(operation, self.caller, encode, context)
+        async with (
+            watching.telling(self.progress, "The command runs and has written nothing yet.") as tail,
+            aclosing(workspace.stream(operation, self.caller, context)) as stream,
+        ):
+            async for item in stream:
+                if isinstance(item, Chunk):
+                    tail.add_bytes(item.stream, item.data)
+                else:
+                    result = item
+        return await workspace.offload(lambda: encode(result))
+
+    async def _perform_confirmed(self, operation: Operation) -> CallOutcome:
+        try:
+            return await self._perform(operation)
+        except ApprovalRequired as refusal:  # since a moment ago
+            return await self._decided(operation, refusal)
+
+    async def _is_enough(self, confirmed: Operation, refusal: ApprovalRequired) -> bool:
+        """Whether the word of the client's user settles it. Else it is for a person in Jupyter."""
+        if refusal.details.get("rule") != questions.RULE:
+            return False
+        (verdict,) = await self.runner.workspace.check([confirmed], self.caller)
+        return verdict.answer is Answer.ALLOW
+
+    async def _ask(self, confirm: Confirm, operation: Operation, refusal: ApprovalRequired) -> None:
+        workspace = self.runner.workspace
+        look = partial(questions.question, self.tool.name, operation, refusal, workspace, self.caller)
+        question = await workspace.offload(look)
+        if not await confirm(question):
+            raise ApprovalRequired(
+                "The user did not agree.",
+                hint="Do not try it in another way; ask them what to do instead.",
+                rule=questions.RULE,
+                declined=True,
+            )
+        if await workspace.offload(look) != question:
+            raise Conflict("What was shown to the user has changed since.", hint="Call again, to have it shown anew.")
+
+    async def _decided(self, operation: Operation, refusal: ApprovalRequired) -> CallOutcome:
+        """By a person in Jupyter, which may take longer than is waited."""
+        step = Step(self.tool.name, self.tool.name, operation)
+        try:
+            answer: dict[str, Any] | None = await self.runner.ask(step, self.caller, refusal, dialect=DIALECT)
+        except ApprovalRequired as error:
+            run_id = str(error.details["runId"])
+            answer = await self._for(run_id, self.wait, self.runner.response(run_id, self.wait))
+            if answer is None:
+                error.hint = (
+                    f"A person decides in Jupyter, and then it is done. See what became of it with getRun {run_id};"
+                    " calling this again would ask them again."
+                )
+                raise
+        return outcomes.answered(self.tool.response.model_validate(answer))
+
+    # -- runs
+
+    async def _batch(self, sent: RunOperationsParameters) -> CallOutcome:
+        try:
+            run = await batches.begin(self.runner, self.caller, sent, self.authorize)
+        except PermissionDenied as error:
+            self._refused(error)
+            raise
+        await self._for(run.id, sent.wait, self.runner.wait(run.id, sent.wait))
+        return await self._report(run.id)
+
+    async def _look(self, sent: GetRunParameters) -> CallOutcome:
+        run = await self.runner.get(sent.run_id, self.caller)
+        if sent.wait and not run.status.is_final:
+            async with watching.telling(self.progress, watching.WAITS) as tail:
+                await watching.until_over(self.runner, run.id, self.caller, tail, sent.wait)
+        return await self._report(run.id)
+
+    async def _for(self, run_id: str, seconds: float, waiting: Awaitable[T]) -> T:
+        """What is awaited; the run ends with whoever waits for it."""
+        try:
+            async with watching.following(self.runner, run_id, self.caller, self.progress if seconds else None):
+                return await waiting
+        except asyncio.CancelledError:
+            # A task of its own: whoever was cancelled may not be let wait.
+            ending = asyncio.ensure_future(self._withdraw(run_id))
+            await asyncio.shield(ending)
+            raise
+
+    async def _withdraw(self, run_id: str) -> None:
+        with suppress(WapError):
+            await self.runner.cancel(run_id, self.caller)
+
+    async def _report(self, run_id: str) -> CallOutcome:
+        run = await self.runner.get(run_id, self.caller)
+        message = await self.runner.encoded(run, self.caller)
+        read = self.tool.response.model_validate_json
+        return await self.runner.workspace.offload(lambda: outcomes.answered(read(message)))

@@ -1,0 +1,200 @@
+"""The arguments of the catalog's five tools, with its names and defaults, and how each becomes an operation."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from pydantic import Field
+
+from wap_kernel.dialects.coding_environment.places import Place
+from wap_kernel.dialects.tools import INTEGER, Parameters
+from wap_kernel.errors import InvalidArgument, TooLarge
+from wap_kernel.files.globs import MAX_PATTERNS
+from wap_kernel.operations import ListFiles, Operation, ReadFile, RunCommand, SearchFiles, WriteFile
+
+MAX_READ = 10 * 1024 * 1024
+"""Bytes of a file that is answered whole, whatever more a policy allows."""
+MAX_EDIT = 1024 * 1024
+"""Bytes that one write or edit brings; a policy may allow fewer."""
+MAX_ENTRIES, MAX_RESULTS = 10_000, 1_000
+"""Where the caller does not say how many."""
+LARGEST = 2**31
+TIMEOUT = 300
+"""Seconds."""
+MAX_LINE = 100_000
+MAX_WORDS = 10_000
+
+Positive = Annotated[int, Field(ge=1, le=LARGEST), INTEGER]
+Path = Annotated[
+    str, Field(min_length=1, description="Path relative to workspaceRoot (an absolute path inside it also works).")
+]
+Globs = Annotated[
+    list[str],
+    Field(
+        max_length=MAX_PATTERNS,
+        description='Only files that match one of these patterns, e.g. "**/*.py". * does not cross a /, ** does.',
+    ),
+]
+Confirmed = Annotated[
+    bool,
+    Field(
+        description="The user has agreed to exactly this call. Needed where the workspace's policy file says so "
+        "(confirmationRequired); never set it on your own."
+    ),
+]
+
+
+class Placed(Parameters):
+    """Arguments of a tool that stays in a folder."""
+
+    workspace_root: str = Field(
+        ".", min_length=1, description="Folder that the call stays in, below the server's root. Default: that root."
+    )
+
+    def engine(self, place: Place) -> Operation:
+        raise NotImplementedError
+
+
+class ReadFileParameters(Placed):
+    path: Path
+
+    def engine(self, place: Place) -> Operation:
+        # What is not all UTF-8 as bytes: replaced characters would be written back by whoever edits what they read.
+        return ReadFile(path=place.path(self.path), within=place.within, encoding="auto", max_size=MAX_READ)
+
+
+class WriteOptions(Parameters):
+    atomic: bool = Field(
+        True, description="Accepted as the catalog has it; every write is atomic: the old or the new content, no mix."
+    )
+    create_if_missing: bool = Field(True, description="Create parent directories if they are missing.")
+    confirmed: Confirmed = False
+
+
+class WriteFileParameters(Placed):
+    path: Path
+    contents: str = Field(description="The whole new content of the file, as text.")
+    options: WriteOptions = Field(default_factory=lambda: WriteOptions())
+
+    def engine(self, place: Place) -> Operation:
+        return small(
+            WriteFile(
+                path=place.new_file(self.path),
+                within=place.within,
+                content=self.contents.encode("utf-8"),
+                create_directories=self.options.create_if_missing,
+                confirmed=self.options.confirmed,
+            )
+        )
+
+
+class ListOptions(Parameters):
+    recursive: bool = Field(False, description="List everything below as well (node_modules, .git etc. are left out).")
+    globs: Globs | None = None
+    max_entries: Positive = Field(MAX_ENTRIES, description="How many entries are answered at most.")
+
+
+class ListFilesParameters(Placed):
+    path: Path = "."
+    options: ListOptions = Field(default_factory=lambda: ListOptions())
+
+    def engine(self, place: Place) -> Operation:
+        return ListFiles(
+            path=place.path(self.path),
+            within=place.within,
+            recursive=self.options.recursive,
+            include=selecting(self.options.globs),
+            limit=self.options.max_entries,
+            metadata=True,
+        )
+
+
+class SearchOptions(Parameters):
+    regex: bool = Field(
+        False, description="The query is a regular expression (Rust: no look-around, no back-references)."
+    )
+    case_sensitive: bool = Field(False, description="Whether a and A are different.")
+    globs: Globs | None = None
+    max_results: Positive = Field(MAX_RESULTS, description="How many matching lines are answered at most.")
+
+
+class SearchFilesParameters(Placed):
+    query: str = Field(min_length=1, description="What to look for, within one line.")
+    options: SearchOptions = Field(default_factory=lambda: SearchOptions())
+
+    def engine(self, place: Place) -> Operation:
+        return SearchFiles(
+            paths=(place.within,),
+            within=place.within,
+            query=self.query,
+            regex=self.options.regex,
+            case_sensitive=self.options.case_sensitive,
+            include=selecting(self.options.globs),
+            limit=self.options.max_results,
+            context_lines=0,
+        )
+
+
+class CommandOptions(Parameters):
+    cwd: str = Field(
+        ".", min_length=1, description="Folder to run in, relative to workspaceRoot. Default: that folder."
+    )
+    env: dict[str, str] = Field(default_factory=dict, max_length=1000, description="Further environment variables.")
+    timeout: float = Field(
+        TIMEOUT,
+        gt=0,
+        allow_inf_nan=False,
+        description="Seconds after which the command is ended. Policy has a maximum.",
+    )
+    confirmed: Confirmed = False
+
+
+class RunCommandParameters(Placed):
+    command: str = Field(min_length=1, description="The program: a name or a path. No shell reads it; see args.")
+    args: list[str] = Field(
+        default_factory=list,
+        max_length=MAX_WORDS,
+        description='Its arguments, one each, passed on as they are: no quoting, no globs, no "&&", no "|".',
+    )
+    options: CommandOptions = Field(default_factory=lambda: CommandOptions())
+
+    def engine(self, place: Place) -> Operation:
+        words = (self.command, *self.args)
+        program, *more = self.command.split()[:2] or [""]
+        if more and "/" not in program:  # no program has such a name, and a policy would ask a person about it
+            raise InvalidArgument(
+                "command: It names one program, and no shell reads it.",
+                hint='Put each argument into args, as in {"command": "ls", "args": ["-l", "src"]}.',
+            )
+        if any("\0" in word for word in words):
+            raise InvalidArgument("The command contains a NUL character.")
+        if sum(map(len, words)) > MAX_LINE:
+            raise InvalidArgument(
+                f"command and args hold more than {MAX_LINE} characters.", hint="Put the data into a file."
+            )
+        return RunCommand(
+            command=self.command,
+            args=tuple(self.args),
+            cwd=place.path(self.options.cwd),
+            within=place.within,
+            timeout_ms=min(self.options.timeout * 1000, LARGEST),
+            environment=self.options.env,
+            confirmed=self.options.confirmed,
+        )
+
+
+def small(operation: Operation) -> Operation:
+    """The write or edit, if it does not bring too much."""
+    size = operation.content_size
+    if size > MAX_EDIT:
+        raise TooLarge(
+            f"The content has {size} bytes, and {MAX_EDIT} are allowed at once.",
+            hint="Write less at once, or have a command make the file.",
+            size=size,
+            maxEditSize=MAX_EDIT,
+        )
+    return operation
+
+
+def selecting(globs: list[str] | None) -> tuple[str, ...] | None:
+    return None if globs is None else tuple(globs)

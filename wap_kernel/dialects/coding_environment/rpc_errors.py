@@ -1,0 +1,138 @@
+"""Errors of the catalog's tools as JSON-RPC errors.
+
+| what | code |
+|---|---|
+| invalid or missing arguments; no such file, folder or tool; something stands in the way | -32602 |
+| a path leaves workspaceRoot or the workspace | -32001 |
+| policy, protection or the operating system closes a path | -32002 |
+| a file or a content is too large | -32003 |
+| a command is not allowed, or a tool not opened to this agent | -32004 |
+| somebody must agree first | -32005 |
+| a command timed out (the data holds its output so far) or could not be started; nothing confines commands; too many \
+calls; no space; a file is changing or in use; a bug | -32603 |
+
+The data holds `code` (see `errors.Code`), which tells apart what shares a number, `hint` (what to do next) and details.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Any
+
+from wap_kernel.dialects.agent_spaces_events import _unicode
+from wap_kernel.dialects.coding_environment.places import shown
+from wap_kernel.errors import Code, WapError
+from wap_kernel.files import paths
+from wap_kernel.operations import Operation
+
+INVALID_PARAMS = -32602
+INTERNAL_ERROR = -32603
+PATH_TRAVERSAL = -32001
+POLICY_VIOLATION = -32002
+FILE_TOO_LARGE = -32003
+OPERATION_DENIED = -32004
+CONFIRMATION_REQUIRED = -32005
+
+SCOPE = "token.tools"
+"""The rule by which an agent token does not open a tool."""
+WORKSPACE_ROOT = "workspaceRoot: allowedPaths"
+"""The rule by which a link does not lead out of workspaceRoot."""
+
+_CODES: Mapping[Code, int] = MappingProxyType(
+    {
+        Code.INVALID_ARGUMENT: INVALID_PARAMS,
+        Code.FILE_NOT_FOUND: INVALID_PARAMS,
+        Code.NOT_FOUND: INVALID_PARAMS,
+        Code.FILE_EXISTS: INVALID_PARAMS,
+        Code.BINARY_FILE: INVALID_PARAMS,
+        Code.EDIT_NOT_FOUND: INVALID_PARAMS,
+        Code.EDIT_AMBIGUOUS: INVALID_PARAMS,
+        Code.PERMISSION_DENIED: POLICY_VIOLATION,
+        Code.SIZE_LIMIT_EXCEEDED: FILE_TOO_LARGE,
+        Code.APPROVAL_REQUIRED: CONFIRMATION_REQUIRED,
+    }
+)
+
+# The engine's hints speak of what WAP's tools have.
+_HINTS: Mapping[tuple[str, Code], str] = MappingProxyType(
+    {
+        (
+            "readFile",
+            Code.SIZE_LIMIT_EXCEEDED,
+        ): "Find the place with searchFiles, or show a part with runCommand: head, tail, or sed -n 100,200p.",
+        ("runCommand", Code.TIMEOUT): "Ask for more seconds with options.timeout, as far as policy goes, or do less.",
+        ("editFile", Code.BINARY_FILE): "Change it with a command; editFile is for text.",
+    }
+)
+_OTHERWISE: Mapping[Code, str] = MappingProxyType(
+    {
+        Code.INVALID_ARGUMENT: "Correct the arguments and call again.",
+        Code.FILE_NOT_FOUND: "See what there is with listFiles or globFiles.",
+        Code.FILE_EXISTS: "Choose another path, or look at what stands there with listFiles.",
+        Code.PERMISSION_DENIED: "Go on without it, or ask the user whether the policy should be changed.",
+        Code.CONFLICT: "Look at it again, and try again.",
+        Code.EXECUTION_FAILED: "Check the program and its arguments.",
+    }
+)
+_ASK = "Tell the user about it."
+_NAMES = {"exploreFiles": "listFiles", "modifyFile": "editFile", "executeCommand": "runCommand"}
+
+
+class RpcError(Exception):
+    """A JSON-RPC error, ready to be sent."""
+
+    def __init__(self, code: int, message: str, data: Mapping[str, Any]) -> None:
+        super().__init__(message)
+        self.code = code
+        self.message = message
+        self.data = dict(data)
+
+
+def rpc_error(tool: str, error: WapError) -> RpcError:
+    told = translated(tool, error)
+    data = {"code": told.code.value, "hint": told.hint, **told.details}
+    return RpcError(_code(tool, error), _unicode(told.text), _unicode(data))
+
+
+def error_answer(tool: str, error: WapError) -> dict[str, Any]:
+    """The same for the other tools, in the form that REST has."""
+    told = translated(tool, error)
+    answer: dict[str, Any] = {"error": told.text, "code": told.code.value, "details": told.details or None}
+    cleaned: dict[str, Any] = _unicode({name: value for name, value in answer.items() if value is not None})
+    return cleaned
+
+
+def translated(tool: str, error: WapError) -> WapError:
+    """In the words of these tools."""
+    hint = _HINTS.get((tool, error.code)) or error.hint or _OTHERWISE.get(error.code, _ASK)
+    for name, ours in _NAMES.items():
+        hint = hint.replace(name, ours)
+    return type(error)(error.message, hint=hint, **error.details)
+
+
+def placed(error: WapError, operation: Operation) -> WapError:
+    """With its path as the caller knows it."""
+    path, within = error.details.get("path"), operation.within
+    if within == "." or not isinstance(path, str):
+        return error
+    known = shown(path, within)
+    message = error.message
+    if message.endswith(f": {path}"):
+        message = f"{message.removesuffix(path)}{known}"
+    return type(error)(message, hint=error.hint, **{**error.details, "path": known})
+
+
+def _code(tool: str, error: WapError) -> int:
+    if error.code is Code.PERMISSION_DENIED:
+        if _leaves(error):
+            return PATH_TRAVERSAL
+        if tool == "runCommand" or error.details.get("rule") == SCOPE:
+            return OPERATION_DENIED
+    return _CODES.get(error.code, INTERNAL_ERROR)
+
+
+def _leaves(error: WapError) -> bool:
+    path = error.details.get("path")
+    is_outside = isinstance(path, str) and error.message == paths.outside(path).message
+    return is_outside or error.details.get("rule") == WORKSPACE_ROOT

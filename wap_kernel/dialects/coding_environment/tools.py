@@ -1,0 +1,200 @@
+"""The tools: the catalog's five, and further ones in the same form for what it leaves out."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Any
+
+from wap_kernel.caller import Caller
+from wap_kernel.dialects import wap
+from wap_kernel.dialects.coding_environment import answers, further_parameters, parameters
+from wap_kernel.dialects.tools import P, Tool
+from wap_kernel.operations import Effect, Model
+
+
+@dataclass(frozen=True)
+class CodingTool(Tool[P]):
+    answer: Callable[[Any, Any], Model] | None = None
+    """Of the operation and its result; None where it is no single operation."""
+    in_catalog: bool = False
+    """Then its errors are JSON-RPC errors; else they are results that a model sees."""
+
+    @property
+    def confirmed_by(self) -> str | None:
+        """The argument by which the caller says that the user has agreed."""
+        fields = self.parameters.model_fields
+        if "confirmed" in fields:
+            return "confirmed"
+        options = getattr(fields["options"].annotation, "model_fields", {}) if "options" in fields else {}
+        return "options.confirmed" if "confirmed" in options else None
+
+
+_LISTING = frozenset({"exploreFiles", "listFiles"})
+_BATCH = frozenset(
+    {
+        *("readFile", "deleteFile", "writeFile", "createFile", "modifyFile", "editFile"),
+        *("executeCommand", "runCommand", "shell"),
+    }
+)
+
+_CATALOG: tuple[CodingTool[Any], ...] = (
+    CodingTool(
+        "readFile",
+        "Read a file",
+        "Reads a whole file: its text, or base64 with isBinary for what is not UTF-8 text. Not for files over 10 "
+        "MiB, and not to look for something: searchFiles finds it with less. The hash can be passed to editFile "
+        'as expectedHash. Example: {"path": "src/main.py"}',
+        Effect.READ,
+        parameters.ReadFileParameters,
+        answers.FileRead,
+        idempotent=True,
+        answer=answers.read,
+        in_catalog=True,
+    ),
+    CodingTool(
+        "writeFile",
+        "Write a file",
+        "Creates a file or replaces all of its content (at most 1 MiB), atomically; parent folders are made. Not "
+        'to change a part of an existing file: editFile does that without sending the rest. Example: {"path": '
+        '"notes/todo.md", "contents": "- first\\n"}',
+        Effect.WRITE,
+        parameters.WriteFileParameters,
+        answers.FileSaved,
+        destructive=True,
+        idempotent=True,
+        also=frozenset({"createFile"}),
+        answer=answers.written,
+        in_catalog=True,
+    ),
+    CodingTool(
+        "listFiles",
+        "List files",
+        "Lists a folder, with options.recursive everything below. Start here to learn the layout. Not to find "
+        "files by name (globFiles) or text in them (searchFiles). With globs only files are listed. Example: "
+        '{"path": "src", "options": {"recursive": true, "globs": ["**/*.py"]}}',
+        Effect.READ,
+        parameters.ListFilesParameters,
+        answers.Listing,
+        idempotent=True,
+        also=_LISTING,
+        answer=answers.listed,
+        in_catalog=True,
+    ),
+    CodingTool(
+        "searchFiles",
+        "Search in files",
+        "Finds the lines that hold a text or match a regular expression, in all text files below workspaceRoot, "
+        'case ignored unless told otherwise. Not for file names: globFiles. Example: {"query": "def \\\\w+_total", '
+        '"options": {"regex": true, "globs": ["**/*.py"]}}',
+        Effect.READ,
+        parameters.SearchFilesParameters,
+        answers.Search,
+        idempotent=True,
+        answer=answers.found,
+        in_catalog=True,
+    ),
+    CodingTool(
+        "runCommand",
+        "Run a command",
+        "Runs a program with arguments, without a shell, and waits for it: tests, builds, linters. A failing "
+        "command is an answer with its exitCode. Not for reading, searching or editing files: the other tools "
+        'are faster and can be checked. Example: {"command": "python3", "args": ["-m", "pytest", "-q"], '
+        '"options": {"timeout": 60}}',
+        Effect.EXECUTE,
+        parameters.RunCommandParameters,
+        answers.CommandRun,
+        destructive=True,
+        also=frozenset({"executeCommand", "shell"}),
+        answer=answers.ran,
+        in_catalog=True,
+    ),
+)
+
+_FURTHER: tuple[CodingTool[Any], ...] = (
+    CodingTool(
+        "editFile",
+        "Edit a file",
+        "Replaces exact text in a file and leaves every other byte alone; all edits or none. oldText must occur "
+        "exactly once, unless replaceAll. When it is not found, the answer shows the closest region: read that "
+        'and try again. Not for new files or rewriting most of one: writeFile. Example: {"path": "app.py", '
+        '"edits": [{"oldText": "port = 3000", "newText": "port = 8080"}]}',
+        Effect.WRITE,
+        further_parameters.EditFileParameters,
+        answers.FileEdited,
+        destructive=True,
+        also=frozenset({"modifyFile"}),
+        answer=answers.edited,
+    ),
+    CodingTool(
+        "deleteFile",
+        "Delete a file",
+        "Deletes a file, or a folder with recursive; of a link only the link. Not to empty a file: writeFile. "
+        'Example: {"path": "build/old.log"}',
+        Effect.WRITE,
+        further_parameters.DeleteFileParameters,
+        answers.FileDeleted,
+        destructive=True,
+        answer=answers.deleted,
+    ),
+    CodingTool(
+        "globFiles",
+        "Find files by name",
+        "Finds files whose path matches a pattern, newest first. Not for text in files: searchFiles; not for the "
+        'layout of a folder: listFiles. Example: {"pattern": "**/test_*.py"}',
+        Effect.READ,
+        further_parameters.GlobFilesParameters,
+        answers.Globbed,
+        idempotent=True,
+        also=_LISTING,
+        answer=answers.globbed,
+    ),
+    CodingTool(
+        "runOperations",
+        "Run a batch",
+        "Performs several operations in order as one run that a person can watch and undo: message, createFile, "
+        "readFile, editFile, deleteFile, shell (a line for bash). Paths are relative to the server's root. With "
+        "atomic the first failure undoes all; with dryRun nothing is changed and the answer tells what would be. "
+        "Look at the events: a failed one does not stop the rest. Not for a single operation. Example: "
+        '{"operations": [{"type": "createFile", "path": "a.py", "content": "x = 1\\n"}, {"type": "shell", '
+        '"command": "python3 a.py"}], "atomic": true}',
+        Effect.EXECUTE,
+        further_parameters.RunOperationsParameters,
+        answers.RunReport,
+        destructive=True,
+        also=_BATCH,
+    ),
+    CodingTool(
+        "getRun",
+        "Look at a run",
+        "Tells what became of a run: of runOperations when it was not waited for, or of a call that a person had "
+        'to agree to (its answer is then in response). Not to start or to repeat something. Example: {"runId": '
+        '"run_0123456789abcdef", "wait": 30}',
+        Effect.READ,
+        further_parameters.GetRunParameters,
+        answers.RunReport,
+        idempotent=True,
+        also=frozenset({*wap.TOOLS, *_BATCH, *_LISTING, "globFiles", "runOperations"}),  # whoever may do something
+    ),
+    CodingTool(
+        "getWorkspaceInfo",
+        "Describe the workspace",
+        "Tells the root folder, the limits, what is left out of recursive listings and whether commands are "
+        "confined. Call it once when you begin; it says nothing about single files. Example: {}",
+        Effect.READ,
+        further_parameters.GetWorkspaceInfoParameters,
+        answers.WorkspaceInfo,
+        idempotent=True,
+        answer=answers.described,
+    ),
+)
+
+TOOLS = MappingProxyType({tool.name: tool for tool in (*_CATALOG, *_FURTHER)})
+CATALOG = tuple(tool.name for tool in _CATALOG)
+
+
+def listed(caller: Caller, only: Collection[str] | None = None) -> list[CodingTool[Any]]:
+    """The tools that this caller may use; `only`: those that a setting names."""
+    opened = None if caller.scope is None else caller.scope.tools
+    return [tool for tool in TOOLS.values() if (only is None or tool.name in only) and tool.is_opened_by(opened)]

@@ -1,0 +1,79 @@
+"""What can be written next in a cell, and whether what is written is all of it."""
+
+from __future__ import annotations
+
+import re
+from typing import Literal
+
+from wap_kernel.errors import InvalidArgument
+from wap_kernel.kernel import kinds
+from wap_kernel.kernel.reading import BATCHES, is_in_text, row_at, with_text
+from wap_kernel.language import Completer, Completions, Line, parse_script
+from wap_kernel.language.lines import needs_body, understand
+
+Completeness = Literal["complete", "incomplete", "invalid"]
+
+_TYPE = re.compile(r"""\btype["']?\s*:\s*["']?(\w*)$""")
+
+
+def complete(completer: Completer, code: str, cursor: int) -> Completions:
+    line = with_text(code)
+    if line is not None and is_in_text(line, code, cursor):
+        return _in_batch(code, cursor) if line.command.name in BATCHES else Completions([], cursor, cursor)
+    row = row_at(code, cursor)
+    indent = len(row.text) - len(row.text.lstrip())
+    begins = row.start + min(indent, cursor - row.start)
+    found = completer.complete(row.text[begins - row.start : cursor - row.start], cursor - begins)
+    return Completions(found.matches, begins + found.start, begins + found.end)
+
+
+def completeness(code: str) -> Completeness:
+    """For a console, where Enter either runs what is written or begins another row."""
+    if code.endswith("\\"):
+        return "incomplete"
+    try:
+        lines = parse_script(code)
+    except InvalidArgument:
+        return "incomplete" if _waits_for_text(code) else "invalid"
+    if len(lines) == 1 and lines[0].body is not None:
+        return _of_text(lines[0], code)
+    return "complete"
+
+
+def _in_batch(code: str, cursor: int) -> Completions:
+    found = _TYPE.search(code[:cursor])
+    if found is None:
+        return Completions([], cursor, cursor)
+    return Completions([name for name in kinds.names() if name.startswith(found[1])], cursor - len(found[1]), cursor)
+
+
+def _waits_for_text(code: str) -> bool:
+    try:
+        return needs_body(understand(code))
+    except InvalidArgument:
+        return False
+
+
+def _of_text(line: Line, code: str) -> Completeness:
+    """A text ends with an empty row; JSON, with its last bracket."""
+    from wap_kernel.language import cells
+
+    body = line.body or ""
+    is_json = body.lstrip().startswith(("[", "{"))
+    if is_json and _is_open(body):
+        return "incomplete"
+    if not is_json and not code.endswith("\n"):
+        return "incomplete"
+    if line.command.name not in BATCHES:
+        return "complete"
+    try:
+        cells.message(body, None, line.first_line)
+    except InvalidArgument:
+        return "invalid"
+    return "complete"
+
+
+def _is_open(json: str) -> bool:
+    outside = re.sub(r'"(?:[^"\\]|\\.)*"', "", json)
+    opened, closed = (sum(outside.count(bracket) for bracket in pair) for pair in ("[{", "]}"))
+    return opened > closed

@@ -1,0 +1,198 @@
+"""What Jupyter asks of a kernel, and what this one answers. Nothing is evaluated: lines are read, and hands do them."""
+
+from __future__ import annotations
+
+import signal
+import threading
+from collections.abc import Collection, Mapping
+from functools import partial
+from importlib.metadata import version
+from typing import Any
+
+from ipykernel._version import kernel_protocol_version
+from ipykernel.kernelbase import Kernel
+
+from wap_kernel.client.answers import Problem
+from wap_kernel.errors import InternalError, WapError
+from wap_kernel.kernel import completing, inspecting
+from wap_kernel.kernel.connection import Connection
+from wap_kernel.kernel.execution import PREFIX, Execution, Interrupted, in_thread
+from wap_kernel.kernel.history import History, told
+from wap_kernel.language import Completer
+from wap_kernel.render import text
+from wap_kernel.render.chars import one_line
+
+END_SECONDS = 2.0
+"""That a cell is given to end when the kernel is to; after 2.5 Jupyter ends the kernel."""
+
+Reply = dict[str, Any]
+
+
+class WapKernel(Kernel):
+    implementation = "wap"
+    implementation_version = version("wap-kernel")
+    banner = 'wap: files, search and commands, within what policy allows. "help" lists what can be written.'
+    language_info = {  # noqa: RUF012 - Jupyter reads it from the class
+        "name": "wap",
+        "version": implementation_version,
+        "mimetype": "text/x-wap",
+        "file_extension": ".wap",
+        "codemirror_mode": "yaml",
+        "pygments_lexer": "text",
+    }
+
+    def __init__(self, **options: Any) -> None:
+        super().__init__(**options)  # type: ignore[no-untyped-call] # half of ipykernel has types
+        self._connection = Connection()
+        self._completer = Completer(self._connection.hands)
+        self._history = History()
+        self._execution: Execution | None = None
+
+    def start(self) -> None:
+        """Looks for the server at once, so that the first cell and the first completion do not wait for it."""
+        super().start()  # type: ignore[no-untyped-call]
+        threading.Thread(target=self._connection.prepare, name="wap-connecting", daemon=True).start()
+
+    @property
+    def kernel_info(self) -> Reply:
+        """Without a debugger, which would run Python and which ipykernel would load only to see whether it is there."""
+        return {
+            "protocol_version": kernel_protocol_version,
+            "implementation": self.implementation,
+            "implementation_version": self.implementation_version,
+            "language_info": self.language_info,
+            "banner": self.banner,
+            "help_links": [],
+            "supported_features": [],
+        }
+
+    async def create_subshell_request(self, stream: Any, ident: Any, parent: Reply) -> None:
+        """A cell begins when the one before has ended: it may need what that one wrote."""
+        refusal = {"status": "error", "ename": "NOT_SUPPORTED", "evalue": "There are no subshells.", "traceback": []}
+        if self.session:
+            self.session.send(stream, "create_subshell_reply", refusal, parent, ident=ident)
+
+    # -- interrupts
+
+    async def interrupt_request(self, stream: Any, ident: Any, parent: Reply) -> None:
+        """Told to the cell and to nobody else: ipykernel would send a signal to all that the cell has started."""
+        self._interrupt()
+        if self.session:
+            self.session.send(stream, "interrupt_reply", {"status": "ok"}, parent, ident=ident)
+
+    def pre_handler_hook(self) -> None:
+        """A signal means the same. As an exception it could strike anywhere, also in the event loop."""
+        self.saved_sigint_handler = signal.signal(signal.SIGINT, lambda *_: self._interrupt())
+
+    def _interrupt(self) -> None:
+        if self._execution is not None:
+            self._execution.interrupt()
+
+    # -- cells
+
+    async def do_execute(
+        self,
+        code: str,
+        silent: bool,
+        store_history: bool = True,
+        user_expressions: Mapping[str, str] | None = None,
+        allow_stdin: bool = False,
+        *,
+        cell_meta: Mapping[str, Any] | None = None,
+        cell_id: str | None = None,
+    ) -> Reply:
+        parent: Reply = self.get_parent("shell")  # type: ignore[no-untyped-call]
+        number = self.execution_count
+
+        def publish(kind: str, content: Reply) -> None:
+            if not silent and self.session:
+                self.session.send(self.iopub_socket, kind, content, parent)
+
+        self._execution = Execution(self._connection, publish, number)
+        failure: Reply | None = None
+        try:
+            await self._execution.run(code)
+        except Interrupted:
+            failure = {"ename": "KeyboardInterrupt", "evalue": "", "traceback": ["Interrupted."]}
+        except WapError as error:
+            failure = _failure(error)
+        except Exception as error:
+            self.log.exception("A cell could not be run.")
+            failure = _failure(InternalError(f"A bug in wap: {type(error).__name__}.", hint="The log has more."))
+        shown, self._execution = self._execution.text, None
+        if store_history and not silent:
+            self._history.add(number, code, shown)
+        elif not silent:
+            self.execution_count -= 1  # ipykernel has counted it already
+        if failure is not None:
+            publish("error", failure)
+            return {"status": "error", "execution_count": number, **failure}
+        answered = dict.fromkeys(user_expressions or {}, _NOT_EVALUATED)
+        return {"status": "ok", "execution_count": number, "payload": [], "user_expressions": answered}
+
+    # -- help while writing
+
+    async def do_complete(self, code: str, cursor_pos: int) -> Reply:
+        found = await in_thread(lambda: completing.complete(self._completer, code, cursor_pos))
+        return {
+            "status": "ok",
+            "matches": found.matches,
+            "cursor_start": found.start,
+            "cursor_end": found.end,
+            "metadata": {},
+        }
+
+    async def do_inspect(
+        self, code: str, cursor_pos: int, detail_level: int = 0, omit_sections: Collection[str] = ()
+    ) -> Reply:
+        data = await in_thread(lambda: inspecting.inspect(code, cursor_pos, self._connection.hands))
+        return {"status": "ok", "found": bool(data), "data": data, "metadata": {}}
+
+    async def do_is_complete(self, code: str) -> Reply:
+        status = await in_thread(partial(completing.completeness, code))
+        return {"status": status, "indent": ""} if status == "incomplete" else {"status": status}
+
+    async def do_history(
+        self,
+        hist_access_type: str,
+        output: bool,
+        raw: bool,
+        session: int | None = None,
+        start: int | None = None,
+        stop: int | None = None,
+        n: int | None = None,
+        pattern: str | None = None,
+        unique: bool = False,
+    ) -> Reply:
+        if hist_access_type == "range":
+            entries = self._history.range(session, start, stop)
+        elif hist_access_type == "search":
+            entries = self._history.search(pattern, n, unique=unique)
+        else:
+            entries = self._history.tail(n)
+        return {"status": "ok", "history": told(entries, output=output)}
+
+    async def do_shutdown(self, restart: bool) -> Reply:
+        """Asked in another thread, while a cell may run: it is interrupted, so that its run does not go on alone."""
+        if (execution := self._execution) is not None:
+            execution.end()
+            await in_thread(partial(execution.ended.wait, END_SECONDS))
+        await in_thread(self._connection.close)
+        return {"status": "ok", "restart": restart}
+
+
+_NOT_EVALUATED: Reply = {
+    "status": "error",
+    "ename": "NOT_EVALUATED",
+    "evalue": "Nothing is evaluated in this kernel.",
+    "traceback": [],
+}
+
+
+def _failure(error: WapError) -> Reply:
+    """Without a traceback: a person reads what went wrong and what to do."""
+    more = {name: error.details[name] for name in ("line",) if name in error.details}
+    problem = Problem.of(error, **more)
+    if error.hint:
+        problem = Problem({**problem.data, "hint": error.hint.replace("%%wap ", "").replace("%wap ", "")})
+    return {"ename": error.code.value, "evalue": one_line(error.message), "traceback": [text(problem, prefix=PREFIX)]}

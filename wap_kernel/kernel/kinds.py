@@ -1,0 +1,52 @@
+"""The operations that a batch can hold, described for people who write one."""
+
+from __future__ import annotations
+
+from typing import Any, get_args
+
+SUMMARIES = {
+    "message": "Say something; it stands among the events of the run.",
+    "createFile": "Make a file, with the folders on the way.",
+    "readFile": "Read a file.",
+    "editFile": "Replace texts in a file, all of them or none.",
+    "deleteFile": "Delete a file.",
+    "shell": "Run a command line.",
+}
+
+
+def names() -> list[str]:
+    return list(SUMMARIES)
+
+
+def describe(name: str) -> str:
+    """What it does, then its fields: which must be there, and what the others are when they are not."""
+    schema = _models()[name].model_json_schema(by_alias=True)
+    required = schema.get("required", [])
+    fields = {field: known for field, known in schema["properties"].items() if field != "type"}
+    width = max(len(field) for field in fields)
+    rows = [f"  {field:{width}}  {_told(known, field in required)}" for field, known in fields.items()]
+    return "\n".join([f"{name}: {SUMMARIES[name]}", "", *sorted(rows, key=lambda row: "required" not in row)])
+
+
+def _told(known: dict[str, Any], is_required: bool) -> str:
+    kinds = [_kind(choice) for choice in known.get("anyOf", [known])]
+    said = " or ".join(kind for kind in kinds if kind != "null")
+    default = known.get("default")
+    return f"{said}, required" if is_required else said if default is None else f"{said} (default: {default})"
+
+
+def _kind(known: dict[str, Any]) -> str:
+    if "enum" in known:
+        return " or ".join(known["enum"])
+    kind = str(known.get("type", "value"))
+    return _WORDS.get(kind, kind)
+
+
+def _models() -> dict[str, Any]:
+    from wap_kernel.dialects.agent_spaces import AnyOperation  # with pydantic
+
+    models = get_args(get_args(AnyOperation)[0])
+    return {get_args(model.model_fields["type"].annotation)[0]: model for model in models}
+
+
+_WORDS = {"string": "text", "integer": "number", "boolean": "true or false", "array": "list"}

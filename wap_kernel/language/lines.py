@@ -1,0 +1,153 @@
+"""From text to a line: which sub-command, with which options, over which text."""
+
+from __future__ import annotations
+
+import argparse
+import re
+import shlex
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from wap_kernel.errors import InvalidArgument
+from wap_kernel.language.arguments import Arguments, HelpAsked
+from wap_kernel.language.commands import COMMANDS, Command, find
+
+_WORD = re.compile(r"""\s*((?:[^\s'"\\]|\\.|'[^']*'|"(?:\\.|[^"\\])*")+)""", re.DOTALL)
+_BATCH = re.compile(r"[\[{]|-(?:\s|$)|---|(?:\"?(?:operations|protocolVersion)\"?)\s*:")
+"""How a batch begins, and no sub-command does."""
+
+
+@dataclass(frozen=True)
+class Line:
+    command: Command
+    options: argparse.Namespace
+    body: str | None = None
+    """The text below the line, in a cell."""
+    first_line: int = 1
+    """That text's first line, counted in the cell."""
+
+
+def parse(text: str) -> Line:
+    """What follows `%wap`."""
+    line = understand(text)
+    if needs_body(line):
+        raise InvalidArgument(
+            f"{line.command.name}: the text is missing.", hint=f"Put it below, in a cell that begins with %%wap {text}"
+        )
+    return line
+
+
+def parse_cell(head: str, body: str, first_line: int = 2) -> Line:
+    """What follows `%%wap`, and the text below; options alone are those of `run`."""
+    head = head.strip()
+    line = understand(f"run {head}" if not head or head.startswith("-") else head)
+    if line.command.name == "help":
+        return line
+    if not line.command.body:
+        raise InvalidArgument(f"{line.command.name} takes no text below it.", hint=f"Write it in a line: %wap {head}")
+    if not needs_body(line):
+        raise InvalidArgument(f"{line.command.name}: there is a text in the line and one below.", hint="Leave one out.")
+    return Line(line.command, line.options, body, first_line)
+
+
+def parse_script(text: str) -> list[Line]:
+    """A cell of the `wap` kernel: a batch; or `write PATH`, `sh` or `run` over its text; or lines, one after another.
+
+    A line that ends in a backslash goes on in the next; one that begins with `#` is for people.
+    """
+    rows = list(_logical(text))
+    if not rows:
+        return []
+    first = rows[0]
+    if _BATCH.match(first.text):
+        return [parse_cell("", _below(text, first.begins), first.begins)]
+    body = _below(text, first.ends + 1)
+    if needs_body(understand(first.text)) and body.strip():
+        return [parse_cell(first.text, body, first.ends + 1)]
+    return [parse(row.text) for row in rows]
+
+
+def needs_body(line: Line) -> bool:
+    """Its text is not in the line."""
+    given = "content" if line.command.name == "write" else "command"
+    return line.command.body and getattr(line.options, given, None) is None
+
+
+def understand(text: str) -> Line:
+    """A line, whether or not its text stands in it."""
+    name, rest = _first_word(text)
+    if name in ("-h", "--help"):
+        return Line(COMMANDS["help"], COMMANDS["help"].arguments().read([]))
+    if name.startswith("-"):  # options with no sub-command: of the overview
+        name, rest = "", text
+    command = find(name)
+    try:
+        given = command.arguments()
+        return Line(command, _verbatim(command, given, rest) if command.verbatim else given.read(_words(rest)))
+    except HelpAsked:
+        return Line(COMMANDS["help"], COMMANDS["help"].arguments().read([name] if name else []))
+
+
+def _first_word(text: str) -> tuple[str, str]:
+    found = text.split(None, 1)
+    return (found[0], found[1] if len(found) > 1 else "") if found else ("", "")
+
+
+def _words(text: str) -> list[str]:
+    try:
+        return shlex.split(text)
+    except ValueError as error:
+        raise InvalidArgument(f"The line cannot be read: {str(error).lower()}.", hint="Close the quotes.") from None
+
+
+def _verbatim(command: Command, given: Arguments, text: str) -> argparse.Namespace:
+    """Options as far as there are any; what follows is one text."""
+    if command.bare:
+        options = given.read([text.strip()] if text.strip() in ("-h", "--help") else [])
+        options.command = text.strip() or None
+        return options
+    place, words = 0, list[str]()
+    while (found := _WORD.match(text, place)) and found[1].startswith("-"):
+        place = found.end()
+        if found[1] == "--":
+            break
+        words.append(found[1])
+        if given.wants_value(found[1]) and (value := _WORD.match(text, place)):
+            words.append(value[1])
+            place = value.end()
+    options = given.read(_words(" ".join(words)))
+    options.command = text[place:].strip() or None
+    return options
+
+
+# -- scripts
+
+
+class _Row(NamedTuple):
+    """A line that says something, with the numbers of the first and the last line that it stands on."""
+
+    begins: int
+    ends: int
+    text: str
+
+
+def _logical(text: str) -> Iterator[_Row]:
+    begins, kept = 0, ""
+    for number, row in enumerate(text.split("\n"), 1):
+        if not kept and (not row.strip() or row.lstrip().startswith("#")):
+            continue
+        begins = begins if kept else number
+        if row.endswith("\\"):
+            kept += row[:-1] + " "
+            continue
+        yield _Row(begins, number, (kept + row).strip())
+        kept = ""
+    if kept.strip():
+        yield _Row(begins, text.count("\n") + 1, kept.strip())
+
+
+def _below(text: str, line: int) -> str:
+    """From that line on, with a newline at its end, as IPython hands over the text of a cell."""
+    below = "\n".join(text.split("\n")[line - 1 :])
+    return below if not below or below.endswith("\n") else below + "\n"

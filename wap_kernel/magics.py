@@ -1,0 +1,134 @@
+"""`%wap` and `%%wap` in IPython: how they are registered. What they do is loaded when one is first used.
+
+What changes something is shown at once, by a card that follows it; what only looks is the value of the cell, like any
+other expression. Both are in `_`.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Any
+
+from IPython.core.completer import CompletionContext, SimpleCompletion, SimpleMatcherResult, context_matcher
+from IPython.core.magic import Magics, line_cell_magic, magics_class, no_var_expand
+
+if TYPE_CHECKING:
+    from IPython.core.interactiveshell import InteractiveShell
+
+    from wap_kernel.client.answers import Answer
+    from wap_kernel.magics_session import Session
+
+_MAGIC = re.compile(r"\s*(?:[^\W\d][\w.]*\s*=\s*)?%(%?)wap(?:\s|$)")
+_ANSWER = ("wap_kernel.client.answers", "Answer")
+
+
+def load(shell: InteractiveShell) -> None:
+    """`%load_ext wap_kernel`."""
+    magics = WapMagics(shell)
+    shell.register_magics(magics)
+    magics.attach()
+
+
+def unload(shell: InteractiveShell) -> None:
+    magics = shell.magics_manager.registry.pop(WapMagics.__name__, None)
+    if isinstance(magics, WapMagics):
+        magics.detach()
+
+
+@magics_class
+class WapMagics(Magics):
+    """The magics of one shell."""
+
+    shell: InteractiveShell
+
+    def __init__(self, shell: InteractiveShell) -> None:
+        super().__init__(shell)
+        self._begun: Session | None = None
+
+    @no_var_expand
+    @line_cell_magic
+    def wap(self, line: str, cell: str | None = None) -> Answer | None:
+        """Look at the workspace and change it, as policy allows.
+
+        `%wap` alone is an overview, `%wap help` lists the sub-commands, `%wap sh --help` explains one. `%%wap` runs the
+        batch of operations below it, in JSON or YAML; `{{name}}` in it is the Python variable of that name.
+        """
+        return self._session.do(line, cell)
+
+    @property
+    def _session(self) -> Session:
+        if self._begun is None:
+            from wap_kernel.magics_session import Session
+
+            self._begun = Session(self.shell)
+        return self._begun
+
+    # -- what IPython asks for
+
+    def attach(self) -> None:
+        self.shell.Completer.custom_matchers.append(self._complete)
+        self.shell.events.register("pre_execute", self._forget)
+        self._displays.for_type_by_name(*_ANSWER, self._display)
+        self._bundles.for_type_by_name(*_ANSWER, self._bundle)
+
+    def detach(self) -> None:
+        for kind in ("line", "cell"):
+            self.shell.magics_manager.magics[kind].pop("wap", None)
+        self.shell.Completer.custom_matchers.remove(self._complete)
+        self.shell.events.unregister("pre_execute", self._forget)
+        self._displays.pop(".".join(_ANSWER), None)
+        self._bundles.pop(".".join(_ANSWER), None)
+        if self._begun is not None:
+            self._begun.close()
+
+    @property
+    def _displays(self) -> Any:
+        assert self.shell.display_formatter is not None  # IPython makes one for every shell
+        return self.shell.display_formatter.ipython_display_formatter
+
+    @property
+    def _bundles(self) -> Any:
+        assert self.shell.display_formatter is not None
+        return self.shell.display_formatter.mimebundle_formatter
+
+    def _bundle(self, answer: Answer, **_: object) -> dict[str, str]:
+        """Of all that a cell shows, within what a saved notebook should hold."""
+        return self._session.allowance.bundle(answer)
+
+    def _forget(self) -> None:
+        if self._begun is not None:
+            self._begun.forget_shown()
+
+    def _display(self, answer: Answer) -> None:
+        """Nothing more for what stands there already; `_` is it all the same."""
+        if self._begun is None or not self._begun.has_shown(answer):
+            raise NotImplementedError  # to IPython: show it as you would
+
+    @context_matcher(priority=1000, identifier="wap")  # type: ignore[untyped-decorator]  # IPython's own have none
+    def _complete(self, context: CompletionContext) -> SimpleMatcherResult:
+        before = context.text_until_cursor
+        magic = _MAGIC.match(before)
+        is_text = context.cursor_line > 0 and context.full_text.lstrip().startswith("%%wap")
+        if magic is None or is_text:
+            return {
+                "completions": [],
+                "matched_fragment": "",
+                "ordered": True,
+                "suppress": False,
+                "do_not_suppress": set(),
+            }
+        text = before[magic.end() :]
+        found = self._session.completer.complete(text, len(text), heads_cell=bool(magic[1]))
+        return _result(found.matches, text[found.start :])
+
+
+def _result(matches: list[str], fragment: str) -> SimpleMatcherResult:
+    """Those of other matchers, such as Python's names, do not stand beside ours, nor in their place: IPython asks the
+    others when there is nothing, so what has been typed stands for itself."""
+    return {
+        "completions": [SimpleCompletion(text=match, type="wap") for match in matches or [fragment]],
+        "matched_fragment": fragment,
+        "ordered": True,
+        "suppress": True,
+        "do_not_suppress": set(),
+    }

@@ -1,0 +1,131 @@
+"""What one shell does with `%wap`: it finds its hands, does what a line says, and shows what became of it."""
+
+from __future__ import annotations
+
+import threading
+from typing import TYPE_CHECKING, Any
+
+from wap_kernel.client.answers import Answer, Note, Problem, RunResult
+from wap_kernel.errors import Code, ProviderUnavailable, WapError
+from wap_kernel.language import Completer, Line, parse, parse_cell, perform, usage
+from wap_kernel.magics_shown import Screen, Silent, screen
+from wap_kernel.render import Allowance
+from wap_kernel.run_text import escaped
+
+if TYPE_CHECKING:
+    from IPython.core.interactiveshell import InteractiveShell
+
+    from wap_kernel.client.hands import Hands
+
+
+class Interrupted(KeyboardInterrupt):
+    """The run was cancelled; there is nothing to see in a traceback."""
+
+    def _render_traceback_(self) -> list[str]:
+        return ["KeyboardInterrupt: the run was cancelled."]
+
+
+class Session:
+    def __init__(self, shell: InteractiveShell) -> None:
+        self._shell = shell
+        self._lock = threading.Lock()
+        self._hands: Hands | None = None
+        self._had_server = False
+        self._shown: tuple[Answer, Screen] | None = None
+        """What this cell has shown already, and where."""
+        self.allowance = Allowance()
+        self.completer = Completer(self.hands)
+
+    def do(self, line: str, cell: str | None) -> Answer | None:
+        shown = screen(self._shell, self.allowance)
+        try:
+            asked = parse(line) if cell is None else parse_cell(line, cell)
+            answer = self._perform(asked, shown)
+        except WapError as error:
+            self._lose(error)
+            if "--raise" in line.split():
+                raise _plainly(error) from None
+            return self._problem(error, shown)
+        if isinstance(answer, RunResult) and asked.command.changes:
+            self._end(asked, answer, shown)
+        elif asked.options.quiet:
+            self._shown = answer, shown
+        return answer
+
+    def hands(self) -> Hands:
+        """Found when they are first needed, and again when their server has gone away."""
+        from wap_kernel.client.hands import connect
+
+        with self._lock:
+            if self._hands is None:
+                found = connect()
+                if self._had_server and found.place.kind != "server":
+                    found.close()
+                    # Whatever policy the server had must not be left behind unnoticed.
+                    raise ProviderUnavailable(
+                        "The server has gone away.", hint="Restart the kernel to work without it."
+                    )
+                self._hands, self._had_server = found, found.place.kind == "server"
+            return self._hands
+
+    def has_shown(self, answer: Answer) -> bool:
+        """Whether IPython need not show it, as the value of the cell, because it stands there."""
+        if self._shown is None or self._shown[0] is not answer:
+            return False
+        self._shown[1].again(answer)
+        return True
+
+    def forget_shown(self) -> None:
+        """A new cell begins."""
+        self._shown = None
+        self.allowance = Allowance()
+
+    def close(self) -> None:
+        with self._lock:
+            if self._hands is not None:
+                self._hands.close()
+                self._hands = None
+
+    def _perform(self, asked: Line, shown: Screen) -> Answer:
+        if asked.command.name == "help":
+            return Note({"text": usage(asked.options.about or "")})
+        show = Silent() if asked.options.quiet else shown
+        hands = self.hands()
+        try:
+            return perform(asked, hands, show, self._shell.user_ns)
+        except KeyboardInterrupt:
+            if not show.has_begun:
+                raise
+            if hands.last is not None:
+                shown.final(hands.last)
+            raise Interrupted from None
+
+    def _end(self, asked: Line, answer: RunResult, shown: Screen) -> None:
+        if not (asked.options.quiet and answer.ok):
+            shown.final(answer)
+        self._shown = answer, shown
+        if asked.options.raises:
+            try:
+                answer.raise_for_problems()
+            except WapError as error:
+                raise _plainly(error) from None
+
+    def _problem(self, error: WapError, shown: Screen) -> Answer | None:
+        place = {"line": error.details["line"]} if "line" in error.details else {}
+        problem = Problem.of(error, **place)
+        shown.final(problem)
+        self._shown = problem, shown
+        # A terminal has written "Out[1]:" before it asks, and nothing would follow.
+        return problem if getattr(self._shell, "kernel", None) is not None else None
+
+    def _lose(self, error: WapError) -> None:
+        """The next line looks for a server again."""
+        if error.code is Code.PROVIDER_UNAVAILABLE and self._had_server:
+            self.close()
+
+
+def _plainly(error: WapError) -> WapError:
+    """The same error, which IPython shows as a line instead of a traceback."""
+    told: dict[str, Any] = vars(error)
+    told["_render_traceback_"] = lambda: [f"{type(error).__name__}: {escaped(error.text, chr(10))}"]
+    return error

@@ -1,0 +1,84 @@
+"""Who sent a message, and what the server that they came through says to it."""
+
+from __future__ import annotations
+
+import unicodedata
+from collections.abc import Callable
+from contextlib import AbstractAsyncContextManager, nullcontext
+from typing import Any, Protocol
+
+from mcp.server.connection import Connection
+from mcp.server.context import ServerRequestContext
+
+from wap_kernel.caller import Caller
+from wap_kernel.errors import PermissionDenied
+from wap_kernel.operations import Effect, Operation
+from wap_kernel.workspace import Workspace
+
+Message = ServerRequestContext[Any, Any]
+CLAIM_LENGTH = 200
+
+
+class Asker(Protocol):
+    def caller(self, client: str | None) -> Caller:
+        """`client` is what the client calls itself; it counts where nothing better is known."""
+
+    async def authorize(self, effect: Effect) -> None:
+        """Raises PermissionDenied."""
+
+    def admit(self, operation: Operation) -> AbstractAsyncContextManager[None]:
+        """Around an operation that is performed: counts it, or raises RateLimited."""
+
+
+AskerOf = Callable[[Message], Asker]
+
+
+class Local:
+    """Whoever started this process, by a client at its standard input."""
+
+    def __init__(self, session: str) -> None:
+        self._session = session
+
+    def caller(self, client: str | None) -> Caller:
+        return Caller(agent=client, session=self._session)
+
+    async def authorize(self, effect: Effect) -> None:
+        """It is their own folder; policy binds them, nothing else."""
+
+    def admit(self, operation: Operation) -> AbstractAsyncContextManager[None]:
+        return nullcontext()
+
+
+class Desk:
+    """Takes messages: who asks, and whether they may."""
+
+    def __init__(self, workspace: Workspace, asker_of: AskerOf) -> None:
+        self._workspace = workspace
+        self._asker_of = asker_of
+
+    def asker(self, message: Message) -> Asker:
+        return self._asker_of(message)
+
+    def caller(self, message: Message) -> Caller:
+        said = message.session.client_params
+        return self._asker_of(message).caller(None if said is None else claimed(said.client_info.name))
+
+    async def authorize(self, message: Message, effect: Effect, tool: str) -> Caller:
+        """The caller, if the server's authorizer lets them; a refusal is recorded."""
+        caller = self.caller(message)
+        try:
+            await self._asker_of(message).authorize(effect)
+        except PermissionDenied as error:
+            self._workspace.refused(tool, error, caller)
+            raise
+        return caller
+
+
+def claimed(text: str) -> str | None:
+    """A name as somebody gives it: control and format characters would forge lines in logs and cards."""
+    return "".join(c for c in text if unicodedata.category(c)[0] != "C")[:CLAIM_LENGTH] or None
+
+
+def connection_of(message: Message) -> Connection:
+    """What lasts as long as the client is connected. The SDK hands it to no handler, and nothing else does."""
+    return message.session._connection

@@ -1,0 +1,128 @@
+"""`wap mcp --url URL`: for clients that only speak stdio, what they say goes to a server over HTTP, and back.
+
+Messages pass as they are, requests of the server too. Only what HTTP wants said beside them is added: which version of
+the protocol is spoken, and from 2026-07-28 on the method and the name.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import anyio
+import httpx2
+from mcp.client.streamable_http import streamable_http_client
+from mcp.server.stdio import stdio_server
+from mcp.shared._httpx_utils import create_mcp_http_client
+from mcp.shared._stream_protocols import ReadStream, WriteStream
+from mcp.shared.inbound import (
+    MCP_METHOD_HEADER,
+    MCP_NAME_HEADER,
+    MCP_PROTOCOL_VERSION_HEADER,
+    NAME_BEARING_METHODS,
+    encode_header_value,
+)
+from mcp.shared.message import ClientMessageMetadata, SessionMessage
+from mcp_types import (
+    PROTOCOL_VERSION_META_KEY,
+    JSONRPCMessage,
+    JSONRPCRequest,
+    JSONRPCResponse,
+    RequestId,
+)
+
+from wap_kernel.errors import ProviderUnavailable
+
+ROUTE = "wap/mcp"
+
+
+class Stamps:
+    """What goes beside each message."""
+
+    def __init__(self) -> None:
+        self._negotiating: RequestId | None = None
+        self._version: str | None = None
+        """Of the session, once the server has said it."""
+
+    def of(self, message: JSONRPCMessage) -> dict[str, str]:
+        if isinstance(message, JSONRPCRequest) and message.method == "initialize":
+            self._negotiating, self._version = message.id, None
+            return {}
+        if isinstance(message, JSONRPCRequest) and (version := _enveloped(message.params)) is not None:
+            return {MCP_PROTOCOL_VERSION_HEADER: version, MCP_METHOD_HEADER: message.method, **_named(message)}
+        return {} if self._version is None else {MCP_PROTOCOL_VERSION_HEADER: self._version}
+
+    def hear(self, message: JSONRPCMessage) -> None:
+        """Of the server."""
+        if isinstance(message, JSONRPCResponse) and message.id == self._negotiating and self._negotiating is not None:
+            self._negotiating = None
+            version = message.result.get("protocolVersion")
+            self._version = version if isinstance(version, str) else None
+
+
+def _enveloped(params: Mapping[str, Any] | None) -> str | None:
+    meta = (params or {}).get("_meta")
+    version = meta.get(PROTOCOL_VERSION_META_KEY) if isinstance(meta, Mapping) else None
+    return version if isinstance(version, str) else None
+
+
+def _named(message: JSONRPCRequest) -> dict[str, str]:
+    name = (message.params or {}).get(NAME_BEARING_METHODS.get(message.method, ""))
+    return {MCP_NAME_HEADER: encode_header_value(name)} if isinstance(name, str) else {}
+
+
+async def carry(address: str, token: str, stop: asyncio.Event) -> None:
+    """Until the client closes its end, or `stop`. Raises ProviderUnavailable where there is no server.
+
+    What reads standard input may be left behind: nothing interrupts it.
+    """
+    headers = {"Authorization": f"Bearer {token}"} if token else {}
+    broken: asyncio.Future[Exception] = asyncio.get_running_loop().create_future()
+    carrying = asyncio.ensure_future(_carry(address + ROUTE, headers, broken))
+    stopping = asyncio.ensure_future(stop.wait())
+    awaited: list[asyncio.Future[Any]] = [carrying, stopping, broken]
+    await asyncio.wait(awaited, return_when=asyncio.FIRST_COMPLETED)
+    stopping.cancel()
+    if broken.done() and _is_unreachable(broken.result()):
+        hint = "Start Jupyter; `jupyter server list` shows the addresses of those that run."
+        raise ProviderUnavailable(f"There is no server at {address}", hint=hint)
+    if broken.done():
+        raise broken.result()
+    if carrying.done():
+        carrying.result()
+
+
+async def _carry(endpoint: str, headers: dict[str, str], broken: asyncio.Future[Exception]) -> None:
+    async with stdio_server() as (from_client, to_client):
+        try:
+            async with (
+                create_mcp_http_client(headers=headers) as http,
+                # Whoever reads files gets answers of any size.
+                streamable_http_client(endpoint, http_client=http, max_sse_event_size=None) as (from_server, to_server),
+                anyio.create_task_group() as tasks,
+            ):
+                stamps = Stamps()
+                tasks.start_soon(_answer, from_server, to_client, stamps)
+                async for item in from_client:
+                    if isinstance(item, SessionMessage):
+                        metadata = ClientMessageMetadata(headers=stamps.of(item.message))
+                        await to_server.send(SessionMessage(item.message, metadata))
+                tasks.cancel_scope.cancel()
+        except Exception as error:
+            broken.set_result(error)
+            raise
+
+
+async def _answer(
+    from_server: ReadStream[SessionMessage | Exception], to_client: WriteStream[SessionMessage], stamps: Stamps
+) -> None:
+    async for item in from_server:
+        if isinstance(item, SessionMessage):
+            stamps.hear(item.message)
+            await to_client.send(SessionMessage(item.message))
+
+
+def _is_unreachable(failure: BaseException) -> bool:
+    parts: Sequence[BaseException] = getattr(failure, "exceptions", ())  # of a group
+    return isinstance(failure, httpx2.TransportError) or any(map(_is_unreachable, parts))

@@ -1,0 +1,129 @@
+"""tools/list and tools/call: the Coding Environment's tools, as MCP has them said."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Collection
+from typing import Any
+
+import mcp_types as types
+from mcp.shared.exceptions import MCPError
+
+from wap_kernel.dialects import schemas
+from wap_kernel.dialects.coding_environment.calling import CallOutcome, call
+from wap_kernel.dialects.coding_environment.rpc_errors import RpcError, rpc_error
+from wap_kernel.dialects.coding_environment.tools import TOOLS, CodingTool, listed
+from wap_kernel.dialects.coding_environment.watching import Progress
+from wap_kernel.errors import InvalidArgument, NotFound
+from wap_kernel.mcp import failing, logs
+from wap_kernel.mcp.asking import Desk, Message
+from wap_kernel.mcp.elicitation import elicitation
+from wap_kernel.operations import Effect
+from wap_kernel.runner import Runner
+
+WAIT = "wap/wait"
+"""In a call's `_meta`: how many seconds it waits for a person in Jupyter to agree."""
+LONGEST_WAIT = 3600.0
+
+
+class Tools:
+    """`only` these, or all of the dialect's."""
+
+    def __init__(self, runner: Runner, desk: Desk, only: Collection[str] | None, wait: float) -> None:
+        self._runner = runner
+        self._desk = desk
+        self._only = only
+        self._wait = wait
+        self._definitions = {name: _definition(tool) for name, tool in TOOLS.items()}
+
+    def input_schema(self, name: str) -> dict[str, Any] | None:
+        found = self._definitions.get(name)
+        return None if found is None else found.input_schema
+
+    async def list(self, message: Message, params: types.PaginatedRequestParams | None) -> types.ListToolsResult:
+        async with failing.as_errors("tools/list"):
+            caller = await self._desk.authorize(message, Effect.READ, "tools/list")
+        return types.ListToolsResult(tools=[self._definitions[tool.name] for tool in listed(caller, self._only)])
+
+    async def call(
+        self, message: Message, params: types.CallToolRequestParams
+    ) -> types.CallToolResult | types.InputRequiredResult:
+        began = time.monotonic()
+        asked = elicitation(message, params)
+        try:
+            self._require(params.name)
+            outcome = await call(
+                params.name,
+                params.arguments,
+                self._runner,
+                self._desk.caller(message),
+                confirm=None if asked is None else asked.confirm,
+                progress=_progress(message),
+                wait=_wait(message, self._wait),
+                authorize=self._desk.asker(message).authorize,
+                admit=lambda _, operation: self._desk.asker(message).admit(operation),
+            )
+        except RpcError as error:
+            if asked is not None and asked.due is not None:
+                return asked.due
+            await _tell(message, params.name, began, str(error.data.get("code")))
+            raise failing.as_sent(error) from None
+        if asked is not None and asked.due is not None:
+            return asked.due
+        await _tell(message, params.name, began, "error" if outcome.is_error else None)
+        return _result(outcome)
+
+    def _require(self, name: str) -> None:
+        if name not in TOOLS or (self._only is not None and name not in self._only):
+            known = [known for known in TOOLS if self._only is None or known in self._only]
+            missing = NotFound(f"There is no tool named {name!r}.", hint=f"Tools: {', '.join(known)}.")
+            raise rpc_error("tools/call", missing)
+
+
+def _definition(tool: CodingTool[Any]) -> types.Tool:
+    return types.Tool(
+        name=tool.name,
+        title=tool.title,
+        description=tool.description,
+        input_schema=schemas.of(tool.parameters, "validation"),
+        output_schema=schemas.of(tool.response, "serialization"),
+        annotations=types.ToolAnnotations(
+            title=tool.title,
+            read_only_hint=tool.effect is Effect.READ,
+            destructive_hint=tool.destructive,
+            idempotent_hint=tool.idempotent,
+            open_world_hint=tool.effect is Effect.EXECUTE,
+        ),
+    )
+
+
+def _result(outcome: CallOutcome) -> types.CallToolResult:
+    return types.CallToolResult(
+        content=[types.TextContent(text=outcome.text)],
+        structured_content=outcome.structured,
+        is_error=outcome.is_error,
+    )
+
+
+def _progress(message: Message) -> Progress | None:
+    """None where the client does not want to hear of it: following the output costs something."""
+    if message.meta is None or message.meta.get("progress_token") is None:
+        return None
+    return message.session.report_progress
+
+
+def _wait(message: Message, default: float) -> float:
+    said = default if message.meta is None else message.meta.get(WAIT, default)
+    if isinstance(said, bool) or not isinstance(said, (int, float)) or not 0 <= said <= LONGEST_WAIT:
+        raise rpc_error("tools/call", InvalidArgument(f"{WAIT}: It is a number of seconds up to {LONGEST_WAIT:g}."))
+    return float(said)
+
+
+async def _tell(message: Message, tool: str, began: float, failure: str | None) -> None:
+    """Reading is not worth a word unless somebody asks for every one."""
+    told = {"tool": tool, "outcome": failure or "ok", "durationMs": round((time.monotonic() - began) * 1000)}
+    is_reading = tool in TOOLS and TOOLS[tool].effect is Effect.READ
+    try:
+        await logs.tell(message, "warning" if failure else "debug" if is_reading else "info", told)
+    except MCPError:  # nobody listens any more; the answer is what counts
+        pass

@@ -1,0 +1,38 @@
+"""Completion of what a person types for the path of a file: what stands in the folder so far."""
+
+from __future__ import annotations
+
+import mcp_types as types
+
+from wap_kernel.errors import WapError
+from wap_kernel.files import paths
+from wap_kernel.mcp.asking import Message
+from wap_kernel.mcp.resources import MOST, Resources
+from wap_kernel.operations import ListFiles
+from wap_kernel.results import FileList
+
+LARGEST = 100
+"""Values of one answer, as the protocol has it."""
+
+
+class Completions:
+    def __init__(self, resources: Resources) -> None:
+        self._resources = resources
+
+    async def complete(self, message: Message, params: types.CompleteRequestParams) -> types.CompleteResult:
+        is_path = isinstance(params.ref, types.ResourceTemplateReference) and params.argument.name == "path"
+        found = await self._paths(message, params.argument.value) if is_path else []
+        few = found[:LARGEST]
+        return types.CompleteResult(
+            completion=types.Completion(values=few, total=len(found), has_more=len(found) > len(few))
+        )
+
+    async def _paths(self, message: Message, typed: str) -> list[str]:
+        folder = typed.rpartition("/")[0]
+        try:
+            operation = ListFiles(path=paths.parse(folder or "."), limit=MOST)
+            listed = await self._resources.perform(message, "listFiles", operation, FileList)
+        except WapError:  # whoever types is not told of every wrong letter
+            return []
+        named = (f"{entry.path}/" if entry.is_directory else entry.path for entry in listed.files)
+        return [path for path in named if path.startswith(typed)]

@@ -1,0 +1,92 @@
+"""What was sent to clients, for a while: who lost the connection comes back and gets what they missed.
+
+In memory and bounded for the whole server; the oldest goes first. A session sees only its own events: the SDK numbers
+streams per session and would otherwise mix those of different clients.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from dataclasses import dataclass
+from typing import Any
+
+from mcp.server.streamable_http import EventCallback, EventId, EventMessage, EventStore, StreamId
+from mcp_types import JSONRPCMessage, JSONRPCResponse
+
+MAX_EVENTS = 20_000
+MAX_WEIGHT = 64 * 1024 * 1024
+_WEIGHT = 1024
+"""Of an event without what it carries."""
+
+
+@dataclass(frozen=True)
+class _Event:
+    session: object
+    stream: StreamId
+    message: JSONRPCMessage | None
+    """None only marks a place to go on from."""
+    weight: int
+
+
+class RecentEvents:
+    def __init__(self, max_events: int = MAX_EVENTS, max_weight: int = MAX_WEIGHT) -> None:
+        self._max_events = max_events
+        self._max_weight = max_weight
+        self._events: OrderedDict[int, _Event] = OrderedDict()
+        self._weight = 0
+        self._last = 0
+
+    def of_session(self) -> EventStore:
+        """The events of a new session."""
+        return _SessionEvents(self)
+
+    def add(self, session: object, stream: StreamId, message: JSONRPCMessage | None) -> EventId:
+        self._last += 1
+        event = _Event(session, stream, message, _WEIGHT + _size(message))
+        self._events[self._last] = event
+        self._weight += event.weight
+        while len(self._events) > self._max_events or (self._weight > self._max_weight and len(self._events) > 1):
+            _, oldest = self._events.popitem(last=False)
+            self._weight -= oldest.weight
+        return str(self._last)
+
+    def find(self, session: object, event_id: EventId) -> _Event | None:
+        number = int(event_id) if event_id.isascii() and event_id.isdigit() and len(event_id) < 19 else 0
+        event = self._events.get(number)
+        return event if event is not None and event.session is session else None
+
+    def after(self, event_id: EventId, event: _Event) -> list[tuple[EventId, JSONRPCMessage]]:
+        """What followed `event` in its stream."""
+        return [
+            (str(number), later.message)
+            for number, later in self._events.items()
+            if number > int(event_id)
+            and later.session is event.session
+            and later.stream == event.stream
+            and later.message is not None
+        ]
+
+
+class _SessionEvents(EventStore):
+    def __init__(self, events: RecentEvents) -> None:
+        self._events = events
+
+    async def store_event(self, stream_id: StreamId, message: JSONRPCMessage | None) -> EventId:
+        return self._events.add(self, stream_id, message)
+
+    async def replay_events_after(self, last_event_id: EventId, send_callback: EventCallback) -> StreamId | None:
+        event = self._events.find(self, last_event_id)
+        if event is None:
+            return None
+        for number, message in self._events.after(last_event_id, event):
+            await send_callback(EventMessage(message, number))
+        return event.stream
+
+
+def _size(message: JSONRPCMessage | None) -> int:
+    """About what it takes. All that can be large in an answer of ours stands in the texts of its contents, and in what
+    is structured once more."""
+    if not isinstance(message, JSONRPCResponse):
+        return 0
+    parts: list[Any] = [*message.result.get("content", ()), *message.result.get("contents", ())]
+    return 2 * sum(len(part.get("text") or part.get("blob") or "") for part in parts if isinstance(part, dict))

@@ -1,0 +1,163 @@
+"""The files of the workspace as resources: listed, read, subscribed to; by the same policy and audit as the tools."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TypeVar
+
+import mcp_types as types
+from mcp.server.subscriptions import ListenHandler
+
+from wap_kernel.caller import Caller
+from wap_kernel.context import Context
+from wap_kernel.dialects.coding_environment.calling import DIALECT
+from wap_kernel.dialects.coding_environment.parameters import MAX_READ
+from wap_kernel.dialects.coding_environment.rpc_errors import SCOPE
+from wap_kernel.dialects.coding_environment.tools import listed
+from wap_kernel.errors import BinaryFile, InvalidArgument, PermissionDenied, WapError
+from wap_kernel.mcp import failing
+from wap_kernel.mcp.asking import Desk, Message, connection_of
+from wap_kernel.mcp.changes import MAX_WATCHED, Changes, Subscriber
+from wap_kernel.mcp.locating import media_type, path_of, template, uri_of
+from wap_kernel.operations import Effect, ListFiles, Operation, ReadFile
+from wap_kernel.results import FileContent, FileList, Result
+from wap_kernel.workspace import Workspace
+
+PAGE = 500
+MOST = 10_000
+"""Files that are listed; the others can be read by the template."""
+_SUBSCRIBER = "wap.subscriber"
+R = TypeVar("R", bound=Result)
+
+
+class Resources:
+    def __init__(self, workspace: Workspace, desk: Desk, changes: Changes) -> None:
+        self._workspace = workspace
+        self._desk = desk
+        self._changes = changes
+        self._listener = ListenHandler(changes.bus)
+
+    async def list(self, message: Message, params: types.PaginatedRequestParams | None) -> types.ListResourcesResult:
+        async with failing.as_errors("listFiles"):
+            start = _offset(None if params is None else params.cursor)
+            operation = ListFiles(path=".", recursive=True, metadata=True, limit=MOST)
+            found = await self.perform(message, "listFiles", operation, FileList)
+            page, following = await self._workspace.offload(lambda: _page(self._workspace.root, found, start))
+        return types.ListResourcesResult(resources=page, next_cursor=following)
+
+    async def templates(
+        self, message: Message, params: types.PaginatedRequestParams | None
+    ) -> types.ListResourceTemplatesResult:
+        async with failing.as_errors("readFile"):
+            await self._authorize(message, "readFile")
+        file = types.ResourceTemplate(
+            uri_template=template(self._workspace.root),
+            name="file",
+            title="A file of the workspace",
+            description="Any file, by its path relative to the workspace's root; also one that is not listed.",
+        )
+        return types.ListResourceTemplatesResult(resource_templates=[file])
+
+    async def read(self, message: Message, params: types.ReadResourceRequestParams) -> types.ReadResourceResult:
+        async with failing.as_errors("readFile"):
+            path = self._path(params.uri)
+            read = partial(self.perform, message, "readFile", kind=FileContent)
+            contents: types.TextResourceContents | types.BlobResourceContents
+            try:
+                text = await read(operation=ReadFile(path=path, max_size=MAX_READ))
+                contents = types.TextResourceContents(uri=params.uri, mime_type=media_type(path), text=text.content)
+            except BinaryFile:
+                blob = await read(operation=ReadFile(path=path, max_size=MAX_READ, encoding="base64"))
+                contents = types.BlobResourceContents(uri=params.uri, mime_type=media_type(path), blob=blob.content)
+        return types.ReadResourceResult(contents=[contents])
+
+    async def subscribe(self, message: Message, params: types.SubscribeRequestParams) -> types.EmptyResult:
+        async with failing.as_errors("readFile"):
+            path = await self._readable(message, params.uri)
+            self._subscriber(message).add(params.uri, path)
+        return types.EmptyResult()
+
+    async def unsubscribe(self, message: Message, params: types.UnsubscribeRequestParams) -> types.EmptyResult:
+        self._subscriber(message).remove(params.uri)
+        return types.EmptyResult()
+
+    async def listen(
+        self, message: Message, params: types.SubscriptionsListenRequestParams
+    ) -> types.SubscriptionsListenResult:
+        """How clients subscribe from 2026-07-28 on. What they may not read they do not hear of."""
+        async with failing.as_errors("readFile"):
+            await self._authorize(message, "readFile")
+            wanted = (params.notifications.resource_subscriptions or [])[:MAX_WATCHED]
+            files: dict[str, str] = {}
+            for uri in wanted:
+                try:
+                    files[uri] = await self._readable(message, uri)
+                except WapError:
+                    continue
+        honored = params.notifications.model_copy(update={"resource_subscriptions": list(files)})
+        with self._changes.watching(files.items()):
+            return await self._listener(message, params.model_copy(update={"notifications": honored}))
+
+    def close(self) -> None:
+        self._listener.close()
+        self._changes.close()
+
+    def _subscriber(self, message: Message) -> Subscriber:
+        connection = connection_of(message)
+        found: Subscriber | None = connection.state.get(_SUBSCRIBER)
+        if found is None:
+            found = connection.state[_SUBSCRIBER] = Subscriber(self._changes, message.session)
+            connection.exit_stack.callback(found.close)
+        return found
+
+    def _path(self, uri: str) -> str:
+        return path_of(uri, self._workspace.names_of_root)
+
+    async def _readable(self, message: Message, uri: str) -> str:
+        """The path, if the caller may read it: whether a file changes is told of it, too."""
+        caller = await self._authorize(message, "readFile")
+        path = self._path(uri)
+        if not await self._workspace.offload(lambda: self._workspace.judge.may_read(path, caller)):
+            raise PermissionDenied(f"It may not be read: {path}", hint="The policy says why: see getWorkspaceInfo.")
+        return path
+
+    async def _authorize(self, message: Message, tool: str) -> Caller:
+        caller = await self._desk.authorize(message, Effect.READ, tool)
+        if not listed(caller, [tool]):
+            error = PermissionDenied(f"This agent token does not open {tool}.", rule=SCOPE)
+            self._workspace.refused(tool, error, caller)
+            raise error
+        return caller
+
+    async def perform(self, message: Message, tool: str, operation: Operation, kind: type[R]) -> R:
+        """As a call of that tool would."""
+        caller = await self._authorize(message, tool)
+        context = Context(dialect=DIALECT, tool=tool)
+        async with self._desk.asker(message).admit(operation):
+            result = await self._workspace.answer(operation, caller, lambda result: result, context)
+        assert isinstance(result, kind)
+        return result
+
+
+def _page(root: str, found: FileList, start: int) -> tuple[list[types.Resource], str | None]:
+    files = [entry for entry in found.files if not entry.is_directory]
+    end = start + PAGE
+    page = [
+        types.Resource(
+            uri=uri_of(root, entry.path),
+            name=entry.path,
+            mime_type=media_type(entry.path),
+            size=None if entry.metadata is None else entry.metadata.size,
+            annotations=entry.metadata and types.Annotations(last_modified=entry.metadata.last_modified),
+        )
+        for entry in files[start:end]
+    ]
+    return page, str(end) if end < len(files) else None
+
+
+def _offset(cursor: str | None) -> int:
+    if cursor is None:
+        return 0
+    if not (cursor.isascii() and cursor.isdigit() and len(cursor) < 9):
+        raise InvalidArgument("cursor: It is not one that was answered.", hint="Leave it out to begin anew.")
+    return int(cursor)

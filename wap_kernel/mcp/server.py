@@ -1,0 +1,70 @@
+"""The MCP server of a workspace: which messages it takes, and who answers them."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Collection
+from contextlib import asynccontextmanager
+from typing import Any
+
+import mcp_types as types
+from mcp.server.lowlevel import Server
+
+from wap_kernel import __version__
+from wap_kernel.mcp import logs
+from wap_kernel.mcp.asking import AskerOf, Desk
+from wap_kernel.mcp.calling import Tools
+from wap_kernel.mcp.changes import Changes
+from wap_kernel.mcp.completing import Completions
+from wap_kernel.mcp.prompts import Prompts
+from wap_kernel.mcp.resources import Resources
+from wap_kernel.runner import Runner
+
+INSTRUCTIONS = """Tools to work in one folder, the workspace, beside a person who watches. Paths are relative to it. \
+Begin with getWorkspaceInfo and listFiles; find text with searchFiles and files with globFiles; change parts of a file \
+with editFile. Every call is checked against a policy and recorded. A refusal says what to do instead; where a person \
+has to agree, say so and go on with something else."""
+
+
+def build(
+    runner: Runner,
+    asker_of: AskerOf,
+    changes: Changes,
+    *,
+    only: Collection[str] | None = None,
+    wait: float = 0.0,
+) -> Server[Any]:
+    """`only` these tools, or all. `wait`: the seconds that a call waits for a person, where it does not say."""
+    desk = Desk(runner.workspace, asker_of)
+    tools = Tools(runner, desk, only, wait)
+    resources = Resources(runner.workspace, desk, changes)
+    prompts = Prompts(runner, desk)
+
+    @asynccontextmanager
+    async def life(_: Server[Any]) -> AsyncIterator[None]:
+        try:
+            yield
+        finally:
+            resources.close()
+
+    server: Server[Any] = Server(
+        "wap",
+        version=__version__,
+        title="Workspace",
+        instructions=INSTRUCTIONS,
+        lifespan=life,
+        get_tool_input_schema=tools.input_schema,
+        on_list_tools=tools.list,
+        on_call_tool=tools.call,
+        on_list_resources=resources.list,
+        on_list_resource_templates=resources.templates,
+        on_read_resource=resources.read,
+        on_subscribe_resource=resources.subscribe,
+        on_unsubscribe_resource=resources.unsubscribe,
+        on_subscriptions_listen=resources.listen,
+        on_list_prompts=prompts.list,
+        on_get_prompt=prompts.get,
+        on_completion=Completions(resources).complete,
+    )
+    # Not by the constructor, which warns that logging is going away; clients of today ask for it.
+    server.add_request_handler("logging/setLevel", types.SetLevelRequestParams, logs.set_level)
+    return server

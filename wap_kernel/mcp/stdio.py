@@ -1,0 +1,43 @@
+"""`wap mcp DIR`: the MCP server at standard input and output, with the engine in this process."""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+from collections.abc import Mapping
+from typing import Any
+
+from mcp.server.lowlevel import Server
+from mcp.server.stdio import stdio_server
+
+from wap_kernel.client.opening import open_workspace
+from wap_kernel.dialects.coding_environment.calling import DIALECT, respond
+from wap_kernel.mcp.asking import Local
+from wap_kernel.mcp.changes import Changes
+from wap_kernel.mcp.server import build
+from wap_kernel.runner import Runner
+
+
+async def serve(root: str, settings: Mapping[str, Any], stop: asyncio.Event) -> None:
+    """Until the client closes its end, or `stop`."""
+    changes = Changes()
+    workspace = open_workspace(root, settings, changed=lambda operation, *_: changes.announce(operation))
+    runner = Runner(workspace, responses={DIALECT: respond})
+    try:
+        asker = Local(secrets.token_hex(8))
+        only, wait = settings.get("mcp_tools") or None, float(settings.get("mcp_wait", 0.0))
+        server = build(runner, lambda _: asker, changes, only=only, wait=wait)
+        serving = asyncio.ensure_future(_serve(server))
+        stopping = asyncio.ensure_future(stop.wait())
+        await asyncio.wait({serving, stopping}, return_when=asyncio.FIRST_COMPLETED)
+        stopping.cancel()
+        if serving.done():
+            serving.result()
+    finally:
+        await runner.close()
+        await workspace.close()
+
+
+async def _serve(server: Server[Any]) -> None:
+    async with stdio_server() as (read, write):
+        await server.run(read, write, server.create_initialization_options())

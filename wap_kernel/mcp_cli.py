@@ -1,0 +1,78 @@
+"""`wap mcp [DIR]`: the tools for an MCP client that starts its servers itself and talks to them over stdio.
+
+On a folder, the engine works in this process, with the state that a Jupyter server on the same folder shares. With
+`--url`, a running server does it, and this only carries what is said.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import os
+import signal
+import sys
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import NoReturn
+
+from wap_kernel.errors import InvalidArgument, WapError
+
+FAILURE = 1
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("folder", nargs="?", metavar="DIR", help="the folder to work in (default: this one)")
+    parser.add_argument("--url", help="instead of a folder: the address of a running Jupyter server, with its base URL")
+    parser.add_argument(
+        "--token-file",
+        type=Path,
+        metavar="F",
+        help="a file with its token, or an agent token (default: WAP_TOKEN)",
+    )
+
+
+def run(args: argparse.Namespace) -> int:
+    if args.url is None:
+        if args.token_file is not None:
+            raise InvalidArgument("--token-file goes with --url.")
+        from wap_kernel.mcp.stdio import serve
+        from wap_kernel.settings import configured
+
+        settings = configured()
+        return asyncio.run(_until_stopped(lambda stop: serve(args.folder or ".", settings, stop)))
+    if args.folder is not None:
+        raise InvalidArgument("Name a folder or --url, not both.")
+    from wap_kernel.client.addresses import Address
+    from wap_kernel.mcp.bridge import carry
+
+    address, token = str(Address.parse(args.url)), _token(args.token_file)
+    return asyncio.run(_until_stopped(lambda stop: carry(address, token, stop)))
+
+
+def _token(file: Path | None) -> str:
+    if file is None:
+        return os.environ.get("WAP_TOKEN", "")
+    try:
+        return file.read_text(encoding="utf-8").strip()
+    except (OSError, ValueError) as error:
+        raise InvalidArgument(f"The token file {str(file)!r} cannot be read: {error}.") from None
+
+
+async def _until_stopped(work: Callable[[asyncio.Event], Awaitable[None]]) -> int:
+    stop = asyncio.Event()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        asyncio.get_running_loop().add_signal_handler(number, stop.set)
+    try:
+        await work(stop)
+    except WapError as error:
+        sys.stderr.write(f"wap: {error.text}\n")
+        _leave(FAILURE)
+    if stop.is_set():
+        _leave(0)
+    return 0
+
+
+def _leave(status: int) -> NoReturn:
+    """At once: a thread still waits for a line of standard input, and nothing wakes it."""
+    sys.stderr.flush()
+    os._exit(status)

@@ -1,0 +1,99 @@
+"""A listing as a tree."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+from wap_kernel.render import chars
+from wap_kernel.render.parts import Block, Head, Line, Pre, Room, Span, code, muted
+
+
+class _Entry(NamedTuple):
+    name: str
+    is_folder: bool
+    size: str
+    is_link: bool
+
+
+def blocks(data: Mapping[str, Any], asked: Mapping[str, Any], room: Room, prefix: str) -> list[Block]:
+    entries = data["files"]
+    total = data.get("totalFound", len(entries))
+    facts = [_counts(entries)] if total == len(entries) else [f"{len(entries):,} of {total:,} entries"]
+    head = Head("plain", "", code(asked.get("path", ".")), tuple(facts))
+    shown = entries[: 5 * room.rows]
+    lines = _drawn(_tree(shown, str(asked.get("path", "."))), room.characters)
+    found: list[Block] = [head, Pre(tuple(lines), bar="")] if lines else [head, muted("empty")]
+    left = total - min(len(shown), len(lines))
+    if left > 0:
+        found.append(muted(f"… {left:,} more; name a folder to see what is in it"))
+    return found
+
+
+def _counts(entries: Sequence[Mapping[str, Any]]) -> str:
+    folders = sum(1 for entry in entries if entry.get("isDirectory"))
+    files = len(entries) - folders
+    said = [chars.counted(folders, "folder")] if folders else []
+    return ", ".join([*said, chars.counted(files, "file")] if files or not folders else said)
+
+
+_Tree = list[tuple[int, _Entry]]
+
+
+def _tree(entries: Sequence[Mapping[str, Any]], base: str) -> _Tree:
+    """Entries come sorted by path, folders before what is in them; a folder that is not listed is named."""
+    prefix = "" if base in (".", "", "/") else base.rstrip("/") + "/"
+    found: _Tree = []
+    above: list[str] = []
+    for entry in sorted(entries, key=lambda one: str(one["path"]).split("/")):
+        names = str(entry["path"]).removeprefix(prefix).split("/")
+        shared = 0
+        while shared < min(len(above), len(names) - 1) and above[shared] == names[shared]:
+            shared += 1
+        for depth in range(shared, len(names) - 1):
+            found.append((depth, _Entry(names[depth], True, "", False)))
+        metadata = entry.get("metadata") or {}
+        is_folder = bool(entry.get("isDirectory"))
+        size = chars.size(metadata["size"]) if "size" in metadata and not is_folder else ""
+        found.append((len(names) - 1, _Entry(names[-1], is_folder, size, bool(entry.get("isSymlink")))))
+        above = names if is_folder else names[:-1]
+    return found
+
+
+def _drawn(tree: _Tree, characters: int) -> list[Line]:
+    lasts = _lasts(tree)
+    names = [_name(entry) for _, entry in tree]
+    width = min(max((2 * depth + len(name) for (depth, _), name in zip(tree, names, strict=True)), default=0), 60)
+    lines: list[Line] = []
+    open_: list[bool] = []
+    for (depth, entry), name, is_last in zip(tree, names, lasts, strict=True):
+        branches = "".join("│ " if goes_on else "  " for goes_on in open_[:depth])
+        open_[depth:] = [not is_last]
+        characters -= 2 * depth + len(name) + 20
+        if characters < 0:
+            break
+        spans = [
+            Span(f"{branches}{'└ ' if is_last else '├ '}", "muted"),
+            Span(name, "strong" if entry.is_folder else ""),
+        ]
+        if entry.size:
+            spans.append(Span(" " * max(width - 2 * depth - len(name), 0) + f"  {entry.size:>9}", "muted"))
+        lines.append(Line(tuple(spans)))
+    return lines
+
+
+def _name(entry: _Entry) -> str:
+    """On one line, whatever it holds, so that the sizes stand below one another."""
+    return chars.one_line(entry.name) + ("/" if entry.is_folder else "") + (" (link)" if entry.is_link else "")
+
+
+def _lasts(tree: _Tree) -> list[bool]:
+    """Which are the last ones in their folder."""
+    found = [False] * len(tree)
+    seen: list[bool] = []
+    for index in range(len(tree) - 1, -1, -1):
+        depth = tree[index][0]
+        seen[depth + 1 :] = []
+        seen += [False] * (depth + 1 - len(seen))
+        found[index], seen[depth] = not seen[depth], True
+    return found

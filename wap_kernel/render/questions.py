@@ -1,0 +1,75 @@
+"""What a run waits for: everything that a person needs to decide, and the lines to type."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Any
+
+from wap_kernel.render import chars, cutting, diffs, events
+from wap_kernel.render.parts import Block, Fields, Room, Row, Span, code, muted, plain, preformatted
+
+_ANONYMOUS = re.compile("[0-9a-f]{32}")
+"""How Jupyter calls whoever comes with the server's token."""
+
+
+def blocks(run_id: str, pending: Mapping[str, Any], room: Room, prefix: str) -> list[Block]:
+    operation = pending.get("operation", {})
+    command = pending.get("command")
+    kind = events.verb(operation.get("type", ""))
+    subject = "a command" if command else cutting.line(events.subject({**operation, **pending}))
+    found: list[Block] = [
+        Row((Span(f"Wants to {kind} "), Span(subject, "" if command else "code"), Span(_further(operation))))
+    ]
+    found += _command(str(command), room) if command else _diff(pending, room)
+    rows = [(name, spans) for name, spans in _fields(pending) if spans]
+    return [*found, Fields((*rows, *_answers(run_id, pending, prefix)))]
+
+
+def asker(told: Mapping[str, Any]) -> str:
+    """Who asks, or did: the agent, and for whom where that is somebody."""
+    user, agent = str(told.get("user") or ""), str(told.get("agent") or told.get("token") or "")
+    if _ANONYMOUS.fullmatch(user):
+        return agent or f"anonymous ({user[:8]})"
+    return f"{agent}, for {user}" if agent and user else agent or user
+
+
+def _further(operation: Mapping[str, Any]) -> str:
+    flags = [name for name in ("recursive", "overwrite") if operation.get(name)]
+    return f" ({', '.join(flags)})" if flags else ""
+
+
+def _command(command: str, room: Room) -> list[Block]:
+    cut = cutting.head(command, room.characters // 2, room.lines)
+    more = [muted(f"… {cut.left_out:,} more lines; _.pending holds the whole command")] if cut.left_out else []
+    return [preformatted(cut.text, bar="$"), *more]
+
+
+def _diff(pending: Mapping[str, Any], room: Room) -> list[Block]:
+    note = [muted(str(pending["note"]))] if pending.get("note") else []
+    is_cut = bool(pending.get("isDiffTruncated"))
+    diff = str(pending.get("diff", ""))
+    return [*diffs.blocks(diff, room.characters // 2, room.lines, is_cut=is_cut, is_open=True), *note]
+
+
+def _fields(pending: Mapping[str, Any]) -> list[tuple[str, tuple[Span, ...]]]:
+    why = events.sentences(pending.get("reason"), pending.get("suggestion"))
+    folder = pending.get("cwd", ".")
+    environment = ", ".join(f"{name}={value}" for name, value in dict(pending.get("env", {})).items())
+    lost = ", ".join(str(item.get("path")) for item in pending.get("notKept", ()))
+    return [
+        ("why", plain(cutting.line(why)) if why else ()),
+        ("rule", code(cutting.line(str(pending["rule"]))) if pending.get("rule") else ()),
+        ("in folder", code(cutting.line(str(folder))) if folder != "." else ()),
+        ("with", code(cutting.line(environment)) if environment else ()),
+        ("no undo for", plain(cutting.line(lost)) if lost else ()),
+        ("asked by", plain(cutting.line(asker(pending))) if asker(pending) else ()),
+        ("until", plain(chars.moment(pending["expiresAt"], date=False)) if pending.get("expiresAt") else ()),
+    ]
+
+
+def _answers(run_id: str, pending: Mapping[str, Any], prefix: str) -> list[tuple[str, tuple[Span, ...]]]:
+    lines = [("to allow it", f"approve {run_id}"), ("to refuse it", f"deny {run_id}")]
+    if pending.get("remember"):
+        lines.insert(1, ("always, here", f"approve {run_id} --always"))
+    return [(name, (Span(prefix + line, "type"),)) for name, line in lines]

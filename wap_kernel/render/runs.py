@@ -1,0 +1,180 @@
+"""A run: how it ended, what became of each operation, what commands wrote, and what it waits for."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from wap_kernel.render import ansi, chars, cutting, diffs, events, questions
+from wap_kernel.render.parts import (
+    Block,
+    Fold,
+    Head,
+    Line,
+    Pre,
+    Room,
+    Row,
+    Span,
+    Tone,
+    counted_lines,
+    lines_of,
+    muted,
+    preformatted,
+)
+
+Event = Mapping[str, Any]
+
+SHOWN_TAIL = 12
+"""Lines of a command's output that are not folded."""
+STATUSES: dict[str, Tone] = {
+    "completed": "ok",
+    "running": "busy",
+    "awaiting_approval": "asks",
+    "cancelled": "failed",
+    "error": "failed",
+}
+_UNDOABLE = ("createFile", "editFile", "deleteFile", "moveFile", "copyFile", "createDirectory")
+_CONTENTS = ("diff", "stdout", "stderr", "content")
+
+
+def blocks(data: Mapping[str, Any], asked: Mapping[str, Any], room: Room, prefix: str) -> list[Block]:
+    run_id, status = str(data["runId"]), str(data["status"])
+    operations = events.by_id(asked.get("operations", ()))
+    pending = data.get("pendingApproval")
+    # Questions that were answered have an event after them, and the open one stands below.
+    told = [event for event in data["events"] if event["type"] != "approvalRequired"]
+    outcomes = [events.outcome(event, operations.get(str(event.get("operationId")), {})) for event in told]
+    shown = _chosen(outcomes, room.rows)
+    bodies = _Bodies(told, shown, room)
+    found: list[Block] = [_head(data, status, outcomes)]
+    after = 0
+    for index in shown:
+        found += _gap(outcomes[after:index])
+        found += [outcomes[index].row, *bodies.of(index)]
+        after = index + 1
+    found += _gap(outcomes[after:])
+    if pending is not None:
+        found += questions.blocks(run_id, pending, room, prefix)
+    return [*found, *_next(data, status, run_id, prefix)]
+
+
+def _head(data: Event, status: str, outcomes: Sequence[events.Outcome]) -> Head:
+    counts = Counter(one.tone for one in outcomes)
+    names = {**events.WORDS, "ok": "would be done" if data.get("dryRun") else "done"}
+    facts = [f"{counts[tone]:,} {name}" for tone, name in names.items() if counts[tone]]
+    took = chars.between(data.get("startedAt"), data.get("completedAt"))
+    facts += [chars.duration(took)] if took is not None else []
+    facts += [name for name, flag in (("dry run", "dryRun"), ("atomic", "atomic")) if data.get(flag)]
+    facts += [f"undoes {data['reverts']}"] if data.get("reverts") else []
+    tone, word = STATUSES.get(status, "plain"), status.replace("_", " ")
+    if status == "completed" and (counts["failed"] or counts["denied"]):
+        tone, word = "failed", "completed with problems"
+    return Head(tone, word, (), tuple(facts), str(data["runId"]))
+
+
+def _chosen(outcomes: Sequence[events.Outcome], rows: int) -> list[int]:
+    """Which are shown where not all can be: what went wrong, then the first and the last."""
+    if len(outcomes) <= rows:
+        return list(range(len(outcomes)))
+    wrong = [index for index, one in enumerate(outcomes) if one.tone not in ("ok", "plain")][: rows * 2 // 3]
+    left = rows - len(wrong)
+    ends = [*range(left // 2), *range(len(outcomes) - left // 2, len(outcomes))]
+    return sorted({*wrong, *ends})
+
+
+def _gap(outcomes: Sequence[events.Outcome]) -> list[Block]:
+    if not outcomes:
+        return []
+    counts = Counter(one.word for one in outcomes)
+    said = ", ".join(f"{count:,} {word}" for word, count in counts.items())
+    return [muted(f"… {chars.counted(len(outcomes), 'more operation')} ({said}); _.events holds them all")]
+
+
+class _Bodies:
+    """What stands below the rows: the room is shared by all of it."""
+
+    def __init__(self, told: Sequence[Event], shown: Sequence[int], room: Room) -> None:
+        self._told, self._lines = told, room.lines
+        keys = [(index, name) for index in shown for name in _CONTENTS if told[index].get(name)]
+        sizes = [cutting.cost(str(told[index][name])) for index, name in keys]
+        self._room = dict(zip(keys, room.share(sizes), strict=True))
+
+    def of(self, index: int) -> list[Block]:
+        event = self._told[index]
+        found: list[Block] = []
+        command = str(event.get("command", ""))
+        if "\n" in command.strip():
+            script = cutting.head(command, 4000, self._lines).text
+            found.append(Fold(f"script, {counted_lines(command)}", (preformatted(script, bar="$"),)))
+        if characters := self._room.get((index, "diff")):
+            diff, is_cut = str(event["diff"]), bool(event.get("truncated"))
+            found += diffs.blocks(diff, characters, self._lines, is_cut=is_cut)
+        for stream, bar in (("stdout", "|"), ("stderr", "!")):
+            if characters := self._room.get((index, stream)):
+                found += output(str(event[stream]), characters, self._lines, bar)
+        if characters := self._room.get((index, "content")):
+            found += self._content(event, characters)
+        if isinstance(closest := event.get("closest"), dict):
+            found += self._closest(closest)
+        return [*found, *_lists(event)]
+
+    def _content(self, event: Event, characters: int) -> list[Block]:
+        if event.get("encoding") == "base64" or event["type"] == "message":
+            return []
+        content = str(event["content"])
+        cut = cutting.head(content, characters, self._lines)
+        more = [muted(f"… {cut.left_out:,} more lines; _.events holds them", is_below=True)] if cut.left_out else []
+        return [Fold(counted_lines(content), (preformatted(cut.text), *more))]
+
+    def _closest(self, closest: Event) -> list[Block]:
+        cut = cutting.head(str(closest.get("text", "")), 2000, 20).text
+        start = closest.get("startLine", 1)
+        similarity = closest.get("similarity")
+        alike = f", {similarity:.0%} alike" if isinstance(similarity, int | float) else ""
+        numbers = [str(start + place) for place in range(len(lines_of(cut)))] if isinstance(start, int) else []
+        return [muted(f"The closest is at line {start}{alike}:", is_below=True), preformatted(cut, gutter=numbers)]
+
+
+def output(text: str, characters: int, lines: int, bar: str) -> list[Block]:
+    """The end of it is what people look at; what came before is folded."""
+    settled = ansi.settled(text)
+    cut = cutting.tail(settled, characters, lines)
+    styled = tuple(Line(spans) for spans in ansi.spans(lines_of(cut.text)))
+    more: list[Block] = []
+    if cut.left_out:
+        said = f"… {chars.counted(cut.left_out, 'earlier line')} left out; _.to_dict() holds them"
+        more = [muted(said, is_below=True)]
+    if len(styled) <= SHOWN_TAIL + 4:
+        return [*more, Pre(styled, bar=bar)] if styled else []
+    earlier, tail = styled[:-SHOWN_TAIL], styled[-SHOWN_TAIL:]
+    fold = Fold(chars.counted(len(earlier), "earlier line"), (*more, Pre(earlier, bar=bar)))
+    return [fold, Pre(tail, bar=bar)]
+
+
+def _lists(event: Event) -> list[Block]:
+    """Paths that stand in the way of an undo, or were left alone by it."""
+    named = {"left": "left as they are", "notUndone": "never undone", "paths": "in the way"}
+    found: list[Block] = []
+    for field, said in named.items():
+        if paths := event.get(field):
+            listed = ", ".join(map(str, paths[:20])) + (f" and {len(paths) - 20} more" if len(paths) > 20 else "")
+            found.append(Row((Span(f"{said}: ", "muted"), Span(cutting.line(listed), "code")), is_below=True))
+    return found
+
+
+def _next(data: Event, status: str, run_id: str, prefix: str) -> list[Block]:
+    if status == "running":
+        return [_advice("It goes on. To see how far it is", f"{prefix}show {run_id}")]
+    # A command may have changed anything or nothing; one that somebody had to agree to is worth a word.
+    approved = {event.get("operationId") for event in data["events"] if event["type"] == "approvalRequired"}
+    done = (event for event in data["events"] if event.get("success"))
+    changed = any(event["type"] in _UNDOABLE or event.get("operationId") in approved for event in done)
+    is_undone = data.get("dryRun") or (data.get("atomic") and status != "completed")
+    if changed and not is_undone and status != "awaiting_approval":
+        return [_advice("To undo it", f"{prefix}revert {run_id}")]
+    return []
+
+
+def _advice(said: str, line: str) -> Row:
+    return Row((Span(f"{said}: ", "muted"), Span(line, "type")))

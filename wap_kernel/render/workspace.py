@@ -1,0 +1,94 @@
+"""Where one is and what is allowed there: the overview and the policy."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from wap_kernel.render import chars, cutting, tables
+from wap_kernel.render.parts import Block, Fields, Fold, Head, Room, Row, Span, code, muted, plain
+
+Data = Mapping[str, Any]
+LONGEST_LIST = 2000
+
+
+def overview(data: Data, asked: Data, room: Room, prefix: str) -> list[Block]:
+    place, workspace = data.get("place", {}), data.get("workspace", {})
+    waiting = data.get("waiting", ())
+    confines = "(commands are confined)" if workspace.get("confinesCommands") else "(commands are not confined)"
+    is_server = place.get("kind") == "server"
+    where = [Span(str(place.get("name", "")), "code"), Span(f" {_sentence(place.get('reason', ''))}", "muted")]
+    rows: list[tuple[str, tuple[Span, ...]]] = [
+        ("workspace", code(workspace.get("root", ""))),
+        ("server" if is_server else "no server", tuple(where)),
+        ("provider", (Span(str(workspace.get("provider", ""))), Span(f" {confines}", "muted"))),
+        ("policy", plain(str(data.get("preset", "")))),
+    ]
+    facts = (f"{len(waiting):,} waiting for approval",) if waiting else ("nothing waits for approval",)
+    version = str(workspace.get("version", ""))
+    found: list[Block] = [Head("asks" if waiting else "plain", "", (Span("wap", "strong"), Span(f" {version}")), facts)]
+    found.append(Fields(tuple((name, _cut(spans)) for name, spans in rows)))
+    shown = list(waiting)[: max(room.rows // 4, 1)]
+    found += [tables.waiting_row(run, prefix) for run in shown if run.get("pendingApproval")]
+    if len(waiting) > len(shown):
+        found.append(muted(f"… {len(waiting) - len(shown):,} more"))
+    return [*found, Row((Span("Help: ", "muted"), Span(f"{prefix}--help" if prefix else "help", "type")))]
+
+
+def policy(data: Data, asked: Data, room: Room, prefix: str) -> list[Block]:
+    effective, layers = data.get("effective", {}), data.get("layers", ())
+    names = chars.joined(str(layer.get("name", "")) for layer in layers[:10])
+    broken = effective.get("broken")
+    found: list[Block] = [Head("failed" if broken else "plain", "", (Span("Policy "), Span(names, "strong")))]
+    if broken:
+        found.append(Row((Span(cutting.line(str(broken))),), "denied", "broken"))
+    found.append(Fields(tuple(_effective(effective))))
+    for layer in layers[: room.rows]:
+        lists = list(_lists(layer))
+        if lists:
+            found.append(Fold(f"what {layer.get('name', '')} says", (Fields(tuple(lists)),)))
+    check = f"{prefix}check sh COMMAND"
+    return [*found, Row((Span("To ask about a command: ", "muted"), Span(check, "type")))]
+
+
+def _effective(effective: Data) -> Iterable[tuple[str, tuple[Span, ...]]]:
+    access = {"none": "none", "read": "read only", "read-write": "read and write"}
+    yield "files", plain(access.get(str(effective.get("access")), str(effective.get("access", ""))))
+    yield "commands", plain("allowed, by the rules below" if effective.get("shell") else "none")
+    yield "network", plain({"full": "yes", "none": "none"}.get(str(effective.get("network")), ""))
+    for name, said in (("maxFileSize", "largest file"), ("maxEditSize", "largest edit")):
+        if name in effective:
+            yield said, plain(chars.size(effective[name]))
+    if isinstance(limit := effective.get("maxTimeoutMs"), int):
+        yield "longest command", plain(chars.duration(limit))
+    if confirm := effective.get("confirmationRequired"):
+        yield "asks before", plain(_listed(confirm))
+
+
+def _lists(layer: Data) -> Iterable[tuple[str, tuple[Span, ...]]]:
+    files, shell = layer.get("filesystem", {}), layer.get("shell", {})
+    named = {"allowedPaths": "only these paths", "deniedPaths": "closed paths", "readOnlyPaths": "read-only paths"}
+    for field, said in named.items():
+        if files.get(field):
+            yield said, code(_listed(files[field]))
+    rules = shell.get("rules", ())
+    for verdict, said in (("allow", "allowed commands"), ("ask", "commands that ask"), ("deny", "denied commands")):
+        if commands := [str(rule.get("command", "")) for rule in rules if rule.get("verdict") == verdict]:
+            yield said, code(_listed(commands))
+    if shell.get("blockedCommands"):
+        yield "blocked commands", code(_listed(shell["blockedCommands"]))
+    if "unknown" in shell:
+        yield "other commands", plain(str(shell["unknown"]))
+
+
+def _listed(items: Iterable[object]) -> str:
+    return cutting.line(", ".join(dict.fromkeys(map(str, items))), LONGEST_LIST)
+
+
+def _cut(spans: Iterable[Span]) -> tuple[Span, ...]:
+    return tuple(span._replace(text=cutting.line(span.text)) for span in spans)
+
+
+def _sentence(text: object) -> str:
+    said = str(text)
+    return f"({said})" if said else ""
