@@ -70,8 +70,8 @@ test) need runsc:runsc strace:strace chromium:chromium ;;
 bench) need runsc:runsc && bench_peers ;;
 esac
 
-# The folder is part of the key: a copied or moved .venv still points at the old one.
-key="$(cat pyproject.toml scripts/setup.sh | cksum) $PWD"
+# The folder is part of the key: a copied or moved .venv still points at the old one. Kernelspecs are copied into it.
+key="$(cat pyproject.toml scripts/setup.sh wap_kernel/kernelspec/* | cksum) $PWD"
 if [ "$(cat .venv/setup-done 2>/dev/null)" = "$key" ] && .venv/bin/python -c '' 2>/dev/null; then
     exit 0
 fi

@@ -6,22 +6,27 @@ A refusal is a JSON-RPC error, so that clients show its text.
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
 import json
 from collections.abc import Awaitable
 from contextlib import AbstractAsyncContextManager, nullcontext
-from typing import TYPE_CHECKING, cast
+from functools import partial
+from typing import TYPE_CHECKING, Any, cast
 
 from wap_kernel.caller import Caller
+from wap_kernel.dialects.structure import Structure
 from wap_kernel.errors import Code, PermissionDenied, TooLarge, WapError
 from wap_kernel.operations import Effect, Operation
 
-from ..asgi import Exchange, scope_of
+from ..asgi import Application, Exchange, Message, Receive, Scope, Send, scope_of
 from .base import RATES, WapHandler, verb
+from .bearer import presented
 from .body import BODY_LIMIT
 
 if TYPE_CHECKING:
-    from wap_kernel.mcp.asking import Asker, Message
+    from wap_kernel.mcp.asking import Asker
+    from wap_kernel.mcp.asking import Message as Received
 
     from ..app import WapExtension
 
@@ -29,11 +34,13 @@ SESSION = "Mcp-Session-Id"
 ASKER = "wap.asker"
 """Where the request's scope holds who asks."""
 HEADERS = "mcp-session-id, mcp-protocol-version, mcp-method, mcp-name"
+CHECK_SECONDS = 10.0
+"""Between two looks whether the token of a stream is still good."""
 INVALID_REQUEST = -32600
 INTERNAL_ERROR = -32603
 
 
-def asker_of(message: Message) -> Asker:
+def asker_of(message: Received) -> Asker:
     """Who sent a message."""
     assert message.request is not None  # over HTTP there is one
     asker: Asker = message.request.scope[ASKER]
@@ -46,6 +53,11 @@ class McpHandler(WapHandler):
 
     _exchange: Exchange | None = None
     _size = 0
+    _checked_at = 0.0
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self._structure = Structure()
 
     async def _admit(self) -> None:
         await super()._admit()
@@ -62,7 +74,30 @@ class McpHandler(WapHandler):
         from wap_kernel.mcp.sessions import credential
 
         scope = scope_of(self.request, {"user": credential(self._credential), ASKER: _Asker(self)})
-        self._exchange = Exchange(sessions.handle_request, self, scope)
+        self._checked_at = asyncio.get_running_loop().time()
+        self._exchange = Exchange(partial(self._watched, sessions.handle_request), self, scope)
+
+    async def _watched(self, application: Application, scope: Scope, receive: Receive, send: Send) -> None:
+        """A stream may outlive the token that opened it; it says something every 15 seconds at least."""
+
+        async def send_if_known(message: Message) -> None:
+            if await self._is_known():
+                await send(message)
+            elif self._exchange is not None:
+                self._exchange.disconnect()
+
+        await application(scope, receive, send_if_known)
+
+    async def _is_known(self) -> bool:
+        now, shown = asyncio.get_running_loop().time(), presented(self.request)
+        if shown is None or now - self._checked_at < CHECK_SECONDS:
+            return True
+        self._checked_at = now
+        try:
+            await self.tokens.verify(shown.token())
+        except WapError:
+            return False
+        return True
 
     @property
     def _credential(self) -> str:
@@ -84,12 +119,21 @@ class McpHandler(WapHandler):
         if self._exchange is None or self.refused:
             super().data_received(chunk)
             return None
-        self._size += len(chunk)
-        if self._size > BODY_LIMIT and not self._exchange.has_started:
-            self._exchange.disconnect()
-            self._refuse_now(TooLarge(f"The request's body is over {BODY_LIMIT} bytes.", limit=BODY_LIMIT))
+        try:
+            self._count(chunk)
+        except WapError as error:
+            if not self._exchange.has_started:
+                self._exchange.disconnect()
+                self._refuse_now(error)
             return None
         return self._exchange.feed(chunk)
+
+    def _count(self, chunk: bytes) -> None:
+        """The SDK parses a body in one go, on the event loop: see `structure`."""
+        self._size += len(chunk)
+        if self._size > BODY_LIMIT:
+            raise TooLarge(f"The request's body is over {BODY_LIMIT} bytes.", limit=BODY_LIMIT)
+        self._structure.add(chunk)
 
     @verb
     async def post(self) -> None:
@@ -131,7 +175,7 @@ class _Asker:
     def __init__(self, handler: McpHandler) -> None:
         self._handler = handler
         self._caller = handler.caller
-        self._session = self._caller.session or handler.request.headers.get(SESSION)
+        self._session = self._caller.session or handler._claim(SESSION)
 
     def caller(self, client: str | None) -> Caller:
         return self._caller.model_copy(update={"session": self._session, "agent": self._caller.agent or client})

@@ -114,6 +114,14 @@ async def test_a_body_that_grows_too_large_is_refused(mcp_url: str, jp_auth_head
     assert status == b"413"
 
 
+async def test_a_body_of_countless_parts_is_refused_before_it_is_parsed(post: Post) -> None:
+    """To parse it would hold the event loop, and every kernel with it, for seconds."""
+    body = b'{"jsonrpc": "2.0", "id": 1, "method": "ping", "params": {"a": [' + b"[]," * 100_000 + b"[]]}}"
+    response = await post(body)
+    assert _refusal(response) == (400, "INVALID_ARGUMENT")
+    assert "fields and items" in response.json()["error"]["message"]
+
+
 async def test_a_large_body_within_the_limit_is_taken(connect: Connect, jp_root_dir: Any) -> None:
     text = "x" * (900 * 1024)
     async with connect(MODERN) as client:  # as events the official client takes 1 MiB at once

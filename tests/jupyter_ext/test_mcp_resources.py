@@ -145,6 +145,7 @@ async def test_a_session_hears_of_changes_by_tools_and_commands(connect: Connect
         assert await told.next() == uri
         with pytest.warns(UserWarning, match="subscribe"):
             await client.unsubscribe_resource(uri)
+        with pytest.warns(UserWarning, match="subscribe"):
             await client.subscribe_resource((jp_root_dir / "c.txt").as_uri())
         heard = len(told.uris)
         answer(await other.call_tool("writeFile", {"path": "a.txt", "contents": "three"}))

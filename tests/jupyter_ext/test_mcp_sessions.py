@@ -11,8 +11,9 @@ from typing import Any
 import httpx2
 import pytest
 
+from jupyter_ext.handlers import mcp as mcp_handlers
 from tests.jupyter_ext.agents import bearer, mint
-from tests.jupyter_ext.mcp_clients import ACCEPT, INITIALIZE, Connect, answer, connect, mcp_url, post, request
+from tests.jupyter_ext.mcp_clients import ACCEPT, INITIALIZE, Connect, Post, answer, connect, mcp_url, post, request
 from tests.jupyter_ext.running import until
 from wap_kernel.mcp.sessions import MAX_PER_CREDENTIAL, Sessions
 
@@ -21,7 +22,7 @@ __all__ = ["connect", "mcp_url", "post"]
 VERSION = {"Mcp-Protocol-Version": "2025-11-25"}
 
 
-async def _open(post: Any, **headers: str) -> str:
+async def _open(post: Post, **headers: str) -> str:
     opened = await post(INITIALIZE, **headers)
     assert opened.status_code == 200, opened.text
     session: str = opened.headers["Mcp-Session-Id"]
@@ -37,7 +38,7 @@ def _events(text: str) -> list[dict[str, str]]:
     return [dict(line.split(": ", 1) for line in frame.split("\n") if ": " in line) for frame in frames]
 
 
-async def test_a_session_is_used_and_ended(post: Any, extension: Any) -> None:
+async def test_a_session_is_used_and_ended(post: Post, extension: Any) -> None:
     session = await _open(post)
     listed = await post(request("tools/list"), Mcp_Session_Id=session)
     assert listed.headers["Content-Type"].startswith("text/event-stream")
@@ -49,7 +50,7 @@ async def test_a_session_is_used_and_ended(post: Any, extension: Any) -> None:
     assert (await extension.mcp.sessions()).open == 0
 
 
-async def test_a_session_opens_only_to_the_credential_that_began_it(post: Any, fetch: Any) -> None:
+async def test_a_session_opens_only_to_the_credential_that_began_it(post: Post, fetch: Any) -> None:
     one, other = await mint(fetch), await mint(fetch)
     session = await _open(post, **bearer(one))
     for headers in (bearer(other), {}):
@@ -59,7 +60,7 @@ async def test_a_session_opens_only_to_the_credential_that_began_it(post: Any, f
     assert (await post(request("ping"), Mcp_Session_Id=session, **bearer(one))).status_code == 200
 
 
-async def test_a_revoked_token_ends_the_use_of_its_session(post: Any, fetch: Any, jp_fetch: Any) -> None:
+async def test_a_revoked_token_ends_the_use_of_its_session(post: Post, fetch: Any, jp_fetch: Any) -> None:
     token = await mint(fetch)
     session = await _open(post, **bearer(token))
     await jp_fetch(f"wap/tokens/{token['id']}", method="DELETE")
@@ -67,7 +68,34 @@ async def test_a_revoked_token_ends_the_use_of_its_session(post: Any, fetch: Any
     assert (refused.status_code, refused.json()["error"]["data"]["code"]) == (403, "UNAUTHENTICATED")
 
 
-async def test_a_client_that_takes_only_json_gets_json(post: Any) -> None:
+@pytest.mark.parametrize("revoked", [True, False])
+async def test_a_stream_ends_with_its_token(
+    post: Post,
+    fetch: Any,
+    jp_fetch: Any,
+    mcp_url: str,
+    jp_root_dir: Any,
+    monkeypatch: pytest.MonkeyPatch,
+    revoked: bool,
+) -> None:
+    monkeypatch.setattr(mcp_handlers, "CHECK_SECONDS", 0)
+    token = await mint(fetch)
+    headers = bearer(token)
+    session = await _open(post, **headers)
+    uri = (jp_root_dir / "a.txt").as_uri()
+    subscribed = await post(request("resources/subscribe", uri=uri), Mcp_Session_Id=session, **headers)
+    assert subscribed.status_code == 200
+    async with _streaming(mcp_url, "GET", {**headers, "Mcp-Session-Id": session}) as response:
+        if revoked:
+            await jp_fetch(f"wap/tokens/{token['id']}", method="DELETE")
+        await fetch("wap/api/writeFile", method="POST", body=json.dumps({"path": "a.txt", "content": "x"}))
+        if revoked:
+            assert (await asyncio.wait_for(response.aread(), 20)) == b""
+        else:
+            assert "updated" in (await _event(response.aiter_lines()))["data"]
+
+
+async def test_a_client_that_takes_only_json_gets_json(post: Post) -> None:
     only = {"Accept": "application/json"}
     session = await _open(post, **only)
     ran = await post(
@@ -101,7 +129,7 @@ async def _event(lines: AsyncIterator[str]) -> dict[str, str]:
 
 
 async def test_a_dropped_connection_is_resumed(
-    post: Any, mcp_url: str, jp_auth_header: dict[str, str], jp_root_dir: Any
+    post: Post, mcp_url: str, jp_auth_header: dict[str, str], jp_root_dir: Any
 ) -> None:
     session = await _open(post)
     headers = {**jp_auth_header, "Mcp-Session-Id": session}
@@ -120,7 +148,7 @@ async def test_a_dropped_connection_is_resumed(
 
 
 async def test_events_of_another_session_are_not_replayed(
-    post: Any, mcp_url: str, jp_auth_header: dict[str, str], jp_root_dir: Any
+    post: Post, mcp_url: str, jp_auth_header: dict[str, str], jp_root_dir: Any
 ) -> None:
     (jp_root_dir / "secret.txt").write_text("a secret")
     one, other = await _open(post), await _open(post)
@@ -156,7 +184,7 @@ async def test_the_official_client_comes_back_by_itself(
         assert answer(await asyncio.wait_for(call, 30))["stdout"] == "done\n"
 
 
-async def test_a_thousand_abandoned_sessions_leave_room(post: Any, extension: Any, fetch: Any) -> None:
+async def test_a_thousand_abandoned_sessions_leave_room(post: Post, extension: Any, fetch: Any) -> None:
     mine = await _open(post)
     agent = bearer(await mint(fetch))
     for _ in range(10):
@@ -168,7 +196,7 @@ async def test_a_thousand_abandoned_sessions_leave_room(post: Any, extension: An
     assert (await fetch("wap/tools")).status == 200
 
 
-async def test_when_all_sessions_are_taken_the_longest_idle_one_goes(post: Any, extension: Any) -> None:
+async def test_when_all_sessions_are_taken_the_longest_idle_one_goes(post: Post, extension: Any) -> None:
     sessions = await extension.mcp.sessions()
     sessions.max_sessions = 3
     first, second, third = [await _open(post) for _ in range(3)]
@@ -179,7 +207,7 @@ async def test_when_all_sessions_are_taken_the_longest_idle_one_goes(post: Any, 
 
 
 async def test_a_session_in_use_is_not_ended_for_another(
-    post: Any, extension: Any, mcp_url: str, jp_auth_header: dict[str, str]
+    post: Post, extension: Any, mcp_url: str, jp_auth_header: dict[str, str]
 ) -> None:
     sessions = await extension.mcp.sessions()
     sessions.max_sessions = 1
@@ -189,7 +217,7 @@ async def test_a_session_in_use_is_not_ended_for_another(
     assert (refused.status_code, refused.json()["error"]["message"]) == (503, "Too many open sessions")
 
 
-async def test_an_idle_session_ends(post: Any, extension: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_an_idle_session_ends(post: Post, extension: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     sessions: Sessions = await extension.mcp.sessions()
     sessions.session_idle_timeout = 0.05
     session = await _open(post)

@@ -26,6 +26,12 @@ BROKEN = Probe("bubblewrap", False, "no user namespaces", fix="sysctl -w somethi
 ABSENT = Probe("gvisor", False, "runsc was not found", fix="apt install runsc")
 
 
+@pytest.fixture(autouse=True)
+def nobodys_configuration(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever the user of this machine has configured."""
+    monkeypatch.setenv("JUPYTER_CONFIG_DIR", str(tmp_path_factory.mktemp("configuration")))
+
+
 @pytest.fixture
 def machine(monkeypatch: pytest.MonkeyPatch) -> Callable[[Probe], None]:
     """Sets what the probe of bubblewrap says; gVisor is absent, which also saves its time."""

@@ -8,35 +8,47 @@ in steps between which others get their turn.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 from wap_kernel.errors import InvalidArgument
 
 MAX_PARTS = 20_000
+MAX_STRINGS = 4 * MAX_PARTS
 _STEP = 256 * 1024
 
 
 def check(body: bytes) -> None:
     """Refuse a text with more than `MAX_PARTS` fields and items. Whether it is JSON at all, the parser will say."""
-    parts = 0
-    inside = False  # a string
-    for piece in _without_escapes(body):
-        for number, text in enumerate(piece.split(b'"')):
-            inside ^= number > 0
-            if not inside:
-                parts += text.count(b",") + text.count(b"[") + text.count(b"{")
-        if parts > MAX_PARTS:
+    counting = Structure()
+    for start in range(0, len(body), _STEP):
+        counting.add(body[start : start + _STEP])
+
+
+class Structure:
+    """Of a text that comes piece by piece."""
+
+    def __init__(self) -> None:
+        self._parts = 0
+        self._strings = 0
+        self._is_inside = False
+        """A string."""
+        self._kept = b""
+
+    def add(self, piece: bytes) -> None:
+        """Raises InvalidArgument."""
+        for number, text in enumerate(self._without_escapes(piece).split(b'"')):
+            self._is_inside ^= number > 0
+            if self._is_inside:
+                self._strings += 1
+            else:
+                self._parts += text.count(b",") + text.count(b"[") + text.count(b"{")
+        if self._parts > MAX_PARTS or self._strings > MAX_STRINGS:
             raise InvalidArgument(
                 f"The body has more than {MAX_PARTS} fields and items.", hint="Ask for less in one request."
             )
 
-
-def _without_escapes(body: bytes) -> Iterator[bytes]:
-    r"""The body in pieces, without `\\` and `\"`, so that every quotation mark left begins or ends a string."""
-    kept = b""
-    for start in range(0, len(body), _STEP):
-        piece = kept + body[start : start + _STEP]
-        # A backslash at the end belongs to what follows it.
+    def _without_escapes(self, piece: bytes) -> bytes:
+        r"""Without `\\` and `\"`, so that every quotation mark left begins or ends a string."""
+        piece = self._kept + piece
+        # An odd backslash at the end belongs to what follows it.
         end = len(piece.rstrip(b"\\"))
-        kept = piece[end:]
-        yield piece[:end].replace(b"\\\\", b"").replace(b'\\"', b"")
+        self._kept = b"\\" * ((len(piece) - end) % 2)
+        return piece[:end].replace(b"\\\\", b"").replace(b'\\"', b"")

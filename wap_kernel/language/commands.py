@@ -177,6 +177,7 @@ _TABLE = (
     Command("cancel", "End a run.", _one_run, "cancel last", changes=True),
     Command("revert", "Undo a run.", _revert, "revert last", changes=True),
     Command("audit", "What was done, by whom.", _audit, "audit -n 50"),
+    Command("status", "The workspace, the server, what waits for approval.", _nothing, "status"),
     Command("policy", "What is allowed here.", _nothing, "policy"),
     Command("grants", "What you allowed for good.", _grants, "grants"),
     Command("help", "This, or the help of a sub-command.", _help, "help sh"),
@@ -209,6 +210,6 @@ def _contents() -> str:
             "Sub-commands, by example:",
             *rows,
             "",
-            "Every one has its own --help. With none: an overview. A cell may hold a batch, in JSON or YAML.",
+            "Every one has its own --help. With none: the status. A cell may hold a batch, in JSON or YAML.",
         ]
     )

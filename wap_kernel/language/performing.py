@@ -184,6 +184,7 @@ def _grants(line: Line, hands: Hands, show: Show) -> Answer:
 
 _ACTIONS: dict[str, Callable[[Line, Hands, Show], Answer]] = {
     "": lambda line, hands, show: hands.overview(),
+    "status": lambda line, hands, show: hands.overview(),
     "ls": lambda line, hands, show: hands.ls(
         line.options.path, recursive=line.options.recursive or line.options.depth is not None, depth=line.options.depth
     ),

@@ -73,45 +73,54 @@ def _named(message: JSONRPCRequest) -> dict[str, str]:
 
 
 async def carry(address: str, token: str, stop: asyncio.Event) -> None:
-    """Until the client closes its end, or `stop`. Raises ProviderUnavailable where there is no server.
-
-    What reads standard input may be left behind: nothing interrupts it.
-    """
+    """Until the client closes its end, or `stop`; the session ends then. Raises ProviderUnavailable where there is no
+    server. After a `stop` what reads standard input is left behind: nothing interrupts it."""
     headers = {"Authorization": f"Bearer {token}"} if token else {}
-    broken: asyncio.Future[Exception] = asyncio.get_running_loop().create_future()
-    carrying = asyncio.ensure_future(_carry(address + ROUTE, headers, broken))
-    stopping = asyncio.ensure_future(stop.wait())
-    awaited: list[asyncio.Future[Any]] = [carrying, stopping, broken]
-    await asyncio.wait(awaited, return_when=asyncio.FIRST_COMPLETED)
-    stopping.cancel()
-    if broken.done() and _is_unreachable(broken.result()):
+    over: asyncio.Future[Exception | None] = asyncio.get_running_loop().create_future()
+    carrying = asyncio.ensure_future(_carry(address + ROUTE, headers, stop, over))
+    failure = await over
+    if failure is not None and _is_unreachable(failure):
         hint = "Start Jupyter; `jupyter server list` shows the addresses of those that run."
         raise ProviderUnavailable(f"There is no server at {address}", hint=hint)
-    if broken.done():
-        raise broken.result()
-    if carrying.done():
-        carrying.result()
+    if not stop.is_set():
+        await carrying
 
 
-async def _carry(endpoint: str, headers: dict[str, str], broken: asyncio.Future[Exception]) -> None:
+async def _carry(
+    endpoint: str, headers: dict[str, str], stop: asyncio.Event, over: asyncio.Future[Exception | None]
+) -> None:
     async with stdio_server() as (from_client, to_client):
         try:
             async with (
+                to_client,
                 create_mcp_http_client(headers=headers) as http,
                 # Whoever reads files gets answers of any size.
                 streamable_http_client(endpoint, http_client=http, max_sse_event_size=None) as (from_server, to_server),
                 anyio.create_task_group() as tasks,
             ):
-                stamps = Stamps()
+                stamps, ending = Stamps(), asyncio.Event()
                 tasks.start_soon(_answer, from_server, to_client, stamps)
-                async for item in from_client:
-                    if isinstance(item, SessionMessage):
-                        metadata = ClientMessageMetadata(headers=stamps.of(item.message))
-                        await to_server.send(SessionMessage(item.message, metadata))
+                tasks.start_soon(_ask, from_client, to_server, stamps, ending)
+                tasks.start_soon(_pass_on, stop, ending)
+                await ending.wait()
                 tasks.cancel_scope.cancel()
+            over.set_result(None)
         except Exception as error:
-            broken.set_result(error)
+            over.set_result(error)
             raise
+
+
+async def _ask(
+    from_client: ReadStream[SessionMessage | Exception],
+    to_server: WriteStream[SessionMessage],
+    stamps: Stamps,
+    ending: asyncio.Event,
+) -> None:
+    async for item in from_client:
+        if isinstance(item, SessionMessage):
+            metadata = ClientMessageMetadata(headers=stamps.of(item.message))
+            await to_server.send(SessionMessage(item.message, metadata))
+    ending.set()
 
 
 async def _answer(
@@ -121,6 +130,11 @@ async def _answer(
         if isinstance(item, SessionMessage):
             stamps.hear(item.message)
             await to_client.send(SessionMessage(item.message))
+
+
+async def _pass_on(first: asyncio.Event, second: asyncio.Event) -> None:
+    await first.wait()
+    second.set()
 
 
 def _is_unreachable(failure: BaseException) -> bool:

@@ -80,7 +80,7 @@ def completer(hands: Hands, monkeypatch: pytest.MonkeyPatch) -> Completer:
         ("--qu", ["--quiet"]),
         ("--to x --ra", ["--raise"]),
         ("--dry", []),
-        ("help s", ["search", "sh", "show"]),
+        ("help s", ["search", "sh", "show", "status"]),
         ("write --to x sr", ["src/"]),
     ],
 )

@@ -1,0 +1,141 @@
+// The official TypeScript client, driven through everything; prints what it saw as JSON. See test_mcp_npm.py.
+//   node mcp_client.mjs FOLDER-OF-NODE-MODULES URL TOKEN
+import { writeFileSync } from "node:fs";
+import { pathToFileURL } from "node:url";
+import { setTimeout as sleep } from "node:timers/promises";
+
+const [modules, url, token] = process.argv.slice(2);
+const load = (path) => import(pathToFileURL(`${modules}/@modelcontextprotocol/sdk/dist/esm/${path}`).href);
+const { Client } = await load("client/index.js");
+const { StreamableHTTPClientTransport } = await load("client/streamableHttp.js");
+const { ElicitRequestSchema, ResourceUpdatedNotificationSchema, CallToolResultSchema } = await load("types.js");
+
+const said = {};
+
+async function connect(options = {}) {
+  const capabilities = options.elicit ? { elicitation: {} } : {};
+  const client = new Client({ name: "typescript", version: "1" }, { capabilities });
+  if (options.elicit) client.setRequestHandler(ElicitRequestSchema, options.elicit);
+  const headers = { Authorization: `Bearer ${token}` };
+  const transport = new StreamableHTTPClientTransport(new URL(url), { requestInit: { headers } });
+  await client.connect(transport);
+  return client;
+}
+
+const call = async (client, name, args, options) =>
+  (await client.callTool({ name, arguments: args }, CallToolResultSchema, options)).structuredContent;
+
+async function refused(promise) {
+  try {
+    await promise;
+    return null;
+  } catch (error) {
+    return [error.code, error.data?.code ?? null];
+  }
+}
+
+const client = await connect();
+said.server = client.getServerVersion().name;
+said.tools = (await client.listTools()).tools.map((tool) => tool.name);
+
+// Every tool. The client checks each answer against the tool's output schema by itself.
+said.written = await call(client, "writeFile", { path: "ts/a.py", contents: "x = 1\n", options: { atomic: true, createIfMissing: true } });
+said.read = (await call(client, "readFile", { path: "a.py", workspaceRoot: "ts" })).content;
+said.listed = (await call(client, "listFiles", { path: "ts", options: { recursive: true, globs: ["**/*.py"], maxEntries: 5 } })).count;
+said.found = (await call(client, "searchFiles", { query: "X", options: { regex: false, caseSensitive: false, globs: ["**/*.py"], maxResults: 5 } })).results;
+said.edited = (await call(client, "editFile", { path: "ts/a.py", edits: [{ oldText: "1", newText: "2" }] })).diff;
+said.globbed = (await call(client, "globFiles", { pattern: "ts/*.py" })).count;
+said.ran = await call(client, "runCommand", { command: "cat", args: ["a.py"], options: { cwd: "ts", env: { A: "b" }, timeout: 60, confirmed: true } });
+said.run = (await call(client, "runOperations", { operations: [{ type: "readFile", path: "ts/a.py" }] })).status;
+said.info = (await call(client, "getWorkspaceInfo", {})).root;
+said.deleted = await call(client, "deleteFile", { path: "ts/a.py" });
+
+said.errors = [
+  await refused(client.callTool({ name: "readFile", arguments: {} })),
+  await refused(client.callTool({ name: "readFile", arguments: { path: "missing" } })),
+  await refused(client.callTool({ name: "readFile", arguments: { path: "../outside" } })),
+  await refused(client.callTool({ name: "readFile", arguments: { path: "id_rsa" } })),
+  await refused(client.callTool({ name: "writeFile", arguments: { path: "big", contents: "x".repeat(3_000_000) } })),
+  await refused(client.callTool({ name: "runCommand", arguments: { command: "sudo", args: ["id"] } })),
+];
+said.isError = (await client.callTool({ name: "editFile", arguments: { path: "missing", edits: [{ oldText: "a", newText: "b" }] } })).isError;
+
+// Resources, subscriptions, prompts.
+said.template = (await client.listResourceTemplates()).resourceTemplates[0].uriTemplate;
+const uri = said.template.replace("{+path}", "watched.txt");
+const updated = new Promise((resolve) => client.setNotificationHandler(ResourceUpdatedNotificationSchema, (note) => resolve(note.params.uri)));
+await client.subscribeResource({ uri });
+await call(client, "writeFile", { path: "watched.txt", contents: "seen\n" });
+said.updated = (await updated) === uri;
+said.resource = (await client.readResource({ uri })).contents[0].text;
+said.prompts = (await client.listPrompts()).prompts.length;
+
+// Progress, then cancellation.
+const progress = [];
+const begun = new Promise((resolve) => (said.onProgress = resolve));
+const abort = new AbortController();
+const waiting = refused(
+  client.callTool({ name: "runCommand", arguments: { command: "sh", args: ["-c", "echo begun; sleep 1000"] } }, CallToolResultSchema, {
+    signal: abort.signal,
+    onprogress: (note) => {
+      progress.push(note.message ?? "");
+      if (note.message?.includes("begun")) said.onProgress();
+    },
+  }),
+);
+await begun;
+delete said.onProgress;
+abort.abort("enough");
+said.cancelled = (await waiting) !== null;
+said.progress = progress.some((text) => text.includes("begun"));
+
+// Two sessions at once, each waiting for the other.
+const other = await connect();
+const meet = (mine, theirs) => ({ command: "sh", args: ["-c", `touch ${mine}; until [ -e ${theirs} ]; do sleep 0.01; done`] });
+const both = await Promise.all([call(client, "runCommand", meet("one", "two")), call(other, "runCommand", meet("two", "one"))]);
+said.both = both.map((result) => result.exitCode);
+
+// A dropped connection, resumed with the last event's id.
+const script = "touch dropped; until [ -e resume ]; do sleep 0.01; done; echo resumed";
+let last = null;
+const dropped = await connect();
+const lost = dropped.callTool({ name: "runCommand", arguments: { command: "sh", args: ["-c", script] } }, CallToolResultSchema, {
+  onresumptiontoken: (id) => (last = id),
+});
+lost.catch(() => {});
+while (last === null) await sleep(10);
+const { sessionId, protocolVersion } = dropped.transport;
+await dropped.transport.close(); // drops the stream and keeps the session
+const again = new Client({ name: "typescript", version: "1" }, { capabilities: {} });
+const resumed = new StreamableHTTPClientTransport(new URL(url), { sessionId, requestInit: { headers: { Authorization: `Bearer ${token}` } } });
+await again.connect(resumed);
+resumed.setProtocolVersion?.(protocolVersion);
+const answered = again.request(
+  { method: "tools/call", params: { name: "runCommand", arguments: { command: "sh", args: ["-c", script] } } },
+  CallToolResultSchema,
+  { resumptionToken: last },
+);
+await call(client, "runCommand", { command: "touch", args: ["resume"] });
+said.resumed = (await answered).structuredContent.stdout;
+
+// The user is asked, agrees and refuses.
+writeFileSync(`${said.info}/.cws-policy.json`, '{"confirmationRequired": ["runCommand"]}');
+for (const agrees of [true, false]) {
+  const questions = [];
+  const asked = await connect({
+    elicit: async (request) => {
+      questions.push(request.params.message);
+      return agrees ? { action: "accept", content: { confirm: true } } : { action: "decline" };
+    },
+  });
+  const outcome = agrees ? (await call(asked, "runCommand", { command: "echo", args: ["hi"] })).stdout : await refused(call(asked, "runCommand", { command: "echo", args: ["hi"] }));
+  said[agrees ? "agreed" : "declined"] = [outcome, questions.length === 1 && questions[0].includes("echo hi")];
+  await asked.close();
+}
+
+for (const one of [client, other, again]) {
+  await one.transport.terminateSession();
+  await one.close();
+}
+process.stdout.write(JSON.stringify(said));
+process.exit(0);

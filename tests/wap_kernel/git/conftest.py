@@ -1,0 +1,57 @@
+"""Repositories in workspaces in temporary folders."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.wap_kernel.git.scene import MakeWorkspace, Workspace
+from tests.wap_kernel.git.server import GitServer
+from tests.wap_kernel.git.team import Team
+from tests.wap_kernel.providers.scene import Scene, skip_if_lacking, skip_unless_works
+
+
+@pytest.fixture
+def make(tmp_path: Path) -> Iterator[MakeWorkspace]:
+    """`make("bubblewrap")`, skipped where that provider does not work."""
+    opened: list[Scene] = []
+
+    def make(provider: str = "bubblewrap", *, secrets: tuple[Path, ...] = ()) -> Workspace:
+        if sys.platform != "linux":
+            pytest.skip("the sandboxes are for Linux")
+        skip_unless_works(provider)
+        skip_if_lacking(provider, "statx")
+        folder = tmp_path / "ws"
+        folder.mkdir(exist_ok=True)
+        scene = Scene(provider, folder, secrets=secrets)
+        opened.append(scene)
+        return Workspace(scene)
+
+    yield make
+    for scene in opened:
+        scene.close()
+
+
+@pytest.fixture
+def workspace(make: Callable[..., Workspace]) -> Workspace:
+    """With a repository at its top, in the sandbox."""
+    found = make()
+    found.init()
+    return found
+
+
+@pytest.fixture
+def server(tmp_path: Path) -> Iterator[GitServer]:
+    found = GitServer(tmp_path / "server")
+    yield found
+    found.close()
+
+
+@pytest.fixture
+def team(workspace: Workspace, server: GitServer, tmp_path: Path) -> Team:
+    """A workspace in the sandbox, a remote, and the App that may push to it."""
+    server.create()
+    return Team(workspace, server, tmp_path / "state")

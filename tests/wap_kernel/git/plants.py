@@ -1,0 +1,202 @@
+"""Things that somebody with a hand in the workspace plants there, each meant to make git run a program."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+from tests.wap_kernel.git.scene import Workspace, plain
+
+Plant = Callable[[Workspace, str], None]
+"""Gets the workspace and the program that is to run."""
+HOOKS = """
+    applypatch-msg commit-msg fsmonitor-watchman p4-changelist post-applypatch post-checkout post-commit post-
+    index-change post-merge post-rewrite post-update pre-applypatch pre-auto-gc pre-commit pre-merge-commit
+    pre-push pre-rebase pre-receive prepare-commit-msg proc-receive push-to-checkout reference-transaction
+    sendemail-validate update
+""".split()
+
+
+def config(*pairs: str) -> Plant:
+    """`key` gets the program; `key=value` gets the value, with PROGRAM in it replaced."""
+
+    def plant(workspace: Workspace, program: str) -> None:
+        for pair in pairs:
+            key, equals, value = pair.partition("=")
+            workspace.plain("config", "--add", key, value.replace("PROGRAM", program) if equals else program)
+
+    return plant
+
+
+def attributes(line: str, *pairs: str) -> Plant:
+    def plant(workspace: Workspace, program: str) -> None:
+        workspace.write(".gitattributes", f"{line}\n")
+        config(*pairs)(workspace, program)
+
+    return plant
+
+
+def _hooks(folder: str) -> Plant:
+    def plant(workspace: Workspace, program: str) -> None:
+        (workspace.folder / folder).mkdir(exist_ok=True)
+        for name in HOOKS:
+            path = workspace.folder / folder / name
+            path.write_text(Path(program).read_text())
+            path.chmod(0o755)
+        if folder != ".git/hooks":
+            workspace.plain("config", "core.hooksPath", str(workspace.folder / folder))
+
+    return plant
+
+
+def _included(workspace: Workspace, program: str) -> None:
+    workspace.write(
+        "more.config", f'[core]\n\tfsmonitor = {program}\n\tpager = {program}\n[filter "x"]\n\tclean = {program}\n'
+    )
+    workspace.write(".gitattributes", "* filter=x\n")
+    workspace.plain("config", "include.path", str(workspace.folder / "more.config"))
+
+
+def _worktree_config(workspace: Workspace, program: str) -> None:
+    workspace.plain("config", "extensions.worktreeConfig", "true")
+    workspace.write(".git/config.worktree", f"[core]\n\tfsmonitor = {program}\n\teditor = {program}\n")
+
+
+def _submodule(workspace: Workspace, program: str) -> None:
+    inner = workspace.folder / "inner"
+    inner.mkdir()
+    (inner / "file").write_text("1")
+    plain(inner, "init", "--quiet")
+    plain(inner, "add", "--all")
+    plain(inner, "commit", "--quiet", "--message", "inner")
+    plain(inner, "config", "core.fsmonitor", program)
+    workspace.plain("-c", "advice.addEmbeddedRepo=false", "add", "inner")
+    workspace.write(".gitmodules", '[submodule "inner"]\n\tpath = inner\n\turl = ./inner\n\tignore = none\n')
+    config(
+        "submodule.inner.ignore=none",
+        "submodule.inner.update=!PROGRAM",
+        "diff.ignoreSubmodules=none",
+        "submodule.recurse=true",
+        "diff.submodule=diff",
+        "status.submoduleSummary=true",
+    )(workspace, program)
+
+
+def _nested_bare(workspace: Workspace, program: str) -> None:
+    bare = workspace.folder / "bare"
+    plain(workspace.folder, "init", "--quiet", "--bare", str(bare))
+    plain(bare, "config", "core.fsmonitor", program)
+
+
+def _home(workspace: Workspace, program: str) -> None:
+    """Where the sandbox's home is, git looks for settings too."""
+    for path in (".gitconfig", ".config/git/config", "git/config"):
+        workspace.write(path, f"[core]\n\tfsmonitor = {program}\n\tpager = {program}\n\teditor = {program}\n")
+
+
+def _info_attributes(workspace: Workspace, program: str) -> None:
+    workspace.write(".git/info/attributes", "* filter=x diff=x merge=x\n")
+    config(
+        "filter.x.clean",
+        "filter.x.smudge",
+        "filter.x.process",
+        "diff.x.textconv",
+        "diff.x.command",
+        "merge.x.driver=PROGRAM %A %O %B",
+    )(workspace, program)
+
+
+PLANTS: Mapping[str, Plant] = {
+    "fsmonitor": config("core.fsmonitor"),
+    "fsmonitor, version 1": config("core.fsmonitor", "core.fsmonitorHookVersion=1"),
+    "external diff": config("diff.external"),
+    "diff driver": attributes("* diff=x", "diff.x.command"),
+    "textconv": attributes("* diff=x", "diff.x.textconv", "diff.x.cachetextconv=true"),
+    "clean": attributes("* filter=x", "filter.x.clean", "filter.x.required=true"),
+    "smudge": attributes("* filter=x", "filter.x.smudge", "filter.x.required=true"),
+    "process": attributes("* filter=x", "filter.x.process", "filter.x.required=true"),
+    "filter with an odd name": attributes("* filter=a=b", "filter.x.clean"),
+    "filter with a dotted name": attributes("* filter=a.b", "filter.a.b.clean", "filter.a.b.smudge"),
+    "filter named like a setting": attributes("* filter=clean", "filter.clean.clean", "filter.clean.smudge"),
+    "filter with capitals": attributes("* filter=LFS", "filter.LFS.clean", "filter.LFS.process"),
+    "merge driver": attributes("* merge=x", "merge.x.driver=PROGRAM %A %O %B", "merge.default=x"),
+    "merge options": config("branch.main.mergeOptions=--strategy=evil", "pull.twohead=evil"),
+    "hooks": _hooks(".git/hooks"),
+    "hooks elsewhere": _hooks("own-hooks"),
+    "ssh": config("core.sshCommand"),
+    "git proxy": config("core.gitProxy"),
+    "pager": config(
+        "core.pager", "pager.log", "pager.diff", "pager.status", "pager.show", "pager.branch", "color.pager=true"
+    ),
+    "editor": config("core.editor", "sequence.editor", "commit.verbose=true"),
+    "askpass": config("core.askPass"),
+    "credential helper": config("credential.helper", "credential.https://127.0.0.1.helper"),
+    "gpg": config(
+        "gpg.program",
+        "commit.gpgSign=true",
+        "tag.gpgSign=true",
+        "log.showSignature=true",
+        "merge.verifySignatures=true",
+        "push.gpgSign=if-asked",
+    ),
+    "gpg by ssh": config(
+        "gpg.format=ssh", "gpg.ssh.program", "gpg.ssh.defaultKeyCommand", "commit.gpgSign=true", "user.signingKey=x"
+    ),
+    "gpg by x509": config("gpg.format=x509", "gpg.x509.program", "commit.gpgSign=true"),
+    "aliases": config(
+        *(f"alias.{name}=!PROGRAM" for name in "status diff log show commit switch branch add restore".split())
+    ),
+    "include": _included,
+    "conditional include": config("includeIf.gitdir:/.path=/dev/null", "includeIf.onbranch:main.path=more.config"),
+    "worktree's config": _worktree_config,
+    "submodule": _submodule,
+    "bare repository in a folder": _nested_bare,
+    "home": _home,
+    "info/attributes": _info_attributes,
+    "insteadOf": config(
+        "url.ext::PROGRAM .insteadOf=https://",
+        "url.ext::PROGRAM .pushInsteadOf=https://",
+        "url.ext::PROGRAM x.insteadOf=/",
+        "protocol.ext.allow=always",
+    ),
+    "another remote": config(
+        "remote.origin.url=ext::PROGRAM x",
+        "remote.origin.pushurl=ext::PROGRAM y",
+        "protocol.ext.allow=always",
+        "remote.origin.vcs=evil",
+        "remote.pushDefault=origin",
+    ),
+    "upload pack": config(
+        "remote.origin.url=/nowhere",
+        "remote.origin.uploadpack",
+        "remote.origin.receivepack",
+        "uploadpack.packObjectsHook",
+    ),
+    "alternate refs": config("core.alternateRefsCommand"),
+    "trailers": config("trailer.sign.command", "trailer.sign.cmd", "trailer.sign.ifmissing=add"),
+    "interactive filter": config("interactive.diffFilter", "add.interactive.useBuiltin=false"),
+    "bundle address": config("fetch.bundleURI=ext::PROGRAM x", "transfer.bundleURI=true"),
+    "http": config(
+        "http.proxy=http://127.0.0.1:9",
+        "http.sslVerify=false",
+        "http.followRedirects=true",
+        "http.extraHeader=X-Evil: 1",
+        "http.sslCAInfo=/dev/null",
+        "http.cookieFile=/dev/null",
+    ),
+    "trace": config("trace2.normalTarget=/dev/stdout", "trace2.eventTarget=/dev/stdout"),
+    "colours and formats": config(
+        "color.ui=always",
+        "color.diff=always",
+        "format.pretty=raw",
+        "log.date=raw",
+        "diff.noprefix=true",
+        "diff.mnemonicPrefix=true",
+        "core.quotePath=true",
+        "status.short=true",
+        "diff.orderFile=/etc/passwd",
+        "commit.template=/etc/passwd",
+    ),
+    "tools": config("difftool.x.cmd", "diff.tool=x", "mergetool.x.cmd", "merge.tool=x", "browser.x.cmd", "man.x.cmd"),
+    "maintenance": config("gc.auto=1", "maintenance.auto=true", "gc.recentObjectsHook", "gc.autoDetach=false"),
+}

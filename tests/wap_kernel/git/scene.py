@@ -1,0 +1,92 @@
+"""A workspace with a repository, driven by the tools and, from outside, by plain git."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+
+from tests.wap_kernel.providers.scene import LONG, Scene
+from wap_kernel.git.answers import Person
+from wap_kernel.git.inside import Inside
+from wap_kernel.git.work import Permits, Work
+from wap_kernel.providers.base import Confinement
+
+PLAIN = {
+    "PATH": os.environ["PATH"],
+    "HOME": "/dev/null",
+    "GIT_CONFIG_NOSYSTEM": "1",
+    "GIT_CONFIG_GLOBAL": "/dev/null",
+    "GIT_AUTHOR_NAME": "Ada",
+    "GIT_AUTHOR_EMAIL": "ada@example.org",
+    "GIT_COMMITTER_NAME": "Ada",
+    "GIT_COMMITTER_EMAIL": "ada@example.org",
+    "LC_ALL": "C",
+}
+BOT = Person("emergent-app[bot]", "1+emergent-app[bot]@users.noreply.github.com")
+OPEN = Permits(lambda _: True, lambda _: True)
+
+
+def plain(folder: Path, *arguments: str, check: bool = True) -> str:
+    """Git as a person runs it."""
+    done = subprocess.run(
+        ["git", *arguments], cwd=folder, env=PLAIN, capture_output=True, timeout=LONG, check=False, text=True
+    )
+    if check:
+        assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def denying(*hidden: str) -> Permits:
+    def may(path: str) -> bool:
+        return not any(name in hidden for name in path.split("/"))
+
+    return Permits(may, may)
+
+
+class Workspace:
+    def __init__(self, scene: Scene) -> None:
+        self.scene = scene
+        self.folder = scene.folder
+
+    def init(self, folder: str = ".") -> None:
+        self.write(f"{folder}/README.md", "hello\n")
+        plain(self.folder / folder, "init", "--quiet", "--initial-branch=main")
+        self.save(folder)
+
+    def save(self, folder: str = ".", message: str = "saved") -> str:
+        """Commit everything, by plain git."""
+        plain(self.folder / folder, "add", "--all")
+        plain(self.folder / folder, "commit", "--quiet", "--allow-empty", "--message", message)
+        return self.plain("rev-parse", "HEAD", folder=folder).strip()
+
+    def plain(self, *arguments: str, folder: str = ".", check: bool = True) -> str:
+        return plain(self.folder / folder, *arguments, check=check)
+
+    def write(self, path: str, content: str | bytes) -> Path:
+        file = self.folder / path
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_bytes(content.encode() if isinstance(content, str) else content)
+        return file
+
+    def inside(self, confinement: Confinement | None = None, timeout: float = LONG) -> Inside:
+        """As the engine confines git: what it obeys is read-only."""
+        if confinement is None:
+            guarded = [path for path in (".git/config", ".git/hooks") if (self.folder / path).exists()]
+            pinned = [".git"] if (self.folder / ".git").is_dir() else []
+            confinement = Confinement(read_only=tuple(guarded), pinned=tuple(pinned))
+        return Inside(self.scene.provider, str(self.folder), confinement=confinement, timeout=timeout)
+
+    def work(
+        self,
+        permits: Permits = OPEN,
+        *,
+        folder: str = ".",
+        confinement: Confinement | None = None,
+        timeout: float = LONG,
+    ) -> Work:
+        return Work.open(self.inside(confinement, timeout), permits, folder=folder, identity=BOT)
+
+
+MakeWorkspace = Callable[..., Workspace]

@@ -1,0 +1,87 @@
+"""Redaction: no form of a secret survives, and what is no secret does."""
+
+from __future__ import annotations
+
+import base64
+import time
+from urllib.parse import quote, quote_plus
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from wap_kernel.git.redaction import MASK, Redactor
+
+ASCII = st.text(st.characters(min_codepoint=0x21, max_codepoint=0x7E), min_size=8, max_size=60)
+SECRETS = st.one_of(ASCII, st.text(min_size=8, max_size=40).filter(lambda text: len(text.strip()) >= 8))
+BYTES = st.binary(max_size=20)
+
+
+def encoded(secret: str) -> bytes:
+    return secret.encode("utf-8", "surrogateescape")
+
+
+@given(SECRETS, st.text(max_size=20), st.text(max_size=20))
+def test_the_secret_itself(secret: str, before: str, after: str) -> None:
+    assert secret not in Redactor([secret])(before + secret + after).replace(MASK, "\0")
+
+
+@given(SECRETS)
+def test_url_encoded(secret: str) -> None:
+    redact = Redactor([secret])
+    for form in (quote(encoded(secret), safe=""), quote(encoded(secret)), quote_plus(encoded(secret))):
+        for text in (form, form.lower(), quote(form, safe="")):
+            if text.lower() == form.lower() and text != form and any(c.isupper() for c in secret):
+                continue  # in lower case it is another secret
+            assert redact(text).replace(MASK, "") == ""
+
+
+@given(ASCII, BYTES, BYTES)
+def test_base64_alone_or_within(secret: str, before: bytes, after: bytes) -> None:
+    redact = Redactor([secret])
+    data = before + encoded(secret) + after
+    for form in (base64.b64encode(data), base64.urlsafe_b64encode(data), base64.encodebytes(data)):
+        text = redact(f"token: <{form.decode()}>")
+        core = base64.b64encode(encoded(secret)).decode()[: len(secret)]
+        assert core not in text
+        assert MASK in text
+
+
+@given(ASCII)
+def test_basic_authentication(secret: str) -> None:
+    header = base64.b64encode(f"x-access-token:{secret}".encode()).decode()
+    for text in (f"Authorization: Basic {header}", header, f"> authorization: basic {header}\n"):
+        assert header not in Redactor([secret])(text)
+    assert header not in Redactor()(f"Authorization: Basic {header}")
+
+
+@pytest.mark.parametrize(
+    ("text", "left"),
+    [
+        ("fatal: unable to access 'https://bob:hunter2@h.org/a/'", "fatal: unable to access 'https://***@h.org/a/'"),
+        ("https://tok@h/a and ssh://u:p@h:22/b", "https://***@h/a and ssh://***@h:22/b"),
+        ("https://a:p@ss:w@rd@h/x", "https://***@h/x"),
+        ("Authorization: token abc", "Authorization: token ***"),
+        ("authorization=Bearer abc.def", "authorization=Bearer ***"),
+        ("ghp_0123456789abcdefghij ghs_0123456789abcdefghij", "*** ***"),
+        ("https://h.org/a/b.git, mail ada@h.org, a@b:c/d", "https://h.org/a/b.git, mail ada@h.org, a@b:c/d"),
+        ("https://h.org/path@2x.png?q=a@b", "https://h.org/path@2x.png?q=a@b"),
+    ],
+)
+def test_what_looks_like_a_credential(text: str, left: str) -> None:
+    assert Redactor()(text) == left
+
+
+@given(st.text(st.characters(codec="ascii", exclude_characters="@"), max_size=200))
+def test_other_text_stays(text: str) -> None:
+    if "uthorization" not in text:
+        assert Redactor(["correct-horse-battery"])(text) == text
+
+
+@pytest.mark.parametrize(
+    "text", ["a" * 10**6, "a.a-" * 250_000, "://" * 300_000, "eyJ-" * 250_000, "A1b2" * 250_000, "%25" * 300_000]
+)
+def test_long_text_takes_no_long_time(text: str) -> None:
+    began = time.process_time()
+    Redactor(["%secret/with+signs", "A1b2A1b2A1b3"])(text)
+    assert time.process_time() - began < 5

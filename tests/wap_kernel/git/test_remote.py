@@ -1,0 +1,357 @@
+"""Push, fetch, pull and clone against a real git server, with a credential that nobody in the workspace sees."""
+
+from __future__ import annotations
+
+import base64
+import os
+from pathlib import Path
+
+import pytest
+
+from tests.wap_kernel.git.scene import BOT, Workspace, denying, plain
+from tests.wap_kernel.git.server import GitServer
+from tests.wap_kernel.git.team import Team
+from wap_kernel.errors import InvalidArgument, PermissionDenied, ProviderUnavailable
+from wap_kernel.git import changing, reading
+from wap_kernel.git.answers import GitFailed, Person, Reason, RefChange
+from wap_kernel.git.credentials import NoCredential, TokenFile
+from wap_kernel.git.host import Host
+from wap_kernel.git.remotes import Verb, questions, remote
+from wap_kernel.git.transfer import Link, fetch, pull, push
+from wap_kernel.providers.base import Confinement
+
+
+def reason(caught: pytest.ExceptionInfo[GitFailed]) -> Reason:
+    return caught.value.failure.reason
+
+
+def test_git_push(team: Team) -> None:
+    workspace = team.workspace
+    workspace.write("a", "1")
+    host = BOT.email.replace("github.com", "127.0.0.1")
+    assert team.app.identity() == Person(BOT.name, host)
+    made = changing.commit(workspace.work(), "fix: update port", ["a"])
+    pushed = push(team.link(), workspace.work())
+    assert pushed.refs == (RefChange("main", None, made.id),)
+    assert team.there("rev-parse", "main").strip() == made.id
+    assert team.there("log", "-1", "--format=%an <%ae> %cn", "main").strip() == f"{BOT.name} <{BOT.email}> {BOT.name}"
+    assert team.server.narrowed == [{"repositories": ["engine"], "permissions": {"contents": "write"}}]
+    status = reading.status(workspace.work())
+    assert (status.upstream, status.ahead, status.behind) == ("origin/main", 0, 0)
+    # again, and then with something new: only that is transferred
+    assert push(team.link(), workspace.work()).refs == (RefChange("main", made.id, made.id),)
+    workspace.write("a", "2")
+    again = changing.commit(workspace.work(), "second", ["a"])
+    assert reading.status(workspace.work()).ahead == 1
+    assert push(team.link(), workspace.work()).refs == (RefChange("main", made.id, again.id),)
+    assert len(team.server.narrowed) == 1
+
+
+def test_fetch_and_pull(team: Team, tmp_path: Path) -> None:
+    workspace = team.workspace
+    push(team.link(), workspace.work())
+    theirs = team.colleague(tmp_path / "colleague", "b", "theirs")
+    team.there("tag", "-a", "v1", "-m", "one", theirs, "--force")
+    fetched = fetch(team.link(), workspace.work())
+    assert {ref.name for ref in fetched.refs} == {"origin/main", "v1"}
+    status = reading.status(workspace.work())
+    assert (status.ahead, status.behind, status.untracked) == (0, 1, ())
+    pulled = pull(team.link(), workspace.work())
+    assert (pulled.kind, pulled.after) == ("fast-forward", theirs)
+    assert (workspace.folder / "b").read_text() == "theirs"
+    assert workspace.plain("describe").strip() == "v1"
+    assert pull(team.link(), workspace.work()).kind == "up-to-date"
+    assert workspace.plain("fsck", "--strict") == ""
+    assert sorted(path.name for path in workspace.folder.iterdir()) == [".git", "README.md", "b"]
+
+
+def test_pull_merges_or_tells_the_conflict(team: Team, tmp_path: Path) -> None:
+    workspace = team.workspace
+    push(team.link(), workspace.work())
+    team.colleague(tmp_path / "colleague", "b", "theirs")
+    workspace.write("c", "ours")
+    workspace.save()
+    pulled = pull(team.link(), workspace.work())
+    assert pulled.kind == "merge" and (workspace.folder / "b").exists()
+    push(team.link(), workspace.work())
+    team.colleague(tmp_path / "colleague", "c", "theirs\n")
+    workspace.write("c", "ours\n")
+    workspace.save()
+    with pytest.raises(GitFailed) as caught:
+        pull(team.link(), workspace.work())
+    assert reason(caught) is Reason.CONFLICTS and caught.value.failure.conflicts == ("c",)
+    assert reading.status(workspace.work()).underway == "merge"
+
+
+def test_clone(team: Team, tmp_path: Path) -> None:
+    workspace = team.workspace
+    workspace.write("src/a.py", "print()\n")
+    head = workspace.save()
+    push(team.link(), workspace.work())
+    cloned = team.clone("projects/engine")
+    assert (cloned.branch, cloned.commit) == ("main", head)
+    folder = "projects/engine"
+    assert workspace.plain("status", "--porcelain", folder=folder) == ""
+    assert workspace.plain("rev-parse", "HEAD", folder=folder).strip() == head
+    assert workspace.plain("remote", "get-url", "origin", folder=folder).strip() == team.server.url()
+    confinement = Confinement(read_only=(f"{folder}/.git/config",), pinned=(f"{folder}/.git",))
+    assert reading.status(workspace.work(folder=folder, confinement=confinement)).upstream == "origin/main"
+    with pytest.raises(GitFailed) as caught:
+        team.clone("projects/engine")
+    assert reason(caught) is Reason.EXISTS
+    with pytest.raises(InvalidArgument, match="Shallow"):
+        team.clone("shallow", depth=1)
+    with pytest.raises(GitFailed) as caught:
+        team.clone("other", branch="none")
+    assert reason(caught) is Reason.UNKNOWN_REVISION and not (workspace.folder / "other").exists()
+    with pytest.raises(PermissionDenied):
+        team.clone("other", permits=denying("src"))
+    assert not (workspace.folder / "other").exists()
+
+
+def test_two_clones_that_know_different_things(team: Team, tmp_path: Path) -> None:
+    """The server's repository serves both; what one of them lacks must not be taken for known."""
+    workspace = team.workspace
+    push(team.link(), workspace.work())
+    team.colleague(tmp_path / "colleague", "b", "theirs")
+    team.clone("second")
+    changing.checkout(workspace.work(), "topic")
+    workspace.write("c", "ours")
+    mine = changing.commit(workspace.work(), "ours", ["c"])
+    push(team.link(), workspace.work())
+    assert team.there("rev-parse", "topic").strip() == mine.id
+    confinement = Confinement(read_only=("second/.git/config",), pinned=("second/.git",))
+    fetch(team.link(), workspace.work(folder="second", confinement=confinement))
+    assert workspace.plain("rev-parse", "origin/topic", folder="second").strip() == mine.id
+    assert workspace.plain("fsck", "--strict", folder="second") == ""
+    fetch(team.link(), workspace.work())
+    assert workspace.plain("fsck", "--strict") == ""
+
+
+def test_rejected_forced_and_deleted(team: Team, tmp_path: Path) -> None:
+    workspace = team.workspace
+    changing.checkout(workspace.work(), "topic")
+    push(team.link(), workspace.work())
+    team.there("branch", "main", "topic")
+    team.colleague(tmp_path / "colleague", "b", "theirs", branch="topic")
+    mine = workspace.save()
+    with pytest.raises(GitFailed) as caught:
+        push(team.link(), workspace.work())
+    assert reason(caught) is Reason.BEHIND and "Pull" in caught.value.failure.text
+    push(team.link(), workspace.work(), force=True)
+    assert team.there("rev-parse", "topic").strip() == mine
+    assert push(team.link(), workspace.work(), "topic", delete=True).refs[0].after is None
+    assert "topic" not in team.there("branch")
+
+
+def test_push_to_a_protected_branch_force_and_delete_are_questions_of_their_own() -> None:
+    there = remote("https://github.com/ada/engine.git")
+    assert [one.verb for one in questions("push", there, "topic")] == [Verb.PUSH]
+    assert [one.verb for one in questions("push", there, "main")] == [Verb.PUSH, Verb.PUSH_PROTECTED]
+    assert [one.verb for one in questions("push", there)] == [Verb.PUSH, Verb.PUSH_PROTECTED]
+    asked = questions("push", there, "release/1", force=True, delete=True)
+    assert [one.verb for one in asked if one.verb.asks] == [Verb.PUSH_PROTECTED, Verb.PUSH_FORCE, Verb.PUSH_DELETE]
+    assert [one.verb for one in questions("fetch", there)] == [Verb.FETCH]
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        *("http://github.com/a/b", "git://h/a", "ssh://h/a", "git@h:a/b", "file:///etc", "/etc", "ext::sh -c id", ""),
+        *("https://user:pw@h/a", "https://u@h/a", "https://h", "https:///a", "https://h/a?x", "https://h/a#x"),
+        *("https://h/../a", "https://h/a b", "https://h/a\nb", "-uhttps://h/a", "https://h:0/a", "https://h/a'"),
+    ],
+)
+def test_an_address_that_is_not_taken(url: str) -> None:
+    with pytest.raises(InvalidArgument):
+        remote(url)
+
+
+def test_http_is_for_this_machine_only() -> None:
+    assert remote("http://127.0.0.1:8/a/b", allow_http=True).origin == "http://127.0.0.1:8"
+    with pytest.raises(InvalidArgument):
+        remote("http://10.0.0.1/a/b", allow_http=True)
+
+
+# -- the credential
+
+
+def test_a_revoked_token_is_replaced_once_and_then_said(team: Team) -> None:
+    push(team.link(), team.workspace.work())
+    team.server.tokens.clear()
+    fetch(team.link(), team.workspace.work())
+    assert team.server.given == 2
+    team.server.tokens.clear()
+    team.server.issue = lambda: "ghs_no" + "x" * 30  # type: ignore[method-assign]
+    with pytest.raises(GitFailed) as caught:
+        fetch(team.link(), team.workspace.work())
+    assert reason(caught) is Reason.CREDENTIAL and "revoked" in caught.value.failure.text
+
+
+def test_a_token_is_renewed_five_minutes_before_its_end(team: Team) -> None:
+    now = team.server.clock()
+    there = team.remote()
+    first = team.app.credential(there).secret.reveal()
+    team.server.clock = lambda: now + 3600 - 301
+    assert team.app.credential(there).secret.reveal() == first
+    team.server.clock = lambda: now + 3600 - 299
+    assert team.app.credential(there).secret.reveal() != first
+
+
+def test_a_wrong_key_is_told_without_the_statement(team: Team, tmp_path: Path) -> None:
+    from tests.wap_kernel.git.server import APP_ID, make_key
+    from wap_kernel.git.github import GitHubApp
+
+    make_key(tmp_path / "other.pem")
+    options = {"base_url": team.server.origin, "ca_file": str(team.server.certificate)}
+    app = GitHubApp(APP_ID, str(tmp_path / "other.pem"), **options)  # type: ignore[arg-type]
+    with pytest.raises(ProviderUnavailable, match="HTTP 401") as caught:
+        app.credential(team.remote())
+    assert "eyJ" not in caught.value.text
+    (tmp_path / "other.pem").chmod(0o644)
+    with pytest.raises(ProviderUnavailable, match="by others"):
+        app.credential(team.remote())
+    (tmp_path / "none.pem").touch(mode=0o600)
+    with pytest.raises(ProviderUnavailable, match="RSA key"):
+        GitHubApp(APP_ID, str(tmp_path / "none.pem"), **options).credential(team.remote())  # type: ignore[arg-type]
+
+
+def test_a_token_file(team: Team, tmp_path: Path) -> None:
+    token = team.server.issue()
+    path = tmp_path / "token"
+    path.touch(mode=0o600)
+    path.write_text(f"{token}\n")
+    source = TokenFile(str(path), origin=team.server.origin)
+    push(team.link(source), team.workspace.work())
+    with pytest.raises(PermissionDenied):
+        TokenFile(str(path), origin="https://github.com").credential(team.remote())
+    with pytest.raises(GitFailed) as caught:
+        fetch(team.link(NoCredential()), team.workspace.work())
+    assert reason(caught) is Reason.CREDENTIAL
+
+
+def test_a_redirection_is_not_followed(team: Team, tmp_path: Path) -> None:
+    other = GitServer(tmp_path / "other")
+    try:
+        team.server.redirect_to = other.origin
+        with pytest.raises(GitFailed) as caught:
+            push(team.link(), team.workspace.work())
+        assert reason(caught) is Reason.UNREACHABLE
+        assert other.seen == [] and all(password is None for _, password in team.server.seen)
+    finally:
+        other.close()
+
+
+def test_an_untrusted_certificate_gets_no_credential(team: Team) -> None:
+    there = remote(team.server.url())
+    with pytest.raises(GitFailed) as caught:
+        push(Link(Host(str(team.state), there, environment={}), team.app), team.workspace.work())
+    assert reason(caught) is Reason.UNREACHABLE and team.server.seen == []
+
+
+def everything_of_processes() -> bytes:
+    found = []
+    for name in filter(str.isdigit, os.listdir("/proc")):
+        for file in ("cmdline", "environ"):
+            try:
+                found.append(Path("/proc", name, file).read_bytes())
+            except OSError:
+                continue
+    return b"\n".join(found)
+
+
+def test_the_token_is_found_nowhere(team: Team, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    sampled: list[bytes] = []
+    team.server.during = lambda: sampled.append(everything_of_processes())
+    workspace = team.workspace
+    workspace.write("a", "1")
+    workspace.save()
+    answers = [str(push(team.link(), workspace.work())), str(fetch(team.link(), workspace.work()))]
+    (token,) = team.server.tokens
+    assert any(password == token for _, password in team.server.seen)
+    assert sampled and b"git-remote-https" in sampled[0] and b"WAP_GIT_ASKED" in sampled[0]
+    forms = [token.encode(), base64.b64encode(token.encode())[:-4], b"ghs_0001"]
+    texts = [*sampled, "".join(answers).encode(), "".join(capfd.readouterr()).encode()]
+    for folder in (team.state, workspace.folder):
+        texts += [path.read_bytes() for path in folder.rglob("*") if path.is_file()]
+    assert not [form for form in forms for text in texts if form in text]
+
+
+# -- what is not supported, in clear words
+
+
+def test_shallow_lfs_detached_and_missing(team: Team, tmp_path: Path) -> None:
+    workspace = team.workspace
+    push(team.link(), workspace.work())
+    workspace.write("assets/.gitattributes", "*.bin filter=lfs diff=lfs merge=lfs -text\n")
+    workspace.save()
+    with pytest.raises(GitFailed) as caught:
+        push(team.link(), workspace.work())
+    assert reason(caught) is Reason.LFS
+    plain(workspace.folder, "push", "--quiet", str(team.bare()), "HEAD:refs/heads/lfs")
+    with pytest.raises(GitFailed) as caught:
+        team.clone("copy", branch="lfs")
+    assert reason(caught) is Reason.LFS and not (workspace.folder / "copy").exists()
+    workspace.plain("switch", "--quiet", "--detach")
+    with pytest.raises(GitFailed) as caught:
+        push(team.link(), workspace.work())
+    assert reason(caught) is Reason.DETACHED
+    with pytest.raises(GitFailed) as caught:
+        push(team.link(), workspace.work(), "none")
+    assert reason(caught) is Reason.UNKNOWN_REVISION
+    with pytest.raises(GitFailed) as caught:
+        fetch(team.link(name="ada/none"), workspace.work())
+    assert reason(caught) is Reason.NO_REMOTE
+
+
+def test_a_shallow_repository(team: Team) -> None:
+    workspace = team.workspace
+    push(team.link(), workspace.work())
+    workspace.save()
+    plain(workspace.folder, "clone", "--quiet", "--depth=1", f"file://{workspace.folder}", "cut")
+    confinement = Confinement(pinned=("cut/.git",))
+    for action in (push, fetch, pull):
+        with pytest.raises(GitFailed) as caught:
+            action(team.link(), workspace.work(folder="cut", confinement=confinement))  # type: ignore[operator]
+        assert reason(caught) is Reason.SHALLOW
+
+
+# -- other repositories
+
+
+def make_secret(folder: Path) -> tuple[Path, str]:
+    """A repository outside of the workspace, with a commit that nobody here shall get."""
+    folder.mkdir()
+    other = Workspace.__new__(Workspace)
+    other.folder = folder
+    other.init()
+    other.write("secret", "the other repository's secret\n")
+    return folder, other.save()
+
+
+@pytest.mark.parametrize("kind", ["alternates", "gitdir", "commondir", "worktree", "link"])
+def test_nothing_comes_from_another_repository(team: Team, tmp_path: Path, kind: str) -> None:
+    workspace = team.workspace
+    push(team.link(), workspace.work())
+    other, commit = make_secret(tmp_path / "elsewhere")
+    git = workspace.folder / ".git"
+    if kind == "alternates":
+        (git / "objects/info/alternates").write_text(f"{other}/.git/objects\n")
+        (git / "refs/heads/main").write_text(f"{commit}\n")
+    elif kind == "gitdir":
+        git.rename(workspace.folder / "old")
+        git.write_text(f"gitdir: {other}/.git\n")
+    elif kind == "commondir":
+        (git / "commondir").write_text(f"{other}/.git\n")
+    elif kind == "worktree":
+        plain(workspace.folder, "config", "core.worktree", str(other))
+    else:
+        for name in ("objects", "refs"):
+            (git / name).rename(git / f"old-{name}")
+            (git / name).symlink_to(other / ".git" / name)
+    for action in (push, fetch):
+        with pytest.raises(GitFailed):
+            action(team.link(), workspace.work(confinement=Confinement()))  # type: ignore[operator]
+    bares = [team.bare(), next(team.state.rglob("repository.git"))]
+    for bare in bares:
+        assert plain(bare, "cat-file", "-t", commit, check=False) == ""

@@ -1,0 +1,44 @@
+"""What goes beside the messages that are carried over HTTP."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from mcp_types import JSONRPCNotification, JSONRPCRequest, JSONRPCResponse
+
+from wap_kernel.mcp.bridge import Stamps
+
+
+def _request(method: str, number: int = 1, **params: Any) -> JSONRPCRequest:
+    return JSONRPCRequest(jsonrpc="2.0", id=number, method=method, params=params)
+
+
+def test_a_session_speaks_the_version_that_the_server_named() -> None:
+    stamps = Stamps()
+    assert stamps.of(_request("initialize", 5, protocolVersion="2099-01-01")) == {}
+    stamps.hear(JSONRPCResponse(jsonrpc="2.0", id=4, result={"protocolVersion": "wrong"}))
+    assert stamps.of(_request("ping")) == {}
+    stamps.hear(JSONRPCResponse(jsonrpc="2.0", id=5, result={"protocolVersion": "2025-11-25"}))
+    assert stamps.of(_request("tools/call", name="x")) == {"mcp-protocol-version": "2025-11-25"}
+    cancelled = JSONRPCNotification(jsonrpc="2.0", method="notifications/cancelled", params={"requestId": 1})
+    assert stamps.of(cancelled) == {"mcp-protocol-version": "2025-11-25"}
+    assert stamps.of(_request("initialize", 6)) == {}
+    assert stamps.of(_request("ping")) == {}
+
+
+META = {"io.modelcontextprotocol/protocolVersion": "2026-07-28"}
+
+
+@pytest.mark.parametrize(
+    ("method", "params", "name"),
+    [
+        ("tools/call", {"name": "readFile"}, "readFile"),
+        ("resources/read", {"uri": "file:///a"}, "file:///a"),
+        ("tools/list", {"name": "ignored"}, None),
+        ("tools/call", {"name": 5}, None),
+    ],
+)
+def test_a_message_that_names_its_version_is_described(method: str, params: dict[str, Any], name: str | None) -> None:
+    expected = {"mcp-protocol-version": "2026-07-28", "mcp-method": method}
+    assert Stamps().of(_request(method, _meta=META, **params)) == {**expected, **({"mcp-name": name} if name else {})}

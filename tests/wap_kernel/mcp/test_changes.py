@@ -1,0 +1,79 @@
+"""Who hears of a change: by the file, by a folder above it, and after a command everybody."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+from mcp.server.subscriptions import ResourceUpdated, ServerEvent
+
+from wap_kernel.mcp import changes
+from wap_kernel.mcp.changes import Changes
+from wap_kernel.operations import DeleteFile, MoveFile, Operation, RunCommand, WriteFile
+
+
+@pytest.fixture(autouse=True)
+def _at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(changes, "COLLECT_SECONDS", 0)
+
+
+LAST = "file:///last"
+
+
+def _heard(*operations: Operation, watched: dict[str, str]) -> set[str]:
+    async def hear() -> set[str]:
+        told: set[str] = set()
+        made, last = Changes(), asyncio.Event()
+
+        def listen(event: ServerEvent) -> None:
+            assert isinstance(event, ResourceUpdated)
+            told.add(event.uri)
+            if event.uri == LAST:
+                last.set()
+
+        made.bus.subscribe(listen)
+        with made.watching({**watched, LAST: "last"}.items()):
+            for operation in (*operations, WriteFile(path="last", content=b"")):
+                made.announce(operation)
+                await asyncio.sleep(0)
+            await asyncio.wait_for(last.wait(), 10)
+            await asyncio.sleep(0)  # what is told together may come after it
+        assert not made._watched
+        made.close()
+        return told - {LAST}
+
+    return asyncio.run(hear())
+
+
+FILES = {"file:///a": "a", "file:///b/c/d": "b/c/d"}
+
+
+@pytest.mark.parametrize(
+    ("operation", "told"),
+    [
+        (WriteFile(path="a", content=b""), {"file:///a"}),
+        (WriteFile(path="aa", content=b""), set()),
+        (WriteFile(path="b/c", content=b""), {"file:///b/c/d"}),
+        (DeleteFile(path="b", recursive=True), {"file:///b/c/d"}),
+        (MoveFile(source="b/c/d", destination="a"), {"file:///a", "file:///b/c/d"}),
+        (RunCommand(command="make"), set(FILES)),
+    ],
+)
+def test_who_hears_of_it(operation: Operation, told: set[str]) -> None:
+    assert _heard(operation, watched=FILES) == told
+
+
+def test_where_nobody_listens_nothing_is_kept() -> None:
+    assert _heard(WriteFile(path="a", content=b""), watched={}) == set()
+
+
+def test_it_may_be_told_from_another_thread() -> None:
+    async def tell() -> str:
+        made, told = Changes(), asyncio.Event()
+        made.bus.subscribe(lambda _: told.set())
+        with made.watching(FILES.items()):
+            await asyncio.get_running_loop().run_in_executor(None, made.announce, WriteFile(path="a", content=b""))
+            await asyncio.wait_for(told.wait(), 10)
+        return "told"
+
+    assert asyncio.run(tell()) == "told"

@@ -1,0 +1,292 @@
+"""`wap mcp`, on a folder and as a bridge to a server, by the official client over stdio; how it ends."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import AbstractAsyncContextManager
+from pathlib import Path
+from typing import Any
+
+import mcp_types as types
+import pytest
+from mcp import Client, StdioServerParameters
+from mcp.shared.exceptions import MCPError
+
+from tests.jupyter_ext.conftest import LiveServer
+from tests.jupyter_ext.mcp_clients import ERAS, LEGACY, answer
+from tests.jupyter_ext.restarting import TOKEN, Place
+
+SECONDS = 60
+
+Connect = Callable[..., AbstractAsyncContextManager[Client]]
+
+
+@pytest.fixture(scope="module")
+def shared(tmp_path_factory: pytest.TempPathFactory) -> Place:
+    return Place(tmp_path_factory.mktemp("place"))
+
+
+@pytest.fixture(scope="module")
+def server(shared: Place) -> Iterator[LiveServer]:
+    with shared.server() as started:
+        yield started
+
+
+@pytest.fixture
+def token_file(tmp_path: Path) -> Path:
+    file = tmp_path / "token"
+    file.write_text(f"{TOKEN}\n")
+    return file
+
+
+@pytest.fixture(params=["folder", "server"])
+def where(request: pytest.FixtureRequest, shared: Place, token_file: Path) -> list[str]:
+    """The arguments that name the place of the work: both are the same folder."""
+    for path in shared.root.iterdir():
+        if path.is_file():
+            path.unlink()
+    if request.param == "folder":
+        return [str(shared.root)]
+    return ["--url", request.getfixturevalue("server").url, "--token-file", str(token_file)]
+
+
+@pytest.fixture
+def connect(shared: Place, where: list[str]) -> Connect:
+    def connect(mode: str, **options: Any) -> Client:
+        arguments = ["-m", "wap_kernel.cli", "mcp", *where]
+        started = StdioServerParameters(command=sys.executable, args=arguments, env=shared.environment, cwd="/")
+        return Client(started, mode=mode, read_timeout_seconds=SECONDS, **options)
+
+    return connect
+
+
+eras = pytest.mark.parametrize("mode", ERAS)
+
+
+@eras
+def test_a_client_works_over_stdio(connect: Connect, shared: Place, mode: str) -> None:
+    async def work() -> None:
+        async with connect(mode) as client:
+            assert len((await client.list_tools()).tools) > 5
+            answer(await client.call_tool("writeFile", {"path": "a.txt", "contents": "one\n"}))
+            uri = (shared.root / "a.txt").as_uri()
+            (text,) = (await client.read_resource(uri)).contents
+            assert isinstance(text, types.TextResourceContents) and text.text == "one\n"
+            ran = answer(await client.call_tool("runCommand", {"command": "cat", "args": ["a.txt"]}))
+            assert ran["stdout"] == "one\n"
+            assert (await client.list_prompts()).prompts
+            with pytest.raises(MCPError) as caught:
+                await client.call_tool("readFile", {"path": "../outside"})
+            assert caught.value.code == -32001
+
+    asyncio.run(work())
+
+
+@eras
+@pytest.mark.parametrize("agrees", [True, False])
+def test_the_user_is_asked_over_stdio(connect: Connect, shared: Place, mode: str, agrees: bool) -> None:
+    (shared.root / ".cws-policy.json").write_text(json.dumps({"confirmationRequired": ["runCommand"]}))
+    asked: list[str] = []
+
+    async def user(_: Any, params: types.ElicitRequestParams) -> types.ElicitResult:
+        asked.append(params.message)
+        return types.ElicitResult(action="accept", content={"confirm": agrees})
+
+    async def work() -> str | int:
+        async with connect(mode, elicitation_callback=user) as client:
+            try:
+                result = await client.call_tool("runCommand", {"command": "echo", "args": ["hi"]})
+                return str(answer(result)["stdout"])
+            except MCPError as error:
+                return error.code
+
+    assert asyncio.run(work()) == ("hi\n" if agrees else -32005)
+    assert "echo hi" in asked[0]
+
+
+@eras
+def test_progress_and_cancellation_over_stdio(connect: Connect, shared: Place, mode: str) -> None:
+    async def work() -> None:
+        heard = asyncio.Event()
+
+        async def progress(done: float, total: float | None, message: str | None) -> None:
+            if message and "first" in message:
+                heard.set()
+
+        async with connect(mode) as client:
+            arguments = {"command": "sh", "args": ["-c", "echo first; echo $$ >pid; sleep 1000"]}
+            call = asyncio.ensure_future(client.call_tool("runCommand", arguments, progress_callback=progress))
+            await asyncio.wait_for(heard.wait(), SECONDS)
+            pid = await _number(shared.root / "pid")
+            call.cancel()
+            await asyncio.wait([call])
+            await _gone(pid)
+            assert answer(await client.call_tool("getWorkspaceInfo", {}))["root"] == str(shared.root)
+
+    asyncio.run(work())
+
+
+def test_a_session_hears_of_changes_over_stdio(connect: Connect, shared: Place) -> None:
+    async def work() -> str:
+        told: asyncio.Future[str] = asyncio.get_running_loop().create_future()
+
+        async def hear(message: Any) -> None:
+            if isinstance(message, types.ResourceUpdatedNotification) and not told.done():
+                told.set_result(str(message.params.uri))
+
+        async with connect(LEGACY, message_handler=hear) as client:
+            with pytest.warns(UserWarning, match="subscribe"):
+                await client.subscribe_resource((shared.root / "a.txt").as_uri())
+            answer(await client.call_tool("writeFile", {"path": "a.txt", "contents": "x"}))
+            return await asyncio.wait_for(told, SECONDS)
+
+    assert asyncio.run(work()) == (shared.root / "a.txt").as_uri()
+
+
+async def _number(file: Path) -> int:
+    async def read() -> int:
+        while not file.exists() or not file.read_text().strip():  # noqa: ASYNC110, ASYNC240
+            await asyncio.sleep(0.01)
+        return int(file.read_text())  # noqa: ASYNC240
+
+    return await asyncio.wait_for(read(), SECONDS)
+
+
+async def _gone(pid: int) -> None:
+    async def poll() -> None:
+        while Path(f"/proc/{pid}").exists():  # noqa: ASYNC110, ASYNC240
+            await asyncio.sleep(0.01)
+
+    await asyncio.wait_for(poll(), SECONDS)
+
+
+# -- by hand
+
+
+class Process:
+    """Spoken to line by line."""
+
+    def __init__(self, place: Place, *arguments: str, **environment: str) -> None:
+        self.process = subprocess.Popen(
+            [sys.executable, "-m", "wap_kernel.cli", "mcp", *arguments],
+            **{"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True},
+            env={**place.environment, **environment},
+        )
+
+    def send(self, method: str, number: int | None = None, **params: Any) -> None:
+        message = {"jsonrpc": "2.0", "method": method, "params": params, **({} if number is None else {"id": number})}
+        assert self.process.stdin is not None
+        self.process.stdin.write(json.dumps(message) + "\n")
+        self.process.stdin.flush()
+
+    def answer(self, number: int) -> Any:
+        assert self.process.stdout is not None
+        for line in self.process.stdout:
+            message = json.loads(line)
+            if message.get("id") == number:
+                return message
+        raise AssertionError("it has ended")
+
+    def initialize(self) -> Any:
+        who = {"name": "hand", "version": "1"}
+        self.send("initialize", 0, protocolVersion="2025-11-25", capabilities={}, clientInfo=who)
+        answered = self.answer(0)
+        self.send("notifications/initialized")
+        return answered
+
+    def end(self) -> tuple[int, str]:
+        """Once it has ended by itself: its standard input stays as it is."""
+        assert self.process.stderr is not None
+        return self.process.wait(SECONDS), self.process.stderr.read()
+
+
+@pytest.fixture
+def start(shared: Place) -> Iterator[Callable[..., Process]]:
+    started: list[Process] = []
+
+    def start(*arguments: str, **environment: str) -> Process:
+        started.append(Process(shared, *arguments, **environment))
+        return started[-1]
+
+    yield start
+    for one in started:
+        if one.process.poll() is None:
+            one.process.kill()
+        one.process.wait()
+        for pipe in (one.process.stdin, one.process.stdout, one.process.stderr):
+            assert pipe is not None
+            pipe.close()
+
+
+@pytest.mark.parametrize("how", ["closed", "terminated", "interrupted"])
+def test_it_ends_with_its_client_and_so_does_its_command(
+    start: Callable[..., Process], shared: Place, where: list[str], how: str
+) -> None:
+    server = start(*where)
+    server.initialize()
+    arguments = {"command": "sh", "args": ["-c", "echo $$ >pid; sleep 1000"]}
+    server.send("tools/call", 1, name="runCommand", arguments=arguments)
+    pid = asyncio.run(_number(shared.root / "pid"))
+    assert server.process.stdin is not None
+    if how == "closed":
+        server.process.stdin.close()
+    else:
+        server.process.send_signal(signal.SIGTERM if how == "terminated" else signal.SIGINT)
+    status, err = server.end()
+    assert (status, "Traceback" in err) == (0, False)
+    asyncio.run(_gone(pid))
+
+
+def test_what_is_no_message_does_not_end_it(start: Callable[..., Process], shared: Place) -> None:
+    server = start(str(shared.root))
+    assert server.initialize()["result"]["serverInfo"]["name"] == "wap"
+    assert server.process.stdin is not None
+    for nonsense in ("{", "[]", "null", "x" * 100_000, '{"jsonrpc": "2.0"}', "\x00"):
+        server.process.stdin.write(nonsense + "\n")
+    server.send("ping", 2)
+    assert server.answer(2)["result"] == {}
+
+
+def test_a_server_that_does_not_run_is_said_so(start: Callable[..., Process], token_file: Path) -> None:
+    bridge = start("--url", "http://127.0.0.1:9/", "--token-file", str(token_file))
+    bridge.send(
+        "initialize", 0, protocolVersion="2025-11-25", capabilities={}, clientInfo={"name": "a", "version": "1"}
+    )
+    status, err = bridge.end()
+    assert (status, "There is no server at http://127.0.0.1:9/" in err) == (1, True)
+
+
+def test_a_wrong_token_is_answered_with_what_to_do(start: Callable[..., Process], server: LiveServer) -> None:
+    bridge = start("--url", server.url, WAP_TOKEN="wrong")
+    error = bridge.initialize()["error"]
+    assert (error["data"]["code"], "token" in error["message"]) == ("UNAUTHENTICATED", True)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["/nowhere/at/all"], "No such file or folder"),
+        (["--token-file", "x"], "goes with --url"),
+        ([".", "--url", "http://localhost:1/"], "not both"),
+        (["--url", "localhost"], "not the address of a server"),
+        (["--url", "http://localhost:1/", "--token-file", "/nowhere"], "cannot be read"),
+    ],
+)
+def test_wrong_arguments_are_said_so(start: Callable[..., Process], arguments: list[str], said: str) -> None:
+    status, err = start(*arguments).end()
+    assert status == 1
+    assert said in err
+    assert "Traceback" not in err
+
+
+def test_importing_the_command_does_not_load_the_sdk() -> None:
+    code = (
+        "import wap_kernel.mcp_cli, jupyter_ext.app, sys; print([m for m in sys.modules if m.split('.')[0] == 'mcp'])"
+    )
+    out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=SECONDS, check=True)
+    assert out.stdout.strip() == "[]"

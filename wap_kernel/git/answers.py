@@ -1,0 +1,247 @@
+"""What git operations answer. Paths are relative to the workspace, as all tools say them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from enum import Enum
+
+
+class Reason(str, Enum):
+    """Why git failed, as far as it is known."""
+
+    NO_REPOSITORY = "no-repository"
+    OUTSIDE = "outside"
+    LOCKED = "locked"
+    CONFLICTS = "conflicts"
+    IN_THE_WAY = "in-the-way"
+    DETACHED = "detached"
+    NOTHING = "nothing"
+    UNKNOWN_REVISION = "unknown-revision"
+    UNKNOWN_PATH = "unknown-path"
+    EXISTS = "exists"
+    UNMERGED_BRANCH = "unmerged-branch"
+    IDENTITY = "identity"
+    OWNER = "owner"
+    PROTECTED = "protected"
+    SHALLOW = "shallow"
+    LFS = "lfs"
+    BORROWED = "borrowed"
+    CREDENTIAL = "credential"
+    BEHIND = "behind"
+    REFUSED = "refused"
+    UNREACHABLE = "unreachable"
+    NO_REMOTE = "no-remote"
+    TOO_LARGE = "too-large"
+    CANCELLED = "cancelled"
+    OTHER = "other"
+
+
+@dataclass(frozen=True)
+class Failure:
+    """Git said no. It is an answer, not an error of the server."""
+
+    reason: Reason
+    text: str
+    """What happened and what to do next."""
+    exit_code: int
+    stderr: str
+    conflicts: tuple[str, ...] = ()
+
+
+class GitFailed(Exception):
+    """Carries a Failure to the rim, where it becomes the answer."""
+
+    def __init__(self, failure: Failure) -> None:
+        super().__init__(f"{failure.text} {failure.stderr}".strip())
+        self.failure = failure
+
+
+def failed(reason: Reason, text: str, exit_code: int = 1, stderr: str = "") -> GitFailed:
+    return GitFailed(Failure(reason, text, exit_code, stderr))
+
+
+@dataclass(frozen=True)
+class Change:
+    path: str
+    kind: str
+    """added, modified, deleted, renamed, copied, type-changed; of a conflict: both-modified, deleted-by-them ..."""
+    old_path: str | None = None
+
+
+@dataclass(frozen=True)
+class Status:
+    branch: str | None
+    """None: the head is detached."""
+    commit: str | None
+    """None: there is no commit yet."""
+    upstream: str | None
+    ahead: int
+    behind: int
+    staged: tuple[Change, ...]
+    changed: tuple[Change, ...]
+    untracked: tuple[str, ...]
+    conflicts: tuple[Change, ...]
+    left_out: int = 0
+    """Paths that policy does not show."""
+    underway: str | None = None
+    """merge, rebase, cherry-pick, revert, bisect."""
+    note: str | None = None
+
+
+@dataclass(frozen=True)
+class FileDiff:
+    path: str
+    kind: str
+    added: int | None
+    """Lines; None for a binary file."""
+    deleted: int | None
+    patch: str = ""
+    """Empty when the patches together are too long."""
+    old_path: str | None = None
+
+
+@dataclass(frozen=True)
+class Diff:
+    files: tuple[FileDiff, ...] = ()
+    left_out: int = 0
+    """Files that policy does not show."""
+    truncated: bool = False
+    """Some files come without their patch, or with a part of it."""
+
+
+@dataclass(frozen=True)
+class Differences:
+    staged: Diff
+    unstaged: Diff
+
+
+@dataclass(frozen=True)
+class Person:
+    name: str
+    email: str
+
+
+@dataclass(frozen=True)
+class Commit:
+    id: str
+    parents: tuple[str, ...]
+    author: Person
+    authored_at: str
+    committer: Person
+    committed_at: str
+    subject: str
+    body: str
+
+
+@dataclass(frozen=True)
+class Log:
+    commits: tuple[Commit, ...]
+    more: bool
+    """There are older ones."""
+
+
+@dataclass(frozen=True)
+class ShownCommit:
+    commit: Commit
+    diff: Diff
+    """Against the first parent."""
+
+
+@dataclass(frozen=True)
+class ShownFile:
+    path: str
+    commit: str
+    size: int
+    content: str | None
+    """None: it is binary."""
+    truncated: bool
+
+
+@dataclass(frozen=True)
+class ShownFolder:
+    path: str
+    commit: str
+    names: tuple[str, ...]
+    """A folder's ends in `/`."""
+    left_out: int
+
+
+@dataclass(frozen=True)
+class Committed:
+    id: str
+    branch: str | None
+    author: Person
+    files: int
+    note: str | None = None
+
+
+@dataclass(frozen=True)
+class Added:
+    paths: tuple[str, ...]
+    left_out: int
+
+
+@dataclass(frozen=True)
+class Restored:
+    paths: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class CheckedOut:
+    branch: str | None
+    commit: str | None
+    created: bool
+    note: str | None = None
+
+
+@dataclass(frozen=True)
+class Branch:
+    name: str
+    commit: str
+    current: bool
+    remote: bool
+
+
+@dataclass(frozen=True)
+class Branches:
+    current: str | None
+    branches: tuple[Branch, ...]
+
+
+@dataclass(frozen=True)
+class RefChange:
+    name: str
+    """As people say it: `main`, `origin/main`."""
+    before: str | None
+    after: str | None
+
+
+@dataclass(frozen=True)
+class Fetched:
+    remote: str
+    refs: tuple[RefChange, ...]
+
+
+@dataclass(frozen=True)
+class Pulled:
+    fetched: Fetched
+    branch: str
+    before: str | None
+    after: str
+    kind: str
+    """up-to-date, fast-forward or merge."""
+
+
+@dataclass(frozen=True)
+class Pushed:
+    remote: str
+    refs: tuple[RefChange, ...]
+
+
+@dataclass(frozen=True)
+class Cloned:
+    remote: str
+    path: str
+    branch: str
+    commit: str
+    refs: tuple[RefChange, ...] = field(default=())

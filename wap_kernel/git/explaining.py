@@ -1,0 +1,117 @@
+"""Git's own words turned into what a person would say: what happened, and what to do next. Pure."""
+
+from __future__ import annotations
+
+import re
+
+from wap_kernel.git.answers import Failure, GitFailed, Reason
+
+_TABLE: tuple[tuple[str, Reason, str], ...] = (
+    (
+        r"not a git repository|must be run in a work tree|cannot use bare repository",
+        Reason.NO_REPOSITORY,
+        "There is no git repository here. Run `git init`, clone one, or name the folder of one.",
+    ),
+    (
+        r"dubious ownership",
+        Reason.OWNER,
+        "The repository belongs to another user, so git does not trust it. Change its owner, or clone it.",
+    ),
+    (
+        r"\.lock': File exists|Another git process seems to be running",
+        Reason.LOCKED,
+        "The repository is locked: another git command is at work, or one was interrupted. Try again; if nothing else "
+        "runs, a person removes the file that ends in .lock in .git.",
+    ),
+    (
+        r"Read-only file system|Device or resource busy|Permission denied|Operation not permitted",
+        Reason.PROTECTED,
+        "Git could not change a file that is protected here. Leave that path out.",
+    ),
+    (
+        r"would be overwritten by|Please move or remove them|Your local changes|untracked working tree files",
+        Reason.IN_THE_WAY,
+        "Local changes are in the way. Commit them, or restore the files, and try again.",
+    ),
+    (
+        r"CONFLICT|fix conflicts|needs merge|unmerged files|unresolved conflict|not concluded your merge|is unmerged"
+        r"|resolve your current index first",
+        Reason.CONFLICTS,
+        "There are merge conflicts. Edit the files, add them, and commit.",
+    ),
+    (
+        r"tell me who you are|empty ident|auto-detect email|no email was given|no name was given",
+        Reason.IDENTITY,
+        "Git does not know who commits. Configure an identity for the server, or user.name and user.email.",
+    ),
+    (
+        r"nothing to commit|no changes added to commit|nothing added to commit",
+        Reason.NOTHING,
+        "There is nothing to commit. Name the files, or add them first.",
+    ),
+    (
+        r"is not fully merged",
+        Reason.UNMERGED_BRANCH,
+        "The branch has commits that are nowhere else. Merge it, or delete it with force.",
+    ),
+    (r"already exists|is already checked out", Reason.EXISTS, "There is one of that name already. Choose another."),
+    (
+        r"did not match any file|pathspec .* did not match",
+        Reason.UNKNOWN_PATH,
+        "Git knows no file at that path. Look at status.",
+    ),
+    (r"does not have any commits", Reason.NOTHING, "There is no commit yet."),
+    (
+        r"are ignored by one of your \.gitignore",
+        Reason.UNKNOWN_PATH,
+        "The path is ignored by .gitignore. Change that file if it shall be added.",
+    ),
+    (
+        r"bad revision|unknown revision|ambiguous argument|Needed a single revision|invalid reference|not a commit"
+        r"|bad object|branch '.*' not found|invalid object name|ambiguous object name",
+        Reason.UNKNOWN_REVISION,
+        "There is no such branch or commit. Look at branch and log.",
+    ),
+    # remote
+    (
+        r"Authentication failed|could not read (Username|Password)|error: 40[13]|Invalid username or",
+        Reason.CREDENTIAL,
+        "The remote refuses the credential: it may be revoked, expired or not meant for this repository. "
+        "A person checks it in the server's settings.",
+    ),
+    (
+        r"non-fast-forward|fetch first|stale info",
+        Reason.BEHIND,
+        "The remote has commits that you do not have. Pull, then push again.",
+    ),
+    (
+        r"\[remote rejected\]|hook declined|GH00\d|protected branch",
+        Reason.REFUSED,
+        "The remote refuses this change by a rule of its own. Push to another branch.",
+    ),
+    (
+        r"error: 404|repository .* not found|Repository not found|not valid: is this a git repository",
+        Reason.NO_REMOTE,
+        "The remote repository does not exist, or the credential may not see it.",
+    ),
+    (
+        r"Could not resolve host|Failed to connect|Connection (refused|timed out|reset)|SSL|certificate|HTTP 5\d\d"
+        r"|error: 5\d\d|unable to update url base from redirection|error: 30\d|unable to access|hung up unexpectedly",
+        Reason.UNREACHABLE,
+        "The remote cannot be reached as it is configured, or it redirects elsewhere. Try again later; if it stays, "
+        "a person checks the remote's address.",
+    ),
+)
+_PATTERNS = tuple((re.compile(pattern, re.IGNORECASE), reason, text) for pattern, reason, text in _TABLE)
+
+
+def explain(exit_code: int, stderr: str, stdout: str = "") -> Failure:
+    said = f"{stderr}\n{stdout}"
+    for pattern, reason, text in _PATTERNS:
+        if pattern.search(said):
+            return Failure(reason, text, exit_code, stderr)
+    return Failure(Reason.OTHER, "Git could not do it; its own words are in stderr.", exit_code, stderr)
+
+
+def explained(exit_code: int, stderr: str, stdout: str = "") -> GitFailed:
+    return GitFailed(explain(exit_code, stderr, stdout))

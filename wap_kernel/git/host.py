@@ -1,0 +1,188 @@
+"""Git on the host: a bare repository that the server owns, and the one process that knows the credential.
+
+Nothing of the workspace reaches this repository but objects, out of a bundle; its config is written here. The
+credential goes through a pipe that the process inherits: git asks the askpass program, the askpass program looks at who
+is asking and reads the pipe. It is in no argument, variable, file or answer.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+import os
+import signal
+import subprocess
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from urllib.parse import urlsplit
+
+from wap_kernel.commands.environment import KEPT_WITHOUT_PASSWORD
+from wap_kernel.commands.outcome import Cancel
+from wap_kernel.errors import ProviderUnavailable, TimedOut
+from wap_kernel.git import hardening
+from wap_kernel.git.answers import Reason, failed
+from wap_kernel.git.credentials import Credential
+from wap_kernel.git.explaining import explained
+from wap_kernel.git.redaction import Redactor
+from wap_kernel.git.remotes import Remote
+
+TIMEOUT = 600.0
+MAX_STDOUT = 16 * 1024 * 1024
+PATH = "/usr/local/bin:/usr/bin:/bin"
+_KEPT = (*sorted(KEPT_WITHOUT_PASSWORD), "NO_PROXY", "no_proxy", "SSL_CERT_FILE", "SSL_CERT_DIR")
+
+ASKPASS = """\
+#!/bin/sh
+# Gives the credential to the one origin that it is for. It comes through a pipe; nothing of it is an argument.
+[ "$1" = "Password for '$WAP_GIT_ASKED': " ] || exit 1
+IFS= read -r secret < "/dev/fd/$WAP_GIT_PIPE" || exit 1
+printf '%s\\n' "$secret"
+"""
+
+
+class Host:
+    """The bare repository for one remote, in `state`, a folder of the server that no tool sees.
+
+    One operation at a time holds it, across processes.
+    """
+
+    def __init__(
+        self,
+        state: str,
+        remote: Remote,
+        *,
+        environment: Mapping[str, str] | None = None,
+        timeout: float = TIMEOUT,
+        cancel: Cancel | None = None,
+    ) -> None:
+        server = os.environ if environment is None else environment
+        self.remote = remote
+        self._folder = Path(state) / hashlib.sha256(remote.url.encode()).hexdigest()[:32]
+        self.bare = str(self._folder / "repository.git")
+        self._timeout = timeout
+        self._cancel = cancel or Cancel()
+        self._kept = {name: server[name] for name in _KEPT if "@" not in server.get(name, "@")}
+
+    @contextmanager
+    def held(self) -> Iterator[None]:
+        """Within the block the repository exists and is nobody else's."""
+        self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        with open(self._folder / "lock", "w", encoding="ascii") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            askpass = self._folder / "askpass"
+            askpass.write_text(ASKPASS, encoding="ascii")
+            askpass.chmod(0o700)
+            if not os.path.exists(os.path.join(self.bare, "HEAD")):
+                self.git("init", "--quiet", "--bare", "--template=", "--initial-branch=none", self.bare, anywhere=True)
+            yield
+
+    @contextmanager
+    def temporary(self, name: str) -> Iterator[Path]:
+        """A path for a file that is gone afterwards."""
+        path = self._folder / name
+        try:
+            yield path
+        finally:
+            with suppress(FileNotFoundError):
+                path.unlink()
+
+    def git(
+        self, *arguments: str, accept: Sequence[int] = (0,), anywhere: bool = False, **variables: str
+    ) -> tuple[int, bytes]:
+        """Git on the repository itself, with no network and no credential."""
+        return self._run(arguments, (), variables, Redactor(), accept, anywhere=anywhere)
+
+    def remotely(
+        self, *arguments: str, credential: Credential | None, accept: Sequence[int] = (0,)
+    ) -> tuple[int, bytes]:
+        """Git that talks to the remote, and to nothing else."""
+        scheme, netloc = urlsplit(self.remote.url)[:2]
+        settings = [
+            ("protocol.allow", "never"),
+            (f"protocol.{scheme}.allow", "always"),
+            ("http.followRedirects", "false"),
+            ("http.sslVerify", "true"),
+            ("http.emptyAuth", "false"),
+            ("http.delegation", "none"),
+            ("http.lowSpeedLimit", "100"),
+            ("http.lowSpeedTime", "60"),
+            ("transfer.credentialsInUrl", "die"),
+            ("transfer.fsckObjects", "true"),
+            ("transfer.bundleURI", "false"),
+            ("credential.useHttpPath", "false"),
+        ]
+        if self.remote.ca_file is not None:
+            settings.append(("http.sslCAInfo", self.remote.ca_file))
+        variables = {**self._kept, "GIT_ALLOW_PROTOCOL": scheme}
+        if credential is None:
+            return self._run(arguments, settings, variables, Redactor(), accept)
+        settings.append(("credential.username", credential.username))
+        secret = credential.secret.reveal()
+        reading, writing = os.pipe()
+        try:
+            os.write(writing, f"{secret}\n".encode())
+        finally:
+            os.close(writing)
+        try:
+            variables |= {
+                "GIT_ASKPASS": str(self._folder / "askpass"),
+                "WAP_GIT_PIPE": str(reading),
+                "WAP_GIT_ASKED": f"{scheme}://{credential.username}@{netloc}",
+            }
+            return self._run(arguments, settings, variables, Redactor([secret]), accept, inherited=(reading,))
+        finally:
+            os.close(reading)
+
+    def _run(
+        self,
+        arguments: Sequence[str],
+        settings: Sequence[tuple[str, str]],
+        variables: Mapping[str, str],
+        redact: Redactor,
+        accept: Sequence[int],
+        *,
+        inherited: Sequence[int] = (),
+        anywhere: bool = False,
+    ) -> tuple[int, bytes]:
+        environment = {"PATH": PATH, **hardening.variables(settings), **variables}
+        if not anywhere:
+            environment["GIT_DIR"] = self.bare
+        try:
+            process = subprocess.Popen(
+                ["git", *arguments],
+                cwd=self._folder,
+                env=environment,
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
+                pass_fds=inherited,
+                start_new_session=True,
+            )
+        except OSError as error:
+            raise ProviderUnavailable("Git cannot be started on the server.", hint="Install git.") from error
+        with process:
+            try:
+                with self._cancel.calling(lambda: _kill(process)):
+                    stdout, stderr = process.communicate(timeout=self._timeout)
+            except subprocess.TimeoutExpired:
+                raise TimedOut(
+                    f"The remote operation did not end within {self._timeout:g} seconds.", hint="Try again later."
+                ) from None
+            finally:
+                _kill(process)
+        if self._cancel.requested:
+            raise failed(Reason.CANCELLED, "It was cancelled.", process.returncode)
+        said = redact(stderr.decode("utf-8", "replace"))
+        if process.returncode not in accept:
+            raise explained(process.returncode, said, redact(stdout[:65536].decode("utf-8", "replace")))
+        if len(stdout) > MAX_STDOUT:
+            raise failed(Reason.TOO_LARGE, "The remote repository has too many refs or files.")
+        return process.returncode, stdout
+
+
+def _kill(process: subprocess.Popen[bytes]) -> None:
+    """With all that it started: git leaves the work to others. Not after its end: the number may be another's then."""
+    if process.returncode is None:
+        with suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)

@@ -1,0 +1,225 @@
+"""Git inside the sandbox: one process at a time, hardened, in a repository that was looked at first.
+
+What is printed comes from inside, where everything may be forged. It is parsed as data; ids and paths in it are checked
+before they are used for anything.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
+from os.path import dirname
+
+from wap_kernel.commands.outcome import Cancel, Outcome, Stream
+from wap_kernel.errors import TimedOut
+from wap_kernel.files.paths import below, display
+from wap_kernel.git import hardening
+from wap_kernel.git.answers import GitFailed, Reason, failed
+from wap_kernel.git.explaining import explained
+from wap_kernel.git.redaction import Redactor
+from wap_kernel.providers.base import Command, Confinement, Provider
+
+MAX_OUTPUT = 16 * 1024 * 1024
+MAX_STDERR = 64 * 1024
+TIMEOUT = 120.0
+
+_LOOK = """\
+git rev-parse --path-format=absolute --is-shallow-repository --show-toplevel --git-dir --git-common-dir || exit
+common=$(git rev-parse --path-format=absolute --git-common-dir)
+own=$(git rev-parse --path-format=absolute --git-dir)
+[ -s "$common/objects/info/alternates" ] && echo alternates
+for name in MERGE_HEAD rebase-merge rebase-apply CHERRY_PICK_HEAD REVERT_HEAD BISECT_LOG; do
+    [ -e "$own/$name" ] && echo "$name"
+done
+printf '\\0'
+git config --list --name-only -z
+"""
+_UNDERWAY = {
+    "MERGE_HEAD": "merge",
+    "rebase-merge": "rebase",
+    "rebase-apply": "rebase",
+    "CHERRY_PICK_HEAD": "cherry-pick",
+    "REVERT_HEAD": "revert",
+    "BISECT_LOG": "bisect",
+}
+
+
+@dataclass(frozen=True)
+class Ran:
+    exit_code: int
+    stdout: bytes
+    stderr: str
+    truncated: bool
+
+
+@dataclass(frozen=True)
+class Repository:
+    """What is known of a repository before anything is done in it."""
+
+    folder: str
+    """Its top, relative to the workspace."""
+    shallow: bool
+    borrows: bool
+    """It takes objects from another repository (`objects/info/alternates`)."""
+    underway: str | None
+    settings: tuple[tuple[str, str], ...]
+    """Switch off the filters and merge drivers that it configures."""
+
+
+class Inside:
+    """Runs git through a provider. `root` is the workspace's real path, as commands see it."""
+
+    def __init__(
+        self,
+        provider: Provider,
+        root: str,
+        *,
+        confinement: Confinement | None = None,
+        timeout: float = TIMEOUT,
+        cancel: Cancel | None = None,
+    ) -> None:
+        self.provider = provider
+        self.root = root
+        self._confinement = replace(confinement or Confinement(), network=False)
+        self._timeout = timeout
+        self._cancel = cancel
+        self._redact = Redactor()
+
+    def look(self, folder: str = ".") -> Repository:
+        """The repository that `folder` lies in. Raises GitFailed if there is none in the workspace."""
+        ran = self.shell(_LOOK, (), folder=folder)
+        if ran.exit_code:
+            raise explained(ran.exit_code, ran.stderr)
+        head, _, keys = ran.stdout.partition(b"\0")
+        shallow, top, git_dir, common, *marks = head.decode("utf-8", "surrogateescape").splitlines()
+        relative = below(top, self.root)
+        if relative is None or any(below(path, self.root) is None for path in (git_dir, common)):
+            raise failed(
+                Reason.OUTSIDE,
+                "The repository's files lie outside of the workspace. Clone it into the workspace instead.",
+            )
+        borrows = "alternates" in marks
+        if borrows and not self.provider.confines:
+            raise borrowed()
+        found = hardening.drivers(key.decode("utf-8", "surrogateescape") for key in keys.split(b"\0"))
+        if ran.truncated or len(found) > hardening.MAX_DRIVERS or any(display(name) != name for _, name in found):
+            # Then they cannot be switched off by name.
+            raise failed(
+                Reason.OTHER, "The repository configures too many or oddly named filters. A person removes them first."
+            )
+        return Repository(
+            folder=relative or ".",
+            shallow=shallow == "true",
+            borrows=borrows,
+            underway=next((_UNDERWAY[mark] for mark in marks if mark in _UNDERWAY), None),
+            settings=hardening.without_drivers(found),
+        )
+
+    def git(
+        self,
+        repository: Repository,
+        *arguments: str,
+        settings: Iterable[tuple[str, str]] = (),
+        accept: Sequence[int] = (0,),
+        limit: int = MAX_OUTPUT,
+        partial: bool = False,
+        **variables: str,
+    ) -> Ran:
+        """Run git at the top of `repository`; raises GitFailed for an exit code that is not in `accept`, and for an
+        answer beyond `limit` unless a part of it will do."""
+        ran = self._run(
+            ("git", *arguments), repository.folder, (*repository.settings, *settings), limit=limit, **variables
+        )
+        if ran.exit_code not in accept:
+            raise explained(ran.exit_code, ran.stderr, ran.stdout[:MAX_STDERR].decode("utf-8", "replace"))
+        if ran.truncated and not partial:
+            raise failed(Reason.TOO_LARGE, "Git's answer is too long. Name fewer files.")
+        return ran
+
+    def read(
+        self,
+        repository: Repository,
+        *arguments: str,
+        accept: Sequence[int] = (0,),
+        limit: int = MAX_OUTPUT,
+        partial: bool = False,
+    ) -> Ran:
+        """The same for what changes nothing, not even the index's cache."""
+        return self.git(repository, *arguments, accept=accept, limit=limit, partial=partial, GIT_OPTIONAL_LOCKS="0")
+
+    def shell(self, script: str, arguments: Sequence[str], *, folder: str, repository: Repository | None = None) -> Ran:
+        """A script of ours, whose words are `arguments`: several git processes for the price of one sandbox."""
+        settings = repository.settings if repository else ()
+        return self._run(("sh", "-c", script, "sh", *arguments), folder, settings)
+
+    def stream(self, repository: Repository, *arguments: str, take: Callable[[bytes], bool]) -> Ran:
+        """Output goes to `take`, piece by piece, as it comes; False ends the command."""
+        cancel = Cancel()
+
+        def on_chunk(stream: Stream, chunk: bytes) -> None:
+            if stream == "stdout" and not take(chunk):
+                cancel.request()
+
+        with (self._cancel or Cancel()).calling(cancel.request):
+            outcome = self._start(("git", *arguments), repository.folder, repository.settings, on_chunk, cancel, {})
+        return Ran(outcome.exit_code, b"", self._redact(outcome.stderr), outcome.cancelled)
+
+    def _run(
+        self,
+        program: Sequence[str],
+        folder: str,
+        settings: Iterable[tuple[str, str]],
+        *,
+        limit: int = MAX_OUTPUT,
+        **variables: str,
+    ) -> Ran:
+        kept = bytearray()
+        total = 0
+
+        def on_chunk(stream: Stream, chunk: bytes) -> None:
+            nonlocal total
+            if stream == "stdout":
+                total += len(chunk)
+                kept.extend(chunk[: max(0, limit - len(kept))])
+
+        outcome = self._start(program, folder, settings, on_chunk, self._cancel, variables)
+        if outcome.cancelled:
+            raise failed(Reason.CANCELLED, "It was cancelled.", outcome.exit_code)
+        return Ran(outcome.exit_code, bytes(kept), self._redact(outcome.stderr), total > limit)
+
+    def _start(
+        self,
+        program: Sequence[str],
+        folder: str,
+        settings: Iterable[tuple[str, str]],
+        on_chunk: Callable[[Stream, bytes], None],
+        cancel: Cancel | None,
+        variables: dict[str, str],
+    ) -> Outcome:
+        # Without a ceiling git would take a repository above the workspace for ours.
+        environment = hardening.variables(settings, GIT_CEILING_DIRECTORIES=dirname(self.root), **variables)
+        outcome = self.provider.run(
+            Command(
+                hardening.argv(program, environment),
+                timeout=self._timeout,
+                output_limit=MAX_STDERR,
+                cwd=folder,
+                confinement=self._confinement,
+            ),
+            on_chunk=on_chunk,
+            cancel=cancel,
+        )
+        if outcome.timed_out:
+            raise TimedOut(
+                f"Git did not end within {self._timeout:g} seconds.",
+                hint="Work on fewer files or fewer commits at once.",
+            )
+        return outcome
+
+
+def borrowed() -> GitFailed:
+    return failed(
+        Reason.BORROWED,
+        "The repository borrows objects from another one (objects/info/alternates). Run `git repack -a -d`, remove "
+        "that file, and try again.",
+    )

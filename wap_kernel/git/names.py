@@ -1,0 +1,88 @@
+"""Names that callers bring: branches, revisions, paths. Pure.
+
+Git reads a word as an option, a pattern, a range or a search if it looks like one. So only words that can be nothing
+but what they are meant to be are let through, and everything else is refused with what to write instead.
+"""
+
+from __future__ import annotations
+
+import re
+
+from wap_kernel.errors import InvalidArgument, PermissionDenied
+from wap_kernel.files.paths import outside, parse, split
+
+MAX_NAME = 200
+_BAD_IN_BRANCH = re.compile(r"[\x00-\x20\x7f~^:?*\[\\]|\.\.|@\{|//|/\.|\.lock(/|$)|^[-./]|[./]$")
+_RESERVED = re.compile(
+    r"(HEAD|FETCH_HEAD|ORIG_HEAD|MERGE_HEAD|@|refs(/.*)?|[0-9a-f]{40}|[0-9a-f]{64})\Z", re.IGNORECASE
+)
+_REVISION = re.compile(r"[\w@][\w./@{}^~+#=,-]*\Z")
+BETWEEN = ("..", "...")
+_ID = re.compile(r"[0-9a-f]{40}([0-9a-f]{24})?\Z")
+
+
+def branch(name: str) -> str:
+    """A name for a branch, by git's own rules and without what could be taken for something else."""
+    if not name or len(name.encode("utf-8", "replace")) > MAX_NAME or _BAD_IN_BRANCH.search(name):
+        raise _bad_branch(name)
+    if _RESERVED.match(name) or not _is_unicode(name):
+        raise _bad_branch(name)
+    return name
+
+
+def _bad_branch(name: str) -> InvalidArgument:
+    return InvalidArgument(
+        f"Not a name for a branch: {name[:MAX_NAME]!r}",
+        hint="Use letters, digits, '-', '_' and '/', and no '-' first: feature/new-thing.",
+    )
+
+
+def revision(text: str) -> str:
+    """One commit: a branch, a tag, an id, `HEAD~2`. No option, no search, no path."""
+    if len(text) > MAX_NAME or not _REVISION.match(text) or ".." in text or "{/" in text or not _is_unicode(text):
+        raise InvalidArgument(
+            f"Not the name of a commit: {text[:MAX_NAME]!r}", hint="Use a branch, a tag, an id, or HEAD~2."
+        )
+    return text
+
+
+def revisions(text: str) -> tuple[str, ...]:
+    """One commit, or the two ends of a range with what stands between them: (`a`,), (`a`, `..`, `b`)."""
+    left, dots, right = text.partition("..")
+    if not dots:
+        return (revision(text),)
+    if right.startswith("."):
+        dots, right = "...", right[1:]
+    return (revision(left or "HEAD"), dots, revision(right or "HEAD"))
+
+
+def is_id(text: str) -> bool:
+    return _ID.match(text) is not None
+
+
+def path(text: str) -> str:
+    """A path relative to the workspace, taken literally. `..` is refused: what it leads to depends on links."""
+    relative = parse(text)
+    if ".." in split(relative):
+        raise outside(text)
+    if any(part.casefold() == ".git" for part in split(relative)):
+        raise PermissionDenied(f"The path belongs to git itself: {text}", hint="Name files of the project.", path=text)
+    return relative
+
+
+def within(text: str, folder: str) -> str:
+    """`text`, relative to the workspace, as a path relative to the repository in `folder`."""
+    names, above = split(path(text)), split(folder)
+    if names == above[: len(names)]:
+        return "."  # the repository itself, or a folder that holds it
+    if names[: len(above)] != above:
+        raise InvalidArgument(f"The path is not in this repository: {text}", hint=f"The repository is in {folder!r}.")
+    return "/".join(names[len(above) :])
+
+
+def _is_unicode(text: str) -> bool:
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
