@@ -33,11 +33,13 @@ def measure(bench: Bench) -> Iterator[Row]:
     with _shell(bench) as shell:
 
         def magic() -> Any:
+            shell.events.trigger("pre_execute")  # as before every cell
             answer = shell.run_line_magic("wap", f"read {path}")
-            shell.display_formatter.format(answer)
-            return answer
+            return answer, shell.display_formatter.format(answer)[0]
 
-        agree("%wap read", magic().text, trees.text_of_4k())
+        answer, shown = magic()
+        agree("%wap read", answer.text, trees.text_of_4k())
+        agree("%wap read as HTML", trees.text_of_4k().split("\n")[-2] in shown["text/html"], True)
         times = interleaved(
             {"ours": magic, peers.REQUEST: partial(bench.client.tool, "readFile", path=path)},
             bench.plan.rounds_of_milliseconds,
@@ -57,8 +59,8 @@ def _shell(bench: Bench) -> Iterator[Any]:
     try:
         shell.run_line_magic("load_ext", "wap_kernel")
         yield shell
-        shell.run_line_magic("unload_ext", "wap_kernel")
     finally:
+        shell.run_line_magic("unload_ext", "wap_kernel")
         InteractiveShell.clear_instance()
         for name, value in before.items():
             os.environ.pop(name) if value is None else os.environ.update({name: value})

@@ -74,8 +74,11 @@ def _text(output: Any) -> str:
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
-    parser.add_argument("name", nargs="*", help=f"{' or '.join(NAMES)}; all of them by default")
-    for name in parser.parse_args().name or NAMES:
+    parser.add_argument("name", nargs="*", help=f"{', '.join(NAMES)}; all of them by default")
+    names = parser.parse_args().name or NAMES
+    if unknown := [name for name in names if name not in NAMES]:
+        parser.error(f"there is no notebook {unknown[0]!r}")
+    for name in names:
         with running_server() as server:
             notebook = executed(path_of(name), server)
         nbformat.write(notebook, path_of(name))

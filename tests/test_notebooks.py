@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import re
+import subprocess
+import sys
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -11,7 +13,7 @@ from typing import Any
 import nbformat
 import pytest
 
-from scripts.demo import running_server
+from scripts.demo import as_text, running_server
 from scripts.notebooks import NAMES, answers, executed, path_of
 from tests.wap_kernel.kernels import running_kernel
 
@@ -24,6 +26,17 @@ def test_outputs_are_those_in_the_repository(name: str) -> None:
         left = list(server.workspace.iterdir())
     assert answers(done) == answers(stored), f"run scripts/notebooks.py {name}"
     assert left == []
+
+
+def test_the_demo_is_a_transcript_that_reads_well() -> None:
+    """`make demo`; what it answers is compared above."""
+    notebook = nbformat.read(path_of("quickstart"), as_version=4)
+    text = "\n\n".join(as_text(cell) for cell in notebook.cells)
+    assert "| %wap search TODO wap-quickstart\nTODO · 1 match" in text
+    assert "denied  create wap-quickstart/.env" in text
+    assert "<div" not in text
+    done = subprocess.run([sys.executable, "scripts/demo.py", "--help"], capture_output=True, check=False, text=True)
+    assert done.returncode == 0 and "quickstart" in done.stdout
 
 
 @pytest.mark.parametrize("name", NAMES)

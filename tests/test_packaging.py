@@ -78,6 +78,14 @@ def test_jupyter_lists_the_extension_after_install(installed: str, tmp_path: Pat
     assert re.search(r"^\s*jupyter_ext .*OK$", plain, re.MULTILINE), plain
 
 
+def test_jupyter_lists_the_kernel_after_install(installed: str, tmp_path: Path) -> None:
+    listing = json.loads(_run("-m", "jupyter_client.kernelspecapp", "list", "--json", cwd=tmp_path, python=installed))
+    spec = listing["kernelspecs"]["wap"]
+    assert spec["spec"]["display_name"] == "wap"
+    assert {path.name for path in Path(spec["resource_dir"]).iterdir()} >= {"kernel.json", "logo-64x64.png"}
+    assert spec["resource_dir"].startswith(str(Path(installed).parents[1]))
+
+
 def test_jupyter_server_serves_the_tools_after_install(installed: str) -> None:
     with running_server(installed) as server:
         request = urllib.request.Request(

@@ -216,8 +216,11 @@ class Namespaced:
         self._kill()
 
     def _terminate(self, grace: float) -> Iterator[float]:
-        self._signal_all()
-        yield from self._while_something_is_left(grace)
+        told: set[tuple[int, int]] = set()
+        self._signal_all(told)
+        for moment in self._while_something_is_left(grace):
+            yield moment
+            self._signal_all(told)  # what has only been started since, such as the command itself
         self._kill()
 
     def _while_something_is_left(self, seconds: float) -> Iterator[float]:
@@ -233,10 +236,14 @@ class Namespaced:
         except OSError:  # the namespace is gone
             return False
 
-    def _signal_all(self) -> None:
+    def _signal_all(self, told: set[tuple[int, int]]) -> None:
+        """Each once: a command may take its time over it."""
         if self._init is None:
             return
         for process in supervisor.below({self._init.pid}, supervisor.process_table()):
+            if (process.pid, process.start) in told:
+                continue
+            told.add((process.pid, process.start))
             if process.pid != self.leader:
                 supervisor.send(process, signal.SIGTERM)
             supervisor.send(process, signal.SIGCONT)  # a stopped process sees TERM only when it goes on

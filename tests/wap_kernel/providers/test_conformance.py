@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import threading
 from collections.abc import Iterator
 from dataclasses import asdict
 from pathlib import Path
@@ -20,8 +21,8 @@ from tests.wap_kernel.providers.scene import (
     skip_if_lacking,
     skip_unless_works,
 )
-from wap_kernel.commands import supervised
-from wap_kernel.commands.outcome import Stream
+from wap_kernel.commands import running, supervised
+from wap_kernel.commands.outcome import Cancel, Stream
 from wap_kernel.errors import Code, WapError
 from wap_kernel.files.primitives import Kind
 
@@ -191,6 +192,16 @@ def test_refusals(scene: Scene, options: dict[str, object], code: Code) -> None:
 def test_it_gives_way_to_the_server(make_scene: MakeScene, name: str) -> None:
     own = os.getpriority(os.PRIO_PROCESS, 0)
     assert make_scene(name).run("nice").stdout == f"{min(19, own + supervised.NICE)}\n"
+
+
+@pytest.mark.parametrize("milliseconds", [0, 5, 10, 20, 30, 40, 60, 80])
+def test_cancelled_while_it_begins(scene: Scene, milliseconds: int) -> None:
+    """It has its grace to end by itself, and needs none of it."""
+    cancel = Cancel()
+    threading.Timer(milliseconds / 1000, cancel.request).start()
+    outcome = scene.run("sleep 1000", cancel=cancel)
+    assert outcome.cancelled
+    assert outcome.duration < running.GRACE - 1
 
 
 def test_cancelled_before_it_began(scene: Scene) -> None:
