@@ -24,6 +24,7 @@ from benchmarks import (
     commands,
     listing,
     load,
+    mcp,
     notebook,
     peers,
     providers,
@@ -53,6 +54,7 @@ GROUPS: Mapping[str, Group] = MappingProxyType(
         "run-load": run_load.measure,
         "start": starting.measure,
         "notebook": notebook.measure,
+        "mcp": mcp.measure,
     }
 )
 
@@ -96,8 +98,8 @@ def _measured(root: Path, names: Sequence[str], plan: Plan) -> Iterator[Row]:
     with ExitStack() as stack:
         running = stack.enter_context(server.running(root))
         client = stack.enter_context(running.client())
-        mcp = stack.enter_context(peers.McpFilesystem(root)) if peers.McpFilesystem.is_installed() else None
-        bench = Bench(plan, running, client, mcp)
+        peer = stack.enter_context(peers.McpFilesystem(root)) if peers.McpFilesystem.is_installed() else None
+        bench = Bench(plan, running, client, peer)
         for name in names:
             print(f"measuring: {name}", file=sys.stderr)
             for row in GROUPS[name](bench):

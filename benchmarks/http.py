@@ -12,6 +12,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 _HEAD_END = b"\r\n\r\n"
+_LAST_CHUNK = b"\r\n0\r\n\r\n"
 
 
 class Client:
@@ -34,17 +35,22 @@ class Client:
 
     def request(self, method: str, path: str, body: bytes) -> tuple[int, bytes]:
         """Status and body, whatever the status is."""
-        head = f"{method} {self._base}{path} HTTP/1.1\r\n{self._head}Content-Length: {len(body)}\r\n\r\n"
-        self._socket.sendall(head.encode() + body)
+        status, _, answer = self.exchange(method, path, body)
+        return status, answer
+
+    def exchange(self, method: str, path: str, content: bytes, more: str = "") -> tuple[int, list[str], bytes]:
+        """With further lines of the head, and with those of the answer's. Of what comes in chunks, their sizes stay."""
+        head = f"{method} {self._base}{path} HTTP/1.1\r\n{self._head}{more}Content-Length: {len(content)}\r\n\r\n"
+        self._socket.sendall(head.encode() + content)
         received = bytearray()
         while (end := received.find(_HEAD_END)) < 0:
             received += self._receive()
         status_line, *fields = received[:end].decode("latin-1").split("\r\n")
-        length = next(int(field[15:]) for field in fields if field.lower().startswith("content-length:"))
-        whole = end + len(_HEAD_END) + length
-        while len(received) < whole:
+        body_begins = end + len(_HEAD_END)
+        length = next((int(field[15:]) for field in fields if field.lower().startswith("content-length:")), None)
+        while len(received) < body_begins + length if length is not None else not received.endswith(_LAST_CHUNK):
             received += self._receive()
-        return int(status_line.split()[1]), bytes(received[end + len(_HEAD_END) :])
+        return int(status_line.split()[1]), fields, bytes(received[body_begins:])
 
     def close(self) -> None:
         self._socket.close()

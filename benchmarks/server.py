@@ -68,7 +68,7 @@ def running(root: Path) -> Iterator[Server]:
             try:
                 yield Server(_wait_for_url(process, base), token, process.pid, root)
             finally:
-                _stop(process)
+                stop(process)
 
 
 def _wait_for_url(process: subprocess.Popen[bytes], base: Path) -> str:
@@ -86,7 +86,7 @@ def _wait_for_url(process: subprocess.Popen[bytes], base: Path) -> str:
     raise SystemExit(f"The server did not start:\n{log}")
 
 
-def _stop(process: subprocess.Popen[bytes]) -> None:
+def stop(process: subprocess.Popen[bytes]) -> None:
     process.terminate()
     try:
         process.wait(timeout=STOP_SECONDS)

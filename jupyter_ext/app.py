@@ -12,6 +12,7 @@ from jupyter_server.services.contents.filemanager import FileContentsManager
 from traitlets import Bool, CaselessStrEnum, Dict, Float, Integer, List, Unicode
 
 from wap_kernel import __version__
+from wap_kernel.client.finding import SERVER_PID
 from wap_kernel.errors import ProviderUnavailable, WapError
 from wap_kernel.files.primitives import Access
 from wap_kernel.mcp.hosting import Hosted
@@ -168,6 +169,7 @@ class WapExtension(ExtensionApp):
             self.log.warning("wap answers every request with PROVIDER_UNAVAILABLE: %s", self.unavailable)
         else:
             self.runner = self._open_runner(self.workspace)
+            os.environ[SERVER_PID] = str(os.getpid())  # for the kernels that this server starts
             self.log.info("wap serves %s", self.workspace.root)
 
     def initialize_handlers(self) -> None:
@@ -233,10 +235,10 @@ class WapExtension(ExtensionApp):
         return None
 
     def _open_runner(self, workspace: Workspace) -> Runner:
-        from wap_kernel.dialects import coding_environment, wap
+        from wap_kernel.dialects import coding_environment, tool_interface, wap
         from wap_kernel.runner import Runner
 
-        responses = {dialect.DIALECT: dialect.respond for dialect in (wap, coding_environment)}
+        responses = {dialect.DIALECT: dialect.respond for dialect in (wap, coding_environment, tool_interface)}
         return Runner(workspace, responses=responses, admission=self._admit, changed=self._announce_run)
 
     def _open_mcp(self) -> Sessions:

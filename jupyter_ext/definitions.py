@@ -8,7 +8,7 @@ from functools import cache
 from types import MappingProxyType
 from typing import Any
 
-from wap_kernel.dialects import coding_environment, wap
+from wap_kernel.dialects import coding_environment, tool_interface, wap
 from wap_kernel.dialects.tools import Tool
 from wap_kernel.operations import Effect
 
@@ -39,7 +39,12 @@ def known_tools() -> tuple[str, ...]:
 def effects(names: Collection[str] | None) -> tuple[Effect, ...]:
     """What the tools of these names do, in every dialect; None stands for all tools."""
     tools = (tool for tools in _TOOLS.values() for tool in tools.values() if names is None or tool.name in names)
-    return tuple(dict.fromkeys(tool.effect for tool in tools))
+    return tuple(dict.fromkeys(effect for tool in tools for effect in _effects(tool)))
+
+
+def _effects(tool: Tool[Any]) -> tuple[Effect, ...]:
+    several = tool.effects if isinstance(tool, tool_interface.WorkspaceTool) else ()
+    return several or (tool.effect,)
 
 
 def _mcp(tool: Tool[Any]) -> Definition:
@@ -77,7 +82,11 @@ _SHAPES: Mapping[str, Callable[[Tool[Any]], Definition]] = MappingProxyType(
     {"mcp": _mcp, "openai": _openai, "anthropic": _anthropic}
 )
 _TOOLS: Mapping[str, Mapping[str, Tool[Any]]] = MappingProxyType(
-    {"wap": wap.TOOLS, coding_environment.DIALECT: coding_environment.TOOLS}
+    {
+        "wap": wap.TOOLS,
+        coding_environment.DIALECT: coding_environment.TOOLS,
+        tool_interface.DIALECT: tool_interface.TOOLS,
+    }
 )
 FORMATS = tuple(_SHAPES)
 DIALECTS = tuple(_TOOLS)

@@ -20,12 +20,15 @@ from wap_kernel.files.paths import display
 from wap_kernel.files.primitives import Files, Guard, Locks
 from wap_kernel.files.reading import read_file
 from wap_kernel.files.searching import Searcher
+from wap_kernel.files.viewing import view_file
 from wap_kernel.files.writing import Writer
+from wap_kernel.git.acting import Git
 from wap_kernel.operations import (
     CopyFile,
     CreateDirectory,
     DeleteFile,
     DescribeWorkspace,
+    GitAction,
     ListFiles,
     Message,
     ModifyFile,
@@ -35,6 +38,7 @@ from wap_kernel.operations import (
     RevertRun,
     RunCommand,
     SearchFiles,
+    ViewFile,
     WriteFile,
 )
 from wap_kernel.policy.aside import set_aside
@@ -66,12 +70,15 @@ class Permit:
 
 
 class Actions:
-    def __init__(self, provider: Provider, searcher: Searcher, locks: Locks, root: str, undoing: Undoing) -> None:
+    def __init__(
+        self, provider: Provider, searcher: Searcher, locks: Locks, root: str, undoing: Undoing, git: Git
+    ) -> None:
         self._provider = provider
         self._searcher = searcher
         self._locks = locks
         self._root = root
         self._undoing = undoing
+        self._git = git
 
     def perform(
         self,
@@ -83,6 +90,8 @@ class Actions:
     ) -> Result:
         if isinstance(operation, RunCommand):
             return self._run(operation, permit, cancel, on_chunk)
+        if isinstance(operation, GitAction):
+            return self._act(operation, permit, cancel)
         if isinstance(operation, ListFiles | SearchFiles):
             deadline = Deadline(WALK_SECONDS, lambda: cancel.requested)
             if isinstance(operation, SearchFiles):
@@ -101,6 +110,9 @@ class Actions:
 
     def _read(self, operation: ReadFile, permit: Permit) -> Result:
         return read_file(permit.files, operation, permit.limits, self._root)
+
+    def _view(self, operation: ViewFile, permit: Permit) -> Result:
+        return view_file(permit.files, operation, permit.limits, self._root)
 
     def _describe(self, _: DescribeWorkspace, permit: Permit) -> WorkspaceDescription:
         return WorkspaceDescription(
@@ -148,6 +160,16 @@ class Actions:
             )
         return result
 
+    def _act(self, operation: GitAction, permit: Permit, cancel: Cancel) -> Result:
+        """Not begun again as a command is: of several steps some may be done."""
+        masks = Masks(Confinement())
+        if self._provider.confines:
+            masks = permit.confine(Deadline(WALK_SECONDS, lambda: cancel.requested))
+        try:
+            return self._git.act(operation, permit.guard, masks.confinement, cancel)
+        finally:
+            set_aside(unguarded(permit.files), masks.absent)
+
     def _run_confined(self, command: Command, permit: Permit, cancel: Cancel, on_chunk: OnChunk | None) -> Outcome:
         if not self._provider.confines:
             return self._provider.run(command, on_chunk=on_chunk, cancel=cancel)
@@ -170,6 +192,7 @@ class Actions:
 
 _SIMPLE: Mapping[type[Operation], Callable[[Actions, Any, Permit], Result]] = {
     ReadFile: Actions._read,
+    ViewFile: Actions._view,
     WriteFile: lambda self, operation, permit: self._writer(permit).write(operation),
     ModifyFile: lambda self, operation, permit: self._writer(permit).modify(operation),
     DeleteFile: lambda self, operation, permit: self._writer(permit).delete(operation),

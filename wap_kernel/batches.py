@@ -80,6 +80,8 @@ def _yaml(text: str, name: str, first_line: int) -> Any:
         raise _marked(error, text, name, first_line) from None
     except (yaml.YAMLError, TypeError, ValueError, RecursionError) as error:
         raise InvalidArgument(f"{name} holds what JSON cannot: {error}.") from None
+    except (LookupError, AttributeError):  # what PyYAML raises for a tag with a value that is none of its kind
+        raise InvalidArgument(f"{name} holds a tag that does not fit its value.", hint="Leave tags out.") from None
     if isinstance(sent, dict) and sent.get("protocolVersion") == 1.0:
         sent["protocolVersion"] = PROTOCOL_VERSION  # to YAML, an unquoted 1.0 is a number
     return sent

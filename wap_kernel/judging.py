@@ -26,7 +26,7 @@ from wap_kernel.files.overlay import Overlay
 from wap_kernel.files.paths import outside
 from wap_kernel.files.primitives import Files, Kind
 from wap_kernel.files.selection import MAX_FILE_SIZE
-from wap_kernel.operations import Operation, ReadFile, RunCommand
+from wap_kernel.operations import GitAction, Operation, ReadFile, RunCommand
 from wap_kernel.policy import masks
 from wap_kernel.policy.current import Binding, CurrentPolicy
 from wap_kernel.policy.decision import Facts, Touch, decide, grant_for, touches
@@ -128,7 +128,7 @@ class Judge:
         if verdict.answer is Answer.DENY:
             refusal = TooLarge if verdict.code is Code.SIZE_LIMIT_EXCEEDED else PermissionDenied
             raise refusal(verdict.reason, hint=verdict.suggestion, rule=verdict.rule)
-        runs = isinstance(operation, RunCommand)
+        runs = isinstance(operation, RunCommand | GitAction)
         if runs and isinstance(self._provider, RefusingProvider):
             self._provider.refuse()
         if runs and (caller.token or self._confined_only) and not (self._provider.confines or self._allow_unconfined):

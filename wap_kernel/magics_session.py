@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+import shlex
 import threading
 from typing import TYPE_CHECKING, Any
 
+from wap_kernel.characters import visible
 from wap_kernel.client.answers import Answer, Note, Problem, RunResult
 from wap_kernel.errors import Code, ProviderUnavailable, WapError
 from wap_kernel.language import Completer, Line, parse, parse_cell, perform, usage
 from wap_kernel.magics_shown import Screen, Silent, screen
-from wap_kernel.render import Allowance
-from wap_kernel.run_text import escaped
+from wap_kernel.render import Allowance, cutting, summary
 
 if TYPE_CHECKING:
     from IPython.core.interactiveshell import InteractiveShell
@@ -19,10 +20,10 @@ if TYPE_CHECKING:
 
 
 class Interrupted(KeyboardInterrupt):
-    """The run was cancelled; there is nothing to see in a traceback."""
+    """Of a run; there is nothing to see in a traceback."""
 
     def _render_traceback_(self) -> list[str]:
-        return ["KeyboardInterrupt: the run was cancelled."]
+        return [f"KeyboardInterrupt: {self}."]
 
 
 class Session:
@@ -34,16 +35,17 @@ class Session:
         self._shown: tuple[Answer, Screen] | None = None
         """What this cell has shown already, and where."""
         self.allowance = Allowance()
-        self.completer = Completer(self.hands)
+        self.completer = Completer(self.hands, lambda: self._hands is not None)
 
     def do(self, line: str, cell: str | None) -> Answer | None:
         shown = screen(self._shell, self.allowance)
+        asked: Line | None = None
         try:
             asked = parse(line) if cell is None else parse_cell(line, cell)
             answer = self._perform(asked, shown)
         except WapError as error:
             self._lose(error)
-            if "--raise" in line.split():
+            if "--raise" in _words(line) if asked is None else asked.options.raises:
                 raise _plainly(error) from None
             return self._problem(error, shown)
         if isinstance(answer, RunResult) and asked.command.changes:
@@ -91,14 +93,16 @@ class Session:
             return Note({"text": usage(asked.options.about or "")})
         show = Silent() if asked.options.quiet else shown
         hands = self.hands()
+        before = hands.last
         try:
             return perform(asked, hands, show, self._shell.user_ns)
         except KeyboardInterrupt:
             if not show.has_begun:
                 raise
-            if hands.last is not None:
-                shown.final(hands.last)
-            raise Interrupted from None
+            run = None if hands.last is before else hands.last
+            if run is not None:
+                shown.final(run)
+            raise Interrupted(_end_of(run)) from None
 
     def _end(self, asked: Line, answer: RunResult, shown: Screen) -> None:
         if not (asked.options.quiet and answer.ok):
@@ -124,8 +128,25 @@ class Session:
             self.close()
 
 
+def _words(line: str) -> list[str]:
+    """Of a line that could not be read."""
+    try:
+        return shlex.split(line)
+    except ValueError:
+        return line.split()
+
+
+def _end_of(run: RunResult | None) -> str:
+    """What is known of the run of an interrupted cell."""
+    if run is None or not run.is_over:
+        return "it may still run, see %wap runs -s running"
+    return "the run was cancelled" if run.status == "cancelled" else "the run had ended"
+
+
 def _plainly(error: WapError) -> WapError:
-    """The same error, which IPython shows as a line instead of a traceback."""
+    """The same error, which IPython shows as a line instead of a traceback; it saves both the line and the argument."""
+    error.args = (summary(error.message),)
+    short = WapError(cutting.line(error.message), hint=cutting.line(error.hint or "")).text
     told: dict[str, Any] = vars(error)
-    told["_render_traceback_"] = lambda: [f"{type(error).__name__}: {escaped(error.text, chr(10))}"]
+    told["_render_traceback_"] = lambda: [f"{type(error).__name__}: {visible(short)}"]
     return error

@@ -102,6 +102,14 @@ class ReadFile(_OnPath):
     """Of the answer, where the dialect has a bound of its own."""
 
 
+class ViewFile(ReadFile):
+    """A file for somebody who looks at it: one that is binary is described, not refused."""
+
+    kind = "viewFile"
+    max_line: int | None = None
+    """Characters of a line that are shown; None: all."""
+
+
 class WriteFile(_OnPath):
     kind = "writeFile"
     effect = Effect.WRITE
@@ -287,6 +295,62 @@ class Administer(Operation):
         return self.model_dump()
 
 
+class GitAction(Operation):
+    """Something that git is to do in a repository of the workspace. Which fields count depends on the action."""
+
+    action: str
+    folder: str = "."
+    """In which the repository lies."""
+    files: tuple[str, ...] = ()
+    message: str = ""
+    branch: str | None = None
+    revision: str | None = None
+    """A commit, a range of them, or `COMMIT:PATH`."""
+    staged: bool = False
+    force: bool = False
+    delete: bool = False
+    limit: int = 50
+    skip: int = 0
+    url: str | None = None
+    """Of the remote; None: what the repository calls its remote."""
+    destination: str | None = None
+    """Of a clone."""
+
+    @property
+    def line(self) -> str:
+        """As a shell would have to be told it, without files and message: the same rules speak for both."""
+        flags = [f"--{name}" for name in ("staged", "force", "delete") if getattr(self, name)]
+        remote = ["origin"] if self.action == "push" and self.branch and not self.url else []
+        words = (self.url, *remote, self.branch, self.revision, self.destination)
+        return " ".join(map(_quoted, ("git", self.action, *flags, *(word for word in words if word))))
+
+    def summary(self) -> dict[str, object]:
+        files: dict[str, object] = {"files": list(self.files)} if self.files else {}
+        return {"command": self.line, "cwd": self.folder, **files}
+
+
+class GitRead(GitAction):
+    kind = "gitRead"
+    effect = Effect.READ
+    action: Literal["status", "diff", "log", "show", "branch"]
+
+
+class GitChange(GitAction):
+    """Of the workspace's own repository and its files."""
+
+    kind = "gitChange"
+    effect = Effect.WRITE
+    action: Literal["add", "restore", "commit", "checkout", "branch"]
+
+
+class GitTransfer(GitAction):
+    """Between the workspace and a repository elsewhere."""
+
+    kind = "gitTransfer"
+    effect = Effect.EXECUTE
+    action: Literal["fetch", "pull", "push", "clone"]
+
+
 class DescribeWorkspace(Operation):
     kind = "describeWorkspace"
     effect = Effect.READ
@@ -298,6 +362,7 @@ KINDS: Mapping[str, type[Operation]] = MappingProxyType(
         for kind in (
             *(Message, ListFiles, ReadFile, WriteFile, ModifyFile, SearchFiles, RunCommand),
             *(DeleteFile, MoveFile, CopyFile, CreateDirectory, RevertRun, DescribeWorkspace),
+            *(ViewFile, GitRead, GitChange, GitTransfer),
         )
     }
 )

@@ -60,6 +60,8 @@ class FileModified(Result):
     hash: str
     diff: str
     is_diff_truncated: Literal[True] | None = None
+    replacements: int | None = Field(None, exclude=True)
+    """Of a single literal replacement: how often. Not among WAP's fields."""
 
 
 class Match(Model):

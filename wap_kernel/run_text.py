@@ -11,19 +11,14 @@ import re
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from wap_kernel.characters import one_line, visible
+
 Write = Callable[[str], object]
 Event = Mapping[str, Any]
 
 BARS = {"stdout": "  | ", "stderr": "  ! "}
 NOUNS = {"bytesWritten": "bytes", "size": "bytes", "editsApplied": "edits", "durationMs": "ms"}
 """What an event counts, and what that is."""
-
-
-def escaped(text: str, keep: str = "") -> str:
-    """Characters that a terminal would obey, or not show, as Python writes them; those in `keep` stay."""
-    if text.isprintable():
-        return text
-    return "".join(c if c.isprintable() or c in keep else c.encode("unicode_escape").decode() for c in text)
 
 
 class Lines:
@@ -78,7 +73,7 @@ class Transcript:
             self._close_line()
         for piece in re.findall(r"[^\n]*\n|[^\n]+", chunk):
             bar = BARS[stream] if self._open is None else ""
-            self._write(bar + escaped(piece, "\n\t"))
+            self._write(bar + visible(piece))
             self._open = None if piece.endswith("\n") else stream
 
     def _close_line(self) -> None:
@@ -112,7 +107,7 @@ def _joined(outcome: str, kind: object, subject: str, detail: str) -> str:
     named = " ".join(part for part in (f"{outcome:7}", str(kind), subject) if part)
     detail = detail.strip()
     separator = "" if not detail else " " if detail.startswith("(") else ": "
-    return escaped(f"{named}{separator}{detail}")
+    return one_line(f"{named}{separator}{detail}")
 
 
 def question(message: Event, where: str) -> str:
@@ -132,4 +127,4 @@ def question(message: Event, where: str) -> str:
 
 
 def _indented(text: str) -> str:
-    return escaped(text, "\n\t").rstrip("\n").replace("\n", f"\n{BARS['stdout']}")
+    return visible(text).rstrip("\n").replace("\n", f"\n{BARS['stdout']}")

@@ -29,8 +29,21 @@ from wap_kernel.files import atomic
 from wap_kernel.files.deadline import Deadline
 from wap_kernel.files.root import Root
 from wap_kernel.files.searching import Searcher
+from wap_kernel.git.acting import Git
+from wap_kernel.git.settings import GitSettings
 from wap_kernel.judging import Judge
-from wap_kernel.operations import Administer, Effect, ListFiles, Operation, RevertRun, RunCommand, SearchFiles
+from wap_kernel.operations import (
+    Administer,
+    Effect,
+    GitChange,
+    GitRead,
+    GitTransfer,
+    ListFiles,
+    Operation,
+    RevertRun,
+    RunCommand,
+    SearchFiles,
+)
 from wap_kernel.policy import presets
 from wap_kernel.policy.current import CurrentPolicy
 from wap_kernel.policy.files import PolicyFiles
@@ -58,7 +71,10 @@ CHECK_SECONDS = 10.0
 KEEP_SECONDS = 120.0
 """What it may take to keep what a command could change."""
 T = TypeVar("T")
-THREADS: Mapping[type[Operation], int] = {SearchFiles: 2, ListFiles: 1, RunCommand: 16, Operation: 8}
+THREADS: Mapping[type[Operation], int] = {
+    **{SearchFiles: 2, ListFiles: 1, RunCommand: 16, Operation: 8},
+    **{GitRead: 4, GitChange: 2, GitTransfer: 2},
+}
 """How many operations of a kind run at once; what has no entry of its own counts as an Operation.
 
 One listing: it is Python's own work, so a second one would not be done sooner but would keep the event loop waiting.
@@ -72,7 +88,8 @@ class Workspace:
     workspace's `.cws-policy.json` narrow it. `provider` names where commands run. `state_dir` defaults to a folder in
     Jupyter's data folder. `hidden` and `read_only` are absolute paths to protect besides those that are protected
     always: a server knows best where its own secrets and settings lie. Without `undo` nothing is kept of what runs
-    change. With `confined_only` people, too, are refused commands where nothing confines them.
+    change. With `confined_only` people, too, are refused commands where nothing confines them. `git` says which remotes
+    there are; without it there are none.
     """
 
     def __init__(
@@ -88,6 +105,7 @@ class Workspace:
         hidden: Sequence[str] = (),
         read_only: Sequence[str] = (),
         undo: bool = True,
+        git: GitSettings | None = None,
         changed: Callable[[Operation, Caller, Context], None] = lambda *_: None,
         log: logging.Logger | None = None,
     ) -> None:
@@ -99,6 +117,8 @@ class Workspace:
         self._allow_unconfined = allow_unconfined
         self._confined_only = confined_only
         self._keeps = undo
+        self._git = git or GitSettings()
+        hidden = (*hidden, *self._git.source.secret_paths)
         self._changed = changed
         self.log = log or logging.getLogger("wap_kernel")
         self._underway: dict[Cancel, Operation] = {}
@@ -133,7 +153,8 @@ class Workspace:
             snapshots = Snapshots(self._files.guarded_by(protected), self.database, state, Caps(), self.log)
         self.undo = Undoing(snapshots, locks, lambda caller: self.judge.binding(caller).guard)
         """What runs changed, and how it is taken back."""
-        self._actions = Actions(self._provider, searcher, locks, self.root, self.undo)
+        git = Git(self._provider, self.root, state, self._git)
+        self._actions = Actions(self._provider, searcher, locks, self.root, self.undo, git)
         server = environment.for_sandbox(os.environ) if self._provider.confines else os.environ
         path = environment.rebuild(server, {})["PATH"]
         self.judge = Judge(
@@ -169,8 +190,8 @@ class Workspace:
 
     @property
     def running(self) -> int:
-        """How many commands are under way."""
-        return sum(isinstance(operation, RunCommand) for operation in self._underway.values())
+        """How many commands are under way, and transfers to and from remotes."""
+        return sum(isinstance(operation, RunCommand | GitTransfer) for operation in self._underway.values())
 
     async def perform(self, operation: Operation, caller: Caller | None = None) -> Result:
         """Do it, or raise a WapError. Cancelling the task ends a command that it started."""

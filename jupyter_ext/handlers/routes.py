@@ -14,9 +14,11 @@ from .runs import CancelHandler, ChangesHandler, OutputHandler, RevertHandler, R
 from .streams import EventsHandler, RunStreamHandler
 from .tokens import TokenHandler, TokensHandler
 from .tools import ToolHandler
+from .workspace_tools import WorkspaceToolHandler
 
 ROUTES: tuple[tuple[str, type[WapHandler]], ...] = (
     (r"/wap/api/([A-Za-z]+)", ToolHandler),
+    (r"/wap/workspace/([a-z]+)", WorkspaceToolHandler),
     (r"/wap/runs", RunsHandler),
     (r"/wap/runs/([^/]+)", RunHandler),
     (r"/wap/runs/([^/]+)/decision", DecisionHandler),

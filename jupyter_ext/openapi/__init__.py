@@ -9,7 +9,7 @@ from typing import Any
 from wap_kernel import __version__
 
 from ..handlers.base import AGENT_HEADER, CLAIM_LENGTH, SESSION_HEADER
-from . import audit, mcp, parts, people, runs, tools
+from . import audit, mcp, parts, people, runs, tools, workspace_tools
 from .tools import ERRORS
 
 __all__ = ["ERRORS", "document"]
@@ -42,7 +42,14 @@ def document(base_url: str) -> bytes:
         "servers": [{"url": base_url.rstrip("/") or "/"}],
         "security": [{name: []} for name in _SECURITY_SCHEMES],
         "paths": {
-            **{**tools.paths(), **runs.paths(), **mcp.paths(), **audit.paths(), **people.paths()},
+            **{
+                **tools.paths(),
+                **workspace_tools.paths(),
+                **runs.paths(),
+                **mcp.paths(),
+                **audit.paths(),
+                **people.paths(),
+            },
             "/wap/openapi.json": {"get": _openapi()},
         },
         "components": {

@@ -22,13 +22,13 @@ FILES = {
     "book.ipynb": b'{"cells": [], "metadata": {}, "nbformat": 4, "nbformat_minor": 5}',
 }
 EXISTING = (*FILES, ".", "folder")
-PATHS = ("path", "source", "workingDirectory")
+PATHS = ("path", "source", "workingDirectory", "file_path", "workdir")
 LINES = ("startLine", "endLine", "afterLine")
 
 
 @schemathesis.hook
 def before_call(context: Any, case: Any, kwargs: Any) -> None:
-    runs_commands = case.operation.path.endswith(("/executeCommand", "/runs"))
+    runs_commands = case.operation.path.endswith(("/executeCommand", "/runs", "/workspace/bash"))
     if runs_commands and isinstance(case.body, (str, bytes)):
         case.body = []  # text that might happen to be an object with a command
     if (case.query or {}).get("wait") is not None:
@@ -38,7 +38,8 @@ def before_call(context: Any, case: Any, kwargs: Any) -> None:
     operations = case.body.get("operations")
     parts = [case.body, *(operations if isinstance(operations, list) else ())]
     for part in parts:
-        if runs_commands and isinstance(part, dict) and isinstance(part.get("command"), str):
+        # On every route, so that a new one which runs commands cannot be forgotten here.
+        if isinstance(part, dict) and isinstance(part.get("command"), str):
             part["command"] = f": {shlex.quote(part['command'])}"
     choice = zlib.crc32(repr(case.body).encode("utf-8", "replace"))
     if choice % 4:

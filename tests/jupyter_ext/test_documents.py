@@ -73,7 +73,10 @@ async def test_openai_and_anthropic_formats(fetch: Any) -> None:
 
 @pytest.mark.parametrize(
     ("params", "known"),
-    [({"format": "yaml"}, ["mcp", "openai", "anthropic"]), ({"dialect": "klingon"}, ["wap", "coding_environment"])],
+    [
+        ({"format": "yaml"}, ["mcp", "openai", "anthropic"]),
+        ({"dialect": "klingon"}, ["wap", "coding_environment", "tool_interface"]),
+    ],
 )
 async def test_an_unknown_choice_lists_the_known_ones(fetch: Any, params: dict[str, str], known: list[str]) -> None:
     answer = await fetch("wap/tools", params=params)

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from wap_kernel.dialects import wap
+from wap_kernel.dialects import tool_interface, wap
 
 SECONDS = int(os.environ.get("WAP_FUZZ_SECONDS", "15"))
 CHECKS = "not_a_server_error,status_code_conformance,content_type_conformance,response_schema_conformance"
@@ -42,3 +42,4 @@ def test_schemathesis_finds_nothing(live_server: Any, tmp_path: Path) -> None:
     assert "Traceback" not in (live_server.root.parent / "log").read_text()
     reached = {line.split()[0] for line in tally.read_text().splitlines()}
     assert reached >= {f"/wap/api/{name}" for name in wap.TOOLS} | {"/wap/tools", "/wap/runs"}
+    assert reached >= {f"/wap/workspace/{name}" for name in tool_interface.TOOLS}

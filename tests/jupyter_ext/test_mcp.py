@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Callable
 from typing import Any
 
 import mcp_types as types
@@ -22,7 +21,7 @@ from tests.jupyter_ext.mcp_clients import (
     within_time,
 )
 from tests.jupyter_ext.running import until
-from wap_kernel.dialects.coding_environment import CATALOG, TOOLS
+from wap_kernel.dialects.coding_environment import TOOLS
 
 __all__ = ["connect", "mcp_url"]
 pytestmark = pytest.mark.parametrize("mode", ERAS)
@@ -239,17 +238,15 @@ async def test_prompts(connect: Connect, mode: str) -> None:
         assert (await refused(client.get_prompt("nothing"))).code == -32602
 
 
-async def test_two_sessions_work_at_once(connect: Connect, jp_root_dir: Any, extension: Any, mode: str) -> None:
+async def test_two_sessions_work_at_once(connect: Connect, mode: str) -> None:
     """Each waits for what the other does."""
-    wait_for: Callable[[str, str], list[str]] = lambda mine, other: [  # noqa: E731
-        "-c",
-        f"touch {mine}; until [ -e {other} ]; do sleep 0.01; done",
-    ]
+
+    def waiting(mine: str, theirs: str) -> dict[str, Any]:
+        script = f"touch {mine}; until [ -e {theirs} ]; do sleep 0.01; done"
+        return {"command": "sh", "args": ["-c", script]}
+
     async with connect(mode) as one, connect(mode) as other:
-        calls = [
-            one.call_tool("runCommand", {"command": "sh", "args": wait_for("a", "b")}),
-            other.call_tool("runCommand", {"command": "sh", "args": wait_for("b", "a")}),
-        ]
+        calls = [one.call_tool("runCommand", waiting("a", "b")), other.call_tool("runCommand", waiting("b", "a"))]
         results = await within_time(asyncio.gather(*calls))
     assert [answer(result)["exitCode"] for result in results] == [0, 0]
 
@@ -261,7 +258,3 @@ async def test_who_asked_is_recorded(connect: Connect, fetch: Any, mode: str) ->
     (record,) = (await fetch("wap/audit", params={"tool": "getWorkspaceInfo"})).body["records"]
     assert (record["agent"], record["dialect"], record["outcome"]) == ("aclient", "coding_environment", "ok")
     assert ("session" in record) is (mode == LEGACY)
-
-
-def test_the_catalog_is_whole(mode: str) -> None:
-    assert set(CATALOG) == {"readFile", "writeFile", "listFiles", "searchFiles", "runCommand"}

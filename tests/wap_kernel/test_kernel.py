@@ -6,13 +6,19 @@ import json
 import os
 import signal
 import subprocess
+import threading
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from jupyter_client.manager import KernelManager
 
 from tests.wap_kernel.kernels import Talk, running_kernel
+from wap_kernel.errors import NotFound
+from wap_kernel.kernel import inspecting
+from wap_kernel.language.looking import Lookup
+from wap_kernel.render import LARGEST, LARGEST_ERROR
 
 MARKED = "import pathlib; pathlib.Path(__file__).with_name('ran').touch()\n"
 
@@ -56,14 +62,19 @@ def test_a_run_is_shown_once_and_says_how_to_undo_it_in_this_kernel(talk: Talk, 
     assert "%wap" not in str(said.messages)
 
 
-def test_a_run_is_drawn_while_it_goes_and_again_in_its_place(talk: Talk) -> None:
-    said = talk.run("sh seq 3; sleep 0.6; echo end")
-    assert said.kinds[0] == "display_data"
-    assert said.kinds[-1] == "update_display_data"
-    first, last = said.messages[0][1]["data"]["text/plain"], said.text
-    assert "running" in first
+def test_a_run_is_drawn_while_it_goes_and_again_in_its_place(talk: Talk, workspace: Path) -> None:
+    os.mkfifo(workspace / "gate")
+    request = talk.begin("sh seq 3; cat gate; echo end")
+    published = talk.published(request)
+    kind, first = next(published)
+    (workspace / "gate").write_text("opened\n")
+    rest = list(published)
+    assert talk.reply(request)["status"] == "ok"
+    assert (kind, rest[-1][0]) == ("display_data", "update_display_data")
+    assert "running" in first["data"]["text/plain"]
+    last = rest[-1][1]["data"]["text/plain"]
     assert "completed" in last
-    assert "end" in last
+    assert "opened" in last and "end" in last
 
 
 def test_a_batch_is_a_cell(talk: Talk, workspace: Path) -> None:
@@ -76,7 +87,7 @@ def test_a_batch_is_a_cell(talk: Talk, workspace: Path) -> None:
 
 
 def test_quiet_shows_nothing_that_went_well(talk: Talk) -> None:
-    assert talk.run("sh -q sleep 0.3").messages == []
+    assert talk.run("sh -q echo fine").messages == []
     assert "false" in talk.run("sh -q false").text
 
 
@@ -112,6 +123,17 @@ def test_a_failed_run_is_no_error_unless_it_is_to_raise(talk: Talk) -> None:
     assert said.reply["ename"] == "EXECUTION_FAILED"
     assert said.kinds[-1] == "error"
     assert "execute_result" not in said.kinds
+
+
+def test_an_error_is_cut(talk: Talk) -> None:
+    said = talk.run("x" * 200_000)
+    assert said.kinds == ["error"]
+    failure = said.messages[0][1]
+    assert len(json.dumps(failure)) < LARGEST_ERROR
+    assert "more characters" in failure["evalue"]
+    raised = talk.run("sh --raise false " + "x" * 50_000)
+    assert len(json.dumps([content for _, content in raised.messages])) < LARGEST
+    assert len(json.dumps(raised.messages[-1][1])) < LARGEST_ERROR
 
 
 def test_what_a_denied_command_says(talk: Talk) -> None:
@@ -185,10 +207,12 @@ def _begun(talk: Talk, code: str) -> tuple[str, Iterator[tuple[str, dict[str, ob
     return request, published
 
 
-@pytest.mark.parametrize("by_signal", [False, True])
-def test_an_interrupt_cancels_the_run(kernel: tuple[Talk, KernelManager], workspace: Path, by_signal: bool) -> None:
+@pytest.mark.parametrize(("by_signal", "seconds"), [(False, "61.25"), (True, "61.75")])
+def test_an_interrupt_cancels_the_run(
+    kernel: tuple[Talk, KernelManager], workspace: Path, by_signal: bool, seconds: str
+) -> None:
     talk, manager = kernel
-    request, published = _begun(talk, "sh sleep 61.25\nwrite never.txt no")
+    request, published = _begun(talk, f"sh sleep {seconds}\nwrite never.txt no")
     if by_signal:
         os.kill(int(manager.provisioner.pid), signal.SIGINT)  # type: ignore[union-attr]
     else:
@@ -198,7 +222,7 @@ def test_an_interrupt_cancels_the_run(kernel: tuple[Talk, KernelManager], worksp
     assert "cancelled" in str(rest[-2][1]["data"])
     reply = talk.reply(request)
     assert (reply["status"], reply["ename"]) == ("error", "KeyboardInterrupt")
-    assert subprocess.run(["pgrep", "-f", "sleep 61.25"], check=False, capture_output=True).returncode == 1
+    assert subprocess.run(["pgrep", "-f", f"sleep {seconds}"], check=False, capture_output=True).returncode == 1
     assert not (workspace / "never.txt").exists()
     assert talk.run("ls").reply["status"] == "ok"
 
@@ -216,6 +240,7 @@ def test_an_interrupt_of_nothing_is_nothing(kernel: tuple[Talk, KernelManager]) 
     talk, manager = kernel
     manager.interrupt_kernel()
     os.kill(int(manager.provisioner.pid), signal.SIGINT)  # type: ignore[union-attr]
+    talk.run("help")  # a message on another channel may come while this runs
     assert talk.run("ls").reply["status"] == "ok"
 
 
@@ -254,6 +279,22 @@ def test_inspection_has_the_documentation_and_the_verdict(talk: Talk) -> None:
     assert "deny" in talk.inspect("read .env", 8)
     assert "command  text, required" in talk.inspect("- type: shell\n  command: x", 10)
     assert talk.inspect("nothing at all", 3) == ""
+
+
+def test_inspection_does_not_wait_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
+    """For a verdict; the documentation is there."""
+    is_asked, may_go = threading.Event(), threading.Event()
+
+    def hands() -> Any:
+        is_asked.set()
+        may_go.wait(30)
+        raise NotFound("nobody")
+
+    monkeypatch.setattr(inspecting, "PATIENCE", 0.0)
+    told = inspecting.inspect("sh rm -r build", 10, Lookup(hands))
+    assert told["text/plain"].startswith("usage: sh")
+    assert is_asked.wait(30)
+    may_go.set()
 
 
 def test_nothing_is_done_by_inspection(talk: Talk, workspace: Path) -> None:

@@ -209,6 +209,31 @@ def test_raise_stops_run_all(kernel: Kernel, code: str) -> None:
     assert len(cell.outputs[-1]["traceback"]) == 1
 
 
+def test_what_is_raised_is_cut(kernel: Kernel) -> None:
+    kernel.run("long = 'x' * 300_000")
+    cell = kernel.run('%%wap --raise -q\n- {type: shell, command: "false # {{long}}"}\n')
+    assert cell.status == "error"
+    assert len(json.dumps(cell.outputs[-1])) < 5_000
+    assert (
+        "more characters" in cell.outputs[-1]["traceback"][0] and "%wap show run_" in cell.outputs[-1]["traceback"][0]
+    )
+    assert len(json.dumps(cell.outputs)) < 100_000
+
+
+@pytest.mark.parametrize(
+    ("line", "status"),
+    [
+        ("write ../x.txt 'say --raise now'", "ok"),
+        ("write ../x.txt 'say --raise now' --raise", "error"),
+        ("frobnicate 'say --raise now'", "ok"),
+        ("frobnicate --raise", "error"),
+        ("frobnicate --raise 'never closed", "error"),
+    ],
+)
+def test_a_text_that_speaks_of_raising_does_not_raise(kernel: Kernel, line: str, status: str) -> None:
+    assert kernel.run(f"%wap {line}").status == status
+
+
 def test_what_was_raised_can_be_caught(kernel: Kernel) -> None:
     kernel.run("from wap_kernel.errors import WapError")
     assert kernel.run("try:\n    %wap read --raise nothing\nexcept WapError as e:\n    c = e").status == "ok"
@@ -296,6 +321,60 @@ def test_an_interrupt_while_it_waits_for_approval(kernel: Kernel, kernel_id: str
     ask(server, f"api/kernels/{kernel_id}/interrupt", {})
     assert kernel.finish(begun).status == "error"
     assert ask(server, f"wap/runs/{run}")["status"] == "cancelled"
+
+
+HOLD = """
+import threading
+from wap_kernel.client import watching
+hands = get_ipython().magics_manager.registry["WapMagics"]._session.hands()
+started, may_go = hands._backend.start, threading.Event()
+def held(*arguments):
+    print("held", flush=True)
+    may_go.wait(60)
+    return started(*arguments)
+hands._backend.start = held
+watching.STOP_SECONDS = 0.0
+"""
+LET_GO = """
+may_go.set()
+for thread in threading.enumerate():
+    if thread.name in ("wap-start", "wap-stop"):
+        thread.join(60)
+"""
+
+
+def test_an_interrupt_of_a_run_that_is_not_known_yet_says_so(server: Server) -> None:
+    """And does not show the run before as if it were this one."""
+    with kernel_of(server) as (kernel, kernel_id):
+        kernel.run("%load_ext wap_kernel\n%wap sh echo of another cell")
+        kernel.run(HOLD)
+        begun = kernel.start(f"%wap sh -t 600 {NOT_OVER}")
+        kernel.until(begun, "held")
+        ask(server, f"api/kernels/{kernel_id}/interrupt", {})
+        cell = kernel.finish(begun)
+        assert cell.outputs[-1]["traceback"] == ["KeyboardInterrupt: it may still run, see %wap runs -s running."]
+        assert "another cell" not in cell.text and "cancelled" not in cell.text
+        kernel.run(LET_GO)
+        assert kernel.value("hands.last.status") == "cancelled"
+
+
+def test_a_run_that_cannot_be_cancelled_is_not_said_to_be(server: Server) -> None:
+    with kernel_of(server) as (kernel, kernel_id):
+        kernel.run("%load_ext wap_kernel\n%wap -q")
+        kernel.run(
+            "from wap_kernel.errors import ProviderUnavailable\n"
+            'hands = get_ipython().magics_manager.registry["WapMagics"]._session.hands()\n'
+            "cancel = hands._backend.cancel\n"
+            "def gone(run_id): raise ProviderUnavailable('gone')\n"
+            "hands._backend.cancel = gone"
+        )
+        begun = kernel.start(f"%wap sh -t 600 echo begun; {NOT_OVER}")
+        kernel.until(begun, "| begun")
+        ask(server, f"api/kernels/{kernel_id}/interrupt", {})
+        cell = kernel.finish(begun)
+        assert "it may still run" in cell.outputs[-1]["traceback"][0]
+        assert "running" in cell.outputs[0]["data"]["text/plain"]
+        assert kernel.value("cancel(hands.last.run_id)['status']") == "cancelled"
 
 
 # -- completion

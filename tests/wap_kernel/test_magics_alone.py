@@ -7,15 +7,18 @@ import signal
 import statistics
 import subprocess
 import sys
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any, cast
 
 import pytest
 from jupyter_client.manager import KernelManager
 
 from scripts.demo import running_server
 from tests.wap_kernel.magics_kernel import Kernel, connected
+from wap_kernel.errors import ProviderUnavailable
 
 LOAD = """
 import IPython, time
@@ -123,6 +126,26 @@ def _until_gone(url: str) -> None:
             return
         time.sleep(0.02)
     raise AssertionError("the server does not stop")
+
+
+def test_completion_waits_for_no_server(monkeypatch: pytest.MonkeyPatch) -> None:
+    """However long it takes until there is one."""
+    from wap_kernel.client import hands
+    from wap_kernel.language import completing
+    from wap_kernel.magics_session import Session
+
+    may_go = threading.Event()
+
+    def connect() -> hands.Hands:
+        may_go.wait(30)
+        raise ProviderUnavailable("nobody answers")
+
+    monkeypatch.setattr(hands, "connect", connect)
+    monkeypatch.setattr(completing, "PATIENCE", 60.0)
+    session = Session(cast(Any, None))  # a shell is not needed for it
+    assert session.completer.complete("read a", 6).matches == []
+    assert any(thread.name == "wap-connecting" for thread in threading.enumerate()), "while it is looked for"
+    may_go.set()
 
 
 # -- other places than a notebook

@@ -9,6 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.wap_kernel.render.reading import is_shown
+from wap_kernel.characters import visible
 from wap_kernel.run_text import Lines, Transcript, line, question
 
 AT = {"timestamp": "2024-01-15T10:30:00Z"}
@@ -43,6 +45,7 @@ AT = {"timestamp": "2024-01-15T10:30:00Z"}
         ({"type": "error", "category": "system", "message": "Gone.", "details": {}}, "error   system: Gone."),
         ({"type": "createFile", "path": "a\nok", "success": True}, "ok      createFile a\\nok"),
         ({"type": "readFile", "path": "\x1b[2J\u202e", "success": True}, "ok      readFile \\x1b[2J\\u202e"),
+        ({"type": "readFile", "path": "a\u3164\ufe0f", "success": True}, "ok      readFile a\\u3164\\ufe0f"),
     ],
 )
 def test_an_event_is_a_line(event: dict[str, Any], expected: str) -> None:
@@ -94,11 +97,11 @@ def test_output_never_forges_a_line_and_loses_nothing(chunks: list[tuple[str, st
     *shown, last = terminal.text.removesuffix("\n").split("\n")
     assert last == "ok      shell c (exit 0)"
     assert all(text.startswith(("  | ", "  ! ")) for text in shown)
-    assert all(character.isprintable() or character in "\n\t" for character in terminal.text)
+    assert all(is_shown(character) for character in terminal.text)
     for bar, stream in (("  | ", "stdout"), ("  ! ", "stderr")):
         told = "".join(text.removeprefix(bar) for text in shown if text.startswith(bar))
         sent = "".join(chunk for name, chunk in chunks if name == stream).replace("\n", "")
-        assert told == "".join(c if c.isprintable() or c == "\t" else c.encode("unicode_escape").decode() for c in sent)
+        assert told == visible(sent, "\t")
 
 
 def test_json_is_one_object_a_line() -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from wap_kernel.client.backend import Backend
@@ -11,20 +11,24 @@ from wap_kernel.errors import InvalidArgument, NotFound
 
 LAST = "last"
 WHOLE = re.compile(r"run_[0-9a-f]{16}")
+BEGINNING = re.compile(r"(run_|apr_)?[0-9a-f]{4,16}")
+"""Less than that may be anybody's."""
 LOOKED_AT = 1000
 """Runs among which the beginning of an id is looked up."""
 
 
-def run_named(backend: Backend, name: str, last: str | None) -> str:
-    """The id of the run that is meant; `last` is the last one of whoever asks, if there was one."""
-    if name == LAST and last is not None:
-        return last
+def run_named(backend: Backend, name: str, last: str | None, *, or_newest: bool = False) -> str:
+    """The id of the run that is meant; `last` is the last one of whoever asks. Where nothing is done to it, it may also
+    be the newest of anybody."""
+    if name == LAST and last is None and or_newest:
+        last = next((str(run["runId"]) for run in backend.runs(None, 1)["runs"]), None)
+    if name == LAST:
+        return _own(last)
     if WHOLE.fullmatch(name):
         return name
-    runs = [str(run["runId"]) for run in backend.runs(None, 1 if name == LAST else LOOKED_AT)["runs"]]
-    if name == LAST and runs:
-        return runs[0]
-    return _only([run for run in runs if name and run.startswith((name, f"run_{name}"))], name)
+    _check(name)
+    runs = [str(run["runId"]) for run in backend.runs(None, LOOKED_AT)["runs"]]
+    return _only([run for run in runs if run.startswith((name, f"run_{name}"))], name)
 
 
 def question(backend: Backend, name: str | None, last: str | None) -> tuple[str, str]:
@@ -36,20 +40,33 @@ def question(backend: Backend, name: str | None, last: str | None) -> tuple[str,
     }
     if name is None:
         return _single(waiting)
-    if name == LAST and last is not None:
-        name = last
     if name == LAST:
-        return _single(dict(list(waiting.items())[:1]))
+        name = _own(last)
+    _check(name)
     named = {
         run: approval
         for run, approval in waiting.items()
-        if name and any(one.startswith((name, f"{one[:4]}{name}")) for one in (run, approval))
+        if any(one.startswith((name, f"{one[:4]}{name}")) for one in (run, approval))
     }
     if not named and WHOLE.fullmatch(name):
         status = backend.get(name)["status"]  # says so where there is no such run
         raise NotFound(f"Nothing waits in {name}: it is {status.replace('_', ' ')}.", hint="Nothing is left to do.")
     run = _only(list(named), name)
     return run, waiting[run]
+
+
+def _own(last: str | None) -> str:
+    """Never the newest of anybody: that may be an agent's."""
+    if last is None:
+        raise NotFound("No run was begun here yet.", hint="List the runs, and name one by its id.")
+    return last
+
+
+def _check(name: str) -> None:
+    if not BEGINNING.fullmatch(name):
+        raise NotFound(
+            f"{name!r} is no run.", hint="Its id looks like run_0123abcd...; four digits or more are enough."
+        )
 
 
 def _single(waiting: dict[str, str]) -> tuple[str, str]:
@@ -71,13 +88,14 @@ def _only(found: Sequence[str], name: str) -> str:
 
 def operations_message(operations: Any, *, atomic: bool, dry_run: bool) -> dict[str, Any]:
     """An operations message, of one or of a bare list."""
-    if isinstance(operations, dict):
-        message = dict(operations)
-    elif isinstance(operations, list | tuple):
-        message = {"protocolVersion": "1.0", "operations": list(operations)}
-    else:
+    is_message = isinstance(operations, Mapping)
+    listed = operations.get("operations") if is_message else operations
+    if not isinstance(listed, Sequence) or isinstance(listed, str | bytes | bytearray):
+        what = "A message has a list of operations" if is_message else "Operations are a list"
         raise InvalidArgument(
-            f"Operations are a list, and this is {type(operations).__name__}.",
+            f"{what}, and this is {'missing' if listed is None else type(listed).__name__}.",
             hint='Such as [{"type": "readFile", "path": "a.py"}].',
         )
+    message = dict(operations) if is_message else {"protocolVersion": "1.0"}
+    message["operations"] = [dict(one) if isinstance(one, Mapping) else one for one in listed]
     return message | {name: True for name, wanted in (("atomic", atomic), ("dryRun", dry_run)) if wanted}

@@ -13,6 +13,7 @@ from concurrent.futures import Future, ThreadPoolExecutor, TimeoutError
 from contextlib import suppress
 from typing import Any, Generic, TypeVar
 
+from wap_kernel.client.background import answered, started
 from wap_kernel.client.opening import open_workspace
 from wap_kernel.dialects import wap
 from wap_kernel.errors import ProviderUnavailable
@@ -35,14 +36,14 @@ class Engine:
         self._thread = threading.Thread(target=self._serve, name="wap-engine", daemon=True)
         self._thread.start()
 
-    def wait(self, work: Coroutine[Any, Any, T], seconds: float | None = None) -> T:
+    def wait(self, work: Coroutine[Any, Any, T]) -> T:
         """What `work` answers or raises. An interrupt goes through at once, and ends the work."""
         if self._loop.is_closed() or not self._thread.is_alive():
             work.close()
             raise ProviderUnavailable("The workspace is closed.", hint="Connect again.")
         future = asyncio.run_coroutine_threadsafe(work, self._loop)
         try:
-            return future.result(seconds)
+            return answered(future)
         finally:
             future.cancel()
 
@@ -104,13 +105,4 @@ class _Executor(ThreadPoolExecutor):
     that a workspace is closed."""
 
     def submit(self, work: Callable[..., T], /, *args: Any, **kwargs: Any) -> Future[T]:
-        future: Future[T] = Future()
-
-        def do() -> None:
-            try:
-                future.set_result(work(*args, **kwargs))
-            except BaseException as error:  # noqa: BLE001 - it belongs to whoever waits for the work
-                future.set_exception(error)
-
-        threading.Thread(target=do, name="wap-engine-work", daemon=True).start()
-        return future
+        return started(lambda: work(*args, **kwargs), "wap-engine-work")

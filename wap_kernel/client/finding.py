@@ -14,6 +14,8 @@ from dataclasses import dataclass, field
 from wap_kernel.client.backend import Backend, Place
 from wap_kernel.errors import ProviderUnavailable, WapError
 
+SERVER_PID = "WAP_SERVER_PID"
+"""The variable by which a server that has wap tells those whom it starts: then none of them works without it."""
 _ANYWHERE = ("0.0.0.0", "::", "")
 
 
@@ -28,7 +30,8 @@ class _Found:
 
 def find(environ: Mapping[str, str], folder: str, confined_only: bool = False) -> Backend:
     """The server of `WAP_URL` (with `WAP_TOKEN`), else the one that started this kernel, else one that a hub started,
-    else the engine on `folder`."""
+    else the engine on `folder`. With `confined_only` a server that has no wap is not passed over either: its own
+    policy may just have failed to load."""
     found = _named(environ) or _own(environ) or _hub(environ)
     if found is None:
         return _embedded(folder, "no Jupyter server started this process", confined_only)
@@ -41,7 +44,7 @@ def find(environ: Mapping[str, str], folder: str, confined_only: bool = False) -
         backend.require()
     except WapError as error:
         backend.close()
-        if isinstance(error, Absent) and not found.is_named:
+        if isinstance(error, Absent) and not found.is_named and not confined_only:
             return _embedded(folder, f"the server at {found.url} does not have wap", confined_only)
         error.hint = f"{error.hint or ''} It was asked because {found.reason}.".strip()
         raise
@@ -74,8 +77,13 @@ def _own(environ: Mapping[str, str]) -> _Found | None:
         with open(path, encoding="utf-8") as file:
             info = json.load(file)
         url, token, base = str(info["url"]), str(info.get("token") or ""), str(info.get("base_url", "/"))
-    except FileNotFoundError:  # whatever started this process was no server
-        return None
+    except FileNotFoundError:
+        if environ.get(SERVER_PID) != pid:  # whatever started this process was no server, or has no wap
+            return None
+        raise ProviderUnavailable(
+            "The server that started this kernel has wap, but its file in Jupyter's runtime folder is gone.",
+            hint="Restart the server, or name it with WAP_URL and WAP_TOKEN.",
+        ) from None
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
         raise ProviderUnavailable(
             f"The server that started this kernel has left a file that cannot be read: {type(error).__name__}.",

@@ -12,7 +12,7 @@ from __future__ import annotations
 import os
 import secrets
 from collections.abc import Collection, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from wap_kernel.client import choosing, searching
 from wap_kernel.client.answers import (
@@ -29,9 +29,12 @@ from wap_kernel.client.answers import (
     Verdicts,
 )
 from wap_kernel.client.backend import Data
-from wap_kernel.client.watched import Watched
+from wap_kernel.client.watched import RunOptions, Watched
 from wap_kernel.client.watching import WAITING, OnSent
 from wap_kernel.errors import WapError
+
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
 
 PRESETS = ("restrictive", "standard", "permissive")
 OUTPUT_PAGE = 1024 * 1024
@@ -126,7 +129,9 @@ class Hands(Watched):
 
     # -- changing: runs of one operation
 
-    def write(self, path: str, content: str | bytes, expected_hash: str | None = None, **options: Any) -> RunResult:
+    def write(
+        self, path: str, content: str | bytes, expected_hash: str | None = None, **options: Unpack[RunOptions]
+    ) -> RunResult:
         """Create or replace a file, with the folders on the way. `options` are those of `run`.
 
         >>> ws.write("notes/today.md", "# Today\\n")
@@ -140,7 +145,9 @@ class Hands(Watched):
             made["content"] = content
         return self.run([made], **options)
 
-    def edit(self, path: str, old: str, new: str, expected_hash: str | None = None, **options: Any) -> RunResult:
+    def edit(
+        self, path: str, old: str, new: str, expected_hash: str | None = None, **options: Unpack[RunOptions]
+    ) -> RunResult:
         """Replace the first occurrence of `old`, which must be there. `options` are those of `run`.
 
         >>> ws.edit("app.py", "x = 1", "x = 42")
@@ -150,14 +157,16 @@ class Hands(Watched):
             [{"type": "editFile", "path": path, "edits": edits, **_given(expectedHash=expected_hash)}], **options
         )
 
-    def delete(self, path: str, expected_hash: str | None = None, **options: Any) -> RunResult:
+    def delete(self, path: str, expected_hash: str | None = None, **options: Unpack[RunOptions]) -> RunResult:
         """Delete a file. `options` are those of `run`.
 
         >>> ws.delete("old.txt")
         """
         return self.run([{"type": "deleteFile", "path": path, **_given(expectedHash=expected_hash)}], **options)
 
-    def sh(self, command: str, timeout: float | None = None, cwd: str | None = None, **options: Any) -> RunResult:
+    def sh(
+        self, command: str, timeout: float | None = None, cwd: str | None = None, **options: Unpack[RunOptions]
+    ) -> RunResult:
         """Run a command line; `timeout` in seconds. `options` are those of `run`.
 
         >>> ws.sh("pytest -q", timeout=60).stdout
@@ -203,12 +212,13 @@ class Hands(Watched):
 
     def show(self, run: str = choosing.LAST) -> RunResult:
         """A run by its id, the beginning of it, or `last`."""
-        return RunResult(self._backend.get(self._named(run)))
+        return self._told(self._backend.get(self._named(run, or_newest=True)))
 
     def approve(
         self, run: str | None = None, remember: bool = False, wait: bool = True, on_sent: OnSent | None = None
     ) -> RunResult:
         """Say yes to what a run asks, named by the run or the approval; without a name, to the only one that waits.
+        What was not seen here before (as an answer of `run` or `show`) is only approved by the approval's own id.
         `remember` allows the same for good. Returns when the run has ended or asks again.
 
         >>> ws.approve()
@@ -226,7 +236,7 @@ class Hands(Watched):
 
     def cancel(self, run: str = choosing.LAST) -> RunResult:
         """Stop a run. What was done stays done, unless the run is atomic."""
-        return RunResult(self._backend.cancel(self._named(run)))
+        return self._told(self._backend.cancel(self._named(run)))
 
     def revert(
         self, run: str = choosing.LAST, force: bool = False, wait: bool = True, on_sent: OnSent | None = None
@@ -237,14 +247,14 @@ class Hands(Watched):
 
     def changes(self, run: str = choosing.LAST) -> Data:
         """What a run changed, with diffs, and what a revert would do."""
-        return self._backend.changes(self._named(run))
+        return self._backend.changes(self._named(run, or_newest=True))
 
     def output(self, run: str, operation_id: str, stream: str = "stdout") -> str:
         """The whole output of a command in a run.
 
         >>> ws.output("last", "op-1", "stderr")
         """
-        run_id, pieces, offset = self._named(run), [], 0
+        run_id, pieces, offset = self._named(run, or_newest=True), [], 0
         while True:
             page = self._backend.output(run_id, operation_id, stream, offset, OUTPUT_PAGE)
             pieces.append(str(page["content"]))
@@ -264,7 +274,7 @@ class Hands(Watched):
         >>> ws.check([{"type": "shell", "command": "rm -rf data"}])
         """
         message = choosing.operations_message(operations, atomic=False, dry_run=False)
-        return Verdicts(self._backend.check(message), operations=message.get("operations", []))
+        return Verdicts(self._backend.check(message), operations=message["operations"])
 
     def audit(self, limit: int = 20, tool: str | None = None, outcome: str | None = None) -> AuditRecords:
         """What was done in the workspace, newest first; `outcome` is ok, denied, failed or unfinished."""

@@ -26,6 +26,8 @@ MAX_IDLE = 4
 KEY_HEADER = "Idempotency-Key"
 BROKEN = (OSError, HTTPException)
 """What becomes of a connection that does not hold."""
+PASSING = (502, 503, 504)
+"""What is answered in a server's place while it cannot be reached."""
 
 Stream = tuple[HTTPResponse, Any]
 """An answer that comes bit by bit, and its socket."""
@@ -95,13 +97,15 @@ class Http:
 
     @contextmanager
     def stream(self, path: str, headers: Mapping[str, str], seconds: float) -> Iterator[Stream]:
-        """Raises what breaks as it is, and a refusal as a WapError."""
+        """Raises what breaks as it is, and so what a proxy says of it; a refusal as a WapError."""
         connection = self._connect(seconds)
         try:
             self._send(connection, _Request("GET", path, None, headers, seconds))
             plain = connection.sock  # which the connection gives up when the server will not keep it
             response = connection.getresponse()
             with response:
+                if response.status in PASSING:
+                    raise HTTPException(f"the server at {self.address} answered {response.status}")
                 if not 200 <= response.status < 300:
                     raise self._refusal(response.status, response.read())
                 yield response, plain

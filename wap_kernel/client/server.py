@@ -54,7 +54,7 @@ class ServerBackend:
     def follow(self, run_id: str, after: str = "", seconds: float | None = None) -> Generator[Sent, None, None]:
         """Taken up again where it breaks off, so that a proxy which cuts long answers loses nothing."""
         deadline = None if seconds is None else time.monotonic() + seconds
-        last, failures = after, 0
+        last, failures, reason = after, 0, ""
         while failures < ATTEMPTS:
             before = last
             try:
@@ -66,13 +66,15 @@ class ServerBackend:
                         yield sent
                         if sent.name == "status" and sent.data.get("status") not in UNDER_WAY:
                             return
-            except BROKEN:
-                pass
+            except BROKEN as error:
+                reason = f": {error}" if str(error) else ""
             if deadline is not None and time.monotonic() >= deadline:
                 return
             failures = failures + 1 if last == before else 1
             time.sleep(PAUSE_SECONDS * failures)
-        raise ProviderUnavailable(f"The events of run {run_id} break off.", hint="The run itself may well go on.")
+        raise ProviderUnavailable(
+            f"The events of run {run_id} break off{reason}.", hint="The run itself may well go on."
+        )
 
     def get(self, run_id: str) -> Data:
         return self._ask("GET", _run(run_id))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Iterable, Iterator
-from http.client import HTTPResponse
+from http.client import HTTPException, HTTPResponse
 from typing import Any
 
 from wap_kernel.client.backend import Sent
@@ -21,12 +21,23 @@ def parse(lines: Iterable[bytes]) -> Iterator[Sent]:
         line = raw.decode("utf-8", "replace").rstrip("\r\n")
         if not line:
             if "data" in fields:
-                yield Sent(fields.get("id", ""), fields.get("event", "message"), json.loads(fields["data"]))
+                yield Sent(fields.get("id", ""), fields.get("event", "message"), _object(fields["data"]))
             fields = {}
         elif not line.startswith(":"):
             name, _, value = line.partition(":")
             value = value.removeprefix(" ")
             fields[name] = f"{fields[name]}\n{value}" if name == "data" and name in fields else value
+
+
+def _object(text: str) -> dict[str, Any]:
+    """What is none came over a connection that garbles, or was written by somebody in between."""
+    try:
+        found = json.loads(text)
+    except ValueError:
+        found = None
+    if not isinstance(found, dict):
+        raise HTTPException("an event is not JSON")
+    return found
 
 
 def lines_until(deadline: float | None, response: HTTPResponse, sock: Any) -> Iterator[bytes]:

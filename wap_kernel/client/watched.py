@@ -3,13 +3,27 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, TypedDict
 
 from wap_kernel.client import choosing
 from wap_kernel.client.answers import RunResult
 from wap_kernel.client.backend import Backend, Data, Decision, Place
-from wap_kernel.client.watching import Begun, OnSent, watch
-from wap_kernel.errors import Conflict, WapError
+from wap_kernel.client.watching import Begun, OnSent, Stopped, watch
+from wap_kernel.errors import Conflict
+
+REMEMBERED = 100
+"""Runs of which is known what they were to do."""
+
+
+class RunOptions(TypedDict, total=False):
+    """How operations are run; `Hands.run` says what each means."""
+
+    atomic: bool
+    dry_run: bool
+    approve: bool
+    wait: bool
+    wait_for_approval: float | None
+    on_sent: OnSent | None
 
 
 class Watched:
@@ -17,16 +31,22 @@ class Watched:
         self._backend = backend
         self.last: RunResult | None = None
         """The last run that was begun here, as it was seen last; also when it was interrupted."""
-        self._operations: Sequence[Mapping[str, Any]] = ()
-        """Of that run: its events do not say what a message said, or which path was denied."""
+        self._begun: Begun | None = None
+        """That run; what becomes of an earlier one is not `last` any more."""
+        self._operations: dict[str, Sequence[Mapping[str, Any]]] = {}
+        """Of runs that were begun here: events do not say what a message said, or which path was denied."""
+
+        self._questions: set[str] = set()
+        """Approvals that were shown here: nobody agrees to what they have not seen."""
 
     @property
     def place(self) -> Place:
         """Where operations happen, and why there."""
         return self._backend.place
 
-    def _named(self, run: str) -> str:
-        return choosing.run_named(self._backend, run, None if self.last is None else self.last.run_id)
+    def _named(self, run: str, *, or_newest: bool = False) -> str:
+        last = None if self.last is None else self.last.run_id
+        return choosing.run_named(self._backend, run, last, or_newest=or_newest)
 
     def _decide(
         self,
@@ -39,6 +59,11 @@ class Watched:
         remember: bool = False,
     ) -> RunResult:
         run_id, approval = choosing.question(self._backend, run, None if self.last is None else self.last.run_id)
+        is_named = run is not None and approval.startswith((run, f"apr_{run}"))
+        if decision == "approved" and not is_named and approval not in self._questions:
+            raise Conflict(
+                f"{run_id} asks something that has not been shown here.", hint=f"See what it is: %wap show {run_id}"
+            )
         return self._see(
             lambda: self._backend.decide(run_id, approval, decision, reason, remember=remember),
             wait=wait,
@@ -56,10 +81,11 @@ class Watched:
         operations: Sequence[Mapping[str, Any]] = (),
     ) -> RunResult:
         """Ask for a run of these operations, where they are known, and watch it."""
-        begun = Begun(ask)
-        self._operations = operations
+        begun = self._begun = Begun(ask)
         try:
-            run = self._seen(begun.wait())
+            message = begun.wait()
+            self._remember(str(message["runId"]), operations)
+            run = self._seen(message, begun)
             if wait:
                 ended = watch(
                     self._backend,
@@ -68,23 +94,33 @@ class Watched:
                     wait_for_approval=wait_for_approval,
                     on_sent=on_sent or (lambda _: None),
                 )
-                run = self._seen(ended)
+                run = self._seen(ended, begun)
             return run
-        except KeyboardInterrupt:
-            if (run_id := begun.run_id()) is not None:
-                self._cancel(run_id)
+        except (KeyboardInterrupt, Stopped):
+            begun.give_up(lambda run_id: self._cancel(run_id, begun))
             raise
 
-    def _seen(self, message: Data) -> RunResult:
-        self.last = RunResult(message, operations=self._operations)
-        return self.last
+    def _seen(self, message: Data, begun: Begun) -> RunResult:
+        run = self._told(message)
+        if self._begun is begun:
+            self.last = run
+        return run
 
-    def _cancel(self, run_id: str) -> None:
-        """Of an interrupted run; a server that does not answer any more must not hide the interrupt."""
+    def _told(self, message: Data) -> RunResult:
+        """With what it was to do, where that is known."""
+        if (pending := message.get("pendingApproval")) is not None:
+            self._questions.add(str(pending["approvalId"]))
+        return RunResult(message, operations=self._operations.get(str(message["runId"]), ()))
+
+    def _remember(self, run_id: str, operations: Sequence[Mapping[str, Any]]) -> None:
+        if operations:
+            self._operations[run_id] = operations
+        while len(self._operations) > REMEMBERED:
+            del self._operations[next(iter(self._operations))]
+
+    def _cancel(self, run_id: str, begun: Begun) -> None:
         try:
-            try:
-                self._seen(self._backend.cancel(run_id))
-            except Conflict:  # it has ended already
-                self._seen(self._backend.get(run_id))
-        except WapError:
-            pass
+            message = self._backend.cancel(run_id)
+        except Conflict:  # it has ended already
+            message = self._backend.get(run_id)
+        self._seen(message, begun)

@@ -2,26 +2,30 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable
-from concurrent.futures import Future, TimeoutError
+from concurrent.futures import Future, wait
 from contextlib import closing
 
 from wap_kernel.client.backend import Backend, Data, Sent
-from wap_kernel.errors import Conflict, WapError
+from wap_kernel.client.background import answered, started
+from wap_kernel.errors import Conflict
 
 WAITING = "awaiting_approval"
-STOP_SECONDS = 10.0
-"""What an interrupted start may take to tell which run it has begun."""
+STOP_SECONDS = 15.0
+"""That an interrupted run is waited for; a command is given 5 to end by itself."""
 SAME_QUESTION = 3
 """How often a question is approved that was asked again because something has changed meanwhile."""
 
 OnSent = Callable[[Sent], object]
 
 
+class Stopped(Exception):
+    """Raised by who is told what happens: nobody wants the run any longer. It is cancelled, as by an interrupt."""
+
+
 class Begun:
-    """A run that is asked for. Who is interrupted meanwhile has begun it or not, and must know which to cancel it: so a
-    thread asks, which no interrupt stops."""
+    """A run that is asked for. Who is interrupted meanwhile has begun it or not, and must know which to cancel it: so
+    threads ask and cancel, which no interrupt stops, however many there are."""
 
     def __init__(self, ask: Callable[[], Data]) -> None:
         self._ask = ask
@@ -29,21 +33,12 @@ class Begun:
 
     def wait(self) -> Data:
         """The run's events message."""
-        threading.Thread(target=self._work, name="wap-start", daemon=True).start()
-        return self._answer.result()
+        return answered(started(self._ask, "wap-start", self._answer))
 
-    def run_id(self) -> str | None:
-        """Of the run that an interrupted `wait` has begun after all."""
-        try:
-            return str(self._answer.result(STOP_SECONDS)["runId"])
-        except (WapError, TimeoutError):
-            return None
-
-    def _work(self) -> None:
-        try:
-            self._answer.set_result(self._ask())
-        except BaseException as error:  # noqa: BLE001 - it belongs to whoever waits
-            self._answer.set_exception(error)
+    def give_up(self, cancel: Callable[[str], object]) -> None:
+        """Cancel the run, as soon as it is known which. Waits for that, but not for ever; it is done all the same."""
+        self._answer.cancel()  # where nobody has come to ask for it
+        wait([started(lambda: cancel(str(self._answer.result()["runId"])), "wap-stop")], STOP_SECONDS)
 
 
 def watch(backend: Backend, run_id: str, *, approve: bool, wait_for_approval: float | None, on_sent: OnSent) -> Data:

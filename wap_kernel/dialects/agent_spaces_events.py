@@ -26,7 +26,7 @@ class AgentSpacesEvents:
         self._clock = clock
 
     def done(self, step_id: str, operation: Operation, result: Result, **extra: Any) -> Event:
-        success = not isinstance(result, CommandResult) or result.exit_code == 0
+        success = getattr(result, "exit_code", 0) == 0
         found = _RESULTS.get(type(result), _nothing)(operation, result)
         return self._outcome(step_id, operation, success, found | extra)
 

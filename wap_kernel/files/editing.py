@@ -44,6 +44,16 @@ def apply(data: bytes, changes: Sequence[Change], *, max_size: int, deadline: De
     return mark + bytes(content)
 
 
+def replacements(data: bytes, changes: Sequence[Change]) -> int | None:
+    """How often a single literal replacement is made in `data`; None for other changes."""
+    if len(changes) != 1 or not isinstance(changes[0], ReplaceText):
+        return None
+    change = changes[0]
+    if change.which != "every":
+        return 1
+    return data.removeprefix(codecs.BOM_UTF8).count(_encoded(change.old_content))
+
+
 def _check_size(size: int, max_size: int) -> None:
     if size > max_size:
         raise TooLarge(f"The result would be larger than {max_size} bytes.", maxWriteSize=max_size)

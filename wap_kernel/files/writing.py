@@ -58,7 +58,11 @@ class Writer:
                 self._files.replace(path, new)
         diff, cut = diffs.unified(display(stat.path), old, new)
         return FileModified(
-            path=display(stat.path), hash=digest.of_bytes(new), diff=diff, is_diff_truncated=cut or None
+            path=display(stat.path),
+            hash=digest.of_bytes(new),
+            diff=diff,
+            is_diff_truncated=cut or None,
+            replacements=editing.replacements(old, operation.changes),
         )
 
     def delete(self, operation: DeleteFile) -> PathChanged:

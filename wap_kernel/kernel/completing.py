@@ -74,6 +74,6 @@ def _of_text(line: Line, code: str) -> Completeness:
 
 
 def _is_open(json: str) -> bool:
-    outside = re.sub(r'"(?:[^"\\]|\\.)*"', "", json)
+    outside = re.sub(r'"(?:[^"\\]|\\.)*(?:"|\\?\Z)', "", json, flags=re.DOTALL)
     opened, closed = (sum(outside.count(bracket) for bracket in pair) for pair in ("[{", "]}"))
     return opened > closed

@@ -52,6 +52,10 @@ class Connection:
                 self._hands = ConfinedHands(find(os.environ, os.getcwd(), confined_only=True))
             return self._hands
 
+    def is_there(self) -> bool:
+        """Whether they have been found, told at once."""
+        return self._hands is not None
+
     def prepare(self) -> None:
         """Ahead of time. What goes wrong is told to whoever needs them."""
         with suppress(WapError):

@@ -1,7 +1,7 @@
 """One cell: its lines in order, each in a thread, so that the kernel's event loop can hear an interrupt meanwhile.
 
-An interrupt never raises inside a thread. It cancels the run that is under way, from outside, and the thread sees the
-run end; what only looks (a search) is left alone, and nobody waits for its answer.
+An interrupt tells the thread to begin nothing any more, and cancels the run that is under way from outside; the thread
+sees it end. What only looks (a search) is left alone, and nobody waits for its answer.
 """
 
 from __future__ import annotations
@@ -10,13 +10,12 @@ import asyncio
 import threading
 import uuid
 from collections.abc import Callable
-from contextlib import suppress
 from functools import partial
 from typing import Any, TypeVar
 
 from wap_kernel.client.answers import Answer, RunResult
+from wap_kernel.client.background import started
 from wap_kernel.client.hands import Hands
-from wap_kernel.errors import WapError
 from wap_kernel.kernel.connection import Connection
 from wap_kernel.language import Line, LiveCard, parse_script, perform
 from wap_kernel.render import Allowance
@@ -33,7 +32,7 @@ T = TypeVar("T")
 
 
 class Interrupted(Exception):
-    """The person has interrupted the cell."""
+    """The person has interrupted the cell; says what they should know of it."""
 
 
 class Execution:
@@ -87,9 +86,11 @@ class Execution:
         working = in_thread(lambda: perform(line, hands, card.live))
         if not await self._is_done(working):
             await self._end(working, hands, before, card)
-            if hands.last is not None and hands.last is not before:
-                self._draw(hands.last, card)
-            raise Interrupted
+            run = None if hands.last is before else hands.last
+            if run is not None:
+                self._draw(run, card)
+            is_known = not card.live.has_begun or (run is not None and run.is_over)
+            raise Interrupted("" if is_known else f"It may still run: {PREFIX}runs -s running")
         return await working
 
     async def _is_done(self, working: asyncio.Future[T], seconds: float | None = None) -> bool:
@@ -101,20 +102,21 @@ class Execution:
         return working.done()
 
     async def _end(self, working: asyncio.Future[Answer], hands: Hands, before: RunResult | None, card: _Card) -> None:
-        """Cancel the run that this line has begun, once it is known which, and see it end."""
+        """Cancel the run that this line has begun, once it is known which, and see it end. Where nobody waits for that
+        any longer, the thread cancels it when it hears of it."""
         self._is_ending = True
         self._stop.clear()
+        card.live.stop()
         deadline = self._loop.time() + STOP_SECONDS
         cancelled = None
         while not self._stop.is_set() and self._loop.time() < deadline:
             run = hands.last
             if run is before:
-                if not card.live.has_begun:  # it only looks
+                if not card.live.has_begun:  # it only looks, or has not come so far
                     return
             elif run is not None and run.run_id != cancelled:
                 cancelled = run.run_id
-                with suppress(WapError):  # it has ended by itself
-                    await in_thread(partial(hands.cancel, cancelled))
+                await self._is_done(in_thread(partial(hands.cancel, cancelled)), deadline - self._loop.time())
             if await self._is_done(working, LOOK_SECONDS):
                 working.exception()  # whatever became of it, it was interrupted
                 return
@@ -127,10 +129,12 @@ class Execution:
             return
         if isinstance(answer, RunResult):
             self._draw(answer, card)
-        elif is_last:
-            self._publish("execute_result", {**self._shown(answer), "execution_count": self._number})
-        else:
-            self._publish("display_data", {**self._shown(answer), "transient": {}})
+            return
+        shown = self._shown(answer)
+        if is_last:
+            self._publish("execute_result", {**shown, "execution_count": self._number})
+        elif shown["data"]["text/plain"]:  # else this cell has shown all that it may
+            self._publish("display_data", {**shown, "transient": {}})
 
     def _draw(self, run: RunResult, card: _Card) -> None:
         card.draw(self._shown(run)["data"])
@@ -170,26 +174,6 @@ class _Card:
 
 def in_thread(work: Callable[[], T]) -> asyncio.Future[T]:
     """What `work` answers, in a thread of its own that keeps no process from ending."""
-    loop = asyncio.get_running_loop()
-    future: asyncio.Future[T] = loop.create_future()
-
-    def settle(result: T | None, error: BaseException | None) -> None:
-        if future.done():
-            return
-        if error is None:
-            future.set_result(result)  # type: ignore[arg-type] # there is one where there is no error
-        else:
-            future.set_exception(error)
-            future.exception()  # whoever was interrupted does not ask for it
-
-    def do() -> None:
-        result, error = None, None
-        try:
-            result = work()
-        except Exception as raised:  # noqa: BLE001 - it belongs to whoever waits
-            error = raised
-        with suppress(RuntimeError):  # the loop is gone, and with it whoever waited
-            loop.call_soon_threadsafe(settle, result, error)
-
-    threading.Thread(target=do, name="wap-cell", daemon=True).start()
+    future = asyncio.wrap_future(started(work, "wap-cell"))
+    future.add_done_callback(lambda done: done.cancelled() or done.exception())  # who was interrupted does not ask
     return future

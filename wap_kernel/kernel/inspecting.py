@@ -3,20 +3,24 @@ would do something what policy says to it. Nothing is done."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from time import monotonic
 
 from wap_kernel.client.answers import Answer, Note
-from wap_kernel.client.hands import Hands
 from wap_kernel.errors import WapError
 from wap_kernel.kernel import kinds
 from wap_kernel.kernel.reading import BATCHES, is_in_text, row_at, with_text, word_at
 from wap_kernel.language import COMMANDS, Line, operations, usage
 from wap_kernel.language.lines import understand
+from wap_kernel.language.looking import Lookup
 from wap_kernel.render import bundle
 
+PATIENCE = 2.0
+"""Seconds that a verdict may take; after that there is the documentation alone."""
 
-def inspect(code: str, cursor: int, hands: Callable[[], Hands]) -> dict[str, str]:
+
+def inspect(code: str, cursor: int, lookup: Lookup) -> dict[str, str]:
     """A bundle; empty where there is nothing to tell."""
+    until = monotonic() + PATIENCE
     line = with_text(code)
     if line is not None and is_in_text(line, code, cursor):
         return _operation(word_at(code, cursor)) if line.command.name in BATCHES else {}
@@ -27,7 +31,7 @@ def inspect(code: str, cursor: int, hands: Callable[[], Hands]) -> dict[str, str
     is_beyond = cursor > row.start + row.text.index(name) + len(name)
     told: list[Answer] = [Note({"text": usage(name)})]
     if rest and is_beyond:
-        told = [*_verdict(line, row.text, hands), *told]
+        told = [*_verdict(line, row.text, lookup, until), *told]
     return _joined(told)
 
 
@@ -35,13 +39,14 @@ def _operation(word: str) -> dict[str, str]:
     return _joined([Note({"text": kinds.describe(word)})]) if word in kinds.names() else {}
 
 
-def _verdict(line: Line | None, text: str, hands: Callable[[], Hands]) -> list[Answer]:
-    """Nothing where the line cannot be understood yet, or nobody can be asked."""
+def _verdict(line: Line | None, text: str, lookup: Lookup, until: float) -> list[Answer]:
+    """Nothing where the line cannot be understood yet, or nobody answers."""
     try:
         wanted = operations(line or understand(text))
-        return [hands().check(wanted)] if wanted else []
     except WapError:
         return []
+    found = lookup.ask(lambda hands: hands.check(wanted), until) if wanted else None
+    return [] if found is None else [found]
 
 
 def _joined(answers: list[Answer]) -> dict[str, str]:

@@ -19,8 +19,8 @@ from wap_kernel.kernel.connection import Connection
 from wap_kernel.kernel.execution import PREFIX, Execution, Interrupted, in_thread
 from wap_kernel.kernel.history import History, told
 from wap_kernel.language import Completer
-from wap_kernel.render import text
-from wap_kernel.render.chars import one_line
+from wap_kernel.language.looking import Lookup
+from wap_kernel.render import LARGEST_ERROR, summary, text, weight
 
 END_SECONDS = 2.0
 """That a cell is given to end when the kernel is to; after 2.5 Jupyter ends the kernel."""
@@ -44,7 +44,8 @@ class WapKernel(Kernel):
     def __init__(self, **options: Any) -> None:
         super().__init__(**options)  # type: ignore[no-untyped-call] # half of ipykernel has types
         self._connection = Connection()
-        self._completer = Completer(self._connection.hands)
+        self._completer = Completer(self._connection.hands, self._connection.is_there)
+        self._lookup = Lookup(self._connection.hands)
         self._history = History()
         self._execution: Execution | None = None
 
@@ -112,8 +113,9 @@ class WapKernel(Kernel):
         failure: Reply | None = None
         try:
             await self._execution.run(code)
-        except Interrupted:
-            failure = {"ename": "KeyboardInterrupt", "evalue": "", "traceback": ["Interrupted."]}
+        except Interrupted as interrupted:
+            said = f"Interrupted. {interrupted}".strip()
+            failure = {"ename": "KeyboardInterrupt", "evalue": "", "traceback": [said]}
         except WapError as error:
             failure = _failure(error)
         except Exception as error:
@@ -145,7 +147,7 @@ class WapKernel(Kernel):
     async def do_inspect(
         self, code: str, cursor_pos: int, detail_level: int = 0, omit_sections: Collection[str] = ()
     ) -> Reply:
-        data = await in_thread(lambda: inspecting.inspect(code, cursor_pos, self._connection.hands))
+        data = await in_thread(lambda: inspecting.inspect(code, cursor_pos, self._lookup))
         return {"status": "ok", "found": bool(data), "data": data, "metadata": {}}
 
     async def do_is_complete(self, code: str) -> Reply:
@@ -195,4 +197,6 @@ def _failure(error: WapError) -> Reply:
     problem = Problem.of(error, **more)
     if error.hint:
         problem = Problem({**problem.data, "hint": error.hint.replace("%%wap ", "").replace("%wap ", "")})
-    return {"ename": error.code.value, "evalue": one_line(error.message), "traceback": [text(problem, prefix=PREFIX)]}
+    evalue = summary(error.message)
+    traceback = [text(problem, prefix=PREFIX, largest=LARGEST_ERROR - weight(evalue))]
+    return {"ename": error.code.value, "evalue": evalue, "traceback": traceback}

@@ -8,7 +8,7 @@ from typing import NamedTuple
 from wap_kernel.errors import InvalidArgument
 from wap_kernel.language import Line, parse_script
 
-_WORD = re.compile(r"\w*$"), re.compile(r"\w*")
+_WORD = re.compile(r"\w*")
 BATCHES = ("run", "check")
 """The sub-commands whose text is a batch."""
 
@@ -32,8 +32,11 @@ def row_at(code: str, cursor: int) -> Row:
 
 
 def word_at(code: str, cursor: int) -> str:
-    before, after = _WORD[0].search(code[:cursor]), _WORD[1].match(code, cursor)
-    return (before[0] if before else "") + (after[0] if after else "")
+    start = cursor
+    while start > 0 and _WORD.fullmatch(code[start - 1]):
+        start -= 1
+    found = _WORD.match(code, start)
+    return found[0] if found else ""
 
 
 def with_text(code: str) -> Line | None:

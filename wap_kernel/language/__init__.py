@@ -7,7 +7,7 @@
     answer = perform(line, hands, show, names)      # an Answer, or raises a WapError
     operations(line)                                # what it would do (to ask policy about it); empty: it only looks
 
-    completer = Completer(lambda: hands)            # one a shell: it remembers a lookup that has not come back
+    completer = Completer(get_hands, has_hands)     # one a shell: it remembers a lookup that has not come back
     completer.complete(text, cursor)                # Completions(matches, start, end); never slower than 200 ms
 
     COMMANDS[name].summary, usage(name)             # documentation: of one sub-command; usage("") is that of all

@@ -45,7 +45,7 @@ class Arguments(argparse.ArgumentParser):
 
     def error(self, message: str) -> NoReturn:
         told = message if message.endswith("?") else f"{message}."
-        raise InvalidArgument(f"{self.prog}: {told}" if self.prog else told, hint=f"Write: {self._form()}")
+        raise InvalidArgument(f"{self.prog}: {told}", hint=f"Write: {self._form()}")
 
     def _refuse(self, word: str) -> NoReturn:
         if not word.startswith("-"):
@@ -98,6 +98,13 @@ def seconds(text: str) -> float:
         found = -1.0
     if not 0 <= found <= 86_400:
         raise argparse.ArgumentTypeError(f"{text!r} is not a number of seconds")
+    return found
+
+
+def time_limit(text: str) -> float:
+    found = seconds(text)
+    if found < 1:
+        raise argparse.ArgumentTypeError(f"a command is given 1 second or more, not {text}")
     return found
 
 

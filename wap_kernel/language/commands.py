@@ -98,7 +98,7 @@ def _rm(given: Arguments) -> None:
 
 def _sh(given: Arguments) -> None:
     given.add_argument("command", nargs="?", metavar="COMMAND", help="the rest of the line as it is, or the cell below")
-    given.add_argument("-t", "--timeout", type=arguments.seconds, metavar="SECONDS", help="(default: 30)")
+    given.add_argument("-t", "--timeout", type=arguments.time_limit, metavar="SECONDS", help="(default: 30)")
     given.add_argument("-C", "--cwd", metavar="DIR", help="the folder to run in (default: the workspace)")
     _doing(given)
 
@@ -182,11 +182,13 @@ _TABLE = (
     Command("grants", "What you allowed for good.", _grants, "grants"),
     Command("help", "This, or the help of a sub-command.", _help, "help sh"),
 )
-OVERVIEW = Command("", "The workspace, the server, what waits for approval.", _nothing)
-COMMANDS = {command.name: command for command in (*_TABLE, OVERVIEW)}
+COMMANDS = {command.name: command for command in _TABLE}
+NAMELESS = "status"
+"""What a line without a sub-command means."""
 
 
 def find(name: str) -> Command:
+    name = name or NAMELESS
     if name not in COMMANDS:
         near = meant(name, COMMANDS)
         raise InvalidArgument(f"There is no sub-command {name!r}{near or '.'}", hint='"help" lists them.')

@@ -5,23 +5,23 @@ from __future__ import annotations
 import argparse
 import re
 import shlex
-import threading
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from time import monotonic
+from typing import TYPE_CHECKING
 
-from wap_kernel.errors import WapError
 from wap_kernel.language.arguments import Arguments
-from wap_kernel.language.commands import COMMANDS, Command
+from wap_kernel.language.commands import COMMANDS, NAMELESS, Command
+from wap_kernel.language.looking import Lookup
 
 if TYPE_CHECKING:
-    from wap_kernel.client.answers import Answer
     from wap_kernel.client.hands import Hands
 
 PATIENCE = 0.1
-"""Seconds that a lookup may take: the first one also loads these modules, and all of it stays below 200 ms."""
+"""Seconds after which a lookup is not waited for any longer, so that all of it stays below 200 ms."""
 _RUNS = 50
-_LAST_WORD = re.compile(r"""(?:[^\s'"\\]|\\.|'[^']*(?:'|$)|"(?:\\.|[^"\\])*(?:"|$)|\\$)*$""", re.DOTALL)
+_WORD = re.compile(r"""(?:[^\s'"\\]+|\\.|'[^']*(?:'|\Z)|"(?:\\.|[^"\\])*(?:"|\\?\Z)|\\\Z)+""", re.DOTALL)
+"""As a shell reads it; the last one may not be finished."""
 
 
 @dataclass(frozen=True)
@@ -34,23 +34,24 @@ class Completions:
 
 
 class Completer:
-    """Completes the lines of one shell. `hands` is called in a thread of its own: it may have to look for a server."""
+    """Completes the lines of one shell. `hands` is called in a thread of its own: it may have to look for a server.
+    What `has_hands` says decides whether anything of the workspace completes yet."""
 
-    def __init__(self, hands: Callable[[], Hands]) -> None:
-        self._hands = hands
-        self._late: threading.Thread | None = None
+    def __init__(self, hands: Callable[[], Hands], has_hands: Callable[[], bool] = lambda: True) -> None:
+        self._lookup = Lookup(hands, has_hands)
 
     def complete(self, text: str, cursor: int, *, heads_cell: bool = False) -> Completions:
         """For a line without its `%wap`, or the head of a cell without its `%%wap`."""
+        until = monotonic() + PATIENCE
         before = text[:cursor]
-        found = _LAST_WORD.search(before)
-        start = found.start() if found else cursor
+        # From the beginning, word by word: to look for the last one would take the square of a long word's length.
+        start = next((found.start() for found in _WORD.finditer(before) if found.end() == cursor), cursor)
         word, words = before[start:], _split(before[:start])
         if [*words, word][0].startswith("-"):  # of no sub-command
-            words.insert(0, "run" if heads_cell else "")
-        return Completions(self._matches(words, word), start, cursor)
+            words.insert(0, "run" if heads_cell else NAMELESS)
+        return Completions(self._matches(words, word, until), start, cursor)
 
-    def _matches(self, words: list[str], word: str) -> list[str]:
+    def _matches(self, words: list[str], word: str, until: float) -> list[str]:
         if not words:
             return _beginning(word, COMMANDS)
         command = COMMANDS.get(words[0])
@@ -59,30 +60,30 @@ class Completer:
         given = command.arguments()
         expected, begun = _expected(given, words[1:], command)
         if command.name == "check" and begun and COMMANDS.get(words[1]):
-            return self._matches(words[1:], word)
+            return self._matches(words[1:], word, until)
         if word.startswith("-") and not begun and not command.bare:
             return _beginning(word, given.flags())
-        return self._values(expected, word)
+        return self._values(expected, word, until)
 
-    def _values(self, expected: argparse.Action | None, word: str) -> list[str]:
+    def _values(self, expected: argparse.Action | None, word: str, until: float) -> list[str]:
         kind = None if expected is None else expected.metavar
         if expected is not None and expected.choices is not None:
             return _beginning(word, map(str, expected.choices))
         if kind in ("PATH", "DIR", "COMMAND", "ARGUMENTS"):  # in a command, any word may be a path
-            return self._paths(word, folders_only=kind == "DIR")
+            return self._paths(word, until, folders_only=kind == "DIR")
         if kind == "RUN":
-            return self._runs(word)
+            return self._runs(word, until)
         if kind in ("CMD", "LINE"):
             return _beginning(word, COMMANDS)
         return []
 
-    def _paths(self, word: str, *, folders_only: bool) -> list[str]:
+    def _paths(self, word: str, until: float, *, folders_only: bool) -> list[str]:
         """Those in the folder that has been written so far, quoted as the word is."""
         written = _unquoted(word)
         folder, _, beginning = written.rpartition("/")
-        found = self._look(lambda hands: hands.ls(folder or ".")) or {"files": []}
+        found = self._lookup.ask(lambda hands: hands.ls(folder or "."), until)
         matches = []
-        for entry in found["files"]:
+        for entry in found.data["files"] if found is not None else ():
             name, is_folder = str(entry["path"]).rstrip("/").rpartition("/")[2], bool(entry["isDirectory"])
             hidden = name.startswith(".") and not beginning.startswith(".")
             if name.startswith(beginning) and not hidden and name.isprintable() and (is_folder or not folders_only):
@@ -90,26 +91,10 @@ class Completer:
                 matches.append(_quoted(whole + ("/" if is_folder else ""), word))
         return sorted(matches)
 
-    def _runs(self, word: str) -> list[str]:
-        found = self._look(lambda hands: hands.runs(limit=_RUNS)) or {"runs": []}
-        return _beginning(word, [*(str(run["runId"]) for run in found["runs"]), "last"])
-
-    def _look(self, question: Callable[[Hands], Answer]) -> Mapping[str, Any] | None:
-        """The answer, or None where it is late. One lookup at a time: a slow server is not asked twice."""
-        if self._late is not None and self._late.is_alive():
-            return None
-        answers: list[Mapping[str, Any]] = []
-
-        def ask() -> None:
-            try:
-                answers.append(question(self._hands()).data)
-            except WapError:
-                pass  # a refusal completes to nothing
-
-        self._late = threading.Thread(target=ask, name="wap-completing", daemon=True)
-        self._late.start()
-        self._late.join(PATIENCE)
-        return answers[0] if answers else None
+    def _runs(self, word: str, until: float) -> list[str]:
+        found = self._lookup.ask(lambda hands: hands.runs(limit=_RUNS), until)
+        runs = [] if found is None else [str(run["runId"]) for run in found.data["runs"]]
+        return _beginning(word, [*runs, "last"])
 
 
 def _beginning(word: str, known: Iterable[str]) -> list[str]:

@@ -8,6 +8,8 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from wap_kernel.client.watching import Stopped
+
 if TYPE_CHECKING:
     from wap_kernel.client.backend import Sent
     from wap_kernel.render.live import LiveRun
@@ -28,6 +30,7 @@ class LiveCard:
         self._run_id = ""
         self._begun = self._drawn = 0.0
         self._changed = False
+        self._is_stopped = False
         self._lock = threading.Lock()
         self._ended = threading.Event()
         self._thread: threading.Thread | None = None
@@ -39,7 +42,9 @@ class LiveCard:
     def begin(self, operations: Sequence[Mapping[str, Any]]) -> None:
         from wap_kernel.render.live import LiveRun
 
-        self._run = LiveRun(len(operations), operations)
+        with self._lock:
+            self._unless_stopped()
+            self._run = LiveRun(len(operations), operations)
         self._begun = self._drawn = time.monotonic()
         # With the context of the cell: it says which cell's output this is.
         target = contextvars.copy_context().run
@@ -48,6 +53,7 @@ class LiveCard:
 
     def sent(self, sent: Sent) -> None:
         with self._lock:
+            self._unless_stopped()
             if self._run is not None:
                 self._run.feed(sent)
             self._run_id = str(sent.data.get("runId", self._run_id))
@@ -55,8 +61,18 @@ class LiveCard:
 
     def end(self) -> None:
         self._ended.set()
-        if self._thread is not None:
+        if self._thread is not None and self._thread.is_alive():  # else an interrupt came before it began
             self._thread.join()
+
+    def stop(self) -> None:
+        """From another thread: nobody wants it any longer. Whoever has not begun does not, and whoever watches a run
+        cancels it when something is told of it."""
+        with self._lock:
+            self._is_stopped = True
+
+    def _unless_stopped(self) -> None:
+        if self._is_stopped:
+            raise Stopped
 
     def _keep_drawing(self) -> None:
         while not self._ended.wait(PERIOD):

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from wap_kernel.client.backend import Sent
     from wap_kernel.client.hands import Hands
 
-_ID = re.compile(r"run_|apr_|last$")
+_ID = re.compile(r"run_|apr_|last$|[0-9a-f]{4,}$")
 
 Names = MutableMapping[str, Any]
 Operations = list[dict[str, Any]]
@@ -89,8 +89,8 @@ def _run(line: Line, hands: Hands, show: Show, wanted: Operations, message: Mapp
 
 def _seen(show: Show, watched: Callable[[], RunResult], wanted: Operations | None = None) -> RunResult:
     """`wanted` is not known of a run that somebody else began."""
-    show.begin(wanted or [])
     try:
+        show.begin(wanted or [])
         return watched()
     finally:
         show.end()
@@ -112,7 +112,7 @@ def _shell(line: Line) -> Operations:
     if line.options.cwd is not None:
         made["cwd"] = line.options.cwd
     if line.options.timeout is not None:
-        made["timeout"] = max(1_000, round(line.options.timeout * 1_000))
+        made["timeout"] = round(line.options.timeout * 1_000)
     return [made]
 
 
@@ -170,7 +170,8 @@ def _revert(line: Line, hands: Hands, show: Show) -> Answer:
 
 
 def _deny(line: Line, hands: Hands, show: Show) -> Answer:
-    """The id may be left out, so the first word is one only if it looks like one."""
+    """The id may be left out. What looks like one is one, and no reason: it might be a run that is there no more, and
+    another that waits would be denied."""
     said = [word for word in (line.options.run, *line.options.reason) if word is not None]
     run = said.pop(0) if said and _ID.match(said[0]) else None
     return _seen(show, lambda: hands.deny(run, reason=" ".join(said) or None, on_sent=show.sent))
@@ -183,7 +184,6 @@ def _grants(line: Line, hands: Hands, show: Show) -> Answer:
 
 
 _ACTIONS: dict[str, Callable[[Line, Hands, Show], Answer]] = {
-    "": lambda line, hands, show: hands.overview(),
     "status": lambda line, hands, show: hands.overview(),
     "ls": lambda line, hands, show: hands.ls(
         line.options.path, recursive=line.options.recursive or line.options.depth is not None, depth=line.options.depth

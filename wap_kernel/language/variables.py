@@ -31,10 +31,18 @@ def fill(value: Any, names: Mapping[str, object], path: Path = ()) -> Any:
 
 
 def _text(text: str, names: Mapping[str, object], path: Path) -> Any:
-    whole = _BRACES.fullmatch(text.strip())
+    whole = _BRACES.fullmatch(text)
     if whole is not None:
         return _plain(whole[1], _named(whole[1], names, path), path)
-    return _BRACES.sub(lambda found: str(_named(found[1], names, path)), text)
+    return _BRACES.sub(lambda found: _as_text(found[1], _named(found[1], names, path), path), text)
+
+
+def _as_text(name: str, value: object, path: Path) -> str:
+    try:
+        return str(value)
+    except Exception as error:  # noqa: BLE001 - whatever the object's own code does
+        kind = type(value).__name__
+        raise _refused(f"{name!r} is a {kind} that makes no text: {type(error).__name__}", _LEAVE, path) from None
 
 
 def _named(name: str, names: Mapping[str, object], path: Path) -> object:
@@ -52,7 +60,7 @@ def _plain(name: str, value: object, path: Path) -> Any:
     """As JSON has it: a copy that nobody changes meanwhile."""
     try:
         return json.loads(json.dumps(value, allow_nan=False))
-    except (TypeError, ValueError, RecursionError):
+    except Exception:  # noqa: BLE001 - whatever the object's own code does
         kind = type(value).__name__
         raise _refused(
             f"{name!r} is a {kind}, which JSON cannot hold", "Make text, numbers, lists or dictionaries of it.", path

@@ -8,14 +8,12 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import anyio
 import httpx2
 from mcp.client.streamable_http import streamable_http_client
 from mcp.server.stdio import stdio_server
-from mcp.shared._httpx_utils import create_mcp_http_client
-from mcp.shared._stream_protocols import ReadStream, WriteStream
 from mcp.shared.inbound import (
     MCP_METHOD_HEADER,
     MCP_NAME_HEADER,
@@ -34,6 +32,11 @@ from mcp_types import (
 
 from wap_kernel.errors import ProviderUnavailable
 
+if TYPE_CHECKING:
+    from mcp.shared._stream_protocols import ReadStream, WriteStream
+
+SILENCE_SECONDS = 300.0
+"""A stream says something every 15."""
 ROUTE = "wap/mcp"
 
 
@@ -93,7 +96,7 @@ async def _carry(
         try:
             async with (
                 to_client,
-                create_mcp_http_client(headers=headers) as http,
+                httpx2.AsyncClient(headers=headers, timeout=httpx2.Timeout(30.0, read=SILENCE_SECONDS)) as http,
                 # Whoever reads files gets answers of any size.
                 streamable_http_client(endpoint, http_client=http, max_sse_event_size=None) as (from_server, to_server),
                 anyio.create_task_group() as tasks,

@@ -7,6 +7,7 @@ from wap_kernel.operations import (
     CreateDirectory,
     DeleteFile,
     DescribeWorkspace,
+    GitAction,
     ListFiles,
     ModifyFile,
     MoveFile,
@@ -48,6 +49,7 @@ TOOLS: dict[str, tuple[type[Operation], ...]] = {
     "edit": (ModifyFile,),
     "glob": (ListFiles,),
     "grep": (SearchFiles,),
+    "git": (GitAction,),
 }
 
 

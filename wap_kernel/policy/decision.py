@@ -14,7 +14,17 @@ from fnmatch import fnmatchcase
 from wap_kernel.commands.shell import Script, parse
 from wap_kernel.commands.words import SimpleCommand
 from wap_kernel.errors import Code, PermissionDenied
-from wap_kernel.operations import CopyFile, ModifyFile, Operation, ReadFile, RunCommand, WriteFile
+from wap_kernel.git.remotes import Remote, questions
+from wap_kernel.operations import (
+    CopyFile,
+    GitAction,
+    GitTransfer,
+    ModifyFile,
+    Operation,
+    ReadFile,
+    RunCommand,
+    WriteFile,
+)
 from wap_kernel.policy.arguments import judge_arguments
 from wap_kernel.policy.commands import judge, judge_commands
 from wap_kernel.policy.confirmations import confirms
@@ -91,6 +101,8 @@ def _grant(
     operation: Operation, script: Script, effective: Effective, facts: Facts, asked: Sequence[_Said]
 ) -> Grant | None:
     """What has to be granted for all of `asked`."""
+    if isinstance(operation, GitAction):
+        return None  # what it does depends on what stands in the repository by then
     needs_commands = isinstance(operation, RunCommand)
     if not all(each.verdict.grantable and (each.commands or not needs_commands) for each in asked):
         return None
@@ -112,7 +124,7 @@ def _names_blocked(grant: Grant, effective: Effective) -> bool:
 
 
 def _script(operation: Operation) -> Script:
-    return parse(operation.line) if isinstance(operation, RunCommand) else Script(())
+    return parse(operation.line) if isinstance(operation, RunCommand | GitAction) else Script(())
 
 
 def _said(operation: Operation, script: Script, effective: Effective, facts: Facts) -> list[_Said]:
@@ -121,6 +133,8 @@ def _said(operation: Operation, script: Script, effective: Effective, facts: Fac
     said = [_Said(verdict) for verdict in (*_paths(facts, effective), *_sizes(operation, effective, facts))]
     if isinstance(operation, RunCommand):
         said += _command(operation, script, effective, facts)
+    if isinstance(operation, GitAction):
+        said += map(_Said, _git(operation, script, effective, facts))
     for policy in effective.layers:
         if operation.confirmed and policy.of_workspace:
             continue
@@ -196,6 +210,34 @@ def _command(operation: RunCommand, script: Script, effective: Effective, facts:
         yield _Said(verdict)
     for verdict in judge_arguments(script, cwd, effective, facts, refuse):
         yield _Said(verdict)
+
+
+def _git(operation: GitAction, script: Script, effective: Effective, facts: Facts) -> Iterator[Verdict]:
+    """By the rules for the same words in a shell, so that one policy speaks for both."""
+    if not effective.shell_enabled:
+        yield Verdict(Answer.DENY, "shell.enabled", "Shell is disabled")
+        return
+    # Hooks, filters and helpers are off, so nothing of the workspace runs whether or not a sandbox is around it.
+    facts = replace(facts, confined=True)
+    is_local = not isinstance(operation, GitTransfer)
+    granting = []
+    for policy in effective.layers:
+        verdicts = [judged.verdict for judged in judge_commands(script, policy.shell, facts)]
+        granting.append(any(verdict.network for verdict in verdicts))
+        for verdict in verdicts:
+            # What no rule is about is known all the same: it changes files, which are asked about as files.
+            if not (is_local and verdict.rule == "unknown" and verdict.answer is Answer.ASK):
+                yield verdict
+    if not (is_local or effective.allows_network(granting)):
+        yield Verdict(Answer.DENY, "network.access", "Network access is disabled")
+    yield from judge_arguments(
+        script, operation.folder, effective, facts, lambda touch: _refusal(touch, effective, facts)
+    )
+    if operation.action == "push":
+        where = Remote(operation.url or "the remote")
+        for question in questions("push", where, operation.branch, force=operation.force, delete=operation.delete):
+            if question.verb.asks:
+                yield Verdict(Answer.ASK, question.verb.value, f"It would {question.text}", grantable=False)
 
 
 def _network(said: Sequence[_Said], script: Script, effective: Effective, facts: Facts) -> bool:

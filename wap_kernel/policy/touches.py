@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 from wap_kernel.files.primitives import Access
@@ -9,6 +10,7 @@ from wap_kernel.operations import (
     CopyFile,
     CreateDirectory,
     DeleteFile,
+    GitAction,
     ListFiles,
     ModifyFile,
     MoveFile,
@@ -58,4 +60,15 @@ def touches(operation: Operation) -> tuple[Touch, ...]:
         return (Touch(operation.source, Access.READ), Touch(operation.destination, Access.WRITE))
     if isinstance(operation, RunCommand):
         return (Touch(operation.cwd, Access.READ, folder=True),)
+    if isinstance(operation, GitAction):
+        return tuple(_of_git(operation))
     return ()
+
+
+def _of_git(operation: GitAction) -> Iterator[Touch]:
+    """What it names. What else git would show or change, it is asked about path by path when it acts."""
+    access = Access.WRITE if operation.action == "restore" and not operation.staged else Access.READ
+    for path in operation.files:
+        yield Touch(path, access, follow=False, folder=True)
+    if operation.destination is not None:
+        yield Touch(operation.destination, Access.WRITE, follow=False, folder=True)

@@ -11,13 +11,13 @@ import json
 from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
-from wap_kernel.render import as_html, as_text, files, hits, listings, notes, runs, tables, workspace
-from wap_kernel.render.parts import Block, Room, muted
+from wap_kernel.render import as_html, as_text, chars, cutting, files, hits, listings, notes, runs, tables, workspace
+from wap_kernel.render.parts import Block, Room, held, muted
 
 if TYPE_CHECKING:
     from wap_kernel.client.answers import Answer
 
-__all__ = ["LARGEST", "PREFIX", "Allowance", "bundle", "text"]
+__all__ = ["LARGEST", "LARGEST_ERROR", "PREFIX", "Allowance", "bundle", "summary", "text", "weight"]
 
 PREFIX = "%wap "
 """What stands before a line that somebody types in a notebook."""
@@ -25,8 +25,13 @@ LARGEST = 100_000
 """Bytes of a bundle."""
 LARGEST_TEXT = 30_000
 """Bytes of them for the text."""
+LARGEST_ERROR = 5_000
+"""Bytes kept for the error that may end a cell."""
+LONGEST_SUMMARY = 300
 LEAST = 2_000
 """Bytes without which nothing is shown of an answer."""
+OUTPUT_BYTES = 200
+"""What an output costs in a notebook's file besides what it shows."""
 LINE_BYTES = 16
 """What a line costs in a notebook's file besides what it holds."""
 
@@ -49,9 +54,10 @@ VIEWS: Mapping[str, View] = {
 
 _TEXT_ROOM = Room(24_000, 200, 400)
 _HTML_ROOM = Room(56_000, 120, 1000)
-_TRIES = 6
-_USED_UP = f"This cell shows {LARGEST // 1000} KB already, so the rest is not shown; _ holds the last answer."
-_TOO_LARGE = (muted("Too large to show; _.to_dict() holds it."),)
+_TRIES = 10
+_ENOUGH = 0.5
+"""Of the bytes that there are: what fills so much was cut little enough."""
+_USED_UP = f"This cell shows {LARGEST // 1000} KB already, so the rest is not shown"
 
 
 def text(answer: Answer, *, prefix: str = PREFIX, largest: int = LARGEST_TEXT) -> str:
@@ -68,16 +74,16 @@ class Allowance:
     """What the outputs of one cell may take together."""
 
     def __init__(self) -> None:
-        self._left = LARGEST
+        self._left = LARGEST - LARGEST_ERROR
 
     def bundle(self, answer: Answer, *, prefix: str = PREFIX) -> dict[str, str]:
         """Once it is used up a word that says so, and then nothing."""
-        if self._left < LEAST:
-            said = _USED_UP if self._left > 0 else ""
+        if self._left < 2 * LEAST:  # some are left for the word
+            said = f"{_USED_UP}{held(prefix, '_ holds the last answer')}." if self._left > 0 else ""
             self._left = 0
             return {"text/plain": said}
-        shown = bundle(answer, prefix=prefix, largest=self._left - LEAST + 1)
-        self._left -= sum(map(weight, shown.values()))
+        shown = bundle(answer, prefix=prefix, largest=self._left - LEAST)
+        self._left -= sum(map(weight, shown.values())) + OUTPUT_BYTES
         return shown
 
 
@@ -86,12 +92,26 @@ def weight(written: str) -> int:
     return len(json.dumps(written, ensure_ascii=False).encode()) + LINE_BYTES * (written.count("\n") + 1)
 
 
+def summary(said: str) -> str:
+    """Of an error, on one line, for whoever has no place for more."""
+    return chars.one_line(cutting.line(said, LONGEST_SUMMARY))
+
+
 def _fitting(write: Callable[[Iterable[Block]], str], answer: Answer, prefix: str, room: Room, largest: int) -> str:
-    view, asked = VIEWS[answer.view], answer.asked
+    """As much as fits. How much of the room an answer needs is not known: what a smaller room did not make smaller did
+    not need it, and what a much smaller one has left too little of gets some of it back."""
+    best, fits, fails, share, before = "", 0.0, 1.0, 1.0, 0
     for _ in range(_TRIES):
-        written = write(view(answer.data, asked, room, str(asked.get("prefix", prefix))))
+        written = write(VIEWS[answer.view](answer.data, answer.asked, room.scaled(share), prefix))
         taken = weight(written)
         if taken <= largest:
-            return written
-        room = room.scaled(0.8 * largest / taken)
-    return write(_TOO_LARGE)
+            best, fits = written, share
+            if share == 1.0 or taken >= _ENOUGH * largest:
+                break
+        else:
+            fails, shrinks = share, not before or taken < 0.9 * before
+            share *= 0.8 * largest / taken if shrinks else 0.25
+            before = taken
+        if fits:
+            share = (fits * fails) ** 0.5
+    return best or write([muted(f"Too large to show{held(prefix, '_.to_dict() holds it')}.")])

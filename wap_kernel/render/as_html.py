@@ -134,7 +134,7 @@ def _span(span: Span, more: str) -> str:
     tag, style = _LOOKS[span.look]
     text = _escape(span.text)
     if tag == "code":
-        return f'<code dir="ltr" style="{style}{more}">{text}</code>'  # letters from right to left stay within it
+        return f'<code dir="ltr" style="{style}{more}">{_in_order(text)}</code>'
     return _tag(tag, style, text) if style or tag != "span" else text
 
 
@@ -145,7 +145,7 @@ def _pre(pre: Pre) -> str:
         _toned(tone, list(lines), is_whole=is_command) for tone, lines in groupby(pre.lines, key=lambda line: line.tone)
     )
     if is_command:
-        return _tag("pre", f"{_PRE};{_WRAPPED}", _whole(body))
+        return _tag("pre", f"{_PRE};{_WRAPPED}", _whole(_in_order(body)))
     label = _tag("div", f"{_ROW};opacity:0.7", "stderr") if pre.bar == "!" else ""
     if not pre.gutter:
         return label + _tag("pre", _PRE, _whole(body))
@@ -153,6 +153,11 @@ def _pre(pre: Pre) -> str:
     numbers = "\n".join(f"{number:>{width}}" for number in map(chars.one_line, pre.gutter))
     gutter = _tag("pre", f"{_INNER};opacity:0.5;padding-right:12px", _whole(html.escape(numbers)))
     return _tag("div", f"{_PRE};display:flex", gutter + _tag("pre", f"{_INNER};overflow-x:auto", _whole(body)))
+
+
+def _in_order(text: str) -> str:
+    """One after the other: letters that are written from right to left would exchange the arguments of a command."""
+    return text if text.isascii() else f'<bdo dir="ltr">{text}</bdo>'
 
 
 def _whole(body: str) -> str:

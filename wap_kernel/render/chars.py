@@ -1,39 +1,13 @@
-"""Characters that obey, hide or mislead, written out: what is shown can move no cursor and pass for nothing else.
-
-Also how sizes, times and numbers are said.
-"""
+"""How characters, sizes, times and numbers are said."""
 
 from __future__ import annotations
 
-import unicodedata
 from collections.abc import Iterable
 from datetime import datetime
 
-_BLANK_LETTERS = frozenset("\u115f\u1160\u3164\uffa0\u2800")
-"""Letters and symbols, to Unicode, that look like nothing at all."""
+from wap_kernel.characters import one_line, visible
 
-
-def visible(text: str, keep: str = "\n\t") -> str:
-    """With every control, invisible or direction-changing character as Python writes it, save those in `keep`."""
-    table = {ord(one): _written(one) for one in set(text) if not _is_shown(one) and one not in keep}
-    return text.translate(table) if table else text
-
-
-def one_line(text: str) -> str:
-    return visible(text, "")
-
-
-def _is_shown(one: str) -> bool:
-    if one in _BLANK_LETTERS:
-        return False
-    return one.isprintable() or unicodedata.category(one) == "Zs"
-
-
-def _written(one: str) -> str:
-    return one.encode("unicode_escape").decode("ascii")
-
-
-# -- numbers
+__all__ = ["between", "counted", "duration", "joined", "moment", "one_line", "size", "visible"]
 
 
 def size(count: object) -> str:

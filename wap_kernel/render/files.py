@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from wap_kernel.render import chars, cutting
-from wap_kernel.render.parts import Block, Fold, Head, Line, Pre, Room, Row, Span, code, lines_of, muted
+from wap_kernel.render.parts import Block, Fold, Head, Line, Pre, Room, Row, Span, code, held, lines_of, muted
 
 OPEN_LINES = 40
 
@@ -25,7 +25,7 @@ def blocks(data: Mapping[str, Any], asked: Mapping[str, Any], room: Room, prefix
     facts += ["not UTF-8: some bytes are shown replaced"] if data.get("isLossy") else []
     head = Head("plain", "", code(path), tuple(facts))
     if data.get("encoding") == "base64":
-        return [head, muted(f"{len(content):,} characters of base64; print(_) shows them")]
+        return [head, muted(f"{len(content):,} characters of base64{held(prefix, 'print(_) shows them')}")]
     text = content.replace("\r\n", "\n") if is_crlf else content
     cut = cutting.head(text, room.characters, room.lines)
     lines = lines_of(cut.text)

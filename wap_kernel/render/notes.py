@@ -6,14 +6,14 @@ from collections.abc import Mapping
 from typing import Any
 
 from wap_kernel.render import cutting
-from wap_kernel.render.parts import Block, Head, Room, Row, Span, muted, preformatted
+from wap_kernel.render.parts import Block, Head, Room, Row, Span, held, muted, preformatted
 
 Data = Mapping[str, Any]
 
 
 def note(data: Data, asked: Data, room: Room, prefix: str) -> list[Block]:
     cut = cutting.head(str(data.get("text", "")), room.characters, room.lines)
-    more = [muted(f"… {cut.left_out:,} more lines; _.to_dict() holds them")] if cut.left_out else []
+    more = [muted(f"… {cut.left_out:,} more lines{held(prefix, '_.to_dict() holds them')}")] if cut.left_out else []
     return [preformatted(cut.text, bar=""), *more]
 
 
@@ -21,13 +21,17 @@ def problem(data: Data, asked: Data, room: Room, prefix: str) -> list[Block]:
     """An error; it may quote anything, so that only its first line stands without a bar."""
     place = (f"line {data['line']}",) if "line" in data else ()
     found: list[Block] = [Head("failed", "not done", (), (*place, *([str(data["code"])] if data.get("code") else [])))]
-    found += _said(str(data.get("error", "")), room, is_hint=False)
-    return [*found, *_said(str(data["hint"]), room, is_hint=True)] if data.get("hint") else found
+    found += _said(str(data.get("error", "")), room, prefix, is_hint=False)
+    return [*found, *_said(str(data["hint"]), room, prefix, is_hint=True)] if data.get("hint") else found
 
 
-def _said(text: str, room: Room, *, is_hint: bool) -> list[Block]:
+def _said(text: str, room: Room, prefix: str, *, is_hint: bool) -> list[Block]:
     first, _, rest = text.partition("\n")
     found: list[Block] = [Row((Span(cutting.line(first), "muted" if is_hint else ""),))]
     cut = cutting.head(rest, room.characters // 2, room.lines)
     found += [preformatted(cut.text)] if cut.text else []
-    return [*found, muted(f"… {cut.left_out:,} more lines; _.to_dict() holds them")] if cut.left_out else found
+    return (
+        [*found, muted(f"… {cut.left_out:,} more lines{held(prefix, '_.to_dict() holds them')}")]
+        if cut.left_out
+        else found
+    )

@@ -134,6 +134,11 @@ def muted(text: str, *, is_below: bool = False) -> Row:
     return Row((Span(text, "muted"),), is_below=is_below)
 
 
+def held(prefix: str, where: str) -> str:
+    """Where the rest is; the kernel in which lines have no prefix has no Python that could be asked for it."""
+    return f"; {where}" if prefix else ""
+
+
 def code(text: object) -> tuple[Span, ...]:
     return (Span(str(text), "code"),)
 

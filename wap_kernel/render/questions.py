@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from wap_kernel.render import chars, cutting, diffs, events
-from wap_kernel.render.parts import Block, Fields, Room, Row, Span, code, muted, plain, preformatted
+from wap_kernel.render.parts import Block, Fields, Room, Row, Span, code, held, muted, plain, preformatted
 
 _ANONYMOUS = re.compile("[0-9a-f]{32}")
 """How Jupyter calls whoever comes with the server's token."""
@@ -21,7 +21,7 @@ def blocks(run_id: str, pending: Mapping[str, Any], room: Room, prefix: str) -> 
     found: list[Block] = [
         Row((Span(f"Wants to {kind} "), Span(subject, "" if command else "code"), Span(_further(operation))))
     ]
-    found += _command(str(command), room) if command else _diff(pending, room)
+    found += _command(str(command), room, prefix) if command else _diff(pending, room)
     rows = [(name, spans) for name, spans in _fields(pending) if spans]
     return [*found, Fields((*rows, *_answers(run_id, pending, prefix)))]
 
@@ -39,9 +39,10 @@ def _further(operation: Mapping[str, Any]) -> str:
     return f" ({', '.join(flags)})" if flags else ""
 
 
-def _command(command: str, room: Room) -> list[Block]:
+def _command(command: str, room: Room, prefix: str) -> list[Block]:
     cut = cutting.head(command, room.characters // 2, room.lines)
-    more = [muted(f"… {cut.left_out:,} more lines; _.pending holds the whole command")] if cut.left_out else []
+    where = held(prefix, "_.pending holds the whole command")
+    more = [muted(f"… {cut.left_out:,} more lines{where}")] if cut.left_out else []
     return [preformatted(cut.text, bar="$"), *more]
 
 
@@ -72,4 +73,7 @@ def _answers(run_id: str, pending: Mapping[str, Any], prefix: str) -> list[tuple
     lines = [("to allow it", f"approve {run_id}"), ("to refuse it", f"deny {run_id}")]
     if pending.get("remember"):
         lines.insert(1, ("always, here", f"approve {run_id} --always"))
-    return [(name, (Span(prefix + line, "type"),)) for name, line in lines]
+    found: list[tuple[str, tuple[Span, ...]]] = [(name, (Span(prefix + line, "type"),)) for name, line in lines]
+    if pending.get("remember"):
+        found.insert(2, ("", (Span("which allows ", "muted"), *code(cutting.line(str(pending["remember"]))))))
+    return found

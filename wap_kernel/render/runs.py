@@ -18,6 +18,7 @@ from wap_kernel.render.parts import (
     Span,
     Tone,
     counted_lines,
+    held,
     lines_of,
     muted,
     preformatted,
@@ -46,14 +47,14 @@ def blocks(data: Mapping[str, Any], asked: Mapping[str, Any], room: Room, prefix
     told = [event for event in data["events"] if event["type"] != "approvalRequired"]
     outcomes = [events.outcome(event, operations.get(str(event.get("operationId")), {})) for event in told]
     shown = _chosen(outcomes, room.rows)
-    bodies = _Bodies(told, shown, room)
+    bodies = _Bodies(told, shown, room, prefix)
     found: list[Block] = [_head(data, status, outcomes)]
     after = 0
     for index in shown:
-        found += _gap(outcomes[after:index])
+        found += _gap(outcomes[after:index], prefix)
         found += [outcomes[index].row, *bodies.of(index)]
         after = index + 1
-    found += _gap(outcomes[after:])
+    found += _gap(outcomes[after:], prefix)
     if pending is not None:
         found += questions.blocks(run_id, pending, room, prefix)
     return [*found, *_next(data, status, run_id, prefix)]
@@ -83,19 +84,20 @@ def _chosen(outcomes: Sequence[events.Outcome], rows: int) -> list[int]:
     return sorted({*wrong, *ends})
 
 
-def _gap(outcomes: Sequence[events.Outcome]) -> list[Block]:
+def _gap(outcomes: Sequence[events.Outcome], prefix: str) -> list[Block]:
     if not outcomes:
         return []
     counts = Counter(one.word for one in outcomes)
     said = ", ".join(f"{count:,} {word}" for word, count in counts.items())
-    return [muted(f"… {chars.counted(len(outcomes), 'more operation')} ({said}); _.events holds them all")]
+    where = held(prefix, "_.events holds them all")
+    return [muted(f"… {chars.counted(len(outcomes), 'more operation')} ({said}){where}")]
 
 
 class _Bodies:
     """What stands below the rows: the room is shared by all of it."""
 
-    def __init__(self, told: Sequence[Event], shown: Sequence[int], room: Room) -> None:
-        self._told, self._lines = told, room.lines
+    def __init__(self, told: Sequence[Event], shown: Sequence[int], room: Room, prefix: str) -> None:
+        self._told, self._lines, self._prefix = told, room.lines, prefix
         keys = [(index, name) for index in shown for name in _CONTENTS if told[index].get(name)]
         sizes = [cutting.cost(str(told[index][name])) for index, name in keys]
         self._room = dict(zip(keys, room.share(sizes), strict=True))
@@ -112,7 +114,7 @@ class _Bodies:
             found += diffs.blocks(diff, characters, self._lines, is_cut=is_cut)
         for stream, bar in (("stdout", "|"), ("stderr", "!")):
             if characters := self._room.get((index, stream)):
-                found += output(str(event[stream]), characters, self._lines, bar)
+                found += output(str(event[stream]), characters, self._lines, bar, self._prefix)
         if characters := self._room.get((index, "content")):
             found += self._content(event, characters)
         if isinstance(closest := event.get("closest"), dict):
@@ -124,7 +126,8 @@ class _Bodies:
             return []
         content = str(event["content"])
         cut = cutting.head(content, characters, self._lines)
-        more = [muted(f"… {cut.left_out:,} more lines; _.events holds them", is_below=True)] if cut.left_out else []
+        where = held(self._prefix, "_.events holds them")
+        more = [muted(f"… {cut.left_out:,} more lines{where}", is_below=True)] if cut.left_out else []
         return [Fold(counted_lines(content), (preformatted(cut.text), *more))]
 
     def _closest(self, closest: Event) -> list[Block]:
@@ -136,14 +139,15 @@ class _Bodies:
         return [muted(f"The closest is at line {start}{alike}:", is_below=True), preformatted(cut, gutter=numbers)]
 
 
-def output(text: str, characters: int, lines: int, bar: str) -> list[Block]:
+def output(text: str, characters: int, lines: int, bar: str, prefix: str) -> list[Block]:
     """The end of it is what people look at; what came before is folded."""
     settled = ansi.settled(text)
     cut = cutting.tail(settled, characters, lines)
     styled = tuple(Line(spans) for spans in ansi.spans(lines_of(cut.text)))
     more: list[Block] = []
     if cut.left_out:
-        said = f"… {chars.counted(cut.left_out, 'earlier line')} left out; _.to_dict() holds them"
+        where = held(prefix, "_.to_dict() holds them")
+        said = f"… {chars.counted(cut.left_out, 'earlier line')} left out{where}"
         more = [muted(said, is_below=True)]
     if len(styled) <= SHOWN_TAIL + 4:
         return [*more, Pre(styled, bar=bar)] if styled else []

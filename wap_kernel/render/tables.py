@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from wap_kernel.render import chars, cutting, events, questions
-from wap_kernel.render.parts import Block, Head, Room, Row, Span, Table, Tone, code, muted, plain
+from wap_kernel.render.parts import Block, Head, Room, Row, Span, Table, Tone, code, held, muted, plain
 from wap_kernel.render.runs import STATUSES
 
 Data = Mapping[str, Any]
@@ -29,7 +29,11 @@ def runs(data: Data, asked: Data, room: Room, prefix: str) -> list[Block]:
         Table(("run", "status", "operations", "started (UTC)", "took", "by"), tuple(rows), wide=5),
     ]
     found = found if rows else [head]
-    return [*found, *_more(len(listed) - len(rows)), *(waiting_row(run, prefix) for run in _asking(listed, room))]
+    return [
+        *found,
+        *_more(len(listed) - len(rows), prefix),
+        *(waiting_row(run, prefix) for run in _asking(listed, room)),
+    ]
 
 
 def _run(run: Data) -> Cells:
@@ -68,7 +72,7 @@ def audit(data: Data, asked: Data, room: Room, prefix: str) -> list[Block]:
     head = Head("plain", "", plain(chars.counted(len(records), "record")), ("newest first",))
     table = Table(("time (UTC)", "outcome", "what", "by", "run"), tuple(rows), wide=2)
     older = [muted("… there are older ones: ask for more with --limit")] if data.get("nextCursor") else []
-    return [head, *([table] if rows else []), *_more(len(records) - len(rows)), *older]
+    return [head, *([table] if rows else []), *_more(len(records) - len(rows), prefix), *older]
 
 
 def _record(record: Data) -> Cells:
@@ -103,7 +107,7 @@ def verdicts(data: Data, asked: Data, room: Room, prefix: str) -> list[Block]:
         why = events.sentences(verdict.get("reason"), verdict.get("suggestion"))
         spans.append(Span(f": {cutting.line(why, LONGEST_CELL)}"))
         found.append(Row(tuple(spans), tone, word, (f"rule {_short(verdict.get('rule', ''))}",)))
-    return [*found, *_more(len(listed) - room.rows)]
+    return [*found, *_more(len(listed) - room.rows, prefix)]
 
 
 def grants(data: Data, asked: Data, room: Room, prefix: str) -> list[Block]:
@@ -119,12 +123,12 @@ def grants(data: Data, asked: Data, room: Room, prefix: str) -> list[Block]:
         for grant in listed[: room.rows]
     )
     table = [Table(("grant", "allows", "since (UTC)", "by"), rows, wide=1)] if rows else []
-    return [head, *table, *_more(len(listed) - len(rows))]
+    return [head, *table, *_more(len(listed) - len(rows), prefix)]
 
 
 def _short(value: object) -> str:
     return cutting.line(str(value), LONGEST_CELL)
 
 
-def _more(count: int) -> list[Block]:
-    return [muted(f"… {count:,} more; _.to_dict() holds them")] if count > 0 else []
+def _more(count: int, prefix: str) -> list[Block]:
+    return [muted(f"… {count:,} more{held(prefix, '_.to_dict() holds them')}")] if count > 0 else []

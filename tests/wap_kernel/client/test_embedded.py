@@ -51,6 +51,14 @@ def test_a_folder_that_is_not_there(place: Place, tmp_path: Path) -> None:
         EmbeddedBackend(str(tmp_path / "missing"))
 
 
+def _left(before: set[threading.Thread]) -> list[str]:
+    """The threads of ours that do not end."""
+    ours = [thread for thread in set(threading.enumerate()) - before if thread.name.startswith("wap")]
+    for thread in ours:
+        thread.join(10)
+    return [thread.name for thread in ours if thread.is_alive()]
+
+
 def test_what_is_closed_says_so_and_leaves_no_thread(place: Place, tmp_path: Path) -> None:
     before = set(threading.enumerate())
     backend = EmbeddedBackend(str(tmp_path))
@@ -63,12 +71,12 @@ def test_what_is_closed_says_so_and_leaves_no_thread(place: Place, tmp_path: Pat
     following.close()
     with pytest.raises(ProviderUnavailable, match="closed"):
         hands.ls()
-    assert [thread.name for thread in set(threading.enumerate()) - before if thread.name.startswith("wap")] == []
+    assert _left(before) == []
     again = EmbeddedBackend(str(tmp_path))
     assert again.get(running.run_id)["status"] == "error"
     del again, backend, hands, following
     gc.collect()
-    assert [thread.name for thread in set(threading.enumerate()) - before if thread.name.startswith("wap")] == []
+    assert _left(before) == []
 
 
 ENDING = """

@@ -91,6 +91,20 @@ def test_without_a_server_it_is_this_folder(found: Found, tmp_path: Path) -> Non
         backend.close()
 
 
+def test_a_server_that_has_wap_and_whose_file_is_gone_is_not_passed_over(
+    found: Found, announced: Callable[..., str]
+) -> None:
+    with pytest.raises(WapError, match="is gone"):
+        found(JPY_PARENT_PID="4321", WAP_SERVER_PID="4321")
+    assert found(JPY_PARENT_PID="4321", WAP_SERVER_PID="99").place.kind == "embedded", "of another server's child"
+
+
+def test_the_kernel_for_classes_does_not_do_without_its_server(announced: Callable[..., str], tmp_path: Path) -> None:
+    """Whose policy may just have failed to load."""
+    with serving(lambda handler: handler.say(404, b"<html>")) as plain, pytest.raises(WapError, match="404"):
+        find({"JPY_PARENT_PID": announced(url=plain.url)}, str(tmp_path), confined_only=True)
+
+
 def test_a_server_without_wap_is_said_to_be_one(found: Found, announced: Callable[..., str]) -> None:
     with serving(lambda handler: handler.say(404, b"<html>")) as plain:
         backend = found(JPY_PARENT_PID=announced(url=plain.url))

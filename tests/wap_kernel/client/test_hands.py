@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import inspect
 import json
 import os
 import signal
+import sys
 import threading
+import time
 from collections.abc import Iterator
+from types import MappingProxyType
 from typing import Any
 
 import pytest
@@ -14,8 +18,10 @@ import pytest
 from tests.jupyter_ext.conftest import LiveServer
 from tests.jupyter_ext.restarting import TOKEN, Place
 from wap_kernel import connect
+from wap_kernel.client import watched, watching
 from wap_kernel.client.backend import Backend, Sent
 from wap_kernel.client.hands import Hands
+from wap_kernel.client.watched import RunOptions
 from wap_kernel.errors import ApprovalRequired, Conflict, InvalidArgument, NotFound, PermissionDenied, WapError
 
 ASKS = "rm -rf nothing"
@@ -117,10 +123,38 @@ def test_all_that_happens_is_told(hands: Hands) -> None:
 
 
 def test_a_whole_message_is_taken_too(hands: Hands) -> None:
-    message = {"protocolVersion": "1.0", "operations": [{"type": "message", "content": "x"}], "dryRun": True}
+    operation = {"type": "message", "content": "x"}
+    message = {"protocolVersion": "1.0", "operations": [operation], "dryRun": True}
     assert hands.run(message).data["dryRun"] is True
-    with pytest.raises(InvalidArgument, match="list"):
-        hands.run("ls")  # type: ignore[arg-type]
+    assert hands.run(MappingProxyType(message)).ok
+    assert hands.run((MappingProxyType(operation),)).ok
+
+
+@pytest.mark.parametrize("wrong", ["ls", b"ls", 3, {"protocolVersion": "1.0"}, {"operations": 3}, {"operations": "x"}])
+def test_what_has_no_list_of_operations_is_refused(hands: Hands, wrong: Any) -> None:
+    for ask in (hands.run, hands.check):
+        with pytest.raises(InvalidArgument, match="list"):
+            ask(wrong)
+
+
+def test_the_options_of_one_operation_are_those_of_a_run() -> None:
+    taken = list(inspect.signature(Hands.run).parameters)
+    assert taken[:2] == ["self", "operations"]
+    assert set(RunOptions.__annotations__) == set(taken[2:])
+
+
+def test_what_a_run_was_to_do_is_remembered(hands: Hands, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its events do not say what a message said, or which path was denied."""
+    monkeypatch.setattr(watched, "REMEMBERED", 2)
+    first = hands.run([{"type": "message", "content": "Tidying up"}, {"type": "readFile", "path": ".env"}])
+    assert repr(hands.show()) == repr(first)
+    assert "Tidying up" in repr(first)
+    asked = hands.run([{"type": "message", "content": "Now what"}, {"type": "shell", "command": ASKS}])
+    assert "Tidying up" in repr(hands.show(first.run_id))
+    assert "Now what" in repr(hands.approve(asked.run_id))
+    hands.sh("true")
+    assert "Tidying up" not in repr(hands.show(first.run_id)), "but not for ever"
+    assert "Now what" in repr(hands.show(asked.run_id))
 
 
 def test_one_that_is_not_waited_for(hands: Hands) -> None:
@@ -240,18 +274,31 @@ def test_a_single_call_that_asks_says_where(hands: Hands, backend: Backend) -> N
     assert hands.approve(asked.value.details["approvalId"]).data["response"]["exitCode"] == 0
 
 
+def test_nobody_agrees_to_what_was_not_shown(hands: Hands) -> None:
+    both = [{"type": "shell", "command": ASKS, "id": "one"}, {"type": "shell", "command": f"{ASKS} ", "id": "two"}]
+    first = hands.run(both)
+    other = Hands(hands._backend)
+    for named in (None, first.run_id, first.run_id[4:10]):
+        with pytest.raises(Conflict, match="not been shown"):
+            other.approve(named)
+    assert other.deny(first.run_id).pending is not None, "and the second question comes"
+    with pytest.raises(Conflict, match="not been shown"):
+        hands.approve(first.run_id)
+    assert hands.show(first.run_id).pending is not None
+    assert hands.approve(first.run_id).status == "completed"
+
+
 # -- which run
 
 
 def test_runs_by_the_beginning_of_their_id(hands: Hands) -> None:
     run = hands.sh("true").run_id
     assert hands.show(run).run_id == hands.show().run_id == hands.show(run[:14]).run_id == hands.show(run[4:12]).run_id
-    other = Hands(hands._backend)
-    assert other.show("last").run_id == run
+    assert Hands(hands._backend).show("last").run_id == run
+    with pytest.raises(NotFound, match="No run was begun here"):
+        Hands(hands._backend).revert("last")  # it may be somebody else's
     hands.sh("true")
-    with pytest.raises(InvalidArgument, match="begin with"):
-        hands.show("run_")
-    for none in ("", "nothing", "run_0123456789abcdef", "../policy"):
+    for none in ("", "run_", "r", run[4:7], "nothing", "run_0123456789abcdef", "../policy"):
         with pytest.raises(NotFound):
             hands.show(none)
     assert hands.runs(limit=1).data["runs"][0]["runId"] == hands.show().run_id
@@ -281,10 +328,22 @@ def _interrupt() -> None:
     os.kill(os.getpid(), signal.SIGINT)
 
 
+def _interrupt_once_it_waits() -> None:
+    """For what is told next: deep in a socket, or for the thread of the engine."""
+    waited_for = threading.get_ident()
+
+    def look() -> None:
+        while sys._current_frames()[waited_for].f_code.co_name not in ("readinto", "wait"):
+            time.sleep(0.001)
+        _interrupt()
+
+    threading.Thread(target=look).start()
+
+
 def test_an_interrupt_cancels_the_run(hands: Hands) -> None:
     def begun(sent: Sent) -> None:
         if sent.name == "output":
-            threading.Timer(0.1, _interrupt).start()  # while the next is waited for
+            _interrupt_once_it_waits()
 
     with pytest.raises(KeyboardInterrupt):
         hands.sh(LONG, on_sent=begun)
@@ -295,7 +354,7 @@ def test_an_interrupt_cancels_the_run(hands: Hands) -> None:
 def test_an_interrupt_while_it_waits_for_a_person_cancels_the_run(hands: Hands) -> None:
     def asks(sent: Sent) -> None:
         if sent.data.get("status") == "awaiting_approval":
-            threading.Timer(0.1, _interrupt).start()
+            _interrupt_once_it_waits()
 
     with pytest.raises(KeyboardInterrupt):
         hands.sh(ASKS, wait_for_approval=None, on_sent=asks)
@@ -318,6 +377,88 @@ def test_an_interrupt_while_it_begins_cancels_what_was_begun(
     assert hands.runs("running").data["runs"] == []
 
 
+class Held:
+    """A start that goes on when it is let."""
+
+    def __init__(self, backend: Backend) -> None:
+        self._start = backend.start
+        self.is_asked, self.may_go = threading.Event(), threading.Event()
+
+    def __call__(self, *arguments: Any) -> Any:
+        self.is_asked.set()
+        assert self.may_go.wait(30)
+        return self._start(*arguments)
+
+
+def _until_stopped() -> None:
+    for thread in threading.enumerate():
+        if thread.name in ("wap-start", "wap-stop"):
+            thread.join(30)
+
+
+def test_what_begins_after_the_patience_of_an_interrupt_is_cancelled_too(
+    hands: Hands, backend: Backend, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    held = Held(backend)
+    monkeypatch.setattr(backend, "start", held)
+    monkeypatch.setattr(watching, "STOP_SECONDS", 0.0)
+    threading.Thread(target=lambda: held.is_asked.wait(30) and _interrupt()).start()
+    with pytest.raises(KeyboardInterrupt):
+        hands.sh(LONG)
+    assert hands.last is None, "it is not known yet which it is"
+    held.may_go.set()
+    _until_stopped()
+    assert hands.last is not None and hands.last.status == "cancelled"
+    assert hands.runs("running").data["runs"] == []
+
+
+def test_a_second_interrupt_does_not_keep_the_first_from_cancelling(
+    hands: Hands, backend: Backend, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    held = Held(backend)
+    monkeypatch.setattr(backend, "start", held)
+
+    def impatient(*_: Any) -> None:
+        _interrupt()
+        time.sleep(30)  # which the interrupt ends
+
+    monkeypatch.setattr(watching, "wait", impatient)
+    threading.Thread(target=lambda: held.is_asked.wait(30) and _interrupt()).start()
+    with pytest.raises(KeyboardInterrupt):
+        hands.sh(LONG)
+    held.may_go.set()
+    _until_stopped()
+    assert hands.last is not None and hands.last.status == "cancelled"
+
+
+def test_an_earlier_run_that_ends_late_is_not_the_last_one(
+    hands: Hands, backend: Backend, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    held = Held(backend)
+    with monkeypatch.context() as patch:
+        patch.setattr(backend, "start", held)
+        patch.setattr(watching, "STOP_SECONDS", 0.0)
+        threading.Thread(target=lambda: held.is_asked.wait(30) and _interrupt()).start()
+        with pytest.raises(KeyboardInterrupt):
+            hands.sh(LONG)
+    later = hands.sh("true")
+    held.may_go.set()
+    _until_stopped()
+    assert hands.last is later
+    assert hands.runs("running").data["runs"] == []
+
+
+def test_who_is_told_may_stop_it(hands: Hands) -> None:
+    """From a thread that no interrupt reaches."""
+
+    def told(sent: Sent) -> None:
+        raise watching.Stopped
+
+    with pytest.raises(watching.Stopped):
+        hands.sh(LONG, on_sent=told)
+    assert hands.last is not None and hands.last.status == "cancelled"
+
+
 def test_an_interrupt_is_not_hidden_by_a_server_that_is_gone(hands: Hands, monkeypatch: pytest.MonkeyPatch) -> None:
     def gone(_: str) -> Any:
         raise WapError("gone")
@@ -328,6 +469,7 @@ def test_an_interrupt_is_not_hidden_by_a_server_that_is_gone(hands: Hands, monke
     monkeypatch.setattr(hands._backend, "cancel", gone)
     with pytest.raises(KeyboardInterrupt):
         hands.sh("true", on_sent=begun)
+    assert hands.last is not None and hands.last.status != "cancelled", "as it was seen last"
 
 
 # -- connecting

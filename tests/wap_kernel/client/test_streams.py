@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Iterator
+from http.client import HTTPConnection
 from typing import Any
 
 import pytest
 
 from wap_kernel.client import server as module
+from wap_kernel.client.http import BROKEN
 from wap_kernel.client.server import ServerBackend
 from wap_kernel.client.streams import parse
 from wap_kernel.errors import WapError
@@ -17,6 +19,12 @@ from wap_kernel.errors import WapError
 def test_the_stream_is_parsed_and_a_torn_event_is_left_out() -> None:
     text = b": hello\n\nid: 1\nevent: event\ndata: {\ndata: }\n\r\n:\n\nid: 2\nevent: status\ndata: {}\n"
     assert [(sent.id, sent.name, sent.data) for sent in parse(text.splitlines(True))] == [("1", "event", {})]
+
+
+@pytest.mark.parametrize("data", [b"{", b"<html>", b"[]", b"3", b"null"])
+def test_an_event_that_is_none_is_a_broken_connection(data: bytes) -> None:
+    with pytest.raises(BROKEN):
+        list(parse([b"data: " + data + b"\n", b"\n"]))
 
 
 def _message(count: int) -> dict[str, Any]:
@@ -45,4 +53,26 @@ def test_a_stream_that_never_brings_anything_is_given_up(
     monkeypatch.setattr(module, "parse", lambda lines: iter(()))
     run_id = on_server.start(_message(1), secrets.token_hex(8))["runId"]
     with pytest.raises(WapError, match="break off"):
+        list(on_server.follow(run_id))
+
+
+@pytest.mark.parametrize("status", [502, 503, 504])
+def test_what_a_proxy_says_in_between_is_a_broken_connection(
+    on_server: ServerBackend, monkeypatch: pytest.MonkeyPatch, status: int
+) -> None:
+    """As while the server behind it starts anew."""
+    monkeypatch.setattr(module, "PAUSE_SECONDS", 0.0)
+    run_id = on_server.start(_message(2), secrets.token_hex(8))["runId"]
+    answers = [status] * (module.ATTEMPTS - 1)
+    answer = HTTPConnection.getresponse
+
+    def in_between(connection: HTTPConnection) -> Any:
+        response = answer(connection)
+        response.status = answers.pop() if answers else response.status
+        return response
+
+    monkeypatch.setattr(HTTPConnection, "getresponse", in_between)
+    assert len([one for one in on_server.follow(run_id) if one.name == "event"]) == 2
+    answers = [status] * module.ATTEMPTS
+    with pytest.raises(WapError, match=f"break off: .* answered {status}"):
         list(on_server.follow(run_id))

@@ -14,12 +14,17 @@ from tests.wap_kernel.dialects.agent_spaces_examples import EVENTS
 from wap_kernel import errors, parse_event, validate_event
 from wap_kernel.dialects.agent_spaces_event_models import TYPES
 from wap_kernel.dialects.agent_spaces_events import AgentSpacesEvents
+from wap_kernel.git.acting import GitActed
+from wap_kernel.git.answers import Failure, Reason
 from wap_kernel.operations import (
     KINDS,
     CopyFile,
     CreateDirectory,
     DeleteFile,
     DescribeWorkspace,
+    GitChange,
+    GitRead,
+    GitTransfer,
     ListFiles,
     Message,
     ModifyFile,
@@ -30,6 +35,7 @@ from wap_kernel.operations import (
     RevertRun,
     RunCommand,
     SearchFiles,
+    ViewFile,
     WriteFile,
 )
 from wap_kernel.results import (
@@ -223,6 +229,25 @@ DONE: tuple[tuple[Operation, Result, dict[str, Any]], ...] = (
             confines_commands=False,
         ),
         {"type": "describeWorkspace", "success": True},
+    ),
+    (
+        ViewFile(path="a"),
+        content("x"),
+        {
+            **{"type": "viewFile", "path": "a", "success": True},
+            **{"content": "x", "encoding": "utf-8", "size": 16, "hash": HASH},
+        },
+    ),
+    (GitRead(action="status"), GitActed(), {"type": "gitRead", "command": "git status", "success": True}),
+    (
+        GitChange(action="checkout", branch="x"),
+        GitActed(failure=Failure(Reason.LOCKED, "It is locked.", 128, "")),
+        {"type": "gitChange", "command": "git checkout x", "success": False},
+    ),
+    (
+        GitTransfer(action="push", branch="x", force=True),
+        GitActed(),
+        {"type": "gitTransfer", "command": "git push --force origin x", "success": True},
     ),
 )
 

@@ -176,13 +176,16 @@ def filled(value: Any, **names: object) -> Any:
 
 def test_a_value_that_is_a_variable_becomes_the_object() -> None:
     assert filled("{{x}}", x=[1, {"a": None}]) == [1, {"a": None}]
-    assert filled(" {{ x }} ", x=3) == 3
+    assert filled("{{ x }}", x=3) == 3
     assert filled("{{x}}", x=(1, 2)) == [1, 2]
     assert filled(["{{x}}", {"{{x}}": "{{x}}"}], x="v") == ["v", {"{{x}}": "v"}]
     assert filled("{{größe}}", größe=1.5) == 1.5
 
 
 def test_in_a_longer_text_stands_its_text() -> None:
+    assert filled(" {{x}}", x=3) == " 3"
+    assert filled("{{x}}\n", x="text") == "text\n", "as YAML ends a block"
+    assert filled("{{x}} ", x=[1]) == "[1] "
     assert filled("{{a}} and {{ b }}.", a=1, b=Path("p/q")) == "1 and p/q."
     assert filled("{{a}}{{a}}", a="{{b}}") == "{{b}}{{b}}", "what is filled in is not read again"
     assert filled("a\n{{a}}\n", a="x") == "a\nx\n"

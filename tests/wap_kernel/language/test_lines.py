@@ -13,8 +13,8 @@ from wap_kernel.language import COMMANDS, operations, parse, parse_cell, parse_s
 @pytest.mark.parametrize(
     ("text", "name", "options"),
     [
-        ("", "", {"quiet": False, "raises": False, "to": None}),
-        ("--to here", "", {"to": "here"}),
+        ("", "status", {"quiet": False, "raises": False, "to": None}),
+        ("--to here", "status", {"to": "here"}),
         ("ls", "ls", {"path": ".", "recursive": False, "depth": None}),
         ("ls 'my folder' -r", "ls", {"path": "my folder", "recursive": True}),
         ("read a.py", "read", {"path": "a.py", "window": None, "lines": None}),
@@ -74,6 +74,7 @@ def test_a_line(text: str, name: str, options: dict[str, Any]) -> None:
         ("read a :", "written as 10:20"),
         ("read a " + "9" * 5000, "written as 10:20"),
         ("sh -t soon ls", "'soon' is not a number of seconds"),
+        ("sh -t 0.1 ls", "a command is given 1 second or more, not 0.1"),
         ("sh -t nan ls", "'nan' is not a number of seconds"),
         ("sh -w inf ls", "'inf' is not a number of seconds"),
         ("runs -s done", "invalid choice: 'done'"),
@@ -125,7 +126,7 @@ def test_the_text_of_a_cell() -> None:
     assert operations(parse_cell("write a.txt", "one\ntwo\n")) == [
         {"type": "createFile", "path": "a.txt", "content": "one\ntwo\n", "overwrite": True}
     ]
-    assert operations(parse_cell("sh -t 0.1 -C src", "cd x\nmake\n")) == [
+    assert operations(parse_cell("sh -t 1 -C src", "cd x\nmake\n")) == [
         {"type": "shell", "command": "cd x\nmake", "cwd": "src", "timeout": 1000}
     ]
 

@@ -8,7 +8,7 @@ from html.parser import HTMLParser
 
 import nbformat
 
-TAGS = frozenset("b code details div mark pre span summary table tbody td th thead tr".split())
+TAGS = frozenset("b bdo code details div mark pre span summary table tbody td th thead tr".split())
 PROPERTIES = frozenset(
     """background-color border border-bottom border-collapse border-left-color border-left-width border-radius color
     cursor display font-size font-style font-weight height line-height margin margin-bottom margin-left min-width

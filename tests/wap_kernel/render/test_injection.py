@@ -201,3 +201,11 @@ def test_real_files_and_real_output(tmp_path: Path) -> None:
 def test_recorded_answers_hold_nothing_of_it(recorded: Recorded) -> None:
     for answer in recorded.answers.values():
         assert "\\x1b" not in bundle(answer)["text/plain"]
+
+
+def test_letters_from_right_to_left_do_not_exchange_arguments() -> None:
+    """A browser would show `1/2` before the first letter; in an override it keeps the order in which it is written."""
+    command = "rm -rf \u05d0 1/2 \u05d1"
+    pending = {"approvalId": "apr_1", "operation": {"type": "shell"}, "command": command, "reason": "It asks"}
+    run = RunResult({"runId": "run_1", "status": "awaiting_approval", "events": [], "pendingApproval": pending})
+    assert f'<bdo dir="ltr">{command}</bdo>' in run._repr_mimebundle_()["text/html"].replace("\n", "")

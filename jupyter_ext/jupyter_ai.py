@@ -1,0 +1,126 @@
+"""The tools for Jupyter AI, by way of jupyter-server-mcp, which runs in the server's process and calls these functions.
+
+Its port asks nobody for a token. So whoever calls is an agent and never a person: there is a token for all of them,
+which nobody holds but this process. It stands in the list of tokens and can be revoked there.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Awaitable, Callable
+from datetime import datetime, timedelta, timezone
+from inspect import Parameter, Signature
+from typing import Annotated, Any
+
+from jupyter_server.serverapp import ServerApp
+from pydantic import Field, WithJsonSchema
+
+from wap_kernel.caller import Caller
+from wap_kernel.dialects import schemas
+from wap_kernel.dialects.coding_environment import TOOLS, CallOutcome, CodingTool, RpcError, call, rpc_error
+from wap_kernel.errors import ProviderUnavailable, WapError
+
+from .app import WapExtension
+from .handlers.base import RATES
+from .tokens import AgentToken, Order
+
+NAME = "jupyter-server-mcp"
+LIFETIME = timedelta(days=365)
+"""Of its token; a server that runs longer than that is started again for it."""
+TOKEN = "wap_jupyter_server_mcp"
+"""Where the application's settings hold it."""
+
+Function = Callable[..., Awaitable[dict[str, Any]]]
+
+
+class ToolFailed(Exception):
+    """What a model reads when a call has failed: JSON, as the same tool over MCP has it."""
+
+
+def tools() -> list[str]:
+    """For the entry point `jupyter_server_mcp.tools`: where each function is found. None without the extension."""
+    app = _extension()
+    if app is None or app.runner is None:
+        return []
+    return [f"{__name__}:{name}" for name in TOOLS if not app.mcp_tools or name in app.mcp_tools]
+
+
+def __getattr__(name: str) -> Function:
+    """Each tool as a function of this module, made from the same table as MCP's."""
+    if name not in TOOLS:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return _function(TOOLS[name])
+
+
+def _function(tool: CodingTool[Any]) -> Function:
+    async def function(**arguments: Any) -> dict[str, Any]:
+        return await _answer(tool.name, {name: value for name, value in arguments.items() if value is not None})
+
+    parameters = _parameters(tool)
+    function.__name__ = function.__qualname__ = tool.name
+    function.__doc__ = tool.description
+    function.__annotations__ = {one.name: one.annotation for one in parameters} | {"return": dict[str, Any]}
+    function.__signature__ = Signature(parameters, return_annotation=dict[str, Any])  # type: ignore[attr-defined]  # PEP 362
+    return function
+
+
+def _parameters(tool: CodingTool[Any]) -> list[Parameter]:
+    """They are told as MCP tells them and passed on unread: what they mean is checked in one place."""
+    schema = schemas.of(tool.parameters, "validation")
+    needed = schema.get("required", ())
+    absent = Field(default_factory=lambda: None)
+    return [
+        Parameter(
+            name,
+            Parameter.KEYWORD_ONLY,
+            default=Parameter.empty if name in needed else absent,
+            annotation=Annotated[Any, WithJsonSchema(described)],
+        )
+        for name, described in schema["properties"].items()
+    ]
+
+
+async def _answer(name: str, arguments: dict[str, Any]) -> dict[str, Any]:
+    try:
+        outcome = await _outcome(name, arguments)
+    except (RpcError, WapError) as error:
+        failure = rpc_error(name, error) if isinstance(error, WapError) else error
+        raise ToolFailed(json.dumps({"error": failure.message, **failure.data}, ensure_ascii=False)) from None
+    if outcome.structured is None:
+        raise ToolFailed(outcome.text)
+    return outcome.structured
+
+
+async def _outcome(name: str, arguments: dict[str, Any]) -> CallOutcome:
+    app = _extension()
+    if app is None or app.runner is None:
+        raise ProviderUnavailable("There is no workspace here.", hint="Is the extension jupyter_ext enabled?")
+    agent = await _agent(app)
+    rates = app.settings[RATES]
+    return await call(
+        name,
+        arguments,
+        app.runner,
+        Caller(user=agent.created_by, agent=agent.name, token=agent.id, scope=agent.scope),
+        wait=app.mcp_wait,
+        admit=lambda _, operation: rates.admit(agent, operation),
+    )
+
+
+async def _agent(app: WapExtension) -> AgentToken:
+    """Who calls. A token that was revoked stays so until the server starts again."""
+    if app.tokens is None:
+        raise ProviderUnavailable("There are no agent tokens here now.")
+    if TOKEN not in app.settings:
+        order = Order(name=NAME, expires_at=datetime.now(timezone.utc) + LIFETIME)
+        _, minted = await app.tokens.mint(order, Caller().user)
+        app.settings.setdefault(TOKEN, minted)  # another call may have been first
+    return await app.tokens.verify(app.settings[TOKEN])
+
+
+def _extension() -> WapExtension | None:
+    """Of the server of this process, if it has it."""
+    if not ServerApp.initialized():
+        return None
+    extensions = ServerApp.instance().extension_manager.extension_apps
+    return next((app for apps in extensions.values() for app in apps if isinstance(app, WapExtension)), None)

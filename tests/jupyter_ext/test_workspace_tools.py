@@ -1,0 +1,219 @@
+"""POST wap/workspace/{tool}: the workspace-tool-interface over REST, for people and for agents with a token."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from typing import Any
+
+import pytest
+from jupyter_server.auth import Authorizer
+
+from jupyter_ext import definitions
+from tests.jupyter_ext.agents import bearer, mint
+from tests.jupyter_ext.running import SECONDS, decide
+from wap_kernel.dialects import tool_interface
+from wap_kernel.operations import Effect
+
+REQUESTS: dict[str, dict[str, Any]] = {
+    "bash": {"command": "echo hello"},
+    "read": {"file_path": "/workspace/a.txt"},
+    "write": {"file_path": "/workspace/new/b.txt", "content": "b"},
+    "edit": {"file_path": "/workspace/a.txt", "old_string": "a", "new_string": "A"},
+    "glob": {"pattern": "*.txt"},
+    "grep": {"pattern": "a"},
+    "git": {"action": "status"},
+}
+
+
+@pytest.fixture(autouse=True)
+def file(jp_root_dir: Any) -> None:
+    (jp_root_dir / "a.txt").write_text("a\n")
+
+
+async def use(fetch: Any, tool: str, token: Any = None, query: dict[str, str] | None = None, **fields: Any) -> Any:
+    headers = {} if token is None else {"headers": bearer(token)}
+    body = json.dumps(fields)
+    return await fetch(f"wap/workspace/{tool}", method="POST", body=body, params=query or {}, **headers)
+
+
+async def test_every_tool_answers(fetch: Any) -> None:
+    answers = {tool: await use(fetch, tool, **fields) for tool, fields in REQUESTS.items()}
+    assert {tool: answer.status for tool, answer in answers.items()} == dict.fromkeys(tool_interface.TOOLS, 200)
+    assert answers["bash"].body["stdout"] == "hello\n"
+    assert answers["read"].body["content"] == "1: a"
+    assert answers["edit"].body["lines_changed"] == 1
+    assert answers["glob"].body["matches"] == ["/workspace/a.txt"]
+    assert answers["git"].body["reason"] == "no-repository"
+
+
+async def test_command_with_nonzero_exit_code(fetch: Any) -> None:
+    answer = await use(fetch, "bash", command="exit 7")
+    assert (answer.status, answer.body["exit_code"]) == (200, 7)
+
+
+@pytest.mark.parametrize(
+    ("tool", "fields", "status", "code"),
+    [
+        ("read", {"file_path": "nothing"}, 404, "FILE_NOT_FOUND"),
+        ("read", {"file_path": "/etc/passwd"}, 403, "PERMISSION_DENIED"),
+        ("read", {"filePath": "a.txt"}, 400, "INVALID_ARGUMENT"),
+        ("edit", {"file_path": "a.txt", "old_string": "z", "new_string": ""}, 422, "EDIT_NOT_FOUND"),
+        ("bash", {"command": "sleep 60", "timeout_ms": 50}, 422, "TIMEOUT"),
+        ("git", {"action": "fetch"}, 503, "PROVIDER_UNAVAILABLE"),
+        ("nothing", {}, 404, "NOT_FOUND"),
+    ],
+)
+async def test_errors_have_the_form_of_every_rest_dialect(
+    fetch: Any, tool: str, fields: dict[str, Any], status: int, code: str
+) -> None:
+    answer = await use(fetch, tool, **fields)
+    assert (answer.status, answer.code) == (status, code)
+    assert set(answer.body) <= {"error", "code", "details"}
+
+
+async def test_old_string_not_found(fetch: Any) -> None:
+    answer = await use(fetch, "edit", file_path="a.txt", old_string="aa", new_string="")
+    assert answer.body["error"] == "oldString not found in content"
+    assert answer.body["details"]["closest"]["start_line"] == 1
+
+
+async def test_a_large_body_is_read_as_well(fetch: Any, jp_root_dir: Any) -> None:
+    content = "line\n" * 100_000
+    assert (await use(fetch, "write", file_path="large.txt", content=content)).status == 200
+    assert (jp_root_dir / "large.txt").read_text() == content
+
+
+async def test_only_post(fetch: Any) -> None:
+    answer = await fetch("wap/workspace/read", method="GET")
+    assert (answer.status, answer.code, answer.headers["Allow"]) == (405, "METHOD_NOT_ALLOWED", "POST, OPTIONS")
+
+
+# -- who may
+
+
+class Notes(Authorizer):
+    """Allows what it is told and remembers what it was asked."""
+
+    def __init__(self, allowed: tuple[str, ...], **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.allowed = allowed
+        self.asked: list[str] = []
+
+    def is_authorized(self, handler: Any, user: Any, action: str, resource: str) -> bool:
+        self.asked.append(action)
+        return action in self.allowed
+
+
+@pytest.mark.parametrize(
+    ("tool", "fields", "asked"),
+    [
+        ("read", REQUESTS["read"], ["read"]),
+        ("write", REQUESTS["write"], ["write"]),
+        ("bash", REQUESTS["bash"], ["execute"]),
+        ("git", {"action": "status"}, ["read"]),
+        ("git", {"action": "commit", "message": "m"}, ["read", "write"]),
+        ("git", {"action": "push"}, ["read", "execute"]),
+    ],
+)
+async def test_the_authorizer_is_asked_about_the_operation(
+    fetch: Any, jp_serverapp: Any, tool: str, fields: dict[str, Any], asked: list[str]
+) -> None:
+    for allowed in (tuple(asked), ("read",), ()):
+        notes = Notes(allowed, parent=jp_serverapp)
+        jp_serverapp.web_app.settings["authorizer"] = notes
+        answer = await use(fetch, tool, **fields)
+        refused = next((action for action in asked if action not in allowed), None)
+        assert notes.asked == (asked if refused is None else asked[: asked.index(refused) + 1])
+        assert (answer.code == "PERMISSION_DENIED") == (refused is not None)
+
+
+@pytest.mark.parametrize("authorization", ["", "token wrong"])
+async def test_strangers(fetch: Any, authorization: str) -> None:
+    for tool in REQUESTS:
+        answer = await fetch(
+            f"wap/workspace/{tool}", method="POST", body="{}", headers={"Authorization": authorization}
+        )
+        assert (answer.status, answer.code) == (403, "UNAUTHENTICATED")
+
+
+async def test_an_agent_token_opens_the_tools_that_it_names(fetch: Any, jp_root_dir: Any) -> None:
+    token = await mint(fetch, tools=["read", "grep"])
+    assert (await use(fetch, "read", token, **REQUESTS["read"])).status == 200
+    assert (await use(fetch, "grep", token, **REQUESTS["grep"])).status == 200
+    for tool in sorted(set(REQUESTS) - {"read", "grep"}):
+        answer = await use(fetch, tool, token, **REQUESTS[tool])
+        assert answer.code == "PERMISSION_DENIED" and answer.body["details"]["allowedTools"] == ["read", "grep"]
+    answer = await fetch("wap/api/readFile", method="POST", body='{"path": "a.txt"}', headers=bearer(token))
+    assert answer.code == "PERMISSION_DENIED"
+    token = await mint(fetch, tools=["readFile", "executeCommand"])
+    for tool in REQUESTS:
+        assert (await use(fetch, tool, token, **REQUESTS[tool])).code == "PERMISSION_DENIED"
+    assert (jp_root_dir / "a.txt").read_text() == "a\n"
+
+
+async def test_an_agent_token_has_its_limits(fetch: Any) -> None:
+    token = await mint(fetch, limits={"bytesWrittenPerDay": 3})
+    assert (await use(fetch, "write", token, file_path="a.txt", content="123")).status == 200
+    answer = await use(fetch, "write", token, file_path="a.txt", content="4")
+    assert (answer.status, answer.code) == (429, "RATE_LIMITED") and answer.headers["Retry-After"]
+
+
+# -- approval
+
+
+async def asking(fetch: Any) -> str:
+    """The run that waits for a person, once there is one."""
+    while not (runs := (await fetch("wap/runs", params={"status": "awaiting_approval"})).body["runs"]):  # noqa: ASYNC110 - over HTTP
+        await asyncio.sleep(0.01)
+    run_id: str = runs[0]["runId"]
+    return run_id
+
+
+@pytest.mark.parametrize("decision", ["approved", "denied"])
+async def test_a_call_that_waits_for_a_person(fetch: Any, jp_root_dir: Any, decision: str) -> None:
+    token = await mint(fetch, policy={"confirmationRequired": ["edit"]})
+    waiting = asyncio.ensure_future(use(fetch, "edit", token, {"wait": "60"}, **REQUESTS["edit"]))
+    run_id = await asyncio.wait_for(asking(fetch), SECONDS)
+    assert (await decide(fetch, run_id, decision, operationId="edit")).status == 200
+    answer = await waiting
+    if decision == "approved":
+        assert (answer.status, answer.body["replacements"]) == (200, 1)
+    else:
+        assert (answer.status, answer.code) == (403, "PERMISSION_DENIED")
+    assert (jp_root_dir / "a.txt").read_text() == ("A\n" if decision == "approved" else "a\n")
+
+
+async def test_a_call_that_does_not_wait_says_which_run_does(fetch: Any) -> None:
+    token = await mint(fetch, policy={"confirmationRequired": ["write"]})
+    answer = await use(fetch, "write", token, **REQUESTS["write"])
+    assert (answer.status, answer.code) == (403, "APPROVAL_REQUIRED")
+    run = (await fetch(f"wap/runs/{answer.body['details']['runId']}", headers=bearer(token))).body
+    assert run["pendingApproval"]["approvalId"] == answer.body["details"]["approvalId"]
+    assert run["pendingApproval"]["path"] == "new/b.txt"
+
+
+# -- definitions
+
+
+@pytest.mark.parametrize("chosen", definitions.FORMATS)
+async def test_the_definitions(fetch: Any, chosen: str) -> None:
+    answer = await fetch("wap/tools", params={"dialect": "tool_interface", "format": chosen})
+    tools = [tool.get("function", tool) for tool in answer.body["tools"]]
+    assert [tool["name"] for tool in tools] == list(REQUESTS)
+    for tool in tools:
+        schema = tool.get("inputSchema") or tool.get("input_schema") or tool["parameters"]
+        assert all(name == name.lower() for name in schema["properties"])
+        assert all("description" in field for field in schema["properties"].values())
+        assert len(tool["description"]) < 1024
+
+
+async def test_a_token_sees_the_definitions_of_its_tools(fetch: Any) -> None:
+    token = await mint(fetch, tools=["glob", "git"])
+    answer = await fetch("wap/tools", params={"dialect": "tool_interface"}, headers=bearer(token))
+    assert [tool["name"] for tool in answer.body["tools"]] == ["glob", "git"]
+
+
+def test_what_a_token_may_do_with_git() -> None:
+    assert definitions.effects({"git"}) == (Effect.READ, Effect.WRITE, Effect.EXECUTE)
+    assert definitions.effects({"grep"}) == (Effect.READ,)

@@ -1,0 +1,94 @@
+"""What a line does, in a real workspace, and that nothing is left behind where it is stopped."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from wap_kernel.client.hands import Hands, connect
+from wap_kernel.client.watching import Stopped
+from wap_kernel.errors import NotFound
+from wap_kernel.language import LiveCard, parse, perform
+
+ASKS = "factor 6"
+"""The standard policy does not know this program, so it asks."""
+
+
+@pytest.fixture(scope="module")
+def hands(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Hands]:
+    base = tmp_path_factory.mktemp("performing")
+    (base / "ws").mkdir()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("JUPYTER_DATA_DIR", str(base / "data"))
+        patch.setenv("JUPYTER_CONFIG_DIR", str(base / "config"))
+        found = connect(str(base / "ws"))
+        yield found
+        found.close()
+
+
+@pytest.fixture
+def root(hands: Hands) -> Path:
+    return Path(hands.place.name)
+
+
+def card() -> LiveCard:
+    return LiveCard(lambda _: None)
+
+
+def drawing() -> list[threading.Thread]:
+    return [thread for thread in threading.enumerate() if thread.name == "wap-live"]
+
+
+@pytest.mark.parametrize("word", ["00000000", "0000", "run_0000000000000000", "apr_00", "run_zz"])
+def test_what_looks_like_an_id_is_no_reason_to_deny_another_run(hands: Hands, word: str) -> None:
+    waits = hands.sh(ASKS)
+    with pytest.raises(NotFound):
+        perform(parse(f"deny {word}"), hands, card())
+    assert hands.show(waits.run_id).status == "awaiting_approval"
+    denied = perform(parse("deny not 00000000"), hands, card())
+    assert denied.data["runId"] == waits.run_id
+    assert "not 00000000" in repr(denied)
+
+
+def test_what_is_stopped_before_it_begins_does_not(hands: Hands, root: Path) -> None:
+    stopped = card()
+    stopped.stop()
+    with pytest.raises(Stopped):
+        perform(parse("write never.txt no"), hands, stopped)
+    assert not stopped.has_begun
+    assert not (root / "never.txt").exists()
+    assert drawing() == []
+
+
+def test_what_is_stopped_while_it_is_watched_is_cancelled(hands: Hands) -> None:
+    """By the thread that watches it, when it hears of it."""
+    stopped = card()
+    hear = stopped.sent
+
+    def hear_and_stop(sent: Any) -> None:
+        stopped.stop()
+        hear(sent)
+
+    stopped.sent = hear_and_stop  # type: ignore[method-assign]
+    with pytest.raises(Stopped):
+        perform(parse("sh -t 600 sleep 1000"), hands, stopped)
+    assert hands.last is not None and hands.last.status == "cancelled"
+    assert drawing() == []
+
+
+class Struck(LiveCard):
+    """Interrupted when its thread has begun."""
+
+    def begin(self, operations: Any) -> None:
+        super().begin(operations)
+        raise KeyboardInterrupt
+
+
+def test_an_interrupt_as_it_begins_leaves_no_thread(hands: Hands) -> None:
+    with pytest.raises(KeyboardInterrupt):
+        perform(parse("write never.txt no"), hands, Struck(lambda _: None))
+    assert drawing() == []

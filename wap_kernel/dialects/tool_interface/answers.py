@@ -1,0 +1,220 @@
+"""What bash, read, write, edit, glob and grep answer, made of the operation and the engine's result. Pure."""
+
+from __future__ import annotations
+
+import mimetypes
+from typing import Literal
+
+from pydantic import BaseModel, ConfigDict
+
+from wap_kernel.commands.output import Collector
+from wap_kernel.dialects.tool_interface.places import shown
+from wap_kernel.files.reading import count_lines
+from wap_kernel.operations import ListFiles, ModifyFile, ReplaceText, SearchFiles, ViewFile, WriteFile
+from wap_kernel.results import CommandResult, FileContent, FileList, FileModified, FileWritten, SearchResult
+
+MAX_STREAM = 50 * 1024
+"""Bytes of each of a command's two streams."""
+BOM = "\ufeff"
+
+
+class Answer(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class BashAnswer(Answer):
+    stdout: str
+    stderr: str
+    exit_code: int
+    duration_ms: int
+    truncated: bool
+    """Of a stream the middle was left out."""
+    total_stdout_bytes: int
+    total_stderr_bytes: int
+
+
+class ReadAnswer(Answer):
+    content: str
+    """Lines with their numbers; the names in a folder; nothing of a binary file."""
+    total_lines: int
+    """Of the whole file; of a folder, its entries."""
+    file_size: int
+    is_dir: bool
+    is_binary: bool
+    truncated: bool
+    hash: str | None = None
+    file_type: str | None = None
+    """Of a binary file."""
+    is_lossy: Literal[True] | None = None
+    """Bytes that are not UTF-8 were replaced by U+FFFD."""
+    note: str | None = None
+    """How to go on."""
+
+
+class WriteAnswer(Answer):
+    success: Literal[True] = True
+    file_path: str
+    bytes_written: int
+    hash: str | None = None
+
+
+class EditAnswer(Answer):
+    success: Literal[True] = True
+    file_path: str
+    lines_changed: int
+    replacements: int
+    hash: str
+    diff: str
+
+
+class GlobAnswer(Answer):
+    matches: list[str]
+    """Newest first."""
+    count: int
+    """Of all, also those left out."""
+    truncated: bool
+
+
+class GrepMatch(Answer):
+    file_path: str
+    line_number: int
+    line: str
+    context_before: list[str] | None = None
+    context_after: list[str] | None = None
+
+
+class GrepAnswer(Answer):
+    matches: list[GrepMatch]
+    """By path and line."""
+    count: int
+    """Of all matching lines, also those left out."""
+    truncated: bool
+
+
+def ran(_: object, result: CommandResult) -> BashAnswer:
+    stdout, first = cut(result.stdout, result.stdout_bytes)
+    stderr, second = cut(result.stderr, result.stderr_bytes)
+    return BashAnswer(
+        stdout=stdout,
+        stderr=stderr,
+        exit_code=result.exit_code,
+        duration_ms=result.duration_ms,
+        truncated=first or second or result.is_output_truncated,
+        total_stdout_bytes=result.stdout_bytes,
+        total_stderr_bytes=result.stderr_bytes,
+    )
+
+
+def cut(text: str, total: int) -> tuple[str, bool]:
+    """The beginning and the end of a stream that had `total` bytes, and whether the middle was left out."""
+    data = text.encode("utf-8")
+    if len(data) <= MAX_STREAM:
+        return text, False
+    kept = Collector(MAX_STREAM)
+    kept.feed(data)
+    kept.total = max(kept.total, total)  # the engine may have left out some already, further in the middle
+    return kept.text(MAX_STREAM).text, True
+
+
+def read(operation: ViewFile | ListFiles, result: FileContent | FileList) -> ReadAnswer:
+    if isinstance(operation, ListFiles) and isinstance(result, FileList):
+        return _listed(result)
+    assert isinstance(operation, ViewFile)
+    assert isinstance(result, FileContent)
+    return _viewed(operation, result) if result.encoding == "utf-8" else _described(result)
+
+
+def _viewed(operation: ViewFile, result: FileContent) -> ReadAnswer:
+    first = operation.start_line or 1
+    content = result.content.removeprefix(BOM) if first == 1 else result.content
+    lines = content.removesuffix("\n").split("\n") if result.returned_lines else []
+    last = first + len(lines) - 1
+    notes = []
+    if last < result.total_lines:
+        notes.append(f"Lines {first} to {last} of {result.total_lines}. Go on with offset {last + 1}.")
+    if operation.max_line is not None and any(len(line) > operation.max_line for line in lines):
+        notes.append(f"Lines over {operation.max_line} characters are cut. With a limit they are whole.")
+    elif result.is_truncated and not content.endswith("\n"):
+        notes.append("The last line is too long to be shown whole.")
+    return ReadAnswer(
+        content="\n".join(f"{number}: {line}" for number, line in enumerate(lines, first)),
+        total_lines=result.total_lines,
+        file_size=result.metadata.size,
+        is_dir=False,
+        is_binary=False,
+        truncated=bool(notes),
+        hash=result.hash,
+        is_lossy=result.is_lossy,
+        note=" ".join(notes) or None,
+    )
+
+
+def _described(result: FileContent) -> ReadAnswer:
+    kind = mimetypes.guess_type(result.metadata.path)[0] or "application/octet-stream"
+    return ReadAnswer(
+        content="",
+        total_lines=0,
+        file_size=result.metadata.size,
+        is_dir=False,
+        is_binary=True,
+        truncated=True,
+        hash=result.hash,
+        file_type=kind,
+        note=f"The file is binary ({kind}, {result.metadata.size} bytes), so its content is not shown.",
+    )
+
+
+def _listed(result: FileList) -> ReadAnswer:
+    names = [entry.path.rpartition("/")[2] + ("/" if entry.is_directory else "") for entry in result.files]
+    more = result.total_found - len(names)
+    return ReadAnswer(
+        content="\n".join(names),
+        total_lines=result.total_found,
+        file_size=0,
+        is_dir=True,
+        is_binary=False,
+        truncated=more > 0,
+        note=f"There are {more} more entries. Go on with a larger limit." if more > 0 else None,
+    )
+
+
+def written(_: WriteFile, result: FileWritten) -> WriteAnswer:
+    return WriteAnswer(file_path=shown(result.path), bytes_written=result.bytes_written, hash=result.hash)
+
+
+def edited(operation: ModifyFile, result: FileModified) -> EditAnswer:
+    (change,) = operation.changes
+    assert isinstance(change, ReplaceText)
+    replacements = result.replacements or 1
+    lines = max(count_lines(text.encode("utf-8")) for text in (change.old_content, change.new_content))
+    return EditAnswer(
+        file_path=shown(result.path),
+        lines_changed=lines * replacements,
+        replacements=replacements,
+        hash=result.hash,
+        diff=result.diff,
+    )
+
+
+def globbed(_: ListFiles, result: FileList) -> GlobAnswer:
+    return GlobAnswer(
+        matches=[shown(entry.path) for entry in result.files], count=result.total_found, truncated=result.is_truncated
+    )
+
+
+def found(operation: SearchFiles, result: SearchResult) -> GrepAnswer:
+    has_context = operation.context_lines > 0
+    return GrepAnswer(
+        matches=[
+            GrepMatch(
+                file_path=shown(match.path),
+                line_number=match.line,
+                line=match.match_text,
+                context_before=match.context_before if has_context else None,
+                context_after=match.context_after if has_context else None,
+            )
+            for match in result.matches
+        ],
+        count=result.total_matches,
+        truncated=result.is_truncated,
+    )

@@ -1,0 +1,85 @@
+"""One call of a tool, from the body of a request to its answer in JSON."""
+
+from __future__ import annotations
+
+import json
+from functools import partial
+from typing import Any
+
+from wap_kernel.caller import Caller
+from wap_kernel.context import Context
+from wap_kernel.dialects.tool_interface.failing import translated
+from wap_kernel.dialects.tool_interface.parameters import ReadParameters
+from wap_kernel.dialects.tool_interface.tools import TOOLS, WorkspaceTool
+from wap_kernel.dialects.tools import LARGE
+from wap_kernel.errors import NotFound, WapError
+from wap_kernel.files.primitives import Kind
+from wap_kernel.operations import Operation, ViewFile
+from wap_kernel.results import Result
+from wap_kernel.runner import Runner
+from wap_kernel.runs.model import Step
+from wap_kernel.workspace import Workspace
+
+DIALECT = "tool_interface"
+
+
+def tool(name: str) -> WorkspaceTool[Any]:
+    found = TOOLS.get(name)
+    if found is None:
+        raise NotFound(f"There is no tool named {name!r}.", hint=f"Tools: {', '.join(TOOLS)}.")
+    return found
+
+
+async def call(name: str, body: bytes, runner: Runner, caller: Caller, wait: float = 0) -> bytes:
+    """Do what a request asks for, and answer as the interface says."""
+    return await answer(name, await parse(name, body, runner.workspace, caller), runner, caller, wait)
+
+
+async def parse(name: str, body: bytes, workspace: Workspace, caller: Caller) -> Operation:
+    """What a request asks for. What cannot be read is recorded as well."""
+    called = tool(name)
+    read = partial(_operation, called, body, workspace, caller)
+    # Whether a path is a folder's is looked up on the disk.
+    is_quick = len(body) <= LARGE and called.parameters is not ReadParameters
+    try:
+        return read() if is_quick else await workspace.offload(read)
+    except WapError as error:
+        workspace.refused(name, error, caller, context=Context(dialect=DIALECT, tool=name))
+        raise translated(error) from None
+
+
+async def answer(name: str, operation: Operation, runner: Runner, caller: Caller, wait: float = 0) -> bytes:
+    """Do it. What needs approval is waited for so many seconds."""
+    step = Step(name, name, operation)
+    encode = partial(_encode, tool(name), operation)
+    try:
+        encoded = await runner.answer(step, caller, dialect=DIALECT, encode=encode, wait=wait)
+    except WapError as error:
+        raise translated(error) from None
+    return encoded if isinstance(encoded, bytes) else json.dumps(encoded).encode("ascii")
+
+
+def respond(step: Step, result: Result) -> dict[str, Any]:
+    """The answer of a call that waited for approval, to be kept."""
+    answered: dict[str, Any] = json.loads(_encode(tool(step.tool), step.operation, result))
+    return answered
+
+
+def _encode(called: WorkspaceTool[Any], operation: Operation, result: Result) -> bytes:
+    return called.answer(operation, result).model_dump_json(exclude_none=True).encode("utf-8")
+
+
+def _operation(called: WorkspaceTool[Any], body: bytes, workspace: Workspace, caller: Caller) -> Operation:
+    sent = called.parse(body)
+    operation: Operation = sent.operation(workspace.names_of_root)
+    if isinstance(sent, ReadParameters) and isinstance(operation, ViewFile):
+        return sent.listing(operation.path) if _is_folder(operation.path, workspace, caller) else operation
+    return operation
+
+
+def _is_folder(path: str, workspace: Workspace, caller: Caller) -> bool:
+    """As far as the caller may know; for what is refused or missing the pipeline has the words."""
+    try:
+        return workspace.judge.files_of(caller).stat(path).kind is Kind.FOLDER
+    except (OSError, WapError):
+        return False

@@ -1,0 +1,90 @@
+"""Errors in the words of these tools: the spec's two texts, its names of fields, its names of tools. Pure."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Any
+
+from wap_kernel.dialects.tool_interface.answers import cut
+from wap_kernel.dialects.tool_interface.places import shown
+from wap_kernel.errors import EditAmbiguous, EditNotFound, WapError
+
+NOT_FOUND = "oldString not found in content"
+AMBIGUOUS = "Found multiple matches for oldString"
+
+_KEPT = frozenset({"runId", "approvalId", "retryAfterMs", "allowedTools"})
+"""Details that every REST dialect has under these names."""
+_RENAMED: Mapping[str, str] = MappingProxyType(
+    {
+        "stdoutBytes": "total_stdout_bytes",
+        "stderrBytes": "total_stderr_bytes",
+        "isOutputTruncated": "truncated",
+    }
+)
+_WORDS: tuple[tuple[re.Pattern[str], str], ...] = tuple(
+    (re.compile(pattern), ours)
+    for pattern, ours in (
+        (r"\bstartLine\b", "offset"),
+        (r"\bexploreFiles\b", "read"),
+        (r"\breadFile\b", "read"),
+        (r"\bwriteFile\b", "write"),
+        (r"\bmodifyFile\b", "edit"),
+        (r"\bsearchFiles\b", "grep"),
+        (r"\bexecuteCommand\b", "bash"),
+        (r"\bexpectedHash\b", "expected_hash"),
+        (r"\bcontextLines\b", "context"),
+        (r"\bwith a timeout of\b", "with a timeout_ms of"),
+        (r"with offset and endLine", "with offset and limit"),
+        (r"Write it whole, as base64\.", "Change it with a command."),
+    )
+)
+_CAPITAL = re.compile(r"(?<=[a-z0-9])([A-Z])")
+
+
+def translated(error: WapError) -> WapError:
+    """The same error, for whoever called one of these tools."""
+    details = _details(error.details)
+    if isinstance(error, EditNotFound | EditAmbiguous):
+        details.pop("operation", None)  # there is one
+    if isinstance(error, EditNotFound):
+        # Word for word what the spec says, so what to do next goes with the details.
+        next_step = "Read the file again: the text must be the same, character for character."
+        return EditNotFound(NOT_FOUND, **{**details, "next": next_step})
+    if isinstance(error, EditAmbiguous):
+        return EditAmbiguous(
+            AMBIGUOUS,
+            hint="Provide more surrounding lines in old_string until it occurs once, or set replace_all.",
+            **details,
+        )
+    message, hint = _worded(error.message), _worded(error.hint or "") or None
+    path = error.details.get("path")
+    if isinstance(path, str) and not path.startswith("/") and message.endswith(f": {path}"):
+        message = f"{message.removesuffix(path)}{shown(path)}"
+        details["path"] = shown(path)
+    return type(error)(message, hint=hint, **details)
+
+
+def _worded(text: str) -> str:
+    for pattern, ours in _WORDS:
+        text = pattern.sub(ours, text)
+    return text
+
+
+def _details(details: Mapping[str, Any]) -> dict[str, Any]:
+    found = {_name(name): _value(value) for name, value in details.items()}
+    for stream in ("stdout", "stderr"):
+        if isinstance(found.get(stream), str):
+            total = int(found.get(f"total_{stream}_bytes", 0))
+            found[stream], is_cut = cut(found[stream], total)
+            found["truncated"] = bool(found.get("truncated")) or is_cut
+    return found
+
+
+def _value(value: Any) -> Any:
+    return {_name(name): each for name, each in value.items()} if isinstance(value, Mapping) else value
+
+
+def _name(name: str) -> str:
+    return name if name in _KEPT else _RENAMED.get(name) or _CAPITAL.sub(lambda match: f"_{match[1].lower()}", name)

@@ -1,0 +1,151 @@
+"""What git answers: one flat object, whose fields depend on the action. Paths as every tool here says them. Pure."""
+
+from __future__ import annotations
+
+from dataclasses import fields, is_dataclass
+from typing import Any
+
+from wap_kernel.dialects.tool_interface.answers import Answer
+from wap_kernel.dialects.tool_interface.places import shown
+from wap_kernel.git import answers as git
+from wap_kernel.git.acting import GitActed
+from wap_kernel.operations import GitAction
+
+
+class Person(Answer):
+    name: str
+    email: str
+
+
+class Change(Answer):
+    path: str
+    kind: str
+    old_path: str | None = None
+
+
+class FileDiff(Answer):
+    path: str
+    kind: str
+    added: int | None = None
+    deleted: int | None = None
+    patch: str
+    old_path: str | None = None
+
+
+class Diff(Answer):
+    files: list[FileDiff]
+    left_out: int
+    """Files that policy does not show."""
+    truncated: bool
+
+
+class Commit(Answer):
+    id: str
+    parents: list[str]
+    author: Person
+    authored_at: str
+    committer: Person
+    committed_at: str
+    subject: str
+    body: str
+
+
+class Branch(Answer):
+    name: str
+    commit: str
+    current: bool
+    remote: bool
+
+
+class RefChange(Answer):
+    name: str
+    before: str | None = None
+    after: str | None = None
+
+
+class Fetched(Answer):
+    remote: str
+    refs: list[RefChange]
+
+
+class GitAnswer(Answer):
+    action: str
+    exit_code: int
+    """Not 0: git did not do it. Then `stderr` has its own words, `message` what to do next, `reason` why in a word."""
+    stderr: str
+    reason: str | None = None
+    message: str | None = None
+    # status
+    branch: str | None = None
+    commit: Commit | str | None = None
+    upstream: str | None = None
+    ahead: int | None = None
+    behind: int | None = None
+    staged: Diff | list[Change] | None = None
+    changed: list[Change] | None = None
+    untracked: list[str] | None = None
+    conflicts: list[Change] | list[str] | None = None
+    left_out: int | None = None
+    underway: str | None = None
+    note: str | None = None
+    # diff and show
+    unstaged: Diff | None = None
+    diff: Diff | None = None
+    path: str | None = None
+    size: int | None = None
+    content: str | None = None
+    truncated: bool | None = None
+    names: list[str] | None = None
+    # log
+    commits: list[Commit] | None = None
+    more: bool | None = None
+    # commit, add, restore, checkout, branch
+    id: str | None = None
+    author: Person | None = None
+    files: int | None = None
+    paths: list[str] | None = None
+    created: bool | None = None
+    current: str | None = None
+    branches: list[Branch] | None = None
+    # fetch, pull, push, clone
+    remote: str | None = None
+    refs: list[RefChange] | None = None
+    fetched: Fetched | None = None
+    before: str | None = None
+    after: str | None = None
+    kind: str | None = None
+
+
+_PATHS = frozenset({"path", "old_path", "untracked", "paths"})
+
+
+def acted(operation: GitAction, result: GitActed) -> GitAnswer:
+    said: dict[str, Any] = {"action": operation.action, "exit_code": result.exit_code, "stderr": ""}
+    failure = result.failure
+    if failure is None:
+        said |= _plain(result.answer)
+    else:
+        said |= {"stderr": failure.stderr, "reason": failure.reason.value, "message": failure.text}
+        if failure.conflicts:
+            said["conflicts"] = [shown(path) for path in failure.conflicts]
+    return GitAnswer.model_validate(said)
+
+
+def _plain(answer: Any) -> Any:
+    """As data; what has no value is absent."""
+    if isinstance(answer, git.ShownFolder):
+        # Of a folder only the names are paths, and they stand in it.
+        return {
+            "path": shown(answer.path),
+            "commit": answer.commit,
+            "names": [*answer.names],
+            "left_out": answer.left_out,
+        }
+    if is_dataclass(answer) and not isinstance(answer, type):
+        named = ((field.name, getattr(answer, field.name)) for field in fields(answer))
+        return {name: _placed(value) if name in _PATHS else _plain(value) for name, value in named if value is not None}
+    return [_plain(each) for each in answer] if isinstance(answer, tuple) else answer
+
+
+def _placed(value: Any) -> Any:
+    return [shown(each) for each in value] if isinstance(value, tuple) else shown(value)

@@ -1,0 +1,142 @@
+"""The fields of git: which belong to which action, and how a request becomes an operation of the engine."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Annotated, Any, Literal
+
+from pydantic import Field
+
+from wap_kernel.dialects.tool_interface import places
+from wap_kernel.dialects.tool_interface.parameters import InterfaceParameters, Positive
+from wap_kernel.dialects.tools import INTEGER
+from wap_kernel.errors import InvalidArgument
+from wap_kernel.git.changing import MAX_MESSAGE
+from wap_kernel.git.names import branch as branch_name
+from wap_kernel.git.reading import MAX_COMMITS
+from wap_kernel.git.remotes import remote
+from wap_kernel.git.settings import by_https
+from wap_kernel.operations import GitAction, GitChange, GitRead, GitTransfer, Operation
+
+MAX_FILES = 10_000
+MAX_WORD = 4_096
+
+Action = Literal[
+    "status", "diff", "log", "show", "commit", "checkout", "branch", "add", "restore", "fetch", "pull", "push", "clone"
+]
+
+# What an action needs, and what else it takes.
+FIELDS: Mapping[str, tuple[frozenset[str], frozenset[str]]] = MappingProxyType(
+    {
+        action: (frozenset(needs.split()), frozenset(takes.split()))
+        for action, needs, takes in (
+            ("status", "", ""),
+            ("diff", "", "files"),
+            ("log", "", "files ref limit skip"),
+            ("show", "", "ref"),
+            ("commit", "message", "files"),
+            ("checkout", "branch", ""),
+            ("branch", "", "branch ref delete force"),
+            ("add", "files", ""),
+            ("restore", "files", "ref staged"),
+            ("fetch", "", "url"),
+            ("pull", "", "url"),
+            ("push", "", "url branch force delete"),
+            ("clone", "url path", "branch depth"),
+        )
+    }
+)
+_KINDS: Mapping[str, type[GitAction]] = MappingProxyType(
+    {
+        **dict.fromkeys(("status", "diff", "log", "show", "branch"), GitRead),
+        **dict.fromkeys(("add", "restore", "commit", "checkout"), GitChange),
+        **dict.fromkeys(("fetch", "pull", "push", "clone"), GitTransfer),
+    }
+)
+
+
+class GitParameters(InterfaceParameters):
+    action: Action = Field(description="What to do.")
+    workdir: str = Field(places.WORKSPACE, min_length=1, description="Folder of the repository, or one in it.")
+    message: str | None = Field(None, min_length=1, max_length=MAX_MESSAGE, description="commit: what changed.")
+    files: list[Annotated[str, Field(min_length=1)]] | None = Field(
+        None,
+        min_length=1,
+        max_length=MAX_FILES,
+        description="commit (staged first), add, restore, diff, log: files and folders, /workspace/... or relative "
+        'to workdir; "." is all of it.',
+    )
+    branch: str | None = Field(
+        None,
+        min_length=1,
+        max_length=MAX_WORD,
+        description="checkout: is made when it does not exist. branch: to make or delete; without it they are listed. "
+        "push: by default the current one. clone: by default the remote's own.",
+    )
+    ref: str | None = Field(
+        None,
+        min_length=1,
+        max_length=MAX_WORD,
+        description="show: a commit, or COMMIT:PATH (from the repository's top). log: a commit or a range, a..b. "
+        "restore, branch: a commit to take it from.",
+    )
+    staged: bool | None = Field(None, description="restore: unstage, and leave the files as they are.")
+    force: bool | None = Field(None, description="push: overwrite. branch: delete also what is not merged.")
+    delete: bool | None = Field(None, description="push, branch: delete the branch.")
+    limit: Annotated[int, Field(ge=1, le=MAX_COMMITS), INTEGER] | None = Field(None, description="log: default 50.")
+    skip: Annotated[int, Field(ge=0, le=2**31), INTEGER] | None = Field(None, description="log: leave out so many.")
+    url: str | None = Field(
+        None,
+        min_length=1,
+        max_length=MAX_WORD,
+        description="clone, and fetch, pull, push instead of the repository's own remote: https://host/owner/name.git",
+    )
+    path: str | None = Field(None, min_length=1, description="clone: the new folder.")
+    depth: Positive | None = Field(None, description="clone: not supported, the whole history is cloned.")
+
+    def operation(self, names_of_root: tuple[str, ...]) -> Operation:
+        self._check_fields()
+        if self.depth is not None:
+            raise InvalidArgument("depth: Shallow clones are not supported.", hint="Leave it out.")
+        for word in (self.branch, self.ref):
+            if word is not None and not word.isprintable():
+                raise InvalidArgument("branch and ref hold no control characters.")
+        if self.branch is not None and self.action != "checkout":
+            branch_name(self.branch)
+        folder = places.parse(self.workdir, names_of_root)
+        kind = GitChange if self.action == "branch" and self.branch is not None else _KINDS[self.action]
+        return kind(**self._fields(folder, names_of_root))
+
+    def _check_fields(self) -> None:
+        needs, takes = FIELDS[self.action]
+        sent = self.model_fields_set - {"action", "workdir"}
+        for name in sorted(needs - sent):
+            raise InvalidArgument(f"{name}: This field is required for {self.action}.")
+        for name in sorted(sent - needs - takes):
+            raise InvalidArgument(
+                f"{name}: This field does not belong to {self.action}.",
+                hint=f"It takes: {', '.join(sorted(needs | takes)) or 'nothing else'}.",
+            )
+        if self.action == "branch" and self.branch is None and sent:
+            raise InvalidArgument(f"branch: This field is required with {', '.join(sorted(sent))}.")
+
+    def _fields(self, folder: str, names_of_root: tuple[str, ...]) -> dict[str, Any]:
+        files = tuple(places.beside(path, folder, names_of_root) for path in self.files or ())
+        named = {
+            "action": self.action,
+            "folder": folder,
+            "files": files,
+            "message": self.message,
+            "branch": self.branch,
+            "revision": self.ref,
+            "staged": self.staged,
+            "force": self.force,
+            "delete": self.delete,
+            "limit": self.limit,
+            "skip": self.skip,
+            # Checked before it is written down anywhere: it may hold a password.
+            "url": None if self.url is None else remote(by_https(self.url)).url,
+            "destination": None if self.path is None else places.beside(self.path, folder, names_of_root),
+        }
+        return {name: value for name, value in named.items() if value is not None}

@@ -1,0 +1,159 @@
+"""The fields of bash, read, write, edit, glob and grep, and how each request becomes an operation of the engine."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from pydantic import ConfigDict, Field
+
+from wap_kernel.dialects.tool_interface import places
+from wap_kernel.dialects.tools import INTEGER, Parameters
+from wap_kernel.dialects.wap_parameters import Hash
+from wap_kernel.errors import InvalidArgument
+from wap_kernel.files.searching import MAX_CONTEXT_LINES
+from wap_kernel.operations import (
+    ListFiles,
+    ModifyFile,
+    Operation,
+    ReplaceText,
+    RunCommand,
+    SearchFiles,
+    ViewFile,
+    WriteFile,
+)
+
+TIMEOUT_MS = 120_000
+MAX_LINES = 2_000
+MAX_LINE = 2_000
+"""Characters."""
+MAX_MATCHES = 1_000
+"""Of glob and of grep."""
+LARGEST = 2**31
+
+Positive = Annotated[int, Field(ge=1, le=LARGEST), INTEGER]
+FilePath = Annotated[str, Field(min_length=1, description="Path of the file: /workspace/... or relative to that.")]
+Folder = Annotated[str, Field(min_length=1, description="Folder to look in: /workspace/... or relative to that.")]
+
+
+class InterfaceParameters(Parameters):
+    """With the fields' names as they are."""
+
+    model_config = ConfigDict(alias_generator=None)
+
+
+class BashParameters(InterfaceParameters):
+    command: str = Field(min_length=1, max_length=100_000, description="Command line for bash.")
+    workdir: str = Field(places.WORKSPACE, min_length=1, description="Folder to run in.")
+    timeout_ms: float = Field(
+        TIMEOUT_MS, gt=0, allow_inf_nan=False, description="After how many milliseconds it is ended."
+    )
+
+    def operation(self, names_of_root: tuple[str, ...]) -> Operation:
+        if "\0" in self.command:
+            raise InvalidArgument("The command contains a NUL character.")
+        return RunCommand(
+            command=self.command, cwd=places.parse(self.workdir, names_of_root), timeout_ms=self.timeout_ms
+        )
+
+
+class ReadParameters(InterfaceParameters):
+    file_path: Annotated[
+        str, Field(min_length=1, description="Path of the file or folder: /workspace/... or relative to that.")
+    ]
+    offset: Positive = Field(1, description="First line to read, from 1.")
+    limit: Positive | None = Field(
+        None,
+        description=f"How many lines (of a folder: entries) to read. Without it at most {MAX_LINES}, each cut at "
+        f"{MAX_LINE} characters; with it lines are whole.",
+    )
+
+    @property
+    def last(self) -> int:
+        return self.offset + (self.limit or MAX_LINES) - 1
+
+    def operation(self, names_of_root: tuple[str, ...]) -> Operation:
+        return ViewFile(
+            path=places.parse(self.file_path, names_of_root),
+            start_line=self.offset,
+            end_line=self.last,
+            max_line=MAX_LINE if self.limit is None else None,
+        )
+
+    def listing(self, path: str) -> Operation:
+        """The same of a folder."""
+        if self.offset > 1:
+            raise InvalidArgument("offset: A folder is listed from its first entry on.", hint="Use limit.")
+        return ListFiles(path=path, limit=self.last)
+
+
+class WriteParameters(InterfaceParameters):
+    file_path: FilePath
+    content: str = Field(description="What the file then holds.")
+    expected_hash: Hash | None = None
+
+    def operation(self, names_of_root: tuple[str, ...]) -> Operation:
+        return WriteFile(
+            path=places.new_file(self.file_path, names_of_root),
+            content=self.content.encode("utf-8"),
+            create_directories=True,
+            expected_hash=self.expected_hash,
+        )
+
+
+class EditParameters(InterfaceParameters):
+    file_path: FilePath
+    old_string: str = Field(
+        min_length=1, description="Text of the file, character for character, indentation included."
+    )
+    new_string: str = Field(description="What takes its place.")
+    replace_all: bool = Field(False, description="Replace every occurrence; without it there must be exactly one.")
+    expected_hash: Hash | None = None
+
+    def operation(self, names_of_root: tuple[str, ...]) -> Operation:
+        which: Literal["only", "every"] = "every" if self.replace_all else "only"
+        change = ReplaceText(old_content=self.old_string, new_content=self.new_string, which=which)
+        return ModifyFile(
+            path=places.parse(self.file_path, names_of_root), changes=(change,), expected_hash=self.expected_hash
+        )
+
+
+class GlobParameters(InterfaceParameters):
+    pattern: str = Field(
+        min_length=1, description='Relative to path, e.g. "src/**/*.{ts,tsx}". * does not cross a /, ** does.'
+    )
+    path: Folder = places.WORKSPACE
+
+    def operation(self, names_of_root: tuple[str, ...]) -> Operation:
+        path, pattern = places.parse(self.path, names_of_root), self.pattern
+        if path == ".":
+            pattern = pattern.removeprefix(f"{places.WORKSPACE}/") or pattern
+        return ListFiles(path=path, recursive=True, include=(pattern,), limit=MAX_MATCHES, newest_first=True)
+
+
+class GrepParameters(InterfaceParameters):
+    pattern: str = Field(
+        min_length=1, description="Regular expression in Rust's syntax: no look-around, no back-references."
+    )
+    path: Folder = places.WORKSPACE
+    include: str | None = Field(
+        None,
+        min_length=1,
+        description='Only files that match, e.g. "*.ts" (in any folder) or "src/**/*.ts" (relative to path).',
+    )
+    context: Annotated[int, Field(ge=0, le=MAX_CONTEXT_LINES), INTEGER] = Field(
+        0, description="Lines to show before and after each match."
+    )
+
+    def operation(self, names_of_root: tuple[str, ...]) -> Operation:
+        return SearchFiles(
+            paths=(places.parse(self.path, names_of_root),),
+            query=self.pattern,
+            regex=True,
+            include=None if self.include is None else (_anywhere(self.include),),
+            limit=MAX_MATCHES,
+            context_lines=self.context,
+        )
+
+
+def _anywhere(include: str) -> str:
+    return include if "/" in include else f"**/{include}"

@@ -1,0 +1,162 @@
+"""From an operation to git: which function does it, with whose rights, and its answer or git's refusal as a result."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Any
+
+from wap_kernel.commands.outcome import Cancel
+from wap_kernel.errors import PermissionDenied
+from wap_kernel.files.primitives import Access, Guard
+from wap_kernel.git import changing, cloning, parsing, reading, transfer
+from wap_kernel.git.answers import Failure, GitFailed, Reason, failed
+from wap_kernel.git.host import Host
+from wap_kernel.git.inside import Inside
+from wap_kernel.git.settings import GitSettings
+from wap_kernel.git.transfer import Link
+from wap_kernel.git.work import Permits, Work
+from wap_kernel.operations import GitAction
+from wap_kernel.providers.base import Confinement, Provider
+from wap_kernel.results import Result
+
+
+class GitActed(Result):
+    """What git answered, one of `git/answers.py`, or why it did not do it."""
+
+    answer: Any = None
+    failure: Failure | None = None
+
+    @property
+    def exit_code(self) -> int:
+        return 0 if self.failure is None else self.failure.exit_code or 1
+
+
+class Git:
+    """Git for one workspace. `root` is its real path, `state` a folder of the server that no tool sees."""
+
+    def __init__(self, provider: Provider, root: str, state: str, settings: GitSettings) -> None:
+        self._provider = provider
+        self._root = root
+        self._state = os.path.join(state, "git")
+        self._settings = settings
+
+    def act(self, operation: GitAction, guard: Guard, confinement: Confinement, cancel: Cancel) -> GitActed:
+        guard.check(self._provider.files.resolve(operation.folder), Access.READ, folder=True)
+        inside = Inside(self._provider, self._root, confinement=confinement, cancel=cancel)
+        call = _Call(operation, inside, permits(guard), self._settings, self._state, cancel)
+        try:
+            return GitActed(answer=_ACTIONS[operation.action](call))
+        except GitFailed as error:
+            return GitActed(failure=error.failure)
+
+
+def permits(guard: Guard) -> Permits:
+    """What the guard of the file tools says of a path holds in every commit too."""
+
+    def allowing(access: Access) -> Callable[[str], bool]:
+        def may(path: str) -> bool:
+            try:
+                guard.check(path, access)
+            except PermissionDenied:
+                return False
+            return True
+
+        return may
+
+    return Permits(allowing(Access.READ), allowing(Access.WRITE))
+
+
+@dataclass(frozen=True)
+class _Call:
+    operation: GitAction
+    inside: Inside
+    permits: Permits
+    settings: GitSettings
+    state: str
+    cancel: Cancel
+
+    def work(self, *, commits: bool = False) -> Work:
+        identity = self.settings.committer() if commits else None
+        return Work.open(self.inside, self.permits, folder=self.operation.folder, identity=identity)
+
+    def link(self, work: Work | None) -> Link:
+        """To the remote that is named, or to what the repository calls its remote, if that may be reached."""
+        url = self.operation.url
+        if url is None and work is not None:
+            ran = work.read("config", "--get", f"remote.{work.remote}.url", accept=(0, 1))
+            url = parsing.text(ran.stdout).strip()
+        if not url:
+            raise failed(Reason.NO_REMOTE, "The repository has no remote. Name its url: https://host/owner/name.git.")
+        host = Host(self.state, self.settings.remote(url), cancel=self.cancel)
+        return Link(host, self.settings.source)
+
+
+def _branch(call: _Call) -> object:
+    name, operation = call.operation.branch, call.operation
+    if name is None:
+        return reading.branches(call.work())
+    if operation.delete:
+        return changing.delete_branch(call.work(), name, force=operation.force)
+    return changing.create_branch(call.work(), name, operation.revision or "HEAD")
+
+
+def _log(call: _Call) -> object:
+    asked = call.operation
+    return reading.log(call.work(), asked.revision or "HEAD", paths=asked.files, limit=asked.limit, skip=asked.skip)
+
+
+def _restore(call: _Call) -> object:
+    asked = call.operation
+    return changing.restore(call.work(), asked.files, staged=asked.staged, source=asked.revision)
+
+
+def _commit(call: _Call) -> object:
+    return changing.commit(call.work(commits=True), call.operation.message, call.operation.files)
+
+
+def _fetch(call: _Call) -> object:
+    call.settings.require_any()
+    work = call.work()
+    return transfer.fetch(call.link(work), work)
+
+
+def _pull(call: _Call) -> object:
+    call.settings.require_any()
+    work = call.work(commits=True)
+    return transfer.pull(call.link(work), work)
+
+
+def _push(call: _Call) -> object:
+    call.settings.require_any()
+    work, asked = call.work(), call.operation
+    return transfer.push(call.link(work), work, asked.branch, force=asked.force, delete=asked.delete)
+
+
+def _clone(call: _Call) -> object:
+    call.settings.require_any()
+    assert call.operation.destination is not None
+    return cloning.clone(
+        call.link(None), call.inside, call.permits, call.operation.destination, branch=call.operation.branch
+    )
+
+
+_ACTIONS: Mapping[str, Callable[[_Call], object]] = MappingProxyType(
+    {
+        "status": lambda call: reading.status(call.work()),
+        "diff": lambda call: reading.diff(call.work(), call.operation.files),
+        "log": _log,
+        "show": lambda call: reading.show(call.work(), call.operation.revision or "HEAD"),
+        "branch": _branch,
+        "add": lambda call: changing.add(call.work(), call.operation.files),
+        "restore": _restore,
+        "commit": _commit,
+        "checkout": lambda call: changing.checkout(call.work(), call.operation.branch or ""),
+        "fetch": _fetch,
+        "pull": _pull,
+        "push": _push,
+        "clone": _clone,
+    }
+)

@@ -1,0 +1,61 @@
+"""What the server's administrator says about git: which remotes there are, who has a credential, who commits. Pure."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+from fnmatch import fnmatchcase
+from urllib.parse import urlsplit
+
+from wap_kernel.errors import PermissionDenied, ProviderUnavailable
+from wap_kernel.git.answers import Person
+from wap_kernel.git.credentials import CredentialSource, NoCredential
+from wap_kernel.git.remotes import Remote, remote
+
+_SCP = re.compile(r"(?:ssh://)?git@([A-Za-z0-9.-]+)[:/]([^\s:@]+)\Z")
+
+
+@dataclass(frozen=True)
+class GitSettings:
+    allowed: tuple[str, ...] = ()
+    """Remotes that may be reached: `https://github.com/ada/*`. Host and scheme are literal. Empty: none at all."""
+    source: CredentialSource = field(default_factory=NoCredential)
+    identity: Person | None = None
+    """Who commits. None: whom the source of credentials names, else whom the repository's own config names."""
+    ca_file: str | None = None
+    """Certificates to trust instead of the system's."""
+
+    def committer(self) -> Person | None:
+        return self.identity or self.source.identity()
+
+    def remote(self, url: str) -> Remote:
+        """The remote at `url`, wherever that was read; what is not allowed is refused without being quoted."""
+        found = remote(by_https(url), ca_file=self.ca_file)
+        if not any(_allows(pattern, found.url) for pattern in self.allowed):
+            host = urlsplit(found.url).hostname
+            raise PermissionDenied(
+                f"The remote is not among those that this server may reach (host {host}).",
+                hint=f"Allowed are: {', '.join(self.allowed)}.",
+                rule="git.remotes",
+            )
+        return found
+
+    def require_any(self) -> None:
+        if not self.allowed:
+            raise ProviderUnavailable(
+                "No git remote is configured for this server, so nothing can be fetched, pulled, pushed or cloned.",
+                hint="An administrator names the remotes that may be reached, and where the credential comes from.",
+            )
+
+
+def by_https(url: str) -> str:
+    """What people clone by ssh the server reaches by https, at the same place."""
+    match = _SCP.match(url)
+    return f"https://{match[1]}/{match[2]}" if match else url
+
+
+def _allows(pattern: str, url: str) -> bool:
+    wanted, found = urlsplit(pattern), urlsplit(url)
+    same_place = (wanted.scheme, wanted.netloc.casefold()) == (found.scheme, found.netloc.casefold())
+    paths = {found.path, found.path.removesuffix(".git")}
+    return same_place and any(fnmatchcase(path, wanted.path or "/*") for path in paths)
