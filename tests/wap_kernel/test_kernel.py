@@ -248,8 +248,8 @@ def test_the_run_of_a_cell_ends_with_the_kernel(tmp_path: Path) -> None:
     workspace = tmp_path / "workspace"
     workspace.mkdir()
     with running_kernel(workspace, tmp_path / "jupyter") as (talk, _):
-        _begun(talk, "sh sleep 62.25")
-    assert subprocess.run(["pgrep", "-f", "sleep 62.25"], check=False, capture_output=True).returncode == 1
+        _begun(talk, f"sh sleep 62.{os.getpid()}")
+    assert subprocess.run(["pgrep", "-f", f"sleep 62.{os.getpid()}"], check=False).returncode == 1
     with running_kernel(workspace, tmp_path / "jupyter") as (talk, _):
         assert "cancelled" in talk.run("show last").text
 
