@@ -36,5 +36,5 @@ setup:
 	@scripts/setup.sh
 
 clean: ## remove .venv and everything that the commands made
-	rm -rf .venv benchmarks/node_modules build dist .hypothesis .mypy_cache .pytest_cache .ruff_cache .schemathesis
+	rm -rf .venv .venv-peers benchmarks/node_modules tests/node_modules build dist .hypothesis .mypy_cache .pytest_cache .ruff_cache .schemathesis
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

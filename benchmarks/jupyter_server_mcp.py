@@ -1,4 +1,4 @@
-"""Jupyter AI's MCP server, with one function that reads a file: what a Python function costs there, without a policy."""
+"""Jupyter AI's MCP server, with one function that reads a file: the least that a tool costs there."""
 
 from __future__ import annotations
 

@@ -43,5 +43,5 @@ def measure(bench: Bench) -> Iterator[Row]:
         times = interleaved(contenders, bench.plan.rounds_of_milliseconds)
     yield from compared(what, times, {peers.EMPTY: Target(3), peers.MCP: None})
     # As clients have it that accept both, and so are sent progress and questions.
-    beside = {peers.EMPTY: None, peers.JUPYTER_SERVER_MCP: None}
+    beside: dict[str, Target | None] = {peers.EMPTY: None, peers.JUPYTER_SERVER_MCP: None}
     yield from compared(f"{what}, in an event stream", times, beside, ours=IN_EVENTS)

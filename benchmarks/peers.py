@@ -46,8 +46,8 @@ CALLS: Mapping[str, str] = MappingProxyType(
         EMPTY: "GET of an APIHandler with @web.authenticated that answers {}, in the same server and the same way",
         MCP: f"{MCP_PACKAGE} over stdio: read_text_file, list_directory_with_sizes, write_file, edit_file. "
         "No HTTP and no authentication; its writes are not durable (no fsync), ours are",
-        JUPYTER_SERVER_MCP: "a Python function that reads the file, as a tool of jupyter-server-mcp over HTTP on its own "
-        "port. No authentication, no policy, no audit",
+        JUPYTER_SERVER_MCP: "a Python function that reads the file, as its tool, in an event stream over HTTP on its "
+        "own port. No authentication, no policy, no audit",
         DURABLE: "the least that such a write costs: write, fsync, rename, fsync of the folder, in a Python loop",
         BASH: "bash --noprofile --norc -c true, a child process of this program",
         BWRAP: "the same in bwrap with the same options and mounts",

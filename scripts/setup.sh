@@ -2,7 +2,7 @@
 # Prepare .venv with everything the other commands need. Does nothing when nothing has changed since the last time.
 #
 #   scripts/setup.sh          what `make run` and `make demo` need
-#   scripts/setup.sh test     also the second sandbox, the tracer and the browser that `make test` tries
+#   scripts/setup.sh test     also the second sandbox, the tracer, the browser and the clients that `make test` tries
 #   scripts/setup.sh bench    also the programs that `make bench` compares with
 #
 # PYTHON=/path/to/python chooses the interpreter; otherwise the first on PATH that is new enough is taken.
@@ -66,19 +66,21 @@ bench_peers() {
 
 need git:git bwrap:bubblewrap
 case "${1:-}" in
-test) need runsc:runsc strace:strace chromium:chromium ;;
+test) need runsc:runsc strace:strace chromium:chromium node:nodejs npm:npm ;;
 bench) need runsc:runsc && bench_peers ;;
 esac
 
 # The folder is part of the key: a copied or moved .venv still points at the old one. Kernelspecs are copied into it.
 key="$(cat pyproject.toml scripts/setup.sh wap_kernel/kernelspec/* | cksum) $PWD"
-if [ "$(cat .venv/setup-done 2>/dev/null)" = "$key" ] && .venv/bin/python -c '' 2>/dev/null; then
-    exit 0
+if [ "$(cat .venv/setup-done 2>/dev/null)" != "$key" ] || ! .venv/bin/python -c '' 2>/dev/null; then
+    python=$(find_python)
+    say "making .venv with $python"
+    make_venv "$python"
+    say "installing wap-kernel and its development tools; the first time takes a minute or two"
+    .venv/bin/python -m pip install --quiet --disable-pip-version-check --editable '.[dev]'
+    printf '%s\n' "$key" >.venv/setup-done
 fi
 
-python=$(find_python)
-say "making .venv with $python"
-make_venv "$python"
-say "installing wap-kernel and its development tools; the first time takes a minute or two"
-.venv/bin/python -m pip install --quiet --disable-pip-version-check --editable '.[dev]'
-printf '%s\n' "$key" >.venv/setup-done
+case "${1:-}" in
+test | bench) scripts/peers.sh ;;
+esac

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from wap_kernel.client.answers import Answer
     from wap_kernel.magics_session import Session
 
+LOAD_SECONDS = 0.1
 _MAGIC = re.compile(r"\s*(?:[^\W\d][\w.]*\s*=\s*)?%(%?)wap(?:\s|$)")
 _ANSWER = ("wap_kernel.client.answers", "Answer")
 
@@ -118,8 +119,22 @@ class WapMagics(Magics):
                 "do_not_suppress": set(),
             }
         text = before[magic.end() :]
+        if not self._is_loaded():
+            return _result([], text.rpartition(" ")[2])
         found = self._session.completer.complete(text, len(text), heads_cell=bool(magic[1]))
         return _result(found.matches, text[found.start :])
+
+    def _is_loaded(self) -> bool:
+        """What completes, soon enough for whoever presses Tab. A thread loads it, which goes on if that is late."""
+        if self._begun is not None:
+            return True
+        from concurrent.futures import wait
+        from importlib import import_module
+
+        from wap_kernel.client.background import started
+
+        loading = started(lambda: import_module("wap_kernel.magics_session"), "wap-loading")
+        return bool(wait([loading], LOAD_SECONDS).done)
 
 
 def _result(matches: list[str], fragment: str) -> SimpleMatcherResult:

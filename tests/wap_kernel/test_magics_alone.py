@@ -29,6 +29,28 @@ shell.run_line_magic("load_ext", "wap_kernel")
 print(1000 * (time.perf_counter() - began))
 """
 
+FIRST_COMPLETION = """
+import sys, threading
+from IPython.core.completer import provisionalcompleter
+from IPython.core.interactiveshell import InteractiveShell
+shell = InteractiveShell.instance()
+shell.run_line_magic("load_ext", "wap_kernel")
+from wap_kernel import magics
+may_load = threading.Event()
+class Slow:
+    def find_spec(self, name, path, target=None):
+        if name == "wap_kernel.magics_session":
+            assert may_load.wait(30)
+sys.meta_path.insert(0, Slow())
+def complete():
+    with provisionalcompleter():
+        return [found.text for found in shell.Completer.completions("%wap re", 7)]
+print(complete())
+may_load.set()
+magics.LOAD_SECONDS = 30.0
+print(complete())
+"""
+
 
 def environment(base: Path) -> dict[str, str]:
     mine = {name: value for name, value in os.environ.items() if not name.startswith(("JPY_", "JUPYTER", "WAP_"))}
@@ -126,6 +148,11 @@ def _until_gone(url: str) -> None:
             return
         time.sleep(0.02)
     raise AssertionError("the server does not stop")
+
+
+def test_the_first_completion_does_not_wait_until_all_is_loaded() -> None:
+    """The machine may be busy."""
+    assert _python(FIRST_COMPLETION).splitlines() == ["['re']", "['read', 'revert']"]
 
 
 def test_completion_waits_for_no_server(monkeypatch: pytest.MonkeyPatch) -> None:

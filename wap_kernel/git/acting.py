@@ -1,4 +1,7 @@
-"""From an operation to git: which function does it, with whose rights, and its answer or git's refusal as a result."""
+"""From an operation to git: which function does it, with whose rights, and its answer or git's refusal as a result.
+
+What transfers is imported when it is wanted: it needs `fcntl`, and must not keep Windows from importing the rest.
+"""
 
 from __future__ import annotations
 
@@ -6,21 +9,22 @@ import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from wap_kernel.commands.outcome import Cancel
 from wap_kernel.errors import PermissionDenied
 from wap_kernel.files.primitives import Access, Guard
-from wap_kernel.git import changing, cloning, parsing, reading, transfer
+from wap_kernel.git import changing, parsing, reading
 from wap_kernel.git.answers import Failure, GitFailed, Reason, failed
-from wap_kernel.git.host import Host
 from wap_kernel.git.inside import Inside
 from wap_kernel.git.settings import GitSettings
-from wap_kernel.git.transfer import Link
 from wap_kernel.git.work import Permits, Work
 from wap_kernel.operations import GitAction
 from wap_kernel.providers.base import Confinement, Provider
 from wap_kernel.results import Result
+
+if TYPE_CHECKING:
+    from wap_kernel.git.transfer import Link
 
 
 class GitActed(Result):
@@ -84,6 +88,9 @@ class _Call:
 
     def link(self, work: Work | None) -> Link:
         """To the remote that is named, or to what the repository calls its remote, if that may be reached."""
+        from wap_kernel.git.host import Host
+        from wap_kernel.git.transfer import Link
+
         url = self.operation.url
         if url is None and work is not None:
             ran = work.read("config", "--get", f"remote.{work.remote}.url", accept=(0, 1))
@@ -118,24 +125,32 @@ def _commit(call: _Call) -> object:
 
 
 def _fetch(call: _Call) -> object:
+    from wap_kernel.git import transfer
+
     call.settings.require_any()
     work = call.work()
     return transfer.fetch(call.link(work), work)
 
 
 def _pull(call: _Call) -> object:
+    from wap_kernel.git import transfer
+
     call.settings.require_any()
     work = call.work(commits=True)
     return transfer.pull(call.link(work), work)
 
 
 def _push(call: _Call) -> object:
+    from wap_kernel.git import transfer
+
     call.settings.require_any()
     work, asked = call.work(), call.operation
     return transfer.push(call.link(work), work, asked.branch, force=asked.force, delete=asked.delete)
 
 
 def _clone(call: _Call) -> object:
+    from wap_kernel.git import cloning
+
     call.settings.require_any()
     assert call.operation.destination is not None
     return cloning.clone(
