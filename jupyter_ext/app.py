@@ -126,6 +126,12 @@ class WapExtension(ExtensionApp):
         the workspace; see docs/undo.md for what is kept and what is not.""",
     ).tag(config=True)
 
+    git = Dict(
+        help="""The git remotes that may be reached, and the credential for them, which nobody in the workspace sees,
+        e.g. {"remotes": ["https://github.com/ada/*"], "githubApp": {"id": "1", "keyFile": "/etc/jupyter/app.pem"}}.
+        Empty: no remote. See docs/git.md.""",
+    ).tag(config=True)
+
     state_dir = Unicode(
         "",
         help="""Where the audit and other state of this workspace is kept (created with mode 0700, unreadable to every
@@ -209,6 +215,7 @@ class WapExtension(ExtensionApp):
                 "files in a local folder. wap works with FileContentsManager and its subclasses."
             )
             return None
+        from wap_kernel.git.configuring import git_settings
         from wap_kernel.policy.reading import merge
         from wap_kernel.workspace import Workspace
 
@@ -224,6 +231,7 @@ class WapExtension(ExtensionApp):
                 hidden=self._secrets(),
                 read_only=self._settings_files(),
                 undo=self.undo,
+                git=git_settings(self.git),
                 changed=self._announce_files,
                 log=self.log,
             )

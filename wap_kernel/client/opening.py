@@ -25,6 +25,7 @@ def open_workspace(
     log: Logger | None = None,
 ) -> Workspace:
     """`settings` are those of `wap_kernel.settings.configured`."""
+    from wap_kernel.git.configuring import git_settings
     from wap_kernel.policy import presets
     from wap_kernel.policy.reading import merge
     from wap_kernel.providers import choose
@@ -43,6 +44,7 @@ def open_workspace(
             state_dir=settings.get("state_dir") or None,
             limits=limits,
             undo=bool(settings.get("undo", True)),
+            git=git_settings(settings.get("git", {})),
             changed=changed,
             log=log,
         )
