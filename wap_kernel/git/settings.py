@@ -44,7 +44,7 @@ class GitSettings:
         if not self.allowed:
             raise ProviderUnavailable(
                 "No git remote is configured for this server, so nothing can be fetched, pulled, pushed or cloned.",
-                hint="An administrator names them, and the source of the credential, in WapExtension.git (docs/git.md).",
+                hint="An administrator names them, and what opens them, in WapExtension.git (docs/git.md).",
             )
 
 
