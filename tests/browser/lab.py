@@ -75,11 +75,11 @@ def clear(page: Page) -> None:
     page.wait_for_function("() => !document.querySelector('.jp-Notebook .jp-OutputArea-child')")
 
 
-def run_all(page: Page) -> None:
-    """Run every cell, and come back when all have ended or one has failed."""
+def run_all(page: Page, *, stops: bool = False) -> None:
+    """Run every cell, and come back when all have ended; if it `stops`, when one has failed that is not meant to."""
     clear(page)
     choose(page, "Run", "Run All Cells")
-    page.wait_for_function(_ALL_ENDED, timeout=RUNNING)
+    page.wait_for_function(_HAS_STOPPED if stops else _ALL_ENDED, timeout=RUNNING)
     wait_until_idle(page)
 
 
@@ -124,12 +124,15 @@ def screenshot(page: Page, path: Path, cells: Locator | None = None) -> None:
     (page if cells is None else cells).screenshot(path=path, animations="disabled", caret="hide")
 
 
-# JupyterLab shows an error like text on stderr. What comes after a failed cell loses its star and gets no number.
 _ALL_ENDED = """() => {
   const cells = [...document.querySelectorAll('.jp-Notebook .jp-CodeCell')];
-  const prompts = cells
+  return cells
     .filter(cell => cell.querySelector('.cm-content').innerText.trim())
-    .map(cell => cell.querySelector('.jp-InputPrompt').innerText);
-  const failed = document.querySelector('.jp-Notebook [data-mime-type="application/vnd.jupyter.stderr"]');
-  return prompts.every(text => /\\d/.test(text)) || (failed && !prompts.some(text => text.includes('*')));
+    .every(cell => /\\d/.test(cell.querySelector('.jp-InputPrompt').innerText));
+}"""
+# JupyterLab shows an error like text on stderr. What comes after a failed cell loses its star and gets no number.
+_HAS_STOPPED = """() => {
+  const prompts = [...document.querySelectorAll('.jp-Notebook .jp-CodeCell .jp-InputPrompt')];
+  return document.querySelector('.jp-Notebook [data-mime-type="application/vnd.jupyter.stderr"]')
+    && !prompts.some(prompt => prompt.innerText.includes('*'));
 }"""

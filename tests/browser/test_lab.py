@@ -30,7 +30,7 @@ def test_every_cell_is_run_and_its_output_read(page: Page, server: Server) -> No
 def test_a_failed_cell_ends_the_wait(page: Page, server: Server) -> None:
     _put(server, "fails.ipynb", "1 / 0", "print('never')")
     lab.open_notebook(page, server, "fails.ipynb")
-    lab.run_all(page)
+    lab.run_all(page, stops=True)
     first, second = lab.cell_outputs(page)
     assert "ZeroDivisionError" in first
     assert second == ""

@@ -10,6 +10,7 @@ import asyncio
 import threading
 import uuid
 from collections.abc import Callable
+from contextlib import suppress
 from functools import partial
 from typing import Any, TypeVar
 
@@ -154,7 +155,8 @@ class Execution:
         if threading.get_ident() == self._thread:
             send()
         else:
-            self._loop.call_soon_threadsafe(send)
+            with suppress(RuntimeError):  # the loop is closed, and with it whoever saw
+                self._loop.call_soon_threadsafe(send)
 
 
 class _Card:
