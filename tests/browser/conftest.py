@@ -39,7 +39,7 @@ def browser() -> Iterator[Browser]:
         browser.close()
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture
 def server() -> Iterator[Server]:
     with running_server() as running:
         for plugin, values in lab.QUIET.items():
