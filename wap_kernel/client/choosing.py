@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 from wap_kernel.client.backend import Backend
@@ -31,15 +31,16 @@ def run_named(backend: Backend, name: str, last: str | None, *, or_newest: bool 
     return _only([run for run in runs if run.startswith((name, f"run_{name}"))], name)
 
 
-def question(backend: Backend, name: str | None, last: str | None) -> tuple[str, str]:
-    """The run and the approval that a decision is about: named by either, or the only one that waits."""
+def question(backend: Backend, name: str | None, last: str | None, shown: Collection[str] = ()) -> tuple[str, str]:
+    """The run and the approval that a decision is about: named by either, or the only one that waits, of those that
+    were `shown` to whoever decides if there are any."""
     waiting = {
         str(run["runId"]): str(run["pendingApproval"]["approvalId"])
         for run in backend.runs("awaiting_approval", LOOKED_AT)["runs"]
         if "pendingApproval" in run
     }
     if name is None:
-        return _single(waiting)
+        return _single({run: approval for run, approval in waiting.items() if approval in shown} or waiting)
     if name == LAST:
         name = _own(last)
     _check(name)

@@ -58,7 +58,8 @@ class Watched:
         reason: str | None = None,
         remember: bool = False,
     ) -> RunResult:
-        run_id, approval = choosing.question(self._backend, run, None if self.last is None else self.last.run_id)
+        last = None if self.last is None else self.last.run_id
+        run_id, approval = choosing.question(self._backend, run, last, self._questions)
         is_named = run is not None and approval.startswith((run, f"apr_{run}"))
         if decision == "approved" and not is_named and approval not in self._questions:
             raise Conflict(

@@ -270,6 +270,13 @@ def test_a_single_call_that_asks_says_where(hands: Hands, backend: Backend) -> N
     assert hands.approve(asked.value.details["approvalId"]).data["response"]["exitCode"] == 0
 
 
+def test_a_question_of_somebody_else_is_not_in_the_way(hands: Hands) -> None:
+    theirs = Hands(hands._backend).sh(ASKS)
+    mine = hands.sh(ASKS)
+    assert hands.approve().run_id == mine.run_id
+    assert hands.deny(theirs.run_id).run_id == theirs.run_id
+
+
 def test_nobody_agrees_to_what_was_not_shown(hands: Hands) -> None:
     both = [{"type": "shell", "command": ASKS, "id": "one"}, {"type": "shell", "command": f"{ASKS} ", "id": "two"}]
     first = hands.run(both)
