@@ -14,6 +14,8 @@ from contextlib import suppress
 from queue import SimpleQueue
 from typing import Any, TypeVar
 
+from wap_kernel.errors import ProviderUnavailable
+
 T = TypeVar("T")
 _Item = tuple[Callable[[], Any], "asyncio.Future[Any]", asyncio.AbstractEventLoop]
 
@@ -28,22 +30,29 @@ class Threads:
         self._threads: list[threading.Thread] = []
         self._free: deque[None] = deque()
         """As many entries as there are threads waiting that nobody counts on yet."""
+        self._handing_in = threading.Lock()
+        self._is_closed = False
 
     async def run(self, work: Callable[[], T]) -> T:
         """What `work` returns or raises. Cancelling gives up waiting; work that has begun goes on to its end."""
         loop = asyncio.get_running_loop()
         future: asyncio.Future[T] = loop.create_future()
-        self._queue.put((work, future, loop))
-        try:
-            self._free.pop()
-        except IndexError:
-            self._start_another()
+        with self._handing_in:
+            if self._is_closed:  # no thread would ever come to it
+                raise ProviderUnavailable("The workspace is closed.")
+            self._queue.put((work, future, loop))
+            try:
+                self._free.pop()
+            except IndexError:
+                self._start_another()
         return await future
 
     def close(self) -> None:
-        """Wait for all that was handed in."""
-        for _ in self._threads:
-            self._queue.put(None)
+        """Wait for all that was handed in; what comes later is refused."""
+        with self._handing_in:
+            self._is_closed = True
+            for _ in self._threads:
+                self._queue.put(None)
         for thread in self._threads:
             thread.join()
 

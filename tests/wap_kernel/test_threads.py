@@ -9,6 +9,7 @@ import weakref
 
 import pytest
 
+from wap_kernel.errors import ProviderUnavailable
 from wap_kernel.threads import Threads
 
 
@@ -101,3 +102,23 @@ def test_an_idle_thread_keeps_no_answer_alive() -> None:
     gc.collect()
     assert answer() is None
     threads.close()
+
+
+def test_what_comes_after_the_end_is_refused_not_forgotten() -> None:
+    threads = Threads("t", 1)
+
+    async def main() -> None:
+        began, release = threading.Event(), threading.Event()
+        first = asyncio.ensure_future(threads.run(lambda: (began.set(), release.wait(10))))
+        second = asyncio.ensure_future(threads.run(lambda: "waited in line"))
+        await asyncio.to_thread(began.wait, 10)
+        closing = asyncio.ensure_future(asyncio.to_thread(threads.close))
+        while not threads._is_closed:
+            await asyncio.sleep(0)
+        with pytest.raises(ProviderUnavailable):
+            await asyncio.wait_for(threads.run(lambda: "too late"), 10)
+        release.set()
+        assert await asyncio.wait_for(second, 10) == "waited in line"
+        await asyncio.wait_for(asyncio.gather(first, closing), 10)
+
+    asyncio.run(main())
