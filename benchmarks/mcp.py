@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from contextlib import ExitStack
 from functools import partial
 
-from benchmarks import empty_handler, jupyter_server_mcp, peers, trees
+from benchmarks import empty_handler, jupyter_server_mcp, mcp_desktop_commander, peers, trees
 from benchmarks.bench import Bench, agree
 from benchmarks.mcp_session import EVENTS, JSON, Session
 from benchmarks.table import Row, Target, compared
@@ -37,11 +37,14 @@ def measure(bench: Bench) -> Iterator[Row]:
         }
         if bench.mcp is not None:
             contenders[peers.MCP] = partial(bench.mcp.call, "read_text_file", path=str(file))
+        if mcp_desktop_commander.is_installed():
+            commander = stack.enter_context(mcp_desktop_commander.running())
+            contenders[peers.DESKTOP_COMMANDER] = partial(commander.call, "read_file", path=str(file))
         if jupyter_server_mcp.is_installed():
             theirs = Session(stack.enter_context(jupyter_server_mcp.running(bench.server.root)), "/mcp", EVENTS)
             contenders[peers.JUPYTER_SERVER_MCP] = partial(theirs.call, "read_text", path=str(file))
         times = interleaved(contenders, bench.plan.rounds_of_milliseconds)
-    yield from compared(what, times, {peers.EMPTY: Target(3), peers.MCP: None})
+    yield from compared(what, times, {peers.EMPTY: Target(3), peers.MCP: None, peers.DESKTOP_COMMANDER: None})
     # As clients have it that accept both, and so are sent progress and questions.
     beside: dict[str, Target | None] = {peers.EMPTY: None, peers.JUPYTER_SERVER_MCP: None}
     yield from compared(f"{what}, in an event stream", times, beside, ours=IN_EVENTS)

@@ -24,6 +24,7 @@ FIND = "find"
 CONTENTS = "GET /api/contents"
 EMPTY = "empty handler"
 MCP = "MCP filesystem"
+DESKTOP_COMMANDER = "desktop-commander"
 JUPYTER_SERVER_MCP = "jupyter-server-mcp"
 DURABLE = "durable write"
 BASH = "bash -c true"
@@ -46,6 +47,7 @@ CALLS: Mapping[str, str] = MappingProxyType(
         EMPTY: "GET of an APIHandler with @web.authenticated that answers {}, in the same server and the same way",
         MCP: f"{MCP_PACKAGE} over stdio: read_text_file, list_directory_with_sizes, write_file, edit_file. "
         "No HTTP and no authentication; its writes are not durable (no fsync), ours are",
+        DESKTOP_COMMANDER: "@wonderwhy-er/desktop-commander over stdio: read_file. No HTTP and no authentication",
         JUPYTER_SERVER_MCP: "a Python function that reads the file, as its tool, in an event stream over HTTP on its "
         "own port. No authentication, no policy, no audit",
         DURABLE: "the least that such a write costs: write, fsync, rename, fsync of the folder, in a Python loop",
@@ -106,11 +108,14 @@ def versions() -> dict[str, str]:
 
 
 class McpFilesystem:
-    """The MCP filesystem server for one folder: JSON-RPC, one message a line."""
+    """The MCP filesystem server for one folder, or what `command` starts: JSON-RPC, one message a line."""
 
-    def __init__(self, root: Path, command: list[str] | None = None) -> None:
+    def __init__(
+        self, root: Path, command: list[str] | None = None, environment: Mapping[str, str] | None = None
+    ) -> None:
         self._process = subprocess.Popen(
             command or ["node", str(MCP_FOLDER / "dist" / "index.js"), str(root)],
+            env=environment,
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,

@@ -8,7 +8,6 @@ from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any, cast
 
 from jupyter_server.extension.application import ExtensionApp
-from jupyter_server.services.contents.filemanager import FileContentsManager
 from traitlets import Bool, CaselessStrEnum, Dict, Float, Integer, List, Unicode
 
 from wap_kernel import __version__
@@ -22,6 +21,7 @@ from wap_kernel.policy.touches import touches
 from wap_kernel.providers import choose
 from wap_kernel.results import Limits
 
+from . import places
 from .notifications import FilesChanged, Notifications, RunChanged
 
 if TYPE_CHECKING:
@@ -196,22 +196,30 @@ class WapExtension(ExtensionApp):
         return {"commands": commands, "runs": runs} if commands or runs else None
 
     async def stop_extension(self) -> None:
-        await self.mcp.close()
+        await self._close(self.mcp)
         runner, self.runner = self.runner, None
         workspace, self.workspace = self.workspace, None
-        if workspace is not None and runner is not None:
+        if workspace is not None:
             self.unavailable = "The server is shutting down."
-            await runner.close()
-            await workspace.close()
+        await self._close(runner)
+        await self._close(workspace)
         tokens, self.tokens = self.tokens, None
-        if tokens is not None:
-            await tokens.close()
+        await self._close(tokens)
+
+    async def _close(self, part: Hosted | Runner | Workspace | AgentTokens | None) -> None:
+        """What goes wrong keeps neither the others from closing nor the server from stopping."""
+        try:
+            if part is not None:
+                await part.close()
+        except Exception:
+            self.log.exception("wap: %s did not close in order", type(part).__name__)
 
     def _open_workspace(self) -> Workspace | None:
-        root = self._root()
+        server = self._server()
+        root = places.root(server)
         if root is None:
             self.unavailable = (
-                f"The contents manager of this server ({type(self._contents_manager()).__name__}) does not keep its "
+                f"The contents manager of this server ({type(server.contents_manager).__name__}) does not keep its "
                 "files in a local folder. wap works with FileContentsManager and its subclasses."
             )
             return None
@@ -228,8 +236,8 @@ class WapExtension(ExtensionApp):
                 allow_unconfined=self.allow_unconfined,
                 state_dir=self.state_dir or None,
                 limits=limits,
-                hidden=self._secrets(),
-                read_only=self._settings_files(),
+                hidden=places.secrets(server),
+                read_only=places.settings_files(server, self),
                 undo=self.undo,
                 git=git_settings(self.git),
                 changed=self._announce_files,
@@ -296,35 +304,6 @@ class WapExtension(ExtensionApp):
         self.settings.update({TOKENS: tokens, RATES: Rates(tokens)})
         return tokens
 
-    def _root(self) -> str | None:
-        """The contents manager's own folders decide: `preferred_dir` is an API path below its `root_dir`."""
-        manager = self._contents_manager()
-        if not isinstance(manager, FileContentsManager):
-            return None
-        return os.path.abspath(os.path.join(manager.root_dir, *manager.preferred_dir.split("/")))
-
-    def _secrets(self) -> tuple[str, ...]:
-        """Files of this server that would let a reader pose as it or as its user. They may lie anywhere."""
-        server = self._server()
-        # Without a key file of its own, the key stands in the certificate's file.
-        key = server.keyfile or server.certfile
-        token = os.environ.get("JUPYTER_TOKEN_FILE", "")
-        return _absolute(server.runtime_dir, server.cookie_secret_file, key, token)
-
-    def _settings_files(self) -> tuple[str, ...]:
-        """What this server obeys when it starts again."""
-        server = self._server()
-        named = (server.config_dir, server.data_dir, server.certfile, server.client_ca, server.config_file)
-        return _absolute(*named, *server.loaded_config_files, *self.loaded_config_files)
-
-    def _contents_manager(self) -> Any:
-        return self._server().contents_manager
-
     def _server(self) -> ServerApp:
         assert self.serverapp is not None
         return self.serverapp
-
-
-def _absolute(*paths: str) -> tuple[str, ...]:
-    """Jupyter takes relative paths too; an empty one means that there is none."""
-    return tuple(os.path.abspath(path) for path in paths if path)

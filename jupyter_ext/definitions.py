@@ -39,12 +39,7 @@ def known_tools() -> tuple[str, ...]:
 def effects(names: Collection[str] | None) -> tuple[Effect, ...]:
     """What the tools of these names do, in every dialect; None stands for all tools."""
     tools = (tool for tools in _TOOLS.values() for tool in tools.values() if names is None or tool.name in names)
-    return tuple(dict.fromkeys(effect for tool in tools for effect in _effects(tool)))
-
-
-def _effects(tool: Tool[Any]) -> tuple[Effect, ...]:
-    several = tool.effects if isinstance(tool, tool_interface.WorkspaceTool) else ()
-    return several or (tool.effect,)
+    return tuple(dict.fromkeys(effect for tool in tools for effect in tool.effects or (tool.effect,)))
 
 
 def _mcp(tool: Tool[Any]) -> Definition:

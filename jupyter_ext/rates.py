@@ -18,7 +18,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from pydantic.alias_generators import to_camel
 
 from wap_kernel.errors import RateLimited, WapError
-from wap_kernel.operations import Operation, RunCommand
+from wap_kernel.operations import GitAction, Operation, RunCommand
 
 WINDOW = 60.0
 """Seconds of the window in which commands are counted."""
@@ -80,7 +80,7 @@ class Rates:
         # Nothing is awaited between the questions and the counting, so two requests cannot both take the last place.
         if usage.underway >= token.limits.concurrent_operations:
             raise _limited("concurrentOperations", token.limits.concurrent_operations, "operations at once", 1.0)
-        if isinstance(operation, RunCommand):
+        if isinstance(operation, RunCommand | GitAction):
             self._count_command(usage, token.limits.commands_per_minute)
         usage.underway += 1
         try:

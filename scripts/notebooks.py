@@ -27,7 +27,6 @@ HOME, ADDRESS = "/home/ada/project", "http://localhost:8888/"
 
 _VARYING = (
     (re.compile(r"\b(run|apr|tok|grant)_[0-9a-f]+"), r"\1_ID"),
-    (re.compile(r"anonymous \([0-9a-f]{8}\)"), "PERSON"),
     (re.compile(r"\bsha256:[0-9a-f]{64}"), "HASH"),
     (re.compile(r"\b\d{4}-\d\d-\d\d\b"), "DATE"),
     (re.compile(r"\b\d\d:\d\d(:\d\d)?(\.\d+)?Z?\b"), "TIME"),

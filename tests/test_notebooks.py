@@ -16,6 +16,7 @@ import pytest
 from scripts.demo import as_text, running_server
 from scripts.notebooks import NAMES, answers, executed, path_of
 from tests.wap_kernel.kernels import running_kernel
+from tests.wap_kernel.magics_kernel import ask
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -24,8 +25,19 @@ def test_outputs_are_those_in_the_repository(name: str) -> None:
     with running_server() as server:
         done = executed(path_of(name), server)
         left = list(server.workspace.iterdir())
+        open_ = [ask(server, f"wap/runs?status={status}")["runs"] for status in ("running", "awaiting_approval")]
     assert answers(done) == answers(stored), f"run scripts/notebooks.py {name}"
     assert left == []
+    assert open_ == [[], []], "nobody is left waiting"
+
+
+def test_the_agents_run_is_approved_and_undone() -> None:
+    """As the notebook says of it; that this is what happens is shown above."""
+    said = {cell.id: cell.outputs for cell in nbformat.read(path_of("agent"), as_version=4).cells if "outputs" in cell}
+    assert "completed, editFile, shell, approvalRequired, shell" in said["go-on"][0].text
+    assert "restored" in said["revert"][0].data["text/plain"]
+    assert "+ 32" not in said["read"][0].data["text/plain"]
+    assert not any("not done" in str(outputs) for outputs in said.values())
 
 
 def test_the_demo_is_a_transcript_that_reads_well() -> None:

@@ -23,12 +23,14 @@ from wap_kernel.files.searching import Searcher
 from wap_kernel.files.viewing import view_file
 from wap_kernel.files.writing import Writer
 from wap_kernel.git.acting import Git
+from wap_kernel.git.foreseeing import Foreseen
 from wap_kernel.operations import (
     CopyFile,
     CreateDirectory,
     DeleteFile,
     DescribeWorkspace,
     GitAction,
+    GitTransfer,
     ListFiles,
     Message,
     ModifyFile,
@@ -159,6 +161,16 @@ class Actions:
                 **_partial(result),
             )
         return result
+
+    def foresee(self, operation: GitTransfer, permit: Permit) -> Foreseen:
+        """What a transfer would be about, for the person who is asked."""
+        masks = Masks(Confinement())
+        if self._provider.confines:
+            masks = permit.confine(Deadline(WALK_SECONDS))
+        try:
+            return self._git.foresee(operation, permit.guard, masks.confinement)
+        finally:
+            set_aside(unguarded(permit.files), masks.absent)
 
     def _act(self, operation: GitAction, permit: Permit, cancel: Cancel) -> Result:
         """Not begun again as a command is: of several steps some may be done."""

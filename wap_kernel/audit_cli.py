@@ -16,7 +16,7 @@ from contextlib import closing, contextmanager
 from typing import IO, Any
 
 from wap_kernel import state_cli
-from wap_kernel.errors import InvalidArgument
+from wap_kernel.errors import InvalidArgument, ProviderUnavailable
 from wap_kernel.runs import audit_reading, chain, store
 from wap_kernel.runs.audit_reading import OUTCOMES, Page
 from wap_kernel.runs.chain import Head
@@ -61,7 +61,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     with closing(store.connect(state_cli.find(args))) as connection:
-        status: int = args.audit_command(args, connection)
+        try:
+            status: int = args.audit_command(args, connection)
+        except sqlite3.Error as error:
+            raise ProviderUnavailable(
+                f"The audit cannot be read: {error}.", hint="`wap audit verify` says more."
+            ) from None
         return status
 
 

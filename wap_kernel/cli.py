@@ -36,6 +36,7 @@ class _Module(Protocol):
 
 
 def main(argv: Sequence[str] | None = None) -> int:
+    _open_what_is_closed()
     arguments = list(sys.argv[1:] if argv is None else argv)
     parser = argparse.ArgumentParser(prog="wap", description="Hands for agents, inside Jupyter.", allow_abbrev=False)
     parser.add_argument("--version", action="version", version=f"wap {__version__}")
@@ -56,9 +57,22 @@ def main(argv: Sequence[str] | None = None) -> int:
     except WapError as error:
         sys.stderr.write(f"wap: {error.text}\n")
         return FAILURE
-    except BrokenPipeError:  # `wap audit export | head`; what is still buffered must not fail again at the end
+    except KeyboardInterrupt:
+        return FAILURE
+    except OSError as error:  # of standard output, most likely: `wap audit export | head`, or its disk is full
+        if not isinstance(error, BrokenPipeError):
+            named = "" if error.filename is None else f": {error.filename}"
+            sys.stderr.write(f"wap: {error.strerror or error}{named}\n")
+        # What is still buffered must not fail again at the end.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return FAILURE
+
+
+def _open_what_is_closed() -> None:
+    """`wap run - <&- >&-`: Python has no object for a stream that its parent closed."""
+    for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
+        if getattr(sys, name) is None:
+            setattr(sys, name, open(os.devnull, mode, encoding="utf-8"))  # noqa: SIM115 - for the process's life
 
 
 def _unknown(chosen: str, names: Sequence[str]) -> int:

@@ -13,7 +13,7 @@ import re
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import ExitStack, closing
 from dataclasses import asdict, dataclass
 from types import MappingProxyType
@@ -22,13 +22,16 @@ from typing import Any, Literal
 from wap_kernel import __version__
 from wap_kernel.errors import InvalidArgument, ProviderUnavailable, WapError, from_os_error
 from wap_kernel.files import landlock, openat2, ripgrep
+from wap_kernel.files.deadline import Deadline
 from wap_kernel.files.root import Root
-from wap_kernel.policy import presets
+from wap_kernel.policy import masks, presets
 from wap_kernel.policy.files import PolicyFiles
+from wap_kernel.policy.model import Policy
+from wap_kernel.policy.paths import PolicyGuard
 from wap_kernel.policy.protected import protected_paths
 from wap_kernel.policy.reading import merge
 from wap_kernel.providers import choose, resources
-from wap_kernel.providers.base import Command, Probe, ResourceLimits
+from wap_kernel.providers.base import Command, Confinement, Probe, ResourceLimits
 from wap_kernel.runs.state import default_state_dir
 from wap_kernel.settings import configured
 
@@ -180,32 +183,46 @@ def examine(root: str, provider: str | None = None, settings: Mapping[str, Any] 
             files = stack.enter_context(closing(Root(root, guard=guard, journal=_NoJournal())))
         except OSError as error:
             raise from_os_error(error, root) from error
+        preset = merge(presets.load(str(settings.get("preset", presets.DEFAULT)).lower()), settings.get("policy", {}))
+        effective = PolicyFiles(files, preset=preset).effective()
         return Report(
             version=__version__,
             root=files.path,
             machine=tuple(check() for check in MACHINE),
             providers=tuple(choose.probe(name) for name in PROVIDERS),
-            configured=_try(provider, files, guard.secrets),
+            configured=_try(provider, files, PolicyGuard(guard, effective)),
             limits=ResourceLimits(),
-            policy=tuple(_policy(files, settings)),
+            policy=tuple(_policy(effective.layers, preset)),
         )
 
 
-def _try(name: str, files: Root, secrets: tuple[str, ...]) -> Configured:
+def _try(name: str, files: Root, guard: PolicyGuard) -> Configured:
+    """With all that would be hidden from a command, since that can be too much for a sandbox."""
     try:
-        choice = choose.choose(name, files, secrets=secrets)
+        choice = choose.choose(name, files, secrets=guard.protected.secrets)
         with closing(choice.provider) as provider:
-            outcome = provider.run(Command(("true",), timeout=TRIAL_SECONDS, output_limit=1000))
+            confinement, hidden = Confinement(), ""
+            if provider.confines and guard.effective.broken is None:
+                confinement = _confinement(files, guard)
+                hidden = f" {len(confinement.hidden)} paths of this folder are hidden from commands."
+            outcome = provider.run(
+                Command(("true",), timeout=TRIAL_SECONDS, output_limit=1000, confinement=confinement)
+            )
             if outcome.exit_code != 0:
                 raise ProviderUnavailable(f"`true` ended with {outcome.exit_code}: {outcome.stderr.strip()}")
-            return Configured(name, True, provider.name, provider.confines, choice.reason)
+            return Configured(name, True, provider.name, provider.confines, choice.reason + hidden)
     except WapError as error:
         return Configured(name, False, None, False, error.message, error.hint)
 
 
-def _policy(files: Root, settings: Mapping[str, Any]) -> Iterator[Finding]:
-    preset = merge(presets.load(str(settings.get("preset", presets.DEFAULT)).lower()), settings.get("policy", {}))
-    for layer in PolicyFiles(files, preset=preset).layers():
+def _confinement(files: Root, guard: PolicyGuard) -> Confinement:
+    is_read_only = guard.effective.access == "read"
+    walked = masks.find(files, guard, (), Deadline(TRIAL_SECONDS), network=False, is_read_only=is_read_only)
+    return walked.confinement
+
+
+def _policy(layers: Iterable[Policy], preset: Policy) -> Iterator[Finding]:
+    for layer in layers:
         if layer.broken is not None:
             yield Finding(layer.name, "missing", f"everything is denied: {layer.broken}", "correct the file")
         elif layer is preset:

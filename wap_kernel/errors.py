@@ -204,7 +204,7 @@ class NoSpace(WapError):
     code = Code.NO_SPACE
 
 
-_FULL = {errno.ENOSPC, errno.EDQUOT}
+FULL = {errno.ENOSPC, errno.EDQUOT}
 
 
 def from_os_error(error: OSError, path: str) -> WapError:
@@ -222,7 +222,7 @@ def from_os_error(error: OSError, path: str) -> WapError:
         return AlreadyExists(f"The folder is not empty: {path}", path=path)
     if number in (errno.EACCES, errno.EPERM, errno.EROFS):
         return PermissionDenied(f"The operating system refuses access to: {path}", path=path)
-    if number in _FULL:
+    if number in FULL:
         return NoSpace(
             f"No space left while writing: {path}",
             hint="Free some space and try again; the file is as it was.",

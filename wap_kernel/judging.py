@@ -30,6 +30,7 @@ from wap_kernel.operations import GitAction, Operation, ReadFile, RunCommand
 from wap_kernel.policy import masks
 from wap_kernel.policy.current import Binding, CurrentPolicy
 from wap_kernel.policy.decision import Facts, Touch, decide, grant_for, touches
+from wap_kernel.policy.gitattributes import AttributeFiles
 from wap_kernel.policy.grants import Grant
 from wap_kernel.policy.protected import ProtectedPaths
 from wap_kernel.policy.verdict import Answer, Verdict
@@ -50,9 +51,11 @@ class Judge:
         programs: Programs,
         grants: Grants,
         limits: Limits,
+        attributes: AttributeFiles,
         *,
         allow_unconfined: bool,
         confined_only: bool,
+        protected_branches: tuple[str, ...],
     ) -> None:
         self._files = files
         self._root = root
@@ -63,8 +66,10 @@ class Judge:
         self._programs = programs
         self._grants = grants
         self._limits = limits
+        self._attributes = attributes
         self._allow_unconfined = allow_unconfined
         self._confined_only = confined_only
+        self._protected_branches = protected_branches
         self._permits: tuple[Binding | None, dict[bool, Permit]] = (None, {})
         """Of the binding that was asked about last, with and without the network: seldom is it another."""
 
@@ -176,6 +181,7 @@ class Judge:
                 self._protected.places,
                 network=verdict.network,
                 is_read_only=effective.access == "read",
+                attributes=partial(self._attributes.file_for, guard),
             ),
         )
 
@@ -193,6 +199,7 @@ class Judge:
             root=self._root,
             size=size,
             protected=self._protected,
+            protected_branches=self._protected_branches,
         )
 
     def _granted(self) -> Iterator[Grant]:

@@ -7,18 +7,23 @@ other expression. Both are in `_`.
 from __future__ import annotations
 
 import re
+from time import monotonic
 from typing import TYPE_CHECKING, Any
 
 from IPython.core.completer import CompletionContext, SimpleCompletion, SimpleMatcherResult, context_matcher
 from IPython.core.magic import Magics, line_cell_magic, magics_class, no_var_expand
 
 if TYPE_CHECKING:
+    from concurrent.futures import Future
+
     from IPython.core.interactiveshell import InteractiveShell
 
     from wap_kernel.client.answers import Answer
     from wap_kernel.magics_session import Session
 
-LOAD_SECONDS = 0.1
+TAB_SECONDS = 0.1
+"""That a completion may take, with all that has to be loaded for it; 200 ms are promised on a machine that is busy."""
+_LOADED = ("magics_session", "client.hands", "client.finding", "client.server")
 _MAGIC = re.compile(r"\s*(?:[^\W\d][\w.]*\s*=\s*)?%(%?)wap(?:\s|$)")
 _ANSWER = ("wap_kernel.client.answers", "Answer")
 
@@ -45,6 +50,7 @@ class WapMagics(Magics):
     def __init__(self, shell: InteractiveShell) -> None:
         super().__init__(shell)
         self._begun: Session | None = None
+        self._loading: Future[None] | None = None
 
     @no_var_expand
     @line_cell_magic
@@ -69,6 +75,7 @@ class WapMagics(Magics):
     def attach(self) -> None:
         self.shell.Completer.custom_matchers.append(self._complete)
         self.shell.events.register("pre_execute", self._forget)
+        self.shell.events.register("post_run_cell", self._prepare)
         self._displays.for_type_by_name(*_ANSWER, self._display)
         self._bundles.for_type_by_name(*_ANSWER, self._bundle)
 
@@ -77,6 +84,8 @@ class WapMagics(Magics):
             self.shell.magics_manager.magics[kind].pop("wap", None)
         self.shell.Completer.custom_matchers.remove(self._complete)
         self.shell.events.unregister("pre_execute", self._forget)
+        if self._loading is None:
+            self.shell.events.unregister("post_run_cell", self._prepare)
         self._displays.pop(".".join(_ANSWER), None)
         self._bundles.pop(".".join(_ANSWER), None)
         if self._begun is not None:
@@ -118,23 +127,36 @@ class WapMagics(Magics):
                 "suppress": False,
                 "do_not_suppress": set(),
             }
-        text = before[magic.end() :]
-        if not self._is_loaded():
+        text, until = before[magic.end() :], monotonic() + TAB_SECONDS
+        if not self._is_loaded(until):
             return _result([], text.rpartition(" ")[2])
-        found = self._session.completer.complete(text, len(text), heads_cell=bool(magic[1]))
+        found = self._session.completer.complete(text, len(text), heads_cell=bool(magic[1]), until=until)
         return _result(found.matches, text[found.start :])
 
-    def _is_loaded(self) -> bool:
+    def _is_loaded(self, until: float) -> bool:
         """What completes, soon enough for whoever presses Tab. A thread loads it, which goes on if that is late."""
         if self._begun is not None:
             return True
         from concurrent.futures import wait
-        from importlib import import_module
 
-        from wap_kernel.client.background import started
+        return bool(wait([self._prepare()], max(0.0, until - monotonic())).done)
 
-        loading = started(lambda: import_module("wap_kernel.magics_session"), "wap-loading")
-        return bool(wait([loading], LOAD_SECONDS).done)
+    def _prepare(self, *_: object) -> Future[None]:
+        """Load what the first line and the first completion need, in a thread: when the cell that has loaded us is
+        done, so that neither that cell nor they wait for it."""
+        if self._loading is None:
+            from wap_kernel.client.background import started
+
+            self._loading = started(_load, "wap-loading")
+            self.shell.events.unregister("post_run_cell", self._prepare)
+        return self._loading
+
+
+def _load() -> None:
+    from importlib import import_module
+
+    for name in _LOADED:
+        import_module(f"wap_kernel.{name}")
 
 
 def _result(matches: list[str], fragment: str) -> SimpleMatcherResult:

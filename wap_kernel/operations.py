@@ -83,6 +83,8 @@ class ListFiles(_OnPath):
     """Selecting globs, relative to `path`. With them only files and links are listed; None lists everything."""
     limit: int | None = None
     """Of entries in the answer, where the dialect has a bound of its own."""
+    start_entry: int = 1
+    """The first one in the answer; those before it are counted only."""
     newest_first: bool = False
     """By time of modification instead of by path; a limit keeps the newest."""
     metadata: bool = False
@@ -321,7 +323,10 @@ class GitAction(Operation):
         """As a shell would have to be told it, without files and message: the same rules speak for both."""
         flags = [f"--{name}" for name in ("staged", "force", "delete") if getattr(self, name)]
         remote = ["origin"] if self.action == "push" and self.branch and not self.url else []
-        words = (self.url, *remote, self.branch, self.revision, self.destination)
+        named = (self.branch, self.revision)
+        if self.action == "push" and self.branch and self.revision:
+            named = (f"{self.revision}:{self.branch}", None)
+        words = (self.url, *remote, *named, self.destination)
         return " ".join(map(_quoted, ("git", self.action, *flags, *(word for word in words if word))))
 
     def summary(self) -> dict[str, object]:

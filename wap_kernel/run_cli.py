@@ -61,14 +61,10 @@ def run(args: argparse.Namespace) -> int:
     message = batches.load(args.file)
     message |= {name: True for name, wanted in (("atomic", args.atomic), ("dryRun", args.dry_run)) if wanted}
     output: Output = Lines(_write) if args.json else Transcript(_write)
-    try:
-        client = _client(args)
-        if client is not None:
-            return _remote(client, message, output, args.wait)
-        return asyncio.run(_embedded(args.root or ".", configured(), message, output, args.wait))
-    except BrokenPipeError:  # whoever read us has gone; the interpreter must not complain of it when it ends
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return FAILURE
+    client = _client(args)
+    if client is not None:
+        return _remote(client, message, output, args.wait)
+    return asyncio.run(_embedded(args.root or ".", configured(), message, output, args.wait))
 
 
 # -- in this process
@@ -96,7 +92,8 @@ async def _embedded(
         await asyncio.wait({following, stopping}, timeout=wait, return_when=asyncio.FIRST_COMPLETED)
         stopping.cancel()
         if not following.done() or following.exception() is not None:
-            await runner.cancel(begun.id, caller)
+            with suppress(Conflict):  # it has ended just now
+                await runner.cancel(begun.id, caller)
         await following
         ended = await runner.message(await runner.get(begun.id, caller), caller)
         return _end(output, ended, f", with a Jupyter server on {workspace.root}")
@@ -141,7 +138,7 @@ def _remote(client: ServerBackend, message: dict[str, Any], output: Output, wait
                 break
     except KeyboardInterrupt:
         _cancel(client, run_id)
-    except BrokenPipeError:
+    except OSError:  # nobody reads what it says any more, or it cannot be written
         _cancel(client, run_id)
         raise
     return _end(output, client.get(run_id), f" at {client.url}")

@@ -17,6 +17,7 @@ from contextlib import AbstractContextManager, ExitStack, closing, contextmanage
 from functools import partial
 from typing import Any, TypeVar
 
+from wap_kernel import redacting
 from wap_kernel.actions import Actions
 from wap_kernel.caller import Caller
 from wap_kernel.commands import environment
@@ -30,11 +31,14 @@ from wap_kernel.files.deadline import Deadline
 from wap_kernel.files.root import Root
 from wap_kernel.files.searching import Searcher
 from wap_kernel.git.acting import Git
+from wap_kernel.git.foreseeing import Foreseen
+from wap_kernel.git.redaction import Redactor
 from wap_kernel.git.settings import GitSettings
 from wap_kernel.judging import Judge
 from wap_kernel.operations import (
     Administer,
     Effect,
+    GitAction,
     GitChange,
     GitRead,
     GitTransfer,
@@ -47,12 +51,14 @@ from wap_kernel.operations import (
 from wap_kernel.policy import presets
 from wap_kernel.policy.current import CurrentPolicy
 from wap_kernel.policy.files import PolicyFiles
+from wap_kernel.policy.gitattributes import AttributeFiles
 from wap_kernel.policy.model import Policy
 from wap_kernel.policy.protected import protected_paths
 from wap_kernel.policy.verdict import Verdict
 from wap_kernel.providers.base import Provider
 from wap_kernel.providers.choose import choose
 from wap_kernel.providers.refusing import RefusingProvider
+from wap_kernel.redacted_stream import RedactedStream
 from wap_kernel.results import Limits, Result
 from wap_kernel.runs.audit import Audit, is_denial
 from wap_kernel.runs.audit_reading import Page
@@ -166,8 +172,10 @@ class Workspace:
             Programs(path, untrusted=[self.root], protected=protected.prefixes),
             self.grants,
             self.limits,
+            AttributeFiles(state),
             allow_unconfined=self._allow_unconfined,
             confined_only=self._confined_only,
+            protected_branches=self._git.protected,
         )
 
     def _choose(self, name: str) -> Provider:
@@ -251,6 +259,7 @@ class Workspace:
             **self.judge.binding(caller).effective.to_dict(),
             "provider": self._provider.name,
             "confinesCommands": self._provider.confines,
+            "git": self._git.to_dict(),
             "grants": grants,
         }
 
@@ -285,6 +294,17 @@ class Workspace:
             left = self.undo.take_back(run)
         self._changed(operation, run.caller, context)
         return left
+
+    def foresee(self, operation: Operation, caller: Caller) -> Foreseen | None:
+        """What a transfer by git would be about; None of anything else, and where that cannot be looked up."""
+        if not isinstance(operation, GitTransfer):
+            return None
+        try:
+            binding = self.judge.binding_for(operation, caller)
+            permit = self.judge.permit(binding, self.judge.verdict(operation, binding))
+            return self._actions.foresee(operation, permit)
+        except WapError:
+            return Foreseen()
 
     async def audit_page(self, page: Page) -> dict[str, Any]:
         return await self.offload(lambda: self._audit.page(page))
@@ -327,6 +347,7 @@ class Workspace:
         on_chunk: OnChunk | None = None,
     ) -> Result:
         """On one of the workspace's threads, see `on_thread`."""
+        watched = None if on_chunk is None else RedactedStream(on_chunk)
         record = self._audit.record(operation, caller, context)
         try:
             binding = self.judge.binding_for(operation, caller, context.binding)
@@ -336,15 +357,25 @@ class Workspace:
             permit = self.judge.permit(binding, verdict, context.overlay)
             with self._before_image(operation, context, cancel):
                 require_intent()
-                result = self._actions.perform(operation, permit, cancel, on_chunk, context)
+                result = self._actions.perform(operation, permit, cancel, watched, context)
+            result = redacting.result(result, self._redactor(operation))
         except Exception as error:  # noqa: BLE001 - whatever it is, it is audited, and a bug is logged
-            failure = self._translate(error, operation)
+            failure = redacting.error(self._translate(error, operation), self._redactor(operation))
             self._audit.outcome(record, "denied" if is_denial(failure) else "failed", failure)
             raise failure from None
+        finally:
+            if watched is not None:
+                watched.end()
         self._audit.outcome(record, "ok")
         if operation.effect is not Effect.READ and context.overlay is None:
             self._changed(operation, caller, context)
         return result
+
+    def _redactor(self, operation: Operation) -> Redactor:
+        """What the server knows of secrets comes near git only."""
+        if not isinstance(operation, GitAction):
+            return redacting.SHAPES
+        return Redactor(self._git.source.secrets)
 
     def _before_image(self, operation: Operation, context: Context, cancel: Cancel) -> AbstractContextManager[None]:
         """Keeps what the operation is about to change, for undo; only a run can be undone."""

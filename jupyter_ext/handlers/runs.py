@@ -8,10 +8,10 @@ from collections.abc import Mapping, Sequence
 from typing import cast
 
 from wap_kernel.commands.outcome import Stream
-from wap_kernel.dialects import agent_spaces
+from wap_kernel.dialects import agent_spaces, batch_rights
 from wap_kernel.dialects.agent_spaces import OperationsMessage
 from wap_kernel.errors import InvalidArgument, NotFound, PermissionDenied, WapError
-from wap_kernel.operations import Effect, Message
+from wap_kernel.operations import Effect
 from wap_kernel.runs.model import Status, Step
 from wap_kernel.runs.outputs import STREAMS
 
@@ -28,9 +28,6 @@ LARGEST_PAGE = 1000
 OUTPUT_PAGE = 64 * 1024
 LARGEST_OUTPUT_PAGE = 1024 * 1024
 LARGEST_OFFSET = 2**53 - 1
-
-# An agent token may name a tool as WAP does.
-_ALSO = {"createFile": "writeFile", "editFile": "modifyFile", "shell": "executeCommand"}
 
 
 class RunsHandler(WaitingHandler):
@@ -73,32 +70,11 @@ class RunsHandler(WaitingHandler):
         return key
 
     async def _refusals(self, steps: Sequence[Step]) -> Mapping[str, WapError]:
-        """What the authorizer or the token's scope keeps from happening, by operation; the others go on."""
-        by_effect = await self._refused_effects(steps)
-        refused = {step.id: by_effect[step.operation.effect] for step in steps if step.operation.effect in by_effect}
-        if (agent := self.agent) is not None:
-            for step in steps:
-                names = (step.tool, _ALSO.get(step.tool, step.tool))
-                if not isinstance(step.operation, Message) and not any(map(agent.scope.opens, names)):
-                    opened = ", ".join(agent.tools or ())
-                    text = f"This agent token does not open {step.tool}."
-                    refused[step.id] = PermissionDenied(text, hint=f"It opens: {opened}.", rule="token.tools")
-        return refused
-
-    async def _refused_effects(self, steps: Sequence[Step]) -> dict[Effect, PermissionDenied]:
-        """Raises when nothing at all is allowed. A batch that does nothing is read."""
-        effects = dict.fromkeys(step.operation.effect for step in steps) or {Effect.READ: None}
-        refused: dict[Effect, PermissionDenied] = {}
-        for effect in effects:
-            try:
-                await self.authorize(effect)
-            except PermissionDenied as error:
-                refused[effect] = error
-        if len(refused) == len(effects):
-            first = next(iter(refused.values()))
-            self.workspace.refused("runs", first, self.caller)
-            raise first
-        return refused
+        try:
+            return await batch_rights.refusals(steps, self.caller, self.authorize)
+        except PermissionDenied as error:
+            self.workspace.refused("runs", error, self.caller)
+            raise
 
 
 class RunHandler(WaitingHandler):

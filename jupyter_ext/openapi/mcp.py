@@ -11,7 +11,34 @@ _MESSAGE = {
     "properties": {"jsonrpc": {"const": "2.0"}, "id": {}, "method": {"type": "string"}, "params": {"type": "object"}},
     "required": ["jsonrpc"],
 }
-_ERRORS = "A request that is refused is answered with a JSON-RPC error without an id, with the status of its code."
+_ERROR = {
+    "type": "object",
+    "properties": {
+        "jsonrpc": {"const": "2.0"},
+        "id": {},
+        "error": {
+            "type": "object",
+            "properties": {
+                "code": {"type": "integer"},
+                "message": {"type": "string"},
+                "data": {"description": "Of a refusal by this server: its `code`, as on the other routes."},
+            },
+            "required": ["code", "message"],
+        },
+    },
+    "required": ["jsonrpc", "error"],
+}
+_REFUSALS = {
+    "400": "The message, or a header, is not as the protocol wants it.",
+    "403": "A stranger, or one who may not.",
+    "404": "No such session, or no such method.",
+    "406": "The Accept header names neither JSON nor server-sent events.",
+    "409": "The session has such a stream already.",
+    "413": "The body is too large.",
+    "415": "The body is not said to be JSON.",
+    "500": "A bug.",
+    "503": "There is no workspace, or no session is free.",
+}
 _EVENTS = {"text/event-stream": {"schema": {"type": "string"}}}
 _SESSION = parts.header("Mcp-Session-Id", {"type": "string"}, "As the answer to initialize named it.")
 
@@ -20,16 +47,28 @@ def paths() -> dict[str, Any]:
     return {"/wap/mcp": {"post": _post(), "get": _get(), "delete": _delete()}}
 
 
+def _refusals(*others: str) -> parts.Route:
+    always = ("400", "403", "404", "406", "413", "500", "503")
+    return {
+        status: {
+            "description": f"{_REFUSALS[status]} A JSON-RPC error, mostly without an id.",
+            "content": parts.json(_ERROR),
+        }
+        for status in sorted((*always, *others))
+    }
+
+
 def _post() -> parts.Route:
     return {
         "operationId": "sendMcpMessage",
         "summary": "A message of an MCP client",
-        "description": f"MCP streamable HTTP, 2024-11-05 to 2026-07-28. {_ERRORS}",
+        "description": "MCP streamable HTTP, 2024-11-05 to 2026-07-28.",
         "parameters": [_SESSION],
         "requestBody": {"required": True, "content": parts.json(_MESSAGE)},
         "responses": {
             "200": {"description": "The answer.", "content": {**parts.json(_MESSAGE), **_EVENTS}},
             "202": {"description": "Taken; there is no answer."},
+            **_refusals("415"),
         },
     }
 
@@ -38,9 +77,8 @@ def _get() -> parts.Route:
     return {
         "operationId": "listenToMcp",
         "summary": "What the server says by itself; with Last-Event-ID what was missed",
-        "description": _ERRORS,
         "parameters": [_SESSION],
-        "responses": {"200": {"description": "Server-sent events.", "content": _EVENTS}},
+        "responses": {"200": {"description": "Server-sent events.", "content": _EVENTS}, **_refusals("409")},
     }
 
 
@@ -48,7 +86,6 @@ def _delete() -> parts.Route:
     return {
         "operationId": "endMcpSession",
         "summary": "End an MCP session",
-        "description": _ERRORS,
         "parameters": [_SESSION],
-        "responses": {"200": {"description": "Ended."}},
+        "responses": {"200": {"description": "Ended."}, **_refusals()},
     }

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from types import MappingProxyType
 from typing import Any
 
@@ -42,21 +42,22 @@ ERRORS: Mapping[str, tuple[Code, ...]] = MappingProxyType(
 
 def paths() -> dict[str, Any]:
     return {
-        **{f"/wap/api/{tool.name}": {"post": _tool(tool)} for tool in wap.TOOLS.values()},
+        **{f"/wap/api/{tool.name}": {"post": route(tool, ERRORS[tool.name])} for tool in wap.TOOLS.values()},
         "/wap/tools": {"get": _tools()},
         "/wap/policy": {"get": _policy()},
         "/wap/policy/check": {"post": _check()},
     }
 
 
-def _tool(tool: Tool[Any]) -> parts.Route:
+def route(tool: Tool[Any], errors: Iterable[Code], *queries: dict[str, Any]) -> parts.Route:
+    """Of a single tool, whichever dialect it is of."""
     parameters = schemas.of(tool.parameters, "validation")
-    codes = (*parts.ALWAYS, *_TOOL, *ERRORS[tool.name])
+    codes = (*parts.ALWAYS, *_TOOL, *errors)
     return {
         "operationId": tool.name,
         "summary": tool.title,
         "description": tool.description,
-        "parameters": CLAIMS,
+        "parameters": [*CLAIMS, *queries],
         "requestBody": {"required": bool(parameters.get("required")), "content": parts.json(parameters)},
         "responses": parts.responses(schemas.of(tool.response, "serialization"), codes),
     }

@@ -27,6 +27,8 @@ def test_the_agent_is_asked_about_and_undone(page: Page, server: Server) -> None
     assert "PERMISSION_DENIED" in outputs
     assert "awaiting approval" in outputs
     assert "Done: celsius.py is mended" in outputs
+    assert "seeRun: completed" in outputs, "what was asked has been approved"
+    assert "restored" in outputs and "not done" not in outputs
     assert not (server.workspace / "wap-agent").exists(), "the last cell tidies up"
 
 

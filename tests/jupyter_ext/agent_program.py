@@ -32,7 +32,10 @@ def work() -> Work:
     edits = [{"oldText": wrong, "newText": right}]
     yield "editFile", {"path": path, "edits": edits, "expectedHash": read["hash"]}
     passed = yield TESTS
-    refused = yield "runCommand", {"command": "git", "args": ["commit", "--all", "-m", f"{name} counts to n"]}
+    status = yield "git", {"action": "status"}
+    (changed,) = [change["path"] for change in status["changed"]]
+    assert changed == path, status
+    refused = yield "git", {"action": "commit", "message": f"{name} counts to n", "files": [path]}
     asked = re.search(r"getRun (run_\w+)", str(refused))
     assert asked, refused
     run = yield "getRun", {"runId": asked[1], "wait": 60}

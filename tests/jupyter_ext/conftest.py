@@ -6,6 +6,7 @@ import contextlib
 import http.client
 import json
 import os
+import sqlite3
 import subprocess
 import sys
 import time
@@ -21,6 +22,7 @@ from pytest_jupyter.jupyter_server import *  # noqa: F403
 from tornado.httpclient import HTTPResponse
 
 from jupyter_ext.app import WapExtension
+from jupyter_ext.tokens import AgentTokens
 
 PROJECT = Path(__file__).parents[2]
 
@@ -75,6 +77,29 @@ def call(fetch: Any) -> Callable[..., Awaitable[Answer]]:
 def extension(jp_serverapp: Any) -> WapExtension:
     (app,) = jp_serverapp.extension_manager.extension_apps["jupyter_ext"]
     return app
+
+
+FILE = "a.txt"
+
+
+@pytest.fixture
+def a_file(jp_root_dir: Path) -> None:
+    (jp_root_dir / FILE).write_text("a\n")
+
+
+@pytest.fixture
+def tokens(jp_serverapp: Any) -> AgentTokens:
+    found: AgentTokens = jp_serverapp.web_app.settings["wap_tokens"]
+    return found
+
+
+@pytest.fixture
+def state(extension: WapExtension) -> Iterator[sqlite3.Connection]:
+    """What is kept, as any program would read it."""
+    assert extension.workspace is not None
+    with contextlib.closing(sqlite3.connect(Path(extension.workspace.state_dir, "state.db"))) as connection:
+        connection.row_factory = sqlite3.Row
+        yield connection
 
 
 class LiveServer(NamedTuple):

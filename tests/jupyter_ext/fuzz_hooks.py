@@ -25,6 +25,15 @@ EXISTING = (*FILES, ".", "folder")
 PATHS = ("path", "source", "workingDirectory", "file_path", "workdir")
 LINES = ("startLine", "endLine", "afterLine")
 
+MCP_VERSION = "2026-07-28"  # without sessions, so that one message reaches what it asks for
+MCP_META = {
+    "io.modelcontextprotocol/protocolVersion": MCP_VERSION,
+    "io.modelcontextprotocol/clientInfo": {"name": "fuzz", "version": "1"},
+    "io.modelcontextprotocol/clientCapabilities": {},
+}
+MCP_METHODS = "server/discover tools/list tools/call resources/list resources/read prompts/list prompts/get".split()
+MCP_OPENING = {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "fuzz", "version": "1"}}
+
 
 @schemathesis.hook
 def before_call(context: Any, case: Any, kwargs: Any) -> None:
@@ -33,7 +42,12 @@ def before_call(context: Any, case: Any, kwargs: Any) -> None:
         case.body = []  # text that might happen to be an object with a command
     if (case.query or {}).get("wait") is not None:
         case.query["wait"] = 0 if case.query["wait"] == 0 else 1  # nobody has an hour
+    if case.operation.path.endswith("/mcp"):
+        case.headers.setdefault("Accept", "application/json, text/event-stream")
     if not isinstance(case.body, dict):
+        return
+    if case.operation.path.endswith("/mcp"):
+        _lead_to_mcp(case)
         return
     operations = case.body.get("operations")
     parts = [case.body, *(operations if isinstance(operations, list) else ())]
@@ -48,6 +62,25 @@ def before_call(context: Any, case: Any, kwargs: Any) -> None:
             if isinstance(part, dict):
                 _lead_to_files(part, EXISTING[choice // 4 % len(EXISTING)])
                 _lead_to_lines(part)
+
+
+def _lead_to_mcp(case: Any) -> None:
+    """Of four messages one stays as it was generated, one opens a session, two ask for something that there is."""
+    choice = zlib.crc32(repr(case.body).encode("utf-8", "replace"))
+    params = case.body.get("params")
+    params = dict(params) if isinstance(params, dict) else {}
+    if choice % 4 == 0:
+        return
+    case.headers.pop("Mcp-Session-Id", None)
+    if choice % 4 == 1:
+        case.body |= {"id": 1, "method": "initialize", "params": {**params, **MCP_OPENING}}
+        return
+    method, existing = MCP_METHODS[choice // 4 % len(MCP_METHODS)], EXISTING[choice // 64 % len(EXISTING)]
+    case.headers.update({"Mcp-Protocol-Version": MCP_VERSION, "Mcp-Method": method})
+    if method == "tools/call":
+        params |= {"name": "readFile", "arguments": {**params, "path": existing}}
+        case.headers["Mcp-Name"] = "readFile"
+    case.body |= {"jsonrpc": "2.0", "id": 1, "method": method, "params": {**params, "_meta": MCP_META}}
 
 
 @schemathesis.hook

@@ -1,10 +1,11 @@
 // The official TypeScript client, driven through everything; prints what it saw as JSON. See test_mcp_npm.py.
-//   node mcp_client.mjs FOLDER-OF-NODE-MODULES URL TOKEN
-import { writeFileSync } from "node:fs";
+//   node mcp_client.mjs FOLDER-OF-NODE-MODULES URL TOKEN CALLS
+// CALLS is a file: the table of mcp_calls.py in JSON.
+import { readFileSync, writeFileSync } from "node:fs";
 import { pathToFileURL } from "node:url";
 import { setTimeout as sleep } from "node:timers/promises";
 
-const [modules, url, token] = process.argv.slice(2);
+const [modules, url, token, calls] = process.argv.slice(2);
 const load = (path) => import(pathToFileURL(`${modules}/@modelcontextprotocol/sdk/dist/esm/${path}`).href);
 const { Client } = await load("client/index.js");
 const { StreamableHTTPClientTransport } = await load("client/streamableHttp.js");
@@ -38,27 +39,24 @@ const client = await connect();
 said.server = client.getServerVersion().name;
 said.tools = (await client.listTools()).tools.map((tool) => tool.name);
 
-// Every tool. The client checks each answer against the tool's output schema by itself.
-said.written = await call(client, "writeFile", { path: "ts/a.py", contents: "x = 1\n", options: { atomic: true, createIfMissing: true } });
-said.read = (await call(client, "readFile", { path: "a.py", workspaceRoot: "ts" })).content;
-said.listed = (await call(client, "listFiles", { path: "ts", options: { recursive: true, globs: ["**/*.py"], maxEntries: 5 } })).count;
-said.found = (await call(client, "searchFiles", { query: "X", options: { regex: false, caseSensitive: false, globs: ["**/*.py"], maxResults: 5 } })).results;
-said.edited = (await call(client, "editFile", { path: "ts/a.py", edits: [{ oldText: "1", newText: "2" }] })).diff;
-said.globbed = (await call(client, "globFiles", { pattern: "ts/*.py" })).count;
-said.ran = await call(client, "runCommand", { command: "cat", args: ["a.py"], options: { cwd: "ts", env: { A: "b" }, timeout: 60, confirmed: true } });
-said.run = (await call(client, "runOperations", { operations: [{ type: "readFile", path: "ts/a.py" }] })).status;
+// Every tool with every argument, every error code. The client checks each answer against the tool's output schema.
+const outcome = async (name, args) => {
+  try {
+    const result = await client.callTool({ name, arguments: args });
+    const told = JSON.parse(result.content[0].text);
+    return result.isError ? { isError: told } : { answer: told };
+  } catch (error) {
+    return { code: error.code, data: error.data ?? null };
+  }
+};
+said.calls = [];
+let lastRun = "";
+for (const [name, args] of JSON.parse(readFileSync(calls, "utf8"))) {
+  const sent = Object.fromEntries(Object.entries(args).map(([key, value]) => [key, value === "$runId" ? lastRun : value]));
+  said.calls.push(await outcome(name, sent));
+  lastRun = said.calls.at(-1).answer?.runId ?? lastRun;
+}
 said.info = (await call(client, "getWorkspaceInfo", {})).root;
-said.deleted = await call(client, "deleteFile", { path: "ts/a.py" });
-
-said.errors = [
-  await refused(client.callTool({ name: "readFile", arguments: {} })),
-  await refused(client.callTool({ name: "readFile", arguments: { path: "missing" } })),
-  await refused(client.callTool({ name: "readFile", arguments: { path: "../outside" } })),
-  await refused(client.callTool({ name: "readFile", arguments: { path: "id_rsa" } })),
-  await refused(client.callTool({ name: "writeFile", arguments: { path: "big", contents: "x".repeat(3_000_000) } })),
-  await refused(client.callTool({ name: "runCommand", arguments: { command: "sudo", args: ["id"] } })),
-];
-said.isError = (await client.callTool({ name: "editFile", arguments: { path: "missing", edits: [{ oldText: "a", newText: "b" }] } })).isError;
 
 // Resources, subscriptions, prompts.
 said.template = (await client.listResourceTemplates()).resourceTemplates[0].uriTemplate;

@@ -19,7 +19,9 @@ from wap_kernel.dialects.coding_environment import TOOLS
 
 SECONDS = 120
 PROGRAM = Path(__file__).with_name("agent_program.py")
-CONFINED = "c.WapExtension.provider = 'bubblewrap'\n"
+CONFIGURATION = """c.WapExtension.provider = 'bubblewrap'
+c.WapExtension.policy = {"shell": {"rules": [{"command": "git commit", "verdict": "ask"}]}}
+"""
 SUMS = '''def total(n):
     """The sum of 1 to n."""
     return sum(range(n))
@@ -43,7 +45,7 @@ def python() -> str:
 @pytest.fixture
 def server(python: str, tmp_path: Path) -> Iterator[LiveServer]:
     skip_unless_works("bubblewrap")
-    with start_server(tmp_path, configuration=CONFINED) as started:
+    with start_server(tmp_path, configuration=CONFIGURATION) as started:
         (started.root / "sums.py").write_text(SUMS)
         (started.root / "test_sums.py").write_text(TEST)
         (started.root / ".gitignore").write_text("__pycache__/\n")
@@ -78,7 +80,7 @@ def test_an_agent_corrects_a_bug_and_commits(server: LiveServer, python: str) ->
     assert _git(server.root, "status", "--short") == ""
     _, audit = server.request("GET", "wap/audit?limit=100")
     done = [record for record in audit["records"] if record.get("agent") == "fixer"]
-    assert {record["tool"] for record in done} >= {"runCommand", "searchFiles", "readFile", "editFile"}
+    assert {record["tool"] for record in done} >= {"runCommand", "searchFiles", "readFile", "editFile", "git"}
     assert {record["token"] for record in done} == {minted["id"]}
 
 

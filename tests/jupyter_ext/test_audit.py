@@ -7,7 +7,6 @@ from typing import Any
 import pytest
 
 from tests.jupyter_ext.agents import bearer, mint, use
-from tests.jupyter_ext.test_authorization import Notes, Refusal
 
 
 async def do(call: Any) -> None:
@@ -117,17 +116,3 @@ async def test_an_agent_is_recorded_and_not_let_in(fetch: Any, jp_root_dir: Any)
     door, read, _minted = (await fetch("wap/audit")).body["records"]
     assert (door["tool"], door["outcome"], door["token"]) == ("audit", "denied", token["id"])
     assert (read["tool"], read["outcome"], read["agent"], read["token"]) == ("readFile", "ok", "an agent", token["id"])
-
-
-async def test_it_has_an_authorisation_resource_of_its_own(fetch: Any, jp_serverapp: Any) -> None:
-    notes = jp_serverapp.web_app.settings["authorizer"] = Notes(parent=jp_serverapp)
-    assert (await fetch("wap/audit")).status == 200
-    assert [(action, resource) for _, action, resource in notes.asked] == [("read", "wap_audit")]
-    jp_serverapp.web_app.settings["authorizer"] = Refusal(parent=jp_serverapp)
-    assert (await fetch("wap/audit")).code == "PERMISSION_DENIED"
-
-
-@pytest.mark.parametrize("authorization", ["", "token wrong"])
-async def test_strangers_are_not_let_in(fetch: Any, authorization: str) -> None:
-    answer = await fetch("wap/audit", headers={"Authorization": authorization})
-    assert (answer.status, answer.code) == (403, "UNAUTHENTICATED")

@@ -2,40 +2,26 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
+import re
+from collections.abc import Awaitable, Callable
 from http.cookies import SimpleCookie
 from typing import Any
 
 import pytest
 from jupyter_server.auth import Authorizer
 
+from jupyter_ext import openapi
+from tests.jupyter_ext.conftest import FILE
+from tests.jupyter_ext.doors import DOORS, Door
+from tests.jupyter_ext.running import SECONDS
 from wap_kernel.caller import Caller
 from wap_kernel.errors import WapError
 
-FILE = "a.txt"
+pytestmark = pytest.mark.usefixtures("a_file")
 
-# Route, method, body, and what the authorizer is to be asked.
-ROUTES: dict[str, tuple[str, dict[str, Any] | None, str]] = {
-    "wap/api/exploreFiles": ("POST", {"path": "."}, "read"),
-    "wap/api/readFile": ("POST", {"path": FILE}, "read"),
-    "wap/api/writeFile": ("POST", {"path": "new.txt", "content": "x"}, "write"),
-    "wap/api/modifyFile": (
-        "POST",
-        {"path": FILE, "operations": [{"type": "insert", "afterLine": 0, "newContent": "x"}]},
-        "write",
-    ),
-    "wap/api/searchFiles": ("POST", {"paths": ["."], "query": "a", "type": "literal"}, "read"),
-    "wap/api/executeCommand": ("POST", {"command": "true"}, "execute"),
-    "wap/api/getWorkspaceInfo": ("POST", {}, "read"),
-    "wap/api/createDirectory": ("POST", {"path": "folder"}, "write"),
-    "wap/api/copyFile": ("POST", {"source": FILE, "destination": "copy.txt"}, "write"),
-    "wap/api/moveFile": ("POST", {"source": "copy.txt", "destination": "moved.txt"}, "write"),
-    "wap/api/deleteFile": ("POST", {"path": "moved.txt"}, "write"),
-    "wap/tools": ("GET", None, "read"),
-    "wap/policy": ("GET", None, "read"),
-    "wap/policy/check": ("POST", {"protocolVersion": "1.0", "operations": []}, "read"),
-    "wap/openapi.json": ("GET", None, "read"),
-}
+ACCEPT = "application/json, text/event-stream"
 
 
 class Notes(Authorizer):
@@ -61,37 +47,58 @@ class AsyncRefusal(Authorizer):
         return False
 
 
-@pytest.fixture(autouse=True)
-def file(jp_root_dir: Any) -> None:
-    (jp_root_dir / FILE).write_text("a\n")
+@pytest.fixture
+def knock(
+    http_server_client: Any, jp_base_url: str, jp_auth_header: dict[str, str]
+) -> Callable[[Door], Awaitable[int]]:
+    """The status of the answer; some never end, so no more is read."""
+
+    async def knock(door: Door) -> int:
+        reader, writer = await asyncio.open_connection("127.0.0.1", http_server_client.get_http_port())
+        body = (door.body or "").encode()
+        headers = {**jp_auth_header, "Host": "localhost", "Content-Length": str(len(body)), "Accept": ACCEPT}
+        lines = [f"{door.method} {jp_base_url}{door.path} HTTP/1.1", *(f"{k}: {v}" for k, v in headers.items()), "", ""]
+        writer.write("\r\n".join(lines).encode() + body)
+        first = await asyncio.wait_for(reader.readline(), SECONDS)
+        writer.close()
+        return int(first.split()[1])
+
+    return knock
 
 
-async def _walk(fetch: Any, **options: Any) -> dict[str, tuple[int, str | None]]:
+async def _walk(fetch: Any, **headers: str) -> dict[str, tuple[int, str]]:
+    """What a refused caller is told at every door."""
     answers = {}
-    for path, (method, body, _) in ROUTES.items():
-        text = None if body is None else json.dumps(body)
-        answer = await fetch(path, method=method, body=text, **{k: dict(v) for k, v in options.items()})
-        answers[path] = (answer.status, answer.code)
-        if answer.status >= 400:
-            assert set(answer.body) <= {"error", "code", "details"}
+    for door in DOORS:
+        answer = await fetch(door.path, method=door.method, body=door.body, headers=dict(headers))
+        answers[door.name] = (answer.status, _code(answer.body))
     return answers
 
 
-def test_the_matrix_covers_every_route() -> None:
-    from jupyter_ext import openapi
+def _code(body: Any) -> str:
+    """Over MCP a refusal is a JSON-RPC error."""
+    if "jsonrpc" in body:
+        body = {"error": body["error"]["message"], **body["error"]["data"]}
+    assert set(body) <= {"error", "code", "details"} and body["error"]
+    return str(body["code"])
 
-    others = ("tokens", "runs", "events", "grants", "audit", "mcp", "workspace")
-    elsewhere = tuple(f"/wap/{name}" for name in others)  # each has its own
-    paths = {path for path in json.loads(openapi.document("/"))["paths"] if not path.startswith(elsewhere)}
-    assert paths == {f"/{path}" for path in ROUTES}
+
+def _everywhere(status: int, code: str) -> dict[str, tuple[int, str]]:
+    return {door.name: (status, code) for door in DOORS}
+
+
+def test_the_matrix_covers_every_route_and_method() -> None:
+    paths = json.loads(openapi.document("/"))["paths"]
+    named = {(method.upper(), re.sub(r"{\w+}", "x", path)) for path, item in paths.items() for method in item}
+    assert named == {(door.method, f"/{door.path}") for door in DOORS}
 
 
 @pytest.mark.parametrize("authorization", ["", "token wrong", "Bearer wrong", "token ", "Basic Og=="])
 async def test_without_a_valid_token_every_route_says_unauthenticated(
     fetch: Any, authorization: str, jp_root_dir: Any
 ) -> None:
-    answers = await _walk(fetch, headers={"Authorization": authorization})
-    assert answers == dict.fromkeys(ROUTES, (403, "UNAUTHENTICATED"))
+    answers = await _walk(fetch, Authorization=authorization)
+    assert answers == _everywhere(403, "UNAUTHENTICATED")
     assert [entry.name for entry in jp_root_dir.iterdir()] == [FILE]
 
 
@@ -115,7 +122,7 @@ async def test_a_refusing_authorizer_closes_every_route(
     fetch: Any, jp_serverapp: Any, authorizer: type[Authorizer], jp_root_dir: Any
 ) -> None:
     jp_serverapp.web_app.settings["authorizer"] = authorizer(parent=jp_serverapp)
-    assert await _walk(fetch) == dict.fromkeys(ROUTES, (403, "PERMISSION_DENIED"))
+    assert await _walk(fetch) == _everywhere(403, "PERMISSION_DENIED")
     assert [entry.name for entry in jp_root_dir.iterdir()] == [FILE]
 
 
@@ -135,20 +142,18 @@ async def test_what_the_authorizer_refuses_is_recorded(
 
     monkeypatch.setattr(extension.workspace, "refused", refused)
     notes = jp_serverapp.web_app.settings["authorizer"] = Refusal(parent=jp_serverapp)
-    await _walk(fetch, headers={"X-Wap-Agent": "an agent"})
-    tools = [path.removeprefix("wap/api/") for path in ROUTES if path.startswith("wap/api/")]
-    assert recorded == [
-        (tool, "PERMISSION_DENIED", user, "an agent") for tool, (user, _, _) in zip(tools, notes.asked, strict=False)
-    ]
+    await _walk(fetch, **{"X-Wap-Agent": "an agent"})
+    tools = [(door.path.rpartition("/")[2], user) for door, (user, _, _) in zip(DOORS, notes.asked, strict=True)]
+    count = [door.name for door in DOORS].index("POST wap/runs") + 1  # what follows looks at operations, or is none
+    assert recorded == [(tool, "PERMISSION_DENIED", user, "an agent") for tool, user in tools[:count]]
 
 
-async def test_the_authorizer_is_asked_once_with_action_and_resource(fetch: Any, jp_serverapp: Any) -> None:
+async def test_the_authorizer_is_asked_once_with_action_and_resource(knock: Any, jp_serverapp: Any) -> None:
     notes = jp_serverapp.web_app.settings["authorizer"] = Notes(parent=jp_serverapp)
-    answers = await _walk(fetch)
-    assert answers == dict.fromkeys(ROUTES, (200, None))
-    assert [(action, resource) for _, action, resource in notes.asked] == [
-        (action, "wap") for _, _, action in ROUTES.values()
-    ]
+    for door in DOORS:
+        notes.asked.clear()
+        assert await knock(door) == door.status, door.name
+        assert [(action, resource) for _, action, resource in notes.asked] == [(door.asked, door.resource)], door.name
 
 
 async def _log_in(jp_fetch: Any) -> str:
@@ -198,8 +203,7 @@ async def test_a_token_may_come_from_any_origin_as_in_jupyter(call: Any, fetch: 
 
 
 async def test_a_foreign_host_is_refused_on_every_route(fetch: Any) -> None:
-    answers = await _walk(fetch, headers={"Host": "evil.example"})
-    assert answers == dict.fromkeys(ROUTES, (403, "PERMISSION_DENIED"))
+    assert await _walk(fetch, Host="evil.example") == _everywhere(403, "PERMISSION_DENIED")
 
 
 async def test_a_foreign_host_is_welcome_where_remote_access_is(fetch: Any, jp_serverapp: Any) -> None:
@@ -211,5 +215,5 @@ async def test_a_foreign_host_is_welcome_where_remote_access_is(fetch: Any, jp_s
 async def test_authentication_also_holds_when_jupyter_lets_strangers_through(fetch: Any, jp_serverapp: Any) -> None:
     for setting in (True, False):
         jp_serverapp.web_app.settings["allow_unauthenticated_access"] = setting
-        answers = await _walk(fetch, headers={"Authorization": "token wrong"})
-        assert answers == dict.fromkeys(ROUTES, (403, "UNAUTHENTICATED"))
+        answers = await _walk(fetch, Authorization="token wrong")
+        assert answers == _everywhere(403, "UNAUTHENTICATED")

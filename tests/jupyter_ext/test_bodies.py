@@ -31,8 +31,8 @@ class Client:
         self._file.close()
         self._socket.close()
 
-    def head(self, *headers: str, tool: str = "readFile") -> None:
-        lines = [f"POST {self._server.base_url}wap/api/{tool} HTTP/1.1", "Host: localhost", *headers]
+    def head(self, *headers: str, route: str = "api/readFile") -> None:
+        lines = [f"POST {self._server.base_url}wap/{route} HTTP/1.1", "Host: localhost", *headers]
         if self._token is not None:
             lines.append(f"Authorization: token {self._token}")
         self._socket.sendall("\r\n".join([*lines, "", ""]).encode())
@@ -68,8 +68,11 @@ FRAMINGS = pytest.mark.parametrize("framing", [_fixed, _chunked])
 
 
 @FRAMINGS
-@pytest.mark.parametrize("token", [None, "wrong"])
-def test_a_strangers_100_mb_are_not_kept(live_server: Any, framing: Any, token: str | None) -> None:
+@pytest.mark.parametrize(
+    ("token", "route"),
+    [(None, "api/readFile"), ("wrong", "api/readFile"), (None, "workspace/read"), (None, "runs"), (None, "mcp")],
+)
+def test_a_strangers_100_mb_are_not_kept(live_server: Any, framing: Any, token: str | None, route: str) -> None:
     with Client(live_server, token) as client:  # what a first refusal allocates is not the body
         client.head("Content-Length: 2")
         client.send(b"{}")
@@ -77,10 +80,11 @@ def test_a_strangers_100_mb_are_not_kept(live_server: Any, framing: Any, token: 
     before = live_server.memory("VmHWM")
     header, parts = framing(100 * MB)
     with Client(live_server, token) as client:
-        client.head(header)
+        client.head(header, route=route)
         client.send(*parts)
         status, answer = client.answer()
-    assert (status, answer["code"]) == (403, "UNAUTHENTICATED")
+    told = answer["error"]["data"] if route == "mcp" else answer
+    assert (status, told["code"]) == (403, "UNAUTHENTICATED")
     assert live_server.memory("VmHWM") - before < 5 * MB
 
 
@@ -111,7 +115,7 @@ def test_33_mb_are_refused_and_the_client_can_read_why(live_server: Any, framing
         status, answer = client.answer()
         assert (status, answer["code"]) == (413, "SIZE_LIMIT_EXCEEDED")
         # The body has been taken to its end, so the connection serves on.
-        client.head("Content-Length: 2", tool="getWorkspaceInfo")
+        client.head("Content-Length: 2", route="api/getWorkspaceInfo")
         client.send(b"{}")
         assert client.answer()[0] == 200
 
@@ -137,7 +141,7 @@ def test_beyond_the_drop_limit_the_connection_ends(live_server: Any) -> None:
 
 def test_expect_100_continue_lets_the_authenticated_continue(live_server: Any) -> None:
     with Client(live_server, live_server.token) as client:
-        client.head("Content-Length: 2", "Expect: 100-continue", tool="getWorkspaceInfo")
+        client.head("Content-Length: 2", "Expect: 100-continue", route="api/getWorkspaceInfo")
         assert client.answer() == (100, None)
         client.send(b"{}")
         assert client.answer()[0] == 200

@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import json
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 from jupyter_server.auth import Authorizer
+
+from wap_kernel.errors import ProviderUnavailable
+from wap_kernel.operations import ListFiles
 
 
 async def test_a_running_command_is_activity_and_ends_with_the_extension(
@@ -29,6 +33,28 @@ async def test_a_running_command_is_activity_and_ends_with_the_extension(
     await request
     after = await jp_fetch("wap/tools", raise_error=False)
     assert json.loads(after.body)["code"] == "PROVIDER_UNAVAILABLE"
+
+
+async def test_what_cannot_be_closed_keeps_nothing_else_open(
+    extension: Any, fetch: Any, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Raised, it would keep the server from stopping at all."""
+    assert (await fetch("wap/runs")).status == 200
+    runner, workspace, tokens = extension.runner, extension.workspace, extension.tokens
+    close = runner.close
+
+    async def fails() -> None:
+        await close()
+        raise OSError(30, "Read-only file system")
+
+    monkeypatch.setattr(runner, "close", fails)
+    shutil.rmtree(workspace.state_dir)  # a person tidied up
+    await extension.stop_extension()
+    assert "Runner did not close in order" in caplog.text
+    with pytest.raises(ProviderUnavailable, match="closed"):
+        await workspace.perform(ListFiles(path="."))
+    with pytest.raises(ProviderUnavailable, match="shutting down"):
+        await tokens.page(1)
 
 
 async def test_a_command_ends_when_its_client_hangs_up(extension: Any, jp_root_dir: Path, connect: Any) -> None:

@@ -7,6 +7,7 @@ import json
 import subprocess
 import time
 from collections.abc import Iterator
+from importlib.metadata import entry_points
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +29,13 @@ async def test_each_tool_is_a_function(extension: Any) -> None:
     for name, tool in TOOLS.items():
         function = getattr(jupyter_ai, name)
         assert (function.__name__, function.__doc__) == (name, tool.description)
+
+
+def test_jupyter_server_mcp_finds_them_by_our_entry_point() -> None:
+    """As it looks for them: among what the installed distributions declare."""
+    (found,) = (point for point in entry_points(group="jupyter_server_mcp.tools") if point.name == "wap")
+    assert found.dist is not None and found.dist.name.replace("_", "-") == "wap-kernel"
+    assert found.load() is jupyter_ai.tools
 
 
 async def test_a_setting_chooses_which_are_listed(extension: Any) -> None:

@@ -9,6 +9,7 @@ from typing import Any
 import mcp_types as types
 import pytest
 
+from tests.jupyter_ext import mcp_calls
 from tests.jupyter_ext.mcp_clients import (
     ERAS,
     LEGACY,
@@ -42,65 +43,14 @@ async def test_tools_are_listed_with_schemas_and_hints(connect: Connect, mode: s
         assert tool.annotations.read_only_hint is (TOOLS[tool.name].effect.value == "read")
 
 
-async def test_every_tool_answers(connect: Connect, jp_root_dir: Any, mode: str) -> None:
-    async with connect(mode) as client:
-
-        async def call(name: str, **arguments: Any) -> dict[str, Any]:
-            return answer(await client.call_tool(name, arguments))
-
-        assert (await call("getWorkspaceInfo"))["root"] == str(jp_root_dir)
-        assert await call("writeFile", path="src/a.py", contents="x = 1\n") == {"path": "src/a.py", "size": 6}
-        read = await call("readFile", path="src/a.py", workspaceRoot=".")
-        assert (read["content"], read["isBinary"], read["size"]) == ("x = 1\n", False, 6)
-        listing = await call("listFiles", path="src", options={"recursive": True, "globs": ["**/*.py"]})
-        assert [entry["path"] for entry in listing["entries"]] == ["src/a.py"]
-        found = await call("searchFiles", query="X =", options={"maxResults": 5})
-        assert [(one["path"], one["line"]) for one in found["results"]] == [("src/a.py", 1)]
-        edits = [{"oldText": "1", "newText": "2"}]
-        assert "+x = 2" in (await call("editFile", path="src/a.py", edits=edits))["diff"]
-        globbed = await call("globFiles", pattern="**/*.py")
-        assert globbed["count"] == 1
-        ran = await call("runCommand", command="cat", args=["a.py"], options={"cwd": "src"})
-        assert (ran["exitCode"], ran["stdout"]) == (0, "x = 2\n")
-        operations = [{"type": "readFile", "path": "src/a.py"}]
-        run = await call("runOperations", operations=operations)
-        assert run["status"] == "completed"
-        assert (await call("getRun", runId=run["runId"]))["events"] == run["events"]
-        assert (await call("deleteFile", path="src/a.py"))["deleted"] is True
-    assert not (jp_root_dir / "src" / "a.py").exists()
-
-
-@pytest.mark.parametrize(
-    ("tool", "arguments", "code", "name"),
-    [
-        ("readFile", {}, -32602, "INVALID_ARGUMENT"),
-        ("readFile", {"path": "a", "colour": "red"}, -32602, "INVALID_ARGUMENT"),
-        ("readFile", {"path": "missing"}, -32602, "FILE_NOT_FOUND"),
-        ("readFile", {"path": "../outside"}, -32001, "PERMISSION_DENIED"),
-        ("readFile", {"path": "closed/a"}, -32002, "PERMISSION_DENIED"),
-        ("writeFile", {"path": "big", "contents": "x" * 200}, -32003, "SIZE_LIMIT_EXCEEDED"),
-        ("runCommand", {"command": "id"}, -32004, "PERMISSION_DENIED"),
-        ("runCommand", {"command": "true"}, -32005, "APPROVAL_REQUIRED"),
-        ("nothing", {}, -32602, "NOT_FOUND"),
-    ],
-)
-async def test_errors_have_the_catalogs_codes_and_say_what_to_do(
-    connect: Connect, jp_root_dir: Any, mode: str, tool: str, arguments: dict[str, Any], code: int, name: str
+async def test_every_tool_with_every_argument_and_every_error_code(
+    connect: Connect, jp_root_dir: Any, mode: str
 ) -> None:
-    policy = {"deniedPaths": ["closed/**"], "maxEditSize": 100, "allowedCommands": ["true"]}
-    (jp_root_dir / POLICY).write_text(json.dumps({**policy, "confirmationRequired": ["runCommand"]}))
+    mcp_calls.prepare(jp_root_dir)
     async with connect(mode) as client:
-        error = await refused(client.call_tool(tool, arguments))
-    assert (error.code, error.data["code"]) == (code, name)
-    assert error.data.get("hint") or name == "FILE_NOT_FOUND" or error.data.get("problems")
-
-
-async def test_errors_of_further_tools_are_results_that_a_model_sees(connect: Connect, mode: str) -> None:
-    async with connect(mode) as client:
-        result = await client.call_tool("editFile", {"path": "missing", "edits": [{"oldText": "a", "newText": "b"}]})
-    assert result.is_error
-    assert isinstance(result.content[0], types.TextContent)
-    assert json.loads(result.content[0].text)["code"] == "FILE_NOT_FOUND"
+        outcomes = await mcp_calls.drive(client)
+    mcp_calls.compare(outcomes)
+    assert not (jp_root_dir / "src").exists()
 
 
 class User:

@@ -16,7 +16,9 @@ from typing import Any
 
 import pytest
 
+from tests.jupyter_ext import mcp_calls
 from tests.jupyter_ext.conftest import LiveServer, start_server
+from wap_kernel.dialects.coding_environment import TOOLS
 
 MODULES = Path(__file__).parents[1] / "node_modules"
 PACKAGES = MODULES / "@modelcontextprotocol"
@@ -86,21 +88,17 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LiveServer]:
         yield started
 
 
-def test_the_typescript_client_does_everything(server: LiveServer) -> None:
+def test_the_typescript_client_does_everything(server: LiveServer, tmp_path: Path) -> None:
     _package("sdk")
-    script = Path(__file__).with_name("mcp_client.mjs")
-    ended = _run(_node(18), script, MODULES, f"{server.url}wap/mcp", server.token)
+    script, calls = Path(__file__).with_name("mcp_client.mjs"), tmp_path / "calls.json"
+    calls.write_text(json.dumps(mcp_calls.CALLS))
+    mcp_calls.prepare(server.root)
+    ended = _run(_node(18), script, MODULES, f"{server.url}wap/mcp", server.token, calls)
     (server.root / ".cws-policy.json").unlink(missing_ok=True)
     assert ended.returncode == 0, ended.stderr
     said: dict[str, Any] = json.loads(ended.stdout)
-    assert said["server"] == "wap"
-    assert (said["written"], said["read"]) == ({"path": "ts/a.py", "size": 6}, "x = 1\n")
-    assert (said["listed"], said["globbed"], said["info"]) == (1, 1, str(server.root))
-    assert said["found"] == [{"path": "ts/a.py", "line": 1, "column": 1, "text": "x = 1"}]
-    assert "+x = 2" in said["edited"]
-    assert (said["ran"]["stdout"], said["ran"]["exitCode"]) == ("x = 2\n", 0)
-    assert (said["run"], said["deleted"]["deleted"], said["isError"]) == ("completed", True, True)
-    assert [code for code, _ in said["errors"]] == [-32602, -32602, -32001, -32002, -32003, -32004]
+    assert (said["server"], said["tools"], said["info"]) == ("wap", list(TOOLS), str(server.root))
+    mcp_calls.compare(said["calls"])
     assert (said["updated"], said["resource"], said["prompts"]) == (True, "seen\n", 2)
     assert (said["progress"], said["cancelled"], said["both"], said["resumed"]) == (True, True, [0, 0], "resumed\n")
     assert said["agreed"] == ["hi\n", True]

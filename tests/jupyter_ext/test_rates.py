@@ -21,6 +21,9 @@ from wap_kernel.errors import Conflict, RateLimited
 from wap_kernel.operations import (
     CopyFile,
     DeleteLines,
+    GitChange,
+    GitRead,
+    GitTransfer,
     InsertLines,
     ModifyFile,
     Operation,
@@ -130,6 +133,15 @@ async def test_commands_a_minute_slide(tmp_path: Path) -> None:
         clock.seconds = WINDOW
         await _do(rates, token, COMMAND)
         assert await _refused(rates, token, COMMAND) == ("commandsPerMinute", 20_000)
+
+
+async def test_git_counts_as_a_command(tmp_path: Path) -> None:
+    token = _token(commands_per_minute=2)
+    async with _rates(tmp_path, Clock()) as rates:
+        await _do(rates, token, GitRead(action="status"))
+        await _do(rates, token, GitTransfer(action="fetch"))
+        for operation in (GitChange(action="add"), COMMAND):
+            assert await _refused(rates, token, operation) == ("commandsPerMinute", 60_000)
 
 
 async def test_no_commands_at_all(tmp_path: Path) -> None:

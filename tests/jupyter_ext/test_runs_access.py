@@ -8,7 +8,7 @@ import pytest
 
 from tests.jupyter_ext.agents import bearer, mint
 from tests.jupyter_ext.conftest import OPEN
-from tests.jupyter_ext.running import Notes, batch, create, read, shell, start, types
+from tests.jupyter_ext.running import Notes, create, read, shell, start, types
 
 
 @pytest.fixture
@@ -21,33 +21,6 @@ def _authorizer(server: Any, *refused: str) -> Notes:
     notes = server.web_app.settings["authorizer"] = Notes(parent=server)
     notes.refused = refused
     return notes
-
-
-# Method, path, body, and what the authorizer is asked.
-ROUTES = [
-    ("POST", "wap/runs", batch(), "read"),
-    ("GET", "wap/runs", None, "read"),
-    ("GET", "wap/runs/x", None, "read"),
-    ("POST", "wap/runs/x/cancel", None, "write"),
-    ("POST", "wap/runs/x/revert", None, "write"),
-    ("GET", "wap/runs/x/changes", None, "read"),
-    ("GET", "wap/runs/x/output/y", None, "read"),
-    ("GET", "wap/runs/x/stream", None, "read"),
-    ("GET", "wap/events", None, "read"),
-]
-
-
-@pytest.mark.parametrize(("method", "path", "body", "action"), ROUTES)
-async def test_strangers_and_authorizers(
-    fetch: Any, jp_serverapp: Any, method: str, path: str, body: str | None, action: str
-) -> None:
-    for authorization in ("", "token wrong", "Bearer wrong"):
-        answer = await fetch(path, method=method, body=body, headers={"Authorization": authorization})
-        assert (answer.status, answer.code) == (403, "UNAUTHENTICATED")
-    notes = _authorizer(jp_serverapp, "read", "write", "execute")
-    answer = await fetch(path, method=method, body=body)
-    assert (answer.status, answer.code) == (403, "PERMISSION_DENIED")
-    assert notes.asked == [(action, "wap")]
 
 
 async def test_the_authorizer_is_asked_per_kind_of_operation(fetch: Any, jp_serverapp: Any, jp_root_dir: Any) -> None:

@@ -11,6 +11,9 @@ from typing import Any
 
 import pytest
 
+from tests.jupyter_ext.spec_tree import TREE, ok, plant
+from wap_kernel.commands import running
+
 METADATA = {"path", "size", "isDirectory", "lastModified"}
 RECOMMENDED_LIMITS = {
     "maxFileSize": 1048576,
@@ -30,33 +33,10 @@ DEFAULT_EXCLUSIONS = [
 ]
 TIMESTAMP = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?Z")
 
-TREE = {
-    "README.md": "# Project\n",
-    "src/app.js": "".join(f"line {number}\n" for number in range(1, 31)),
-    "src/api/client.js": 'oldAPI.method(one);\napi.get("/a");\noldAPI.method(two, 2);\napi.delete("/b");\n',
-    "src/components/Button.jsx": "".join(f"old {number}\n" for number in range(1, 13)),
-    "src/todo.js": "a\nb\n// TODO: first\nc\nd\n",
-    "src/node_modules/x/index.js": "// TODO: not ours\n",
-    "node_modules/lodash/index.js": "api.get()\n",
-    ".git/HEAD": "ref: refs/heads/main\n",
-    "logs/app.log": "started\n",
-    "packages/frontend/package.json": "{}\n",
-}
-
 
 @pytest.fixture(autouse=True)
 def root(jp_root_dir: Path) -> Path:
-    for name, text in TREE.items():
-        path = jp_root_dir / name
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(text)
-    return jp_root_dir
-
-
-async def _ok(call: Any, tool: str, /, **parameters: Any) -> Any:
-    answer = await call(tool, **parameters)
-    assert answer.status == 200, answer.body
-    return answer.body
+    return plant(jp_root_dir)
 
 
 def _paths(body: Any) -> list[str]:
@@ -67,7 +47,7 @@ def _paths(body: Any) -> list[str]:
 
 
 async def test_explore_list_all_files_in_the_src_directory(call: Any) -> None:
-    body = await _ok(call, "exploreFiles", path="src")
+    body = await ok(call, "exploreFiles", path="src")
     assert set(body) == {"files", "isTruncated", "totalFound"}
     assert all(set(entry) == {"path", "isDirectory"} for entry in body["files"])
     assert {entry["path"]: entry["isDirectory"] for entry in body["files"]} == {
@@ -81,7 +61,7 @@ async def test_explore_list_all_files_in_the_src_directory(call: Any) -> None:
 
 
 async def test_explore_recursively_explore_the_project_excluding_node_modules(call: Any) -> None:
-    body = await _ok(
+    body = await ok(
         call, "exploreFiles", path=".", recursive=True, excludePatterns=["**/node_modules/**", "**/.git/**"]
     )
     assert _paths(body) == sorted(_paths(body))
@@ -91,13 +71,13 @@ async def test_explore_recursively_explore_the_project_excluding_node_modules(ca
 
 async def test_explore_max_depth(call: Any, root: Path) -> None:
     (root / "a/b/c/d").mkdir(parents=True)
-    default = await _ok(call, "exploreFiles", path="a", recursive=True)
+    default = await ok(call, "exploreFiles", path="a", recursive=True)
     assert _paths(default) == ["a/b", "a/b/c", "a/b/c/d"]
-    assert _paths(await _ok(call, "exploreFiles", path="a", recursive=True, maxDepth=1)) == ["a/b"]
+    assert _paths(await ok(call, "exploreFiles", path="a", recursive=True, maxDepth=1)) == ["a/b"]
 
 
 async def test_explore_return_metadata(call: Any, root: Path) -> None:
-    body = await _ok(call, "exploreFiles", path="src", returnMetadata=True)
+    body = await ok(call, "exploreFiles", path="src", returnMetadata=True)
     by_path = {entry["path"]: entry for entry in body["files"]}
     assert all(set(entry) == {"path", "isDirectory", "metadata"} for entry in body["files"])
     metadata = by_path["src/app.js"]["metadata"]
@@ -112,7 +92,7 @@ async def test_explore_return_metadata(call: Any, root: Path) -> None:
 async def test_explore_truncated_results_are_counted(call: Any, root: Path) -> None:
     for number in range(600):
         (root / "logs" / f"{number:03}.log").touch()
-    body = await _ok(call, "exploreFiles", path="logs")
+    body = await ok(call, "exploreFiles", path="logs")
     assert (len(body["files"]), body["isTruncated"], body["totalFound"]) == (500, True, 601)
 
 
@@ -120,7 +100,7 @@ async def test_explore_truncated_results_are_counted(call: Any, root: Path) -> N
 
 
 async def test_read_entire_file(call: Any, root: Path) -> None:
-    body = await _ok(call, "readFile", path="src/app.js")
+    body = await ok(call, "readFile", path="src/app.js")
     spec = {"content", "metadata", "isTruncated", "totalLines", "returnedLines"}
     assert set(body) == spec | {"hash", "encoding"}
     assert body["content"] == TREE["src/app.js"]
@@ -133,9 +113,17 @@ async def test_read_entire_file(call: Any, root: Path) -> None:
 
 
 async def test_read_specific_lines_from_a_file(call: Any) -> None:
-    body = await _ok(call, "readFile", path="src/app.js", startLine=10, endLine=20)
+    body = await ok(call, "readFile", path="src/app.js", startLine=10, endLine=20)
     assert body["content"] == "".join(f"line {number}\n" for number in range(10, 21))
     assert (body["isTruncated"], body["totalLines"], body["returnedLines"]) == (False, 30, 11)
+
+
+async def test_read_truncated_content_is_said_to_be(call: Any, root: Path) -> None:
+    limit = RECOMMENDED_LIMITS["maxFileSize"]
+    (root / "large.txt").write_bytes(b"x" * 1023 + b"\n" + b"y" * limit)
+    body = await ok(call, "readFile", path="large.txt", startLine=1, endLine=2)
+    assert body["content"] == "x" * 1023 + "\n"
+    assert (body["isTruncated"], body["totalLines"], body["returnedLines"]) == (True, 2, 1)
 
 
 # ---------------------------------------------------------------- 3. writeFile
@@ -143,14 +131,14 @@ async def test_read_specific_lines_from_a_file(call: Any) -> None:
 
 async def test_write_create_or_overwrite_a_file(call: Any, root: Path) -> None:
     content = "function helper() { return true; }"
-    body = await _ok(call, "writeFile", path="src/utils/helper.js", content=content, createDirectories=True)
+    body = await ok(call, "writeFile", path="src/utils/helper.js", content=content, createDirectories=True)
     assert set(body) == {"success", "path", "bytesWritten"} | {"hash"}
     assert (body["success"], body["path"], body["bytesWritten"]) == (True, "src/utils/helper.js", len(content))
     assert (root / "src/utils/helper.js").read_text() == content
 
 
 async def test_write_append_to_a_file(call: Any, root: Path) -> None:
-    body = await _ok(call, "writeFile", path="logs/app.log", content="New log entry", mode="append")
+    body = await ok(call, "writeFile", path="logs/app.log", content="New log entry", mode="append")
     assert {"success", "path", "bytesWritten"} <= set(body)
     assert (body["success"], body["path"], body["bytesWritten"]) == (True, "logs/app.log", 13)
     assert (root / "logs/app.log").read_text() == "started\nNew log entry"
@@ -159,9 +147,9 @@ async def test_write_append_to_a_file(call: Any, root: Path) -> None:
 async def test_write_modes(call: Any, root: Path) -> None:
     refused = await call("writeFile", path="README.md", content="x", mode="create")
     assert (refused.status, refused.code) == (409, "FILE_EXISTS")
-    await _ok(call, "writeFile", path="README.md", content="ünï", mode="overwrite")
+    await ok(call, "writeFile", path="README.md", content="ünï", mode="overwrite")
     assert (root / "README.md").read_text(encoding="utf-8") == "ünï"
-    created = await _ok(call, "writeFile", path="new.txt", content="ünï", mode="create")
+    created = await ok(call, "writeFile", path="new.txt", content="ünï", mode="create")
     assert created["bytesWritten"] == 5
 
 
@@ -174,7 +162,7 @@ async def test_write_does_not_create_directories_unasked(call: Any) -> None:
 
 
 async def _modify(call: Any, path: str, *operations: dict[str, Any]) -> Any:
-    body = await _ok(call, "modifyFile", path=path, operations=list(operations))
+    body = await ok(call, "modifyFile", path=path, operations=list(operations))
     assert set(body) == {"success", "path"} | {"hash", "diff"}
     assert (body["success"], body["path"]) == (True, path)
     return body
@@ -220,7 +208,7 @@ async def test_modify_without_flags_replaces_the_first_match(call: Any, root: Pa
 
 
 async def test_search_for_a_specific_string_across_all_js_files(call: Any) -> None:
-    body = await _ok(
+    body = await ok(
         call,
         "searchFiles",
         paths=["src"],
@@ -245,7 +233,7 @@ async def test_search_for_a_specific_string_across_all_js_files(call: Any) -> No
 
 async def test_search_use_a_regex_to_find_all_api_calls(call: Any) -> None:
     query = "api\\.(get|post|put|delete)\\("
-    body = await _ok(call, "searchFiles", paths=["src/api"], query=query, type="regex", recursive=True)
+    body = await ok(call, "searchFiles", paths=["src/api"], query=query, type="regex", recursive=True)
     assert [(match["path"], match["line"], match["matchText"]) for match in body["matches"]] == [
         ("src/api/client.js", 2, 'api.get("/a");'),
         ("src/api/client.js", 4, 'api.delete("/b");'),
@@ -255,7 +243,7 @@ async def test_search_use_a_regex_to_find_all_api_calls(call: Any) -> None:
 
 async def test_search_truncated_results_are_counted(call: Any, root: Path) -> None:
     (root / "many.txt").write_text("needle\n" * 250)
-    body = await _ok(call, "searchFiles", paths=["many.txt"], query="needle", type="literal", contextLines=0)
+    body = await ok(call, "searchFiles", paths=["many.txt"], query="needle", type="literal", contextLines=0)
     assert (len(body["matches"]), body["isTruncated"], body["totalMatches"]) == (100, True, 250)
     assert body["matches"][0] == {
         "path": "many.txt",
@@ -267,7 +255,7 @@ async def test_search_truncated_results_are_counted(call: Any, root: Path) -> No
 
 
 async def test_search_not_recursive(call: Any) -> None:
-    body = await _ok(call, "searchFiles", paths=["src"], query="api", type="literal", recursive=False)
+    body = await ok(call, "searchFiles", paths=["src"], query="api", type="literal", recursive=False)
     assert body["totalMatches"] == 0
 
 
@@ -288,7 +276,7 @@ def npm(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 async def test_execute_run_tests_in_a_specific_directory(npm: None, call: Any) -> None:
-    body = await _ok(call, "executeCommand", command="npm test", workingDirectory="packages/frontend")
+    body = await ok(call, "executeCommand", command="npm test", workingDirectory="packages/frontend")
     assert set(body) == EXECUTED | EXECUTED_EXTRAS
     assert (body["stdout"], body["stderr"], body["exitCode"]) == ("npm test in frontend\n", "", 0)
     assert body["isOutputTruncated"] is False
@@ -296,18 +284,18 @@ async def test_execute_run_tests_in_a_specific_directory(npm: None, call: Any) -
 
 
 async def test_execute_install_a_dependency(npm: None, call: Any, root: Path) -> None:
-    body = await _ok(call, "executeCommand", command="npm install lodash --save", timeout=60000)
+    body = await ok(call, "executeCommand", command="npm install lodash --save", timeout=60000)
     assert body["stdout"] == f"npm install lodash --save in {root.name}\n"
 
 
 async def test_execute_environment_stderr_and_exit_code(call: Any) -> None:
     command = 'printf "%s" "$GREETING" >&2; exit 3'
-    body = await _ok(call, "executeCommand", command=command, environment={"GREETING": "hello"})
+    body = await ok(call, "executeCommand", command=command, environment={"GREETING": "hello"})
     assert (body["stdout"], body["stderr"], body["exitCode"]) == ("", "hello", 3)
 
 
 async def test_execute_output_is_truncated(call: Any) -> None:
-    body = await _ok(call, "executeCommand", command="head -c 3000000 /dev/zero | tr '\\0' a")
+    body = await ok(call, "executeCommand", command="head -c 3000000 /dev/zero | tr '\\0' a")
     assert body["isOutputTruncated"] is True
     assert body["stdoutBytes"] == 3_000_000
     assert len(body["stdout"].encode()) < 1_100_000
@@ -323,7 +311,7 @@ async def test_execute_timeout_is_an_error_with_the_partial_output(call: Any) ->
 
 
 async def test_get_workspace_information(call: Any, root: Path) -> None:
-    body = await _ok(call, "getWorkspaceInfo")
+    body = await ok(call, "getWorkspaceInfo")
     assert set(body) == {"root", "defaultExclusions", "limits"} | {
         "version",
         "dialects",
@@ -363,6 +351,14 @@ async def test_common_error_codes(
     assert answer.body["error"]
 
 
+async def test_a_command_that_cannot_be_started_is_an_execution_failed(
+    call: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(running, "shell", lambda command, path: ["/no/such/shell", command])
+    answer = await call("executeCommand", command="true")
+    assert (answer.status, answer.code) == (422, "EXECUTION_FAILED")
+
+
 # ---------------------------------------------------------------- default exclusions
 
 
@@ -372,93 +368,9 @@ async def test_default_exclusions_apply_to_recursive_operations(call: Any, root:
     for folder in (root / name, root / "deep" / name):
         folder.mkdir(parents=True, exist_ok=True)
         (folder / "f.txt").write_text("needle\n")
-    listed = await _ok(call, "exploreFiles", path=".", recursive=True)
+    listed = await ok(call, "exploreFiles", path=".", recursive=True)
     assert not [path for path in _paths(listed) if name in path.split("/")]
-    found = await _ok(call, "searchFiles", paths=["."], query="needle", type="literal")
+    found = await ok(call, "searchFiles", paths=["."], query="needle", type="literal")
     assert found["totalMatches"] == 0
-    assert name in _paths(await _ok(call, "exploreFiles", path="."))
-    assert _paths(await _ok(call, "exploreFiles", path=f"deep/{name}", recursive=True)) == [f"deep/{name}/f.txt"]
-
-
-# ---------------------------------------------------------------- in the same form, for what WAP leaves out
-
-
-async def test_create_directory_copy_move_delete(call: Any, root: Path) -> None:
-    made = await _ok(call, "createDirectory", path="a/b")
-    assert (made["success"], made["path"], (root / "a/b").is_dir()) == (True, "a/b", True)
-    copied = await _ok(call, "copyFile", source="README.md", destination="a/b/copy.md")
-    assert (copied["success"], copied["path"]) == (True, "a/b/copy.md")
-    moved = await _ok(call, "moveFile", source="a/b/copy.md", destination="moved.md")
-    assert (moved["success"], moved["path"]) == (True, "moved.md")
-    assert (root / "moved.md").read_text() == TREE["README.md"]
-    deleted = await _ok(call, "deleteFile", path="moved.md")
-    assert (deleted["success"], deleted["path"], (root / "moved.md").exists()) == (True, "moved.md", False)
-    assert (root / "README.md").read_text() == TREE["README.md"]
-
-
-@pytest.mark.parametrize("tool", ["copyFile", "moveFile"])
-async def test_overwrite(call: Any, root: Path, tool: str) -> None:
-    request = {"source": "README.md", "destination": "logs/app.log"}
-    for refusing in ({}, {"overwrite": False}):
-        refused = await call(tool, **request, **refusing)
-        assert (refused.status, refused.code) == (409, "FILE_EXISTS")
-    assert (root / "logs/app.log").read_text() == TREE["logs/app.log"]
-    await _ok(call, tool, **request, overwrite=True)
-    assert (root / "logs/app.log").read_text() == TREE["README.md"]
-    assert (root / "README.md").exists() == (tool == "copyFile")
-    refused = await call(tool, source="logs/app.log", destination="src", overwrite=True)
-    assert refused.status in (400, 409), "a folder is never overwritten"
-    assert (root / "src/app.js").read_text() == TREE["src/app.js"]
-
-
-@pytest.mark.parametrize("tool", ["copyFile", "moveFile"])
-async def test_create_directories(call: Any, root: Path, tool: str) -> None:
-    request = {"source": "README.md", "destination": "new/deeper/copy.md"}
-    for refusing in ({}, {"createDirectories": False}):
-        refused = await call(tool, **request, **refusing)
-        assert (refused.status, refused.code) == (404, "FILE_NOT_FOUND")
-    assert not (root / "new").exists()
-    await _ok(call, tool, **request, createDirectories=True)
-    assert (root / "new/deeper/copy.md").read_text() == TREE["README.md"]
-
-
-async def test_delete_recursive(call: Any, root: Path) -> None:
-    for refusing in ({}, {"recursive": False}):
-        refused = await call("deleteFile", path="src", **refusing)
-        assert (refused.status, refused.code) == (400, "INVALID_ARGUMENT")
-        assert "recursive" in refused.body["error"]
-    assert (root / "src/app.js").exists()
-    await _ok(call, "deleteFile", path="src", recursive=True)
-    assert not (root / "src").exists()
-    await _ok(call, "deleteFile", path="README.md", recursive=True)
-    assert not (root / "README.md").exists()
-
-
-async def test_a_folder_is_moved_whole_and_not_copied(call: Any, root: Path) -> None:
-    refused = await call("copyFile", source="src", destination="copy")
-    assert (refused.status, refused.code) == (400, "INVALID_ARGUMENT")
-    await _ok(call, "moveFile", source="src", destination="moved")
-    assert (root / "moved/api/client.js").read_text() == TREE["src/api/client.js"]
-    assert not (root / "src").exists()
-
-
-async def test_numbers_may_be_written_as_javascript_does(call: Any) -> None:
-    body = await _ok(call, "readFile", path="src/app.js", startLine=10.0, endLine=20.0)
-    assert body["returnedLines"] == 11
-
-
-async def test_base64_reads_and_writes_anything(call: Any, root: Path) -> None:
-    await _ok(call, "writeFile", path="blob.bin", content="AAH/", encoding="base64")
-    assert (root / "blob.bin").read_bytes() == b"\x00\x01\xff"
-    refused = await call("readFile", path="blob.bin")
-    assert (refused.status, refused.code) == (415, "BINARY_FILE")
-    assert (await _ok(call, "readFile", path="blob.bin", encoding="base64"))["content"] == "AAH/"
-
-
-async def test_expected_hash(call: Any, root: Path) -> None:
-    read = await _ok(call, "readFile", path="README.md")
-    written = await _ok(call, "writeFile", path="README.md", content="mine\n", expectedHash=read["hash"])
-    stale = await call("writeFile", path="README.md", content="theirs\n", expectedHash=read["hash"])
-    assert (stale.status, stale.code) == (409, "CONFLICT")
-    assert written["hash"] in str(stale.body["details"])
-    assert (root / "README.md").read_text() == "mine\n"
+    assert name in _paths(await ok(call, "exploreFiles", path="."))
+    assert _paths(await ok(call, "exploreFiles", path=f"deep/{name}", recursive=True)) == [f"deep/{name}/f.txt"]

@@ -72,6 +72,53 @@ async def test_errors_have_the_form_of_every_rest_dialect(
     assert set(answer.body) <= {"error", "code", "details"}
 
 
+OUTSIDE = (
+    "/workspace/../../etc/passwd",
+    "/workspace/../outside",
+    "/workspace/../nothing",
+    "/workspace/link",
+    "/etc/passwd",
+)
+ATTACKS: list[tuple[str, dict[str, Any]]] = [
+    *(("read", {"file_path": path}) for path in (*OUTSIDE, "/workspace/..", "/workspace/.env")),
+    *(("write", {"file_path": path, "content": "x"}) for path in (*OUTSIDE, "/workspace/.env")),
+    *(
+        ("edit", {"file_path": path, "old_string": "SECRET", "new_string": "x"})
+        for path in (*OUTSIDE, "/workspace/.env")
+    ),
+    *(("glob", {"pattern": "*", "path": path}) for path in ("/workspace/..", "/workspace/../..", "/etc")),
+    *(("grep", {"pattern": "SECRET|root", "path": path}) for path in (*OUTSIDE, "/workspace/..", "/workspace/.env")),
+    *(("bash", {"command": "cat outside", "workdir": path}) for path in ("/workspace/..", "/workspace/../..", "/etc")),
+    *(("git", {"action": "status", "workdir": path}) for path in ("/workspace/..", "/etc")),
+    ("git", {"action": "add", "files": ["/workspace/../outside"]}),
+]
+
+
+async def test_no_path_leads_out_or_to_what_policy_denies(fetch: Any, jp_root_dir: Any) -> None:
+    outside, hidden = jp_root_dir.parent / "outside", jp_root_dir / ".env"
+    for file in (outside, hidden):
+        file.write_text("SECRET\n")
+    (jp_root_dir / "link").symlink_to(outside)
+    (jp_root_dir / ".cws-policy.json").write_text('{"deniedPaths": [".env"]}')
+    texts: dict[tuple[str, str], str] = {}
+    for tool, fields in ATTACKS:
+        answer = await use(fetch, tool, **fields)
+        assert (answer.status, answer.code) == (403, "PERMISSION_DENIED"), (tool, fields, answer.body)
+        assert "SECRET" not in str(answer.body) and str(jp_root_dir) not in str(answer.body)
+        path = fields.get("file_path") or fields.get("path") or ""
+        texts[tool, path] = answer.body["error"].replace(path, "PATH")
+    for tool in ("read", "write", "edit", "grep"):
+        there, missing = (texts[tool, f"/workspace/../{name}"] for name in ("outside", "nothing"))
+        assert there == missing
+    assert outside.read_text() == hidden.read_text() == "SECRET\n"
+    for tool, fields in (
+        ("glob", {"pattern": "**/.env"}),
+        ("glob", {"pattern": "../*"}),
+        ("grep", {"pattern": "SECRET"}),
+    ):
+        assert (await use(fetch, tool, **fields)).body["count"] == 0
+
+
 async def test_old_string_not_found(fetch: Any) -> None:
     answer = await use(fetch, "edit", file_path="a.txt", old_string="aa", new_string="")
     assert answer.body["error"] == "oldString not found in content"

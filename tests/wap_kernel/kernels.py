@@ -110,6 +110,7 @@ def running_kernel(
 ) -> Iterator[tuple[Talk, KernelManager]]:
     """With the engine of its own on `workspace`; everything else is in `folder`."""
     manager = kernel_manager(folder)
+    manager.shutdown_wait_time = SECONDS  # how busy the machine is does not matter to how a kernel ends
     manager.start_kernel(cwd=str(workspace), env={**isolated(folder), **(more or {})})
     client = manager.client()
     client.start_channels()

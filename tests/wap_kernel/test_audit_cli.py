@@ -137,6 +137,19 @@ def test_verify_says_that_the_hashes_are_gone(tools: Any, wap_audit: WapAudit, d
     assert (status, out[:33]) == (1, "BROKEN. Record 1 carries no hash.")
 
 
+def test_an_audit_that_cannot_be_read_is_said(tools: Any, wap_audit: WapAudit, damage: Callable[[str], None]) -> None:
+    tools.writeFile(path="a", content="x")
+    damage("DROP TABLE audit")
+    assert wap_audit("verify")[:2] == (
+        1,
+        "BROKEN. The audit cannot be read: no such table: audit. 0 records fit together up to there.\n",
+    )
+    for command in ("show", "export"):
+        status, out, err = wap_audit(command)
+        assert (status, out) == (1, "")
+        assert err.startswith("wap: The audit cannot be read: no such table: audit.")
+
+
 def test_a_head_that_is_none_is_a_mistake(tools: Any, wap_audit: WapAudit) -> None:
     status, out, err = wap_audit("verify", "--head", "12")
     assert (status, out) == (1, "")

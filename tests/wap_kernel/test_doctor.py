@@ -11,11 +11,13 @@ from typing import Any
 
 import pytest
 
+from tests.wap_kernel.providers.scene import skip_unless_works
 from wap_kernel import cli, doctor
 from wap_kernel.doctor import Finding, examine, render, to_dict
 from wap_kernel.errors import Code, WapError
 from wap_kernel.files import landlock, openat2, ripgrep
 from wap_kernel.files.root import Root
+from wap_kernel.policy import masks
 from wap_kernel.providers import choose, resources
 from wap_kernel.providers.base import Probe
 from wap_kernel.providers.resources import ControlGroups
@@ -108,6 +110,20 @@ def test_a_provider_that_cannot_serve_this_folder_fails(machine: Callable[[Probe
     report = examine("/", "bubblewrap")
     assert not report.configured.works
     assert report.configured.fix
+
+
+def test_what_is_hidden_here_is_tried_with_it(tmp_path: Path, machine: Callable[[Probe], None]) -> None:
+    skip_unless_works("bubblewrap")
+    machine(WORKING)
+    for number in range(3):
+        (tmp_path / f"{number}.pem").touch()
+    found = examine(str(tmp_path), "bubblewrap").configured
+    assert found.works and "3 paths of this folder are hidden from commands" in found.detail
+    for number in range(masks.MAX_MASKS + 1):
+        (tmp_path / f"{number}.pem").touch()
+    found = examine(str(tmp_path), "bubblewrap").configured
+    assert not found.works and "201 paths" in found.detail and "*.pem" in str(found.fix)
+    assert not examine(str(tmp_path), "local").configured.fix
 
 
 def test_jupyters_configuration_names_the_provider_and_the_policy(

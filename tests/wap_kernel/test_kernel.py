@@ -86,6 +86,14 @@ def test_a_batch_is_a_cell(talk: Talk, workspace: Path) -> None:
     assert "second" in said.text
 
 
+def test_who_is_used_to_the_magics_may_write_them(talk: Talk, workspace: Path) -> None:
+    assert "second" in talk.run("%wap read notes.txt").text
+    assert talk.run("%%wap write -q magic.txt\r\none\r\ntwo\r\n").reply["status"] == "ok"
+    assert (workspace / "magic.txt").read_bytes() == b"one\ntwo\n"
+    assert talk.complete("%wap rea") == ["read"]
+    assert talk.complete("%wap read mag", 13) == ["magic.txt"]
+
+
 def test_quiet_shows_nothing_that_went_well(talk: Talk) -> None:
     assert talk.run("sh -q echo fine").messages == []
     assert "false" in talk.run("sh -q false").text
@@ -97,6 +105,7 @@ def test_quiet_shows_nothing_that_went_well(talk: Talk) -> None:
         ("read missing.txt", "FILE_NOT_FOUND", "missing.txt"),
         ("read .env", "PERMISSION_DENIED", "denied by policy"),
         ("raed notes.txt", "INVALID_ARGUMENT", "did you mean read?"),
+        ("cat notes.txt", "INVALID_ARGUMENT", "Write: read notes.txt"),
         ("write", "INVALID_ARGUMENT", "PATH"),
         ("- type: readFile\n- type: noSuch\n", "INVALID_ARGUMENT", "line 2"),
     ],
@@ -305,7 +314,7 @@ def test_nothing_is_done_by_inspection(talk: Talk, workspace: Path) -> None:
 # -- no Python
 
 
-@pytest.mark.parametrize("code", ["print(1)", "1 + 1", "import os", "%wap ls", "!ls", "{{1 + 1}}", "__import__('os')"])
+@pytest.mark.parametrize("code", ["print(1)", "1 + 1", "import os", "%ls", "!ls", "{{1 + 1}}", "__import__('os')"])
 def test_python_is_not_understood(talk: Talk, code: str) -> None:
     assert talk.run(code).reply["ename"] == "INVALID_ARGUMENT"
 

@@ -19,6 +19,10 @@ from wap_kernel.kernel.reading import row_at, with_text, word_at
         ("sh a \\\n b|\nls", 0, "sh a    b"),
         ("sh| a \\\n b \\\n c\nls", 0, "sh a    b    c"),
         ("ls\nsh a \\|", 3, "sh a \\"),
+        ("%wap re|", 0, "     re"),
+        ("ls\n  %%wap write a|", 3, "        write a"),
+        ("%wapp re|", 0, "%wapp re"),
+        ("%wap|", 0, "    "),
     ],
 )
 def test_a_row_is_a_line_with_all_that_continues_it(marked: str, start: int, text: str) -> None:
@@ -35,6 +39,8 @@ def test_a_cell_with_a_text_is_told_from_lines() -> None:
     batch = with_text("# mine\n- type: shell")
     assert batch is not None and (batch.command.name, batch.first_line) == ("run", 2)
     assert with_text("ls\nread a") is None
+    magic = with_text("%%wap --atomic\r\n- type: shell\r\n")
+    assert magic is not None and (magic.options.atomic, magic.first_line) == (True, 2)
     assert with_text("raed") is None
 
 

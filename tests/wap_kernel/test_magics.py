@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import json
 import os
+import signal
+import time
 from collections.abc import Iterator
 
 import nbformat
 import pytest
 
 from scripts.demo import Server, run_notebook, running_server
-from tests.wap_kernel.magics_kernel import Kernel, ask, kernel_of, running_run, waiting_run
+from tests.wap_kernel.magics_kernel import SECONDS, Kernel, ask, kernel_of, running_run, waiting_run
 
 ASKS = "factor 6"
 """The standard policy does not know this program, so it asks."""
@@ -404,14 +406,39 @@ def test_what_has_no_completion_gets_none_of_pythons(kernel: Kernel) -> None:
 # -- a new beginning
 
 
-def test_a_restarted_kernel_begins_anew(server: Server) -> None:
+def test_a_restart_cancels_the_run_and_a_crash_does_not_hide_it(server: Server) -> None:
     with kernel_of(server) as (kernel, kernel_id):
-        kernel.run("%load_ext wap_kernel\n%wap sh -q echo before")
-        ask(server, f"api/kernels/{kernel_id}/restart", {})
-        kernel.wait_for_ready()
-        assert kernel.run("%wap").status == "error"
         kernel.run("%load_ext wap_kernel")
-        assert "before" in kernel.run("%wap show").text, "the server remembers"
+        begun = kernel.start(f"%wap sh -t 600 echo begun; {NOT_OVER}")
+        run = running_run(server)
+        ask(server, f"api/kernels/{kernel_id}/restart", {})
+        assert ask(server, f"wap/runs/{run}")["status"] == "cancelled"
+        kernel.until(begun, f"{run} · cancelled")
+        kernel.wait_for_ready()
+        assert kernel.run("%wap").status == "error", "it begins anew"
+        kernel.run("%load_ext wap_kernel")
+        assert f"{run} · cancelled" in kernel.run("%wap show").text, "the server remembers"
+
+        pid = kernel.value("__import__('os').getpid()")
+        kernel.start(f"%wap sh -t 600 echo begun; {NOT_OVER}")
+        run = running_run(server)
+        os.kill(pid, signal.SIGKILL)
+        _until_restarted(kernel, pid)
+        kernel.run("%load_ext wap_kernel")
+        assert "1 run under way, see %wap runs -s running" in kernel.run("%wap").text, "nobody has asked to end it"
+        assert run in kernel.run("%wap runs -s running").text
+        assert "cancelled" in kernel.run(f"%wap cancel {run}").text
+        assert "under way" not in kernel.run("%wap").text
+
+
+def _until_restarted(kernel: Kernel, before: int) -> None:
+    """Jupyter sees within some seconds that a kernel has died, and starts another."""
+    deadline = time.monotonic() + SECONDS
+    while time.monotonic() < deadline:
+        kernel.wait_for_ready()
+        if kernel.value("__import__('os').getpid()") != before:
+            return
+    raise AssertionError("it does not start again")
 
 
 def test_unloading_leaves_nothing(server: Server) -> None:

@@ -17,7 +17,9 @@ import pytest
 from jupyter_client.manager import KernelManager
 
 from scripts.demo import running_server
+from tests.wap_kernel.client.test_http import Handler, serving
 from tests.wap_kernel.magics_kernel import Kernel, connected
+from wap_kernel import magics
 from wap_kernel.errors import ProviderUnavailable
 
 LOAD = """
@@ -47,7 +49,7 @@ def complete():
         return [found.text for found in shell.Completer.completions("%wap re", 7)]
 print(complete())
 may_load.set()
-magics.LOAD_SECONDS = 30.0
+magics.TAB_SECONDS = 30.0
 print(complete())
 """
 
@@ -173,6 +175,45 @@ def test_completion_waits_for_no_server(monkeypatch: pytest.MonkeyPatch) -> None
     assert session.completer.complete("read a", 6).matches == []
     assert any(thread.name == "wap-connecting" for thread in threading.enumerate()), "while it is looked for"
     may_go.set()
+
+
+class Held:
+    """A server that has wap, and says what is in a folder when it is let go."""
+
+    def __init__(self) -> None:
+        self.may_go = threading.Event()
+
+    def __call__(self, handler: Handler) -> None:
+        if handler.command == "GET":
+            handler.say(404, b'{"error": "No.", "code": "NOT_FOUND"}')
+            return
+        assert self.may_go.wait(120)
+        handler.say(200, b'{"files": [{"path": "app.py", "isDirectory": false}], "totalCount": 1}')
+
+
+def test_completion_waits_for_no_answer_and_has_it_next(tmp_path: Path) -> None:
+    """The deadline is that of the whole: what is asked for is still under way when the completion has come."""
+    assert magics.TAB_SECONDS <= 0.15
+    held = Held()
+    with serving(held) as server, kernel_in(tmp_path, WAP_URL=server.url, WAP_TOKEN="t") as (kernel, _):
+        kernel.run('hands = get_ipython().magics_manager.registry["WapMagics"]._session.hands()')
+        names = "[t.name for t in __import__('threading').enumerate()]"
+        for _ in range(2):
+            assert kernel.complete("%wap read a") == (["a"], "a")
+            assert kernel.value(names).count("wap-asking") == 1
+        held.may_go.set()
+        kernel.run("for t in __import__('threading').enumerate():\n    if t.name == 'wap-asking': t.join(60)")
+        assert kernel.complete("%wap read a") == (["app.py"], "a")
+        assert [seen[0] for seen in server.seen].count("POST") == 1
+
+
+def test_what_it_needs_is_loaded_when_the_cell_is_done(tmp_path: Path) -> None:
+    """So that the first Tab does not wait for it; `test_loading_imports_nothing_large` shows that loading does not."""
+    with kernel_in(tmp_path) as (kernel, _):
+        kernel.run("for t in __import__('threading').enumerate():\n    if t.name == 'wap-loading': t.join(60)")
+        loaded = kernel.value("[name for name in __import__('sys').modules if name.startswith('wap_kernel')]")
+        assert {f"wap_kernel.{name}" for name in magics._LOADED} <= set(loaded)
+        assert "wap_kernel.client.embedded" not in loaded, "which nobody may need"
 
 
 # -- other places than a notebook

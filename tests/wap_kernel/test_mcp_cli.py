@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import shutil
 import signal
 import subprocess
 import sys
@@ -17,6 +18,7 @@ import pytest
 from mcp import Client, StdioServerParameters
 from mcp.shared.exceptions import MCPError
 
+from tests.jupyter_ext import mcp_calls
 from tests.jupyter_ext.conftest import LiveServer
 from tests.jupyter_ext.mcp_clients import ERAS, LEGACY, answer
 from tests.jupyter_ext.restarting import TOKEN, Place
@@ -56,6 +58,15 @@ def where(request: pytest.FixtureRequest, shared: Place, token_file: Path) -> li
 
 
 @pytest.fixture
+def prepared(shared: Place, where: list[str]) -> Iterator[Place]:
+    """With what the calls of `mcp_calls` find, and without what they leave."""
+    mcp_calls.prepare(shared.root)
+    yield shared
+    for path in shared.root.iterdir():
+        shutil.rmtree(path) if path.is_dir() else path.unlink()
+
+
+@pytest.fixture
 def connect(shared: Place, where: list[str]) -> Connect:
     def connect(mode: str, **options: Any) -> Client:
         arguments = ["-m", "wap_kernel.cli", "mcp", *where]
@@ -85,6 +96,14 @@ def test_a_client_works_over_stdio(connect: Connect, shared: Place, mode: str) -
             assert caught.value.code == -32001
 
     asyncio.run(work())
+
+
+def test_every_tool_with_every_argument_and_every_error_code_over_stdio(connect: Connect, prepared: Place) -> None:
+    async def work() -> list[mcp_calls.Outcome]:
+        async with connect(LEGACY) as client:
+            return await mcp_calls.drive(client)
+
+    mcp_calls.compare(asyncio.run(work()))
 
 
 @eras
@@ -129,6 +148,20 @@ def test_progress_and_cancellation_over_stdio(connect: Connect, shared: Place, m
             assert answer(await client.call_tool("getWorkspaceInfo", {}))["root"] == str(shared.root)
 
     asyncio.run(work())
+
+
+def test_two_clients_work_at_once_over_stdio(connect: Connect, shared: Place) -> None:
+    """Each waits for what the other does."""
+
+    async def meet(client: Client, mine: str, theirs: str) -> Any:
+        script = f"touch {mine}; until [ -e {theirs} ]; do sleep 0.01; done"
+        return answer(await client.call_tool("runCommand", {"command": "sh", "args": ["-c", script]}))["exitCode"]
+
+    async def work() -> list[Any]:
+        async with connect(LEGACY) as first, connect(LEGACY) as second:
+            return await asyncio.gather(meet(first, "one", "two"), meet(second, "two", "one"))
+
+    assert asyncio.run(work()) == [0, 0]
 
 
 def test_a_session_hears_of_changes_over_stdio(connect: Connect, shared: Place) -> None:

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import json
 import re
+import shlex
 import signal
 import subprocess
+import sys
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -150,6 +153,58 @@ def test_whoever_stops_reading_stops_the_run(where: list[str], shared: Place, se
     with process.stderr:
         assert not re.search("Traceback|Broken", process.stderr.read())
     assert server.request("GET", "wap/runs?status=running")[1]["runs"] == []
+
+
+def _in_a_shell(shared: Place, command: str) -> tuple[int, str]:
+    """Exit status and stderr of `wap ...` as a shell starts it."""
+    wap = shlex.join([sys.executable, "-m", "wap_kernel.cli"])
+    done = subprocess.run(
+        ["bash", "-c", f"{wap} {command}"],
+        cwd=shared.root,
+        env=shared.environment,
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    return done.returncode, done.stderr
+
+
+def test_streams_that_are_closed_or_full(shared: Place) -> None:
+    batch_file = shared.root / "batch.json"
+    batch_file.write_text(batch({"type": "message", "content": "x"}))
+    cases = {
+        "run - <&-": (1, "no batch of operations"),
+        "run batch.json >/dev/full": (1, "wap: No space left on device\n"),
+        "audit verify >&-": (0, ""),
+    }
+    for command, (status, said) in cases.items():
+        got, complaints = _in_a_shell(shared, command)
+        assert got == status, command
+        assert said in complaints
+        assert "Traceback" not in complaints, command
+    batch_file.unlink()
+
+
+def test_ctrl_c_before_anything_was_sent(shared: Place) -> None:
+    process = shared.wap("run", "-")
+    _until_it_reads(process.pid)
+    process.send_signal(signal.SIGINT)
+    out, err = process.communicate(timeout=60)
+    assert (process.returncode, out, err) == (1, "", "")
+
+
+def _until_it_reads(pid: int) -> None:
+    """Its standard input, which the kernel tells by the number of the call and the descriptor."""
+    deadline = time.monotonic() + 30
+    while not Path(f"/proc/{pid}/syscall").read_text().startswith("0 0x0 "):
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+
+
+def test_a_run_that_ends_just_when_the_time_is_over_has_ended(shared: Place, run: Run) -> None:
+    status, out, err = run(["--root", str(shared.root), "--wait", "0"])
+    assert status == 0, err
+    assert out.splitlines()[-1].endswith(": completed")
 
 
 def test_waiting_has_an_end(shared: Place, server: LiveServer, run: Run) -> None:

@@ -113,7 +113,7 @@ def test_what_comes_after_the_end_is_refused_not_forgotten() -> None:
         second = asyncio.ensure_future(threads.run(lambda: "waited in line"))
         await asyncio.to_thread(began.wait, 10)
         closing = asyncio.ensure_future(asyncio.to_thread(threads.close))
-        while not threads._is_closed:
+        while not threads._is_closed:  # noqa: ASYNC110 - it is set on another thread
             await asyncio.sleep(0)
         with pytest.raises(ProviderUnavailable):
             await asyncio.wait_for(threads.run(lambda: "too late"), 10)

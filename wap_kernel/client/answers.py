@@ -157,7 +157,8 @@ class Runs(Answer):
 
 
 class Overview(Answer):
-    """`{"place": {"kind", "name", "reason"}, "workspace": getWorkspaceInfo, "preset": str, "waiting": [runs]}`."""
+    """`{"place": {"kind", "name", "reason", "tried"?}, "workspace": getWorkspaceInfo, "preset": str, "waiting": [runs],
+    "running": count}`."""
 
     view = "overview"
 

@@ -11,11 +11,13 @@ from typing import Any, Literal, Protocol
 
 Data = dict[str, Any]
 Decision = Literal["approved", "denied"]
+BEGUN = "begun"
 
 
 @dataclass(frozen=True)
 class Sent:
-    """Something that happened in a run: an `event`, a piece of `output`, or a `status`."""
+    """Something that happened in a run: an `event`, a piece of `output`, or a `status`; and before all that, from
+    whoever has asked for it, `begun` with the `operations` that are known of it and how many there are in `total`."""
 
     id: str
     name: str
@@ -31,6 +33,13 @@ class Place:
     """The server's address, or the folder of the embedded engine."""
     reason: str
     """How it was found, or why there is no server."""
+    tried: tuple[str, ...] = ()
+    """Without a server: each place that was looked at, and what was missing there."""
+
+    @property
+    def told(self) -> Data:
+        tried = {"tried": list(self.tried)} if self.tried else {}
+        return {"kind": self.kind, "name": self.name, "reason": self.reason, **tried}
 
 
 class Backend(Protocol):

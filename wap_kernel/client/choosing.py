@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 from wap_kernel.client.backend import Backend
 from wap_kernel.errors import InvalidArgument, NotFound
@@ -15,6 +15,15 @@ BEGINNING = re.compile(r"(run_|apr_)?[0-9a-f]{4,16}")
 """Less than that may be anybody's."""
 LOOKED_AT = 1000
 """Runs among which the beginning of an id is looked up."""
+
+
+class Question(NamedTuple):
+    """What a decision is about."""
+
+    run: str
+    approval: str
+    operations: int
+    """How many the run has."""
 
 
 def run_named(backend: Backend, name: str, last: str | None, *, or_newest: bool = False) -> str:
@@ -31,29 +40,28 @@ def run_named(backend: Backend, name: str, last: str | None, *, or_newest: bool 
     return _only([run for run in runs if run.startswith((name, f"run_{name}"))], name)
 
 
-def question(backend: Backend, name: str | None, last: str | None, shown: Collection[str] = ()) -> tuple[str, str]:
-    """The run and the approval that a decision is about: named by either, or the only one that waits, of those that
-    were `shown` to whoever decides if there are any."""
-    waiting = {
-        str(run["runId"]): str(run["pendingApproval"]["approvalId"])
+def question(backend: Backend, name: str | None, last: str | None, shown: Collection[str] = ()) -> Question:
+    """Named by the run or the approval, or the only one that waits: of those that were `shown` to whoever decides, if
+    there are any."""
+    waiting = [
+        Question(str(run["runId"]), str(run["pendingApproval"]["approvalId"]), int(run.get("operations", 0)))
         for run in backend.runs("awaiting_approval", LOOKED_AT)["runs"]
         if "pendingApproval" in run
-    }
+    ]
     if name is None:
-        return _single({run: approval for run, approval in waiting.items() if approval in shown} or waiting)
+        return _single([one for one in waiting if one.approval in shown] or waiting)
     if name == LAST:
         name = _own(last)
     _check(name)
     named = {
-        run: approval
-        for run, approval in waiting.items()
-        if any(one.startswith((name, f"{one[:4]}{name}")) for one in (run, approval))
+        one.run: one
+        for one in waiting
+        if any(known.startswith((name, f"{known[:4]}{name}")) for known in (one.run, one.approval))
     }
     if not named and WHOLE.fullmatch(name):
         status = backend.get(name)["status"]  # says so where there is no such run
         raise NotFound(f"Nothing waits in {name}: it is {status.replace('_', ' ')}.", hint="Nothing is left to do.")
-    run = _only(list(named), name)
-    return run, waiting[run]
+    return named[_only(list(named), name)]
 
 
 def _own(last: str | None) -> str:
@@ -70,12 +78,14 @@ def _check(name: str) -> None:
         )
 
 
-def _single(waiting: dict[str, str]) -> tuple[str, str]:
+def _single(waiting: Sequence[Question]) -> Question:
     if not waiting:
         raise NotFound("Nothing waits for approval.")
     if len(waiting) > 1:
-        raise InvalidArgument(f"{len(waiting)} runs wait for approval.", hint=f"Name one: {', '.join(waiting)}.")
-    return next(iter(waiting.items()))
+        raise InvalidArgument(
+            f"{len(waiting)} runs wait for approval.", hint=f"Name one: {', '.join(one.run for one in waiting)}."
+        )
+    return waiting[0]
 
 
 def _only(found: Sequence[str], name: str) -> str:

@@ -1,8 +1,9 @@
-"""What is sent, as JSON: the same bounds for a server and for the engine in this process."""
+"""What is sent and what comes back, as JSON: the same bounds for a server and for the engine in this process."""
 
 from __future__ import annotations
 
 import json
+from typing import Any
 
 from wap_kernel.errors import InvalidArgument, TooLarge
 
@@ -21,3 +22,11 @@ def encoded(body: object) -> bytes:
             limit=BODY_LIMIT,
         )
     return data
+
+
+def decoded(data: bytes | str) -> Any:
+    """Raises ValueError for what is no JSON, also for what is nested deeper than anything of ours."""
+    try:
+        return json.loads(data)
+    except RecursionError:
+        raise ValueError("nested too deeply") from None

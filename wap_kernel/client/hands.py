@@ -75,14 +75,15 @@ class Hands(Watched):
 
     def overview(self) -> Overview:
         """The workspace, what binds it, and what waits for approval."""
-        backend, place = self._backend, self.place
+        backend = self._backend
         layers = [str(layer["name"]) for layer in backend.policy()["layers"]]
         return Overview(
             {
-                "place": {"kind": place.kind, "name": place.name, "reason": place.reason},
+                "place": self.place.told,
                 "workspace": backend.call("getWorkspaceInfo", {}),
                 "preset": next((name for name in layers if name in PRESETS), ", ".join(layers)),
                 "waiting": backend.runs(WAITING, choosing.LOOKED_AT)["runs"],
+                "running": len(backend.runs("running", choosing.LOOKED_AT)["runs"]),
             }
         )
 
@@ -243,7 +244,10 @@ class Hands(Watched):
     ) -> RunResult:
         """Undo what a run changed, as a run of its own. `force`: also where a later change would be lost."""
         run_id = self._named(run)
-        return self._see(lambda: self._backend.revert(run_id, force=force), wait=wait, on_sent=on_sent)
+        undo = {"type": "revert", "run": run_id}
+        return self._see(
+            lambda: self._backend.revert(run_id, force=force), wait=wait, on_sent=on_sent, operations=[undo]
+        )
 
     def changes(self, run: str = choosing.LAST) -> Data:
         """What a run changed, with diffs, and what a revert would do."""

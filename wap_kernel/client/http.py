@@ -6,7 +6,6 @@ be asked twice is asked again when a connection breaks.
 
 from __future__ import annotations
 
-import json
 import secrets
 import selectors
 import ssl
@@ -18,10 +17,12 @@ from http.client import HTTPConnection, HTTPException, HTTPResponse, HTTPSConnec
 from typing import Any
 
 from wap_kernel.client.addresses import Address, Proxy, proxy_for
-from wap_kernel.client.encoding import encoded
+from wap_kernel.client.encoding import decoded, encoded
 from wap_kernel.errors import InvalidArgument, NotFound, ProviderUnavailable, TooLarge, Unauthenticated, WapError
 
 ANSWER_SECONDS = 60.0
+LARGEST_ANSWER = 128 * 1024 * 1024
+"""Bytes; a file of the largest size that policy lets anybody read takes half of it, all in escapes."""
 MAX_IDLE = 4
 KEY_HEADER = "Idempotency-Key"
 BROKEN = (OSError, HTTPException)
@@ -88,7 +89,7 @@ class Http:
         if not 200 <= status < 300:
             raise self._refusal(status, answer)
         try:
-            return json.loads(answer) if answer else None
+            return decoded(answer) if answer else None
         except ValueError:
             raise ProviderUnavailable(
                 f"The server at {self.address} does not answer as it should: this is not JSON.",
@@ -107,7 +108,7 @@ class Http:
                 if response.status in PASSING:
                     raise HTTPException(f"the server at {self.address} answered {response.status}")
                 if not 200 <= response.status < 300:
-                    raise self._refusal(response.status, response.read())
+                    raise self._refusal(response.status, self._read(response))
                 yield response, plain
         finally:
             connection.close()
@@ -131,7 +132,7 @@ class Http:
         try:
             self._send(connection, request)
             with connection.getresponse() as response:
-                answer = response.status, response.read()
+                answer = response.status, self._read(response)
                 is_done = not response.will_close
         finally:  # an interrupt, too, leaves half an answer on it
             if is_done and len(self._idle) < MAX_IDLE:
@@ -139,6 +140,16 @@ class Http:
             else:
                 connection.close()
         return answer
+
+    def _read(self, response: HTTPResponse) -> bytes:
+        """Not more than this process should hold, whatever is at the address."""
+        if response.length is None:
+            data = response.read(LARGEST_ANSWER + 1)
+            if len(data) <= LARGEST_ANSWER:
+                return data
+        elif response.length <= LARGEST_ANSWER:
+            return response.read()  # all of it: to ask for so many bytes would take half an answer for a whole one
+        raise too_large(self.address)
 
     def _kept(self, seconds: float) -> HTTPConnection | None:
         while True:
@@ -198,7 +209,7 @@ class Http:
     def _refusal(self, status: int, answer: bytes) -> WapError:
         """The server's own error, or what can be said of an answer that is none of ours."""
         try:
-            return WapError.from_dict(json.loads(answer))
+            return WapError.from_dict(decoded(answer))
         except (ValueError, TypeError, KeyError, AttributeError):
             pass
         said = f"The server at {self.address} answered {status}"
@@ -214,6 +225,14 @@ class Http:
         if status == 413:
             return TooLarge(f"{said}: the request is too large for it.", hint="Send it in parts.")
         return ProviderUnavailable(f"{said}.", hint="Is it a Jupyter server with wap enabled?")
+
+
+def too_large(address: Address) -> TooLarge:
+    return TooLarge(
+        f"The answer of the server at {address} is over {LARGEST_ANSWER // 1024**2} MiB.",
+        hint="Ask for less at a time: fewer operations, a part of a file.",
+        limit=LARGEST_ANSWER,
+    )
 
 
 def _has_news(sock: Any) -> bool:

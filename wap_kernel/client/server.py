@@ -10,13 +10,23 @@ from urllib.parse import quote, urlencode
 
 from wap_kernel.client.answers import UNDER_WAY
 from wap_kernel.client.backend import Data, Decision, Place, Sent
-from wap_kernel.client.http import ANSWER_SECONDS, BROKEN, KEY_HEADER, Absent, Http, Stream
-from wap_kernel.client.streams import SILENCE_SECONDS, lines_until, parse
+from wap_kernel.client.http import (
+    ANSWER_SECONDS,
+    BROKEN,
+    KEY_HEADER,
+    LARGEST_ANSWER,
+    Absent,
+    Http,
+    Stream,
+    too_large,
+)
+from wap_kernel.client.streams import SILENCE_SECONDS, TooLong, lines_until, parse
 from wap_kernel.errors import NotFound, ProviderUnavailable
 
 ATTEMPTS = 5
 """How often in a row a stream may break without having brought anything."""
 PAUSE_SECONDS = 0.2
+_RUN = ("runId", "status", "events")
 
 
 class ServerBackend:
@@ -41,7 +51,8 @@ class ServerBackend:
         except Absent:
             raise
         except NotFound:  # in wap's own words: there is nothing at this address, but it was wap that looked
-            pass
+            return
+        raise self._strange("nothing of wap is there")
 
     def call(self, tool: str, parameters: Mapping[str, Any]) -> Data:
         command = parameters.get("timeout")
@@ -49,7 +60,7 @@ class ServerBackend:
         return self._ask("POST", f"wap/api/{quote(tool, safe='')}", parameters, seconds=seconds)
 
     def start(self, message: Mapping[str, Any], key: str) -> Data:
-        return self._ask("POST", "wap/runs?wait=0", message, headers={KEY_HEADER: key})
+        return self._ask("POST", "wap/runs?wait=0", message, _RUN, headers={KEY_HEADER: key})
 
     def follow(self, run_id: str, after: str = "", seconds: float | None = None) -> Generator[Sent, None, None]:
         """Taken up again where it breaks off, so that a proxy which cuts long answers loses nothing."""
@@ -61,11 +72,13 @@ class ServerBackend:
                 with self._stream(run_id, last, deadline) as (response, sock):
                     if response.status == 204:  # it is over, and all of it was seen
                         return
-                    for sent in parse(lines_until(deadline, response, sock)):
+                    for sent in parse(lines_until(deadline, response, sock, LARGEST_ANSWER), LARGEST_ANSWER):
                         last = sent.id or last
                         yield sent
                         if sent.name == "status" and sent.data.get("status") not in UNDER_WAY:
                             return
+            except TooLong:
+                raise too_large(self._http.address) from None
             except BROKEN as error:
                 reason = f": {error}" if str(error) else ""
             if deadline is not None and time.monotonic() >= deadline:
@@ -77,10 +90,10 @@ class ServerBackend:
         )
 
     def get(self, run_id: str) -> Data:
-        return self._ask("GET", _run(run_id))
+        return self._ask("GET", _run(run_id), has=_RUN)
 
     def runs(self, status: str | None, limit: int) -> Data:
-        return self._ask("GET", _with("wap/runs", status=status, limit=limit))
+        return self._ask("GET", _with("wap/runs", status=status, limit=limit), has=("runs",))
 
     def decide(self, run_id: str, approval_id: str, decision: Decision, reason: str | None, *, remember: bool) -> Data:
         body: Data = {"approvalId": approval_id, "decision": decision}
@@ -88,13 +101,13 @@ class ServerBackend:
             body["reason"] = reason
         if remember:
             body["remember"] = True
-        return self._ask("POST", f"{_run(run_id)}/decision?wait=0", body)
+        return self._ask("POST", f"{_run(run_id)}/decision?wait=0", body, _RUN)
 
     def cancel(self, run_id: str) -> Data:
-        return self._ask("POST", f"{_run(run_id)}/cancel", {})
+        return self._ask("POST", f"{_run(run_id)}/cancel", {}, _RUN)
 
     def revert(self, run_id: str, *, force: bool) -> Data:
-        return self._ask("POST", f"{_run(run_id)}/revert?wait=0", {"force": force})
+        return self._ask("POST", f"{_run(run_id)}/revert?wait=0", {"force": force}, _RUN)
 
     def changes(self, run_id: str) -> Data:
         return self._ask("GET", f"{_run(run_id)}/changes")
@@ -104,16 +117,16 @@ class ServerBackend:
         return self._ask("GET", _with(path, stream=stream, offset=offset, limit=limit))
 
     def policy(self) -> Data:
-        return self._ask("GET", "wap/policy")
+        return self._ask("GET", "wap/policy", has=("layers",))
 
     def check(self, message: Mapping[str, Any]) -> Data:
-        return self._ask("POST", "wap/policy/check", message)
+        return self._ask("POST", "wap/policy/check", message, ("verdicts",))
 
     def audit(self, limit: int, tool: str | None, outcome: str | None) -> Data:
-        return self._ask("GET", _with("wap/audit", limit=limit, tool=tool, outcome=outcome))
+        return self._ask("GET", _with("wap/audit", limit=limit, tool=tool, outcome=outcome), has=("records",))
 
     def grants(self) -> Data:
-        return self._ask("GET", "wap/grants")
+        return self._ask("GET", "wap/grants", has=("grants",))
 
     def revoke(self, grant_id: str) -> None:
         self._http.ask("DELETE", f"wap/grants/{quote(grant_id, safe='')}")
@@ -121,11 +134,19 @@ class ServerBackend:
     def close(self) -> None:
         self._http.close()
 
-    def _ask(self, method: str, path: str, body: object = None, **options: Any) -> Data:
+    def _ask(self, method: str, path: str, body: object = None, has: tuple[str, ...] = (), **options: Any) -> Data:
         answer = self._http.ask(method, path, body, **options)
         if not isinstance(answer, dict):
-            raise ProviderUnavailable(f"The server at {self.url} does not answer as it should: this is no object.")
+            raise self._strange("this is no object")
+        if missing := [name for name in has if name not in answer]:
+            raise self._strange(f"{missing[0]} is missing")
         return cast(Data, answer)
+
+    def _strange(self, why: str) -> ProviderUnavailable:
+        return ProviderUnavailable(
+            f"The server at {self.url} does not answer as it should: {why}.",
+            hint="Is it a Jupyter server with wap enabled, and does the address have its base URL?",
+        )
 
     def _stream(self, run_id: str, last: str, deadline: float | None) -> AbstractContextManager[Stream]:
         headers = {"Last-Event-ID": last} if last else {}

@@ -7,7 +7,7 @@ from typing import Any, TypedDict
 
 from wap_kernel.client import choosing
 from wap_kernel.client.answers import RunResult
-from wap_kernel.client.backend import Backend, Data, Decision, Place
+from wap_kernel.client.backend import BEGUN, Backend, Data, Decision, Place, Sent
 from wap_kernel.client.watching import Begun, OnSent, Stopped, watch
 from wap_kernel.errors import Conflict
 
@@ -59,7 +59,7 @@ class Watched:
         remember: bool = False,
     ) -> RunResult:
         last = None if self.last is None else self.last.run_id
-        run_id, approval = choosing.question(self._backend, run, last, self._questions)
+        run_id, approval, total = choosing.question(self._backend, run, last, self._questions)
         is_named = run is not None and approval.startswith((run, f"apr_{run}"))
         if decision == "approved" and not is_named and approval not in self._questions:
             raise Conflict(
@@ -69,6 +69,7 @@ class Watched:
             lambda: self._backend.decide(run_id, approval, decision, reason, remember=remember),
             wait=wait,
             on_sent=on_sent,
+            total=total,
         )
 
     def _see(
@@ -80,26 +81,34 @@ class Watched:
         approve: bool = False,
         wait_for_approval: float | None = 0.0,
         operations: Sequence[Mapping[str, Any]] = (),
+        total: int = 0,
     ) -> RunResult:
-        """Ask for a run of these operations, where they are known, and watch it."""
+        """Ask for a run of these operations, where they are known, or of so many, and watch it."""
         begun = self._begun = Begun(ask)
+        told = on_sent or (lambda _: None)
         try:
             message = begun.wait()
             self._remember(str(message["runId"]), operations)
             run = self._seen(message, begun)
+            told(self._beginning(run.run_id, total))
             if wait:
                 ended = watch(
                     self._backend,
                     run.run_id,
                     approve=approve,
                     wait_for_approval=wait_for_approval,
-                    on_sent=on_sent or (lambda _: None),
+                    on_sent=told,
                 )
                 run = self._seen(ended, begun)
             return run
         except (KeyboardInterrupt, Stopped):
             begun.give_up(lambda run_id: self._cancel(run_id, begun))
             raise
+
+    def _beginning(self, run_id: str, total: int) -> Sent:
+        """What only whoever asks knows of a run: its events do not say how many there will be."""
+        known = self._operations.get(run_id, ())
+        return Sent("", BEGUN, {"runId": run_id, "operations": list(known), "total": len(known) or total})
 
     def _seen(self, message: Data, begun: Begun) -> RunResult:
         run = self._told(message)

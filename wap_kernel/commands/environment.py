@@ -81,6 +81,13 @@ GIT_SETTINGS = {
 }
 """A folder with a HEAD, a config and some more is a repository to git, anybody can write one, and its config names a
 program that `git status` runs. So only what is named `.git` counts, and that program is not run."""
+GIT_ATTRIBUTES = "/run/wap-gitattributes"
+"""Where a sandbox shows the attributes of `policy/gitattributes.py`."""
+GIT_ATTRIBUTES_SETTINGS = {
+    "GIT_CONFIG_COUNT": "3",
+    **{"GIT_CONFIG_KEY_2": "core.attributesFile", "GIT_CONFIG_VALUE_2": GIT_ATTRIBUTES},
+}
+"""Beside the others, where there is such a file."""
 ALWAYS = frozenset({"PATH", *GIT_SETTINGS})
 """What a command gets whatever a list allows."""
 

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
+from wap_kernel.commands.languages import LANGUAGES
 from wap_kernel.commands.words import Word
 
 Words = tuple[Word, ...]
@@ -19,6 +20,8 @@ Words = tuple[Word, ...]
 class Wrapped:
     inner: Words = ()
     """The command that it runs."""
+    others: tuple[Words, ...] = ()
+    """Further commands that it runs."""
     text: str | None = None
     """The shell text that it runs."""
     problem: str | None = None
@@ -46,6 +49,8 @@ class _Grammar:
     """It appends arguments that nobody knows yet."""
     queries: str = ""
     """Letters of options with which it runs nothing: `command -v`."""
+    acts: bool = False
+    """It does something of its own too, which is judged by itself."""
 
 
 def _words(text: str) -> frozenset[str]:
@@ -76,10 +81,24 @@ _GRAMMARS: Mapping[str, _Grammar] = {
         _words("--arg-file --delimiter --max-args --max-procs --max-chars"),
         more=True,
     ),
+    "chrt": _Grammar("abdfimorRv", "TPD", operands=1),
+    "taskset": _Grammar("ac", long_flags=_words("--all-tasks --cpu-list"), operands=1),
+    "setarch": _Grammar("3BFILRSTXZv", operands=1, acts=True),
+    "flock": _Grammar("sxeounF", "wE", operands=1, acts=True),
+    "watch": _Grammar("bcdegptx", "nq", acts=True),
+    "strace": _Grammar("cCdfFhikqrtTvVwxyYzZ", "abeEIoOpPsSuUX", acts=True),
+    "unshare": _Grammar("cfimnprTuU", "RSGw", acts=True),
+    "parallel": _Grammar("kqtv0X", "aCIjLnNsS", more=True, acts=True),
+    **dict.fromkeys(
+        _words("unbuffer xvfb-run dbus-run-session ssh-agent systemd-run entr toybox"), _Grammar(acts=True)
+    ),
 }
 _SHELLS = frozenset("sh bash dash ash zsh ksh mksh rbash fish csh tcsh su".split())
 _UNKNOWN = Word("$", known=False, splits=True)
 _ASSIGNMENT = re.compile(r"[A-Za-z_]\w*\+?=")
+_SPLITS = re.compile(r"(?:-[0v]*S|--split-string=?)(.*)", re.DOTALL)
+_CHANGES_ENVIRONMENT = re.compile(r"-[0v]*[iu].*|--ignore.*|--unset.*|-", re.DOTALL)
+"""Options of `env` that take away variables, git's among them that keep a repository from running programs."""
 
 
 def is_wrapper(name: str) -> bool:
@@ -110,6 +129,9 @@ def _look_through(grammar: _Grammar, words: Words) -> Wrapped | None:
             break
         if text[1] in grammar.queries:
             return None
+        if grammar is _GRAMMARS["env"] and (found := _SPLITS.fullmatch(text)):
+            line = " ".join(filter(None, (found.group(1), *(word.text for word in words[at + 1 :]))))
+            return Wrapped(text=line, problem="split string of env")
         step = _option(grammar, text)
         if step is None:
             return Wrapped(words[at + 1 :], problem=f"option {text} of a wrapper")
@@ -118,8 +140,10 @@ def _look_through(grammar: _Grammar, words: Words) -> Wrapped | None:
     if any(word.literal is None for word in words[: at + grammar.operands]):
         return Wrapped(rest, problem="program named by an expansion")
     problem = None
-    while rest and grammar is _GRAMMARS["env"] and _ASSIGNMENT.match(rest[0].text):
-        rest, problem = rest[1:], "leading assignment"
+    if grammar is _GRAMMARS["env"] and any(_CHANGES_ENVIRONMENT.fullmatch(word.text) for word in words[: at + 1]):
+        problem = "changed environment"
+    while rest and grammar is _GRAMMARS["env"] and (rest[0].text == "-" or _ASSIGNMENT.match(rest[0].text)):
+        rest, problem = rest[1:], problem or "leading assignment"
     if not rest:
         return Wrapped(problem=problem) if problem else None
     if rest[0].literal is None:
@@ -129,7 +153,7 @@ def _look_through(grammar: _Grammar, words: Words) -> Wrapped | None:
     if grammar.more:
         rest = (*_replaced(words[:at], rest), _UNKNOWN)
         problem = problem or ("program named by an expansion" if rest[0].literal is None else None)
-    return Wrapped(rest, problem=problem, external=grammar.external)
+    return Wrapped(rest, problem=problem, external=grammar.external, transparent=not grammar.acts)
 
 
 _REPLACES = re.compile(r"-[0rtpxo]*I(.*)", re.DOTALL)
@@ -167,20 +191,30 @@ def _shell_text(words: Words) -> Wrapped:
     return Wrapped(problem=f"script of {words[0].text}", transparent=False)
 
 
+def _eval(words: Words) -> Wrapped | None:
+    return Wrapped(text=" ".join(word.text for word in words[1:]), transparent=False)
+
+
+def _trap(words: Words) -> Wrapped | None:
+    text = next((word.text for word in words[1:] if not word.text.startswith("-")), None)
+    return Wrapped(text=text, transparent=False)
+
+
 _FIND_ACTIONS = _words("-exec -execdir -ok -okdir")
 
 
 def _find(words: Words) -> Wrapped | None:
+    inner: list[Words] = []
     for at, word in enumerate(words):
         if word.text in _FIND_ACTIONS:
             rest = words[at + 1 :]
             end = next((n for n, each in enumerate(rest) if each.text in (";", "+")), len(rest))
-            inner = tuple(_UNKNOWN if "{}" in each.text else each for each in rest[:end])
-            more = any(each.text in _FIND_ACTIONS for each in rest[end:])
-            unknown = not inner or inner[0].literal is None
-            problem = "several actions of find" if more else "program named by an expansion" if unknown else None
-            return Wrapped(inner, problem=problem, transparent=False)
-    return None
+            inner.append(tuple(_UNKNOWN if "{}" in each.text else each for each in rest[:end]))
+    if not inner:
+        return None
+    unknown = any(not each or each[0].literal is None for each in inner)
+    problem = "several actions of find" if inner[1:] else "program named by an expansion" if unknown else None
+    return Wrapped(inner[0], others=tuple(inner[1:]), problem=problem, transparent=False)
 
 
 def _git(words: Words) -> Wrapped | None:
@@ -195,89 +229,19 @@ def _tar(words: Words) -> Wrapped | None:
     return Wrapped(problem="archive on another host", transparent=False) if remote else None
 
 
-@dataclass(frozen=True)
-class _Language:
-    """A small language whose harmless texts can be told by their look."""
-
-    name: str
-    harmless: Callable[[str], object]
-    flags: str
-    valued: str
-    text_option: str = ""
-    """The option that brings the text instead of the first operand."""
-    long_flags: frozenset[str] = field(default_factory=frozenset)
-
-    def __call__(self, words: Words) -> Wrapped | None:
-        problem = Wrapped(problem=f"{self.name} program that may run commands or write files", transparent=False)
-        texts: list[str] = []
-        operands: list[str] = []
-        rest = list(words[1:])
-        while rest:
-            word = rest.pop(0)
-            if word.may_be_any_option:
-                return problem
-            text = word.text
-            if text.startswith("--"):
-                if text not in self.long_flags:
-                    return problem
-            elif text.startswith("-") and text != "-":
-                value = text[2:]
-                if text[1] in self.valued:
-                    if not value and not rest:
-                        return problem
-                    given = Word(value) if value else rest.pop(0)
-                    if text[1] == self.text_option:
-                        texts.append(given.text if given.literal is not None else "$")
-                elif set(text[1:]) - set(self.flags):
-                    return problem
-            elif not texts and not operands:
-                operands.append(text if word.literal is not None else "$")
-        checked = texts or operands[:1]
-        return None if checked and all(self.harmless(text) for text in checked) else problem
-
-
-_SED_ADDRESS = r"(?:\d+|\$|/[^/\\\n]*/)"
-_SED_COMMAND = re.compile(
-    rf"\s*(?P<address>(?:{_SED_ADDRESS}(?:,\+?{_SED_ADDRESS})?)?)\s*!?\s*"
-    r"(?:[pdqDPNnGgHhx=]|s(?P<mark>[/|#,])(?P<pattern>(?:(?!(?P=mark))[^\\\n]|\\[^\n])*)(?P=mark)"
-    r"(?:(?!(?P=mark))[^\\\n]|\\[^\n])*(?P=mark)[gpiI0-9]*)\s*"
-)
-_BRACKETS = re.compile(r"\[(?!\^?\])[^\]\[]+\]")
-"""Closed for certain: `[]/]` and `[^]/]` begin with a bracket that they contain."""
-
-
-def _is_harmless_sed(script: str) -> bool:
-    """Only commands that print, delete and substitute: `e`, `w`, `r` and the flags `e` and `w` of `s` are not among
-    them. What follows a separator must again be such a command. A bracket that is open where the pattern seems to end
-    may hold the mark itself, so that the pattern ends elsewhere."""
-    at = 0
-    while found := _SED_COMMAND.match(script, at):
-        if "[" in _BRACKETS.sub("", found["address"]) + _BRACKETS.sub("", found["pattern"] or ""):
-            return False
-        at = found.end()
-        if at == len(script):
-            return True
-        if script[at] not in ";\n":
-            return False
-        at += 1
-    return False
-
-
-_AWK_ESCAPES = re.compile(r"system|getline|[>@|]")
-
-
-def _is_harmless_awk(program: str) -> bool:
-    """`||` is the one bar that connects nothing to a command."""
-    return not _AWK_ESCAPES.search(program.replace("||", ""))
+def _in_a_language(words: Words) -> Wrapped | None:
+    """A sed script or an awk program, which may run commands itself."""
+    name = words[0].text.rpartition("/")[2]
+    if LANGUAGES[name].is_harmless(words[1:]):
+        return None
+    return Wrapped(problem=f"{name} program that may run commands or write files", transparent=False)
 
 
 _SPECIAL: Mapping[str, Callable[[Words], Wrapped | None]] = {
+    "eval": _eval,
+    "trap": _trap,
     "find": _find,
     "git": _git,
     "tar": _tar,
-    "sed": _Language("sed", _is_harmless_sed, "nEruzs", "e", "e", _words("--quiet --silent --regexp-extended --posix")),
-    **dict.fromkeys(
-        ("awk", "gawk", "mawk", "nawk"),
-        _Language("awk", _is_harmless_awk, "", "Fv", "", _words("--posix --re-interval")),
-    ),
+    **dict.fromkeys(LANGUAGES, _in_a_language),
 }

@@ -11,11 +11,14 @@ from wap_kernel.dialects.agent_spaces_event_models import TYPES, Category
 from wap_kernel.errors import AlreadyExists, ApprovalRequired, EditNotFound, PermissionDenied, TimedOut, WapError
 from wap_kernel.files.paths import display
 from wap_kernel.operations import ModifyFile, Operation, RunCommand, WriteFile
+from wap_kernel.redacting import redacted
 from wap_kernel.results import CommandResult, FileContent, FileModified, FileWritten, PathChanged, Result, Reverted
 from wap_kernel.times import text_of
 
 TIMED_OUT = 124
 """The exit code of a command that took too long, as `timeout` of coreutils has it."""
+_OF_FILES = frozenset({"content", "diff", "closest"})
+"""Fields with what stands in files; it is told as it is."""
 Event = dict[str, Any]
 
 
@@ -75,7 +78,8 @@ class AgentSpacesEvents:
         return self._event(TYPES[operation.kind], **{"operationId": step_id, **named, "success": success, **found})
 
     def _event(self, type_: str, **fields: Any) -> Event:
-        kept = {name: _unicode(value) for name, value in fields.items() if value is not None}
+        said = {name: _unicode(value) for name, value in fields.items() if value is not None}
+        kept = {name: value if name in _OF_FILES else redacted(value) for name, value in said.items()}
         return {"type": type_, "timestamp": text_of(self._clock()), **kept}
 
 

@@ -14,7 +14,8 @@ Schema = dict[str, Any]
 
 
 def of(model: type[BaseModel], mode: Literal["validation", "serialization"]) -> Schema:
-    schema = model.model_json_schema(by_alias=True, mode=mode)
+    by_alias = model.model_config.get("serialize_by_alias", True)
+    schema = model.model_json_schema(by_alias=by_alias, mode=mode)
     return _plain(schema, schema.pop("$defs", {}))
 
 
@@ -25,6 +26,7 @@ def _plain(schema: Schema, definitions: dict[str, Schema]) -> Schema:
         choices = [choice for choice in schema["anyOf"] if choice != {"type": "null"}]
         if len(choices) == 1:
             return _plain({**choices[0], **_without(schema, "anyOf")}, definitions)
+        schema = {**schema, "anyOf": choices}
     plain: Schema = {}
     for key, value in schema.items():
         if key in ("title", "discriminator") or (key == "default" and value is None):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
@@ -11,7 +12,7 @@ from pydantic.alias_generators import to_camel
 from pydantic_core import PydanticCustomError
 
 from wap_kernel.dialects import structure
-from wap_kernel.errors import InvalidArgument
+from wap_kernel.errors import InvalidArgument, NotFound
 from wap_kernel.operations import Effect, Operation
 
 LARGE = 64 * 1024
@@ -51,6 +52,7 @@ class Parameters(BaseModel):
 
 
 P = TypeVar("P", bound=Parameters)
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -67,6 +69,13 @@ class Tool(Generic[P]):
     idempotent: bool = False
     also: frozenset[str] = frozenset()
     """Further names by which an agent token opens it."""
+    effects: tuple[Effect, ...] = ()
+    """Where it depends on the request: all that it may have, the least first."""
+
+    @property
+    def least_effect(self) -> Effect:
+        """What whoever calls it must be allowed before anything of the request is read."""
+        return self.effects[0] if self.effects else self.effect
 
     def is_opened_by(self, names: frozenset[str] | None) -> bool:
         """Whether an agent token that names these tools opens this one; None stands for all tools."""
@@ -79,6 +88,14 @@ class Tool(Generic[P]):
             return self.parameters.model_validate_json(body or b"{}")
         except ValidationError as error:
             raise invalid(error, self.parameters) from None
+
+
+def known(tools: Mapping[str, T], name: str) -> T:
+    """The tool of that name among a dialect's."""
+    found = tools.get(name)
+    if found is None:
+        raise NotFound(f"There is no tool named {name!r}.", hint=f"Tools: {', '.join(tools)}.")
+    return found
 
 
 def invalid(error: ValidationError, model: type[BaseModel]) -> InvalidArgument:

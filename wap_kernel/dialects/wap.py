@@ -14,8 +14,8 @@ from pydantic import BaseModel
 
 from wap_kernel.caller import Caller
 from wap_kernel.dialects import wap_parameters as parameters
-from wap_kernel.dialects.tools import LARGE, Tool
-from wap_kernel.errors import NotFound, WapError
+from wap_kernel.dialects.tools import LARGE, Tool, known
+from wap_kernel.errors import WapError
 from wap_kernel.operations import Effect, Operation
 from wap_kernel.results import (
     CommandResult,
@@ -159,10 +159,7 @@ _SAY_SUCCESS = frozenset(tool.name for tool in _TOOLS if "success" in tool.respo
 
 
 def tool(name: str) -> Tool[Any]:
-    found = TOOLS.get(name)
-    if found is None:
-        raise NotFound(f"There is no tool named {name!r}.", hint=f"Tools: {', '.join(TOOLS)}.")
-    return found
+    return known(TOOLS, name)
 
 
 async def call(name: str, body: bytes, runner: Runner, caller: Caller, wait: float = 0) -> bytes:

@@ -11,7 +11,7 @@ from pydantic import Field
 from wap_kernel.dialects.tools import INTEGER, Parameters
 from wap_kernel.errors import InvalidArgument
 from wap_kernel.files import digest, paths
-from wap_kernel.files.globs import MAX_PATTERNS
+from wap_kernel.files.patterns import MAX_PATTERNS
 from wap_kernel.files.searching import MAX_CONTEXT_LINES
 from wap_kernel.files.selection import MAX_PATHS
 from wap_kernel.operations import (

@@ -31,29 +31,40 @@ def list_files(files: Files, operation: ListFiles, limits: Limits, root_path: st
         raise InvalidArgument("maxDepth must be at least 1.", hint="1 lists the folder's direct children.")
     if operation.limit is not None and operation.limit < 1:
         raise InvalidArgument("The limit must be at least 1.", hint=f"At most {MAX_ENTRIES} entries are returned.")
+    left_out = operation.start_entry - 1
+    limit = limits.max_directory_entries if operation.limit is None else min(operation.limit, MAX_ENTRIES)
     patterns, include = chosen(operation.exclude, recursive=operation.recursive), selected(operation.include)
     start = _open_start(files, operation.path)
     asked = _Asked(
         exclusions=Exclusions(patterns, start.path, include),
         files_only=include is not None,
         max_depth=operation.max_depth if operation.recursive else 1,
-        limit=limits.max_directory_entries if operation.limit is None else min(operation.limit, MAX_ENTRIES),
+        limit=left_out + limit,
         deadline=deadline,
     )
     if operation.newest_first:
         newest = _Newest(asked)
         newest.run(files, start)
-        shown = newest.first(root_path if operation.metadata else None)
-        return FileList(files=shown, is_truncated=newest.total > len(shown), total_found=newest.total)
+        shown = newest.first(root_path if operation.metadata else None)[left_out:]
+        return _answer(operation, shown, newest.total)
     listing = _Listing(asked)
     listing.run(files, start)
-    found = listing.first()
+    found = listing.first()[left_out:]
     if operation.metadata:
         shown = _with_metadata(files, found, root_path)
         listing.total -= len(found) - len(shown)  # vanished since they were found
     else:
         shown = [_entry(entry) for entry in found]
-    return FileList(files=shown, is_truncated=listing.total > len(shown), total_found=listing.total)
+    return _answer(operation, shown, listing.total)
+
+
+def _answer(operation: ListFiles, shown: list[Entry], total: int) -> FileList:
+    start, left_out = operation.start_entry, operation.start_entry - 1
+    if left_out and left_out >= total:
+        raise InvalidArgument(
+            f"startEntry {start} is past the end: the folder has {total} entries.", totalEntries=total
+        )
+    return FileList(files=shown, is_truncated=total > left_out + len(shown), total_found=total)
 
 
 _Found = tuple[str, str, str, bool, bool]

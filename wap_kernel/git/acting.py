@@ -12,14 +12,16 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from wap_kernel.commands.outcome import Cancel
-from wap_kernel.errors import PermissionDenied
+from wap_kernel.errors import PermissionDenied, WapError
 from wap_kernel.files.primitives import Access, Guard
-from wap_kernel.git import changing, parsing, reading
+from wap_kernel.git import changing, names, parsing, reading
 from wap_kernel.git.answers import Failure, GitFailed, Reason, failed
+from wap_kernel.git.foreseeing import Foreseen, new_commits
 from wap_kernel.git.inside import Inside
+from wap_kernel.git.remotes import Remote
 from wap_kernel.git.settings import GitSettings
-from wap_kernel.git.work import Permits, Work
-from wap_kernel.operations import GitAction
+from wap_kernel.git.work import Permits, Work, current
+from wap_kernel.operations import GitAction, GitTransfer
 from wap_kernel.providers.base import Confinement, Provider
 from wap_kernel.results import Result
 
@@ -48,13 +50,34 @@ class Git:
         self._settings = settings
 
     def act(self, operation: GitAction, guard: Guard, confinement: Confinement, cancel: Cancel) -> GitActed:
-        guard.check(self._provider.files.resolve(operation.folder), Access.READ, folder=True)
-        inside = Inside(self._provider, self._root, confinement=confinement, cancel=cancel)
-        call = _Call(operation, inside, permits(guard), self._settings, self._state, cancel)
         try:
-            return GitActed(answer=_ACTIONS[operation.action](call))
+            return GitActed(answer=_ACTIONS[operation.action](self._call(operation, guard, confinement, cancel)))
         except GitFailed as error:
             return GitActed(failure=error.failure)
+
+    def foresee(self, operation: GitTransfer, guard: Guard, confinement: Confinement) -> Foreseen:
+        """What it would be about, as far as that can be told: what is wrong is said when it is done."""
+        try:
+            return _foreseen(self._call(operation, guard, confinement, Cancel()))
+        except (GitFailed, WapError, OSError):
+            return Foreseen()
+
+    def _call(self, operation: GitAction, guard: Guard, confinement: Confinement, cancel: Cancel) -> _Call:
+        guard.check(self._provider.files.resolve(operation.folder), Access.READ, folder=True)
+        inside = Inside(self._provider, self._root, confinement=confinement, cancel=cancel)
+        return _Call(operation, inside, permits(guard), self._settings, self._state, cancel)
+
+
+def _foreseen(call: _Call) -> Foreseen:
+    if call.operation.action == "clone":
+        return Foreseen(call.remote(None).url)
+    work = call.work()
+    there = call.remote(work).url
+    if call.operation.action != "push":
+        return Foreseen(there)
+    branch = names.branch(call.operation.branch or current(work))
+    commit = None if call.operation.delete else work.ref(f"refs/heads/{branch}")
+    return Foreseen(there, branch, commit, () if commit is None else new_commits(work, branch, commit))
 
 
 def permits(guard: Guard) -> Permits:
@@ -87,18 +110,20 @@ class _Call:
         return Work.open(self.inside, self.permits, folder=self.operation.folder, identity=identity)
 
     def link(self, work: Work | None) -> Link:
-        """To the remote that is named, or to what the repository calls its remote, if that may be reached."""
         from wap_kernel.git.host import Host
         from wap_kernel.git.transfer import Link
 
+        return Link(Host(self.state, self.remote(work), cancel=self.cancel), self.settings.source)
+
+    def remote(self, work: Work | None) -> Remote:
+        """The one that is named, or what the repository calls its remote, if that may be reached."""
         url = self.operation.url
         if url is None and work is not None:
             ran = work.read("config", "--get", f"remote.{work.remote}.url", accept=(0, 1))
             url = parsing.text(ran.stdout).strip()
         if not url:
             raise failed(Reason.NO_REMOTE, "The repository has no remote. Name its url: https://host/owner/name.git.")
-        host = Host(self.state, self.settings.remote(url), cancel=self.cancel)
-        return Link(host, self.settings.source)
+        return self.settings.remote(url)
 
 
 def _branch(call: _Call) -> object:
@@ -145,7 +170,8 @@ def _push(call: _Call) -> object:
 
     call.settings.require_any()
     work, asked = call.work(), call.operation
-    return transfer.push(call.link(work), work, asked.branch, force=asked.force, delete=asked.delete)
+    link = call.link(work)
+    return transfer.push(link, work, asked.branch, force=asked.force, delete=asked.delete, agreed=asked.revision)
 
 
 def _clone(call: _Call) -> object:

@@ -28,6 +28,7 @@ class Reason(str, Enum):
     BORROWED = "borrowed"
     CREDENTIAL = "credential"
     BEHIND = "behind"
+    MOVED = "moved"
     REFUSED = "refused"
     UNREACHABLE = "unreachable"
     NO_REMOTE = "no-remote"

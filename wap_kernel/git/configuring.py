@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Annotated, Any
 from urllib.parse import urlsplit
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
@@ -12,6 +12,8 @@ from pydantic.alias_generators import to_camel
 from wap_kernel.errors import InvalidArgument
 from wap_kernel.git.answers import Person
 from wap_kernel.git.credentials import CredentialSource, NoCredential, TokenFile
+from wap_kernel.git.redaction import Redactor
+from wap_kernel.git.remotes import PROTECTED
 from wap_kernel.git.settings import GitSettings
 
 
@@ -31,12 +33,16 @@ class _App(_Section):
     base_url: str = "https://github.com"
 
 
+_Pattern = Annotated[str, Field(pattern=r"^[^\s:^~\\]{1,200}$")]
+
+
 class _Git(_Section):
     remotes: list[str] = Field(default_factory=list)
     token_file: str | None = None
     github_app: _App | None = None
     identity: _Identity | None = None
     ca_file: str | None = None
+    protected_branches: list[_Pattern] = Field(default_factory=lambda: list(PROTECTED))
 
 
 def git_settings(said: Mapping[str, Any]) -> GitSettings:
@@ -53,8 +59,13 @@ def git_settings(said: Mapping[str, Any]) -> GitSettings:
         if parts.scheme != "https" or not parts.netloc or "*" in parts.netloc or "@" in parts.netloc:
             raise _wrong(f"remotes: {pattern!r} is not like https://github.com/ada/*")
     identity = None if given.identity is None else Person(given.identity.name, given.identity.email)
-    source = _source(given, identity)
-    return GitSettings(tuple(given.remotes), source, identity, given.ca_file)
+    return GitSettings(
+        allowed=tuple(given.remotes),
+        source=_source(given, identity),
+        identity=identity,
+        ca_file=given.ca_file,
+        protected=tuple(given.protected_branches),
+    )
 
 
 def _source(given: _Git, identity: Person | None) -> CredentialSource:
@@ -79,4 +90,4 @@ def _source(given: _Git, identity: Person | None) -> CredentialSource:
 
 
 def _wrong(text: str) -> InvalidArgument:
-    return InvalidArgument(f"WapExtension.git: {text}.", hint="See docs/git.md.")
+    return InvalidArgument(f"WapExtension.git: {Redactor()(text)}.", hint="See docs/git.md.")

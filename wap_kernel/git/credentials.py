@@ -51,6 +51,10 @@ class CredentialSource(Protocol):
     def secret_paths(self) -> tuple[str, ...]:
         """Absolute paths that no tool and no command may read."""
 
+    @property
+    def secrets(self) -> tuple[str, ...]:
+        """What was handed out and may still be good, to be taken out of whatever is told."""
+
     def credential(self, remote: Remote) -> Credential | None:
         """For this remote; None: it goes without. Raises a WapError that says what is wrong with the settings."""
 
@@ -65,6 +69,7 @@ class NoCredential:
     """For remotes that everybody may read."""
 
     secret_paths: tuple[str, ...] = ()
+    secrets: tuple[str, ...] = ()
 
     def __init__(self, identity: Person | None = None) -> None:
         self._identity = identity
@@ -87,6 +92,11 @@ class TokenFile:
         self._origin = origin.rstrip("/")
         self._username = username
         self._identity = identity
+        self._last: Secret | None = None
+
+    @property
+    def secrets(self) -> tuple[str, ...]:
+        return () if self._last is None else (self._last.reveal(),)
 
     @property
     def secret_paths(self) -> tuple[str, ...]:
@@ -98,7 +108,8 @@ class TokenFile:
         text = read_private(self._path, "token").strip()
         if not text or not text.isascii() or not text.isprintable() or " " in text:
             raise ProviderUnavailable("The token file does not hold a token.", hint="One line, and nothing else.")
-        return Credential(self._username, Secret(text))
+        self._last = Secret(text)
+        return Credential(self._username, self._last)
 
     def forget(self, remote: Remote) -> bool:
         return False

@@ -63,6 +63,11 @@ class GitHubApp:
     def secret_paths(self) -> tuple[str, ...]:
         return (self._key_file,)
 
+    @property
+    def secrets(self) -> tuple[str, ...]:
+        with self._lock:
+            return tuple(token.secret.reveal() for token in self._tokens.values())
+
     def credential(self, remote: Remote) -> Credential:
         if remote.origin != self._base_url:
             raise wrong_origin(remote)

@@ -12,9 +12,12 @@ import hashlib
 import os
 import signal
 import subprocess
+import threading
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import IO
 from urllib.parse import urlsplit
 
 from wap_kernel.commands.environment import KEPT_WITHOUT_PASSWORD
@@ -28,6 +31,9 @@ from wap_kernel.git.redaction import Redactor
 from wap_kernel.git.remotes import Remote
 
 TIMEOUT = 600.0
+PATIENCE = 60.0
+"""Seconds to wait for another transfer with the same remote."""
+_LOOK_AGAIN = 0.05
 MAX_STDOUT = 16 * 1024 * 1024
 PATH = "/usr/local/bin:/usr/bin:/bin"
 _KEPT = (*sorted(KEPT_WITHOUT_PASSWORD), "NO_PROXY", "no_proxy", "SSL_CERT_FILE", "SSL_CERT_DIR")
@@ -54,6 +60,7 @@ class Host:
         *,
         environment: Mapping[str, str] | None = None,
         timeout: float = TIMEOUT,
+        patience: float = PATIENCE,
         cancel: Cancel | None = None,
     ) -> None:
         server = os.environ if environment is None else environment
@@ -61,6 +68,7 @@ class Host:
         self._folder = Path(state) / hashlib.sha256(remote.url.encode()).hexdigest()[:32]
         self.bare = str(self._folder / "repository.git")
         self._timeout = timeout
+        self._patience = patience
         self._cancel = cancel or Cancel()
         self._kept = {name: server[name] for name in _KEPT if "@" not in server.get(name, "@")}
 
@@ -69,13 +77,31 @@ class Host:
         """Within the block the repository exists and is nobody else's."""
         self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         with open(self._folder / "lock", "w", encoding="ascii") as lock:
-            fcntl.flock(lock, fcntl.LOCK_EX)
+            self._take(lock)
             askpass = self._folder / "askpass"
             askpass.write_text(ASKPASS, encoding="ascii")
             askpass.chmod(0o700)
             if not os.path.exists(os.path.join(self.bare, "HEAD")):
                 self.git("init", "--quiet", "--bare", "--template=", "--initial-branch=none", self.bare, anywhere=True)
             yield
+
+    def _take(self, lock: IO[str]) -> None:
+        """Not longer than a person would wait, and not when it is cancelled."""
+        until = time.monotonic() + self._patience
+        stopped = threading.Event()
+        with self._cancel.calling(stopped.set):
+            while True:
+                with suppress(BlockingIOError):
+                    fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                    return
+                if time.monotonic() >= until:
+                    raise failed(
+                        Reason.LOCKED,
+                        f"Another transfer with this remote is under way, since {self._patience:g} seconds at least. "
+                        "Try again later.",
+                    )
+                if stopped.wait(_LOOK_AGAIN):
+                    raise failed(Reason.CANCELLED, "It was cancelled.")
 
     @contextmanager
     def temporary(self, name: str) -> Iterator[Path]:

@@ -16,13 +16,25 @@ MASK = "***"
 _BREAK = r"[\r\n\t ]*"
 _BASE64 = frozenset("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/_-")
 _SHORTEST_CORE = 4
+_KIND = "(?:basic |bearer |token )?"
 _LOOKS_LIKE_ONE = (
-    # Everything up to the last `@` before the path: a secret may itself hold `@` and `:`.
-    (re.compile(r"(?i)([a-z0-9+.]://)[^\s/?#'\"<>]{1,4096}@"), rf"\1{MASK}@"),
-    (re.compile(r"(?i)\b(authorization[ \t]{0,8}[:=][ \t]{0,8}(?:basic |bearer |token )?)[^\s'\"]+"), rf"\1{MASK}"),
-    (re.compile(r"\b(?:gh[pousr]_[A-Za-z0-9]{16,255}|github_pat_[A-Za-z0-9_]{16,255})"), MASK),
-    (re.compile(r"\beyJ[\w-]{8,1024}\.eyJ[\w-]{8,2048}\.[\w-]{8,2048}"), MASK),
+    # Everything up to the last `@` before the path: a secret may itself hold `@` and `:`. `git@` is nobody's secret,
+    # and neither is `Bearer $TOKEN`.
+    (
+        "://",
+        re.compile(r"(?i)([a-z0-9+.]://)(?!git@[^\s/?#'\"<>@]{1,255}(?:[\s/?#'\"<>]|$))[^\s/?#'\"<>]{1,4096}@"),
+        rf"\1{MASK}@",
+    ),
+    (
+        "authorization",
+        re.compile(rf"(?i)\b(authorization[ \t]{{0,8}}[:=][ \t]{{0,8}}(?!{_KIND}[$<{{%]){_KIND})[^\s'\"]+"),
+        rf"\1{MASK}",
+    ),
+    ("gh", re.compile(r"\b(?:gh[pousr]_[A-Za-z0-9]{16,255})"), MASK),
+    ("github_pat_", re.compile(r"\bgithub_pat_[A-Za-z0-9_]{16,255}"), MASK),
+    ("eyj", re.compile(r"\beyJ[\w-]{8,1024}\.eyJ[\w-]{8,2048}\.[\w-]{8,2048}"), MASK),
 )
+"""What a text must hold in small letters to be looked at closely, the pattern, and what it becomes."""
 
 
 class Redactor:
@@ -38,8 +50,10 @@ class Redactor:
             text = _without_runs(text, self._base64)
         if self._plain is not None:
             text = self._plain.sub(MASK, text)
-        for pattern, replacement in _LOOKS_LIKE_ONE:
-            text = pattern.sub(replacement, text)
+        small = text.lower()
+        for mark, pattern, replacement in _LOOKS_LIKE_ONE:
+            if mark in small:
+                text = pattern.sub(replacement, text)
         return text
 
 

@@ -126,7 +126,7 @@ def _questions(action: str, remote: Remote, branch: str | None, options: dict[st
     what = branch or "the current branch"
     yield Question(Verb.PUSH, f"push {what} to {where}")
     # Which branch is current is decided inside the workspace, so it counts as protected until it is known.
-    if branch is None or remote.is_protected(branch):
+    if remote.protected if branch is None else remote.is_protected(branch):
         yield Question(Verb.PUSH_PROTECTED, f"push to the protected branch {what} of {where}")
     if options.get("force"):
         yield Question(Verb.PUSH_FORCE, f"overwrite {what} of {where}: commits there may be lost")

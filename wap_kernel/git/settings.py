@@ -10,7 +10,7 @@ from urllib.parse import urlsplit
 from wap_kernel.errors import PermissionDenied, ProviderUnavailable
 from wap_kernel.git.answers import Person
 from wap_kernel.git.credentials import CredentialSource, NoCredential
-from wap_kernel.git.remotes import Remote, remote
+from wap_kernel.git.remotes import PROTECTED, Remote, remote
 
 _SCP = re.compile(r"(?:ssh://)?git@([A-Za-z0-9.-]+)[:/]([^\s:@]+)\Z")
 
@@ -24,13 +24,19 @@ class GitSettings:
     """Who commits. None: whom the source of credentials names, else whom the repository's own config names."""
     ca_file: str | None = None
     """Certificates to trust instead of the system's."""
+    protected: tuple[str, ...] = PROTECTED
+    """Patterns of branches to which a push is a question of its own."""
+
+    def to_dict(self) -> dict[str, list[str]]:
+        """For whoever asks what the policy is."""
+        return {"remotes": list(self.allowed), "protectedBranches": list(self.protected)}
 
     def committer(self) -> Person | None:
         return self.identity or self.source.identity()
 
     def remote(self, url: str) -> Remote:
         """The remote at `url`, wherever that was read; what is not allowed is refused without being quoted."""
-        found = remote(by_https(url), ca_file=self.ca_file)
+        found = remote(by_https(url), protected=self.protected, ca_file=self.ca_file)
         if not any(_allows(pattern, found.url) for pattern in self.allowed):
             host = urlsplit(found.url).hostname
             raise PermissionDenied(

@@ -15,7 +15,7 @@ from wap_kernel.git.changing import check_writes
 from wap_kernel.git.credentials import CredentialSource
 from wap_kernel.git.host import Host
 from wap_kernel.git.inside import Inside, Repository, borrowed
-from wap_kernel.git.work import Work
+from wap_kernel.git.work import Work, current
 
 _MAX_LOOKED_AT = 50
 
@@ -58,14 +58,6 @@ class Link:
             )
 
 
-def current(work: Work) -> str:
-    """The branch that is checked out."""
-    ran = work.read("symbolic-ref", "--quiet", "--short", "HEAD", accept=(0, 1))
-    if ran.exit_code:
-        raise failed(Reason.DETACHED, "The head is detached, so there is no current branch. Check out a branch first.")
-    return parsing.text(ran.stdout).strip()
-
-
 def _refuse_partial(repository: Repository) -> None:
     if repository.shallow:
         raise failed(
@@ -77,8 +69,17 @@ def _refuse_partial(repository: Repository) -> None:
         raise borrowed()
 
 
-def push(link: Link, work: Work, branch: str | None = None, *, force: bool = False, delete: bool = False) -> Pushed:
-    """Push one branch of the workspace to the branch of that name. `questions` says what policy is asked before."""
+def push(
+    link: Link,
+    work: Work,
+    branch: str | None = None,
+    *,
+    force: bool = False,
+    delete: bool = False,
+    agreed: str | None = None,
+) -> Pushed:
+    """Push one branch of the workspace to the branch of that name; `agreed` is the commit that it must be at.
+    `questions` says what policy is asked before."""
     branch = names.branch(branch or current(work))
     if delete:
         return _delete(link, work, branch)
@@ -89,6 +90,8 @@ def push(link: Link, work: Work, branch: str | None = None, *, force: bool = Fal
         raise failed(Reason.UNKNOWN_REVISION, "There is no such branch, or no commit on it. Look at branch.")
     with host.held():
         commit = bundles.take_out(work.inside, work.repository, host, ref)
+        if agreed not in (None, commit):
+            raise failed(Reason.MOVED, "The branch has moved since a person agreed to the push. Push again: it asks.")
         link.refuse_lfs(commit)
         before = bundles.refs(host, tracking).get(tracking)
         options = ("--porcelain", "--quiet", "--no-verify", "--no-follow-tags", "--no-recurse-submodules")

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from wap_kernel.errors import PermissionDenied
 from wap_kernel.files.paths import display, join
 from wap_kernel.git import names, parsing
-from wap_kernel.git.answers import Person
+from wap_kernel.git.answers import Person, Reason, failed
 from wap_kernel.git.inside import MAX_OUTPUT, Inside, Ran, Repository
 
 MAX_WORDS = 500
@@ -106,6 +106,14 @@ class Work:
         options = ("--porcelain=v2", "--branch", "-z", "--ahead-behind", "--renames", "--ignore-submodules=dirty")
         ran = self.read("status", *options, f"--untracked-files={untracked}", "--", *paths)
         return parsing.status(ran.stdout)
+
+
+def current(work: Work) -> str:
+    """The branch that is checked out."""
+    ran = work.read("symbolic-ref", "--quiet", "--short", "HEAD", accept=(0, 1))
+    if ran.exit_code:
+        raise failed(Reason.DETACHED, "The head is detached, so there is no current branch. Check out a branch first.")
+    return parsing.text(ran.stdout).strip()
 
 
 def denied(path: str) -> PermissionDenied:

@@ -45,7 +45,7 @@ def _verdict(line: Line | None, text: str, lookup: Lookup, until: float) -> list
         wanted = operations(line or understand(text))
     except WapError:
         return []
-    found = lookup.ask(lambda hands: hands.check(wanted), until) if wanted else None
+    found = lookup.ask(text, lambda hands: hands.check(wanted), until) if wanted else None
     return [] if found is None else [found]
 
 

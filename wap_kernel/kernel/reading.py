@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 from wap_kernel.errors import InvalidArgument
 from wap_kernel.language import Line, parse_script
+from wap_kernel.language.lines import MAGIC
 
 _WORD = re.compile(r"\w*")
 BATCHES = ("run", "check")
@@ -28,7 +29,10 @@ def row_at(code: str, cursor: int) -> Row:
     end = _end(code, cursor)
     while end < len(code) and code[end - 1] == "\\":
         end = _end(code, end + 1)
-    return Row(start, code[start:end].replace("\\\n", "  "))
+    text = code[start:end].replace("\\\n", "  ")
+    indent = len(text) - len(text.lstrip())
+    magic = MAGIC.match(text, indent)
+    return Row(start, text if magic is None else " " * magic.end() + text[magic.end() :])
 
 
 def word_at(code: str, cursor: int) -> str:

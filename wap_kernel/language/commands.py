@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from wap_kernel.errors import InvalidArgument
-from wap_kernel.language import arguments
+from wap_kernel.language import arguments, habits
 from wap_kernel.language.arguments import Arguments, meant
 
 STATUSES = ("running", "awaiting_approval", "completed", "cancelled", "error")
@@ -187,12 +187,18 @@ NAMELESS = "status"
 """What a line without a sub-command means."""
 
 
-def find(name: str) -> Command:
+def find(name: str, rest: str = "") -> Command:
+    """`rest` is what follows it in the line."""
     name = name or NAMELESS
-    if name not in COMMANDS:
-        near = meant(name, COMMANDS)
-        raise InvalidArgument(f"There is no sub-command {name!r}{near or '.'}", hint='"help" lists them.')
-    return COMMANDS[name]
+    if name in COMMANDS:
+        return COMMANDS[name]
+    if name.startswith("%"):
+        raise InvalidArgument(f"There is no sub-command {name!r}.", hint='No magics here; "help" lists what there is.')
+    if (habit := habits.meant(name, rest)) is not None:
+        here, line = habit
+        raise InvalidArgument(f"There is no sub-command {name!r}; did you mean {here}?", hint=f"Write: %wap {line}")
+    near = meant(name, COMMANDS)
+    raise InvalidArgument(f"There is no sub-command {name!r}{near or '.'}", hint='"help" lists them.')
 
 
 def usage(name: str) -> str:

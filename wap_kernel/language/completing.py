@@ -1,4 +1,5 @@
-"""What can be written next: sub-commands, options, paths of the workspace, run ids. Never slower than 200 ms."""
+"""What can be written next: sub-commands, options, paths of the workspace, run ids. Never slower than 200 ms: what the
+workspace has not said by then is left out, and is there with the next Tab."""
 
 from __future__ import annotations
 
@@ -40,9 +41,10 @@ class Completer:
     def __init__(self, hands: Callable[[], Hands], has_hands: Callable[[], bool] = lambda: True) -> None:
         self._lookup = Lookup(hands, has_hands)
 
-    def complete(self, text: str, cursor: int, *, heads_cell: bool = False) -> Completions:
-        """For a line without its `%wap`, or the head of a cell without its `%%wap`."""
-        until = monotonic() + PATIENCE
+    def complete(self, text: str, cursor: int, *, heads_cell: bool = False, until: float | None = None) -> Completions:
+        """For a line without its `%wap`, or the head of a cell without its `%%wap`. `until` is the end of the time for
+        it, on the clock of `monotonic`, where some of that has gone already."""
+        until = monotonic() + PATIENCE if until is None else until
         before = text[:cursor]
         # From the beginning, word by word: to look for the last one would take the square of a long word's length.
         start = next((found.start() for found in _WORD.finditer(before) if found.end() == cursor), cursor)
@@ -81,7 +83,7 @@ class Completer:
         """Those in the folder that has been written so far, quoted as the word is."""
         written = _unquoted(word)
         folder, _, beginning = written.rpartition("/")
-        found = self._lookup.ask(lambda hands: hands.ls(folder or "."), until)
+        found = self._lookup.ask(("ls", folder), lambda hands: hands.ls(folder or "."), until)
         matches = []
         for entry in found.data["files"] if found is not None else ():
             name, is_folder = str(entry["path"]).rstrip("/").rpartition("/")[2], bool(entry["isDirectory"])
@@ -92,7 +94,7 @@ class Completer:
         return sorted(matches)
 
     def _runs(self, word: str, until: float) -> list[str]:
-        found = self._lookup.ask(lambda hands: hands.runs(limit=_RUNS), until)
+        found = self._lookup.ask("runs", lambda hands: hands.runs(limit=_RUNS), until)
         runs = [] if found is None else [str(run["runId"]) for run in found.data["runs"]]
         return _beginning(word, [*runs, "last"])
 

@@ -17,6 +17,8 @@ _WORD = re.compile(r"""\s*((?:[^\s'"\\]|\\.|'[^']*'|"(?:\\.|[^"\\])*")+)""", re.
 _BATCH = re.compile(r"[\[{]|-(?:\s|$)|---|(?:\"?(?:operations|protocolVersion)\"?)\s*:")
 """How a batch begins, and no sub-command does."""
 
+MAGIC = re.compile(r"%{1,2}wap(?:\s+|$)")
+
 
 @dataclass(frozen=True)
 class Line:
@@ -40,7 +42,7 @@ def parse(text: str) -> Line:
 
 def parse_cell(head: str, body: str, first_line: int = 2) -> Line:
     """What follows `%%wap`, and the text below; options alone are those of `run`."""
-    head = head.strip()
+    head, body = head.strip(), _unix(body)
     line = understand(f"run {head}" if not head or head.startswith("-") else head)
     if line.command.name == "help":
         return line
@@ -54,8 +56,10 @@ def parse_cell(head: str, body: str, first_line: int = 2) -> Line:
 def parse_script(text: str) -> list[Line]:
     """A cell of the `wap` kernel: a batch; or `write PATH`, `sh` or `run` over its text; or lines, one after another.
 
-    A line that ends in a backslash goes on in the next; one that begins with `#` is for people.
+    A line that ends in a backslash goes on in the next; one that begins with `#` is for people. Who is used to `%wap`
+    and `%%wap` may write them.
     """
+    text = _unix(text)
     rows = list(_logical(text))
     if not rows:
         return []
@@ -63,6 +67,8 @@ def parse_script(text: str) -> list[Line]:
     if _BATCH.match(first.text):
         return [parse_cell("", _below(text, first.begins), first.begins)]
     body = _below(text, first.ends + 1)
+    if first.is_head and body.strip():
+        return [parse_cell(first.text, body, first.ends + 1)]
     if needs_body(understand(first.text)) and body.strip():
         return [parse_cell(first.text, body, first.ends + 1)]
     return [parse(row.text) for row in rows]
@@ -81,7 +87,7 @@ def understand(text: str) -> Line:
         return Line(COMMANDS["help"], COMMANDS["help"].arguments().read([]))
     if name.startswith("-"):  # options with no sub-command: of the overview
         name, rest = "", text
-    command = find(name)
+    command = find(name, rest)
     try:
         given = command.arguments()
         return Line(command, _verbatim(command, given, rest) if command.verbatim else given.read(_words(rest)))
@@ -130,6 +136,9 @@ class _Row(NamedTuple):
     begins: int
     ends: int
     text: str
+    """Without a `%wap`."""
+    is_head: bool
+    """It begins with `%%wap`."""
 
 
 def _logical(text: str) -> Iterator[_Row]:
@@ -141,10 +150,21 @@ def _logical(text: str) -> Iterator[_Row]:
         if row.endswith("\\"):
             kept += row[:-1] + " "
             continue
-        yield _Row(begins, number, (kept + row).strip())
+        yield _row(begins, number, kept + row)
         kept = ""
     if kept.strip():
-        yield _Row(begins, text.count("\n") + 1, kept.strip())
+        yield _row(begins, text.count("\n") + 1, kept)
+
+
+def _row(begins: int, ends: int, text: str) -> _Row:
+    text = text.strip()
+    magic = MAGIC.match(text)
+    return _Row(begins, ends, text[magic.end() :] if magic else text, text.startswith("%%") and magic is not None)
+
+
+def _unix(text: str) -> str:
+    """How the lines of a cell end is its editor's matter, and nothing that a file or a script should have."""
+    return text.replace("\r\n", "\n")
 
 
 def _below(text: str, line: int) -> str:

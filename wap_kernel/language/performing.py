@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Callable, Mapping, MutableMapping
 from typing import TYPE_CHECKING, Any, Protocol
 
 from wap_kernel.client.answers import Answer, Note, RunResult
-from wap_kernel.errors import InvalidArgument
+from wap_kernel.errors import FileMissing, InvalidArgument, NotFound, WapError
 from wap_kernel.language import cells
 from wap_kernel.language.commands import usage
 from wap_kernel.language.lines import Line, understand
@@ -39,10 +40,26 @@ def perform(line: Line, hands: Hands, show: Show, names: Names | None = None) ->
     if line.options.to is not None and names is None:
         raise InvalidArgument("--to: there are no Python variables here.")
     name = line.command.name
-    answer = _batch(line, hands, show, names) if name == "run" else _ACTIONS[name](line, hands, show)
+    try:
+        answer = _batch(line, hands, show, names) if name == "run" else _ACTIONS[name](line, hands, show)
+    except FileMissing as error:
+        error.hint = error.hint or _where(hands)
+        raise
     if line.options.to is not None and names is not None:
         names[line.options.to] = answer
     return answer
+
+
+def _where(hands: Hands) -> str | None:
+    """For who names a file by its place beside the notebook."""
+    try:
+        root = str(hands.overview().data["workspace"]["root"])
+    except WapError:
+        return None
+    here = os.getcwd().removeprefix(root.rstrip(os.sep) + os.sep)
+    if here == os.getcwd():
+        return None
+    return f"Paths begin at the workspace. What lies beside this notebook is in {here.replace(os.sep, '/')}/"
 
 
 def operations(line: Line) -> Operations:
@@ -179,7 +196,10 @@ def _deny(line: Line, hands: Hands, show: Show) -> Answer:
 
 def _grants(line: Line, hands: Hands, show: Show) -> Answer:
     if line.options.revoke is not None:
-        hands.revoke(line.options.revoke)
+        try:
+            hands.revoke(line.options.revoke)
+        except NotFound:
+            raise NotFound(f"There is no grant {line.options.revoke!r}.", hint="To see them all: %wap grants") from None
     return hands.grants()
 
 

@@ -10,9 +10,9 @@ from mcp.server.subscriptions import ListenHandler
 
 from wap_kernel.caller import Caller
 from wap_kernel.context import Context
+from wap_kernel.dialects.batch_rights import SCOPE
 from wap_kernel.dialects.coding_environment.calling import DIALECT
 from wap_kernel.dialects.coding_environment.parameters import MAX_READ
-from wap_kernel.dialects.coding_environment.rpc_errors import SCOPE
 from wap_kernel.dialects.coding_environment.tools import listed
 from wap_kernel.errors import BinaryFile, InvalidArgument, PermissionDenied, WapError
 from wap_kernel.mcp import failing

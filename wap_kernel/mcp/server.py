@@ -21,8 +21,8 @@ from wap_kernel.runner import Runner
 
 INSTRUCTIONS = """Tools to work in one folder, the workspace, beside a person who watches. Paths are relative to it. \
 Begin with getWorkspaceInfo and listFiles; find text with searchFiles and files with globFiles; change parts of a file \
-with editFile. Every call is checked against a policy and recorded. A refusal says what to do instead; where a person \
-has to agree, say so and go on with something else."""
+with editFile; commit with git. Every call is checked against a policy and recorded. A refusal says what to do \
+instead; where a person has to agree, say so and go on with something else."""
 
 
 def build(

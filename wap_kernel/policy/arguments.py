@@ -2,29 +2,22 @@
 
 * Without a sandbox there are no masks: what is written out is noticed, so that `cat .env` asks. `grep -r` finds its own
   way, and so does a program that runs code.
-* git has files of its own, also those that were committed once: `git show HEAD:.env` is a read of `.env`, and so is
-  `git log -p -- .env`, in a sandbox too.
+* What git is asked for by name, in a sandbox too (`gitnames.py`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from wap_kernel.commands.shell import Script
-from wap_kernel.commands.words import SimpleCommand, Word
-from wap_kernel.commands.wrappers import is_wrapper
-from wap_kernel.files.paths import split
+from wap_kernel.commands.words import Word
 from wap_kernel.files.primitives import Access
-from wap_kernel.policy.effective import Effective
+from wap_kernel.policy import gitnames
+from wap_kernel.policy.effective import Effective, is_selection
 from wap_kernel.policy.fitting import CommandFacts
 from wap_kernel.policy.redirections import inside
 from wap_kernel.policy.touches import Touch
-from wap_kernel.policy.verdict import Verdict
-
-GIT_SHOWS = frozenset("show log diff blame annotate cat-file grep archive ls-tree checkout restore whatchanged".split())
-"""What of git shows files, or brings them back."""
-GIT_BLAMES = frozenset({"blame", "annotate"})
-"""And takes nothing but a revision and a path."""
+from wap_kernel.policy.verdict import Answer, Verdict
 
 Refuse = Callable[[Touch], Verdict | None]
 """Why a path inside is refused."""
@@ -33,43 +26,35 @@ Refuse = Callable[[Touch], Verdict | None]
 def judge_arguments(
     script: Script, cwd: str, effective: Effective, facts: CommandFacts, refuse: Refuse
 ) -> Iterator[Verdict]:
+    folders = gitnames.folders(script, cwd, facts) if any(map(gitnames.git_words, script.commands)) else ()
     for command in script.commands:
         if not facts.confined:
             for word in command.words[1:]:
                 texts = (word.text, word.text.partition("=")[2]) if word.known else ()
-                for refusal in _refusals(word, texts, cwd, facts, refuse):
+                for refusal in _refusals(word, texts, [cwd], facts, refuse):
                     yield from _unconfined(refusal, effective)
-        for word, text in _asked_of_git(command):
-            yield from _refusals(word, (text,), cwd, facts, refuse)
+        for name in gitnames.asked(command):
+            found = _refusals(name.word, (name.path,), folders, facts, refuse)
+            # Nearly every word is no path in allowedPaths, and most words are revisions.
+            yield from (refusal for refusal in found if name.is_path or not is_selection(refusal.rule))
+        option = gitnames.prints_as_text(command)
+        if option is not None and effective.closes:
+            reason = f"With {option} git prints the contents of denied files as well"
+            suggestion = f"Leave out {option}, or name the files that are wanted."
+            yield Verdict(Answer.ASK, "deniedPaths", reason, suggestion, grantable=False)
 
 
-def _refusals(word: Word, texts: Iterable[str], cwd: str, facts: CommandFacts, refuse: Refuse) -> Iterator[Verdict]:
+def _refusals(
+    word: Word, texts: Iterable[str], folders: Sequence[str], facts: CommandFacts, refuse: Refuse
+) -> Iterator[Verdict]:
+    """For each text at most one. From any of the folders it may be denied; it is not among what is allowed only if it
+    is so from all of them."""
     for text in filter(None, texts):
-        path = inside(word, text, cwd, facts)
-        refusal = None if path is None else refuse(Touch(path, Access.READ, folder=True))
-        if refusal is not None:
-            yield refusal
-
-
-def _asked_of_git(command: SimpleCommand) -> Iterator[tuple[Word, str]]:
-    """The paths that a command line asks git to show, with the words that name them: after `rev:` and after `--`."""
-    words = [word.text for word in command.words]
-    start = next((index for index, text in enumerate(words) if text.rpartition("/")[2] == "git"), None)
-    if start is None or not all(is_wrapper(text) or text.startswith("-") or "=" in text for text in words[:start]):
-        return
-    shows = GIT_SHOWS.intersection(words[start:])
-    are_paths = False
-    for word in command.words[start + 1 :]:
-        text = word.text
-        if are_paths or (shows & GIT_BLAMES and not text.startswith("-")):
-            yield word, text
-        elif text == "--":
-            are_paths = bool(shows)
-        elif shows and ":" in text and not text.startswith("-"):
-            path = text.rpartition(":")[2].lstrip("/")  # `:/.env` is one of the top folder's
-            # `.git` is closed to the file tools and open to git.
-            if ".git" not in split(path.casefold()):
-                yield word, path
+        paths = [path for folder in folders if (path := inside(word, text, folder, facts)) is not None]
+        refusals = [refusal for path in paths if (refusal := refuse(Touch(path, Access.READ, folder=True)))]
+        denied = next((refusal for refusal in refusals if not is_selection(refusal.rule)), None)
+        if denied is not None or (refusals and len(refusals) == len(paths)):
+            yield denied or refusals[0]
 
 
 def _unconfined(refusal: Verdict, effective: Effective) -> Iterator[Verdict]:

@@ -99,10 +99,10 @@ def _runs(run: _Run, problems: list[str], facts: CommandFacts, depth: int) -> It
     # An `env` in a folder of the workspace is no env; `time` is the shell's own only where the shell looks for it.
     vouched = (first == "time" and depth == 0) or run.program(facts).name is not None
     yield replace(run, transparent=wrapped.transparent and bool(wrapped.inner) and vouched)
-    if wrapped.inner:
+    for command in map(SimpleCommand, filter(None, (wrapped.inner, *wrapped.others))):
         # `time eval x` and `command eval x` are eval.
-        problems.extend(filter(None, (builtin_problem(SimpleCommand(wrapped.inner)),)))
-        yield from _runs(_Run(SimpleCommand(wrapped.inner), wrapped.external), problems, facts, depth + 1)
+        problems.extend(filter(None, (builtin_problem(command),)))
+        yield from _runs(_Run(command, wrapped.external), problems, facts, depth + 1)
     if wrapped.text is not None:
         inner = parse(wrapped.text)
         problems.extend(inner.problems)

@@ -14,7 +14,7 @@ from fnmatch import fnmatchcase
 from wap_kernel.commands.shell import Script, parse
 from wap_kernel.commands.words import SimpleCommand
 from wap_kernel.errors import Code, PermissionDenied
-from wap_kernel.git.remotes import Remote, questions
+from wap_kernel.git.remotes import PROTECTED, Remote, Verb, questions
 from wap_kernel.operations import (
     CopyFile,
     GitAction,
@@ -58,6 +58,8 @@ class Facts:
     size: int | None = None
     """Bytes of the file that is read, changed, added to or copied, if there is one."""
     protected: ProtectedPaths | None = None
+    protected_branches: tuple[str, ...] = PROTECTED
+    """Patterns of branches to which a push is a question of its own."""
 
 
 @dataclass(frozen=True)
@@ -102,13 +104,24 @@ def _grant(
 ) -> Grant | None:
     """What has to be granted for all of `asked`."""
     if isinstance(operation, GitAction):
-        return None  # what it does depends on what stands in the repository by then
+        return _git_grant(operation, asked)
     needs_commands = isinstance(operation, RunCommand)
     if not all(each.verdict.grantable and (each.commands or not needs_commands) for each in asked):
         return None
     commands = tuple(dict.fromkeys(command for each in asked for command in each.commands))
     grant = Grant.of(operation, facts.touches, script, commands)
     return None if grant is None or _names_blocked(grant, effective) else grant
+
+
+def _git_grant(operation: GitAction, asked: Sequence[_Said]) -> Grant | None:
+    """For one action, remote and branch. Both are named in the call: what the repository calls `origin` or its current
+    branch may be another tomorrow. What else git does depends on what stands in the repository by then."""
+    is_named = operation.url is not None and (operation.branch is not None or operation.action != "push")
+    if operation.action not in ("fetch", "pull", "push") or not is_named:
+        return None
+    if not all(each.verdict.grantable for each in asked):
+        return None
+    return Grant.of_git(operation)
 
 
 _NAMES = re.compile(r"[\w.+-]+")
@@ -234,10 +247,16 @@ def _git(operation: GitAction, script: Script, effective: Effective, facts: Fact
         script, operation.folder, effective, facts, lambda touch: _refusal(touch, effective, facts)
     )
     if operation.action == "push":
-        where = Remote(operation.url or "the remote")
+        where = Remote(operation.url or "the remote", protected=facts.protected_branches)
         for question in questions("push", where, operation.branch, force=operation.force, delete=operation.delete):
             if question.verb.asks:
-                yield Verdict(Answer.ASK, question.verb.value, f"It would {question.text}", grantable=False)
+                answer = Answer.DENY if _is_blocked(question.verb, effective) else Answer.ASK
+                yield Verdict(answer, question.verb.value, f"It would {question.text}", grantable=False)
+
+
+def _is_blocked(verb: Verb, effective: Effective) -> bool:
+    """Whether a layer blocks it by the verb's own name, among the commands: `git.push.force`."""
+    return any(verb.value in policy.shell.blocked_commands for policy in effective.layers)
 
 
 def _network(said: Sequence[_Said], script: Script, effective: Effective, facts: Facts) -> bool:

@@ -14,6 +14,7 @@ from wap_kernel.policy.patterns import Excluded
 from wap_kernel.policy.verdict import Answer, Verdict
 
 FileAccess = Literal["none", "read", "read-write"]
+SELECTION = ": allowedPaths"
 _BY_STRICTNESS: tuple[FileAccess, ...] = ("none", "read", "read-write")
 
 
@@ -34,15 +35,15 @@ class Effective:
     """What all layers together say. Made once and asked for every path, so the minima are computed when first asked."""
 
     def __init__(self, layers: Layers, *, compiled: Iterable[Layer] | None = None) -> None:
-        self._compiled = tuple(map(_compiled, layers) if compiled is None else compiled)
-        self.layers = tuple(layer.policy for layer in self._compiled)
-        self._denying = tuple(layer for layer in self._compiled if layer.denied)
-        self._keeping = tuple(layer for layer in self._compiled if layer.read_only)
-        self._selecting = tuple((layer, layer.allowed) for layer in self._compiled if layer.allowed is not None)
+        self.compiled = tuple(map(_compiled, layers) if compiled is None else compiled)
+        self.layers = tuple(layer.policy for layer in self.compiled)
+        self._denying = tuple(layer for layer in self.compiled if layer.denied)
+        self._keeping = tuple(layer for layer in self.compiled if layer.read_only)
+        self._selecting = tuple((layer, layer.allowed) for layer in self.compiled if layer.allowed is not None)
 
     def with_layer(self, policy: Policy) -> Effective:
         """Narrowed by one more layer, such as an agent token's scope."""
-        return Effective((), compiled=(*self._compiled, _compiled(policy)))
+        return Effective((), compiled=(*self.compiled, _compiled(policy)))
 
     # -- what the layers come to
 
@@ -59,6 +60,11 @@ class Effective:
                     grantable=False,
                 )
         return None
+
+    @property
+    def closes(self) -> bool:
+        """Whether there are paths that cannot be read."""
+        return bool(self._denying or self._selecting)
 
     @cached_property
     def access(self) -> FileAccess:
@@ -114,7 +120,7 @@ class Effective:
         for layer, allowed in self._selecting:
             if not (allowed.matches(path) or (folder and allowed.leads_on(path)) or path == "."):
                 listed = ", ".join(layer.policy.filesystem.allowed_paths or ())
-                rule = f"{layer.policy.name}: allowedPaths"
+                rule = f"{layer.policy.name}{SELECTION}"
                 return _refused(rule, f'Path "{path}" is not in allowed paths', f"Allowed paths: {listed or 'none'}")
         return None
 
@@ -143,7 +149,7 @@ class Effective:
             layer.denied.may_hold(folder)
             or layer.read_only.may_hold(folder)
             or (layer.allowed is not None and not layer.allowed.covers(folder))
-            for layer in self._compiled
+            for layer in self.compiled
         )
 
     def to_dict(self) -> dict[str, Any]:
@@ -171,6 +177,11 @@ def _compiled(policy: Policy) -> Layer:
         return Layer(policy)
     except InvalidArgument as error:  # `reading.py` finds it in a file; a policy may also come from somewhere else
         return Layer(Policy(name=policy.name, broken=error.text))
+
+
+def is_selection(rule: str) -> bool:
+    """Whether the rule refuses what is not among the allowed paths, rather than what is denied."""
+    return rule.endswith(SELECTION)
 
 
 def _least(limits: Iterable[int | None]) -> int | None:

@@ -12,8 +12,8 @@ import stat
 from collections.abc import Callable, Iterable, Mapping
 
 from wap_kernel.errors import PermissionDenied, WapError, from_os_error
-from wap_kernel.files.globs import expanded
 from wap_kernel.files.paths import join
+from wap_kernel.files.patterns import expanded
 from wap_kernel.files.primitives import Files, Kind
 from wap_kernel.policy.effective import Effective
 from wap_kernel.policy.model import Layers, Policy

@@ -124,7 +124,7 @@ def fits_words(pattern: Sequence[str], program: Program, words: Words, *, certai
         return Fit.NO
     if len(pattern) == 1:
         return Fit.CERTAIN
-    rest, harmless = _after_leading(pattern[0], words[1:])
+    rest, harmless = after_leading(pattern[0], words[1:])
     fit = max(
         _begins(pattern[1:], words[1:]), _begins(pattern[1:], rest) if rest and (harmless or not certain) else Fit.NO
     )
@@ -147,7 +147,7 @@ def fits_blocked(entry: str, program: Program, words: Words) -> Fit:
     return min(fit, *(_has(option, words[1:], certain=False) for option in letters))
 
 
-def _after_leading(name: str, words: Words) -> tuple[Words, bool]:
+def after_leading(name: str, words: Words) -> tuple[Words, bool]:
     """The words after the program's own options, and whether these are harmless."""
     leading = _LEADING.get(name)
     at, harmless = 0, True
@@ -162,7 +162,7 @@ def _after_leading(name: str, words: Words) -> tuple[Words, bool]:
 
 
 def harmless_leading(program: Program, words: Words) -> bool:
-    return all(_after_leading(name, words[1:])[1] for name in program.names)
+    return all(after_leading(name, words[1:])[1] for name in program.names)
 
 
 def _begins(pattern: Sequence[str], words: Words) -> Fit:

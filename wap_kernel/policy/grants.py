@@ -17,7 +17,7 @@ from pydantic import BaseModel, ConfigDict
 
 from wap_kernel.commands.shell import Script
 from wap_kernel.commands.words import Redirect, SimpleCommand
-from wap_kernel.operations import Operation, RunCommand, WriteFile
+from wap_kernel.operations import GitAction, Operation, RunCommand, WriteFile
 from wap_kernel.policy.touches import Touch
 
 
@@ -156,6 +156,13 @@ class Grant(BaseModel):
         if not forms or len(forms) < len(standing):
             return None
         return cls(kind="command", operation=operation.kind, commands=tuple(dict.fromkeys(forms)))
+
+    @classmethod
+    def of_git(cls, operation: GitAction) -> Grant:
+        """For the same action on the same remote and branch, in the same folder, whatever is committed there then."""
+        words = (word for word in ("git", operation.action, operation.url, operation.branch) if word is not None)
+        form = CommandForm(words=tuple(words), cwd=operation.folder)
+        return cls(kind="command", operation=operation.kind, commands=(form,))
 
     @property
     def text(self) -> str:

@@ -10,7 +10,7 @@ it cannot be moved away and made anew, and what git would execute or obey in it 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
 from posixpath import dirname
 from typing import Protocol
@@ -53,9 +53,19 @@ def unguarded(files: Files) -> Files:
 
 
 def find(
-    files: Files, rules: Rules, places: Iterable[str], deadline: Deadline, *, network: bool, is_read_only: bool
+    files: Files,
+    rules: Rules,
+    places: Iterable[str],
+    deadline: Deadline,
+    *,
+    network: bool,
+    is_read_only: bool,
+    attributes: Callable[[Collection[str]], str | None] = lambda _: None,
 ) -> Masks:
-    """Walk and tell. `places` are protected by their place; `is_read_only`: nothing at all may be written."""
+    """Walk and tell. `places` are protected by their place; `is_read_only`: nothing at all may be written.
+
+    `attributes` names the file with git's attributes for the repositories in these folders.
+    """
     search = _Search(unguarded(files), rules, deadline)
     search.run()
     if len(search.hidden) > MAX_MASKS:
@@ -67,6 +77,7 @@ def find(
         read_only=(".",) if is_read_only else tuple(search.read_only),
         pinned=() if is_read_only else tuple(search.pinned),
         network=network,
+        git_attributes=attributes(search.tops),
     )
     return Masks(confinement, () if is_read_only else missing(unguarded(files), (*places, *search.absent)))
 
@@ -81,6 +92,8 @@ class _Search:
         self.pinned: list[str] = []
         self.absent: list[str] = []
         """What git would obey and does not stand there."""
+        self.tops: list[str] = []
+        """Folders that hold a `.git`."""
 
     def run(self) -> None:
         start = open_real(self._files, ".")
@@ -114,6 +127,7 @@ class _Search:
 
     def _git(self, path: str, *, is_folder: bool) -> None:
         """A repository, wherever a link or a `gitdir:` says that it is."""
+        self.tops.append(dirname(path) or ".")
         if is_folder:
             self._repository(path)
             return

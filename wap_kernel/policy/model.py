@@ -10,9 +10,9 @@ forms.
 from __future__ import annotations
 
 from enum import Enum
-from typing import Literal
+from typing import Annotated, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 from pydantic.alias_generators import to_camel
 
 
@@ -33,6 +33,16 @@ class _Section(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", alias_generator=to_camel, populate_by_name=True)
 
 
+def _named(command: str) -> str:
+    if not command.split():
+        raise ValueError("it names no program")
+    return command
+
+
+CommandWords = Annotated[str, AfterValidator(_named)]
+"""A program, or a program with its first words."""
+
+
 class FilesystemPolicy(_Section):
     access: Literal["none", "read", "read-write"] = "read-write"
     max_file_size: int | None = Field(None, gt=0)
@@ -50,7 +60,7 @@ class FilesystemPolicy(_Section):
 class CommandRule(_Section):
     """What happens to commands of one form. Of the rules that fit, the strictest counts."""
 
-    command: str = Field(min_length=1)
+    command: CommandWords
     """The program and its first words: `git status`, `pip install`, `find`. Options before a word are skipped only
     where the program's grammar is known (see `policy/commands.py`)."""
     verdict: Answer
@@ -79,9 +89,9 @@ class CommandRule(_Section):
 
 class ShellPolicy(_Section):
     enabled: bool = True
-    allowed_commands: tuple[str, ...] | None = None
-    """Programs, or programs with their first words. Anything else is denied. None: no such list."""
-    blocked_commands: tuple[str, ...] = ()
+    allowed_commands: tuple[CommandWords, ...] | None = None
+    """Anything else is denied. None: no such list."""
+    blocked_commands: tuple[CommandWords, ...] = ()
     """Denied: `sudo`."""
     rules: tuple[CommandRule, ...] = ()
     unknown: Answer = Answer.ALLOW

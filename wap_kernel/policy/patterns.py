@@ -13,9 +13,9 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from wap_kernel.errors import InvalidArgument
-from wap_kernel.files.globs import excluding_lines
 from wap_kernel.files.pathglob import Matcher, PathGlob, name_matcher
 from wap_kernel.files.paths import join, split
+from wap_kernel.files.patterns import excluding_lines
 
 _TOKEN = re.compile(r"\\(?P<escaped>.)|(?P<wild>\*+|\?|\[[!^]?\]?[^\]\\]*\])|(?P<bad>[\[\\])|(?P<plain>.)", re.DOTALL)
 
@@ -52,26 +52,26 @@ class Excluded:
     def __init__(self, patterns: Iterable[str]) -> None:
         self.patterns = tuple(patterns)
         excluding_lines(self.patterns)  # refuses what costs too much, all together
-        self._rows = [row for pattern in self.patterns for row in _rows(pattern)]
-        closing = [row for row in self._rows if not row.negated]
-        self._takes_back = len(closing) < len(self._rows)
+        self.rows = [row for pattern in self.patterns for row in _rows(pattern)]
+        closing = [row for row in self.rows if not row.negated]
+        self._takes_back = len(closing) < len(self.rows)
         self._paths = [row for row in closing if not row.is_one_name]
         self._names = _Needles(row.last_needle for row in closing if row.is_one_name)
         self._anywhere = _Needles(row.needle for row in closing)
 
     def __bool__(self) -> bool:
-        return bool(self._rows)
+        return bool(self.rows)
 
     def find(self, path: str, *, folder: bool = False) -> str | None:
         """The pattern that covers `path` or a folder on the way to it. The root itself is never covered."""
         if not self._anywhere.may_be_in(f"/{path}/".casefold()):
             return None
         names = split(path)
-        states = [row.glob.start for row in self._rows]
+        states = [row.glob.start for row in self.rows]
         for position, name in enumerate(names, start=1):
             is_folder = folder or position < len(names)
             found = None
-            for number, row in enumerate(self._rows):
+            for number, row in enumerate(self.rows):
                 states[number] = row.glob.follow(states[number], name)
                 if row.glob.end in states[number] and (is_folder or not (row.negated and row.folder_only)):
                     found = None if row.negated else row.pattern
@@ -139,6 +139,8 @@ def _rows(pattern: str) -> Iterable[_Row]:
     if not body.strip("/") or body.startswith("#") or body != body.strip():
         # gitignore reads such a line as nothing at all, which would leave open what somebody meant to close.
         raise _unclear("is empty, begins with # or has spaces around it", pattern)
+    if body.startswith("~/"):
+        raise _unclear("begins with ~, which is no home folder here: patterns are relative to the workspace", pattern)
     for line in excluding_lines([pattern]):
         text = line.removeprefix("!")
         names = text.strip("/").split("/")

@@ -20,7 +20,7 @@ from wap_kernel.policy.touches import Touch
 from wap_kernel.policy.verdict import Verdict
 
 HARMLESS = frozenset("/dev/null /dev/zero /dev/stdin /dev/stdout /dev/stderr".split())
-_MOVES = frozenset("cd pushd popd".split())
+MOVES = frozenset("cd pushd popd".split())
 
 
 def judge_redirections(
@@ -31,7 +31,7 @@ def judge_redirections(
     refuse: Callable[[Touch], Verdict | None],
 ) -> Iterator[Verdict]:
     """`refuse` tells why a path inside is refused."""
-    moves = any(command.words and command.words[0].text in _MOVES for command in script.commands)
+    moves = any(command.words and command.words[0].text in MOVES for command in script.commands)
     for redirect in (redirect for command in script.commands for redirect in command.redirects):
         text = redirect.target.text
         if text in HARMLESS or (moves and not text.startswith(("/", "~"))):

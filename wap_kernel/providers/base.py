@@ -27,6 +27,8 @@ class Confinement:
     pinned: tuple[str, ...] = ()
     """Can be written, but not moved away or removed: `.git`."""
     network: bool = False
+    git_attributes: str | None = None
+    """A file of the host that git shall take its attributes from, see `policy/gitattributes.py`."""
 
 
 @dataclass(frozen=True)

@@ -11,9 +11,9 @@ import re
 import stat
 import time
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Container, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from wap_kernel.errors import Conflict, ProviderUnavailable, WapError
 from wap_kernel.files.paths import below
@@ -39,7 +39,9 @@ class Guards:
         self._files = files
         self._by_flags = by_flags
         self._began = time.time_ns() - _CLOCK
-        self._mounts = [mount for mount in mounts if mount.kind is not MountKind.LINK]
+        self._mounts = [mount for mount in mounts if mount.kind not in (MountKind.LINK, MountKind.AGAIN)]
+        self._again = [mount for mount in mounts if mount.kind is MountKind.AGAIN]
+        self._names = [mount.target for mount in self._mounts if mount.source == files.path != mount.target]
         self._planned = {
             mount.target: _identity(mount.target) for mount in mounts if below(mount.target, files.path) is not None
         }
@@ -50,7 +52,7 @@ class Guards:
         """Look into the sandbox whose first process is `init`. Raises if it is not as planned."""
         try:
             made = _mounted(f"/proc/{init}/mountinfo")
-            ours = {found.point for found in _mounted("/proc/self/mountinfo")}
+            ours = Counter(found.point for found in _mounted("/proc/self/mountinfo"))
             shown = os.stat(f"/proc/{init}/root{self._files.path}")
         except OSError as error:
             raise ProviderUnavailable(f"The sandbox cannot be looked into: {error.strerror}.") from error
@@ -63,18 +65,29 @@ class Guards:
         targets = {mount.target: mount for mount in self._mounts}
         by_point = {found.point: found for found in made}
         self._astray = [*self._strays(made, targets)]
-        once = Counter(found.point for found in made)
+        times = Counter(found.point for found in made)
         if (
-            any(once[target] != 1 for target in targets)
+            # Where the host has a mount in the workspace, ours stands on a copy of that.
+            any(not 1 <= times[target] <= 1 + ours[self._original(target)] for target in targets)
             or not all(self._is_as_planned(mount, by_point, init) for mount in self._mounts)
-            or any(self._is_strange(point) for point in by_point.keys() - targets.keys() - ours)
+            or any(_below(made, mount.target) != _below(made, mount.source) for mount in self._again)
+            or any(self._is_strange(point, ours) for point in by_point.keys() - targets.keys())
             or self.have_moved()
         ):
             raise moved()
 
-    def _is_strange(self, point: str) -> bool:
-        """Whether a mount that nobody planned stands where no sandbox has one of itself."""
-        return not any(below(point, place) is not None for place in _OWN) and point != "/"
+    def _is_strange(self, point: str, ours: Container[str]) -> bool:
+        """Whether a mount that nobody planned stands where no sandbox has one of itself, nor the host."""
+        is_own = point == "/" or any(below(point, place) is not None for place in _OWN)
+        return not is_own and not self._is_copy(point) and self._original(point) not in ours
+
+    def _original(self, point: str) -> str:
+        """Where that is on the host, if it is a part of the workspace at its other name."""
+        found = (below(point, name) for name in self._names)
+        return next((f"{self._files.path}/{rest}".rstrip("/") for rest in found if rest is not None), point)
+
+    def _is_copy(self, point: str) -> bool:
+        return any(below(point, mount.target) is not None for mount in self._again)
 
     def _is_as_planned(self, mount: Mount, made: Mapping[str, _Mounted], init: int) -> bool:
         """A source is a path as well, and the kernel follows links in it. What was really bound is told by the root of
@@ -84,13 +97,13 @@ class Guards:
             return found.kind == "tmpfs" or not self._by_flags
         if mount.kind is MountKind.READ_ONLY and self._by_flags and not found.is_read_only:
             return False
-        relative = below(mount.target, self._files.path)
-        if not relative or not mount.source:
+        relative = below(mount.source, self._files.path) if mount.source else None
+        if relative is None:
             return True
         workspace = made[self._files.path]
         if found.device == workspace.device:
-            return found.root == f"{workspace.root.rstrip('/')}/{relative}"
-        planned = self._planned.get(mount.target)  # another file system is mounted in the workspace
+            return found.root == (f"{workspace.root.rstrip('/')}/{relative}" if relative else workspace.root)
+        planned = self._planned.get(mount.source)  # another file system is mounted in the workspace
         try:
             inside = os.stat(f"/proc/{init}/root{mount.target}")
         except OSError:
@@ -106,7 +119,8 @@ class Guards:
         prefix = self._files.path if workspace.root == "/" else self._files.path.removesuffix(workspace.root)
         inside = {mount.target for mount in self._mounts if mount.source and below(mount.target, self._files.path)}
         elsewhere = {target for target, mount in targets.items() if mount.source} - inside
-        wrong = {found.root for found in made if found.device == workspace.device and found.point not in elsewhere}
+        here = (found for found in made if found.device == workspace.device and not self._is_copy(found.point))
+        wrong = {found.root for found in here if found.point not in elsewhere}
         for folder in inside:
             for rest in filter(None, (below(target, folder) for target in targets)):
                 for root in wrong:
@@ -157,7 +171,7 @@ class Guards:
                 os.close(parent)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, order=True)
 class _Mounted:
     point: str
     device: bytes
@@ -179,6 +193,12 @@ def _mounted(path: str) -> list[_Mounted]:
             names = (os.fsdecode(_unescaped(name)) for name in (point, root))
             found.append(_Mounted(next(names), device, next(names), is_read_only, kind))
     return found
+
+
+def _below(made: Sequence[_Mounted], folder: str) -> list[_Mounted]:
+    """What is mounted there and below, each with the rest of its path, in order."""
+    found = ((below(mount.point, folder), mount) for mount in made)
+    return sorted(replace(mount, point=rest) for rest, mount in found if rest is not None)
 
 
 def moved() -> Conflict:

@@ -19,6 +19,7 @@ import sys
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing, contextmanager
+from dataclasses import replace
 from secrets import token_hex
 
 from wap_kernel.commands import environment, running
@@ -32,7 +33,7 @@ from wap_kernel.providers.guards import Guards
 from wap_kernel.providers.gvisor_command import SandboxedCommand
 from wap_kernel.providers.gvisor_pool import IDLE, Home, Pool, Wanted, identities
 from wap_kernel.providers.gvisor_sandbox import Sandbox, run_to_its_end
-from wap_kernel.providers.mounts import HostPaths, Layout, MountKind
+from wap_kernel.providers.mounts import HostPaths, Layout, Mount, MountKind, one_by_one
 from wap_kernel.providers.ongoing import Ongoing, open_folder
 from wap_kernel.providers.resources import ControlGroups, find_groups
 
@@ -43,6 +44,8 @@ ATTEMPTS = 5
 LONGEST_WORD = 128 * 1024
 """gVisor would take longer ones, but what runs here shall run with every provider."""
 _FROM_THE_HOST = (MountKind.READ_ONLY, MountKind.WRITABLE, MountKind.HIDDEN_FILE, MountKind.HIDDEN_FOLDER)
+MOST_FROM_THE_HOST = 200
+"""For each of these runsc has a descriptor, and it wants number 256 for something else. Some twenty are its own."""
 
 
 class GvisorProvider:
@@ -79,6 +82,8 @@ class GvisorProvider:
 
     def run(self, command: Command, *, on_chunk: OnChunk | None = None, cancel: Cancel | None = None) -> Outcome:
         variables = environment.rebuild(self._environment, command.environment, command.env_allowlist)
+        if command.confinement.git_attributes is not None:
+            variables |= environment.GIT_ATTRIBUTES_SETTINGS
         argv = running.argv(command.command, variables.get("PATH", ""))
         cancel = cancel or Cancel()
         variables[TAG] = token_hex(16)  # as everywhere: a command sees the same variables with every provider
@@ -105,7 +110,7 @@ class GvisorProvider:
     @contextmanager
     def _sandbox(self, confinement: Confinement) -> Iterator[Sandbox]:
         for attempt in range(1, ATTEMPTS + 1):
-            mounts = self._layout.mounts(hostpaths.real(confinement, self.files))
+            mounts = _without_copies(self._layout.mounts(hostpaths.real(confinement, self.files)))
             wanted = Wanted(mounts, confinement.network, identities(mounts, self.files.path))
             try:
                 sandbox = self._pool.take(wanted)
@@ -119,7 +124,7 @@ class GvisorProvider:
             self._pool.give_back(sandbox, wanted)
 
     def _start(self, wanted: Wanted, folder: str) -> Sandbox:
-        from_the_host = [mount for mount in wanted.mounts if mount.kind in _FROM_THE_HOST]
+        from_the_host = _from_the_host(wanted.mounts)
         guards = Guards(from_the_host, self.files, by_flags=False)
         try:
             return Sandbox(
@@ -133,12 +138,34 @@ class GvisorProvider:
             )
         except (Conflict, ProviderUnavailable) as error:
             if not guards.explain(error):
+                if len(from_the_host) > MOST_FROM_THE_HOST:
+                    raise _too_many(len(from_the_host), error) from error
                 raise
             guards.remove_stray()
             raise Conflict(
                 "Protected files of the workspace keep changing while the command is being started.",
                 hint="Nothing was run. Try again.",
             ) from error
+
+
+def _from_the_host(mounts: Sequence[Mount]) -> list[Mount]:
+    return [mount for mount in mounts if mount.kind in _FROM_THE_HOST]
+
+
+def _without_copies(mounts: Sequence[Mount]) -> tuple[Mount, ...]:
+    """Where every guard a second time would be too many, the other name of the workspace is a link."""
+    each = one_by_one(mounts)
+    if len(_from_the_host(each)) <= MOST_FROM_THE_HOST:
+        return each
+    return tuple(replace(mount, kind=MountKind.LINK) if mount.kind is MountKind.AGAIN else mount for mount in mounts)
+
+
+def _too_many(number: int, error: WapError) -> ProviderUnavailable:
+    return ProviderUnavailable(
+        f"A sandbox with {number} mounts is too large for gVisor, which takes little more than {MOST_FROM_THE_HOST}: "
+        f"{error.message}",
+        hint="Make the patterns of policy coarser, so that they name folders, not files.",
+    )
 
 
 def _described(variables: Mapping[str, str]) -> list[str]:
@@ -204,7 +231,7 @@ def _try(program: str, folder: str) -> bool:
     sandbox = Sandbox(
         program,
         files,
-        Layout(workspace, HostPaths(software=tuple(system), temporary=())).mounts(Confinement()),
+        _without_copies(Layout(workspace, HostPaths(software=tuple(system), temporary=())).mounts(Confinement())),
         network=False,
         limits=ResourceLimits(),
         groups=ControlGroups(),

@@ -148,7 +148,7 @@ def _oci_mounts(mount: Mount, empty: str, stand_ins: Mapping[str, str], memory: 
             return [_kernel(mount.target, "proc"), _kernel("/sys", "sysfs")]
         case MountKind.DEV:
             return [{"destination": mount.target, "type": "dev", "source": "dev"}, _tmpfs(SHARED_MEMORY, memory)]
-        case MountKind.LINK:
+        case MountKind.LINK | MountKind.AGAIN:  # made otherwise, or one by one
             return []
 
 

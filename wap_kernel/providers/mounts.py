@@ -2,7 +2,8 @@
 
 The root of a sandbox is an empty tmpfs. Everything stands at its own path: the system and the interpreters read-only,
 home and the folders for temporary files empty, the workspace writable, and on top of it the guards: what is hidden,
-what is read-only, what cannot be moved away. `/workspace` is a link to the workspace, so the guards hold at both names.
+what is read-only, what cannot be moved away. The workspace stands a second time at `/workspace`, with the same guards:
+a mount, since `ls /workspace` and `find /workspace` stop at a link.
 
 A folder above a guard is bound on itself: otherwise `mv .config x; mkdir -p .config/git` would put a file of one's own
 where the protected one stood. The price: a rename across the border of such a folder is answered with EXDEV, upon
@@ -14,9 +15,10 @@ Only what exists is guarded. A mount point that is missing would have to be made
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
 
+from wap_kernel.commands.environment import GIT_ATTRIBUTES
 from wap_kernel.errors import PermissionDenied, ProviderUnavailable
 from wap_kernel.files.paths import below, split
 from wap_kernel.files.primitives import Kind
@@ -38,6 +40,8 @@ class MountKind(Enum):
     """Empty and read-only."""
     LINK = "link"
     """A symbolic link that says `source`."""
+    AGAIN = "again"
+    """What is mounted at `source` and below, all of it, at `target` too."""
     PROC = "proc"
     DEV = "dev"
 
@@ -95,7 +99,9 @@ class Layout:
         secrets = tuple(map(self._host.look, self._host.secrets))  # they come and go; the rest of the host stays
         if secrets not in self._common:
             self._common = {secrets: _in_order(_base(self._root, self._host))}
-        guards = _in_order(_guards(self._root, confinement, self._host))
+        guards = list(_guards(self._root, confinement, self._host))
+        if confinement.git_attributes is not None:
+            guards.append(Mount(MountKind.READ_ONLY, GIT_ATTRIBUTES, confinement.git_attributes))
         return _in_order((*self._common[secrets], *guards)) if guards else self._common[secrets]
 
 
@@ -122,7 +128,7 @@ def _base(root: str, host: HostPaths) -> Iterator[Mount]:
             chosen[mount.target] = mount
     # Where nothing of the host is shown, there is nothing to mask: of a folder in home, not even its name.
     yield from (mount for mount in chosen.values() if mount.kind not in _MASKS or _shows_host(mount.target, chosen))
-    yield from _links(root, host, chosen)
+    yield from _other_names(root, host, chosen)
 
 
 _MASKS = (MountKind.HIDDEN_FILE, MountKind.HIDDEN_FOLDER)
@@ -163,14 +169,32 @@ def _masks(paths: Iterable[str], look: Callable[[str], Kind | None]) -> Iterator
             yield Mount(MountKind.HIDDEN_FILE, path)
 
 
-def _links(root: str, host: HostPaths, chosen: Mapping[str, Mount]) -> Iterator[Mount]:
+def _other_names(root: str, host: HostPaths, chosen: Mapping[str, Mount]) -> Iterator[Mount]:
     places = (*host.software, *host.temporary, *host.root_names)
     links = dict(link for place in places for link in place.links)
-    for path, text in {**links, ALIAS: root}.items():
-        above = _above(path, chosen)
-        is_free = not any(below(target, path) is not None for target in chosen)
-        if is_free and (above is None or above.kind is MountKind.TEMPORARY):
-            yield Mount(MountKind.LINK, path, text)
+    if _is_free(ALIAS, chosen):
+        links.pop(ALIAS, None)
+        yield Mount(MountKind.AGAIN, ALIAS, root)
+    yield from (Mount(MountKind.LINK, path, text) for path, text in links.items() if _is_free(path, chosen))
+
+
+def _is_free(path: str, chosen: Mapping[str, Mount]) -> bool:
+    above = _above(path, chosen)
+    is_free = not any(below(target, path) is not None for target in chosen)
+    return is_free and (above is None or above.kind is MountKind.TEMPORARY)
+
+
+def one_by_one(mounts: Iterable[Mount]) -> tuple[Mount, ...]:
+    """The same without AGAIN, for a provider that cannot mount a tree of mounts at once."""
+    mounts = tuple(mounts)
+    copies = (
+        replace(mount, target=f"{again.target}/{rest}".rstrip("/"))
+        for again in mounts
+        if again.kind is MountKind.AGAIN
+        for mount in mounts
+        if (rest := below(mount.target, again.source)) is not None
+    )
+    return _in_order((*(mount for mount in mounts if mount.kind is not MountKind.AGAIN), *copies))
 
 
 # -- what protects parts of the workspace

@@ -74,7 +74,8 @@ _PRE = (
 )
 _INNER = "margin:0;padding:0;background-color:transparent;font-size:12px;line-height:1.45;white-space:pre"
 _WRAPPED = "white-space:pre-wrap;word-break:break-word"
-_FACTS = "opacity:0.7;margin-left:8px;white-space:nowrap"
+_FACTS = "opacity:0.7;white-space:nowrap"
+_GAP = '<span style="padding-right:8px"></span>'
 _SUMMARY = "padding:1px 10px;cursor:pointer;opacity:0.8"
 _TABLE = "margin:2px 10px;border-collapse:collapse;font-size:12px;table-layout:auto"
 _CELL = "text-align:left;vertical-align:top;padding:2px 14px 2px 0;background-color:transparent"
@@ -107,11 +108,12 @@ def _head(head: Head) -> str:
     facts = chars.joined(head.facts)
     parts += [_tag("span", _FACTS, _escape(facts))] if facts else []
     parts += [_tag("code", f"{_LOOKS['code'][1]};{_FACTS}", _escape(head.name))] if head.name else []
-    return _tag("div", _HEAD, " ".join(part for part in parts if part))
+    return _tag("div", _HEAD, f"{_GAP} ".join(part for part in parts if part))
 
 
 def _row(row: Row) -> str:
-    facts = f" {_tag('span', _FACTS, _escape(chars.joined(row.facts)))}" if row.facts else ""
+    # The space before them is not part of them: they may stand on a line of their own.
+    facts = f"{_GAP} {_tag('span', _FACTS, _escape(chars.joined(row.facts)))}" if row.facts else ""
     said = _inline(row.spans) + facts
     if row.tone is None:
         return _tag("div", _ROW, said)
@@ -205,10 +207,13 @@ def _fields(fields: Fields) -> str:
 
 
 def _bar(bar: Bar) -> str:
-    share = 100 * bar.done // max(bar.total, 1)
-    fill = _color("brand-color1", "#1e88e5", "background-color")
-    inner = _tag("div", f"height:4px;width:{share}%;border-radius:2px;{fill}", "")
-    return _tag("div", "margin:4px 10px;height:4px;border-radius:2px;background-color:rgba(128, 128, 128, 0.25)", inner)
+    """What is done, and paler what is being done."""
+    total = max(bar.total, 1)
+    fill = f"height:4px;{_color('brand-color1', '#1e88e5', 'background-color')}"
+    inner = _tag("div", f"{fill};width:{100 * bar.done // total}%", "")
+    inner += _tag("div", f"{fill};width:{100 // total}%;opacity:0.4", "") if bar.done < bar.total else ""
+    track = "margin:4px 10px;height:4px;border-radius:2px;overflow:hidden;background-color:rgba(128, 128, 128, 0.25)"
+    return _tag("div", f"{track};display:flex", inner)
 
 
 def _tag(name: str, style: str, inner: str) -> str:

@@ -9,6 +9,7 @@ from collections import Counter, deque
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from wap_kernel.client.backend import BEGUN
 from wap_kernel.render import ansi, as_html, as_text, chars, events, questions
 from wap_kernel.render.parts import Bar, Block, Head, Line, Pre, Room, Row, Span, Tone
 
@@ -46,7 +47,9 @@ class LiveRun:
         return min(sum(self._outcomes.values()), self.total)
 
     def feed(self, sent: Sent) -> None:
-        if sent.name == "event":
+        if sent.name == BEGUN:
+            self._operations, self.total = list(sent.data["operations"]), int(sent.data["total"])
+        elif sent.name == "event":
             self._event(sent.data)
         elif sent.name == "output":
             self._output(sent.data)

@@ -30,7 +30,7 @@ def asker(told: Mapping[str, Any]) -> str:
     """Who asks, or did: the agent, and for whom where that is somebody."""
     user, agent = str(told.get("user") or ""), str(told.get("agent") or told.get("token") or "")
     if _ANONYMOUS.fullmatch(user):
-        return agent or f"anonymous ({user[:8]})"
+        return agent or "anonymous"  # the number is another one with each request
     return f"{agent}, for {user}" if agent and user else agent or user
 
 

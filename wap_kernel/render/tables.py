@@ -39,11 +39,12 @@ def runs(data: Data, asked: Data, room: Room, prefix: str) -> list[Block]:
 def _run(run: Data) -> Cells:
     status = str(run.get("status", ""))
     tone: Tone = STATUSES.get(status, "plain")
+    sign = "" if tone == "ok" else _SIGNS[tone]  # it has come to its end; with which outcomes, the list does not say
     took = chars.between(run.get("startedAt"), run.get("completedAt"))
     what = f"undoes {run['reverts']}" if run.get("reverts") else str(run.get("operations", ""))
     return (
         code(_short(run.get("runId", ""))),
-        plain(f"{_SIGNS[tone]} {status.replace('_', ' ')}".strip()),
+        plain(f"{sign} {status.replace('_', ' ')}".strip()),
         plain(_short(what)),
         plain(_short(chars.moment(run.get("startedAt")))),
         plain("" if took is None else chars.duration(took)),
@@ -112,7 +113,10 @@ def verdicts(data: Data, asked: Data, room: Room, prefix: str) -> list[Block]:
 
 def grants(data: Data, asked: Data, room: Room, prefix: str) -> list[Block]:
     listed: Sequence[Data] = data["grants"]
-    head = Head("plain", "", plain(chars.counted(len(listed), "grant")), ("allowed without asking again",))
+    head = Head("plain", "", plain(chars.counted(len(listed), "grant")), ("allowed for good, without a question",))
+    if not listed:
+        always = Span(f"{prefix}approve RUN --always", "type")
+        return [head, Row((Span("To allow something for good: ", "muted"), always))]
     rows = tuple(
         (
             code(_short(grant.get("id", ""))),
@@ -122,8 +126,10 @@ def grants(data: Data, asked: Data, room: Room, prefix: str) -> list[Block]:
         )
         for grant in listed[: room.rows]
     )
-    table = [Table(("grant", "allows", "since (UTC)", "by"), rows, wide=1)] if rows else []
-    return [head, *table, *_more(len(listed) - len(rows), prefix)]
+    table = Table(("grant", "allows", "since (UTC)", "by"), rows, wide=1)
+    revoke = Span(f"{prefix}grants --revoke {_short(listed[0].get('id', ''))}", "type")
+    again = Row((Span("To be asked again: ", "muted"), revoke))
+    return [head, table, *_more(len(listed) - len(rows), prefix), again]
 
 
 def _short(value: object) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from wap_kernel.render import chars, cutting, tables
@@ -10,6 +10,8 @@ from wap_kernel.render.parts import Block, Fields, Fold, Head, Room, Row, Span, 
 
 Data = Mapping[str, Any]
 LONGEST_LIST = 2000
+MOST_TRIED = 10
+NO_SERVER = "To use one: open the notebook on a Jupyter server with wap, or set WAP_URL and WAP_TOKEN and restart."
 
 
 def overview(data: Data, asked: Data, room: Room, prefix: str) -> list[Block]:
@@ -28,11 +30,23 @@ def overview(data: Data, asked: Data, room: Room, prefix: str) -> list[Block]:
     version = str(workspace.get("version", ""))
     found: list[Block] = [Head("asks" if waiting else "plain", "", (Span("wap", "strong"), Span(f" {version}")), facts)]
     found.append(Fields(tuple((name, _cut(spans)) for name, spans in rows)))
+    found += _tried(place.get("tried", ()))
     shown = list(waiting)[: max(room.rows // 4, 1)]
     found += [tables.waiting_row(run, prefix) for run in shown if run.get("pendingApproval")]
     if len(waiting) > len(shown):
         found.append(muted(f"… {len(waiting) - len(shown):,} more"))
+    if running := data.get("running"):
+        see = Span(f"{prefix}runs -s running", "type")
+        found.append(Row((Span(f"{chars.counted(running, 'run')} under way, see ", "muted"), see), "busy", "now"))
     return [*found, Row((Span("Help: ", "muted"), Span(f"{prefix}--help" if prefix else "help", "type")))]
+
+
+def _tried(places: Sequence[object]) -> list[Block]:
+    """Why there is no server, and how to get one."""
+    if not places:
+        return []
+    told = [muted(cutting.line(f"{place}.")) for place in places[:MOST_TRIED]]
+    return [Fold("where a server was looked for", (*told, muted(NO_SERVER)))]
 
 
 def policy(data: Data, asked: Data, room: Room, prefix: str) -> list[Block]:

@@ -10,7 +10,7 @@ from functools import partial
 from wap_kernel.caller import Caller
 from wap_kernel.context import Context
 from wap_kernel.errors import ApprovalRequired, Conflict, InvalidArgument, NotFound
-from wap_kernel.operations import DecideApproval
+from wap_kernel.operations import DecideApproval, GitAction, Operation
 from wap_kernel.runner import recovery
 from wap_kernel.runner.parts import Parts, details_of
 from wap_kernel.runs.ledger import Ledger
@@ -42,7 +42,7 @@ def take_over(parts: Parts, run: Run, decision: Decision, caller: Caller) -> tup
     if decision.remember and approval.grant is None:
         raise InvalidArgument(
             "This cannot be allowed for good.",
-            hint="Decide without remember: it is asked about each time.",
+            hint=_why_each_time(step.operation),
             runId=run.id,
         )
     if decision.approved and (changed := parts.questions.changed(approval, step, run.caller)):
@@ -62,6 +62,16 @@ def take_over(parts: Parts, run: Run, decision: Decision, caller: Caller) -> tup
     fresh = parts.ledger.require(run.id)
     vars(fresh)["steps"] = run.steps  # known already
     return fresh, decided
+
+
+def _why_each_time(operation: Operation) -> str:
+    hint = "Decide without remember: it is asked about each time."
+    if not isinstance(operation, GitAction):
+        return hint
+    return (
+        f"{hint} Of git only fetch, pull and push can be remembered, for the url and the branch that the call names; "
+        "never a push to a protected branch, by force, or that deletes."
+    )
 
 
 def _approve(parts: Parts, run: Run, _: Step, decided: Approval, remember: bool) -> bool:

@@ -103,21 +103,27 @@ class Looking:
         return await self.workspace.offload(lambda: self.workspace.undo.describe(run.id, readable))
 
     async def follow(self, run_id: str, last_event_id: str | None, caller: Caller) -> AsyncGenerator[Live, None]:
-        """What has happened and happens in the run, to its end."""
-        cursor = Cursor.parse(last_event_id)
+        """What has happened and happens in the run, to its end. An id that is not this run's is none: rather tell
+        everything again than leave something out."""
+        sent = Cursor.parse(last_event_id)
 
         def begin() -> Follower:
-            return Follower(self._ledger, self._parts.outputs, self._get(run_id, caller), cursor)
+            run = self._get(run_id, caller)
+            known = any(one.id == sent.entry for one in self._ledger.log_after(sent.entry - 1, 1, run=run_id))
+            return Follower(self._ledger, self._parts.outputs, run, sent if known else Cursor())
 
         follower = await self._on_thread(begin)
         async for live in follow(follower, self._parts.hub, run_id, self._threads):
             yield live
 
     async def follow_all(self, last_event_id: str | None, caller: Caller) -> AsyncGenerator[Live, None]:
-        """What happens in all runs from now on, or after the event that was seen last."""
-        last = Cursor.parse(last_event_id).entry
+        """What happens in all runs from now on, or after the event that was seen last. One that is still to come was
+        seen before the state began anew: then everything is told."""
+        last, end = Cursor.parse(last_event_id).entry, await self._on_thread(self._ledger.last_entry)
         if not last_event_id:
-            last = await self._on_thread(self._ledger.last_entry)
+            last = end
+        elif last > end:
+            last = 0
         async for live in follow_all(self._ledger, self._parts.hub, last, caller.token, self._threads):
             yield live
 

@@ -5,11 +5,13 @@ On threads. Whoever settles one takes it first, so that nobody else does the sam
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
 
 from wap_kernel.caller import Caller
+from wap_kernel.errors import WapError
 from wap_kernel.runner.parts import Parts, undone
 from wap_kernel.runs.model import Approval, Run, Status
 
@@ -18,18 +20,25 @@ def settle(parts: Parts, orphans: frozenset[str] = frozenset()) -> None:
     """At the start, and every now and then. One that cannot be settled does not keep the others from it. `orphans`: of
     this process, though no task executes them."""
     for run in parts.ledger.with_status(Status.RUNNING):
-        try:
+        with _logged(parts):
             if run.id in orphans:
-                bury(parts, run)
+                bury(parts, run, "What became of this run could not be stored")
             else:
                 bury_if_dead(parts, run)
-        except Exception as error:  # noqa: BLE001 - said in the log; it is tried again
-            parts.workspace.bug(error, "settling a run")
     for run in parts.ledger.with_status(Status.AWAITING_APPROVAL):
-        try:
+        with _logged(parts):
             _settle_waiting(parts, run)
-        except Exception as error:  # noqa: BLE001
-            parts.workspace.bug(error, "settling a run that waits")
+
+
+@contextmanager
+def _logged(parts: Parts) -> Iterator[None]:
+    """It is tried again."""
+    try:
+        yield
+    except WapError as error:  # the disk is full, say
+        parts.workspace.log.warning("wap: a run could not be settled: %s", error.text)
+    except Exception as error:  # noqa: BLE001
+        parts.workspace.bug(error, "settling a run")
 
 
 def _settle_waiting(parts: Parts, run: Run) -> None:
@@ -49,7 +58,7 @@ def bury_if_dead(parts: Parts, run: Run) -> Run:
     return bury(parts, run)
 
 
-def bury(parts: Parts, run: Run) -> Run:
+def bury(parts: Parts, run: Run, said: str = "The process that executed this run ended") -> Run:
     """Say what was under way, and undo what is all or nothing."""
     if not parts.ledger.claim(run, parts.workspace.lease.id):
         return parts.ledger.require(run.id)  # it has ended meanwhile, or somebody else takes care of it
@@ -60,7 +69,6 @@ def bury(parts: Parts, run: Run) -> Run:
         ended = Status.CANCELLED if current.cancel_requested else Status.COMPLETED
         parts.ledger.change(current, Status.RUNNING, ended)
         return parts.ledger.require(run.id)
-    said = "The process that executed this run ended"
     known: dict[str, Any] = {"position": current.position}
     if under_way is not None:
         said = f'{said} while operation "{under_way.id}" ({under_way.tool}) was under way'

@@ -72,7 +72,12 @@ class Runner(Looking):
                 hub=Hub(),
                 events=events or AgentSpacesEvents(partial(datetime.now, timezone.utc)),
                 questions=Questions(
-                    judge.files_of, judge.may_read, judge.grant_for, workspace.undo.foresee, approval_seconds
+                    judge.files_of,
+                    judge.may_read,
+                    judge.grant_for,
+                    workspace.undo.foresee,
+                    workspace.foresee,
+                    approval_seconds,
                 ),
                 admission=admission,
                 responses=responses or {},
@@ -247,6 +252,8 @@ class Runner(Looking):
         run = await self.get(run_id, caller)
         if force and caller.token is not None:
             raise PermissionDenied("Only a person may force a revert.", hint="It would overwrite later changes.")
+        if run.reverts is not None and caller.token is not None:  # what a person agreed to once would happen twice
+            raise PermissionDenied("Only a person may revert a revert.", hint="Send the operations again instead.")
         if not run.status.is_final:
             raise Conflict(f"The run has not ended ({run.status.value}).", hint="Cancel it first.", runId=run.id)
         if run.options.dry_run:

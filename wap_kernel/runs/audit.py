@@ -24,6 +24,7 @@ from wap_kernel.caller import Caller
 from wap_kernel.context import ALONE, Context
 from wap_kernel.errors import ApprovalRequired, NoSpace, PermissionDenied, ProviderUnavailable, WapError
 from wap_kernel.operations import Effect, Operation
+from wap_kernel.redacting import redacted
 from wap_kernel.runs import audit_reading, chain
 from wap_kernel.runs.audit_reading import Page
 from wap_kernel.runs.chain import Head
@@ -209,10 +210,10 @@ class Audit:
             "agent": _plain(caller.agent),
             "session": _plain(caller.session),
             "token": caller.token,
-            "summary": json.dumps(_summary(record)),
+            "summary": json.dumps(redacted(_summary(record))),
             "outcome": entry.outcome,
             "code": None if error is None else error.code.value,
-            "error": None if error is None else _plain(error.record),
+            "error": None if error is None else _plain(redacted(error.record)),
             "duration_ms": None if entry.duration is None else round(entry.duration * 1000, 3),
             "dialect": context.dialect,
             "tool": _plain(context.tool),

@@ -221,6 +221,15 @@ def _next(position: Head, row: Row) -> Head:
 
 def verify(connection: sqlite3.Connection, noted: Sequence[Head] = ()) -> Report:
     """Walk the whole chain, and compare it with heads that were noted elsewhere."""
+    try:
+        return _verified(connection, noted)
+    except sqlite3.DatabaseError as error:  # a table or a page is gone
+        if "locked" in str(error):
+            raise
+        return Report(0, 0, 0, START, f"The audit cannot be read: {error}.")
+
+
+def _verified(connection: sqlite3.Connection, noted: Sequence[Head]) -> Report:
     seen: dict[int, str] = {}
     cuts: dict[Head, str] = {}
     wanted = {head.id for head in noted}

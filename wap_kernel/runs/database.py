@@ -8,6 +8,7 @@ is committed by the next of them, or after a moment by a thread of its own.
 from __future__ import annotations
 
 import logging
+import os
 import sqlite3
 import threading
 from collections import deque
@@ -32,6 +33,7 @@ class Database:
         self._log = log
         self._writing = store.connect(state_dir)
         self._state_dir = state_dir
+        self._path = os.path.join(state_dir, store.NAME)
         self._readers: deque[sqlite3.Connection] = deque()
         """Those that nobody uses now."""
         self._pending: deque[_Item] = deque()
@@ -121,6 +123,10 @@ class Database:
     def _commit(self, group: list[_Item]) -> None:
         done: list[tuple[Future[Any], Any, Exception | None]] = []
         try:
+            if not os.path.exists(self._path):  # SQLite would go on writing to a file that nobody finds any more
+                raise sqlite3.OperationalError(
+                    "state.db was moved or removed; put it back, or start the server again to begin anew"
+                )
             self._writing.execute("BEGIN IMMEDIATE")
             for work, future in group:
                 done.append((future, *self._attempt(work)))

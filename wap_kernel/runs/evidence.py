@@ -17,7 +17,8 @@ from wap_kernel.files.deadline import Deadline
 from wap_kernel.files.paths import join
 from wap_kernel.files.primitives import Files, Kind
 from wap_kernel.files.trees import open_real, walk, watched
-from wap_kernel.operations import DeleteFile, ModifyFile, Operation, RunCommand, WriteFile
+from wap_kernel.git import foreseeing
+from wap_kernel.operations import DeleteFile, GitTransfer, ModifyFile, Operation, RunCommand, WriteFile
 from wap_kernel.policy.touches import touches
 from wap_kernel.runs.model import Approval
 
@@ -51,6 +52,8 @@ def changed(before: Mapping[str, str | None], now: Mapping[str, str]) -> list[st
 
 def bound(operation: Operation, approval: Approval) -> Operation:
     """The operation as it was agreed to: at the place that was shown, and failing if another file stands there."""
+    if isinstance(operation, GitTransfer):
+        return foreseeing.bound(operation, approval.files)
     if not isinstance(operation, WriteFile | ModifyFile | DeleteFile):
         return operation
     place, _, content = str(approval.files.get(operation.path) or "").rpartition(" ")

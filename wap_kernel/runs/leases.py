@@ -11,10 +11,11 @@ import os
 import secrets
 import shutil
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 
-from wap_kernel.errors import ProviderUnavailable
+from wap_kernel.errors import ProviderUnavailable, WapError
 from wap_kernel.runs.flock import lock_within, try_lock
+from wap_kernel.runs.state import open_lock, unusable
 
 PATIENCE = 10.0
 
@@ -24,13 +25,16 @@ class Lease:
 
     def __init__(self, state_dir: str, workspace: str) -> None:
         self._leases = os.path.join(state_dir, "leases", workspace)
-        os.makedirs(self._leases, mode=0o700, exist_ok=True)
         self.id = secrets.token_hex(8)
         self._folder = os.path.join(self._leases, self.id)
-        with _mutex(self._leases):  # nobody may take a lease for dead between mkdir and the lock
-            os.mkdir(self._folder, 0o700)
-            self._lock = os.open(os.path.join(self._folder, "lock"), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-            try_lock(self._lock)
+        try:
+            os.makedirs(self._leases, mode=0o700, exist_ok=True)
+            with _mutex(self._leases):  # nobody may take a lease for dead between mkdir and the lock
+                os.mkdir(self._folder, 0o700)
+                self._lock = open_lock(os.path.join(self._folder, "lock"))
+                try_lock(self._lock)
+        except OSError as error:
+            raise unusable(error) from error
 
     def is_alive(self, identifier: str) -> bool:
         """Whether the process with this lease on the same workspace lives."""
@@ -40,10 +44,15 @@ class Lease:
             return not _is_dead(os.path.join(self._leases, os.path.basename(identifier)))
 
     def note(self, name: str, path: str) -> None:
-        os.symlink(path, os.path.join(self._folder, name))
+        try:
+            os.symlink(path, os.path.join(self._folder, name))
+        except OSError as error:
+            raise unusable(error) from error
 
     def forget(self, name: str) -> None:
-        os.unlink(os.path.join(self._folder, name))
+        """The file has its place by now, so nothing here is a failure of that; a note too many does no harm."""
+        with suppress(OSError):
+            os.unlink(os.path.join(self._folder, name))
 
     def clean_up_after_the_dead(self, remove: Callable[[str, str], bool]) -> None:
         """Call `remove(name, path)` for every temporary file that a dead process noted; what it cannot remove stays."""
@@ -57,8 +66,11 @@ class Lease:
                         shutil.rmtree(folder)
 
     def close(self) -> None:
-        with _mutex(self._leases):
-            shutil.rmtree(self._folder)
+        """What cannot be removed any more is a dead lease like any other; nobody is kept from closing the rest."""
+        try:
+            with suppress(OSError, WapError), _mutex(self._leases):
+                shutil.rmtree(self._folder)
+        finally:
             os.close(self._lock)
 
 
@@ -75,7 +87,7 @@ def _is_dead(folder: str) -> bool:
 
 @contextmanager
 def _mutex(folder: str) -> Iterator[None]:
-    descriptor = os.open(os.path.join(folder, ".mutex"), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    descriptor = open_lock(os.path.join(folder, ".mutex"))
     try:
         if not lock_within(descriptor, PATIENCE):
             raise ProviderUnavailable(

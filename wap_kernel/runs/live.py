@@ -95,7 +95,7 @@ class Cursor:
     def parse(cls, text: str | None) -> Cursor:
         if not text:
             return cls()
-        found = re.fullmatch(r"(\d{1,18})(?:-(\d{1,9})-(\d{1,18})-(\d{1,18}))?", text)
+        found = re.fullmatch(r"(\d{1,18})(?:-(\d{1,9})-(\d{1,18})-(\d{1,18}))?", text, re.ASCII)
         if found is None:
             raise InvalidArgument(
                 "Last-Event-ID is not one that was sent.", hint="Leave it out to begin at the beginning."

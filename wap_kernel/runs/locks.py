@@ -12,6 +12,7 @@ from contextlib import ExitStack, contextmanager
 
 from wap_kernel.errors import Conflict
 from wap_kernel.runs.flock import lock_within
+from wap_kernel.runs.state import open_lock
 
 BUCKETS = 1024
 """Paths share locks, so that the number of lock files is bounded; seldom do two writers meet in one by chance."""
@@ -46,8 +47,7 @@ class PathLocks:
         if not self._threads[bucket].acquire(timeout=max(0.0, deadline - time.monotonic())):
             raise _busy()
         try:
-            path = os.path.join(self._folder, f"{bucket:03x}")
-            descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+            descriptor = open_lock(os.path.join(self._folder, f"{bucket:03x}"))
             try:
                 if not lock_within(descriptor, deadline - time.monotonic()):
                     raise _busy()

@@ -15,8 +15,10 @@ from typing import Any
 from wap_kernel.caller import Caller
 from wap_kernel.errors import ApprovalRequired
 from wap_kernel.files.primitives import Files
-from wap_kernel.operations import Operation, RunCommand
+from wap_kernel.git.foreseeing import Foreseen
+from wap_kernel.operations import GitTransfer, Operation, RunCommand
 from wap_kernel.policy.grants import Grant
+from wap_kernel.redacting import redacted
 from wap_kernel.runs import evidence
 from wap_kernel.runs.differences import difference, path_of
 from wap_kernel.runs.model import Approval, Step
@@ -37,6 +39,8 @@ class Questions:
     grant_for: Callable[[Operation, Caller], Grant | None]
     foresee: Callable[[Readable], Mapping[str, Any]]
     """What could not be undone if a command changed it, of that which may be told."""
+    foresee_transfer: Callable[[Operation, Caller], Foreseen | None]
+    """What a transfer by git would be about."""
     seconds: float = EXPIRY_SECONDS
     clock: Callable[[], float] = time.time
 
@@ -44,8 +48,11 @@ class Questions:
         files, operation = self.files(caller), step.operation
         now = self.clock()
         grant = self.grant_for(operation, caller)
+        foreseen = self.foresee_transfer(operation, caller)
         if isinstance(operation, RunCommand):
             kind, subject = "shell", self._command(operation, caller)
+        elif isinstance(operation, GitTransfer) and foreseen is not None:
+            kind, subject = "git", foreseen.told(operation)
         else:
             kind, subject = "filesystem", difference(files, operation)
         shown: dict[str, Any] = {
@@ -71,8 +78,12 @@ class Questions:
             position=position,
             operation_id=step.id,
             digest=evidence.digest_of(operation),
-            files=evidence.gather(files, operation),
-            shown={name: value for name, value in shown.items() if value is not None},
+            files=evidence.gather(files, operation) | (foreseen.evidence if foreseen else {}),
+            shown={
+                name: value if name in ("diff", "note") else redacted(value)
+                for name, value in shown.items()
+                if value is not None
+            },
             grant=grant,
             created_at=now,
             expires_at=now + self.seconds,
@@ -88,6 +99,8 @@ class Questions:
         if evidence.digest_of(step.operation) != approval.digest:
             return [step.id]
         now = evidence.gather(self.files(caller), step.operation)
+        if (foreseen := self.foresee_transfer(step.operation, caller)) is not None:
+            now |= foreseen.evidence
         if is_decided:
             now = {path: state for path, state in now.items() if path in approval.files}
         return evidence.changed(approval.files, now)

@@ -26,6 +26,7 @@ from wap_kernel.runs.manifest import take_tree
 from wap_kernel.runs.putting_back import PuttingBack, Undoer
 from wap_kernel.runs.reverting import Plan, plan
 from wap_kernel.runs.snapshots import Notice, NotKept, Snapshots
+from wap_kernel.runs.state import open_lock
 
 SECONDS = 120.0
 """What it may take to look at everything that a revert would touch, and to wait for another revert of the run."""
@@ -218,7 +219,7 @@ class Reverting:
         """One after the other: the second finds everything undone, and has nothing to do."""
         name = f"revert-{zlib.crc32(run.encode()) % TURNS:03x}"
         path = os.path.join(self._snapshots.state_dir, "locks", name)
-        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        descriptor = open_lock(path)
         try:
             if not lock_within(descriptor, SECONDS):
                 raise Conflict("The run is being reverted already.", hint="Try again when that is done.", runId=run)

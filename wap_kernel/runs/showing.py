@@ -20,7 +20,7 @@ MAX_DIFFED = 256 * 1024
 MAX_DIFFS = 1024 * 1024
 """Characters of all diffs together."""
 
-UNKNOWN = {"path": ".", "reason": "the server ended while a command ran: what it changed is not known"}
+UNKNOWN = {"path": ".", "reason": "a command is under way or was interrupted: what it changed is not known"}
 LOOK_SECONDS = 30.0
 DIFF_SECONDS = 1.0
 """For all diffs together: anybody may ask, and often."""

@@ -18,7 +18,7 @@ from wap_kernel.files import digest
 from wap_kernel.files.deadline import Deadline
 from wap_kernel.files.paths import display
 from wap_kernel.files.primitives import Kind, Look, RestorableFiles
-from wap_kernel.operations import Operation, RunCommand, WriteFile
+from wap_kernel.operations import GitAction, Operation, RunCommand, WriteFile
 from wap_kernel.runs import manifest
 from wap_kernel.runs.blobs import Blobs
 from wap_kernel.runs.changes import Change, Changes, Mark
@@ -95,7 +95,7 @@ class Snapshots:
         self, operation: Operation, run: str, position: int, deadline: Deadline, notice: Notice
     ) -> Iterator[None]:
         """Perform the operation inside. What it will change is stored before, or the operation is refused."""
-        if isinstance(operation, RunCommand):
+        if isinstance(operation, RunCommand | GitAction):  # which tells no more than a command what it will change
             with self._around_command(run, position, deadline, notice):
                 yield
             return

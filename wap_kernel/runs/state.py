@@ -5,6 +5,8 @@ from __future__ import annotations
 import hashlib
 import os
 
+from wap_kernel.errors import FULL, NoSpace, ProviderUnavailable, WapError
+
 
 def default_state_dir(root: str) -> str:
     """`<jupyter data dir>/wap/<id of the root>`."""
@@ -20,7 +22,28 @@ def workspace_id(root: str) -> str:
 
 def open_state_dir(path: str) -> str:
     """Make the folder if need be, closed to everybody else, and return its real path."""
-    os.makedirs(path, mode=0o700, exist_ok=True)
-    os.chmod(path, 0o700)
-    os.makedirs(os.path.join(path, "locks"), mode=0o700, exist_ok=True)
+    try:
+        os.makedirs(path, mode=0o700, exist_ok=True)
+        os.chmod(path, 0o700)
+        os.makedirs(os.path.join(path, "locks"), mode=0o700, exist_ok=True)
+    except OSError as error:
+        raise unusable(error) from error
     return os.path.realpath(path)
+
+
+def open_lock(path: str) -> int:
+    """A descriptor of a file of the state folder that exists to be locked."""
+    try:
+        return os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    except OSError as error:
+        raise unusable(error) from error
+
+
+def unusable(error: OSError) -> WapError:
+    """What the system says of the state folder, which must not pass for something about a file of the caller's."""
+    if error.errno in FULL:
+        return NoSpace("No space left for the workspace's state, so nothing was changed.", hint="Free some space.")
+    return ProviderUnavailable(
+        f"The state folder cannot be used ({os.strerror(error.errno or 0)}), so nothing was changed.",
+        hint="It must stay where it is and be writable (WapExtension.state_dir; by default in Jupyter's data folder).",
+    )

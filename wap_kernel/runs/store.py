@@ -9,6 +9,7 @@ import time
 from wap_kernel.errors import ProviderUnavailable
 from wap_kernel.runs import filesystems
 
+NAME = "state.db"
 MIGRATIONS = (
     """
     CREATE TABLE audit (
@@ -141,6 +142,14 @@ MIGRATIONS = (
     """,
 )
 """Entry N takes a database of version N to N + 1. Released entries are never changed."""
+_HINTS = {
+    "unable to open": "The state folder must be there and be writable; a copy can be read where you may write.",
+    "readonly": "The state folder must be writable; a copy can be read where you may write.",
+    "full": "Free some space.",
+    "locked": "Another process holds it; try again in a moment.",
+    "disk I/O": "The disk does not answer as it should; try again when it does.",
+}
+"""By what SQLite says."""
 PATIENCE = 10.0
 """Seconds to wait for a neighbour who holds the database."""
 _POLL = 0.01
@@ -156,7 +165,7 @@ class _Unusable(sqlite3.DatabaseError):
 
 def connect(state_dir: str) -> sqlite3.Connection:
     """Open, and migrate where needed. The connection belongs to the thread that uses it."""
-    path = os.path.join(state_dir, "state.db")
+    path = os.path.join(state_dir, NAME)
     connection: sqlite3.Connection | None = None
     try:
         connection = sqlite3.connect(path, timeout=PATIENCE, isolation_level=None, check_same_thread=False)
@@ -176,9 +185,16 @@ def connect(state_dir: str) -> sqlite3.Connection:
     except sqlite3.Error as error:
         if connection is not None:
             connection.close()
-        hint = error.hint if isinstance(error, _Unusable) else "Move state.db out of the state folder to begin anew."
-        raise ProviderUnavailable(f"The state database cannot be used: {error}.", hint=hint) from error
+        raise ProviderUnavailable(f"The state database cannot be used: {error}.", hint=_hint(error)) from error
     return connection
+
+
+def _hint(error: sqlite3.Error) -> str:
+    """Nobody gives up a state that is whole, because its disk is full or read-only."""
+    if isinstance(error, _Unusable):
+        return error.hint
+    found = (hint for said, hint in _HINTS.items() if said in str(error))
+    return next(found, "Move state.db out of the state folder to begin anew.")
 
 
 def _journal(connection: sqlite3.Connection, mode: str) -> None:

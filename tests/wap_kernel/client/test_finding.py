@@ -16,6 +16,7 @@ from tests.wap_kernel.client.test_http import serving
 from wap_kernel import connect
 from wap_kernel.client.backend import Backend
 from wap_kernel.client.finding import find
+from wap_kernel.client.hands import Hands
 from wap_kernel.errors import Code, WapError
 
 Found = Callable[..., Backend]
@@ -27,7 +28,7 @@ def found(place: Place, tmp_path: Path) -> Iterator[Found]:
     opened: list[Backend] = []
 
     def found(**environ: str) -> Backend:
-        opened.append(find(environ, str(tmp_path)))
+        opened.append(find({"JUPYTER_RUNTIME_DIR": os.environ["JUPYTER_RUNTIME_DIR"], **environ}, str(tmp_path)))
         return opened[-1]
 
     yield found
@@ -91,6 +92,33 @@ def test_without_a_server_it_is_this_folder(found: Found, tmp_path: Path) -> Non
         backend.close()
 
 
+PID_FILE = "jpserver-1.json is not there, so process 1, which started this one, is no server of yours"
+TRIED: list[tuple[dict[str, str], list[str]]] = [
+    ({}, ["WAP_URL is not set", "JPY_PARENT_PID is not set", "JUPYTERHUB_SERVICE_PREFIX are not set"]),
+    ({"JPY_PARENT_PID": "1"}, ["WAP_URL is not set", PID_FILE, "no JupyterHub started it"]),
+    ({"JPY_PARENT_PID": "../x"}, ["WAP_URL", "JPY_PARENT_PID is not the number of a process", "JupyterHub"]),
+    (
+        {"JUPYTERHUB_SERVICE_URL": "http://127.0.0.1:9/", "JUPYTERHUB_SERVICE_PREFIX": "/"},
+        ["WAP_URL", "JPY_PARENT_PID", "JUPYTERHUB_API_TOKEN is not set"],
+    ),
+]
+
+
+@pytest.mark.parametrize(("environ", "tried"), TRIED, ids=["nothing", "pid", "no pid", "half a hub"])
+def test_without_a_server_it_is_said_what_was_tried(found: Found, environ: dict[str, str], tried: list[str]) -> None:
+    backend = found(**environ)
+    assert len(backend.place.tried) == len(tried)
+    assert all(part in told for part, told in zip(tried, backend.place.tried, strict=True)), backend.place.tried
+    shown = repr(Hands(backend).overview())
+    assert all(f"{told}." in shown for told in backend.place.tried)
+    assert "set WAP_URL and WAP_TOKEN" in shown
+
+
+def test_the_file_that_was_looked_for_is_named_with_its_folder(found: Found) -> None:
+    told = found(JPY_PARENT_PID="1").place.tried[1]
+    assert told.startswith(os.path.join(os.environ["JUPYTER_RUNTIME_DIR"], "jpserver-1.json"))
+
+
 def test_a_server_that_has_wap_and_whose_file_is_gone_is_not_passed_over(
     found: Found, announced: Callable[..., str]
 ) -> None:
@@ -102,7 +130,7 @@ def test_a_server_that_has_wap_and_whose_file_is_gone_is_not_passed_over(
 def test_the_kernel_for_classes_does_not_do_without_its_server(announced: Callable[..., str], tmp_path: Path) -> None:
     """Whose policy may just have failed to load."""
     with serving(lambda handler: handler.say(404, b"<html>")) as plain, pytest.raises(WapError, match="404"):
-        find({"JPY_PARENT_PID": announced(url=plain.url)}, str(tmp_path), confined_only=True)
+        find({**os.environ, "JPY_PARENT_PID": announced(url=plain.url)}, str(tmp_path), confined_only=True)
 
 
 def test_a_server_without_wap_is_said_to_be_one(found: Found, announced: Callable[..., str]) -> None:
@@ -110,6 +138,7 @@ def test_a_server_without_wap_is_said_to_be_one(found: Found, announced: Callabl
         backend = found(JPY_PARENT_PID=announced(url=plain.url))
         assert backend.place.kind == "embedded"
         assert plain.url in backend.place.reason and "does not have wap" in backend.place.reason
+        assert f"{plain.url} answers, but has no wap" in backend.place.tried[-1]
         with pytest.raises(WapError, match="404") as refused:
             found(WAP_URL=plain.url)
     assert "WAP_URL names it" in refused.value.text
@@ -121,6 +150,7 @@ STRICT: dict[str, tuple[int, bytes, Code]] = {
     "has no workspace": (503, b'{"error": "None.", "code": "PROVIDER_UNAVAILABLE"}', Code.PROVIDER_UNAVAILABLE),
     "sends to a login": (302, b"", Code.PROVIDER_UNAVAILABLE),
     "fails": (500, b"", Code.PROVIDER_UNAVAILABLE),
+    "answers anything": (200, b"{}", Code.PROVIDER_UNAVAILABLE),
 }
 
 
@@ -152,7 +182,7 @@ def test_nor_is_one_that_does_not_answer(found: Found, announced: Callable[..., 
             found(**environ)
 
 
-@pytest.mark.parametrize("text", ["", "{", "[]", '{"pid": 1}', '{"url": "http://h/", "sock": "/run/x"}'])
+@pytest.mark.parametrize("text", ["", "{", "[]", "[" * 100_000, '{"pid": 1}', '{"url": "http://h/", "sock": "/run/x"}'])
 def test_nor_is_one_whose_file_makes_no_sense(found: Found, announced: Callable[..., str], text: str) -> None:
     pid = announced()
     Path(os.environ["JUPYTER_RUNTIME_DIR"], f"jpserver-{pid}.json").write_text(text)

@@ -118,6 +118,27 @@ def test_all_that_happens_is_told(hands: Hands) -> None:
     assert hands.last is result
 
 
+def test_it_is_told_how_many_operations_there_are(hands: Hands, backend: Backend) -> None:
+    """Also of a run that others began, when its question is answered, and of one that undoes another."""
+    batch = [{"type": "message", "content": "x"}, {"type": "shell", "command": ASKS}]
+    begun: list[dict[str, Any]] = []
+
+    def told(sent: Sent) -> None:
+        if sent.name == "begun":
+            begun.append(sent.data)
+
+    mine = hands.run(batch, on_sent=told)
+    hands.approve(on_sent=told)
+    assert begun == [{"runId": mine.run_id, "operations": batch, "total": 2}] * 2
+    theirs = Hands(backend).run(batch).run_id
+    hands.show(theirs)
+    hands.deny(theirs, on_sent=told)
+    assert begun[2] == {"runId": theirs, "operations": [], "total": 2}
+    made = hands.write("undone.txt", "x").run_id
+    undo = hands.revert(made, on_sent=told)
+    assert begun[3] == {"runId": undo.run_id, "operations": [{"type": "revert", "run": made}], "total": 1}
+
+
 def test_a_whole_message_is_taken_too(hands: Hands) -> None:
     operation = {"type": "message", "content": "x"}
     message = {"protocolVersion": "1.0", "operations": [operation], "dryRun": True}

@@ -10,15 +10,17 @@ import ssl
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
 import pytest
 
+from wap_kernel.client import http as http_module
 from wap_kernel.client.addresses import Address, proxy_for
 from wap_kernel.client.encoding import BODY_LIMIT, encoded
 from wap_kernel.client.http import KEY_HEADER, Absent, Http
+from wap_kernel.client.server import ServerBackend
 from wap_kernel.errors import Code, Conflict, InvalidArgument, TooLarge, WapError
 
 Answer = Callable[["Handler"], None]
@@ -192,6 +194,8 @@ TOLD: dict[str, tuple[int, bytes, Code, str]] = {
     "a list": (500, b"[]", Code.PROVIDER_UNAVAILABLE, "500"),
     "a proxy's limit": (413, b"<html>", Code.SIZE_LIMIT_EXCEEDED, "parts"),
     "success that is none": (200, b"<html>", Code.PROVIDER_UNAVAILABLE, "not JSON"),
+    "success without a bottom": (200, b"[" * 100_000, Code.PROVIDER_UNAVAILABLE, "not JSON"),
+    "a refusal without a bottom": (400, b'{"a":' * 100_000, Code.PROVIDER_UNAVAILABLE, "400"),
 }
 
 
@@ -203,6 +207,58 @@ def test_what_a_server_says_becomes_the_right_error(status: int, body: bytes, co
     assert says in refused.text
     assert "secret" not in refused.text
     assert isinstance(refused, Absent) == (status == 404)
+
+
+def in_chunks(handler: Handler) -> None:
+    """As a server sends what it does not know the size of."""
+    handler.send_response(200)
+    handler.send_header("Transfer-Encoding", "chunked")
+    handler.end_headers()
+    with suppress(ConnectionError):  # when nobody wants the rest
+        for _ in range(20):
+            handler.wfile.write(b"64\r\n" + b"x" * 100 + b"\r\n")
+        handler.wfile.write(b"0\r\n\r\n")
+
+
+@pytest.mark.parametrize("answer", [in_chunks, lambda handler: handler.say(200, b"x" * 2000)], ids=["chunks", "length"])
+def test_an_answer_that_is_too_large_says_so(answer: Answer, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(http_module, "LARGEST_ANSWER", 1000)
+    with serving(answer) as served:
+        refused = refusal(served.url)
+    assert refused.code is Code.SIZE_LIMIT_EXCEEDED
+    assert "Ask for less" in refused.text
+
+
+def half(handler: Handler) -> None:
+    handler.send_response(200)
+    handler.send_header("Content-Length", "1000")
+    handler.end_headers()
+    handler.wfile.write(b"{}")
+    handler.close_connection = True
+
+
+def test_half_an_answer_is_none() -> None:
+    with serving(half) as served:
+        assert "does not answer" in refusal(served.url).text
+        assert len(served.seen) == 2, "it is asked again, as for any connection that breaks"
+
+
+STRANGE: dict[str, tuple[Callable[[ServerBackend], object], str]] = {
+    "no wap": (lambda backend: backend.require(), "nothing of wap is there"),
+    "no run": (lambda backend: backend.get("run_1"), "runId is missing"),
+    "no list": (lambda backend: backend.runs(None, 1), "runs is missing"),
+    "no policy": (lambda backend: backend.policy(), "layers is missing"),
+}
+
+
+@pytest.mark.parametrize(("asks", "says"), STRANGE.values(), ids=STRANGE.keys())
+def test_some_other_server_that_answers_everything(asks: Callable[[ServerBackend], object], says: str) -> None:
+    with serving(ok) as served:
+        backend = ServerBackend(served.url, "secret")
+        with pytest.raises(WapError, match=says) as refused:
+            asks(backend)
+        backend.close()
+    assert "wap enabled" in refused.value.text
 
 
 def test_details_are_kept() -> None:

@@ -9,22 +9,43 @@ from typing import Any
 
 import pytest
 
+from tests.wap_kernel.client.test_http import serving
 from wap_kernel.client import server as module
 from wap_kernel.client.http import BROKEN
 from wap_kernel.client.server import ServerBackend
-from wap_kernel.client.streams import parse
-from wap_kernel.errors import WapError
+from wap_kernel.client.streams import TooLong, parse
+from wap_kernel.errors import TooLarge, WapError
 
 
 def test_the_stream_is_parsed_and_a_torn_event_is_left_out() -> None:
     text = b": hello\n\nid: 1\nevent: event\ndata: {\ndata: }\n\r\n:\n\nid: 2\nevent: status\ndata: {}\n"
-    assert [(sent.id, sent.name, sent.data) for sent in parse(text.splitlines(True))] == [("1", "event", {})]
+    assert [(sent.id, sent.name, sent.data) for sent in parse(text.splitlines(True), 1000)] == [("1", "event", {})]
 
 
-@pytest.mark.parametrize("data", [b"{", b"<html>", b"[]", b"3", b"null"])
+@pytest.mark.parametrize("data", [b"{", b"<html>", b"[]", b"3", b"null", b"[" * 100_000])
 def test_an_event_that_is_none_is_a_broken_connection(data: bytes) -> None:
     with pytest.raises(BROKEN):
-        list(parse([b"data: " + data + b"\n", b"\n"]))
+        list(parse([b"data: " + data + b"\n", b"\n"], 1_000_000))
+
+
+@pytest.mark.parametrize("lines", [[b"x" * 101], [b"data: 1\n"] * 13, [b"a: 1\n", b": heartbeat\n"] * 7])
+def test_an_event_that_does_not_end_is_not_remembered(lines: list[bytes]) -> None:
+    with pytest.raises(TooLong):
+        list(parse(lines, 100))
+
+
+def test_many_small_events_are_no_large_one() -> None:
+    assert len(list(parse([b"data: {}\n", b"\n"] * 100, 100))) == 100
+
+
+def test_a_stream_that_is_too_large_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "LARGEST_ANSWER", 1000)
+    with serving(lambda handler: handler.say(200, b"data: " + b"x" * 5000)) as served:
+        backend = ServerBackend(served.url, "t")
+        with pytest.raises(TooLarge, match="is over"):
+            list(backend.follow("run_1"))
+        backend.close()
+        assert len(served.seen) == 1, "it would be no smaller"
 
 
 def _message(count: int) -> dict[str, Any]:
@@ -36,8 +57,8 @@ def test_a_run_is_followed_across_broken_connections(on_server: ServerBackend, m
     """Every connection breaks after one event; the run is told completely all the same."""
     monkeypatch.setattr(module, "PAUSE_SECONDS", 0.0)
 
-    def cut(lines: Any) -> Iterator[Any]:
-        yield next(parse(lines))
+    def cut(lines: Any, largest: int) -> Iterator[Any]:
+        yield next(parse(lines, largest))
         raise ConnectionResetError
 
     monkeypatch.setattr(module, "parse", cut)
@@ -50,7 +71,7 @@ def test_a_stream_that_never_brings_anything_is_given_up(
     on_server: ServerBackend, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(module, "PAUSE_SECONDS", 0.0)
-    monkeypatch.setattr(module, "parse", lambda lines: iter(()))
+    monkeypatch.setattr(module, "parse", lambda lines, largest: iter(()))
     run_id = on_server.start(_message(1), secrets.token_hex(8))["runId"]
     with pytest.raises(WapError, match="break off"):
         list(on_server.follow(run_id))

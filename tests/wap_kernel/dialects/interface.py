@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import shutil
 from collections.abc import Awaitable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -48,6 +49,8 @@ class Interface:
         settings = {"policy": OPEN, "provider": "local", "git": GitSettings(identity=BOT), **options}
         self.provider = settings["provider"]
         self.workspace = Workspace(str(self.root), state_dir=str(folder / "state"), **settings)
+        self.said: list[object] = []
+        """Answers and errors since `clear`."""
         self._asking: asyncio.Queue[Run] = asyncio.Queue()
         responses = {tool_interface.DIALECT: tool_interface.respond}
         self.runner = Runner(self.workspace, responses=responses, changed=self._changed)
@@ -69,6 +72,7 @@ class Interface:
         answer: dict[str, Any] = json.loads(self._wait(self.send(tool, fields, caller)))
         jsonschema.validate(fields, schemas.of(known.parameters, "validation"))
         jsonschema.validate(answer, schemas.of(known.response, "serialization"))
+        self.said.append(answer)
         return answer
 
     async def send(self, tool: str, fields: Any, caller: Caller = AGENT, wait: float = 0.0) -> bytes:
@@ -79,6 +83,7 @@ class Interface:
             self._wait(self.send(tool, fields, caller))
         assert caught.value.code is not Code.INTERNAL_ERROR, caught.value.text
         json.dumps(caught.value.details)
+        self.said.append((caught.value.code.value, caught.value.text, caught.value.details))
         return caught.value
 
     def decided(self, approved: bool, tool: str, /, **fields: Any) -> dict[str, Any]:
@@ -107,6 +112,12 @@ class Interface:
         """Newest first."""
         records: list[dict[str, Any]] = self._wait(self.workspace.audit_page(Page(limit=limit)))["records"]
         return records
+
+    def clear(self) -> None:
+        """An empty workspace, and nothing said."""
+        for entry in list(self.root.iterdir()):
+            shutil.rmtree(entry) if entry.is_dir() and not entry.is_symlink() else entry.unlink()
+        self.said.clear()
 
     def file(self, path: str, content: str | bytes = "") -> Path:
         file = self.root / path

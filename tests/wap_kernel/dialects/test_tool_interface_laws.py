@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.wap_kernel.dialects.interface import Interface, opened
@@ -64,6 +64,26 @@ def test_an_edit_leaves_every_byte_outside_the_span_alone(
     if not every:
         start = body.find(wanted)
         assert file.read_bytes() == mark + body[:start] + written + body[start + len(wanted) :]
+
+
+# -- a folder, page by page
+
+
+@settings(max_examples=20)
+@given(names=st.sets(st.text("abB_.é ", min_size=1, max_size=4), max_size=9), size=st.integers(1, 5))
+def test_the_pages_of_a_folder_are_the_folder(tools: Interface, names: set[str], size: int) -> None:
+    folder = tools.root / "paged"
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir()
+    for name in names - {".", ".."}:
+        (folder / name).touch()
+    whole = sorted(os.listdir(folder))
+    assert tools("read", file_path="paged")["content"] == "\n".join(whole)
+    for first in range(1, len(whole) + 1, size):
+        page = tools("read", file_path="paged", offset=first, limit=size)
+        assert page["content"] == "\n".join(whole[first - 1 : first - 1 + size])
+        assert page["truncated"] is (first - 1 + size < len(whole))
+        assert page["total_lines"] == len(whole)
 
 
 # -- glob and grep

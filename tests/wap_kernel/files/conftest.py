@@ -1,39 +1,19 @@
-"""Roots on a temporary folder, resolved by openat2 and by the component walk."""
+"""Roots on a temporary folder, resolved by openat2 and by the component walk, and searches in them."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from tests.wap_kernel.files.guards import NoJournal, OpenGuard
+from tests.wap_kernel.files.searches import OPEN, WAYS, Search, make_searcher
 from wap_kernel.files import openat2
-from wap_kernel.files.primitives import Access
+from wap_kernel.files.deadline import Deadline
 from wap_kernel.files.root import Root
-
-
-class OpenGuard:
-    """Protects nothing."""
-
-    def check(self, path: str, access: Access, *, folder: bool = False) -> None: ...
-    def check_tree(self, path: str) -> None: ...
-    def may_hold(self, path: str) -> bool:
-        return False
-
-    def hidden_among(self, folder: str, names: Sequence[str], folders: object = None) -> Collection[str]:
-        hidden = self.hidden_names(folder)
-        return [name for name in names if name.casefold() in hidden]
-
-    def hidden_names(self, folder: str) -> frozenset[str]:
-        return frozenset()
-
-    def names_leading_to_hidden(self, folder: str) -> frozenset[str]:
-        return frozenset()
-
-
-class NoJournal:
-    def note(self, name: str, path: str) -> None: ...
-    def forget(self, name: str) -> None: ...
+from wap_kernel.operations import SearchFiles
+from wap_kernel.results import Limits, SearchResult
 
 
 @pytest.fixture(params=["openat2", "walk"])
@@ -46,3 +26,20 @@ def root(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Root]:
     root = Root(str(tmp_path / "ws"), guard=OpenGuard(), journal=NoJournal(), use_openat2=request.param == "openat2")
     yield root
     root.close()
+
+
+@pytest.fixture
+def ws(root: Root) -> Path:
+    return Path(root.path)
+
+
+@pytest.fixture(params=WAYS)
+def search(request: pytest.FixtureRequest, root: Root) -> Iterator[Search]:
+    searcher = make_searcher(root, request.param)
+
+    def run(query: str, *paths: str, usual: int = 100, **options: object) -> SearchResult:
+        operation = SearchFiles.model_validate({"paths": paths or (".",), "query": query, **options})
+        return searcher.search(root, OPEN, operation, Limits(max_search_results=usual), Deadline(60))
+
+    yield run
+    searcher.close()

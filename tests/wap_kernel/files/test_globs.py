@@ -10,7 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from wap_kernel.errors import InvalidArgument
-from wap_kernel.files.globs import DEFAULT_EXCLUSIONS, DEFAULTS, MAX_COSTLY, Exclusions, Patterns
+from wap_kernel.files.globs import DEFAULT_EXCLUSIONS, DEFAULTS, Exclusions, Patterns
+from wap_kernel.files.patterns import MAX_COSTLY
 
 
 def exclusions_of(patterns: Iterable[str], start: str = ".") -> Exclusions:

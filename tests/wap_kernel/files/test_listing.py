@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import errno
 import os
 import socket
 import tempfile
@@ -13,39 +12,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.wap_kernel.files.conftest import NoJournal, OpenGuard
+from tests.wap_kernel.files.guards import NoJournal, OpenGuard
+from tests.wap_kernel.files.listings import listed, paths
 from tests.wap_kernel.files.trees import Tree, grow, includes, is_selected, trees
-from wap_kernel.errors import FileMissing, InvalidArgument, PermissionDenied, ProviderUnavailable, TimedOut
+from wap_kernel.errors import FileMissing, InvalidArgument, PermissionDenied
 from wap_kernel.files import listing
 from wap_kernel.files import trees as walking
-from wap_kernel.files.deadline import Deadline
-from wap_kernel.files.handles import LocalFolder
-from wap_kernel.files.listing import list_files
-from wap_kernel.files.primitives import Stat
 from wap_kernel.files.root import Root
-from wap_kernel.operations import ListFiles
-from wap_kernel.results import FileList, Limits
-
-
-@pytest.fixture
-def ws(root: Root) -> Path:
-    return Path(root.path)
-
-
-def listed(
-    root: Root,
-    path: str = ".",
-    limit: int = 500,
-    deadline: Deadline | None = None,
-    own_limit: int | None = None,
-    **options: object,
-) -> FileList:
-    operation = ListFiles.model_validate({"path": path, "limit": own_limit, **options})
-    return list_files(root, operation, Limits(max_directory_entries=limit), root.path, deadline or Deadline(60))
-
-
-def paths(result: FileList) -> list[str]:
-    return [entry.path for entry in result.files]
 
 
 def test_direct_children_sorted(root: Root, ws: Path) -> None:
@@ -184,183 +157,6 @@ def test_depth_costs_no_descriptors(root: Root, ws: Path) -> None:
     assert len(os.listdir("/proc/self/fd")) == before
 
 
-def test_a_folder_that_vanishes_on_the_way_is_left_out(root: Root, ws: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    grow(ws, {"a": {"x": b""}, "b": {"y": b""}})
-    original = walking._enter
-
-    def vanish(files: Root, level: walking.Level, name: str) -> object:
-        if name == "a":
-            (ws / "a").rename(ws.parent / "moved")
-            (ws / "a").symlink_to(ws.parent / "moved")
-        return original(files, level, name)
-
-    monkeypatch.setattr(walking, "_enter", vanish)
-    assert paths(listed(root, recursive=True)) == ["a", "b", "b/y"]
-
-
-TEMPORARY = f".wap-{'0f' * 12}.tmp"
-
-
-@pytest.mark.parametrize("limit", [2, 500])
-def test_what_a_write_has_under_way_is_left_out(root: Root, ws: Path, limit: int) -> None:
-    """Also in the folders that are merely counted because they come after the limit."""
-    inside = {TEMPORARY: b"", ".wap-notes": b"", "f": b""}
-    grow(ws, {**inside, "z": {**inside, "z": inside}, "zz": {TEMPORARY: {"a": b""}}})
-    result = listed(root, recursive=True, limit=limit)
-    assert result.total_found == 11
-    assert (
-        paths(result)
-        == [
-            *(".wap-notes", "f", "z", "z/.wap-notes", "z/f", "z/z", "z/z/.wap-notes", "z/z/f"),
-            *("zz", f"zz/{TEMPORARY}", f"zz/{TEMPORARY}/a"),
-        ][:limit]
-    )
-
-
-@pytest.mark.parametrize(
-    ("error", "shown"),
-    [(PermissionError(errno.EACCES, ""), ["a", "b"]), (FileNotFoundError(errno.ENOENT, ""), ["b"])],
-)
-def test_an_entry_that_may_not_be_looked_at_is_shown_without_metadata(
-    root: Root, ws: Path, monkeypatch: pytest.MonkeyPatch, error: OSError, shown: list[str]
-) -> None:
-    """As in a folder of mode 0444, which tells names and nothing more; one that has vanished is not shown."""
-    grow(ws, {"a": {}, "b": b""})
-    original = LocalFolder.stat
-
-    def refuse(folder: LocalFolder, name: str) -> Stat:
-        if name == "a":
-            raise error
-        return original(folder, name)
-
-    monkeypatch.setattr(LocalFolder, "stat", refuse)
-    result = listed(root, metadata=True)
-    assert paths(result) == shown
-    assert (result.total_found, result.is_truncated) == (len(shown), False)
-    if "a" in shown:
-        assert result.files[0].is_directory and result.files[0].metadata is None
-    assert result.files[-1].metadata is not None
-
-
-def test_a_folder_swapped_for_a_link_before_its_metadata_is_read(
-    root: Root, ws: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    grow(ws, {"a": {"x": b"1"}, "b": {"x": b"22"}})
-    original = listing.open_real
-
-    def swap(files: Root, path: str) -> object:
-        if path == "a":
-            (ws / "a").rename(ws / "moved")
-            (ws / "a").symlink_to("b")
-        return original(files, path)
-
-    monkeypatch.setattr(listing, "open_real", swap)
-    result = listed(root, recursive=True, metadata=True)
-    assert [(entry.path, entry.is_directory) for entry in result.files] == [("a", True), ("b", True), ("b/x", False)]
-    assert result.total_found == 3
-
-
-@pytest.mark.parametrize("exclude", [None, ("*.none",)])
-@pytest.mark.parametrize("limit", [1, 500])
-def test_it_can_be_stopped(root: Root, ws: Path, limit: int, exclude: tuple[str, ...] | None) -> None:
-    grow(ws, {f"d{number}": {"f": b""} for number in range(20)})
-    looks = iter([False] * 10)
-    with pytest.raises(ProviderUnavailable):
-        listed(root, recursive=True, limit=limit, exclude=exclude, deadline=Deadline(60, lambda: next(looks, True)))
-    with pytest.raises(TimedOut):
-        listed(root, recursive=True, limit=limit, exclude=exclude, deadline=Deadline(0))
-
-
-def test_one_big_folder_can_be_stopped(root: Root, ws: Path) -> None:
-    grow(ws, {f"f{number}": b"" for number in range(200)})
-    looks = iter([False] * 2)
-    with pytest.raises(ProviderUnavailable):
-        listed(root, exclude=("*.none",), deadline=Deadline(60, lambda: next(looks, True)))
-
-
-PROJECT: Tree = {
-    "main.py": b"",
-    "README.md": b"",
-    "src": {"a.ts": b"", "b.tsx": b"", "x": {"c.ts": b"", "py": {"d.py": b""}}, "src": {"e.ts": b""}},
-    "node_modules": {"p": {"i.ts": b""}},
-    "py.py": {"f": b""},
-}
-
-INCLUDED = [
-    # include, path, found
-    (["**/*.py"], ".", ["main.py", "src/x/py/d.py"]),
-    (["*.py"], ".", ["main.py"]),
-    (["src/*.ts"], ".", ["src/a.ts"]),
-    (["*.ts"], "src", ["src/a.ts"]),
-    (["src/*.ts"], "src", ["src/src/e.ts"]),
-    (["**/*.{ts,tsx}"], ".", ["src/a.ts", "src/b.tsx", "src/src/e.ts", "src/x/c.ts"]),
-    (["**/[ac].ts", "README.*"], ".", ["README.md", "src/a.ts", "src/x/c.ts"]),
-    (["src/x/**"], ".", ["src/x/c.ts", "src/x/py/d.py"]),
-    (["**"], "src/x", ["src/x/c.ts", "src/x/py/d.py"]),
-    (["src", "py.py"], ".", []),
-    (["**/*.ts"], "node_modules", ["node_modules/p/i.ts"]),
-    (["/src/*.ts", "../src/*.ts", ""], ".", []),
-    ([], ".", []),
-]
-
-
-@pytest.mark.parametrize("newest_first", [False, True])
-@pytest.mark.parametrize(("include", "path", "found"), INCLUDED)
-def test_globs_select_files_and_are_relative_to_the_path(
-    root: Root, ws: Path, include: list[str], path: str, found: list[str], newest_first: bool
-) -> None:
-    grow(ws, PROJECT)
-    result = listed(root, path, recursive=True, include=include, newest_first=newest_first)
-    assert sorted(paths(result)) == found
-    assert (result.total_found, result.is_truncated) == (len(found), False)
-
-
-def test_globs_and_exclusions_both_count(root: Root, ws: Path) -> None:
-    grow(ws, PROJECT)
-    for exclude in (("src/x/**",), ("c.ts", "d.py"), ("x",)):
-        result = listed(root, recursive=True, include=("**/*.{py,ts}",), exclude=("node_modules", *exclude))
-        assert paths(result) == ["main.py", "src/a.ts", "src/src/e.ts"]
-    assert paths(listed(root, include=("**/*.py",))) == ["main.py"]
-    assert paths(listed(root, recursive=True, max_depth=2, include=("**/*.ts",))) == ["src/a.ts"]
-
-
-def test_globs_select_links_by_their_own_name(root: Root, ws: Path) -> None:
-    grow(ws, {"real": {"a.py": b""}})
-    (ws / "link.py").symlink_to("nowhere")
-    (ws / "in").symlink_to("real")
-    result = listed(root, recursive=True, include=("**/*.py", "in"), metadata=True)
-    assert [(entry.path, entry.is_symlink, entry.is_directory) for entry in result.files] == [
-        *(("in", True, False), ("link.py", True, False), ("real/a.py", None, False)),
-    ]
-    assert all(entry.metadata is not None for entry in result.files)
-    assert paths(listed(root, "in", include=("*.py",))) == ["real/a.py"]
-
-
-def test_folders_in_which_nothing_can_be_selected_are_not_entered(
-    root: Root, ws: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    grow(ws, {"src": {"a": {"f.py": b""}, "b": {"f.py": b"", "deep": {}}}, "lib": {"a": {"f.py": b""}}})
-    entered: list[str] = []
-    original = walking._enter
-
-    def enter(files: Root, level: walking.Level, name: str) -> object:
-        entered.append(name)
-        return original(files, level, name)
-
-    monkeypatch.setattr(walking, "_enter", enter)
-    for newest_first in (False, True):
-        entered.clear()
-        result = listed(root, recursive=True, include=("src/b/*.py",), newest_first=newest_first)
-        assert paths(result) == ["src/b/f.py"]
-        assert entered == ["src", "b"]
-
-
-@pytest.mark.parametrize("pattern", ["{a,b}" * 12, "x" * 1001, "nul\0", "*a*a*a*a*b"])
-def test_globs_that_cost_too_much_are_refused(root: Root, pattern: str) -> None:
-    with pytest.raises(InvalidArgument):
-        listed(root, include=(pattern,))
-
-
 @pytest.mark.parametrize("newest_first", [False, True])
 def test_the_callers_own_limit_replaces_the_usual_one(
     root: Root, ws: Path, monkeypatch: pytest.MonkeyPatch, newest_first: bool
@@ -388,34 +184,6 @@ def test_the_newest_first_and_those_of_one_time_by_path(root: Root, ws: Path) ->
     assert (paths(result), result.total_found, result.is_truncated) == (["d/new", "d/c"], 5, True)
     assert result.files[0].metadata is None
     assert paths(listed(root, newest_first=True)) == ["a", "b", "d"]
-
-
-@pytest.mark.parametrize(
-    ("error", "shown"),
-    [(PermissionError(errno.EACCES, ""), ["b", "a"]), (FileNotFoundError(errno.ENOENT, ""), ["b"])],
-)
-def test_among_the_newest_what_may_not_be_looked_at_comes_last(
-    root: Root, ws: Path, monkeypatch: pytest.MonkeyPatch, error: OSError, shown: list[str]
-) -> None:
-    grow(ws, {"a": {}, "b": b""})
-    original = LocalFolder.stat
-
-    def refuse(folder: LocalFolder, name: str) -> Stat:
-        if name == "a":
-            raise error
-        return original(folder, name)
-
-    monkeypatch.setattr(LocalFolder, "stat", refuse)
-    result = listed(root, metadata=True, newest_first=True)
-    assert (paths(result), result.total_found, result.is_truncated) == (shown, len(shown), False)
-    assert [entry.metadata is not None for entry in result.files] == [True, False][: len(shown)]
-
-
-def test_looking_for_the_newest_can_be_stopped(root: Root, ws: Path) -> None:
-    grow(ws, {f"d{number}": {"f": b""} for number in range(20)})
-    looks = iter([False] * 10)
-    with pytest.raises(ProviderUnavailable):
-        listed(root, recursive=True, newest_first=True, deadline=Deadline(60, lambda: next(looks, True)))
 
 
 @settings(max_examples=60, deadline=None)

@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.wap_kernel.files.conftest import NoJournal, OpenGuard
+from tests.wap_kernel.files.guards import NoJournal, OpenGuard
 from wap_kernel.errors import PermissionDenied, WapError
 from wap_kernel.files.deadline import Deadline
 from wap_kernel.files.listing import list_files

@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.wap_kernel.files.conftest import OpenGuard
+from tests.wap_kernel.files.guards import OpenGuard
 from wap_kernel.errors import ProviderUnavailable, TimedOut
 from wap_kernel.files import landlock, ripgrep
 from wap_kernel.files.deadline import Deadline

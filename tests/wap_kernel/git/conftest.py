@@ -8,10 +8,13 @@ from pathlib import Path
 
 import pytest
 
-from tests.wap_kernel.git.scene import MakeWorkspace, Workspace
-from tests.wap_kernel.git.server import GitServer
+from tests.wap_kernel.dialects.interface import Interface, opened
+from tests.wap_kernel.git.scene import BOT, MakeWorkspace, Workspace
+from tests.wap_kernel.git.server import APP_ID, GitServer
 from tests.wap_kernel.git.team import Team
 from tests.wap_kernel.providers.scene import Scene, skip_if_lacking, skip_unless_works
+from wap_kernel.git.github import GitHubApp
+from wap_kernel.git.settings import GitSettings
 
 
 @pytest.fixture
@@ -48,6 +51,21 @@ def server(tmp_path: Path) -> Iterator[GitServer]:
     found = GitServer(tmp_path / "server")
     yield found
     found.close()
+
+
+@pytest.fixture
+def connected(tmp_path: Path, server: GitServer) -> Iterator[Interface]:
+    """All tools, in the sandbox, with a repository and a remote that the App may push to."""
+    skip_unless_works("bubblewrap")
+    server.create()
+    app = GitHubApp(
+        APP_ID, str(server.app_key_file), base_url=server.origin, ca_file=str(server.certificate), identity=BOT
+    )
+    settings = GitSettings(allowed=(f"{server.origin}/ada/*",), source=app, ca_file=str(server.certificate))
+    with opened(tmp_path, provider="bubblewrap", git=settings) as tools:
+        tools.repository()
+        tools.git("remote", "add", "origin", server.url())
+        yield tools
 
 
 @pytest.fixture

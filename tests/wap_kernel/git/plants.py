@@ -18,12 +18,13 @@ HOOKS = """
 
 
 def config(*pairs: str) -> Plant:
-    """`key` gets the program; `key=value` gets the value, with PROGRAM in it replaced."""
+    """`key` gets the program; `key=value` gets the value, with PROGRAM in both replaced."""
 
     def plant(workspace: Workspace, program: str) -> None:
         for pair in pairs:
             key, equals, value = pair.partition("=")
-            workspace.plain("config", "--add", key, value.replace("PROGRAM", program) if equals else program)
+            named = key.replace("PROGRAM", program)
+            workspace.plain("config", "--add", named, value.replace("PROGRAM", program) if equals else program)
 
     return plant
 
@@ -55,6 +56,11 @@ def _included(workspace: Workspace, program: str) -> None:
     )
     workspace.write(".gitattributes", "* filter=x\n")
     workspace.plain("config", "include.path", str(workspace.folder / "more.config"))
+
+
+def _conditionally_included(workspace: Workspace, program: str) -> None:
+    workspace.write(".git/more.config", f"[core]\n\tfsmonitor = {program}\n")
+    config("includeIf.gitdir:/.path=more.config", "includeIf.onbranch:main.path=more.config")(workspace, program)
 
 
 def _worktree_config(workspace: Workspace, program: str) -> None:
@@ -106,6 +112,15 @@ def _info_attributes(workspace: Workspace, program: str) -> None:
     )(workspace, program)
 
 
+def _maintenance(workspace: Workspace, program: str) -> None:
+    hook = workspace.write(".git/hooks/pre-auto-gc", Path(program).read_bytes())
+    hook.chmod(0o755)
+    config(
+        *("gc.auto=1", "gc.autoPackLimit=1", "gc.autoDetach=false", "maintenance.auto=true"),
+        "gc.recentObjectsHook",
+    )(workspace, program)
+
+
 PLANTS: Mapping[str, Plant] = {
     "fsmonitor": config("core.fsmonitor"),
     "fsmonitor, version 1": config("core.fsmonitor", "core.fsmonitorHookVersion=1"),
@@ -147,7 +162,7 @@ PLANTS: Mapping[str, Plant] = {
         *(f"alias.{name}=!PROGRAM" for name in "status diff log show commit switch branch add restore".split())
     ),
     "include": _included,
-    "conditional include": config("includeIf.gitdir:/.path=/dev/null", "includeIf.onbranch:main.path=more.config"),
+    "conditional include": _conditionally_included,
     "worktree's config": _worktree_config,
     "submodule": _submodule,
     "bare repository in a folder": _nested_bare,
@@ -198,5 +213,42 @@ PLANTS: Mapping[str, Plant] = {
         "commit.template=/etc/passwd",
     ),
     "tools": config("difftool.x.cmd", "diff.tool=x", "mergetool.x.cmd", "merge.tool=x", "browser.x.cmd", "man.x.cmd"),
-    "maintenance": config("gc.auto=1", "maintenance.auto=true", "gc.recentObjectsHook", "gc.autoDetach=false"),
+    "maintenance": _maintenance,
 }
+
+CONTROLS: Mapping[str, str] = {
+    "smudge": "rm README.md; git checkout README.md",
+    "merge driver": "git switch -c o; echo 1 >README.md; git commit -am 1; git switch main; echo 2 >README.md; "
+    "git commit -am 2; git merge o",
+    "merge options": "git switch -c o; git commit --allow-empty -m 1; git switch main; git commit --allow-empty -m 2; "
+    "git merge o",
+    "ssh": "git ls-remote ssh://127.0.0.1/x",
+    "git proxy": "git ls-remote git://127.0.0.1/x",
+    "pager": "script -qec 'git log' /dev/null",
+    "editor": "git commit --amend",
+    "askpass": "printf 'protocol=https\\nhost=h\\n\\n' | git credential fill",
+    "credential helper": "printf 'protocol=https\\nhost=127.0.0.1\\n\\n' | git credential fill",
+    "bare repository in a folder": "cd bare; git --work-tree=. status",
+    "home": "unset GIT_CONFIG_GLOBAL; HOME=$PWD git status",
+    "insteadOf": "git ls-remote https://127.0.0.1/x",
+    "another remote": "git config --unset remote.origin.vcs; git ls-remote origin",
+    "upload pack": "git ls-remote origin",
+    "trailers": "git interpret-trailers --trailer sign=x README.md",
+    "interactive filter": "yes q | head -2 | git -c color.ui=always add --patch",
+    "tools": "git difftool --no-prompt",
+    "maintenance": "git repack; git commit --allow-empty -m 1; git repack; git gc --auto",
+}
+"""Where the usual commands do not do it: how a person who suspects nothing has plain git run the program."""
+SILENT = frozenset(
+    {
+        "filter with an odd name",  # `git config` cannot write it; test_planted.py does
+        "aliases",  # of git's own commands, which beat them
+        "alternate refs",  # only on the receiving side
+        "bundle address",
+        "http",
+        "trace",
+        "colours and formats",
+    }
+)
+"""What names no program that plain git would run here; it is meant to lead astray where something is sent, or to spoil
+answers."""

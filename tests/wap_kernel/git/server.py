@@ -12,6 +12,7 @@ import subprocess
 import threading
 import time
 from collections.abc import Callable
+from functools import cache
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any, ClassVar
@@ -29,8 +30,14 @@ INSTALLATION = 12
 SLUG = "emergent-app"
 
 
+@cache
+def _key(name: str) -> rsa.RSAPrivateKey:
+    """One for each use: to make them takes longer than most tests."""
+    return rsa.generate_private_key(public_exponent=65537, key_size=2048)
+
+
 def make_key(path: Path) -> rsa.RSAPrivateKey:
-    key = rsa.generate_private_key(public_exponent=65537, key_size=2048)
+    key = _key(path.name)
     form = serialization.PrivateFormat.TraditionalOpenSSL
     path.touch(mode=0o600)
     path.write_bytes(key.private_bytes(serialization.Encoding.PEM, form, serialization.NoEncryption()))

@@ -12,11 +12,10 @@ import pytest
 
 from tests.wap_kernel.dialects.interface import Interface, opened
 from tests.wap_kernel.git.scene import BOT, plain
-from tests.wap_kernel.git.server import APP_ID, GitServer
+from tests.wap_kernel.git.server import GitServer
 from tests.wap_kernel.providers.scene import skip_unless_works
 from wap_kernel.errors import Code, InvalidArgument, PermissionDenied, ProviderUnavailable
 from wap_kernel.git.credentials import TokenFile
-from wap_kernel.git.github import GitHubApp
 from wap_kernel.git.settings import GitSettings
 from wap_kernel.policy import presets
 from wap_kernel.policy.model import CommandRule, FilesystemPolicy, Policy, ShellPolicy
@@ -34,20 +33,6 @@ def tools(tmp_path: Path) -> Iterator[Interface]:
     """With a repository."""
     with opened(tmp_path, provider=PROVIDER) as tools:
         tools.repository()
-        yield tools
-
-
-@pytest.fixture
-def connected(tmp_path: Path, server: GitServer) -> Iterator[Interface]:
-    """With a remote that the App may push to."""
-    server.create()
-    app = GitHubApp(
-        APP_ID, str(server.app_key_file), base_url=server.origin, ca_file=str(server.certificate), identity=BOT
-    )
-    settings = GitSettings(allowed=(f"{server.origin}/ada/*",), source=app, ca_file=str(server.certificate))
-    with opened(tmp_path, provider=PROVIDER, git=settings) as tools:
-        tools.repository()
-        tools.git("remote", "add", "origin", server.url())
         yield tools
 
 
@@ -263,40 +248,6 @@ def test_a_folder_of_files_that_may_be_read(tmp_path: Path) -> None:
         status = tools("git", action="status")
         assert (status["changed"], status["left_out"]) == ([{"path": "/workspace/src/a.txt", "kind": "modified"}], 1)
         assert tools.refuse("git", action="diff", files=["README.md"]).code is Code.PERMISSION_DENIED
-
-
-# -- a real history
-
-
-def test_this_projects_own_history(tmp_path: Path) -> None:
-    """Status, branch, edit, diff, commit, log, checkout and a conflict, beside plain git's answers."""
-    project = Path(__file__).parents[3]
-    if not (project / ".git").is_dir():
-        pytest.skip("not a clone of the project")
-    with opened(tmp_path, provider=PROVIDER) as tools:
-        plain(tmp_path, "clone", "--quiet", "--no-hardlinks", str(project), str(tools.root))
-        tools.git("switch", "--quiet", "--force-create", "main")
-        log = tools("git", action="log", limit=1000)
-        assert [commit["id"] for commit in log["commits"]] == tools.git("rev-list", "--max-count=1000", "HEAD").split()
-        for commit in log["commits"][:5]:
-            shown = tools("git", action="show", ref=commit["id"])
-            files = tools.git("show", "--format=", "--name-only", "--first-parent", "-m", commit["id"]).split("\n")[:-1]
-            assert sorted(file["path"] for file in shown["diff"]["files"]) == sorted(f"/workspace/{f}" for f in files)
-        assert tools("git", action="checkout", branch="feature/x")["created"] is True
-        edited = tools("edit", file_path="README.md", old_string="\n", new_string="\n\nNew.\n", replace_all=True)
-        assert edited["replacements"] > 1
-        (file,) = tools("git", action="diff")["unstaged"]["files"]
-        assert file["patch"] == tools.git("diff")
-        assert f"{file['added']}\t{file['deleted']}\tREADME.md\n" == tools.git("diff", "--numstat")
-        made = tools("git", action="commit", message="feature", files=["README.md"])
-        assert made["id"] == tools.git("rev-parse", "feature/x").strip()
-        tools("git", action="checkout", branch="main")
-        tools("write", file_path="README.md", content="other\n")
-        tools("git", action="commit", message="other", files=["/workspace/README.md"])
-        tools("bash", command="git -c user.name=a -c user.email=a@b merge feature/x; true")
-        conflicts = tools("git", action="status")["conflicts"]
-        assert conflicts == [{"path": "/workspace/README.md", "kind": "both-modified"}]
-        assert tools.git("diff", "--name-only", "--diff-filter=U") == "README.md\n"
 
 
 # -- git's own refusals are answers

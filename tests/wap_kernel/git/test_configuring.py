@@ -11,6 +11,7 @@ from wap_kernel.git.answers import Person
 from wap_kernel.git.configuring import git_settings
 from wap_kernel.git.credentials import NoCredential, TokenFile
 from wap_kernel.git.github import GitHubApp
+from wap_kernel.git.remotes import PROTECTED
 
 
 def test_without_a_word_there_is_no_remote() -> None:
@@ -49,8 +50,20 @@ def test_an_app_and_who_commits() -> None:
         ({"tokenFile": "/t", "githubApp": {"id": "1", "keyFile": "/k"}}, "exclude"),
         ({"githubApp": {"id": "1"}}, "keyFile"),
         ({"identity": {"name": "", "email": "a@b"}}, "identity"),
+        ({"protectedBranches": "main"}, "protectedBranches"),
+        ({"protectedBranches": ["a b"]}, "protectedBranches"),
+        ({"protectedBranches": [""]}, "protectedBranches"),
     ],
 )
 def test_what_is_wrong_is_named(said: dict[str, Any], where: str) -> None:
-    with pytest.raises(InvalidArgument, match=where):
+    with pytest.raises(InvalidArgument, match=where) as caught:
         git_settings(said)
+    assert "pw" not in caught.value.text
+
+
+def test_protected_branches() -> None:
+    assert git_settings({}).protected == PROTECTED
+    settings = git_settings({"remotes": ["https://h.org/*"], "protectedBranches": ["trunk", "v/*"]})
+    there = settings.remote("https://h.org/a/b.git")
+    assert [there.is_protected(branch) for branch in ("trunk", "v/1", "main")] == [True, True, False]
+    assert git_settings({"protectedBranches": []}).protected == ()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from pathlib import Path
 
 import pytest
 
@@ -292,31 +291,6 @@ def test_a_name_that_is_not_utf8_is_told(workspace: Workspace) -> None:
     with pytest.raises(GitFailed) as caught:
         changing.add(work, ["."])
     assert reason(caught) is Reason.UNKNOWN_PATH and "caf" in caught.value.failure.text
-
-
-def test_a_real_history_beside_plain_git(make: MakeWorkspace) -> None:
-    """This project's own."""
-    project = Path(__file__).parents[3]
-    if not (project / ".git").exists():
-        pytest.skip("not a checkout of the project's repository")
-    workspace = make()
-    workspace.plain("clone", "--quiet", "--no-hardlinks", str(project), str(workspace.folder / "own"), folder="..")
-    confinement = Confinement(read_only=("own/.git/config",), pinned=("own/.git",))
-    work = workspace.work(folder="own", confinement=confinement)
-    ids = workspace.plain("log", "--format=%H", "--max-count=200", folder="own").split()
-    assert [commit.id for commit in reading.log(work, limit=200).commits] == ids
-    for commit in ids[:3]:
-        shown = reading.show(work, commit)
-        assert isinstance(shown, ShownCommit)
-        together = "".join(file.patch for file in shown.diff.files)
-        assert together == workspace.plain(
-            "show", "--format=", "-M", "--diff-merges=first-parent", commit, folder="own"
-        )
-    before = changing.checkout(work, "topic").commit
-    workspace.write("own/README.md", "changed\n")
-    made = changing.commit(work, "changed", ["own/README.md"])
-    assert workspace.plain("diff", "--name-only", f"{before}", made.id, folder="own").split() == ["README.md"]
-    assert workspace.plain("status", "--porcelain", folder="own") == ""
 
 
 # -- names that are not what they seem

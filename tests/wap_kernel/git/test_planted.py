@@ -3,13 +3,22 @@
 from __future__ import annotations
 
 import os
+import shutil
+import signal
+import subprocess
+import time
+from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from tests.wap_kernel.git.plants import PLANTS
-from tests.wap_kernel.git.scene import Workspace
+from tests.wap_kernel.dialects.interface import Interface, opened
+from tests.wap_kernel.git.plants import CONTROLS, PLANTS, SILENT
+from tests.wap_kernel.git.scene import PLAIN, Workspace
 from tests.wap_kernel.git.team import Team
+from tests.wap_kernel.providers.scene import LONG
 from wap_kernel.errors import TimedOut, WapError
 from wap_kernel.git import changing, reading
 from wap_kernel.git.answers import GitFailed
@@ -28,47 +37,86 @@ def make_program(workspace: Workspace, outside: Path) -> str:
     return str(program)
 
 
-def work_through(workspace: Workspace) -> None:
-    """Every local operation, with something to do for each."""
-    work = workspace.work()
-    workspace.write("README.md", "changed\n")
-    workspace.write("new", "new\n")
-    reading.status(work)
-    (file,) = [one for one in reading.diff(work).unstaged.files if one.path == "README.md"]
-    assert file.patch.startswith("diff --git a/README.md b/README.md\n") and "+changed\n" in file.patch
-    changing.add(work, ["README.md", "new"])
-    made = changing.commit(work, "message", ["README.md"])
-    assert reading.log(work, limit=1).commits[0].subject == "message"
-    reading.show(work, made.id)
-    reading.show(work, "HEAD:README.md")
-    changing.checkout(work, "topic")
-    workspace.write("README.md", "other\n")
-    changing.commit(work, "other", ["."])
-    changing.checkout(work, "main")
-    workspace.write("README.md", "more\n")
-    changing.restore(work, ["README.md"])
-    changing.create_branch(work, "third")
-    changing.delete_branch(work, "third")
-    assert (workspace.folder / "README.md").read_text() == "changed\n"
+def work_through(tools: Interface) -> None:
+    """Every local action, with something to do for each, as a caller has them."""
+
+    def git(action: str, **fields: Any) -> dict[str, Any]:
+        answer = tools("git", action=action, **fields)
+        assert answer["exit_code"] == 0, answer
+        return answer
+
+    tools.file("README.md", "changed\n")
+    tools.file("new", "new\n")
+    git("status")
+    (file,) = [one for one in git("diff")["unstaged"]["files"] if one["path"] == "/workspace/README.md"]
+    assert file["patch"].startswith("diff --git a/README.md b/README.md\n") and "+changed\n" in file["patch"]
+    git("add", files=["new"])
+    made = git("commit", message="message", files=["README.md"])
+    assert git("log", limit=1)["commits"][0]["subject"] == "message"
+    git("show", ref=made["id"])
+    git("show", ref="HEAD:README.md")
+    git("checkout", branch="topic")
+    tools.file("README.md", "other\n")
+    git("commit", message="other", files=["."])
+    git("checkout", branch="main")
+    tools.file("README.md", "more\n")
+    git("restore", files=["README.md"])
+    git("branch", branch="third")
+    assert (tools.root / "README.md").read_text() == "changed\n"
+
+
+@pytest.fixture
+def tools(workspace: Workspace, tmp_path: Path) -> Iterator[Interface]:
+    """All tools, on the folder of `workspace`."""
+    with opened(tmp_path, provider="bubblewrap") as tools:
+        assert tools.root == workspace.folder
+        yield tools
+
+
+def runs_in_plain_git(workspace: Workspace, outside: Path, commands: str) -> bool:
+    """Whether the program runs when somebody types `commands`. It may wait for input, so its mark is enough."""
+    environment = {**PLAIN, "PATH": f"{workspace.folder}:{PLAIN['PATH']}", "GIT_TERMINAL_PROMPT": "0", "TERM": "dumb"}
+    pipes = {"stdin": subprocess.DEVNULL, "stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
+    with subprocess.Popen(
+        ["sh", "-c", commands], cwd=workspace.folder, env=environment, start_new_session=True, **pipes
+    ) as shell:
+        until = time.monotonic() + LONG
+        while shell.poll() is None and not (outside / "ran").exists() and time.monotonic() < until:
+            time.sleep(0.005)
+        with suppress(ProcessLookupError):
+            os.killpg(shell.pid, signal.SIGKILL)
+    return (outside / "ran").exists()
 
 
 @pytest.mark.parametrize("name", PLANTS)
-def test_nothing_that_is_planted_runs(workspace: Workspace, tmp_path: Path, name: str) -> None:
+def test_nothing_that_is_planted_runs(workspace: Workspace, tools: Interface, tmp_path: Path, name: str) -> None:
     outside = tmp_path / "outside"
     PLANTS[name](workspace, make_program(workspace, outside))
-    work_through(workspace)
+    untouched = shutil.copytree(workspace.folder, tmp_path / "untouched", symlinks=True)
+    work_through(tools)
     assert list(outside.iterdir()) == []
     assert not (workspace.folder / ".git/ran-inside").exists()
+    # The test of the test: it would run if somebody used git as it is.
+    workspace.folder.rename(tmp_path / "used")
+    untouched.rename(workspace.folder)
+    workspace.write("README.md", "changed\n")
+    usual = "git status; git diff; git commit -qam message"
+    assert runs_in_plain_git(workspace, outside, CONTROLS.get(name, usual)) is (name not in SILENT)
 
 
-def test_a_filter_whose_name_holds_an_equals_sign(workspace: Workspace, tmp_path: Path) -> None:
+def test_a_filter_whose_name_holds_an_equals_sign(workspace: Workspace, tools: Interface, tmp_path: Path) -> None:
     """`git config` cannot write it in one word, an editor can."""
-    program = make_program(workspace, tmp_path / "outside")
+    outside = tmp_path / "outside"
+    program = make_program(workspace, outside)
     workspace.write(".gitattributes", "* filter=a=b\n")
     config = workspace.folder / ".git/config"
     config.write_text(config.read_text() + f'[filter "a=b"]\n\tclean = {program}\n\tsmudge = {program}\n')
-    work_through(workspace)
+    work_through(tools)
+    assert list(outside.iterdir()) == []
     assert not (workspace.folder / ".git/ran-inside").exists()
+    workspace.write(".gitattributes", "* filter=a=b\n")  # it went with the branch
+    workspace.write("README.md", "changed again\n")
+    assert runs_in_plain_git(workspace, outside, "git diff")
 
 
 def test_all_of_it_at_once_and_the_token_goes_to_the_right_host(team: Team, tmp_path: Path) -> None:
@@ -115,12 +163,3 @@ def test_a_pipe_that_git_reads_ends_in_time(workspace: Workspace) -> None:
     os.mkfifo(workspace.folder / ".git/info/attributes")
     with pytest.raises(TimedOut):
         reading.status(workspace.work(timeout=1.0))
-
-
-def test_the_plants_would_run_without_us(workspace: Workspace, tmp_path: Path) -> None:
-    """The test of the tests: a plain `git diff` in the sandbox runs the program there, and only there."""
-    PLANTS["external diff"](workspace, make_program(workspace, tmp_path / "outside"))
-    workspace.write("README.md", "changed\n")
-    workspace.scene.run("git diff")
-    assert (workspace.folder / ".git/ran-inside").exists()
-    assert list((tmp_path / "outside").iterdir()) == []

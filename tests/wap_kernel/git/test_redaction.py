@@ -65,6 +65,13 @@ def test_basic_authentication(secret: str) -> None:
         ("authorization=Bearer abc.def", "authorization=Bearer ***"),
         ("ghp_0123456789abcdefghij ghs_0123456789abcdefghij", "*** ***"),
         ("https://h.org/a/b.git, mail ada@h.org, a@b:c/d", "https://h.org/a/b.git, mail ada@h.org, a@b:c/d"),
+        ("ssh://git@h.org/a https://git@h", "ssh://git@h.org/a https://git@h"),
+        ("https://git@x:hunter2@h/a https://git:hunter2@h", "https://***@h/a https://***@h"),
+        ("-H 'Authorization: Bearer $TOKEN'", "-H 'Authorization: Bearer $TOKEN'"),
+        (
+            "Authorization: Bearer <token>, AUTHORIZATION: basic ab$",
+            "Authorization: Bearer <token>, AUTHORIZATION: basic ***",
+        ),
         ("https://h.org/path@2x.png?q=a@b", "https://h.org/path@2x.png?q=a@b"),
     ],
 )

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import base64
-import os
 from pathlib import Path
 
 import pytest
@@ -247,34 +245,6 @@ def test_an_untrusted_certificate_gets_no_credential(team: Team) -> None:
     with pytest.raises(GitFailed) as caught:
         push(Link(Host(str(team.state), there, environment={}), team.app), team.workspace.work())
     assert reason(caught) is Reason.UNREACHABLE and team.server.seen == []
-
-
-def everything_of_processes() -> bytes:
-    found = []
-    for name in filter(str.isdigit, os.listdir("/proc")):
-        for file in ("cmdline", "environ"):
-            try:
-                found.append(Path("/proc", name, file).read_bytes())
-            except OSError:
-                continue
-    return b"\n".join(found)
-
-
-def test_the_token_is_found_nowhere(team: Team, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    sampled: list[bytes] = []
-    team.server.during = lambda: sampled.append(everything_of_processes())
-    workspace = team.workspace
-    workspace.write("a", "1")
-    workspace.save()
-    answers = [str(push(team.link(), workspace.work())), str(fetch(team.link(), workspace.work()))]
-    (token,) = team.server.tokens
-    assert any(password == token for _, password in team.server.seen)
-    assert sampled and b"git-remote-https" in sampled[0] and b"WAP_GIT_ASKED" in sampled[0]
-    forms = [token.encode(), base64.b64encode(token.encode())[:-4], b"ghs_0001"]
-    texts = [*sampled, "".join(answers).encode(), "".join(capfd.readouterr()).encode()]
-    for folder in (team.state, workspace.folder):
-        texts += [path.read_bytes() for path in folder.rglob("*") if path.is_file()]
-    assert not [form for form in forms for text in texts if form in text]
 
 
 # -- what is not supported, in clear words

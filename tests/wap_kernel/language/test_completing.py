@@ -145,6 +145,28 @@ def test_what_is_slow_is_left_out_and_not_asked_twice(slow: Slow) -> None:
     assert slow.asked == 1
 
 
+def test_what_came_too_late_is_there_with_the_next_tab(slow: Slow) -> None:
+    completer = Completer(slow)
+    assert completer.complete("read app", 8).matches == []
+    slow.answer()
+    assert completer.complete("read app", 8).matches == ["app.py"]
+    assert slow.asked == 1
+
+
+def test_what_came_too_late_answers_nothing_else(slow: Slow, monkeypatch: pytest.MonkeyPatch) -> None:
+    completer = Completer(slow)
+    assert completer.complete("read app", 8).matches == []
+    slow.answer()
+    monkeypatch.setattr(completing, "PATIENCE", 30.0)
+    assert completer.complete("read src/", 9).matches == ["src/deep/", "src/main.py"]
+    assert slow.asked == 2
+
+
+def test_whoever_has_no_time_left_waits_for_nothing(slow: Slow, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(completing, "PATIENCE", 30.0)
+    assert Completer(slow).complete("read ", 5, until=0.0).matches == []  # else an assertion of Slow's
+
+
 def test_until_there_are_hands_nobody_waits_for_them(slow: Slow, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(completing, "PATIENCE", 30.0)
     found = threading.Event()

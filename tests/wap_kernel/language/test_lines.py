@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from wap_kernel.errors import InvalidArgument
-from wap_kernel.language import COMMANDS, operations, parse, parse_cell, parse_script, usage
+from wap_kernel.language import COMMANDS, habits, operations, parse, parse_cell, parse_script, usage
 
 
 @pytest.mark.parametrize(
@@ -95,6 +95,35 @@ def test_a_mistake(text: str, told: str, capsys: pytest.CaptureFixture[str]) -> 
     assert "?." not in caught.value.text
     assert caught.value.hint
     assert capsys.readouterr() == ("", "")
+
+
+@pytest.mark.parametrize(
+    ("text", "told", "hint"),
+    [
+        ("cat notes.txt", "did you mean read?", "Write: %wap read notes.txt"),
+        ("cat -n notes.txt", "did you mean read?", "Write: %wap read"),
+        ("cp a.txt 'b c.txt'", "did you mean sh cp?", "Write: %wap sh cp a.txt 'b c.txt'"),
+        ("mv -n a b", "did you mean sh mv?", "Write: %wap sh mv -n a b"),
+        ("undo last", "did you mean revert?", "Write: %wap revert last"),
+        ("undo", "did you mean revert?", "Write: %wap revert"),
+        ("grep TODO src", "did you mean search?", "Write: %wap search TODO src"),
+        ("tree", "did you mean ls -r?", "Write: %wap ls -r"),
+        ("!make test", "did you mean sh?", "Write: %wap sh make test"),
+        ("cd src", "did you mean sh -C DIR?", "Paths begin at the workspace"),
+        ("%load_ext wap_kernel", "There is no sub-command '%load_ext'.", "No magics here"),
+    ],
+)
+def test_a_habit_from_elsewhere(text: str, told: str, hint: str) -> None:
+    with pytest.raises(InvalidArgument) as caught:
+        parse(text)
+    assert told in caught.value.message
+    assert hint in (caught.value.hint or "")
+
+
+def test_what_a_habit_is_called_here_is_there() -> None:
+    for word, name in habits._HERE.items():
+        assert name.split()[0] in COMMANDS
+        assert word not in COMMANDS, "or nobody would ever be told"
 
 
 def test_every_sub_command_has_help_with_an_example_that_can_be_read() -> None:
@@ -205,3 +234,47 @@ def test_a_script_with_a_text(text: str, name: str, body: str, first_line: int) 
 def test_a_script_whose_text_is_missing(text: str) -> None:
     with pytest.raises(InvalidArgument, match="the text is missing"):
         parse_script(text)
+
+
+# -- cells as other editors and other notebooks have them
+
+
+@pytest.mark.parametrize(
+    "cell",
+    [
+        "write a.txt\none\ntwo\n",
+        "%wap write a.txt\none\ntwo\n",
+        "%%wap write a.txt\none\ntwo\n",
+        "  %%wap  write a.txt\none\ntwo\n",
+        "# a note\n%%wap write \\\n a.txt\none\ntwo\n",
+    ],
+)
+@pytest.mark.parametrize("ending", ["\n", "\r\n"])
+def test_a_text_is_the_same_however_its_lines_end_and_with_its_magic(cell: str, ending: str) -> None:
+    (line,) = parse_script(cell.replace("\n", ending))
+    assert operations(line) == [{"type": "createFile", "path": "a.txt", "content": "one\ntwo\n", "overwrite": True}]
+    assert line.first_line == cell.count("\n") - 1
+
+
+@pytest.mark.parametrize("ending", ["\n", "\r\n"])
+def test_lines_with_and_without_their_magic(ending: str) -> None:
+    cell = "%wap ls src\nread a.py \\\n 1:2\n%wap\n  %wap sh echo %wap\n".replace("\n", ending)
+    assert [line.command.name for line in parse_script(cell)] == ["ls", "read", "status", "sh"]
+    assert parse_script(cell)[1].options.window == (1, 2)
+    assert parse_script(cell)[3].options.command == "echo %wap"
+
+
+@pytest.mark.parametrize("head", ["%%wap", "%%wap --atomic", "%%wap run --atomic"])
+def test_a_batch_with_its_magic(head: str) -> None:
+    (line,) = parse_script(f"{head}\r\n- type: message\r\n  content: x\r\n")
+    assert (line.command.name, line.options.atomic, line.first_line) == ("run", "atomic" in head, 2)
+    assert line.body == "- type: message\n  content: x\n"
+
+
+def test_a_cell_of_ipython_with_other_line_ends() -> None:
+    assert operations(parse_cell("sh \r", "make\r\nmake test\r\n")) == [{"type": "shell", "command": "make\nmake test"}]
+
+
+def test_what_only_looks_like_the_magic_is_not() -> None:
+    with pytest.raises(InvalidArgument, match="'%wapp'"):
+        parse_script("%wapp ls")

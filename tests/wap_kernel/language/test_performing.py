@@ -11,7 +11,7 @@ import pytest
 
 from wap_kernel.client.hands import Hands, connect
 from wap_kernel.client.watching import Stopped
-from wap_kernel.errors import NotFound
+from wap_kernel.errors import FileMissing, NotFound
 from wap_kernel.language import LiveCard, parse, perform
 
 ASKS = "factor 6"
@@ -92,3 +92,32 @@ def test_an_interrupt_as_it_begins_leaves_no_thread(hands: Hands) -> None:
     with pytest.raises(KeyboardInterrupt):
         perform(parse("write never.txt no"), hands, Struck(lambda _: None))
     assert drawing() == []
+
+
+@pytest.mark.parametrize("line", ["read data.csv", "ls data", "search x data.csv"])
+def test_a_notebook_in_a_folder_is_told_where_paths_begin(
+    hands: Hands, root: Path, monkeypatch: pytest.MonkeyPatch, line: str
+) -> None:
+    (root / "week 1" / "mine").mkdir(parents=True, exist_ok=True)
+    monkeypatch.chdir(root / "week 1" / "mine")
+    with pytest.raises(FileMissing) as missing:
+        perform(parse(line), hands, card())
+    assert missing.value.hint == "Paths begin at the workspace. What lies beside this notebook is in week 1/mine/"
+    for elsewhere in (root, root.parent):
+        monkeypatch.chdir(elsewhere)
+        with pytest.raises(FileMissing) as missing:
+            perform(parse(line), hands, card())
+        assert missing.value.hint is None
+
+
+def test_grants_say_how_they_are_made_and_taken_back(hands: Hands) -> None:
+    assert "%wap approve RUN --always" in repr(perform(parse("grants"), hands, card()))
+    hands.sh(ASKS)
+    hands.approve(remember=True)
+    given = perform(parse("grants"), hands, card())
+    grant = given.data["grants"][0]["id"]
+    assert f"To be asked again: %wap grants --revoke {grant}" in repr(given)
+    with pytest.raises(NotFound, match="no grant 'grant_none'") as missing:
+        perform(parse("grants --revoke grant_none"), hands, card())
+    assert missing.value.hint == "To see them all: %wap grants"
+    assert perform(parse(f"grants --revoke {grant}"), hands, card()).data["grants"] == []

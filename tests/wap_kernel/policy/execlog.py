@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-MISSING = [program for program in ("bwrap", "strace", "bash", "git", "rg") if not shutil.which(program)]
+MISSING = [program for program in ("bwrap", "strace", "bash", "git") if not shutil.which(program)]
 needs_sandbox = pytest.mark.skipif(bool(MISSING), reason=f"not installed: {', '.join(MISSING)}")
 
 _MARK = "wap-script"

@@ -76,6 +76,8 @@ def insert(text: str) -> ModifyFile:
 
 READ_ONLY, CLOSED = files(access="read"), files(access="none")
 DENYING = files(denied_paths=("*.env",), read_only_paths=("raw/**",))
+EXAM = files(allowed_paths=("exam/**",))
+PLACED = files(denied_paths=("conf/prod.yml",))
 UNCONFINED = DENYING.model_copy(update={"shell": ShellPolicy(unconfined=Answer.ASK)})
 SMALL = files(max_file_size=10, max_edit_size=4)
 SIZE = Code.SIZE_LIMIT_EXCEEDED
@@ -146,6 +148,34 @@ CASES: list[tuple[Operation, Policy, dict[str, Any], str, str]] = [
     (run("git diff HEAD:a.txt"), DENYING, {}, "allow", "default"),
     (run("git blame .env"), DENYING, {}, "deny", "layer: *.env"),
     (run("git checkout HEAD~1 -- .env"), DENYING, {}, "deny", "layer: *.env"),
+    (run("git log -p .env"), DENYING, {}, "deny", "layer: *.env"),
+    (run("git diff HEAD .env"), DENYING, {}, "deny", "layer: *.env"),
+    (run("git archive HEAD .env"), DENYING, {}, "deny", "layer: *.env"),
+    (run("git log -L1,5:.env"), DENYING, {}, "deny", "layer: *.env"),
+    (run("git log -L 1,5:.env"), DENYING, {}, "deny", "layer: *.env"),
+    (run("git log -p -- ':(top).env'"), DENYING, {}, "deny", "layer: *.env"),
+    (run("git log -p -- ':(exclude).env' ':!x.env' a"), DENYING, {}, "allow", "default"),
+    (run("git show HEAD:conf/prod.yml", cwd="sub/deep"), PLACED, {}, "deny", "layer: conf/prod.yml"),
+    (run("cd conf && git show HEAD:./prod.yml"), PLACED, {}, "deny", "layer: conf/prod.yml"),
+    (run("git -C conf show HEAD:./prod.yml"), PLACED, {}, "deny", "layer: conf/prod.yml"),
+    (run("git -C sub/deep show HEAD:../../conf/prod.yml"), PLACED, {}, "deny", "layer: conf/prod.yml"),
+    (run("git show HEAD:prod.yml"), PLACED, {}, "allow", "default"),
+    (run("; ".join(["cd a", "cd b", "cd .."] * 60) + "; git show HEAD:.env"), DENYING, {}, "deny", "layer: *.env"),
+    (run("git show HEAD"), EXAM, {}, "allow", "default"),
+    (run("git log -p main~2..v1.0 --stat"), EXAM, {}, "allow", "default"),
+    (run("git diff HEAD -- exam/a.py"), EXAM, {}, "allow", "default"),
+    (run("git diff HEAD -- a.py"), EXAM, {}, "deny", "layer: allowedPaths"),
+    (run("git show HEAD:a.py"), EXAM, {}, "deny", "layer: allowedPaths"),
+    (run("cd exam/sub && git show HEAD:exam/a.py"), EXAM, {}, "allow", "default"),
+    (run("git diff --text"), DENYING, {}, "ask", "deniedPaths"),
+    (run("git log -pa"), DENYING, {}, "ask", "deniedPaths"),
+    (run("git show --binary HEAD"), DENYING, {}, "ask", "deniedPaths"),
+    (run("git grep -na x"), DENYING, {}, "ask", "deniedPaths"),
+    (run("git log -Sdata -n5 --oneline"), DENYING, {}, "allow", "default"),
+    (run("git diff --text"), Policy(), {}, "allow", "default"),
+    (run("git commit -am x"), DENYING, {}, "allow", "default"),
+    (run("git grep .env"), DENYING, {}, "allow", "default"),
+    (run("git log -S .env"), DENYING, {}, "allow", "default"),
     (run("git commit -m 'Ignore .env'"), DENYING, {}, "allow", "default"),
     (run("git commit -m 'fix: rotate .env'"), DENYING, {}, "allow", "default"),
     (run("git commit -m '.env'"), DENYING, {}, "allow", "default"),

@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import re
 from pathlib import Path
 
 import pytest
 
+from tests.wap_kernel.providers.scene import skip_unless_works
 from wap_kernel.dialects.agent_spaces import parse_message
+from wap_kernel.errors import ApprovalRequired, PermissionDenied, TooLarge
 from wap_kernel.operations import DeleteFile, ListFiles, Operation, ReadFile, RunCommand, WriteFile
 from wap_kernel.policy import presets
 from wap_kernel.policy.decision import Facts, Verdict, decide, touches
 from wap_kernel.policy.effective import Effective
 from wap_kernel.policy.model import Policy
 from wap_kernel.policy.reading import parse
+from wap_kernel.workspace import Workspace
 
 TEXT = (Path(__file__).parents[3] / "docs" / "policy.md").read_text()
 BLOCKS = re.findall(r"```json\n(.*?)```", TEXT, re.DOTALL)
@@ -91,6 +95,48 @@ PROMISED = [
 @pytest.mark.parametrize(("recipe", "operation", "answer"), PROMISED)
 def test_a_recipe_does_what_it_says(recipe: str, operation: Operation, answer: str) -> None:
     assert verdict(parse(RECIPES[recipe].encode(), recipe), operation).answer.value == answer
+
+
+FILES = """
+lesson.ipynb solutions/1.ipynb week1/a_solution.ipynb .env report.md data/raw/a.csv credentials/db.json notes/cheat.md
+exam/questions/1.md exam/grading/key.json exam/answer.py train.py
+""".split()
+
+
+@pytest.mark.parametrize("recipe", RECIPES)
+def test_a_recipe_at_work(recipe: str, tmp_path: Path) -> None:
+    """The same promises, kept by a workspace whose `.cws-policy.json` is the recipe."""
+    skip_unless_works("bubblewrap")
+    for name in FILES:
+        (tmp_path / "ws" / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / "ws" / name).write_text("{}" if name.endswith(".ipynb") else "")
+    (tmp_path / "ws" / ".cws-policy.json").write_text(RECIPES[recipe])
+    workspace = Workspace(
+        str(tmp_path / "ws"), policy=Policy(), provider="bubblewrap", state_dir=str(tmp_path / "state"), undo=False
+    )
+    # `dvc` is not installed here, so nobody vouches for it.
+    promised = [
+        (operation, answer) for name, operation, answer in PROMISED if name == recipe and not _is_dvc(operation)
+    ]
+    try:
+        found = [asyncio.run(_performed(workspace, operation)) for operation, _ in promised]
+    finally:
+        asyncio.run(workspace.close())
+    assert list(zip([operation for operation, _ in promised], found, strict=True)) == promised
+
+
+def _is_dvc(operation: Operation) -> bool:
+    return isinstance(operation, RunCommand) and operation.command.startswith("dvc")
+
+
+async def _performed(workspace: Workspace, operation: Operation) -> str:
+    try:
+        await workspace.perform(operation)
+    except ApprovalRequired:
+        return "ask"
+    except (PermissionDenied, TooLarge):
+        return "deny"
+    return "allow"
 
 
 def test_the_network_is_as_documented() -> None:

@@ -23,8 +23,8 @@ from wap_kernel.policy.presets import ExampleFacts
 from wap_kernel.policy.verdict import Answer
 
 SOAK = os.environ.get("WAP_SOAK") == "1"
-ALLOWED_SCRIPTS = 8000 if SOAK else 250
-PLAIN_SCRIPTS = 8000 if SOAK else 400
+ALLOWED_SCRIPTS = 8000 if SOAK else 100
+PLAIN_SCRIPTS = 8000 if SOAK else 100
 SEED = Random().randrange(10**9) if SOAK else 3
 
 HELPERS = frozenset({"pr", "gzip"})

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from tests.wap_kernel.files.conftest import NoJournal
+from tests.wap_kernel.files.guards import NoJournal
 from tests.wap_kernel.files.trees import grow
 from wap_kernel.errors import PermissionDenied
 from wap_kernel.files.deadline import Deadline

@@ -104,6 +104,18 @@ BROKEN = [
     (b'{"confirmationRequired": ["runComand"]}', "unknown tool 'runComand'"),
     (b'{"preset": "wide-open"}', "preset: unknown preset"),
     (b'{"preset": ["standard"]}', "preset: unknown preset"),
+    (b'{"preset": "../standard"}', "preset: unknown preset"),
+    (b"\xef\xbb\xbf\xef\xbb\xbf{}", "line 1, column 1"),
+    ('{"maxFileSize": 1}'.encode("utf-16"), "byte 0"),
+    (b'{"maxFileSize": 1}\0', "line 1, column 19"),
+    (b'{"maxFileSize": 1, "maxFile\\u0053ize": 2}', "maxFileSize: the field stands there twice"),
+    (b'{"maxFileSize": 1e999}', "filesystem.maxFileSize"),
+    (b'{"filesystem": ' + b'{"a": ' * 50_000 + b"}" * 50_001, "nested too deeply"),
+    (b'{"deniedPaths": ["~/x"]}', "filesystem.deniedPaths: The pattern begins with ~"),
+    (b'{"allowedCommands": [""]}', "shell.allowedCommands.0: Value error, it names no program"),
+    (b'{"shell": {"blockedCommands": [" "]}}', "shell.blockedCommands.0: Value error, it names no program"),
+    (b'{"shell": {"rules": [{"command": " ", "verdict": "ask"}]}}', "shell.rules.0.command"),
+    (b'{"shell": {"rules": [{"command": "x", "verdict": "ask", "if": 1}]}}', "shell.rules.0.if"),
 ]
 
 

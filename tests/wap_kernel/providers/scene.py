@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from functools import lru_cache
 from pathlib import Path
 from secrets import token_hex
@@ -13,8 +13,8 @@ from secrets import token_hex
 import pytest
 
 from wap_kernel.commands.outcome import Cancel, OnChunk, Outcome, Stream
-from wap_kernel.files.primitives import Access, Folders
 from wap_kernel.files.root import Root
+from wap_kernel.files.unguarded import Unguarded
 from wap_kernel.providers import choose
 from wap_kernel.providers.base import Command, Confinement, Probe, Provider, ResourceLimits
 
@@ -26,22 +26,8 @@ CONFINING = ("bubblewrap", "gvisor")
 ALL = ("local", *CONFINING)
 
 
-class Guard:
+class Guard(Unguarded):
     """Refuses nothing: what a command sees is the sandbox's business."""
-
-    def check(self, path: str, access: Access, *, folder: bool = False) -> None: ...
-    def check_tree(self, path: str) -> None: ...
-    def may_hold(self, path: str) -> bool:
-        return False
-
-    def hidden_among(self, folder: str, names: Sequence[str], folders: Folders = tuple) -> frozenset[str]:
-        return frozenset()
-
-    def hidden_names(self, folder: str) -> frozenset[str]:
-        return frozenset()
-
-    def names_leading_to_hidden(self, folder: str) -> frozenset[str]:
-        return frozenset()
 
 
 class Journal:

@@ -267,6 +267,17 @@ def test_a_folder_that_is_a_way_out_while_the_mounts_are_made(
     assert "the secret" not in outcome.stdout
 
 
+@pytest.mark.parametrize("source", ["/no/such/folder", ""], ids=["not made", "without the guards"])
+def test_the_other_name_is_looked_at_as_well(
+    scene: Scene, secret: Path, monkeypatch: pytest.MonkeyPatch, source: str
+) -> None:
+    """Should bubblewrap ever do something else than copy the mounts that it has made, nothing runs."""
+    monkeypatch.setattr(bubblewrap, "_BEING_MADE", source)
+    with pytest.raises(Conflict):
+        scene.run("touch begun; cat /workspace/a/.env", hidden=("a/.env",))
+    assert not (scene.folder / "begun").exists()
+
+
 # -- the end of the server
 
 

@@ -10,18 +10,18 @@ import sys
 import threading
 import unittest.mock
 from collections.abc import Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, closing
 from pathlib import Path
 
 import pytest
 
-from tests.wap_kernel.providers.scene import CONFINING, MakeScene, Scene
+from tests.wap_kernel.providers.scene import CONFINING, MakeScene, Scene, skip_unless_works
 from wap_kernel.errors import PermissionDenied
 
 SECRET = "the secret"
 
 
-@pytest.fixture(params=CONFINING)
+@pytest.fixture(params=CONFINING, scope="module")
 def name(request: pytest.FixtureRequest) -> str:
     return str(request.param)
 
@@ -68,19 +68,24 @@ class Machine:
         return found
 
 
-@pytest.fixture(params=["below home", "home itself"])
-def machine(request: pytest.FixtureRequest, tmp_path: Path) -> Machine:
-    home = tmp_path / "home"
+@pytest.fixture(params=["below home", "home itself"], scope="module")
+def machine(request: pytest.FixtureRequest, name: str, tmp_path_factory: pytest.TempPathFactory) -> Machine:
+    """One for all tries: none of them leaves anything that the next one would miss."""
+    home = tmp_path_factory.mktemp(name) / "home"
     return Machine(home, home / "ws" if request.param == "below home" else home)
 
 
-@pytest.fixture
-def scene(make_scene: MakeScene, machine: Machine, name: str) -> Scene:
-    return make_scene(name, machine.root, home=machine.home, secrets=(machine.state, machine.runtime))
+@pytest.fixture(scope="module")
+def scene(machine: Machine, name: str) -> Iterator[Scene]:
+    skip_unless_works(name)
+    with closing(Scene(name, machine.root, home=machine.home, secrets=(machine.state, machine.runtime))) as scene:
+        yield scene
 
 
 def attempt(scene: Scene, machine: Machine, command: str) -> str:
-    outcome = scene.run(command, **machine.confinement)  # type: ignore[arg-type]
+    """In the workspace, and once more in the workspace at its other name."""
+    twice = f"{command}\ncd /workspace || exit 126\n{command}"
+    outcome = scene.run(twice, **machine.confinement)  # type: ignore[arg-type]
     assert outcome.exit_code not in (126, 127), outcome.stderr
     return outcome.stdout + outcome.stderr
 
@@ -89,12 +94,18 @@ def attempt(scene: Scene, machine: Machine, command: str) -> str:
 
 READS = {
     "a hidden file": "cat .env",
-    "a hidden file at the other name": "cat /workspace/.env",
+    "a hidden file at the other name": "cat /workspace/.env /workspace/../workspace/./.env",
     "in a hidden folder": "cat keys/a.pem keys/*",
     "in a hidden folder at the other name": "cat /workspace/keys/a.pem",
     "what a hidden link leads to": "cat 'link to env' deep/er/.env /workspace/deep/er/.env",
-    "by way of another name": "ln -s .env other; cat other; ln .env hard; cat hard",
-    "after moving its folder": "mv deep shallow; cat shallow/er/.env",
+    "by way of another name": "ln -s .env other; cat other; ln .env hard; cat hard; rm -f other hard",
+    "from one name to the other": (
+        "ln {root}/.env /workspace/hard; ln /workspace/.env {root}/hard; mv /workspace/.env {root}/moved;"
+        " mv {root}/deep /workspace/shallow; mv /workspace/deep {root}/shallow; cat hard moved shallow/er/.env;"
+        " rm -rf hard moved shallow"
+    ),
+    "above the other name": "cat /workspace/..{state}/state.db /workspace/../..{root}/.env /workspace/..{root}/keys/*",
+    "after moving its folder": "mv deep shallow; cat shallow/er/.env; rm -rf shallow",
     "the whole workspace": "grep -r -e 'the secret' . /workspace/ 2>/dev/null | grep -v -e 'bashrc' -e '.config/git'",
     "keys of the user": 'cat "$HOME/.ssh/id_rsa"',
     "the state": "cat {state}/state.db",
@@ -126,14 +137,18 @@ def test_nothing_tells_what_is_hidden(scene: Scene, machine: Machine) -> None:
     assert "keys" not in told
 
 
-def test_cannot_see_other_files_of_the_machine(scene: Scene, machine: Machine, tmp_path: Path) -> None:
-    (tmp_path / "outside").write_text(SECRET)
+def test_cannot_see_other_files_of_the_machine(scene: Scene, machine: Machine) -> None:
+    above = machine.home.parent
+    (above / "outside").write_text(SECRET)
     seen = attempt(
-        scene, machine, f"cat {tmp_path}/outside /etc/shadow {__file__}; echo {tmp_path}/* /srv/* /mnt/* /root/*"
+        scene,
+        machine,
+        f"cat {above}/outside /workspace/..{above}/outside /etc/shadow /workspace/../../etc/shadow {__file__};"
+        f" echo {above}/* /srv/* /mnt/* /root/* /workspace/../srv/*",
     )
     assert SECRET not in seen
     assert "root:" not in seen
-    assert str(tmp_path / "outside") + " /srv" not in seen
+    assert str(above / "outside") + " /srv" not in seen
 
 
 def test_cannot_run_in_a_hidden_folder(make_scene: MakeScene) -> None:
@@ -151,6 +166,11 @@ WRITES = {
     "into the system": "touch /usr/x /usr/local/bin/x /etc/x /x /bin/x",
     "a read-only file": "echo x > settings.json; echo x > /workspace/settings.json",
     "a read-only file, by replacing it": "echo x > new; mv -f new settings.json; rm -f new; ln -sf .env settings.json",
+    "a read-only file, from one name to the other": (
+        "mv /workspace/settings.json {root}/s; mv {root}/settings.json /workspace/s; ln settings.json {root}/hard;"
+        " echo x > new; ln -f new /workspace/settings.json; mv -f {root}/new /workspace/settings.json; rm -f new s hard"
+    ),
+    "the other name": "rm -f /workspace; mv /workspace /w; umount -l /workspace; rmdir /workspace; mkdir /workspace2",
     "a read-only file, by removing it": "rm -f settings.json; unlink settings.json",
     "the configuration of git": "echo x >> .git/config; git config core.fsmonitor ./evil",
     "a hook": "echo x > .git/hooks/pre-commit; mv .git/hooks .git/old; rm -rf .git/hooks",
@@ -166,7 +186,8 @@ WRITES = {
     "a configuration below home": (
         "mv {home}/.config {home}/c; mkdir -p {home}/.config/git; echo x > {home}/.config/git/config"
     ),
-    "by mounting": "mount --bind /tmp .git; mount -o remount,rw,bind settings.json; umount .env; umount -l keys",
+    "by mounting": "mount --bind /tmp .git; mount -o remount,rw,bind settings.json; umount .env; umount -l keys;"
+    " umount -l /workspace/.env; mount -o remount,rw,bind /workspace/settings.json; echo x > /workspace/settings.json",
     "through /proc": "echo x > /proc/self/root{root}/settings.json; echo x > /proc/1/root{root}/.git/config",
 }
 
@@ -190,12 +211,25 @@ def test_what_is_not_guarded_can_be_written(scene: Scene, machine: Machine) -> N
     assert (machine.root / "moved/b").read_text() == "b\n"
 
 
+def test_the_workspace_stands_at_both_names(scene: Scene, machine: Machine) -> None:
+    """Mounted: a link would be shown by `find` and `ls -l` instead of what it leads to."""
+    outcome = scene.run(
+        "find . | sort; echo --; find /workspace | sort | sed 's|^/workspace|.|'; cd /workspace; pwd -P",
+        **machine.confinement,  # type: ignore[arg-type]
+    )
+    here, _, there = outcome.stdout.partition("--\n")
+    assert "./deep/er/.env\n" in here
+    assert there == f"{here}/workspace\n"
+
+
 def test_no_stray_mount_point_stays(scene: Scene, machine: Machine) -> None:
     """Guards for what is not there are not made, on the host least of all."""
     before = machine.snapshot()
+    top = os.listdir("/")
     missing = ("absent", "gone/.env", ".cws-policy.json", "settings.json/below")
     scene.run("true", hidden=missing, read_only=missing, pinned=missing)
     assert machine.snapshot() == before
+    assert os.listdir("/") == top
     mounts = Path("/proc/self/mountinfo").read_text()
     assert str(machine.home) not in mounts
 

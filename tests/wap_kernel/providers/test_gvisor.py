@@ -186,6 +186,19 @@ def test_guards(provider: GvisorProvider, workspace: Path, command: str, text: s
         assert (workspace / name).read_text() == "SECRET"
 
 
+def test_more_guards_than_fit_twice(provider: GvisorProvider, workspace: Path) -> None:
+    """The other name is a link then, so what holds at one holds at both."""
+    names = tuple(f"secret {number}" for number in range(240))
+    for name in names:
+        (workspace / name).write_text("SECRET")
+    command = "cat 'secret 0' '/workspace/secret 0' '/workspace/secret 99'; [ -L /workspace ]; echo $?"
+    assert run(provider, command, confinement=Confinement(hidden=names[:100])).stdout == "0\n"
+    with pytest.raises(ProviderUnavailable, match="too large for gVisor") as refusal:
+        run(provider, "touch begun", confinement=Confinement(hidden=names))
+    assert "coarser" in (refusal.value.hint or "")
+    assert not (workspace / "begun").exists()
+
+
 def test_a_guarded_file_that_was_replaced_is_guarded_again(provider: GvisorProvider, workspace: Path) -> None:
     run(provider, "true")
     for name in (".env", ".git/config"):

@@ -28,7 +28,8 @@ MOUNTS: list[tuple[Mount, list[tuple[str, str, str, list[str]]]]] = [
     (TMP, [("/tmp", "tmpfs", "tmpfs", ["mode=1777"])]),
     (Mount(MountKind.PROC, "/proc"), [("/proc", "proc", "proc", ["ro"]), ("/sys", "sysfs", "sysfs", ["ro"])]),
     (Mount(MountKind.DEV, "/dev"), [("/dev", "dev", "dev", []), ("/dev/shm", "tmpfs", "tmpfs", ["mode=1777"])]),
-    (Mount(MountKind.LINK, "/workspace", "/ws"), []),
+    (Mount(MountKind.LINK, "/bin", "usr/bin"), []),
+    (Mount(MountKind.AGAIN, "/workspace", "/ws"), []),
 ]
 
 

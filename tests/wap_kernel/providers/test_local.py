@@ -6,16 +6,16 @@ import marshal
 import os
 import signal
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from pathlib import Path
 
 import psutil
 import pytest
 
+from tests.wap_kernel.providers.scene import Guard, Journal
 from wap_kernel.commands import supervised, supervisor
 from wap_kernel.commands.outcome import Cancel, Outcome, Stream
 from wap_kernel.errors import Code, ProviderUnavailable, WapError
-from wap_kernel.files.primitives import Access
 from wap_kernel.files.root import Root
 from wap_kernel.providers.base import Command, Provider
 from wap_kernel.providers.local import LocalProvider
@@ -40,24 +40,6 @@ def tell_first(self):
     supervise(self)
 Supervisor.supervise = tell_first
 """
-
-
-class Guard:
-    def check(self, path: str, access: Access, *, folder: bool = False) -> None: ...
-    def check_tree(self, path: str) -> None: ...
-    def may_hold(self, path: str) -> bool:
-        return False
-
-    def hidden_among(self, folder: str, names: Sequence[str], folders: object = None) -> frozenset[str]:
-        return frozenset()
-
-    def hidden_names(self, folder: str) -> frozenset[str]:
-        return frozenset()
-
-
-class Journal:
-    def note(self, name: str, path: str) -> None: ...
-    def forget(self, name: str) -> None: ...
 
 
 @pytest.fixture

@@ -9,7 +9,7 @@ import pytest
 from wap_kernel.errors import PermissionDenied, ProviderUnavailable
 from wap_kernel.files.primitives import Kind
 from wap_kernel.providers.base import Confinement
-from wap_kernel.providers.mounts import HostPaths, Layout, Mount, MountKind, Place, plan
+from wap_kernel.providers.mounts import HostPaths, Layout, Mount, MountKind, Place, one_by_one, plan
 
 SYSTEM = (Place("/usr"), Place("/usr/bin", (("/bin", "usr/bin"),)))
 TEMPORARY = (Place("/home/u"), Place("/tmp"))
@@ -59,8 +59,8 @@ def test_the_usual_case() -> None:
         Mount(MountKind.DEV, "/dev"),
         Mount(MountKind.READ_ONLY, "/usr", "/usr"),
         Mount(MountKind.TEMPORARY, "/tmp"),
+        Mount(MountKind.AGAIN, "/workspace", "/home/u/ws"),
         Mount(MountKind.LINK, "/bin", "usr/bin"),
-        Mount(MountKind.LINK, "/workspace", "/home/u/ws"),
         Mount(MountKind.TEMPORARY, "/home/u"),
         Mount(MountKind.WRITABLE, "/home/u/ws", "/home/u/ws"),
     )
@@ -116,17 +116,39 @@ def test_where_things_lie(root: str, facts: HostPaths, expected: list[str]) -> N
 
 
 @pytest.mark.parametrize(
-    ("root", "facts", "alias"),
+    ("root", "facts", "expected"),
     [
-        ("/ws", host(), "/ws"),
-        ("/workspace", host(), None),
-        ("/workspace/project", host(), None),
-        ("/ws", host("/workspace/.venv"), None),
+        ("/ws", host(), [(MountKind.AGAIN, "/ws")]),
+        ("/workspace", host(), [(MountKind.WRITABLE, "/workspace")]),
+        ("/workspace/project", host(), []),
+        ("/ws", host("/workspace/.venv"), []),
+        ("/ws", host(temporary=(Place("/workspace"),)), [(MountKind.TEMPORARY, "")]),
+        ("/ws", host(root_names=(Place("/ws", (("/workspace", "/ws"),)),)), [(MountKind.AGAIN, "/ws")]),
     ],
 )
-def test_the_other_name_of_the_workspace(root: str, facts: HostPaths, alias: str | None) -> None:
-    found = [mount.source for mount in plan(root, Confinement(), facts) if mount.target == "/workspace"]
-    assert found == ([alias] if alias else [root] if root == "/workspace" else [])
+def test_the_other_name_of_the_workspace(root: str, facts: HostPaths, expected: list[tuple[MountKind, str]]) -> None:
+    mounts = plan(root, Confinement(), facts)
+    assert [(mount.kind, mount.source) for mount in mounts if mount.target == "/workspace"] == expected
+
+
+def test_the_other_name_one_by_one() -> None:
+    """Every guard of the workspace a second time, and nothing else."""
+    confinement = Confinement(hidden=(".env", "a/b"), read_only=(".git/config",), pinned=(".git",))
+    mounts = plan("/ws", confinement, host("/wsx", there=FILES))
+    each = one_by_one(mounts)
+    assert {mount for mount in each if mount.target.startswith("/workspace")} == {
+        Mount(MountKind.WRITABLE, "/workspace", "/ws"),
+        Mount(MountKind.HIDDEN_FILE, "/workspace/.env"),
+        Mount(MountKind.WRITABLE, "/workspace/a", "/ws/a"),
+        Mount(MountKind.HIDDEN_FOLDER, "/workspace/a/b"),
+        Mount(MountKind.WRITABLE, "/workspace/.git", "/ws/.git"),
+        Mount(MountKind.READ_ONLY, "/workspace/.git/config", "/ws/.git/config"),
+    }
+    assert {mount for mount in each if not mount.target.startswith("/workspace")} == {
+        mount for mount in mounts if mount.kind is not MountKind.AGAIN
+    }
+    targets = [mount.target for mount in each]
+    assert targets.index("/workspace") < targets.index("/workspace/a") < targets.index("/workspace/a/b")
 
 
 @pytest.mark.parametrize(

@@ -128,6 +128,8 @@ PLACES: dict[str, Callable[[str], Answer]] = {
     "grant": lambda bad: Grants({"grants": [{"id": "g", "allows": bad, "createdBy": "ada"}]}),
     "workspace": lambda bad: Overview({"workspace": {"root": bad}, "waiting": []}),
     "server": lambda bad: Overview({"place": {"kind": "server", "name": bad}, "waiting": []}),
+    "what was tried": lambda bad: Overview({"place": {"kind": "embedded", "tried": [bad]}, "waiting": []}),
+    "grant's id": lambda bad: Grants({"grants": [{"id": bad, "allows": "x", "createdBy": "ada"}]}),
     "denied path": lambda bad: Policy({"layers": [{"name": "x", "filesystem": {"deniedPaths": [bad]}}]}),
     "problem": lambda bad: Problem({"error": bad, "code": "X"}),
     "hint": lambda bad: Problem({"error": "x", "hint": bad}),

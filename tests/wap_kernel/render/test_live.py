@@ -96,3 +96,17 @@ def test_memory_does_not_grow_with_the_output() -> None:
     kept = [line for _, line in live._lines] + list(live._open.values())
     assert len(kept) <= TAIL_LINES + 2
     assert sum(map(sys.getsizeof, kept)) < (TAIL_LINES + 2) * (LONGEST_OPEN_LINE + 100)
+
+
+def test_how_many_there_are_may_be_known_later() -> None:
+    """Of a run that somebody else began, or that undoes another."""
+    live = LiveRun(0)
+    assert "of" not in text(live) and "[" not in text(live)
+    live.feed(Sent("", "begun", {"runId": "run_1", "operations": [], "total": 3}))
+    live.feed(Sent("1", "event", {"type": "message", "operationId": "a", "success": True}))
+    assert "1 of 3" in text(live) and "[########----------------]" in text(live)
+    assert "now     operation 2" in text(live)
+    undo = {"type": "revert", "run": "run_2"}
+    live = LiveRun(0)
+    live.feed(Sent("", "begun", {"runId": "run_1", "operations": [undo], "total": 1}))
+    assert "0 of 1" in text(live) and "now     undo run_2" in text(live)

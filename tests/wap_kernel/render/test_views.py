@@ -6,7 +6,7 @@ import pytest
 
 from tests.wap_kernel.render.conftest import Recorded
 from tests.wap_kernel.render.reading import check
-from wap_kernel.client.answers import FileText, Listing, RunResult
+from wap_kernel.client.answers import FileText, Listing, Overview, RunResult, Runs
 from wap_kernel.render import VIEWS, bundle, text
 
 NAMES = (
@@ -184,6 +184,16 @@ def test_an_overview_says_where_one_is(recorded: Recorded) -> None:
             assert words in written, words
 
 
+def test_an_overview_says_what_was_tried_and_what_goes_on() -> None:
+    place = {"kind": "embedded", "name": "/ws", "reason": "none", "tried": ["WAP_URL is not set", "no file"]}
+    plain, rich = (bundle(Overview({"place": place, "running": 2}))[kind] for kind in ("text/plain", "text/html"))
+    for written in (plain, rich):
+        for words in ("WAP_URL is not set.", "no file.", "set WAP_URL and WAP_TOKEN", "2 runs under way"):
+            assert words in written
+    assert "%wap runs -s running" in plain
+    assert "under way" not in bundle(Overview({"place": place, "running": 0}))["text/plain"]
+
+
 def test_lists_are_tables(recorded: Recorded) -> None:
     plain, rich = said(recorded, "runs")
     assert plain.split("\n")[1].split() == "run status operations started (UTC) took by".split()
@@ -191,6 +201,13 @@ def test_lists_are_tables(recorded: Recorded) -> None:
     plain, rich = said(recorded, "audit")
     assert "edit app.py" in plain and "copilot, for ada" in plain and "⊘ denied" in rich
     assert "delete app.py (dry run)" in plain
+
+
+def test_a_run_in_a_list_has_no_tick_for_having_ended() -> None:
+    """It may have ended with problems, which a list does not tell."""
+    listed = [{"runId": "run_1", "status": status, "operations": 1} for status in ("completed", "cancelled")]
+    shown = text(Runs({"runs": listed}))
+    assert "run_1  completed" in shown and "✗ cancelled" in shown and "✓" not in shown
 
 
 def test_verdicts_say_what_they_are_about(recorded: Recorded) -> None:

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from tests.wap_kernel.runner.scene import DELETE, PERSON, Scene, create, play, types
+from tests.wap_kernel.runner.scene import DELETE, PERSON, WAIT, Scene, create, play, types
 from wap_kernel.caller import Caller, Scope
 from wap_kernel.errors import Conflict, InvalidArgument, PermissionDenied
 from wap_kernel.policy import presets
@@ -209,4 +209,25 @@ def test_an_agent_cannot_force_a_revert(scene: Scene) -> None:
         with pytest.raises(PermissionDenied, match="person"):
             await scene.runner.revert(message["runId"], agent, force=True)
 
+    play(scene, scenario)
+
+
+def test_what_was_agreed_to_once_is_not_done_again_by_a_revert_of_its_revert(scene: Scene) -> None:
+    agent = Caller(agent="an agent", token="t1")
+
+    async def scenario(scene: Scene) -> None:
+        message = await scene.run(DELETE, caller=agent)
+        assert (await scene.decide(message["runId"], True))["status"] == "completed"
+        assert "data/x.txt" not in scene.tree()
+        undone = await scene.runner.revert(message["runId"], agent)
+        assert (await scene.runner.wait(undone.id, WAIT)).status is Status.COMPLETED
+        assert "data/x.txt" in scene.tree()
+        with pytest.raises(PermissionDenied, match="Only a person"):
+            await scene.runner.revert(undone.id, agent)
+        assert "data/x.txt" in scene.tree()
+        redone = await scene.runner.revert(undone.id, PERSON)
+        assert (await scene.runner.wait(redone.id, WAIT)).status is Status.COMPLETED
+        assert "data/x.txt" not in scene.tree()
+
+    scene.options["allow_unconfined"] = True
     play(scene, scenario)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+
 import pytest
 
 from tests.wap_kernel.runner.scene import DELETE, PERSON, WAIT, Scene, create, play
@@ -9,6 +11,7 @@ from wap_kernel.errors import (
     Conflict,
     InvalidArgument,
 )
+from wap_kernel.runs import filesystems
 from wap_kernel.runs.model import Status
 
 # -- dry runs
@@ -77,6 +80,31 @@ def test_a_revert_that_would_lose_a_later_change_is_refused_unless_forced(scene:
         assert scene.tree() == {"data": None, "data/x.txt": "x"}
 
     play(scene, scenario)
+
+
+def test_all_of_it_on_a_network_filesystem(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where SQLite's shared log is not possible; what the probe answers there is simulated."""
+    monkeypatch.setattr(filesystems, "is_network", lambda _: True)
+
+    async def asks(scene: Scene) -> None:
+        database = scene.runner.workspace.database
+        assert database.read(lambda one: one.execute("PRAGMA journal_mode").fetchone()) == ("delete",)
+        message = await scene.run(create("a"), DELETE, create("b"))
+        assert message["status"] == "awaiting_approval"
+
+    async def goes_on(scene: Scene) -> None:
+        (waiting,), _ = await scene.runner.page(PERSON, Status.AWAITING_APPROVAL, 10, None)
+        others = [asyncio.ensure_future(scene.run(create(f"other-{number}"))) for number in range(8)]
+        decided = await scene.decide(waiting.id, True)
+        assert decided["status"] == "completed"
+        assert {message["status"] for message in await asyncio.gather(*others)} == {"completed"}
+        before = {"data": None, "data/x.txt": "x", **{f"other-{number}": "new" for number in range(8)}}
+        undone = await scene.runner.revert(waiting.id, PERSON)
+        assert (await scene.runner.wait(undone.id, WAIT)).status is Status.COMPLETED
+        assert scene.tree() == before
+
+    play(scene, asks)
+    play(scene, goes_on)
 
 
 def test_undo_can_be_switched_off(scene: Scene) -> None:

@@ -109,6 +109,8 @@ DAMAGE: dict[str, tuple[str, str]] = {
         f"INSERT INTO audit_anchors SELECT id, hash, '{AT}' FROM audit WHERE id = 5",
         "Record 1 stands where retention has cut everything up to 5",
     ),
+    "the table is gone": ("DROP TABLE audit", "The audit cannot be read: no such table"),
+    "the anchors are gone": ("DROP TABLE audit_anchors", "The audit cannot be read: no such table"),
     "bytes instead of text": ("UPDATE audit SET user = x'00ff' WHERE id = 2", "Record 2 does not fit"),
 }
 

@@ -15,6 +15,7 @@ import pytest
 from wap_kernel.errors import Code, Conflict, WapError
 from wap_kernel.runs import filesystems, store
 from wap_kernel.runs.database import Database
+from wap_kernel.runs.ledger import Ledger
 
 LOG = logging.getLogger("test")
 
@@ -134,6 +135,15 @@ def test_the_close_finishes_what_was_handed_in_and_refuses_the_rest(tmp_path: Pa
 
 
 # -- the journal
+
+
+def test_the_newest_runs_are_found_without_sorting_all(database: Database) -> None:
+    asked: list[str] = []
+    database.read(lambda connection: connection.set_trace_callback(asked.append))
+    Ledger(database, "ws").page(None, None, 10, None)
+    database.read(lambda connection: connection.set_trace_callback(None))
+    plan = database.read(lambda connection: connection.execute(f"EXPLAIN QUERY PLAN {asked[0]}").fetchall())
+    assert plan and not [step for *_, step in plan if "TEMP B-TREE" in step]
 
 
 def test_this_folder_is_on_a_disk_and_network_filesystems_are_known(

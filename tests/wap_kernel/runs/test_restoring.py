@@ -144,6 +144,8 @@ def test_the_answer_says_that_git_and_installed_packages_are_not_undone(undo: Un
 def test_a_run_with_an_interrupted_command_is_reverted_by_force_only(undo: Undoable) -> None:
     undo.write("run", "f", b"1")
     undo.interrupted_command("run", "echo 1 > unknown")
+    (unknown,) = undo.describe("run")["notKept"]
+    assert "under way or was interrupted" in unknown["reason"]  # nobody knows here which of the two
     for attempt in (undo.reverting.check, partial(undo.reverting.revert, into="refused")):
         with pytest.raises(Conflict) as refused:
             attempt("run", undo.guard)

@@ -15,12 +15,14 @@ from pydantic import BaseModel
 from wap_kernel.caller import Caller
 from wap_kernel.commands.streaming import Chunk
 from wap_kernel.context import Context
-from wap_kernel.dialects.coding_environment import batches, outcomes, places, questions, watching
+from wap_kernel.dialects import agent_spaces, batch_rights
+from wap_kernel.dialects.batch_rights import SCOPE, Authorize
+from wap_kernel.dialects.coding_environment import outcomes, places, questions, watching
 from wap_kernel.dialects.coding_environment.further_parameters import GetRunParameters, RunOperationsParameters
 from wap_kernel.dialects.coding_environment.outcomes import CallOutcome
 from wap_kernel.dialects.coding_environment.parameters import Placed
 from wap_kernel.dialects.coding_environment.questions import Question
-from wap_kernel.dialects.coding_environment.rpc_errors import SCOPE, placed, rpc_error
+from wap_kernel.dialects.coding_environment.rpc_errors import placed, rpc_error
 from wap_kernel.dialects.coding_environment.tools import TOOLS, CodingTool
 from wap_kernel.dialects.coding_environment.watching import Progress
 from wap_kernel.errors import (
@@ -32,7 +34,7 @@ from wap_kernel.errors import (
     WapError,
     from_os_error,
 )
-from wap_kernel.operations import Effect, Operation, RunCommand
+from wap_kernel.operations import Effect, GitTransfer, Operation, RunCommand
 from wap_kernel.policy.verdict import Answer
 from wap_kernel.results import Result
 from wap_kernel.runner import Runner
@@ -44,8 +46,6 @@ __all__ = ["DIALECT", "CallOutcome", "call", "respond"]
 DIALECT = "coding_environment"
 Confirm = Callable[[Question], Awaitable[bool]]
 """Asks the user of the client."""
-Authorize = Callable[[Effect], Awaitable[None]]
-"""Raises PermissionDenied unless the caller may do such a thing at all."""
 T = TypeVar("T")
 
 
@@ -102,6 +102,8 @@ class _Call:
             await self._check_scope()
             sent = await self._parse(arguments)
             operation = await self._operation(sent) if isinstance(sent, Placed) else None
+            if operation is not None and operation.effect is not self.tool.least_effect:
+                await self._authorized(operation.effect)
         except WapError as error:
             self._refused(error)
             raise
@@ -125,8 +127,12 @@ class _Call:
                 rule=SCOPE,
                 allowedTools=opened,
             )
-        if self.authorize is not None and self.tool.parameters is not RunOperationsParameters:
-            await self.authorize(self.tool.effect)
+        if self.tool.parameters is not RunOperationsParameters:
+            await self._authorized(self.tool.least_effect)
+
+    async def _authorized(self, effect: Effect) -> None:
+        if self.authorize is not None:
+            await self.authorize(effect)
 
     async def _parse(self, arguments: Mapping[str, Any]) -> BaseModel:
         def parse() -> BaseModel:
@@ -188,6 +194,9 @@ class _Call:
     async def _perform(self, operation: Operation) -> CallOutcome:
         workspace, context = self.runner.workspace, Context(dialect=DIALECT, tool=self.tool.name)
         encode = partial(outcomes.performed, self.tool, operation)
+        if self.progress is not None and isinstance(operation, GitTransfer):
+            async with watching.telling(self.progress, "Git is at work."):
+                return await workspace.answer(operation, self.caller, encode, context)
         if self.progress is None or not isinstance(operation, RunCommand):
             return await workspace.answer(operation, self.caller, encode, context)
         async with (
@@ -248,10 +257,12 @@ class _Call:
 
     async def _batch(self, sent: RunOperationsParameters) -> CallOutcome:
         try:
-            run = await batches.begin(self.runner, self.caller, sent, self.authorize)
+            steps = await self.runner.workspace.offload(sent.steps)
+            refused = await batch_rights.refusals(steps, self.caller, self.authorize)
         except PermissionDenied as error:
             self._refused(error)
             raise
+        run = await self.runner.start(steps, sent.options(), self.caller, dialect=agent_spaces.DIALECT, refused=refused)
         await self._for(run.id, sent.wait, self.runner.wait(run.id, sent.wait))
         return await self._report(run.id)
 

@@ -9,7 +9,7 @@ from pydantic import Field
 from wap_kernel.dialects.coding_environment.places import Place
 from wap_kernel.dialects.tools import INTEGER, Parameters
 from wap_kernel.errors import InvalidArgument, TooLarge
-from wap_kernel.files.globs import MAX_PATTERNS
+from wap_kernel.files.patterns import MAX_PATTERNS
 from wap_kernel.operations import ListFiles, Operation, ReadFile, RunCommand, SearchFiles, WriteFile
 
 MAX_READ = 10 * 1024 * 1024

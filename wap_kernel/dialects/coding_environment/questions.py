@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from wap_kernel.caller import Caller
 from wap_kernel.dialects.coding_environment.places import shown
 from wap_kernel.errors import ApprovalRequired
-from wap_kernel.operations import Operation, RunCommand
+from wap_kernel.operations import GitAction, Operation, RunCommand
 from wap_kernel.render.chars import one_line, visible
 from wap_kernel.runs.differences import difference, path_of
 from wap_kernel.workspace import Workspace
@@ -54,6 +54,9 @@ def question(
     if isinstance(operation, RunCommand):
         folder = shown(operation.cwd, operation.within)
         return Question(tool, reason, operation.line, folder, dict(operation.environment))
+    if isinstance(operation, GitAction):
+        folder = shown(operation.folder, operation.within)
+        return Question(tool, reason, operation.line, folder, note=_told_to_git(operation) or None)
     files = workspace.judge.files_of(caller)
     named = operation.summary().get("path")
     path = shown(named, operation.within) if isinstance(named, str) else None
@@ -62,3 +65,10 @@ def question(
         return Question(tool, reason, path=path)
     change = difference(files, operation)
     return Question(tool, reason, path=path, diff=change.get("diff"), note=change.get("note"))
+
+
+def _told_to_git(operation: GitAction) -> str:
+    """What its line leaves out."""
+    files = [f"File: {one_line(shown(path, operation.within))}" for path in operation.files]
+    message = [f"Message: {operation.message}"] if operation.message else []
+    return "\n".join((*files, *message))

@@ -21,6 +21,7 @@ from types import MappingProxyType
 from typing import Any
 
 from wap_kernel.dialects.agent_spaces_events import _unicode
+from wap_kernel.dialects.batch_rights import SCOPE
 from wap_kernel.dialects.coding_environment.places import shown
 from wap_kernel.errors import Code, WapError
 from wap_kernel.files import paths
@@ -34,8 +35,6 @@ FILE_TOO_LARGE = -32003
 OPERATION_DENIED = -32004
 CONFIRMATION_REQUIRED = -32005
 
-SCOPE = "token.tools"
-"""The rule by which an agent token does not open a tool."""
 WORKSPACE_ROOT = "workspaceRoot: allowedPaths"
 """The rule by which a link does not lead out of workspaceRoot."""
 

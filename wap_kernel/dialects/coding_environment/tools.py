@@ -7,16 +7,18 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any
 
+from pydantic import BaseModel
+
 from wap_kernel.caller import Caller
 from wap_kernel.dialects import wap
-from wap_kernel.dialects.coding_environment import answers, further_parameters, parameters
+from wap_kernel.dialects.coding_environment import answers, further_parameters, git_tool, parameters
 from wap_kernel.dialects.tools import P, Tool
-from wap_kernel.operations import Effect, Model
+from wap_kernel.operations import Effect
 
 
 @dataclass(frozen=True)
 class CodingTool(Tool[P]):
-    answer: Callable[[Any, Any], Model] | None = None
+    answer: Callable[[Any, Any], BaseModel] | None = None
     """Of the operation and its result; None where it is no single operation."""
     in_catalog: bool = False
     """Then its errors are JSON-RPC errors; else they are results that a model sees."""
@@ -151,6 +153,20 @@ _FURTHER: tuple[CodingTool[Any], ...] = (
         answer=answers.globbed,
     ),
     CodingTool(
+        "git",
+        "Git",
+        "Works with the git repository in workdir: status, diff, log, show, add, commit, restore, checkout, branch; "
+        "with remotes fetch, pull, push, clone (the credential is the server's and never shown). commit stages files "
+        "first. When git refuses, exitCode is not 0 and message says what to do next. Not for git's other commands: "
+        'runCommand. Example: {"action": "commit", "message": "fix: count to n", "files": ["src/sums.py"]}',
+        Effect.EXECUTE,
+        git_tool.GitToolParameters,
+        git_tool.GitToolAnswer,
+        destructive=True,
+        effects=(Effect.READ, Effect.WRITE, Effect.EXECUTE),
+        answer=git_tool.acted,
+    ),
+    CodingTool(
         "runOperations",
         "Run a batch",
         "Performs several operations in order as one run that a person can watch and undo: message, createFile, "
@@ -175,7 +191,9 @@ _FURTHER: tuple[CodingTool[Any], ...] = (
         further_parameters.GetRunParameters,
         answers.RunReport,
         idempotent=True,
-        also=frozenset({*wap.TOOLS, *_BATCH, *_LISTING, "globFiles", "runOperations"}),  # whoever may do something
+        also=frozenset(
+            {*wap.TOOLS, *_BATCH, *_LISTING, "globFiles", "git", "runOperations"}
+        ),  # whoever may do something
     ),
     CodingTool(
         "getWorkspaceInfo",

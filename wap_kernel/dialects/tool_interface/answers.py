@@ -118,7 +118,7 @@ def cut(text: str, total: int) -> tuple[str, bool]:
 
 def read(operation: ViewFile | ListFiles, result: FileContent | FileList) -> ReadAnswer:
     if isinstance(operation, ListFiles) and isinstance(result, FileList):
-        return _listed(result)
+        return _listed(operation, result)
     assert isinstance(operation, ViewFile)
     assert isinstance(result, FileContent)
     return _viewed(operation, result) if result.encoding == "utf-8" else _described(result)
@@ -164,17 +164,18 @@ def _described(result: FileContent) -> ReadAnswer:
     )
 
 
-def _listed(result: FileList) -> ReadAnswer:
+def _listed(operation: ListFiles, result: FileList) -> ReadAnswer:
     names = [entry.path.rpartition("/")[2] + ("/" if entry.is_directory else "") for entry in result.files]
-    more = result.total_found - len(names)
+    first, last = operation.start_entry, operation.start_entry + len(names) - 1
+    note = f"Entries {first} to {last} of {result.total_found}. Go on with offset {last + 1}."
     return ReadAnswer(
         content="\n".join(names),
         total_lines=result.total_found,
         file_size=0,
         is_dir=True,
         is_binary=False,
-        truncated=more > 0,
-        note=f"There are {more} more entries. Go on with a larger limit." if more > 0 else None,
+        truncated=result.is_truncated,
+        note=note if result.is_truncated else None,
     )
 
 

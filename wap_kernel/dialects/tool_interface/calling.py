@@ -11,8 +11,8 @@ from wap_kernel.context import Context
 from wap_kernel.dialects.tool_interface.failing import translated
 from wap_kernel.dialects.tool_interface.parameters import ReadParameters
 from wap_kernel.dialects.tool_interface.tools import TOOLS, WorkspaceTool
-from wap_kernel.dialects.tools import LARGE
-from wap_kernel.errors import NotFound, WapError
+from wap_kernel.dialects.tools import LARGE, known
+from wap_kernel.errors import WapError
 from wap_kernel.files.primitives import Kind
 from wap_kernel.operations import Operation, ViewFile
 from wap_kernel.results import Result
@@ -24,10 +24,7 @@ DIALECT = "tool_interface"
 
 
 def tool(name: str) -> WorkspaceTool[Any]:
-    found = TOOLS.get(name)
-    if found is None:
-        raise NotFound(f"There is no tool named {name!r}.", hint=f"Tools: {', '.join(TOOLS)}.")
-    return found
+    return known(TOOLS, name)
 
 
 async def call(name: str, body: bytes, runner: Runner, caller: Caller, wait: float = 0) -> bytes:

@@ -26,7 +26,7 @@ _RENAMED: Mapping[str, str] = MappingProxyType(
 _WORDS: tuple[tuple[re.Pattern[str], str], ...] = tuple(
     (re.compile(pattern), ours)
     for pattern, ours in (
-        (r"\bstartLine\b", "offset"),
+        (r"\bstart(Line|Entry)\b", "offset"),
         (r"\bexploreFiles\b", "read"),
         (r"\breadFile\b", "read"),
         (r"\bwriteFile\b", "write"),

@@ -1,9 +1,16 @@
-"""What git answers: one flat object, whose fields depend on the action. Paths as every tool here says them. Pure."""
+"""What git answers: one flat object, whose fields depend on the action. Pure.
+
+MCP's tool answers the same in camel case, with paths of its own: see `coding_environment/git_tool.py`.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import fields, is_dataclass
 from typing import Any
+
+from pydantic import ConfigDict
+from pydantic.alias_generators import to_camel
 
 from wap_kernel.dialects.tool_interface.answers import Answer
 from wap_kernel.dialects.tool_interface.places import shown
@@ -12,18 +19,22 @@ from wap_kernel.git.acting import GitActed
 from wap_kernel.operations import GitAction
 
 
-class Person(Answer):
+class GitPart(Answer):
+    model_config = ConfigDict(alias_generator=to_camel, populate_by_name=True, serialize_by_alias=False)
+
+
+class Person(GitPart):
     name: str
     email: str
 
 
-class Change(Answer):
+class Change(GitPart):
     path: str
     kind: str
     old_path: str | None = None
 
 
-class FileDiff(Answer):
+class FileDiff(GitPart):
     path: str
     kind: str
     added: int | None = None
@@ -32,14 +43,14 @@ class FileDiff(Answer):
     old_path: str | None = None
 
 
-class Diff(Answer):
+class Diff(GitPart):
     files: list[FileDiff]
     left_out: int
     """Files that policy does not show."""
     truncated: bool
 
 
-class Commit(Answer):
+class Commit(GitPart):
     id: str
     parents: list[str]
     author: Person
@@ -50,25 +61,25 @@ class Commit(Answer):
     body: str
 
 
-class Branch(Answer):
+class Branch(GitPart):
     name: str
     commit: str
     current: bool
     remote: bool
 
 
-class RefChange(Answer):
+class RefChange(GitPart):
     name: str
     before: str | None = None
     after: str | None = None
 
 
-class Fetched(Answer):
+class Fetched(GitPart):
     remote: str
     refs: list[RefChange]
 
 
-class GitAnswer(Answer):
+class GitAnswer(GitPart):
     action: str
     exit_code: int
     """Not 0: git did not do it. Then `stderr` has its own words, `message` what to do next, `reason` why in a word."""
@@ -120,19 +131,21 @@ _PATHS = frozenset({"path", "old_path", "untracked", "paths"})
 
 
 def acted(operation: GitAction, result: GitActed) -> GitAnswer:
+    return GitAnswer.model_validate(told(operation, result, shown))
+
+
+def told(operation: GitAction, result: GitActed, shown: Callable[[str], str]) -> dict[str, Any]:
+    """The answer as data; `shown` is how the caller knows a path."""
     said: dict[str, Any] = {"action": operation.action, "exit_code": result.exit_code, "stderr": ""}
     failure = result.failure
     if failure is None:
-        said |= _plain(result.answer)
-    else:
-        said |= {"stderr": failure.stderr, "reason": failure.reason.value, "message": failure.text}
-        if failure.conflicts:
-            said["conflicts"] = [shown(path) for path in failure.conflicts]
-    return GitAnswer.model_validate(said)
+        return {**said, **_plain(result.answer, shown)}
+    said |= {"stderr": failure.stderr, "reason": failure.reason.value, "message": failure.text}
+    return said | ({"conflicts": [*map(shown, failure.conflicts)]} if failure.conflicts else {})
 
 
-def _plain(answer: Any) -> Any:
-    """As data; what has no value is absent."""
+def _plain(answer: Any, shown: Callable[[str], str]) -> Any:
+    """What has no value is absent."""
     if isinstance(answer, git.ShownFolder):
         # Of a folder only the names are paths, and they stand in it.
         return {
@@ -143,9 +156,13 @@ def _plain(answer: Any) -> Any:
         }
     if is_dataclass(answer) and not isinstance(answer, type):
         named = ((field.name, getattr(answer, field.name)) for field in fields(answer))
-        return {name: _placed(value) if name in _PATHS else _plain(value) for name, value in named if value is not None}
-    return [_plain(each) for each in answer] if isinstance(answer, tuple) else answer
+        return {
+            name: _placed(value, shown) if name in _PATHS else _plain(value, shown)
+            for name, value in named
+            if value is not None
+        }
+    return [_plain(each, shown) for each in answer] if isinstance(answer, tuple) else answer
 
 
-def _placed(value: Any) -> Any:
-    return [shown(each) for each in value] if isinstance(value, tuple) else shown(value)
+def _placed(value: Any, shown: Callable[[str], str]) -> Any:
+    return [*map(shown, value)] if isinstance(value, tuple) else shown(value)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import Annotated, Any, Literal
 
@@ -47,6 +47,7 @@ FIELDS: Mapping[str, tuple[frozenset[str], frozenset[str]]] = MappingProxyType(
         )
     }
 )
+_BY_ACTION = frozenset(name for needs, takes in FIELDS.values() for name in needs | takes)
 _KINDS: Mapping[str, type[GitAction]] = MappingProxyType(
     {
         **dict.fromkeys(("status", "diff", "log", "show", "branch"), GitRead),
@@ -96,6 +97,11 @@ class GitParameters(InterfaceParameters):
     depth: Positive | None = Field(None, description="clone: not supported, the whole history is cloned.")
 
     def operation(self, names_of_root: tuple[str, ...]) -> Operation:
+        folder = places.parse(self.workdir, names_of_root)
+        return self.action_in(folder, lambda path: places.beside(path, folder, names_of_root))
+
+    def action_in(self, folder: str, named: Callable[[str], str]) -> Operation:
+        """In this folder of the workspace; `named` is where a path of the request leads."""
         self._check_fields()
         if self.depth is not None:
             raise InvalidArgument("depth: Shallow clones are not supported.", hint="Leave it out.")
@@ -104,13 +110,12 @@ class GitParameters(InterfaceParameters):
                 raise InvalidArgument("branch and ref hold no control characters.")
         if self.branch is not None and self.action != "checkout":
             branch_name(self.branch)
-        folder = places.parse(self.workdir, names_of_root)
         kind = GitChange if self.action == "branch" and self.branch is not None else _KINDS[self.action]
-        return kind(**self._fields(folder, names_of_root))
+        return kind(**self._fields(folder, named))
 
     def _check_fields(self) -> None:
         needs, takes = FIELDS[self.action]
-        sent = self.model_fields_set - {"action", "workdir"}
+        sent = self.model_fields_set & _BY_ACTION
         for name in sorted(needs - sent):
             raise InvalidArgument(f"{name}: This field is required for {self.action}.")
         for name in sorted(sent - needs - takes):
@@ -121,12 +126,11 @@ class GitParameters(InterfaceParameters):
         if self.action == "branch" and self.branch is None and sent:
             raise InvalidArgument(f"branch: This field is required with {', '.join(sorted(sent))}.")
 
-    def _fields(self, folder: str, names_of_root: tuple[str, ...]) -> dict[str, Any]:
-        files = tuple(places.beside(path, folder, names_of_root) for path in self.files or ())
-        named = {
+    def _fields(self, folder: str, named: Callable[[str], str]) -> dict[str, Any]:
+        fields = {
             "action": self.action,
             "folder": folder,
-            "files": files,
+            "files": tuple(map(named, self.files or ())),
             "message": self.message,
             "branch": self.branch,
             "revision": self.ref,
@@ -137,6 +141,6 @@ class GitParameters(InterfaceParameters):
             "skip": self.skip,
             # Checked before it is written down anywhere: it may hold a password.
             "url": None if self.url is None else remote(by_https(self.url)).url,
-            "destination": None if self.path is None else places.beside(self.path, folder, names_of_root),
+            "destination": None if self.path is None else named(self.path),
         }
-        return {name: value for name, value in named.items() if value is not None}
+        return {name: value for name, value in fields.items() if value is not None}

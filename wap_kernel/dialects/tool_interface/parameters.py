@@ -60,30 +60,24 @@ class ReadParameters(InterfaceParameters):
     file_path: Annotated[
         str, Field(min_length=1, description="Path of the file or folder: /workspace/... or relative to that.")
     ]
-    offset: Positive = Field(1, description="First line to read, from 1.")
+    offset: Positive = Field(1, description="First line (of a folder: entry) to read, from 1.")
     limit: Positive | None = Field(
         None,
         description=f"How many lines (of a folder: entries) to read. Without it at most {MAX_LINES}, each cut at "
         f"{MAX_LINE} characters; with it lines are whole.",
     )
 
-    @property
-    def last(self) -> int:
-        return self.offset + (self.limit or MAX_LINES) - 1
-
     def operation(self, names_of_root: tuple[str, ...]) -> Operation:
         return ViewFile(
             path=places.parse(self.file_path, names_of_root),
             start_line=self.offset,
-            end_line=self.last,
+            end_line=self.offset + (self.limit or MAX_LINES) - 1,
             max_line=MAX_LINE if self.limit is None else None,
         )
 
     def listing(self, path: str) -> Operation:
         """The same of a folder."""
-        if self.offset > 1:
-            raise InvalidArgument("offset: A folder is listed from its first entry on.", hint="Use limit.")
-        return ListFiles(path=path, limit=self.last)
+        return ListFiles(path=path, start_entry=self.offset, limit=self.limit or MAX_LINES)
 
 
 class WriteParameters(InterfaceParameters):

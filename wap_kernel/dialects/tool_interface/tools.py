@@ -21,13 +21,6 @@ def _nothing(*_: Any) -> answers.Answer:
 class WorkspaceTool(Tool[P]):
     answer: Callable[[Any, Any], answers.Answer] = _nothing
     """Of the operation and its result."""
-    effects: tuple[Effect, ...] = ()
-    """Where it depends on the request: all that it may have, the least first."""
-
-    @property
-    def least_effect(self) -> Effect:
-        """What whoever calls it must be allowed before anything of the request is read."""
-        return self.effects[0] if self.effects else self.effect
 
 
 _TOOLS: tuple[WorkspaceTool[Any], ...] = (
@@ -116,8 +109,8 @@ _TOOLS: tuple[WorkspaceTool[Any], ...] = (
         GitParameters,
         git_answers.GitAnswer,
         destructive=True,
-        answer=git_answers.acted,
         effects=(Effect.READ, Effect.WRITE, Effect.EXECUTE),
+        answer=git_answers.acted,
     ),
 )
 

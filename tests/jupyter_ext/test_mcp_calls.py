@@ -1,0 +1,19 @@
+"""That the table of calls which every client is driven through leaves nothing out."""
+
+from __future__ import annotations
+
+from tests.jupyter_ext import mcp_calls
+from wap_kernel.dialects.coding_environment import TOOLS
+
+
+def test_no_argument_is_left_out() -> None:
+    assert mcp_calls.untried() == set()
+
+
+def test_no_tool_and_no_error_code_is_left_out() -> None:
+    answered = {tool for tool, _, expected in mcp_calls.CALLS if "answer" in expected}
+    assert answered == set(TOOLS)
+    failed = {tool for tool, _, expected in mcp_calls.CALLS if "isError" in expected}
+    assert failed == {name for name, tool in TOOLS.items() if not tool.in_catalog}
+    codes = {expected["code"] for _, _, expected in mcp_calls.CALLS if "code" in expected}
+    assert codes == {-32602, -32603, -32001, -32002, -32003, -32004, -32005}

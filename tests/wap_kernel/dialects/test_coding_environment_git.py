@@ -1,0 +1,294 @@
+"""git as MCP clients have it: every action and field, its paths, who may, who must agree, and with a remote."""
+
+from __future__ import annotations
+
+import json
+import posixpath
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import jsonschema
+import pytest
+from pydantic.alias_generators import to_camel
+
+from tests.wap_kernel.dialects.coding import WAIT, Coding, play
+from tests.wap_kernel.git.scene import BOT, plain
+from tests.wap_kernel.git.server import APP_ID, GitServer
+from wap_kernel.caller import Caller, Scope
+from wap_kernel.dialects import schemas, tool_interface
+from wap_kernel.dialects.coding_environment import TOOLS, Question, watching
+from wap_kernel.dialects.coding_environment.outcomes import performed
+from wap_kernel.dialects.coding_environment.places import Place
+from wap_kernel.dialects.tool_interface import git_answers
+from wap_kernel.dialects.tool_interface.git_parameters import FIELDS
+from wap_kernel.errors import PermissionDenied
+from wap_kernel.git import answers
+from wap_kernel.git.acting import GitActed
+from wap_kernel.git.github import GitHubApp
+from wap_kernel.git.settings import GitSettings
+from wap_kernel.operations import Effect, GitRead
+from wap_kernel.policy.model import Policy
+from wap_kernel.runs.audit_reading import Page
+
+ASKING = Policy(name="asking", confirmation_required=("git",))
+Git = Callable[..., Any]
+LONG = "https://h/o/n.git"
+REQUESTS: list[dict[str, Any]] = [
+    {"action": "status", "workdir": "app"},
+    {"action": "diff", "files": ["app", "a.py"]},
+    {"action": "log", "files": ["app"], "ref": "a..b", "limit": 1, "skip": 2},
+    {"action": "show", "ref": "HEAD:a.py"},
+    {"action": "commit", "message": "m", "files": ["."], "workdir": "app"},
+    {"action": "checkout", "branch": "work"},
+    {"action": "branch"},
+    {"action": "branch", "branch": "side", "ref": "HEAD~1"},
+    {"action": "branch", "branch": "side", "delete": True, "force": True},
+    {"action": "add", "files": ["../a.py"], "workdir": "app"},
+    {"action": "restore", "files": ["a.py"], "staged": True},
+    {"action": "restore", "files": ["a.py"], "ref": "HEAD~1"},
+    {"action": "fetch", "url": LONG},
+    {"action": "pull", "url": LONG},
+    {"action": "push", "url": LONG, "branch": "work", "force": True, "delete": True},
+    {"action": "clone", "url": LONG, "path": "copy", "branch": "work", "workdir": "app"},
+]
+"""Every action, and every field that it takes."""
+
+
+@pytest.mark.parametrize("request_", REQUESTS, ids=lambda request: request["action"])
+def test_it_means_what_the_workspace_tool_interface_means(request_: dict[str, Any]) -> None:
+    body, names = json.dumps(request_).encode(), ("/srv/ws",)
+    meant = tool_interface.TOOLS["git"].parse(body).operation(names)
+    sent = TOOLS["git"].parse(body)
+    assert sent.engine(Place(".", names)) == meant
+    below = TOOLS["git"].parse(json.dumps({**request_, "confirmed": True}).encode())
+    if request_.get("files") != ["../a.py"]:
+        moved = below.engine(Place("sub", ("/srv/ws/sub",)))
+        assert (moved.within, moved.confirmed, moved.effect) == ("sub", True, meant.effect)
+        assert moved.folder == posixpath.normpath(f"sub/{meant.folder}")
+        assert moved.files == tuple(posixpath.normpath(f"sub/{path}") for path in meant.files)
+
+
+def test_every_field_is_tried() -> None:
+    fields = {name for request in REQUESTS for name in request}
+    assert fields | {"workspaceRoot", "confirmed", "depth"} == {
+        field.alias for field in TOOLS["git"].parameters.model_fields.values()
+    }
+    assert {request["action"] for request in REQUESTS} == set(FIELDS)
+
+
+PERSON = answers.Person("Ada", "ada@example.org")
+COMMIT = answers.Commit("c1", ("c0",), PERSON, "2026-01-01", PERSON, "2026-01-01", "subject", "body")
+DIFF = answers.Diff((answers.FileDiff("app/a", "renamed", 1, None, "patch", "app/b"),), 2, True)
+CHANGE = answers.Change("app/a", "renamed", "app/b")
+ACTED: list[object] = [
+    answers.Status("main", "c1", None, 1, 2, (CHANGE,), (), ("app/c",), (), 3, "merge", "note"),
+    answers.Differences(DIFF, DIFF),
+    answers.Log((COMMIT,), True),
+    answers.ShownCommit(COMMIT, DIFF),
+    answers.ShownFile("app/a", "c1", 3, "abc", False),
+    answers.ShownFolder("app", "c1", ("a", "b/"), 1),
+    answers.Committed("c1", "main", PERSON, 2),
+    answers.Added(("app/a",), 0),
+    answers.CheckedOut("main", "c1", True),
+    answers.Branches("main", (answers.Branch("main", "c1", True, False),)),
+    answers.Pulled(
+        answers.Fetched("origin", (answers.RefChange("origin/main", None, "c1"),)), "main", "c0", "c1", "merge"
+    ),
+    answers.Cloned("origin", "app/copy", "main", "c1"),
+    answers.Failure(answers.Reason.CONFLICTS, "Solve them.", 1, "stderr", ("app/a",)),
+]
+
+
+@pytest.fixture(scope="module")
+def described() -> jsonschema.Draft202012Validator:
+    return jsonschema.Draft202012Validator(schemas.of(TOOLS["git"].response, "serialization"))
+
+
+@pytest.mark.parametrize("answer", ACTED, ids=lambda answer: type(answer).__name__)
+def test_it_answers_the_same_in_this_dialects_spelling(answer: Any, described: jsonschema.Draft202012Validator) -> None:
+    failed = isinstance(answer, answers.Failure)
+    result = GitActed(failure=answer) if failed else GitActed(answer=answer)
+    theirs = git_answers.acted(GitRead(action="status"), result).model_dump(exclude_none=True)
+    for within in (".", "app"):
+        outcome = performed(TOOLS["git"], GitRead(action="status", within=within), result)
+        described.validate(outcome.structured)
+        assert outcome.structured == _respelled(theirs, within)
+
+
+def _respelled(value: Any, within: str) -> Any:
+    if isinstance(value, dict):
+        return {to_camel(name): _respelled(each, within) for name, each in value.items()}
+    if isinstance(value, list):
+        return [_respelled(each, within) for each in value]
+    prefix = "/workspace/" if within == "." else f"/workspace/{within}/"
+    if value == prefix.rstrip("/"):
+        return "."
+    return value.removeprefix(prefix) if isinstance(value, str) else value
+
+
+@pytest.fixture
+def repository(coding: Coding) -> Coding:
+    (coding.root / "app" / "src").mkdir(parents=True)
+    (coding.root / "app" / "src" / "a.py").write_text("x = 1\n")
+    plain(coding.root, "init", "--quiet", "--initial-branch=main")
+    plain(coding.root, "add", "--all")
+    plain(coding.root, "commit", "--quiet", "--message", "first")
+    return coding
+
+
+def _git(coding: Coding, **fixed: Any) -> Git:
+    async def call(action: str, **fields: Any) -> dict[str, Any]:
+        return await coding.call("git", {"action": action, **fields}, **fixed)
+
+    return call
+
+
+def test_it_stays_in_workspace_root_and_says_paths_from_there(repository: Coding) -> None:
+    (repository.root / "secret.py").write_text("outside")
+    file = repository.root / "app" / "src" / "a.py"
+    file.write_text("x = 2\n")
+
+    async def scenario(coding: Coding) -> None:
+        git = _git(coding)
+        status = await git("status", workspaceRoot="app")
+        assert [change["path"] for change in status["changed"]] == ["src/a.py"]
+        assert "secret.py" not in json.dumps(status)
+        made = await git("commit", message="two", workspaceRoot="app", workdir="src", files=[str(file), "../src/a.py"])
+        assert (made["exitCode"], made["files"], made["author"]["name"]) == (0, 1, BOT.name)
+        outside: list[dict[str, Any]] = [
+            {"action": "add", "files": ["../secret.py"]},
+            {"action": "add", "files": [str(coding.root / "secret.py")]},
+            {"action": "status", "workdir": ".."},
+            {"action": "clone", "url": LONG, "path": "../n"},
+        ]
+        for arguments in outside:
+            error = await coding.fail("git", {"workspaceRoot": "app", **arguments})
+            assert error["code"] == "PERMISSION_DENIED", arguments
+        refused = await git("commit", message="none")
+        assert (refused["exitCode"], refused["reason"]) == (1, "nothing") and refused["message"]
+
+    play(repository, scenario, git=GitSettings(identity=BOT))
+    assert plain(repository.root, "show", "--format=%s", "--name-only") == "two\n\napp/src/a.py\n"
+
+
+WRONG: list[tuple[dict[str, Any], str]] = [
+    ({}, "action: This field is required."),
+    ({"action": "rebase"}, "action"),
+    ({"action": "commit"}, "message: This field is required for commit."),
+    ({"action": "status", "branch": "x"}, "branch: This field does not belong to status."),
+    ({"action": "branch", "delete": True, "confirmed": True}, "branch: This field is required with delete."),
+    ({"action": "clone", "url": "https://h/o/n", "path": "n", "depth": 1}, "Shallow clones"),
+    ({"action": "status", "colour": 1}, "Unknown field"),
+]
+
+
+def test_what_is_wrong_is_a_result_that_says_so(repository: Coding) -> None:
+    async def scenario(coding: Coding) -> None:
+        for arguments, text in WRONG:
+            error = await coding.fail("git", arguments)
+            assert error["code"] == "INVALID_ARGUMENT" and text in error["error"], error
+        assert (await coding.fail("git", {"action": "fetch"}))["code"] == "PROVIDER_UNAVAILABLE"
+        assert (await coding.fail("git", {"action": "status", "workdir": "no"}))["code"] == "FILE_NOT_FOUND"
+
+    play(repository, scenario)
+
+
+def test_who_may(repository: Coding) -> None:
+    asked: list[Effect] = []
+
+    async def reads(effect: Effect) -> None:
+        asked.append(effect)
+        if effect is not Effect.READ:
+            raise PermissionDenied("No.", hint="Ask.")
+
+    def agent(*tools: str) -> Caller:
+        return Caller(user="ada", agent="bot", token="t", scope=Scope(tools=frozenset(tools)))
+
+    async def scenario(coding: Coding) -> None:
+        await coding.call("git", {"action": "status"}, authorize=reads)
+        for action in ({"action": "commit", "message": "m"}, {"action": "push"}):
+            assert (await coding.fail("git", action, authorize=reads))["code"] == "PERMISSION_DENIED"
+        assert asked == [Effect.READ, Effect.READ, Effect.WRITE, Effect.READ, Effect.EXECUTE]
+        closed = await coding.fail("git", {"wrong": 1}, caller=agent("readFile"))
+        assert closed["details"]["rule"] == "token.tools"
+        # Nothing confines commands here, and git is one.
+        opened = await coding.fail("git", {"action": "status"}, caller=agent("git"))
+        assert opened["code"] == "PROVIDER_UNAVAILABLE"
+        records = (await coding.workspace.audit_page(Page(limit=50)))["records"]
+        assert [(one["tool"], one["outcome"]) for one in reversed(records)] == [
+            ("git", "ok"),
+            *[("git", "denied")] * 3,
+            ("git", "failed"),
+        ]
+
+    play(repository, scenario)
+    assert TOOLS["git"].is_opened_by(frozenset({"git"})) and TOOLS["getRun"].is_opened_by(frozenset({"git"}))
+
+
+def test_the_user_is_shown_what_git_is_told(repository: Coding) -> None:
+    repository.policy(confirmationRequired=["git"])
+    (repository.root / "app" / "src" / "a.py").write_text("x = 2\n")
+    asked: list[Question] = []
+    answers = [False, True]
+
+    async def confirm(question: Question) -> bool:
+        asked.append(question)
+        return answers.pop(0)
+
+    async def scenario(coding: Coding) -> None:
+        commit = {"action": "commit", "message": "say\x1b[2J it", "files": ["src"], "workspaceRoot": "app"}
+        declined = await coding.fail("git", commit, confirm=confirm)
+        assert (declined["code"], declined["details"]["declined"]) == ("APPROVAL_REQUIRED", True)
+        assert (await coding.call("git", commit, confirm=confirm))["exitCode"] == 0
+        text = asked[1].text
+        assert "Command: git commit" in text and "File: src" in text and "Message: say" in text and "\x1b" not in text
+        without = await coding.fail("git", {"action": "status"})
+        assert without["code"] == "APPROVAL_REQUIRED" and "confirmed: true" in without["error"]
+        assert (await coding.call("git", {"action": "status", "confirmed": True}))["changed"] == []
+
+    play(repository, scenario, git=GitSettings(identity=BOT))
+
+
+def test_what_an_administrator_asks_about_waits_for_a_person(repository: Coding) -> None:
+    async def scenario(coding: Coding) -> None:
+        waiting = await coding.fail("git", {"action": "log", "confirmed": True})
+        assert waiting["code"] == "APPROVAL_REQUIRED" and waiting["details"]["approvalId"]
+        run_id = waiting["details"]["runId"]
+        await coding.decide(run_id, True)
+        run = await coding.call("getRun", {"runId": run_id, "wait": WAIT})
+        assert run["response"]["commits"][0]["subject"] == "first" and run["response"]["exitCode"] == 0
+
+    play(repository, scenario, policy=ASKING)
+
+
+def test_remotes(repository: Coding, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(watching, "SILENCE", 0.01)
+    server = GitServer(tmp_path / "server")
+    server.create()
+    app = GitHubApp(
+        APP_ID, str(server.app_key_file), base_url=server.origin, ca_file=str(server.certificate), identity=BOT
+    )
+    told: list[str] = []
+
+    async def progress(seconds: float, total: float | None, text: str) -> None:
+        told.append(text)
+
+    async def scenario(coding: Coding) -> None:
+        git = _git(coding, progress=progress)
+        where = {"branch": "work", "url": server.url()}
+        plain(coding.root, "branch", "work")
+        pushed = await git("push", **where)
+        assert (pushed["exitCode"], pushed["refs"][0]["name"]) == (0, "work")
+        cloned = await git("clone", path="copy", workspaceRoot="app", **where)
+        assert (cloned["path"], cloned["branch"]) == ("copy", "work")
+        assert (coding.root / "app" / "copy" / "app" / "src" / "a.py").exists()
+        forced = await coding.fail("git", {"action": "push", "force": True, "confirmed": True, **where})
+        assert forced["code"] == "APPROVAL_REQUIRED" and forced["details"]["runId"]
+
+    try:
+        settings = GitSettings(allowed=(f"{server.origin}/ada/*",), source=app, ca_file=str(server.certificate))
+        play(repository, scenario, git=settings)
+    finally:
+        server.close()
+    assert set(told) == {"Git is at work."}

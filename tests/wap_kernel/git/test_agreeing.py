@@ -1,0 +1,220 @@
+"""A person agrees to a push: of these commits, to this address. When that is another by then, it is asked anew."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.wap_kernel.dialects.interface import SECONDS, Interface, opened
+from tests.wap_kernel.git.scene import plain
+from tests.wap_kernel.git.server import GitServer
+from tests.wap_kernel.git.team import Team
+from wap_kernel.caller import Caller
+from wap_kernel.errors import Code, Conflict, InvalidArgument
+from wap_kernel.git.answers import GitFailed, Reason
+from wap_kernel.git.credentials import TokenFile
+from wap_kernel.git.settings import GitSettings
+from wap_kernel.git.transfer import push
+from wap_kernel.policy.model import CommandRule, Policy, ShellPolicy
+from wap_kernel.runner import Decision
+
+ADA = Caller(user="ada")
+
+
+class Asked:
+    """A call that waits for a person."""
+
+    def __init__(self, tools: Interface, **fields: Any) -> None:
+        self._tools = tools
+        error = tools.refuse("git", **fields)
+        assert error.code is Code.APPROVAL_REQUIRED
+        self.run = str(error.details["runId"])
+
+    def message(self) -> dict[str, Any]:
+        async def told() -> dict[str, Any]:
+            runner = self._tools.runner
+            return await runner.message(await runner.get(self.run, ADA), ADA)
+
+        return self._wait(told())
+
+    @property
+    def pending(self) -> dict[str, Any]:
+        found: dict[str, Any] = self.message()["pendingApproval"]
+        return found
+
+    def approve(self, *, remember: bool = False) -> dict[str, Any]:
+        """The call's own answer."""
+        decision = Decision(True, operation_id="git", remember=remember)
+
+        async def whole() -> dict[str, Any] | None:
+            await self._tools.runner.decide(self.run, decision, ADA)
+            return await self._tools.runner.response(self.run, SECONDS)
+
+        return self._wait(whole())
+
+    def revert(self) -> dict[str, Any]:
+        async def whole() -> dict[str, Any]:
+            runner = self._tools.runner
+            begun = await runner.revert(self.run, ADA)
+            await runner.wait(begun.id, SECONDS)
+            return await runner.message(await runner.get(begun.id, ADA), ADA)
+
+        return self._wait(whole())
+
+    def _wait(self, something: Any) -> Any:
+        return self._tools._wait(something)
+
+
+def commit(tools: Interface, path: str) -> str:
+    tools.file(path, "1\n")
+    return str(tools("git", action="commit", message=f"adds {path}", files=[path])["id"])
+
+
+def test_a_push_is_agreed_to_by_address_and_commit(connected: Interface, server: GitServer) -> None:
+    first = commit(connected, "a.txt")
+    asked = Asked(connected, action="push")
+    shown = asked.pending
+    assert shown["command"] == f"git push {server.url()} {first}:main"
+    assert (shown["remote"], shown["branch"], shown["commit"]) == (server.url(), "main", first)
+    assert [line.split(" ", 1)[1] for line in shown["commits"]] == ["adds a.txt", "first"]
+    assert shown["policy"] == "git.approvalRequired"
+
+    second = commit(connected, "b.txt")
+    with pytest.raises(Conflict, match="Changed since it was shown: the branch main") as caught:
+        asked.approve()
+    assert asked.pending["approvalId"] == caught.value.details["approvalId"]
+    assert asked.pending["commit"] == second
+
+    server.create("ada/other")
+    connected.git("remote", "set-url", "origin", server.url("ada/other"))
+    with pytest.raises(Conflict, match="the remote"):
+        asked.approve()
+    connected.git("remote", "set-url", "origin", server.url())
+    with pytest.raises(Conflict, match="the remote"):
+        asked.approve()
+
+    connected("git", action="checkout", branch="side")
+    with pytest.raises(Conflict, match="the branch main, the branch side"):
+        asked.approve()
+    connected("git", action="checkout", branch="main")
+    with pytest.raises(Conflict):
+        asked.approve()
+    assert server.seen == []
+
+    assert asked.approve()["refs"] == [{"name": "main", "after": second}]
+    assert plain(server.repositories / "ada/engine.git", "rev-parse", "main").strip() == second
+    (record,) = [one for one in connected.audit() if one["tool"] == "git" and "push" in str(one["summary"])][:1]
+    assert record["summary"]["command"] == f"git push {server.url()} {second}:main"
+
+
+def test_an_agent_that_asks_again_asks_about_the_new_commit(connected: Interface) -> None:
+    commit(connected, "a.txt")
+    asked = Asked(connected, action="push")
+    assert Asked(connected, action="push").run == asked.run
+    second = commit(connected, "b.txt")
+    again = Asked(connected, action="push")
+    assert again.run != asked.run and again.pending["commit"] == second
+
+
+def test_what_moves_after_the_answer_is_not_pushed(team: Team) -> None:
+    workspace = team.workspace
+    agreed = workspace.save()
+    workspace.save()
+    with pytest.raises(GitFailed) as caught:
+        push(team.link(), workspace.work(), "main", agreed=agreed)
+    assert caught.value.failure.reason is Reason.MOVED and "it asks" in caught.value.failure.text
+    assert team.server.seen == []
+
+
+def test_deletion_and_what_cannot_be_looked_up(connected: Interface, server: GitServer) -> None:
+    shown = Asked(connected, action="push", branch="gone", delete=True).pending
+    assert shown["command"] == f"git push --delete {server.url()} gone" and "commit" not in shown
+    connected.git("remote", "remove", "origin")
+    asked = Asked(connected, action="push")
+    assert "remote" not in asked.pending
+    assert asked.approve()["reason"] == "no-remote"
+
+
+@pytest.fixture
+def asking(tmp_path: Path, server: GitServer) -> Any:
+    """Where fetch, pull and push ask, with a token in a file."""
+    server.create()
+    token = tmp_path / "token"
+    token.touch(mode=0o600)
+    token.write_text(server.issue())
+    rules = tuple(CommandRule(command=f"git {name}", verdict="ask") for name in ("fetch", "pull", "push", "checkout"))
+    settings = GitSettings(
+        allowed=(f"{server.origin}/ada/*",),
+        source=TokenFile(str(token), origin=server.origin),
+        ca_file=str(server.certificate),
+    )
+    policy = Policy(name="house", shell=ShellPolicy(rules=rules))
+    with opened(tmp_path, provider="bubblewrap", git=settings, policy=policy) as tools:
+        tools.repository()
+        tools.git("remote", "add", "origin", server.url())
+        yield tools
+
+
+def test_what_is_remembered_and_what_is_not(asking: Interface, server: GitServer) -> None:
+    asking.git("branch", "x")
+    asked = Asked(asking, action="push", branch="x")
+    assert "remember" not in asked.pending
+    with pytest.raises(InvalidArgument, match="for good") as caught:
+        asked.approve(remember=True)
+    assert "the url and the branch that the call names" in caught.value.text
+    asked = Asked(asking, action="push", branch="x", url=server.url())
+    assert asked.pending["remember"] == f"git push {server.url()} x"
+    assert asked.approve(remember=True)["exit_code"] == 0
+    assert asking("git", action="push", branch="x", url=server.url())["exit_code"] == 0
+    for fields in ({"branch": "y", "url": server.url()}, {"branch": "x"}):
+        assert asking.refuse("git", action="push", **fields).code is Code.APPROVAL_REQUIRED
+
+
+def test_the_files_that_git_changed_are_put_back_and_its_commits_are_not(
+    asking: Interface, server: GitServer, tmp_path: Path
+) -> None:
+    bare, other = server.repositories / "ada/engine.git", tmp_path / "other"
+    plain(asking.root, "push", "--quiet", str(bare), "main")
+    plain(bare, "clone", "--quiet", str(bare), str(other))
+    (other / "README.md").write_text("theirs\n")
+    (other / "b.txt").write_text("theirs\n")
+    plain(other, "add", "--all")
+    plain(other, "commit", "--quiet", "--message", "theirs")
+    plain(other, "push", "--quiet", "origin", "main")
+    asked = Asked(asking, action="pull")
+    assert asked.approve()["kind"] == "fast-forward"
+    assert (asking.root / "b.txt").exists()
+    head = asking.git("rev-parse", "HEAD")
+    (event,) = [one for one in asked.message()["events"] if one["type"] != "approvalRequired"]
+    assert {"path": ".git", "reason": "the inner files of git are not undone"} in event["notKept"]
+    (undone,) = asked.revert()["events"]
+    assert undone["success"] and ".git" in undone["notUndone"]
+    assert not (asking.root / "b.txt").exists() and (asking.root / "README.md").read_text() == "hello\n"
+    assert asking.git("rev-parse", "HEAD") == head
+
+
+def test_a_transfer_waits_for_another_with_an_end(team: Team) -> None:
+    from wap_kernel.git.host import Host
+
+    with team.link().host.held():
+        waiting = Host(str(team.state), team.remote(), environment={}, patience=0.1)
+        with pytest.raises(GitFailed) as caught, waiting.held():
+            raise AssertionError("it is held by another")
+    assert caught.value.failure.reason is Reason.LOCKED and "Try again later" in caught.value.failure.text
+    with waiting.held():
+        pass
+
+
+def test_a_transfer_that_waits_can_be_cancelled(team: Team) -> None:
+    from wap_kernel.commands.outcome import Cancel
+    from wap_kernel.git.host import Host
+
+    cancel = Cancel()
+    cancel.request()
+    with team.link().host.held():
+        waiting = Host(str(team.state), team.remote(), environment={}, cancel=cancel)
+        with pytest.raises(GitFailed) as caught, waiting.held():
+            raise AssertionError("it is held by another")
+    assert caught.value.failure.reason is Reason.CANCELLED

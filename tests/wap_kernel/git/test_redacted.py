@@ -1,0 +1,186 @@
+"""No credential leaves: in answers, output as it comes, events, questions, errors and the audit."""
+
+from __future__ import annotations
+
+import base64
+import json
+import os
+import sqlite3
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+import pytest
+
+from tests.wap_kernel.dialects.interface import AGENT, SECONDS, Interface, opened
+from tests.wap_kernel.git.scene import plain
+from tests.wap_kernel.git.server import GitServer
+from wap_kernel.redacted_stream import RedactedStream
+from wap_kernel.redacting import SHAPES
+from wap_kernel.runs.model import Options, Step
+
+SECRET = "hunter2"
+ADDRESS = f"https://ada:{SECRET}@example.org/x.git"
+
+
+def stored(folder: Path) -> bytes:
+    """All that the state folder holds, the database as text and as it lies on the disk."""
+    with sqlite3.connect(next(folder.rglob("state.db"))) as connection:
+        rows = "\n".join(connection.iterdump())
+    return rows.encode() + b"".join(path.read_bytes() for path in folder.rglob("*") if path.is_file())
+
+
+def run(tools: Interface, command: str) -> dict[str, Any]:
+    """As a run, with its output spilled and its events stored."""
+    from wap_kernel.operations import RunCommand
+
+    async def whole() -> dict[str, Any]:
+        steps = [Step("one", "shell", RunCommand(command=command))]
+        begun = await tools.runner.start(steps, Options(), AGENT, dialect="agent_spaces")
+        await tools.runner.wait(begun.id, SECONDS)
+        ended = await tools.runner.get(begun.id, AGENT)
+        page = await tools.runner.output(begun.id, "one", "stdout", 0, 10_000, AGENT)
+        return {"message": await tools.runner.message(ended, AGENT), "output": page}
+
+    told: dict[str, Any] = tools._wait(whole())
+    return told
+
+
+def test_an_address_with_a_password_is_shown_without_it(tmp_path: Path) -> None:
+    with opened(tmp_path) as tools:
+        tools.repository()
+        tools.git("remote", "add", "origin", ADDRESS)
+        tools.file("a.txt", "1")
+        answer = tools("bash", command="git remote -v; git remote get-url origin >&2")
+        assert "https://***@example.org/x.git" in answer["stdout"] and "***@" in answer["stderr"]
+        message = f"clones {ADDRESS}"
+        answers = [
+            answer,
+            tools("git", action="commit", message=message, files=["a.txt"]),
+            tools("git", action="log"),
+            tools("git", action="show"),
+            tools("git", action="add", files=["nothing"]),
+            tools.refuse("bash", command=f"echo {ADDRESS}; sleep 30", timeout_ms=300).details,
+            run(tools, f"git remote -v; echo {ADDRESS}"),
+        ]
+        assert answers[2]["commits"][0]["subject"] == "clones https://***@example.org/x.git"
+        assert "https://***@example.org/x.git" in answers[6]["output"]["content"]
+        (event,) = answers[6]["message"]["events"]
+        assert event["command"] == "git remote -v; echo https://***@example.org/x.git"
+        assert SECRET not in json.dumps([answers, tools.audit()])
+        assert SECRET in tools("read", file_path=".git/config")["content"]  # a file is read as it is
+
+
+def test_a_question_and_its_refusal(tmp_path: Path) -> None:
+    from wap_kernel.policy import presets
+
+    with opened(tmp_path, policy=presets.load("standard")) as tools:
+        error = tools.refuse("bash", command=f"git push {ADDRESS}")
+        run_id = str(error.details["runId"])
+
+        async def told() -> dict[str, Any]:
+            return await tools.runner.message(await tools.runner.get(run_id, AGENT), AGENT)
+
+        message = tools._wait(told())
+        assert message["pendingApproval"]["command"] == "git push https://***@example.org/x.git"
+        assert SECRET not in json.dumps([message, error.text, error.details, tools.audit()])
+
+
+def everything_of_processes() -> bytes:
+    found = []
+    for name in filter(str.isdigit, os.listdir("/proc")):
+        for file in ("cmdline", "environ"):
+            try:
+                found.append(Path("/proc", name, file).read_bytes())
+            except OSError:
+                continue
+    return b"\n".join(found)
+
+
+def forms(token: str) -> dict[str, str]:
+    """In which a token could be told."""
+    return {
+        "plain": token,
+        "url": quote(token, safe=""),
+        "base64": base64.b64encode(token.encode()).decode(),
+        "basic": base64.b64encode(f"x-access-token:{token}".encode()).decode(),
+        "urlsafe": base64.urlsafe_b64encode(f":{token}".encode()).decode(),
+        "twice": quote(quote(token, safe=""), safe=""),
+    }
+
+
+def test_the_token_is_found_nowhere(
+    connected: Interface, server: GitServer, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """Though the remote tells it to everybody who pushes, in every form, and then in the names of its branches."""
+    sampled: list[bytes] = []
+    bare = server.repositories / "ada/engine.git"
+
+    def during() -> None:
+        sampled.append(everything_of_processes())
+        (token,) = server.tokens
+        lines = "".join(f"echo '{name}: {form}' >&2\n" for name, form in forms(token).items())
+        hook = bare / "hooks/pre-receive"
+        hook.parent.mkdir(exist_ok=True)
+        hook.write_text(f"#!/bin/sh\n{lines}echo 'fatal: https://x-access-token:{token}@h/' >&2\nexit 1\n")
+        hook.chmod(0o755)
+
+    server.during = during
+    connected.git("branch", "x")
+    refused = connected("git", action="push", branch="x")
+    assert refused["reason"] == "refused" and refused["stderr"].count("***") >= len(forms("x"))
+    (bare / "hooks/pre-receive").unlink()
+    server.during = lambda: sampled.append(everything_of_processes())
+    answers = [refused, connected("git", action="push", branch="x")]
+    (token,) = server.tokens
+    safe = forms(token)["urlsafe"].rstrip("=")
+    plain(bare, "branch", f"leak-{safe}", "x")
+    answers.append(connected("git", action="fetch"))
+    assert [ref["name"] for ref in answers[-1]["refs"]] == ["***"]
+    plain(connected.root, "update-ref", "-d", f"refs/remotes/origin/leak-{safe}")
+    plain(bare, "branch", "-D", f"leak-{safe}")
+    answers.append(connected("git", action="fetch"))
+
+    assert any(password == token for _, password in server.seen)
+    assert len(sampled) == 2 and all(b"git-remote-https" in one and b"WAP_GIT_ASKED" in one for one in sampled)
+    told = json.dumps([answers, connected.audit()]).encode()
+    texts = {"answers and audit": told, "printed": "".join(capfd.readouterr()).encode()}
+    texts |= {f"processes {number}": one for number, one in enumerate(sampled)}
+    texts["state"] = stored(tmp_path / "state")
+    texts |= {str(path): path.read_bytes() for path in connected.root.rglob("*") if path.is_file()}
+    parts = [form.rstrip("=")[4:-4].encode() for form in forms(token).values()]
+    assert not [(name, part) for name, text in texts.items() for part in parts if part in text]
+
+
+TEXT = (
+    f"a {ADDRESS} 'ftp://u:{SECRET}@k' Authorization: Basic aHVudGVyMg== z ghp_0123456789abcdefghij é\r\n"
+    f"ok ghs_0123456789abcdefghij github_pat_0123456789abcdefghij eyJ0123456789.eyJ0123456789.0123456789 {ADDRESS}"
+)
+
+
+def streamed(*pieces: bytes) -> bytes:
+    given: list[bytes] = []
+    stream = RedactedStream(lambda _, piece: given.append(piece))
+    for piece in pieces:
+        stream("stdout", piece)
+    stream.end()
+    return b"".join(given)
+
+
+def test_output_in_pieces_is_redacted_wherever_it_is_cut() -> None:
+    data = TEXT.encode()
+    assert streamed(data) == SHAPES(TEXT).encode()
+    cuts = [(data[:at], data[at : at + 9], data[at + 9 :]) for at in range(len(data))]
+    for pieces in (*cuts, [data[at : at + 1] for at in range(len(data))]):
+        found = streamed(*pieces)
+        assert not any(part in found for part in (SECRET.encode(), b"0123456789", b"aHVudGVyMg")), pieces
+        assert found.count(b"**") >= 8 and found.endswith(b"@example.org/x.git")
+
+
+def test_other_output_comes_at_once_and_as_it_is() -> None:
+    given: list[bytes] = []
+    stream = RedactedStream(lambda _, piece: given.append(piece))
+    pieces = [b".", b"F..", b"caf\xc3", b"\xa9", b"\x00\xff", b"x" * 70_000, b"done\n", b"1%"]
+    for piece in pieces:
+        stream("stdout", piece)
+    assert given == pieces

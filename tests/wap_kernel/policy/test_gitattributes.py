@@ -1,0 +1,213 @@
+"""What git prints of denied files in a sandbox: nothing of what is in them."""
+
+from __future__ import annotations
+
+import asyncio
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.wap_kernel.providers.scene import skip_unless_works
+from wap_kernel.errors import PermissionDenied
+from wap_kernel.files.primitives import Access
+from wap_kernel.operations import RunCommand
+from wap_kernel.policy import presets
+from wap_kernel.policy.effective import Effective
+from wap_kernel.policy.gitattributes import AttributeFiles, text
+from wap_kernel.policy.model import FilesystemPolicy, Policy
+from wap_kernel.policy.paths import PolicyGuard
+from wap_kernel.policy.protected import ProtectedPaths
+from wap_kernel.results import CommandResult
+from wap_kernel.workspace import Workspace
+
+HIDDEN = ProtectedPaths(frozenset({(".ssh",), ("proj", "to*ken")}), frozenset())
+
+
+def layer(*denied: str, allowed: tuple[str, ...] | None = None) -> Policy:
+    return Policy(name="layer", filesystem=FilesystemPolicy(denied_paths=denied, allowed_paths=allowed))
+
+
+def guard(*layers: Policy) -> PolicyGuard:
+    return PolicyGuard(HIDDEN, Effective(layers))
+
+
+def git(folder: Path, *arguments: str, given: bytes = b"") -> bytes:
+    identity = ("-c", "user.name=a", "-c", "user.email=a@b")
+    return subprocess.run(
+        ["git", *identity, *arguments], cwd=folder, input=given, check=True, capture_output=True, timeout=60
+    ).stdout
+
+
+def closed(folder: Path, attributes: bytes, paths: list[str]) -> set[str]:
+    """Which of the paths git takes for closed; git itself is asked."""
+    (folder / "attributes").write_bytes(attributes)
+    given = b"".join(path.encode() + b"\0" for path in paths)
+    setting = f"core.attributesFile={folder / 'attributes'}"
+    found = git(folder, "-c", setting, "check-attr", "-z", "--stdin", "diff", given=given).split(b"\0")
+    return {path.decode() for path, value in zip(found[0::3], found[2::3], strict=False) if value == b"unset"}
+
+
+@pytest.fixture(scope="module")
+def repository(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("repository")
+    git(folder, "init", "-q")
+    return folder
+
+
+PATHS = (
+    """
+.env .ENV sub/.env .env.example .env.example/x a.py src/a.py src/deep/b.py secrets/x secrets/pub.txt sub/secrets/x Top
+top sub/top conf/prod.yml sub/conf/prod.yml conf/dev.yml key.pem x/KEY.Pem/y data1/x data2/x tab\there/x "q"/x .ssh/id
+a b/c back\\slash star* ünï/x README.md
+""".strip()
+    .replace("\n", " ")
+    .split(" ")
+)
+PATHS += ["a b/c", "to*ken", "nl\nx/y", "[x]"]
+
+
+@pytest.mark.parametrize(
+    "layers",
+    [
+        [layer(".env")],
+        [layer("*.env", ".env.*", "*.pem")],
+        [layer("secrets/**")],
+        [layer("secrets")],
+        [layer("/top", "conf/prod.yml", "data[12]/**")],
+        [layer("{src,data1}/**", "**/conf/*.yml")],
+        [layer("a b/**", "tab\there", '"q"', "back\\\\slash", "star\\*", "ün*", "nl\nx/**", "\\[x\\]")],
+        [layer(".env"), layer("src/*.py")],
+        [layer(allowed=("src/**", "*.md"))],
+        [layer("src/deep/**", allowed=("src/**",))],
+        [presets.load("standard")],
+        [presets.load("restrictive")],
+    ],
+)
+def test_git_closes_what_policy_closes(repository: Path, layers: list[Policy]) -> None:
+    guarded = guard(*layers)
+    assert closed(repository, text(guarded, ["."]), PATHS) == {path for path in PATHS if is_refused(guarded, path)}
+
+
+@pytest.mark.parametrize(
+    ("layers", "opened"),
+    [
+        ([layer(".env.*", "!.env.example")], {".env.example", "a.py"}),
+        ([layer("secrets/**", "!pub.txt")], {"a.py"}),  # a folder that is closed stays closed with all that is in it
+        ([layer("*.env"), layer("!.env", "*.py")], {"README.md"}),  # one layer takes back nothing of another's
+        ([layer("*.py", "!b.py"), layer("*.md", "!a.py")], {"Top"}),  # nor do two undo each other's
+        ([layer(allowed=("src/**",)), layer(allowed=("**/*.py",))], set()),
+    ],
+)
+def test_never_less_than_policy_closes(repository: Path, layers: list[Policy], opened: set[str]) -> None:
+    guarded = guard(*layers)
+    found = closed(repository, text(guarded, ["."]), PATHS)
+    assert guarded.effective.broken is None
+    assert found >= {path for path in PATHS if is_refused(guarded, path)}
+    assert set(PATHS) - found >= opened
+
+
+def test_a_line_that_git_would_not_read_closes_everything(repository: Path) -> None:
+    assert closed(repository, text(guard(layer("/".join(["x" * 200] * 4))), ["."]), PATHS) == set(PATHS)
+
+
+def test_repositories_below_the_root(repository: Path) -> None:
+    """Their paths begin at their own top."""
+    guarded = guard(layer("proj/conf/prod.yml", ".env", "other/**"))
+    paths = ["conf/prod.yml", "prod.yml", "sub/.env", "a.py", "other/x", "proj/conf/prod.yml", "to*ken", "tooken"]
+    of_one = closed(repository, text(guarded, ["proj"]), paths)
+    assert of_one == {"conf/prod.yml", "sub/.env", "to*ken"}
+    assert closed(repository, text(guarded, ["proj", "."]), paths) == of_one | {"other/x", "proj/conf/prod.yml"}
+    allowing = guard(layer(allowed=("proj/src/**", "**/*.md")))
+    paths = ["src/x", "x.md", "proj/src/x", "y"]
+    assert closed(repository, text(allowing, ["proj"]), paths) == {"proj/src/x", "y"}
+    assert closed(repository, text(allowing, ["proj", "."]), paths) == {"src/x", "proj/src/x", "y"}
+
+
+def test_the_file_is_there_when_it_is_needed(tmp_path: Path) -> None:
+    files = AttributeFiles(str(tmp_path))
+    denying = guard(layer(".env"))
+    path = files.file_for(denying, ["."])
+    assert path is not None and Path(path).read_bytes() == text(denying, ["."])
+    Path(path).unlink()  # somebody cleared the state folder
+    assert files.file_for(denying, ["."]) == path and Path(path).exists()
+    assert files.file_for(denying, []) is None
+    assert files.file_for(PolicyGuard(ProtectedPaths(frozenset(), frozenset()), Effective(())), ["."]) is None
+
+
+def is_refused(guarded: PolicyGuard, path: str) -> bool:
+    try:
+        guarded.check(path, Access.READ)
+    except PermissionDenied:
+        return True
+    return False
+
+
+# -- real commands
+
+SECRET = "s3cret"
+COMMITTED = "committed-once"
+
+
+@pytest.fixture(scope="module")
+def workspace(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Workspace]:
+    """`.env` is in the repository, and `old.pem` was."""
+    skip_unless_works("bubblewrap")
+    folder = tmp_path_factory.mktemp("workspace")
+    git(folder, "init", "-q")
+    for content in ("1", "2"):
+        (folder / ".env").write_text(f"KEY={SECRET}{content}\n")
+        (folder / "old.pem").write_text(f"{COMMITTED}{content}\n")
+        (folder / "a.txt").write_text(f"open{content}\n")
+        git(folder, "add", "-A")
+        git(folder, "commit", "-qm", f"number {content}")
+    git(folder, "rm", "-q", "old.pem")
+    git(folder, "commit", "-qm", "away")
+    (folder / "a.txt").write_text("open3\n")
+    state = tmp_path_factory.mktemp("state")
+    policy = layer(".env", "*.pem")
+    found = Workspace(str(folder), policy=policy, provider="bubblewrap", state_dir=str(state), undo=False)
+    yield found
+    asyncio.run(found.close())
+
+
+@pytest.mark.parametrize(
+    ("command", "shown"),
+    [
+        ("git diff", "open3"),
+        ("git diff HEAD~2", "open3"),
+        ("git show HEAD~1", "open2"),
+        ("git log -p", "open1"),
+        ("git log -p --all --word-diff", "open1"),
+        ("git diff-tree -p HEAD~1", "open2"),
+        ("git grep -h -e KEY -e open HEAD", "open2"),
+        ("git grep -e KEY -e committed HEAD~1", "Binary file"),
+        ("git show HEAD~1 -- '*'", "open2"),
+        ("sh -c 'git diff'", "open3"),
+        ('python3 -c \'import subprocess; subprocess.run(["git", "diff"])\'', "open3"),
+        ("git archive HEAD~1 | tar -xO", "open2"),
+    ],
+)
+def test_denied_contents_are_not_printed(workspace: Workspace, command: str, shown: str) -> None:
+    found = asyncio.run(workspace.perform(RunCommand(command=command)))
+    assert isinstance(found, CommandResult)
+    assert shown in found.stdout and SECRET not in found.stdout and COMMITTED not in found.stdout
+
+
+@pytest.mark.parametrize("provider", ["bubblewrap", "gvisor"])
+def test_the_attributes_are_shown_and_cannot_be_changed(tmp_path: Path, provider: str) -> None:
+    """Also where git itself does not run in the sandbox."""
+    skip_unless_works(provider)
+    (tmp_path / "ws" / ".git").mkdir(parents=True)
+    workspace = Workspace(
+        str(tmp_path / "ws"), policy=layer(".env"), provider=provider, state_dir=str(tmp_path / "state"), undo=False
+    )
+    command = "f=$GIT_CONFIG_VALUE_2; cat $f; echo x > $f; rm -f $f; : > .env; cat $f; echo $GIT_CONFIG_KEY_2"
+    try:
+        found = asyncio.run(workspace.perform(RunCommand(command=command)))
+    finally:
+        asyncio.run(workspace.close())
+    assert isinstance(found, CommandResult)
+    lines = found.stdout.splitlines()
+    assert lines[0] == '"**/.[eE][nN][vV]" -diff export-ignore' in lines[1:] and lines[-1] == "core.attributesFile"

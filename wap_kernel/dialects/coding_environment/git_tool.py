@@ -1,0 +1,50 @@
+"""git: the fields and the answers of the workspace-tool-interface's tool, with this dialect's paths and spelling."""
+
+from __future__ import annotations
+
+import posixpath
+from functools import partial
+from typing import Annotated
+
+from pydantic import ConfigDict, Field
+from pydantic.alias_generators import to_camel
+
+from wap_kernel.dialects.coding_environment.parameters import Confirmed, Placed
+from wap_kernel.dialects.coding_environment.places import Place, shown
+from wap_kernel.dialects.tool_interface import git_answers
+from wap_kernel.dialects.tool_interface.git_parameters import MAX_FILES, GitParameters
+from wap_kernel.git.acting import GitActed
+from wap_kernel.operations import GitAction, Operation
+
+
+class GitToolParameters(Placed, GitParameters):
+    model_config = ConfigDict(alias_generator=to_camel)
+
+    workdir: str = Field(
+        ".", min_length=1, description="Folder of the repository, or one in it, relative to workspaceRoot."
+    )
+    files: list[Annotated[str, Field(min_length=1)]] | None = Field(
+        None,
+        min_length=1,
+        max_length=MAX_FILES,
+        description="commit (staged first), add, restore, diff, log: files and folders, relative to workdir; "
+        '"." is all of it.',
+    )
+    path: str | None = Field(None, min_length=1, description="clone: the new folder, relative to workdir.")
+    confirmed: Confirmed = False
+
+    def engine(self, place: Place) -> Operation:
+        def named(path: str) -> str:
+            # An absolute path stays what it is.
+            return posixpath.normpath(place.path(posixpath.join(self.workdir, path)))
+
+        action = self.action_in(place.path(self.workdir), named)
+        return action.model_copy(update={"within": place.within, "confirmed": self.confirmed})
+
+
+class GitToolAnswer(git_answers.GitAnswer):
+    model_config = ConfigDict(serialize_by_alias=True)
+
+
+def acted(operation: GitAction, result: GitActed) -> GitToolAnswer:
+    return GitToolAnswer.model_validate(git_answers.told(operation, result, partial(shown, within=operation.within)))

@@ -1,0 +1,120 @@
+"""Glob patterns as text: checked, braces expanded, and kept to what can be matched in little time. Pure."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+
+import bracex
+
+from wap_kernel.errors import InvalidArgument
+
+MAX_PATTERNS = 1000
+MAX_PATTERN_LENGTH = 1000
+MAX_BRACES = 20
+
+# pathspec turns globs into backtracking regular expressions: `**/a/**/a/**/b` on a deep path takes half a minute, with
+# the interpreter's lock held. Within these bounds the worst path takes one pattern well under a second, and nearly all
+# patterns, those with one `**` and two `*` in a name at most, a quarter of a millisecond. Of the others a few are fine.
+MAX_GAPS = 2
+MAX_STARS = 3
+MAX_COSTLY = 10
+
+_STARS = re.compile(r"\*+")
+_GAPS = re.compile(r"(?:(?<=/)|^)(?:\*\*/)+")
+
+
+def expanded(pattern: str) -> list[str]:
+    """The patterns that braces stand for."""
+    if len(pattern) > MAX_PATTERN_LENGTH or "\0" in pattern:
+        raise InvalidArgument(
+            f"A pattern is longer than {MAX_PATTERN_LENGTH} characters or contains NUL.",
+            pattern=pattern[:50],
+        )
+    braces = pattern.count("{")
+    if braces > MAX_BRACES:  # each may be nested in the one before, and bracex recurses
+        raise InvalidArgument(f"A pattern has more than {MAX_BRACES} braces.", pattern=pattern[:50])
+    if not braces:
+        return [pattern]
+    try:
+        return list(bracex.expand(pattern, keep_escapes=True, limit=MAX_PATTERNS))
+    except bracex.ExpansionLimitException:
+        raise too_many(pattern) from None
+
+
+def selecting_rows(pattern: str) -> list[list[str]]:
+    """A selecting pattern as rows of names, braces expanded. One that begins with `/` or holds `..` finds nothing."""
+    rows = []
+    for line in expanded(pattern):
+        names = line.removeprefix("./").rstrip("/").split("/")
+        if any(len(_STARS.findall(name)) > MAX_STARS for name in names):
+            raise InvalidArgument(
+                f"The pattern has too many wildcards: {pattern}",
+                hint=f"Use at most {MAX_STARS} times `*` in one name.",
+                pattern=pattern,
+            )
+        rows.append(names)
+    return rows
+
+
+def excluding_lines(patterns: Iterable[str]) -> list[str]:
+    """Excluding patterns, checked, with braces expanded, `dir/**` written as `/dir/`."""
+    lines: list[str] = []
+    costly = 0
+    for pattern in patterns:
+        for text in expanded(pattern):
+            line = _normalise(text)
+            costly += _is_costly(line, pattern)
+            if line:
+                lines.append(line)
+        if len(lines) > MAX_PATTERNS:
+            raise too_many(pattern)
+        if costly > MAX_COSTLY:
+            raise _too_costly(pattern)
+    return lines
+
+
+def _normalise(pattern: str) -> str:
+    negation, text = ("!", pattern[1:]) if pattern.startswith("!") else ("", pattern)
+    if text.startswith("./"):
+        text = text[1:]
+    text = body = _GAPS.sub("**/", text)
+    while body.endswith("/**"):
+        body = body[:-3]
+    if body in ("", "**") and text != body:
+        text = "**"  # everything
+    elif body != text:
+        text = body + "/" if "/" in body else f"/{body}/"
+    return negation + text
+
+
+def _is_costly(line: str, pattern: str) -> bool:
+    """Whether matching `line` backtracks a lot; raises when that would be too much for a single pattern."""
+    text = line.removeprefix("!")
+    parts = text.strip("/").split("/")
+    anchored = "/" in text.rstrip("/")
+    gaps = parts.count("**") + (not anchored)
+    stars = [len(_STARS.findall(part)) for part in parts if part != "**"]
+    if gaps > MAX_GAPS or sum(number for number in stars if number > 1) > MAX_STARS:
+        raise InvalidArgument(
+            f"The exclude pattern has too many wildcards: {pattern}",
+            hint=f"Use at most {MAX_GAPS} times `**` and few `*` in one name, or several simpler patterns.",
+            pattern=pattern,
+        )
+    return gaps > 1 or max(stars, default=0) > 2
+
+
+def too_many(pattern: str) -> InvalidArgument:
+    return InvalidArgument(
+        f"More than {MAX_PATTERNS} patterns, braces expanded.",
+        hint="Use coarser patterns.",
+        pattern=pattern[:50],
+    )
+
+
+def _too_costly(pattern: str) -> InvalidArgument:
+    return InvalidArgument(
+        f"More than {MAX_COSTLY} exclude patterns with several wildcards, braces expanded.",
+        hint="A pattern is cheap with at most one `**` and at most two `*` in a name.",
+        pattern=pattern[:50],
+    )

@@ -1,0 +1,142 @@
+"""What git prints of closed paths in a sandbox: that they differ, and not how.
+
+A mask hides a file and not what was committed of it: with an empty `.env` in its place `git diff` would print the whole
+of it as removed. The objects of a repository cannot be hidden one by one, but git asks its attributes whether a path
+may be printed. So every command gets a file of attributes that says no for what is closed. That is for programs that
+mean no harm; one that asks for a blob by its id, or reads the objects itself, gets it (see `docs/security.md`).
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+from collections.abc import Collection, Iterable, Iterator, Sequence
+
+from wap_kernel.errors import from_os_error
+from wap_kernel.files.pathglob import PathGlob, name_matcher
+from wap_kernel.files.paths import split
+from wap_kernel.policy.effective import Layer
+from wap_kernel.policy.paths import PolicyGuard
+
+CLOSED = "-diff export-ignore"
+OPEN = "!diff !export-ignore"
+MAX_LINE = 2000
+"""Bytes; git ignores a line that is a little longer."""
+
+Names = tuple[str, ...]
+"""A path from the top of a repository, as patterns for one name each."""
+
+_LETTER = re.compile(r"\\.|\[[!^]?\]?[^\]]*\]|[A-Za-z]", re.DOTALL)
+_WILD = re.compile(r"([\\*?\[])")
+_QUOTED = re.compile(rb'[\\"\x00-\x1f\x7f]')
+
+
+def text(guard: PolicyGuard, tops: Collection[str]) -> bytes:
+    """The attributes for the repositories whose folders are `tops`. Empty: nothing is closed.
+
+    One file serves all of them, so what is closed in one is closed in all: too much rather than too little.
+    """
+    lines = [*_selected(guard.effective.compiled, tops), *_denied(guard.effective.compiled, tops)]
+    for names in _protected(guard.protected.hidden, tops):
+        lines += [_line(names, CLOSED, caseless=True), _line((*names, "**"), CLOSED, caseless=True)]
+    return b"".join(dict.fromkeys(lines))
+
+
+class AttributeFiles:
+    """Keeps the attributes in a folder that no command sees, for sandboxes to mount."""
+
+    def __init__(self, folder: str) -> None:
+        self._folder = os.path.join(folder, "git-attributes")
+        self._last: tuple[PolicyGuard | None, tuple[str, ...], bytes] = (None, (), b"")
+        """What was asked last, and the answer; with many repositories it takes a while."""
+
+    def file_for(self, guard: PolicyGuard, tops: Collection[str]) -> str | None:
+        """Its path. None: there is nothing to say."""
+        known_for, of, content = self._last
+        if known_for is not guard or of != tuple(tops):
+            content = text(guard, tops) if tops else b""
+            self._last = (guard, tuple(tops), content)
+        if not content:
+            return None
+        path = os.path.join(self._folder, hashlib.sha256(content).hexdigest()[:32])
+        if not os.path.exists(path):
+            self._write(path, content)
+        return path
+
+    def _write(self, path: str, content: bytes) -> None:
+        new = f"{path}.{os.getpid()}-{id(content)}"
+        try:
+            os.makedirs(self._folder, mode=0o700, exist_ok=True)
+            with open(new, "xb") as file:
+                file.write(content)
+            os.rename(new, path)
+        except OSError as error:
+            raise from_os_error(error, "the attributes for git") from error
+
+
+def _selected(layers: Sequence[Layer], tops: Collection[str]) -> Iterator[bytes]:
+    """Where some paths are allowed all others are closed. What several layers allow in common is not worked out."""
+    selecting = [layer.allowed for layer in layers if layer.allowed is not None]
+    if selecting:
+        yield _line(("**",), CLOSED)
+    for names in selecting[0].rows if len(selecting) == 1 else ():
+        yield from (_line(rest, OPEN) for rest in _in_all(PathGlob(names, name_matcher), tops))
+
+
+def _denied(layers: Sequence[Layer], tops: Collection[str]) -> Iterator[bytes]:
+    """The last line that fits counts. So what a layer takes back comes before what others close; two that take back
+    could undo each other's, and take back nothing. A folder that is closed stays closed with all that is in it."""
+    taking_back = [layer for layer in layers if any(row.negated for row in layer.denied.rows)]
+    for layer in sorted(layers, key=lambda layer: layer not in taking_back):
+        for row in layer.denied.rows:
+            if not row.negated:
+                yield from (_line(names, CLOSED, caseless=True) for names in _in_any(row.glob, tops))
+            elif len(taking_back) == 1:
+                yield from (_line(names, OPEN, caseless=True) for names in _in_all(row.glob, tops))
+    for row in (row for layer in layers for row in layer.denied.rows if not row.negated):
+        yield from (_line((*names, "**"), CLOSED, caseless=True) for names in _in_any(row.glob, tops))
+
+
+def _protected(hidden: Iterable[Names], tops: Collection[str]) -> Iterator[Names]:
+    for names in sorted(hidden):
+        for top in (tuple(name.casefold() for name in split(top)) for top in tops):
+            if names[: len(top)] == top and len(names) > len(top):
+                yield tuple(_WILD.sub(r"\\\1", name) for name in names[len(top) :])
+
+
+def _in_any(glob: PathGlob, tops: Collection[str]) -> Iterable[Names]:
+    return dict.fromkeys(names for top in tops for names in _rest(glob, top))
+
+
+def _in_all(glob: PathGlob, tops: Collection[str]) -> Iterable[Names]:
+    return [names for names in _in_any(glob, tops) if all(names in _rest(glob, top) for top in tops)]
+
+
+def _rest(glob: PathGlob, top: str) -> list[Names]:
+    """What of a pattern is left in the folder `top`."""
+    states = glob.after(split(top)) - {glob.end}
+    follows_any = {state + 1 for state in states if glob.names[state] == "**"}
+    return [glob.names[state:] for state in sorted(states - follows_any)]
+
+
+def _line(names: Names, attributes: str, *, caseless: bool = False) -> bytes:
+    pattern = "/".join(map(_caseless, names) if caseless else names)
+    if names == ("**",):
+        pattern = "*"
+    elif names[0] != "**":
+        pattern = f"/{pattern}"
+    quoted = _QUOTED.sub(lambda found: b"\\%03o" % found[0][0], pattern.encode("utf-8", "surrogatepass"))
+    line = b'"%s" %s\n' % (quoted, attributes.encode())
+    if len(line) <= MAX_LINE:
+        return line
+    return _line(("**",), CLOSED) if attributes == CLOSED else b""
+
+
+def _caseless(name: str) -> str:
+    """As policy reads it; git takes the case for granted on most disks."""
+    return _LETTER.sub(lambda found: _both(found[0]) if len(found[0]) == 1 else found[0], name)
+
+
+def _both(letter: str) -> str:
+    return f"[{letter.lower()}{letter.upper()}]"

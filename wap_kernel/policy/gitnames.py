@@ -1,0 +1,105 @@
+"""The paths that a command line asks git for by name, and whether it has git print what it would not. Pure.
+
+`git show HEAD:.env` is a read of `.env`, and so is `git log -p -- .env`, in a sandbox too: git has files of its own,
+also those that were committed once. What git prints unasked is closed by `gitattributes.py`, unless an option says
+that everything is text.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from wap_kernel.commands.shell import Script
+from wap_kernel.commands.words import SimpleCommand, Word
+from wap_kernel.commands.wrappers import is_wrapper
+from wap_kernel.files.paths import split
+from wap_kernel.policy.fitting import CommandFacts, after_leading
+from wap_kernel.policy.redirections import MOVES, inside
+
+SHOWS = frozenset(
+    """
+    show log diff blame annotate cat-file grep archive ls-tree checkout restore whatchanged reflog stash diff-tree
+    diff-index diff-files format-patch range-diff difftool
+    """.split()
+)
+"""What of git shows files, or brings them back."""
+TAKES_NO_PLAIN_PATHS = frozenset({"grep", "stash"})
+"""The first word of these is something else, and nothing else looks like a path."""
+TEXT_FOLLOWS = frozenset("-S -G --grep --author --committer --since --until --format -m -C -b -B --orphan".split())
+"""Options whose value is no path, or a folder that is looked at by itself."""
+AS_TEXT = re.compile(r"--text|--bin[ary]*|-[bchilmnpqrstuvwzEFHIPRW0-9]*a[A-Za-z0-9]*")
+"""`git diff --text`, `git log -pa`; `--binary` is the same text in other letters."""
+MAGIC = re.compile(r":(?:\((?P<long>[^)]*)\)|(?P<short>[/!^]+:?))(?P<path>.*)", re.DOTALL)
+"""What may stand before a path."""
+MAX_FOLDERS = 64
+"""Each `cd` could double them."""
+
+
+class Named(NamedTuple):
+    """A path that git is asked to show."""
+
+    word: Word
+    path: str
+    is_path: bool
+    """For certain; otherwise it may be a revision or anything else."""
+
+
+def asked(command: SimpleCommand) -> Iterator[Named]:
+    words = git_words(command)
+    shows = SHOWS.intersection(word.text for word in words)
+    are_paths, before = False, ""
+    for word in words if shows else ():
+        text = word.text
+        if text == "--":
+            are_paths = True
+        elif text.startswith("-") and not are_paths:
+            if text.startswith("-L"):  # `-L 1,5:.env`, of which the rest is the next word
+                yield Named(word, text.rpartition(":")[2], is_path=":" in text)
+        elif before not in TEXT_FOLLOWS and (are_paths or ":" in text or not shows & TAKES_NO_PLAIN_PATHS):
+            yield from (Named(word, path, are_paths or ":" in text) for path in _paths(text, after_dashes=are_paths))
+        before = text
+
+
+def prints_as_text(command: SimpleCommand) -> str | None:
+    """The option with which git prints also what its attributes say not to print."""
+    rest, _ = after_leading("git", git_words(command))
+    if not rest or rest[0].text not in SHOWS:
+        return None
+    options = (word.text for word in rest[1:])
+    return next((option for option in options if AS_TEXT.fullmatch(option)), None)
+
+
+def folders(script: Script, cwd: str, facts: CommandFacts) -> tuple[str, ...]:
+    """Where git may stand, and everything above: `rev:path` begins where the repository does, and who knows where."""
+    found = {cwd: None}
+    for command in script.commands:
+        for before, word in zip(command.words, command.words[1:], strict=False):
+            if (before.text in MOVES or before.text == "-C") and len(found) < MAX_FOLDERS:
+                found |= dict.fromkeys(
+                    path for base in found if (path := inside(word, word.text, base, facts)) is not None
+                )
+    above = ("/".join(split(folder)[:end]) or "." for folder in found for end in range(len(split(folder)) + 1))
+    return tuple(dict.fromkeys(above))
+
+
+def git_words(command: SimpleCommand) -> tuple[Word, ...]:
+    """What follows `git`, if that is what the command runs."""
+    words = [word.text for word in command.words]
+    start = next((index for index, text in enumerate(words) if text.rpartition("/")[2] == "git"), None)
+    if start is None or not all(is_wrapper(text) or text.startswith("-") or "=" in text for text in words[:start]):
+        return ()
+    return command.words[start + 1 :]
+
+
+def _paths(text: str, *, after_dashes: bool) -> Iterator[str]:
+    magic = MAGIC.fullmatch(text)
+    if magic is not None:
+        if "exclude" not in (magic["long"] or "") and not set("!^") & set(magic["short"] or ""):
+            yield magic["path"]
+        return
+    path = text if after_dashes else text.rpartition(":")[2]
+    # `.git` is closed to the file tools and open to git.
+    if after_dashes or ".git" not in split(path.casefold()):
+        yield path.lstrip("/") if ":" in text else path

@@ -1,0 +1,53 @@
+"""The rim: what leaves the engine as an answer or an error goes through here and leaves without credentials.
+
+Contents of files are left as they are where a tool reads them: an edit must find what was shown. What commands print
+and what git says is redacted, and so are the records of the audit, the questions to people and the events of runs,
+where they are written.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import fields, is_dataclass, replace
+from enum import Enum
+from typing import Any
+
+from wap_kernel.errors import WapError
+from wap_kernel.git.acting import GitActed
+from wap_kernel.git.redaction import Redactor
+from wap_kernel.results import CommandResult, Result
+
+SHAPES = Redactor()
+"""Knows no secret, only what secrets look like."""
+
+
+def redacted(value: Any, redact: Redactor = SHAPES) -> Any:
+    """The same value, with all its texts redacted."""
+    if isinstance(value, str):
+        return value if isinstance(value, Enum) else redact(value)
+    if isinstance(value, Mapping):
+        return {name: redacted(each, redact) for name, each in value.items()}
+    if isinstance(value, list | tuple):
+        return type(value)(redacted(each, redact) for each in value)
+    if is_dataclass(value) and not isinstance(value, type):
+        named = {field.name: redacted(getattr(value, field.name), redact) for field in fields(value)}
+        return replace(value, **named)
+    return value
+
+
+def result(found: Result, redact: Redactor) -> Result:
+    if isinstance(found, GitActed):
+        return GitActed(answer=redacted(found.answer, redact), failure=redacted(found.failure, redact))
+    if isinstance(found, CommandResult):
+        # No known secret is inside the sandbox, and to look for one takes long in an output of megabytes.
+        return found.model_copy(update={"stdout": SHAPES(found.stdout), "stderr": SHAPES(found.stderr)})
+    return found
+
+
+def error(found: WapError, redact: Redactor) -> WapError:
+    """The same error: whoever raised it has no more use for it."""
+    found.message = redact(found.message)
+    found.args = (found.message,)
+    found.hint = None if found.hint is None else redact(found.hint)
+    found.details = redacted(found.details, redact)
+    return found
