@@ -6,6 +6,7 @@ A notification and nothing else: the schema's description (`event_schemas/change
 from __future__ import annotations
 
 import asyncio
+from collections import deque
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -41,13 +42,30 @@ class Notifications:
         self._loop = loop
         self._collected: dict[tuple[str | None, str | None], dict[str, None] | None] = {}
         """By run and agent; None: not known, or more than can be told."""
+        self._announced: deque[RunChanged | FilesChanged] = deque()
+        """Not looked at yet."""
+        self._will_look = False
+        """The loop looks without being woken (once more): a batch writes faster than it wakes."""
         if SCHEMA not in event_logger.schemas:
             event_logger.register_event_schema(_FILE)
 
     def announce(self, change: RunChanged | FilesChanged) -> None:
         """From any thread; it returns at once."""
-        if not self._loop.is_closed():
-            self._loop.call_soon_threadsafe(self._take, change)
+        if self._loop.is_closed():
+            return
+        self._announced.append(change)
+        if isinstance(change, RunChanged) or not self._will_look:
+            self._will_look = True
+            self._loop.call_soon_threadsafe(self._look)
+
+    def _look(self) -> None:
+        self._take_all()
+        self._will_look = bool(self._collected)  # when their time is over
+
+    def _take_all(self) -> None:
+        self._will_look = False  # before the look: what comes after it wakes the loop again
+        while self._announced:
+            self._take(self._announced.popleft())
 
     def _take(self, change: RunChanged | FilesChanged) -> None:
         if isinstance(change, RunChanged):
@@ -55,10 +73,14 @@ class Notifications:
             self._emit("run", change.run, change.agent, status=change.status)
             return
         if not self._collected:
-            self._loop.call_later(COLLECT_SECONDS, self._tell_of_files)
+            self._loop.call_later(COLLECT_SECONDS, self._end_collecting)
         before = self._collected.get((change.run, change.agent), {})
         paths = None if before is None or not change.paths else {**before, **dict.fromkeys(change.paths)}
         self._collected[change.run, change.agent] = None if paths is None or len(paths) > MAX_PATHS else paths
+
+    def _end_collecting(self) -> None:
+        self._take_all()
+        self._tell_of_files()
 
     def _tell_of_files(self) -> None:
         collected, self._collected = self._collected, {}

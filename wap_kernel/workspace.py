@@ -28,6 +28,7 @@ from wap_kernel.context import ALONE, Context
 from wap_kernel.errors import InternalError, ProviderUnavailable, WapError, from_os_error
 from wap_kernel.files import atomic
 from wap_kernel.files.deadline import Deadline
+from wap_kernel.files.reading import Whole
 from wap_kernel.files.root import Root
 from wap_kernel.files.searching import Searcher
 from wap_kernel.git.acting import Git
@@ -35,6 +36,7 @@ from wap_kernel.git.foreseeing import Foreseen
 from wap_kernel.git.redaction import Redactor
 from wap_kernel.git.settings import GitSettings
 from wap_kernel.judging import Judge
+from wap_kernel.making import Making, NewFile
 from wap_kernel.operations import (
     Administer,
     Effect,
@@ -44,12 +46,14 @@ from wap_kernel.operations import (
     GitTransfer,
     ListFiles,
     Operation,
+    ReadFile,
     RevertRun,
     RunCommand,
     SearchFiles,
 )
+from wap_kernel.plain import Plain
 from wap_kernel.policy import presets
-from wap_kernel.policy.current import CurrentPolicy
+from wap_kernel.policy.current import Binding, CurrentPolicy
 from wap_kernel.policy.files import PolicyFiles
 from wap_kernel.policy.gitattributes import AttributeFiles
 from wap_kernel.policy.model import Policy
@@ -59,7 +63,7 @@ from wap_kernel.providers.base import Provider
 from wap_kernel.providers.choose import choose
 from wap_kernel.providers.refusing import RefusingProvider
 from wap_kernel.redacted_stream import RedactedStream
-from wap_kernel.results import Limits, Result
+from wap_kernel.results import FileWritten, Limits, Result
 from wap_kernel.runs.audit import Audit, is_denial
 from wap_kernel.runs.audit_reading import Page
 from wap_kernel.runs.database import Database
@@ -159,6 +163,9 @@ class Workspace:
             snapshots = Snapshots(self._files.guarded_by(protected), self.database, state, Caps(), self.log)
         self.undo = Undoing(snapshots, locks, lambda caller: self.judge.binding(caller).guard)
         """What runs changed, and how it is taken back."""
+        self._making: Making | None = None
+        if self.undo.changes is not None:
+            self._making = Making(self._audit, locks, self.undo.changes, self._translate)
         git = Git(self._provider, self.root, state, self._git)
         self._actions = Actions(self._provider, searcher, locks, self.root, self.undo, git)
         server = environment.for_sandbox(os.environ) if self._provider.confines else os.environ
@@ -376,6 +383,32 @@ class Workspace:
         if not isinstance(operation, GitAction):
             return redacting.SHAPES
         return Redactor(self._git.source.secrets)
+
+    def plain(self, binding: Binding) -> Plain:
+        return Plain(self._files, binding, self.limits)
+
+    def read_plainly(
+        self, plain: Plain, operation: ReadFile, caller: Caller, context: Context, step: str
+    ) -> Whole | None:
+        """What `perform_now` would find, or None: then it has to be asked. `step`: in a context that many share."""
+        record = self._audit.record(operation, caller, context, step=step)
+        whole = plain.read(operation)
+        if whole is not None:
+            self._audit.outcome(record, "ok")
+        return whole
+
+    def make_plainly(
+        self, plain: Plain, wanted: Sequence[NewFile], caller: Caller, context: Context, cancel: Cancel
+    ) -> list[FileWritten | WapError]:
+        """What `perform_now` would answer, for the first of them; where there is none, it has to be asked. Only where
+        undo is on: else nobody would know what was under way in a crash."""
+        if self._making is None:
+            return []
+        made = self._making.make(plain, wanted, caller, context, cancel)
+        for new, result in zip(wanted, made, strict=False):
+            if isinstance(result, FileWritten):
+                self._changed(new.operation, caller, context)
+        return made
 
     def _before_image(self, operation: Operation, context: Context, cancel: Cancel) -> AbstractContextManager[None]:
         """Keeps what the operation is about to change, for undo; only a run can be undone."""

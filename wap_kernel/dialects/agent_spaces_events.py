@@ -10,15 +10,16 @@ from typing import Any
 from wap_kernel.dialects.agent_spaces_event_models import TYPES, Category
 from wap_kernel.errors import AlreadyExists, ApprovalRequired, EditNotFound, PermissionDenied, TimedOut, WapError
 from wap_kernel.files.paths import display
-from wap_kernel.operations import ModifyFile, Operation, RunCommand, WriteFile
+from wap_kernel.files.reading import Whole
+from wap_kernel.operations import ModifyFile, Operation, ReadFile, RunCommand, WriteFile
 from wap_kernel.redacting import redacted
 from wap_kernel.results import CommandResult, FileContent, FileModified, FileWritten, PathChanged, Result, Reverted
 from wap_kernel.times import text_of
 
 TIMED_OUT = 124
 """The exit code of a command that took too long, as `timeout` of coreutils has it."""
-_OF_FILES = frozenset({"content", "diff", "closest"})
-"""Fields with what stands in files; it is told as it is."""
+_AS_IT_IS = frozenset({"operationId", "content", "diff", "closest"})
+"""What the sender gave, and what stands in files: an edit must find what was shown."""
 Event = dict[str, Any]
 
 
@@ -32,6 +33,21 @@ class AgentSpacesEvents:
         success = getattr(result, "exit_code", 0) == 0
         found = _RESULTS.get(type(result), _nothing)(operation, result)
         return self._outcome(step_id, operation, success, found | extra)
+
+    def read(self, step_id: str, operation: ReadFile, whole: Whole) -> Event:
+        """What `done` says of a file that was read whole; a batch may have a thousand of them."""
+        event = {
+            "type": TYPES[operation.kind],
+            "timestamp": text_of(self._clock()),
+            "operationId": _unicode(step_id),
+            "path": _unicode(operation.path),
+            "success": True,
+            "content": whole.content,
+            "encoding": whole.encoding,
+            "size": whole.size,
+            "hash": whole.hash,
+        }
+        return {**event, "isLossy": True} if whole.is_lossy else event
 
     def failed(self, step_id: str, operation: Operation, error: WapError) -> Event:
         rule = error.details.get("rule")
@@ -79,7 +95,7 @@ class AgentSpacesEvents:
 
     def _event(self, type_: str, **fields: Any) -> Event:
         said = {name: _unicode(value) for name, value in fields.items() if value is not None}
-        kept = {name: value if name in _OF_FILES else redacted(value) for name, value in said.items()}
+        kept = {name: value if name in _AS_IT_IS else redacted(value) for name, value in said.items()}
         return {"type": type_, "timestamp": text_of(self._clock()), **kept}
 
 

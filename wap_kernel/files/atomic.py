@@ -37,6 +37,38 @@ class Journal(Protocol):
     def forget(self, name: str) -> None: ...
 
 
+class Unsettled:
+    """Files that have their names already, and folders that are not synced yet: once for all that was put into one.
+
+    None of it may be told before `settle` has returned."""
+
+    def __init__(self) -> None:
+        self._folders: dict[tuple[int, int], int] = {}
+        self._temporary: list[tuple[Journal, str]] = []
+
+    def hold(self, folder: int) -> None:
+        """Before something is put into it, so that nothing can fail afterwards."""
+        found = os.fstat(folder)
+        if (found.st_dev, found.st_ino) not in self._folders:
+            self._folders[found.st_dev, found.st_ino] = os.dup(folder)
+
+    def add(self, temporary: str, journal: Journal) -> None:
+        self._temporary.append((journal, temporary))
+
+    def settle(self) -> None:
+        """Raises what `fsync` does; whatever happens, nothing is left open."""
+        try:
+            for folder in self._folders.values():
+                os.fsync(folder)
+            for journal, temporary in self._temporary:
+                journal.forget(temporary)
+        finally:
+            for folder in self._folders.values():
+                os.close(folder)
+            self._folders.clear()
+            self._temporary.clear()
+
+
 def is_temporary(name: str) -> bool:
     return name.startswith(TEMPORARY_PREFIX) and name.endswith(TEMPORARY_SUFFIX)
 
@@ -50,14 +82,18 @@ def replace(
     journal: Journal,
     step: Step,
     restoring: bool = False,
+    unsettled: Unsettled | None = None,
 ) -> os.stat_result:
     """Put a file with `data` at `place`. An existing file's mode and owner are kept unless `mode` is given.
 
+    With `unsettled` the last two steps are left to it.
     `restoring`: it is what stood there before, so it takes the place of a read-only file too and gets all of its mode.
     """
     old = _existing(place, even_read_only=restoring)
     if old is not None and exclusive:
         raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST))
+    if unsettled is not None:
+        unsettled.hold(place.fd)
     temporary = _note_temporary(place, journal)
     step("noted")
     try:
@@ -72,6 +108,9 @@ def replace(
         journal.forget(temporary)
         raise
     step("renamed")
+    if unsettled is not None:
+        unsettled.add(temporary, journal)
+        return result
     os.fsync(place.fd)
     step("folder synced")
     journal.forget(temporary)

@@ -5,6 +5,9 @@
 
 from __future__ import annotations
 
+import errno
+import os
+
 from wap_kernel.errors import InvalidArgument, PermissionDenied
 
 MAX_PATH_BYTES = 4095
@@ -36,7 +39,7 @@ def parse(text: str, roots: tuple[str, ...] = ()) -> str:
             raise outside(text)
         text = relative
     parts = split(text)
-    if any(len(part.encode()) > MAX_NAME_BYTES for part in parts):
+    if len(encoded) > MAX_NAME_BYTES and any(len(part.encode()) > MAX_NAME_BYTES for part in parts):
         raise InvalidArgument(f"A name in the path is too long; at most {MAX_NAME_BYTES} bytes.")
     return "/".join(parts) or "."
 
@@ -44,6 +47,21 @@ def parse(text: str, roots: tuple[str, ...] = ()) -> str:
 def split(path: str) -> list[str]:
     """The components, without empty ones and `.`."""
     return [part for part in path.split("/") if part not in ("", ".")]
+
+
+def lexical(path: str) -> str:
+    """The real path of a path in which no component is a link; EXDEV if it leaves the root."""
+    if not (path[:1] in "./" or "/." in path or "//" in path or path[-1] == "/"):
+        return path  # nothing but names, as nearly every path
+    real: list[str] = []
+    for part in split(path):
+        if part != "..":
+            real.append(part)
+        elif real:
+            real.pop()
+        else:
+            raise OSError(errno.EXDEV, os.strerror(errno.EXDEV))
+    return "/".join(real) or "."
 
 
 def join(folder: str, name: str) -> str:

@@ -6,9 +6,10 @@ import base64
 import hashlib
 import mimetypes
 from datetime import datetime, timezone
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from wap_kernel.errors import BinaryFile, InvalidArgument, TooLarge
+from wap_kernel.files.digest import of_bytes
 from wap_kernel.files.paths import display
 from wap_kernel.files.primitives import Files, Kind, OpenFile, Stat
 from wap_kernel.operations import Encoding, ReadFile
@@ -20,13 +21,26 @@ MAX_RANGE_SIZE = 256 * 1024 * 1024
 """A larger file is not read at all, not even by range: finding the lines would read it through."""
 
 
+class Whole(NamedTuple):
+    """All that a file holds."""
+
+    content: str
+    encoding: Encoding
+    size: int
+    lines: int
+    hash: str
+    is_lossy: bool
+    """Bytes that are not UTF-8 were replaced."""
+
+
 def read_file(files: Files, operation: ReadFile, limits: Limits, root_path: str) -> FileContent:
     start, end = operation.start_line, operation.end_line
     if start is not None and end is not None and start > end:
         raise InvalidArgument(f"startLine {start} is after endLine {end}.")
     with files.open(operation.path) as file:
         if start is None and end is None:
-            return _whole(file, operation.encoding, operation.max_size or limits.max_file_size, root_path)
+            whole = read_whole(file, operation.encoding, operation.max_size or limits.max_file_size)
+            return _answer(whole, file.stat, root_path)
         return _range(file, start or 1, end, operation.encoding, limits, root_path)
 
 
@@ -61,7 +75,7 @@ def count_lines(data: bytes) -> int:
     return data.count(b"\n") + (not data.endswith(b"\n") and data != b"")
 
 
-def _whole(file: OpenFile, asked: _Asked, limit: int, root_path: str) -> FileContent:
+def read_whole(file: OpenFile, asked: _Asked, limit: int) -> Whole:
     stat = file.stat
     data = read_up_to(file, limit)
     if len(data) > limit:
@@ -74,16 +88,19 @@ def _whole(file: OpenFile, asked: _Asked, limit: int, root_path: str) -> FileCon
     if asked == "utf-8" and b"\0" in data:
         raise _binary(stat)
     content, encoding, lossy = _encode(data, asked)
-    lines = count_lines(data)
+    return Whole(content, encoding, stat.size, count_lines(data), of_bytes(data), lossy)
+
+
+def _answer(whole: Whole, stat: Stat, root_path: str) -> FileContent:
     return FileContent(
-        content=content,
-        encoding=encoding,
+        content=whole.content,
+        encoding=whole.encoding,
         metadata=metadata(stat, root_path),
         is_truncated=False,
-        total_lines=lines,
-        returned_lines=lines,
-        hash=f"sha256:{hashlib.sha256(data).hexdigest()}",
-        is_lossy=lossy or None,
+        total_lines=whole.lines,
+        returned_lines=whole.lines,
+        hash=whole.hash,
+        is_lossy=whole.is_lossy or None,
     )
 
 

@@ -17,9 +17,10 @@ from typing import TypeVar
 
 from wap_kernel.errors import Conflict, InvalidArgument, WapError
 from wap_kernel.files import atomic, openat2
+from wap_kernel.files.direct import Direct
 from wap_kernel.files.handles import READ_FLAGS, LocalFile, LocalFolder, look_at, not_a_file, stat_of
 from wap_kernel.files.modes import change_mode
-from wap_kernel.files.paths import outside, split
+from wap_kernel.files.paths import lexical, outside, split
 from wap_kernel.files.primitives import Access, Guard, Kind, Look, Stat
 from wap_kernel.files.walk import FOLDER_FLAGS, Escape, Place, Raced, walk
 
@@ -57,6 +58,12 @@ class Root:
         other._guard = guard
         return other
 
+    def direct(self, guard: Guard) -> Direct | None:
+        """The short way to files that no link leads to; None where the kernel has no openat2."""
+        if self._open_beneath is None:
+            return None
+        return Direct(self.fd, self._open_beneath, guard, self._journal, self._step)
+
     # -- reading
 
     def open(self, path: str) -> LocalFile:
@@ -80,7 +87,7 @@ class Root:
             # Nearly every path exists and has no link in it, which one call tells.
             with suppress(OSError):
                 os.close(self._open_beneath(self.fd, path, os.O_PATH))
-                return _lexical(path)
+                return lexical(path)
         with self._place(path, follow=follow) as place:
             return place.path
 
@@ -232,7 +239,7 @@ class Root:
         is_folder = bool(flags & os.O_DIRECTORY)
 
         def fast(open_beneath: openat2.OpenBeneath) -> tuple[int, str]:
-            real = _lexical(path)
+            real = lexical(path)
             self._guard.check(real, Access.READ, folder=is_folder)
             return open_beneath(self.fd, path, flags & ~os.O_NOFOLLOW), real
 
@@ -253,7 +260,7 @@ class Root:
 
         def fast(open_beneath: openat2.OpenBeneath) -> Place:
             folder = "/".join(parts[:-1]) or "."
-            real = _lexical(path)
+            real = lexical(path)
             place = Place(open_beneath(self.fd, folder, FOLDER_FLAGS & ~os.O_NOFOLLOW), parts[-1], real)
             try:
                 if follow and _is_link(place):
@@ -306,22 +313,9 @@ class Root:
             return None
 
 
-def _lexical(path: str) -> str:
-    """The real path of a path in which no component is a link."""
-    real: list[str] = []
-    for part in split(path):
-        if part != "..":
-            real.append(part)
-        elif real:
-            real.pop()
-        else:
-            raise OSError(errno.EXDEV, os.strerror(errno.EXDEV))
-    return "/".join(real) or "."
-
-
 def _leaves_lexically(path: str) -> bool:
     try:
-        _lexical(path)
+        lexical(path)
     except OSError:
         return True
     return False

@@ -7,15 +7,16 @@ from __future__ import annotations
 
 import asyncio
 import itertools
-import json
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
+
+from pydantic_core import to_json
 
 from wap_kernel.commands.outcome import Cancel
 from wap_kernel.context import Context
@@ -150,13 +151,18 @@ class Execution:
         return await self._parts.workspace.offload(lambda: self._failed(step, error, flush=True))
 
     def _on_thread(self, limit: int) -> _Stop:
-        first = self._run.steps[self._position]
+        start, first = self._position, self._run.steps[self._position]
         until = time.monotonic() + SLICE_SECONDS
-        steps = itertools.islice(self._run.steps, self._position, self._position + limit)
+        following = itertools.islice(self._run.steps, start, start + limit)
+        steps = list(itertools.takewhile(lambda step: self._belongs(step, first), following))
         stop = _Stop()
         self._performing.look_up_policy()
-        for step in itertools.takewhile(lambda step: self._belongs(step, first), steps):
-            stop = self._step(step)
+        while self._position < start + len(steps):
+            stop = self._next(steps[self._position - start :])
+            # What a change did is stored before the next one begins: its intent waits its turn in the same queue.
+            # Reads are stored together, at the end of their slice.
+            if first.operation.effect is not Effect.READ:
+                self._hand_in()
             if stop.asked or stop.failed or self.cancel.requested or time.monotonic() >= until:
                 break
         self._settle()
@@ -168,6 +174,17 @@ class Execution:
         kinds = (step.operation.effect, first.operation.effect)
         return kinds in ((Effect.READ, Effect.READ), (Effect.WRITE, Effect.WRITE)) and step.id not in self._refused
 
+    def _next(self, steps: Sequence[Step]) -> _Stop:
+        """The first of these, or several that can be done together."""
+        done = self._performing.plainly(steps, self._position, self.cancel)
+        if not done:
+            return self._step(steps[0])
+        stop = _Stop()
+        for step, outcome in zip(steps, done, strict=False):
+            ended = self._failed(step, outcome) if isinstance(outcome, WapError) else self._done(step, outcome)
+            stop.failed = stop.failed or ended.failed
+        return stop
+
     def _step(self, step: Step) -> _Stop:
         try:
             outcome = self._performing.perform(step, self._position, self.cancel)
@@ -178,7 +195,7 @@ class Execution:
         return self._done(step, outcome)
 
     def _done(self, step: Step, done: Done) -> _Stop:
-        text = json.dumps(done.event)
+        text = to_json(done.event).decode()
         if self._answered + len(text) > MAX_ANSWERED and step.operation.effect is Effect.READ:
             hint = "Read the rest in another run, or in parts."
             return self._failed(step, TooLarge(f"The events of a run hold {MAX_ANSWERED} characters.", hint=hint))
@@ -188,7 +205,7 @@ class Execution:
         return _Stop(failed=done.is_failure)
 
     def _failed(self, step: Step, error: WapError, *, flush: bool = False) -> _Stop:
-        self._store(json.dumps(self._parts.events.failed(step.id, step.operation, error)))
+        self._store(to_json(self._parts.events.failed(step.id, step.operation, error)).decode())
         self._was_cut = self.cancel.requested and self._position == self._run.count
         if self._run.dialect in self._parts.responses:
             self._response = refusal_of(error)
@@ -199,21 +216,17 @@ class Execution:
     # -- storing
 
     def _store(self, event: str) -> None:
-        """After every event. What a change did is stored before the next one begins: its intent waits its turn in the
-        same queue. Reads are stored together, at the end of their slice."""
         self._events.append(event)
         self._answered += len(event)
         self._position += 1
-        if self._run.steps[self._position - 1].operation.effect is not Effect.READ:
-            self._hand_in()
 
     def _hand_in(self) -> None:
-        events, self._events = self._events, []
-        self._stored.append(self._parts.ledger.append(self._run.id, self._position, events))
+        if self._events:
+            events, self._events = self._events, []
+            self._stored.append(self._parts.ledger.append(self._run.id, self._position, events))
 
     def _settle(self) -> None:
-        if self._events:
-            self._hand_in()
+        self._hand_in()
         if self._stored:
             self._parts.ledger.flush()
             stored, self._stored = self._stored, []

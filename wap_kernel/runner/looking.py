@@ -34,16 +34,16 @@ class Looking:
 
     async def wait(self, run_id: str, seconds: float) -> Run:
         """Until it no longer runs, or the time is over. A glance, without its operations."""
-        return await self._until(run_id, seconds, lambda run: run.status is not Status.RUNNING)
+        return await self._until(run_id, seconds, lambda status: status is not Status.RUNNING)
 
-    async def _until(self, run_id: str, seconds: float, enough: Callable[[Run], bool]) -> Run:
+    async def _until(self, run_id: str, seconds: float, enough: Callable[[Status], bool]) -> Run:
         deadline = asyncio.get_running_loop().time() + seconds
         with self._parts.hub.watching(run_id) as event:
             while True:
-                run = await self._on_thread(lambda: self._ledger.glance(run_id))
+                current = await self._on_thread(lambda: self._ledger.progress(run_id))
                 left = deadline - asyncio.get_running_loop().time()
-                if enough(run) or left <= 0:
-                    return run
+                if enough(current.status) or left <= 0:
+                    return await self._on_thread(lambda: self._ledger.glance(run_id))
                 await woken(event, min(left, POLL))
 
     async def get(self, run_id: str, caller: Caller) -> Run:

@@ -9,7 +9,8 @@ from typing import Any, Literal, Protocol
 
 from wap_kernel.caller import Caller
 from wap_kernel.errors import WapError
-from wap_kernel.operations import Operation
+from wap_kernel.files.reading import Whole
+from wap_kernel.operations import Operation, ReadFile
 from wap_kernel.results import Result
 from wap_kernel.runs.ledger import Ledger
 from wap_kernel.runs.live import Hub
@@ -29,6 +30,9 @@ class Events(Protocol):
     """How events are written."""
 
     def done(self, step_id: str, operation: Operation, result: Result, **extra: Any) -> dict[str, Any]: ...
+    def read(self, step_id: str, operation: ReadFile, whole: Whole) -> dict[str, Any]:
+        """What `done` says of the same."""
+
     def failed(self, step_id: str, operation: Operation, error: WapError) -> dict[str, Any]: ...
     def approval(
         self, step_id: str, operation: Operation, reason: str, details: Mapping[str, Any]

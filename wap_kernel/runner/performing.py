@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from wap_kernel.commands.outcome import Cancel
 from wap_kernel.context import Context
-from wap_kernel.errors import ApprovalRequired, ExecutionFailed, RateLimited
+from wap_kernel.errors import ApprovalRequired, ExecutionFailed, RateLimited, WapError
 from wap_kernel.files.primitives import Files
-from wap_kernel.operations import Effect, Operation, RunCommand
+from wap_kernel.making import NewFile
+from wap_kernel.operations import Effect, Operation, ReadFile, RunCommand, WriteFile
+from wap_kernel.plain import Plain
 from wap_kernel.policy.current import Binding
 from wap_kernel.policy.verdict import Answer
 from wap_kernel.results import Result
@@ -23,6 +25,11 @@ from wap_kernel.runs.snapshots import NotKept
 
 MAX_WAITING = 100
 """Runs of one agent token that may wait for a person: nobody answers more questions than that."""
+TOGETHER = 16
+"""New files that are under way at once: so many may be there without their events after a crash. All or nothing needs
+to know better, so there it is one."""
+MAX_TOGETHER = 8 * 1024 * 1024
+"""Bytes of them: what takes long must be cancelled sooner."""
 
 
 @dataclass(frozen=True)
@@ -47,10 +54,56 @@ class Performing:
         self._overlay = overlay
         self._tell = tell
         self._binding: Binding | None = None
+        self._plain: Plain | None = None
+        self._shared = Context()
 
     def look_up_policy(self) -> None:
         """Once for operations that follow each other within a moment."""
         self._binding = self._parts.workspace.judge.binding(self._run.caller)
+        # A single call's answer is made of more than a plain read finds, and a dry run has files of its own.
+        if self._overlay is None and self._run.dialect not in self._parts.responses:
+            self._plain = self._parts.workspace.plain(self._binding)
+
+    def plainly(self, steps: Sequence[Step], position: int, cancel: Cancel) -> list[Done | WapError]:
+        """What became of the first of these, where they are plain (see `plain.py`); where there is none, `perform` the
+        first."""
+        if self._plain is None or (self._approval is not None and self._approval.position >= position):
+            return []
+        operation = steps[0].operation
+        if type(operation) is ReadFile:
+            return self._read(self._plain, steps[0], operation)
+        return self._make(self._plain, steps, position, cancel) if self._plain.makes(operation) else []
+
+    def _read(self, plain: Plain, step: Step, operation: ReadFile) -> list[Done | WapError]:
+        context = self._sharing(step.tool)
+        whole = self._parts.workspace.read_plainly(plain, operation, self._run.caller, context, step.id)
+        return [] if whole is None else [Done(self._parts.events.read(step.id, operation, whole))]
+
+    def _make(self, plain: Plain, steps: Sequence[Step], position: int, cancel: Cancel) -> list[Done | WapError]:
+        wanted: dict[str, NewFile] = {}
+        size = 0
+        for number, step in enumerate(steps[: 1 if self._run.options.atomic else TOGETHER]):
+            operation = step.operation
+            if not (isinstance(operation, WriteFile) and plain.makes(operation)) or step.tool != steps[0].tool:
+                break
+            new = NewFile(position + number, step.id, operation)
+            size += len(operation.content)
+            if new.path in wanted or (wanted and size > MAX_TOGETHER):
+                break
+            wanted[new.path] = new
+        context, files = self._sharing(steps[0].tool), list(wanted.values())
+        made = self._parts.workspace.make_plainly(plain, files, self._run.caller, context, cancel)
+        done = self._parts.events.done
+        return [
+            result if isinstance(result, WapError) else Done(done(new.step, new.operation, result))
+            for new, result in zip(files, made, strict=False)
+        ]
+
+    def _sharing(self, tool: str) -> Context:
+        """A context for many operations that differ in nothing else."""
+        if self._shared.tool != tool:
+            self._shared = Context(dialect=self._run.dialect, tool=tool, run=self._run.id)
+        return self._shared
 
     def perform(self, step: Step, position: int, cancel: Cancel) -> Done | Asked:
         """Or a WapError."""

@@ -73,12 +73,21 @@ def bury(parts: Parts, run: Run, said: str = "The process that executed this run
     if under_way is not None:
         said = f'{said} while operation "{under_way.id}" ({under_way.tool}) was under way'
         known |= {"operationId": under_way.id, "operationType": under_way.tool}
+        if others := _with_it(parts, current):
+            said = f"{said}, and with it {len(others)} more of which some may be done"
+            known |= {"operationIds": [under_way.id, *others]}
     events = [parts.events.error("system", f"{said}.", known)]
     if current.options.atomic:
         events.append(undone(parts, current, "The run did not end", under_way.id if under_way else ""))
     response = parts.refusal(current, f"{said}.", "EXECUTION_FAILED")
     parts.ledger.change(current, Status.RUNNING, Status.ERROR, events=events, response=response)
     return parts.ledger.require(run.id)
+
+
+def _with_it(parts: Parts, run: Run) -> list[str]:
+    """The operations after the one at its position that had begun as well, see `making.py`."""
+    begun = parts.workspace.undo.settle(run)
+    return [run.steps[position].id for position in begun if run.position < position < run.count]
 
 
 def expire(parts: Parts, run: Run, approval: Approval) -> bool:

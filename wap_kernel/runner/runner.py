@@ -196,7 +196,7 @@ class Runner(Looking):
 
     async def response(self, run_id: str, seconds: float) -> dict[str, Any] | None:
         """The answer that the run of a single call keeps, or its error raised; None while there is none."""
-        run = await self._until(run_id, seconds, lambda run: run.status.is_final)
+        run = await self._until(run_id, seconds, lambda status: status.is_final)
         if run.response is None:
             return None
         if "code" in run.response and "error" in run.response:

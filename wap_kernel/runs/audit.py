@@ -7,18 +7,17 @@ can be left to the writing thread (times as text, ids, JSON, hashes) is left to 
 from __future__ import annotations
 
 import itertools
-import json
 import logging
 import secrets
 import sqlite3
 import time
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 from wap_kernel.caller import Caller
 from wap_kernel.context import ALONE, Context
@@ -29,10 +28,12 @@ from wap_kernel.runs import audit_reading, chain
 from wap_kernel.runs.audit_reading import Page
 from wap_kernel.runs.chain import Head
 from wap_kernel.runs.database import Database, settled
+from wap_kernel.runs.encoding import encoder
 from wap_kernel.runs.heads import Heads
 from wap_kernel.times import text_of_seconds
 
 Outcome = Literal["ok", "denied", "failed"]
+_encode = encoder()
 
 
 class Unparsed:
@@ -54,25 +55,37 @@ def is_denial(error: WapError) -> bool:
 class Record:
     """An operation under way. It gives an intent (unless it is denied) and an outcome, under one id."""
 
-    __slots__ = ("caller", "context", "is_over", "number", "operation", "started")
+    __slots__ = ("caller", "context", "is_over", "number", "operation", "started", "step")
 
-    def __init__(self, operation: Operation | Unparsed, caller: Caller, context: Context, number: int) -> None:
+    def __init__(
+        self, operation: Operation | Unparsed, caller: Caller, context: Context, number: int, step: str | None
+    ) -> None:
         self.operation = operation
         self.caller = caller
         self.context = context
         self.number = number
+        self.step = step
         self.started = time.monotonic()
         self.is_over = False
         """Its outcome is there: the intent, if it is not written yet, says nothing that the outcome does not."""
 
+    def begin(self) -> None:
+        """What it took begins now: others of the same group came before it."""
+        self.started = time.monotonic()
 
-@dataclass(frozen=True)
-class _Entry:
+
+class Entry(NamedTuple):
+    """What there is to write of a record, now or at its end."""
+
     record: Record
     at: float
     outcome: Outcome | None = None
     error: WapError | None = None
     duration: float | None = None
+
+    @classmethod
+    def of_end(cls, record: Record, outcome: Outcome, error: WapError | None = None) -> Entry:
+        return cls(record, time.time(), outcome, error, time.monotonic() - record.started)
 
 
 class Audit:
@@ -83,12 +96,17 @@ class Audit:
         self._heads = Heads(log)
         self._prefix = secrets.token_hex(8)
         self._numbers = itertools.count(1)
-        self._reads: deque[_Entry] = deque()
+        self._reads: deque[Entry] = deque()
         self._is_due = False
         """Whether the writing thread has been told of reads."""
+        self._sender: tuple[Caller | None, Context | None, dict[str, str | None]] = (None, None, {})
+        """Of the last record that was written."""
 
-    def record(self, operation: Operation | Unparsed, caller: Caller, context: Context = ALONE) -> Record:
-        return Record(operation, caller, context, next(self._numbers))
+    def record(
+        self, operation: Operation | Unparsed, caller: Caller, context: Context = ALONE, *, step: str | None = None
+    ) -> Record:
+        """`step`: the operation's id in the run, where it shares its context with others."""
+        return Record(operation, caller, context, next(self._numbers), step or context.step)
 
     def refused(
         self,
@@ -105,24 +123,32 @@ class Audit:
     def intent(self, record: Record) -> Callable[[], None]:
         """Hand it in. It must be written before the operation acts: call what this returns, which raises if it cannot
         be, so that nothing acts unrecorded. Whoever stores something else in between has waited for it already."""
-        entry = _Entry(record, time.time())
         if record.operation.effect is Effect.READ:
-            self._put_read(entry)
+            self._put_read(Entry(record, time.time()))
             return lambda: None
-        return partial(self._require, self._hand_in(entry))
+        return self.intents([record])
+
+    def intents(self, records: Sequence[Record]) -> Callable[[], None]:
+        """Of changes that begin together."""
+        now = time.time()
+        return partial(self._require, self._hand_in([Entry(record, now) for record in records]))
 
     def outcome(self, record: Record, outcome: Outcome, error: WapError | None = None) -> None:
         """Written before the answer; that of a run's operation before the next one begins. What happened has happened:
         a failure to write is logged, not raised."""
-        entry = _Entry(record, time.time(), outcome, error, time.monotonic() - record.started)
+        entry = Entry.of_end(record, outcome, error)
         if record.operation.effect is Effect.READ:
             record.is_over = True
             self._put_read(entry)
             return
-        written = self._hand_in(entry)
+        written = self._hand_in([entry])
         if record.context.run is None:
             with suppress(WapError):  # the log has it
                 self._require(written)
+
+    def outcomes(self, entries: Sequence[Entry]) -> None:
+        """Of changes of a run that began together."""
+        self._hand_in(entries)
 
     def page(self, page: Page) -> dict[str, Any]:
         """What was recorded of this workspace up to now, for people: `{"records": [...], "nextCursor"?}`.
@@ -142,15 +168,15 @@ class Audit:
             self._log.error("audit: the last records could not be written: %s", error)
         self._heads.tell()
 
-    def _put_read(self, entry: _Entry) -> None:
+    def _put_read(self, entry: Entry) -> None:
         self._reads.append(entry)
         # Set from the first record of a group until the group is taken, so that further reads wake nobody.
         if not self._is_due:
             self._is_due = True
             self._database.later(self._write).add_done_callback(self._written)
 
-    def _hand_in(self, entry: _Entry) -> Future[tuple[Head, int]]:
-        written = self._database.later(partial(self._write, entry=entry))
+    def _hand_in(self, entries: Sequence[Entry]) -> Future[tuple[Head, int]]:
+        written = self._database.later(partial(self._write, entries=entries))
         written.add_done_callback(self._written)
         return written
 
@@ -174,14 +200,13 @@ class Audit:
 
     # -- on the writing thread
 
-    def _write(self, connection: sqlite3.Connection, *, entry: _Entry | None = None) -> tuple[Head, int]:
-        """All reads so far, and then the one that somebody waits for. It is never in the queue: whoever waits for it
-        must be told of its own failure, not of that of a neighbour who took it along."""
+    def _write(self, connection: sqlite3.Connection, *, entries: Sequence[Entry] = ()) -> tuple[Head, int]:
+        """All reads so far, and then what somebody waits for. That is never in the queue: whoever waits for it must be
+        told of its own failure, not of that of a neighbour who took it along."""
         self._is_due = False
         rows = list(self._taken())
         try:
-            if entry is not None:
-                rows.append(self._row(entry))
+            rows += map(self._row, entries)
             return chain.append(connection, rows), len(rows)
         except Exception as error:
             self._log.error("audit: %d records could not be written: %s", len(rows), error)
@@ -197,29 +222,39 @@ class Audit:
             except Exception as error:  # noqa: BLE001 - one that cannot be written must not keep others out
                 self._log.error("audit: %s could not be written: %s", self._id(entry.record), error)
 
-    def _row(self, entry: _Entry) -> dict[str, Any]:
+    def _row(self, entry: Entry) -> dict[str, Any]:
         record, error = entry.record, entry.error
-        operation, caller, context = record.operation, record.caller, record.context
         return {
+            **self._of_sender(record.caller, record.context),
             "operation_id": self._id(record),
             "phase": "intent" if entry.outcome is None else "outcome",
             "at": text_of_seconds(entry.at),
-            "operation": _plain(operation.kind),
+            "operation": _plain(record.operation.kind),
+            "summary": _encode(redacted(_summary(record))),
+            "outcome": entry.outcome,
+            "code": None if error is None else error.code.value,
+            "error": None if error is None else _plain(redacted(error.record)),
+            "duration_ms": None if entry.duration is None else round(entry.duration * 1000, 3),
+            "step": _plain(record.step),
+        }
+
+    def _of_sender(self, caller: Caller, context: Context) -> dict[str, str | None]:
+        """The columns that all records of a batch have alike, made once for those that follow each other."""
+        known_caller, known_context, known = self._sender
+        if known_caller is caller and known_context is context:
+            return known
+        columns = {
             "workspace": self._workspace,
             "user": _plain(caller.user),
             "agent": _plain(caller.agent),
             "session": _plain(caller.session),
             "token": caller.token,
-            "summary": json.dumps(redacted(_summary(record))),
-            "outcome": entry.outcome,
-            "code": None if error is None else error.code.value,
-            "error": None if error is None else _plain(redacted(error.record)),
-            "duration_ms": None if entry.duration is None else round(entry.duration * 1000, 3),
             "dialect": context.dialect,
             "tool": _plain(context.tool),
             "run": context.run,
-            "step": _plain(context.step),
         }
+        self._sender = (caller, context, columns)
+        return columns
 
     def _id(self, record: Record) -> str:
         return f"{self._prefix}-{record.number}"

@@ -18,6 +18,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from wap_kernel.errors import InvalidArgument
+from wap_kernel.runs.encoding import encoder
 
 HASH = "hash"
 COLUMNS = (
@@ -36,7 +37,7 @@ _LAST = 2**63 - 1
 _INSERT = (
     f"INSERT INTO audit ({', '.join(COLUMNS)}, {HASH}) VALUES ({', '.join(f':{name}' for name in COLUMNS)}, :{HASH})"
 )
-_encode = json.JSONEncoder(sort_keys=True, separators=(",", ":"), default=repr).encode
+_encode = encoder(sort_keys=True, separators=(",", ":"), default=repr)
 
 Row = Mapping[str, Any]
 
@@ -75,13 +76,13 @@ def link(previous: str, row: Row) -> str:
 def append(connection: sqlite3.Connection, records: Sequence[dict[str, Any]]) -> Head:
     """Add records, which have everything but their id and hash. Inside a transaction that holds the writing lock."""
     head = tail(connection)
+    number, digest = head.id, head.hash
     for row in records:
-        row["id"] = head.id + 1
-        row[HASH] = link(head.hash, row)
-        head = Head(row["id"], row[HASH])
+        row["id"] = number = number + 1
+        row[HASH] = digest = link(digest, row)
     if records and connection.executemany(_INSERT, records).rowcount != len(records):
         raise sqlite3.DatabaseError("the table does not take them all")  # a trigger of somebody's may eat them
-    return head
+    return Head(number, digest)
 
 
 def tail(connection: sqlite3.Connection) -> Head:

@@ -7,10 +7,10 @@ import os
 import sqlite3
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from wap_kernel.runs.database import Database
-from wap_kernel.runs.images import Image
+from wap_kernel.runs.images import ABSENT, Image
 
 Note = Mapping[str, Any]
 """What there is to say about an operation: `notKept`, and of a command `notUndone` and whether it `isOver`."""
@@ -24,6 +24,15 @@ class Change:
     """None: it is not known, because the server died before it was recorded."""
     is_broken: bool = False
     """Somebody else changed it between two changes of this run."""
+
+
+class Begun(NamedTuple):
+    """A change whose end was not recorded."""
+
+    id: int
+    position: int
+    path: str
+    before: Image
 
 
 class Changes:
@@ -52,6 +61,35 @@ class Changes:
                     connection.execute("UPDATE changes SET after = ? WHERE id = ?", (new.dump(), identifier))
 
         self._database.later(update)
+
+    def begin_new(self, run: str, paths: Mapping[int, str]) -> list[int]:
+        """Like `begin` of several operations, by position, each of which makes a file where nothing stands."""
+        nothing = ABSENT.dump()
+        rows = [(run, position, _column(path), nothing) for position, path in paths.items()]
+
+        def insert(connection: sqlite3.Connection) -> list[int]:
+            connection.executemany("INSERT INTO changes (run, position, path, before) VALUES (?, ?, ?, ?)", rows)
+            (last,) = connection.execute("SELECT last_insert_rowid()").fetchone()
+            return list(range(last - len(rows) + 1, last + 1))  # nobody else writes within a transaction
+
+        return self._database.write(insert)
+
+    def end_new(self, after: Mapping[int, Image]) -> None:
+        """By the ids of `begin_new`; what is absent was not made."""
+        made = [(image.dump(), identifier) for identifier, image in after.items() if image != ABSENT]
+        missing = [(identifier,) for identifier, image in after.items() if image == ABSENT]
+
+        def update(connection: sqlite3.Connection) -> None:
+            connection.executemany("UPDATE changes SET after = ? WHERE id = ?", made)
+            connection.executemany("DELETE FROM changes WHERE id = ?", missing)
+
+        self._database.later(update)
+
+    def under_way(self, run: str) -> list[Begun]:
+        """What operations have begun to change, and of which nobody knows how it ended."""
+        query = "SELECT id, position, path, before FROM changes WHERE run = ? AND after IS NULL ORDER BY id"
+        rows = self._database.write(lambda connection: connection.execute(query, (run,)).fetchall())
+        return [Begun(number, position, _path(path), Image.load(before)) for number, position, path, before in rows]
 
     def add(self, run: str, position: int, changes: Iterable[Change], note: Note | None = None) -> None:
         """Store changes that are known from both sides, and what there is to say about them."""

@@ -28,7 +28,7 @@ def message(ledger: Ledger, run: Run, *, is_person: bool) -> bytes:
     if run.response is not None:
         tail["response"] = run.response
     events = ",".join(ledger.events(run.id))
-    return f'{json.dumps(head)[:-1]}, "events": [{events}], {json.dumps(tail)[1:]}'.encode("ascii")
+    return f'{json.dumps(head)[:-1]}, "events": [{events}], {json.dumps(tail)[1:]}'.encode()
 
 
 _OPTIONS = {"atomic": "atomic", "dry_run": "dryRun"}

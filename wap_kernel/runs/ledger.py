@@ -11,7 +11,7 @@ import sqlite3
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 from wap_kernel.caller import Caller
 from wap_kernel.errors import NotFound
@@ -51,6 +51,12 @@ class Entry:
     body: dict[str, Any]
 
 
+class Progress(NamedTuple):
+    status: Status
+    position: int
+    """Of the next operation, from 0."""
+
+
 def asker(caller: Caller) -> str:
     """Whose keys and runs are whose. People share one: with a shared token each request has a name of its own."""
     return caller.token or ""
@@ -87,8 +93,8 @@ class Ledger:
             rows.log(connection, new.id, "event", events)
 
         self._database.write(work)
-        run = self.require(new.id)
-        vars(run)["steps"] = new.steps  # known already
+        run = self.glance(new.id)
+        vars(run)["steps"] = new.steps  # known already; they may be megabytes
         self._changed(run)
         return run
 
@@ -181,14 +187,26 @@ class Ledger:
     def require(self, run: str) -> Run:
         found = self.find(run)
         if found is None:
-            raise NotFound(f"There is no run {run!r} any more.", hint="GET wap/runs lists them.")
+            raise _no_run(run)
         return found
 
+    def progress(self, run: str) -> Progress:
+        """For whoever waits and looks often. SQLite reads a row up to the last column that is asked for, and the
+        operations, which may be megabytes, stand after these."""
+        query = "SELECT status, COALESCE(position, 0) FROM runs LEFT JOIN positions ON run = id"
+        values = (run, self._workspace)
+        row = self._database.read(
+            lambda connection: connection.execute(f"{query} WHERE id = ? AND workspace = ?", values).fetchone()
+        )
+        if row is None:
+            raise _no_run(run)
+        return Progress(Status(row[0]), row[1])
+
     def glance(self, run: str) -> Run:
-        """How far it is, without its operations: they may be megabytes, and whoever waits looks often."""
+        """All but its operations."""
         found = self._runs("id = ? AND workspace = ?", (run, self._workspace), "", operations="NULL")
         if not found:
-            raise NotFound(f"There is no run {run!r} any more.", hint="GET wap/runs lists them.")
+            raise _no_run(run)
         return found[0]
 
     def under_key(self, caller: Caller, key: str) -> tuple[Run, str | None] | None:
@@ -294,6 +312,10 @@ def _some(rows: Iterable[Sequence[Any]]) -> list[Sequence[Any]]:
         if size > MAX_READ:
             break
     return found
+
+
+def _no_run(run: str) -> NotFound:
+    return NotFound(f"There is no run {run!r} any more.", hint="GET wap/runs lists them.")
 
 
 class _Undecidable(Exception):

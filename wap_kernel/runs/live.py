@@ -119,14 +119,14 @@ class Follower:
     def next(self) -> tuple[list[Live], bool]:
         """What is new, and whether the run is over; on a thread."""
         found: list[Live] = []
-        current = self._ledger.glance(self._run.id)  # before the log: what is over adds nothing to it any more
+        current = self._ledger.progress(self._run.id)  # before the log: what is over adds nothing to it any more
         entries = self._ledger.log_after(self._cursor.entry, ENTRIES, run=self._run.id)
         for entry in entries:
             if self._has_more_before(entry, found):
                 return found, False
             self._cursor = replace(self._cursor, entry=entry.id)
             found.append(Live(str(self._cursor), entry.kind, entry.body))
-        if not entries and current.position < current.count:
+        if not entries and current.position < self._run.count:
             # Of a run that was killed, what its last command wrote is all that there will be of it.
             self._at(current.position)
             self._output(found, ended=current.status.is_final)

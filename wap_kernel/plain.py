@@ -1,0 +1,71 @@
+"""Operations where nothing but the path has a say, in as few calls as they take.
+
+Of a thousand operations nearly all are like that: no link is on the way, and the policy has nothing to ask but what the
+guard is asked about every path anyway. Then the path as it is written is the path that is reached, which the kernel
+itself makes sure of. Whatever is not plain is answered None and left to the pipeline in `workspace.py`, from the
+beginning.
+"""
+
+from __future__ import annotations
+
+import sys
+
+from wap_kernel.errors import WapError
+from wap_kernel.files import notebooks
+from wap_kernel.files.direct import Direct
+from wap_kernel.files.reading import Whole, read_whole
+from wap_kernel.files.root import Root
+from wap_kernel.operations import Operation, ReadFile, WriteFile
+from wap_kernel.policy.current import Binding
+from wap_kernel.results import Limits
+
+
+class Plain:
+    """What a binding leaves to plain operations."""
+
+    def __init__(self, root: Root, binding: Binding, limits: Limits) -> None:
+        effective = binding.effective
+        asks = effective.broken is not None or any(policy.confirmation_required for policy in effective.layers)
+        self.files: Direct | None = None if asks else root.direct(binding.guard)
+        """None: nothing is plain."""
+        self._max_read = limits.max_file_size
+        self._max_size = _least(effective.max_file_size)
+        self._max_new = min(self._max_size, _least(effective.max_edit_size), limits.max_write_size)
+
+    def read(self, operation: ReadFile) -> Whole | None:
+        if self.files is None or operation.within != ".":
+            return None
+        if operation.start_line is not None or operation.end_line is not None:
+            return None
+        try:
+            file = self.files.open(operation.path)
+            if file is None:
+                return None
+            with file:
+                if file.stat.size > self._max_size:
+                    return None
+                return read_whole(file, operation.encoding, operation.max_size or self._max_read)
+        except (OSError, WapError):
+            return None
+
+    def makes(self, operation: Operation) -> bool:
+        """Whether it makes a file, if it can be made at all; `is_free` tells that."""
+        return (
+            isinstance(operation, WriteFile)
+            and operation.mode == "create"
+            and operation.expected_hash is None
+            and operation.within == "."
+            and len(operation.content) <= self._max_new
+            and not notebooks.is_notebook(operation.path)
+            and self.files is not None
+        )
+
+    def is_free(self, path: str) -> bool:
+        try:
+            return self.files is not None and self.files.is_free(path)
+        except (OSError, WapError):
+            return False
+
+
+def _least(limit: int | None) -> int:
+    return sys.maxsize if limit is None else limit
