@@ -90,7 +90,7 @@ class Judge:
 
     def _narrowed(self, binding: Binding, operation: Operation) -> Binding:
         """Where the operation stays in a folder: with that folder's policy, and no file outside. A command sees the
-        whole workspace all the same; only where it begins is bound."""
+        whole workspace all the same; only where it begins is bound. So does git, whose answers are then sifted."""
         if operation.within == ".":
             return binding
         try:
@@ -177,7 +177,7 @@ class Judge:
             confine=partial(
                 masks.find,
                 self._files,
-                guard,
+                binding.hiding,
                 self._protected.places,
                 network=verdict.network,
                 is_read_only=effective.access == "read",

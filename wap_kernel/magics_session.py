@@ -10,6 +10,7 @@ from wap_kernel.characters import visible
 from wap_kernel.client.answers import Answer, Note, Problem, RunResult
 from wap_kernel.errors import Code, ProviderUnavailable, WapError
 from wap_kernel.language import Completer, Line, parse, parse_cell, perform, usage
+from wap_kernel.language.lines import MAX_LINE
 from wap_kernel.magics_shown import Screen, Silent, screen
 from wap_kernel.render import Allowance, cutting, summary
 
@@ -131,7 +132,7 @@ class Session:
 def _words(line: str) -> list[str]:
     """Of a line that could not be read."""
     try:
-        return shlex.split(line)
+        return shlex.split(line[:MAX_LINE])
     except ValueError:
         return line.split()
 

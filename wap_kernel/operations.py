@@ -282,7 +282,7 @@ class DecideApproval(Operation):
     decision: str
 
     def summary(self) -> dict[str, object]:
-        return self.model_dump()
+        return {"run": self.run, "approval": self.approval, "decision": self.decision}
 
 
 class Administer(Operation):
@@ -294,7 +294,7 @@ class Administer(Operation):
     subject: str
 
     def summary(self) -> dict[str, object]:
-        return self.model_dump()
+        return {"action": self.action, "subject": self.subject}
 
 
 class GitAction(Operation):

@@ -15,6 +15,7 @@ from typing import Any
 from wap_kernel.errors import WapError
 from wap_kernel.git.acting import GitActed
 from wap_kernel.git.redaction import Redactor
+from wap_kernel.open_ends import without_cut_ones
 from wap_kernel.results import CommandResult, Result
 
 SHAPES = Redactor()
@@ -40,7 +41,8 @@ def result(found: Result, redact: Redactor) -> Result:
         return GitActed(answer=redacted(found.answer, redact), failure=redacted(found.failure, redact))
     if isinstance(found, CommandResult):
         # No known secret is inside the sandbox, and to look for one takes long in an output of megabytes.
-        return found.model_copy(update={"stdout": SHAPES(found.stdout), "stderr": SHAPES(found.stderr)})
+        whole = without_cut_ones if found.is_output_truncated else str
+        return found.model_copy(update={"stdout": SHAPES(whole(found.stdout)), "stderr": SHAPES(whole(found.stderr))})
     return found
 
 

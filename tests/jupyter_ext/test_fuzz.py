@@ -39,8 +39,6 @@ def test_schemathesis_finds_nothing(live_server: Any, tmp_path: Path) -> None:
     )
     assert result.returncode == 0, result.stdout[-20_000:] + result.stderr[-5_000:]
     assert "Traceback" not in (live_server.root.parent / "log").read_text()
-    answers = {tuple(line.split()) for line in tally.read_text().splitlines()}
-    assert ("/wap/mcp", "200") in answers
-    reached = {path for path, _ in answers}
-    assert reached >= {f"/wap/api/{name}" for name in wap.TOOLS} | {"/wap/tools", "/wap/runs"}
+    reached = {line.split()[0] for line in tally.read_text().splitlines()}
+    assert reached >= {f"/wap/api/{name}" for name in wap.TOOLS} | {"/wap/tools", "/wap/runs", "/wap/mcp"}
     assert reached >= {f"/wap/workspace/{name}" for name in tool_interface.TOOLS}

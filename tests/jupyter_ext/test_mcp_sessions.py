@@ -147,6 +147,32 @@ async def test_a_dropped_connection_is_resumed(
     assert (message["id"], message["result"]["structuredContent"]["stdout"]) == (7, "done\n")
 
 
+async def test_an_answer_to_a_question_that_is_none_is_a_no(
+    post: Post, mcp_url: str, jp_auth_header: dict[str, str], jp_root_dir: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    """And whatever comes after the first answer is nothing."""
+    (jp_root_dir / ".cws-policy.json").write_text(json.dumps({"confirmationRequired": ["runCommand"]}))
+    asking = {**INITIALIZE, "params": {**INITIALIZE["params"], "capabilities": {"elicitation": {}}}}
+    session = (await post(asking)).headers["Mcp-Session-Id"]
+    await post({"jsonrpc": "2.0", "method": "notifications/initialized"}, Mcp_Session_Id=session)
+    call = request("tools/call", 7, name="runCommand", arguments={"command": "touch", "args": ["a.txt"]})
+    async with _streaming(mcp_url, "POST", {**jp_auth_header, "Mcp-Session-Id": session}, call) as response:
+        lines, message = response.aiter_lines(), dict[str, Any]()
+        while message.get("id") != 7 or "method" in message:
+            message = json.loads((await _event(lines)).get("data") or "{}")
+            for action in ("maybe", "accept") if message.get("method") == "elicitation/create" else ():
+                said = {"action": action, "content": {"confirm": True}}
+                await post({"jsonrpc": "2.0", "id": message["id"], "result": said}, Mcp_Session_Id=session)
+    assert (message["error"]["code"], message["error"]["data"]["declined"]) == (-32005, True)
+    assert not (jp_root_dir / "a.txt").exists()
+    assert not [record for record in caplog.records if record.exc_info]
+
+
+async def test_a_long_name_that_no_tool_has_is_not_told_again(post: Post) -> None:
+    refused = await post(request("tools/call", name="x" * 1_000_000, arguments={}), Mcp_Session_Id=await _open(post))
+    assert "There is no tool named" in refused.text and len(refused.text) < 10_000
+
+
 async def test_events_of_another_session_are_not_replayed(
     post: Post, mcp_url: str, jp_auth_header: dict[str, str], jp_root_dir: Any
 ) -> None:

@@ -83,9 +83,15 @@ GIT_SETTINGS = {
 program that `git status` runs. So only what is named `.git` counts, and that program is not run."""
 GIT_ATTRIBUTES = "/run/wap-gitattributes"
 """Where a sandbox shows the attributes of `policy/gitattributes.py`."""
+GIT_CLOSED = "closed-by-policy"
+"""The filter that these attributes name. A closed file is empty in a sandbox, and `git commit -a` would commit that: so
+to git it is what the index has of it, and one that is not there cannot be added."""
 GIT_ATTRIBUTES_SETTINGS = {
-    "GIT_CONFIG_COUNT": "3",
+    "GIT_CONFIG_COUNT": "6",
     **{"GIT_CONFIG_KEY_2": "core.attributesFile", "GIT_CONFIG_VALUE_2": GIT_ATTRIBUTES},
+    **{"GIT_CONFIG_KEY_3": f"filter.{GIT_CLOSED}.clean", "GIT_CONFIG_VALUE_3": "git cat-file blob :0:%f"},
+    **{"GIT_CONFIG_KEY_4": f"filter.{GIT_CLOSED}.smudge", "GIT_CONFIG_VALUE_4": "cat"},
+    **{"GIT_CONFIG_KEY_5": f"filter.{GIT_CLOSED}.required", "GIT_CONFIG_VALUE_5": "true"},
 }
 """Beside the others, where there is such a file."""
 ALWAYS = frozenset({"PATH", *GIT_SETTINGS})

@@ -131,9 +131,9 @@ def refs_inside(inside: Inside, repository: Repository, *patterns: str) -> dict[
 
 def _pairs(stdout: bytes) -> dict[str, str]:
     found = {}
-    for line in parsing.text(stdout).splitlines():
+    for line in parsing.rows(stdout):
         name, _, identifier = line.partition("\0")
-        if names.is_id(identifier):
+        if name.startswith("refs/") and names.is_id(identifier):
             found[name] = identifier
     return found
 

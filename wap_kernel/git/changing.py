@@ -14,6 +14,7 @@ from wap_kernel.git import names, parsing
 from wap_kernel.git.answers import (
     Added,
     Branches,
+    Change,
     CheckedOut,
     Committed,
     GitFailed,
@@ -43,9 +44,18 @@ def add(work: Work, paths: Sequence[str]) -> Added:
         )
     # What has not changed is left to git, which says what is wrong with a name that it does not know.
     known = tuple(path for path in literal if path == "." or any(_covers(path, one) for one in raw.paths))
-    for portion in portions((*wanted, *(path for path in literal if path not in known))):
+    replaced = _above(path for path in changed if not work.may_read(path)).intersection(wanted)
+    for portion in portions(replaced):
+        work.change("rm", "--cached", "--quiet", "--", *portion)
+    whole = (path for path in wanted if path not in replaced)
+    for portion in portions((*whole, *(path for path in literal if path not in known))):
         work.change("add", "--all", "--no-warn-embedded-repo", "--", *portion)
     return Added(tuple(map(work.shown, wanted)), left_out=len(changed) - len(wanted))
+
+
+def _above(paths: Iterable[str]) -> set[str]:
+    """The folders that hold one of `paths`: to add such a name, once a file's, would add all that is in it now."""
+    return {path[:at] for path in paths for at, letter in enumerate(path) if letter == "/"}
 
 
 def _covers(path: str, other: str) -> bool:
@@ -92,7 +102,13 @@ def commit(work: Work, message: str, files: Sequence[str] = ()) -> Committed:
             Reason.CONFLICTS, "There are merge conflicts. Edit the files, add them, and commit again."
         ).failure
         raise GitFailed(type(failure)(failure.reason, failure.text, 1, "", conflicts))
-    if not raw.staged and work.repository.underway != "merge":
+    is_merge = work.repository.underway == "merge"
+    if not is_merge and not all(_may_commit(work, change) for change in raw.staged):
+        raise PermissionDenied(
+            "Something is staged that lies outside of where you may work, and would be committed with the rest.",
+            hint="A person commits it, or unstages it with `git restore --staged`.",
+        )
+    if not raw.staged and not is_merge:
         # Asked here, not left to git: its answer would be a status that looks into submodules.
         raise failed(Reason.NOTHING, "Nothing is staged, so there is nothing to commit. Name the files, or add them.")
     options = ("--quiet", "--no-verify", "--no-gpg-sign", "--no-status", "--cleanup=whitespace")
@@ -100,6 +116,10 @@ def commit(work: Work, message: str, files: Sequence[str] = ()) -> Committed:
     (made,) = log(work, "HEAD", limit=1).commits
     note = None if raw.branch else "The head is detached: make a branch, or this commit will be hard to find."
     return Committed(made.id, raw.branch, made.author, files=len(raw.staged), note=note)
+
+
+def _may_commit(work: Work, change: Change) -> bool:
+    return work.may_read(change.path) and (change.old_path is None or work.may_read(change.old_path))
 
 
 def checkout(work: Work, name: str) -> CheckedOut:

@@ -64,7 +64,7 @@ def _refuse_existing(files: Files, path: str) -> None:
 
 def _default_branch(link: Link) -> str:
     said = link.remotely("ls-remote", "--symref", "--quiet", "--end-of-options", link.host.remote.url, "HEAD")
-    for line in parsing.text(said).splitlines():
+    for line in parsing.rows(said):
         ref, _, name = line.removeprefix("ref: ").partition("\t")
         if line.startswith("ref: refs/heads/") and name == "HEAD":
             return ref.removeprefix("refs/heads/")

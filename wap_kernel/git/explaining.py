@@ -80,7 +80,18 @@ _TABLE: tuple[tuple[str, Reason, str], ...] = (
         "A person checks it in the server's settings.",
     ),
     (
-        r"non-fast-forward|fetch first|stale info",
+        r"stale info",
+        Reason.BEHIND,
+        "The remote's branch is not as it was last seen from here, so nothing was overwritten. Fetch, look at what is "
+        "new there, and push again.",
+    ),
+    (
+        r"died of signal 25|File too large",
+        Reason.TOO_LARGE,
+        "The remote repository is too large to be fetched here. A person clones it.",
+    ),
+    (
+        r"non-fast-forward|fetch first",
         Reason.BEHIND,
         "The remote has commits that you do not have. Pull, then push again.",
     ),

@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from wap_kernel.files.paths import display
 from wap_kernel.git import parsing
 from wap_kernel.git.work import Work
 from wap_kernel.operations import GitTransfer
@@ -65,4 +66,4 @@ def new_commits(work: Work, branch: str, commit: str) -> tuple[str, ...]:
     known = work.ref(f"refs/remotes/{work.remote}/{branch}")
     options = (f"--max-count={MAX_COMMITS}", "--no-show-signature", "--no-color", "--no-patch", "--format=%h %s")
     ran = work.read("log", *options, commit, *((f"^{known}",) if known else ()), "--", partial=True)
-    return tuple(parsing.text(ran.stdout).splitlines())
+    return tuple(map(display, parsing.rows(ran.stdout)))

@@ -17,6 +17,7 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from tempfile import TemporaryFile
 from typing import IO
 from urllib.parse import urlsplit
 
@@ -35,6 +36,12 @@ PATIENCE = 60.0
 """Seconds to wait for another transfer with the same remote."""
 _LOOK_AGAIN = 0.05
 MAX_STDOUT = 16 * 1024 * 1024
+MAX_STDERR = 64 * 1024
+MAX_FILE = 1280 * 1024 * 1024
+"""Bytes of a file that git may write: a remote can send without end."""
+_LIMITED = 'ulimit -f "$0" && exec git "$@"'
+_BLOCK = 512
+_NOT_FOUND = 127
 PATH = "/usr/local/bin:/usr/bin:/bin"
 _KEPT = (*sorted(KEPT_WITHOUT_PASSWORD), "NO_PROXY", "no_proxy", "SSL_CERT_FILE", "SSL_CERT_DIR")
 
@@ -83,6 +90,8 @@ class Host:
             askpass.chmod(0o700)
             if not os.path.exists(os.path.join(self.bare, "HEAD")):
                 self.git("init", "--quiet", "--bare", "--template=", "--initial-branch=none", self.bare, anywhere=True)
+            for left in Path(self.bare, "objects", "pack").glob("tmp_*"):
+                left.unlink()  # of a transfer that was ended
             yield
 
     def _take(self, lock: IO[str]) -> None:
@@ -174,37 +183,65 @@ class Host:
         environment = {"PATH": PATH, **hardening.variables(settings), **variables}
         if not anywhere:
             environment["GIT_DIR"] = self.bare
-        try:
-            process = subprocess.Popen(
-                ["git", *arguments],
-                cwd=self._folder,
-                env=environment,
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.PIPE,
-                stderr=subprocess.PIPE,
-                pass_fds=inherited,
-                start_new_session=True,
-            )
-        except OSError as error:
-            raise ProviderUnavailable("Git cannot be started on the server.", hint="Install git.") from error
-        with process:
+        # What a remote says goes to a file, of which the end is read: it may talk without end.
+        with TemporaryFile(dir=self._folder) as said_there:
             try:
-                with self._cancel.calling(lambda: _kill(process)):
-                    stdout, stderr = process.communicate(timeout=self._timeout)
-            except subprocess.TimeoutExpired:
-                raise TimedOut(
-                    f"The remote operation did not end within {self._timeout:g} seconds.", hint="Try again later."
-                ) from None
-            finally:
-                _kill(process)
+                process = subprocess.Popen(
+                    ["sh", "-c", _LIMITED, str(MAX_FILE // _BLOCK), *arguments],
+                    cwd=self._folder,
+                    env=environment,
+                    stdin=subprocess.DEVNULL,
+                    stdout=subprocess.PIPE,
+                    stderr=said_there,
+                    pass_fds=inherited,
+                    start_new_session=True,
+                )
+            except OSError as error:
+                raise _no_git() from error
+            stdout = self._output(process)
+            said_there.seek(max(0, said_there.seek(0, os.SEEK_END) - MAX_STDERR))
+            stderr = said_there.read()
         if self._cancel.requested:
             raise failed(Reason.CANCELLED, "It was cancelled.", process.returncode)
         said = redact(stderr.decode("utf-8", "replace"))
-        if process.returncode not in accept:
-            raise explained(process.returncode, said, redact(stdout[:65536].decode("utf-8", "replace")))
         if len(stdout) > MAX_STDOUT:
             raise failed(Reason.TOO_LARGE, "The remote repository has too many refs or files.")
+        if process.returncode == _NOT_FOUND:
+            raise _no_git()
+        if process.returncode not in accept:
+            raise explained(process.returncode, said, redact(stdout[:65536].decode("utf-8", "replace")))
         return process.returncode, stdout
+
+    def _output(self, process: subprocess.Popen[bytes]) -> bytes:
+        """What it prints until it ends, or is ended: too late, too much, not wanted any more."""
+        late = threading.Event()
+
+        def end() -> None:
+            late.set()
+            _kill(process)
+
+        clock = threading.Timer(self._timeout, end)
+        clock.start()
+        try:
+            with process, self._cancel.calling(lambda: _kill(process)):
+                assert process.stdout is not None
+                stdout = process.stdout.read(MAX_STDOUT + 1)
+                if len(stdout) > MAX_STDOUT:
+                    _kill(process)
+        except BaseException:
+            _kill(process)
+            raise
+        finally:
+            clock.cancel()
+        if late.is_set():
+            raise TimedOut(
+                f"The remote operation did not end within {self._timeout:g} seconds.", hint="Try again later."
+            )
+        return stdout
+
+
+def _no_git() -> ProviderUnavailable:
+    return ProviderUnavailable("Git cannot be started on the server.", hint="Install git.")
 
 
 def _kill(process: subprocess.Popen[bytes]) -> None:

@@ -13,7 +13,7 @@ from os.path import dirname
 from wap_kernel.commands.outcome import Cancel, Outcome, Stream
 from wap_kernel.errors import TimedOut
 from wap_kernel.files.paths import below, display
-from wap_kernel.git import hardening
+from wap_kernel.git import hardening, parsing
 from wap_kernel.git.answers import GitFailed, Reason, failed
 from wap_kernel.git.explaining import explained
 from wap_kernel.git.redaction import Redactor
@@ -24,9 +24,11 @@ MAX_STDERR = 64 * 1024
 TIMEOUT = 120.0
 
 _LOOK = """\
-git rev-parse --path-format=absolute --is-shallow-repository --show-toplevel --git-dir --git-common-dir || exit
-common=$(git rev-parse --path-format=absolute --git-common-dir)
-own=$(git rev-parse --path-format=absolute --git-dir)
+about=$(git rev-parse --path-format=absolute --is-shallow-repository --show-toplevel && echo .) || exit
+common=$(git rev-parse --path-format=absolute --git-common-dir && echo .) || exit
+own=$(git rev-parse --path-format=absolute --git-dir && echo .) || exit
+common=${common%??} own=${own%??}
+printf '%s\\0' "${about%??}" "$own" "$common"
 [ -s "$common/objects/info/alternates" ] && echo alternates
 for name in MERGE_HEAD rebase-merge rebase-apply CHERRY_PICK_HEAD REVERT_HEAD BISECT_LOG; do
     [ -e "$own/$name" ] && echo "$name"
@@ -34,6 +36,7 @@ done
 printf '\\0'
 git config --list --name-only -z
 """
+"""The names of folders may hold line ends, also as their last character, which `$(...)` would take away."""
 _UNDERWAY = {
     "MERGE_HEAD": "merge",
     "rebase-merge": "rebase",
@@ -90,8 +93,9 @@ class Inside:
         ran = self.shell(_LOOK, (), folder=folder)
         if ran.exit_code:
             raise explained(ran.exit_code, ran.stderr)
-        head, _, keys = ran.stdout.partition(b"\0")
-        shallow, top, git_dir, common, *marks = head.decode("utf-8", "surrogateescape").splitlines()
+        about, git_dir, common, marked, keys = map(parsing.text, ran.stdout.split(b"\0", 4))
+        shallow, _, top = about.partition("\n")
+        marks = marked.split()
         relative = below(top, self.root)
         if relative is None or any(below(path, self.root) is None for path in (git_dir, common)):
             raise failed(
@@ -101,7 +105,7 @@ class Inside:
         borrows = "alternates" in marks
         if borrows and not self.provider.confines:
             raise borrowed()
-        found = hardening.drivers(key.decode("utf-8", "surrogateescape") for key in keys.split(b"\0"))
+        found = hardening.drivers(keys.split("\0"))
         if ran.truncated or len(found) > hardening.MAX_DRIVERS or any(display(name) != name for _, name in found):
             # Then they cannot be switched off by name.
             raise failed(

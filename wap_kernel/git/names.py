@@ -25,7 +25,8 @@ def branch(name: str) -> str:
     """A name for a branch, by git's own rules and without what could be taken for something else."""
     if not name or len(name.encode("utf-8", "replace")) > MAX_NAME or _BAD_IN_BRANCH.search(name):
         raise _bad_branch(name)
-    if _RESERVED.match(name) or not _is_unicode(name):
+    # What cannot be seen is refused too: a person who is asked about a branch must see which one it is.
+    if _RESERVED.match(name) or not name.isprintable():
         raise _bad_branch(name)
     return name
 

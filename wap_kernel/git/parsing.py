@@ -125,6 +125,11 @@ def commits(data: bytes) -> Iterator[Commit]:
         )
 
 
+def rows(data: bytes) -> list[str]:
+    """Lines. No ref's name holds an end of line, but one may hold what else Python takes for the end of a line."""
+    return [text(row) for row in data.split(b"\n") if row]
+
+
 def lines(data: bytes) -> list[str]:
     """Records that end with NUL."""
     return [text(record) for record in data.split(b"\0") if record]

@@ -169,7 +169,7 @@ def branches(work: Work) -> Branches:
     form = "--format=%(HEAD)%00%(refname)%00%(objectname)%00%(symref)"
     ran = work.read("for-each-ref", form, "refs/heads", "refs/remotes")
     found = []
-    for line in parsing.text(ran.stdout).splitlines():
+    for line in parsing.rows(ran.stdout):
         mark, name, commit, symbolic = line.split("\0")
         if not symbolic:  # refs/remotes/origin/HEAD is no branch of its own
             _, kind, short = name.split("/", 2)

@@ -16,7 +16,7 @@ MASK = "***"
 _BREAK = r"[\r\n\t ]*"
 _BASE64 = frozenset("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/_-")
 _SHORTEST_CORE = 4
-_KIND = "(?:basic |bearer |token )?"
+_KIND = "(?:basic|bearer|token) "
 _LOOKS_LIKE_ONE = (
     # Everything up to the last `@` before the path: a secret may itself hold `@` and `:`. `git@` is nobody's secret,
     # and neither is `Bearer $TOKEN`.
@@ -27,12 +27,20 @@ _LOOKS_LIKE_ONE = (
     ),
     (
         "authorization",
-        re.compile(rf"(?i)\b(authorization[ \t]{{0,8}}[:=][ \t]{{0,8}}(?!{_KIND}[$<{{%]){_KIND})[^\s'\"]+"),
-        rf"\1{MASK}",
+        # Without the kind it must look like a secret: `def call(authorization: str)` is no header.
+        re.compile(
+            rf"(?i)\b(authorization[ \t]{{0,8}}[:=][ \t]{{0,8}})(?:({_KIND})(?![$<{{%])[^\s'\"]+|[\w+/=.~-]{{16,}})"
+        ),
+        rf"\1\2{MASK}",
     ),
     ("gh", re.compile(r"\b(?:gh[pousr]_[A-Za-z0-9]{16,255})"), MASK),
     ("github_pat_", re.compile(r"\bgithub_pat_[A-Za-z0-9_]{16,255}"), MASK),
-    ("eyj", re.compile(r"\beyJ[\w-]{8,1024}\.eyJ[\w-]{8,2048}\.[\w-]{8,2048}"), MASK),
+    # Looked at once for each run of such characters: it may begin with `eyJ-eyJ-eyJ-`, and from each of them go on.
+    (
+        "eyj",
+        re.compile(r"(?<![\w-])(?=[\w-]+\.eyJ[\w-]{8,}\.[\w-]{8})((?:[\w-]*?-)??)eyJ[\w-]{8,}\.[\w-]+\.[\w-]+"),
+        rf"\1{MASK}",
+    ),
 )
 """What a text must hold in small letters to be looked at closely, the pattern, and what it becomes."""
 

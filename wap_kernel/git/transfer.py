@@ -95,12 +95,17 @@ def push(
         link.refuse_lfs(commit)
         before = bundles.refs(host, tracking).get(tracking)
         options = ("--porcelain", "--quiet", "--no-verify", "--no-follow-tags", "--no-recurse-submodules")
-        forced = ("--force",) if force else ()
+        forced = (_lease(ref, before),) if force else ()
         link.remotely("push", *options, *forced, "--end-of-options", host.remote.url, f"{commit}:{ref}")
         host.git("update-ref", tracking, commit)
         host.git("update-ref", "-d", bundles.ARRIVED)
     bundles.set_refs(work.inside, work.repository, {tracking: commit})
     return Pushed(name, (RefChange(branch, before, commit),))
+
+
+def _lease(ref: str, seen: str | None) -> str:
+    """Overwrite what was seen there, and not what somebody pushed since."""
+    return f"--force-with-lease={ref}:{seen or ''}"
 
 
 def _delete(link: Link, work: Work, branch: str) -> Pushed:
@@ -109,7 +114,8 @@ def _delete(link: Link, work: Work, branch: str) -> Pushed:
     with host.held():
         before = bundles.refs(host, tracking).get(tracking)
         options = ("--porcelain", "--quiet", "--no-verify", "--no-recurse-submodules")
-        link.remotely("push", *options, "--end-of-options", host.remote.url, f":refs/heads/{branch}")
+        ref = f"refs/heads/{branch}"
+        link.remotely("push", *options, _lease(ref, before), "--end-of-options", host.remote.url, f":{ref}")
         host.git("update-ref", "-d", tracking)
     bundles.set_refs(work.inside, work.repository, {tracking: None})
     return Pushed(name, (RefChange(branch, before, None),))

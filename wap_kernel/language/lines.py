@@ -17,6 +17,8 @@ _WORD = re.compile(r"""\s*((?:[^\s'"\\]|\\.|'[^']*'|"(?:\\.|[^"\\])*")+)""", re.
 _BATCH = re.compile(r"[\[{]|-(?:\s|$)|---|(?:\"?(?:operations|protocolVersion)\"?)\s*:")
 """How a batch begins, and no sub-command does."""
 
+MAX_LINE = 100_000
+"""`shlex` takes twenty seconds for a word of a million characters."""
 MAGIC = re.compile(r"%{1,2}wap(?:\s+|$)")
 
 
@@ -101,6 +103,11 @@ def _first_word(text: str) -> tuple[str, str]:
 
 
 def _words(text: str) -> list[str]:
+    if len(text) > MAX_LINE:
+        raise InvalidArgument(
+            f"The line is too long: {len(text)} characters, at most {MAX_LINE}.",
+            hint="A text for a file stands below, in a cell that begins with %%wap write PATH.",
+        )
     try:
         return shlex.split(text)
     except ValueError as error:

@@ -24,6 +24,8 @@ from wap_kernel.runner import Runner
 WAIT = "wap/wait"
 """In a call's `_meta`: how many seconds it waits for a person in Jupyter to agree."""
 LONGEST_WAIT = 3600.0
+MAX_NAME = 100
+"""So much is told again of a name that no tool has."""
 
 
 class Tools:
@@ -66,7 +68,7 @@ class Tools:
         except RpcError as error:
             if asked is not None and asked.due is not None:
                 return asked.due
-            await _tell(message, params.name, began, str(error.data.get("code")))
+            await _tell(message, params.name[:MAX_NAME], began, str(error.data.get("code")))
             raise failing.as_sent(error) from None
         if asked is not None and asked.due is not None:
             return asked.due
@@ -76,7 +78,7 @@ class Tools:
     def _require(self, name: str) -> None:
         if name not in TOOLS or (self._only is not None and name not in self._only):
             known = [known for known in TOOLS if self._only is None or known in self._only]
-            missing = NotFound(f"There is no tool named {name!r}.", hint=f"Tools: {', '.join(known)}.")
+            missing = NotFound(f"There is no tool named {name[:MAX_NAME]!r}.", hint=f"Tools: {', '.join(known)}.")
             raise rpc_error("tools/call", missing)
 
 

@@ -13,6 +13,7 @@ from typing import Any, Protocol
 import mcp_types as types
 from mcp.shared.exceptions import MCPError
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
+from pydantic import ValidationError
 
 from wap_kernel.dialects.coding_environment.questions import Question
 from wap_kernel.mcp.asking import Message
@@ -52,7 +53,8 @@ class _Asked:
         asking = self._message.session.elicit_form(question.text, _SCHEMA, self._message.request_id)
         try:
             return _is_yes(await asyncio.wait_for(asking, PATIENCE_SECONDS))
-        except (MCPError, asyncio.TimeoutError):  # the client cannot ask after all, or nobody answers
+        except (MCPError, ValidationError, asyncio.TimeoutError):
+            # The client cannot ask after all, or answers with something else, or nobody answers.
             return False
 
 

@@ -19,6 +19,8 @@ MAX_REMEMBERED = 256
 class Binding:
     effective: Effective
     guard: PolicyGuard
+    hiding: PolicyGuard
+    """What a sandbox hides: not what only lies outside of the folder that an operation stays in."""
 
 
 class CurrentPolicy:
@@ -45,7 +47,8 @@ class CurrentPolicy:
             effective = common
             for layer in layers:
                 effective = effective.with_layer(layer)
-            binding = Binding(effective, PolicyGuard(self._protected, effective))
+            guard = PolicyGuard(self._protected, effective)
+            binding = Binding(effective, guard, guard)
             bindings[caller.token] = (layers, binding)
         return binding
 
@@ -56,11 +59,12 @@ class CurrentPolicy:
         if known is not None and known[0] is binding and known[1] is layer:
             return known[2]
         effective = binding.effective if layer is None else binding.effective.with_layer(layer)
+        hiding = PolicyGuard(self._protected, effective)
         if only:
             inside = literally(folder)
             paths = FilesystemPolicy(allowed_paths=(inside, f"{inside}/**"))
             effective = effective.with_layer(Policy(name="workspaceRoot", filesystem=paths))
-        narrowed = Binding(effective, PolicyGuard(self._protected, effective))
+        narrowed = Binding(effective, PolicyGuard(self._protected, effective) if only else hiding, hiding)
         if len(self._within) >= MAX_REMEMBERED:
             self._within.clear()
         self._within[folder, only] = (binding, layer, narrowed)

@@ -13,14 +13,15 @@ import os
 import re
 from collections.abc import Collection, Iterable, Iterator, Sequence
 
+from wap_kernel.commands.environment import GIT_CLOSED
 from wap_kernel.errors import from_os_error
 from wap_kernel.files.pathglob import PathGlob, name_matcher
 from wap_kernel.files.paths import split
 from wap_kernel.policy.effective import Layer
 from wap_kernel.policy.paths import PolicyGuard
 
-CLOSED = "-diff export-ignore"
-OPEN = "!diff !export-ignore"
+CLOSED = f"-diff export-ignore filter={GIT_CLOSED}"
+OPEN = "!diff !export-ignore !filter"
 MAX_LINE = 2000
 """Bytes; git ignores a line that is a little longer."""
 

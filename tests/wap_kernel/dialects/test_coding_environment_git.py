@@ -15,19 +15,21 @@ from pydantic.alias_generators import to_camel
 from tests.wap_kernel.dialects.coding import WAIT, Coding, play
 from tests.wap_kernel.git.scene import BOT, plain
 from tests.wap_kernel.git.server import APP_ID, GitServer
+from tests.wap_kernel.providers.scene import skip_unless_works
 from wap_kernel.caller import Caller, Scope
 from wap_kernel.dialects import schemas, tool_interface
 from wap_kernel.dialects.coding_environment import TOOLS, Question, watching
 from wap_kernel.dialects.coding_environment.outcomes import performed
 from wap_kernel.dialects.coding_environment.places import Place
 from wap_kernel.dialects.tool_interface import git_answers
-from wap_kernel.dialects.tool_interface.git_parameters import FIELDS
+from wap_kernel.dialects.tool_interface.git_parameters import FIELDS, MAX_FILES
 from wap_kernel.errors import PermissionDenied
 from wap_kernel.git import answers
 from wap_kernel.git.acting import GitActed
 from wap_kernel.git.github import GitHubApp
 from wap_kernel.git.settings import GitSettings
 from wap_kernel.operations import Effect, GitRead
+from wap_kernel.policy.masks import MAX_MASKS
 from wap_kernel.policy.model import Policy
 from wap_kernel.runs.audit_reading import Page
 
@@ -170,6 +172,58 @@ def test_it_stays_in_workspace_root_and_says_paths_from_there(repository: Coding
 
     play(repository, scenario, git=GitSettings(identity=BOT))
     assert plain(repository.root, "show", "--format=%s", "--name-only") == "two\n\napp/src/a.py\n"
+
+
+def test_in_the_sandbox_too_whatever_lies_beside_workspace_root(repository: Coding) -> None:
+    """A link to it, and more files than a sandbox can hide."""
+    skip_unless_works("bubblewrap")
+    (repository.root / "app" / "src" / "a.py").write_text("x = 2\n")
+    (repository.root / "latest").symlink_to("app")
+    for number in range(MAX_MASKS + 1):
+        (repository.root / f"{number}.txt").touch()
+
+    async def scenario(coding: Coding) -> None:
+        git = _git(coding)
+        for folder in ("app", "app/src", "latest/src"):
+            status = await git("status", workspaceRoot=folder)
+            assert [posixpath.basename(change["path"]) for change in status["changed"]] == ["a.py"], status
+            assert status["untracked"] == []
+
+    play(repository, scenario, provider="bubblewrap")
+
+
+def test_what_somebody_staged_outside_of_workspace_root_is_not_committed(repository: Coding) -> None:
+    for path in ("app/src/a.py", "top.py", "moved.py"):
+        (repository.root / path).write_text(f"{path}\n" * 9)
+    plain(repository.root, "add", "moved.py")
+    plain(repository.root, "commit", "--quiet", "--message", "second")
+
+    async def scenario(coding: Coding) -> None:
+        commit = {"action": "commit", "message": "mine", "files": ["."], "workspaceRoot": "app"}
+        for staging in (("add", "top.py"), ("mv", "moved.py", "app/moved.py")):
+            plain(coding.root, *staging)
+            refused = await coding.fail("git", commit)
+            assert refused["code"] == "PERMISSION_DENIED" and "staged" in refused["error"], refused
+            assert ".py" not in refused["error"]
+            plain(coding.root, "reset", "--quiet", "--hard", "HEAD")
+            (coding.root / "app" / "src" / "a.py").write_text("x = 3\n")
+        assert (await coding.call("git", commit))["files"] == 1
+
+    play(repository, scenario, git=GitSettings(identity=BOT))
+    assert plain(repository.root, "show", "--format=%s", "--name-only") == "mine\n\napp/src/a.py\n"
+
+
+def test_as_many_files_as_may_be_named_fit_into_a_sandbox(repository: Coding) -> None:
+    skip_unless_works("bubblewrap")
+
+    async def scenario(coding: Coding) -> None:
+        git = _git(coding)
+        many = [f"{number}.py" for number in range(MAX_FILES)]
+        for action in ("add", "diff", "log", "restore"):
+            assert (await git(action, files=many)).get("reason") in (None, "unknown-path")
+        assert "at most" in (await coding.fail("git", {"action": "diff", "files": [*many, "a"]}))["error"]
+
+    play(repository, scenario, provider="bubblewrap")
 
 
 WRONG: list[tuple[dict[str, Any], str]] = [

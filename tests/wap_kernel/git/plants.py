@@ -17,22 +17,23 @@ HOOKS = """
 """.split()
 
 
-def config(*pairs: str) -> Plant:
+class Settings:
     """`key` gets the program; `key=value` gets the value, with PROGRAM in both replaced."""
 
-    def plant(workspace: Workspace, program: str) -> None:
-        for pair in pairs:
+    def __init__(self, *pairs: str) -> None:
+        self._pairs = pairs
+
+    def __call__(self, workspace: Workspace, program: str) -> None:
+        for pair in self._pairs:
             key, equals, value = pair.partition("=")
             named = key.replace("PROGRAM", program)
             workspace.plain("config", "--add", named, value.replace("PROGRAM", program) if equals else program)
-
-    return plant
 
 
 def attributes(line: str, *pairs: str) -> Plant:
     def plant(workspace: Workspace, program: str) -> None:
         workspace.write(".gitattributes", f"{line}\n")
-        config(*pairs)(workspace, program)
+        Settings(*pairs)(workspace, program)
 
     return plant
 
@@ -60,7 +61,7 @@ def _included(workspace: Workspace, program: str) -> None:
 
 def _conditionally_included(workspace: Workspace, program: str) -> None:
     workspace.write(".git/more.config", f"[core]\n\tfsmonitor = {program}\n")
-    config("includeIf.gitdir:/.path=more.config", "includeIf.onbranch:main.path=more.config")(workspace, program)
+    Settings("includeIf.gitdir:/.path=more.config", "includeIf.onbranch:main.path=more.config")(workspace, program)
 
 
 def _worktree_config(workspace: Workspace, program: str) -> None:
@@ -78,7 +79,7 @@ def _submodule(workspace: Workspace, program: str) -> None:
     plain(inner, "config", "core.fsmonitor", program)
     workspace.plain("-c", "advice.addEmbeddedRepo=false", "add", "inner")
     workspace.write(".gitmodules", '[submodule "inner"]\n\tpath = inner\n\turl = ./inner\n\tignore = none\n')
-    config(
+    Settings(
         "submodule.inner.ignore=none",
         "submodule.inner.update=!PROGRAM",
         "diff.ignoreSubmodules=none",
@@ -102,7 +103,7 @@ def _home(workspace: Workspace, program: str) -> None:
 
 def _info_attributes(workspace: Workspace, program: str) -> None:
     workspace.write(".git/info/attributes", "* filter=x diff=x merge=x\n")
-    config(
+    Settings(
         "filter.x.clean",
         "filter.x.smudge",
         "filter.x.process",
@@ -115,16 +116,16 @@ def _info_attributes(workspace: Workspace, program: str) -> None:
 def _maintenance(workspace: Workspace, program: str) -> None:
     hook = workspace.write(".git/hooks/pre-auto-gc", Path(program).read_bytes())
     hook.chmod(0o755)
-    config(
+    Settings(
         *("gc.auto=1", "gc.autoPackLimit=1", "gc.autoDetach=false", "maintenance.auto=true"),
         "gc.recentObjectsHook",
     )(workspace, program)
 
 
 PLANTS: Mapping[str, Plant] = {
-    "fsmonitor": config("core.fsmonitor"),
-    "fsmonitor, version 1": config("core.fsmonitor", "core.fsmonitorHookVersion=1"),
-    "external diff": config("diff.external"),
+    "fsmonitor": Settings("core.fsmonitor"),
+    "fsmonitor, version 1": Settings("core.fsmonitor", "core.fsmonitorHookVersion=1"),
+    "external diff": Settings("diff.external"),
     "diff driver": attributes("* diff=x", "diff.x.command"),
     "textconv": attributes("* diff=x", "diff.x.textconv", "diff.x.cachetextconv=true"),
     "clean": attributes("* filter=x", "filter.x.clean", "filter.x.required=true"),
@@ -135,18 +136,18 @@ PLANTS: Mapping[str, Plant] = {
     "filter named like a setting": attributes("* filter=clean", "filter.clean.clean", "filter.clean.smudge"),
     "filter with capitals": attributes("* filter=LFS", "filter.LFS.clean", "filter.LFS.process"),
     "merge driver": attributes("* merge=x", "merge.x.driver=PROGRAM %A %O %B", "merge.default=x"),
-    "merge options": config("branch.main.mergeOptions=--strategy=evil", "pull.twohead=evil"),
+    "merge options": Settings("branch.main.mergeOptions=--strategy=evil", "pull.twohead=evil"),
     "hooks": _hooks(".git/hooks"),
     "hooks elsewhere": _hooks("own-hooks"),
-    "ssh": config("core.sshCommand"),
-    "git proxy": config("core.gitProxy"),
-    "pager": config(
+    "ssh": Settings("core.sshCommand"),
+    "git proxy": Settings("core.gitProxy"),
+    "pager": Settings(
         "core.pager", "pager.log", "pager.diff", "pager.status", "pager.show", "pager.branch", "color.pager=true"
     ),
-    "editor": config("core.editor", "sequence.editor", "commit.verbose=true"),
-    "askpass": config("core.askPass"),
-    "credential helper": config("credential.helper", "credential.https://127.0.0.1.helper"),
-    "gpg": config(
+    "editor": Settings("core.editor", "sequence.editor", "commit.verbose=true"),
+    "askpass": Settings("core.askPass"),
+    "credential helper": Settings("credential.helper", "credential.https://127.0.0.1.helper"),
+    "gpg": Settings(
         "gpg.program",
         "commit.gpgSign=true",
         "tag.gpgSign=true",
@@ -154,11 +155,11 @@ PLANTS: Mapping[str, Plant] = {
         "merge.verifySignatures=true",
         "push.gpgSign=if-asked",
     ),
-    "gpg by ssh": config(
+    "gpg by ssh": Settings(
         "gpg.format=ssh", "gpg.ssh.program", "gpg.ssh.defaultKeyCommand", "commit.gpgSign=true", "user.signingKey=x"
     ),
-    "gpg by x509": config("gpg.format=x509", "gpg.x509.program", "commit.gpgSign=true"),
-    "aliases": config(
+    "gpg by x509": Settings("gpg.format=x509", "gpg.x509.program", "commit.gpgSign=true"),
+    "aliases": Settings(
         *(f"alias.{name}=!PROGRAM" for name in "status diff log show commit switch branch add restore".split())
     ),
     "include": _included,
@@ -168,30 +169,30 @@ PLANTS: Mapping[str, Plant] = {
     "bare repository in a folder": _nested_bare,
     "home": _home,
     "info/attributes": _info_attributes,
-    "insteadOf": config(
+    "insteadOf": Settings(
         "url.ext::PROGRAM .insteadOf=https://",
         "url.ext::PROGRAM .pushInsteadOf=https://",
         "url.ext::PROGRAM x.insteadOf=/",
         "protocol.ext.allow=always",
     ),
-    "another remote": config(
+    "another remote": Settings(
         "remote.origin.url=ext::PROGRAM x",
         "remote.origin.pushurl=ext::PROGRAM y",
         "protocol.ext.allow=always",
         "remote.origin.vcs=evil",
         "remote.pushDefault=origin",
     ),
-    "upload pack": config(
+    "upload pack": Settings(
         "remote.origin.url=/nowhere",
         "remote.origin.uploadpack",
         "remote.origin.receivepack",
         "uploadpack.packObjectsHook",
     ),
-    "alternate refs": config("core.alternateRefsCommand"),
-    "trailers": config("trailer.sign.command", "trailer.sign.cmd", "trailer.sign.ifmissing=add"),
-    "interactive filter": config("interactive.diffFilter", "add.interactive.useBuiltin=false"),
-    "bundle address": config("fetch.bundleURI=ext::PROGRAM x", "transfer.bundleURI=true"),
-    "http": config(
+    "alternate refs": Settings("core.alternateRefsCommand"),
+    "trailers": Settings("trailer.sign.command", "trailer.sign.cmd", "trailer.sign.ifmissing=add"),
+    "interactive filter": Settings("interactive.diffFilter", "add.interactive.useBuiltin=false"),
+    "bundle address": Settings("fetch.bundleURI=ext::PROGRAM x", "transfer.bundleURI=true"),
+    "http": Settings(
         "http.proxy=http://127.0.0.1:9",
         "http.sslVerify=false",
         "http.followRedirects=true",
@@ -199,8 +200,8 @@ PLANTS: Mapping[str, Plant] = {
         "http.sslCAInfo=/dev/null",
         "http.cookieFile=/dev/null",
     ),
-    "trace": config("trace2.normalTarget=/dev/stdout", "trace2.eventTarget=/dev/stdout"),
-    "colours and formats": config(
+    "trace": Settings("trace2.normalTarget=/dev/stdout", "trace2.eventTarget=/dev/stdout"),
+    "colours and formats": Settings(
         "color.ui=always",
         "color.diff=always",
         "format.pretty=raw",
@@ -212,9 +213,17 @@ PLANTS: Mapping[str, Plant] = {
         "diff.orderFile=/etc/passwd",
         "commit.template=/etc/passwd",
     ),
-    "tools": config("difftool.x.cmd", "diff.tool=x", "mergetool.x.cmd", "merge.tool=x", "browser.x.cmd", "man.x.cmd"),
+    "tools": Settings("difftool.x.cmd", "diff.tool=x", "mergetool.x.cmd", "merge.tool=x", "browser.x.cmd", "man.x.cmd"),
     "maintenance": _maintenance,
 }
+
+_SETTINGS = [name for name, plant in PLANTS.items() if isinstance(plant, Settings)]
+_GROUPS = 7
+TOGETHER: tuple[tuple[str, ...], ...] = (
+    *(tuple(_SETTINGS[first::_GROUPS]) for first in range(_GROUPS)),  # neighbours of a kind in different groups
+    *((name,) for name in PLANTS if name not in _SETTINGS),
+)
+"""What is planted at the same time: settings do not stand in each other's way, files do."""
 
 CONTROLS: Mapping[str, str] = {
     "smudge": "rm README.md; git checkout README.md",

@@ -12,6 +12,7 @@ import pytest
 from tests.wap_kernel.dialects.interface import Interface, opened
 from tests.wap_kernel.git.scene import plain
 from tests.wap_kernel.providers.scene import skip_unless_works
+from wap_kernel.git.redaction import Redactor
 
 PROJECT = Path(__file__).parents[3]
 
@@ -78,7 +79,8 @@ def test_this_projects_own_history(tools: Interface) -> None:
     for commit in log[:3]:
         files = tools("git", action="show", ref=commit["id"])["diff"]["files"]
         shown = "".join(file["patch"] for file in files)
-        assert shown == tools.git("show", "--format=", "-M", "--diff-merges=first-parent", commit["id"])
+        theirs = tools.git("show", "--format=", "-M", "--diff-merges=first-parent", commit["id"])
+        assert shown == Redactor()(theirs)  # any of our own commits may hold what looks like a credential
 
     assert tools("git", action="checkout", branch="feature/x")["created"] is True
     assert tools.git("branch", "--show-current") == "feature/x\n"

@@ -301,6 +301,7 @@ def test_a_name_that_is_not_utf8_is_told(workspace: Workspace) -> None:
     [
         *("-D", "--orphan", "--upload-pack=id", "", "a b", "a..b", "a~1", "@{-1}", "HEAD", "@", "refs/heads/x", "a\nb"),
         *("a.lock", ".a", "a/.b", "/a", "a/", "a//b", "a:b", "a*", "a\\b", "\udc80", "a" * 300, "a@{1}", "0" * 40),
+        *("a\u2028b", "a\u202eb", "a\x85b"),
     ],
 )
 def test_a_branch_with_such_a_name_is_refused(workspace: Workspace, name: str) -> None:
@@ -402,6 +403,17 @@ def test_a_file_that_the_sandbox_hides_is_not_committed_empty(workspace: Workspa
     changing.commit(work, "all", ["."])
     assert workspace.plain("show", "HEAD:.env") == "TOKEN=one\n"
     assert workspace.plain("diff", "--name-only", "HEAD~1", "HEAD").split() == ["a"]
+
+
+def test_a_file_that_became_a_folder_brings_no_denied_file_with_it(workspace: Workspace) -> None:
+    workspace.write("x", "a file\n")
+    workspace.save()
+    (workspace.folder / "x").unlink()
+    workspace.write("x/.env", "TOKEN=one\n")
+    workspace.write("x/ok", "ok\n")
+    added = changing.add(workspace.work(denying(".env")), ["."])
+    assert (set(added.paths), added.left_out) == ({"x", "x/ok"}, 1)
+    assert workspace.plain("ls-files").split() == ["README.md", "x/ok"]
 
 
 def test_a_branch_that_would_change_a_protected_file_is_not_checked_out(workspace: Workspace) -> None:

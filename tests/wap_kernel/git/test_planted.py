@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shutil
 import signal
 import subprocess
 import time
@@ -15,7 +14,7 @@ from typing import Any
 import pytest
 
 from tests.wap_kernel.dialects.interface import Interface, opened
-from tests.wap_kernel.git.plants import CONTROLS, PLANTS, SILENT
+from tests.wap_kernel.git.plants import CONTROLS, PLANTS, SILENT, TOGETHER
 from tests.wap_kernel.git.scene import PLAIN, Workspace
 from tests.wap_kernel.git.team import Team
 from tests.wap_kernel.providers.scene import LONG
@@ -88,17 +87,23 @@ def runs_in_plain_git(workspace: Workspace, outside: Path, commands: str) -> boo
     return (outside / "ran").exists()
 
 
-@pytest.mark.parametrize("name", PLANTS)
-def test_nothing_that_is_planted_runs(workspace: Workspace, tools: Interface, tmp_path: Path, name: str) -> None:
+@pytest.mark.parametrize("names", TOGETHER, ids=" + ".join)
+def test_nothing_that_is_planted_runs(
+    workspace: Workspace, tools: Interface, tmp_path: Path, names: tuple[str, ...]
+) -> None:
     outside = tmp_path / "outside"
-    PLANTS[name](workspace, make_program(workspace, outside))
-    untouched = shutil.copytree(workspace.folder, tmp_path / "untouched", symlinks=True)
+    program = make_program(workspace, outside)
+    for name in names:
+        PLANTS[name](workspace, program)
     work_through(tools)
     assert list(outside.iterdir()) == []
     assert not (workspace.folder / ".git/ran-inside").exists()
-    # The test of the test: it would run if somebody used git as it is.
-    workspace.folder.rename(tmp_path / "used")
-    untouched.rename(workspace.folder)
+
+
+@pytest.mark.parametrize("name", PLANTS)
+def test_it_would_run_if_somebody_used_git_as_it_is(workspace: Workspace, tmp_path: Path, name: str) -> None:
+    outside = tmp_path / "outside"
+    PLANTS[name](workspace, make_program(workspace, outside))
     workspace.write("README.md", "changed\n")
     usual = "git status; git diff; git commit -qam message"
     assert runs_in_plain_git(workspace, outside, CONTROLS.get(name, usual)) is (name not in SILENT)

@@ -15,8 +15,11 @@ import pytest
 from tests.wap_kernel.dialects.interface import AGENT, SECONDS, Interface, opened
 from tests.wap_kernel.git.scene import plain
 from tests.wap_kernel.git.server import GitServer
+from wap_kernel import redacting
+from wap_kernel.commands.output import Collector
 from wap_kernel.redacted_stream import RedactedStream
 from wap_kernel.redacting import SHAPES
+from wap_kernel.results import CommandResult
 from wap_kernel.runs.model import Options, Step
 
 SECRET = "hunter2"
@@ -175,6 +178,26 @@ def test_output_in_pieces_is_redacted_wherever_it_is_cut() -> None:
         found = streamed(*pieces)
         assert not any(part in found for part in (SECRET.encode(), b"0123456789", b"aHVudGVyMg")), pieces
         assert found.count(b"**") >= 8 and found.endswith(b"@example.org/x.git")
+
+
+def test_no_half_of_a_credential_is_left_where_an_output_is_cut() -> None:
+    halves = ("hunter2hunter2", "0123456789abcdefGHIJ")
+    text = f"https://ada:{halves[0]}@h ghp_{halves[1]} "
+    for shift in range(len(text) + 1):
+        kept = Collector(2000)
+        kept.feed(("." * shift + " " + text * 200).encode())
+        cut = kept.text(1000)
+        found = redacting.result(command_result(cut.text), SHAPES)
+        assert isinstance(found, CommandResult) and cut.truncated and "left out" in found.stdout
+        assert not any(half[at : at + 10] in found.stdout for half in halves for at in range(len(half) - 9)), found
+    plain_words = ("words like any other, " * 200)[:900] + "\n[... 7 bytes left out ...]\nther, 123 more words"
+    assert redacting.result(command_result(plain_words), SHAPES) == command_result(plain_words)
+
+
+def command_result(stdout: str) -> CommandResult:
+    return CommandResult(
+        stdout=stdout, stderr="", exit_code=0, duration_ms=1, stdout_bytes=1, stderr_bytes=0, is_output_truncated=True
+    )
 
 
 def test_other_output_comes_at_once_and_as_it_is() -> None:

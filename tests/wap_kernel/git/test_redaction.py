@@ -72,11 +72,15 @@ def test_basic_authentication(secret: str) -> None:
             "Authorization: Bearer <token>, AUTHORIZATION: basic ab$",
             "Authorization: Bearer <token>, AUTHORIZATION: basic ***",
         ),
+        ("def call(authorization: str) -> None: authorization = header", None),
+        ("Authorization: 0123456789abcdef", "Authorization: ***"),
+        ("x-eyJ-0123456789.eyJ0123456789.0123456789.", "x-***."),
+        ("eyJ0123456789.0123456789.0123456789", "eyJ0123456789.0123456789.0123456789"),
         ("https://h.org/path@2x.png?q=a@b", "https://h.org/path@2x.png?q=a@b"),
     ],
 )
-def test_what_looks_like_a_credential(text: str, left: str) -> None:
-    assert Redactor()(text) == left
+def test_what_looks_like_a_credential(text: str, left: str | None) -> None:
+    assert Redactor()(text) == (left or text)
 
 
 @given(st.text(st.characters(codec="ascii", exclude_characters="@"), max_size=200))
@@ -86,9 +90,13 @@ def test_other_text_stays(text: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "text", ["a" * 10**6, "a.a-" * 250_000, "://" * 300_000, "eyJ-" * 250_000, "A1b2" * 250_000, "%25" * 300_000]
+    "text",
+    [
+        *("a" * 10**6, "a.a-" * 250_000, "://" * 300_000, "eyJ-" * 250_000, "A1b2" * 250_000, "%25" * 300_000),
+        *(("-eyJ" * 255 + ".eyJ" + "-eyJ" * 511 + " ") * 320, "authorization:" * 70_000, "gh" * 500_000),
+    ],
 )
 def test_long_text_takes_no_long_time(text: str) -> None:
     began = time.process_time()
     Redactor(["%secret/with+signs", "A1b2A1b2A1b3"])(text)
-    assert time.process_time() - began < 5
+    assert time.process_time() - began < 2

@@ -136,6 +136,7 @@ def test_rejected_forced_and_deleted(team: Team, tmp_path: Path) -> None:
     with pytest.raises(GitFailed) as caught:
         push(team.link(), workspace.work())
     assert reason(caught) is Reason.BEHIND and "Pull" in caught.value.failure.text
+    fetch(team.link(), workspace.work())
     push(team.link(), workspace.work(), force=True)
     assert team.there("rev-parse", "topic").strip() == mine
     assert push(team.link(), workspace.work(), "topic", delete=True).refs[0].after is None

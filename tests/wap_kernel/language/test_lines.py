@@ -86,6 +86,7 @@ def test_a_line(text: str, name: str, options: dict[str, Any]) -> None:
         ("sh", "sh: the text is missing."),
         ("sh -y", "sh: the text is missing."),
         ("run", "run: the text is missing."),
+        ("read " + "a" * 1_000_000, "The line is too long: 1000000 characters"),
     ],
 )
 def test_a_mistake(text: str, told: str, capsys: pytest.CaptureFixture[str]) -> None:

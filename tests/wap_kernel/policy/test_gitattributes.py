@@ -15,7 +15,7 @@ from wap_kernel.files.primitives import Access
 from wap_kernel.operations import RunCommand
 from wap_kernel.policy import presets
 from wap_kernel.policy.effective import Effective
-from wap_kernel.policy.gitattributes import AttributeFiles, text
+from wap_kernel.policy.gitattributes import CLOSED, AttributeFiles, text
 from wap_kernel.policy.model import FilesystemPolicy, Policy
 from wap_kernel.policy.paths import PolicyGuard
 from wap_kernel.policy.protected import ProtectedPaths
@@ -195,6 +195,32 @@ def test_denied_contents_are_not_printed(workspace: Workspace, command: str, sho
     assert shown in found.stdout and SECRET not in found.stdout and COMMITTED not in found.stdout
 
 
+def test_a_file_that_the_sandbox_hides_is_not_committed_empty(tmp_path: Path) -> None:
+    skip_unless_works("bubblewrap")
+    folder = tmp_path / "ws"
+    folder.mkdir()
+    git(folder, "init", "-q")
+    for name in (".env", "a.txt"):
+        (folder / name).write_text(f"KEY={SECRET}\n")
+    git(folder, "add", "-A")
+    git(folder, "commit", "-qm", "first")
+    (folder / "new.pem").write_text(COMMITTED)
+    workspace = Workspace(
+        str(folder), policy=layer(".env", "*.pem"), provider="bubblewrap", state_dir=str(tmp_path / "state"), undo=False
+    )
+    me = "-c user.name=a -c user.email=a@example.org"
+    command = f"echo x > a.txt; git {me} commit -qam all; git {me} commit -qm one -- .env; git diff; git add -A"
+    try:
+        found = asyncio.run(workspace.perform(RunCommand(command=command)))
+    finally:
+        asyncio.run(workspace.close())
+    assert isinstance(found, CommandResult)
+    assert git(folder, "log", "--name-only", "--format=").split() == [b"a.txt", b".env", b"a.txt"]
+    assert git(folder, "show", "HEAD:.env") == f"KEY={SECRET}\n".encode()
+    assert "new.pem: clean filter 'closed-by-policy' failed" in found.stderr and found.exit_code == 128
+    assert git(folder, "ls-files").split() == [b".env", b"a.txt"]
+
+
 @pytest.mark.parametrize("provider", ["bubblewrap", "gvisor"])
 def test_the_attributes_are_shown_and_cannot_be_changed(tmp_path: Path, provider: str) -> None:
     """Also where git itself does not run in the sandbox."""
@@ -210,4 +236,4 @@ def test_the_attributes_are_shown_and_cannot_be_changed(tmp_path: Path, provider
         asyncio.run(workspace.close())
     assert isinstance(found, CommandResult)
     lines = found.stdout.splitlines()
-    assert lines[0] == '"**/.[eE][nN][vV]" -diff export-ignore' in lines[1:] and lines[-1] == "core.attributesFile"
+    assert lines[0] == f'"**/.[eE][nN][vV]" {CLOSED}' in lines[1:] and lines[-1] == "core.attributesFile"

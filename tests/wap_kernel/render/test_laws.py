@@ -168,13 +168,10 @@ LARGE = {
 @pytest.mark.parametrize("name", LARGE)
 def test_what_is_large_is_cut_and_says_so(name: str) -> None:
     answer = LARGE[name]
-    started = time.process_time()
     both = bundle(answer)
-    took = time.process_time() - started
     page = check(both)
     for written in (both["text/plain"], page.text):
         assert "…" in written
-    assert took < 0.5  # ten times what it takes here: this is no benchmark, but finds what is not linear
 
 
 def test_what_is_large_says_where_the_rest_is() -> None:

@@ -22,7 +22,7 @@ LARGEST = 2**31
 TIMEOUT = 300
 """Seconds."""
 MAX_LINE = 100_000
-MAX_WORDS = 10_000
+MAX_WORDS = 5_000
 
 Positive = Annotated[int, Field(ge=1, le=LARGEST), INTEGER]
 Path = Annotated[

@@ -19,7 +19,8 @@ from wap_kernel.git.remotes import remote
 from wap_kernel.git.settings import by_https
 from wap_kernel.operations import GitAction, GitChange, GitRead, GitTransfer, Operation
 
-MAX_FILES = 10_000
+MAX_FILES = 5_000
+"""They stand on a command line, and bubblewrap takes 9,000 words, its own among them."""
 MAX_WORD = 4_096
 
 Action = Literal[

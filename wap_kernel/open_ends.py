@@ -1,0 +1,47 @@
+"""Where a text was cut: what may be a part of a credential there, so that no pattern finds it. Pure."""
+
+from __future__ import annotations
+
+import re
+
+from wap_kernel.git.redaction import MASK
+
+MAX_HELD = 6000
+"""Characters; longer than any credential."""
+_BETWEEN = re.compile(r"[\s'\"<>]")
+_MAY_GO_ON = re.compile(
+    r"(?i)://|:/?\Z|\bau\w{0,10}\Z|\bgi\w{0,9}\Z|\bgh[pousr]?\Z|\bgh[pousr]_|\bgithub_|\bey\Z|\beyj"
+)
+_LEFT_OUT = re.compile(r"(\n\[\.\.\. \d{1,20} bytes left out \.\.\.\]\n)")
+_WORD = r"[^\s'\"<>]"
+_REST = re.compile(
+    rf"[^\s/?#'\"<>]{{0,4096}}@"  # of `user:secret@host`
+    rf"|(?={_WORD}*[0-9])(?={_WORD}*[a-z])(?={_WORD}*[A-Z]){_WORD}{{12,4096}}"  # of a token
+)
+
+
+def open_end(text: str) -> int:
+    """Where that begins which may be a part of something longer; the length of `text` if there is nothing."""
+    tail = text[-MAX_HELD:]
+    offset = len(text) - len(tail)
+    line = max(tail.rfind("\n"), tail.rfind("\r")) + 1
+    header = tail.lower().find("authorization", line)
+    if header >= 0:
+        return offset + header
+    last = _BETWEEN.search(tail[::-1])
+    word = len(tail) - last.start() if last else 0
+    if word == 0 and offset:
+        return len(text)
+    return offset + word if _MAY_GO_ON.search(tail, word) else len(text)
+
+
+def without_cut_ones(text: str) -> str:
+    """An output without its middle (see `commands/output.py`), and without what the cut left of a credential."""
+    pieces = _LEFT_OUT.split(text)
+    for place in range(1, len(pieces), 2):
+        head, tail = pieces[place - 1], pieces[place + 1]
+        end = open_end(head)
+        pieces[place - 1] = head if end == len(head) else head[:end] + MASK
+        rest = _REST.match(tail)
+        pieces[place + 1] = MASK + tail[rest.end() :] if rest else tail
+    return "".join(pieces)
