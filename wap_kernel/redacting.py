@@ -12,7 +12,7 @@ from dataclasses import fields, is_dataclass, replace
 from enum import Enum
 from typing import Any
 
-from wap_kernel.errors import WapError
+from wap_kernel.errors import TimedOut, WapError
 from wap_kernel.git.acting import GitActed
 from wap_kernel.git.redaction import Redactor
 from wap_kernel.open_ends import without_cut_ones
@@ -53,3 +53,9 @@ def error(found: WapError, redact: Redactor) -> WapError:
     found.hint = None if found.hint is None else redact(found.hint)
     found.details = redacted(found.details, redact)
     return found
+
+
+def told(found: WapError) -> WapError:
+    """On its way out: also what was wrong with a request, of which no operation has come. The output that a timeout
+    carries was redacted where it was made, and is long."""
+    return found if isinstance(found, TimedOut) else error(found, SHAPES)

@@ -73,6 +73,9 @@ def from_exception(error: BaseException | None) -> WapError:
 
 def body(error: WapError) -> bytes:
     """`{"error", "code", "details"?}`."""
+    from wap_kernel import redacting  # the engine is loaded with the workspace, not with the routes
+
+    error = redacting.told(error)
     answer: dict[str, object] = {"error": error.text, "code": error.code.value}
     if error.details:
         answer["details"] = error.details

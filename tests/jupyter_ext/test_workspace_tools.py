@@ -264,3 +264,19 @@ async def test_a_token_sees_the_definitions_of_its_tools(fetch: Any) -> None:
 def test_what_a_token_may_do_with_git() -> None:
     assert definitions.effects({"git"}) == (Effect.READ, Effect.WRITE, Effect.EXECUTE)
     assert definitions.effects({"grep"}) == (Effect.READ,)
+
+
+@pytest.mark.parametrize(
+    ("route", "sent"),
+    [
+        ("wap/workspace/read", {"file_path": "/https://bob:hunter2@h.org/x"}),
+        ("wap/workspace/git", {"action": "clone", "url": "ftp://bob:hunter2@h.org/x"}),
+        ("wap/api/readFile", {"path": "/https://bob:hunter2@h.org/x"}),
+    ],
+)
+async def test_what_is_wrong_with_a_request_is_told_without_its_password(
+    fetch: Any, route: str, sent: dict[str, str]
+) -> None:
+    answer = await fetch(route, method="POST", body=json.dumps(sent))
+    assert answer.status in (400, 403)
+    assert "hunter2" not in str(answer.body)

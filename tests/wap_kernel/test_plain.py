@@ -83,7 +83,8 @@ def plain(scene: Scene, tmp_path: Path) -> Iterator[Plain]:
         protected = protected_paths(str(scene.root), str(tmp_path / "state"))
         with closing(Root(str(scene.root), guard=protected, journal=lease)) as root:
             effective = Effective((PLAIN,))
-            yield Plain(root, Binding(effective, PolicyGuard(protected, effective)), Limits())
+            guard = PolicyGuard(protected, effective)
+            yield Plain(root, Binding(effective, guard, guard), Limits())
 
 
 @pytest.mark.parametrize("path", ["text.txt", "folder/deep.txt", "empty", "latin.txt"])

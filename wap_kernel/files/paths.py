@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import errno
 import os
+from functools import lru_cache
 
 from wap_kernel.errors import InvalidArgument, PermissionDenied
 
@@ -21,6 +22,7 @@ def outside(path: str) -> PermissionDenied:
     )
 
 
+@lru_cache(maxsize=2048)  # a batch asks twice for each path: what is wrong with its messages, and what it means
 def parse(text: str, roots: tuple[str, ...] = ()) -> str:
     """`text` as a path relative to the root; absolute paths are accepted below one of `roots` (names of the root)."""
     if not text:

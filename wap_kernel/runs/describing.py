@@ -27,8 +27,8 @@ def message(ledger: Ledger, run: Run, *, is_person: bool) -> bytes:
         tail["pendingApproval"] = pending
     if run.response is not None:
         tail["response"] = run.response
-    events = ",".join(ledger.events(run.id))
-    return f'{json.dumps(head)[:-1]}, "events": [{events}], {json.dumps(tail)[1:]}'.encode()
+    before, after = f'{json.dumps(head)[:-1]}, "events": [', f"], {json.dumps(tail)[1:]}"
+    return b"".join((before.encode(), b",".join(ledger.events(run.id)), after.encode()))
 
 
 _OPTIONS = {"atomic": "atomic", "dry_run": "dryRun"}

@@ -248,11 +248,11 @@ class Ledger:
         row = self._database.read(lambda connection: connection.execute(query, (self._workspace, by)).fetchone())
         return int(row[0])
 
-    def events(self, run: str) -> list[str]:
-        """Each as JSON."""
+    def events(self, run: str) -> list[bytes]:
+        """Each as JSON; megabytes of it go out as they are."""
         found = self._database.read(
             lambda connection: connection.execute(
-                "SELECT body FROM run_log WHERE run = ? AND kind = 'event' ORDER BY id", (run,)
+                "SELECT CAST(body AS BLOB) FROM run_log WHERE run = ? AND kind = 'event' ORDER BY id", (run,)
             ).fetchall()
         )
         return [row[0] for row in found]

@@ -240,8 +240,12 @@ class _Call:
     async def _decided(self, operation: Operation, refusal: ApprovalRequired) -> CallOutcome:
         """By a person in Jupyter, which may take longer than is waited."""
         step = Step(self.tool.name, self.tool.name, operation)
+        asking = asyncio.ensure_future(self.runner.ask(step, self.caller, refusal, dialect=DIALECT))
         try:
-            answer: dict[str, Any] | None = await self.runner.ask(step, self.caller, refusal, dialect=DIALECT)
+            answer: dict[str, Any] | None = await asyncio.shield(asking)
+        except asyncio.CancelledError:
+            await asyncio.shield(asyncio.ensure_future(self._take_back(asking)))
+            raise
         except ApprovalRequired as error:
             run_id = str(error.details["runId"])
             answer = await self._for(run_id, self.wait, self.runner.response(run_id, self.wait))
@@ -283,6 +287,15 @@ class _Call:
             ending = asyncio.ensure_future(self._withdraw(run_id))
             await asyncio.shield(ending)
             raise
+
+    async def _take_back(self, asking: Awaitable[object]) -> None:
+        """A question that is being put."""
+        try:
+            await asking
+        except ApprovalRequired as error:
+            await self._withdraw(str(error.details["runId"]))
+        except WapError:
+            pass  # it was not put
 
     async def _withdraw(self, run_id: str) -> None:
         with suppress(WapError):

@@ -20,6 +20,7 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Any
 
+from wap_kernel import redacting
 from wap_kernel.dialects.agent_spaces_events import _unicode
 from wap_kernel.dialects.batch_rights import SCOPE
 from wap_kernel.dialects.coding_environment.places import shown
@@ -107,7 +108,7 @@ def translated(tool: str, error: WapError) -> WapError:
     hint = _HINTS.get((tool, error.code)) or error.hint or _OTHERWISE.get(error.code, _ASK)
     for name, ours in _NAMES.items():
         hint = hint.replace(name, ours)
-    return type(error)(error.message, hint=hint, **error.details)
+    return redacting.told(type(error)(error.message, hint=hint, **error.details))
 
 
 def placed(error: WapError, operation: Operation) -> WapError:
