@@ -143,10 +143,12 @@ class Kernel:
         """Until it answers on both channels. The client's own method takes a kernel that starts slowly for dead."""
         deadline = time.monotonic() + SECONDS
         while time.monotonic() < deadline:
-            self._client.kernel_info()
+            asked = self._client.kernel_info()
             try:
                 self._client.get_shell_msg(timeout=1)
-                self._client.get_iopub_msg(timeout=1)
+                # Of this question: there may be words left of a kernel that was there before.
+                while self._client.get_iopub_msg(timeout=1)["parent_header"].get("msg_id") != asked:
+                    pass
                 return
             except Empty:
                 continue
