@@ -67,7 +67,6 @@ class Execution:
         self._events: list[str] = []
         self._answered = 0
         self._stored: list[Future[None]] = []
-        self._storing: asyncio.Future[None] | None = None
         self._response: dict[str, Any] | None = None
         self._loop = asyncio.get_running_loop()
         self._was_cut = False
@@ -93,7 +92,6 @@ class Execution:
     async def _steps(self) -> Status:
         while self._position < self._run.count and not self.cancel.requested:
             stop = await self._slice()
-            await self._store_reads()
             if stop.asked is not None and not self.cancel.requested:
                 return await self._pause(stop.asked)
             if stop.failed and self._run.options.atomic and not self.cancel.requested:
@@ -162,14 +160,12 @@ class Execution:
         while self._position < start + len(steps):
             stop = self._next(steps[self._position - start :])
             # What a change did is stored before the next one begins: its intent waits its turn in the same queue.
+            # Reads are stored together, at the end of their slice.
             if first.operation.effect is not Effect.READ:
                 self._hand_in()
             if stop.asked or stop.failed or self.cancel.requested or time.monotonic() >= until:
                 break
-        if first.operation.effect is Effect.READ:
-            self._hand_in()
-        else:
-            self._settle()
+        self._settle()
         return stop
 
     def _belongs(self, step: Step, first: Step) -> bool:
@@ -231,30 +227,11 @@ class Execution:
 
     def _settle(self) -> None:
         self._hand_in()
-        stored, self._stored = self._stored, []
-        self._flush(stored)
-
-    def _flush(self, stored: Sequence[Future[None]]) -> None:
-        if stored:
-            self._parts.ledger.flush()
-        for future in stored:
-            settled(future)
-
-    async def _store_reads(self) -> None:
-        """What a slice of reads found is stored while the next is read: at most one waits, and nobody is told of it."""
-        await self._all_stored()
         if self._stored:
+            self._parts.ledger.flush()
             stored, self._stored = self._stored, []
-            self._storing = asyncio.ensure_future(self._store_behind(stored))
-
-    async def _store_behind(self, stored: Sequence[Future[None]]) -> None:
-        await self._parts.workspace.offload(lambda: self._flush(stored))
-        self._parts.hub.wake(self._run.id)
-
-    async def _all_stored(self) -> None:
-        storing, self._storing = self._storing, None
-        if storing is not None:
-            await storing
+            for future in stored:
+                settled(future)
 
     def _tell(self) -> None:
         """From the thread of a command: there is output."""
@@ -290,7 +267,6 @@ class Execution:
             return Status.ERROR  # it is found running with nobody to run it, and settled then
 
     async def _finish(self, status: Status, **more: Any) -> Status:
-        await self._all_stored()
         change = partial(self._parts.ledger.change, self._run, Status.RUNNING, status)
         await self._parts.workspace.offload(lambda: change(position=self._position, response=self._response, **more))
         self._parts.hub.wake(self._run.id)
