@@ -54,15 +54,17 @@ def server(tmp_path: Path) -> Iterator[GitServer]:
 
 
 @pytest.fixture
-def connected(tmp_path: Path, server: GitServer) -> Iterator[Interface]:
-    """All tools, in the sandbox, with a repository and a remote that the App may push to."""
-    skip_unless_works("bubblewrap")
+def connected(request: pytest.FixtureRequest, tmp_path: Path, server: GitServer) -> Iterator[Interface]:
+    """All tools, in the sandbox or where the test says, with a repository and a remote that the App may push to."""
+    provider = getattr(request, "param", "bubblewrap")
+    skip_unless_works(provider)
+    skip_if_lacking(provider, "statx")
     server.create()
     app = GitHubApp(
         APP_ID, str(server.app_key_file), base_url=server.origin, ca_file=str(server.certificate), identity=BOT
     )
     settings = GitSettings(allowed=(f"{server.origin}/ada/*",), source=app, ca_file=str(server.certificate))
-    with opened(tmp_path, provider="bubblewrap", git=settings) as tools:
+    with opened(tmp_path, provider=provider, git=settings) as tools:
         tools.repository()
         tools.git("remote", "add", "origin", server.url())
         yield tools

@@ -13,7 +13,7 @@ import pytest
 from tests.wap_kernel.dialects.interface import Interface, opened
 from tests.wap_kernel.git.scene import BOT, plain
 from tests.wap_kernel.git.server import GitServer
-from tests.wap_kernel.providers.scene import skip_unless_works
+from tests.wap_kernel.providers.scene import ALL, skip_unless_works
 from wap_kernel.errors import Code, InvalidArgument, PermissionDenied, ProviderUnavailable
 from wap_kernel.git.credentials import TokenFile
 from wap_kernel.git.settings import GitSettings
@@ -44,6 +44,7 @@ def push(tools: Interface, **fields: Any) -> dict[str, Any]:
 # -- remotes
 
 
+@pytest.mark.parametrize("connected", ALL, indirect=True)
 def test_git_push(connected: Interface, server: GitServer) -> None:
     connected.file("a.txt", "1")
     made = connected("git", action="commit", message="fix: update port", files=["a.txt"])
