@@ -39,7 +39,8 @@ _REFUSALS = {
     "500": "A bug.",
     "503": "There is no workspace, or no session is free.",
 }
-_EVENTS = {"text/event-stream": {"schema": {"type": "string"}}}
+_EVENTS: parts.Route = {"text/event-stream": {"schema": {}}}
+"""The SDK's events; each holds a message, and the first one only says where to go on."""
 _SESSION = parts.header("Mcp-Session-Id", {"type": "string"}, "As the answer to initialize named it.")
 
 
