@@ -49,7 +49,7 @@ from wap_kernel.providers.base import Command, Confinement, Provider
 from wap_kernel.results import CommandResult, Limits, Result, WorkspaceDescription
 from wap_kernel.runs.undoing import Undoing
 
-DIALECTS = ("wap/1.0",)
+DIALECTS = ("wap/1.0", "agent-spaces/1.0", "coding-environment-mcp", "workspace-tool-interface")
 WALK_SECONDS = 30.0
 """What a listing or a search may take."""
 SCANS = 3
