@@ -111,7 +111,7 @@ class EventsHandler(StreamHandler):
     @verb
     async def get(self) -> None:
         await self.authorize(Effect.READ)
-        await self.relay(self.runner.follow_all(self.last_event_id, self.caller))
+        await self.relay(await self.runner.follow_all(self.last_event_id, self.caller))
 
 
 async def with_heartbeats(events: AsyncGenerator[Live, None], seconds: float) -> AsyncGenerator[Live | None, None]:

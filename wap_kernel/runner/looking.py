@@ -118,14 +118,14 @@ class Looking:
 
     async def follow_all(self, last_event_id: str | None, caller: Caller) -> AsyncGenerator[Live, None]:
         """What happens in all runs from now on, or after the event that was seen last. One that is still to come was
-        seen before the state began anew: then everything is told."""
+        seen before the state began anew: then everything is told. "Now" is when this returns, not when the first event
+        is asked for: who was told that the stream is open misses nothing after that."""
         last, end = Cursor.parse(last_event_id).entry, await self._on_thread(self._ledger.last_entry)
         if not last_event_id:
             last = end
         elif last > end:
             last = 0
-        async for live in follow_all(self._ledger, self._parts.hub, last, caller.token, self._threads):
-            yield live
+        return follow_all(self._ledger, self._parts.hub, last, caller.token, self._threads)
 
     async def _on_thread(self, work: Callable[[], T]) -> T:
         await self._begun()
