@@ -17,6 +17,7 @@ import errno
 import math
 import os
 import platform
+import re
 import select
 import signal
 import socket
@@ -27,6 +28,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, nullcontext
 from dataclasses import dataclass
+from functools import cache
 from secrets import token_hex
 
 from wap_kernel.commands import supervisor
@@ -42,6 +44,9 @@ _LONGEST_REASON = 1000
 _CREDENTIALS = struct.Struct("3i")
 _KEYCTL = {"x86_64": 250, "aarch64": 219, "riscv64": 219}
 _JOIN_SESSION_KEYRING = 1
+_SIGNALS = re.compile(rb"^(Sig\w+):\s*([0-9a-f]+)$", re.MULTILINE)
+_UNDONE = sum(1 << number - 1 for number in (signal.SIGPIPE, getattr(signal, "SIGXFSZ", signal.SIGPIPE)))
+"""What Popen undoes of what Python ignores."""
 _NOT_THE_COMMANDS = 2
 """Processes in every namespace: its first one, and the script."""
 
@@ -76,8 +81,8 @@ class Sandbox:
 class Namespaced:
     """The command, its sandbox and our descriptors. `stack` ends and closes all of it.
 
-    bubblewrap is started within `inside`. `before` is called when the sandbox is ready, before the command runs; what
-    it raises, the constructor raises.
+    bubblewrap is started within `inside`. `meanwhile` is called while the sandbox is being made, `before` when it is
+    ready, before the command runs; what they raise, the constructor raises.
     """
 
     def __init__(
@@ -89,6 +94,7 @@ class Namespaced:
         environment: Mapping[str, str],
         grace: float,
         before: Callable[[Sandbox], None],
+        meanwhile: Callable[[], None] = lambda: None,
         inside: Callable[[], AbstractContextManager[None]] = nullcontext,
     ) -> None:
         self.patience = grace + supervisor.PATIENCE + _MARGIN
@@ -113,7 +119,7 @@ class Namespaced:
             for descriptor in (self.stdout, self.stderr, self.status):
                 os.set_blocking(descriptor, False)
             # Not in its argument vector: the command can read that, and what is hidden would be listed in it.
-            described = _file_of(theirs, b"".join(os.fsencode(option) + b"\0" for option in options))
+            described = _file_of(theirs, os.fsencode("\0".join((*options, ""))))
             _leave_keyring()
             with inside():
                 self._process = subprocess.Popen(
@@ -129,6 +135,7 @@ class Namespaced:
                     else None,  # costs a slower fork, so only if needed
                 )
         stack.callback(self.finish)
+        meanwhile()
         sandbox = self._wait_until_ready(stack)
         before(sandbox)
         _lower_priority(sandbox.init)
@@ -288,17 +295,21 @@ def _lower_priority(init: int) -> None:
         pass  # without autogroups, or set too often: it goes without
 
 
+@cache
+def _libc() -> ctypes.CDLL:
+    return ctypes.CDLL(None)
+
+
 def _leave_keyring() -> None:
     """Give this thread, and so what it starts, an empty session keyring: the kernel keeps a login's keys by session,
     not by namespace. The server's other threads keep theirs."""
     number = _KEYCTL.get(platform.machine())
     if number is not None:
-        ctypes.CDLL(None).syscall(number, _JOIN_SESSION_KEYRING, None)  # refused where there are no keyrings: fine
+        _libc().syscall(number, _JOIN_SESSION_KEYRING, None)  # refused where there are no keyrings: fine
 
 
 def _inherits_signals() -> bool:
     """Whether something is ignored or blocked here that a new program would inherit and Popen does not undo."""
-    undone = {signal.SIGPIPE, getattr(signal, "SIGXFSZ", signal.SIGPIPE)}
-    return bool(signal.pthread_sigmask(signal.SIG_BLOCK, ())) or any(
-        signal.getsignal(number) is signal.SIG_IGN for number in signal.valid_signals() - undone
-    )
+    with open("/proc/thread-self/status", "rb") as file:
+        masks = dict(_SIGNALS.findall(file.read()))
+    return bool(int(masks[b"SigBlk"], 16) or int(masks[b"SigIgn"], 16) & ~_UNDONE)

@@ -72,11 +72,18 @@ def join(folder: str, name: str) -> str:
 
 def below(path: str, folder: str) -> str | None:
     """The part of the absolute `path` below the absolute `folder` (`""` for the folder itself), or None."""
-    path, folder = "/" + "/".join(split(path)), "/" + "/".join(split(folder))
+    path, folder = _tidy(path), _tidy(folder)
     if path == folder:
         return ""
     prefix = folder.rstrip("/") + "/"
     return path[len(prefix) :] if path.startswith(prefix) else None
+
+
+def _tidy(path: str) -> str:
+    """An absolute path without empty components and `.`."""
+    if "//" in path or "/." in path or path[-1:] == "/" or path[:1] != "/":
+        return "/" + "/".join(split(path))
+    return path
 
 
 def display(path: str) -> str:

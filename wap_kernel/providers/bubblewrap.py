@@ -135,6 +135,7 @@ class BubblewrapProvider:
                         variables,
                         self._grace,
                         before=partial(_check_and_limit, guards, limited),
+                        meanwhile=guards.look_ahead,
                         inside=limited.inside,
                     )
                 except (Conflict, ProviderUnavailable) as error:
@@ -162,8 +163,8 @@ def arguments(mounts: Sequence[Mount], *, network: bool, memory: int | None = No
     for mount in mounts:
         if mount.kind is MountKind.TEMPORARY and memory is not None:
             yield from ("--size", str(memory))
-        places = {"SOURCE": mount.source, "TARGET": mount.target}
-        yield from (places.get(word, word) for word in _TABLE.get(mount.kind, ()))
+        for word in _TABLE.get(mount.kind, ()):
+            yield mount.source if word == "SOURCE" else mount.target if word == "TARGET" else word
     if os.geteuid() == 0:
         yield from (word for path in KERNEL_SETTINGS if os.path.exists(path) for word in ("--ro-bind", path, path))
         yield from (word for path in KERNEL_SECRETS if os.path.exists(path) for word in ("--ro-bind", EMPTY_FILE, path))

@@ -13,7 +13,8 @@ import time
 from collections import Counter
 from collections.abc import Container, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import NamedTuple
 
 from wap_kernel.errors import Conflict, ProviderUnavailable, WapError
 from wap_kernel.files.paths import below
@@ -22,7 +23,8 @@ from wap_kernel.providers.mounts import Mount, MountKind
 
 _CLOCK = 20_000_000
 """Nanoseconds by which the time stamp of a new file may seem too early."""
-_ESCAPED = re.compile(rb"\\([0-7]{3})")
+_ESCAPED = re.compile(r"\\([0-7]{3})")
+"""Only spaces, line ends and the like are, all of them of one byte."""
 
 _OWN = ("/dev", "/proc")
 """Where a sandbox mounts what nobody planned."""
@@ -48,11 +50,23 @@ class Guards:
         self._astray: list[str] = []
         """Where on the host mount points may have been made that belong to none of the targets."""
 
+    def look_ahead(self) -> None:
+        """What can be seen before the sandbox is ready, so that there is less to do when it is."""
+        self._of_host  # noqa: B018
+
+    @cached_property
+    def _of_host(self) -> Counter[str]:
+        """Where the host has mounts."""
+        try:
+            return Counter(found.point for found in _mounted("/proc/self/mountinfo"))
+        except OSError as error:
+            raise ProviderUnavailable(f"The mounts of this machine cannot be listed: {error.strerror}.") from error
+
     def check(self, init: int) -> None:
         """Look into the sandbox whose first process is `init`. Raises if it is not as planned."""
+        ours = self._of_host
         try:
             made = _mounted(f"/proc/{init}/mountinfo")
-            ours = Counter(found.point for found in _mounted("/proc/self/mountinfo"))
             shown = os.stat(f"/proc/{init}/root{self._files.path}")
         except OSError as error:
             raise ProviderUnavailable(f"The sandbox cannot be looked into: {error.strerror}.") from error
@@ -171,10 +185,9 @@ class Guards:
                 os.close(parent)
 
 
-@dataclass(frozen=True, order=True)
-class _Mounted:
+class _Mounted(NamedTuple):
     point: str
-    device: bytes
+    device: str
     root: str
     """The folder or file of the file system that was mounted."""
     is_read_only: bool
@@ -183,22 +196,22 @@ class _Mounted:
 
 def _mounted(path: str) -> list[_Mounted]:
     """What stands in a mountinfo file."""
-    found = []
     with open(path, "rb") as file:
-        for line in file.read().splitlines():
-            fields, _, rest = line.partition(b" - ")
-            _, _, device, root, point, options, *_ = fields.split(b" ")
-            kind = rest.partition(b" ")[0].decode("ascii", "replace")
-            is_read_only = b"ro" in options.split(b",")
-            names = (os.fsdecode(_unescaped(name)) for name in (point, root))
-            found.append(_Mounted(next(names), device, next(names), is_read_only, kind))
+        text = os.fsdecode(file.read())
+    found = []
+    for line in text.split("\n")[:-1]:
+        fields, _, rest = line.partition(" - ")
+        _, _, device, root, point, options, *_ = fields.split(" ")
+        is_read_only = "ro" in options.split(",")
+        found.append(_Mounted(_unescaped(point), device, _unescaped(root), is_read_only, rest.partition(" ")[0]))
     return found
 
 
 def _below(made: Sequence[_Mounted], folder: str) -> list[_Mounted]:
     """What is mounted there and below, each with the rest of its path, in order."""
-    found = ((below(mount.point, folder), mount) for mount in made)
-    return sorted(replace(mount, point=rest) for rest, mount in found if rest is not None)
+    inside = (mount for mount in made if mount.point.startswith(folder))
+    found = ((below(mount.point, folder), mount) for mount in inside)
+    return sorted(mount._replace(point=rest) for rest, mount in found if rest is not None)
 
 
 def moved() -> Conflict:
@@ -226,5 +239,5 @@ def _is_empty(folder: str) -> bool:
         return False  # ours to pass through, not to read
 
 
-def _unescaped(path: bytes) -> bytes:
-    return _ESCAPED.sub(lambda match: bytes([int(match[1], 8)]), path) if b"\\" in path else path
+def _unescaped(path: str) -> str:
+    return _ESCAPED.sub(lambda match: chr(int(match[1], 8)), path) if "\\" in path else path
