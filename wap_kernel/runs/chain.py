@@ -15,6 +15,7 @@ import secrets
 import sqlite3
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from operator import itemgetter
 from typing import Any
 
 from wap_kernel.errors import InvalidArgument
@@ -34,9 +35,8 @@ CHUNK = 5000
 """Records that are read at once: on a network filesystem whoever reads holds up who writes."""
 _LAST = 2**63 - 1
 
-_INSERT = (
-    f"INSERT INTO audit ({', '.join(COLUMNS)}, {HASH}) VALUES ({', '.join(f':{name}' for name in COLUMNS)}, :{HASH})"
-)
+_INSERT = f"INSERT INTO audit ({', '.join((*COLUMNS, HASH))}) VALUES ({', '.join('?' * (len(COLUMNS) + 1))})"
+_values = itemgetter(*COLUMNS, HASH)
 _encode = encoder(sort_keys=True, separators=(",", ":"), default=repr)
 
 Row = Mapping[str, Any]
@@ -80,7 +80,7 @@ def append(connection: sqlite3.Connection, records: Sequence[dict[str, Any]]) ->
     for row in records:
         row["id"] = number = number + 1
         row[HASH] = digest = link(digest, row)
-    if records and connection.executemany(_INSERT, records).rowcount != len(records):
+    if records and connection.executemany(_INSERT, map(_values, records)).rowcount != len(records):
         raise sqlite3.DatabaseError("the table does not take them all")  # a trigger of somebody's may eat them
     return Head(number, digest)
 

@@ -6,6 +6,7 @@ import logging
 import multiprocessing
 import sqlite3
 import threading
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -14,7 +15,7 @@ import pytest
 
 from wap_kernel.errors import Code, Conflict, WapError
 from wap_kernel.runs import filesystems, store
-from wap_kernel.runs.database import Database
+from wap_kernel.runs.database import CHECKPOINT, Database
 from wap_kernel.runs.ledger import Ledger
 
 LOG = logging.getLogger("test")
@@ -51,12 +52,29 @@ def test_what_was_written_is_read_by_everybody(database: Database, tmp_path: Pat
     other.close()
 
 
+def test_what_was_committed_reaches_the_database_itself_without_a_further_commit(
+    database: Database, tmp_path: Path
+) -> None:
+    def many(connection: sqlite3.Connection) -> None:
+        rows = ((f"run {number}",) for number in range(CHECKPOINT))
+        connection.executemany("INSERT INTO run_log (run, kind, body) VALUES (?, 'event', 'a body')", rows)
+
+    path = tmp_path / store.NAME
+    before = path.stat().st_size
+    database.write(many)
+    deadline = time.monotonic() + 60
+    while path.stat().st_size == before and time.monotonic() < deadline:
+        time.sleep(0.01)
+    assert path.stat().st_size > before
+    assert len(database.read(names)) == CHECKPOINT
+
+
 def test_what_can_wait_is_written_in_order_before_what_cannot(database: Database) -> None:
     futures = [database.later(insert(str(number))) for number in range(5)]
     database.write(insert("now"))
     assert all(future.done() for future in futures)
     assert database.read(names) == ["0", "1", "2", "3", "4", "now"]
-    assert database.later(insert("soon")).result(10) == 1
+    assert database.later(insert("soon")).result(60) == 1
 
 
 class Mine(Exception):
@@ -69,12 +87,12 @@ def test_a_failure_takes_back_its_own_work_and_nobody_elses(database: Database) 
         raise Mine
 
     gate = threading.Event()
-    first = database.later(lambda _: gate.wait(10))  # keeps the thread, so that the rest makes one group
+    first = database.later(lambda _: gate.wait(60))  # keeps the thread, so that the rest makes one group
     before, failed, after = database.later(insert("before")), database.later(fail), database.later(insert("after"))
     gate.set()
-    assert first.result(10)
-    assert (before.result(10), after.result(10)) == (1, 1)
-    assert isinstance(failed.exception(10), Mine)
+    assert first.result(60)
+    assert (before.result(60), after.result(60)) == (1, 1)
+    assert isinstance(failed.exception(60), Mine)
     with pytest.raises(Mine):
         database.write(fail)
     assert database.read(names) == ["before", "after"]
