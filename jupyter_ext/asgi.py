@@ -2,13 +2,15 @@
 
 What flows is slowed by who reads it, in both directions: a chunk of the body is taken from the socket when the one
 before was taken by the application, and the application goes on when what it sent has left. A client that goes away
-before it has its answer ends the application's work.
+before it has its answer ends the application's work. A small body is waited for and handed over whole: every wait is a
+round of the event loop, and most requests are small.
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping, MutableMapping
+from functools import partial
 from typing import Any
 from urllib.parse import unquote
 
@@ -26,6 +28,8 @@ CREDENTIALS = frozenset({"authorization", "cookie", "x-xsrftoken"})
 """Headers that end here: the handler has seen them, and an application has no use for them."""
 _PER_CONNECTION = frozenset({"connection", "keep-alive", "transfer-encoding", "upgrade"})
 """Of an answer: tornado's own affair."""
+SMALL = 64 * 1024
+"""Bytes of a body that is handed over whole."""
 
 
 def scope_of(request: HTTPServerRequest, more: Mapping[str, Any]) -> Scope:
@@ -57,6 +61,8 @@ class Exchange:
 
     def __init__(self, application: Application, handler: RequestHandler, scope: Scope) -> None:
         self._handler = handler
+        self._whole = bytearray() if _is_small(handler.request) else None
+        """What there is of a small body."""
         self._chunk: bytes | None = None
         self._arrived = asyncio.Event()
         """There is a chunk, the body has ended, or the client has gone."""
@@ -70,12 +76,18 @@ class Exchange:
         """The application takes nothing any more."""
         self._has_started = False
         self._is_complete = False
-        self._task = asyncio.ensure_future(self._serve(application, scope))
+        self._application = partial(application, scope)
+        self._task: asyncio.Task[None] | None = None
+        if self._whole is None:
+            self._begin_work()
+
+    def _begin_work(self) -> None:
+        self._task = asyncio.ensure_future(self._serve())
         self._task.add_done_callback(_hear)
 
-    async def _serve(self, application: Application, scope: Scope) -> None:
+    async def _serve(self) -> None:
         try:
-            await application(scope, self._receive, self._send)
+            await self._application(self._receive, self._send)
         finally:
             self._deafen()
 
@@ -90,6 +102,9 @@ class Exchange:
 
     async def feed(self, chunk: bytes) -> None:
         """Returns when there is room for more. What the application will not take any more is dropped."""
+        if self._whole is not None:
+            self._whole += chunk
+            return
         await self._taken.wait()
         if not self._is_deaf:
             self._chunk = chunk
@@ -97,6 +112,9 @@ class Exchange:
             self._arrived.set()
 
     def end_body(self) -> None:
+        if self._whole is not None and not self._is_gone.is_set():
+            self._chunk = bytes(self._whole)
+            self._begin_work()
         self._body_ended.set()
         self._arrived.set()
 
@@ -106,11 +124,13 @@ class Exchange:
         self._arrived.set()
         self._deafen()
         self._body_ended.set()
-        if not self._is_complete:
+        if self._task is not None and not self._is_complete:
             self._task.cancel()
 
     async def answered(self) -> None:
         """Until the application has ended. Raises what it raises."""
+        if self._task is None:  # the client went before its request was whole
+            return
         try:
             await self._task
         except asyncio.CancelledError:
@@ -132,10 +152,10 @@ class Exchange:
             return {"type": "http.disconnect"}
         chunk, self._chunk = self._chunk, None
         self._taken.set()
-        self._is_body_told = chunk is None
+        self._is_body_told = chunk is None or self._whole is not None
         if not self._body_ended.is_set():
             self._arrived.clear()
-        return {"type": "http.request", "body": chunk or b"", "more_body": chunk is not None}
+        return {"type": "http.request", "body": chunk or b"", "more_body": not self._is_body_told}
 
     async def _send(self, message: Message) -> None:
         if self._is_gone.is_set():
@@ -165,16 +185,23 @@ class Exchange:
             # An answer that is finished while its request is still being sent would be cut off with the connection.
             await self._body_ended.wait()
             self._is_complete = True
-        await self._flush()
+        await self._flush(is_last=is_last)
+
+    async def _flush(self, *, is_last: bool = False) -> None:
+        self._has_started = True
+        leaving = self._handler.flush()
         if is_last and not self._is_gone.is_set():
             self._handler.finish()
-
-    async def _flush(self) -> None:
-        self._has_started = True
         try:
-            await self._handler.flush()
+            await leaving
         except StreamClosedError:
             self.disconnect()
+
+
+def _is_small(request: HTTPServerRequest) -> bool:
+    """A body of a length that was not told may go on for ever."""
+    length = request.headers.get("Content-Length", "")
+    return length.isdecimal() and int(length) <= SMALL
 
 
 def _hear(task: asyncio.Task[None]) -> None:

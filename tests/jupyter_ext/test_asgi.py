@@ -12,7 +12,7 @@ from tornado import web
 from tornado.httpserver import HTTPServer
 from tornado.netutil import bind_sockets
 
-from jupyter_ext.asgi import Exchange, Receive, Scope, Send, scope_of
+from jupyter_ext.asgi import SMALL, Exchange, Receive, Scope, Send, scope_of
 from tests.jupyter_ext.running import SECONDS, until
 
 MIB = 2**20
@@ -23,6 +23,7 @@ START = {"type": "http.response.start", "status": 200, "headers": [(b"content-ty
 class Handler(web.RequestHandler):
     application_behind: Any
     fed = 0
+    gone = 0
 
     async def prepare(self) -> None:
         self.exchange = Exchange(type(self).application_behind, self, scope_of(self.request, {"more": "said"}))
@@ -38,6 +39,7 @@ class Handler(web.RequestHandler):
     get = post
 
     def on_connection_close(self) -> None:
+        type(self).gone += 1
         self.exchange.disconnect()
 
 
@@ -217,11 +219,33 @@ async def test_a_client_that_goes_away_while_it_sends_ends_the_work_too() -> Non
 
     async with served(work) as (kind, connect):
         connection = await connect()
-        await connection.begin(Content_Length="100")
+        await connection.begin(Content_Length=str(SMALL + 1))
         await connection.send(b"some")
         await until(lambda: kind.fed > 0)
         connection.writer.close()
         await asyncio.wait_for(ended.wait(), SECONDS)
+
+
+async def test_a_small_body_comes_whole_and_one_that_does_not_come_whole_begins_nothing() -> None:
+    begun: list[dict[str, Any]] = []
+
+    async def work(scope: Scope, receive: Receive, send: Send) -> None:
+        begun.append(dict(await receive()))
+        await send(START)
+        await send(body(b"the end"))
+
+    async with served(work) as (kind, connect):
+        goes, stays = await connect(), await connect()
+        for connection in (goes, stays):
+            await connection.begin(Content_Length="9")
+            await connection.send(b"some")
+        await until(lambda: kind.fed == 8)
+        goes.writer.close()
+        await until(lambda: kind.gone == 1)
+        assert begun == []
+        await stays.send(b" more")
+        assert (await stays.head())[0] == 200
+        assert begun == [{"type": "http.request", "body": b"some more", "more_body": False}]
 
 
 async def test_what_follows_an_answer_is_not_ended_with_the_connection() -> None:
