@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import os
 
-from hypothesis import settings
+from hypothesis import HealthCheck, settings
 
 pytest_plugins = ["pytest_jupyter.jupyter_server"]
 
-settings.register_profile("suite", deadline=None, derandomize=True)
-settings.register_profile("soak", deadline=None, max_examples=5000)
+BUSY = [HealthCheck.too_slow]
+"""That examples take long to make says only that."""
+settings.register_profile("suite", deadline=None, suppress_health_check=BUSY, derandomize=True)
+settings.register_profile("soak", deadline=None, suppress_health_check=BUSY, max_examples=5000)
 settings.load_profile("soak" if os.environ.get("WAP_SOAK") else "suite")

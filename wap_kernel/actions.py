@@ -156,7 +156,7 @@ class Actions:
         if outcome.timed_out:
             raise TimedOut(
                 f"The command was ended after {timeout_ms:g} ms.",
-                hint=f"Ask for more with a timeout of up to {limits.max_timeout_ms} ms, or do less at once.",
+                hint=f"Ask for a longer timeout, up to {limits.max_timeout_ms / 1000:g} seconds, or do less at once.",
                 timeoutMs=timeout_ms,
                 **_partial(result),
             )

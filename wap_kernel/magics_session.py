@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 class Interrupted(KeyboardInterrupt):
-    """Of a run; there is nothing to see in a traceback."""
+    """There is nothing to see in a traceback."""
 
     def _render_traceback_(self) -> list[str]:
         return [f"KeyboardInterrupt: {self}."]
@@ -93,13 +93,15 @@ class Session:
         if asked.command.name == "help":
             return Note({"text": usage(asked.options.about or "")})
         show = Silent() if asked.options.quiet else shown
-        hands = self.hands()
-        before = hands.last
+        hands: Hands | None = None
+        before: RunResult | None = None
         try:
+            hands = self.hands()
+            before = hands.last
             return perform(asked, hands, show, self._shell.user_ns)
         except KeyboardInterrupt:
-            if not show.has_begun:
-                raise
+            if hands is None or not show.has_begun:
+                raise Interrupted(_without_a_run(asked)) from None
             run = None if hands.last is before else hands.last
             if run is not None:
                 shown.final(run)
@@ -135,6 +137,13 @@ def _words(line: str) -> list[str]:
         return shlex.split(line[:MAX_LINE])
     except ValueError:
         return line.split()
+
+
+def _without_a_run(asked: Line) -> str:
+    """What is known of an interrupted line that has begun none."""
+    if asked.command.name in ("cancel", "grants"):
+        return "it may have been done all the same"
+    return "nothing was begun"
 
 
 def _end_of(run: RunResult | None) -> str:

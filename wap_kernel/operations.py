@@ -89,6 +89,9 @@ class ListFiles(_OnPath):
     """By time of modification instead of by path; a limit keeps the newest."""
     metadata: bool = False
 
+    def summary(self) -> dict[str, object]:
+        return {**super().summary(), **_selecting(self.include)}
+
 
 Encoding = Literal["utf-8", "base64"]
 
@@ -192,7 +195,11 @@ class SearchFiles(Operation):
     context_lines: int = 2
 
     def summary(self) -> dict[str, object]:
-        return {"paths": list(self.paths), "query": self.query}
+        return {"paths": list(self.paths), "query": self.query, **_selecting(self.include)}
+
+
+def _selecting(include: tuple[str, ...] | None) -> dict[str, object]:
+    return {} if include is None else {"include": list(include)}
 
 
 class RunCommand(Operation):

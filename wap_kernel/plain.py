@@ -2,7 +2,7 @@
 
 Of a thousand operations nearly all are like that: no link is on the way, and the policy has nothing to ask but what the
 guard is asked about every path anyway. Then the path as it is written is the path that is reached, which the kernel
-itself makes sure of. Whatever is not plain is answered None and left to the pipeline in `workspace.py`, from the
+itself makes sure of. Whatever is not plain is answered None and left to the pipeline in `pipeline.py`, from the
 beginning.
 """
 

@@ -1,6 +1,4 @@
-"""Workspace: the pipeline that every operation from every dialect goes through.
-
-    validate -> resolve paths -> verdict -> [approval] -> audit intent -> before-image -> perform -> audit outcome
+"""Workspace: one folder, opened; what is done in it goes through `pipeline.py`.
 
 The surface is async; the work is done on the workspace's own bounded threads, never on the event loop, which carries
 every kernel's messages as well.
@@ -13,11 +11,10 @@ import logging
 import os
 import sys
 from collections.abc import AsyncGenerator, Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, ExitStack, closing, contextmanager, nullcontext
+from contextlib import ExitStack, closing
 from functools import partial
 from typing import Any, TypeVar
 
-from wap_kernel import redacting
 from wap_kernel.actions import Actions
 from wap_kernel.caller import Caller
 from wap_kernel.commands import environment
@@ -25,35 +22,27 @@ from wap_kernel.commands.outcome import Cancel, OnChunk
 from wap_kernel.commands.programs import Programs
 from wap_kernel.commands.streaming import Chunk, stream
 from wap_kernel.context import ALONE, Context
-from wap_kernel.errors import InternalError, ProviderUnavailable, WapError, from_os_error
+from wap_kernel.errors import InternalError, ProviderUnavailable, WapError
 from wap_kernel.files import atomic
 from wap_kernel.files.deadline import Deadline
-from wap_kernel.files.reading import Whole
 from wap_kernel.files.root import Root
 from wap_kernel.files.searching import Searcher
 from wap_kernel.git.acting import Git
-from wap_kernel.git.foreseeing import Foreseen
-from wap_kernel.git.redaction import Redactor
 from wap_kernel.git.settings import GitSettings
 from wap_kernel.judging import Judge
-from wap_kernel.making import Making, NewFile
 from wap_kernel.operations import (
     Administer,
-    Effect,
-    GitAction,
     GitChange,
     GitRead,
     GitTransfer,
     ListFiles,
     Operation,
-    ReadFile,
-    RevertRun,
     RunCommand,
     SearchFiles,
 )
-from wap_kernel.plain import Plain
+from wap_kernel.pipeline import Changed, Pipeline
 from wap_kernel.policy import presets
-from wap_kernel.policy.current import Binding, CurrentPolicy
+from wap_kernel.policy.current import CurrentPolicy
 from wap_kernel.policy.files import PolicyFiles
 from wap_kernel.policy.gitattributes import AttributeFiles
 from wap_kernel.policy.model import Policy
@@ -62,15 +51,13 @@ from wap_kernel.policy.verdict import Verdict
 from wap_kernel.providers.base import Provider
 from wap_kernel.providers.choose import choose
 from wap_kernel.providers.refusing import RefusingProvider
-from wap_kernel.redacted_stream import RedactedStream
-from wap_kernel.results import FileWritten, Limits, Result
-from wap_kernel.runs.audit import Audit, is_denial
+from wap_kernel.results import Limits, Result
+from wap_kernel.runs.audit import Audit
 from wap_kernel.runs.audit_reading import Page
 from wap_kernel.runs.database import Database
 from wap_kernel.runs.grants import Grants
 from wap_kernel.runs.leases import Lease
 from wap_kernel.runs.locks import PathLocks
-from wap_kernel.runs.model import Run
 from wap_kernel.runs.snapshots import Caps, Snapshots
 from wap_kernel.runs.state import default_state_dir, open_state_dir, workspace_id
 from wap_kernel.runs.undoing import Undoing
@@ -78,8 +65,6 @@ from wap_kernel.threads import Threads
 
 CHECK_SECONDS = 10.0
 """What the verdicts on the operations of one message may take."""
-KEEP_SECONDS = 120.0
-"""What it may take to keep what a command could change."""
 T = TypeVar("T")
 THREADS: Mapping[type[Operation], int] = {
     **{SearchFiles: 2, ListFiles: 1, RunCommand: 16, Operation: 8},
@@ -116,7 +101,7 @@ class Workspace:
         read_only: Sequence[str] = (),
         undo: bool = True,
         git: GitSettings | None = None,
-        changed: Callable[[Operation, Caller, Context], None] = lambda *_: None,
+        changed: Changed = lambda *_: None,
         log: logging.Logger | None = None,
     ) -> None:
         if sys.platform == "win32":
@@ -163,11 +148,6 @@ class Workspace:
             snapshots = Snapshots(self._files.guarded_by(protected), self.database, state, Caps(), self.log)
         self.undo = Undoing(snapshots, locks, lambda caller: self.judge.binding(caller).guard)
         """What runs changed, and how it is taken back."""
-        self._making: Making | None = None
-        if self.undo.changes is not None:
-            self._making = Making(self._audit, locks, self.undo.changes, self._translate)
-        git = Git(self._provider, self.root, state, self._git)
-        self._actions = Actions(self._provider, searcher, locks, self.root, self.undo, git)
         server = environment.for_sandbox(os.environ) if self._provider.confines else os.environ
         path = environment.rebuild(server, {})["PATH"]
         self.judge = Judge(
@@ -184,6 +164,20 @@ class Workspace:
             confined_only=self._confined_only,
             protected_branches=self._git.protected,
         )
+        git = Git(self._provider, self.root, state, self._git)
+        self.pipeline = Pipeline(
+            self._files,
+            self._audit,
+            self.judge,
+            Actions(self._provider, searcher, locks, self.root, self.undo, git),
+            self.undo,
+            locks,
+            self._git,
+            self.limits,
+            changed=self._changed,
+            bug=self.bug,
+        )
+        """What is done in it, on its threads."""
 
     def _choose(self, name: str) -> Provider:
         try:
@@ -234,7 +228,7 @@ class Workspace:
         cancel: Cancel,
     ) -> T:
         self._underway[cancel] = operation
-        work = partial(self.perform_now, operation, caller, context, cancel, on_chunk)
+        work = partial(self.pipeline.perform, operation, caller, context, cancel, on_chunk)
         try:
             return await self.on_thread(type(operation), lambda: encode(work()))
         except asyncio.CancelledError:
@@ -274,44 +268,11 @@ class Workspace:
         """Run something slow on one of the workspace's threads, for those who must not hold the event loop."""
         return await self.on_thread(Operation, work)
 
-    @contextmanager
-    def recording(self, operation: Operation, caller: Caller, context: Context) -> Iterator[Callable[[], None]]:
-        """Record something that is done without `perform_now`. Whoever stores nothing else first calls what this gives,
-        to be sure that the intent is written."""
-        record = self._audit.record(operation, caller, context)
-        require_intent = self._audit.intent(record)
-        try:
-            yield require_intent
-        except WapError as error:
-            self._audit.outcome(record, "denied" if is_denial(error) else "failed", error)
-            raise
-        self._audit.outcome(record, "ok")
-
     async def administered(self, action: str, subject: str, caller: Caller) -> None:
         """Record what a person has done about what agents may do."""
         said = Administer(action=action, subject=subject)
         record = self._audit.record(said, caller, Context(tool=action))
         await self.offload(lambda: self._audit.outcome(record, "ok"))
-
-    def take_back(self, run: Run) -> list[str]:
-        """Undo what an atomic run has changed so far; returns what could not be."""
-        operation, context = RevertRun(run=run.id), Context(dialect=run.dialect, tool="undo", run=run.id)
-        with self.recording(operation, run.caller, context) as require_intent:
-            require_intent()
-            left = self.undo.take_back(run)
-        self._changed(operation, run.caller, context)
-        return left
-
-    def foresee(self, operation: Operation, caller: Caller) -> Foreseen | None:
-        """What a transfer by git would be about; None of anything else, and where that cannot be looked up."""
-        if not isinstance(operation, GitTransfer):
-            return None
-        try:
-            binding = self.judge.binding_for(operation, caller)
-            permit = self.judge.permit(binding, self.judge.verdict(operation, binding))
-            return self._actions.foresee(operation, permit)
-        except WapError:
-            return Foreseen()
 
     async def audit_page(self, page: Page) -> dict[str, Any]:
         return await self.offload(lambda: self._audit.page(page))
@@ -342,90 +303,6 @@ class Workspace:
         for cancel in self._underway:
             cancel.request()
         await asyncio.get_running_loop().run_in_executor(None, self._opened.close)
-
-    # -- the pipeline; runs on one of the workspace's threads
-
-    def perform_now(
-        self,
-        operation: Operation,
-        caller: Caller,
-        context: Context,
-        cancel: Cancel,
-        on_chunk: OnChunk | None = None,
-    ) -> Result:
-        """On one of the workspace's threads, see `on_thread`."""
-        watched = None if on_chunk is None else RedactedStream(on_chunk)
-        record = self._audit.record(operation, caller, context)
-        try:
-            binding = self.judge.binding_for(operation, caller, context.binding)
-            verdict = self.judge.verdict(operation, binding)
-            self.judge.enforce(operation, verdict, caller, approved=context.approved)
-            require_intent = self._audit.intent(record)
-            permit = self.judge.permit(binding, verdict, context.overlay)
-            with self._before_image(operation, context, cancel):
-                require_intent()
-                result = self._actions.perform(operation, permit, cancel, watched, context)
-            result = redacting.result(result, self._redactor(operation))
-        except Exception as error:  # noqa: BLE001 - whatever it is, it is audited, and a bug is logged
-            failure = redacting.error(self._translate(error, operation), self._redactor(operation))
-            self._audit.outcome(record, "denied" if is_denial(failure) else "failed", failure)
-            raise failure from None
-        finally:
-            if watched is not None:
-                watched.end()
-        self._audit.outcome(record, "ok")
-        if operation.effect is not Effect.READ and context.overlay is None:
-            self._changed(operation, caller, context)
-        return result
-
-    def _redactor(self, operation: Operation) -> Redactor:
-        """What the server knows of secrets comes near git only."""
-        if not isinstance(operation, GitAction):
-            return redacting.SHAPES
-        return Redactor(self._git.source.secrets)
-
-    def plain(self, binding: Binding) -> Plain:
-        return Plain(self._files, binding, self.limits)
-
-    def read_plainly(
-        self, plain: Plain, operation: ReadFile, caller: Caller, context: Context, step: str
-    ) -> Whole | None:
-        """What `perform_now` would find, or None: then it has to be asked. `step`: in a context that many share."""
-        record = self._audit.record(operation, caller, context, step=step)
-        whole = plain.read(operation)
-        if whole is not None:
-            self._audit.outcome(record, "ok")
-        return whole
-
-    def make_plainly(
-        self, plain: Plain, wanted: Sequence[NewFile], caller: Caller, context: Context, cancel: Cancel
-    ) -> list[FileWritten | WapError]:
-        """What `perform_now` would answer, for the first of them; where there is none, it has to be asked. Only where
-        undo is on: else nobody would know what was under way in a crash."""
-        if self._making is None:
-            return []
-        made = self._making.make(plain, wanted, caller, context, cancel)
-        for new, result in zip(wanted, made, strict=False):
-            if isinstance(result, FileWritten):
-                self._changed(new.operation, caller, context)
-        return made
-
-    def _before_image(self, operation: Operation, context: Context, cancel: Cancel) -> AbstractContextManager[None]:
-        """Keeps what the operation is about to change, for undo; only a run can be undone."""
-        if context.run is None or operation.effect is Effect.READ or context.overlay is not None:
-            return nullcontext()
-        return self.undo.around(operation, context, Deadline(KEEP_SECONDS, lambda: cancel.requested))
-
-    def _translate(self, error: Exception, operation: Operation) -> WapError:
-        if isinstance(error, WapError):
-            return error
-        if isinstance(error, OSError):
-            named = operation.summary()
-            path = str(named.get("path") or named.get("source") or named.get("cwd") or "")
-            translated = from_os_error(error, path)
-            if not isinstance(translated, InternalError):
-                return translated
-        return self.bug(error, operation.kind)
 
     def bug(self, error: Exception, where: str) -> WapError:
         """Log it. The traceback names lines of ours; what callers sent stays out of the log."""

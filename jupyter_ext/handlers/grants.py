@@ -35,7 +35,7 @@ class GrantHandler(WapHandler):
         await self.authorize(Effect.WRITE, AUTH_RESOURCE)
         grants = self.workspace.grants
         if not await self.workspace.offload(lambda: grants.revoke(grant_id)):
-            raise NotFound("There is no such grant.", hint="GET wap/grants lists them.")
+            raise NotFound("There is no such grant.", hint="List the grants to see their ids.")
         await self.workspace.administered("revokeGrant", grant_id, self.caller)
         self.log.info("wap: grant %s was revoked", grant_id)
         self.set_status(204)

@@ -35,10 +35,11 @@ _SUMMARY = {
         "startedAt": {"type": "string"},
         "completedAt": {"type": "string"},
         "operations": {"type": "integer", "description": "How many it has."},
+        "problems": {"type": "integer", "description": "How many of its events tell of a failure or a denial so far."},
         "reverts": {"type": "string", "description": "The run that it undoes."},
         "pendingApproval": {"type": "object"},
     },
-    "required": ["runId", "status", "startedAt", "operations"],
+    "required": ["runId", "status", "startedAt", "operations", "problems"],
 }
 _CHANGES = {
     "type": "object",

@@ -32,7 +32,7 @@ def change_settings(server: Server, plugin: str, values: dict[str, Any]) -> None
         data=json.dumps({"raw": json.dumps(values)}).encode(),
         headers={"Authorization": f"token {server.token}", "Content-Type": "application/json"},
     )
-    with urllib.request.build_opener(urllib.request.ProxyHandler({})).open(request, timeout=30):
+    with urllib.request.build_opener(urllib.request.ProxyHandler({})).open(request, timeout=60):
         pass
 
 
@@ -42,7 +42,8 @@ def set_theme(server: Server, theme: Theme) -> None:
 
 def log_in(page: Page, server: Server) -> None:
     """Through the form, like a person who was given the token; nothing secret stands in an address afterwards."""
-    page.goto(f"{server.url}login?next=%2Fapi", timeout=LOADING)
+    page.set_default_timeout(LOADING)
+    page.goto(f"{server.url}login?next=%2Fapi")
     page.locator("#password_input").fill(server.token)
     page.locator("#login_submit").click()
     page.wait_for_url(f"{server.url}api")
@@ -51,17 +52,15 @@ def log_in(page: Page, server: Server) -> None:
 def open_notebook(page: Page, server: Server, path: str) -> None:
     """Open `path` of the workspace, alone in the window, and wait until its kernel can be used."""
     cells = len(json.loads((server.workspace / path).read_text())["cells"])
-    page.goto(f"{server.url}doc/tree/{path}?reset", timeout=LOADING)
-    page.wait_for_function(
-        "cells => document.querySelectorAll('.jp-Notebook .jp-Cell').length >= cells", arg=cells, timeout=LOADING
-    )
+    page.goto(f"{server.url}doc/tree/{path}?reset")
+    page.wait_for_function("cells => document.querySelectorAll('.jp-Notebook .jp-Cell').length >= cells", arg=cells)
     wait_until_idle(page)
 
 
 def wait_until_idle(page: Page) -> None:
     """Also in the words of the status bar: the indicator of a notebook is idle before it has a kernel."""
-    page.locator('.jp-Notebook-ExecutionIndicator[data-status="idle"]').wait_for(timeout=LOADING)
-    page.locator("#jp-main-statusbar").get_by_text(re.compile(r"\| Idle$")).wait_for(timeout=LOADING)
+    page.locator('.jp-Notebook-ExecutionIndicator[data-status="idle"]').wait_for()
+    page.locator("#jp-main-statusbar").get_by_text(re.compile(r"\| Idle$")).wait_for()
 
 
 def choose(page: Page, menu: str, entry: str) -> None:
@@ -100,12 +99,16 @@ def run_cell(page: Page, index: int) -> None:
 
 def write_cell(page: Page, source: str) -> int:
     """Put a new code cell with `source` at the end; answers its position."""
+    before = code_cells(page).count()
     code_cells(page).last.locator(".jp-InputArea-editor").click()
     page.keyboard.press("Escape")
     page.keyboard.press("b")
+    code_cells(page).nth(before).wait_for()
     page.keyboard.press("Enter")
+    page.wait_for_function(_IS_WRITTEN_IN, arg=before)
     page.keyboard.insert_text(source)
-    return code_cells(page).count() - 1
+    code_cells(page).nth(before).get_by_text(source).wait_for()
+    return before
 
 
 def code_cells(page: Page) -> Locator:
@@ -124,6 +127,10 @@ def screenshot(page: Page, path: Path, cells: Locator | None = None) -> None:
     (page if cells is None else cells).screenshot(path=path, animations="disabled", caret="hide")
 
 
+_IS_WRITTEN_IN = """number => {
+  const cell = document.querySelectorAll('.jp-Notebook .jp-CodeCell')[number];
+  return cell.contains(document.activeElement) && document.activeElement.matches('.cm-content');
+}"""
 _ALL_ENDED = """() => {
   const cells = [...document.querySelectorAll('.jp-Notebook .jp-CodeCell')];
   return cells

@@ -49,6 +49,7 @@ async def another_server(root: Any) -> AsyncIterator[Any]:
             headers={"Authorization": "token another", **(headers or {})},
             raise_error=False,
             follow_redirects=False,
+            request_timeout=90,
         )
         return response.code, json.loads(response.body or b"null")
 

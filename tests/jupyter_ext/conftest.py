@@ -25,6 +25,8 @@ from jupyter_ext.app import WapExtension
 from jupyter_ext.tokens import AgentTokens
 
 PROJECT = Path(__file__).parents[2]
+SECONDS = 90
+"""What anything may take at most. Whoever waits for a run is answered before that."""
 
 OPEN = {"preset": "permissive", "policy": {"shell": {"unconfined": "allow"}}, "provider": "local"}
 """For tests of everything but policy: commands run as they are."""
@@ -58,6 +60,7 @@ def fetch(jp_fetch: Any) -> Callable[..., Awaitable[Answer]]:
     async def fetch(path: str, **options: Any) -> Answer:
         if options.get("method", "GET") not in ("GET", "HEAD", "OPTIONS"):
             options.setdefault("allow_nonstandard_methods", True)
+        options = {"request_timeout": SECONDS, "connect_timeout": SECONDS, **options}
         return _answer(await jp_fetch(path, raise_error=False, follow_redirects=False, **options))
 
     return fetch
@@ -121,7 +124,7 @@ class LiveServer(NamedTuple):
         raise AssertionError(field)
 
     def request(self, method: str, path: str, body: Any = None, **headers: str) -> tuple[int, Any]:
-        with contextlib.closing(http.client.HTTPConnection("127.0.0.1", self.port, timeout=30)) as connection:
+        with contextlib.closing(http.client.HTTPConnection("127.0.0.1", self.port, timeout=SECONDS)) as connection:
             connection.request(method, self.base_url + path, body, {"Authorization": f"token {self.token}", **headers})
             response = connection.getresponse()
             return response.status, json.loads(response.read() or b"null")
@@ -153,16 +156,18 @@ def start_server(folder: Path, *options: str, configuration: str = OPEN_LINES) -
         yield LiveServer(process, info["port"], "a-token", root, info["base_url"])
     finally:
         process.terminate()
-        process.wait(30)
+        process.wait(SECONDS)
 
 
 def _wait_for_runtime_file(folder: Path, process: subprocess.Popen[bytes]) -> Any:
     path = folder / "runtime" / f"jpserver-{process.pid}.json"
-    deadline = time.monotonic() + 60
+    deadline = time.monotonic() + SECONDS
     while time.monotonic() < deadline and process.poll() is None:
         with contextlib.suppress(FileNotFoundError, json.JSONDecodeError, ConnectionError):
             info = json.loads(path.read_text())
-            with contextlib.closing(http.client.HTTPConnection("127.0.0.1", info["port"], timeout=30)) as connection:
+            with contextlib.closing(
+                http.client.HTTPConnection("127.0.0.1", info["port"], timeout=SECONDS)
+            ) as connection:
                 connection.request("GET", info["base_url"] + "api")
                 assert connection.getresponse().status == 200
             return info

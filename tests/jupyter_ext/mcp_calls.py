@@ -159,7 +159,7 @@ CALLS: tuple[tuple[str, dict[str, Any], Outcome], ...] = (
     _refused("runCommand", {"command": "true", "workspaceRoot": "asking"}, -32005, "APPROVAL_REQUIRED"),
     _refused(
         "runCommand",
-        {"command": "sh", "args": ["-c", "echo begun; sleep 1000"], "options": {"timeout": 0.5}},
+        {"command": "sh", "args": ["-c", "echo begun; sleep 1000"], "options": {"timeout": 3}},
         -32603,
         "TIMEOUT",
         stdout="begun\n",

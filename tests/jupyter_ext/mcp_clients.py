@@ -18,7 +18,7 @@ from mcp.shared.exceptions import MCPError
 LEGACY = "legacy"
 MODERN = "2026-07-28"
 ERAS = (LEGACY, MODERN)
-SECONDS = 30
+SECONDS = 60
 """What anything may take at most."""
 
 Connect = Callable[..., AbstractAsyncContextManager[Client]]

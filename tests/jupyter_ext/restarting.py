@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from tests.jupyter_ext.conftest import OPEN_LINES, PROJECT, LiveServer, _wait_for_runtime_file
+from tests.jupyter_ext.conftest import OPEN_LINES, PROJECT, SECONDS, LiveServer, _wait_for_runtime_file
 
 TOKEN = "a-token"
 OTHERS = ("jupyterlab", "jupyter_lsp", "jupyter_server_terminals", "notebook_shim")
@@ -51,7 +51,7 @@ class Place:
             yield LiveServer(process, info["port"], TOKEN, self.root, info["base_url"])
         finally:
             process.terminate()
-            process.wait(30)
+            process.wait(SECONDS)
 
     def wap(self, *arguments: str, **options: Any) -> subprocess.Popen[str]:
         """A `wap` command with the same configuration, in the workspace."""

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 from jupyter_server.auth import Authorizer
 
-SECONDS = 30
+SECONDS = 60
 """What anything may take at most."""
 
 

@@ -45,7 +45,7 @@ class Clients:
         for thread in self._threads:
             thread.start()
         for _ in range(BEGUN):
-            assert self._begun.acquire(timeout=30), "the server takes no runs"
+            assert self._begun.acquire(timeout=60), "the server takes no runs"
         return self
 
     def __exit__(self, *_: object) -> None:

@@ -5,13 +5,13 @@ from __future__ import annotations
 import asyncio
 import json
 import shutil
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 from jupyter_server.auth import Authorizer
 
+from tests.jupyter_ext.running import SECONDS, until
 from wap_kernel.errors import ProviderUnavailable
 from wap_kernel.operations import ListFiles
 
@@ -23,9 +23,9 @@ async def test_a_running_command_is_activity_and_ends_with_the_extension(
     ready = jp_root_dir / "ready"
     body = json.dumps({"command": f"echo $$ > pid; mv pid {ready.name}; sleep 1000", "timeout": 600_000})
     request = asyncio.ensure_future(
-        jp_fetch("wap/api/executeCommand", method="POST", body=body, raise_error=False, request_timeout=60)
+        jp_fetch("wap/api/executeCommand", method="POST", body=body, raise_error=False, request_timeout=SECONDS)
     )
-    await _until(ready.exists)
+    await until(ready.exists)
     assert extension.current_activity() == {"commands": 1, "runs": 0}
     await extension.stop_extension()
     assert not _alive(int(ready.read_text()))
@@ -62,11 +62,11 @@ async def test_a_command_ends_when_its_client_hangs_up(extension: Any, jp_root_d
     command = f"echo $$ > pid; mv pid {ready.name}; sleep 1000"
     writer = await connect("executeCommand", {"command": command, "timeout": 600_000})
     try:
-        await _until(ready.exists)
+        await until(ready.exists)
     finally:
         writer.close()
-    await _until(lambda: not _alive(int(ready.read_text())))
-    await _until(lambda: extension.workspace.running == 0)
+    await until(lambda: not _alive(int(ready.read_text())))
+    await until(lambda: extension.workspace.running == 0)
 
 
 HANGING_UP = [
@@ -121,9 +121,9 @@ async def test_what_has_not_begun_when_the_client_hangs_up_does_not_begin(
     authorizer = jp_serverapp.web_app.settings["authorizer"] = Hesitant(parent=jp_serverapp)
     authorizer.is_stubborn = is_stubborn
     writer = await connect(tool, parameters)
-    await asyncio.wait_for(authorizer.asked.wait(), 30)
+    await asyncio.wait_for(authorizer.asked.wait(), SECONDS)
     writer.close()
-    await asyncio.wait_for(authorizer.answered.wait(), 30)
+    await asyncio.wait_for(authorizer.answered.wait(), SECONDS)
     authorizer.may_answer.set()
     assert (await fetch("wap/tools")).status == 200  # the loop has gone round often enough
     assert begun == []
@@ -145,20 +145,12 @@ async def test_every_operation_is_cancelled_when_the_client_hangs_up(
 
     extension.workspace.answer = answer
     writer = await connect(tool, parameters)
-    await asyncio.wait_for(begun.wait(), 30)
+    await asyncio.wait_for(begun.wait(), SECONDS)
     writer.close()
-    await asyncio.wait_for(cancelled.wait(), 30)
+    await asyncio.wait_for(cancelled.wait(), SECONDS)
+    await until(lambda: "499 POST" in caplog.text)
     assert (await fetch("wap/tools")).status == 200
     assert "Traceback" not in caplog.text
-    assert "499 POST" in caplog.text
-
-
-async def _until(condition: Callable[[], bool]) -> None:
-    async def poll() -> None:
-        while not condition():  # noqa: ASYNC110 - a file or a process of another program has no event to await
-            await asyncio.sleep(0.01)
-
-    await asyncio.wait_for(poll(), 30)
 
 
 def _alive(pid: int) -> bool:

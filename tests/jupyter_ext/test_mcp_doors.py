@@ -26,6 +26,7 @@ from tests.jupyter_ext.mcp_clients import (
     post,
     refused,
     request,
+    within_time,
 )
 from tests.jupyter_ext.running import Notes
 from wap_kernel.dialects.coding_environment import watching
@@ -108,7 +109,7 @@ async def test_a_body_that_grows_too_large_is_refused(mcp_url: str, jp_auth_head
         for _ in range(BODY_LIMIT // 2**20 + 1):
             writer.write(piece)
             await writer.drain()
-        status = (await asyncio.wait_for(reader.readline(), 20)).split()[1]
+        status = (await within_time(reader.readline())).split()[1]
     finally:
         writer.close()
     assert status == b"413"
@@ -134,7 +135,7 @@ async def test_oversized_headers_are_not_taken(post: Post, mcp_url: str) -> None
     reader, writer = await asyncio.open_connection(*host.split(":"))
     writer.write(f"POST /{path} HTTP/1.1\r\nHost: {host}\r\nMcp-Session-Id: {'x' * 200_000}\r\n\r\n".encode())
     with suppress(ConnectionResetError):
-        assert await asyncio.wait_for(reader.read(), 20) == b""
+        assert await within_time(reader.read()) == b""
     writer.close()
     assert (await post(INITIALIZE)).status_code == 200
 
@@ -227,14 +228,14 @@ async def test_a_person_in_jupyter_decides_what_asks(
     async with connect(LEGACY, agent) as client:
         error = await refused(client.call_tool("runCommand", arguments))
         assert (error.code, "getRun" in error.data["hint"]) == (-32005, True)
-        wait = {"wap/wait": 20}
+        wait = {"wap/wait": 60}
         calling = client.call_tool("runCommand", arguments, meta=wait, progress_callback=progress)
         waiting = asyncio.ensure_future(calling)
-        await asyncio.wait_for(told.wait(), 30)
+        await within_time(told.wait())
         decision = {"approvalId": error.data["approvalId"], "decision": "approved"}
         path = f"wap/runs/{error.data['runId']}/decision"
         assert (await fetch(path, method="POST", body=json.dumps(decision))).status == 200
-        assert answer(await asyncio.wait_for(waiting, 30))["stdout"] == "hi\n"
+        assert answer(await within_time(waiting))["stdout"] == "hi\n"
         error = await refused(client.call_tool("runCommand", arguments, meta={"wap/wait": "long"}))
         assert error.code == -32602
 

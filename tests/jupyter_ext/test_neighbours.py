@@ -23,7 +23,7 @@ def place(tmp_path: Path) -> Place:
 
 
 def _until(condition: Callable[[], Any]) -> None:
-    deadline = time.monotonic() + 30
+    deadline = time.monotonic() + 60
     while not condition():
         assert time.monotonic() < deadline
         time.sleep(0.02)  # a file, or a run in another process

@@ -198,7 +198,8 @@ async def test_the_list_is_newest_first_and_comes_in_pages(fetch: Any) -> None:
     expected = list(zip(runs, range(5), strict=True))[::-1]
     assert pages == [expected[:2], expected[2:4], expected[4:]]
     (newest, *_) = (await fetch("wap/runs", headers={"X-Wap-Agent": "somebody"})).body["runs"]
-    assert set(newest) == {"runId", "status", "user", "dialect", "startedAt", "completedAt", "operations"}
+    assert set(newest) == {"runId", "status", "user", "dialect", "startedAt", "completedAt", "operations", "problems"}
+    assert newest["problems"] == 4, "there is no such file"
 
 
 async def test_the_list_by_status(fetch: Any) -> None:

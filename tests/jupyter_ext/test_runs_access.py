@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import pytest
@@ -58,6 +59,22 @@ async def test_an_agent_sees_and_touches_its_own_runs_only(fetch: Any, jp_root_d
             assert (answer.status, answer.code) == (404, "NOT_FOUND"), (rest, answer.body)
     assert (await fetch(f"wap/runs/{of_one}/revert", method="POST", headers=bearer(one))).status == 201
     assert [path.name for path in jp_root_dir.iterdir()] == ["a"]
+
+
+async def test_a_revert_by_an_agent_asks_where_writes_do(fetch: Any, jp_root_dir: Any) -> None:
+    headers = bearer(await mint(fetch))
+    run = (await start(fetch, create("a"), headers=headers)).body["runId"]
+    (jp_root_dir / ".cws-policy.json").write_text('{"confirmationRequired": ["writeFile"]}')
+    asked = await fetch(f"wap/runs/{run}/revert", method="POST", headers=headers)
+    assert (asked.status, asked.body["status"]) == (202, "awaiting_approval")
+    assert (jp_root_dir / "a").exists()
+    pending = asked.body["pendingApproval"]
+    assert (pending["operation"]["run"], pending["rule"]) == (run, "confirmationRequired")
+    body = json.dumps({"approvalId": pending["approvalId"], "decision": "approved"})
+    path = f"wap/runs/{asked.body['runId']}/decision"
+    assert (await fetch(path, method="POST", body=body, headers=headers)).code == "PERMISSION_DENIED"
+    assert (await fetch(path, method="POST", body=body)).body["status"] == "completed"
+    assert not (jp_root_dir / "a").exists()
 
 
 async def test_keys_of_agents_are_their_own(fetch: Any) -> None:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Iterator, Mapping
+import time
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -16,7 +17,8 @@ from jupyter_client.manager import KernelManager
 
 import wap_kernel
 
-SECONDS = 30.0
+SECONDS = 90.0
+"""What anything may take at most."""
 KERNELSPEC = Path(wap_kernel.__file__).parent / "kernelspec"
 
 
@@ -80,6 +82,13 @@ class Talk:
 
     def complete(self, code: str, cursor: int | None = None) -> list[str]:
         return self.reply(self.client.complete(code, cursor))["matches"]
+
+    def complete_until(self, code: str, expected: Collection[str]) -> list[str]:
+        """What completes, once that is expected: what a busy machine has not said in time is there with a later Tab."""
+        deadline = time.monotonic() + SECONDS
+        while (found := self.complete(code)) != [*expected] and time.monotonic() < deadline:
+            pass
+        return found
 
     def inspect(self, code: str, cursor: int | None = None) -> str:
         data = self.reply(self.client.inspect(code, cursor))["data"]

@@ -18,6 +18,11 @@ from scripts.demo import Server
 
 SECONDS = 60
 """What anything may take at most."""
+ASKS = "factor 6"
+"""The standard policy does not know this program, so it asks."""
+AGREED = "6: 2 3"
+"""What it writes."""
+NOT_OVER = "sleep 1000"
 
 
 def ask(server: Server, path: str, sent: dict[str, Any] | None = None, method: str | None = None) -> Any:

@@ -47,7 +47,7 @@ class Gate:
 
     def __call__(self, *arguments: Any) -> Any:
         self.is_reached.set()
-        assert self.may_go.wait(30)
+        assert self.may_go.wait(60)
         return self._work(*arguments)
 
     def open(self) -> None:
@@ -55,7 +55,7 @@ class Gate:
         self.may_go.set()
         for thread in threading.enumerate():
             if thread.name in ("wap-cell", "wap-start", "wap-stop"):
-                thread.join(30)
+                thread.join(60)
 
 
 async def _interrupted(hands: Hands, code: str, gate: Gate, times: int) -> tuple[str, list[str]]:
@@ -63,7 +63,7 @@ async def _interrupted(hands: Hands, code: str, gate: Gate, times: int) -> tuple
     shown: list[str] = []
     execution = Execution(Known(hands), lambda kind, content: shown.append(content["data"]["text/plain"]), 1)
     cell = asyncio.ensure_future(execution.run(code))
-    await asyncio.get_running_loop().run_in_executor(None, gate.is_reached.wait, 30)
+    await asyncio.get_running_loop().run_in_executor(None, gate.is_reached.wait, 60)
     for _ in range(times):
         execution.interrupt()
         while not (execution._is_ending or cell.done()):  # noqa: ASYNC110 - nobody else asks for such an event

@@ -62,7 +62,8 @@ def started(server: Server) -> Iterator[tuple[Talk, str]]:
 
 @pytest.fixture(scope="module")
 def server() -> Iterator[Server]:
-    with running_server() as running:
+    """It does not kill a kernel that needs long to end: the run of its cell would not be cancelled."""
+    with running_server(configuration={"KernelManager": {"shutdown_wait_time": SECONDS}}) as running:
         yield running
 
 
@@ -99,7 +100,7 @@ def test_somebody_else_approves_while_the_cell_waits(server: Server) -> None:
 @pytest.mark.parametrize("how", ["interrupt", "restart"])
 def test_the_run_of_a_cell_ends_with_it(server: Server, how: str) -> None:
     with started(server) as (talk, kernel):
-        request = talk.begin("sh sleep 60")
+        request = talk.begin("sh -t 600 sleep 1000")
         next(talk.published(request))
         ask(server, "POST", f"api/kernels/{kernel}/{how}")
         if how == "interrupt":

@@ -195,7 +195,7 @@ def test_ctrl_c_before_anything_was_sent(shared: Place) -> None:
 
 def _until_it_reads(pid: int) -> None:
     """Its standard input, which the kernel tells by the number of the call and the descriptor."""
-    deadline = time.monotonic() + 30
+    deadline = time.monotonic() + 60
     while not Path(f"/proc/{pid}/syscall").read_text().startswith("0 0x0 "):
         assert time.monotonic() < deadline
         time.sleep(0.02)

@@ -12,6 +12,9 @@ import pytest
 from wap_kernel.errors import ProviderUnavailable
 from wap_kernel.threads import Threads
 
+SECONDS = 60
+"""What anything may take at most."""
+
 
 def test_results_and_errors_come_back() -> None:
     threads = Threads("t", 2)
@@ -37,7 +40,7 @@ def test_no_more_than_so_many_at_once() -> None:
         with lock:
             running += 1
             most = max(most, running)
-        barrier.wait(10)  # three do meet
+        barrier.wait(SECONDS)  # three do meet
         with lock:
             running -= 1
 
@@ -74,7 +77,7 @@ def test_an_answer_for_a_loop_that_is_gone_is_dropped() -> None:
 
     def work() -> None:
         began.set()
-        release.wait(10)
+        release.wait(SECONDS)
         done.set()
 
     async def leave() -> None:
@@ -109,16 +112,16 @@ def test_what_comes_after_the_end_is_refused_not_forgotten() -> None:
 
     async def main() -> None:
         began, release = threading.Event(), threading.Event()
-        first = asyncio.ensure_future(threads.run(lambda: (began.set(), release.wait(10))))
+        first = asyncio.ensure_future(threads.run(lambda: (began.set(), release.wait(SECONDS))))
         second = asyncio.ensure_future(threads.run(lambda: "waited in line"))
-        await asyncio.to_thread(began.wait, 10)
+        await asyncio.to_thread(began.wait, SECONDS)
         closing = asyncio.ensure_future(asyncio.to_thread(threads.close))
         while not threads._is_closed:  # noqa: ASYNC110 - it is set on another thread
             await asyncio.sleep(0)
         with pytest.raises(ProviderUnavailable):
-            await asyncio.wait_for(threads.run(lambda: "too late"), 10)
+            await asyncio.wait_for(threads.run(lambda: "too late"), SECONDS)
         release.set()
-        assert await asyncio.wait_for(second, 10) == "waited in line"
-        await asyncio.wait_for(asyncio.gather(first, closing), 10)
+        assert await asyncio.wait_for(second, SECONDS) == "waited in line"
+        await asyncio.wait_for(asyncio.gather(first, closing), SECONDS)
 
     asyncio.run(main())

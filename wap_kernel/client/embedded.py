@@ -170,7 +170,7 @@ class EmbeddedBackend:
 
     async def _revoke(self, grant_id: str) -> None:
         if not await self._workspace.offload(lambda: self._workspace.grants.revoke(grant_id)):
-            raise NotFound("There is no such grant.", hint="GET wap/grants lists them.")
+            raise NotFound("There is no such grant.", hint="List the grants to see their ids.")
         await self._workspace.administered("revokeGrant", grant_id, self._caller)
 
     def close(self) -> None:

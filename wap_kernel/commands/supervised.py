@@ -261,7 +261,7 @@ def cannot_start(stage: str, number: int) -> WapError:
     if number == errno.E2BIG:
         return TooLarge(
             "The command and its environment are too long for the operating system.",
-            hint="Write a script with writeFile and run that.",
+            hint="Write a script and run that.",
         )
     if stage == "cwd":
         return PermissionDenied("The operating system refuses to enter the working directory.")

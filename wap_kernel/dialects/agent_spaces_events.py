@@ -20,6 +20,13 @@ TIMED_OUT = 124
 """The exit code of a command that took too long, as `timeout` of coreutils has it."""
 _AS_IT_IS = frozenset({"operationId", "content", "diff", "closest"})
 """What the sender gave, and what stands in files: an edit must find what was shown."""
+_HINTS = {
+    "Pass recursive: true to delete it.": "Delete it with a command: rm -r.",
+    "List it with exploreFiles.": "List it with a command: ls.",
+    "Read a part of it with startLine and endLine.": "Show a part of it with a command: head, tail, sed -n 100,200p.",
+    "Write it whole, as base64.": "Write it whole with createFile, as base64.",
+}
+"""The engine's speak of what WAP's tools have."""
 Event = dict[str, Any]
 
 
@@ -167,7 +174,9 @@ def _text(operation: Operation, error: WapError) -> str:
     """The protocol's own words where it has some."""
     if isinstance(operation, WriteFile) and isinstance(error, AlreadyExists):
         return "File already exists"
-    return error.message if isinstance(error, EditNotFound) else error.text
+    if isinstance(error, EditNotFound):
+        return error.message
+    return type(error)(error.message, hint=_HINTS.get(error.hint or "", error.hint)).text
 
 
 def _unicode(value: Any) -> Any:

@@ -142,10 +142,10 @@ class Overlay:
         parts = split(path)
         made = False
         for end in range(1 if parents else len(parts), len(parts) + 1):
-            made = self._mkdir_one("/".join(parts[:end]))
+            made = self._mkdir_one("/".join(parts[:end]), errno.EEXIST if end == len(parts) else errno.ENOTDIR)
         return made
 
-    def _mkdir_one(self, path: str) -> bool:
+    def _mkdir_one(self, path: str, not_a_folder: int) -> bool:
         real = self._resolve(path, follow=True)
         found = self._layer.look(real)
         if found is None:
@@ -153,7 +153,7 @@ class Overlay:
             self._layer.put(real, Node(_new(Kind.FOLDER, 0, FOLDER_MODE)))
             return True
         if found.kind is not Kind.FOLDER:
-            raise _failure(errno.EEXIST)
+            raise _failure(not_a_folder)
         return False
 
     def _put_file(self, real: str, data: bytes, mode: int) -> Stat:

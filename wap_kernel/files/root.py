@@ -177,10 +177,10 @@ class Root:
         parts = split(path)
         made = False
         for end in range(1 if parents else len(parts), len(parts) + 1):
-            made = self._mkdir_one("/".join(parts[:end]))
+            made = self._mkdir_one("/".join(parts[:end]), errno.EEXIST if end == len(parts) else errno.ENOTDIR)
         return made
 
-    def _mkdir_one(self, path: str) -> bool:
+    def _mkdir_one(self, path: str, not_a_folder: int) -> bool:
         with self._place(path, follow=True) as place:
             try:
                 found = os.stat(place.name, dir_fd=place.fd, follow_symlinks=False)
@@ -193,7 +193,7 @@ class Root:
                 os.fsync(place.fd)
                 return True
             if not stat.S_ISDIR(found.st_mode):
-                raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST))
+                raise OSError(not_a_folder, os.strerror(not_a_folder))
             return False
 
     # -- putting back

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import posixpath
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 from wap_kernel.errors import AlreadyExists, BinaryFile, FileMissing, InvalidArgument, TooLarge, from_os_error
@@ -27,15 +27,21 @@ class Writer:
 
     def write(self, operation: WriteFile) -> FileWritten:
         path, data = operation.path, operation.content
+        is_append = operation.mode == "append"
         self._check_size(len(data), path)
+
+        def check() -> None:
+            digest.require(operation.expected_hash, None, path)
+            self._check_notebook(path, data, append=is_append)
+
         if operation.create_directories:
-            self._make_parent(path)
+            self._make_parent(path, check)
         real = self._files.resolve(path)
-        self._check_notebook(real, data, append=operation.mode == "append")
+        self._check_notebook(real, data, append=is_append)
         with self._locks.hold(real):
             if operation.expected_hash is not None:
                 digest.require(operation.expected_hash, self._current_hash(path), path)
-            if operation.mode == "append":
+            if is_append:
                 stat = self._files.append(path, data)
                 known = digest.of_file(self._files, path) if stat.size <= digest.MAX_HASHED else None
             else:
@@ -86,17 +92,21 @@ class Writer:
         stat = self._files.stat(source, follow=False)
         if destination.startswith((f"{source}/", f"{stat.path}/")):  # before any folder is made in it
             raise InvalidArgument(f"A folder cannot be moved into itself: {source}")
-        with _naming(destination):
-            if operation.create_directories:
-                self._make_parent(destination)
-            new = self._files.resolve(destination, follow=False)
-        if new.startswith(f"{stat.path}/"):
-            raise InvalidArgument(f"A folder cannot be moved into itself: {source}")
-        with self._locks.hold(stat.path, new):
+
+        def check(new: str) -> None:
             if operation.expected_hash is not None:
                 digest.require(operation.expected_hash, self._current_hash(source), source)
             if notebooks.is_notebook(new) and stat.kind is Kind.FILE:
                 self._check_notebook(new, self._read(source)[0])
+
+        if operation.create_directories:
+            self._make_parent(destination, lambda: check(destination))
+        with _naming(destination):
+            new = self._files.resolve(destination, follow=False)
+        if new.startswith(f"{stat.path}/"):
+            raise InvalidArgument(f"A folder cannot be moved into itself: {source}")
+        with self._locks.hold(stat.path, new):
+            check(new)
             with _naming(destination):
                 if operation.overwrite:
                     self._check_overwritable(destination, stat)
@@ -106,20 +116,24 @@ class Writer:
     def copy(self, operation: CopyFile) -> PathChanged:
         source, destination = operation.source, operation.destination
         real = self._files.stat(source).path
+
+        def read(new: str) -> tuple[bytes, Stat]:
+            data, stat = self._read(source)
+            digest.require(operation.expected_hash, digest.of_bytes(data), source)
+            self._check_notebook(new, data)
+            return data, stat
+
+        if operation.create_directories:
+            self._make_parent(destination, lambda: read(destination))
         with _naming(destination):
-            if operation.create_directories:
-                self._make_parent(destination)
             new = self._files.resolve(destination)
         if real == new:
             raise InvalidArgument(f"Source and destination are the same file: {source}")
         with self._locks.hold(real, new):
-            data, stat = self._read(source)
-            current = digest.of_bytes(data)
-            digest.require(operation.expected_hash, current, source)
-            self._check_notebook(new, data)
+            data, stat = read(new)
             with _naming(destination):
                 written = self._files.replace(destination, data, exclusive=not operation.overwrite, mode=stat.mode)
-        return PathChanged(path=display(written.path), hash=current)
+        return PathChanged(path=display(written.path), hash=digest.of_bytes(data))
 
     def make_folder(self, operation: CreateDirectory) -> PathChanged:
         self._files.mkdir(operation.path, parents=True)
@@ -154,17 +168,22 @@ class Writer:
         except FileNotFoundError:
             return None
 
-    def _make_parent(self, path: str) -> None:
+    def _make_parent(self, path: str, check: Callable[[], object]) -> None:
+        """`check` comes before a folder is made, when nothing can stand at `path`: what is refused leaves nothing."""
         parent = posixpath.dirname(path)
         if not parent:
             return
-        try:
-            self._files.stat(parent)
-        except FileNotFoundError:
-            if ".." in split(parent):
-                raise FileMissing(
-                    f"No such folder: {parent}", hint='A path with ".." must exist; name the folder directly.'
-                ) from None
+        with _naming(path):
+            try:
+                self._files.stat(parent)
+                return
+            except FileNotFoundError:
+                if ".." in split(parent):
+                    raise FileMissing(
+                        f"No such folder: {parent}", hint='A path with ".." must exist; name the folder directly.'
+                    ) from None
+        check()
+        with _naming(path):
             self._files.mkdir(parent, parents=True)
 
     def _check_size(self, size: int, path: str) -> None:

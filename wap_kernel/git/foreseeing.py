@@ -1,24 +1,30 @@
 """What a transfer would be about: the remote's address, the branch, the commit. A person agrees to these, not to names.
 
 A branch is a name that whoever works in the workspace can move, and so is `origin`. So both are looked up when the
-question is asked, again when it is answered, and what is then pushed is the commit that was shown.
+question is asked, again when it is answered, and what is then pushed is the commit that was shown. What is new there
+and what is lost is counted from where the server itself last saw the branch: the workspace's own refs can be forged.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from wap_kernel.files.paths import display
 from wap_kernel.git import parsing
 from wap_kernel.git.work import Work
 from wap_kernel.operations import GitTransfer
 
+if TYPE_CHECKING:
+    from wap_kernel.git.host import Host
+
 ABSENT = "absent"
 MAX_COMMITS = 20
 _REMOTE = "the remote"
 _BRANCH = "the branch "
+_SEEN = "what was last seen there"
+_SHOWN = (f"--max-count={MAX_COMMITS}", "--no-show-signature", "--no-color", "--no-patch", "--format=%h %s")
 
 
 @dataclass(frozen=True)
@@ -28,13 +34,19 @@ class Foreseen:
     commit: str | None = None
     """None: there is none, or the branch is to be deleted."""
     commits: tuple[str, ...] = ()
-    """What would be new there, newest first, as far as the workspace knows the remote: ids and subjects."""
+    """What would be new there, newest first: ids and subjects."""
+    seen: str | None = None
+    """The commit that the branch was at, there, when the server last saw it."""
+    overwritten: tuple[str, ...] = ()
+    """What would be lost there, by force or by deletion: ids and subjects."""
 
     @property
     def evidence(self) -> dict[str, str]:
         """What must be the same when it is done; see `runs/evidence.py`."""
         found = {_REMOTE: self.remote or ABSENT}
-        return found if self.branch is None else {**found, f"{_BRANCH}{self.branch}": self.commit or ABSENT}
+        if self.branch is None:
+            return found
+        return {**found, f"{_BRANCH}{self.branch}": self.commit or ABSENT, _SEEN: self.seen or ABSENT}
 
     def told(self, operation: GitTransfer) -> dict[str, Any]:
         """For the person who is asked."""
@@ -45,6 +57,8 @@ class Foreseen:
             "branch": self.branch,
             "commit": self.commit,
             "commits": list(self.commits) or None,
+            "seen": self.seen,
+            "overwritten": list(self.overwritten) or None,
         }
         return {name: value for name, value in said.items() if value is not None}
 
@@ -62,8 +76,20 @@ def bound(operation: GitTransfer, evidence: Mapping[str, str | None]) -> GitTran
     return operation.model_copy(update=update)
 
 
-def new_commits(work: Work, branch: str, commit: str) -> tuple[str, ...]:
-    known = work.ref(f"refs/remotes/{work.remote}/{branch}")
-    options = (f"--max-count={MAX_COMMITS}", "--no-show-signature", "--no-color", "--no-patch", "--format=%h %s")
-    ran = work.read("log", *options, commit, *((f"^{known}",) if known else ()), "--", partial=True)
-    return tuple(map(display, parsing.rows(ran.stdout)))
+def new_commits(work: Work, commit: str, seen: str | None) -> tuple[str, ...]:
+    return _subjects(work.read("log", *_SHOWN, commit, *_without(work, seen), "--", partial=True).stdout)
+
+
+def lost_commits(work: Work, host: Host, commit: str | None, seen: str) -> tuple[str, ...]:
+    """What is only in `seen`. Where the workspace has not got that, and where all of it goes, the newest of it."""
+    if commit is None or not _without(work, seen):
+        return _subjects(host.git("log", *_SHOWN, seen, "--")[1])
+    return _subjects(work.read("log", *_SHOWN, seen, f"^{commit}", "--", partial=True).stdout)
+
+
+def _without(work: Work, seen: str | None) -> tuple[str, ...]:
+    return (f"^{seen}",) if seen is not None and work.find(seen) else ()
+
+
+def _subjects(stdout: bytes) -> tuple[str, ...]:
+    return tuple(map(display, parsing.rows(stdout)))

@@ -82,6 +82,7 @@ SETTINGS: tuple[tuple[str, str], ...] = (
     # answers that can be read by a program
     ("color.ui", "false"),
     ("core.quotePath", "false"),
+    ("core.commitGraph", "false"),  # a file of the workspace, that says which commit follows which
     ("core.commentChar", "#"),
     ("advice.graftFileDeprecated", "false"),
     ("advice.addEmbeddedRepo", "false"),

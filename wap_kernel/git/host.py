@@ -112,6 +112,15 @@ class Host:
                 if stopped.wait(_LOOK_AGAIN):
                     raise failed(Reason.CANCELLED, "It was cancelled.")
 
+    def last_seen(self, branch: str) -> str | None:
+        """Where the branch was, there, when it was last fetched or pushed from here; None: never. Nobody has to hold
+        the repository for it."""
+        if not os.path.exists(os.path.join(self.bare, "HEAD")):
+            return None
+        ref = f"refs/remotes/{self.remote.name}/{branch}"
+        status, stdout = self.git("rev-parse", "--verify", "--quiet", f"{ref}^{{commit}}", accept=(0, 1, 128))
+        return stdout.decode("ascii", "replace").strip() if status == 0 else None
+
     @contextmanager
     def temporary(self, name: str) -> Iterator[Path]:
         """A path for a file that is gone afterwards."""

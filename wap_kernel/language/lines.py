@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from wap_kernel.errors import InvalidArgument
 from wap_kernel.language.arguments import Arguments, HelpAsked
-from wap_kernel.language.commands import COMMANDS, Command, find
+from wap_kernel.language.commands import COMMANDS, NAMELESS, Command, find
 
 _WORD = re.compile(r"""\s*((?:[^\s'"\\]|\\.|'[^']*'|"(?:\\.|[^"\\])*")+)""", re.DOTALL)
 _BATCH = re.compile(r"[\[{]|-(?:\s|$)|---|(?:\"?(?:operations|protocolVersion)\"?)\s*:")
@@ -45,7 +45,7 @@ def parse(text: str) -> Line:
 def parse_cell(head: str, body: str, first_line: int = 2) -> Line:
     """What follows `%%wap`, and the text below; options alone are those of `run`."""
     head, body = head.strip(), _unix(body)
-    line = understand(f"run {head}" if not head or head.startswith("-") else head)
+    line = understand(head, heads_cell=True)
     if line.command.name == "help":
         return line
     if not line.command.body:
@@ -82,19 +82,35 @@ def needs_body(line: Line) -> bool:
     return line.command.body and getattr(line.options, given, None) is None
 
 
-def understand(text: str) -> Line:
-    """A line, whether or not its text stands in it."""
+def understand(text: str, *, heads_cell: bool = False) -> Line:
+    """A line, whether or not its text stands in it. Options alone are those of the overview, or of the batch below."""
     name, rest = _first_word(text)
-    if name in ("-h", "--help"):
+    if name in ("-h", "--help") and not heads_cell:
         return Line(COMMANDS["help"], COMMANDS["help"].arguments().read([]))
-    if name.startswith("-"):  # options with no sub-command: of the overview
-        name, rest = "", text
-    command = find(name, rest)
+    if name and not name.startswith("-"):
+        return _of(find(name, rest), rest)
+    try:
+        return _of(COMMANDS["run" if heads_cell else NAMELESS], text)
+    except InvalidArgument as error:
+        raise _options_first(text, "%%wap" if heads_cell else "%wap") or error from None
+
+
+def _options_first(text: str, magic: str) -> InvalidArgument | None:
+    """`--yes sh make`: a sub-command comes later."""
+    words = text.split()
+    place = next((place for place, word in enumerate(words) if word in COMMANDS), None)
+    if place is None:
+        return None
+    line = " ".join((words[place], *words[:place], *text.split(None, place + 1)[place + 1 :]))
+    return InvalidArgument(f"{words[place]}: its options stand after it.", hint=f"Write: {magic} {line}")
+
+
+def _of(command: Command, rest: str) -> Line:
     try:
         given = command.arguments()
         return Line(command, _verbatim(command, given, rest) if command.verbatim else given.read(_words(rest)))
     except HelpAsked:
-        return Line(COMMANDS["help"], COMMANDS["help"].arguments().read([name] if name else []))
+        return Line(COMMANDS["help"], COMMANDS["help"].arguments().read([command.name]))
 
 
 def _first_word(text: str) -> tuple[str, str]:

@@ -12,6 +12,7 @@ from wap_kernel.errors import FileMissing, InvalidArgument, NotFound, WapError
 from wap_kernel.language import cells
 from wap_kernel.language.commands import usage
 from wap_kernel.language.lines import Line, understand
+from wap_kernel.language.wording import worded
 
 if TYPE_CHECKING:
     from wap_kernel.client.backend import Sent
@@ -42,9 +43,10 @@ def perform(line: Line, hands: Hands, show: Show, names: Names | None = None) ->
     name = line.command.name
     try:
         answer = _batch(line, hands, show, names) if name == "run" else _ACTIONS[name](line, hands, show)
-    except FileMissing as error:
-        error.hint = error.hint or _where(hands)
-        raise
+    except WapError as error:
+        if isinstance(error, FileMissing):
+            error.hint = error.hint or _where(hands)
+        raise worded(error) from None
     if line.options.to is not None and names is not None:
         names[line.options.to] = answer
     return answer

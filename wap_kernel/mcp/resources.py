@@ -15,6 +15,7 @@ from wap_kernel.dialects.coding_environment.calling import DIALECT
 from wap_kernel.dialects.coding_environment.parameters import MAX_READ
 from wap_kernel.dialects.coding_environment.tools import listed
 from wap_kernel.errors import BinaryFile, InvalidArgument, PermissionDenied, WapError
+from wap_kernel.files.primitives import Files, Kind
 from wap_kernel.mcp import failing
 from wap_kernel.mcp.asking import Desk, Message, connection_of
 from wap_kernel.mcp.changes import MAX_WATCHED, Changes, Subscriber
@@ -42,7 +43,8 @@ class Resources:
             start = _offset(None if params is None else params.cursor)
             operation = ListFiles(path=".", recursive=True, metadata=True, limit=MOST)
             found = await self.perform(message, "listFiles", operation, FileList)
-            page, following = await self._workspace.offload(lambda: _page(self._workspace.root, found, start))
+            root, judge, caller = self._workspace.root, self._workspace.judge, self._desk.caller(message)
+            page, following = await self._workspace.offload(lambda: _page(root, judge.files_of(caller), found, start))
         return types.ListResourcesResult(resources=page, next_cursor=following)
 
     async def templates(
@@ -139,8 +141,8 @@ class Resources:
         return result
 
 
-def _page(root: str, found: FileList, start: int) -> tuple[list[types.Resource], str | None]:
-    files = [entry for entry in found.files if not entry.is_directory]
+def _page(root: str, files: Files, found: FileList, start: int) -> tuple[list[types.Resource], str | None]:
+    listed = [entry for entry in found.files if not entry.is_directory]
     end = start + PAGE
     page = [
         types.Resource(
@@ -150,9 +152,18 @@ def _page(root: str, found: FileList, start: int) -> tuple[list[types.Resource],
             size=None if entry.metadata is None else entry.metadata.size,
             annotations=entry.metadata and types.Annotations(last_modified=entry.metadata.last_modified),
         )
-        for entry in files[start:end]
+        for entry in listed[start:end]
+        if _is_file(files, entry.path)
     ]
-    return page, str(end) if end < len(files) else None
+    return page, str(end) if end < len(listed) else None
+
+
+def _is_file(files: Files, path: str) -> bool:
+    """Whether it can be read: not a link that leads out of the workspace, to a folder or nowhere, and not a pipe."""
+    try:
+        return files.stat(path).kind is Kind.FILE
+    except (OSError, WapError):
+        return False
 
 
 def _offset(cursor: str | None) -> int:

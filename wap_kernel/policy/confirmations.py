@@ -13,12 +13,15 @@ from wap_kernel.operations import (
     MoveFile,
     Operation,
     ReadFile,
+    RevertRun,
     RunCommand,
     SearchFiles,
     WriteFile,
 )
 
-_WRITING = (WriteFile, ModifyFile)
+# A revert writes and removes files, whatever the run did to them.
+_WRITING = (WriteFile, ModifyFile, RevertRun)
+_EDITING = (ModifyFile, RevertRun)
 
 TOOLS: dict[str, tuple[type[Operation], ...]] = {
     # WAP, and what it leaves out
@@ -26,11 +29,11 @@ TOOLS: dict[str, tuple[type[Operation], ...]] = {
     "readFile": (ReadFile,),
     # Coding Environment has no tool for changes: whoever wants to confirm its writes wants to confirm edits.
     "writeFile": _WRITING,
-    "modifyFile": (ModifyFile,),
+    "modifyFile": _EDITING,
     "searchFiles": (SearchFiles,),
     "executeCommand": (RunCommand,),
     "getWorkspaceInfo": (DescribeWorkspace,),
-    "deleteFile": (DeleteFile,),
+    "deleteFile": (DeleteFile, RevertRun),
     "moveFile": (MoveFile,),
     "copyFile": (CopyFile,),
     "createDirectory": (CreateDirectory,),
@@ -40,13 +43,13 @@ TOOLS: dict[str, tuple[type[Operation], ...]] = {
     "task.run": (RunCommand,),
     # Agent Spaces
     "createFile": _WRITING,
-    "editFile": (ModifyFile,),
+    "editFile": _EDITING,
     "shell": (RunCommand,),
     # workspace-tool-interface
     "bash": (RunCommand,),
     "read": (ReadFile, ListFiles),
     "write": _WRITING,
-    "edit": (ModifyFile,),
+    "edit": _EDITING,
     "glob": (ListFiles,),
     "grep": (SearchFiles,),
     "git": (GitAction,),

@@ -23,6 +23,7 @@ VERBS = {
     "createDirectory": "make folder",
     "shell": "run",
     "executeCommand": "run",
+    "git": "run",
     "searchFiles": "search",
     "exploreFiles": "list",
     "listFiles": "list",
@@ -81,7 +82,10 @@ def subject(event: Event) -> str:
     """What it is about: a path, two of them, or a command."""
     if event.get("source") and event.get("destination"):
         return f"{event['source']} → {event['destination']}"
-    return str(event.get("path") or event.get("command") or event.get("run") or event.get("query") or "")
+    named = event.get("path") or event.get("command") or event.get("run") or event.get("query") or ""
+    if isinstance(globs := event.get("include"), Sequence):
+        return f"{', '.join(map(str, globs))} in {named}" if event.get("path") else str(named)
+    return str(named)
 
 
 def short(text: str) -> str:

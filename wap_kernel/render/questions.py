@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from wap_kernel.render import chars, cutting, diffs, events
@@ -11,6 +11,7 @@ from wap_kernel.render.parts import Block, Fields, Room, Row, Span, code, held, 
 
 _ANONYMOUS = re.compile("[0-9a-f]{32}")
 """How Jupyter calls whoever comes with the server's token."""
+SHOWN_COMMITS = 10
 
 
 def blocks(run_id: str, pending: Mapping[str, Any], room: Room, prefix: str) -> list[Block]:
@@ -61,12 +62,22 @@ def _fields(pending: Mapping[str, Any]) -> list[tuple[str, tuple[Span, ...]]]:
     return [
         ("why", plain(cutting.line(why)) if why else ()),
         ("rule", code(cutting.line(str(pending["rule"]))) if pending.get("rule") else ()),
+        *_commits("new there", pending.get("commits", ())),
+        *_commits("lost there", pending.get("overwritten", ())),
         ("in folder", code(cutting.line(str(folder))) if folder != "." else ()),
         ("with", code(cutting.line(environment)) if environment else ()),
         ("no undo for", plain(cutting.line(lost)) if lost else ()),
         ("asked by", plain(cutting.line(asker(pending))) if asker(pending) else ()),
         ("until", plain(chars.moment(pending["expiresAt"], date=False)) if pending.get("expiresAt") else ()),
     ]
+
+
+def _commits(said: str, listed: Sequence[object]) -> Iterator[tuple[str, tuple[Span, ...]]]:
+    """Of a push: a row for each, with its id and subject."""
+    for place, commit in enumerate(listed[:SHOWN_COMMITS]):
+        yield "" if place else said, plain(cutting.line(str(commit)))
+    if len(listed) > SHOWN_COMMITS:
+        yield "", (Span("… and older ones", "muted"),)
 
 
 def _answers(run_id: str, pending: Mapping[str, Any], prefix: str) -> list[tuple[str, tuple[Span, ...]]]:

@@ -39,12 +39,16 @@ def runs(data: Data, asked: Data, room: Room, prefix: str) -> list[Block]:
 def _run(run: Data) -> Cells:
     status = str(run.get("status", ""))
     tone: Tone = STATUSES.get(status, "plain")
-    sign = "" if tone == "ok" else _SIGNS[tone]  # it has come to its end; with which outcomes, the list does not say
+    problems = run.get("problems")
+    if tone == "ok" and problems != 0:  # it has come to its end; an older server does not say with which outcomes
+        tone = "failed" if problems else "plain"
+    found = f", {chars.counted(problems, 'problem')}" if problems and isinstance(problems, int) else ""
+    told = f"{status.replace('_', ' ')}{found}"
     took = chars.between(run.get("startedAt"), run.get("completedAt"))
     what = f"undoes {run['reverts']}" if run.get("reverts") else str(run.get("operations", ""))
     return (
         code(_short(run.get("runId", ""))),
-        plain(f"{sign} {status.replace('_', ' ')}".strip()),
+        plain(f"{_SIGNS[tone]} {told}".strip()),
         plain(_short(what)),
         plain(_short(chars.moment(run.get("startedAt")))),
         plain("" if took is None else chars.duration(took)),

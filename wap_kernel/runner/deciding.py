@@ -56,9 +56,9 @@ def take_over(parts: Parts, run: Run, decision: Decision, caller: Caller) -> tup
     said = DecideApproval(run=run.id, approval=approval.id, decision=str(decided.decision))
     context = Context(tool=said.kind, run=run.id, step=step.id)
     # Its intent is handed in before the decision is, and so stored with it or before it.
-    with parts.workspace.recording(said, caller, context):
+    with parts.workspace.pipeline.recording(said, caller, context):
         if not (_approve if decision.approved else _deny)(parts, run, step, decided, decision.remember):
-            raise Conflict("The approval was decided already.", hint="GET the run to see how.", runId=run.id)
+            raise Conflict("The approval was decided already.", hint="The run shows how.", runId=run.id)
     fresh = parts.ledger.require(run.id)
     vars(fresh)["steps"] = run.steps  # known already
     return fresh, decided
@@ -113,11 +113,11 @@ def _question(ledger: Ledger, run: Run, decision: Decision) -> Approval:
         found = [approval for approval in found if approval.decision is None] or found
     if not found:
         named = decision.approval_id or decision.operation_id
-        raise NotFound(f"The run has no approval for {named!r}.", hint="GET the run: pendingApproval.", runId=run.id)
+        raise NotFound(f"The run has no approval for {named!r}.", hint="See the run's pendingApproval.", runId=run.id)
     approval = found[-1]
     if approval.decision is not None or run.status is not Status.AWAITING_APPROVAL:
         became = approval.decision or run.status.value
-        raise Conflict(f"The approval was decided already ({became}).", hint="GET the run to see how.", runId=run.id)
+        raise Conflict(f"The approval was decided already ({became}).", hint="The run shows how.", runId=run.id)
     return approval
 
 
@@ -131,7 +131,7 @@ def _ask_again(parts: Parts, run: Run, approval: Approval, changed: list[str]) -
     waiting = Status.AWAITING_APPROVAL
     void = replace(approval, decision="expired", reason="What was shown has changed.")
     if not parts.ledger.change(run, waiting, waiting, events=[event], decided=void, asked=fresh):
-        return Conflict("The approval was decided already.", hint="GET the run to see how.", runId=run.id)
+        return Conflict("The approval was decided already.", hint="The run shows how.", runId=run.id)
     return Conflict(
         f"Changed since it was shown: {', '.join(changed)}.",
         hint="Look at the new question and answer that.",

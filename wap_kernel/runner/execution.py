@@ -25,6 +25,7 @@ from wap_kernel.files.primitives import Files
 from wap_kernel.operations import Effect
 from wap_kernel.runner.parts import Parts, details_of, refusal_of, undone
 from wap_kernel.runner.performing import Asked, Done, Performing
+from wap_kernel.runs import rows
 from wap_kernel.runs.database import settled
 from wap_kernel.runs.model import Approval, Run, Status, Step
 
@@ -65,6 +66,8 @@ class Execution:
         self._performing = Performing(parts, run, approval, overlay, self._tell)
         self._position = run.position
         self._events: list[str] = []
+        self._problems = 0
+        """Of those events."""
         self._answered = 0
         self._stored: list[Future[None]] = []
         self._response: dict[str, Any] | None = None
@@ -199,13 +202,14 @@ class Execution:
         if self._answered + len(text) > MAX_ANSWERED and step.operation.effect is Effect.READ:
             hint = "Read the rest in another run, or in parts."
             return self._failed(step, TooLarge(f"The events of a run hold {MAX_ANSWERED} characters.", hint=hint))
-        self._store(text)
+        self._store(text, is_problem=rows.is_problem(done.event))
         if done.result is not None and (respond := self._parts.responses.get(self._run.dialect)) is not None:
             self._response = respond(step, done.result)
         return _Stop(failed=done.is_failure)
 
     def _failed(self, step: Step, error: WapError, *, flush: bool = False) -> _Stop:
-        self._store(to_json(self._parts.events.failed(step.id, step.operation, error)).decode())
+        event = self._parts.events.failed(step.id, step.operation, error)
+        self._store(to_json(event).decode(), is_problem=True)
         self._was_cut = self.cancel.requested and self._position == self._run.count
         if self._run.dialect in self._parts.responses:
             self._response = refusal_of(error)
@@ -215,15 +219,17 @@ class Execution:
 
     # -- storing
 
-    def _store(self, event: str) -> None:
+    def _store(self, event: str, *, is_problem: bool) -> None:
         self._events.append(event)
+        self._problems += is_problem
         self._answered += len(event)
         self._position += 1
 
     def _hand_in(self) -> None:
         if self._events:
             events, self._events = self._events, []
-            self._stored.append(self._parts.ledger.append(self._run.id, self._position, events))
+            problems, self._problems = self._problems, 0
+            self._stored.append(self._parts.ledger.append(self._run.id, self._position, events, problems))
 
     def _settle(self) -> None:
         self._hand_in()

@@ -52,7 +52,7 @@ class Looking:
     def _get(self, run_id: str, caller: Caller) -> Run:
         run = self._ledger.find(run_id)
         if run is None or (caller.token is not None and asker(run.caller) != caller.token):
-            raise NotFound(f"There is no run {run_id!r}.", hint="GET wap/runs lists them.")
+            raise NotFound(f"There is no run {run_id!r}.", hint="List the runs to see their ids.")
         if run.status is Status.RUNNING and run.owner != self.workspace.lease.id:
             run = recovery.bury_if_dead(self._parts, run)
         return run

@@ -71,7 +71,7 @@ def undone(parts: Parts, run: Run, why: str, operation_id: str) -> dict[str, Any
     """Undo what an atomic run changed; the event that says what became of that. On a thread, by the run's owner."""
     details: dict[str, Any] = {"operationId": operation_id, "atomic": True}
     try:
-        left = parts.workspace.take_back(run)
+        left = parts.workspace.pipeline.take_back(run)
     except (OSError, WapError) as error:
         text = error.text if isinstance(error, WapError) else type(error).__name__
         said = f"{why}, and it could not be undone: {text}"

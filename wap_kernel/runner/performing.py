@@ -62,7 +62,7 @@ class Performing:
         self._binding = self._parts.workspace.judge.binding(self._run.caller)
         # A single call's answer is made of more than a plain read finds, and a dry run has files of its own.
         if self._overlay is None and self._run.dialect not in self._parts.responses:
-            self._plain = self._parts.workspace.plain(self._binding)
+            self._plain = self._parts.workspace.pipeline.plain(self._binding)
 
     def plainly(self, steps: Sequence[Step], position: int, cancel: Cancel) -> list[Done | WapError]:
         """What became of the first of these, where they are plain (see `plain.py`); where there is none, `perform` the
@@ -76,7 +76,7 @@ class Performing:
 
     def _read(self, plain: Plain, step: Step, operation: ReadFile) -> list[Done | WapError]:
         context = self._sharing(step.tool)
-        whole = self._parts.workspace.read_plainly(plain, operation, self._run.caller, context, step.id)
+        whole = self._parts.workspace.pipeline.read_plainly(plain, operation, self._run.caller, context, step.id)
         return [] if whole is None else [Done(self._parts.events.read(step.id, operation, whole))]
 
     def _make(self, plain: Plain, steps: Sequence[Step], position: int, cancel: Cancel) -> list[Done | WapError]:
@@ -92,7 +92,7 @@ class Performing:
                 break
             wanted[new.path] = new
         context, files = self._sharing(steps[0].tool), list(wanted.values())
-        made = self._parts.workspace.make_plainly(plain, files, self._run.caller, context, cancel)
+        made = self._parts.workspace.pipeline.make_plainly(plain, files, self._run.caller, context, cancel)
         done = self._parts.events.done
         return [
             result if isinstance(result, WapError) else Done(done(new.step, new.operation, result))
@@ -139,7 +139,7 @@ class Performing:
             notice=lambda not_kept: self._notice(step, not_kept, notices),
         )
         try:
-            result = self._parts.workspace.perform_now(operation, self._run.caller, context, cancel, spill)
+            result = self._parts.workspace.pipeline.perform(operation, self._run.caller, context, cancel, spill)
         finally:
             if spill is not None:
                 spill.close()
@@ -184,7 +184,7 @@ class Performing:
             return Done({**event, "simulated": False, "verdict": verdict.answer.value})
         may_show = self._parts.questions.may_show(operation, caller)
         shown = difference(overlay.guarded_by(workspace.judge.binding(caller).guard), operation) if may_show else {}
-        result = workspace.perform_now(operation, caller, context, cancel)
+        result = workspace.pipeline.perform(operation, caller, context, cancel)
         return Done({**self._parts.events.done(step.id, operation, result), **shown, **said}, result)
 
 

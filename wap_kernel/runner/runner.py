@@ -76,7 +76,8 @@ class Runner(Looking):
                     judge.may_read,
                     judge.grant_for,
                     workspace.undo.foresee,
-                    workspace.foresee,
+                    workspace.pipeline.foresee,
+                    workspace.undo.foresee_revert,
                     approval_seconds,
                 ),
                 admission=admission,
@@ -85,6 +86,8 @@ class Runner(Looking):
         )
         self._executions: dict[str, tuple[Execution, asyncio.Task[Status]]] = {}
         self._tending: asyncio.Task[None] | None = None
+        self._settling: asyncio.Future[None] | None = None
+        """What was left from before, by the first who asks."""
         self._is_closing = False
         self._sweeps = BackgroundSweeps(workspace.state_dir, workspace.log)
 
@@ -303,13 +306,15 @@ class Runner(Looking):
         await loop.run_in_executor(None, self._threads.close)
 
     async def _begun(self) -> None:
-        """The first to ask finds everything settled."""
+        """Whoever asks finds everything settled, also who comes while the first still waits, or has gone."""
         if self._parts.hub.is_closed:  # its threads would never come to it
             raise ProviderUnavailable("The workspace is closed.")
         if self._tending is None:
             self._tending = asyncio.get_running_loop().create_task(self._tend())
             self._sweeps.begin()
-            await self._threads.run(lambda: recovery.settle(self._parts))
+            self._settling = asyncio.ensure_future(self._threads.run(lambda: recovery.settle(self._parts)))
+        if self._settling is not None and not self._settling.done():
+            await asyncio.shield(self._settling)
 
 
 def _stop(execution: Execution) -> None:

@@ -39,6 +39,7 @@ def summary(ledger: Ledger, run: Run, *, is_person: bool) -> dict[str, Any]:
     if run.caller.agent is not None:
         told["agent"] = run.caller.agent
     told |= {"user": run.caller.user, "dialect": run.dialect, "startedAt": run.started_at, "operations": run.count}
+    told["problems"] = run.problems
     if run.completed_at is not None:
         told["completedAt"] = run.completed_at
     if run.reverts is not None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import sqlite3
+import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, replace
@@ -21,6 +22,8 @@ from wap_kernel.runs.model import Approval, Options, Run, Status, Step, dump_ste
 from wap_kernel.runs.rows import Event
 from wap_kernel.times import utc_now
 
+AT_ONCE = 64
+"""Runs whose changes of status do not wait for each other."""
 MAX_READ = 4 * 1024 * 1024
 """Characters of a log that are read at once."""
 
@@ -63,12 +66,13 @@ def asker(caller: Caller) -> str:
 
 
 class Ledger:
-    """`changed` is told of every run that has another status."""
+    """`changed` is told of every run that has another status; of one run, in the order in which they are stored."""
 
     def __init__(self, database: Database, workspace: str, changed: Callable[[Run], None] = lambda _: None) -> None:
         self._database = database
         self._workspace = workspace
         self._changed = changed
+        self._telling = [threading.Lock() for _ in range(AT_ONCE)]
 
     # -- writing
 
@@ -92,17 +96,20 @@ class Ledger:
             rows.log(connection, new.id, "status", [{"runId": new.id, "status": new.status.value}])
             rows.log(connection, new.id, "event", events)
 
-        self._database.write(work)
-        run = self.glance(new.id)
-        vars(run)["steps"] = new.steps  # known already; they may be megabytes
-        self._changed(run)
+        with self._in_order(new.id):
+            self._database.write(work)
+            run = self.glance(new.id)
+            vars(run)["steps"] = new.steps  # known already; they may be megabytes
+            self._changed(run)
         return run
 
-    def append(self, run: str, position: int, events: Sequence[str]) -> Future[None]:
-        """Events as JSON, and the position of the next operation; stored with the next commit."""
+    def append(self, run: str, position: int, events: Sequence[str], problems: int) -> Future[None]:
+        """Events as JSON, how many of them are problems, and the position of the next operation; stored with the next
+        commit."""
 
         def work(connection: sqlite3.Connection) -> None:
             rows.log(connection, run, "event", events)
+            rows.add_problems(connection, run, problems)
             rows.move(connection, run, position)
 
         return self._database.later(work)
@@ -151,17 +158,23 @@ class Ledger:
             if granted is not None:
                 granted(connection)
             rows.log(connection, run.id, "event", events)
+            rows.add_problems(connection, run.id, sum(map(rows.is_problem, events)))
             if status is not expected:
                 rows.log(connection, run.id, "status", [{"runId": run.id, "status": status.value}])
             return True
 
-        try:
-            is_changed = self._database.write(work)
-        except _Undecidable:
-            return False
-        if is_changed and status is not expected:
-            self._changed(replace(run, status=status))
+        with self._in_order(run.id):
+            try:
+                is_changed = self._database.write(work)
+            except _Undecidable:
+                return False
+            if is_changed and status is not expected:
+                self._changed(replace(run, status=status))
         return is_changed
+
+    def _in_order(self, run: str) -> threading.Lock:
+        """From storing a change until it is told: whoever sees it stored may change the run again at once."""
+        return self._telling[hash(run) % AT_ONCE]
 
     def claim(self, run: Run, owner: str) -> bool:
         """Take a running run over from whoever executed it; False if somebody else has."""
@@ -315,7 +328,7 @@ def _some(rows: Iterable[Sequence[Any]]) -> list[Sequence[Any]]:
 
 
 def _no_run(run: str) -> NotFound:
-    return NotFound(f"There is no run {run!r} any more.", hint="GET wap/runs lists them.")
+    return NotFound(f"There is no run {run!r} any more.", hint="List the runs to see their ids.")
 
 
 class _Undecidable(Exception):

@@ -107,6 +107,8 @@ class Run:
     """The run that this one undoes."""
     response: Mapping[str, Any] | None = None
     """Of a single call that waited for approval: its dialect's own answer, or the error."""
+    problems: int = 0
+    """How many of its events tell that something failed or was denied."""
 
     @cached_property
     def steps(self) -> tuple[Step, ...]:

@@ -16,12 +16,13 @@ from wap_kernel.caller import Caller
 from wap_kernel.errors import ApprovalRequired
 from wap_kernel.files.primitives import Files
 from wap_kernel.git.foreseeing import Foreseen
-from wap_kernel.operations import GitTransfer, Operation, RunCommand
+from wap_kernel.operations import GitTransfer, Operation, RevertRun, RunCommand
 from wap_kernel.policy.grants import Grant
 from wap_kernel.redacting import redacted
 from wap_kernel.runs import evidence
 from wap_kernel.runs.differences import difference, path_of
 from wap_kernel.runs.model import Approval, Step
+from wap_kernel.runs.showing import ForeseenRevert
 from wap_kernel.runs.snapshots import Readable
 from wap_kernel.times import text_of_seconds
 
@@ -41,6 +42,8 @@ class Questions:
     """What could not be undone if a command changed it, of that which may be told."""
     foresee_transfer: Callable[[Operation, Caller], Foreseen | None]
     """What a transfer by git would be about."""
+    foresee_revert: Callable[[RevertRun, Caller, Readable], ForeseenRevert]
+    """What a revert would do, and whether the caller may be shown it."""
     seconds: float = EXPIRY_SECONDS
     clock: Callable[[], float] = time.time
 
@@ -49,10 +52,14 @@ class Questions:
         now = self.clock()
         grant = self.grant_for(operation, caller)
         foreseen = self.foresee_transfer(operation, caller)
+        private = [] if self.may_show(operation, caller) else ["diff", "note"]
         if isinstance(operation, RunCommand):
             kind, subject = "shell", self._command(operation, caller)
         elif isinstance(operation, GitTransfer) and foreseen is not None:
             kind, subject = "git", foreseen.told(operation)
+        elif isinstance(operation, RevertRun):
+            revert = self._revert(operation, caller)
+            kind, subject, private = "filesystem", dict(revert.told), ["diff"] if revert.is_private else []
         else:
             kind, subject = "filesystem", difference(files, operation)
         shown: dict[str, Any] = {
@@ -70,7 +77,7 @@ class Questions:
             "createdAt": text_of_seconds(now),
             "expiresAt": text_of_seconds(now + self.seconds),
             "remember": None if grant is None else grant.text,
-            "private": None if self.may_show(operation, caller) else ["diff", "note"],
+            "private": private or None,
         }
         return Approval(
             id=f"apr_{secrets.token_hex(8)}",
@@ -78,7 +85,7 @@ class Questions:
             position=position,
             operation_id=step.id,
             digest=evidence.digest_of(operation),
-            files=evidence.gather(files, operation) | (foreseen.evidence if foreseen else {}),
+            files=self._evidence(files, operation, caller, foreseen),
             shown={
                 name: value if name in ("diff", "note") else redacted(value)
                 for name, value in shown.items()
@@ -98,12 +105,22 @@ class Questions:
         """What is not as it was shown. Once it is decided, what has only been made since does not count."""
         if evidence.digest_of(step.operation) != approval.digest:
             return [step.id]
-        now = evidence.gather(self.files(caller), step.operation)
-        if (foreseen := self.foresee_transfer(step.operation, caller)) is not None:
-            now |= foreseen.evidence
+        foreseen = self.foresee_transfer(step.operation, caller)
+        now = self._evidence(self.files(caller), step.operation, caller, foreseen)
         if is_decided:
             now = {path: state for path, state in now.items() if path in approval.files}
         return evidence.changed(approval.files, now)
+
+    def _evidence(
+        self, files: Files, operation: Operation, caller: Caller, foreseen: Foreseen | None
+    ) -> dict[str, str]:
+        found = evidence.gather(files, operation) | (foreseen.evidence if foreseen else {})
+        if isinstance(operation, RevertRun):
+            found |= self._revert(operation, caller).evidence
+        return found
+
+    def _revert(self, operation: RevertRun, caller: Caller) -> ForeseenRevert:
+        return self.foresee_revert(operation, caller, lambda path: self.may_read(path, caller))
 
     def has_expired(self, approval: Approval) -> bool:
         return self.clock() >= approval.expires_at

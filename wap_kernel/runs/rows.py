@@ -15,7 +15,8 @@ Event = Mapping[str, Any]
 
 RUN = (
     "number, id, status, caller, dialect, options, count, {operations}, COALESCE(position, 0), owner, "
-    "cancel_requested, started_at, completed_at, reverts, response"
+    "cancel_requested, started_at, completed_at, reverts, response, "
+    "COALESCE((SELECT problems FROM problems WHERE problems.run = runs.id), 0)"
 )
 """The columns of a run, with `operations` or NULL for a glance."""
 APPROVAL = (
@@ -34,6 +35,22 @@ def log(connection: sqlite3.Connection, run: str, kind: str, bodies: Iterable[Ev
 def move(connection: sqlite3.Connection, run: str, position: int) -> None:
     """In a table of its own: a row of `runs` holds all operations and is long to write."""
     connection.execute("INSERT OR REPLACE INTO positions VALUES (?, ?)", (run, position))
+
+
+def is_problem(event: Event) -> bool:
+    """Whether it tells that something failed or was denied. What a dry run leaves out did not fail."""
+    is_failure = event.get("success") is False and event.get("simulated") is not False
+    return is_failure or event["type"] in ("policyDenied", "error")
+
+
+def add_problems(connection: sqlite3.Connection, run: str, count: int) -> None:
+    """Most runs have none, and no row."""
+    if count:
+        connection.execute(
+            "INSERT INTO problems VALUES (?, ?)"
+            " ON CONFLICT (run) DO UPDATE SET problems = problems.problems + excluded.problems",
+            (run, count),
+        )
 
 
 def insert_approval(connection: sqlite3.Connection, approval: Approval) -> None:
@@ -62,7 +79,7 @@ def decide(connection: sqlite3.Connection, decided: Approval) -> bool:
 
 def run_of(row: Sequence[Any]) -> Run:
     (number, identifier, status, caller, dialect, options, count, operations, position, owner, cancel, *rest) = row
-    started_at, completed_at, reverts, response = rest
+    started_at, completed_at, reverts, response, problems = rest
     return Run(
         number=number,
         id=identifier,
@@ -79,6 +96,7 @@ def run_of(row: Sequence[Any]) -> Run:
         completed_at=completed_at,
         reverts=reverts,
         response=None if response is None else json.loads(response),
+        problems=problems,
     )
 
 

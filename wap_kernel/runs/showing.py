@@ -3,7 +3,9 @@ something to read."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import hashlib
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
 from wap_kernel.files import diffs
@@ -25,6 +27,8 @@ LOOK_SECONDS = 30.0
 DIFF_SECONDS = 1.0
 """For all diffs together: anybody may ask, and often."""
 MAX_ENTRIES = 5000
+MAX_NAMED = 20
+"""Paths that a question names; the diffs name theirs."""
 
 
 def describe(snapshots: Snapshots, reverting: Reverting, run: str, readable: Readable) -> dict[str, Any]:
@@ -52,6 +56,51 @@ def describe(snapshots: Snapshots, reverting: Reverting, run: str, readable: Rea
         "notKept": [*_not_kept(survey.notes, readable), *(() if survey.is_known else (UNKNOWN,))],
         "notUndone": survey.not_undone,
     }
+
+
+@dataclass(frozen=True)
+class ForeseenRevert:
+    """What a revert would do now."""
+
+    told: Mapping[str, Any] = field(default_factory=dict)
+    """For the person who is asked."""
+    evidence: Mapping[str, str] = field(default_factory=dict)
+    """What must be the same when it is done; see `evidence.py`."""
+    is_private: bool = False
+    """Whoever asks could not read all that the diff shows."""
+
+
+def foresee(
+    snapshots: Snapshots, reverting: Reverting, run: str, open_to_people: Readable, readable: Readable
+) -> ForeseenRevert:
+    """All paths are named. The diff is of those that policy does not close, for people also where whoever asks could
+    not read them without being asked about it."""
+    survey = reverting.survey(run, Deadline(LOOK_SECONDS))
+    now, planned = survey.images, survey.planned.changes
+    back = [Change(path, now[path], planned[path].before) for path in sorted(planned)]
+    diffs_shown = _Diffs(snapshots)
+    shown = {change.path: diffs_shown.of(change, change.before) for change in back if open_to_people(change.path)}
+    named = [f"{display(change.path)} ({_BACK[_kind_of(change, change.before)]})" for change in back[:MAX_NAMED]]
+    more = f" and {len(back) - len(named)} more" if len(back) > len(named) else ""
+    told: dict[str, Any] = {"note": f"It would take back what {run} changed: {', '.join(named) or 'nothing'}{more}."}
+    if diff := "".join(one.get("diff", "") for one in shown.values()):
+        told["diff"] = diff
+    if any("isDiffTruncated" in one for one in shown.values()):
+        told["isDiffTruncated"] = True
+    stands = "\0".join(f"{change.path}\0{change.before.dump()}" for change in back)
+    digest = hashlib.sha256(stands.encode("utf-8", "surrogateescape")).hexdigest()
+    return ForeseenRevert(told, {f"what {run} changed": digest}, not all(map(readable, shown)))
+
+
+_BACK = {
+    "created": "put back",
+    "folder created": "put back",
+    "deleted": "removed",
+    "folder deleted": "removed",
+    "link": "the link as it was",
+    "mode": "its mode as it was",
+    "modified": "as it was",
+}
 
 
 def _kind_of(change: Change, now: Image) -> str:
@@ -92,7 +141,7 @@ class _Diffs:
         sizes = f"{before.size or 0} bytes before, {after.size or 0} bytes after\n"
         if max(before.size or 0, after.size or 0) > MAX_DIFFED:
             return f"Large file: {sizes}", True
-        old = _content(self._snapshots, before, path, None)
+        old = _content(self._snapshots, before, path, now)
         new = _content(self._snapshots, after, path, now)
         if old is None or new is None:
             return None, False
@@ -101,12 +150,12 @@ class _Diffs:
         return diffs.unified(display(path), old, new)
 
 
-def _content(snapshots: Snapshots, image: Image, path: str, now: Image | None) -> bytes | None:
+def _content(snapshots: Snapshots, image: Image, path: str, now: Image) -> bytes | None:
     """From the store, or from the workspace as long as it is still there."""
     if image.kind != "file":
         return b""
     kept = None if image.digest is None else snapshots.blobs.read(image.digest)
-    if kept is not None or now is None or not now.has_content_of(image):
+    if kept is not None or not now.has_content_of(image):
         return kept
     file = unless_gone(snapshots.files.open, path)
     if file is None:

@@ -140,6 +140,18 @@ MIGRATIONS = (
         at TEXT NOT NULL
     );
     """,
+    """
+    CREATE TABLE problems (
+        run TEXT PRIMARY KEY,
+        problems INTEGER NOT NULL
+    );
+    INSERT INTO problems
+        SELECT run, COUNT(*) FROM run_log WHERE kind = 'event' AND instr(body, '"simulated":false') = 0 AND (
+            instr(body, '"success":false') OR instr(body, '"success": false')
+            OR replace(substr(body, 1, 40), ' ', '') LIKE '{"type":"policyDenied"%'
+            OR replace(substr(body, 1, 40), ' ', '') LIKE '{"type":"error"%'
+        ) GROUP BY run;
+    """,
 )
 """Entry N takes a database of version N to N + 1. Released entries are never changed."""
 _HINTS = {

@@ -37,7 +37,7 @@ SPARE = 4096
 _DIGEST = re.compile(r"[0-9a-f]{64}")
 _FINAL = ", ".join(f"'{status.value}'" for status in Status if status.is_final)
 _INCREMENTAL = 2
-_OF_RUNS = ("positions", "run_log", "approvals", "changes", "notes")
+_OF_RUNS = ("positions", "problems", "run_log", "approvals", "changes", "notes")
 
 T = TypeVar("T")
 Progress = Callable[[str, int, int], None]

@@ -8,7 +8,7 @@ from typing import Any
 
 from wap_kernel.caller import Caller
 from wap_kernel.context import Context
-from wap_kernel.errors import InvalidArgument, WapError
+from wap_kernel.errors import InvalidArgument, PermissionDenied, WapError
 from wap_kernel.files.deadline import Deadline
 from wap_kernel.files.digest import of_bytes
 from wap_kernel.files.primitives import Access, Files, Guard, Locks
@@ -20,6 +20,7 @@ from wap_kernel.runs.changes import Changes
 from wap_kernel.runs.images import ABSENT, Image
 from wap_kernel.runs.model import Run
 from wap_kernel.runs.restoring import Reverting
+from wap_kernel.runs.showing import ForeseenRevert
 from wap_kernel.runs.snapshots import Readable, Snapshots
 
 FORESEE_SECONDS = 5.0
@@ -88,7 +89,7 @@ class Undoing:
 
     def revert(self, operation: RevertRun, guard: Guard, context: Context) -> Reverted:
         if context.run is None:
-            raise InvalidArgument("A revert is a run of its own.", hint="POST wap/runs/{runId}/revert.")
+            raise InvalidArgument("A revert is a run of its own.", hint="Revert the run, not an operation.")
         return self._kept().revert(
             operation.run,
             guard,
@@ -111,6 +112,23 @@ class Undoing:
         reverting = self._kept()
         assert self._snapshots is not None
         return showing.describe(self._snapshots, reverting, run, readable)
+
+    def foresee_revert(self, operation: RevertRun, caller: Caller, readable: Readable) -> ForeseenRevert:
+        """What a person agrees to who agrees to a revert."""
+        reverting, guard = self._kept(), self._guard_of(caller)
+        assert self._snapshots is not None
+
+        def is_open(path: str) -> bool:
+            try:
+                guard.check(path, Access.READ)
+            except PermissionDenied:
+                return False
+            return True
+
+        try:
+            return showing.foresee(self._snapshots, reverting, operation.run, is_open, readable)
+        except (OSError, WapError):
+            return ForeseenRevert()  # it takes too long, or fails as things stand; the revert will say it
 
     def _kept(self) -> Reverting:
         if self._reverting is None:

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from tests.jupyter_ext.restarting import Place
+from tests.patience import growing
 from wap_kernel.client.backend import Backend
 from wap_kernel.client.embedded import EmbeddedBackend
 from wap_kernel.client.server import ServerBackend
@@ -231,10 +232,13 @@ def test_both_refuse_the_same(
 
 def test_what_comes_in_time(backend: Backend) -> None:
     begun = backend.start(
-        message({"type": "shell", "command": "echo begun; sleep 1000", "timeout": 60_000}), secrets.token_hex(8)
+        message({"type": "shell", "command": "echo begun; sleep 1000", "timeout": 600_000}), secrets.token_hex(8)
     )
     try:
-        sent = list(backend.follow(begun["runId"], seconds=1.5))
+        for seconds in growing(0.5):
+            sent = list(backend.follow(begun["runId"], seconds=seconds))
+            if len(sent) > 1:
+                break
         assert [one.data.get("chunk") for one in sent] == [None, "begun\n"]
         assert list(backend.follow(begun["runId"], sent[-1].id, 0.05)) == []
     finally:

@@ -55,7 +55,7 @@ def _left(before: set[threading.Thread]) -> list[str]:
     """The threads of ours that do not end."""
     ours = [thread for thread in set(threading.enumerate()) - before if thread.name.startswith("wap")]
     for thread in ours:
-        thread.join(10)
+        thread.join(60)
     return [thread.name for thread in ours if thread.is_alive()]
 
 
@@ -80,13 +80,21 @@ def test_what_is_closed_says_so_and_leaves_no_thread(place: Place, tmp_path: Pat
 
 
 ENDING = """
-import sys, threading
+import sys, threading, time
 from wap_kernel import connect
 ws = connect(sys.argv[1])
 run = ws.sh("sleep 1000", wait=False)
 print(run.run_id, flush=True)
 if sys.argv[2] == "following":
-    threading.Thread(target=lambda: list(ws._backend.follow(run.run_id)), daemon=True).start()
+    seen = threading.Event()
+    def follow():
+        for _ in ws._backend.follow(run.run_id):
+            seen.set()
+    following = threading.Thread(target=follow, daemon=True)
+    following.start()
+    assert seen.wait(30)
+    while sys._current_frames()[following.ident].f_code.co_name != "wait":  # for what comes next
+        time.sleep(0.001)
 if sys.argv[2] == "raising":
     raise SystemExit(3)
 """

@@ -12,7 +12,7 @@ import pytest
 
 from tests.jupyter_ext.conftest import LiveServer
 from tests.jupyter_ext.restarting import TOKEN, Place
-from tests.wap_kernel.client.test_http import serving
+from tests.wap_kernel.client.serving import serving
 from wap_kernel import connect
 from wap_kernel.client.backend import Backend
 from wap_kernel.client.finding import find

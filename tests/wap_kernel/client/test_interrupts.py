@@ -90,14 +90,14 @@ class Held:
 
     def __call__(self, *arguments: Any) -> Any:
         self.is_asked.set()
-        assert self.may_go.wait(30)
+        assert self.may_go.wait(60)
         return self._start(*arguments)
 
 
 def _until_stopped() -> None:
     for thread in threading.enumerate():
         if thread.name in ("wap-start", "wap-stop"):
-            thread.join(30)
+            thread.join(60)
 
 
 def test_what_begins_after_the_patience_of_an_interrupt_is_cancelled_too(
@@ -106,7 +106,7 @@ def test_what_begins_after_the_patience_of_an_interrupt_is_cancelled_too(
     held = Held(backend)
     monkeypatch.setattr(backend, "start", held)
     monkeypatch.setattr(watching, "STOP_SECONDS", 0.0)
-    threading.Thread(target=lambda: held.is_asked.wait(30) and _interrupt()).start()
+    threading.Thread(target=lambda: held.is_asked.wait(60) and _interrupt()).start()
     with pytest.raises(KeyboardInterrupt):
         hands.sh(LONG)
     assert hands.last is None, "it is not known yet which it is"
@@ -124,10 +124,10 @@ def test_a_second_interrupt_does_not_keep_the_first_from_cancelling(
 
     def impatient(*_: Any) -> None:
         _interrupt()
-        time.sleep(30)  # which the interrupt ends
+        time.sleep(60)  # which the interrupt ends
 
     monkeypatch.setattr(watching, "wait", impatient)
-    threading.Thread(target=lambda: held.is_asked.wait(30) and _interrupt()).start()
+    threading.Thread(target=lambda: held.is_asked.wait(60) and _interrupt()).start()
     with pytest.raises(KeyboardInterrupt):
         hands.sh(LONG)
     held.may_go.set()
@@ -142,7 +142,7 @@ def test_an_earlier_run_that_ends_late_is_not_the_last_one(
     with monkeypatch.context() as patch:
         patch.setattr(backend, "start", held)
         patch.setattr(watching, "STOP_SECONDS", 0.0)
-        threading.Thread(target=lambda: held.is_asked.wait(30) and _interrupt()).start()
+        threading.Thread(target=lambda: held.is_asked.wait(60) and _interrupt()).start()
         with pytest.raises(KeyboardInterrupt):
             hands.sh(LONG)
     later = hands.sh("true")

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from tests.jupyter_ext.conftest import LiveServer
 from tests.jupyter_ext.restarting import TOKEN
-from tests.wap_kernel.client.test_http import serving
+from tests.wap_kernel.client.serving import serving
 
 ROOT = Path(__file__).resolve().parents[3]
 PROGRAM = """

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from tests.wap_kernel.client.test_http import serving
+from tests.wap_kernel.client.serving import serving
 from wap_kernel.client import server as module
 from wap_kernel.client.http import BROKEN
 from wap_kernel.client.server import ServerBackend

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.patience import growing
 from tests.wap_kernel.commands.runners import LEFT_BEHIND, LONG, READY, Runner, eventually, is_alive
 from wap_kernel.commands import running
 from wap_kernel.commands.outcome import Cancel, Stream
@@ -38,12 +39,19 @@ def test_cancelling_ends_everything(run: Runner, command: str) -> None:
 
 
 def test_timeout_asks_first_and_keeps_what_was_said(run: Runner) -> None:
-    outcome = run("trap 'echo bye; exit 5' TERM; echo hello; while :; do sleep 0.01; done", timeout=2.0, grace=LONG)
+    for seconds in growing(0.5):
+        command = "trap 'echo bye; exit 5' TERM; echo hello; while :; do sleep 0.01; done"
+        outcome = run(command, timeout=seconds, grace=LONG)
+        if outcome.stdout:
+            break
     assert (outcome.stdout, outcome.exit_code, outcome.timed_out) == ("hello\nbye\n", 5, True)
 
 
 def test_timeout_kills_what_does_not_listen(run: Runner) -> None:
-    outcome = run("trap '' TERM; echo $$ > pid; echo hello; while :; do sleep 0.01; done", timeout=2.0)
+    for seconds in growing(0.5):
+        outcome = run("trap '' TERM; echo $$ > pid; echo hello; while :; do sleep 0.01; done", timeout=seconds)
+        if outcome.stdout:
+            break
     assert (outcome.stdout, outcome.exit_code, outcome.timed_out) == ("hello\n", 137, True)
     assert not is_alive(run.pid())
 

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from tests.patience import growing
 from tests.wap_kernel.dialects.coding import Coding, play
 from wap_kernel.caller import Caller, Scope
 from wap_kernel.dialects import coding_environment
@@ -252,8 +253,11 @@ def test_too_large(coding: Coding) -> None:
 
 def test_a_timeout_has_the_output_so_far(coding: Coding) -> None:
     async def scenario(coding: Coding) -> None:
-        arguments = {"command": "sh", "args": ["-c", "echo begun; exec sleep 60"], "options": {"timeout": 0.5}}
-        error = await coding.refuse("runCommand", arguments)
+        arguments = {"command": "sh", "args": ["-c", "echo begun; exec sleep 1000"]}
+        for seconds in growing(0.5):
+            error = await coding.refuse("runCommand", {**arguments, "options": {"timeout": seconds}})
+            if error.data["stdout"]:
+                break
         assert (error.code, error.data["code"], error.data["stdout"]) == (-32603, "TIMEOUT", "begun\n")
         assert "options.timeout" in error.data["hint"]
 

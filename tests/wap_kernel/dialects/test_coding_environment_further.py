@@ -9,8 +9,11 @@ from typing import Any
 
 from tests.wap_kernel.dialects.coding import WAIT, Coding, play
 from wap_kernel.caller import Caller, Scope
+from wap_kernel.client.answers import AuditRecords
 from wap_kernel.errors import PermissionDenied, RateLimited
 from wap_kernel.operations import Effect, Operation
+from wap_kernel.render import text
+from wap_kernel.runs.audit_reading import Page
 
 CODE = "def one():\n    return 1\n\n\ndef two():\n    return 2\n"
 
@@ -239,5 +242,36 @@ def test_whoever_is_limited_is_told(coding: Coding) -> None:
         error = await coding.refuse("listFiles", {}, admit=full)
         assert (error.code, error.data["code"], error.data["retryAfterMs"]) == (-32603, "RATE_LIMITED", 1000)
         assert (await coding.fail("deleteFile", {"path": "a"}, admit=full))["code"] == "RATE_LIMITED"
+
+    play(coding, scenario)
+
+
+def test_the_audit_says_which_files_were_looked_for(coding: Coding) -> None:
+    (coding.root / "src").mkdir()
+    calls: list[tuple[str, dict[str, Any], dict[str, Any]]] = [
+        ("globFiles", {"pattern": "**/*.py", "path": "src"}, {"path": "src", "include": ["**/*.py"]}),
+        ("listFiles", {"options": {"globs": ["*.md", "*.txt"]}}, {"path": ".", "include": ["*.md", "*.txt"]}),
+        ("listFiles", {}, {"path": "."}),
+        ("searchFiles", {"query": "x", "options": {"globs": ["*.py"]}}, {"query": "x", "include": ["*.py"]}),
+        ("searchFiles", {"query": "y"}, {"query": "y"}),
+    ]
+
+    async def scenario(coding: Coding) -> None:
+        for tool, arguments, _ in calls:
+            await coding.call(tool, arguments)
+        records = (await coding.workspace.audit_page(Page(limit=len(calls))))["records"][::-1]
+        told = [{name: value for name, value in one["summary"].items() if name != "paths"} for one in records]
+        assert told == [summary for _, _, summary in calls]
+        shown = text(AuditRecords({"records": records}))
+        assert "**/*.py in src" in shown and "*.md, *.txt in ." in shown
+
+    play(coding, scenario)
+
+
+def test_advice_is_about_tools_that_there_are(coding: Coding) -> None:
+    async def scenario(coding: Coding) -> None:
+        assert "as runOperations" in (await coding.fail("getRun", {"runId": "run_0000000000000000"}))["error"]
+        message = await coding.call("runOperations", {"operations": [{"type": "deleteFile", "path": "."}]})
+        assert "rm -r" in message["events"][0]["error"]
 
     play(coding, scenario)

@@ -97,7 +97,7 @@ def test_successful_operation_logged(tools: Interface) -> None:
         ("read", "ok", {"path": "a.txt"}),
         ("write", "ok", {"path": "b.txt"}),
         ("edit", "ok", {"path": "b.txt"}),
-        ("glob", "ok", {"path": "."}),
+        ("glob", "ok", {"path": ".", "include": ["*.txt"]}),
         ("grep", "ok", {"paths": ["."], "query": "CON.ENT"}),
     ]
 

@@ -7,7 +7,6 @@ import json
 import os
 import stat
 import subprocess
-import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -77,23 +76,22 @@ def test_a_sparse_file_of_10_gb_holds_nothing_up(tools: Any) -> None:
 def test_a_catastrophic_pattern_gets_an_answer_and_the_loop_stays_free(tools: Any) -> None:
     (tools.root / "f").write_text("x" * 5000 + "\n" + "a" * 30 + "!\n")
 
-    async def attack() -> tuple[float, int]:
-        longest, ticks = 0.0, 0
+    async def attack() -> int:
+        ticks = 0
         body = json.dumps(
             {"path": "f", "operations": [{"type": "regexReplace", "pattern": "(x+x+)+y", "replacement": ""}]}
         ).encode()
         task = asyncio.ensure_future(tools.send("modifyFile", body))
         while not task.done():
-            before = time.monotonic()
             await asyncio.sleep(0.01)
-            longest, ticks = max(longest, time.monotonic() - before), ticks + 1
+            ticks += 1
         with pytest.raises(WapError) as caught:
             task.result()
         assert caught.value.code is Code.TIMEOUT
-        return longest, ticks
+        return ticks
 
-    _, ticks = asyncio.run(attack())
-    assert ticks > 10, "the event loop was held"
+    # Held all the time it would come round once, and once more when the answer is there.
+    assert asyncio.run(attack()) > 5, "the event loop was held"
     assert tools.searchFiles(paths=["f"], query="(a+)+$", type="regex")["totalMatches"] == 0
 
 

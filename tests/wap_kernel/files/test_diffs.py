@@ -111,7 +111,7 @@ def test_git_understands_a_quoted_path(tmp_path: Path) -> None:
 @pytest.mark.skipif(shutil.which("git") is None, reason="needs git")
 @pytest.mark.parametrize("steps", [diffs.MAX_STEPS, 0])
 @given(old=st.lists(st.sampled_from(["a", "b", "c", "d"]), max_size=20), new=st.data())
-@settings(max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
+@settings(max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
 def test_git_applies_it(
     tmp_path: Path, steps: int, old: list[str], new: st.DataObject, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -123,7 +123,7 @@ def test_times_end_in_z_also_beyond_the_calendar(nanoseconds: int, shown: str) -
 
 
 @given(data=st.lists(st.sampled_from([b"a", b"\n", b"\r\n", b"\xff", b"\xc3\xa4", b""]), max_size=60).map(b"".join))
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
 @pytest.mark.parametrize("chunk", [1, 3, 1024])
 def test_ranges_put_the_file_together_again(
     root: Root, monkeypatch: pytest.MonkeyPatch, chunk: int, data: bytes

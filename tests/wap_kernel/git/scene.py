@@ -7,8 +7,10 @@ import subprocess
 from collections.abc import Callable
 from pathlib import Path
 
+import pytest
+
 from tests.wap_kernel.providers.scene import LONG, Scene
-from wap_kernel.git.answers import Person
+from wap_kernel.git.answers import GitFailed, Person, Reason
 from wap_kernel.git.inside import Inside
 from wap_kernel.git.work import Permits, Work
 from wap_kernel.providers.base import Confinement
@@ -43,6 +45,11 @@ def denying(*hidden: str) -> Permits:
         return not any(name in hidden for name in path.split("/"))
 
     return Permits(may, may)
+
+
+def reason(caught: pytest.ExceptionInfo[GitFailed]) -> Reason:
+    assert caught.value.failure.text.endswith(".")
+    return caught.value.failure.reason
 
 
 class Workspace:

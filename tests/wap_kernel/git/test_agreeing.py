@@ -109,6 +109,46 @@ def test_a_push_is_agreed_to_by_address_and_commit(connected: Interface, server:
     assert record["summary"]["command"] == f"git push {server.url()} {second}:main"
 
 
+def test_a_push_by_force_shows_what_is_lost_there(connected: Interface, server: GitServer, tmp_path: Path) -> None:
+    def subjects(lines: list[str]) -> list[str]:
+        return [line.split(" ", 1)[1] for line in lines]
+
+    first = commit(connected, "a.txt")
+    never = Asked(connected, action="push", force=True)
+    assert not {"seen", "overwritten"} & never.pending.keys(), "the branch has never been seen there"
+    assert Asked(connected, action="push").approve()["exit_code"] == 0
+    with pytest.raises(Conflict, match="what was last seen there"):
+        never.approve()
+
+    bare, other = server.repositories / "ada/engine.git", tmp_path / "other"
+    plain(bare, "clone", "--quiet", str(bare), str(other))
+    (other / "theirs.txt").write_text("theirs\n")
+    plain(other, "add", "--all")
+    plain(other, "commit", "--quiet", "--message", "theirs")
+    plain(other, "push", "--quiet", "origin", "main")
+    theirs = plain(other, "rev-parse", "HEAD").strip()
+
+    commit(connected, "b.txt")
+    stale = Asked(connected, action="push", force=True)
+    assert stale.pending["seen"] == first and "overwritten" not in stale.pending
+    assert connected("git", action="fetch")["exit_code"] == 0
+    with pytest.raises(Conflict, match="what was last seen there"):
+        stale.approve()
+    shown = stale.pending
+    assert shown["seen"] == theirs and subjects(shown["overwritten"]) == ["theirs"]
+    assert subjects(shown["commits"]) == ["adds b.txt"]
+
+    connected.git("update-ref", "refs/remotes/origin/main", "main")  # as if all of it were there
+    forged = Asked(connected, action="push", force=True).pending
+    assert {name: forged[name] for name in ("seen", "commits", "overwritten")} == {
+        name: shown[name] for name in ("seen", "commits", "overwritten")
+    }
+    deleted = Asked(connected, action="push", branch="main", delete=True).pending
+    assert subjects(deleted["overwritten"]) == ["theirs", "adds a.txt", "first"]
+    assert stale.approve()["exit_code"] == 0
+    assert subjects([plain(bare, "log", "-1", "--format=%h %s", "main").strip()]) == ["adds b.txt"]
+
+
 def test_an_agent_that_asks_again_asks_about_the_new_commit(connected: Interface) -> None:
     commit(connected, "a.txt")
     asked = Asked(connected, action="push")

@@ -279,3 +279,31 @@ def test_a_cell_of_ipython_with_other_line_ends() -> None:
 def test_what_only_looks_like_the_magic_is_not() -> None:
     with pytest.raises(InvalidArgument, match="'%wapp'"):
         parse_script("%wapp ls")
+
+
+@pytest.mark.parametrize(
+    ("text", "instead"),
+    [
+        ("--yes sh true", "sh --yes true"),
+        ("-y sh grep 'a  b' | wc", "sh -y grep 'a  b' | wc"),
+        ("-t 60 -y sh make sh", "sh -t 60 -y make sh"),
+        ("-n write a.txt hello", "write -n a.txt hello"),
+        ("--force revert last", "revert --force last"),
+        ("--context 3 search x", "search --context 3 x"),
+    ],
+)
+def test_options_stand_after_the_sub_command(text: str, instead: str) -> None:
+    with pytest.raises(InvalidArgument, match="its options stand after it") as refused:
+        parse(text)
+    assert refused.value.hint == f"Write: %wap {instead}"
+    parse(instead)
+
+
+def test_options_stand_after_the_sub_command_at_the_head_of_a_cell_too() -> None:
+    with pytest.raises(InvalidArgument, match="sh: its options stand after it") as refused:
+        parse_cell("--yes sh", "make\n")
+    assert refused.value.hint == "Write: %%wap sh --yes"
+    assert parse_cell("sh --yes", "make\n").options.yes
+    assert parse("--to runs").options.to == "runs", "a name for the overview"
+    with pytest.raises(InvalidArgument, match="there is no option --yess"):
+        parse("--yess")

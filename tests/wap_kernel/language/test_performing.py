@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -9,9 +10,10 @@ from typing import Any
 
 import pytest
 
+from wap_kernel.client.answers import RunResult
 from wap_kernel.client.hands import Hands, connect
 from wap_kernel.client.watching import Stopped
-from wap_kernel.errors import FileMissing, NotFound
+from wap_kernel.errors import FileMissing, NotFound, WapError
 from wap_kernel.language import LiveCard, parse, perform
 
 ASKS = "factor 6"
@@ -121,3 +123,38 @@ def test_grants_say_how_they_are_made_and_taken_back(hands: Hands) -> None:
         perform(parse("grants --revoke grant_none"), hands, card())
     assert missing.value.hint == "To see them all: %wap grants"
     assert perform(parse(f"grants --revoke {grant}"), hands, card()).data["grants"] == []
+
+
+SAID = {
+    "ls a.txt": '"read PATH" reads it.',
+    "read sub": '"ls PATH" lists it.',
+    "read large": '"read PATH 1:100" reads a part of it.',
+    "read a.txt 7:": "Line 7 is past the end: the file has 1 lines.",
+    "read binary": 'A batch reads it: {"type": "readFile"',
+    "search x sub/none": "No such file or folder: sub/none",
+    "show run_0000000000000000": "List the runs to see their ids.",
+    "cancel run_0000000000000000": "List the runs to see their ids.",
+    "rm sub": "Is a folder: sub. Delete it with a command: rm -r.",
+    "rm .": "rm -r.",
+    "write sub x": "Is a folder: sub. List it with a command: ls.",
+    "edit binary a b": "Write it whole with createFile, as base64.",
+    "sh -t 1 sleep 60": "Ask for a longer timeout, up to 600 seconds, or do less at once.",
+}
+FOREIGN = re.compile(r"exploreFiles|startLine|endLine|recursive: true|encoding \"|\bms\b|GET |POST |wap/")
+
+
+def test_what_to_do_next_is_said_in_words_of_a_line(hands: Hands, root: Path) -> None:
+    (root / "sub").mkdir()
+    (root / "a.txt").write_text("a\n")
+    (root / "binary").write_bytes(b"\0")
+    (root / "large").write_bytes(b"x\n" * 1024 * 1024)
+    for line, said in SAID.items():
+        try:
+            answer = perform(parse(line), hands, card())
+        except WapError as error:
+            text = error.text
+        else:
+            assert isinstance(answer, RunResult)
+            text = str(answer.problems[0]["error"])
+        assert said in text, line
+        assert not FOREIGN.search(text.partition("The command was ended after")[0]), text

@@ -36,7 +36,7 @@ def _heard(*operations: Operation, watched: dict[str, str]) -> set[str]:
             for operation in (*operations, WriteFile(path="last", content=b"")):
                 made.announce(operation)
                 await asyncio.sleep(0)
-            await asyncio.wait_for(last.wait(), 10)
+            await asyncio.wait_for(last.wait(), 60)
             await asyncio.sleep(0)  # what is told together may come after it
         assert not made._watched
         made.close()
@@ -73,7 +73,7 @@ def test_it_may_be_told_from_another_thread() -> None:
         made.bus.subscribe(lambda _: told.set())
         with made.watching(FILES.items()):
             await asyncio.get_running_loop().run_in_executor(None, made.announce, WriteFile(path="a", content=b""))
-            await asyncio.wait_for(told.wait(), 10)
+            await asyncio.wait_for(told.wait(), 60)
         return "told"
 
     assert asyncio.run(tell()) == "told"

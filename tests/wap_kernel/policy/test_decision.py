@@ -20,6 +20,7 @@ from wap_kernel.operations import (
     MoveFile,
     Operation,
     ReadFile,
+    RevertRun,
     RunCommand,
     SearchFiles,
     WriteFile,
@@ -196,6 +197,11 @@ CASES: list[tuple[Operation, Policy, dict[str, Any], str, str]] = [
     (write(), Policy(confirmation_required=("writeFile",)), {}, "ask", "confirmationRequired"),
     (insert("x"), Policy(confirmation_required=("writeFile",)), {}, "ask", "confirmationRequired"),
     (write(), Policy(confirmation_required=("modifyFile",)), {}, "allow", "default"),
+    *(
+        (RevertRun(run="run_1"), Policy(confirmation_required=(tool,)), {}, "ask", "confirmationRequired")
+        for tool in ("writeFile", "createFile", "write", "modifyFile", "editFile", "edit", "deleteFile")
+    ),
+    (RevertRun(run="run_1"), Policy(confirmation_required=("runCommand", "readFile")), {}, "allow", "default"),
     (ListFiles(path="."), Policy(confirmation_required=("listFiles",)), {}, "ask", "confirmationRequired"),
     (ReadFile(path="a"), Policy(confirmation_required=("runCommand",)), {}, "allow", "default"),
 ]

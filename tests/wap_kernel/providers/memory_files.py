@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 from wap_kernel.errors import InvalidArgument
-from wap_kernel.files.paths import join, outside, split
+from wap_kernel.files.paths import join, lexical, outside
 from wap_kernel.files.primitives import Access, DirEntry, Files, Guard, Kind, Look, Stat
 
 
@@ -109,15 +109,10 @@ class MemoryFiles:
 
     def resolve(self, path: str, *, follow: bool = True) -> str:
         self._ask()
-        real: list[str] = []
-        for part in split(path):
-            if part != "..":
-                real.append(part)
-            elif real:
-                real.pop()
-            else:
-                raise outside(path)
-        return "/".join(real) or "."
+        try:
+            return lexical(path)
+        except OSError:
+            raise outside(path) from None
 
     def names(self, folder: str) -> list[str]:
         return sorted(path.rpartition("/")[2] for path in self._nodes if path != "." and _parent(path) == folder)

@@ -324,7 +324,7 @@ def test_many_at_once(scene: Scene) -> None:
     for thread in threads:
         thread.join()
     assert sorted(outcomes, key=int) == [f"{number}\n" for number in range(12)]
-    assert len(os.listdir("/proc/self/fd")) == before
+    assert len(os.listdir("/proc/self/fd")) <= before  # fewer, where something from before is collected meanwhile
 
 
 # -- as somebody who is not root

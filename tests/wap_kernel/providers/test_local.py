@@ -177,11 +177,14 @@ def test_what_hides_from_its_supervisor(
         monkeypatch.setattr(provider, "_groups", ControlGroups())
     elif not provider._groups.folders:
         pytest.skip("no control group can be made here")
-    begun = "for p in $(grep -lzx 31415.927 /proc/[0-9]*/cmdline); do grep -qx sleep ${p%cmdline}comm && break 2; done"
-    script = f"env -i setsid -f sleep 31415.927; while :; do {begun}; done 2>/dev/null; kill -9 $PPID; sleep 60"
-    provider.run(Command(script, timeout=30, output_limit=1000))
+    seconds = f"31415.{os.getpid()}"  # nobody else's who tests beside us
+    begun = (
+        f"for p in $(grep -lzx {seconds} /proc/[0-9]*/cmdline); do grep -qx sleep ${{p%cmdline}}comm && break 2; done"
+    )
+    script = f"env -i setsid -f sleep {seconds}; while :; do {begun}; done 2>/dev/null; kill -9 $PPID; sleep 1000"
+    provider.run(Command(script, timeout=120, output_limit=1000))
     found = psutil.process_iter(["cmdline"])
-    left = [process.pid for process in found if process.info["cmdline"] == ["sleep", "31415.927"]]
+    left = [process.pid for process in found if process.info["cmdline"] == ["sleep", seconds]]
     for pid in left:
         os.kill(pid, signal.SIGKILL)
     assert len(left) == (0 if has_group else 1)

@@ -69,11 +69,23 @@ def test_a_memory_hog(make_scene: MakeScene) -> None:
     assert scene.run("echo still works").stdout == "still works\n"
 
 
+HOG = """
+import os, sys, time
+x = b"x" * (80 << 20)
+open(sys.argv[1], "w").close()
+while not os.path.exists("go"):
+    time.sleep(0.02)
+print("survived")
+"""
+
+
 def test_several_memory_hogs_together(make_scene: MakeScene) -> None:
     skip_unless_held("memory")
     scene = make_scene("bubblewrap", resources=SMALL)
-    hog = 'python3 -c \'import time; x = b"x" * (80 << 20); time.sleep(2); print("survived")\''
-    assert scene.run(f"for i in 1 2 3 4; do {hog} & done; wait").stdout.count("survived") < 4
+    (scene.folder / "hog.py").write_text(HOG)
+    all_or_one_dead = "until [ -e 1 -a -e 2 -a -e 3 -a -e 4 ] || [ $(jobs -r | wc -l) -lt 4 ]; do sleep 0.05; done"
+    outcome = scene.run(f"for i in 1 2 3 4; do python3 hog.py $i & done; {all_or_one_dead}; touch go; wait")
+    assert outcome.stdout.count("survived") < 4
 
 
 def test_a_large_file(make_scene: MakeScene) -> None:

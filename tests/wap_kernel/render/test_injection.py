@@ -108,6 +108,8 @@ PLACES: dict[str, Callable[[str], Answer]] = {
     "environment": lambda bad: _pending(env={bad: "1"}),
     "expiry": lambda bad: _pending(expiresAt=bad),
     "not kept": lambda bad: _pending(notKept=[{"path": bad}]),
+    "commits": lambda bad: _pending(commits=[bad, "a b"], overwritten=["c d", bad]),
+    "globs in the audit": lambda bad: AuditRecords({"records": [{"summary": {"path": bad, "include": [bad]}}]}),
     "asked diff": lambda bad: _pending(command=None, path="p", diff=f"+{bad}"),
     "asked note": lambda bad: _pending(command=None, path="p", note=bad),
     "file name": lambda bad: FileText({"content": "x"}, path=bad),

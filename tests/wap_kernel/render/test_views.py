@@ -81,6 +81,19 @@ def test_a_question_says_what_a_person_needs(recorded: Recorded) -> None:
             assert words in written, words
 
 
+def test_a_question_about_a_push_says_what_is_new_and_what_is_lost_there() -> None:
+    pending = {
+        **{"operation": {"type": "git"}, "command": "git push --force", "reason": "It would overwrite main"},
+        **{"commits": ["1111111 mine, and more"], "overwritten": [f"{place:07} theirs" for place in range(12)]},
+    }
+    run = RunResult({"runId": "run_1", "status": "awaiting_approval", "events": [], "pendingApproval": pending})
+    lines = [" ".join(line.split()) for line in text(run).splitlines()]
+    first = lines.index("new there 1111111 mine, and more")
+    assert lines[first + 1 : first + 4] == ["lost there 0000000 theirs", "0000001 theirs", "0000002 theirs"]
+    assert "… and older ones" in lines and "0000010 theirs" not in lines
+    check(bundle(run))
+
+
 def test_the_lines_to_type_are_those_of_the_place(recorded: Recorded) -> None:
     run = recorded["asking"]
     assert isinstance(run, RunResult)
@@ -203,11 +216,19 @@ def test_lists_are_tables(recorded: Recorded) -> None:
     assert "delete app.py (dry run)" in plain
 
 
-def test_a_run_in_a_list_has_no_tick_for_having_ended() -> None:
-    """It may have ended with problems, which a list does not tell."""
-    listed = [{"runId": "run_1", "status": status, "operations": 1} for status in ("completed", "cancelled")]
-    shown = text(Runs({"runs": listed}))
-    assert "run_1  completed" in shown and "✗ cancelled" in shown and "✓" not in shown
+def test_a_run_in_a_list_tells_of_its_problems() -> None:
+    said = {
+        ("completed", 0): "✓ completed ",
+        ("completed", 1): "✗ completed, 1 problem ",
+        ("completed", 1_200): "✗ completed, 1,200 problems ",
+        ("cancelled", 2): "✗ cancelled, 2 problems ",
+        ("running", 3): "● running, 3 problems ",
+        ("completed", None): "run_1  completed ",  # of an older server, which does not tell
+        ("completed", "many"): "✗ completed ",
+    }
+    for (status, problems), words in said.items():
+        run = {"runId": "run_1", "status": status, "operations": 1, "user": "ada", "problems": problems}
+        assert words in text(Runs({"runs": [run]})), (status, problems)
 
 
 def test_verdicts_say_what_they_are_about(recorded: Recorded) -> None:

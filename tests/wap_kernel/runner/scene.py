@@ -21,7 +21,7 @@ ASKING = merge(presets.load("permissive"), {"shell": {"unconfined": "allow"}})
 """Allows what the tests do, and asks for recursive deletion."""
 DELETE = {"type": "shell", "id": "delete", "command": "rm -rf data/"}
 PERSON = Caller(user="ada", agent="copilot")
-WAIT = 30.0
+WAIT = 60.0
 
 Scenario = Callable[["Scene"], Awaitable[None]]
 

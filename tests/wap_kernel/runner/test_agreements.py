@@ -231,3 +231,42 @@ def test_what_was_agreed_to_once_is_not_done_again_by_a_revert_of_its_revert(sce
 
     scene.options["allow_unconfined"] = True
     play(scene, scenario)
+
+
+def test_a_revert_is_a_write_that_is_asked_about_and_shown(scene: Scene) -> None:
+    """Also of an agent, whose run was made before anybody wanted to confirm writes."""
+    agent = Caller(agent="an agent", token="t1")
+    edit = {"type": "editFile", "path": "data/x.txt", "edits": [{"oldContent": "x", "newContent": "y"}]}
+
+    async def before(scene: Scene) -> None:
+        message = await scene.run(edit, create("made.txt", "made"), create("late.txt"), caller=agent)
+        scene.options["run"] = message["runId"]
+
+    play(scene, before)
+    run_id = scene.options.pop("run")
+    scene.options["policy"] = CONFIRMED
+
+    async def scenario(scene: Scene) -> None:
+        there = scene.tree()
+        reverting = await scene.runner.revert(run_id, agent)
+        asked = await scene.message(await scene.runner.wait(reverting.id, WAIT))
+        assert (asked["status"], scene.tree()) == ("awaiting_approval", there)
+        pending = asked["pendingApproval"]
+        assert pending["rule"] == "confirmationRequired"
+        assert "remember" not in pending
+        assert all(line in pending["diff"].splitlines() for line in ("-y", "+x", "-made"))
+        told = await scene.runner.message(await scene.runner.get(reverting.id, agent), agent)
+        assert "diff" not in told["pendingApproval"] and "-made" not in str(told), "it could not read it unasked"
+        for said in ("data/x.txt (as it was)", "made.txt (removed)", run_id):
+            assert said in pending["note"]
+        for content in ("changed since", "new"):
+            (scene.root / "late.txt").write_text(content)
+            with pytest.raises(Conflict, match=f"Changed since it was shown: what {run_id} changed"):
+                await scene.decide(reverting.id, True, operation_id="revert")
+        with pytest.raises(PermissionDenied, match="person"):
+            await scene.decide(reverting.id, True, caller=agent, operation_id="revert")
+        assert scene.tree() == there
+        assert (await scene.decide(reverting.id, True, operation_id="revert"))["status"] == "completed"
+        assert scene.tree() == {"data": None, "data/x.txt": "x"}
+
+    play(scene, scenario)

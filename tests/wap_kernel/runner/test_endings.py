@@ -113,7 +113,7 @@ def test_a_run_of_a_dead_process_is_marked_and_says_what_was_under_way(scene: Sc
     async def scenario(scene: Scene) -> None:
         message = await scene.run(create("a"))
         database = scene.runner.workspace.database
-        update = "UPDATE runs SET status = 'running', owner = 'gone', completed_at = NULL; DELETE FROM positions"
+        update = "DELETE FROM positions; UPDATE runs SET status = 'running', owner = 'gone', completed_at = NULL"
         for statement in update.split(";"):
             database.write(partial(_execute, statement))
         run = await scene.runner.get(message["runId"], PERSON)
@@ -161,3 +161,25 @@ def test_a_run_that_the_server_stops_in_says_so(scene: Scene) -> None:
         assert not (scene.root / "b").exists()
 
     asyncio.run(scenario())
+
+
+def test_a_list_tells_which_runs_had_problems(scene: Scene) -> None:
+    missing, failing = {"type": "readFile", "path": "missing"}, {"type": "shell", "command": "exit 3"}
+    denied = create(".git/config")
+
+    async def scenario(scene: Scene) -> None:
+        counted = {
+            (await scene.run(create("a"), {"type": "message", "content": "hello"}))["runId"]: 0,
+            (await scene.run(missing, create("b"), failing, denied, missing))["runId"]: 4,
+            (await scene.run(missing, create("c"), atomic=True))["runId"]: 2,
+            (await scene.run(failing, missing, dryRun=True))["runId"]: 1,
+        }
+        waiting = await scene.run(missing, DELETE, missing)
+        counted[waiting["runId"]] = 1
+        page, _ = await scene.runner.page(PERSON, None, 10, None)
+        told = await scene.runner.summaries(page, PERSON)
+        assert {run["runId"]: run["problems"] for run in told} == counted
+        await scene.decide(waiting["runId"], False)
+        assert (await scene.runner.get(waiting["runId"], PERSON)).problems == 3
+
+    play(scene, scenario)

@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from tests.wap_kernel.runner.scene import PERSON, Scene, create, play
-from wap_kernel.errors import InvalidArgument, NotFound
+from tests.wap_kernel.runner.scene import ASKING, PERSON, WAIT, Scene, create, play
+from wap_kernel.errors import InvalidArgument, NotFound, WapError
+from wap_kernel.operations import CopyFile, CreateDirectory, MoveFile, Operation, WriteFile
+from wap_kernel.policy.model import Policy
+from wap_kernel.policy.reading import merge
+from wap_kernel.runs.model import Status
 
 
 def test_a_dry_run_does_not_leave_by_a_link(scene: Scene, tmp_path: Path) -> None:
@@ -60,3 +65,80 @@ def test_a_path_with_control_characters_is_a_path(scene: Scene) -> None:
 
     play(scene, scenario)
     assert (scene.root / "a\nb\x1b[31m").read_text() == "new"
+
+
+BELOW, GIT = "Not a folder on the way to: {}", "The path is read-only: {}"
+REFUSED: list[
+    tuple[list[dict[str, Any]], str, str]
+] = [  # what comes first and what is refused; all of it may be done together with others
+    *(([create("a"), create(path)], BELOW, path) for path in ("a/b", "a/b/c/d")),
+    *(([create(f"{folder}/a"), create(path)], BELOW, path) for folder, path in (("data", "data/a/b"), ("n", "n/a/b"))),
+    ([create("n/a/b"), create("n/a")], "Is a folder: {}", "n/a"),
+    *(([create(path)], GIT, path) for path in (".git", "n/.git", "data/.git/config", "n/.git/config", "n/.GIT/config")),
+    *(([create(path)], GIT, path) for path in ("data/.git/hooks/pre-commit", "n/.git/hooks/pre-commit")),
+]
+OPTIONS: list[dict[str, Any]] = [{}, {"atomic": True}, {"dryRun": True}]
+ASKS = merge(ASKING, {"confirmationRequired": ["moveFile"]})
+"""Nothing is plain then: each file is made alone."""
+
+
+@pytest.mark.parametrize("policy", [ASKING, ASKS], ids=["together", "alone"])
+def test_what_cannot_be_made_is_refused_in_words_and_leaves_nothing(scene: Scene, policy: Policy) -> None:
+    scene.options["policy"] = policy
+    before = scene.tree()
+
+    async def scenario(scene: Scene) -> None:
+        for operations, said, path in REFUSED:
+            asked = [create("first"), *operations, create("last")]
+            for options in OPTIONS:
+                message = await scene.run(*asked, **options)
+                refusals = [event for event in message["events"] if "error" in event or "reason" in event]
+                assert len(refusals) == 1
+                assert said.format(path) in (refusals[0].get("error") or refusals[0]["reason"])
+                if not options:
+                    made = {operation["path"] for operation in asked} - {path}
+                    assert {name for name, content in scene.tree().items() if content is not None} == {
+                        "data/x.txt",
+                        *made,
+                    }
+                    undoing = await scene.runner.revert(message["runId"], PERSON)
+                    assert (await scene.runner.wait(undoing.id, WAIT)).status is Status.COMPLETED
+                assert scene.tree() == before, (path, options)
+
+    play(scene, scenario)
+
+
+WRONG = "sha256:" + "0" * 64
+SINGLE: list[tuple[Operation, str]] = [
+    *((MoveFile(source="data", destination=path, create_directories=True), GIT) for path in (".git", "n/.git")),
+    (MoveFile(source="data", destination="n/.GIT", create_directories=True), GIT),
+    (MoveFile(source="data/x.txt", destination="n/.git/hooks/pre-commit", create_directories=True), GIT),
+    *((CopyFile(source=one, destination="n/.git", create_directories=True), GIT) for one in ("data", "data/x.txt")),
+    (CopyFile(source="data/x.txt", destination="n/.git/config", create_directories=True), GIT),
+    *((CreateDirectory(path=path), GIT) for path in (".git", "n/.git", "n/.git/hooks")),
+    *((CreateDirectory(path=path), BELOW) for path in ("data/x.txt/n", "data/x.txt/n/m")),
+    (CreateDirectory(path="data/x.txt"), "Already exists: {}"),
+    (MoveFile(source="data", destination="data/x.txt/n", create_directories=True), "into itself"),
+    (CopyFile(source="data/x.txt", destination="data/x.txt/n/m", create_directories=True), BELOW),
+    (CopyFile(source="data", destination="n/m", create_directories=True), "Is a folder: data"),
+    (CopyFile(source="data/x.txt", destination="n/m", create_directories=True, expected_hash=WRONG), "has changed"),
+    (CopyFile(source="data/x.txt", destination="n/m.ipynb", create_directories=True), "invalid notebook"),
+    (MoveFile(source="data/x.txt", destination="n/m", create_directories=True, expected_hash=WRONG), "has changed"),
+    (MoveFile(source="data/x.txt", destination="n/m.ipynb", create_directories=True), "invalid notebook"),
+    (WriteFile(path="n/m", content=b"", create_directories=True, expected_hash=WRONG), "does not exist"),
+    (WriteFile(path="n/m.ipynb", content=b"{", create_directories=True), "invalid notebook"),
+]
+
+
+def test_what_is_refused_leaves_no_folder_that_was_made_for_it(scene: Scene) -> None:
+    before = scene.tree()
+
+    async def scenario(scene: Scene) -> None:
+        for operation, said in SINGLE:
+            with pytest.raises(WapError) as refused:
+                await scene.runner.workspace.perform(operation, PERSON)
+            named = operation.summary()
+            assert said.format(named.get("destination") or named["path"]) in refused.value.message
+            assert scene.tree() == before, operation
+
+    play(scene, scenario)

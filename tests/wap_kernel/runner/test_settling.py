@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import sqlite3
+import threading
 from collections.abc import Callable
+from contextlib import closing
 from functools import partial
 from typing import Any
 
@@ -13,6 +15,7 @@ import pytest
 from tests.wap_kernel.runner.scene import DELETE, PERSON, WAIT, Scene, create, play, types
 from wap_kernel.caller import Caller
 from wap_kernel.errors import InvalidArgument, NoSpace, WapError
+from wap_kernel.runner import recovery
 from wap_kernel.runner import runner as runner_module
 from wap_kernel.runner.performing import MAX_WAITING
 from wap_kernel.runs.model import Run, Status
@@ -32,12 +35,12 @@ def execute(scene: Scene, *statements: str) -> None:
 
 
 async def eventually(look: Callable[[], Any], enough: Callable[[Any], bool]) -> Any:
-    for _ in range(400):
-        found = await look()
-        if enough(found):
-            return found
-        await asyncio.sleep(0.05)
-    raise AssertionError(f"it stays {found}")
+    async def poll() -> Any:
+        while not enough(found := await look()):  # noqa: ASYNC110 - of a run there is no event to await here
+            await asyncio.sleep(0.05)
+        return found
+
+    return await asyncio.wait_for(poll(), WAIT)
 
 
 def ended(scene: Scene, run_id: str) -> Any:
@@ -45,13 +48,14 @@ def ended(scene: Scene, run_id: str) -> Any:
 
 
 GONE = "UPDATE runs SET status = 'running', owner = 'gone', completed_at = NULL"
+"""Comes last: from then on a run is settled, at any moment."""
 
 
 def test_one_that_cannot_be_undone_holds_up_nobody(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
     async def scenario(scene: Scene) -> None:
         first = await scene.run(create("a"), create("b"), atomic=True)
         second = await scene.run(create("c"), create("d"))
-        execute(scene, GONE, "UPDATE positions SET position = 1")
+        execute(scene, "UPDATE positions SET position = 1", GONE)
 
         def refuse(run: Run) -> list[str]:
             raise WapError("no")
@@ -73,6 +77,37 @@ def test_a_run_that_died_after_its_last_operation_is_completed(scene: Scene) -> 
         assert (await ended(scene, message["runId"])).status is Status.COMPLETED
 
     play(scene, scenario)
+
+
+def test_who_asks_while_the_first_still_waits_finds_everything_settled(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also when the first does not wait for it to the end."""
+    settle, is_settling, may_settle = recovery.settle, threading.Event(), threading.Event()
+
+    def slow(*arguments: Any) -> None:
+        is_settling.set()
+        assert may_settle.wait(WAIT)
+        settle(*arguments)
+
+    async def scenario() -> None:
+        async with scene.opened():
+            await scene.run(create("a"))
+        with closing(sqlite3.connect(scene.state / "state.db")) as connection, connection:
+            connection.execute(GONE)
+        monkeypatch.setattr(recovery, "settle", slow)
+        monkeypatch.setattr(runner_module, "TEND_SECONDS", WAIT)  # who tends the runs would settle it beside
+        async with scene.opened():
+            first, second = [
+                asyncio.ensure_future(scene.runner.page(PERSON, Status.RUNNING, 10, None)) for _ in range(2)
+            ]
+            assert await asyncio.to_thread(is_settling.wait, WAIT)
+            first.cancel()
+            await asyncio.wait({second}, timeout=0.2)  # it has every chance to answer too early
+            may_settle.set()
+            assert await second == ([], None)
+
+    asyncio.run(scenario())
 
 
 @pytest.mark.parametrize("atomic", [False, True])
@@ -117,7 +152,7 @@ def test_looking_after_runs_survives_anything(scene: Scene, monkeypatch: pytest.
 
         message = await scene.run(create("a"), create("b"))
         monkeypatch.setattr(ledger, "with_status", broken)
-        execute(scene, GONE, "UPDATE positions SET position = 1")
+        execute(scene, "UPDATE positions SET position = 1", GONE)
         await eventually(lambda: scene.runner.wait(message["runId"], 0), lambda run: run.status.is_final)
 
     play(scene, scenario)
@@ -151,13 +186,13 @@ def test_an_atomic_run_is_undone_when_the_server_stops(scene: Scene) -> None:
 
 
 def test_a_cancel_does_not_wait_for_a_free_thread(scene: Scene) -> None:
-    sleep = {"type": "shell", "command": "sleep 60"}
+    sleep = {"type": "shell", "command": "sleep 1000", "timeout": 600_000}
 
     async def scenario(scene: Scene) -> None:
         busy = [await scene.start(sleep) for _ in range(16)]
         await eventually(lambda: _running(scene), lambda count: count >= 16)
         queued = await scene.start(sleep, create("never"))
-        cancelled = await asyncio.wait_for(scene.runner.cancel(queued.id, PERSON), 5)
+        cancelled = await asyncio.wait_for(scene.runner.cancel(queued.id, PERSON), WAIT)
         assert cancelled.status is Status.CANCELLED
         await asyncio.gather(*(scene.runner.cancel(run.id, PERSON) for run in busy))
         assert not (scene.root / "never").exists()
@@ -191,6 +226,29 @@ def test_changes_of_status_are_announced(scene: Scene) -> None:
 
     play(scene, scenario, changed=lambda run: told.append(run.status.value))
     assert told == ["running", "awaiting_approval", "running", "error"]
+
+
+def test_they_are_announced_in_the_order_in_which_they_are_stored(scene: Scene) -> None:
+    """Somebody sees that the run waits, and ends it, before anybody is told that it waits."""
+    told: list[str] = []
+    all_told = threading.Event()
+
+    def changed(run: Run) -> None:
+        if run.status is Status.AWAITING_APPROVAL:
+            end = partial(scene.runner._ledger.change, run, Status.AWAITING_APPROVAL, Status.CANCELLED)
+            hurried = threading.Thread(target=end)
+            hurried.start()
+            hurried.join(0.2)  # it has every chance to be first
+        told.append(run.status.value)
+        if len(told) == 3:
+            all_told.set()
+
+    async def scenario(scene: Scene) -> None:
+        await scene.run(DELETE)
+        assert await asyncio.to_thread(all_told.wait, WAIT)
+
+    play(scene, scenario, changed=changed)
+    assert told == ["running", "awaiting_approval", "cancelled"]
 
 
 def test_what_an_atomic_run_took_back_is_recorded(scene: Scene) -> None:
@@ -232,7 +290,7 @@ def test_one_agent_asks_a_bounded_number_of_questions(scene: Scene, monkeypatch:
 def test_the_output_of_a_run_that_was_killed_can_be_followed(scene: Scene) -> None:
     async def scenario(scene: Scene) -> None:
         message = await scene.run({"type": "shell", "id": "s", "command": "echo all of it"})
-        execute(scene, GONE, "DELETE FROM positions", "DELETE FROM run_log WHERE kind = 'event'")
+        execute(scene, "DELETE FROM positions", "DELETE FROM run_log WHERE kind = 'event'", GONE)
         await ended(scene, message["runId"])
         lives = [live async for live in scene.runner.follow(message["runId"], None, PERSON)]
         assert "all of it\n" in [live.data.get("chunk") for live in lives]

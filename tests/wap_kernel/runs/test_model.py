@@ -27,7 +27,7 @@ from wap_kernel.workspace import Workspace
 
 SOAK = bool(os.environ.get("WAP_SOAK"))
 MACHINES, STEPS = (50, 50) if SOAK else (18, 40)
-PATIENCE = 20.0
+PATIENCE = 60.0
 
 T = TypeVar("T")
 POLICY = Policy(
@@ -218,7 +218,7 @@ class Runs(RuleBasedStateMachine):
             while not begun.exists():  # noqa: ASYNC110 - a file of another program has no event to await
                 await asyncio.sleep(0.01)
 
-        await asyncio.wait_for(poll(), 30)
+        await asyncio.wait_for(poll(), PATIENCE)
         begun.unlink()
 
     def _restart(self) -> None:

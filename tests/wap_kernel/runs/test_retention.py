@@ -118,6 +118,7 @@ class State:
         self.connection.execute("INSERT INTO run_log (run, kind, body) VALUES (?, 'event', '{}')", (name,))
         self.connection.execute("INSERT INTO notes VALUES (?, 0, '{}')", (name,))
         self.connection.execute("INSERT INTO positions VALUES (?, 0)", (name,))
+        self.connection.execute("INSERT INTO problems VALUES (?, 1)", (name,))
         self.connection.execute(
             "INSERT INTO approvals (id, run, position, operation_id, digest, files, shown, created_at, expires_at)"
             " VALUES (?, ?, 0, '', '', '{}', '{}', 0, 0)",
@@ -176,7 +177,7 @@ def state(tmp_path: Path) -> Iterator[State]:
     made.connection.close()
 
 
-TABLES = ("runs", "positions", "run_log", "approvals", "changes", "notes")
+TABLES = ("runs", "positions", "problems", "run_log", "approvals", "changes", "notes")
 
 
 def filled(state: State) -> None:

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import logging
 import shutil
 import sqlite3
@@ -19,7 +20,7 @@ from jupyter_ext.tokens import AgentTokens
 from wap_kernel.caller import Caller
 from wap_kernel.errors import Code, WapError
 from wap_kernel.operations import CreateDirectory
-from wap_kernel.runs import audit_reading, chain, store
+from wap_kernel.runs import audit_reading, chain, rows, store
 from wap_kernel.runs.audit import Audit
 from wap_kernel.runs.audit_reading import Page
 from wap_kernel.runs.changes import Changes
@@ -155,12 +156,40 @@ def test_its_runs_are_there(state: Path, version: int) -> None:
             **{"run-4": "completed", "run-3": "running", "run-2": "awaiting_approval", "run-1": "completed"}
         }
         assert [step.operation.summary() for step in ledger.require("run-1").steps] == [{"path": "notes/été.txt"}]
+        assert [found[name].problems for name in ("run-1", "run-2")] == [0, 0 if version < 4 else 1]
         waiting, decided = ledger.pending("run-2"), ledger.approvals("run-1")[0]
         assert waiting is not None and waiting.shown == {"command": "rm -rf data/"}
         assert decided.decision == "approved" and decided.grant is not None
         (change,) = Changes(database).of("run-1")
         assert (change.path, change.before.kind, change.after and change.after.size) == ("notes/été.txt", "absent", 1)
     database.close()
+
+
+EVENTS = {
+    '{"type":"createFile","success":true}': 0,
+    '{"type":"readFile","content":"{\\"success\\":false}","success":true}': 0,
+    '{"type":"shell","success":false,"simulated":false}': 0,
+    '{"type":"approvalRequired","operationId":"a"}': 0,
+    '{"type":"deleteFile","success":false}': 1,
+    '{"type": "deleteFile", "success": false}': 1,
+    '{"type": "policyDenied", "operationId": "a"}': 1,
+    '{"type":"error","category":"system"}': 1,
+}
+"""As earlier versions have written them, and whether they tell of a problem."""
+
+
+def test_problems_of_earlier_runs_are_counted(tmp_path: Path) -> None:
+    connection = sqlite3.connect(tmp_path / "state.db")
+    connection.executescript((DATA / "schema-3.sql").read_text("utf-8"))
+    log = [(f"run-{number}", body) for number, body in enumerate(EVENTS, 100)]
+    connection.executemany("INSERT INTO run_log (run, kind, body) VALUES (?, 'event', ?)", [*log, *log])
+    connection.commit()
+    connection.close()
+    now = store.connect(str(tmp_path))
+    counted = dict(now.execute("SELECT run, problems FROM problems").fetchall())
+    now.close()
+    assert [counted.get(run, 0) for run, _ in log] == [2 * count for count in EVENTS.values()]
+    assert [rows.is_problem(json.loads(body)) for body in EVENTS] == [bool(count) for count in EVENTS.values()]
 
 
 def test_a_later_schema_is_refused_and_left_alone(tmp_path: Path) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import posixpath
 from functools import partial
-from typing import Annotated
 
 from pydantic import ConfigDict, Field
 from pydantic.alias_generators import to_camel
@@ -12,7 +11,7 @@ from pydantic.alias_generators import to_camel
 from wap_kernel.dialects.coding_environment.parameters import Confirmed, Placed
 from wap_kernel.dialects.coding_environment.places import Place, shown
 from wap_kernel.dialects.tool_interface import git_answers
-from wap_kernel.dialects.tool_interface.git_parameters import MAX_FILES, GitParameters
+from wap_kernel.dialects.tool_interface.git_parameters import GitParameters, Paths
 from wap_kernel.git.acting import GitActed
 from wap_kernel.operations import GitAction, Operation
 
@@ -23,10 +22,8 @@ class GitToolParameters(Placed, GitParameters):
     workdir: str = Field(
         ".", min_length=1, description="Folder of the repository, or one in it, relative to workspaceRoot."
     )
-    files: list[Annotated[str, Field(min_length=1)]] | None = Field(
+    files: Paths | None = Field(
         None,
-        min_length=1,
-        max_length=MAX_FILES,
         description="commit (staged first), add, restore, diff, log: files and folders, relative to workdir; "
         '"." is all of it.',
     )

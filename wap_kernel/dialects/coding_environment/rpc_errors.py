@@ -63,6 +63,7 @@ _HINTS: Mapping[tuple[str, Code], str] = MappingProxyType(
         ): "Find the place with searchFiles, or show a part with runCommand: head, tail, or sed -n 100,200p.",
         ("runCommand", Code.TIMEOUT): "Ask for more seconds with options.timeout, as far as policy goes, or do less.",
         ("editFile", Code.BINARY_FILE): "Change it with a command; editFile is for text.",
+        ("getRun", Code.NOT_FOUND): "Name it as runOperations or an error of another tool has named it.",
     }
 )
 _OTHERWISE: Mapping[Code, str] = MappingProxyType(

@@ -35,7 +35,7 @@ _WORDS: tuple[tuple[re.Pattern[str], str], ...] = tuple(
         (r"\bexecuteCommand\b", "bash"),
         (r"\bexpectedHash\b", "expected_hash"),
         (r"\bcontextLines\b", "context"),
-        (r"\bwith a timeout of\b", "with a timeout_ms of"),
+        (r"\ba longer timeout\b", "a longer timeout_ms"),
         (r"with offset and endLine", "with offset and limit"),
         (r"Write it whole, as base64\.", "Change it with a command."),
     )

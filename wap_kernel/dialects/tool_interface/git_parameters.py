@@ -23,6 +23,7 @@ MAX_FILES = 5_000
 """They stand on a command line, and bubblewrap takes 9,000 words, its own among them."""
 MAX_WORD = 4_096
 
+Paths = Annotated[list[Annotated[str, Field(min_length=1)]], Field(min_length=1, max_length=MAX_FILES)]
 Action = Literal[
     "status", "diff", "log", "show", "commit", "checkout", "branch", "add", "restore", "fetch", "pull", "push", "clone"
 ]
@@ -62,10 +63,8 @@ class GitParameters(InterfaceParameters):
     action: Action = Field(description="What to do.")
     workdir: str = Field(places.WORKSPACE, min_length=1, description="Folder of the repository, or one in it.")
     message: str | None = Field(None, min_length=1, max_length=MAX_MESSAGE, description="commit: what changed.")
-    files: list[Annotated[str, Field(min_length=1)]] | None = Field(
+    files: Paths | None = Field(
         None,
-        min_length=1,
-        max_length=MAX_FILES,
         description="commit (staged first), add, restore, diff, log: files and folders, /workspace/... or relative "
         'to workdir; "." is all of it.',
     )

@@ -1,0 +1,130 @@
+"""Local operations: what goes wrong, in clear words."""
+
+from __future__ import annotations
+
+import os
+
+import pytest
+
+from tests.wap_kernel.git.scene import MakeWorkspace, Workspace, reason
+from wap_kernel.git import changing, reading
+from wap_kernel.git.answers import Change, GitFailed, Reason
+
+
+def test_no_repository(make: MakeWorkspace) -> None:
+    with pytest.raises(GitFailed) as caught:
+        make().work()
+    assert reason(caught) is Reason.NO_REPOSITORY and caught.value.failure.exit_code == 128
+
+
+@pytest.mark.parametrize("provider", ["local", "bubblewrap"])
+def test_a_repository_above_the_workspace_is_not_taken(make: MakeWorkspace, provider: str) -> None:
+    workspace = make(provider)
+    workspace.plain("init", "--quiet", folder="..")
+    with pytest.raises(GitFailed) as caught:
+        workspace.work()
+    assert reason(caught) is Reason.NO_REPOSITORY
+
+
+def test_a_locked_index(workspace: Workspace) -> None:
+    workspace.write("a", "1")
+    workspace.write(".git/index.lock", "")
+    work = workspace.work()
+    assert reading.status(work).untracked == ("a",)
+    with pytest.raises(GitFailed) as caught:
+        changing.add(work, ["a"])
+    assert reason(caught) is Reason.LOCKED
+
+
+def test_a_detached_head(workspace: Workspace) -> None:
+    commit = workspace.save()
+    work = workspace.work()
+    assert changing.checkout(work, commit).branch is None
+    status = reading.status(work)
+    assert status.branch is None and status.note is not None and commit[:12] in status.note
+    workspace.write("a", "1")
+    assert changing.commit(work, "on nothing", ["a"]).note is not None
+
+
+def test_a_merge_conflict(workspace: Workspace) -> None:
+    workspace.plain("switch", "--quiet", "-c", "theirs")
+    workspace.write("README.md", "theirs\n")
+    workspace.save()
+    workspace.plain("switch", "--quiet", "main")
+    workspace.write("README.md", "ours\n")
+    workspace.save()
+    workspace.plain("merge", "theirs", check=False)
+    work = workspace.work()
+    status = reading.status(work)
+    assert status.conflicts == (Change("README.md", "both-modified"),)
+    assert status.underway == "merge" and status.note is not None
+    (file,) = reading.diff(work).unstaged.files
+    assert file.kind == "unmerged" and "+<<<<<<< HEAD" in file.patch
+    with pytest.raises(GitFailed) as caught:
+        changing.commit(work, "too early")
+    assert reason(caught) is Reason.CONFLICTS and caught.value.failure.conflicts == ("README.md",)
+    workspace.write("README.md", "both\n")
+    merged = changing.commit(work, "merged", ["README.md"])
+    assert len(workspace.plain("rev-parse", f"{merged.id}^@").split()) == 2
+
+
+def test_local_changes_in_the_way(workspace: Workspace) -> None:
+    workspace.plain("switch", "--quiet", "-c", "other")
+    workspace.write("README.md", "other\n")
+    workspace.save()
+    workspace.plain("switch", "--quiet", "main")
+    workspace.write("README.md", "mine\n")
+    with pytest.raises(GitFailed) as caught:
+        changing.checkout(workspace.work(), "other")
+    assert reason(caught) is Reason.IN_THE_WAY
+
+
+def test_nothing_to_commit_and_no_commit_yet(make: MakeWorkspace) -> None:
+    workspace = make()
+    workspace.plain("init", "--quiet", "--initial-branch=main")
+    work = workspace.work()
+    status = reading.status(work)
+    assert (status.branch, status.commit) == ("main", None)
+    with pytest.raises(GitFailed) as caught:
+        changing.commit(work, "nothing")
+    assert reason(caught) is Reason.NOTHING
+    with pytest.raises(GitFailed):
+        reading.log(work)
+    workspace.write("a", "1")
+    assert changing.commit(work, "first", ["a"]).files == 1
+
+
+def test_unknown_names(workspace: Workspace) -> None:
+    work = workspace.work()
+    with pytest.raises(GitFailed) as caught:
+        changing.add(work, ["none"])
+    assert reason(caught) is Reason.UNKNOWN_PATH
+    with pytest.raises(GitFailed) as caught:
+        changing.restore(work, ["none"])
+    assert reason(caught) is Reason.UNKNOWN_PATH
+    with pytest.raises(GitFailed) as caught:
+        reading.show(work, "none")
+    assert reason(caught) is Reason.UNKNOWN_REVISION
+    workspace.write(".gitignore", "ignored\n")
+    workspace.write("ignored", "1")
+    with pytest.raises(GitFailed) as caught:
+        changing.add(work, ["ignored"])
+    assert reason(caught) is Reason.UNKNOWN_PATH
+
+
+def test_commits_without_an_identity_say_what_is_missing(workspace: Workspace) -> None:
+    work = workspace.work()
+    nobody = type(work)(work.inside, work.repository, work.permits)
+    workspace.write("a", "1")
+    with pytest.raises(GitFailed) as caught:
+        changing.commit(nobody, "who?", ["a"])
+    assert reason(caught) is Reason.IDENTITY
+
+
+def test_a_name_that_is_not_utf8_is_told(workspace: Workspace) -> None:
+    os.close(os.open(os.fsencode(workspace.folder) + b"/caf\xe9", os.O_CREAT | os.O_WRONLY))
+    work = workspace.work()
+    assert reading.status(work).untracked == ("caf\\xe9",)
+    with pytest.raises(GitFailed) as caught:
+        changing.add(work, ["."])
+    assert reason(caught) is Reason.UNKNOWN_PATH and "caf" in caught.value.failure.text

@@ -1,0 +1,48 @@
+"""A workspace with something to guard, and the provider in it; skipped where runsc does not work."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.wap_kernel.providers.gvisor.scene import furnished, providing
+from tests.wap_kernel.providers.scene import probe
+from wap_kernel.providers import gvisor
+from wap_kernel.providers.base import Probe
+from wap_kernel.providers.gvisor import GvisorProvider
+from wap_kernel.providers.gvisor_sandbox import Sandbox
+
+
+@pytest.fixture(scope="session")
+def works() -> Probe:
+    found = probe("gvisor")
+    if not found.works:
+        pytest.skip(f"gvisor: {found.detail}")
+    return found
+
+
+@pytest.fixture
+def workspace(tmp_path: Path, works: Probe) -> Path:
+    return furnished(tmp_path / "ws")
+
+
+@pytest.fixture
+def started(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The folders of the sandboxes that were started."""
+    folders: list[str] = []
+
+    class Counted(Sandbox):
+        def __init__(self, program: str, folder: str, *rest: object, **options: object) -> None:
+            folders.append(folder)
+            super().__init__(program, folder, *rest, **options)  # type: ignore[arg-type]  # passed on as they are
+
+    monkeypatch.setattr(gvisor, "Sandbox", Counted)
+    return folders
+
+
+@pytest.fixture
+def provider(workspace: Path) -> Iterator[GvisorProvider]:
+    with providing(workspace) as provider:
+        yield provider

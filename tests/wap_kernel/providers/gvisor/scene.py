@@ -1,0 +1,84 @@
+"""The gvisor provider at work, and the processes of its sandboxes."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from tests.wap_kernel.providers.scene import Guard, Journal
+from wap_kernel.commands import supervisor
+from wap_kernel.commands.outcome import Cancel, Outcome
+from wap_kernel.files.root import Root
+from wap_kernel.providers.base import Command, Confinement, Provider, ResourceLimits
+from wap_kernel.providers.gvisor import GvisorProvider
+
+PATIENCE = 60.0
+GUARDED = Confinement(hidden=(".env", "keys"), read_only=(".git/config",), pinned=(".git",))
+
+
+def furnished(folder: Path) -> Path:
+    """A workspace in which there is what `GUARDED` guards."""
+    (folder / "keys").mkdir(parents=True)
+    (folder / ".git").mkdir()
+    for name in (".env", "keys/private", ".git/config"):
+        (folder / name).write_text("SECRET")
+    return folder
+
+
+@contextmanager
+def providing(
+    workspace: Path, *, limits: ResourceLimits | None = None, grace: float = 0.2, idle: float = 300.0
+) -> Iterator[GvisorProvider]:
+    root = Root(str(workspace), guard=Guard(), journal=Journal())
+    provider = GvisorProvider(root, secrets=(), grace=grace, resources=limits, idle=idle)
+    try:
+        yield provider
+    finally:
+        provider.close()
+        root.close()
+
+
+def run(
+    provider: Provider,
+    command: str | tuple[str, ...],
+    *,
+    timeout: float = PATIENCE,
+    confinement: Confinement = GUARDED,
+    cancel: Cancel | None = None,
+) -> Outcome:
+    return provider.run(Command(command, timeout=timeout, output_limit=10_000, confinement=confinement), cancel=cancel)
+
+
+def wait_until(condition: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + PATIENCE
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+
+
+def of_sandboxes(folder: str) -> list[int]:
+    """The processes of runsc that have to do with a folder."""
+    found = []
+    for pid in supervisor.process_numbers():
+        try:
+            with open(f"/proc/{pid}/cmdline", "rb") as file:
+                if folder.encode() in file.read():
+                    found.append(pid)
+        except OSError:
+            continue
+    return found
+
+
+def script(program: str, workspace: Path) -> subprocess.Popen[str]:
+    """Another server, which may be killed or be another user's."""
+    return subprocess.Popen(
+        [sys.executable, "-c", program, workspace],
+        stdout=subprocess.PIPE,
+        text=True,
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
+    )

@@ -1,0 +1,124 @@
+"""The gvisor provider with the real runsc: what it says of itself, the network, the limits, whom it works for."""
+
+from __future__ import annotations
+
+import os
+import select
+import socket
+import sys
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.wap_kernel.providers.gvisor.scene import PATIENCE, providing, run, script
+from wap_kernel.errors import ProviderUnavailable
+from wap_kernel.providers import gvisor
+from wap_kernel.providers.base import Confinement, Probe, Provider, ResourceLimits
+from wap_kernel.providers.gvisor import GvisorProvider, probe
+
+OTHER_USER = 54321
+
+
+def test_what_the_probe_tells(works: Probe) -> None:
+    assert works.name == "gvisor"
+    assert "runsc version" in works.detail
+    assert "platform" in works.detail
+    assert works.promises["files outside"] and works.promises["network"]
+    assert ("statx" in works.detail) is not works.promises["statx"]
+
+
+@pytest.mark.parametrize("program", ["/nonexistent/runsc", "/bin/true", "/bin/false"])
+def test_a_machine_without_runsc(program: str) -> None:
+    found = probe(program)
+    assert not found.works
+    assert found.detail
+    assert found.fix
+
+
+def test_a_provider_without_runsc_is_refused_with_what_to_do(workspace: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(gvisor.PROGRAM_VARIABLE, "/nonexistent/runsc")
+    with pytest.raises(ProviderUnavailable, match="not found") as refusal, providing(workspace):
+        pass
+    assert refusal.value.hint == gvisor.INSTALL
+
+
+def test_it_is_a_provider_and_says_that_it_confines(provider: GvisorProvider) -> None:
+    as_provider: Provider = provider
+    assert (as_provider.name, as_provider.confines) == ("gvisor", True)
+
+
+# -- network, limits, users
+
+
+@pytest.mark.parametrize("network", [False, True])
+def test_the_network_is_there_only_when_granted(provider: GvisorProvider, network: bool) -> None:
+    program = "import socket, sys; socket.create_connection(('127.0.0.1', int(sys.argv[1]))).sendall(b'hello')"
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        port = str(listener.getsockname()[1])
+        outcome = run(provider, (sys.executable, "-c", program, port), confinement=Confinement(network=network))
+        assert (outcome.exit_code == 0) is network, outcome.stderr
+        assert bool(select.select([listener], [], [], 0)[0]) is network
+
+
+SMALL = ResourceLimits(processes=20, memory=256 * 1024**2, file_size=1024**2)
+
+
+@pytest.fixture(scope="module")
+def limited(tmp_path_factory: pytest.TempPathFactory, works: Probe) -> Iterator[GvisorProvider]:
+    with providing(tmp_path_factory.mktemp("limited"), limits=SMALL) as provider:
+        yield provider
+
+
+def test_the_size_of_a_file_is_limited(limited: GvisorProvider) -> None:
+    run(limited, "head -c 3000000 /dev/zero > big", confinement=Confinement())
+    assert os.path.getsize(os.path.join(limited.files.path, "big")) == SMALL.file_size
+
+
+FORKS = """
+import os, time
+for _ in range(40):
+    if os.fork() == 0:
+        time.sleep(1000)
+"""
+
+
+def test_the_number_of_processes_is_limited(limited: GvisorProvider) -> None:
+    outcome = run(limited, (sys.executable, "-c", FORKS), confinement=Confinement())
+    assert "BlockingIOError" in outcome.stderr
+
+
+def test_memory_is_limited_where_the_probe_says_so(limited: GvisorProvider, works: Probe) -> None:
+    if not works.promises["memory"]:
+        pytest.skip("no control group for memory can be made here")
+    outcome = run(limited, (sys.executable, "-c", f"x = b'x' * {2 * 256 * 1024**2}"), confinement=Confinement())
+    assert outcome.exit_code != 0
+    assert run(limited, "echo hello", confinement=Confinement()).stdout == "hello\n"
+
+
+# It becomes that user only when everything is imported, which that user may not be able to read.
+AS_ANOTHER_USER = f"""
+import os, sys
+from pathlib import Path
+from tests.wap_kernel.providers.gvisor.scene import Confinement, providing, run
+os.setgroups([]); os.setgid({OTHER_USER}); os.setuid({OTHER_USER})
+os.environ.update(HOME="/nonexistent", PATH="/usr/bin:/bin")
+with providing(Path(sys.argv[1])) as provider:
+    print(run(provider, "cat .env; echo made > made; echo done", confinement=Confinement(hidden=(".env",))).stdout)
+"""
+
+
+def test_it_works_for_an_ordinary_user(works: Probe) -> None:
+    if os.getuid() != 0:
+        pytest.skip("the other tests do")
+    with tempfile.TemporaryDirectory() as folder:
+        os.chmod(folder, 0o755)
+        workspace = Path(folder, "ws")
+        workspace.mkdir()
+        (workspace / ".env").write_text("SECRET")
+        for path in (workspace, workspace / ".env"):
+            os.chown(path, OTHER_USER, OTHER_USER)
+        with script(AS_ANOTHER_USER, workspace) as child:
+            assert child.communicate(timeout=PATIENCE)[0] == "done\n\n"
+        assert (workspace / "made").stat().st_uid == OTHER_USER

@@ -1,0 +1,183 @@
+"""The pipeline that every operation from every dialect goes through.
+
+    validate -> resolve paths -> verdict -> [approval] -> audit intent -> before-image -> perform -> audit outcome
+
+Runs on the workspace's threads, see `Workspace.on_thread`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+
+from wap_kernel import redacting
+from wap_kernel.actions import Actions
+from wap_kernel.caller import Caller
+from wap_kernel.commands.outcome import Cancel, OnChunk
+from wap_kernel.context import Context
+from wap_kernel.errors import InternalError, WapError, from_os_error
+from wap_kernel.files.deadline import Deadline
+from wap_kernel.files.primitives import Locks
+from wap_kernel.files.reading import Whole
+from wap_kernel.files.root import Root
+from wap_kernel.git.foreseeing import Foreseen
+from wap_kernel.git.redaction import Redactor
+from wap_kernel.git.settings import GitSettings
+from wap_kernel.judging import Judge
+from wap_kernel.making import Making, NewFile
+from wap_kernel.operations import Effect, GitAction, GitTransfer, Operation, ReadFile, RevertRun
+from wap_kernel.plain import Plain
+from wap_kernel.policy.current import Binding
+from wap_kernel.redacted_stream import RedactedStream
+from wap_kernel.results import FileWritten, Limits, Result
+from wap_kernel.runs.audit import Audit, is_denial
+from wap_kernel.runs.model import Run
+from wap_kernel.runs.undoing import Undoing
+
+KEEP_SECONDS = 120.0
+"""What it may take to keep what a command could change."""
+Changed = Callable[[Operation, Caller, Context], None]
+
+
+class Pipeline:
+    """`changed` is told of what was changed; `bug` logs an error that nobody foresaw and says what callers hear."""
+
+    def __init__(
+        self,
+        files: Root,
+        audit: Audit,
+        judge: Judge,
+        actions: Actions,
+        undo: Undoing,
+        locks: Locks,
+        git: GitSettings,
+        limits: Limits,
+        *,
+        changed: Changed,
+        bug: Callable[[Exception, str], WapError],
+    ) -> None:
+        self._files = files
+        self._audit = audit
+        self._judge = judge
+        self._actions = actions
+        self._undo = undo
+        self._making = None if undo.changes is None else Making(audit, locks, undo.changes, self._translate)
+        self._git = git
+        self._limits = limits
+        self._changed = changed
+        self._bug = bug
+
+    def perform(
+        self,
+        operation: Operation,
+        caller: Caller,
+        context: Context,
+        cancel: Cancel,
+        on_chunk: OnChunk | None = None,
+    ) -> Result:
+        """Do it, or raise a WapError; both are audited."""
+        watched = None if on_chunk is None else RedactedStream(on_chunk)
+        record = self._audit.record(operation, caller, context)
+        try:
+            binding = self._judge.binding_for(operation, caller, context.binding)
+            verdict = self._judge.verdict(operation, binding)
+            self._judge.enforce(operation, verdict, caller, approved=context.approved)
+            require_intent = self._audit.intent(record)
+            permit = self._judge.permit(binding, verdict, context.overlay)
+            with self._before_image(operation, context, cancel):
+                require_intent()
+                result = self._actions.perform(operation, permit, cancel, watched, context)
+            result = redacting.result(result, self._redactor(operation))
+        except Exception as error:  # noqa: BLE001 - whatever it is, it is audited, and a bug is logged
+            failure = redacting.error(self._translate(error, operation), self._redactor(operation))
+            self._audit.outcome(record, "denied" if is_denial(failure) else "failed", failure)
+            raise failure from None
+        finally:
+            if watched is not None:
+                watched.end()
+        self._audit.outcome(record, "ok")
+        if operation.effect is not Effect.READ and context.overlay is None:
+            self._changed(operation, caller, context)
+        return result
+
+    def plain(self, binding: Binding) -> Plain:
+        return Plain(self._files, binding, self._limits)
+
+    def read_plainly(
+        self, plain: Plain, operation: ReadFile, caller: Caller, context: Context, step: str
+    ) -> Whole | None:
+        """What `perform` would find, or None: then it has to be asked. `step`: in a context that many share."""
+        record = self._audit.record(operation, caller, context, step=step)
+        whole = plain.read(operation)
+        if whole is not None:
+            self._audit.outcome(record, "ok")
+        return whole
+
+    def make_plainly(
+        self, plain: Plain, wanted: Sequence[NewFile], caller: Caller, context: Context, cancel: Cancel
+    ) -> list[FileWritten | WapError]:
+        """What `perform` would answer, for the first of them; where there is none, it has to be asked. Only where undo
+        is on: else nobody would know what was under way in a crash."""
+        if self._making is None:
+            return []
+        made = self._making.make(plain, wanted, caller, context, cancel)
+        for new, result in zip(wanted, made, strict=False):
+            if isinstance(result, FileWritten):
+                self._changed(new.operation, caller, context)
+        return made
+
+    @contextmanager
+    def recording(self, operation: Operation, caller: Caller, context: Context) -> Iterator[Callable[[], None]]:
+        """Record something that is done without `perform`. Whoever stores nothing else first calls what this gives, to
+        be sure that the intent is written."""
+        record = self._audit.record(operation, caller, context)
+        require_intent = self._audit.intent(record)
+        try:
+            yield require_intent
+        except WapError as error:
+            self._audit.outcome(record, "denied" if is_denial(error) else "failed", error)
+            raise
+        self._audit.outcome(record, "ok")
+
+    def take_back(self, run: Run) -> list[str]:
+        """Undo what an atomic run has changed so far; returns what could not be."""
+        operation, context = RevertRun(run=run.id), Context(dialect=run.dialect, tool="undo", run=run.id)
+        with self.recording(operation, run.caller, context) as require_intent:
+            require_intent()
+            left = self._undo.take_back(run)
+        self._changed(operation, run.caller, context)
+        return left
+
+    def foresee(self, operation: Operation, caller: Caller) -> Foreseen | None:
+        """What a transfer by git would be about; None of anything else, and where that cannot be looked up."""
+        if not isinstance(operation, GitTransfer):
+            return None
+        try:
+            binding = self._judge.binding_for(operation, caller)
+            permit = self._judge.permit(binding, self._judge.verdict(operation, binding))
+            return self._actions.foresee(operation, permit)
+        except WapError:
+            return Foreseen()
+
+    def _before_image(self, operation: Operation, context: Context, cancel: Cancel) -> AbstractContextManager[None]:
+        """Keeps what the operation is about to change, for undo; only a run can be undone."""
+        if context.run is None or operation.effect is Effect.READ or context.overlay is not None:
+            return nullcontext()
+        return self._undo.around(operation, context, Deadline(KEEP_SECONDS, lambda: cancel.requested))
+
+    def _redactor(self, operation: Operation) -> Redactor:
+        """What the server knows of secrets comes near git only."""
+        if not isinstance(operation, GitAction):
+            return redacting.SHAPES
+        return Redactor(self._git.source.secrets)
+
+    def _translate(self, error: Exception, operation: Operation) -> WapError:
+        if isinstance(error, WapError):
+            return error
+        if isinstance(error, OSError):
+            named = operation.summary()
+            path = str(named.get("path") or named.get("source") or named.get("cwd") or "")
+            translated = from_os_error(error, path)
+            if not isinstance(translated, InternalError):
+                return translated
+        return self._bug(error, operation.kind)
