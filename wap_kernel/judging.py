@@ -22,6 +22,7 @@ from wap_kernel.errors import (
     WapError,
     from_os_error,
 )
+from wap_kernel.files.at_once import AtOnce
 from wap_kernel.files.overlay import Overlay
 from wap_kernel.files.paths import outside
 from wap_kernel.files.primitives import Files, Kind
@@ -75,6 +76,10 @@ class Judge:
 
     def binding(self, caller: Caller) -> Binding:
         return self._policy.of(caller)
+
+    def binding_at_once(self, caller: Caller, at_once: AtOnce) -> Binding | None:
+        """The same, if that can be told without waiting."""
+        return self._policy.of_at_once(caller, at_once)
 
     def files_of(self, caller: Caller) -> Files:
         """As the caller may see and change them."""

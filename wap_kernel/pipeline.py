@@ -2,7 +2,7 @@
 
     validate -> resolve paths -> verdict -> [approval] -> audit intent -> before-image -> perform -> audit outcome
 
-Runs on the workspace's threads, see `Workspace.on_thread`.
+Runs on the workspace's threads, see `Workspace.on_thread`; only `read_at_once` on its event loop.
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ from wap_kernel.git.settings import GitSettings
 from wap_kernel.judging import Judge
 from wap_kernel.making import Making, NewFile
 from wap_kernel.operations import Effect, GitAction, GitTransfer, Operation, ReadFile, RevertRun
-from wap_kernel.plain import Plain
+from wap_kernel.plain import Plain, answer_at_once
 from wap_kernel.policy.current import Binding
 from wap_kernel.redacted_stream import RedactedStream
-from wap_kernel.results import FileWritten, Limits, Result
+from wap_kernel.results import FileContent, FileWritten, Limits, Result
 from wap_kernel.runs.audit import Audit, is_denial
 from wap_kernel.runs.model import Run
 from wap_kernel.runs.undoing import Undoing
@@ -99,6 +99,19 @@ class Pipeline:
         if operation.effect is not Effect.READ and context.overlay is None:
             self._changed(operation, caller, context)
         return result
+
+    def read_at_once(self, operation: ReadFile, caller: Caller, context: Context) -> FileContent | None:
+        """What `perform` would answer, without waiting for anything, so on the event loop itself; None: it has to be
+        asked. A read that has failed or is denied is one of these."""
+        at_once = self._files.at_once
+        binding = None if at_once is None else self._judge.binding_at_once(caller, at_once)
+        if binding is None:
+            return None
+        record = self._audit.record(operation, caller, context)
+        content = answer_at_once(self._files, binding, self._limits, operation)
+        if content is not None:
+            self._audit.outcome(record, "ok")
+        return content
 
     def plain(self, binding: Binding) -> Plain:
         return Plain(self._files, binding, self._limits)

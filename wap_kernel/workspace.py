@@ -37,6 +37,7 @@ from wap_kernel.operations import (
     GitTransfer,
     ListFiles,
     Operation,
+    ReadFile,
     RunCommand,
     SearchFiles,
 )
@@ -227,6 +228,10 @@ class Workspace:
         on_chunk: OnChunk | None,
         cancel: Cancel,
     ) -> T:
+        if isinstance(operation, ReadFile) and context.run is None and not self._is_closed:
+            content = self.pipeline.read_at_once(operation, caller, context)
+            if content is not None:
+                return encode(content)
         self._underway[cancel] = operation
         work = partial(self.pipeline.perform, operation, caller, context, cancel, on_chunk)
         try:

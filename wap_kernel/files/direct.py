@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import errno
 import os
+from collections.abc import Callable
 
 from wap_kernel.files import atomic
 from wap_kernel.files.handles import READ_FLAGS, LocalFile, look_of
@@ -25,13 +26,20 @@ class Direct:
     """Failures are as those of `Root`."""
 
     def __init__(
-        self, root: int, open_beneath: OpenBeneath, guard: Guard, journal: atomic.Journal, step: atomic.Step
+        self,
+        root: int,
+        open_beneath: OpenBeneath,
+        guard: Guard,
+        journal: atomic.Journal,
+        step: atomic.Step,
+        opened: Callable[[int, str], LocalFile] = LocalFile,
     ) -> None:
         self._root = root
         self._open_beneath = open_beneath
         self._guard = guard
         self._journal = journal
         self._step = step
+        self._as_file = opened
 
     def open(self, path: str) -> LocalFile | None:
         if ".." in path:
@@ -39,7 +47,7 @@ class Direct:
         real = lexical(path)
         self._guard.check(real, Access.READ)
         descriptor = self._opened(path, READ_FLAGS)
-        return None if descriptor is None else LocalFile(descriptor, real)
+        return None if descriptor is None else self._as_file(descriptor, real)
 
     def is_free(self, path: str) -> bool:
         """Whether a file can be made at `path`: its folder is there and nothing stands in it under this name."""

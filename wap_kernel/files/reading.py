@@ -40,7 +40,7 @@ def read_file(files: Files, operation: ReadFile, limits: Limits, root_path: str)
     with files.open(operation.path) as file:
         if start is None and end is None:
             whole = read_whole(file, operation.encoding, operation.max_size or limits.max_file_size)
-            return _answer(whole, file.stat, root_path)
+            return answered(whole, file.stat, root_path)
         return _range(file, start or 1, end, operation.encoding, limits, root_path)
 
 
@@ -91,7 +91,7 @@ def read_whole(file: OpenFile, asked: _Asked, limit: int) -> Whole:
     return Whole(content, encoding, stat.size, count_lines(data), of_bytes(data), lossy)
 
 
-def _answer(whole: Whole, stat: Stat, root_path: str) -> FileContent:
+def answered(whole: Whole, stat: Stat, root_path: str) -> FileContent:
     return FileContent(
         content=whole.content,
         encoding=whole.encoding,

@@ -16,7 +16,8 @@ from contextlib import suppress
 from typing import TypeVar
 
 from wap_kernel.errors import Conflict, InvalidArgument, WapError
-from wap_kernel.files import atomic, openat2
+from wap_kernel.files import at_once, atomic, openat2
+from wap_kernel.files.at_once import HeldFile
 from wap_kernel.files.direct import Direct
 from wap_kernel.files.handles import READ_FLAGS, LocalFile, LocalFolder, look_at, not_a_file, stat_of
 from wap_kernel.files.modes import change_mode
@@ -49,6 +50,7 @@ class Root:
         self._journal = journal
         self._step = step
         self._open_beneath = openat2.load() if use_openat2 else None
+        self.at_once = at_once.load(self.fd, self.path) if use_openat2 else None
 
     def close(self) -> None:
         os.close(self.fd)
@@ -63,6 +65,12 @@ class Root:
         if self._open_beneath is None:
             return None
         return Direct(self.fd, self._open_beneath, guard, self._journal, self._step)
+
+    def direct_at_once(self, guard: Guard) -> Direct | None:
+        """The same for files that can be read without waiting; only for reading."""
+        if self.at_once is None:
+            return None
+        return Direct(self.fd, self.at_once.open_cached, guard, self._journal, self._step, HeldFile)
 
     # -- reading
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from wap_kernel.caller import Caller
+from wap_kernel.files.at_once import AtOnce
 from wap_kernel.policy.effective import Effective
 from wap_kernel.policy.files import PolicyFiles, literally
 from wap_kernel.policy.model import FilesystemPolicy, Layers, Policy
@@ -34,7 +35,14 @@ class CurrentPolicy:
         self._within: dict[tuple[str, bool], tuple[Binding, Policy | None, Binding]] = {}
 
     def of(self, caller: Caller) -> Binding:
-        common = self._files.effective()
+        return self._bound(self._files.effective(), caller)
+
+    def of_at_once(self, caller: Caller, at_once: AtOnce) -> Binding | None:
+        """The same, if that can be told without waiting."""
+        common = self._files.unchanged(at_once)
+        return None if common is None else self._bound(common, caller)
+
+    def _bound(self, common: Effective, caller: Caller) -> Binding:
         known_for, bindings = self._known
         if known_for is not common:
             bindings = {}

@@ -12,6 +12,7 @@ import stat
 from collections.abc import Callable, Iterable, Mapping
 
 from wap_kernel.errors import PermissionDenied, WapError, from_os_error
+from wap_kernel.files.at_once import AtOnce
 from wap_kernel.files.paths import join
 from wap_kernel.files.patterns import expanded
 from wap_kernel.files.primitives import Files, Kind
@@ -63,7 +64,7 @@ class PolicyFiles:
             if layer is not None
         )
         last, _ = self._last
-        if len(found) == len(last) and all(new is old for new, old in zip(found, last, strict=True)):
+        if _are_the_same(found, last):
             return last
         self._last = (found, None)
         return found
@@ -76,6 +77,28 @@ class PolicyFiles:
             compiled = Effective(layers)
             self._last = (layers, compiled)
         return compiled
+
+    def unchanged(self, at_once: AtOnce) -> Effective | None:
+        """The layers compiled, if a look that waits for nothing shows every file as it was; None: ask `effective`."""
+        layers, compiled = self._last
+        try:
+            seen = (
+                self._seen(self._administrator, at_once.content_elsewhere(self._administrator)),
+                self._seen(VARIABLE, at_once.content_elsewhere(self._named)) if self._named else None,
+                self._preset,
+                self._seen(WORKSPACE, at_once.content(WORKSPACE)),
+            )
+        except (OSError, WapError):
+            return None
+        found = tuple(layer for layer in seen if layer is not None)
+        return compiled if _are_the_same(found, layers) else None
+
+    def _seen(self, name: str, data: bytes | None) -> Policy | None:
+        """What `_layer` knows of these bytes."""
+        known = self._known.get((name, "."))
+        if (None if known is None else known[0]) != data:
+            raise BlockingIOError
+        return None if known is None else known[1]
 
     def layer_for(self, folder: str) -> Policy | None:
         """What `.cws-policy.json` in `folder` says, with its patterns relative to that folder; None: there is none."""
@@ -138,6 +161,10 @@ def _read(path: str) -> bytes | None:
 
 def _leads_nowhere(path: str) -> PermissionDenied:
     return PermissionDenied(f"It is a link that leads nowhere: {path}")
+
+
+def _are_the_same(found: Layers, known: Layers) -> bool:
+    return len(found) == len(known) and all(new is old for new, old in zip(found, known, strict=True))
 
 
 def literally(path: str) -> str:

@@ -7,7 +7,7 @@ import sqlite3
 import time
 
 from wap_kernel.errors import ProviderUnavailable
-from wap_kernel.runs import filesystems
+from wap_kernel.files import filesystems
 
 NAME = "state.db"
 MIGRATIONS = (

@@ -11,7 +11,7 @@ from wap_kernel.errors import (
     Conflict,
     InvalidArgument,
 )
-from wap_kernel.runs import filesystems
+from wap_kernel.files import filesystems
 from wap_kernel.runs.model import Status
 
 # -- dry runs

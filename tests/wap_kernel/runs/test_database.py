@@ -14,7 +14,8 @@ from typing import Any
 import pytest
 
 from wap_kernel.errors import Code, Conflict, WapError
-from wap_kernel.runs import filesystems, store
+from wap_kernel.files import filesystems
+from wap_kernel.runs import store
 from wap_kernel.runs.database import CHECKPOINT, Database
 from wap_kernel.runs.ledger import Ledger
 

@@ -1,8 +1,8 @@
-"""Which filesystem a folder lies on, as far as SQLite must know.
+"""Which filesystem a folder lies on, as far as it matters.
 
-Its write-ahead log is shared memory between processes, which a network filesystem does not give: processes on two
-machines would each see a log of their own. FUSE counts as one, since sshfs and bucket mounts are FUSE; where it is
-a local one after all, the other journal is slower and as safe.
+SQLite must know: its write-ahead log is shared memory between processes, which a network filesystem does not give:
+processes on two machines would each see a log of their own. FUSE counts as one, since sshfs and bucket mounts are FUSE;
+where it is a local one after all, the other journal is slower and as safe. And whoever must not wait (`at_once.py`).
 """
 
 from __future__ import annotations
@@ -33,6 +33,8 @@ NETWORK = {
     0xBACBACBC: "vmhgfs",
 }
 """By the number that statfs(2) gives as `f_type`."""
+PROMPT = {0xEF53: "ext4", 0x58465342: "xfs", 0x9123683E: "btrfs"}
+"""On these it asks nobody to look at an open file, and reading what is in memory can be had without waiting."""
 _STATFS_SIZE = 512
 """More than the structure has on any architecture. `f_type` comes first, and its four lowest bytes are all of it."""
 
@@ -41,9 +43,18 @@ def is_network(folder: str) -> bool:
     """What cannot be found out counts as a network filesystem: the safe journal works everywhere."""
     if not sys.platform.startswith("linux"):
         return False
+    kind = _kind_of(folder)
+    return kind is None or kind in NETWORK
+
+
+def is_prompt(folder: str) -> bool:
+    return sys.platform.startswith("linux") and _kind_of(folder) in PROMPT
+
+
+def _kind_of(folder: str) -> int | None:
     statfs = ctypes.CDLL(None, use_errno=True).statfs
     statfs.argtypes = (ctypes.c_char_p, ctypes.c_void_p)
     found = ctypes.create_string_buffer(_STATFS_SIZE)
     if statfs(os.fsencode(folder), found) != 0:
-        return True
-    return (ctypes.c_long.from_buffer(found).value & 0xFFFFFFFF) in NETWORK
+        return None
+    return int(ctypes.c_long.from_buffer(found).value & 0xFFFFFFFF)
