@@ -14,12 +14,14 @@ import pytest
 
 from tests.wap_kernel.conftest import Tools
 from tests.wap_kernel.test_plain import PLAIN, READS
-from wap_kernel.caller import Caller
+from wap_kernel.caller import Caller, Scope
 from wap_kernel.context import ALONE
 from wap_kernel.errors import Code, WapError
 from wap_kernel.files import at_once, filesystems
 from wap_kernel.files.at_once import MAX_SIZE, AtOnce, HeldFile
 from wap_kernel.operations import ReadFile
+from wap_kernel.policy.reading import merge
+from wap_kernel.results import FileContent
 from wap_kernel.runs.audit import Page
 
 PERSON = Caller(user="tester")
@@ -150,6 +152,18 @@ def test_every_change_of_the_policy_counts_from_the_next_read_on(tools: Tools) -
     policy.unlink()
     policy.symlink_to("text.txt")
     assert tools.refuse("readFile", path="text.txt").code is Code.PERMISSION_DENIED
+
+
+def test_each_token_has_its_own_policy(tools: Tools) -> None:
+    narrow = merge(PLAIN, {"filesystem": {"deniedPaths": ["text.txt"]}})
+    agent = Caller(user="ada", token="t", scope=Scope(layers=(narrow,)))
+    for _ in range(OFTEN):
+        assert _soon(tools, ReadFile(path="text.txt")).content == "grün\nblau\n"
+        with pytest.raises(WapError, match="denied"):
+            asyncio.run(tools.workspace.perform(ReadFile(path="text.txt"), agent))
+        assert tools.workspace.pipeline.read_at_once(ReadFile(path="text.txt"), agent, ALONE) is None
+        deep = asyncio.run(tools.workspace.perform(ReadFile(path="folder/deep.txt"), agent))
+        assert isinstance(deep, FileContent)
 
 
 def test_one_that_asks_is_never_read_at_once(tools: Tools) -> None:

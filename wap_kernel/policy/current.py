@@ -38,16 +38,20 @@ class CurrentPolicy:
         return self._bound(self._files.effective(), caller)
 
     def of_at_once(self, caller: Caller, at_once: AtOnce) -> Binding | None:
-        """The same, if that can be told without waiting."""
+        """The same, if that can be told without waiting, and without compiling anything."""
         common = self._files.unchanged(at_once)
-        return None if common is None else self._bound(common, caller)
+        known_for, bindings = self._known
+        known, binding = bindings.get(caller.token, (None, None))
+        if common is None or known_for is not common or known != _scope(caller):
+            return None
+        return binding
 
     def _bound(self, common: Effective, caller: Caller) -> Binding:
         known_for, bindings = self._known
         if known_for is not common:
             bindings = {}
             self._known = (common, bindings)
-        layers = caller.scope.layers if caller.scope is not None else ()
+        layers = _scope(caller)
         known, binding = bindings.get(caller.token, (None, None))
         if binding is None or known != layers:
             if len(bindings) >= MAX_REMEMBERED:
@@ -77,3 +81,7 @@ class CurrentPolicy:
             self._within.clear()
         self._within[folder, only] = (binding, layer, narrowed)
         return narrowed
+
+
+def _scope(caller: Caller) -> Layers:
+    return caller.scope.layers if caller.scope is not None else ()
