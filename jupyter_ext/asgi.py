@@ -30,6 +30,8 @@ _PER_CONNECTION = frozenset({"connection", "keep-alive", "transfer-encoding", "u
 """Of an answer: tornado's own affair."""
 SMALL = 64 * 1024
 """Bytes of a body that is handed over whole."""
+_DIGITS = 10
+"""A longer number is no small one, whatever it is made of."""
 
 
 def scope_of(request: HTTPServerRequest, more: Mapping[str, Any]) -> Scope:
@@ -185,15 +187,14 @@ class Exchange:
             # An answer that is finished while its request is still being sent would be cut off with the connection.
             await self._body_ended.wait()
             self._is_complete = True
-        await self._flush(is_last=is_last)
-
-    async def _flush(self, *, is_last: bool = False) -> None:
-        self._has_started = True
-        leaving = self._handler.flush()
+        await self._flush()
         if is_last and not self._is_gone.is_set():
             self._handler.finish()
+
+    async def _flush(self) -> None:
+        self._has_started = True
         try:
-            await leaving
+            await self._handler.flush()
         except StreamClosedError:
             self.disconnect()
 
@@ -201,7 +202,7 @@ class Exchange:
 def _is_small(request: HTTPServerRequest) -> bool:
     """A body of a length that was not told may go on for ever."""
     length = request.headers.get("Content-Length", "")
-    return length.isdecimal() and int(length) <= SMALL
+    return length.isdecimal() and len(length) < _DIGITS and int(length) <= SMALL
 
 
 def _hear(task: asyncio.Task[None]) -> None:

@@ -248,6 +248,36 @@ async def test_a_small_body_comes_whole_and_one_that_does_not_come_whole_begins_
         assert begun == [{"type": "http.request", "body": b"some more", "more_body": False}]
 
 
+async def test_a_large_answer_in_one_piece_ends_the_work_when_it_has_been_read() -> None:
+    size, ended = 8 * MIB, asyncio.Event()
+
+    async def work(scope: Scope, receive: Receive, send: Send) -> None:
+        await send({**START, "headers": [(b"content-length", str(size).encode())]})
+        await send(body(b"x" * size))
+        ended.set()
+
+    async with served(work) as (_, connect):
+        connection = await connect()
+        await connection.begin(Content_Length="0")
+        await connection.head()
+        assert not ended.is_set(), "more than the socket holds"
+        assert len(await asyncio.wait_for(connection.reader.readexactly(size), SECONDS)) == size
+        await asyncio.wait_for(ended.wait(), SECONDS)
+
+
+@pytest.mark.parametrize("length", ["0" * 5000 + "4", "9" * 5000])
+async def test_a_length_of_thousands_of_digits_is_no_bug(length: str, caplog: pytest.LogCaptureFixture) -> None:
+    async def work(scope: Scope, receive: Receive, send: Send) -> None:
+        await send(START)
+        await send(body(b"the end"))
+
+    async with served(work) as (_, connect):
+        connection = await connect()
+        await connection.begin(Content_Length=length)
+        await asyncio.wait_for(connection.reader.read(), SECONDS)
+    assert "Traceback" not in caplog.text
+
+
 async def test_what_follows_an_answer_is_not_ended_with_the_connection() -> None:
     """The SDK acknowledges a notification first and passes it on then."""
     gone, done = asyncio.Event(), asyncio.Event()

@@ -309,7 +309,11 @@ def _leave_keyring() -> None:
 
 
 def _inherits_signals() -> bool:
-    """Whether something is ignored or blocked here that a new program would inherit and Popen does not undo."""
-    with open("/proc/thread-self/status", "rb") as file:
-        masks = dict(_SIGNALS.findall(file.read()))
-    return bool(int(masks[b"SigBlk"], 16) or int(masks[b"SigIgn"], 16) & ~_UNDONE)
+    """Whether something is ignored or blocked here that a new program would inherit and Popen does not undo; or nobody
+    knows, as in a sandbox whose /proc is not Linux's."""
+    try:
+        with open("/proc/thread-self/status", "rb") as file:
+            masks = dict(_SIGNALS.findall(file.read()))
+        return bool(int(masks[b"SigBlk"], 16) or int(masks[b"SigIgn"], 16) & ~_UNDONE)
+    except (OSError, KeyError):
+        return True

@@ -69,12 +69,15 @@ class Git:
 
 
 def _foreseen(call: _Call) -> Foreseen:
+    from wap_kernel.git import transfer
+
     if call.operation.action == "clone":
         return Foreseen(call.remote(None).url)
     work = call.work()
     there = call.remote(work).url
     if call.operation.action != "push":
         return Foreseen(there)
+    transfer.refuse_partial(work.repository)  # of a history that is cut off, too little would be told
     branch = names.branch(call.operation.branch or current(work))
     commit = None if call.operation.delete else work.ref(f"refs/heads/{branch}")
     host = call.link(work).host

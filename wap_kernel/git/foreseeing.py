@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from wap_kernel.files import digest
 from wap_kernel.files.paths import display
 from wap_kernel.git import parsing
 from wap_kernel.git.work import Work
@@ -24,7 +25,9 @@ MAX_COMMITS = 20
 _REMOTE = "the remote"
 _BRANCH = "the branch "
 _SEEN = "what was last seen there"
-_SHOWN = (f"--max-count={MAX_COMMITS}", "--no-show-signature", "--no-color", "--no-patch", "--format=%h %s")
+_LISTED = "what is new and what is lost there"
+_MORE = "... and more"
+_SHOWN = (f"--max-count={MAX_COMMITS + 1}", "--no-show-signature", "--no-color", "--no-patch", "--format=%h %s")
 
 
 @dataclass(frozen=True)
@@ -46,7 +49,8 @@ class Foreseen:
         found = {_REMOTE: self.remote or ABSENT}
         if self.branch is None:
             return found
-        return {**found, f"{_BRANCH}{self.branch}": self.commit or ABSENT, _SEEN: self.seen or ABSENT}
+        found |= {f"{_BRANCH}{self.branch}": self.commit or ABSENT, _SEEN: self.seen or ABSENT}
+        return {**found, _LISTED: digest.of_bytes("\n".join((*self.commits, "", *self.overwritten)).encode())}
 
     def told(self, operation: GitTransfer) -> dict[str, Any]:
         """For the person who is asked."""
@@ -92,4 +96,5 @@ def _without(work: Work, seen: str | None) -> tuple[str, ...]:
 
 
 def _subjects(stdout: bytes) -> tuple[str, ...]:
-    return tuple(map(display, parsing.rows(stdout)))
+    found = tuple(map(display, parsing.rows(stdout)))
+    return found if len(found) <= MAX_COMMITS else (*found[:MAX_COMMITS], _MORE)

@@ -58,7 +58,7 @@ class Link:
             )
 
 
-def _refuse_partial(repository: Repository) -> None:
+def refuse_partial(repository: Repository) -> None:
     if repository.shallow:
         raise failed(
             Reason.SHALLOW,
@@ -83,7 +83,7 @@ def push(
     branch = names.branch(branch or current(work))
     if delete:
         return _delete(link, work, branch)
-    _refuse_partial(work.repository)
+    refuse_partial(work.repository)
     host, name = link.host, link.host.remote.name
     ref, tracking = f"refs/heads/{branch}", f"refs/remotes/{name}/{branch}"
     if work.ref(ref) is None:
@@ -123,7 +123,7 @@ def _delete(link: Link, work: Work, branch: str) -> Pushed:
 
 def fetch(link: Link, work: Work) -> Fetched:
     """Bring the remote's branches and tags into the workspace, as `origin/...`."""
-    _refuse_partial(work.repository)
+    refuse_partial(work.repository)
     with link.host.held():
         link.update()
         return bring_in(link, work.inside, work.repository)

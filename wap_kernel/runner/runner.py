@@ -312,9 +312,14 @@ class Runner(Looking):
         if self._tending is None:
             self._tending = asyncio.get_running_loop().create_task(self._tend())
             self._sweeps.begin()
+        if self._settling is None or _has_failed(self._settling):  # then whoever comes tries again
             self._settling = asyncio.ensure_future(self._threads.run(lambda: recovery.settle(self._parts)))
-        if self._settling is not None and not self._settling.done():
+        if not self._settling.done():
             await asyncio.shield(self._settling)
+
+
+def _has_failed(task: asyncio.Future[None]) -> bool:
+    return task.done() and (task.cancelled() or task.exception() is not None)
 
 
 def _stop(execution: Execution) -> None:

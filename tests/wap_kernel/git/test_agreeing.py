@@ -15,6 +15,7 @@ from wap_kernel.caller import Caller
 from wap_kernel.errors import Code, Conflict, InvalidArgument
 from wap_kernel.git.answers import GitFailed, Reason
 from wap_kernel.git.credentials import TokenFile
+from wap_kernel.git.foreseeing import MAX_COMMITS
 from wap_kernel.git.settings import GitSettings
 from wap_kernel.git.transfer import push
 from wap_kernel.policy.model import CommandRule, Policy, ShellPolicy
@@ -147,6 +148,32 @@ def test_a_push_by_force_shows_what_is_lost_there(connected: Interface, server: 
     assert subjects(deleted["overwritten"]) == ["theirs", "adds a.txt", "first"]
     assert stale.approve()["exit_code"] == 0
     assert subjects([plain(bare, "log", "-1", "--format=%h %s", "main").strip()]) == ["adds b.txt"]
+
+
+@pytest.mark.parametrize("force", [False, True])
+def test_a_history_that_is_cut_off_hides_nothing(connected: Interface, force: bool) -> None:
+    """Whoever works there writes `.git/shallow`, asks, and takes it away before the answer."""
+    first = commit(connected, "a.txt")
+    last = [commit(connected, path) for path in ("b.txt", "c.txt")][-1]
+    if force:  # then these are what is lost
+        assert Asked(connected, action="push").approve()["exit_code"] == 0
+        connected.git("reset", "--quiet", "--hard", first)
+    shallow = connected.root / ".git/shallow"
+    shallow.write_text(f"{last}\n")
+    asked = Asked(connected, action="push", branch="main", force=force)
+    assert not {"commits", "overwritten", "remote"} & asked.pending.keys()
+    shallow.unlink()
+    with pytest.raises(Conflict, match="the remote"):
+        asked.approve()
+    shown = asked.pending["overwritten" if force else "commits"]
+    assert [line.split(" ", 1)[1] for line in shown][:2] == ["adds c.txt", "adds b.txt"]
+
+
+def test_a_long_list_says_that_it_goes_on(connected: Interface) -> None:
+    for number in range(MAX_COMMITS + 1):
+        connected.git("commit", "--quiet", "--allow-empty", "--message", f"number {number}")
+    shown = Asked(connected, action="push").pending["commits"]
+    assert (len(shown), shown[-1]) == (MAX_COMMITS + 1, "... and more")
 
 
 def test_an_agent_that_asks_again_asks_about_the_new_commit(connected: Interface) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -38,6 +39,12 @@ def eventually(condition: Callable[[], bool]) -> bool:
     while not condition() and time.monotonic() < deadline:
         time.sleep(0.01)
     return condition()
+
+
+def test_a_proc_that_tells_nothing_of_signals(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As that of a server which runs in gVisor itself: then all of them are undone."""
+    monkeypatch.setattr(namespaced, "_SIGNALS", re.compile(rb"(no)(thing)"))
+    test_what_the_server_ignores_is_not_passed_on(scene)
 
 
 def test_what_the_server_ignores_is_not_passed_on(scene: Scene) -> None:

@@ -110,6 +110,31 @@ def test_who_asks_while_the_first_still_waits_finds_everything_settled(
     asyncio.run(scenario())
 
 
+def test_what_could_not_be_settled_is_tried_again_by_who_comes_next(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    settle, failures = recovery.settle, iter([NoSpace("No space left.")])
+
+    def failing(*arguments: Any) -> None:
+        if (failure := next(failures, None)) is not None:
+            raise failure
+        settle(*arguments)
+
+    async def scenario() -> None:
+        async with scene.opened():
+            await scene.run(create("a"))
+        with closing(sqlite3.connect(scene.state / "state.db")) as connection, connection:
+            connection.execute(GONE)
+        monkeypatch.setattr(recovery, "settle", failing)
+        monkeypatch.setattr(runner_module, "TEND_SECONDS", WAIT)
+        async with scene.opened():
+            with pytest.raises(NoSpace):
+                await scene.runner.page(PERSON, Status.RUNNING, 10, None)
+            assert await scene.runner.page(PERSON, Status.RUNNING, 10, None) == ([], None)
+
+    asyncio.run(scenario())
+
+
 @pytest.mark.parametrize("atomic", [False, True])
 def test_a_run_whose_end_could_not_be_stored_does_not_run_for_ever(
     scene: Scene, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, atomic: bool
