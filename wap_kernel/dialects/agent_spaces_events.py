@@ -24,7 +24,7 @@ _HINTS = {
     "Pass recursive: true to delete it.": "Delete it with a command: rm -r.",
     "List it with exploreFiles.": "List it with a command: ls.",
     "Read a part of it with startLine and endLine.": "Show a part of it with a command: head, tail, sed -n 100,200p.",
-    "Write it whole, as base64.": "Write it whole with createFile, as base64.",
+    "Write it whole, as base64.": "Change it with a command.",
 }
 """The engine's speak of what WAP's tools have."""
 Event = dict[str, Any]

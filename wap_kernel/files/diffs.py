@@ -28,7 +28,7 @@ def unified(path: str, old: bytes, new: bytes) -> tuple[str, bool]:
     if old == new:
         return "", False
     before, after = _lines(old), _lines(new)
-    lines = [f"--- {_quoted(f'a/{path}')}\n", f"+++ {_quoted(f'b/{path}')}\n"]
+    lines = [f"--- {quoted(f'a/{path}')}\n", f"+++ {quoted(f'b/{path}')}\n"]
     size = 0
     for line in _hunks(before, after, _changes(before, after)):
         shown = line if line.endswith("\n") else f"{line}\n\\ No newline at end of file\n"
@@ -39,7 +39,7 @@ def unified(path: str, old: bytes, new: bytes) -> tuple[str, bool]:
     return "".join(lines), False
 
 
-def _quoted(path: str) -> str:
+def quoted(path: str) -> str:
     """As git does, in quotes if a character of the path could be taken for something else. Letters stay as they are."""
     if path.isprintable() and not _QUOTED.keys() & set(path):
         return path

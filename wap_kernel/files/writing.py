@@ -99,8 +99,13 @@ class Writer:
             if notebooks.is_notebook(new) and stat.kind is Kind.FILE:
                 self._check_notebook(new, self._read(source)[0])
 
+        def check_first() -> None:
+            check(destination)
+            # Onto itself: nothing happens, but what keeps it from being moved anywhere is said.
+            self._files.rename(source, source, overwrite=True)
+
         if operation.create_directories:
-            self._make_parent(destination, lambda: check(destination))
+            self._make_parent(destination, check_first)
         with _naming(destination):
             new = self._files.resolve(destination, follow=False)
         if new.startswith(f"{stat.path}/"):
@@ -178,7 +183,7 @@ class Writer:
                 self._files.stat(parent)
                 return
             except FileNotFoundError:
-                if ".." in split(parent):
+                if ".." in split(path):
                     raise FileMissing(
                         f"No such folder: {parent}", hint='A path with ".." must exist; name the folder directly.'
                     ) from None

@@ -15,6 +15,7 @@ _SENTENCES = {
     "Read it with readFile.": '"read PATH" reads it.',
     "Read a part of it with startLine and endLine.": '"read PATH 1:100" reads a part of it.',
     'Read it with encoding "base64".': 'A batch reads it: {"type": "readFile", "path": PATH, "encoding": "base64"}.',
+    'search for exact text with type "literal".': "leave out -e to search for exact text.",
 }
 _PAST_THE_END = re.compile(r"^startLine (\d+) is past the end")
 

@@ -183,7 +183,7 @@ class Reverting:
         undoer = _undoer(guard, own, planned)
         refused = [path for path in planned.changes if _is_refused(undoer, path)]
         if not force:
-            _refuse(survey, refused)
+            refuse(survey, refused)
         _leave(planned, [*refused, *survey.unreachable])
         return survey, undoer
 
@@ -258,7 +258,8 @@ def _ways_to(path: str) -> Iterator[str]:
         path = path.rpartition("/")[0]
 
 
-def _refuse(survey: Survey, refused: Sequence[str]) -> None:
+def refuse(survey: Survey, refused: Sequence[str] = ()) -> None:
+    """Raise if it cannot all be undone; `refused` is what policy closes."""
     if refused:
         said = f"Policy or protection keeps these from being restored: {_named(refused)}."
         raise PermissionDenied(said, hint=CLOSED, paths=sorted(map(display, refused)))

@@ -4,17 +4,19 @@ something to read."""
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any
 
+from wap_kernel.errors import Conflict
 from wap_kernel.files import diffs
 from wap_kernel.files.deadline import Deadline
 from wap_kernel.files.paths import display
 from wap_kernel.files.trees import unless_gone
+from wap_kernel.operations import RevertRun
 from wap_kernel.runs.changes import Change, Note
 from wap_kernel.runs.images import Image
-from wap_kernel.runs.restoring import Reverting
+from wap_kernel.runs.restoring import Reverting, Survey, refuse
 from wap_kernel.runs.snapshots import Readable, Snapshots
 
 MAX_DIFFED = 256 * 1024
@@ -27,8 +29,10 @@ LOOK_SECONDS = 30.0
 DIFF_SECONDS = 1.0
 """For all diffs together: anybody may ask, and often."""
 MAX_ENTRIES = 5000
-MAX_NAMED = 20
-"""Paths that a question names; the diffs name theirs."""
+MAX_NAMED = 200
+"""Paths that a question names."""
+MAX_NAMES = 20_000
+"""Characters of them together."""
 
 
 def describe(snapshots: Snapshots, reverting: Reverting, run: str, readable: Readable) -> dict[str, Any]:
@@ -71,24 +75,24 @@ class ForeseenRevert:
 
 
 def foresee(
-    snapshots: Snapshots, reverting: Reverting, run: str, open_to_people: Readable, readable: Readable
+    snapshots: Snapshots, reverting: Reverting, operation: RevertRun, open_to_people: Readable, readable: Readable
 ) -> ForeseenRevert:
     """All paths are named. The diff is of those that policy does not close, for people also where whoever asks could
     not read them without being asked about it."""
+    run = operation.run
     survey = reverting.survey(run, Deadline(LOOK_SECONDS))
     now, planned = survey.images, survey.planned.changes
     back = [Change(path, now[path], planned[path].before) for path in sorted(planned)]
     diffs_shown = _Diffs(snapshots)
     shown = {change.path: diffs_shown.of(change, change.before) for change in back if open_to_people(change.path)}
-    named = [f"{display(change.path)} ({_BACK[_kind_of(change, change.before)]})" for change in back[:MAX_NAMED]]
-    more = f" and {len(back) - len(named)} more" if len(back) > len(named) else ""
-    told: dict[str, Any] = {"note": f"It would take back what {run} changed: {', '.join(named) or 'nothing'}{more}."}
+    refusal = "" if operation.force else _refusal(survey)
+    told: dict[str, Any] = {"note": f"It would take back what {run} changed: {_named(back)}.{refusal}"}
     if diff := "".join(one.get("diff", "") for one in shown.values()):
         told["diff"] = diff
     if any("isDiffTruncated" in one for one in shown.values()):
         told["isDiffTruncated"] = True
-    stands = "\0".join(f"{change.path}\0{change.before.dump()}" for change in back)
-    digest = hashlib.sha256(stands.encode("utf-8", "surrogateescape")).hexdigest()
+    stands = [part for change in back for part in (change.path, _state(change.before))]
+    digest = hashlib.sha256("\0".join([*stands, refusal]).encode("utf-8", "surrogateescape")).hexdigest()
     return ForeseenRevert(told, {f"what {run} changed": digest}, not all(map(readable, shown)))
 
 
@@ -101,6 +105,33 @@ _BACK = {
     "mode": "its mode as it was",
     "modified": "as it was",
 }
+
+
+def _named(back: Sequence[Change]) -> str:
+    names: list[str] = []
+    room = MAX_NAMES
+    for change in back[:MAX_NAMED]:
+        name = f"{diffs.quoted(display(change.path))} ({_BACK[_kind_of(change, change.before)]})"
+        room -= len(name)
+        if room < 0:
+            break
+        names.append(name)
+    more = f" and {len(back) - len(names)} more" if len(back) > len(names) else ""
+    return (", ".join(names) or "nothing") + more
+
+
+def _refusal(survey: Survey) -> str:
+    """What keeps it from being done, which may have come since it was asked for."""
+    try:
+        refuse(survey)
+    except Conflict as error:
+        return f" As things stand it will be refused. {error.text}"
+    return ""
+
+
+def _state(image: Image) -> str:
+    """Without what is another when the same content is written again, where the content is known."""
+    return (image if image.digest is None else replace(image, stamp=None)).dump()
 
 
 def _kind_of(change: Change, now: Image) -> str:
@@ -138,15 +169,16 @@ class _Diffs:
         return {"diff": text, **({"isDiffTruncated": True} if is_cut else {})}
 
     def _compared(self, path: str, before: Image, after: Image, now: Image) -> tuple[str | None, bool]:
-        sizes = f"{before.size or 0} bytes before, {after.size or 0} bytes after\n"
+        named = diffs.quoted(display(path))
+        sizes = f"{named}: {before.size or 0} bytes before, {after.size or 0} bytes after\n"
         if max(before.size or 0, after.size or 0) > MAX_DIFFED:
-            return f"Large file: {sizes}", True
+            return f"Large file {sizes}", True
         old = _content(self._snapshots, before, path, now)
         new = _content(self._snapshots, after, path, now)
         if old is None or new is None:
             return None, False
         if b"\0" in old or b"\0" in new:
-            return f"Binary file: {sizes}", False
+            return f"Binary file {sizes}", False
         return diffs.unified(display(path), old, new)
 
 

@@ -126,7 +126,7 @@ class Undoing:
             return True
 
         try:
-            return showing.foresee(self._snapshots, reverting, operation.run, is_open, readable)
+            return showing.foresee(self._snapshots, reverting, operation, is_open, readable)
         except (OSError, WapError):
             return ForeseenRevert()  # it takes too long, or fails as things stand; the revert will say it
 

@@ -40,7 +40,7 @@ def tools(tmp_path: Path) -> Iterator[Interface]:
         ("write", {"file_path": "folder/", "content": ""}, "names a folder"),
         ("edit", {"file_path": "a", "old_string": "", "new_string": "x"}, "old_string"),
         ("grep", {"pattern": "("}, "regular expression"),
-        ("grep", {"pattern": "(?=x)"}, "look-around"),
+        ("grep", {"pattern": "(?=x)"}, "look-around and no back-references; put a backslash before a character"),
         ("grep", {"pattern": "x", "context": 101}, "context"),
         ("glob", {"pattern": "*", "path": "a"}, "Not a folder: /workspace/a. Read it with read."),
         ("git", {"action": "rebase"}, "action"),
@@ -57,6 +57,11 @@ def test_a_request_that_is_not_valid(tools: Interface, tool: str, fields: dict[s
     tools.file("a", "x")
     error = tools.refuse(tool, **fields)
     assert error.code is Code.INVALID_ARGUMENT and field in error.text, error.text
+
+
+@pytest.mark.parametrize("path", ["readFile.txt", "exploreFiles/a", "a longer timeout", "startLine 7 is past the end"])
+def test_what_an_error_names_is_left_as_it_is(tools: Interface, path: str) -> None:
+    assert tools.refuse("read", file_path=path).text == f"No such file or folder: /workspace/{path}"
 
 
 def test_an_unknown_tool_is_told_the_known_ones(tools: Interface) -> None:

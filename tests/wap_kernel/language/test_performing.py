@@ -137,10 +137,13 @@ SAID = {
     "rm sub": "Is a folder: sub. Delete it with a command: rm -r.",
     "rm .": "rm -r.",
     "write sub x": "Is a folder: sub. List it with a command: ls.",
-    "edit binary a b": "Write it whole with createFile, as base64.",
+    "edit binary a b": "Change it with a command.",
+    "search -e (a": "leave out -e to search for exact text.",
     "sh -t 1 sleep 60": "Ask for a longer timeout, up to 600 seconds, or do less at once.",
 }
-FOREIGN = re.compile(r"exploreFiles|startLine|endLine|recursive: true|encoding \"|\bms\b|GET |POST |wap/")
+FOREIGN = re.compile(
+    r"exploreFiles|createFile|\"literal\"|startLine|endLine|recursive: true|encoding \"|\bms\b|GET |POST |wap/"
+)
 
 
 def test_what_to_do_next_is_said_in_words_of_a_line(hands: Hands, root: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 from pathlib import Path
 from typing import Any
 
@@ -263,8 +264,15 @@ def test_a_revert_is_a_write_that_is_asked_about_and_shown(scene: Scene) -> None
             (scene.root / "late.txt").write_text(content)
             with pytest.raises(Conflict, match=f"Changed since it was shown: what {run_id} changed"):
                 await scene.decide(reverting.id, True, operation_id="revert")
+            asked = await scene.message(await scene.runner.get(reverting.id, PERSON))
+            refused = (
+                "As things stand it will be refused. Changed since the run: late.txt."
+                in asked["pendingApproval"]["note"]
+            )
+            assert refused == (content == "changed since")
         with pytest.raises(PermissionDenied, match="person"):
             await scene.decide(reverting.id, True, caller=agent, operation_id="revert")
+        os.utime(scene.root / "made.txt", (1, 1))  # it holds what it held
         assert scene.tree() == there
         assert (await scene.decide(reverting.id, True, operation_id="revert"))["status"] == "completed"
         assert scene.tree() == {"data": None, "data/x.txt": "x"}

@@ -127,10 +127,16 @@ SINGLE: list[tuple[Operation, str]] = [
     (MoveFile(source="data/x.txt", destination="n/m.ipynb", create_directories=True), "invalid notebook"),
     (WriteFile(path="n/m", content=b"", create_directories=True, expected_hash=WRONG), "does not exist"),
     (WriteFile(path="n/m.ipynb", content=b"{", create_directories=True), "invalid notebook"),
+    (WriteFile(path="n/m/..", content=b"", create_directories=True), "No such folder: n/m"),
+    (CopyFile(source="data/x.txt", destination="n/m/..", create_directories=True), "No such folder: n/m"),
+    (MoveFile(source="shut", destination="n/m/o", create_directories=True), 'Path "shut/in/secret" is denied'),
 ]
 
 
 def test_what_is_refused_leaves_no_folder_that_was_made_for_it(scene: Scene) -> None:
+    scene.options["policy"] = merge(ASKING, {"deniedPaths": ["shut/in/*"]})
+    (scene.root / "shut/in").mkdir(parents=True)
+    (scene.root / "shut/in/secret").touch()
     before = scene.tree()
 
     async def scenario(scene: Scene) -> None:

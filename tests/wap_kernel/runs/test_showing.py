@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from tests.wap_kernel.runs.undoing import Undoable, paths
+from wap_kernel.operations import RevertRun
 from wap_kernel.runs import showing
 from wap_kernel.runs.undoing import Undoing
 
@@ -30,7 +32,7 @@ def test_contents_that_may_not_be_read_are_never_shown(undo: Undoable) -> None:
     }
     diffs = {entry["path"]: entry.get("diff") for entry in described["changes"]}
     assert diffs == {
-        **{".env": None, "d": None, "l": None, "binary": "Binary file: 0 bytes before, 2 bytes after\n"},
+        **{".env": None, "d": None, "l": None, "binary": "Binary file binary: 0 bytes before, 2 bytes after\n"},
         "text": "--- a/text\n+++ b/text\n@@ -0,0 +1 @@\n+x\n",
     }
 
@@ -66,3 +68,45 @@ def test_a_description_is_bounded(undo: Undoable, monkeypatch: pytest.MonkeyPatc
     monkeypatch.setattr(showing, "MAX_ENTRIES", 4)
     described = undo.describe("run")
     assert described["more"] == 1 and all("diff" not in entry for entry in described["changes"])
+
+
+def _foreseen(undo: Undoable, *, force: bool = False) -> showing.ForeseenRevert:
+    operation = RevertRun(run="run", force=force)
+    return showing.foresee(undo.snapshots, undo.reverting, operation, lambda _: True, lambda _: True)
+
+
+def test_a_question_names_what_has_no_diff_and_what_a_name_cannot_pass_for(
+    undo: Undoable, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(showing, "MAX_DIFFED", 9)
+    odd = "touch $'two\\nlines' z-empty; mkdir z-folder; printf 'a\\0' > $'z\\nbinary'; echo 1234567890 > z-large"
+    undo.command("run", f"touch {{100..280}}; {odd}")
+    told = _foreseen(undo).told
+    names = told["note"].partition(": ")[2].removesuffix(".").split(", ")
+    expected = [*map(str, range(100, 281)), '"two\\nlines"', '"z\\nbinary"', "z-empty", "z-folder", "z-large"]
+    assert names == [f"{name} (removed)" for name in expected]
+    assert told["diff"].splitlines() == [
+        'Binary file "z\\nbinary": 2 bytes before, 0 bytes after',
+        "Large file z-large: 11 bytes before, 0 bytes after",
+    ]
+    monkeypatch.setattr(showing, "MAX_NAMED", 3)
+    assert _foreseen(undo).told["note"].endswith(": 100 (removed), 101 (removed), 102 (removed) and 183 more.")
+    monkeypatch.setattr(showing, "MAX_NAMES", 30)
+    assert _foreseen(undo).told["note"].endswith(": 100 (removed), 101 (removed) and 184 more.")
+
+
+def test_an_agreement_to_a_revert_is_to_contents_and_modes_and_what_stands_in_its_way(undo: Undoable) -> None:
+    (undo.folder / "a").write_text("1")
+    undo.command("run", "echo 2 > a; echo 3 > b")
+    file, first = undo.folder / "a", _foreseen(undo)
+    os.utime(file, (1, 1))
+    (undo.folder / "same").write_text("2\n")
+    (undo.folder / "same").replace(file)
+    assert _foreseen(undo) == first and "refused" not in first.told["note"]
+    for mode, content in ((0o600, "2\n"), (0o644, "4")):
+        file.chmod(mode)
+        file.write_text(content)
+        foreseen = _foreseen(undo)
+        assert foreseen.evidence != first.evidence
+        assert "it will be refused. Changed since the run: a. A revert would lose that" in foreseen.told["note"]
+        assert "refused" not in _foreseen(undo, force=True).told["note"]

@@ -77,7 +77,12 @@ _OTHERWISE: Mapping[Code, str] = MappingProxyType(
     }
 )
 _ASK = "Tell the user about it."
-_NAMES = {"exploreFiles": "listFiles", "modifyFile": "editFile", "executeCommand": "runCommand"}
+_WORDS = {
+    "exploreFiles": "listFiles",
+    "modifyFile": "editFile",
+    "executeCommand": "runCommand",
+    'with type "literal"': "without options.regex",
+}
 
 
 class RpcError(Exception):
@@ -107,7 +112,7 @@ def error_answer(tool: str, error: WapError) -> dict[str, Any]:
 def translated(tool: str, error: WapError) -> WapError:
     """In the words of these tools."""
     hint = _HINTS.get((tool, error.code)) or error.hint or _OTHERWISE.get(error.code, _ASK)
-    for name, ours in _NAMES.items():
+    for name, ours in _WORDS.items():
         hint = hint.replace(name, ours)
     return redacting.told(type(error)(error.message, hint=hint, **error.details))
 

@@ -23,23 +23,24 @@ _RENAMED: Mapping[str, str] = MappingProxyType(
         "isOutputTruncated": "truncated",
     }
 )
-_WORDS: tuple[tuple[re.Pattern[str], str], ...] = tuple(
-    (re.compile(pattern), ours)
-    for pattern, ours in (
-        (r"\bstart(Line|Entry)\b", "offset"),
-        (r"\bexploreFiles\b", "read"),
-        (r"\breadFile\b", "read"),
-        (r"\bwriteFile\b", "write"),
-        (r"\bmodifyFile\b", "edit"),
-        (r"\bsearchFiles\b", "grep"),
-        (r"\bexecuteCommand\b", "bash"),
-        (r"\bexpectedHash\b", "expected_hash"),
-        (r"\bcontextLines\b", "context"),
-        (r"\ba longer timeout\b", "a longer timeout_ms"),
-        (r"with offset and endLine", "with offset and limit"),
-        (r"Write it whole, as base64\.", "Change it with a command."),
-    )
+_HINTS: Mapping[str, str] = MappingProxyType(
+    {
+        "List it with exploreFiles.": "List it with read.",
+        "Read it with readFile.": "Read it with read.",
+        "Read a part of it with startLine and endLine.": "Read a part of it with offset and limit.",
+        "Leave expectedHash out.": "Leave expected_hash out.",
+        "Write it whole, as base64.": "Change it with a command.",
+    }
 )
+_PARTS: Mapping[str, str] = MappingProxyType(
+    {
+        "Ask for a longer timeout, ": "Ask for a longer timeout_ms, ",
+        'search for exact text with type "literal".': "put a backslash before a character that stands for itself.",
+    }
+)
+"""Of hints that name nothing of the caller's."""
+_FIRST = re.compile(r"^start(Line|Entry)(?= \d+ is past the end: )")
+"""The one field that messages name: elsewhere such a word is of a path."""
 _CAPITAL = re.compile(r"(?<=[a-z0-9])([A-Z])")
 
 
@@ -58,7 +59,7 @@ def translated(error: WapError) -> WapError:
             hint="Provide more surrounding lines in old_string until it occurs once, or set replace_all.",
             **details,
         )
-    message, hint = _worded(error.message), _worded(error.hint or "") or None
+    message, hint = _FIRST.sub("offset", error.message), _worded(error.hint)
     path = error.details.get("path")
     if isinstance(path, str) and not path.startswith("/") and message.endswith(f": {path}"):
         message = f"{message.removesuffix(path)}{shown(path)}"
@@ -66,10 +67,12 @@ def translated(error: WapError) -> WapError:
     return type(error)(message, hint=hint, **details)
 
 
-def _worded(text: str) -> str:
-    for pattern, ours in _WORDS:
-        text = pattern.sub(ours, text)
-    return text
+def _worded(hint: str | None) -> str | None:
+    if hint is None:
+        return None
+    for theirs, ours in _PARTS.items():
+        hint = hint.replace(theirs, ours)
+    return _HINTS.get(hint, hint)
 
 
 def _details(details: Mapping[str, Any]) -> dict[str, Any]:
