@@ -8,6 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from wap_kernel.characters import one_line
 from wap_kernel.errors import Conflict
 from wap_kernel.files import diffs
 from wap_kernel.files.deadline import Deadline
@@ -92,7 +93,8 @@ def foresee(
     if any("isDiffTruncated" in one for one in shown.values()):
         told["isDiffTruncated"] = True
     stands = [part for change in back for part in (change.path, _state(change.before))]
-    digest = hashlib.sha256("\0".join([*stands, refusal]).encode("utf-8", "surrogateescape")).hexdigest()
+    stands += [*sorted(survey.planned.conflicts), refusal]
+    digest = hashlib.sha256("\0".join(stands).encode("utf-8", "surrogateescape")).hexdigest()
     return ForeseenRevert(told, {f"what {run} changed": digest}, not all(map(readable, shown)))
 
 
@@ -125,7 +127,7 @@ def _refusal(survey: Survey) -> str:
     try:
         refuse(survey)
     except Conflict as error:
-        return f" As things stand it will be refused. {error.text}"
+        return f" As things stand it will be refused. {one_line(error.text)}"
     return ""
 
 

@@ -110,3 +110,6 @@ def test_an_agreement_to_a_revert_is_to_contents_and_modes_and_what_stands_in_it
         assert foreseen.evidence != first.evidence
         assert "it will be refused. Changed since the run: a. A revert would lose that" in foreseen.told["note"]
         assert "refused" not in _foreseen(undo, force=True).told["note"]
+    undo.command("run", "touch $'b\\n'")
+    (undo.folder / "b\n").write_text("later")
+    assert "\n" not in _foreseen(undo).told["note"]
