@@ -109,7 +109,9 @@ def _try(name: str, files: Root, guard: PolicyGuard) -> Configured:
             confinement, hidden = Confinement(), ""
             if provider.confines and guard.effective.broken is None:
                 confinement = _confinement(files, guard)
-                hidden = f" {len(confinement.hidden)} paths of this folder are hidden from commands."
+                number = len(confinement.hidden)
+                paths = "1 path of this folder is" if number == 1 else f"{number} paths of this folder are"
+                hidden = f" {paths} hidden from commands."
             outcome = provider.run(
                 Command(("true",), timeout=TRIAL_SECONDS, output_limit=1000, confinement=confinement)
             )

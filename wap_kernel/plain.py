@@ -86,7 +86,7 @@ def _read(
             if file.stat.size > largest:
                 return None
             return make(read_whole(file, operation.encoding, operation.max_size or limit), file.stat)
-    except (OSError, WapError):
+    except (OSError, WapError, UnicodeEncodeError):  # the last: no file has such a name
         return None
 
 

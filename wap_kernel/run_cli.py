@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 
 from wap_kernel import batches
 from wap_kernel.client.opening import open_workspace
-from wap_kernel.errors import Conflict, InvalidArgument
+from wap_kernel.errors import Conflict, InvalidArgument, Unauthenticated
 from wap_kernel.run_text import Lines, Transcript, question
 from wap_kernel.settings import configured
 
@@ -34,6 +34,7 @@ FAILURE = 1
 AWAITING_APPROVAL = 3
 EXITS = {"completed": COMPLETED, "awaiting_approval": AWAITING_APPROVAL}
 """By the status of the run; any other is a failure."""
+NO_TOKEN = "Name a file that holds the server's token, or an agent token (`wap token create NAME`): --token-file FILE."
 
 Output = Lines | Transcript
 
@@ -130,7 +131,11 @@ def _client(args: argparse.Namespace) -> ServerBackend | None:
 
 def _remote(client: ServerBackend, message: dict[str, Any], output: Output, wait: float | None) -> int:
     signal.signal(signal.SIGTERM, signal.default_int_handler)
-    run_id = client.start(message, secrets.token_hex(16))["runId"]
+    try:
+        run_id = client.start(message, secrets.token_hex(16))["runId"]
+    except Unauthenticated as refused:
+        refused.hint = NO_TOKEN
+        raise
     try:
         for sent in client.follow(run_id, seconds=wait):
             output.show(sent.name, sent.data)

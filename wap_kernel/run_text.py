@@ -121,7 +121,8 @@ def question(message: Event, where: str) -> str:
             *shown,
             f"To decide{where}:",
             f"  POST wap/runs/{message['runId']}/decision {body}",
-            '  or with "denied", and a "reason".',
+            '  or with "denied", and a "reason";',
+            f"  or in a notebook there: %wap approve {message['runId']}",
         ]
     )
 

@@ -14,7 +14,8 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
-from wap_kernel.errors import InvalidArgument
+from wap_kernel.client.http import Absent
+from wap_kernel.errors import InvalidArgument, NotFound
 from wap_kernel.servers import Server, find, named
 
 LIMITS = (
@@ -103,7 +104,12 @@ def _list(args: argparse.Namespace, server: Server) -> None:
 
 
 def _revoke(args: argparse.Namespace, server: Server) -> None:
-    server.request("DELETE", f"wap/tokens/{quote(args.id, safe='')}")
+    try:
+        server.request("DELETE", f"wap/tokens/{quote(args.id, safe='')}")
+    except Absent:
+        raise
+    except NotFound:  # the server's own advice is for programs
+        raise NotFound("There is no such token.", hint="`wap token list` shows their ids.") from None
     _say(json.dumps({"revoked": args.id}) if args.json else f"Token {args.id} opens nothing any more.")
 
 

@@ -25,7 +25,7 @@ class Presented(NamedTuple):
         if self.misplaced is not None:
             raise Unauthenticated(
                 f"An agent token is not accepted {self.misplaced}.",
-                hint="Send it as 'Authorization: Bearer wap_...' on wap/ routes.",
+                hint="Send it in a header, 'Authorization: Bearer <token>', on wap/ routes.",
             )
         return self.value
 

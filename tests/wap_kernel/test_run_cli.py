@@ -229,6 +229,7 @@ def test_the_server_is_named_by_the_environment_and_the_token_by_a_file(
     monkeypatch.setitem(shared.environment, "WAP_TOKEN", "wrong")
     status, _, err = run([], message)
     assert (status, "Not authenticated" in err) == (1, True)
+    assert "--token-file" in err and "wap token create" in err
     file = tmp_path / "token"
     file.write_text(TOKEN + "\n")
     assert run(["--url", server.url, "--token-file", str(file)], message)[0] == 0

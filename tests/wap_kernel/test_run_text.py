@@ -121,7 +121,7 @@ def test_json_is_one_object_a_line() -> None:
 def test_a_question_names_what_a_person_needs() -> None:
     pending = {"approvalId": "apr_1", "operationId": "x", "command": "rm -rf d\x1b[2J", "diff": "-a\n+b\n"}
     text = question({"runId": "run_1", "pendingApproval": pending}, " at http://localhost:8888/")
-    assert "POST wap/runs/run_1/decision" in text
+    assert "POST wap/runs/run_1/decision" in text and "%wap approve run_1" in text
     assert '{"approvalId": "apr_1", "decision": "approved"}' in text
     assert "command: rm -rf d\\x1b[2J\n" in text
     assert "diff: -a\n  | +b\n" in text

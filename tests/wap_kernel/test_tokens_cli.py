@@ -133,7 +133,7 @@ REFUSED: dict[str, tuple[list[str], str]] = {
     "a limit that is none": (["create", "x", "--operations", "0"], "concurrentOperations"),
     "an unknown tool": (["create", "x", "--tool", "sudo"], "readFile"),
     "an unknown preset": (["create", "x", "--preset", "none"], "restrictive"),
-    "an unknown token": (["revoke", "../../api/shutdown"], "no such token"),
+    "an unknown token": (["revoke", "../../api/shutdown"], "no such token. `wap token list`"),
     "a policy that is missing": (["create", "x", "--policy", "missing.json"], "missing.json"),
     "a token file without an address": (["list", "--token-file", "x"], "--url"),
     "an address that is none": (["list", "--url", "file:///etc/passwd"], "not the address"),

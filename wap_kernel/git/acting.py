@@ -16,7 +16,7 @@ from wap_kernel.errors import PermissionDenied, WapError
 from wap_kernel.files.primitives import Access, Guard
 from wap_kernel.git import changing, names, parsing, reading
 from wap_kernel.git.answers import Failure, GitFailed, Reason, failed
-from wap_kernel.git.foreseeing import Foreseen, lost_commits, new_commits
+from wap_kernel.git.foreseeing import Foreseen, of_push
 from wap_kernel.git.inside import Inside
 from wap_kernel.git.remotes import Remote
 from wap_kernel.git.settings import GitSettings
@@ -79,13 +79,8 @@ def _foreseen(call: _Call) -> Foreseen:
         return Foreseen(there)
     transfer.refuse_partial(work.repository)  # of a history that is cut off, too little would be told
     branch = names.branch(call.operation.branch or current(work))
-    commit = None if call.operation.delete else work.ref(f"refs/heads/{branch}")
-    host = call.link(work).host
-    seen = host.last_seen(branch)
-    added = () if commit is None else new_commits(work, commit, seen)
-    loses = call.operation.force or call.operation.delete
-    lost = lost_commits(work, host, commit, seen) if loses and seen is not None else ()
-    return Foreseen(there, branch, commit, added, seen, lost)
+    force, delete = call.operation.force, call.operation.delete
+    return of_push(work, call.link(work), branch, force=force, delete=delete)
 
 
 def permits(guard: Guard) -> Permits:

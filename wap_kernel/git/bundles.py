@@ -15,7 +15,7 @@ from wap_kernel.files.unguarded import Unguarded
 from wap_kernel.git import names, parsing
 from wap_kernel.git.answers import GitFailed, Reason, failed
 from wap_kernel.git.explaining import explained
-from wap_kernel.git.host import Host
+from wap_kernel.git.host import NO_VARIABLES, Host, Variables
 from wap_kernel.git.inside import Inside, Repository
 
 MAX_BUNDLE = 1024 * 1024 * 1024
@@ -30,8 +30,16 @@ done
 """
 
 
-def take_out(inside: Inside, repository: Repository, host: Host, ref: str, limit: int = MAX_BUNDLE) -> str:
-    """Bring `ref` of the workspace into the server's repository; returns its commit, which ARRIVED keeps."""
+def take_out(
+    inside: Inside,
+    repository: Repository,
+    host: Host,
+    ref: str,
+    limit: int = MAX_BUNDLE,
+    variables: Variables = NO_VARIABLES,
+) -> str:
+    """Bring `ref` of the workspace into the server's repository; returns its commit, which ARRIVED keeps. `variables`
+    are for git there."""
     with host.temporary("out.bundle") as path:
         known = list(refs(host).values())[:MAX_KNOWN]
         ended = _write_bundle(inside, repository, path, (ref, *(f"^{one}" for one in known)), limit)
@@ -42,8 +50,10 @@ def take_out(inside: Inside, repository: Repository, host: Host, ref: str, limit
             raise ended
         host.git("update-ref", "-d", ARRIVED)
         options = ("--quiet", "--no-tags", "--no-write-fetch-head", "--no-auto-maintenance", "--refmap=")
-        host.git("fetch", *options, str(path), f"+{ref}:{ARRIVED}", GIT_ALLOW_PROTOCOL="file")
-    return refs(host, ARRIVED)[ARRIVED]
+        host.git(
+            "fetch", *options, str(path), f"+{ref}:{ARRIVED}", variables={**variables, "GIT_ALLOW_PROTOCOL": "file"}
+        )
+    return refs(host, ARRIVED, variables=variables)[ARRIVED]
 
 
 def _write_bundle(
@@ -117,9 +127,9 @@ def set_refs(inside: Inside, repository: Repository, changes: Mapping[str, str |
             raise explained(ran.exit_code, ran.stderr)
 
 
-def refs(host: Host, *patterns: str) -> dict[str, str]:
+def refs(host: Host, *patterns: str, variables: Variables = NO_VARIABLES) -> dict[str, str]:
     """Refs of the server's repository, by their full names."""
-    _, stdout = host.git("for-each-ref", "--format=%(refname)%00%(objectname)", *patterns)
+    _, stdout = host.git("for-each-ref", "--format=%(refname)%00%(objectname)", *patterns, variables=variables)
     return _pairs(stdout)
 
 

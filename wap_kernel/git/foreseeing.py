@@ -13,12 +13,13 @@ from typing import TYPE_CHECKING, Any
 
 from wap_kernel.files import digest
 from wap_kernel.files.paths import display
-from wap_kernel.git import parsing
+from wap_kernel.git import bundles, parsing
 from wap_kernel.git.work import Work
 from wap_kernel.operations import GitTransfer
 
 if TYPE_CHECKING:
-    from wap_kernel.git.host import Host
+    from wap_kernel.git.host import Host, Variables
+    from wap_kernel.git.transfer import Link
 
 ABSENT = "absent"
 MAX_COMMITS = 20
@@ -27,6 +28,8 @@ _BRANCH = "the branch "
 _SEEN = "what was last seen there"
 _LISTED = "what is new and what is lost there"
 _MORE = "... and more"
+_NONE = "0" * 40
+"""No commit has this id."""
 _SHOWN = (f"--max-count={MAX_COMMITS + 1}", "--no-show-signature", "--no-color", "--no-patch", "--format=%h %s")
 
 
@@ -55,7 +58,7 @@ class Foreseen:
     def told(self, operation: GitTransfer) -> dict[str, Any]:
         """For the person who is asked."""
         said = {
-            "command": bound(operation, self.evidence).line,
+            "command": _named(operation, self.evidence).line,
             "cwd": operation.folder,
             "remote": self.remote,
             "branch": self.branch,
@@ -68,7 +71,15 @@ class Foreseen:
 
 
 def bound(operation: GitTransfer, evidence: Mapping[str, str | None]) -> GitTransfer:
-    """The operation with what was agreed to in the place of names."""
+    """The operation with what was agreed to in the place of names. Who was shown no commit has agreed to none."""
+    named = _named(operation, evidence)
+    shown = [commit for name, commit in evidence.items() if name.startswith(_BRANCH) and commit != ABSENT]
+    if operation.action != "push" or operation.delete or shown:
+        return named
+    return named.model_copy(update={"revision": _NONE})
+
+
+def _named(operation: GitTransfer, evidence: Mapping[str, str | None]) -> GitTransfer:
     update: dict[str, str] = {}
     if (remote := evidence.get(_REMOTE)) not in (None, ABSENT):
         update["url"] = str(remote)
@@ -80,19 +91,27 @@ def bound(operation: GitTransfer, evidence: Mapping[str, str | None]) -> GitTran
     return operation.model_copy(update=update)
 
 
-def new_commits(work: Work, commit: str, seen: str | None) -> tuple[str, ...]:
-    return _subjects(work.read("log", *_SHOWN, commit, *_without(work, seen), "--", partial=True).stdout)
+def of_push(work: Work, link: Link, branch: str, *, force: bool, delete: bool) -> Foreseen:
+    """The commits are brought to the server to be listed: in the workspace an object can hold anything, whatever its
+    name says, and here the names are made anew. What came is gone afterwards."""
+    host, ref = link.host, f"refs/heads/{branch}"
+    with host.held(), host.aside() as aside:
+        seen = host.last_seen(branch)
+        commit: str | None = None
+        added: tuple[str, ...] = ()
+        if not delete and work.ref(ref) is not None:
+            try:
+                commit = bundles.take_out(work.inside, work.repository, host, ref, variables=aside)
+                added = _listed(host, aside, commit, seen)
+            finally:
+                host.git("update-ref", "-d", bundles.ARRIVED)
+        lost = _listed(host, aside, seen, commit) if seen is not None and (force or delete) else ()
+    return Foreseen(host.remote.url, branch, commit, added, seen, lost)
 
 
-def lost_commits(work: Work, host: Host, commit: str | None, seen: str) -> tuple[str, ...]:
-    """What is only in `seen`. Where the workspace has not got that, and where all of it goes, the newest of it."""
-    if commit is None or not _without(work, seen):
-        return _subjects(host.git("log", *_SHOWN, seen, "--")[1])
-    return _subjects(work.read("log", *_SHOWN, seen, f"^{commit}", "--", partial=True).stdout)
-
-
-def _without(work: Work, seen: str | None) -> tuple[str, ...]:
-    return (f"^{seen}",) if seen is not None and work.find(seen) else ()
+def _listed(host: Host, aside: Variables, commit: str, without: str | None) -> tuple[str, ...]:
+    excluded = () if without is None else (f"^{without}",)
+    return _subjects(host.git("log", *_SHOWN, commit, *excluded, "--", variables=aside)[1])
 
 
 def _subjects(stdout: bytes) -> tuple[str, ...]:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import fcntl
 import hashlib
 import os
+import shutil
 import signal
 import subprocess
 import threading
@@ -17,7 +18,8 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from tempfile import TemporaryFile
+from tempfile import TemporaryDirectory, TemporaryFile
+from types import MappingProxyType
 from typing import IO
 from urllib.parse import urlsplit
 
@@ -42,6 +44,7 @@ MAX_FILE = 1280 * 1024 * 1024
 _LIMITED = 'ulimit -f "$0" && exec git "$@"'
 _BLOCK = 512
 _NOT_FOUND = 127
+_ASIDE = "aside-"
 PATH = "/usr/local/bin:/usr/bin:/bin"
 _KEPT = (*sorted(KEPT_WITHOUT_PASSWORD), "NO_PROXY", "no_proxy", "SSL_CERT_FILE", "SSL_CERT_DIR")
 
@@ -52,6 +55,8 @@ ASKPASS = """\
 IFS= read -r secret < "/dev/fd/$WAP_GIT_PIPE" || exit 1
 printf '%s\\n' "$secret"
 """
+Variables = Mapping[str, str]
+NO_VARIABLES: Variables = MappingProxyType({})
 
 
 class Host:
@@ -92,6 +97,8 @@ class Host:
                 self.git("init", "--quiet", "--bare", "--template=", "--initial-branch=none", self.bare, anywhere=True)
             for left in Path(self.bare, "objects", "pack").glob("tmp_*"):
                 left.unlink()  # of a transfer that was ended
+            for aside in self._folder.glob(f"{_ASIDE}*"):
+                shutil.rmtree(aside, ignore_errors=True)
             yield
 
     def _take(self, lock: IO[str]) -> None:
@@ -122,6 +129,14 @@ class Host:
         return stdout.decode("ascii", "replace").strip() if status == 0 else None
 
     @contextmanager
+    def aside(self) -> Iterator[dict[str, str]]:
+        """Variables for git under which objects that come in are gone afterwards: for a look at what nobody has agreed
+        to yet. Within `held`."""
+        with TemporaryDirectory(dir=self._folder, prefix=_ASIDE) as folder:
+            objects = os.path.join(self.bare, "objects")
+            yield {"GIT_OBJECT_DIRECTORY": folder, "GIT_ALTERNATE_OBJECT_DIRECTORIES": objects}
+
+    @contextmanager
     def temporary(self, name: str) -> Iterator[Path]:
         """A path for a file that is gone afterwards."""
         path = self._folder / name
@@ -132,7 +147,11 @@ class Host:
                 path.unlink()
 
     def git(
-        self, *arguments: str, accept: Sequence[int] = (0,), anywhere: bool = False, **variables: str
+        self,
+        *arguments: str,
+        accept: Sequence[int] = (0,),
+        anywhere: bool = False,
+        variables: Variables = NO_VARIABLES,
     ) -> tuple[int, bytes]:
         """Git on the repository itself, with no network and no credential."""
         return self._run(arguments, (), variables, Redactor(), accept, anywhere=anywhere)

@@ -51,7 +51,7 @@ class Link:
         pathspecs = (":(glob).gitattributes", ":(glob)**/.gitattributes")
         options = ("--quiet", "--fixed-strings", "--no-recurse-submodules", "-e", "filter=lfs")
         arguments = (*options, *commits[:_MAX_LOOKED_AT], "--", *pathspecs)
-        status, _ = self.host.git("grep", *arguments, accept=(0, 1), GIT_LITERAL_PATHSPECS="0")
+        status, _ = self.host.git("grep", *arguments, accept=(0, 1), variables={"GIT_LITERAL_PATHSPECS": "0"})
         if status == 0:
             raise failed(
                 Reason.LFS, "The repository uses Git LFS, which is not supported here. A person transfers it by hand."

@@ -188,6 +188,6 @@ def _too_many(hidden: Sequence[str], rules: Rules) -> PermissionDenied:
     rule, number = counted.most_common(1)[0] if counted else ("policy", len(hidden))
     return PermissionDenied(
         f"Policy denies {len(hidden)} paths in the workspace, and a sandbox can hide {MAX_MASKS} at most.",
-        hint=f"Make the pattern behind most of them coarser, so that it names their folder: {rule} ({number} paths).",
+        hint=f"Make the pattern behind most of them coarser, so that it names their folder: {rule} ({number} of them).",
         rule="masks",
     )

@@ -36,6 +36,7 @@ from wap_kernel.providers.resources import Limited, find_groups, held
 OLDEST = (0, 8, 0)
 """The first version that can forbid further user namespaces."""
 ATTEMPTS = 5
+_GONE = "No such file or directory"
 EMPTY_FILE = os.path.join(os.path.dirname(__file__), "empty")
 PROBE_SECONDS = 10.0
 
@@ -140,6 +141,8 @@ class BubblewrapProvider:
                     )
                 except (Conflict, ProviderUnavailable) as error:
                     if not guards.explain(error):
+                        if attempts > 0 and _GONE in error.message:
+                            continue  # a file of the system was replaced meanwhile: another one stands there now
                         raise
                     started.close()
                     guards.remove_stray()

@@ -56,9 +56,8 @@ def choose(
         return Choice(_SANDBOXES[candidate](circumstances), f"{reason}: {found.detail}.")
     if name == AUTO:
         todo = f" To change that: {found.fix}" if found.fix else ""
-        return Choice(
-            _local(circumstances), f"No sandbox works here, so commands are not confined: {found.detail}.{todo}"
-        )
+        why = found.detail.removesuffix(".")
+        return Choice(_local(circumstances), f"No sandbox works here, so commands are not confined: {why}.{todo}")
     raise ProviderUnavailable(
         f"The provider {name} cannot start: {found.detail}", hint=found.fix or "`wap doctor` tells more.", provider=name
     )

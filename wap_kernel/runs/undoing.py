@@ -127,8 +127,8 @@ class Undoing:
 
         try:
             return showing.foresee(self._snapshots, reverting, operation, is_open, readable)
-        except (OSError, WapError):
-            return ForeseenRevert()  # it takes too long, or fails as things stand; the revert will say it
+        except (OSError, WapError) as error:  # it takes too long, or fails as things stand
+            return ForeseenRevert({"note": f"What it would change could not be looked at: {error}"})
 
     def _kept(self) -> Reverting:
         if self._reverting is None:

@@ -38,7 +38,7 @@ def attacked(
     if not sys.platform.startswith("linux"):
         pytest.skip("RENAME_EXCHANGE is Linux's")
     if request.param == "walk":
-        monkeypatch.setattr(openat2, "load", lambda: None)
+        monkeypatch.setattr(openat2, "load", lambda **_: None)
     tools = make_tools()
     assert (tools.workspace._files._open_beneath is None) == (request.param == "walk")
     (tools.root / "swap").mkdir()

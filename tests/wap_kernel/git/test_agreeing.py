@@ -13,6 +13,7 @@ from tests.wap_kernel.git.server import GitServer
 from tests.wap_kernel.git.team import Team
 from wap_kernel.caller import Caller
 from wap_kernel.errors import Code, Conflict, InvalidArgument
+from wap_kernel.git import transfer
 from wap_kernel.git.answers import GitFailed, Reason
 from wap_kernel.git.credentials import TokenFile
 from wap_kernel.git.foreseeing import MAX_COMMITS
@@ -167,6 +168,63 @@ def test_a_history_that_is_cut_off_hides_nothing(connected: Interface, force: bo
         asked.approve()
     shown = asked.pending["overwritten" if force else "commits"]
     assert [line.split(" ", 1)[1] for line in shown][:2] == ["adds c.txt", "adds b.txt"]
+
+
+FORGE = """\
+import os, subprocess, sys, zlib
+forged, parent = sys.argv[1:]
+tree = subprocess.check_output(["git", "rev-parse", f"{forged}^{{tree}}"], text=True).strip()
+who = "A <a@example.org> 1700000000 +0000"
+body = f"tree {tree}\\nparent {parent}\\nauthor {who}\\ncommitter {who}\\n\\nharmless\\n".encode()
+path = f".git/objects/{forged[:2]}/{forged[2:]}"
+os.unlink(path)
+with open(path, "wb") as file:
+    file.write(zlib.compress(b"commit %d\\0" % len(body) + body))
+"""
+"""Another commit under the name of the first, whose parent is the second; git looks at the hash of neither."""
+
+
+@pytest.mark.parametrize("force", [False, True])
+def test_an_object_that_is_not_what_its_name_says_hides_nothing(connected: Interface, force: bool) -> None:
+    first = commit(connected, "a.txt")
+    assert Asked(connected, action="push").approve()["exit_code"] == 0
+    commits = [commit(connected, path) for path in ("b.txt", "c.txt", "d.txt")]
+    if force:  # then these are what is lost
+        assert Asked(connected, action="push").approve()["exit_code"] == 0
+        connected.git("reset", "--quiet", "--hard", first)
+    connected.file("forge.py", FORGE)
+    ran = connected("bash", command=f"python3 forge.py {commits[1]} {first}")
+    assert ran["exit_code"] == 0, ran
+    asked = Asked(connected, action="push", branch="main", force=force)
+    if force:
+        shown = asked.pending["overwritten"]
+        assert [line.split(" ", 1)[1] for line in shown] == ["adds d.txt", "adds c.txt", "adds b.txt"]
+    else:  # the server has no such commit, so nothing is shown and nothing can be pushed
+        assert "commits" not in asked.pending
+        assert asked.approve()["exit_code"] != 0
+
+
+def test_who_was_shown_no_commit_has_agreed_to_none(
+    connected: Interface, server: GitServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An object is missing while it is asked about, and comes back when nobody looks any more."""
+    first = commit(connected, "a.txt")
+    assert Asked(connected, action="push").approve()["exit_code"] == 0
+    second = commit(connected, "b.txt")
+    path, hidden = connected.root / ".git/objects" / second[:2] / second[2:], tmp_path / "hidden"
+    path.rename(hidden)
+    asked = Asked(connected, action="push")
+    assert "commit" not in asked.pending
+    push = transfer.push
+
+    def late(*arguments: Any, **more: Any) -> Any:
+        hidden.rename(path)
+        return push(*arguments, **more)
+
+    monkeypatch.setattr(transfer, "push", late)
+    assert asked.approve()["exit_code"] != 0
+    assert path.exists() and not hidden.exists()
+    assert plain(server.repositories / "ada/engine.git", "rev-parse", "main").strip() == first
 
 
 def test_a_long_list_says_that_it_goes_on(connected: Interface) -> None:

@@ -47,6 +47,26 @@ def test_a_proc_that_tells_nothing_of_signals(scene: Scene, monkeypatch: pytest.
     test_what_the_server_ignores_is_not_passed_on(scene)
 
 
+@pytest.mark.parametrize(("failures", "ends_well"), [(1, True), (bubblewrap.ATTEMPTS, False)])
+def test_a_file_of_the_system_that_is_replaced_meanwhile(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch, failures: int, ends_well: bool
+) -> None:
+    """As useradd and package managers do: for a moment the kernel mounts what is not there any more."""
+    left = iter(range(failures))
+
+    def start(*arguments: Any, **more: Any) -> Any:
+        if next(left, None) is not None:
+            raise namespaced.sandbox_failure("Can't bind mount /oldroot/etc/group: No such file or directory")
+        return namespaced.Namespaced(*arguments, **more)
+
+    monkeypatch.setattr(bubblewrap, "Namespaced", start)
+    if ends_well:
+        assert scene.run("true").exit_code == 0
+    else:
+        with pytest.raises(ProviderUnavailable, match="etc/group"):
+            scene.run("true")
+
+
 def test_what_the_server_ignores_is_not_passed_on(scene: Scene) -> None:
     """A server under nohup ignores SIGHUP."""
     before = signal.signal(signal.SIGHUP, signal.SIG_IGN)

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from tests.wap_kernel.render.conftest import Recorded
 from tests.wap_kernel.render.reading import check
-from wap_kernel.client.answers import FileText, Listing, Overview, RunResult, Runs
+from wap_kernel.client.answers import FileText, Listing, Overview, Policy, RunResult, Runs
+from wap_kernel.policy.effective import Effective
+from wap_kernel.policy.presets import load
+from wap_kernel.policy.reading import merge
 from wap_kernel.render import VIEWS, bundle, text
 
 NAMES = (
@@ -92,6 +97,28 @@ def test_a_question_about_a_push_says_what_is_new_and_what_is_lost_there() -> No
     assert lines[first + 1 : first + 4] == ["lost there 0000000 theirs", "0000001 theirs", "0000002 theirs"]
     assert "… and older ones" in lines and "0000010 theirs" not in lines
     check(bundle(run))
+
+
+def policy_card(*overrides: dict[str, Any]) -> list[str]:
+    layers = tuple(merge(load("standard"), each) for each in overrides)
+    return [" ".join(line.split()) for line in text(Policy(Effective(layers).to_dict())).splitlines()]
+
+
+def test_a_policy_lists_what_every_layer_lets_through() -> None:
+    lines = policy_card({"allowedCommands": ["python3", "git", "ls", "mytool"]}, {"allowedCommands": ["git log", "ls"]})
+    assert lines.count("only these commands ls, git log") == 1
+    assert lines.count("allowed commands ls, git log") == 2 and lines.count("without a rule ask") == 2
+    assert not any(line.startswith(("commands that ask", "denied commands", "other commands")) for line in lines)
+    assert "only these commands none" in policy_card({"allowedCommands": []})
+
+
+def test_a_command_with_several_verdicts_is_listed_with_its_conditions() -> None:
+    (allowed,) = (line for line in policy_card({}) if line.startswith("allowed commands"))
+    (asking,) = (line for line in policy_card({}) if line.startswith("commands that ask"))
+    assert ", mv, " in allowed and ", find (not with -exec -execdir -ok …), " in allowed
+    assert "mv (outside the workspace), " in asking and ", rm, rm -r|-R|--recursive, find -delete, " in asking
+    assert "denied commands rm -r|-R|--recursive (on / ~ .), rm --no-preserve-root" in policy_card({})
+    assert ", pip install, " in asking, "of a command with one verdict the name says enough"
 
 
 def test_the_lines_to_type_are_those_of_the_place(recorded: Recorded) -> None:
