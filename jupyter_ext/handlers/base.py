@@ -286,5 +286,7 @@ class WapHandler(ExtensionHandlerMixin, BodyReader, APIHandler):
 
 def _stranger() -> Unauthenticated:
     return Unauthenticated(
-        "Not authenticated.", hint="Send the server's token as 'Authorization: token ...' or log in to Jupyter."
+        "Not authenticated.",
+        hint="Send a header: 'Authorization: token <the server's>', or 'Authorization: Bearer <an agent's>' "
+        "(`wap token create` makes one); or log in to Jupyter.",
     )
