@@ -109,17 +109,28 @@ _BACK = {
 }
 
 
+_MADE = ("deleted", "folder deleted")
+"""Kinds of what the run had made."""
+
+
 def _named(back: Sequence[Change]) -> str:
     names: list[str] = []
     room = MAX_NAMES
-    for change in back[:MAX_NAMED]:
-        name = f"{diffs.quoted(display(change.path))} ({_BACK[_kind_of(change, change.before)]})"
+    # What a person had comes first: thousands of new files must not hide it.
+    ordered = sorted(back, key=lambda change: _kind_of(change, change.before) in _MADE)
+    for change in ordered[:MAX_NAMED]:
+        name = f"{_apart(diffs.quoted(display(change.path)))} ({_BACK[_kind_of(change, change.before)]})"
         room -= len(name)
         if room < 0:
             break
         names.append(name)
     more = f" and {len(back) - len(names)} more" if len(back) > len(names) else ""
     return (", ".join(names) or "nothing") + more
+
+
+def _apart(name: str) -> str:
+    """So that no name reads like several."""
+    return f'"{name}"' if not name.startswith('"') and (", " in name or "(" in name) else name
 
 
 def _refusal(survey: Survey) -> str:

@@ -95,6 +95,13 @@ def test_a_question_names_what_has_no_diff_and_what_a_name_cannot_pass_for(
     assert _foreseen(undo).told["note"].endswith(": 100 (removed), 101 (removed) and 184 more.")
 
 
+def test_what_a_person_had_is_named_before_what_the_run_made(undo: Undoable) -> None:
+    (undo.folder / "z").write_text("1")
+    undo.command("run", "touch a 'b (removed), c'; echo 2 > z")
+    named = _foreseen(undo).told["note"].partition(": ")[2]
+    assert named == 'z (as it was), a (removed), "b (removed), c" (removed).'
+
+
 def test_an_agreement_to_a_revert_is_to_contents_and_modes_and_what_stands_in_its_way(undo: Undoable) -> None:
     (undo.folder / "a").write_text("1")
     undo.command("run", "echo 2 > a; echo 3 > b")
