@@ -49,6 +49,8 @@ class Patterns:
         """A folder with one of these names is excluded, wherever it is."""
         self.rest = _compiled([line for line in lines if line not in names])
         """Everything else, one by one, in order."""
+        self.ordered = ordered
+        """Whether some of them take back what others say."""
 
 
 class Selected:
@@ -120,6 +122,7 @@ class Exclusions:
         """Whether `folder_names` is."""
         self._prefix = "" if start == "." else start + "/"
         covering = [self._covers_start(one) for one in patterns.rest]
+        self._ordered = list(zip(patterns.rest, covering, strict=True))[::-1] if patterns.ordered else None
         outer = [one for one, covers in zip(patterns.rest, covering, strict=True) if not covers]
         inner = [one for one, covers in zip(patterns.rest, covering, strict=True) if covers or one.include is False]
         self._rooted = GitIgnoreSpec(outer) if outer else None
@@ -141,6 +144,8 @@ class Exclusions:
             if not (within.leads_on(name) if is_folder else within.matches(name)):
                 return True
         path = _flat(path + "/" if is_folder else path)
+        if self._ordered is not None:
+            return self._last_word(path, self._ordered)
         if self._rooted is not None and self._rooted.match_file(path):
             return True
         return self._relative is not None and self._relative.match_file(path[len(self._prefix) :])
@@ -165,6 +170,17 @@ class Exclusions:
             self._last = folder, include.within(folder[len(self._prefix) :])
         return self._last[1]
 
+    def _last_word(self, path: str, patterns: Iterable[tuple[GitIgnoreSpecPattern, bool]]) -> bool:
+        """What the first of `patterns`, the last that was given, says of `path` itself. pathspec would let a pattern for
+        a folder on the way count for more than one for the path."""
+        relative = path[len(self._prefix) :]
+        for pattern, covers_start in patterns:
+            if (not covers_start and _is_for(pattern, path)) or (
+                (covers_start or not pattern.include) and _is_for(pattern, relative)
+            ):
+                return bool(pattern.include)
+        return False
+
     def _covers_start(self, pattern: GitIgnoreSpecPattern) -> bool:
         return bool(self._prefix and pattern.include and pattern.match_file(_flat(self._prefix)) is not None)
 
@@ -188,6 +204,16 @@ def _compiled(lines: list[str]) -> list[GitIgnoreSpecPattern]:
         raise InvalidArgument(
             f"Not a valid exclude pattern. {error}", hint="Patterns are those of gitignore."
         ) from None
+
+
+def _is_for(pattern: GitIgnoreSpecPattern, path: str) -> bool:
+    """Whether it matches `path` as a whole, and not only a folder on the way."""
+    expression = pattern.regex
+    if expression is None:  # a comment
+        return False
+    if not expression.pattern.startswith("^"):  # `*` and `*/`, which are looked for anywhere
+        return "ps_d" not in expression.groupindex or path.endswith("/")
+    return expression.fullmatch(path) is not None
 
 
 def _flat(text: str) -> str:

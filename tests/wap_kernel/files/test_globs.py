@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import subprocess
 from collections.abc import Iterable
+from pathlib import Path
 
 import pytest
 from hypothesis import given
@@ -97,6 +99,50 @@ def test_the_last_match_wins_but_not_inside_an_excluded_folder() -> None:
     assert covers(exclusions, "a.log")
     assert not covers(exclusions, "keep.log")
     assert covers(exclusions, "out/keep.log")
+
+
+@pytest.mark.parametrize(
+    ("patterns", "kept"),
+    [
+        (["*", "!*/", "!*.py"], ["sub/a.py", "top.py"]),
+        (["*", "!sub", "!sub/a.py"], ["sub/a.py"]),
+        (["*", "!sub/", "!sub/a.*"], ["sub/a.py", "sub/a.txt"]),
+        (["/*", "!/sub"], ["sub/a.py", "sub/a.txt"]),
+        (["sub/*", "!sub/a.py"], ["sub/a.py", "top.py"]),
+        (["sub/", "!sub/a.py"], ["top.py"]),
+        (["**", "!**/"], []),
+    ],
+)
+def test_what_is_taken_back(patterns: list[str], kept: list[str]) -> None:
+    exclusions = exclusions_of(patterns)
+    assert [path for path in ("sub/a.py", "sub/a.txt", "top.py") if not covers(exclusions, path)] == kept
+
+
+parts = st.sampled_from(["*", "a", "b", "a*", "*.b", "?"])
+lines = st.builds("{}{}{}{}".format, *map(st.sampled_from, (["", "!"], ["", "/"])), parts, st.sampled_from(["", "/"]))
+deep = st.builds("{}{}/{}".format, st.sampled_from(["", "!"]), parts, parts)
+FOLDERS, NAMES = ("", "a/", "b/", "a/b/", "ab/a/"), ("c", "x.b", "abc")
+
+
+@pytest.fixture(scope="module")
+def repository(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    root = tmp_path_factory.mktemp("repository")
+    subprocess.run(["git", "init", "-q", root], check=True)
+    for folder in FOLDERS:
+        for name in NAMES:
+            (root / folder).mkdir(parents=True, exist_ok=True)
+            (root / folder / name).touch()
+    return root
+
+
+@given(patterns=st.lists(lines | deep, max_size=4))
+def test_git_says_the_same(repository: Path, patterns: list[str]) -> None:
+    (repository / ".git/info/exclude").write_text("\n".join(patterns))
+    listing = ["git", "-C", repository, "ls-files", "-z", "--others", "--exclude-standard"]
+    kept = subprocess.run(listing, check=True, capture_output=True, text=True).stdout.split("\0")[:-1]
+    exclusions = exclusions_of(patterns)
+    files = [folder + name for folder in FOLDERS for name in NAMES]
+    assert {path for path in files if not covers(exclusions, path)} == set(kept)
 
 
 @pytest.mark.parametrize("pattern", ["**/node_modules/**", "node_modules/**", "node_modules", "node_*/**"])
