@@ -199,7 +199,7 @@ class ProviderUnavailable(WapError):
 
 
 class NoSpace(WapError):
-    """The disk or the quota is full; nothing was changed."""
+    """The disk or the quota is full; every file is as it was."""
 
     code = Code.NO_SPACE
 
@@ -231,7 +231,7 @@ def from_os_error(error: OSError, path: str) -> WapError:
     if number == errno.ENAMETOOLONG:
         return InvalidArgument("The path or one of its names is too long.", hint="A name has at most 255 bytes.")
     if number == errno.ELOOP:
-        return InvalidArgument(f"Too many symbolic links: {path}", path=path)
+        return InvalidArgument(f"Too many symbolic links: {path}", hint="Name what it should lead to.", path=path)
     if number in (errno.ENXIO, errno.ENODEV, errno.EOPNOTSUPP):
         return InvalidArgument(f"Not a regular file: {path}", hint="Pipes, devices and sockets are never opened.")
     if number == errno.EXDEV:

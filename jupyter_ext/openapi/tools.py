@@ -13,9 +13,13 @@ from wap_kernel.errors import Code
 from wap_kernel.policy.model import Answer
 
 from .. import definitions, schemas
+from ..handlers.queries import LONGEST_WAIT
 from . import parts
 
 CLAIMS = [{"$ref": "#/components/parameters/agent"}, {"$ref": "#/components/parameters/session"}]
+
+_WAITING = {"type": "number", "minimum": 0, "maximum": LONGEST_WAIT, "default": 0}
+_WAIT = parts.query("wait", _WAITING, "Seconds to wait for a person, where policy wants one to agree.")
 
 # Every tool: a path may keep changing while it is resolved, the audit may find no room, an agent token has its limits,
 # policy may want a person to agree.
@@ -49,7 +53,7 @@ def paths() -> dict[str, Any]:
     }
 
 
-def route(tool: Tool[Any], errors: Iterable[Code], *queries: dict[str, Any]) -> parts.Route:
+def route(tool: Tool[Any], errors: Iterable[Code]) -> parts.Route:
     """Of a single tool, whichever dialect it is of."""
     parameters = schemas.of(tool.parameters, "validation")
     codes = (*parts.ALWAYS, *_TOOL, *errors)
@@ -57,7 +61,7 @@ def route(tool: Tool[Any], errors: Iterable[Code], *queries: dict[str, Any]) -> 
         "operationId": tool.name,
         "summary": tool.title,
         "description": tool.description,
-        "parameters": [*CLAIMS, *queries],
+        "parameters": [*CLAIMS, _WAIT],
         "requestBody": {"required": bool(parameters.get("required")), "content": parts.json(parameters)},
         "responses": parts.responses(schemas.of(tool.response, "serialization"), codes),
     }

@@ -9,12 +9,7 @@ from typing import Any
 from wap_kernel.dialects import tool_interface
 from wap_kernel.errors import Code
 
-from ..handlers.queries import LONGEST_WAIT
-from . import parts
 from .tools import route
-
-_WAITING = {"type": "number", "minimum": 0, "maximum": LONGEST_WAIT, "default": 0}
-_WAIT = parts.query("wait", _WAITING, "Seconds to wait for a person, where policy wants one to agree.")
 
 # What a single tool may answer besides.
 ERRORS: Mapping[str, tuple[Code, ...]] = MappingProxyType(
@@ -32,4 +27,4 @@ ERRORS: Mapping[str, tuple[Code, ...]] = MappingProxyType(
 
 def paths() -> dict[str, Any]:
     tools = tool_interface.TOOLS.values()
-    return {f"/wap/workspace/{tool.name}": {"post": route(tool, ERRORS[tool.name], _WAIT)} for tool in tools}
+    return {f"/wap/workspace/{tool.name}": {"post": route(tool, ERRORS[tool.name])} for tool in tools}

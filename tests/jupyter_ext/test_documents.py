@@ -13,7 +13,7 @@ from jupyter_ext import openapi, schemas
 from jupyter_ext.handlers.errors import STATUS
 from jupyter_ext.handlers.missing import MissingHandler
 from jupyter_ext.handlers.routes import ROUTES
-from wap_kernel.dialects import wap
+from wap_kernel.dialects import tool_interface, wap
 from wap_kernel.operations import Effect
 
 TOOLS = list(wap.TOOLS.values())
@@ -122,6 +122,13 @@ def test_what_can_happen_to_every_tool_is_documented_for_every_tool() -> None:
 @pytest.mark.parametrize(("base_url", "url"), [("/", "/"), ("/a%40b/", "/a%40b"), ("/user/me/", "/user/me")])
 def test_the_document_names_the_base_url(base_url: str, url: str) -> None:
     assert json.loads(openapi.document(base_url))["servers"] == [{"url": url}]
+
+
+def test_every_call_of_a_tool_can_wait_for_a_person() -> None:
+    paths = json.loads(openapi.document("/"))["paths"]
+    calls = [*(f"/wap/api/{name}" for name in wap.TOOLS), *(f"/wap/workspace/{name}" for name in tool_interface.TOOLS)]
+    for path in calls:
+        assert "wait" in [parameter.get("name") for parameter in paths[path]["post"]["parameters"]], path
 
 
 async def test_the_document_over_http(fetch: Any, jp_base_url: str) -> None:

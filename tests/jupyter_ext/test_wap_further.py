@@ -34,6 +34,7 @@ async def test_overwrite(call: Any, root: Path, tool: str) -> None:
     for refusing in ({}, {"overwrite": False}):
         refused = await call(tool, **request, **refusing)
         assert (refused.status, refused.code) == (409, "FILE_EXISTS")
+        assert "overwrite: true" in refused.body["error"]
     assert (root / "logs/app.log").read_text() == TREE["logs/app.log"]
     await ok(call, tool, **request, overwrite=True)
     assert (root / "logs/app.log").read_text() == TREE["README.md"]
@@ -49,6 +50,7 @@ async def test_create_directories(call: Any, root: Path, tool: str) -> None:
     for refusing in ({}, {"createDirectories": False}):
         refused = await call(tool, **request, **refusing)
         assert (refused.status, refused.code) == (404, "FILE_NOT_FOUND")
+        assert "createDirectories: true" in refused.body["error"]
     assert not (root / "new").exists()
     await ok(call, tool, **request, createDirectories=True)
     assert (root / "new/deeper/copy.md").read_text() == TREE["README.md"]
@@ -69,6 +71,7 @@ async def test_delete_recursive(call: Any, root: Path) -> None:
 async def test_a_folder_is_moved_whole_and_not_copied(call: Any, root: Path) -> None:
     refused = await call("copyFile", source="src", destination="copy")
     assert (refused.status, refused.code) == (400, "INVALID_ARGUMENT")
+    assert "cp -r" in refused.body["error"]
     await ok(call, "moveFile", source="src", destination="moved")
     assert (root / "moved/api/client.js").read_text() == TREE["src/api/client.js"]
     assert not (root / "src").exists()

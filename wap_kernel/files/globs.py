@@ -171,8 +171,8 @@ class Exclusions:
         return self._last[1]
 
     def _last_word(self, path: str, patterns: Iterable[tuple[GitIgnoreSpecPattern, bool]]) -> bool:
-        """What the first of `patterns`, the last that was given, says of `path` itself. pathspec would let a pattern for
-        a folder on the way count for more than one for the path."""
+        """What the first of `patterns`, the last that was given, says of `path` itself: pathspec would let one for a
+        folder on the way count for more."""
         relative = path[len(self._prefix) :]
         for pattern, covers_start in patterns:
             if (not covers_start and _is_for(pattern, path)) or (

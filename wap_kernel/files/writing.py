@@ -17,6 +17,7 @@ from wap_kernel.results import FileModified, FileWritten, Limits, PathChanged
 
 EDIT_SECONDS = 10.0
 """For all the changes of one call."""
+_OVERWRITE = "Pass overwrite: true to replace it."
 
 
 class Writer:
@@ -36,17 +37,18 @@ class Writer:
 
         if operation.create_directories:
             self._make_parent(path, check)
-        real = self._files.resolve(path)
-        self._check_notebook(real, data, append=is_append)
-        with self._locks.hold(real):
-            if operation.expected_hash is not None:
-                digest.require(operation.expected_hash, self._current_hash(path), path)
-            if is_append:
-                stat = self._files.append(path, data)
-                known = digest.of_file(self._files, path) if stat.size <= digest.MAX_HASHED else None
-            else:
-                stat = self._files.replace(path, data, exclusive=operation.mode == "create")
-                known = digest.of_bytes(data)
+        with _putting(path, 'Change it with modifyFile, or replace it with mode "overwrite".'):
+            real = self._files.resolve(path)
+            self._check_notebook(real, data, append=is_append)
+            with self._locks.hold(real):
+                if operation.expected_hash is not None:
+                    digest.require(operation.expected_hash, self._current_hash(path), path)
+                if is_append:
+                    stat = self._files.append(path, data)
+                    known = digest.of_file(self._files, path) if stat.size <= digest.MAX_HASHED else None
+                else:
+                    stat = self._files.replace(path, data, exclusive=operation.mode == "create")
+                    known = digest.of_bytes(data)
         return FileWritten(path=display(stat.path), bytes_written=len(data), hash=known)
 
     def modify(self, operation: ModifyFile) -> FileModified:
@@ -106,13 +108,13 @@ class Writer:
 
         if operation.create_directories:
             self._make_parent(destination, check_first)
-        with _naming(destination):
+        with _putting(destination):
             new = self._files.resolve(destination, follow=False)
         if new.startswith(f"{stat.path}/"):
             raise InvalidArgument(f"A folder cannot be moved into itself: {source}")
         with self._locks.hold(stat.path, new):
             check(new)
-            with _naming(destination):
+            with _putting(destination, _OVERWRITE):
                 if operation.overwrite:
                     self._check_overwritable(destination, stat)
                 moved = self._files.rename(source, destination, overwrite=operation.overwrite)
@@ -120,7 +122,11 @@ class Writer:
 
     def copy(self, operation: CopyFile) -> PathChanged:
         source, destination = operation.source, operation.destination
-        real = self._files.stat(source).path
+        found = self._files.stat(source)
+        real = found.path
+        if found.kind is Kind.FOLDER:
+            hint = "Only files are copied. Copy a folder with a command: cp -r."
+            raise InvalidArgument(f"Is a folder: {source}", hint=hint, path=source)
 
         def read(new: str) -> tuple[bytes, Stat]:
             data, stat = self._read(source)
@@ -130,13 +136,13 @@ class Writer:
 
         if operation.create_directories:
             self._make_parent(destination, lambda: read(destination))
-        with _naming(destination):
+        with _putting(destination):
             new = self._files.resolve(destination)
         if real == new:
             raise InvalidArgument(f"Source and destination are the same file: {source}")
         with self._locks.hold(real, new):
             data, stat = read(new)
-            with _naming(destination):
+            with _putting(destination, _OVERWRITE):
                 written = self._files.replace(destination, data, exclusive=not operation.overwrite, mode=stat.mode)
         return PathChanged(path=display(written.path), hash=digest.of_bytes(data))
 
@@ -210,6 +216,24 @@ class Writer:
             raise AlreadyExists(f"A folder stands there and is not overwritten: {destination}")
         if source.kind is Kind.FOLDER:
             raise AlreadyExists(f"A file stands there and a folder does not replace it: {destination}")
+
+
+@contextmanager
+def _putting(path: str, exists: str | None = None) -> Iterator[None]:
+    """Something is put at `path`: what the operating system misses there is a folder on the way. `exists`: what to do
+    when it says that something stands there."""
+    try:
+        yield
+    except FileNotFoundError as error:
+        raise FileMissing(
+            f"No such folder on the way to: {path}", hint="Make it first, or pass createDirectories: true.", path=path
+        ) from error
+    except FileExistsError as error:
+        raise AlreadyExists(f"Already exists: {path}", hint=exists, path=path) from error
+    except IsADirectoryError as error:
+        raise InvalidArgument(f"Is a folder: {path}", hint="Name a file in it.", path=path) from error
+    except OSError as error:
+        raise from_os_error(error, path) from error
 
 
 @contextmanager

@@ -1,6 +1,6 @@
 """From an operation to git: which function does it, with whose rights, and its answer or git's refusal as a result.
 
-What transfers is imported when it is wanted: it needs `fcntl`, and must not keep Windows from importing the rest.
+What transfers is imported when it is wanted: many servers have no remote.
 """
 
 from __future__ import annotations

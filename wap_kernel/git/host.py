@@ -7,7 +7,6 @@ is asking and reads the pipe. It is in no argument, variable, file or answer.
 
 from __future__ import annotations
 
-import fcntl
 import hashlib
 import os
 import shutil
@@ -32,6 +31,7 @@ from wap_kernel.git.credentials import Credential
 from wap_kernel.git.explaining import explained
 from wap_kernel.git.redaction import Redactor
 from wap_kernel.git.remotes import Remote
+from wap_kernel.runs.flock import try_lock
 
 TIMEOUT = 600.0
 PATIENCE = 60.0
@@ -106,10 +106,7 @@ class Host:
         until = time.monotonic() + self._patience
         stopped = threading.Event()
         with self._cancel.calling(stopped.set):
-            while True:
-                with suppress(BlockingIOError):
-                    fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                    return
+            while not try_lock(lock.fileno()):
                 if time.monotonic() >= until:
                     raise failed(
                         Reason.LOCKED,

@@ -12,6 +12,7 @@ from wap_kernel.errors import WapError
 
 _SENTENCES = {
     "List it with exploreFiles.": '"ls PATH" lists it.',
+    "Make it first, or pass createDirectories: true.": '"sh mkdir -p PATH" makes it.',
     "Read it with readFile.": '"read PATH" reads it.',
     "Read a part of it with startLine and endLine.": '"read PATH 1:100" reads a part of it.',
     'Read it with encoding "base64".': 'A batch reads it: {"type": "readFile", "path": PATH, "encoding": "base64"}.',

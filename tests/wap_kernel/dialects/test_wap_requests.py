@@ -125,6 +125,23 @@ def test_a_slash_at_the_end_names_a_folder(tools: Any, tool: str, parameters: An
     assert (tools.root / "file").read_text() == "before"
 
 
+@pytest.mark.parametrize(
+    ("parameters", "next_step"),
+    [
+        ({"path": "new/file"}, "createDirectories: true"),
+        ({"path": "new/file", "mode": "append"}, "createDirectories: true"),
+        ({"path": "file", "mode": "create"}, 'mode "overwrite"'),
+        ({"path": "folder"}, "a file in it"),
+    ],
+)
+def test_a_write_that_cannot_be_says_how_it_can(tools: Any, parameters: Any, next_step: str) -> None:
+    (tools.root / "folder").mkdir()
+    (tools.root / "file").write_text("before")
+    error = tools.refuse("writeFile", content="x", **parameters)
+    assert next_step in error.text
+    assert error.details["path"] == parameters["path"]
+
+
 def test_a_folder_may_be_named_with_a_slash(tools: Any) -> None:
     assert tools.createDirectory(path="new/")["path"] == "new"
     tools.writeFile(path="new/file", content="x")

@@ -133,5 +133,5 @@ def test_too_many_are_refused_by_the_pattern_behind_most(root: Root, tmp_path: P
     (tmp_path / ".env").touch()
     with pytest.raises(PermissionDenied) as caught:
         find(root, denied_paths=("*.key", ".env"))
-    assert "*.key (200 paths)" in caught.value.text
+    assert "*.key (200 of them)" in caught.value.text
     assert find(root, denied_paths=("keys/**", ".env")).hidden

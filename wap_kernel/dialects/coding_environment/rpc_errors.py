@@ -81,6 +81,7 @@ _WORDS = {
     "exploreFiles": "listFiles",
     "modifyFile": "editFile",
     "executeCommand": "runCommand",
+    "createDirectories": "options.createIfMissing",
     'with type "literal"': "without options.regex",
 }
 
