@@ -126,6 +126,17 @@ def test_what_is_hidden_here_is_tried_with_it(tmp_path: Path, machine: Callable[
     assert not examine(str(tmp_path), "local").configured.fix
 
 
+def test_a_folder_that_may_only_be_read_is_tried_as_such(tmp_path: Path, machine: Callable[[Probe], None]) -> None:
+    skip_unless_works("bubblewrap")
+    machine(WORKING)
+    (tmp_path / ".cws-policy.json").write_text('{"filesystem": {"access": "read"}}')
+    (tmp_path / "below").mkdir()
+    (tmp_path / "below/.env").touch()
+    found = examine(str(tmp_path)).configured
+    assert (found.works, found.chosen) == (True, "bubblewrap")
+    assert "1 path of this folder is hidden" in found.detail
+
+
 def test_jupyters_configuration_names_the_provider_and_the_policy(
     tmp_path: Path, machine: Callable[[Probe], None], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -102,7 +102,10 @@ class Layout:
         guards = list(_guards(self._root, confinement, self._host))
         if confinement.git_attributes is not None:
             guards.append(Mount(MountKind.READ_ONLY, GIT_ATTRIBUTES, confinement.git_attributes))
-        return _in_order((*self._common[secrets], *guards)) if guards else self._common[secrets]
+        if not guards:
+            return self._common[secrets]
+        guarded = {guard.target for guard in guards}  # the root too, where nothing at all may be written
+        return _in_order((*(mount for mount in self._common[secrets] if mount.target not in guarded), *guards))
 
 
 def _in_order(mounts: Iterable[Mount]) -> tuple[Mount, ...]:
@@ -223,7 +226,8 @@ def _guards(root: str, confinement: Confinement, host: HostPaths) -> Iterator[Mo
         if _can_be_bound(kind := kinds.get(path)):
             wishes[path] = MountKind.HIDDEN_FOLDER if kind is Kind.FOLDER else MountKind.HIDDEN_FILE
     for path, guard in wishes.items():
-        around = {wishes[path[:end]] for end in range(1, len(path)) if path[:end] in wishes}
+        # The root is one of them: a writable folder in a root that is read-only would be a hole.
+        around = {wishes[path[:end]] for end in range(len(path)) if path[:end] in wishes}
         if around & _SUFFICIENT[guard]:
             continue
         target = _absolute(root, path)

@@ -211,6 +211,19 @@ def test_what_is_not_guarded_can_be_written(scene: Scene, machine: Machine) -> N
     assert (machine.root / "moved/b").read_text() == "b\n"
 
 
+def test_nothing_is_writable_where_policy_only_lets_read(scene: Scene, machine: Machine) -> None:
+    """Neither in the folders above what is hidden, which are mounts of their own where the rest is writable."""
+    before = machine.snapshot()
+    tries = "for folder in . .git deep deep/er keys; do touch $folder/new && echo made; done; rm -f settings.json .env"
+    command = f"cd $0 || exit 1; {{ {tries}; }} 2>/dev/null; cat settings.json .env; touch /tmp/t"
+    for place in (str(machine.root), "/workspace"):
+        outcome = scene.run(
+            ("sh", "-c", command, place), hidden=machine.confinement["hidden"], read_only=(".",), pinned=()
+        )
+        assert (outcome.exit_code, outcome.stdout) == (0, "{}")
+    assert machine.snapshot() == before
+
+
 def test_the_workspace_stands_at_both_names(scene: Scene, machine: Machine) -> None:
     """Mounted: a link would be shown by `find` and `ls -l` instead of what it leads to."""
     outcome = scene.run(

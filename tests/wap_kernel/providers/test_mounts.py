@@ -219,6 +219,20 @@ def test_guards(confinement: Confinement, expected: list[str]) -> None:
     assert [text for text in shown(mounts) if "/ws/" in text] == sorted(expected)
 
 
+@pytest.mark.parametrize(
+    ("confinement", "expected"),
+    [
+        (Confinement(read_only=(".",)), ["ro /ws"]),
+        (Confinement(hidden=("a/b/.env",), read_only=(".",)), ["ro /ws", "hide /ws/a/b/.env"]),
+        (Confinement(hidden=("a/b",), read_only=(".", ".git/config"), pinned=(".git",)), ["ro /ws", "hide/ /ws/a/b"]),
+    ],
+)
+def test_a_root_in_which_nothing_is_writable(confinement: Confinement, expected: list[str]) -> None:
+    """One mount for the root, and none below it that would open a folder again."""
+    mounts = plan("/ws", confinement, host(there={"/ws": Kind.FOLDER, **FILES}))
+    assert [text for text in shown(mounts) if "/ws" in text] == sorted(expected)
+
+
 def test_a_guard_is_made_after_what_it_stands_on() -> None:
     confinement = Confinement(hidden=("a/b/.env", ".env"), read_only=(".git/config",))
     seen: list[str] = []
