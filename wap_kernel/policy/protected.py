@@ -45,8 +45,12 @@ HOME_FILES = (
     *("bin", ".julia/config", ".cargo/env", ".cargo/config.toml", ".cargo/bin", ".pyenv", ".nvm", ".oh-my-zsh"),
     *(".config/direnv", ".config/Code/User", ".claude/settings.json", ".codex/config.toml", ".gradle/init.gradle"),
     *(".psqlrc", ".sqliterc", ".forward", ".rhosts", ".config/htop", ".config/mc", ".xonshrc", ".config/xonsh"),
+    *(".jupyter", ".ipython", ".local/share/jupyter", ".local/etc/jupyter", "Library/Jupyter"),
 )
-"""Executed or obeyed by shells, logins, interpreters, editors, git and installers; relative to the home folder."""
+"""Executed or obeyed by shells, logins, interpreters, editors, git and installers; relative to the home folder.
+
+Jupyter's and IPython's are their defaults: this server may be told to keep its own elsewhere, and the next one not.
+"""
 
 HOME_SECRETS = tuple(
     """
@@ -62,6 +66,7 @@ HOME_SECRETS = tuple(
     .bash_history .zsh_history .python_history .node_repl_history .psql_history .mysql_history .sqlite_history
     .viminfo .lesshst .Rhistory .julia/logs .local/share/fish .ipython/profile_default/history.sqlite
     .mozilla .thunderbird .config/google-chrome .config/chromium .config/BraveSoftware .config/microsoft-edge
+    .local/share/jupyter/runtime .local/share/jupyter/wap Library/Jupyter/runtime Library/Jupyter/wap
     Library/Keychains
     """.split()
 )

@@ -85,6 +85,32 @@ def test_what_people_keep_of_passwords_and_keys_is_hidden(tmp_path: Path, monkey
     assert inside.level("config") is Level.HIDDEN
 
 
+@pytest.mark.parametrize(
+    ("path", "level"),
+    [
+        (".local/share/jupyter/runtime/jpserver-1.json", Level.HIDDEN),
+        (".local/share/jupyter/wap/1/state.db", Level.HIDDEN),
+        ("Library/Jupyter/runtime/jpserver-1.json", Level.HIDDEN),
+        (".local/share/jupyter/kernels/python3/kernel.json", Level.READ_ONLY),
+        (".local/etc/jupyter/jupyter_server_config.d/x.json", Level.READ_ONLY),
+        ("Library/Jupyter/kernels/python3/kernel.json", Level.READ_ONLY),
+        (".jupyter/jupyter_server_config.py", Level.READ_ONLY),
+        (".ipython/profile_default/startup/00.py", Level.READ_ONLY),
+        ("elsewhere/runtime/jpserver-1.json", Level.HIDDEN),
+        ("elsewhere/config/jupyter_server_config.py", Level.READ_ONLY),
+    ],
+)
+def test_jupyters_usual_folders_are_protected_beside_the_configured_ones(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, path: str, level: Level
+) -> None:
+    """Another server of the same user, or the next one, looks there."""
+    monkeypatch.setenv("HOME", str(tmp_path))
+    for name in ("CONFIG", "DATA", "RUNTIME"):
+        monkeypatch.setenv(f"JUPYTER_{name}_DIR", str(tmp_path / "elsewhere" / name.lower()))
+    monkeypatch.setenv("IPYTHONDIR", str(tmp_path / "elsewhere/ipython"))
+    assert protected_paths(str(tmp_path), "/elsewhere").level(path) is level
+
+
 def test_names_of_what_cannot_be_changed() -> None:
     assert paths.read_only_names("share") == {".git", ".cws-policy.json", "jupyter"}
     assert paths.read_only_names("elsewhere") == {".git", ".cws-policy.json"}
