@@ -16,6 +16,7 @@ from wap_kernel.commands.programs import Programs
 from wap_kernel.errors import (
     ApprovalRequired,
     Code,
+    InvalidArgument,
     PermissionDenied,
     ProviderUnavailable,
     TooLarge,
@@ -127,30 +128,43 @@ class Judge:
         return grant_for(operation, binding.effective, self._facts(operation, binding))
 
     def checked(self, operation: Operation, caller: Caller) -> Verdict:
-        """The verdict also where the question itself is refused."""
+        """The verdict also where the question itself is refused, or what is allowed cannot be done here."""
         try:
-            return self.verdict(operation, self.binding_for(operation, caller))
+            verdict = self.verdict(operation, self.binding_for(operation, caller))
         except WapError as error:  # the path leaves the workspace, or keeps changing
-            return Verdict(Answer.DENY, "containment", error.message, error.hint, error.code, grantable=False)
+            return Verdict.of_refusal(error, "containment")
+        if verdict.answer is not Answer.DENY:
+            try:
+                self._require_provider(operation, caller)
+            except ProviderUnavailable as error:
+                return Verdict.of_refusal(error, "provider")
+        return verdict
 
     def enforce(self, operation: Operation, verdict: Verdict, caller: Caller, *, approved: bool) -> None:
         """Raise unless the operation may be performed now."""
         if verdict.answer is Answer.DENY:
+            if verdict.code is Code.INVALID_ARGUMENT:  # no rule's doing: the request itself is wrong
+                raise InvalidArgument(verdict.reason, hint=verdict.suggestion)
             refusal = TooLarge if verdict.code is Code.SIZE_LIMIT_EXCEEDED else PermissionDenied
             raise refusal(verdict.reason, hint=verdict.suggestion, rule=verdict.rule)
-        runs = isinstance(operation, RunCommand | GitAction)
-        if runs and isinstance(self._provider, RefusingProvider):
-            self._provider.refuse()
-        if runs and (caller.token or self._confined_only) and not (self._provider.confines or self._allow_unconfined):
-            asker = "an agent token is not given unconfined ones" if caller.token else "unconfined ones are not run"
-            raise ProviderUnavailable(
-                f"Nothing confines commands here, and {asker}.",
-                hint="`wap doctor` tells how to get a sandbox; an administrator may set WapExtension.allow_unconfined.",
-            )
+        self._require_provider(operation, caller)
         if verdict.answer is Answer.ASK and not approved:
             hint = verdict.suggestion or "Do it in another way, or have it allowed in the policy."
             raise ApprovalRequired(
                 f"{verdict.reason}: a person must agree first.", hint=hint, rule=verdict.rule, reason=verdict.reason
+            )
+
+    def _require_provider(self, operation: Operation, caller: Caller) -> None:
+        """Raise where the caller's commands are not run at all."""
+        if not isinstance(operation, RunCommand | GitAction):
+            return
+        if isinstance(self._provider, RefusingProvider):
+            self._provider.refuse()
+        if (caller.token or self._confined_only) and not (self._provider.confines or self._allow_unconfined):
+            asker = "an agent token is not given unconfined ones" if caller.token else "unconfined ones are not run"
+            raise ProviderUnavailable(
+                f"Nothing confines commands here, and {asker}.",
+                hint="`wap doctor` tells how to get a sandbox; an administrator may set WapExtension.allow_unconfined.",
             )
 
     def permit(self, binding: Binding, verdict: Verdict, overlay: Files | None = None) -> Permit:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -63,6 +64,66 @@ async def test_the_policy_that_is_shown_is_the_tokens(fetch: Any) -> None:
     assert [verdict["verdict"] for verdict in checked.body["verdicts"]] == ["deny"]
 
 
+LS = {"type": "shell", "command": "ls"}
+UNKNOWN = {"type": "shell", "command": "frobnicate"}
+READ = {"type": "readFile", "path": "a.txt"}
+CREATE = {"type": "createFile", "path": "b.txt", "content": "b"}
+
+
+def setting(name: str, operation: Mapping[str, Any] = LS) -> dict[str, Any]:
+    return {**operation, "env": {name: "x"}}
+
+
+FORESEEN: list[tuple[dict[str, Any], dict[str, Any], str]] = [
+    ({}, LS, "allow default"),
+    ({}, UNKNOWN, "ask unknown"),
+    ({}, {"type": "shell", "command": "sudo id"}, "deny blocked"),
+    ({}, {"type": "readFile", "path": "server.pem"}, "deny standard: *.pem"),
+    ({}, setting("FINE"), "allow default"),
+    *(
+        ({}, setting(name), "deny environment")
+        for name in "LD_PRELOAD PATH BASH_ENV GIT_DIR PS4 BASH_FUNC_git%%".split()
+    ),
+    ({}, setting("LD_PRELOAD", UNKNOWN), "deny environment"),
+    ({}, setting("not a name"), "deny environment"),
+    ({"tools": ["readFile"]}, READ, "allow default"),
+    ({"tools": ["readFile"]}, LS, "deny token.tools"),
+    ({"tools": ["readFile"]}, CREATE, "deny token.tools"),
+    ({"tools": ["executeCommand"]}, LS, "allow default"),
+    ({"tools": ["writeFile"]}, CREATE, "allow default"),
+    ({"policy": {"filesystem": {"access": "read"}}}, CREATE, "deny filesystem.access"),
+    ({"policy": {"shell": {"enabled": False}}}, LS, "deny shell.enabled"),
+]
+"""What a token is minted with, an operation, and what is said of it."""
+
+
+async def foreseen_and_done(fetch: Any, wanted: Mapping[str, Any], operation: Mapping[str, Any]) -> tuple[str, str]:
+    """What is said before, and what becomes of it; an agent's answers have no more in common than that."""
+    headers = bearer(await mint(fetch, **wanted))
+    body = json.dumps({"protocolVersion": "1.0", "operations": [operation]})
+    checked = await fetch("wap/policy/check", method="POST", body=body, headers=headers)
+    (verdict,) = checked.body["verdicts"]
+    ran = await fetch("wap/runs", method="POST", body=body, headers=headers)
+    if ran.status == 403:
+        assert ran.body["error"].startswith(verdict["reason"])
+        return f"{verdict['verdict']} {verdict['rule']}", "deny"
+    event = ran.body["events"][-1]
+    kinds = {"policyDenied": "deny", "approvalRequired": "ask"}
+    became = kinds.get(event["type"]) or ("allow" if event["success"] else "deny")
+    if became != "allow":
+        assert verdict["reason"] in (event.get("reason") or event["error"])
+    return f"{verdict['verdict']} {verdict['rule']}", became
+
+
+async def test_what_is_said_beforehand_is_what_happens(fetch: Any, jp_root_dir: Path) -> None:
+    (jp_root_dir / "a.txt").write_text("a")
+    (jp_root_dir / "server.pem").write_text("secret")
+    for wanted, operation, said in FORESEEN:
+        (jp_root_dir / "b.txt").unlink(missing_ok=True)
+        found = await foreseen_and_done(fetch, wanted, operation)
+        assert found == (said, said.partition(" ")[0]), (wanted, operation)
+
+
 class TestUnconfined:
     @pytest.fixture(params=[False, True])
     def settings(self, request: pytest.FixtureRequest) -> dict[str, Any]:
@@ -79,3 +140,11 @@ class TestUnconfined:
         assert (await call("executeCommand", command="echo x > made")).status == 200  # a person may
         asked = await call("executeCommand", command="python3 -c 1")
         assert (asked.code, asked.body["details"]["rule"]) == ("APPROVAL_REQUIRED", "unconfined")
+
+    @pytest.mark.parametrize("operation", [LS, UNKNOWN, CREATE], ids=lambda each: each["type"])
+    async def test_what_is_said_beforehand_is_what_happens(
+        self, fetch: Any, settings: dict[str, Any], operation: dict[str, Any]
+    ) -> None:
+        said, became = await foreseen_and_done(fetch, {}, operation)
+        assert said.partition(" ")[0] == became
+        assert (said == "deny provider") == (operation is not CREATE and not settings["allow_unconfined"])

@@ -111,7 +111,7 @@ def rebuild(
     environment |= GIT_SETTINGS
     environment["PATH"] = _path(server.get("PATH") or DEFAULT_PATH, os.path.dirname(sys.executable or ""))
     for name, value in caller.items():
-        _check(name, value)
+        check(name, value)
         if allowlist is not None and name not in allowlist:
             raise PermissionDenied(
                 f"The environment variable {name} is not in the policy's envAllowlist.",
@@ -154,7 +154,8 @@ def _path(path: str, interpreter: str) -> str:
     return os.pathsep.join(folders)
 
 
-def _check(name: str, value: str) -> None:
+def check(name: str, value: str) -> None:
+    """Raise for a variable that no caller may set, whatever the policy."""
     if name in REFUSED or name.startswith(REFUSED_PREFIXES) or name.endswith(REFUSED_SUFFIXES):
         raise PermissionDenied(
             f"The environment variable {name} may not be set: it changes which code a program runs.",

@@ -11,9 +11,10 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 
+from wap_kernel.commands import environment
 from wap_kernel.commands.shell import Script, parse
 from wap_kernel.commands.words import SimpleCommand
-from wap_kernel.errors import Code, PermissionDenied
+from wap_kernel.errors import Code, PermissionDenied, WapError
 from wap_kernel.git.remotes import PROTECTED, Remote, Verb, questions
 from wap_kernel.operations import (
     CopyFile,
@@ -206,7 +207,11 @@ def _command(operation: RunCommand, script: Script, effective: Effective, facts:
         yield _Said(Verdict(Answer.DENY, "shell.enabled", "Shell is disabled"))
         return
     allowed = effective.env_allowlist
-    for name in operation.environment:
+    for name, value in operation.environment.items():
+        try:
+            environment.check(name, value)
+        except WapError as refusal:
+            yield _Said(Verdict.of_refusal(refusal, "environment"))
         if allowed is not None and name not in allowed:
             reason = f'Environment variable "{name}" is not in the allowed variables'
             suggestion = f"Allowed variables: {', '.join(sorted(allowed)) or 'none'}"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from wap_kernel.errors import Code
+from wap_kernel.errors import Code, WapError
 from wap_kernel.policy.model import Answer
 
 __all__ = ["Answer", "Verdict"]
@@ -23,3 +23,9 @@ class Verdict:
     """Whether the command gets the network although the policy grants none."""
     grantable: bool = True
     """Whether a person may allow it for good."""
+
+    @classmethod
+    def of_refusal(cls, error: WapError, rule: str) -> Verdict:
+        """What will be refused in any case, told beforehand; `rule`, where the error names none."""
+        rule = str(error.details.get("rule", rule))
+        return cls(Answer.DENY, rule, error.message, error.hint, error.code, grantable=False)
