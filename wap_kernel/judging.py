@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import errno
 import os
+import posixpath
 from collections.abc import Iterator
 from functools import partial
 
@@ -26,7 +27,7 @@ from wap_kernel.errors import (
 from wap_kernel.files.at_once import AtOnce
 from wap_kernel.files.overlay import Overlay
 from wap_kernel.files.paths import outside
-from wap_kernel.files.primitives import Files, Kind
+from wap_kernel.files.primitives import Access, Files, Kind
 from wap_kernel.files.selection import MAX_FILE_SIZE
 from wap_kernel.operations import GitAction, Operation, ReadFile, RunCommand
 from wap_kernel.policy import masks
@@ -40,6 +41,7 @@ from wap_kernel.providers.base import Provider
 from wap_kernel.providers.refusing import RefusingProvider
 from wap_kernel.results import Limits
 from wap_kernel.runs.grants import Grants
+from wap_kernel.runs.manifest import GIT
 
 
 class Judge:
@@ -121,6 +123,17 @@ class Judge:
         if caller.scope is not None and not caller.scope.opens("readFile"):
             return False
         return self.checked(ReadFile(path=path), caller).answer is Answer.ALLOW
+
+    def may_name(self, path: str, caller: Caller) -> bool:
+        """Whether the caller may know what this resolved path is called. Less is asked than for a read: a name does
+        not become a secret by the size of its file, and that a folder has a `.git` is no secret of the `.git`."""
+        folder, name = posixpath.split(path)
+        is_git = name.casefold() == GIT
+        try:
+            self.binding(caller).guard.check((folder or ".") if is_git else path, Access.READ, folder=is_git)
+        except PermissionDenied:
+            return False
+        return True
 
     def grant_for(self, operation: Operation, caller: Caller) -> Grant | None:
         """What would have to be granted for it never to be asked about again; None if nothing can be."""

@@ -97,10 +97,13 @@ class Looking:
         """What the run changed, and what a revert would do."""
         run = await self.get(run_id, caller)
 
-        def readable(path: str) -> bool:
-            return self.workspace.judge.may_read(path, caller)
+        judge = self.workspace.judge
 
-        return await self.workspace.offload(lambda: self.workspace.undo.describe(run.id, readable))
+        def describe() -> dict[str, Any]:
+            readable, nameable = partial(judge.may_read, caller=caller), partial(judge.may_name, caller=caller)
+            return self.workspace.undo.describe(run.id, readable, nameable)
+
+        return await self.workspace.offload(describe)
 
     async def follow(self, run_id: str, last_event_id: str | None, caller: Caller) -> AsyncGenerator[Live, None]:
         """What has happened and happens in the run, to its end. An id that is not this run's is none: rather tell

@@ -149,7 +149,9 @@ class Performing:
 
     def _notice(self, step: Step, not_kept: NotKept, notices: list[NotKept]) -> None:
         """Told before the command begins, to whoever watches, and again with its event."""
-        not_kept = not_kept.visible(lambda path: self._parts.workspace.judge.may_read(path, self._run.caller))
+        not_kept = not_kept.visible(lambda path: self._parts.workspace.judge.may_name(path, self._run.caller))
+        if not not_kept:
+            return
         notices.append(not_kept)
         said = {"runId": self._run.id, "status": Status.RUNNING.value, "operationId": step.id}
         self._parts.ledger.tell(self._run.id, {**said, **not_kept.to_dict()})

@@ -74,6 +74,7 @@ class Runner(Looking):
                 questions=Questions(
                     judge.files_of,
                     judge.may_read,
+                    judge.may_name,
                     judge.grant_for,
                     workspace.undo.foresee,
                     workspace.pipeline.foresee,

@@ -23,7 +23,7 @@ from wap_kernel.runs import evidence
 from wap_kernel.runs.differences import difference, path_of
 from wap_kernel.runs.model import Approval, Step
 from wap_kernel.runs.showing import ForeseenRevert
-from wap_kernel.runs.snapshots import Readable
+from wap_kernel.runs.snapshots import Nameable, Readable
 from wap_kernel.times import text_of_seconds
 
 EXPIRY_SECONDS = 15 * 60.0
@@ -37,8 +37,10 @@ class Questions:
     """As the caller may see them."""
     may_read: Callable[[str, Caller], bool]
     """Whether the caller could read a file without being asked about it."""
+    may_name: Callable[[str, Caller], bool]
+    """Whether the caller may know what a path is called."""
     grant_for: Callable[[Operation, Caller], Grant | None]
-    foresee: Callable[[Readable], Mapping[str, Any]]
+    foresee: Callable[[Nameable], Mapping[str, Any]]
     """What could not be undone if a command changed it, of that which may be told."""
     foresee_transfer: Callable[[Operation, Caller], Foreseen | None]
     """What a transfer by git would be about."""
@@ -126,7 +128,7 @@ class Questions:
         return self.clock() >= approval.expires_at
 
     def _command(self, operation: RunCommand, caller: Caller) -> dict[str, Any]:
-        lost = list(self.foresee(lambda path: self.may_read(path, caller)).get("notKept", ()))
+        lost = list(self.foresee(lambda path: self.may_name(path, caller)).get("notKept", ()))
         said: dict[str, Any] = {"command": operation.line, "cwd": operation.cwd}
         if operation.environment:
             said["env"] = operation.environment

@@ -18,7 +18,7 @@ from wap_kernel.operations import RevertRun
 from wap_kernel.runs.changes import Change, Note
 from wap_kernel.runs.images import Image
 from wap_kernel.runs.restoring import Reverting, Survey, refuse
-from wap_kernel.runs.snapshots import Readable, Snapshots
+from wap_kernel.runs.snapshots import Nameable, Readable, Snapshots
 
 MAX_DIFFED = 256 * 1024
 """Bytes of a file; a larger one is told by its sizes."""
@@ -36,9 +36,11 @@ MAX_NAMES = 20_000
 """Characters of them together."""
 
 
-def describe(snapshots: Snapshots, reverting: Reverting, run: str, readable: Readable) -> dict[str, Any]:
+def describe(
+    snapshots: Snapshots, reverting: Reverting, run: str, readable: Readable, nameable: Nameable
+) -> dict[str, Any]:
     """`readable` tells whose contents, and sizes, may be shown; that they changed is no secret to whoever may see the
-    run. What was not kept need not have changed, so it is named only to those who may read it."""
+    run. What was not kept need not have changed, so of that only what is `nameable` is named."""
     survey = reverting.survey(run, Deadline(LOOK_SECONDS))
     planned = survey.planned
     conflicts, lost = set(planned.conflicts), {*planned.lost, *survey.unreachable}
@@ -58,7 +60,7 @@ def describe(snapshots: Snapshots, reverting: Reverting, run: str, readable: Rea
     return {
         "changes": shown,
         **({"more": more} if more else {}),
-        "notKept": [*_not_kept(survey.notes, readable), *(() if survey.is_known else (UNKNOWN,))],
+        "notKept": [*_not_kept(survey.notes, nameable), *(() if survey.is_known else (UNKNOWN,))],
         "notUndone": survey.not_undone,
     }
 
@@ -209,6 +211,6 @@ def _content(snapshots: Snapshots, image: Image, path: str, now: Image) -> bytes
         return file.read(MAX_DIFFED + 1) if file.stat.path == path else None
 
 
-def _not_kept(notes: Iterable[Note], readable: Readable) -> list[dict[str, str]]:
+def _not_kept(notes: Iterable[Note], nameable: Nameable) -> list[dict[str, str]]:
     named = {item["path"]: item for note in notes for item in note.get("notKept", ())}
-    return [item for path, item in named.items() if readable(path)]
+    return [item for path, item in named.items() if nameable(path)]

@@ -35,6 +35,8 @@ MAX_NAMED = 1000
 
 Readable = Callable[[str], bool]
 """Whether somebody may read what stands at a path."""
+Nameable = Callable[[str], bool]
+"""Whether somebody may know what it is called."""
 
 
 @dataclass(frozen=True)
@@ -59,11 +61,11 @@ class NotKept:
     def __bool__(self) -> bool:
         return bool(self.files or self.places)
 
-    def visible(self, readable: Readable) -> NotKept:
-        """What of it may be named to somebody, by what they may read: a listing would not show them the rest either."""
+    def visible(self, nameable: Nameable) -> NotKept:
+        """What of it may be named to somebody: a listing would not show them the rest either."""
         return NotKept(
-            {path: reason for path, reason in self.files.items() if readable(path)},
-            {path: reason for path, reason in self.places.items() if readable(path)},
+            {path: reason for path, reason in self.files.items() if nameable(path)},
+            {path: reason for path, reason in self.places.items() if nameable(path)},
         )
 
     def to_dict(self) -> dict[str, Any]:

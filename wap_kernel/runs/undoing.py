@@ -21,7 +21,7 @@ from wap_kernel.runs.images import ABSENT, Image
 from wap_kernel.runs.model import Run
 from wap_kernel.runs.restoring import Reverting
 from wap_kernel.runs.showing import ForeseenRevert
-from wap_kernel.runs.snapshots import Readable, Snapshots
+from wap_kernel.runs.snapshots import Nameable, Readable, Snapshots
 
 FORESEE_SECONDS = 5.0
 """What a question to a person may wait for this."""
@@ -73,13 +73,13 @@ class Undoing:
         with self._locks.hold(*held), self._snapshots.around(operation, run, position, deadline, context.notice):
             yield
 
-    def foresee(self, readable: Readable = lambda _: True) -> dict[str, Any]:
-        """What could not be brought back if a command changed it now, to be known beforehand by somebody who may read
-        what is `readable`."""
+    def foresee(self, nameable: Nameable = lambda _: True) -> dict[str, Any]:
+        """What could not be brought back if a command changed it now, of that which is `nameable` to whoever shall
+        know it beforehand."""
         if self._snapshots is None:
             return {}
         try:
-            return self._snapshots.foresee(Deadline(FORESEE_SECONDS)).visible(readable).to_dict()
+            return self._snapshots.foresee(Deadline(FORESEE_SECONDS)).visible(nameable).to_dict()
         except (OSError, WapError):
             return {}  # it takes too long; the run will say it
 
@@ -107,11 +107,11 @@ class Undoing:
         reverted = self._reverting.take_back(run.id, self._guard_of(run.caller))
         return sorted({*(reverted.left or ()), *(reverted.not_undone or ())})
 
-    def describe(self, run: str, readable: Readable) -> dict[str, Any]:
+    def describe(self, run: str, readable: Readable, nameable: Nameable) -> dict[str, Any]:
         """What a run changed, and what a revert would do."""
         reverting = self._kept()
         assert self._snapshots is not None
-        return showing.describe(self._snapshots, reverting, run, readable)
+        return showing.describe(self._snapshots, reverting, run, readable, nameable)
 
     def foresee_revert(self, operation: RevertRun, caller: Caller, readable: Readable) -> ForeseenRevert:
         """What a person agrees to who agrees to a revert."""

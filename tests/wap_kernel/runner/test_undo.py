@@ -12,7 +12,10 @@ from wap_kernel.errors import (
     InvalidArgument,
 )
 from wap_kernel.files import filesystems
+from wap_kernel.policy import presets
+from wap_kernel.policy.reading import merge
 from wap_kernel.runs.model import Status
+from wap_kernel.runs.snapshots import Caps
 
 # -- dry runs
 
@@ -64,6 +67,39 @@ def test_a_revert_is_a_run_that_can_be_reverted(scene: Scene) -> None:
         redone = await scene.runner.wait((await scene.runner.revert(undone.id, PERSON)).id, WAIT)
         assert redone.status is Status.COMPLETED
         assert scene.tree() == after
+
+    play(scene, scenario)
+
+
+def test_what_cannot_be_undone_is_named_to_who_approves_at_any_size(scene: Scene) -> None:
+    scene.options = {"policy": merge(presets.load("standard"), {"filesystem": {"deniedPaths": ["shut"]}})}
+    scene.root.joinpath("data/big").write_bytes(b"\0" * (Caps().per_file + 1))
+    scene.root.joinpath("data/big.key").write_bytes(b"\0" * (Caps().per_file + 1))
+    for folder in (".git", "sub/.git", "shut/.git", "data/node_modules"):
+        scene.root.joinpath(folder).mkdir(parents=True)
+
+    async def scenario(scene: Scene) -> None:
+        asked = await scene.run(DELETE)
+        named = {item["path"] for item in asked["pendingApproval"]["notKept"]}
+        assert named == {".git", "sub/.git", "data/node_modules", "data/big"}
+        (question, event) = (await scene.decide(asked["runId"], True))["events"]
+        assert question["details"]["notKept"] == asked["pendingApproval"]["notKept"] == event["notKept"]
+        changes = await scene.runner.changes(asked["runId"], PERSON)
+        assert {item["path"] for item in changes["notKept"]} == named
+        with pytest.raises(Conflict) as refused:
+            await scene.runner.revert(asked["runId"], PERSON)
+        assert refused.value.details["paths"] == ["data/big", "data/big.key"]
+
+    play(scene, scenario)
+
+
+def test_where_nothing_may_be_named_nothing_is_said(scene: Scene) -> None:
+    scene.root.joinpath("data/big.key").write_bytes(b"\0" * (Caps().per_file + 1))
+    scene.options = {"policy": merge(presets.load("standard"), {"shell": {"unconfined": "allow"}})}
+
+    async def scenario(scene: Scene) -> None:
+        (event,) = (await scene.run({"type": "shell", "command": "true"}))["events"]
+        assert event["success"] and "notKept" not in event
 
     play(scene, scenario)
 

@@ -37,22 +37,22 @@ def test_contents_that_may_not_be_read_are_never_shown(undo: Undoable) -> None:
     }
 
 
-def test_what_was_not_kept_is_named_to_those_only_who_may_read_it(tmp_path: Path) -> None:
+def test_what_was_not_kept_is_named_to_those_only_who_may_know_its_name(tmp_path: Path) -> None:
     undo = Undoable(tmp_path / "ws", tmp_path / "state", per_file=10)
     undo.command("scene", "mkdir -p shut/node_modules; echo 12345678901 > shut/secret; echo 123456789012 > large")
     undo.command("run", "echo 1 > shut/secret")
 
-    def readable(path: str) -> bool:
+    def nameable(path: str) -> bool:
         return not path.startswith("shut")
 
-    described = undo.describe("run", readable)
+    described = undo.describe("run", lambda _: False, nameable)
     assert described["changes"] == [{"path": "shut/secret", "change": "modified", "revertible": False}]
     assert [item["path"] for item in described["notKept"]] == ["large"]
     (*_, notice) = undo.notices
     assert {*notice.files, *notice.places} == {"shut/secret", "shut/node_modules", "large"}
-    assert notice.visible(readable).files.keys() == {"large"} and not notice.visible(readable).places
+    assert notice.visible(nameable).files.keys() == {"large"} and not notice.visible(nameable).places
     undoing = Undoing(undo.snapshots, undo.locks, lambda _: undo.guard)
-    assert [item["path"] for item in undoing.foresee(readable)["notKept"]] == ["large"]
+    assert [item["path"] for item in undoing.foresee(nameable)["notKept"]] == ["large"]
     undo.close()
 
 

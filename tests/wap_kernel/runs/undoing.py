@@ -38,7 +38,7 @@ from wap_kernel.runs.putting_back import PuttingBack
 from wap_kernel.runs.restoring import Reverting
 from wap_kernel.runs.reverting import Step
 from wap_kernel.runs.showing import describe
-from wap_kernel.runs.snapshots import Caps, NotKept, Readable, Snapshots
+from wap_kernel.runs.snapshots import Caps, Nameable, NotKept, Readable, Snapshots
 from wap_kernel.runs.state import open_state_dir
 
 LOG = logging.getLogger("test")
@@ -137,8 +137,10 @@ class Undoable:
         """What binds a caller under a policy, beside what is protected always."""
         return PolicyGuard(self.guard, Effective((Policy(filesystem=FilesystemPolicy(**filesystem)),)))
 
-    def describe(self, run: str, readable: Readable = lambda _: True) -> dict[str, Any]:
-        return describe(self.snapshots, self.reverting, run, readable)
+    def describe(
+        self, run: str, readable: Readable = lambda _: True, nameable: Nameable = lambda _: True
+    ) -> dict[str, Any]:
+        return describe(self.snapshots, self.reverting, run, readable, nameable)
 
     def tree(self) -> dict[str, tuple[Any, ...]]:
         return tree(self.folder, without=self.state)
