@@ -28,7 +28,7 @@ LARGEST_TEXT = 30_000
 LARGEST_ERROR = 5_000
 """Bytes kept for the error that may end a cell."""
 LONGEST_SUMMARY = 300
-LEAST = 2_000
+LEAST = 2_500
 """Bytes without which nothing is shown of an answer."""
 OUTPUT_BYTES = 200
 """What an output costs in a notebook's file besides what it shows."""
