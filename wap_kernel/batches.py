@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import json
 import sys
+from collections.abc import Collection, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -37,6 +38,19 @@ def read(text: str, name: str, first_line: int = 1) -> dict[str, Any]:
             hint='It should be a list of operations, or {"protocolVersion": "1.0", "operations": [...]}.',
         )
     return sent
+
+
+def ids(given: Sequence[str | None]) -> list[str]:
+    """What each operation is called, by its own id or else its number. Whoever runs operations and whoever shows what
+    became of them ask here: a command must never be shown with another's verdict."""
+    taken = set(given)
+    return [own or _free(f"op-{number}", taken) for number, own in enumerate(given, 1)]
+
+
+def _free(name: str, taken: Collection[str | None]) -> str:
+    while name in taken:
+        name += "_"
+    return name
 
 
 def is_json(text: str, name: str = "") -> bool:

@@ -12,6 +12,7 @@ from typing import Annotated, Any, Generic, Literal, TypeVar
 from pydantic import AfterValidator, BaseModel, Field, TypeAdapter, ValidationError, ValidationInfo, field_validator
 from pydantic_core import InitErrorDetails, PydanticCustomError
 
+from wap_kernel import batches
 from wap_kernel.dialects import structure, wap_parameters
 from wap_kernel.dialects.tools import INTEGER, LARGE, Parameters, invalid
 from wap_kernel.errors import InvalidArgument
@@ -206,20 +207,11 @@ class OperationsMessage(Parameters):
 
     def steps(self) -> list[Step]:
         """Each operation as the engine has it, with its id; one without gets its number, counted from 1."""
-        taken = {one.id for one in self.operations}
-        return [
-            Step(one.id or _free(f"op-{number}", taken), one.type, one.engine())
-            for number, one in enumerate(self.operations, 1)
-        ]
+        known = batches.ids([one.id for one in self.operations])
+        return [Step(known_id, one.type, one.engine()) for known_id, one in zip(known, self.operations, strict=True)]
 
     def options(self) -> Options:
         return Options(atomic=self.atomic, dry_run=self.dry_run)
-
-
-def _free(name: str, taken: set[str | None]) -> str:
-    while name in taken:
-        name += "_"
-    return name
 
 
 M = TypeVar("M", bound=BaseModel)

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from wap_kernel import batches
 from wap_kernel.render import chars, cutting
 from wap_kernel.render.parts import Row, Span, Tone
 
@@ -123,5 +124,5 @@ def sentences(*texts: object) -> str:
 
 
 def by_id(operations: Sequence[Event]) -> dict[str, Event]:
-    """Operations without an id are numbered, as the engine does."""
-    return {str(one.get("id") or f"op-{number}"): one for number, one in enumerate(operations, 1)}
+    """What was asked for, under the ids that events and verdicts have."""
+    return dict(zip(batches.ids([one.get("id") for one in operations]), operations, strict=True))

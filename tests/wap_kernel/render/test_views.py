@@ -8,7 +8,8 @@ import pytest
 
 from tests.wap_kernel.render.conftest import Recorded
 from tests.wap_kernel.render.reading import check
-from wap_kernel.client.answers import FileText, Listing, Overview, Policy, RunResult, Runs
+from wap_kernel.client.answers import FileText, Listing, Overview, Policy, RunResult, Runs, Verdicts
+from wap_kernel.dialects.agent_spaces import parse_message
 from wap_kernel.policy.effective import Effective
 from wap_kernel.policy.presets import load
 from wap_kernel.policy.reading import merge
@@ -267,3 +268,14 @@ def test_verdicts_say_what_they_are_about(recorded: Recorded) -> None:
 def test_a_problem_says_the_next_step(recorded: Recorded) -> None:
     plain, _ = said(recorded, "problem")
     assert plain.split("\n")[:2] == ["not done · line 7 · FILE_NOT_FOUND", "  No such file or folder: nope.py"]
+
+
+def test_each_operation_is_shown_by_its_own_id() -> None:
+    operations = [{"type": "shell", "id": "op-2", "command": "ls"}, {"type": "shell", "command": "sudo ls"}]
+    steps = parse_message({"protocolVersion": "1.0", "operations": operations}).steps()
+    denied = [{"operationId": step.id, "verdict": "deny", "reason": f"No {step.operation.line}"} for step in steps]
+    verdicts = text(Verdicts({"verdicts": denied}, operations=operations))
+    assert "deny    run ls: No ls." in verdicts and "deny    run sudo ls: No sudo ls." in verdicts
+    events = [{"type": "policyDenied", "operationType": "shell", **one} for one in denied]
+    run = text(RunResult({"runId": "run_1", "status": "completed", "events": events}, operations=operations))
+    assert "denied  run ls: No ls." in run and "denied  run sudo ls: No sudo ls." in run
