@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+from wap_kernel.render import chars
+
 LINE_COST = 24
 """What a line takes besides its characters: an indentation, a bar, a place of its own in a notebook's file."""
 LONGEST_LINE = 1000
@@ -14,24 +16,34 @@ class Cut(NamedTuple):
     text: str
     left_out: int
     """Lines."""
+    of_line: int = 0
+    """Characters of a line that is too long by itself; the rest of it is in the text."""
+
+    def said(self, which: str = "more") -> str:
+        """What is not there; empty where all is."""
+        characters = f"{chars.counted(self.of_line, f'{which} character')} of this line" if self.of_line else ""
+        lines = chars.counted(self.left_out, f"{which} line") if self.left_out else ""
+        return " and ".join(part for part in (characters, lines) if part)
 
 
 def cost(text: str) -> int:
     return len(text) + LINE_COST * text.count("\n")
 
 
-def head(text: str, characters: int, lines: int) -> Cut:
-    """The beginning of `text`, at no more than that cost."""
+def head(text: str, characters: int, lines: int, longest: int = LONGEST_LINE) -> Cut:
+    """The beginning of `text`, at no more than that cost. Of a first line that costs too much by itself, `longest`
+    characters: to the writers a longer one is too long once more, and what they say of it would not be all of it."""
     end, kept = 0, 0
     while kept < lines and end < len(text):
         after = _end_of_line(text, end)
         if after + LINE_COST * kept > characters:
             break
         end, kept = after, kept + 1
-    if kept == 0 and lines > 0 and text:  # a first line that is too long by itself
-        end = min(characters, _end_of_line(text, 0))
-    rest = text[end:]
-    return Cut(text[:end], rest.count("\n") + (not rest.endswith("\n")) if rest else 0)
+    if kept == 0 and lines > 0 and text:
+        whole = _end_of_line(text, 0)
+        shown = min(characters, longest, len(text[:whole].removesuffix("\n")))
+        return Cut(text[:shown], _count(text[whole:]), len(text[:whole].removesuffix("\n")) - shown)
+    return Cut(text[:end], _count(text[end:]))
 
 
 def tail(text: str, characters: int, lines: int) -> Cut:
@@ -43,15 +55,20 @@ def tail(text: str, characters: int, lines: int) -> Cut:
             break
         start, kept = before, kept + 1
     if kept == 0 and lines > 0 and text:
-        start = max(len(text) - characters, text.rfind("\n", 0, len(text) - 1) + 1)
-    rest = text[:start]
-    return Cut(text[start:], rest.count("\n") + (not rest.endswith("\n")) if rest else 0)
+        begins = text.rfind("\n", 0, len(text) - 1) + 1
+        start = max(len(text) - min(characters, LONGEST_LINE), begins)
+        return Cut(text[start:], _count(text[:begins]), start - begins)
+    return Cut(text[start:], _count(text[:start]))
 
 
 def line(text: str, longest: int = LONGEST_LINE) -> str:
     if len(text) <= longest:
         return text
     return f"{text[:longest]} … {len(text) - longest:,} more characters"
+
+
+def _count(text: str) -> int:
+    return text.count("\n") + (not text.endswith("\n")) if text else 0
 
 
 def _end_of_line(text: str, start: int) -> int:

@@ -14,9 +14,8 @@ def blocks(diff: str, characters: int, lines: int, *, is_cut: bool = False, is_o
     cut = cutting.head(_without_names(diff), characters, lines)
     shown = Pre(tuple(Line((Span(line),), _TONES.get(line[:1], "")) for line in lines_of(cut.text)))
     found: list[Block] = [shown] if shown.lines else []
-    if cut.left_out or is_cut:
-        more = f"{cut.left_out:,} lines of" if cut.left_out else "the end of"
-        found.append(muted(f"… {more} the diff left out", is_below=True))
+    if cut.said() or is_cut:
+        found.append(muted(f"… {cut.said() or 'the end'} of the diff left out", is_below=True))
     if len(shown.lines) > OPEN_LINES and not is_open:
         return [Fold(f"diff, {len(shown.lines):,} lines", tuple(found))]
     return found

@@ -19,8 +19,7 @@ def blocks(data: Mapping[str, Any], asked: Mapping[str, Any], room: Room, prefix
     total, returned = data.get("totalLines"), data.get("returnedLines")
     facts = [chars.size(metadata["size"])] if "size" in metadata else []
     if isinstance(total, int) and isinstance(returned, int):
-        part = f"lines {first} to {first + returned - 1} of {total:,}" if returned else f"none of {total:,} lines"
-        facts.append(chars.counted(total, "line") if returned == total else part)
+        facts.append(_part(first, returned, total))
     facts += ["CRLF"] if (is_crlf := _is_crlf(content)) else []
     facts += ["not UTF-8: some bytes are shown replaced"] if data.get("isLossy") else []
     head = Head("plain", "", code(path), tuple(facts))
@@ -35,14 +34,27 @@ def blocks(data: Mapping[str, Any], asked: Mapping[str, Any], room: Room, prefix
     if rest := lines[OPEN_LINES:]:
         label = chars.counted(len(rest), "more line")
         found.append(Fold(label, (_numbered(rest, first + OPEN_LINES, width),)))
-    if cut.left_out or data.get("isTruncated"):
-        after = first + len(lines)
-        how = (
-            Span("… more: ", "muted"),
-            Span(f"{prefix}read {shlex.quote(path)} --lines {after}:{after + 199}", "type"),
-        )
-        found.append(Row(how))
+    after = first + len(lines)
+    has_more = after <= total if data.get("isTruncated") and isinstance(total, int) else cut.left_out > 0
+    if has_more:
+        again = f"{prefix}read {shlex.quote(path)} --lines {after}:{after + 199}"
+        also = f"{_rest(cut.of_line)}, and " if cut.of_line else ""
+        found.append(Row((Span(f"… {also}more: ", "muted"), Span(again, "type"))))
+    elif cut.of_line:
+        found.append(muted(f"… {_rest(cut.of_line)}{held(prefix, 'print(_) shows them')}"))
     return found
+
+
+def _rest(characters: int) -> str:
+    return f"{chars.counted(characters, 'more character')} of this line"
+
+
+def _part(first: int, returned: int, total: int) -> str:
+    if returned == total:
+        return chars.counted(total, "line")
+    if not returned:
+        return f"none of {chars.counted(total, 'line')}"
+    return f"line {first} of {total:,}" if returned == 1 else f"lines {first} to {first + returned - 1} of {total:,}"
 
 
 def _numbered(lines: Sequence[str], first: int, width: int) -> Pre:

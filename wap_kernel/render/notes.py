@@ -13,8 +13,7 @@ Data = Mapping[str, Any]
 
 def note(data: Data, asked: Data, room: Room, prefix: str) -> list[Block]:
     cut = cutting.head(str(data.get("text", "")), room.characters, room.lines)
-    more = [muted(f"… {cut.left_out:,} more lines{held(prefix, '_.to_dict() holds them')}")] if cut.left_out else []
-    return [preformatted(cut.text, bar=""), *more]
+    return [preformatted(cut.text, bar=""), *_more(cut, prefix)]
 
 
 def problem(data: Data, asked: Data, room: Room, prefix: str) -> list[Block]:
@@ -30,8 +29,8 @@ def _said(text: str, room: Room, prefix: str, *, is_hint: bool) -> list[Block]:
     found: list[Block] = [Row((Span(cutting.line(first), "muted" if is_hint else ""),))]
     cut = cutting.head(rest, room.characters // 2, room.lines)
     found += [preformatted(cut.text)] if cut.text else []
-    return (
-        [*found, muted(f"… {cut.left_out:,} more lines{held(prefix, '_.to_dict() holds them')}")]
-        if cut.left_out
-        else found
-    )
+    return [*found, *_more(cut, prefix)]
+
+
+def _more(cut: cutting.Cut, prefix: str) -> list[Block]:
+    return [muted(f"… {cut.said()}{held(prefix, '_.to_dict() holds them')}")] if cut.said() else []

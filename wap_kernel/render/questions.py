@@ -41,9 +41,9 @@ def _further(operation: Mapping[str, Any]) -> str:
 
 
 def _command(command: str, room: Room, prefix: str) -> list[Block]:
-    cut = cutting.head(command, room.characters // 2, room.lines)
+    cut = cutting.head(command, room.characters // 2, room.lines, longest=len(command))
     where = held(prefix, "_.pending holds the whole command")
-    more = [muted(f"… {cut.left_out:,} more lines{where}")] if cut.left_out else []
+    more = [muted(f"… {cut.said()}{where}")] if cut.said() else []
     return [preformatted(cut.text, bar="$"), *more]
 
 

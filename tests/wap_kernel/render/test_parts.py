@@ -16,7 +16,10 @@ TEXT = st.text(alphabet="ab\n")
 def test_a_head_and_what_is_left_are_the_whole(text: str, characters: int, lines: int) -> None:
     cut = cutting.head(text, characters, lines)
     assert text.startswith(cut.text) and len(cut.text) <= characters and len(lines_of(cut.text)) <= lines
-    assert len(lines_of(text[len(cut.text) :])) == cut.left_out
+    rest = text[len(cut.text) :]
+    assert "\n" not in rest[: cut.of_line] and (not cut.of_line or "\n" not in cut.text)
+    is_within_line = cut.text and not cut.text.endswith("\n")
+    assert len(lines_of(rest[cut.of_line :].removeprefix("\n" if is_within_line else ""))) == cut.left_out
     assert cut.text or not text
 
 
@@ -24,8 +27,20 @@ def test_a_head_and_what_is_left_are_the_whole(text: str, characters: int, lines
 def test_a_tail_and_what_is_left_are_the_whole(text: str, characters: int, lines: int) -> None:
     cut = cutting.tail(text, characters, lines)
     assert text.endswith(cut.text) and len(cut.text) <= characters and len(lines_of(cut.text)) <= lines
-    assert len(lines_of(text[: len(text) - len(cut.text)])) == cut.left_out
+    rest = text[: len(text) - len(cut.text)]
+    before = rest[: len(rest) - cut.of_line]
+    assert before == "" or before.endswith("\n")
+    assert len(lines_of(before)) == cut.left_out
     assert cut.text or not text
+
+
+def test_what_was_cut_is_counted_truly() -> None:
+    for long in (cutting.head("x" * 5_000, 3_000, 10), cutting.tail("x" * 5_000, 3_000, 10)):
+        assert (len(long.text), long.left_out, long.of_line) == (1_000, 0, 4_000), "more of it no writer shows"
+    assert cutting.head("x" * 5_000 + "\ny", 3_000, 10).said() == "4,000 more characters of this line and 1 more line"
+    assert cutting.tail("y\nz\nx\n", 3, 10).said("earlier") == "2 earlier lines"
+    assert cutting.head("x" * 5_000, 3_000, 10, longest=5_000).said() == "2,000 more characters of this line"
+    assert cutting.head("x\n", 3_000, 10).said() == ""
 
 
 @given(st.lists(st.integers(0, 100)), st.integers(0, 300))

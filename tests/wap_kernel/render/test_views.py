@@ -204,6 +204,24 @@ def test_a_long_file_says_how_to_go_on() -> None:
     assert "%wap read 'my data.csv' --lines 1001:1200" in check(both).text
 
 
+def test_a_file_of_one_long_line_has_no_further_lines_to_read() -> None:
+    file = FileText({"content": "x" * 200_000, "totalLines": 1, "returnedLines": 1}, path="long.txt")
+    both = bundle(file)
+    for written in (both["text/plain"], check(both).text):
+        assert "199,000 more characters of this line; print(_) shows them" in written and "--lines" not in written
+        assert "x" * 1_000 in written and "x" * 1_001 not in written
+    more = FileText({"content": "x" * 200_000 + "\ny\n", "totalLines": 2, "returnedLines": 2}, path="long.txt")
+    assert "199,000 more characters of this line, and more: %wap read long.txt --lines 2:201" in text(more)
+    assert "print" not in text(file, prefix="")
+
+
+def test_one_line_is_one_line() -> None:
+    assert text(FileText({"content": "x\n", "totalLines": 1, "returnedLines": 1}, path="a")).startswith("a · 1 line\n")
+    assert text(FileText({"content": "x\n", "totalLines": 3, "returnedLines": 1}, path="a", first_line=2)).startswith(
+        "a · line 2 of 3\n"
+    )
+
+
 def test_matches_are_marked(recorded: Recorded) -> None:
     both = bundle(recorded["hits"])
     assert check(both).marked == ["GREETING", "GREETING"]
