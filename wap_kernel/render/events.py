@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -42,11 +42,14 @@ class Outcome:
     subject: str
     detail: str
     facts: tuple[str, ...]
-    is_simulated: bool = False
+    said: str = ""
+    """Instead of its tone's word."""
+    is_operation: bool = True
+    """Else it tells of the run as a whole."""
 
     @property
     def word(self) -> str:
-        return "would" if self.is_simulated and self.tone == "ok" else WORDS[self.tone]
+        return self.said or WORDS[self.tone]
 
     @property
     def row(self) -> Row:
@@ -60,7 +63,7 @@ def outcome(event: Event, operation: Event) -> Outcome:
     """`operation` is what was asked for, where that is known: not every event names it."""
     kind = str(event["type"])
     if kind == "error":
-        return Outcome("failed", "", "", str(event.get("message", "")), ())
+        return Outcome("failed", "", "", str(event.get("message", "")), (), is_operation=False)
     if kind in ("policyDenied", "approvalRequired"):
         asked = {**operation, **event.get("details", {})}
         detail = sentences(event.get("reason"), event.get("suggestion"))
@@ -72,7 +75,13 @@ def outcome(event: Event, operation: Event) -> Outcome:
     tone = "ok" if event.get("success") else "failed"
     if event.get("simulated") is False:
         tone, detail = "plain", "a dry run runs no commands"
-    return Outcome(tone, verb(kind), subject(event), detail, tuple(_facts(event)), bool(event.get("simulated")))
+    said = "would" if event.get("simulated") and tone == "ok" else ""
+    return Outcome(tone, verb(kind), subject(event), detail, tuple(_facts(event)), said)
+
+
+def not_run(operation: Event) -> Outcome:
+    """Of an operation that has no event: the run had ended before it."""
+    return Outcome("plain", verb(operation.get("type", "")), subject(operation), "", (), "not run")
 
 
 def verb(kind: object) -> str:
@@ -126,3 +135,13 @@ def sentences(*texts: object) -> str:
 def by_id(operations: Sequence[Event]) -> dict[str, Event]:
     """What was asked for, under the ids that events and verdicts have."""
     return dict(zip(batches.ids([one.get("id") for one in operations]), operations, strict=True))
+
+
+def asked_about(told: Iterable[Event]) -> dict[str, Event]:
+    """Operations that a person was asked about: whoever did not send them knows them by the question."""
+    questions = [event for event in told if event["type"] == "approvalRequired" and "operationId" in event]
+    return {str(event["operationId"]): _in_question(event.get("details", {})) for event in questions}
+
+
+def _in_question(details: Event) -> Event:
+    return {**details.get("operation", {}), **details}

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from typing import Any
+from dataclasses import replace
+from typing import Any, NamedTuple
 
 from wap_kernel.render import ansi, chars, cutting, diffs, events, questions
 from wap_kernel.render.parts import (
@@ -28,6 +29,8 @@ Event = Mapping[str, Any]
 
 SHOWN_TAIL = 12
 """Lines of a command's output that are not folded."""
+LEFT_OUT = " bytes left out ...]"
+"""In an output whose middle its event does not have."""
 STATUSES: dict[str, Tone] = {
     "completed": "ok",
     "running": "busy",
@@ -35,19 +38,32 @@ STATUSES: dict[str, Tone] = {
     "cancelled": "failed",
     "error": "failed",
 }
+_BROKEN_OFF = ("cancelled", "error")
+"""Statuses of runs that may have left out operations."""
+_COUNTED = {word: word for word in ("done", "would", "undone", "failed", "denied", "asks", "skipped", "not run")}
+_COUNTED["would"] = "would be done"
 _UNDOABLE = ("createFile", "editFile", "deleteFile", "moveFile", "copyFile", "createDirectory")
+_LOOKING = ("message", "readFile")
 _CONTENTS = ("diff", "stdout", "stderr", "content")
 
 
 def blocks(data: Mapping[str, Any], asked: Mapping[str, Any], room: Room, prefix: str) -> list[Block]:
     run_id, status = str(data["runId"]), str(data["status"])
-    operations = events.by_id(asked.get("operations", ()))
+    sent = events.by_id(asked.get("operations", ()))
+    operations = {**events.asked_about(data["events"]), **sent}
     pending = data.get("pendingApproval")
     # Questions that were answered have an event after them, and the open one stands below.
-    told = [event for event in data["events"] if event["type"] != "approvalRequired"]
+    told: list[Event] = [event for event in data["events"] if event["type"] != "approvalRequired"]
     outcomes = [events.outcome(event, operations.get(str(event.get("operationId")), {})) for event in told]
+    if (taken_back := _taken_back(data["events"])) is not None:
+        outcomes = [_undone(one, event, taken_back) for one, event in zip(outcomes, told, strict=True)]
+    if status in _BROKEN_OFF:
+        begun = {str(event.get("operationId")) for event in data["events"]}
+        left = [operation for name, operation in sent.items() if name not in begun]
+        outcomes += map(events.not_run, left)
+        told += [{} for _ in left]
     shown = _chosen(outcomes, room.rows)
-    bodies = _Bodies(told, shown, room, prefix)
+    bodies = _Bodies(run_id, told, shown, room, prefix)
     found: list[Block] = [_head(data, status, outcomes)]
     after = 0
     for index in shown:
@@ -60,16 +76,30 @@ def blocks(data: Mapping[str, Any], asked: Mapping[str, Any], room: Room, prefix
     return [*found, *_next(data, status, run_id, prefix)]
 
 
+def _taken_back(told: Sequence[Event]) -> Sequence[str] | None:
+    """The paths that an atomic run could not undo; None where it has undone nothing."""
+    said = [event.get("details", {}) for event in told if event["type"] == "error"]
+    left = next((details.get("notUndone", ()) for details in said if details.get("atomic")), None)
+    return None if left is None or "." in left else left
+
+
+def _undone(outcome: events.Outcome, event: Event, left: Sequence[str]) -> events.Outcome:
+    """What a command changed is not known, so that it is undone where everything is."""
+    is_undone = event.get("path", event.get("destination")) not in left if event["type"] in _UNDOABLE else not left
+    if outcome.tone != "ok" or event["type"] in _LOOKING or not is_undone:
+        return outcome
+    return replace(outcome, tone="plain", said="undone")
+
+
 def _head(data: Event, status: str, outcomes: Sequence[events.Outcome]) -> Head:
-    counts = Counter(one.tone for one in outcomes)
-    names = {**events.WORDS, "ok": "would be done" if data.get("dryRun") else "done"}
-    facts = [f"{counts[tone]:,} {name}" for tone, name in names.items() if counts[tone]]
+    counts = Counter(one.word for one in outcomes if one.is_operation)
+    facts = [f"{counts[word]:,} {name}" for word, name in _COUNTED.items() if counts[word]]
     took = chars.between(data.get("startedAt"), data.get("completedAt"))
     facts += [chars.duration(took)] if took is not None else []
     facts += [name for name, flag in (("dry run", "dryRun"), ("atomic", "atomic")) if data.get(flag)]
     facts += [f"undoes {data['reverts']}"] if data.get("reverts") else []
     tone, word = STATUSES.get(status, "plain"), status.replace("_", " ")
-    if status == "completed" and (counts["failed"] or counts["denied"]):
+    if status == "completed" and any(one.tone in ("failed", "denied") for one in outcomes):
         tone, word = "failed", "completed with problems"
     return Head(tone, word, (), tuple(facts), str(data["runId"]))
 
@@ -96,8 +126,8 @@ def _gap(outcomes: Sequence[events.Outcome], prefix: str) -> list[Block]:
 class _Bodies:
     """What stands below the rows: the room is shared by all of it."""
 
-    def __init__(self, told: Sequence[Event], shown: Sequence[int], room: Room, prefix: str) -> None:
-        self._told, self._lines, self._prefix = told, room.lines, prefix
+    def __init__(self, run_id: str, told: Sequence[Event], shown: Sequence[int], room: Room, prefix: str) -> None:
+        self._run_id, self._told, self._lines, self._prefix = run_id, told, room.lines, prefix
         keys = [(index, name) for index in shown for name in _CONTENTS if told[index].get(name)]
         sizes = [cutting.cost(str(told[index][name])) for index, name in keys]
         self._room = dict(zip(keys, room.share(sizes), strict=True))
@@ -107,19 +137,28 @@ class _Bodies:
         found: list[Block] = []
         command = str(event.get("command", ""))
         if "\n" in command.strip():
-            script = cutting.head(command, 4000, self._lines).text
+            script = cutting.head(command, 4000, self._lines, longest=4000).text
             found.append(Fold(f"script, {counted_lines(command)}", (preformatted(script, bar="$"),)))
         if characters := self._room.get((index, "diff")):
             diff, is_cut = str(event["diff"]), bool(event.get("truncated"))
             found += diffs.blocks(diff, characters, self._lines, is_cut=is_cut)
         for stream, bar in (("stdout", "|"), ("stderr", "!")):
             if characters := self._room.get((index, stream)):
-                found += output(str(event[stream]), characters, self._lines, bar, self._prefix)
+                whole = self._whole(event, stream)
+                found += output(str(event[stream]), characters, self._lines, bar, self._prefix, whole)
         if characters := self._room.get((index, "content")):
             found += self._content(event, characters)
         if isinstance(closest := event.get("closest"), dict):
             found += self._closest(closest)
         return [*found, *_lists(event)]
+
+    def _whole(self, event: Event, stream: str) -> Whole | None:
+        """Both streams share one word about it, so the mark in the text decides."""
+        if not event.get("truncated") or LEFT_OUT not in str(event[stream]):
+            return None
+        of_stream = "" if stream == "stdout" else f', "{stream}"'
+        how = f'connect().output("{self._run_id}", "{event.get("operationId", "")}"{of_stream})'
+        return Whole(chars.size(event.get(f"{stream}Bytes", "")), how)
 
     def _content(self, event: Event, characters: int) -> list[Block]:
         if event.get("encoding") == "base64" or event["type"] == "message":
@@ -127,7 +166,7 @@ class _Bodies:
         content = str(event["content"])
         cut = cutting.head(content, characters, self._lines)
         where = held(self._prefix, "_.events holds them")
-        more = [muted(f"… {cut.left_out:,} more lines{where}", is_below=True)] if cut.left_out else []
+        more = [muted(f"… {cut.said()}{where}", is_below=True)] if cut.said() else []
         return [Fold(counted_lines(content), (preformatted(cut.text), *more))]
 
     def _closest(self, closest: Event) -> list[Block]:
@@ -139,29 +178,41 @@ class _Bodies:
         return [muted(f"The closest is at line {start}{alike}:", is_below=True), preformatted(cut, gutter=numbers)]
 
 
-def output(text: str, characters: int, lines: int, bar: str, prefix: str) -> list[Block]:
+class Whole(NamedTuple):
+    """Of an output that is not whole in its event."""
+
+    size: str
+    how: str
+    """The Python that answers all of it."""
+
+
+def output(text: str, characters: int, lines: int, bar: str, prefix: str, whole: Whole | None = None) -> list[Block]:
     """The end of it is what people look at; what came before is folded."""
-    settled = ansi.settled(text)
-    cut = cutting.tail(settled, characters, lines)
+    cut = cutting.tail(ansi.settled(text), characters, lines)
     styled = tuple(Line(spans) for spans in ansi.spans(lines_of(cut.text)))
+    is_long = len(styled) > SHOWN_TAIL + 4
+    earlier, tail = (styled[:-SHOWN_TAIL], styled[-SHOWN_TAIL:]) if is_long else ((), styled)
     more: list[Block] = []
-    if cut.left_out:
+    if whole is not None:
+        more = [muted(f"… of {whole.size} in all{held(prefix, f'{whole.how} answers it')}", is_below=True)]
+    elif cut.said():
         where = held(prefix, "_.to_dict() holds them")
-        said = f"… {chars.counted(cut.left_out, 'earlier line')} left out{where}"
-        more = [muted(said, is_below=True)]
-    if len(styled) <= SHOWN_TAIL + 4:
-        return [*more, Pre(styled, bar=bar)] if styled else []
-    earlier, tail = styled[:-SHOWN_TAIL], styled[-SHOWN_TAIL:]
-    fold = Fold(chars.counted(len(earlier), "earlier line"), (*more, Pre(earlier, bar=bar)))
-    return [fold, Pre(tail, bar=bar)]
+        more = [muted(f"… {cut.said('earlier')} left out{where}", is_below=True)]
+    if not is_long:
+        return [*more, Pre(tail, bar=bar)] if tail else []
+    before = chars.counted(cut.left_out + len(earlier), "earlier line")
+    label = before if whole is None else f"earlier output, {whole.size} in all"
+    return [Fold(label, (*more, Pre(earlier, bar=bar))), Pre(tail, bar=bar)]
 
 
 def _lists(event: Event) -> list[Block]:
-    """Paths that stand in the way of an undo, or were left alone by it."""
-    named = {"left": "left as they are", "notUndone": "never undone", "paths": "in the way"}
+    """Paths that stand in the way of an undo, or were left alone by one."""
+    is_of_run = event.get("type") == "error"
+    told = event.get("details", {}) if is_of_run else event
+    named = {"left": "left as they are", "notUndone": "not undone" if is_of_run else "never undone"}
     found: list[Block] = []
-    for field, said in named.items():
-        if paths := event.get(field):
+    for field, said in {**named, "paths": "in the way"}.items():
+        if paths := told.get(field):
             listed = ", ".join(map(str, paths[:20])) + (f" and {len(paths) - 20} more" if len(paths) > 20 else "")
             found.append(Row((Span(f"{said}: ", "muted"), Span(cutting.line(listed), "code")), is_below=True))
     return found

@@ -44,6 +44,14 @@ OPERATIONS: list[dict[str, Any]] = [
     {"type": "shell", "id": "delete", "command": "rm -rf data/"},
 ]
 
+ATOMIC: list[dict[str, Any]] = [
+    {"type": "createFile", "path": "new.txt", "content": "one\n"},
+    {"type": "readFile", "path": "app.py"},
+    {"type": "shell", "command": "touch other.txt"},
+    {"type": "readFile", "path": "nope"},
+    {"type": "createFile", "path": "never.txt", "content": "two\n"},
+]
+
 
 class Recorded:
     """Answers by name, and the stream of a run."""
@@ -100,7 +108,7 @@ async def _record(scene: Scene) -> Recorded:
         found["dry"] = RunResult(
             await scene.run({"type": "deleteFile", "path": "app.py"}, {"type": "shell", "command": "ls"}, dryRun=True)
         )
-        found["atomic"] = RunResult(await scene.run({"type": "readFile", "path": "nope"}, atomic=True))
+        found["atomic"] = RunResult(await scene.run(*ATOMIC, atomic=True), operations=ATOMIC)
         reverted = await runner.revert(asking["runId"], PERSON, force=False)
         found["reverted"] = RunResult(await scene.message(await runner.wait(reverted.id, 30)))
         found["policy"] = Policy(await workspace.describe_policy(PERSON))

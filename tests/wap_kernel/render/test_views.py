@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import html
 from typing import Any
 
 import pytest
@@ -141,6 +142,81 @@ def test_an_atomic_run_that_failed_offers_no_undo(recorded: Recorded) -> None:
     plain, _ = said(recorded, "atomic")
     assert "  failed  An operation failed, so everything was undone." in plain
     assert "revert" not in plain
+
+
+def test_an_atomic_run_that_failed_says_what_was_undone_and_what_was_not_run(recorded: Recorded) -> None:
+    plain, rich = said(recorded, "atomic")
+    assert "error · 1 done · 2 undone · 1 failed · 1 not run" in plain.split("\n")[0], (
+        "the read was done, and once failed"
+    )
+    for line in ("  undone  create new.txt (4 bytes)", "  undone  run touch other.txt (", "  not run create never.txt"):
+        assert line in plain, line
+    assert "undone create new.txt" in rich and "not run create never.txt" in rich
+
+
+def test_what_an_atomic_run_could_not_undo_is_said_to_be_done() -> None:
+    done = [{"type": "createFile", "path": path, "success": True} for path in ("a", "b")]
+    command = {"type": "shell", "command": "make", "success": True, "exitCode": 0}
+
+    def told(**details: Any) -> str:
+        error = {"type": "error", "category": "execution", "message": "No.", "details": {"atomic": True, **details}}
+        events = [*done, command, error]
+        return text(RunResult({"runId": "run_1", "status": "error", "events": events, "atomic": True}))
+
+    some = told(notUndone=["b"])
+    assert "undone  create a" in some and "done    create b" in some and "done    run make" in some
+    assert "not undone: b" in some
+    assert "undone  " not in told(notUndone=["."])
+
+
+def test_a_cancelled_run_says_what_was_not_run() -> None:
+    operations = [{"type": "shell", "command": f"make {name}"} for name in "abc"]
+    events = [{"type": "shell", "operationId": "op-1", "command": "make a", "success": True}]
+
+    def told(status: str) -> str:
+        return text(RunResult({"runId": "run_1", "status": status, "events": events}, operations=operations))
+
+    assert "cancelled · 1 done · 2 not run" in told("cancelled") and "  not run run make c" in told("cancelled")
+    assert "not run" not in told("running") and "not run" not in told("awaiting_approval")
+
+
+def test_each_operation_is_shown_by_its_own_id() -> None:
+    operations = [{"type": "shell", "id": "op-2", "command": "ls"}, {"type": "shell", "command": "sudo ls"}]
+    steps = parse_message({"protocolVersion": "1.0", "operations": operations}).steps()
+    denied = [{"operationId": step.id, "verdict": "deny", "reason": f"No {step.operation.line}"} for step in steps]
+    verdicts = text(Verdicts({"verdicts": denied}, operations=operations))
+    assert "deny    run ls: No ls." in verdicts and "deny    run sudo ls: No sudo ls." in verdicts
+    events = [{"type": "policyDenied", "operationType": "shell", **one} for one in denied]
+    run = text(RunResult({"runId": "run_1", "status": "completed", "events": events}, operations=operations))
+    assert "denied  run ls: No ls." in run and "denied  run sudo ls: No sudo ls." in run
+
+
+def test_what_another_was_denied_is_known_by_the_question(recorded: Recorded) -> None:
+    (asked,) = (event for event in recorded["run"].data["events"] if event["type"] == "approvalRequired")
+    denied = {"type": "policyDenied", "operationId": "delete", "operationType": "shell", "reason": "no way"}
+    assert "denied  run rm -rf data/: no way." in text(
+        RunResult({"runId": "run_1", "status": "completed", "events": [asked, denied]})
+    )
+
+
+def test_earlier_lines_are_counted_truly() -> None:
+    events = [{"type": "shell", "operationId": "op-1", "command": "seq", "success": True}]
+
+    def shown(**fields: Any) -> dict[str, str]:
+        return bundle(RunResult({"runId": "run_1", "status": "completed", "events": [{**events[0], **fields}]}))
+
+    whole = shown(stdout="".join(f"{number}\n" for number in range(1, 20_001)))
+    assert ">19,988 earlier lines<" in whole["text/html"]
+    assert "19,000 earlier lines left out; _.to_dict() holds them" in whole["text/html"]
+    lines = "".join(f"{number}\n" for number in range(1, 40))
+    cut = shown(stdout=f"{lines}[... 900000 bytes left out ...]\n{lines}", stdoutBytes=900_200, truncated=True)
+    assert ">earlier output, 900 KB in all<" in cut["text/html"]
+    for written in cut.values():
+        assert html.unescape(written).count('… of 900 KB in all; connect().output("run_1", "op-1") answers it') == 1
+        assert "to_dict" not in written
+    both = shown(stdout="one\n", stderr="[... 9 bytes left out ...]\nx\n", stderrBytes=70_000, truncated=True)
+    assert 'connect().output("run_1", "op-1", "stderr")' in both["text/plain"], "and nothing of stdout"
+    assert both["text/plain"].count("in all") == 1
 
 
 def test_an_undo_says_what_it_undid(recorded: Recorded) -> None:
@@ -286,14 +362,3 @@ def test_verdicts_say_what_they_are_about(recorded: Recorded) -> None:
 def test_a_problem_says_the_next_step(recorded: Recorded) -> None:
     plain, _ = said(recorded, "problem")
     assert plain.split("\n")[:2] == ["not done · line 7 · FILE_NOT_FOUND", "  No such file or folder: nope.py"]
-
-
-def test_each_operation_is_shown_by_its_own_id() -> None:
-    operations = [{"type": "shell", "id": "op-2", "command": "ls"}, {"type": "shell", "command": "sudo ls"}]
-    steps = parse_message({"protocolVersion": "1.0", "operations": operations}).steps()
-    denied = [{"operationId": step.id, "verdict": "deny", "reason": f"No {step.operation.line}"} for step in steps]
-    verdicts = text(Verdicts({"verdicts": denied}, operations=operations))
-    assert "deny    run ls: No ls." in verdicts and "deny    run sudo ls: No sudo ls." in verdicts
-    events = [{"type": "policyDenied", "operationType": "shell", **one} for one in denied]
-    run = text(RunResult({"runId": "run_1", "status": "completed", "events": events}, operations=operations))
-    assert "denied  run ls: No ls." in run and "denied  run sudo ls: No sudo ls." in run
