@@ -60,6 +60,9 @@ class _OnPath(_Outcome):
 
 class MessageEvent(_Outcome):
     type: Literal["message"]
+    content: str | None = None
+    truncated: bool | None = None
+    """It says more than `content`."""
 
 
 class CreateFileEvent(_OnPath):
@@ -112,6 +115,8 @@ class PolicyDeniedEvent(_Event):
     reason: str
     suggestion: str | None = None
     rule: str | None = None
+    details: Details | None = None
+    """Its paths or its command."""
 
 
 class ErrorEvent(_Event):

@@ -11,13 +11,15 @@ from wap_kernel.dialects.agent_spaces_event_models import TYPES, Category
 from wap_kernel.errors import AlreadyExists, ApprovalRequired, EditNotFound, PermissionDenied, TimedOut, WapError
 from wap_kernel.files.paths import display
 from wap_kernel.files.reading import Whole
-from wap_kernel.operations import ModifyFile, Operation, ReadFile, RunCommand, WriteFile
+from wap_kernel.operations import Message, ModifyFile, Operation, ReadFile, RunCommand, WriteFile
 from wap_kernel.redacting import redacted
 from wap_kernel.results import CommandResult, FileContent, FileModified, FileWritten, PathChanged, Result, Reverted
 from wap_kernel.times import text_of
 
 TIMED_OUT = 124
 """The exit code of a command that took too long, as `timeout` of coreutils has it."""
+MAX_SAID = 2_000
+"""Characters of a message that its event holds."""
 _AS_IT_IS = frozenset({"operationId", "content", "diff", "closest"})
 """What the sender gave, and what stands in files: an edit must find what was shown."""
 _HINTS = {
@@ -39,7 +41,7 @@ class AgentSpacesEvents:
 
     def done(self, step_id: str, operation: Operation, result: Result, **extra: Any) -> Event:
         success = getattr(result, "exit_code", 0) == 0
-        found = _RESULTS.get(type(result), _nothing)(operation, result)
+        found = _RESULTS.get(type(result), _said)(operation, result)
         return self._outcome(step_id, operation, success, found | extra)
 
     def read(self, step_id: str, operation: ReadFile, whole: Whole) -> Event:
@@ -91,15 +93,15 @@ class AgentSpacesEvents:
             reason=reason,
             suggestion=suggestion,
             rule=rule,
+            details=_named(operation) or None,
         )
 
     def error(self, category: Category, message: str, details: Mapping[str, Any] | None = None) -> Event:
         return self._event("error", category=category, message=message, details=dict(details or {}))
 
     def _outcome(self, step_id: str, operation: Operation, success: bool, found: Event) -> Event:
-        summary = operation.summary()
-        named = {name: summary.get(name) for name in ("path", "source", "destination", "command", "run")}
-        return self._event(TYPES[operation.kind], **{"operationId": step_id, **named, "success": success, **found})
+        named = {"operationId": step_id, **_named(operation)}
+        return self._event(TYPES[operation.kind], **{**named, "success": success, **found})
 
     def _event(self, type_: str, **fields: Any) -> Event:
         said = {name: _unicode(value) for name, value in fields.items() if value is not None}
@@ -107,8 +109,18 @@ class AgentSpacesEvents:
         return {"type": type_, "timestamp": text_of(self._clock()), **kept}
 
 
-def _nothing(*_: object) -> Event:
-    return {}
+def _named(operation: Operation) -> Event:
+    """What it is about: paths, a command, a run; never contents."""
+    summary = operation.summary()
+    return {name: summary[name] for name in ("path", "source", "destination", "command", "run") if name in summary}
+
+
+def _said(operation: Operation, _: Result) -> Event:
+    """What a message says, for whoever did not send it. A batch may hold a thousand, which are not kept twice over."""
+    if not isinstance(operation, Message):
+        return {}
+    is_long = len(operation.content) > MAX_SAID
+    return {"content": redacted(operation.content)[:MAX_SAID], "truncated": is_long or None}
 
 
 def _content(_: Operation, result: FileContent) -> Event:

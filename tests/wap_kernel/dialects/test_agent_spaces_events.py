@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from tests.wap_kernel.dialects.agent_spaces_examples import EVENTS
 from wap_kernel import errors, parse_event, validate_event
 from wap_kernel.dialects.agent_spaces_event_models import TYPES
-from wap_kernel.dialects.agent_spaces_events import AgentSpacesEvents
+from wap_kernel.dialects.agent_spaces_events import MAX_SAID, AgentSpacesEvents
 from wap_kernel.git.acting import GitActed
 from wap_kernel.git.answers import Failure, Reason
 from wap_kernel.operations import (
@@ -293,6 +293,21 @@ def test_every_error_of_every_operation(error: type[errors.WapError]) -> None:
             assert "exitCode" not in event and "timedOut" not in event
 
 
+def test_what_was_denied_is_named_without_what_it_holds() -> None:
+    named = {kind: events.denied("x", operation, "No").get("details") for kind, operation in EXAMPLE_OF.items()}
+    assert named[CREATE.kind] == {"path": "src/utils.ts"} and named[TEST.kind] == {"command": "bun run test.ts"}
+    assert named[Message.kind] is None and "helper" not in json.dumps(named)
+
+
+def test_a_message_is_told_as_it_was_said_but_not_at_any_length() -> None:
+    assert WRITTEN["message"]["content"] == "Processing data..." and "truncated" not in WRITTEN["message"]
+    long = events.done("x", Message(content="é" * 5_000), Result())
+    assert (long["content"], long["truncated"]) == ("é" * MAX_SAID, True)
+    assert validate_event(long).success
+    secret = events.done("x", Message(content="with https://ada:hunter2@example.org/x"), Result())
+    assert "hunter2" not in secret["content"]
+
+
 def test_whatever_names_a_rule_is_denied_by_it() -> None:
     event = events.failed("x", CREATE, errors.TooLarge("Too much", hint="Write less.", rule="maxFileSize"))
     assert event == {
@@ -303,6 +318,7 @@ def test_whatever_names_a_rule_is_denied_by_it() -> None:
         "reason": "Too much",
         "suggestion": "Write less.",
         "rule": "maxFileSize",
+        "details": {"path": "src/utils.ts"},
     }
 
 
