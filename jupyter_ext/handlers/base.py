@@ -67,6 +67,7 @@ def verb(method: _Verb) -> _Verb:
 
     @wraps(method)
     async def wrapper(self: WapHandler, *args: str) -> None:
+        self.is_read = True
         if not self.refused:
             await method(self, *args)
 
@@ -233,6 +234,9 @@ class WapHandler(ExtensionHandlerMixin, BodyReader, APIHandler):
 
     @allow_unauthenticated
     def options(self, *args: str) -> None:
+        self.is_read = True
+        if self.refused:
+            return
         super().options(*args)
         methods = ", ".join((*self.allowed, "OPTIONS"))
         self.set_header("Allow", methods)
@@ -246,6 +250,8 @@ class WapHandler(ExtensionHandlerMixin, BodyReader, APIHandler):
 
     def write_error(self, status_code: int, **kwargs: Any) -> None:
         _, exception, _ = kwargs.get("exc_info") or (None, web.HTTPError(status_code), None)
+        if not self.is_read:
+            self.set_header("Connection", "close")  # Tornado will, and does not say so
         self.finish(self._error_body(errors.from_exception(exception)))
 
     def compute_etag(self) -> None:

@@ -1,8 +1,9 @@
 """Taking a request's body: only from callers who were let in, only up to a limit, and never cutting a client off.
 
 Tornado closes a connection whose answer is finished before the body was read. A client that is still sending then gets
-a reset and loses the answer. So a refusal is written at once and the rest of the body is taken and dropped, for a
-bounded number of bytes and seconds; only then is the connection closed.
+a reset and loses the answer; one that is not has no hint that its next request goes nowhere. So a refusal is written at
+once and the rest of the body, if there is one, is taken and dropped, for a bounded number of bytes and seconds. What is
+read to its end keeps its connection; an answer that cannot wait for that says `Connection: close`.
 """
 
 from __future__ import annotations
@@ -24,6 +25,8 @@ class BodyReader(RequestHandler):
     """Mix in front of a handler with `@stream_request_body`; `write_refusal` says how an error looks."""
 
     refused = False
+    is_read = False
+    """Whether the request was read to its end."""
     _dropped = 0
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
@@ -42,11 +45,9 @@ class BodyReader(RequestHandler):
 
     def refuse(self, error: WapError) -> None:
         """Answer before the body has been read; raises `error` where Tornado's ordinary way is the better one."""
-        headers = self.request.headers
-        has_body = "Transfer-Encoding" in headers or self._declared_length() > 0
         # With `Expect: 100-continue` the client has sent nothing yet, and an unfinished answer would be followed
         # by Tornado's "100 Continue". Beyond the drop limit there is no use in waiting.
-        if not has_body or "Expect" in headers or self._declared_length() > DROP_LIMIT:
+        if "Expect" in self.request.headers or self._declared_length() > DROP_LIMIT:
             raise error
         self._refuse_now(error)
 

@@ -23,6 +23,8 @@ class Client:
         self._token = token
         self._socket = socket.create_connection(("127.0.0.1", server.port), timeout=60)
         self._file = self._socket.makefile("rb")
+        self.headers: dict[str, str] = {}
+        """Of the last answer."""
 
     def __enter__(self) -> Client:
         return self
@@ -31,10 +33,11 @@ class Client:
         self._file.close()
         self._socket.close()
 
-    def head(self, *headers: str, route: str = "api/readFile") -> None:
-        lines = [f"POST {self._server.base_url}wap/{route} HTTP/1.1", "Host: localhost", *headers]
+    def head(self, *headers: str, route: str = "api/readFile", method: str = "POST") -> None:
+        lines = [f"{method} {self._server.base_url}wap/{route} HTTP/1.1", "Host: localhost", *headers]
         if self._token is not None:
-            lines.append(f"Authorization: token {self._token}")
+            scheme = "Bearer" if self._token.startswith("wap_") else "token"
+            lines.append(f"Authorization: {scheme} {self._token}")
         self._socket.sendall("\r\n".join([*lines, "", ""]).encode())
 
     def send(self, *parts: bytes) -> None:
@@ -43,12 +46,11 @@ class Client:
 
     def answer(self) -> tuple[int, Any]:
         status = int(self._file.readline().split()[1])
-        length = 0
+        self.headers = {}
         while (line := self._file.readline().strip()) != b"":
             name, _, value = line.decode().partition(": ")
-            if name.lower() == "content-length":
-                length = int(value)
-        return status, json.loads(self._file.read(length) or b"null")
+            self.headers[name.lower()] = value
+        return status, json.loads(self._file.read(int(self.headers.get("content-length", 0))) or b"null")
 
     def closed(self) -> bool:
         """Whether the server ends the connection (waits for it) without another byte."""
@@ -152,6 +154,7 @@ def test_expect_100_continue_stops_the_others(live_server: Any, token: str | Non
     with Client(live_server, token) as client:
         client.head(f"Content-Length: {length}", "Expect: 100-continue")
         assert client.answer()[0] == status
+        assert client.headers["connection"] == "close"
         assert client.closed()  # in particular, no "100 Continue" after the refusal
 
 
@@ -161,6 +164,57 @@ def test_a_refused_small_request_keeps_the_connection(live_server: Any) -> None:
             client.head("Content-Length: 13")
             client.send(b'{"path": "a"}')
             assert client.answer()[1]["code"] == "UNAUTHENTICATED"
+
+
+@pytest.fixture(scope="module")
+def agents_token(live_server: Any) -> str:
+    _, minted = live_server.request("POST", "wap/tokens", json.dumps({"name": "helper"}))
+    token: str = minted["token"]
+    return token
+
+
+@pytest.mark.parametrize(
+    ("method", "route", "token", "status"),
+    [
+        ("GET", "tokens", "an agent's", 403),
+        ("DELETE", "tokens/x", "an agent's", 403),
+        ("POST", "tokens", "an agent's", 403),
+        ("GET", "policy", "wap_unknown", 403),
+        ("GET", "policy", "wrong", 403),
+        ("GET", "policy", None, 403),
+        ("OPTIONS", "policy", "wap_unknown", 403),
+        ("POST", "runs", "wrong", 403),
+        ("POST", "api/readFile", "wrong", 403),
+        ("GET", "events", "wrong", 403),
+        ("GET", "runs/x/stream", "wrong", 403),
+        ("GET", "mcp", "wap_unknown", 403),
+        ("DELETE", "mcp", "wrong", 403),
+        ("POST", "mcp", "wrong", 403),
+        ("GET", "nothing", "wrong", 403),
+        ("GET", "nothing", "a-token", 404),
+        ("PUT", "policy", "a-token", 405),
+    ],
+)
+def test_a_refused_request_without_a_body_keeps_the_connection(
+    live_server: Any, agents_token: str, method: str, route: str, token: str | None, status: int
+) -> None:
+    length = ["Content-Length: 0"] if method == "POST" else []
+    with Client(live_server, agents_token if token == "an agent's" else token) as client:
+        for _ in range(2):
+            client.head(*length, route=route, method=method)
+            assert client.answer()[0] == status
+            assert "connection" not in client.headers
+
+
+@pytest.mark.parametrize(("method", "route", "status"), [("MAKE", "policy", 405), ("GET", "runs/%ff", 400)])
+def test_who_is_refused_by_tornado_is_told_that_the_connection_ends(
+    live_server: Any, method: str, route: str, status: int
+) -> None:
+    with Client(live_server, live_server.token) as client:
+        client.head(route=route, method=method)
+        assert client.answer()[0] == status
+        assert client.headers["connection"] == "close"
+        assert client.closed()
 
 
 def test_a_client_that_vanishes_in_the_middle_of_its_body(live_server: Any) -> None:
