@@ -7,7 +7,6 @@ answered with the question, and the client calls again with the answer, which co
 from __future__ import annotations
 
 import asyncio
-import hashlib
 from typing import Any, Protocol
 
 import mcp_types as types
@@ -64,7 +63,7 @@ class _Retried:
         self.due: types.InputRequiredResult | None = None
 
     async def confirm(self, question: Question) -> bool:
-        key = hashlib.sha256(question.text.encode("utf-8", "replace")).hexdigest()
+        key = question.key
         answer = self._answers.get(key)
         if answer is None:
             form = types.ElicitRequestFormParams(message=question.text, requested_schema=_SCHEMA)

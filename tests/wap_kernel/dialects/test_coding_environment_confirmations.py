@@ -13,7 +13,7 @@ import pytest
 
 from tests.wap_kernel.dialects.coding import CLIENT, WAIT, Coding, play
 from wap_kernel.caller import Caller, Scope
-from wap_kernel.dialects.coding_environment import Question
+from wap_kernel.dialects.coding_environment import CATALOG, Question
 from wap_kernel.policy import presets
 from wap_kernel.policy.model import Policy
 from wap_kernel.policy.reading import merge
@@ -139,6 +139,100 @@ def test_a_question_moves_no_cursor_and_hides_nothing(coding: Coding) -> None:
         assert [line.partition(":")[0] for line in text.splitlines()[2:]] == ["Command", "Folder", "Variable"]
         await coding.refuse("runCommand", {"command": "echo", "args": ["x" * 50_000]}, confirm=user.confirm)
         assert "more characters are not shown" in user.asked[1].text
+
+    play(coding, scenario)
+
+
+HIDING: list[tuple[str, dict[str, Any], str]] = [
+    (
+        "writeFile",
+        {"path": "a", "contents": f"harmless\n{'#' * 110_000}\nevil\n"},
+        "In all: 110015 bytes in 3 lines are written.",
+    ),
+    ("writeFile", {"path": "a", "contents": "#" * 300_000}, "In all: 300000 bytes in 1 lines are written."),
+    (
+        "writeFile",
+        {"path": "a", "contents": "# pad\n" * 20_000 + "evil\n"},
+        "In all: 120005 bytes in 20001 lines are written.",
+    ),
+    (
+        "editFile",
+        {"path": "a", "oldText": "old", "newText": f"{'#' * 110_000}\nevil", "replaceAll": True},
+        "In all: 1 edits with 110005 bytes of new text, in every place where the old text stands.",
+    ),
+    ("deleteFile", {"path": "long"}, "In all: more than "),
+]
+
+
+@pytest.mark.parametrize(("tool", "arguments", "size"), HIDING)
+def test_a_question_says_what_it_does_not_show(coding: Coding, tool: str, arguments: dict[str, Any], size: str) -> None:
+    (coding.root / "a").write_text("old\n")
+    (coding.root / "long").write_text("line\n" * 50_000)
+    coding.policy(confirmationRequired=["writeFile", "deleteFile"])
+
+    async def scenario(coding: Coding) -> None:
+        user = User(True)
+        await coding.call(tool, arguments, confirm=user.confirm)
+        (question,) = user.asked
+        assert "evil" not in question.text
+        assert question.text.splitlines()[1].startswith(f"Only the beginning is shown. {size}")
+        assert question.text.endswith("\n... (the rest is not shown)")
+
+    play(coding, scenario)
+
+
+def test_a_yes_counts_for_what_was_asked_also_where_it_is_not_shown(coding: Coding) -> None:
+    coding.policy(confirmationRequired=["writeFile"])
+
+    async def scenario(coding: Coding) -> None:
+        pad, user = "#" * 110_000 + "\n", User(False)
+        for end in ("benign", "evil", "benign"):
+            write = {"path": "a", "contents": pad + end}
+            await coding.refuse("writeFile", write, confirm=user.confirm)
+        benign, evil, again = user.asked
+        assert benign.text.replace("110007", "110005") == evil.text
+        assert benign.key == again.key and benign.key != evil.key and benign != evil
+
+    play(coding, scenario)
+
+
+def test_what_has_changed_where_the_question_does_not_show_it_is_not_overwritten(coding: Coding) -> None:
+    target = coding.root / "a"
+    target.write_text("old\n" * 50_000)
+    coding.policy(confirmationRequired=["writeFile"])
+
+    async def scenario(coding: Coding) -> None:
+        user = User(True, lambda: target.write_text("old\n" * 50_000 + "somebody else's\n"))
+        error = await coding.refuse("writeFile", {"path": "a", "contents": "new\n"}, confirm=user.confirm)
+        assert error.data["code"] == "CONFLICT" and "somebody" in target.read_text()
+
+    play(coding, scenario)
+
+
+PLACED: list[tuple[str, dict[str, Any], list[str]]] = [
+    ("runCommand", {"command": "ls", "args": ["-la"]}, ["Command: ls -la", "Folder: prod"]),
+    ("runCommand", {"command": "ls", "options": {"cwd": "./d"}}, ["Command: ls", "Folder: prod/d"]),
+    ("deleteFile", {"path": "d", "recursive": True}, ["deleteFile: prod/d", "With everything in it."]),
+    ("writeFile", {"path": "./d/a", "contents": "x\n"}, ["writeFile: prod/d/a", "--- a/prod/d/a"]),
+    (
+        "git",
+        {"action": "add", "workdir": "d", "files": ["a"]},
+        ["Command: git add", "Folder: prod/d", "File: prod/d/a"],
+    ),
+]
+
+
+@pytest.mark.parametrize(("tool", "arguments", "shown"), PLACED)
+def test_the_user_is_told_where_from_the_servers_root(
+    coding: Coding, tool: str, arguments: dict[str, Any], shown: list[str]
+) -> None:
+    (coding.root / "prod/d").mkdir(parents=True)
+    coding.policy(confirmationRequired=["writeFile", "deleteFile", "runCommand", "git"])
+
+    async def scenario(coding: Coding) -> None:
+        user, refused = User(False), coding.refuse if tool in CATALOG else coding.fail
+        await refused(tool, {**arguments, "workspaceRoot": "prod"}, confirm=user.confirm)
+        assert user.asked[0].text.splitlines()[2 : 2 + len(shown)] == shown
 
     play(coding, scenario)
 

@@ -5,13 +5,16 @@ It satisfies the workspace's own policy file and nothing else, since the answer 
 
 from __future__ import annotations
 
+import hashlib
+import posixpath
 from dataclasses import dataclass, field
 
 from wap_kernel.caller import Caller
-from wap_kernel.dialects.coding_environment.places import shown
 from wap_kernel.errors import ApprovalRequired
-from wap_kernel.operations import GitAction, Operation, RunCommand
+from wap_kernel.files.paths import display
+from wap_kernel.operations import DeleteFile, GitAction, ModifyFile, Operation, ReplaceText, RunCommand, WriteFile
 from wap_kernel.render.chars import one_line, visible
+from wap_kernel.runs import evidence
 from wap_kernel.runs.differences import difference, path_of
 from wap_kernel.workspace import Workspace
 
@@ -22,53 +25,100 @@ MAX_SHOWN = 20_000
 
 @dataclass(frozen=True)
 class Question:
+    """Paths are relative to the server's root: the user knows no workspaceRoot."""
+
     tool: str
     reason: str
+    digest: str
+    """Of the whole operation, and of what stands where it would act as far as that is shown: what the text leaves out
+    is agreed to as well, and nothing else is."""
     command: str | None = None
     folder: str | None = None
     environment: dict[str, str] = field(default_factory=dict)
     path: str | None = None
     diff: str | None = None
+    is_diff_cut: bool = False
+    size: str | None = None
+    """In words, of what a diff may show a part of."""
     note: str | None = None
 
     @property
     def text(self) -> str:
         """For people. No character of it moves a cursor or hides another."""
-        lines = [f"{one_line(self.reason)}. Do you agree?", ""]
+        head, lines = [f"{one_line(self.reason)}. Do you agree?"], [""]
         if self.command is not None:
             lines += [f"Command: {one_line(self.command)}", f"Folder: {one_line(self.folder or '.')}"]
             lines += [f"Variable: {one_line(name)}={one_line(value)}" for name, value in self.environment.items()]
         if self.path is not None:
             lines.append(f"{self.tool}: {one_line(self.path)}")
         lines += [visible(text) for text in (self.note, self.diff) if text]
-        text = "\n".join(lines)
-        left_out = len(text) - MAX_SHOWN
-        return text if left_out <= 0 else f"{text[:MAX_SHOWN]}\n... ({left_out} more characters are not shown)"
+        whole = "\n".join([*head, *lines])
+        left_out = len(whole) - MAX_SHOWN
+        if left_out <= 0 and not self.is_diff_cut:
+            return whole
+        # Said before it, too: not everybody reads to the end.
+        size = self.size or f"{'more than ' if self.is_diff_cut else ''}{len(whole)} characters"
+        head.append(f"Only the beginning is shown. In all: {size}.")
+        rest = "the rest is" if self.is_diff_cut else f"{left_out} more characters are"
+        return f"{chr(10).join([*head, *lines])[:MAX_SHOWN]}\n... ({rest} not shown)"
+
+    @property
+    def key(self) -> str:
+        """Tells this question from every other."""
+        return hashlib.sha256(f"{self.digest}\n{self.text}".encode("utf-8", "replace")).hexdigest()
 
 
 def question(
     tool: str, operation: Operation, refusal: ApprovalRequired, workspace: Workspace, caller: Caller
 ) -> Question:
     """On a thread: it looks at the file that would be changed."""
-    reason = str(refusal.details.get("reason", refusal.message))
+    reason, digest = str(refusal.details.get("reason", refusal.message)), evidence.digest_of(operation)
     if isinstance(operation, RunCommand):
-        folder = shown(operation.cwd, operation.within)
-        return Question(tool, reason, operation.line, folder, dict(operation.environment))
+        return Question(tool, reason, digest, operation.line, _shown(operation.cwd), dict(operation.environment))
     if isinstance(operation, GitAction):
-        folder = shown(operation.folder, operation.within)
-        return Question(tool, reason, operation.line, folder, note=_told_to_git(operation) or None)
+        folder, note = _shown(operation.folder), _told_to_git(operation) or None
+        return Question(tool, reason, digest, operation.line, folder, note=note)
     files = workspace.judge.files_of(caller)
     named = operation.summary().get("path")
-    path = shown(named, operation.within) if isinstance(named, str) else None
+    path = _shown(named) if isinstance(named, str) else None
     real = path_of(files, operation)
     if real is None or not workspace.judge.may_read(real, caller):  # a diff would tell what a read would not
-        return Question(tool, reason, path=path)
+        return Question(tool, reason, digest, path=path)
     change = difference(files, operation)
-    return Question(tool, reason, path=path, diff=change.get("diff"), note=change.get("note"))
+    return Question(
+        tool,
+        reason,
+        "\n".join((digest, *evidence.gather(files, operation).values())),
+        path=path,
+        diff=change.get("diff"),
+        is_diff_cut=bool(change.get("isDiffTruncated")),
+        size=_size(operation),
+        note=_everything(operation) or change.get("note"),
+    )
+
+
+def _size(operation: Operation) -> str | None:
+    if isinstance(operation, WriteFile):
+        lines = operation.content.count(b"\n") + (not operation.content.endswith(b"\n"))
+        return f"{operation.content_size} bytes in {lines} lines are written"
+    if isinstance(operation, ModifyFile):
+        is_wide = any(isinstance(change, ReplaceText) and change.which == "every" for change in operation.changes)
+        places = ", in every place where the old text stands" if is_wide else ""
+        return f"{len(operation.changes)} edits with {operation.content_size} bytes of new text{places}"
+    return None
+
+
+def _everything(operation: Operation) -> str | None:
+    is_deep = isinstance(operation, DeleteFile) and operation.recursive
+    return "With everything in it." if is_deep else None
+
+
+def _shown(path: str) -> str:
+    return display(posixpath.normpath(path))
 
 
 def _told_to_git(operation: GitAction) -> str:
     """What its line leaves out."""
-    files = [f"File: {one_line(shown(path, operation.within))}" for path in operation.files]
+    files = [f"File: {one_line(_shown(path))}" for path in operation.files]
     message = [f"Message: {operation.message}"] if operation.message else []
     return "\n".join((*files, *message))
