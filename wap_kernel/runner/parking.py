@@ -12,32 +12,46 @@ from wap_kernel.runs.ledger import NewRun, asker
 from wap_kernel.runs.model import Approval, Options, Status, Step
 
 
-def park(parts: Parts, step: Step, caller: Caller, dialect: str, refusal: ApprovalRequired) -> Approval:
-    waiting = _waiting_for_the_same(parts, step, caller, dialect)
-    if waiting is not None:
-        return waiting
-    if caller.token is not None and parts.ledger.waiting(caller.token) >= MAX_WAITING:
-        raise too_many_waiting()
-    identifier = new_id()
-    approval = parts.questions.ask(identifier, 0, step, caller, refusal)
-    reason = str(approval.shown["reason"])
-    event = parts.events.approval(step.id, step.operation, reason, details_of(approval))
-    new = NewRun(identifier, caller, dialect, Options(), (step,), None, Status.AWAITING_APPROVAL)
-    parts.ledger.create(new, approval, [event])
-    return approval
+class Parking:
+    def __init__(self, parts: Parts) -> None:
+        self._parts = parts
+        self._shared: set[str] = set()
 
+    def is_shared(self, run_id: str) -> bool:
+        """Whether more than one call has put this question. Then it does not end with one of them."""
+        return run_id in self._shared
 
-def _waiting_for_the_same(parts: Parts, step: Step, caller: Caller, dialect: str) -> Approval | None:
-    """An agent that asks again is not asking for something else."""
-    for glance in parts.ledger.with_status(Status.AWAITING_APPROVAL):
-        if glance.dialect != dialect or asker(glance.caller) != asker(caller) or glance.count != 1:
-            continue
-        pending = parts.ledger.pending(glance.id)
-        if pending is None or parts.questions.has_expired(pending):
-            continue
-        if parts.ledger.require(glance.id).steps[0] == step and not parts.questions.changed(pending, step, caller):
-            return pending
-    return None
+    def park(self, step: Step, caller: Caller, dialect: str, refusal: ApprovalRequired) -> Approval:
+        parts = self._parts
+        waiting = self._waiting_for_the_same(step, caller, dialect)
+        if waiting is not None:
+            self._shared.add(waiting.run)
+            return waiting
+        if caller.token is not None and parts.ledger.waiting(caller.token) >= MAX_WAITING:
+            raise too_many_waiting()
+        identifier = new_id()
+        approval = parts.questions.ask(identifier, 0, step, caller, refusal)
+        reason = str(approval.shown["reason"])
+        event = parts.events.approval(step.id, step.operation, reason, details_of(approval))
+        new = NewRun(identifier, caller, dialect, Options(), (step,), None, Status.AWAITING_APPROVAL)
+        parts.ledger.create(new, approval, [event])
+        return approval
+
+    def _waiting_for_the_same(self, step: Step, caller: Caller, dialect: str) -> Approval | None:
+        """An agent that asks again is not asking for something else."""
+        parts = self._parts
+        glances = parts.ledger.with_status(Status.AWAITING_APPROVAL)
+        self._shared.intersection_update(glance.id for glance in glances)
+        for glance in glances:
+            if glance.dialect != dialect or asker(glance.caller) != asker(caller) or glance.count != 1:
+                continue
+            pending = parts.ledger.pending(glance.id)
+            if pending is None or parts.questions.has_expired(pending):
+                continue
+            is_same = parts.ledger.require(glance.id).steps[0] == step
+            if is_same and not parts.questions.changed(pending, step, caller):
+                return pending
+        return None
 
 
 def new_id() -> str:

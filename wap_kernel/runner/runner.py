@@ -25,10 +25,11 @@ from wap_kernel.errors import (
 )
 from wap_kernel.operations import Operation, RevertRun
 from wap_kernel.results import Result
-from wap_kernel.runner import deciding, parking, recovery
+from wap_kernel.runner import deciding, recovery
 from wap_kernel.runner.deciding import Decision
 from wap_kernel.runner.execution import Execution
 from wap_kernel.runner.looking import Looking
+from wap_kernel.runner.parking import Parking, new_id
 from wap_kernel.runner.parts import Admission, Events, Parts, Respond, refusal_of
 from wap_kernel.runner.sweeping import BackgroundSweeps
 from wap_kernel.runs.ledger import Ledger, NewRun
@@ -85,6 +86,7 @@ class Runner(Looking):
                 responses=responses or {},
             )
         )
+        self._parking = Parking(self._parts)
         self._executions: dict[str, tuple[Execution, asyncio.Task[Status]]] = {}
         self._tending: asyncio.Task[None] | None = None
         self._settling: asyncio.Future[None] | None = None
@@ -116,7 +118,7 @@ class Runner(Looking):
             raise InvalidArgument("atomic: Undo is switched off here.", hint="See WapExtension.undo.")
         not_allowed = {name: refusal_of(error) for name, error in (refused or {}).items()}
         new = NewRun(
-            id=parking.new_id(),
+            id=new_id(),
             caller=caller,
             dialect=dialect,
             options=options.model_copy(update={"refused": not_allowed}),
@@ -191,7 +193,7 @@ class Runner(Looking):
         """Have a person decide on what was refused. Without an answer within `wait` seconds `refusal` is raised, which
         then names the run."""
         await self._begun()
-        approval = await self.workspace.offload(lambda: parking.park(self._parts, step, caller, dialect, refusal))
+        approval = await self.workspace.offload(lambda: self._parking.park(step, caller, dialect, refusal))
         refusal.details = {"rule": refusal.details["rule"], "runId": approval.run, "approvalId": approval.id}
         answer = await self.response(approval.run, wait)
         if answer is None:
@@ -234,6 +236,11 @@ class Runner(Looking):
             run = await self.get(run_id, caller)
         self._parts.hub.wake(run_id)
         return run
+
+    async def withdraw(self, run_id: str, caller: Caller) -> None:
+        """Cancel it for a call that no longer waits, unless another call has asked for the same."""
+        if not self._parking.is_shared(run_id):
+            await self.cancel(run_id, caller)
 
     async def _cancel_once(self, run: Run, caller: Caller) -> None:
         if run.id in self._executions:

@@ -39,7 +39,7 @@ from wap_kernel.policy.verdict import Answer
 from wap_kernel.results import Result
 from wap_kernel.runner import Runner
 from wap_kernel.runner.parts import Admission
-from wap_kernel.runs.model import Step
+from wap_kernel.runs.model import Status, Step
 
 __all__ = ["DIALECT", "CallOutcome", "call", "respond"]
 
@@ -248,14 +248,24 @@ class _Call:
             raise
         except ApprovalRequired as error:
             run_id = str(error.details["runId"])
-            answer = await self._for(run_id, self.wait, self.runner.response(run_id, self.wait))
+            answer = await self._for(run_id, self.wait, self._response(run_id))
             if answer is None:
                 error.hint = (
                     f"A person decides in Jupyter, and then it is done. See what became of it with getRun {run_id};"
-                    " calling this again would ask them again."
+                    " until they have decided, the same call is answered with the same run."
                 )
                 raise
         return outcomes.answered(self.tool.response.model_validate(answer))
+
+    async def _response(self, run_id: str) -> dict[str, Any] | None:
+        try:
+            return await self.runner.response(run_id, self.wait)
+        except PermissionDenied as error:
+            if (await self.runner.get(run_id, self.caller)).status is not Status.CANCELLED:
+                raise
+            # Nobody said no, so no policy is in the way.
+            hint = "Nothing was done. Call again if it is still wanted: a person is asked anew."
+            raise ApprovalRequired(error.message, hint=hint, **error.details) from None
 
     # -- runs
 
@@ -278,7 +288,7 @@ class _Call:
         return await self._report(run.id)
 
     async def _for(self, run_id: str, seconds: float, waiting: Awaitable[T]) -> T:
-        """What is awaited; the run ends with whoever waits for it."""
+        """What is awaited; the run ends with whoever waits for it, if nobody else does."""
         try:
             async with watching.following(self.runner, run_id, self.caller, self.progress if seconds else None):
                 return await waiting
@@ -299,7 +309,7 @@ class _Call:
 
     async def _withdraw(self, run_id: str) -> None:
         with suppress(WapError):
-            await self.runner.cancel(run_id, self.caller)
+            await self.runner.withdraw(run_id, self.caller)
 
     async def _report(self, run_id: str) -> CallOutcome:
         run = await self.runner.get(run_id, self.caller)
