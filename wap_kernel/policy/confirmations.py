@@ -9,6 +9,7 @@ from wap_kernel.operations import (
     DescribeWorkspace,
     GitAction,
     ListFiles,
+    Message,
     ModifyFile,
     MoveFile,
     Operation,
@@ -41,7 +42,12 @@ TOOLS: dict[str, tuple[type[Operation], ...]] = {
     "listFiles": (ListFiles,),
     "runCommand": (RunCommand,),
     "task.run": (RunCommand,),
+    "globFiles": (ListFiles,),
+    # All that a batch does, also alone: else the same would pass one by one.
+    "runOperations": (ReadFile, WriteFile, ModifyFile, DeleteFile, RunCommand, RevertRun),
+    "getRun": (),  # it does nothing that could be confirmed
     # Agent Spaces
+    "message": (Message,),
     "createFile": _WRITING,
     "editFile": _EDITING,
     "shell": (RunCommand,),

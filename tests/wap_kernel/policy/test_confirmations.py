@@ -1,0 +1,73 @@
+"""confirmationRequired: every tool of every dialect can be named, and then what it does asks."""
+
+from __future__ import annotations
+
+import json
+from typing import Any, get_args
+
+import pytest
+
+from wap_kernel.dialects import agent_spaces, coding_environment, tool_interface, wap
+from wap_kernel.operations import (
+    DeleteFile,
+    ListFiles,
+    Message,
+    ModifyFile,
+    Operation,
+    ReadFile,
+    RevertRun,
+    RunCommand,
+    SearchFiles,
+    WriteFile,
+)
+from wap_kernel.policy.confirmations import TOOLS, confirms
+from wap_kernel.policy.reading import parse
+
+_BATCH: tuple[Any, ...] = get_args(get_args(agent_spaces.AnyOperation)[0])
+BATCHED = tuple(get_args(one.model_fields["type"].annotation)[0] for one in _BATCH)
+NAMES = sorted({*wap.TOOLS, *coding_environment.TOOLS, *tool_interface.TOOLS, *BATCHED, "task.run"})
+OPERATIONS: tuple[Operation, ...] = (
+    Message(content="x"),
+    ReadFile(path="a"),
+    ListFiles(path="."),
+    SearchFiles(paths=(".",), query="x"),
+    WriteFile(path="a", content=b""),
+    ModifyFile(path="a", changes=()),
+    DeleteFile(path="a"),
+    RunCommand(command="ls"),
+    RevertRun(run="run_1"),
+)
+
+
+def test_the_table_has_the_tools_of_all_dialects_and_no_other() -> None:
+    assert sorted(TOOLS) == NAMES
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_policy_may_name_every_tool(name: str) -> None:
+    policy = parse(json.dumps({"confirmationRequired": [name]}).encode(), ".cws-policy.json")
+    assert (policy.broken, policy.confirmation_required) == (None, (name,))
+    assert bool(TOOLS[name]) is (name != "getRun"), "looking at a run is all that leaves nothing to confirm"
+
+
+def _asking(name: str) -> set[str]:
+    return {operation.kind for operation in OPERATIONS if confirms((name,), operation) == name}
+
+
+@pytest.mark.parametrize(
+    ("name", "kinds"),
+    [
+        ("globFiles", {"listFiles"}),
+        ("message", {"message"}),
+        ("getRun", set()),
+        ("runOperations", {"readFile", "writeFile", "modifyFile", "deleteFile", "runCommand", "revert"}),
+    ],
+)
+def test_what_asks(name: str, kinds: set[str]) -> None:
+    assert _asking(name) == kinds
+
+
+def test_whatever_a_batch_does_is_what_run_operations_stands_for() -> None:
+    """A message does nothing."""
+    for name in set(BATCHED) - {"message"}:
+        assert _asking(name) <= _asking("runOperations")
