@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import re
 
-from wap_kernel.git.redaction import MASK
+from wap_kernel.git.known_secrets import MASK, MAX_HELD, NOTHING_KNOWN, KnownSecrets
 
-MAX_HELD = 6000
-"""Characters; longer than any credential."""
 _BETWEEN = re.compile(r"[\s'\"<>]")
 _MAY_GO_ON = re.compile(
     r"(?i)://|:/?\Z|\bau\w{0,10}\Z|\bgi\w{0,9}\Z|\bgh[pousr]?\Z|\bgh[pousr]_|\bgithub_|\bey\Z|\beyj"
@@ -20,8 +18,12 @@ _REST = re.compile(
 )
 
 
-def open_end(text: str) -> int:
+def open_end(text: str, known: KnownSecrets = NOTHING_KNOWN) -> int:
     """Where that begins which may be a part of something longer; the length of `text` if there is nothing."""
+    return min(_open_end(text), known.open_end(text))
+
+
+def _open_end(text: str) -> int:
     tail = text[-MAX_HELD:]
     offset = len(text) - len(tail)
     line = max(tail.rfind("\n"), tail.rfind("\r")) + 1
@@ -35,13 +37,14 @@ def open_end(text: str) -> int:
     return offset + word if _MAY_GO_ON.search(tail, word) else len(text)
 
 
-def without_cut_ones(text: str) -> str:
+def without_cut_ones(text: str, known: KnownSecrets = NOTHING_KNOWN) -> str:
     """An output without its middle (see `commands/output.py`), and without what the cut left of a credential."""
     pieces = _LEFT_OUT.split(text)
     for place in range(1, len(pieces), 2):
         head, tail = pieces[place - 1], pieces[place + 1]
-        end = open_end(head)
+        end = open_end(head, known)
         pieces[place - 1] = head if end == len(head) else head[:end] + MASK
         rest = _REST.match(tail)
-        pieces[place + 1] = MASK + tail[rest.end() :] if rest else tail
+        start = max(rest.end() if rest else 0, known.open_start(tail))
+        pieces[place + 1] = MASK + tail[start:] if start else tail
     return "".join(pieces)

@@ -21,14 +21,13 @@ from wap_kernel.files.primitives import Locks
 from wap_kernel.files.reading import Whole
 from wap_kernel.files.root import Root
 from wap_kernel.git.foreseeing import Foreseen
-from wap_kernel.git.redaction import Redactor
-from wap_kernel.git.settings import GitSettings
 from wap_kernel.judging import Judge
 from wap_kernel.making import Making, NewFile
-from wap_kernel.operations import Effect, GitAction, GitTransfer, Operation, ReadFile, RevertRun
+from wap_kernel.operations import Effect, GitTransfer, Operation, ReadFile, RevertRun
 from wap_kernel.plain import Plain, answer_at_once
 from wap_kernel.policy.current import Binding
 from wap_kernel.redacted_stream import RedactedStream
+from wap_kernel.redacting import CurrentRedactor
 from wap_kernel.results import FileContent, FileWritten, Limits, Result
 from wap_kernel.runs.audit import Audit, is_denial
 from wap_kernel.runs.model import Run
@@ -50,7 +49,7 @@ class Pipeline:
         actions: Actions,
         undo: Undoing,
         locks: Locks,
-        git: GitSettings,
+        redactor: CurrentRedactor,
         limits: Limits,
         *,
         changed: Changed,
@@ -62,7 +61,7 @@ class Pipeline:
         self._actions = actions
         self._undo = undo
         self._making = None if undo.changes is None else Making(audit, locks, undo.changes, self._translate)
-        self._git = git
+        self._redactor = redactor
         self._limits = limits
         self._changed = changed
         self._bug = bug
@@ -76,7 +75,7 @@ class Pipeline:
         on_chunk: OnChunk | None = None,
     ) -> Result:
         """Do it, or raise a WapError; both are audited."""
-        watched = None if on_chunk is None else RedactedStream(on_chunk)
+        watched = None if on_chunk is None else RedactedStream(on_chunk, self._redactor.now)
         record = self._audit.record(operation, caller, context)
         try:
             binding = self._judge.binding_for(operation, caller, context.binding)
@@ -87,9 +86,9 @@ class Pipeline:
             with self._before_image(operation, context, cancel):
                 require_intent()
                 result = self._actions.perform(operation, permit, cancel, watched, context)
-            result = redacting.result(result, self._redactor(operation))
+            result = redacting.result(result, self._redactor.now())
         except Exception as error:  # noqa: BLE001 - whatever it is, it is audited, and a bug is logged
-            failure = redacting.error(self._translate(error, operation), self._redactor(operation))
+            failure = redacting.error(self._translate(error, operation), self._redactor)
             self._audit.outcome(record, "denied" if is_denial(failure) else "failed", failure)
             raise failure from None
         finally:
@@ -177,12 +176,6 @@ class Pipeline:
         if context.run is None or operation.effect is Effect.READ or context.overlay is not None:
             return nullcontext()
         return self._undo.around(operation, context, Deadline(KEEP_SECONDS, lambda: cancel.requested))
-
-    def _redactor(self, operation: Operation) -> Redactor:
-        """What the server knows of secrets comes near git only."""
-        if not isinstance(operation, GitAction):
-            return redacting.SHAPES
-        return Redactor(self._git.source.secrets)
 
     def _translate(self, error: Exception, operation: Operation) -> WapError:
         if isinstance(error, WapError):

@@ -5,16 +5,20 @@ The end of a piece is held back while it may be the beginning of a credential, a
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from wap_kernel.commands.outcome import OnChunk, Stream
+from wap_kernel.git.redaction import Redactor
 from wap_kernel.open_ends import open_end
-from wap_kernel.redacting import SHAPES
 
 
 class RedactedStream:
-    """Is called with pieces, and gives them to `take`; `end` gives what is held."""
+    """Is called with pieces, and gives them to `take`; `end` gives what is held. `redactor` is asked for at each piece:
+    a credential may come to be known while a command runs."""
 
-    def __init__(self, take: OnChunk) -> None:
+    def __init__(self, take: OnChunk, redactor: Callable[[], Redactor]) -> None:
         self._take = take
+        self._redactor = redactor
         self._held: dict[Stream, str] = {}
         self._last: dict[Stream, str] = {}
         """The last character that was given: a pattern may look at the one before."""
@@ -23,7 +27,7 @@ class RedactedStream:
         # Byte by byte: whatever the encoding is, what is looked for is ASCII.
         text = self._held.pop(stream, "") + chunk.decode("latin-1")
         before = self._last.get(stream, "")
-        start = max(open_end(before + text) - len(before), 0)
+        start = max(open_end(before + text, self._redactor().known) - len(before), 0)
         self._give(stream, text[:start])
         if start < len(text):
             self._held[stream] = text[start:]
@@ -37,4 +41,4 @@ class RedactedStream:
         if text:
             before = self._last.get(stream, "")
             self._last[stream] = text[-1]
-            self._take(stream, SHAPES(before + text)[len(before) :].encode("latin-1"))
+            self._take(stream, self._redactor()(before + text)[len(before) :].encode("latin-1"))

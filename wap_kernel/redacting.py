@@ -7,7 +7,7 @@ where they are written.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import fields, is_dataclass, replace
 from enum import Enum
 from typing import Any
@@ -18,11 +18,34 @@ from wap_kernel.git.redaction import Redactor
 from wap_kernel.open_ends import without_cut_ones
 from wap_kernel.results import CommandResult, Result
 
+Redact = Callable[[str], str]
 SHAPES = Redactor()
 """Knows no secret, only what secrets look like."""
 
 
-def redacted(value: Any, redact: Redactor = SHAPES) -> Any:
+class CurrentRedactor:
+    """Knows the credentials that the server holds at the moment. `secrets` is asked each time and must not wait for
+    anything: the writing of the audit asks too."""
+
+    def __init__(self, secrets: Callable[[], tuple[str, ...]]) -> None:
+        self._secrets = secrets
+        self._last: tuple[tuple[str, ...], Redactor] = ((), SHAPES)
+
+    def __call__(self, text: str) -> str:
+        return self.now()(text)
+
+    def now(self) -> Redactor:
+        secrets = self._secrets()
+        if not secrets:
+            return SHAPES
+        known_for, redactor = self._last
+        if known_for != secrets:
+            redactor = Redactor(secrets)
+            self._last = (secrets, redactor)
+        return redactor
+
+
+def redacted(value: Any, redact: Redact = SHAPES) -> Any:
     """The same value, with all its texts redacted."""
     if isinstance(value, str):
         return value if isinstance(value, Enum) else redact(value)
@@ -40,13 +63,14 @@ def result(found: Result, redact: Redactor) -> Result:
     if isinstance(found, GitActed):
         return GitActed(answer=redacted(found.answer, redact), failure=redacted(found.failure, redact))
     if isinstance(found, CommandResult):
-        # No known secret is inside the sandbox, and to look for one takes long in an output of megabytes.
-        whole = without_cut_ones if found.is_output_truncated else str
-        return found.model_copy(update={"stdout": SHAPES(whole(found.stdout)), "stderr": SHAPES(whole(found.stderr))})
+        streams = {"stdout": found.stdout, "stderr": found.stderr}
+        if found.is_output_truncated:
+            streams = {name: without_cut_ones(text, redact.known) for name, text in streams.items()}
+        return found.model_copy(update={name: redact(text) for name, text in streams.items()})
     return found
 
 
-def error(found: WapError, redact: Redactor) -> WapError:
+def error(found: WapError, redact: Redact) -> WapError:
     """The same error: whoever raised it has no more use for it."""
     found.message = redact(found.message)
     found.args = (found.message,)

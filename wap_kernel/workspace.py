@@ -15,6 +15,7 @@ from contextlib import ExitStack, closing
 from functools import partial
 from typing import Any, TypeVar
 
+from wap_kernel import redacting
 from wap_kernel.actions import Actions
 from wap_kernel.caller import Caller
 from wap_kernel.commands import environment
@@ -52,6 +53,7 @@ from wap_kernel.policy.verdict import Verdict
 from wap_kernel.providers.base import Provider
 from wap_kernel.providers.choose import choose
 from wap_kernel.providers.refusing import RefusingProvider
+from wap_kernel.redacting import CurrentRedactor
 from wap_kernel.results import Limits, Result
 from wap_kernel.runs.audit import Audit
 from wap_kernel.runs.audit_reading import Page
@@ -114,6 +116,8 @@ class Workspace:
         self._confined_only = confined_only
         self._keeps = undo
         self._git = git or GitSettings()
+        self.redactor = CurrentRedactor(lambda: self._git.source.secrets)
+        """For all that is told and written of it."""
         hidden = (*hidden, *self._git.source.secret_paths)
         self._changed = changed
         self.log = log or logging.getLogger("wap_kernel")
@@ -136,7 +140,7 @@ class Workspace:
         lease.clean_up_after_the_dead(self._remove_temporary)
         self.lease = lease
         self.database = opened.enter_context(closing(Database(state, self.log)))
-        self._audit = opened.enter_context(closing(Audit(self.database, identifier, self.log)))
+        self._audit = opened.enter_context(closing(Audit(self.database, identifier, self.log, self.redactor)))
         self.grants = opened.enter_context(closing(Grants(state, identifier)))
         self._pools = {
             kind: opened.enter_context(closing(Threads(kind.__name__, count))) for kind, count in THREADS.items()
@@ -173,7 +177,7 @@ class Workspace:
             Actions(self._provider, searcher, locks, self.root, self.undo, git),
             self.undo,
             locks,
-            self._git,
+            self.redactor,
             self.limits,
             changed=self._changed,
             bug=self.bug,
@@ -290,7 +294,9 @@ class Workspace:
         operation: Operation | None = None,
         context: Context = ALONE,
     ) -> None:
-        """Record a request that was refused before it was performed, or before it even became an operation."""
+        """Record a request that was refused before it was performed, or before it even became an operation. The error
+        is about to be told, so it is redacted as well."""
+        redacting.error(error, self.redactor)
         self._audit.refused(tool, error, caller, operation, context)
 
     async def on_thread(self, kind: type[Operation], work: Callable[[], T]) -> T:

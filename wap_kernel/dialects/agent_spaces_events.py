@@ -12,7 +12,7 @@ from wap_kernel.errors import AlreadyExists, ApprovalRequired, EditNotFound, Per
 from wap_kernel.files.paths import display
 from wap_kernel.files.reading import Whole
 from wap_kernel.operations import Message, ModifyFile, Operation, ReadFile, RunCommand, WriteFile
-from wap_kernel.redacting import redacted
+from wap_kernel.redacting import SHAPES, Redact, redacted
 from wap_kernel.results import CommandResult, FileContent, FileModified, FileWritten, PathChanged, Result, Reverted
 from wap_kernel.times import text_of
 
@@ -36,8 +36,9 @@ Event = dict[str, Any]
 class AgentSpacesEvents:
     """Makes the events of operations, ready for JSON. What has no value is absent."""
 
-    def __init__(self, clock: Callable[[], datetime]) -> None:
+    def __init__(self, clock: Callable[[], datetime], redact: Redact = SHAPES) -> None:
         self._clock = clock
+        self._redact = redact
 
     def done(self, step_id: str, operation: Operation, result: Result, **extra: Any) -> Event:
         success = getattr(result, "exit_code", 0) == 0
@@ -105,7 +106,7 @@ class AgentSpacesEvents:
 
     def _event(self, type_: str, **fields: Any) -> Event:
         said = {name: _unicode(value) for name, value in fields.items() if value is not None}
-        kept = {name: value if name in _AS_IT_IS else redacted(value) for name, value in said.items()}
+        kept = {name: value if name in _AS_IT_IS else redacted(value, self._redact) for name, value in said.items()}
         return {"type": type_, "timestamp": text_of(self._clock()), **kept}
 
 

@@ -58,6 +58,9 @@ class GitHubApp:
         self._clock = clock
         self._lock = threading.Lock()
         self._tokens: dict[tuple[str, str], _Token] = {}
+        self._given: tuple[_Token, ...] = ()
+        """Those that are good yet, also when another is used by now. Read without the lock, which is held while GitHub
+        is asked."""
 
     @property
     def secret_paths(self) -> tuple[str, ...]:
@@ -65,8 +68,8 @@ class GitHubApp:
 
     @property
     def secrets(self) -> tuple[str, ...]:
-        with self._lock:
-            return tuple(token.secret.reveal() for token in self._tokens.values())
+        now = self._clock()
+        return tuple(token.secret.reveal() for token in self._given if token.expires_at > now)
 
     def credential(self, remote: Remote) -> Credential:
         if remote.origin != self._base_url:
@@ -75,6 +78,8 @@ class GitHubApp:
             known = self._tokens.get(remote.repository)
             if known is None or known.expires_at - MARGIN <= self._clock():
                 known = self._tokens[remote.repository] = self._new(*remote.repository)
+                now = self._clock()
+                self._given = (*(token for token in self._given if token.expires_at > now), known)
             return Credential(USERNAME, known.secret)
 
     def forget(self, remote: Remote) -> bool:

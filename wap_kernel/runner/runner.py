@@ -71,7 +71,7 @@ class Runner(Looking):
                 ledger=Ledger(workspace.database, workspace.id, changed),
                 outputs=Outputs(workspace.state_dir),
                 hub=Hub(),
-                events=events or AgentSpacesEvents(partial(datetime.now, timezone.utc)),
+                events=events or AgentSpacesEvents(partial(datetime.now, timezone.utc), workspace.redactor),
                 questions=Questions(
                     judge.files_of,
                     judge.may_read,
@@ -80,6 +80,7 @@ class Runner(Looking):
                     workspace.undo.foresee,
                     workspace.pipeline.foresee,
                     workspace.undo.foresee_revert,
+                    workspace.redactor,
                     approval_seconds,
                 ),
                 admission=admission,

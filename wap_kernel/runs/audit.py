@@ -23,7 +23,7 @@ from wap_kernel.caller import Caller
 from wap_kernel.context import ALONE, Context
 from wap_kernel.errors import ApprovalRequired, NoSpace, PermissionDenied, ProviderUnavailable, WapError
 from wap_kernel.operations import Effect, Operation
-from wap_kernel.redacting import redacted
+from wap_kernel.redacting import SHAPES, Redact, redacted
 from wap_kernel.runs import audit_reading, chain
 from wap_kernel.runs.audit_reading import Page
 from wap_kernel.runs.chain import Head
@@ -89,10 +89,11 @@ class Entry(NamedTuple):
 
 
 class Audit:
-    def __init__(self, database: Database, workspace: str, log: logging.Logger) -> None:
+    def __init__(self, database: Database, workspace: str, log: logging.Logger, redact: Redact = SHAPES) -> None:
         self._database = database
         self._workspace = workspace
         self._log = log
+        self._redact = redact
         self._heads = Heads(log)
         self._prefix = secrets.token_hex(8)
         self._numbers = itertools.count(1)
@@ -230,10 +231,10 @@ class Audit:
             "phase": "intent" if entry.outcome is None else "outcome",
             "at": text_of_seconds(entry.at),
             "operation": _plain(record.operation.kind),
-            "summary": _encode(redacted(_summary(record))),
+            "summary": _encode(redacted(_summary(record), self._redact)),
             "outcome": entry.outcome,
             "code": None if error is None else error.code.value,
-            "error": None if error is None else _plain(redacted(error.record)),
+            "error": None if error is None else _plain(self._redact(error.record)),
             "duration_ms": None if entry.duration is None else round(entry.duration * 1000, 3),
             "step": _plain(record.step),
         }

@@ -17,6 +17,11 @@ from tests.wap_kernel.git.scene import plain
 from tests.wap_kernel.git.server import GitServer
 from wap_kernel import redacting
 from wap_kernel.commands.output import Collector
+from wap_kernel.git.credentials import NoCredential
+from wap_kernel.git.redaction import Redactor
+from wap_kernel.git.settings import GitSettings
+from wap_kernel.operations import RunCommand
+from wap_kernel.policy import presets
 from wap_kernel.redacted_stream import RedactedStream
 from wap_kernel.redacting import SHAPES
 from wap_kernel.results import CommandResult
@@ -35,7 +40,6 @@ def stored(folder: Path) -> bytes:
 
 def run(tools: Interface, command: str) -> dict[str, Any]:
     """As a run, with its output spilled and its events stored."""
-    from wap_kernel.operations import RunCommand
 
     async def whole() -> dict[str, Any]:
         steps = [Step("one", "shell", RunCommand(command=command))]
@@ -75,8 +79,6 @@ def test_an_address_with_a_password_is_shown_without_it(tmp_path: Path) -> None:
 
 
 def test_a_question_and_its_refusal(tmp_path: Path) -> None:
-    from wap_kernel.policy import presets
-
     with opened(tmp_path, policy=presets.load("standard")) as tools:
         error = tools.refuse("bash", command=f"git push {ADDRESS}")
         run_id = str(error.details["runId"])
@@ -155,15 +157,56 @@ def test_the_token_is_found_nowhere(
     assert not [(name, part) for name, text in texts.items() for part in parts if part in text]
 
 
+def test_a_token_that_is_known_is_told_by_no_command(
+    connected: Interface, server: GitServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of a shape that nothing but knowing it gives away; in results, output as it comes, errors, events and the
+    audit."""
+    token = "Correct+Horse/Battery=Staple0123"
+    monkeypatch.setattr(server, "issue", lambda: server.tokens.add(token) or token)
+    connected("git", action="fetch")
+    told = forms(token)
+    script = "; ".join(f"echo '{name}: {form}'; echo '{form}' >&2" for name, form in told.items())
+    answers: list[Any] = [
+        connected("bash", command=script),
+        connected.refuse("bash", command=f"{script}; sleep 30", timeout_ms=300).details,
+        run(connected, script),
+        connected.refuse("read", file_path=f"none/{token}").text,
+        connected.refuse("git", action="branch", branch=f"-{token}").text,
+        connected.refuse("bash", command=script, workdir=f"none/{token}").text,
+    ]
+    assert answers[0]["stdout"].count("***") == len(told) == answers[0]["stderr"].count("***")
+    answers.append(connected.audit())
+    parts = [form.rstrip("=")[4:-4] for form in told.values()]
+    assert not [(part, answer) for answer in answers for part in parts if part in json.dumps(answer)]
+
+
+def test_a_token_that_is_known_is_not_asked_about(tmp_path: Path) -> None:
+    class Known(NoCredential):
+        secrets = ("correct-horse-battery",)
+
+    policy = presets.load("standard")
+    with opened(tmp_path, policy=policy, git=GitSettings(source=Known())) as tools:
+        error = tools.refuse("bash", command=f"git push {Known.secrets[0]}")
+
+        async def told() -> dict[str, Any]:
+            found = await tools.runner.get(str(error.details["runId"]), AGENT)
+            return await tools.runner.message(found, AGENT)
+
+        message = tools._wait(told())
+        assert message["pendingApproval"]["command"] == "git push ***"
+        assert Known.secrets[0] not in json.dumps([message, error.text, tools.audit()])
+
+
 TEXT = (
     f"a {ADDRESS} 'ftp://u:{SECRET}@k' Authorization: Basic aHVudGVyMg== z ghp_0123456789abcdefghij é\r\n"
     f"ok ghs_0123456789abcdefghij github_pat_0123456789abcdefghij eyJ0123456789.eyJ0123456789.0123456789 {ADDRESS}"
 )
 
 
-def streamed(*pieces: bytes) -> bytes:
+def streamed(*pieces: bytes, redactor: Redactor = SHAPES) -> bytes:
     given: list[bytes] = []
-    stream = RedactedStream(lambda _, piece: given.append(piece))
+    stream = RedactedStream(lambda _, piece: given.append(piece), lambda: redactor)
     for piece in pieces:
         stream("stdout", piece)
     stream.end()
@@ -178,6 +221,31 @@ def test_output_in_pieces_is_redacted_wherever_it_is_cut() -> None:
         found = streamed(*pieces)
         assert not any(part in found for part in (SECRET.encode(), b"0123456789", b"aHVudGVyMg")), pieces
         assert found.count(b"**") >= 8 and found.endswith(b"@example.org/x.git")
+
+
+def test_a_known_secret_in_pieces_is_redacted_wherever_it_is_cut() -> None:
+    token = "Correct+Horse/Battery=Staple0123"
+    redactor = Redactor([token])
+    broken = base64.encodebytes(f"{'x' * 40}{token}".encode()).decode()
+    parts = [form.rstrip("=")[4:-4].encode() for form in forms(token).values()]
+    for form in (*forms(token).values(), broken):
+        data = f"before {form} after\n".encode()
+        cuts = [(data[:at], data[at : at + 9], data[at + 9 :]) for at in range(len(data))]
+        for pieces in (*cuts, [data[at : at + 1] for at in range(len(data))]):
+            found = streamed(*pieces, redactor=redactor)
+            assert found.startswith(b"before ") and found.endswith(b" after\n") and b"**" in found, pieces
+            squeezed = found.replace(b"\n", b"")
+            assert not any(part in squeezed for part in parts), (pieces, found)
+
+
+def test_no_half_of_a_known_secret_is_left_where_an_output_is_cut() -> None:
+    token = "correct/horse+battery"
+    for form in (token, quote(token, safe=""), base64.b64encode(token.encode()).decode()):
+        for at in range(4, len(form) - 4):
+            cut = f"{'.' * 50} {form[:at]}\n[... 7 bytes left out ...]\n{form[at:]} {'.' * 50}"
+            found = redacting.result(command_result(cut), Redactor([token]))
+            assert isinstance(found, CommandResult)
+            assert form[:at] not in found.stdout and form[at:] not in found.stdout, (at, found.stdout)
 
 
 def test_no_half_of_a_credential_is_left_where_an_output_is_cut() -> None:
@@ -200,10 +268,11 @@ def command_result(stdout: str) -> CommandResult:
     )
 
 
-def test_other_output_comes_at_once_and_as_it_is() -> None:
+@pytest.mark.parametrize("redactor", [SHAPES, Redactor(["correct-horse-battery"])], ids=["nothing known", "known"])
+def test_other_output_comes_at_once_and_as_it_is(redactor: Redactor) -> None:
     given: list[bytes] = []
-    stream = RedactedStream(lambda _, piece: given.append(piece))
-    pieces = [b".", b"F..", b"caf\xc3", b"\xa9", b"\x00\xff", b"x" * 70_000, b"done\n", b"1%"]
+    stream = RedactedStream(lambda _, piece: given.append(piece), lambda: redactor)
+    pieces = [b".", b"F..", b"caf\xc3", b"\xa9", b"\x00\xff", b"x" * 70_000, b"done\n", b"1% "]
     for piece in pieces:
         stream("stdout", piece)
     assert given == pieces

@@ -194,7 +194,12 @@ def test_a_token_is_renewed_five_minutes_before_its_end(team: Team) -> None:
     team.server.clock = lambda: now + 3600 - 301
     assert team.app.credential(there).secret.reveal() == first
     team.server.clock = lambda: now + 3600 - 299
-    assert team.app.credential(there).secret.reveal() != first
+    second = team.app.credential(there).secret.reveal()
+    assert second != first
+    # Both are good yet, so neither is told.
+    assert team.app.secrets == (first, second)
+    team.server.clock = lambda: now + 3601
+    assert team.app.secrets == (second,)
 
 
 def test_a_wrong_key_is_told_without_the_statement(team: Team, tmp_path: Path) -> None:

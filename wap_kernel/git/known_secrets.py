@@ -1,0 +1,153 @@
+"""Secrets that are known, and the forms in which they could stand in a text: as they are, percent-encoded, in base64
+alone or as a part of something longer, also broken into lines. Pure.
+
+Patterns for these forms are slow, and texts have megabytes, nearly always without any secret. So what every match must
+hold is looked for first, by what looks for plain bytes.
+"""
+
+from __future__ import annotations
+
+import base64
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from urllib.parse import quote
+
+MASK = "***"
+MAX_HELD = 6000
+"""Characters of a text's end that are looked at; longer than any credential."""
+_BREAK = r"[\r\n\t ]*"
+_BASE64 = frozenset("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/_-")
+_ONE_ALPHABET = bytes.maketrans(b"-_", b"+/")
+_SHORTEST_CORE = 4
+_PART_OF_PERCENT = re.compile(r"%(?:25)*[0-9a-fA-F]?\Z")
+_PART_OF_BREAK = re.compile(rf"{_BREAK}\Z")
+
+
+class _Form:
+    """One form, as the patterns of its characters."""
+
+    def __init__(self, units: Sequence[str], part: re.Pattern[str]) -> None:
+        self.pattern = "".join(units)
+        compiled = {unit: re.compile(unit) for unit in units}
+        self._units = [compiled[unit] for unit in units]
+        self._part = part
+
+    def is_cut(self, text: str, at: int) -> bool:
+        """Whether the text ends within it, if it begins at `at`."""
+        for unit in self._units:
+            match = unit.match(text, at)
+            if match is None:
+                return at == len(text) or self._part.match(text, at) is not None
+            at = match.end()
+        return False
+
+
+class KnownSecrets:
+    def __init__(self, secrets: Iterable[str] = ()) -> None:
+        self._plain = sorted({secret for secret in secrets if secret}, key=len, reverse=True)
+        self._has_blanks = any(character.isspace() for secret in self._plain for character in secret)
+        cores = [core for secret in self._plain for core in _cores(secret)]
+        self._cores = [core.encode("ascii") for core in cores]
+        percent = [_Form(_percent_units(secret), _PART_OF_PERCENT) for secret in self._plain]
+        encoded = [_Form(_base64_units(core), _PART_OF_BREAK) for core in cores]
+        self._percent = _any(form.pattern for form in percent)
+        self._base64 = _any(form.pattern for form in encoded)
+        self._forms = (*percent, *encoded)
+        firsts = sorted({text[0] for text in (*self._plain, *cores)}.union("%+-/_"))
+        self._first = re.compile(f"[{re.escape(''.join(firsts))}]") if self._plain else None
+        self._ends = [*self._plain, *(quote(secret, safe="") for secret in self._plain), *cores]
+
+    def without(self, text: str) -> str:
+        """`text` without them."""
+        if self._base64 is not None and self._may_hold_base64(text):
+            text = _without_runs(text, self._base64)
+        if self._percent is not None:
+            if self._has_blanks:
+                text = self._percent.sub(MASK, text)
+            elif "%" in text:
+                pattern = self._percent
+                lines = text.split("\n")
+                text = "\n".join(pattern.sub(MASK, line) if "%" in line else line for line in lines)
+        for secret in self._plain:
+            text = text.replace(secret, MASK)
+        return text
+
+    def _may_hold_base64(self, text: str) -> bool:
+        squeezed = text.encode("utf-8", "surrogatepass").translate(_ONE_ALPHABET, b"\r\n\t ")
+        return any(core in squeezed for core in self._cores)
+
+    def open_end(self, text: str) -> int:
+        """Where that begins which may be the first part of one; the length of `text` if there is nothing."""
+        if self._first is None:
+            return len(text)
+        tail = text[-MAX_HELD:]
+        for match in self._first.finditer(tail):
+            if any(form.is_cut(tail, match.start()) for form in self._forms):
+                return len(text) - len(tail) + match.start()
+        return len(text)
+
+    def open_start(self, text: str) -> int:
+        """Where that ends which may be the last part of one; 0 if there is nothing."""
+        for form in self._ends:
+            for size in range(min(len(form) - 1, len(text)), _SHORTEST_CORE - 1, -1):
+                if text.startswith(form[-size:]):
+                    return size
+        return 0
+
+
+def _any(forms: Iterable[str]) -> re.Pattern[str] | None:
+    joined = "|".join(forms)
+    return re.compile(joined) if joined else None
+
+
+def _percent_units(secret: str) -> list[str]:
+    return [_percent(byte) for byte in secret.encode("utf-8", "surrogateescape")]
+
+
+def _percent(byte: int) -> str:
+    """A byte as itself or percent-encoded, once or several times over."""
+    encoded = f"%(?:25)*(?i:{byte:02x})"
+    plus = r"|\+|%(?:25)*(?i:2b)" if byte == 0x20 else ""
+    return f"(?:{re.escape(chr(byte))}|{encoded}{plus})" if byte < 0x80 else encoded
+
+
+def _cores(secret: str) -> Iterator[str]:
+    """In base64 the same bytes look different after none, one or two others."""
+    data = secret.encode("utf-8", "surrogateescape")
+    for offset in range(3):
+        core = _core(data, offset)
+        if len(core) >= _SHORTEST_CORE:
+            yield core
+
+
+def _core(data: bytes, offset: int) -> str:
+    """The characters that `data` has in base64 after `offset` other bytes, whatever stands before and after it."""
+    encoded = base64.b64encode(b"\0" * offset + data).decode().rstrip("=")
+    start = (offset * 8 + 5) // 6
+    end = (offset + len(data)) * 8 // 6
+    return encoded[start:end]
+
+
+def _base64_units(core: str) -> list[str]:
+    first, *others = ({"+": r"[+\-]", "/": "[/_]"}.get(character, character) for character in core)
+    return [first, *(f"{_BREAK}{other}" for other in others)]
+
+
+def _without_runs(text: str, pattern: re.Pattern[str]) -> str:
+    """Without what is found and what is attached to it: the characters beside it hold bits of the secret too."""
+    kept: list[str] = []
+    done = 0
+    for match in pattern.finditer(text):
+        start, end = match.span()
+        if start < done:
+            continue
+        while start > done and text[start - 1] in _BASE64:
+            start -= 1
+        while end < len(text) and (text[end] in _BASE64 or text[end] == "="):
+            end += 1
+        kept += [text[done:start], MASK]
+        done = end
+    return "".join((*kept, text[done:])) if kept else text
+
+
+NOTHING_KNOWN = KnownSecrets()
