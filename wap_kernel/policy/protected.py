@@ -45,7 +45,18 @@ HOME_FILES = (
     *("bin", ".julia/config", ".cargo/env", ".cargo/config.toml", ".cargo/bin", ".pyenv", ".nvm", ".oh-my-zsh"),
     *(".config/direnv", ".config/Code/User", ".claude/settings.json", ".codex/config.toml", ".gradle/init.gradle"),
     *(".psqlrc", ".sqliterc", ".forward", ".rhosts", ".config/htop", ".config/mc", ".xonshrc", ".config/xonsh"),
-    *(".jupyter", ".ipython", ".local/share/jupyter", ".local/etc/jupyter", "Library/Jupyter"),
+    *(".jupyter", ".ipython", ".config/ipython", ".local/share/jupyter", ".local/etc/jupyter", "Library/Jupyter"),
+    *(
+        ".config/bash_completion",
+        ".local/share/bash-completion",
+        ".xsession",
+        ".local/share/systemd",
+        ".config/nushell",
+    ),
+    *(".config/powershell", ".config/emacs", ".config/vim", ".exrc", ".nanorc", ".config/nano", ".config/helix"),
+    *(".config/zed", ".config/VSCodium/User", ".vscode-server", ".config/hg", ".node_modules", ".config/ptpython"),
+    *(".cargo/config", ".gradle/init.d", ".conda/.condarc", ".config/conda", ".mambarc", ".config/uv", ".bunfig.toml"),
+    *(".config/pypoetry", ".yarnrc", ".gemrc", ".claude/settings.local.json", ".cursor/mcp.json", ".local/share/nvim"),
 )
 """Executed or obeyed by shells, logins, interpreters, editors, git and installers; relative to the home folder.
 
@@ -199,12 +210,12 @@ def protected_paths(
     # The states of other workspaces are no more this one's business than its own.
     secret = (
         *(state_dir, os.path.join(jupyter_data_dir(), "wap"), jupyter_runtime_dir()),
-        *(os.path.join(home, name) for name in HOME_SECRETS),
+        *_at_home(home, HOME_SECRETS),
         *hidden,
     )
     obeyed = (
         *(jupyter_config_dir(), jupyter_data_dir(), *jupyter_config_path(), *jupyter_path(), ipython),
-        *(os.path.join(home, name) for name in HOME_FILES),
+        *_at_home(home, HOME_FILES),
         *prefixes,
         *read_only,
     )
@@ -216,6 +227,15 @@ def protected_paths(
         places=tuple(sorted({place for path in (*secret, *obeyed) if path and (place := _below(root, path))})),
         prefixes=tuple(filter(None, prefixes)),
     )
+
+
+def _at_home(home: str, names: Iterable[str]) -> Iterable[str]:
+    """Where they are, and where programs that heed the XDG variables look for them."""
+    for name in names:
+        yield os.path.join(home, name)
+        for usual, variable in ((".config/", "XDG_CONFIG_HOME"), (".local/share/", "XDG_DATA_HOME")):
+            if name.startswith(usual) and os.environ.get(variable):
+                yield os.path.join(os.environ[variable], name.removeprefix(usual))
 
 
 def _below(root: str, path: str) -> str | None:

@@ -111,6 +111,27 @@ def test_jupyters_usual_folders_are_protected_beside_the_configured_ones(
     assert protected_paths(str(tmp_path), "/elsewhere").level(path) is level
 
 
+@pytest.mark.parametrize(
+    ("path", "level"),
+    [
+        (".config/ipython/profile_default/startup/a.py", Level.READ_ONLY),
+        ("xdg/config/ipython/profile_default/startup/a.py", Level.READ_ONLY),
+        ("xdg/config/fish/config.fish", Level.READ_ONLY),
+        ("xdg/config/gh/hosts.yml", Level.HIDDEN),
+        ("xdg/data/keyrings/login.keyring", Level.HIDDEN),
+        ("xdg/config/matplotlib/matplotlibrc", Level.OPEN),
+    ],
+)
+def test_what_programs_look_for_by_the_xdg_variables(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, path: str, level: Level
+) -> None:
+    """IPython's startup folder among it, where there is no ~/.ipython."""
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "xdg/config"))
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "xdg/data"))
+    assert protected_paths(str(tmp_path), "/elsewhere").level(path) is level
+
+
 def test_names_of_what_cannot_be_changed() -> None:
     assert paths.read_only_names("share") == {".git", ".cws-policy.json", "jupyter"}
     assert paths.read_only_names("elsewhere") == {".git", ".cws-policy.json"}
