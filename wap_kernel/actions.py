@@ -16,6 +16,7 @@ from wap_kernel.errors import Conflict, ExecutionFailed, TimedOut
 from wap_kernel.files.deadline import Deadline
 from wap_kernel.files.globs import DEFAULT_EXCLUSIONS
 from wap_kernel.files.listing import list_files
+from wap_kernel.files.notebook_reading import read_notebook
 from wap_kernel.files.paths import display
 from wap_kernel.files.primitives import Files, Guard, Locks
 from wap_kernel.files.reading import read_file
@@ -37,6 +38,7 @@ from wap_kernel.operations import (
     MoveFile,
     Operation,
     ReadFile,
+    ReadNotebook,
     RevertRun,
     RunCommand,
     SearchFiles,
@@ -115,6 +117,9 @@ class Actions:
 
     def _view(self, operation: ViewFile, permit: Permit) -> Result:
         return view_file(permit.files, operation, permit.limits, self._root)
+
+    def _read_notebook(self, operation: ReadNotebook, permit: Permit) -> Result:
+        return read_notebook(permit.files, operation, permit.limits, self._root)
 
     def _describe(self, _: DescribeWorkspace, permit: Permit) -> WorkspaceDescription:
         return WorkspaceDescription(
@@ -205,6 +210,7 @@ class Actions:
 _SIMPLE: Mapping[type[Operation], Callable[[Actions, Any, Permit], Result]] = {
     ReadFile: Actions._read,
     ViewFile: Actions._view,
+    ReadNotebook: Actions._read_notebook,
     WriteFile: lambda self, operation, permit: self._writer(permit).write(operation),
     ModifyFile: lambda self, operation, permit: self._writer(permit).modify(operation),
     DeleteFile: lambda self, operation, permit: self._writer(permit).delete(operation),

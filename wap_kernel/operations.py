@@ -115,6 +115,15 @@ class ViewFile(ReadFile):
     """Characters of a line that are shown; None: all."""
 
 
+class ReadNotebook(ReadFile):
+    """A notebook cell by cell."""
+
+    kind = "readNotebook"
+    cells: tuple[str, ...] | None = None
+    """The ids of those that are wanted; None: all."""
+    outputs: bool = True
+
+
 class WriteFile(_OnPath):
     kind = "writeFile"
     effect = Effect.WRITE
@@ -164,7 +173,43 @@ class ReplaceText(Model):
     """Of its occurrences; `only` fails if there are more than one."""
 
 
-Change = Annotated[ReplaceLines | InsertLines | DeleteLines | RegexReplace | ReplaceText, Field(discriminator="type")]
+CellType = Literal["code", "markdown", "raw"]
+
+
+class InsertCell(Model):
+    type: Literal["insertCell"] = "insertCell"
+    cell_type: CellType = "code"
+    source: str
+    cell_id: str | None = None
+    after_cell: str | None = None
+    before_cell: str | None = None
+    """Neither: at the end."""
+
+
+class ReplaceCell(Model):
+    type: Literal["replaceCell"] = "replaceCell"
+    cell_id: str
+    source: str
+    cell_type: CellType | None = None
+    """None: what it is."""
+
+
+class DeleteCell(Model):
+    type: Literal["deleteCell"] = "deleteCell"
+    cell_id: str
+
+
+class MoveCell(Model):
+    type: Literal["moveCell"] = "moveCell"
+    cell_id: str
+    after_cell: str | None = None
+    before_cell: str | None = None
+
+
+CellChange = InsertCell | ReplaceCell | DeleteCell | MoveCell
+Change = Annotated[
+    ReplaceLines | InsertLines | DeleteLines | RegexReplace | ReplaceText | CellChange, Field(discriminator="type")
+]
 
 
 class ModifyFile(_OnPath):
@@ -175,7 +220,9 @@ class ModifyFile(_OnPath):
 
     @property
     def content_size(self) -> int:
-        texts = (getattr(change, name, "") for change in self.changes for name in ("new_content", "replacement"))
+        texts = (
+            getattr(change, name, "") for change in self.changes for name in ("new_content", "replacement", "source")
+        )
         return sum(len(text.encode("utf-8", "surrogatepass")) for text in texts)
 
 
@@ -374,7 +421,7 @@ KINDS: Mapping[str, type[Operation]] = MappingProxyType(
         for kind in (
             *(Message, ListFiles, ReadFile, WriteFile, ModifyFile, SearchFiles, RunCommand),
             *(DeleteFile, MoveFile, CopyFile, CreateDirectory, RevertRun, DescribeWorkspace),
-            *(ViewFile, GitRead, GitChange, GitTransfer),
+            *(ViewFile, ReadNotebook, GitRead, GitChange, GitTransfer),
         )
     }
 )

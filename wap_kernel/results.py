@@ -49,6 +49,32 @@ class FileContent(Result):
     """Bytes that are not UTF-8 were replaced by U+FFFD in `content`."""
 
 
+class CellOutput(Model):
+    type: str
+    """As nbformat calls it: `stream`, `execute_result`, `display_data`, `error`."""
+    text: str
+    mime_types: list[str] | None = None
+    """What else there is of it."""
+    is_truncated: Literal[True] | None = None
+
+
+class NotebookCell(Model):
+    id: str
+    type: str
+    source: str
+    execution_count: int | None = None
+    outputs: list[CellOutput] | None = None
+
+
+class NotebookContent(Result):
+    cells: list[NotebookCell]
+    total_cells: int
+    is_truncated: bool
+    language: str | None = None
+    metadata: Metadata
+    hash: str
+
+
 class FileWritten(Result):
     path: str
     bytes_written: int

@@ -232,7 +232,7 @@ class Workspace:
         on_chunk: OnChunk | None,
         cancel: Cancel,
     ) -> T:
-        if isinstance(operation, ReadFile) and context.run is None and not self._is_closed:
+        if type(operation) is ReadFile and context.run is None and not self._is_closed:
             content = self.pipeline.read_at_once(operation, caller, context)
             if content is not None:
                 return encode(content)

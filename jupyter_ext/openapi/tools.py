@@ -40,6 +40,8 @@ ERRORS: Mapping[str, tuple[Code, ...]] = MappingProxyType(
         "moveFile": _CHANGES,
         "copyFile": _CHANGES,
         "createDirectory": _CHANGES,
+        "readNotebook": (Code.FILE_NOT_FOUND,),
+        "modifyNotebook": (*_CHANGES, Code.BINARY_FILE, Code.EDIT_NOT_FOUND, Code.TIMEOUT),
     }
 )
 

@@ -25,6 +25,7 @@ _AS_IT_IS = frozenset({"operationId", "content", "diff", "closest"})
 _HINTS = {
     "Pass recursive: true to delete it.": "Delete it with a command: rm -r.",
     "List it with exploreFiles.": "List it with a command: ls.",
+    "Change its cells with modifyNotebook.": "Write a notebook that is complete.",
     "Make it first, or pass createDirectories: true.": "Make it first, with a command: mkdir -p.",
     "Read a part of it with startLine and endLine.": "Show a part of it with a command: head, tail, sed -n 100,200p.",
     "Write it whole, as base64.": "Change it with a command.",

@@ -1,4 +1,4 @@
-"""WAP 1.0: the seven tools of the Workspace Agent Protocol, and four in the same form for what it leaves out.
+"""WAP 1.0: the seven tools of the Workspace Agent Protocol, and six in the same form for what it leaves out.
 
 Field names are the protocol's. Extra response fields (`hash`, `diff`, `isLossy`, ...) are ours and optional to read.
 """
@@ -13,6 +13,7 @@ from typing import Any
 from pydantic import BaseModel
 
 from wap_kernel.caller import Caller
+from wap_kernel.dialects import wap_notebooks
 from wap_kernel.dialects import wap_parameters as parameters
 from wap_kernel.dialects.tools import LARGE, Tool, known
 from wap_kernel.errors import WapError
@@ -23,6 +24,7 @@ from wap_kernel.results import (
     FileList,
     FileModified,
     FileWritten,
+    NotebookContent,
     PathChanged,
     Result,
     SearchResult,
@@ -151,6 +153,26 @@ _TOOLS: tuple[Tool[Any], ...] = (
         parameters.CreateDirectoryParameters,
         PathChangedResponse,
         idempotent=True,
+    ),
+    Tool(
+        "readNotebook",
+        "Read a notebook",
+        "Reads a Jupyter notebook cell by cell: ids, types, sources, and outputs as text (images are only named). "
+        "Shorter and easier to work with than readFile of an .ipynb file.",
+        Effect.READ,
+        wap_notebooks.ReadNotebookParameters,
+        NotebookContent,
+        idempotent=True,
+    ),
+    Tool(
+        "modifyNotebook",
+        "Modify a notebook",
+        "Inserts, replaces, deletes and moves cells of a Jupyter notebook by their ids; everything else stays byte for "
+        "byte. Nothing is executed. Answers a unified diff of the file.",
+        Effect.WRITE,
+        wap_notebooks.ModifyNotebookParameters,
+        ModifyFileResponse,
+        destructive=True,
     ),
 )
 

@@ -13,9 +13,18 @@ from typing import Any
 
 from wap_kernel.errors import EditAmbiguous, EditNotFound, InvalidArgument, TimedOut, TooLarge, WapError
 from wap_kernel.files import jsregex
+from wap_kernel.files.cells import Document
 from wap_kernel.files.closest import closest
 from wap_kernel.files.deadline import Deadline
-from wap_kernel.operations import Change, DeleteLines, InsertLines, RegexReplace, ReplaceLines, ReplaceText
+from wap_kernel.operations import (
+    CellChange,
+    Change,
+    DeleteLines,
+    InsertLines,
+    RegexReplace,
+    ReplaceLines,
+    ReplaceText,
+)
 
 SHOWN = 50
 """Characters of a text that an error quotes."""
@@ -31,6 +40,11 @@ def apply(data: bytes, changes: Sequence[Change], *, max_size: int, deadline: De
                 content = _regex_replace(bytes(content), change, max_size, deadline)
             elif isinstance(change, ReplaceText):
                 content = _replace_text(bytes(content), change, max_size)
+            elif isinstance(change, CellChange):
+                _encoded(getattr(change, "source", ""))
+                document = Document(bytes(content))
+                document.change(change)
+                content = bytes(document)
             else:
                 # Kept as lines from one line edit to the next: to split a large file for each would take seconds.
                 content = content if isinstance(content, _Lines) else _Lines(content, marked=bool(mark))

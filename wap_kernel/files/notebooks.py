@@ -23,6 +23,6 @@ def require_valid(path: str, data: bytes) -> None:
         reason = str(error).partition("\n")[0] or type(error).__name__
         raise InvalidArgument(
             f"This would leave an invalid notebook: {path}: {reason[:200]}",
-            hint="Write a complete nbformat 4 document; change single cells rather than the JSON text.",
+            hint="Change its cells with modifyNotebook.",
             path=path,
         ) from None

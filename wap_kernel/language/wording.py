@@ -12,6 +12,7 @@ from wap_kernel.errors import WapError
 
 _SENTENCES = {
     "List it with exploreFiles.": '"ls PATH" lists it.',
+    "Change its cells with modifyNotebook.": "Write a notebook that is complete.",
     "Make it first, or pass createDirectories: true.": '"sh mkdir -p PATH" makes it.',
     "Read it with readFile.": '"read PATH" reads it.',
     "Read a part of it with startLine and endLine.": '"read PATH 1:100" reads a part of it.',

@@ -38,6 +38,8 @@ TOOLS: dict[str, tuple[type[Operation], ...]] = {
     "moveFile": (MoveFile,),
     "copyFile": (CopyFile,),
     "createDirectory": (CreateDirectory,),
+    "readNotebook": (ReadFile,),
+    "modifyNotebook": _EDITING,
     # Coding Environment
     "listFiles": (ListFiles,),
     "runCommand": (RunCommand,),

@@ -26,6 +26,7 @@ _RENAMED: Mapping[str, str] = MappingProxyType(
 _HINTS: Mapping[str, str] = MappingProxyType(
     {
         "List it with exploreFiles.": "List it with read.",
+        "Change its cells with modifyNotebook.": "Write a notebook that is complete.",
         "Make it first, or pass createDirectories: true.": "Make it first, with bash: mkdir -p.",
         "Read it with readFile.": "Read it with read.",
         "Read a part of it with startLine and endLine.": "Read a part of it with offset and limit.",

@@ -1,0 +1,118 @@
+"""The parameters of the notebook tools, in WAP's form, and how each becomes an operation of the engine."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from pydantic import Field
+
+from wap_kernel.dialects.tools import Parameters
+from wap_kernel.dialects.wap_parameters import Hash, Path
+from wap_kernel.errors import InvalidArgument
+from wap_kernel.files import notebooks, paths
+from wap_kernel.operations import (
+    CellType,
+    DeleteCell,
+    InsertCell,
+    ModifyFile,
+    MoveCell,
+    Operation,
+    ReadNotebook,
+    ReplaceCell,
+)
+
+CellId = Annotated[str, Field(min_length=1, max_length=64, description="Id of a cell, as readNotebook names it.")]
+NewId = Annotated[str, Field(pattern=r"^[a-zA-Z0-9_-]{1,64}$", description="Id for the new cell; made up if left out.")]
+AfterCell = Annotated[CellId, Field(description="Put it after this cell.")]
+BeforeCell = Annotated[CellId, Field(description="Put it before this cell. With neither, it goes to the end.")]
+
+
+class ReadNotebookParameters(Parameters):
+    path: Path
+    cell_ids: list[CellId] | None = Field(None, min_length=1, max_length=1000, description="Only these cells.")
+    include_outputs: bool = Field(True, description="Whether to include what the cells have put out, as text.")
+
+    def operation(self, names_of_root: tuple[str, ...]) -> Operation:
+        return ReadNotebook(
+            path=_notebook(self.path, names_of_root),
+            cells=None if self.cell_ids is None else tuple(self.cell_ids),
+            outputs=self.include_outputs,
+        )
+
+
+class Insert(Parameters):
+    """Insert a cell; at the end unless a place is named."""
+
+    type: Literal["insert"]
+    cell_type: CellType = Field("code")
+    source: str
+    cell_id: NewId | None = None
+    after_cell: AfterCell | None = None
+    before_cell: BeforeCell | None = None
+
+    def change(self) -> InsertCell:
+        return InsertCell(
+            cell_type=self.cell_type,
+            source=self.source,
+            cell_id=self.cell_id,
+            after_cell=self.after_cell,
+            before_cell=self.before_cell,
+        )
+
+
+class Replace(Parameters):
+    """Give a cell another source. What a code cell has put out is cleared: it came of another source."""
+
+    type: Literal["replace"]
+    cell_id: CellId
+    source: str
+    cell_type: CellType | None = None
+
+    def change(self) -> ReplaceCell:
+        return ReplaceCell(cell_id=self.cell_id, source=self.source, cell_type=self.cell_type)
+
+
+class Delete(Parameters):
+    """Delete a cell."""
+
+    type: Literal["delete"]
+    cell_id: CellId
+
+    def change(self) -> DeleteCell:
+        return DeleteCell(cell_id=self.cell_id)
+
+
+class Move(Parameters):
+    """Move a cell; to the end unless a place is named."""
+
+    type: Literal["move"]
+    cell_id: CellId
+    after_cell: AfterCell | None = None
+    before_cell: BeforeCell | None = None
+
+    def change(self) -> MoveCell:
+        return MoveCell(cell_id=self.cell_id, after_cell=self.after_cell, before_cell=self.before_cell)
+
+
+class ModifyNotebookParameters(Parameters):
+    path: Path
+    operations: list[Annotated[Insert | Replace | Delete | Move, Field(discriminator="type")]] = Field(
+        min_length=1,
+        max_length=1000,
+        description="Applied in order, each to the result of the one before; all or nothing.",
+    )
+    expected_hash: Hash | None = None
+
+    def operation(self, names_of_root: tuple[str, ...]) -> Operation:
+        return ModifyFile(
+            path=_notebook(self.path, names_of_root),
+            changes=tuple(item.change() for item in self.operations),
+            expected_hash=self.expected_hash,
+        )
+
+
+def _notebook(text: str, names_of_root: tuple[str, ...]) -> str:
+    path = paths.parse(text, names_of_root)
+    if not notebooks.is_notebook(path):
+        raise InvalidArgument(f"Not the name of a notebook: {text}", hint="Its name has to end in .ipynb.", path=text)
+    return path

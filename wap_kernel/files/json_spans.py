@@ -1,0 +1,53 @@
+"""Where values stand in a JSON text, so that one can be exchanged and the rest stays as it is. Pure.
+
+Raises ValueError where the text ends too early or something else stands there; what is skipped is parsed on the way.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+from typing import Any
+
+Span = tuple[int, int]
+_SPACE = re.compile(r"[ \t\r\n]*")
+_DECODER = json.JSONDecoder()
+
+
+def members(text: str) -> Iterator[tuple[str, Span]]:
+    """The names in the object that `text` is, each with the span of its value."""
+    position = _after(text, 0, "{")
+    while not text.startswith("}", position):
+        name, position = _DECODER.raw_decode(text, position)
+        position = _after(text, position, ":")
+        _, end = _DECODER.raw_decode(text, position)
+        yield str(name), (position, end)
+        position = _next(text, end)
+
+
+def elements(text: str, start: int) -> Iterator[tuple[Any, Span]]:
+    """The elements of the array that begins at `start`, each with its span."""
+    position = _after(text, start, "[")
+    while not text.startswith("]", position):
+        value, end = _DECODER.raw_decode(text, position)
+        yield value, (position, end)
+        position = _next(text, end)
+
+
+def _next(text: str, end: int) -> int:
+    position = _skip(text, end)
+    return _after(text, position, ",") if text.startswith(",", position) else position
+
+
+def _after(text: str, position: int, mark: str) -> int:
+    """Where the next thing stands after `mark`, with space around it."""
+    position = _skip(text, position)
+    if not text.startswith(mark, position):
+        raise ValueError(mark)
+    return _skip(text, position + 1)
+
+
+def _skip(text: str, position: int) -> int:
+    space = _SPACE.match(text, position)
+    return position if space is None else space.end()
