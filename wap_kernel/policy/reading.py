@@ -32,6 +32,7 @@ FLAT = {
 """The flat fields, and where they stand in the sectioned form."""
 SECTIONS = ("filesystem", "shell", "network")
 FIELDS = (*SECTIONS, "confirmationRequired")
+KNOWN = (*FIELDS, *FLAT)
 
 _JOINED = {("filesystem", "denied_paths"), ("filesystem", "read_only_paths"), ("shell", "blocked_commands")}
 """Lists to which a layer adds; any other field of it replaces the preset's."""
@@ -46,7 +47,7 @@ def parse(data: bytes, name: str) -> Policy:
     try:
         fields = _object(data)
         preset = fields.pop("preset", None)
-        overrides = _policy(fields, name)
+        overrides = _policy(fields, name, known=(*KNOWN, "preset"))
         return overrides if preset is None else _merged(_preset(preset), overrides).model_copy(update={"name": name})
     except _Wrong as wrong:
         return Policy(name=name, broken=str(wrong))
@@ -55,7 +56,9 @@ def parse(data: bytes, name: str) -> Policy:
 def merge(preset: Policy, overrides: Mapping[str, Any]) -> Policy:
     """`preset` with the fields of `overrides`, in either form, laid over it. Never raises: see `Policy.broken`."""
     try:
-        return _merged(preset, _policy(overrides, preset.name))
+        if "preset" in overrides:
+            raise _Wrong("preset: it is named beside these fields, not among them (WapExtension.preset)")
+        return _merged(preset, _policy(overrides, preset.name, known=KNOWN))
     except _Wrong as wrong:
         return Policy(name=preset.name, broken=str(wrong))
 
@@ -90,9 +93,9 @@ def _no_number(text: str) -> NoReturn:
     raise _Wrong(f"{text} is not a number")
 
 
-def _policy(fields: Mapping[str, Any], name: str) -> Policy:
+def _policy(fields: Mapping[str, Any], name: str, *, known: Iterable[str]) -> Policy:
     """Fields of either form, checked; `model_fields_set` of the result tells which were there."""
-    sectioned = _sectioned(fields)
+    sectioned = _sectioned(fields, known)
     try:
         # By way of JSON, where being strict about types does not mean that a list cannot be a tuple.
         policy = Policy.model_validate_json(json.dumps(sectioned), strict=True)
@@ -109,10 +112,10 @@ def _policy(fields: Mapping[str, Any], name: str) -> Policy:
     return policy.model_copy(update={"name": name})
 
 
-def _sectioned(fields: Mapping[str, Any]) -> dict[str, Any]:
+def _sectioned(fields: Mapping[str, Any], known: Iterable[str]) -> dict[str, Any]:
     for field in fields:
-        if field not in FIELDS and field not in FLAT:
-            raise _Wrong(f"{field}: unknown field; known are {', '.join((*FIELDS, *FLAT, 'preset'))}")
+        if field not in KNOWN:
+            raise _Wrong(f"{field}: unknown field; known are {', '.join(known)}")
     sections = {field: fields[field] for field in FIELDS if field in fields}
     for field in SECTIONS:
         if not isinstance(sections.get(field, {}), Mapping):

@@ -5,26 +5,34 @@ from __future__ import annotations
 import asyncio
 import json
 import re
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from tests.wap_kernel.providers.scene import skip_unless_works
+from wap_kernel import settings
 from wap_kernel.dialects.agent_spaces import parse_message
 from wap_kernel.errors import ApprovalRequired, PermissionDenied, TooLarge
 from wap_kernel.operations import DeleteFile, ListFiles, Operation, ReadFile, RunCommand, WriteFile
 from wap_kernel.policy import presets
 from wap_kernel.policy.decision import Facts, Verdict, decide, touches
 from wap_kernel.policy.effective import Effective
+from wap_kernel.policy.files import VARIABLE
 from wap_kernel.policy.model import Policy
-from wap_kernel.policy.reading import parse
+from wap_kernel.policy.reading import merge, parse
 from wap_kernel.workspace import Workspace
 
 TEXT = (Path(__file__).parents[3] / "docs" / "policy.md").read_text()
 BLOCKS = re.findall(r"```json\n(.*?)```", TEXT, re.DOTALL)
 CONSOLES = re.findall(r"```console\n(.*?)```", TEXT, re.DOTALL)
 MESSAGES = [message for console in CONSOLES for message in re.findall(r"--data '(.*?)'\n", console, re.DOTALL)]
-RECIPES = dict(re.findall(r"### (A .*?)\n.*?```json\n(.*?)```", TEXT, re.DOTALL))
+RECIPES = {
+    name: (form, text)
+    for name, form, text in re.findall(r"### (A .*?)\n.*?```(json|python)\n(.*?)```", TEXT, re.DOTALL)
+}
+"""Files, beside the preset that a server has by itself, and configurations, which make the preset's own layer."""
 
 
 @pytest.mark.parametrize("block", BLOCKS)
@@ -37,19 +45,53 @@ def test_what_the_document_posts_is_accepted_and_answered_so() -> None:
     (message,) = map(parse_message, map(str.encode, MESSAGES))
     operations = {step.id: step.operation for step in message.steps()}
     assert operations == {"1": ReadFile(path=".env"), "2": RunCommand(command="git push", timeout_ms=30_000)}
-    standard = presets.load("standard")
-    assert {name: verdict(standard, operation).answer.value for name, operation in operations.items()} == documented
+    layers = (presets.load("standard"),)
+    assert {name: verdict(layers, operation).answer.value for name, operation in operations.items()} == documented
 
 
-def verdict(policy: Policy, operation: Operation) -> Verdict:
+def verdict(layers: tuple[Policy, ...], operation: Operation) -> Verdict:
     facts = Facts(
         touches=touches(operation),
         confined=True,
         resolve=lambda name: name if name.startswith("/") else f"/usr/bin/{name}",
         home="/home/u",
         root="/home/u/ws",
+        size=len(LARGE) if isinstance(operation, ReadFile) and operation.path.endswith("large.csv") else None,
     )
-    return decide(operation, Effective((policy,)), facts)
+    return decide(operation, Effective(layers), facts)
+
+
+@pytest.fixture
+def configure(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], Policy]:
+    """Puts a recipe where it says that it belongs; gives the layer of the server's configuration."""
+
+    def put(recipe: str) -> Policy:
+        form, text = RECIPES[recipe]
+        (tmp_path / "config").mkdir()
+        monkeypatch.setenv("JUPYTER_CONFIG_DIR", str(tmp_path / "config"))
+        if form == "python":
+            (tmp_path / "config/jupyter_server_config.py").write_text(text)
+        else:
+            (tmp_path / "policy.json").write_text(text)
+            monkeypatch.setenv(VARIABLE, str(tmp_path / "policy.json"))
+        configured = settings.configured()
+        return merge(presets.load(configured.get("preset", presets.DEFAULT)), configured.get("policy", {}))
+
+    return put
+
+
+@pytest.fixture
+def layers(configure: Callable[[str], Policy]) -> Callable[[str], tuple[Policy, ...]]:
+    def of(recipe: str) -> tuple[Policy, ...]:
+        form, text = RECIPES[recipe]
+        own = configure(recipe)
+        return (own,) if form == "python" else (own, parse(text.encode(), recipe))
+
+    return of
+
+
+LARGE = b"a,b,c\n" * (2 << 20)
+"""More than `standard` lets be read by itself."""
 
 
 def run(command: str) -> RunCommand:
@@ -78,6 +120,8 @@ PROMISED = [
     ("A data-science default", run("dvc pull"), "ask"),
     ("A data-science default", run("git push"), "deny"),
     ("A data-science default", run("sudo id"), "deny"),
+    ("A data-science default", ReadFile(path="large.csv", start_line=1, end_line=1), "allow"),
+    ("A locked-down exam", ReadFile(path="exam/large.csv", start_line=1, end_line=1), "deny"),
     ("A locked-down exam", ReadFile(path="exam/questions/1.md"), "allow"),
     ("A locked-down exam", ListFiles(path="."), "allow"),
     ("A locked-down exam", ListFiles(path="notes"), "deny"),
@@ -93,8 +137,8 @@ PROMISED = [
 
 
 @pytest.mark.parametrize(("recipe", "operation", "answer"), PROMISED)
-def test_a_recipe_does_what_it_says(recipe: str, operation: Operation, answer: str) -> None:
-    assert verdict(parse(RECIPES[recipe].encode(), recipe), operation).answer.value == answer
+def test_a_recipe_does_what_it_says(layers: Any, recipe: str, operation: Operation, answer: str) -> None:
+    assert verdict(layers(recipe), operation).answer.value == answer
 
 
 FILES = """
@@ -104,15 +148,20 @@ exam/questions/1.md exam/grading/key.json exam/answer.py train.py
 
 
 @pytest.mark.parametrize("recipe", RECIPES)
-def test_a_recipe_at_work(recipe: str, tmp_path: Path) -> None:
-    """The same promises, kept by a workspace whose `.cws-policy.json` is the recipe."""
+def test_a_recipe_at_work(recipe: str, tmp_path: Path, configure: Callable[[str], Policy]) -> None:
+    """The same promises, kept by a workspace with that file or that configuration."""
     skip_unless_works("bubblewrap")
     for name in FILES:
         (tmp_path / "ws" / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / "ws" / name).write_text("{}" if name.endswith(".ipynb") else "")
-    (tmp_path / "ws" / ".cws-policy.json").write_text(RECIPES[recipe])
+    for name in ("large.csv", "exam/large.csv"):
+        (tmp_path / "ws" / name).write_bytes(LARGE)
     workspace = Workspace(
-        str(tmp_path / "ws"), policy=Policy(), provider="bubblewrap", state_dir=str(tmp_path / "state"), undo=False
+        str(tmp_path / "ws"),
+        policy=configure(recipe),
+        provider="bubblewrap",
+        state_dir=str(tmp_path / "state"),
+        undo=False,
     )
     # `dvc` is not installed here, so nobody vouches for it.
     promised = [
@@ -139,11 +188,17 @@ async def _performed(workspace: Workspace, operation: Operation) -> str:
     return "allow"
 
 
-def test_the_network_is_as_documented() -> None:
-    data, exam = (parse(RECIPES[name].encode(), name) for name in ("A data-science default", "A locked-down exam"))
+def test_the_network_and_the_timeouts_of_data_science(layers: Any) -> None:
+    data = layers("A data-science default")
     assert verdict(data, run("dvc pull")).network
     assert not verdict(data, run("python3 train.py")).network
+    assert Effective(data).max_timeout_ms == 1_800_000
+
+
+def test_the_network_and_the_timeouts_of_an_exam(layers: Any) -> None:
+    exam = layers("A locked-down exam")
     assert not verdict(exam, run("python3 exam/answer.py")).network
+    assert Effective(exam).max_timeout_ms == 60_000
 
 
 def test_every_field_is_documented() -> None:

@@ -94,6 +94,7 @@ BROKEN = [
     (b'{"deniedPath": ["x"]}', "deniedPath: unknown field"),
     (b'{"name": "standard"}', "name: unknown field"),
     (b'{"broken": null}', "broken: unknown field"),
+    (b'{"colour": null}', "envAllowlist, preset"),
     (b'{"filesystem": {"max_file_size": 1}}', "max_file_size: unknown field"),
     (b'{"filesystem": {"deniedPath": []}}', "filesystem.deniedPath"),
     (b'{"deniedPaths": ["[a"]}', "filesystem.deniedPaths: The pattern"),
@@ -207,6 +208,7 @@ def test_a_rule_about_the_same_commands_replaces_and_others_are_added() -> None:
 
 def test_wrong_changes_break_the_preset_and_a_broken_preset_stays_broken() -> None:
     assert "maxFileSize" in (merge(read(SPEC), {"maxFileSize": "big"}).broken or "")
-    assert "unknown field" in (merge(read(SPEC), {"preset": "permissive"}).broken or "")
+    assert "WapExtension.preset" in (merge(read(SPEC), {"preset": "permissive"}).broken or "")
+    assert "preset" not in (merge(read(SPEC), {"colour": "red"}).broken or "")
     assert "not JSON" in (merge(read(SPEC), {"deniedPaths": {1, 2}}).broken or "")
     assert merge(Policy(broken="why"), {"maxFileSize": 1}).broken == "why"
