@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import http.client
 import itertools
+import json
 import os
 import random
 import signal
@@ -23,6 +24,21 @@ BEGUN = 2 * CLIENTS
 """Runs that are known before the moment of death is drawn."""
 LINES = 2000
 LONG = {"type": "shell", "command": "sleep 1000", "timeout": 600_000}
+FILES = 300
+ATOMIC = json.dumps(
+    {
+        "protocolVersion": "1.0",
+        "atomic": True,
+        "operations": [
+            (
+                {"type": "createFile", "path": f"f{number:03}", "content": "new", "overwrite": True},
+                {"type": "editFile", "path": f"f{number:03}", "edits": [{"oldContent": "old", "newContent": "new"}]},
+                {"type": "deleteFile", "path": f"f{number:03}"},
+            )[number % 3]
+            for number in range(FILES)
+        ],
+    }
+)
 
 Known = dict[str, tuple[str, str]]
 """By the key of the request: the run, and the status that was told of it."""
@@ -134,6 +150,30 @@ def _check(place: Place, server: LiveServer, known: Known, unanswered: dict[str,
         # Whether it had been stored or not, the same request answers a run, and never two.
         ids = {server.request("POST", "wap/runs?wait=0", body, **{"Idempotency-Key": key})[1]["runId"] for _ in "12"}
         assert len(ids) == 1
+
+
+@pytest.mark.soak
+def test_of_an_atomic_batch_that_is_killed_nothing_stays(tmp_path: Path) -> None:
+    place = Place(tmp_path)
+    files = [place.root / f"f{number:03}" for number in range(FILES)]
+    for file in files:
+        file.write_text("old")
+    before = {file.name: "old" for file in files}
+    moments = random.Random(5)
+    for _ in range(KILLS // 5):
+        with place.server() as server:
+            status, message = server.request("POST", "wap/runs?wait=0", ATOMIC)
+            assert status == 202, message
+            reached = files[moments.randrange(3, FILES // 2)]
+            while reached.exists() and reached.read_text() == "old":
+                assert get(server, message["runId"])["status"] == "running"
+            server.process.send_signal(signal.SIGKILL)
+            server.process.wait()
+        with place.server() as server:
+            ended = get(server, message["runId"])
+        assert ended["status"] == "error"
+        assert ended["events"][-1]["message"] == "The run did not end, so everything was undone."
+        assert {path.name: path.read_text() for path in place.root.iterdir()} == before
 
 
 def _names_what_was_under_way(event: dict[str, Any]) -> None:

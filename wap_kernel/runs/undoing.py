@@ -3,21 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from typing import Any
 
 from wap_kernel.caller import Caller
 from wap_kernel.context import Context
 from wap_kernel.errors import InvalidArgument, PermissionDenied, WapError
 from wap_kernel.files.deadline import Deadline
-from wap_kernel.files.digest import of_bytes
 from wap_kernel.files.primitives import Access, Files, Guard, Locks
-from wap_kernel.operations import Operation, RevertRun, WriteFile
+from wap_kernel.operations import Operation, RevertRun
 from wap_kernel.policy.touches import Touch, touches
 from wap_kernel.results import Reverted
-from wap_kernel.runs import showing
+from wap_kernel.runs import settling, showing
 from wap_kernel.runs.changes import Changes
-from wap_kernel.runs.images import ABSENT, Image
 from wap_kernel.runs.model import Run
 from wap_kernel.runs.restoring import Reverting
 from wap_kernel.runs.showing import ForeseenRevert
@@ -41,19 +39,8 @@ class Undoing:
         return self._snapshots is not None
 
     def settle(self, run: Run) -> list[int]:
-        """After a crash: the positions of the operations that had begun to change files. A new file that holds what it
-        should is the run's own, and where nothing stands nothing was made; of the rest nobody knows."""
-        if self._snapshots is None:
-            return []
-        begun = self._snapshots.changes.under_way(run.id)
-        known: dict[int, Image] = {}
-        for change in begun:
-            with suppress(OSError, WapError):
-                now = self._snapshots.imager.image(change.path, self._snapshots.hashed())
-                if change.before == ABSENT and (now == ABSENT or _is_result(run.steps[change.position].operation, now)):
-                    known[change.id] = now
-        self._snapshots.changes.end_new(known)
-        return sorted({change.position for change in begun})
+        """After a crash: the positions of the operations that had begun to change files."""
+        return [] if self._snapshots is None else settling.settle(self._snapshots, run)
 
     @property
     def changes(self) -> Changes | None:
@@ -134,13 +121,6 @@ class Undoing:
         if self._reverting is None:
             raise InvalidArgument("Undo is switched off here.", hint="See WapExtension.undo.")
         return self._reverting
-
-
-def _is_result(operation: Operation, now: Image) -> bool:
-    """Whether a file is what the operation makes."""
-    if not isinstance(operation, WriteFile) or operation.mode == "append":
-        return False
-    return f"sha256:{now.digest}" == of_bytes(operation.content)
 
 
 def _resolved(files: Files, touch: Touch) -> str | None:

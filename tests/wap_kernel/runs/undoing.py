@@ -110,10 +110,13 @@ class Undoable:
     def do(self, run: str, operation: Operation) -> None:
         self._position += 1
         with self.snapshots.around(operation, run, self._position, Deadline(60), self.notices.append):
-            if isinstance(operation, RunCommand):
-                subprocess.run(["bash", "-ec", operation.command], cwd=self.folder, check=True, capture_output=True)
-            else:
-                getattr(Writer(self.files, self.locks, Limits()), NAMES[type(operation)])(operation)
+            self._perform(operation)
+
+    def _perform(self, operation: Operation) -> None:
+        if isinstance(operation, RunCommand):
+            subprocess.run(["bash", "-ec", operation.command], cwd=self.folder, check=True, capture_output=True)
+        else:
+            getattr(Writer(self.files, self.locks, Limits()), NAMES[type(operation)])(operation)
 
     def command(self, run: str, script: str) -> None:
         self.do(run, RunCommand(command=script))
@@ -132,6 +135,14 @@ class Undoable:
         self._position += 1
         self.snapshots.changes.begin_command(run, self._position, {"notKept": [], "isOver": False})
         subprocess.run(["bash", "-ec", script], cwd=self.folder, check=True, capture_output=True)
+
+    def interrupted(self, run: str, operation: Operation, *, is_done: bool) -> None:
+        """One with which the server dies, before it acts or before anybody says that it has."""
+        self._position += 1
+        before = self.snapshots._before(operation, {}, Deadline(60))
+        self.snapshots.changes.begin(run, self._position, before)
+        if is_done:
+            self._perform(operation)
 
     def policy(self, **filesystem: Any) -> PolicyGuard:
         """What binds a caller under a policy, beside what is protected always."""
