@@ -72,8 +72,8 @@ class Execution:
         self._stored: list[Future[None]] = []
         self._response: dict[str, Any] | None = None
         self._loop = asyncio.get_running_loop()
-        self._was_cut = False
-        """The last operation is a command that was ended."""
+        self._cut: Step | None = None
+        """The operation that failed when the run was to end: a command that was ended, say."""
         self.cancel = Cancel()
         self.stopped: WapError | None = None
         """Why it is cancelled, if nobody asked for that."""
@@ -88,9 +88,13 @@ class Execution:
         try:
             return await self._steps()
         except WapError as error:
-            return await self._end_badly(error)
+            return await self._end_badly(error, self._next_step)
         except Exception as error:  # noqa: BLE001 - a bug; a run must not look as if it went on
-            return await self._end_badly(self._parts.workspace.bug(error, "a run"))
+            return await self._end_badly(self._parts.workspace.bug(error, "a run"), self._next_step)
+
+    @property
+    def _next_step(self) -> Step | None:
+        return self._run.steps[self._position] if self._position < self._run.count else None
 
     async def _steps(self) -> Status:
         while self._position < self._run.count and not self.cancel.requested:
@@ -99,13 +103,13 @@ class Execution:
                 return await self._pause(stop.asked)
             if stop.failed and self._run.options.atomic and not self.cancel.requested:
                 return await self._undo(Status.ERROR, "An operation failed")
-        if self._position < self._run.count or self._was_cut:
+        if self._position < self._run.count or self._cut is not None:
             return await self._ended_early()
         return await self._finish(Status.COMPLETED)
 
     async def _ended_early(self) -> Status:
         if self.stopped is not None:
-            return await self._end_badly(self.stopped)
+            return await self._end_badly(self.stopped, self._cut)
         if self._run.options.atomic:
             return await self._undo(Status.CANCELLED, "The run was cancelled")
         return await self._finish(Status.CANCELLED)
@@ -210,7 +214,7 @@ class Execution:
     def _failed(self, step: Step, error: WapError, *, flush: bool = False) -> _Stop:
         event = self._parts.events.failed(step.id, step.operation, error)
         self._store(to_json(event).decode(), is_problem=True)
-        self._was_cut = self.cancel.requested and self._position == self._run.count
+        self._cut = step if self.cancel.requested else None
         if self._run.dialect in self._parts.responses:
             self._response = refusal_of(error)
         if flush:
@@ -258,12 +262,14 @@ class Execution:
         event = await self._parts.workspace.offload(lambda: undone(self._parts, self._run, why, last.id))
         return await self._finish(status, events=[event])
 
-    async def _end_badly(self, error: WapError) -> Status:
+    async def _end_badly(self, error: WapError, under_way: Step | None) -> Status:
         """The state cannot be written, or the workspace is closing: what can still be said is said."""
-        under_way = self._run.steps[min(self._position, self._run.count - 1)] if self._run.count else None
-        details = {"code": error.code.value, **({"operationId": under_way.id} if under_way else {})}
-        events = [self._parts.events.error("system", error.text, details)]
-        name = under_way.id if under_way else ""
+        said, name = error.text, under_way.id if under_way else ""
+        details: dict[str, Any] = {"code": error.code.value, "position": self._position}
+        if under_way is not None:
+            said = f'{said} It was at operation "{under_way.id}" ({under_way.tool}).'
+            details |= {"operationId": under_way.id, "operationType": under_way.tool}
+        events = [self._parts.events.error("system", said, details)]
         try:
             if self._run.options.atomic:
                 why = "The run did not end"

@@ -17,7 +17,7 @@ from wap_kernel.caller import Caller
 from wap_kernel.errors import InvalidArgument, NoSpace, WapError
 from wap_kernel.runner import recovery
 from wap_kernel.runner import runner as runner_module
-from wap_kernel.runner.performing import MAX_WAITING
+from wap_kernel.runner.performing import MAX_WAITING, Performing
 from wap_kernel.runs.model import Run, Status
 
 
@@ -206,6 +206,46 @@ def test_an_atomic_run_is_undone_when_the_server_stops(scene: Scene) -> None:
             message = await scene.message(await scene.runner.get(run.id, PERSON))
         assert (message["status"], message["events"][-1]["details"]["atomic"]) == ("error", True)
         assert scene.tree() == before
+
+    asyncio.run(scenario())
+
+
+def test_a_stop_names_the_command_that_it_ended_and_not_the_next_one(scene: Scene) -> None:
+    first = {"id": "first", "type": "shell", "command": "echo begun; sleep 60"}
+
+    async def scenario() -> None:
+        async with scene.opened():
+            run = await scene.start(first, create("second"), create("third"))
+            async for live in scene.runner.follow(run.id, None, PERSON):
+                if live.name == "output":
+                    break
+        async with scene.opened():
+            ended, said = (await scene.message(await scene.runner.get(run.id, PERSON)))["events"]
+        assert (ended["operationId"], ended["success"]) == ("first", False)
+        assert (said["category"], said["details"]["operationId"], said["details"]["position"]) == ("system", "first", 1)
+        assert said["message"].endswith('It was at operation "first" (shell).')
+
+    asyncio.run(scenario())
+    assert "second" not in scene.tree()
+
+
+def test_a_stop_before_an_operation_begins_names_none(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def scenario() -> None:
+        async with scene.opened():
+            step = Performing.perform
+
+            def stopped(self: Performing, *arguments: Any) -> Any:
+                ((execution, _),) = scene.runner._executions.values()
+                runner_module._stop(execution)
+                return step(self, *arguments)
+
+            monkeypatch.setattr(Performing, "perform", stopped)
+            message = await scene.run(create("first", overwrite=True), create("second", overwrite=True))
+        assert message["status"] == "error"
+        done, said = message["events"]
+        assert done["success"] and done["path"] == "first"
+        assert said["details"] == {"code": "PROVIDER_UNAVAILABLE", "position": 1}
+        assert "It was at" not in said["message"]
 
     asyncio.run(scenario())
 
