@@ -53,7 +53,8 @@ class Transcript:
 
     def end(self, message: Event, advice: str) -> None:
         self._close_line()
-        self._write(f"{message['runId']}: {str(message['status']).replace('_', ' ')}\n")
+        what = "; nothing was changed" if message.get("dryRun") else ""
+        self._write(f"{message['runId']}: {str(message['status']).replace('_', ' ')}{what}\n")
         if advice:
             self._write(advice + "\n")
 
@@ -64,6 +65,9 @@ class Transcript:
                     self._output(str(event.get("operationId")), stream, str(event.get(stream, "")))
         self._close_line()
         self._write(line(event) + "\n")
+        if "simulated" in event:
+            for shown in (event[name] for name in ("note", "diff") if event.get(name)):
+                self._write(f"{BARS['stdout']}{_indented(str(shown))}\n")
 
     def _output(self, operation_id: str, stream: str, chunk: str) -> None:
         if not chunk:
@@ -94,9 +98,18 @@ def line(event: Event) -> str:
     facts = [f"exit {event['exitCode']}"] if "exitCode" in event else []
     facts += ["timed out"] if event.get("timedOut") else []
     facts += [f"{event[name]} {noun}" for name, noun in NOUNS.items() if name in event]
-    facts += ["not simulated"] if event.get("simulated") is False else []
+    if "simulated" in event:
+        facts += [f"{name} {event[name]}" for name in ("verdict", "rule") if event.get(name)]
     detail = str(event.get("error", "")) + (f" ({', '.join(facts)})" if facts else "")
-    return _joined("ok" if event.get("success") else "failed", kind, _subject(event), detail)
+    return _joined(_outcome(event), kind, _subject(event), detail)
+
+
+def _outcome(event: Event) -> str:
+    if event.get("simulated") is False:
+        return "skipped"  # it neither failed nor happened
+    if not event.get("success"):
+        return "failed"
+    return "would" if event.get("simulated") else "ok"
 
 
 def _subject(event: Event) -> str:

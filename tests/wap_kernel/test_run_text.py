@@ -43,6 +43,14 @@ AT = {"timestamp": "2024-01-15T10:30:00Z"}
             "denied  shell: Not that. This.",
         ),
         ({"type": "error", "category": "system", "message": "Gone.", "details": {}}, "error   system: Gone."),
+        (
+            {"type": "createFile", "path": "a", "success": True, "simulated": True, "verdict": "ask", "rule": "r: a"},
+            "would   createFile a (verdict ask, rule r: a)",
+        ),
+        (
+            {"type": "shell", "command": "ls", "success": False, "error": "No", "simulated": False, "verdict": "ask"},
+            "skipped shell ls: No (verdict ask)",
+        ),
         ({"type": "createFile", "path": "a\nok", "success": True}, "ok      createFile a\\nok"),
         ({"type": "readFile", "path": "\x1b[2J\u202e", "success": True}, "ok      readFile \\x1b[2J\\u202e"),
         ({"type": "readFile", "path": "a\u3164\ufe0f", "success": True}, "ok      readFile a\\u3164\\ufe0f"),
@@ -86,6 +94,22 @@ def test_output_that_did_not_come_live_is_shown_with_its_event() -> None:
     terminal = Terminal()
     terminal.shell(stdout="a\r\nb", stderr="")
     assert terminal.text == "  | a\\r\n  | b\nok      shell c (exit 0)\n"
+
+
+def test_a_dry_run_shows_diffs_and_says_that_nothing_was_changed() -> None:
+    terminal = Terminal()
+    event = {**AT, "type": "createFile", "path": "a", "success": True, "diff": "--- a/a\n+++ b/a\n+\x1b[2J\n"}
+    terminal.transcript.show("event", event)  # of one that was performed: a person has it already
+    terminal.transcript.show("event", {**event, "simulated": True, "verdict": "allow"})
+    terminal.transcript.end({"runId": "run_1", "status": "completed", "dryRun": True}, "")
+    assert terminal.text.splitlines() == [
+        "ok      createFile a",
+        "would   createFile a (verdict allow)",
+        "  | --- a/a",
+        "  | +++ b/a",
+        "  | +\\x1b[2J",
+        "run_1: completed; nothing was changed",
+    ]
 
 
 @given(st.lists(st.tuples(st.sampled_from(["stdout", "stderr"]), st.text(min_size=1))))
