@@ -20,9 +20,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     bounds = Retention()
     parser.description = (
         f"Removes runs that ended over {bounds.run_days} days ago, and the oldest others while runs, with their output"
-        f" and before-images, take more than {_bytes(bounds.size)}; audit records over {bounds.audit_days} days; tokens"
-        f" that expired or were revoked over {bounds.token_days} days ago. Runs that are under way or wait for a person"
-        " stay. Servers may run meanwhile; they do the same every few hours."
+        f" and before-images, take more than {_bytes(bounds.size)}; audit records over {bounds.audit_days} days, and"
+        f" the oldest others while they take more than {_bytes(bounds.audit_size)}; tokens that expired or were revoked"
+        f" over {bounds.token_days} days ago. Runs that are under way or wait for a person stay. Servers may run"
+        " meanwhile; they do the same every few hours."
     )
     parser.add_argument("--dry-run", action="store_true", help="only say what would be removed")
     parser.add_argument("--json", action="store_true", help="for programs")

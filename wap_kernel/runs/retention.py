@@ -19,6 +19,10 @@ class Retention:
     size: int = 1024**3
     """and the bytes that runs may take in all, with their events, output and before-images: the oldest go first."""
     audit_days: float = 365
+    audit_size: int = 512 * 1024**2
+    """Bytes of audit records, over a million of them: who makes many shall not fill the disk, nor soon push out the old
+    ones. What is more goes down to `audit_rest` of it, for each cut leaves a record, and they shall be few."""
+    audit_rest: float = 0.9
     token_days: float = 90
     """After a token has expired or was revoked."""
     grace: float = 2 * 3600

@@ -37,6 +37,8 @@ SPARE = 4096
 _DIGEST = re.compile(r"[0-9a-f]{64}")
 _FINAL = ", ".join(f"'{status.value}'" for status in Status if status.is_final)
 _INCREMENTAL = 2
+_LAST = 2**63 - 1
+_AUDIT_SIZE = " + ".join(f"coalesce(length(CAST({name} AS BLOB)), 0)" for name in (*chain.COLUMNS, chain.HASH))
 _OF_RUNS = ("positions", "problems", "run_log", "approvals", "changes", "notes")
 
 T = TypeVar("T")
@@ -209,13 +211,29 @@ class Sweeper:
         return removed
 
     def _audit_range(self) -> tuple[int, int]:
-        """The record before the oldest, and the last that is too old. The newest of all stays, whatever its age: the
-        chain goes on from it."""
+        """The record before the oldest, and the last that is too old or too much. The newest of all stays, whatever its
+        age and size: the chain goes on from it."""
         query = "SELECT coalesce(min(id), 1) - 1, coalesce(max(id), 1) - 1 FROM audit"
         first, last = self._connection.execute(query).fetchone()
         limit = cutoff(self._now, self._bounds.audit_days)
         young = self._connection.execute("SELECT id FROM audit WHERE at >= ? ORDER BY id LIMIT 1", (limit,)).fetchone()
-        return first, max(first, last if young is None else min(last, young[0] - 1))
+        old = last if young is None else young[0] - 1
+        return first, max(first, min(last, max(old, self._too_much_audit())))
+
+    def _too_much_audit(self) -> int:
+        """The last record to go that the audit may fit its size; 0: it fits."""
+        if self._database_size() <= self._bounds.audit_size:
+            return 0
+        size, kept, next_id = 0, _LAST, _LAST
+        query = f"SELECT id, {_AUDIT_SIZE} FROM audit WHERE id < ? ORDER BY id DESC LIMIT {BATCH}"
+        while rows := self._connection.execute(query, (next_id,)).fetchall():
+            for next_id, record in rows:
+                size += record
+                if size <= self._bounds.audit_size * self._bounds.audit_rest:
+                    kept = next_id
+                elif size > self._bounds.audit_size:
+                    return kept - 1
+        return 0
 
     def _cut_audit(self) -> tuple[int, chain.Head | None]:
         """How many records, and the last of them. Each piece leaves a record of its own: who is stopped in between

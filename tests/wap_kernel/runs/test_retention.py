@@ -255,6 +255,30 @@ def test_the_newest_audit_record_stays_however_old(state: State) -> None:
     assert state.column("SELECT id FROM audit ORDER BY id") == [3, 4]
 
 
+def test_what_the_audit_has_too_much_goes_from_the_oldest_on_and_the_chain_holds(state: State) -> None:
+    state.audit(*[1] * 100)
+    (size,) = state.column(f"SELECT sum({sweeping._AUDIT_SIZE}) FROM audit")
+    assert isinstance(size, int)
+    assert state.sweeper(Retention(audit_size=size)).sweep() == Freed()
+    bounds = Retention(audit_size=size - 1)
+    assert state.sweeper(bounds).preview().audit_records == 11  # down to nine tenths
+    assert state.sweeper(bounds).sweep().audit_records == 11
+    report = chain.verify(state.connection)
+    assert (report.records, report.cut, report.problem) == (89 + 1, 11, None)
+    assert state.sweeper(bounds).sweep() == Freed()  # the record of the cut does not lead to the next one
+    assert state.sweeper(Retention(audit_size=0)).sweep().audit_records == 89
+    assert state.column("SELECT operation FROM audit") == ["gc", "gc"]
+    assert chain.verify(state.connection).problem is None
+
+
+def test_what_the_audit_has_too_much_or_too_old_goes_whichever_is_more(state: State) -> None:
+    state.audit(*[400] * 30, *[1] * 70)
+    (size,) = state.column(f"SELECT sum({sweeping._AUDIT_SIZE}) FROM audit")
+    assert isinstance(size, int)
+    assert state.sweeper(Retention(audit_size=size - 1)).preview().audit_records == 30
+    assert 49 <= state.sweeper(Retention(audit_size=size // 2)).preview().audit_records <= 56
+
+
 def test_what_a_sweep_that_was_killed_left_is_found_by_the_next(state: State) -> None:
     state.output("gone", b"12345")
     state.age(state.path(state.blobs.put(b"unnamed").digest), 24)
