@@ -13,10 +13,15 @@ from dataclasses import dataclass, field
 
 from wap_kernel.client.backend import Backend, Place
 from wap_kernel.client.folders import runtime_folder
-from wap_kernel.errors import ProviderUnavailable, WapError
+from wap_kernel.errors import Code, ProviderUnavailable, Unauthenticated, WapError
 
 SERVER_PID = "WAP_SERVER_PID"
 """The variable by which a server that has wap tells those whom it starts: then none of them works without it."""
+_NO_TOKEN = "The server that started this kernel has a password and no token, so that its kernels cannot reach it."
+_WITH_TOKEN = (
+    "Start it with a token as well (JUPYTER_TOKEN=... jupyter lab); the password goes on working. "
+    "Or set WAP_URL and WAP_TOKEN for the kernel."
+)
 _ANYWHERE = ("0.0.0.0", "::", "")
 _OF_A_HUB = ("JUPYTERHUB_SERVICE_URL", "JUPYTERHUB_API_TOKEN", "JUPYTERHUB_SERVICE_PREFIX")
 
@@ -61,6 +66,8 @@ def _asked(found: _Found, confined_only: bool) -> Backend | None:
         backend.close()
         if isinstance(error, Absent) and not found.is_named and not confined_only:
             return None
+        if error.code is Code.UNAUTHENTICATED and not (found.token or found.is_named):
+            raise Unauthenticated(_NO_TOKEN, hint=_WITH_TOKEN) from None
         error.hint = f"{error.hint or ''} It was asked because {found.reason}.".strip()
         raise
     except BaseException:

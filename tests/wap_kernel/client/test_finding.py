@@ -17,7 +17,7 @@ from wap_kernel import connect
 from wap_kernel.client.backend import Backend
 from wap_kernel.client.finding import find
 from wap_kernel.client.hands import Hands
-from wap_kernel.errors import Code, WapError
+from wap_kernel.errors import Code, Unauthenticated, WapError
 
 Found = Callable[..., Backend]
 
@@ -131,6 +131,18 @@ def test_the_kernel_for_classes_does_not_do_without_its_server(announced: Callab
     """Whose policy may just have failed to load."""
     with serving(lambda handler: handler.say(404, b"<html>")) as plain, pytest.raises(WapError, match="404"):
         find({**os.environ, "JPY_PARENT_PID": announced(url=plain.url)}, str(tmp_path), confined_only=True)
+
+
+def test_a_server_with_a_password_and_no_token_is_explained(found: Found, announced: Callable[..., str]) -> None:
+    said = b'{"error": "Not authenticated. Send a header.", "code": "UNAUTHENTICATED"}'
+    with serving(lambda handler: handler.say(401, said)) as guarded:
+        with pytest.raises(Unauthenticated, match="a password and no token") as refused:
+            found(JPY_PARENT_PID=announced(url=guarded.url, token=""))
+        assert "JUPYTER_TOKEN=... jupyter lab" in str(refused.value.hint) and "WAP_TOKEN" in str(refused.value.hint)
+        with pytest.raises(Unauthenticated, match="Not authenticated"):
+            found(JPY_PARENT_PID=announced(url=guarded.url, token="wrong"))
+        with pytest.raises(Unauthenticated, match="Not authenticated"):
+            found(WAP_URL=guarded.url)
 
 
 def test_a_server_without_wap_is_said_to_be_one(found: Found, announced: Callable[..., str]) -> None:
