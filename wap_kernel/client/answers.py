@@ -130,30 +130,38 @@ class Listing(Answer):
         return len(self.data["files"])
 
 
-class Hits(Answer):
+class Several(Answer):
+    """An answer that is a list: what is in it can be walked over."""
+
+    items: ClassVar[str]
+    """The field that has them."""
+
+    def __iter__(self) -> Iterator[dict[str, Any]]:
+        return iter(self.data[self.items])
+
+    def __len__(self) -> int:
+        return len(self.data[self.items])
+
+
+class Hits(Several):
     """What a search found. Asked: `pattern`, `regex`, `ignore_case`."""
 
     view = "hits"
+    items = "matches"
 
     @property
     def matches(self) -> list[dict[str, Any]]:
-        return list(self.data["matches"])
+        return list(self)
 
     @property
     def paths(self) -> list[str]:
-        return list(dict.fromkeys(str(match["path"]) for match in self.matches))
-
-    def __iter__(self) -> Iterator[dict[str, Any]]:
-        return iter(self.matches)
-
-    def __len__(self) -> int:
-        return len(self.data["matches"])
+        return list(dict.fromkeys(str(match["path"]) for match in self))
 
 
-class Runs(Answer):
-    """`{"runs": [...]}`, newest first."""
+class Runs(Several):
+    """`{"runs": [...], "nextCursor"?}`, newest first."""
 
-    view = "runs"
+    view = items = "runs"
 
 
 class Overview(Answer):
@@ -169,22 +177,23 @@ class Policy(Answer):
     view = "policy"
 
 
-class Verdicts(Answer):
+class Verdicts(Several):
     """`{"verdicts": [...]}`. Asked: `operations`, the list that was checked."""
 
-    view = "verdicts"
+    view = items = "verdicts"
 
 
-class AuditRecords(Answer):
+class AuditRecords(Several):
     """`{"records": [...]}`, newest first."""
 
     view = "audit"
+    items = "records"
 
 
-class Grants(Answer):
+class Grants(Several):
     """`{"grants": [...]}`."""
 
-    view = "grants"
+    view = items = "grants"
 
 
 class Problem(Answer):

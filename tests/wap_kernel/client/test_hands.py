@@ -333,14 +333,15 @@ def test_runs_by_the_beginning_of_their_id(hands: Hands) -> None:
 def test_policy_audit_and_grants(hands: Hands) -> None:
     assert "layers" in hands.policy().data
     checked = hands.check([{"type": "shell", "command": ASKS}])
-    assert checked.data["verdicts"][0]["verdict"] == "ask"
+    assert [verdict["verdict"] for verdict in checked] == ["ask"]
     assert checked.asked["operations"] == [{"type": "shell", "command": ASKS}]
     hands.sh("true")
-    assert hands.audit(limit=1).data["records"][0]["tool"] == "shell"
+    assert [record["tool"] for record in hands.audit(limit=1)] == ["shell"]
+    assert [run["runId"] for run in hands.runs(limit=1)] == [hands.show().run_id] and len(hands.runs(limit=1)) == 1
     hands.sh("chmod 600 src/a.py")
     assert hands.approve(remember=True).ok
     assert hands.sh("chmod 600 src/a.py").ok
-    (grant,) = hands.grants().data["grants"]
+    (grant,) = hands.grants()
     hands.revoke(grant["id"])
     assert hands.sh("chmod 600 src/a.py").status == "awaiting_approval"
 
