@@ -21,8 +21,10 @@ LONGEST_CELL = 300
 def runs(data: Data, asked: Data, room: Room, prefix: str) -> list[Block]:
     listed: Sequence[Data] = data["runs"]
     waiting = sum(1 for run in listed if run.get("status") == "awaiting_approval")
-    facts = (f"{waiting:,} waiting for approval",) if waiting else ()
-    head = Head("asks" if waiting else "plain", "", plain(chars.counted(len(listed), "run")), facts)
+    is_cut = bool(data.get("nextCursor"))
+    facts = (f"{waiting:,} {'of them ' if is_cut else ''}waiting for approval",) if waiting else ()
+    said = f"{'the newest ' if is_cut else ''}{chars.counted(len(listed), 'run')}"
+    head = Head("asks" if waiting else "plain", "", plain(said), facts)
     rows = [_run(run) for run in listed[: room.rows]]
     found: list[Block] = [
         head,
@@ -32,6 +34,7 @@ def runs(data: Data, asked: Data, room: Room, prefix: str) -> list[Block]:
     return [
         *found,
         *_more(len(listed) - len(rows), prefix),
+        *_older(data),
         *(waiting_row(run, prefix) for run in _asking(listed, room)),
     ]
 
@@ -76,8 +79,7 @@ def audit(data: Data, asked: Data, room: Room, prefix: str) -> list[Block]:
     rows = [_record(record) for record in records[: room.rows]]
     head = Head("plain", "", plain(chars.counted(len(records), "record")), ("newest first",))
     table = Table(("time (UTC)", "outcome", "what", "by", "run"), tuple(rows), wide=2)
-    older = [muted("… there are older ones: ask for more with --limit")] if data.get("nextCursor") else []
-    return [head, *([table] if rows else []), *_more(len(records) - len(rows), prefix), *older]
+    return [head, *([table] if rows else []), *_more(len(records) - len(rows), prefix), *_older(data)]
 
 
 def _record(record: Data) -> Cells:
@@ -138,6 +140,10 @@ def grants(data: Data, asked: Data, room: Room, prefix: str) -> list[Block]:
 
 def _short(value: object) -> str:
     return cutting.line(str(value), LONGEST_CELL)
+
+
+def _older(data: Data) -> list[Block]:
+    return [muted("… there are older ones: ask for more with --limit")] if data.get("nextCursor") else []
 
 
 def _more(count: int, prefix: str) -> list[Block]:

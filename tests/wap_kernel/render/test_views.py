@@ -338,6 +338,14 @@ def test_lists_are_tables(recorded: Recorded) -> None:
     assert "delete app.py (dry run)" in plain
 
 
+def test_a_list_of_some_runs_does_not_pass_for_all_of_them() -> None:
+    runs = [{"runId": "run_1", "status": "awaiting_approval", "operations": 1}, {"runId": "run_2", "status": "running"}]
+    assert text(Runs({"runs": runs})).startswith("2 runs · 1 waiting for approval\n")
+    some = text(Runs({"runs": runs, "nextCursor": "x"}))
+    assert some.startswith("the newest 2 runs · 1 of them waiting for approval\n")
+    assert "there are older ones: ask for more with --limit" in some
+
+
 def test_a_run_in_a_list_tells_of_its_problems() -> None:
     said = {
         ("completed", 0): "✓ completed ",
