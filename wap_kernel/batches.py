@@ -13,6 +13,7 @@ from wap_kernel.errors import InvalidArgument
 
 STDIN = "-"
 PROTOCOL_VERSION = "1.0"
+_QUOTES = 'Put quotes around it: "{{name}}".'
 
 
 def load(source: str) -> dict[str, Any]:
@@ -64,17 +65,25 @@ def yaml_tree(text: str) -> Any:
 
 
 def line_of(mark: Any, text: str) -> int:
-    """As editors count: to YAML, some other characters end a line as well."""
-    return text.count("\n", 0, mark.index) + 1
+    return _place(text, mark.index)[0]
+
+
+def _place(text: str, index: int) -> tuple[int, int]:
+    """Line and column as editors count: to YAML, some other characters end a line as well. What ends too soon ends
+    where its last word does, and not on a line that is not there."""
+    index = min(index, len(text.rstrip()))
+    return text.count("\n", 0, index) + 1, index - text.rfind("\n", 0, index)
 
 
 def _json(text: str, name: str, first_line: int) -> Any:
     try:
         return json.loads(text)
     except json.JSONDecodeError as error:
-        line = error.lineno + first_line - 1
-        place = f"{error.msg}, line {line}, column {error.colno}"
-        raise InvalidArgument(f"{name} is not valid JSON: {place}.", line=line) from None
+        line, column = _place(text, error.pos)
+        hint = _QUOTES if text[: error.pos + 1].endswith("{{") else None
+        line += first_line - 1
+        place = f"{error.msg}, line {line}, column {column}"
+        raise InvalidArgument(f"{name} is not valid JSON: {place}.", hint=hint, line=line) from None
     except (RecursionError, ValueError) as error:  # so many digits that Python makes no number of them
         told = "nested too deeply" if isinstance(error, RecursionError) else "not valid JSON: a number is too long"
         raise InvalidArgument(f"{name} is {told}.") from None
@@ -92,7 +101,9 @@ def _yaml(text: str, name: str, first_line: int) -> Any:
         json.dumps(sent)
     except yaml.MarkedYAMLError as error:
         raise _marked(error, text, name, first_line) from None
-    except (yaml.YAMLError, TypeError, ValueError, RecursionError) as error:
+    except RecursionError:
+        raise InvalidArgument(f"{name} is nested too deeply.") from None
+    except (yaml.YAMLError, TypeError, ValueError) as error:
         raise InvalidArgument(f"{name} holds what JSON cannot: {error}.") from None
     except (LookupError, AttributeError):  # what PyYAML raises for a tag with a value that is none of its kind
         raise InvalidArgument(f"{name} holds a tag that does not fit its value.", hint="Leave tags out.") from None
@@ -105,12 +116,12 @@ def _marked(error: Any, text: str, name: str, first_line: int) -> InvalidArgumen
     mark, problem = error.problem_mark or error.context_mark, error.problem or error.context
     if mark is None:
         return InvalidArgument(f"{name} is not valid YAML: {problem}.")
-    line = line_of(mark, text)
+    line, column = _place(text, mark.index)
     # Braces begin a mapping, whose key would be one as well.
     is_variable = problem == "found unhashable key" and "{{" in text.split("\n")[line - 1]
-    hint = 'Put quotes around it: "{{name}}".' if is_variable else None
+    hint = _QUOTES if is_variable else None
     line += first_line - 1
-    place = f"{problem}, line {line}, column {mark.column + 1}"
+    place = f"{problem}, line {line}, column {column}"
     return InvalidArgument(f"{name} is not valid YAML: {place}.", hint=hint, line=line)
 
 

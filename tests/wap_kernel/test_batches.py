@@ -49,6 +49,9 @@ def test_a_date_in_yaml_stays_text() -> None:
         ("a.yaml", "- !!python/object/apply:os.system [id]\n", "could not determine a constructor"),
         ("a.yaml", "- !!binary aGk=\n", "holds what JSON cannot"),
         ("a.json", "[" * 100_000, "nested too deeply"),
+        ("a.yaml", "- " * 3_000, "nested too deeply"),
+        ("a.json", '{"operations": [\n\n', "line 1, column 17"),
+        ("a.yaml", "- {type: shell,\n  command: ls\n\n", "line 2, column 14"),
         ("a.json", '{"type": "message"}', "no batch of operations"),
         ("a.yaml", "", "no batch of operations"),
         ("a.yaml", "just words", "no batch of operations"),
@@ -57,6 +60,17 @@ def test_a_date_in_yaml_stays_text() -> None:
 def test_a_mistake_is_told_with_its_place(name: str, text: str, told: str) -> None:
     with pytest.raises(InvalidArgument, match=told):
         batches.read(text, name)
+
+
+@pytest.mark.parametrize("name", ["a.json", "a.yaml"])
+def test_a_variable_without_quotes_is_told_what_it_needs(name: str) -> None:
+    with pytest.raises(InvalidArgument) as refused:
+        batches.read('[{"type": "message",\n  "content": {{text}}}]', name)
+    assert refused.value.hint == 'Put quotes around it: "{{name}}".' and refused.value.details["line"] == 2
+
+
+def test_operations_without_an_id_are_numbered_beside_those_that_have_one() -> None:
+    assert batches.ids([None, "op-1", None, "x", "op-3", None]) == ["op-1_", "op-1", "op-3_", "x", "op-3", "op-6"]
 
 
 def test_without_pyyaml_json_still_works(monkeypatch: pytest.MonkeyPatch) -> None:
