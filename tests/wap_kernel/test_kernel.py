@@ -108,6 +108,8 @@ def test_quiet_shows_nothing_that_went_well(talk: Talk) -> None:
         ("cat notes.txt", "INVALID_ARGUMENT", "Write: read notes.txt"),
         ("write", "INVALID_ARGUMENT", "PATH"),
         ("- type: readFile\n- type: noSuch\n", "INVALID_ARGUMENT", "line 2"),
+        ("--atomic", "INVALID_ARGUMENT", "a cell that begins with --atomic"),
+        ("rm -rf src", "INVALID_ARGUMENT", "Or as a command: sh rm -rf src"),
     ],
 )
 def test_an_error_is_text_without_a_traceback(talk: Talk, cell: str, code: str, words: str) -> None:
@@ -118,6 +120,12 @@ def test_an_error_is_text_without_a_traceback(talk: Talk, cell: str, code: str, 
     assert words in shown
     assert "Traceback" not in shown
     assert "%wap" not in shown
+
+
+def test_in_a_cell_of_several_lines_an_error_says_which(talk: Talk) -> None:
+    for cell, place in (("ls\n\nread missing.txt", "line 3 · FILE_NOT_FOUND"), ("ls\nsh --raise false", "line 2 · ")):
+        assert place in talk.run(cell).messages[-1][1]["traceback"][0]
+    assert "line" not in talk.run("read missing.txt").messages[-1][1]["traceback"][0].split("\n")[0]
 
 
 def test_lines_after_an_error_are_not_done_and_none_is_if_one_cannot_be_read(talk: Talk, workspace: Path) -> None:

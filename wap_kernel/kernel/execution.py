@@ -17,6 +17,7 @@ from typing import Any, TypeVar
 from wap_kernel.client.answers import Answer, RunResult
 from wap_kernel.client.background import started
 from wap_kernel.client.hands import Hands
+from wap_kernel.errors import WapError
 from wap_kernel.kernel.connection import Connection
 from wap_kernel.language import Line, LiveCard, parse_script, perform
 from wap_kernel.render import Allowance
@@ -65,16 +66,24 @@ class Execution:
         try:
             lines = parse_script(code)
             for position, line in enumerate(lines, 1):
-                hands = await self._unless_stopped(self._connection.hands)
-                card = _Card(self._publish, is_live=not line.options.quiet)
-                answer = await self._perform(line, hands, card)
-                self._show(line, answer, card, is_last=position == len(lines))
-                if self._stop.is_set():
-                    raise Interrupted
-                if line.options.raises and isinstance(answer, RunResult):
-                    answer.raise_for_problems()
+                try:
+                    await self._do(line, is_last=position == len(lines))
+                except WapError as error:
+                    if line.row is not None:
+                        error.details.setdefault("line", line.row)
+                    raise
         finally:
             self.ended.set()
+
+    async def _do(self, line: Line, *, is_last: bool) -> None:
+        hands = await self._unless_stopped(self._connection.hands)
+        card = _Card(self._publish, is_live=not line.options.quiet)
+        answer = await self._perform(line, hands, card)
+        self._show(line, answer, card, is_last=is_last)
+        if self._stop.is_set():
+            raise Interrupted
+        if line.options.raises and isinstance(answer, RunResult):
+            answer.raise_for_problems()
 
     async def _unless_stopped(self, work: Callable[[], T]) -> T:
         working = in_thread(work)

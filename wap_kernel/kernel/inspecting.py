@@ -29,7 +29,7 @@ def inspect(code: str, cursor: int, lookup: Lookup) -> dict[str, str]:
     if not name or name not in COMMANDS:
         return {}
     is_beyond = cursor > row.start + row.text.index(name) + len(name)
-    told: list[Answer] = [Note({"text": usage(name)})]
+    told: list[Answer] = [Note({"text": usage(name, has_python=False)})]
     if rest and is_beyond:
         told = [*_verdict(line, row.text, lookup, until), *told]
     return _joined(told)

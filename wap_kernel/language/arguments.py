@@ -4,11 +4,16 @@ from __future__ import annotations
 
 import argparse
 import difflib
+import math
 import re
 from collections.abc import Iterable, Sequence
 from typing import Any, NoReturn
 
 from wap_kernel.errors import InvalidArgument
+
+LONGEST_WAIT = 86_400
+LONGEST_COMMAND = 3_600
+"""Seconds; the protocol has no longer ones, and policy may allow less."""
 
 
 class HelpAsked(Exception):
@@ -92,19 +97,26 @@ def window(text: str) -> tuple[int, int | None]:
 
 
 def seconds(text: str) -> float:
-    try:
-        found = float(text)
-    except ValueError:
-        found = -1.0
-    if not 0 <= found <= 86_400:
-        raise argparse.ArgumentTypeError(f"{text!r} is not a number of seconds")
+    found = _number(text)
+    if found > LONGEST_WAIT:
+        raise argparse.ArgumentTypeError(f"a day, {LONGEST_WAIT:,} seconds, is the longest, not {text}")
     return found
 
 
 def time_limit(text: str) -> float:
-    found = seconds(text)
-    if found < 1:
-        raise argparse.ArgumentTypeError(f"a command is given 1 second or more, not {text}")
+    found = _number(text)
+    if not 1 <= found <= LONGEST_COMMAND:
+        raise argparse.ArgumentTypeError(f"a command is given 1 to {LONGEST_COMMAND:,} seconds, not {text}")
+    return found
+
+
+def _number(text: str) -> float:
+    try:
+        found = float(text)
+    except ValueError:
+        found = math.nan
+    if not (math.isfinite(found) and found >= 0):
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number of seconds")
     return found
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import json
 from collections.abc import Mapping
 from typing import Any
 
@@ -14,6 +15,14 @@ from wap_kernel.language.positions import Path
 NAME = "The batch"
 MOST = 5
 """Mistakes that are shown at once."""
+_KINDS = {
+    "Input should be a valid string": "text",
+    "Input should be a valid integer": "a whole number",
+    "Input should be a valid boolean": "true or false",
+    "Input should be a valid list": "a list",
+    "Input should be a valid dictionary": "a mapping",
+}
+"""The checker's words for what is of another kind, and ours."""
 
 
 def message(text: str, names: Mapping[str, object] | None, first_line: int) -> dict[str, Any]:
@@ -51,7 +60,8 @@ def located(error: InvalidArgument, sent: Mapping[str, Any], text: str, first_li
         shown.setdefault(f"{place}{positions.spelled(path)}: {told}".replace(": : ", ": "), line)
     more = f"\nand {len(problems) - MOST} more" if len(problems) > MOST else ""
     first = next(iter(shown.values())) or 1
-    return InvalidArgument("\n".join(shown) + more, line=first + first_line - 1)
+    many = f"{NAME} has several mistakes.\n" if len(shown) > 1 else ""
+    return InvalidArgument(many + "\n".join(shown) + more, line=first + first_line - 1)
 
 
 def unnumbered(error: InvalidArgument, operations: list[dict[str, Any]]) -> InvalidArgument:
@@ -91,7 +101,24 @@ def _understood(field: str, told: str, sent: Mapping[str, Any]) -> tuple[Path, s
         told = _kinds(value, told)
     elif told == "Unknown field." and len(path) == 3:
         told += _fields(sent, path)
+    elif told in _KINDS:
+        told = _mistaken(_KINDS[told], value)
     return tuple(path), told
+
+
+def _mistaken(wanted: str, value: Any) -> str:
+    """What was found instead; in YAML it may well have been written as a word."""
+    told = f"It should be {wanted}, and is {_found(value)}."
+    if wanted != "text" or isinstance(value, list | dict):
+        return told
+    as_read = " YAML reads yes, no, on and off like this." if isinstance(value, bool) else ""
+    return f"{told}{as_read} Put quotes around it."
+
+
+def _found(value: Any) -> str:
+    if isinstance(value, list | dict):
+        return "a list" if isinstance(value, list) else "a mapping"
+    return "a text" if isinstance(value, str) else json.dumps(value)
 
 
 def _holds(value: Any, name: str) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -183,6 +184,7 @@ _TABLE = (
     Command("help", "This, or the help of a sub-command.", _help, "help sh"),
 )
 COMMANDS = {command.name: command for command in _TABLE}
+_OF_PYTHON = ("to", "no_vars")
 NAMELESS = "status"
 """What a line without a sub-command means."""
 
@@ -201,13 +203,17 @@ def find(name: str, rest: str = "") -> Command:
     raise InvalidArgument(f"There is no sub-command {name!r}{near or '.'}", hint='"help" lists them.')
 
 
-def usage(name: str) -> str:
-    """The help of a sub-command; "" is the table of them."""
+def usage(name: str, *, has_python: bool = True) -> str:
+    """The help of a sub-command; "" is the table of them. Without Python there are no variables for it."""
     if not name:
         return _contents()
     command = find(name)
     example = f"\n\nexample: {command.example}" if command.example else ""
-    return command.arguments().format_help().strip() + example
+    given = command.arguments()
+    for action in given._actions:
+        if action.dest in _OF_PYTHON and not has_python:
+            action.help = argparse.SUPPRESS
+    return given.format_help().strip() + example
 
 
 def _contents() -> str:

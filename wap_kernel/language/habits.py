@@ -19,6 +19,8 @@ _WORDS = {
     "status": "info pwd",
 }
 _COMMANDS = "cp mv mkdir rmdir ln chmod find wc sort diff echo python python3 pip make pytest npm node curl which env"
+PROGRAMS = ("ls", "rm")
+"""Sub-commands that have the name of a program, whose options people expect of them."""
 _HERE = {word: name for name, words in _WORDS.items() for word in words.split()}
 _HERE |= {word: f"sh {word}" for word in _COMMANDS.split()}
 

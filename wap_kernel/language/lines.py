@@ -6,10 +6,11 @@ import argparse
 import re
 import shlex
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 from wap_kernel.errors import InvalidArgument
+from wap_kernel.language import habits
 from wap_kernel.language.arguments import Arguments, HelpAsked
 from wap_kernel.language.commands import COMMANDS, NAMELESS, Command, find
 
@@ -30,6 +31,8 @@ class Line:
     """The text below the line, in a cell."""
     first_line: int = 1
     """That text's first line, counted in the cell."""
+    row: int | None = None
+    """Where the line itself stands, in a cell of several."""
 
 
 def parse(text: str) -> Line:
@@ -56,7 +59,8 @@ def parse_cell(head: str, body: str, first_line: int = 2) -> Line:
 
 
 def parse_script(text: str) -> list[Line]:
-    """A cell of the `wap` kernel: a batch; or `write PATH`, `sh` or `run` over its text; or lines, one after another.
+    """A cell of the `wap` kernel: a batch, which may have its options above it; or `write PATH`, `sh` or `run` over
+    its text; or lines, one after another.
 
     A line that ends in a backslash goes on in the next; one that begins with `#` is for people. Who is used to `%wap`
     and `%%wap` may write them.
@@ -69,11 +73,33 @@ def parse_script(text: str) -> list[Line]:
     if _BATCH.match(first.text):
         return [parse_cell("", _below(text, first.begins), first.begins)]
     body = _below(text, first.ends + 1)
-    if first.is_head and body.strip():
+    is_over_batch = first.text.startswith("-") and len(rows) > 1 and _BATCH.match(rows[1].text) is not None
+    if (first.is_head or is_over_batch) and body.strip():
         return [parse_cell(first.text, body, first.ends + 1)]
-    if needs_body(understand(first.text)) and body.strip():
+    if len(rows) == 1:
+        return [parse(first.text)]
+    if _opens_text(first) and body.strip():
         return [parse_cell(first.text, body, first.ends + 1)]
-    return [parse(row.text) for row in rows]
+    return [_on_row(row) for row in rows]
+
+
+def _opens_text(row: _Row) -> bool:
+    try:
+        return needs_body(understand(row.text))
+    except InvalidArgument as error:
+        raise _of_row(error, row) from None
+
+
+def _on_row(row: _Row) -> Line:
+    try:
+        return replace(parse(row.text), row=row.begins)
+    except InvalidArgument as error:
+        raise _of_row(error, row) from None
+
+
+def _of_row(error: InvalidArgument, row: _Row) -> InvalidArgument:
+    error.details.setdefault("line", row.begins)
+    return error
 
 
 def needs_body(line: Line) -> bool:
@@ -92,7 +118,20 @@ def understand(text: str, *, heads_cell: bool = False) -> Line:
     try:
         return _of(COMMANDS["run" if heads_cell else NAMELESS], text)
     except InvalidArgument as error:
-        raise _options_first(text, "%%wap" if heads_cell else "%wap") or error from None
+        instead = _options_first(text, "%%wap" if heads_cell else "%wap")
+        raise instead or (None if heads_cell else _of_batch(text)) or error from None
+
+
+def _of_batch(text: str) -> InvalidArgument | None:
+    """`--atomic` alone: there is no batch for it."""
+    try:
+        _of(COMMANDS["run"], text)
+    except InvalidArgument:
+        return None
+    return InvalidArgument(
+        f"{text.split()[0]} is for a batch, and there is none.",
+        hint=f"Put it below, in a cell that begins with %%wap {text.strip()}",
+    )
 
 
 def _options_first(text: str, magic: str) -> InvalidArgument | None:
@@ -111,6 +150,10 @@ def _of(command: Command, rest: str) -> Line:
         return Line(command, _verbatim(command, given, rest) if command.verbatim else given.read(_words(rest)))
     except HelpAsked:
         return Line(COMMANDS["help"], COMMANDS["help"].arguments().read([command.name]))
+    except InvalidArgument as error:
+        if command.name in habits.PROGRAMS and any(word.startswith("-") for word in rest.split()):
+            error.hint = f"{error.hint}\nOr as a command: %wap sh {command.name} {rest.strip()}"
+        raise
 
 
 def _first_word(text: str) -> tuple[str, str]:

@@ -42,7 +42,10 @@ def perform(line: Line, hands: Hands, show: Show, names: Names | None = None) ->
         raise InvalidArgument("--to: there are no Python variables here.")
     name = line.command.name
     try:
-        answer = _batch(line, hands, show, names) if name == "run" else _ACTIONS[name](line, hands, show)
+        if name == "help":
+            answer: Answer = Note({"text": usage(line.options.about or "", has_python=names is not None)})
+        else:
+            answer = _batch(line, hands, show, names) if name == "run" else _ACTIONS[name](line, hands, show)
     except WapError as error:
         if isinstance(error, FileMissing):
             error.hint = error.hint or _where(hands)
@@ -122,6 +125,10 @@ def _write(line: Line) -> Operations:
 
 
 def _edit(line: Line) -> Operations:
+    if not line.options.old:
+        raise InvalidArgument(
+            "edit: there is no text to be replaced.", hint='"write PATH TEXT" replaces all that is in the file.'
+        )
     edit = {"oldContent": line.options.old, "newContent": line.options.new}
     return [{"type": "editFile", "path": line.options.path, "edits": [edit]}]
 
@@ -142,7 +149,11 @@ def _checked(line: Line) -> Operations:
     text = line.options.command or ""
     asked = text.split(None, 1)[0] if text else ""
     if asked in _OPERATIONS and asked != "check":
-        return operations(understand(text))
+        try:
+            return operations(understand(text))
+        except InvalidArgument as error:
+            error.hint = (error.hint or "").replace("%wap sh ", "%wap check sh ") or None
+            raise
     return [{"type": "shell", "command": text}]
 
 
@@ -162,6 +173,8 @@ _OPERATIONS: dict[str, Callable[[Line], Operations]] = {
 
 def _search(line: Line, hands: Hands, show: Show) -> Answer:
     asked = line.options
+    if not asked.pattern:
+        raise InvalidArgument("search: there is no text to look for.", hint='Write: search "some text" PATH')
     return hands.search(
         asked.pattern,
         asked.path,
@@ -229,5 +242,4 @@ _ACTIONS: dict[str, Callable[[Line, Hands, Show], Answer]] = {
     ),
     "policy": lambda line, hands, show: hands.policy(),
     "grants": _grants,
-    "help": lambda line, hands, show: Note({"text": usage(line.options.about or "")}),
 }

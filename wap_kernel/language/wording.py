@@ -18,6 +18,7 @@ _SENTENCES = {
     "Read a part of it with startLine and endLine.": '"read PATH 1:100" reads a part of it.',
     'Read it with encoding "base64".': 'A batch reads it: {"type": "readFile", "path": PATH, "encoding": "base64"}.',
     'search for exact text with type "literal".': "leave out -e to search for exact text.",
+    "the file has 1 lines.": "the file has 1 line.",
 }
 _PAST_THE_END = re.compile(r"^startLine (\d+) is past the end")
 
@@ -29,7 +30,8 @@ def worded(error: WapError) -> WapError:
 
 
 def _said(text: str) -> str:
+    text = _PAST_THE_END.sub(r"Line \1 is past the end", text)
     for theirs, ours in _SENTENCES.items():
         if text.endswith(theirs):  # before it may stand a path, which is left as it is
             return text.removesuffix(theirs) + ours
-    return _PAST_THE_END.sub(r"Line \1 is past the end", text)
+    return text

@@ -127,20 +127,34 @@ def test_line_ends_of_unicode_are_not_those_of_an_editor() -> None:
     [
         ("- type: message\n", "line 2: operations[0].content: This field is required."),
         (YAML + "- type: shell\n", "line 12: operations[3].command: This field is required."),
-        (YAML.replace("ls", "7"), "line 11: operations[2].command: Input should be a valid string"),
+        (
+            YAML.replace("ls", "7"),
+            "line 11: operations[2].command: It should be text, and is 7. Put quotes around it.",
+        ),
+        (
+            YAML.replace("ls", "yes"),
+            "line 11: operations[2].command: It should be text, and is true. YAML reads yes, no, on and off like this. "
+            "Put quotes around it.",
+        ),
+        (YAML.replace("ls", "[ls]"), "line 11: operations[2].command: It should be text, and is a list."),
+        (YAML.replace("ls", "ls, env: x"), "line 11: operations[2].env: It should be a mapping, and is a text."),
         (YAML.replace("a.txt", "/a.txt"), "line 6: operations[1].path: Path must be relative"),
         (
             YAML.replace("content: |", "contnt: |"),
+            "The batch has several mistakes.\n"
             "line 5: operations[1].content: This field is required.\n"
             "line 7: operations[1].contnt: Unknown field. Did you mean content?",
         ),
         ("- type: creatFile\n", "line 2: operations[0]: There is no type 'creatFile'. Did you mean createFile?"),
         ("- path: a\n", "line 2: operations[0]: It has no type. It should be one of message, createFile, "),
         ("- 3\n", "line 2: operations[0]: Input should be a valid dictionary"),
-        (JSON.replace('"x"', "1"), "line 8: operations[1].edits[0].oldContent: Input should be a valid string"),
+        (JSON.replace('"x"', "1"), "line 8: operations[1].edits[0].oldContent: It should be text, and is 1."),
         (JSON.replace('"atomic"', '"atomc"'), "line 12: atomc: Unknown field. Did you mean atomic?"),
-        ('[{"type": "shell", "command": "x",\n"env": {"a.b": 1}}]', "line 3: operations[0].env.a.b: Input should be"),
-        ('{"operations": 3}', "line 2: operations: Input should be a valid list"),
+        (
+            '[{"type": "shell", "command": "x",\n"env": {"a.b": 1}}]',
+            "line 3: operations[0].env.a.b: It should be text, and is 1.",
+        ),
+        ('{"operations": 3}', "line 2: operations: It should be a list, and is 3."),
         ('[{"type": "shell",]', "The batch is not valid JSON: "),
         ("- type: x\n  a: [", "The batch is not valid YAML: "),
         ("words", "The batch is no batch of operations."),
@@ -162,7 +176,7 @@ def test_syntax_errors_count_from_the_top_of_the_cell() -> None:
 
 def test_many_mistakes_are_not_all_shown() -> None:
     error = refused("- {type: shell}\n" * 8)
-    assert error.message.count("\n") == 5
+    assert error.message.count("\n") == 6 and error.message.startswith("The batch has several mistakes.\nline 2: ")
     assert error.message.endswith("and 3 more")
 
 

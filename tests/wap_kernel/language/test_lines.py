@@ -74,7 +74,11 @@ def test_a_line(text: str, name: str, options: dict[str, Any]) -> None:
         ("read a :", "written as 10:20"),
         ("read a " + "9" * 5000, "written as 10:20"),
         ("sh -t soon ls", "'soon' is not a number of seconds"),
-        ("sh -t 0.1 ls", "a command is given 1 second or more, not 0.1"),
+        ("sh -t 0.1 ls", "a command is given 1 to 3,600 seconds, not 0.1"),
+        ("sh -t 99999 ls", "a command is given 1 to 3,600 seconds, not 99999"),
+        ("sh -w 99999 ls", "a day, 86,400 seconds, is the longest, not 99999"),
+        ("sh -w -1 ls", "'-1' is not a number of seconds"),
+        ("--atomic", "--atomic is for a batch, and there is none."),
         ("sh -t nan ls", "'nan' is not a number of seconds"),
         ("sh -w inf ls", "'inf' is not a number of seconds"),
         ("runs -s done", "invalid choice: 'done'"),
@@ -202,6 +206,18 @@ def test_a_check_of_a_line_that_is_wrong() -> None:
         operations(parse("check rm -rf /"))
 
 
+@pytest.mark.parametrize("line", ["rm -rf src", "ls -la", "check rm -rf 'a b'"])
+def test_the_options_of_a_program_are_for_the_program(line: str) -> None:
+    with pytest.raises(InvalidArgument, match="there is no option") as refused:
+        operations(parse(line))
+    instead = line.replace("check rm", "check sh rm") if line.startswith("check") else f"sh {line}"
+    assert str(refused.value.hint).endswith(f"Or as a command: %wap {instead}")
+    assert parse(instead).options.command == instead.partition(" ")[2]
+    with pytest.raises(InvalidArgument) as other:
+        parse("rm")
+    assert "as a command" not in str(other.value.hint)
+
+
 # -- the cells of the `wap` kernel
 
 
@@ -224,11 +240,24 @@ def test_a_script_of_lines() -> None:
         ("write a.txt\n# a title\n\nls\n", "write", "# a title\n\nls\n", 2),
         ("write \\\n a.txt\nls", "write", "ls\n", 3),
         ("sh -t 3\nmake\nmake test", "sh", "make\nmake test\n", 2),
+        ("--atomic\n- type: message", "run", "- type: message\n", 2),
+        ("# why\n-n -y\n\n# what\n[{}]", "run", "\n# what\n[{}]\n", 3),
     ],
 )
 def test_a_script_with_a_text(text: str, name: str, body: str, first_line: int) -> None:
     (line,) = parse_script(text)
     assert (line.command.name, line.body, line.first_line) == (name, body, first_line)
+
+
+def test_a_mistake_in_a_script_has_its_line() -> None:
+    for text, line in (("ls\n\nraed a", 3), ("raed a\nls", 1), ("ls\nsh \\\n -t x ls", 2)):
+        with pytest.raises(InvalidArgument) as refused:
+            parse_script(text)
+        assert refused.value.details["line"] == line
+    assert [line.row for line in parse_script("ls\n\nread a")] == [1, 3]
+    with pytest.raises(InvalidArgument) as alone:
+        parse_script("raed a")
+    assert "line" not in alone.value.details, "there is only one"
 
 
 @pytest.mark.parametrize("text", ["write a.txt", "write a.txt\n\n", "ls\nwrite a.txt\nhello", "sh"])

@@ -129,7 +129,7 @@ SAID = {
     "ls a.txt": '"read PATH" reads it.',
     "read sub": '"ls PATH" lists it.',
     "read large": '"read PATH 1:100" reads a part of it.',
-    "read a.txt 7:": "Line 7 is past the end: the file has 1 lines.",
+    "read a.txt 7:": "Line 7 is past the end: the file has 1 line.",
     "read binary": 'A batch reads it: {"type": "readFile"',
     "search x sub/none": "No such file or folder: sub/none",
     "show run_0000000000000000": "List the runs to see their ids.",
@@ -139,6 +139,8 @@ SAID = {
     "write sub x": "Is a folder: sub. List it with a command: ls.",
     "edit binary a b": "Change it with a command.",
     "search -e (a": "leave out -e to search for exact text.",
+    'search ""': "search: there is no text to look for.",
+    'edit a.txt "" b': "edit: there is no text to be replaced.",
     "sh -t 1 sleep 60": "Ask for a longer timeout, up to 600 seconds, or do less at once.",
 }
 FOREIGN = re.compile(
@@ -161,3 +163,11 @@ def test_what_to_do_next_is_said_in_words_of_a_line(hands: Hands, root: Path) ->
             text = str(answer.problems[0]["error"])
         assert said in text, line
         assert not FOREIGN.search(text.partition("The command was ended after")[0]), text
+
+
+def test_help_offers_variables_where_there_is_python(hands: Hands) -> None:
+    for line in ("help ls", "help run"):
+        assert "--to" in repr(perform(parse(line), hands, card(), {}))
+        assert "--to" not in repr(perform(parse(line), hands, card())) and "{{" not in repr(
+            perform(parse(line), hands, card())
+        )
