@@ -30,13 +30,23 @@ own=$(git rev-parse --path-format=absolute --git-dir && echo .) || exit
 common=${common%??} own=${own%??}
 printf '%s\\0' "${about%??}" "$own" "$common"
 [ -s "$common/objects/info/alternates" ] && echo alternates
+if [ -n "$1" ]; then
+    linked=$(find "$common/objects" "$common/refs" "$common/packed-refs" "$common/logs" "$common/shallow" \\
+        "$own/index" "$own/refs" "$own/logs" -type l 2>/dev/null | head -c 1)
+    case $(readlink "$own/HEAD") in *..*) linked=yes ;; '' | refs/*) ;; *) linked=yes ;; esac
+    [ -n "$linked" ] && echo linked
+fi
 for name in MERGE_HEAD rebase-merge rebase-apply CHERRY_PICK_HEAD REVERT_HEAD BISECT_LOG; do
     [ -e "$own/$name" ] && echo "$name"
 done
 printf '\\0'
 git config --list --name-only -z
 """
-"""The names of folders may hold line ends, also as their last character, which `$(...)` would take away."""
+"""The names of folders may hold line ends, also as their last character, which `$(...)` would take away.
+
+With an argument also whether something of the repository is a link: its objects would then be those of another one, and
+what is written would be written there. A HEAD of the old kind, a link to `refs/...`, names a branch.
+"""
 _UNDERWAY = {
     "MERGE_HEAD": "merge",
     "rebase-merge": "rebase",
@@ -90,7 +100,8 @@ class Inside:
 
     def look(self, folder: str = ".") -> Repository:
         """The repository that `folder` lies in. Raises GitFailed if there is none in the workspace."""
-        ran = self.shell(_LOOK, (), folder=folder)
+        # Where nothing confines git, a link could lead to any repository of the machine.
+        ran = self.shell(_LOOK, () if self.provider.confines else ("links",), folder=folder)
         if ran.exit_code:
             raise explained(ran.exit_code, ran.stderr)
         about, git_dir, common, marked, keys = map(parsing.text, ran.stdout.split(b"\0", 4))
@@ -105,6 +116,12 @@ class Inside:
         borrows = "alternates" in marks
         if borrows and not self.provider.confines:
             raise borrowed()
+        if "linked" in marks:
+            raise failed(
+                Reason.OUTSIDE,
+                "Something in .git (objects, refs, the index) is a link, so it may be another repository's. Put the "
+                "files themselves there, or clone the repository.",
+            )
         found = hardening.drivers(keys.split("\0"))
         if ran.truncated or len(found) > hardening.MAX_DRIVERS or any(display(name) != name for _, name in found):
             # Then they cannot be switched off by name.

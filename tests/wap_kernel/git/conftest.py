@@ -39,9 +39,9 @@ def make(tmp_path: Path) -> Iterator[MakeWorkspace]:
 
 
 @pytest.fixture
-def workspace(make: Callable[..., Workspace]) -> Workspace:
-    """With a repository at its top, in the sandbox."""
-    found = make()
+def workspace(request: pytest.FixtureRequest, make: Callable[..., Workspace]) -> Workspace:
+    """With a repository at its top, in the sandbox or where the test says."""
+    found = make(getattr(request, "param", "bubblewrap"))
     found.init()
     return found
 
@@ -72,6 +72,6 @@ def connected(request: pytest.FixtureRequest, tmp_path: Path, server: GitServer)
 
 @pytest.fixture
 def team(workspace: Workspace, server: GitServer, tmp_path: Path) -> Team:
-    """A workspace in the sandbox, a remote, and the App that may push to it."""
+    """A workspace, a remote, and the App that may push to it."""
     server.create()
     return Team(workspace, server, tmp_path / "state")

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.wap_kernel.git.scene import BOT, Workspace, denying, plain
+from tests.wap_kernel.git.scene import BOT, denying, plain
 from tests.wap_kernel.git.server import GitServer
 from tests.wap_kernel.git.team import Team
 from wap_kernel.errors import InvalidArgument, PermissionDenied, ProviderUnavailable
@@ -290,44 +290,3 @@ def test_a_shallow_repository(team: Team) -> None:
         with pytest.raises(GitFailed) as caught:
             action(team.link(), workspace.work(folder="cut", confinement=confinement))  # type: ignore[operator]
         assert reason(caught) is Reason.SHALLOW
-
-
-# -- other repositories
-
-
-def make_secret(folder: Path) -> tuple[Path, str]:
-    """A repository outside of the workspace, with a commit that nobody here shall get."""
-    folder.mkdir()
-    other = Workspace.__new__(Workspace)
-    other.folder = folder
-    other.init()
-    other.write("secret", "the other repository's secret\n")
-    return folder, other.save()
-
-
-@pytest.mark.parametrize("kind", ["alternates", "gitdir", "commondir", "worktree", "link"])
-def test_nothing_comes_from_another_repository(team: Team, tmp_path: Path, kind: str) -> None:
-    workspace = team.workspace
-    push(team.link(), workspace.work())
-    other, commit = make_secret(tmp_path / "elsewhere")
-    git = workspace.folder / ".git"
-    if kind == "alternates":
-        (git / "objects/info/alternates").write_text(f"{other}/.git/objects\n")
-        (git / "refs/heads/main").write_text(f"{commit}\n")
-    elif kind == "gitdir":
-        git.rename(workspace.folder / "old")
-        git.write_text(f"gitdir: {other}/.git\n")
-    elif kind == "commondir":
-        (git / "commondir").write_text(f"{other}/.git\n")
-    elif kind == "worktree":
-        plain(workspace.folder, "config", "core.worktree", str(other))
-    else:
-        for name in ("objects", "refs"):
-            (git / name).rename(git / f"old-{name}")
-            (git / name).symlink_to(other / ".git" / name)
-    for action in (push, fetch):
-        with pytest.raises(GitFailed):
-            action(team.link(), workspace.work(confinement=Confinement()))  # type: ignore[operator]
-    bares = [team.bare(), next(team.state.rglob("repository.git"))]
-    for bare in bares:
-        assert plain(bare, "cat-file", "-t", commit, check=False) == ""
