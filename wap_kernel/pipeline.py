@@ -15,11 +15,12 @@ from wap_kernel.actions import Actions
 from wap_kernel.caller import Caller
 from wap_kernel.commands.outcome import Cancel, OnChunk
 from wap_kernel.context import Context
-from wap_kernel.errors import InternalError, WapError, from_os_error
+from wap_kernel.errors import ExecutionFailed, InternalError, WapError, from_os_error
 from wap_kernel.files.deadline import Deadline
 from wap_kernel.files.primitives import Locks
 from wap_kernel.files.reading import Whole
 from wap_kernel.files.root import Root
+from wap_kernel.git.acting import GitActed
 from wap_kernel.git.foreseeing import Foreseen
 from wap_kernel.judging import Judge
 from wap_kernel.making import Making, NewFile
@@ -94,7 +95,10 @@ class Pipeline:
         finally:
             if watched is not None:
                 watched.end()
-        self._audit.outcome(record, "ok")
+        if isinstance(result, GitActed) and result.failure is not None:
+            self._audit.outcome(record, "failed", ExecutionFailed(result.failure.record))
+        else:
+            self._audit.outcome(record, "ok", exit_code=getattr(result, "exit_code", 0))
         if operation.effect is not Effect.READ and context.overlay is None:
             self._changed(operation, caller, context)
         return result

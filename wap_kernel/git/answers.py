@@ -48,6 +48,11 @@ class Failure:
     stderr: str
     conflicts: tuple[str, ...] = ()
 
+    @property
+    def record(self) -> str:
+        """What the audit says of it: nothing of what git printed."""
+        return f"{self.reason.value}: {self.text}"
+
 
 class GitFailed(Exception):
     """Carries a Failure to the rim, where it becomes the answer."""

@@ -82,10 +82,12 @@ class Entry(NamedTuple):
     outcome: Outcome | None = None
     error: WapError | None = None
     duration: float | None = None
+    exit_code: int = 0
+    """Of a command."""
 
     @classmethod
-    def of_end(cls, record: Record, outcome: Outcome, error: WapError | None = None) -> Entry:
-        return cls(record, time.time(), outcome, error, time.monotonic() - record.started)
+    def of_end(cls, record: Record, outcome: Outcome, error: WapError | None = None, exit_code: int = 0) -> Entry:
+        return cls(record, time.time(), outcome, error, time.monotonic() - record.started, exit_code)
 
 
 class Audit:
@@ -134,10 +136,10 @@ class Audit:
         now = time.time()
         return partial(self._require, self._hand_in([Entry(record, now) for record in records]))
 
-    def outcome(self, record: Record, outcome: Outcome, error: WapError | None = None) -> None:
+    def outcome(self, record: Record, outcome: Outcome, error: WapError | None = None, *, exit_code: int = 0) -> None:
         """Written before the answer; that of a run's operation before the next one begins. What happened has happened:
         a failure to write is logged, not raised."""
-        entry = Entry.of_end(record, outcome, error)
+        entry = Entry.of_end(record, outcome, error, exit_code)
         if record.operation.effect is Effect.READ:
             record.is_over = True
             self._put_read(entry)
@@ -231,7 +233,7 @@ class Audit:
             "phase": "intent" if entry.outcome is None else "outcome",
             "at": text_of_seconds(entry.at),
             "operation": _plain(record.operation.kind),
-            "summary": _encode(redacted(_summary(record), self._redact)),
+            "summary": _encode(redacted(_summary(entry), self._redact)),
             "outcome": entry.outcome,
             "code": None if error is None else error.code.value,
             "error": None if error is None else _plain(self._redact(error.record)),
@@ -261,9 +263,11 @@ class Audit:
         return f"{self._prefix}-{record.number}"
 
 
-def _summary(record: Record) -> dict[str, object]:
-    summary = record.operation.summary()
-    return summary if record.context.overlay is None else {**summary, "dryRun": True}
+def _summary(entry: Entry) -> dict[str, object]:
+    summary = entry.record.operation.summary()
+    if entry.record.context.overlay is not None:
+        summary = {**summary, "dryRun": True}
+    return {**summary, "exitCode": entry.exit_code} if entry.exit_code else summary
 
 
 def _plain(text: str | None) -> str | None:

@@ -32,7 +32,7 @@ _FROM_LAST = {"outcome": "outcome", "code": "code", "error": "error", "durationM
 
 # What was denied has no intent, and retention may have cut one: such an outcome stands for itself.
 _QUERY = """
-SELECT a.id AS number, a.summary AS summary, a.tool AS tool, {columns}
+SELECT a.id AS number, COALESCE(o.summary, a.summary) AS summary, a.tool AS tool, {columns}
 FROM audit a LEFT JOIN audit o ON a.phase = 'intent' AND o.operation_id = a.operation_id AND o.phase = 'outcome'
 WHERE a.id < :before AND (a.phase = 'intent' OR NOT EXISTS (
     SELECT 1 FROM audit i WHERE i.operation_id = a.operation_id AND i.phase = 'intent'))

@@ -137,6 +137,27 @@ def test_failed_operation_logged(tools: Interface) -> None:
     assert records[0]["summary"]["command"] == "true" and records[1]["summary"] == {"path": "nothing"}
 
 
+@pytest.mark.usefixtures("statx")
+def test_failed_operation_of_git_logged(tools: Interface) -> None:
+    tools("git", action="status")
+    tools.repository()
+    tools("git", action="add", files=["CONTENT"])
+    tools("git", action="commit", message="MESSAGE")
+    records = tools.audit()[2::-1]
+    assert [(record["tool"], record["outcome"], record["code"]) for record in records] == [
+        ("git", "failed", "EXECUTION_FAILED")
+    ] * 3
+    assert [record["error"].partition(":")[0] for record in records] == ["no-repository", "unknown-path", "nothing"]
+    assert not any(word in record["error"] for record in records for word in ("fatal", "CONTENT", "MESSAGE"))
+
+
+def test_a_command_that_says_it_failed_is_logged_with_its_exit_code(tools: Interface) -> None:
+    tools("bash", command="exit 3")
+    tools("bash", command="true")
+    records = logged(tools, 2)
+    assert [(record["outcome"], record["summary"].get("exitCode")) for record in records] == [("ok", 3), ("ok", None)]
+
+
 # -- providers
 
 
