@@ -185,6 +185,7 @@ class Committed:
 class Added:
     paths: tuple[str, ...]
     left_out: int
+    note: str | None = None
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Sequence
 
 from wap_kernel.errors import InvalidArgument, PermissionDenied
 from wap_kernel.files.paths import display
-from wap_kernel.git import names, parsing
+from wap_kernel.git import filters, names, parsing
 from wap_kernel.git.answers import (
     Added,
     Branches,
@@ -42,6 +42,8 @@ def add(work: Work, paths: Sequence[str]) -> Added:
         raise failed(
             Reason.UNKNOWN_PATH, f"The name of a file is not UTF-8: {display(odd)}. Rename it, or leave it out."
         )
+    gone = {change.path for change in raw.changed if change.kind == "deleted"}
+    note = filters.left_undone(work, [path for path in wanted if path not in gone])
     # What has not changed is left to git, which says what is wrong with a name that it does not know.
     known = tuple(path for path in literal if path == "." or any(_covers(path, one) for one in raw.paths))
     replaced = _above(path for path in changed if not work.may_read(path)).intersection(wanted)
@@ -50,7 +52,7 @@ def add(work: Work, paths: Sequence[str]) -> Added:
     whole = (path for path in wanted if path not in replaced)
     for portion in portions((*whole, *(path for path in literal if path not in known))):
         work.change("add", "--all", "--no-warn-embedded-repo", "--", *portion)
-    return Added(tuple(map(work.shown, wanted)), left_out=len(changed) - len(wanted))
+    return Added(tuple(map(work.shown, wanted)), left_out=len(changed) - len(wanted), note=note)
 
 
 def _above(paths: Iterable[str]) -> set[str]:
@@ -79,6 +81,8 @@ def restore(work: Work, paths: Sequence[str], *, staged: bool = False, source: s
     if named:
         raise denied(work.shown(named[0]))
     wanted = [path for path in changed if path not in refused and work.may_read(path)]
+    if not staged:
+        filters.refuse_lfs(work, wanted)
     options = ["--quiet", "--no-recurse-submodules", "--staged" if staged else "--worktree"]
     if commit:
         options.append(f"--source={commit}")
@@ -93,8 +97,7 @@ def commit(work: Work, message: str, files: Sequence[str] = ()) -> Committed:
         raise InvalidArgument("The message is empty.", hint="Say in a sentence what changed.")
     if len(message.encode("utf-8", "replace")) > MAX_MESSAGE:
         raise InvalidArgument(f"The message is too long; at most {MAX_MESSAGE} bytes.")
-    if files:
-        add(work, files)
+    notes = [add(work, files).note] if files else []
     raw = work.status()
     if raw.conflicts:
         conflicts = tuple(work.shown(change.path) for change in raw.conflicts if work.may_read(change.path))
@@ -114,7 +117,9 @@ def commit(work: Work, message: str, files: Sequence[str] = ()) -> Committed:
     options = ("--quiet", "--no-verify", "--no-gpg-sign", "--no-status", "--cleanup=whitespace")
     work.change("commit", *options, f"--message={message}")
     (made,) = log(work, "HEAD", limit=1).commits
-    note = None if raw.branch else "The head is detached: make a branch, or this commit will be hard to find."
+    if not raw.branch:
+        notes.append("The head is detached: make a branch, or this commit will be hard to find.")
+    note = " ".join(filter(None, notes)) or None
     return Committed(made.id, raw.branch, made.author, files=len(raw.staged), note=note)
 
 
@@ -157,13 +162,15 @@ def _detach(work: Work, commit: str) -> CheckedOut:
 
 
 def _check_writes(work: Work, commit: str) -> None:
-    """Refuse to go to a commit in which a protected path differs from here."""
+    """Refuse to go to a commit in which a protected path, or one of Git LFS, differs from here."""
     here = work.find("HEAD")
     if here is None:
         ran = work.read("ls-tree", "-r", "-z", "--name-only", "--full-tree", commit)
     else:
         ran = work.read("diff-tree", "-r", "-z", "--name-only", "--no-renames", here, commit)
-    check_writes(work, parsing.lines(ran.stdout))
+    changed = parsing.lines(ran.stdout)
+    check_writes(work, changed)
+    filters.refuse_lfs(work, changed, commit)
 
 
 def check_writes(work: Work, paths: Iterable[str]) -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
-from wap_kernel.git import bundles, names, parsing
+from wap_kernel.git import bundles, filters, names, parsing
 from wap_kernel.git.answers import Fetched, GitFailed, Pulled, Pushed, Reason, RefChange, failed
 from wap_kernel.git.changing import check_writes
 from wap_kernel.git.credentials import CredentialSource
@@ -185,9 +185,11 @@ def _is_ancestor(work: Work, older: str, newer: str) -> bool:
 
 
 def _check_merge(work: Work, before: str | None, target: str) -> None:
-    """Policy is asked about what the other side changed."""
+    """Policy is asked about what the other side changed. Of Git LFS there may be something too, if a person fetched."""
     if before is None:
         changed = work.read("ls-tree", "-r", "-z", "--name-only", "--full-tree", target)
     else:
         changed = work.read("diff", "--name-only", "--no-renames", "-z", f"{before}...{target}", "--", accept=(0, 128))
-    check_writes(work, parsing.lines(changed.stdout))
+    paths = parsing.lines(changed.stdout)
+    check_writes(work, paths)
+    filters.refuse_lfs(work, paths, target)

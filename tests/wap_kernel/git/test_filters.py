@@ -1,0 +1,102 @@
+"""Filters are switched off: what that would spoil is refused, and what it changes is said."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.wap_kernel.git.scene import Workspace, plain, reason
+from tests.wap_kernel.git.team import Team
+from wap_kernel.git import changing
+from wap_kernel.git.answers import GitFailed, Reason
+from wap_kernel.git.transfer import pull, push
+
+POINTER = "version https://git-lfs.github.com/spec/v1\noid sha256:1\n"
+ATTRIBUTES = "*.bin filter=lfs diff=lfs merge=lfs -text\n"
+
+
+@pytest.fixture
+def large(workspace: Workspace) -> Workspace:
+    """A repository with a large file, whose pointer is committed and whose contents lie in the work tree."""
+    workspace.write(".gitattributes", ATTRIBUTES)
+    workspace.write("a.bin", POINTER)
+    workspace.write("sub/b.bin", POINTER)
+    workspace.save()
+    workspace.write("a.bin", "the contents")
+    return workspace
+
+
+@pytest.mark.parametrize("files", [["a.bin"], ["."], ["a.bin", "t"]])
+def test_a_large_file_is_not_committed_in_the_place_of_its_pointer(large: Workspace, files: list[str]) -> None:
+    large.write("t", "text")
+    head = large.plain("rev-parse", "HEAD")
+    for act in (lambda: changing.add(large.work(), files), lambda: changing.commit(large.work(), "all", files)):
+        with pytest.raises(GitFailed) as caught:
+            act()
+        assert reason(caught) is Reason.LFS and "a.bin" in caught.value.failure.text
+    assert large.plain("rev-parse", "HEAD") == head
+    assert large.plain("diff", "--cached", "--name-only") == ""
+    changing.commit(large.work(), "the text", ["t"])
+    assert large.plain("show", "HEAD:a.bin") == POINTER
+
+
+def test_a_large_file_can_be_removed(large: Workspace) -> None:
+    (large.folder / "a.bin").unlink()
+    changing.commit(large.work(), "without it", ["a.bin"])
+    assert large.plain("ls-files").split() == [".gitattributes", "README.md", "sub/b.bin"]
+
+
+def test_a_pointer_is_not_written_over_the_contents(large: Workspace) -> None:
+    for paths, source in ((["a.bin"], None), (["."], None), (["a.bin"], "HEAD")):
+        with pytest.raises(GitFailed) as caught:
+            changing.restore(large.work(), paths, source=source)
+        assert reason(caught) is Reason.LFS
+    assert (large.folder / "a.bin").read_text() == "the contents"
+    changing.restore(large.work(), ["a.bin"], staged=True)
+
+
+def test_a_branch_with_other_large_files_is_not_checked_out(large: Workspace) -> None:
+    large.plain("stash", "--quiet")
+    large.plain("branch", "before", "HEAD~1")
+    large.plain("switch", "--quiet", "-c", "other")
+    large.write("sub/b.bin", f"{POINTER}size 2\n")
+    large.save()
+    large.plain("switch", "--quiet", "-c", "text")
+    large.write("t", "text")
+    large.save()
+    with pytest.raises(GitFailed) as caught:
+        changing.checkout(large.work(), "main")
+    assert reason(caught) is Reason.LFS
+    changing.checkout(large.work(), "other")  # where they are the same
+    large.plain("switch", "--quiet", "before")  # nothing here says that there are large files
+    with pytest.raises(GitFailed) as caught:
+        changing.checkout(large.work(), "main")
+    assert reason(caught) is Reason.LFS
+
+
+def test_large_files_that_a_person_fetched_are_not_pulled(team: Team, tmp_path: Path) -> None:
+    workspace = team.workspace
+    push(team.link(), workspace.work())
+    team.colleague(tmp_path / "colleague", ".gitattributes", ATTRIBUTES)
+    team.colleague(tmp_path / "colleague", "a.bin", POINTER)
+    plain(workspace.folder, "fetch", "--quiet", str(team.bare()), "main:refs/remotes/origin/main")
+    head = workspace.plain("rev-parse", "HEAD")
+    with pytest.raises(GitFailed) as caught:
+        pull(team.link(), workspace.work())
+    assert reason(caught) is Reason.LFS and workspace.plain("rev-parse", "HEAD") == head
+
+
+def test_what_another_filter_would_have_done_is_said(workspace: Workspace) -> None:
+    workspace.write(".gitattributes", "*.ipynb filter=nbstripout\n")
+    workspace.plain("config", "filter.nbstripout.clean", "false")
+    workspace.write("a.ipynb", "{}")
+    assert changing.add(workspace.work(), [".gitattributes"]).note is None
+    note = changing.add(workspace.work(), ["."]).note
+    assert note == "Filters are not run here (nbstripout), so these were added as they are: a.ipynb."
+    workspace.write("a.ipynb", "{1}")
+    assert changing.commit(workspace.work(), "all", ["."]).note == note
+    workspace.write("a.ipynb", "{2}")
+    workspace.plain("switch", "--quiet", "--detach")
+    found = changing.commit(workspace.work(), "all", ["."]).note
+    assert found is not None and note is not None and found.startswith(note) and "detached" in found
