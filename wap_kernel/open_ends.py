@@ -6,9 +6,10 @@ import re
 
 from wap_kernel.git.known_secrets import MASK, MAX_HELD, NOTHING_KNOWN, KnownSecrets
 
-_BETWEEN = re.compile(r"[\s'\"<>]")
+_BETWEEN = re.compile(r"[\s<>]|(?<=\W)['\"]|['\"](?!\w)")
+"""In a text that is turned round: a quote within a word may be a part of it, and so may one that comes last."""
 _MAY_GO_ON = re.compile(
-    r"(?i)://|:/?\Z|\bau\w{0,10}\Z|\bgi\w{0,9}\Z|\bgh[pousr]?\Z|\bgh[pousr]_|\bgithub_|\bey\Z|\beyj"
+    r"(?i):/|:\Z|(?<![\w:/])/(?:\Z|/)|\bau\w{0,10}\Z|\bgi\w{0,9}\Z|\bgh[pousr]?\Z|\bgh[pousr]_|\bgithub_|\bey\Z|\beyj"
 )
 _LEFT_OUT = re.compile(r"(\n\[\.\.\. \d{1,20} bytes left out \.\.\.\]\n)")
 _WORD = r"[^\s'\"<>]"

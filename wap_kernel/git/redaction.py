@@ -13,14 +13,29 @@ from collections.abc import Iterable
 
 from wap_kernel.git.known_secrets import MASK, KnownSecrets
 
+
+def _with_secret(match: re.Match[str]) -> str:
+    start, user = match[1], match[0][len(match[1]) : -1]
+    return f"{start}{MASK}@" if ":" in user else match[0]
+
+
 _KIND = "(?:basic|bearer|token) "
+_OF_USER = r"(?:[^\s/?#'\"<>]|(?<=\w)['\"](?=\w))"
+"""A quote within a word is a part of it; one beside anything else ends what it quotes."""
 _LOOKS_LIKE_ONE = (
     # Everything up to the last `@` before the path: a secret may itself hold `@` and `:`. `git@` is nobody's secret,
     # and neither is `Bearer $TOKEN`.
     (
         "://",
-        re.compile(r"(?i)([a-z0-9+.]://)(?!git@[^\s/?#'\"<>@]{1,255}(?:[\s/?#'\"<>]|$))[^\s/?#'\"<>]{1,4096}@"),
+        re.compile(rf"(?i)([a-z0-9+.]://)(?!git@[^\s/?#'\"<>@]{{1,255}}(?:[\s/?#'\"<>]|$)){_OF_USER}{{1,4096}}@"),
         rf"\1{MASK}@",
+    ),
+    # An address that was taken for a path has lost a slash, and one without its scheme begins with two. There it takes
+    # a user and a secret to look like one: `C:/a@b` is a file.
+    (
+        "@",
+        re.compile(rf"(?i)([a-z0-9+.]:/|(?<![\w:/])//)(?![/:]){_OF_USER}{{1,4096}}@"),
+        _with_secret,
     ),
     (
         "authorization",
@@ -39,7 +54,7 @@ _LOOKS_LIKE_ONE = (
         rf"\1{MASK}",
     ),
 )
-"""What a text must hold in small letters to be looked at closely, the pattern, and what it becomes."""
+"""What a text must hold in small letters to be looked at closely, the pattern, and what a match becomes."""
 
 
 class Redactor:

@@ -69,7 +69,9 @@ def test_an_address_with_a_password_is_shown_without_it(tmp_path: Path) -> None:
             tools("git", action="add", files=["nothing"]),
             tools.refuse("bash", command=f"echo {ADDRESS}; sleep 30", timeout_ms=300).details,
             run(tools, f"git remote -v; echo {ADDRESS}"),
+            [tools.refuse("read", file_path=ADDRESS), tools.refuse("bash", command="true", workdir=f"//{ADDRESS}")],
         ]
+        answers[7] = [(error.text, error.details) for error in answers[7]]
         assert answers[2]["commits"][0]["subject"] == "clones https://***@example.org/x.git"
         assert "https://***@example.org/x.git" in answers[6]["output"]["content"]
         (event,) = answers[6]["message"]["events"]
@@ -199,7 +201,8 @@ def test_a_token_that_is_known_is_not_asked_about(tmp_path: Path) -> None:
 
 
 TEXT = (
-    f"a {ADDRESS} 'ftp://u:{SECRET}@k' Authorization: Basic aHVudGVyMg== z ghp_0123456789abcdefghij é\r\n"
+    f"a {ADDRESS} 'ftp://u:{SECRET}@k' http:/u:it's{SECRET}@k //u:{SECRET}@k "
+    f"Authorization: Basic aHVudGVyMg== z ghp_0123456789abcdefghij é\r\n"
     f"ok ghs_0123456789abcdefghij github_pat_0123456789abcdefghij eyJ0123456789.eyJ0123456789.0123456789 {ADDRESS}"
 )
 
@@ -220,7 +223,7 @@ def test_output_in_pieces_is_redacted_wherever_it_is_cut() -> None:
     for pieces in (*cuts, [data[at : at + 1] for at in range(len(data))]):
         found = streamed(*pieces)
         assert not any(part in found for part in (SECRET.encode(), b"0123456789", b"aHVudGVyMg")), pieces
-        assert found.count(b"**") >= 8 and found.endswith(b"@example.org/x.git")
+        assert found.count(b"**") >= 10 and found.endswith(b"@example.org/x.git")
 
 
 def test_a_known_secret_in_pieces_is_redacted_wherever_it_is_cut() -> None:

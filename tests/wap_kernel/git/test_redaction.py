@@ -77,6 +77,11 @@ def test_basic_authentication(secret: str) -> None:
         ("x-eyJ-0123456789.eyJ0123456789.0123456789.", "x-***."),
         ("eyJ0123456789.0123456789.0123456789", "eyJ0123456789.0123456789.0123456789"),
         ("https://h.org/path@2x.png?q=a@b", "https://h.org/path@2x.png?q=a@b"),
+        ("not found: https:/u:hunter2@h.example/x", "not found: https:/***@h.example/x"),
+        ("https://u:it'shunter2@h.example/x", "https://***@h.example/x"),
+        ("'https://u:a\"b'c@h' //u:hunter2@h/x (//u:hunter2@h)", "'https://***@h' //***@h/x (//***@h)"),
+        ("[\"https://h\",\"a@b\"] {'https://h:8':'a@b'} 'https://h'+x@y", None),
+        ("C:/a@b file:/c@2 a//b:c@d // x:y@z //cdn.h/x@2 //u@h a:b@c @app.get('/x') a@b:c/d http:/h:8/@x", None),
     ],
 )
 def test_what_looks_like_a_credential(text: str, left: str | None) -> None:
@@ -94,6 +99,14 @@ def test_other_text_stays(text: str) -> None:
     [
         *("a" * 10**6, "a.a-" * 250_000, "://" * 300_000, "eyJ-" * 250_000, "A1b2" * 250_000, "%25" * 300_000),
         *(("-eyJ" * 255 + ".eyJ" + "-eyJ" * 511 + " ") * 320, "authorization:" * 70_000, "gh" * 500_000),
+        *(
+            ":/" * 500_000,
+            "a:/b:" * 200_000,
+            " //a:" * 200_000,
+            "a:/" + "b'" * 500_000,
+            "a:/b'c" * 150_000,
+            "/" * 10**6,
+        ),
     ],
 )
 def test_long_text_takes_no_long_time(text: str) -> None:
