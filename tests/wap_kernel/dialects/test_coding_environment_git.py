@@ -296,7 +296,8 @@ def test_the_user_is_shown_what_git_is_told(repository: Coding) -> None:
         assert (declined["code"], declined["details"]["declined"]) == ("APPROVAL_REQUIRED", True)
         assert (await coding.call("git", commit, confirm=confirm))["exitCode"] == 0
         text = asked[1].text
-        assert "Command: git commit" in text and "File: src" in text and "Message: say" in text and "\x1b" not in text
+        assert "Command: git commit" in text and "File: app/src" in text and "Message: say" in text
+        assert "\x1b" not in text
         without = await coding.fail("git", {"action": "status"})
         assert without["code"] == "APPROVAL_REQUIRED" and "confirmed: true" in without["error"]
         assert (await coding.call("git", {"action": "status", "confirmed": True}))["changed"] == []
