@@ -8,7 +8,7 @@ from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any, cast
 
 from jupyter_server.extension.application import ExtensionApp
-from traitlets import Bool, CaselessStrEnum, Dict, Float, Integer, List, Unicode
+from traitlets import Bool, CaselessStrEnum, Dict, Float, Integer, List, TraitError, Unicode, validate
 
 from wap_kernel import __version__
 from wap_kernel.client.finding import SERVER_PID
@@ -141,8 +141,21 @@ class WapExtension(ExtensionApp):
     mcp_tools = List(
         Unicode(),
         help="""The tools that MCP clients are offered at wap/mcp, e.g. ["readFile", "listFiles", "searchFiles"]. Empty:
-        all of them. An agent token's scope narrows them further.""",
+        all of them. Files are offered as resources as far as listFiles and readFile are. An agent token's scope
+        narrows them further.""",
     ).tag(config=True)
+
+    @validate("mcp_tools")
+    def _known_tools(self, proposal: Any) -> list[str]:
+        names: list[str] = proposal["value"]
+        if names:
+            from wap_kernel.dialects.coding_environment.tools import chosen
+
+            try:
+                chosen(names)
+            except WapError as error:
+                raise TraitError(error.text) from None
+        return names
 
     mcp_wait = Float(
         0.0,

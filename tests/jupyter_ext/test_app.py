@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 from jupyter_server.serverapp import ServerApp
 from jupyter_server.services.contents.manager import ContentsManager
+from traitlets import TraitError
 from traitlets.config import Config
 
 from jupyter_ext.app import WapExtension
@@ -84,6 +85,11 @@ def test_the_readme_names_every_trait() -> None:
     readme = (Path(__file__).parents[2] / "README.md").read_text()
     missing = [name for name in WapExtension.class_own_traits(config=True) if f"`{name}`" not in readme]
     assert missing == []
+
+
+def test_a_tool_that_there_is_not_cannot_be_offered() -> None:
+    with pytest.raises(TraitError, match=r"There is no tool named 'readfile'\. Tools: readFile, writeFile, "):
+        WapExtension(mcp_tools=["listFiles", "readfile"])
 
 
 UNAVAILABLE = [

@@ -29,7 +29,7 @@ from tests.jupyter_ext.mcp_clients import (
     within_time,
 )
 from tests.jupyter_ext.running import Notes
-from wap_kernel.dialects.coding_environment import watching
+from wap_kernel.dialects.coding_environment import TOOLS, watching
 
 __all__ = ["connect", "mcp_url", "post"]
 
@@ -176,6 +176,32 @@ async def test_a_setting_chooses_the_tools(connect: Connect, extension: Any) -> 
         assert [tool.name for tool in (await client.list_tools()).tools] == ["readFile", "listFiles"]
         error = await refused(client.call_tool("writeFile", {"path": "a", "contents": ""}))
         assert (error.code, error.data["code"]) == (-32602, "NOT_FOUND")
+
+
+@pytest.mark.parametrize("mode", ERAS)
+@pytest.mark.parametrize(
+    ("offered", "lists", "reads"),
+    [(["searchFiles"], False, False), (["listFiles"], True, False), (["readFile"], False, True)],
+)
+async def test_the_setting_binds_resources_and_prompts_too(
+    connect: Connect, extension: Any, jp_root_dir: Any, mode: str, offered: list[str], lists: bool, reads: bool
+) -> None:
+    (jp_root_dir / "a").write_text("x")
+    extension.mcp_tools = offered
+    async with connect(mode) as client:
+        for may, ask in (
+            (lists, client.list_resources),
+            (reads, lambda: client.read_resource((jp_root_dir / "a").as_uri())),
+            (reads, client.list_resource_templates),
+        ):
+            if may:
+                await ask()
+            else:
+                error = await refused(ask())
+                assert (error.code, error.data["rule"]) == (-32004, "mcp_tools")
+        (said,) = (await client.get_prompt("explore_workspace")).messages
+        assert {name for name in TOOLS if name in said.content.text} == set(offered)
+        assert {name for name in TOOLS if f"with {name}." in (client.instructions or "")} <= set(offered)
 
 
 @pytest.mark.parametrize("mode", ERAS)

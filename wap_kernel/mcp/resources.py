@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from functools import partial
 from typing import TypeVar
 
@@ -13,6 +14,7 @@ from wap_kernel.context import Context
 from wap_kernel.dialects.batch_rights import SCOPE
 from wap_kernel.dialects.coding_environment.calling import DIALECT
 from wap_kernel.dialects.coding_environment.parameters import MAX_READ
+from wap_kernel.dialects.coding_environment.rpc_errors import OFFERED
 from wap_kernel.dialects.coding_environment.tools import listed
 from wap_kernel.errors import BinaryFile, InvalidArgument, PermissionDenied, WapError
 from wap_kernel.files.primitives import Files, Kind
@@ -32,9 +34,12 @@ R = TypeVar("R", bound=Result)
 
 
 class Resources:
-    def __init__(self, workspace: Workspace, desk: Desk, changes: Changes) -> None:
+    """As far as `listFiles` and `readFile` are among `only` these tools, or all."""
+
+    def __init__(self, workspace: Workspace, desk: Desk, changes: Changes, only: Collection[str] | None) -> None:
         self._workspace = workspace
         self._desk = desk
+        self._only = only
         self._changes = changes
         self._listener = ListenHandler(changes.bus)
 
@@ -125,11 +130,14 @@ class Resources:
 
     async def _authorize(self, message: Message, tool: str) -> Caller:
         caller = await self._desk.authorize(message, Effect.READ, tool)
-        if not listed(caller, [tool]):
+        if listed(caller, [tool]) and (self._only is None or tool in self._only):
+            return caller
+        if listed(caller, [tool]):
+            error = PermissionDenied(f"{tool} is not offered here, and so neither is this.", rule=OFFERED)
+        else:
             error = PermissionDenied(f"This agent token does not open {tool}.", rule=SCOPE)
-            self._workspace.refused(tool, error, caller)
-            raise error
-        return caller
+        self._workspace.refused(tool, error, caller)
+        raise error
 
     async def perform(self, message: Message, tool: str, operation: Operation, kind: type[R]) -> R:
         """As a call of that tool would."""

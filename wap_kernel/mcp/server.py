@@ -20,9 +20,16 @@ from wap_kernel.mcp.resources import Resources
 from wap_kernel.runner import Runner
 
 INSTRUCTIONS = """Tools to work in one folder, the workspace, beside a person who watches. Paths are relative to it. \
-Begin with getWorkspaceInfo and listFiles; find text with searchFiles and files with globFiles; change parts of a file \
-with editFile; commit with git. Every call is checked against a policy and recorded. A refusal says what to do \
-instead; where a person has to agree, say so and go on with something else."""
+{tools}Every call is checked against a policy and recorded. A refusal says what to do instead; where a person has to \
+agree, say so and go on with something else."""
+_TOOLS = {
+    "getWorkspaceInfo": "Begin with getWorkspaceInfo.",
+    "listFiles": "See what there is with listFiles.",
+    "searchFiles": "Find text with searchFiles.",
+    "globFiles": "Find files with globFiles.",
+    "editFile": "Change parts of a file with editFile.",
+    "git": "Commit with git.",
+}
 
 
 def build(
@@ -36,8 +43,8 @@ def build(
     """`only` these tools, or all. `wait`: the seconds that a call waits for a person, where it does not say."""
     desk = Desk(runner.workspace, asker_of)
     tools = Tools(runner, desk, only, wait)
-    resources = Resources(runner.workspace, desk, changes)
-    prompts = Prompts(runner, desk)
+    resources = Resources(runner.workspace, desk, changes, only)
+    prompts = Prompts(runner, desk, only)
 
     @asynccontextmanager
     async def life(_: Server[Any]) -> AsyncIterator[None]:
@@ -50,7 +57,7 @@ def build(
         "wap",
         version=__version__,
         title="Workspace",
-        instructions=INSTRUCTIONS,
+        instructions=_instructions(only),
         lifespan=life,
         get_tool_input_schema=tools.input_schema,
         on_list_tools=tools.list,
@@ -68,3 +75,8 @@ def build(
     # Not by the constructor, which warns that logging is going away; clients of today ask for it.
     server.add_request_handler("logging/setLevel", types.SetLevelRequestParams, logs.set_level)
     return server
+
+
+def _instructions(only: Collection[str] | None) -> str:
+    told = [text for tool, text in _TOOLS.items() if only is None or tool in only]
+    return INSTRUCTIONS.format(tools="".join(f"{text} " for text in told))

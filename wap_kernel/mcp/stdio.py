@@ -12,6 +12,7 @@ from mcp.server.stdio import stdio_server
 
 from wap_kernel.client.opening import open_workspace
 from wap_kernel.dialects.coding_environment.calling import DIALECT, respond
+from wap_kernel.dialects.coding_environment.tools import chosen
 from wap_kernel.mcp.asking import Local
 from wap_kernel.mcp.changes import Changes
 from wap_kernel.mcp.server import build
@@ -20,12 +21,12 @@ from wap_kernel.runner import Runner
 
 async def serve(root: str, settings: Mapping[str, Any], stop: asyncio.Event) -> None:
     """Until the client closes its end, or `stop`."""
+    only, wait = chosen(settings.get("mcp_tools", ())), float(settings.get("mcp_wait", 0.0))
     changes = Changes()
     workspace = open_workspace(root, settings, changed=lambda operation, *_: changes.announce(operation))
     runner = Runner(workspace, responses={DIALECT: respond})
     try:
         asker = Local(secrets.token_hex(8))
-        only, wait = settings.get("mcp_tools") or None, float(settings.get("mcp_wait", 0.0))
         server = build(runner, lambda _: asker, changes, only=only, wait=wait)
         serving = asyncio.ensure_future(_serve(server))
         stopping = asyncio.ensure_future(stop.wait())

@@ -38,6 +38,8 @@ CONFIRMATION_REQUIRED = -32005
 
 WORKSPACE_ROOT = "workspaceRoot: allowedPaths"
 """The rule by which a link does not lead out of workspaceRoot."""
+OFFERED = "mcp_tools"
+"""The rule by which files are offered no further than the tools that read them."""
 
 _CODES: Mapping[Code, int] = MappingProxyType(
     {
@@ -134,7 +136,7 @@ def _code(tool: str, error: WapError) -> int:
     if error.code is Code.PERMISSION_DENIED:
         if _leaves(error):
             return PATH_TRAVERSAL
-        if tool == "runCommand" or error.details.get("rule") == SCOPE:
+        if tool == "runCommand" or error.details.get("rule") in (SCOPE, OFFERED):
             return OPERATION_DENIED
     return _CODES.get(error.code, INTERNAL_ERROR)
 

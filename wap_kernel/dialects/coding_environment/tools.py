@@ -13,6 +13,7 @@ from wap_kernel.caller import Caller
 from wap_kernel.dialects import wap
 from wap_kernel.dialects.coding_environment import answers, further_parameters, git_tool, parameters
 from wap_kernel.dialects.tools import P, Tool
+from wap_kernel.errors import InvalidArgument
 from wap_kernel.operations import Effect
 
 
@@ -216,3 +217,11 @@ def listed(caller: Caller, only: Collection[str] | None = None) -> list[CodingTo
     """The tools that this caller may use; `only`: those that a setting names."""
     opened = None if caller.scope is None else caller.scope.tools
     return [tool for tool in TOOLS.values() if (only is None or tool.name in only) and tool.is_opened_by(opened)]
+
+
+def chosen(names: Collection[str]) -> Collection[str] | None:
+    """What the setting `mcp_tools` names; None, which is all, where it names nothing. Raises InvalidArgument."""
+    unknown = [name for name in names if name not in TOOLS]
+    if unknown:
+        raise InvalidArgument(f"mcp_tools: There is no tool named {unknown[0]!r}.", hint=f"Tools: {', '.join(TOOLS)}.")
+    return names or None
