@@ -7,6 +7,8 @@ import os
 from contextlib import asynccontextmanager
 from typing import Any
 
+import pytest
+
 from tests.wap_kernel.dialects.coding import WAIT, Coding, play
 from wap_kernel.caller import Caller, Scope
 from wap_kernel.client.answers import AuditRecords
@@ -113,6 +115,19 @@ def test_delete_file(coding: Coding) -> None:
         gone = await coding.fail("deleteFile", {"path": "folder"})
         assert gone["code"] == "FILE_NOT_FOUND" and "listFiles" in gone["error"]
         assert list(coding.root.iterdir()) == []
+
+    play(coding, scenario)
+
+
+@pytest.mark.parametrize("path", [".", "./", "a/..", "{root}/src"])
+def test_workspace_root_itself_is_not_deleted(coding: Coding, path: str) -> None:
+    (coding.root / "src/a").mkdir(parents=True)
+
+    async def scenario(coding: Coding) -> None:
+        delete = {"path": path.format(root=coding.root), "recursive": True, "workspaceRoot": "src"}
+        refused = await coding.fail("deleteFile", delete)
+        assert refused["code"] == "INVALID_ARGUMENT" and "itself" in refused["error"]
+        assert (coding.root / "src/a").is_dir()
 
     play(coding, scenario)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import posixpath
 from typing import Annotated, Literal
 
 from pydantic import Field
@@ -84,8 +85,11 @@ class DeleteFileParameters(Placed):
     confirmed: Confirmed = False
 
     def engine(self, place: Place) -> Operation:
+        path = place.path(self.path)
+        if place.within != "." and posixpath.normpath(path) == place.within:
+            raise InvalidArgument("workspaceRoot itself cannot be deleted.", hint="Name something inside it.")
         return DeleteFile(
-            path=place.path(self.path),
+            path=path,
             within=place.within,
             recursive=self.recursive,
             expected_hash=self.expected_hash,
