@@ -68,6 +68,12 @@ CALLS: tuple[tuple[str, dict[str, Any], Outcome], ...] = (
         },
         path="new/a.py",
         size=6,
+        hash=_hash("x = 1\n"),
+    ),
+    _ok(
+        "writeFile",
+        {"path": "src/new/a.py", "contents": "x = 1\n", "options": {"expectedHash": _hash("x = 1\n")}},
+        hash=_hash("x = 1\n"),
     ),
     _ok(
         "readFile",
@@ -155,6 +161,13 @@ CALLS: tuple[tuple[str, dict[str, Any], Outcome], ...] = (
     _refused("listFiles", {"workspaceRoot": "src", "path": ".."}, -32001, "PERMISSION_DENIED"),
     _refused("readFile", {"path": "closed/a"}, -32002, "PERMISSION_DENIED"),
     _refused("writeFile", {"path": "big", "contents": "x" * 20_000}, -32003, "SIZE_LIMIT_EXCEEDED"),
+    _refused(
+        "writeFile",
+        {"path": "src/new/a.py", "contents": "", "options": {"expectedHash": _hash("x = 1\n")}},
+        -32603,
+        "CONFLICT",
+        currentHash=_hash("x = 3\n"),
+    ),
     _refused("runCommand", {"command": "sudo", "args": ["id"]}, -32004, "PERMISSION_DENIED"),
     _refused("runCommand", {"command": "true", "workspaceRoot": "asking"}, -32005, "APPROVAL_REQUIRED"),
     _refused(

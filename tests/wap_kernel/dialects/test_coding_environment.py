@@ -38,7 +38,7 @@ CATALOG_EXAMPLES: dict[str, dict[str, Any]] = {
 }
 CATALOG_RESULTS = {
     "readFile": {"path", "size", "mtime", "hash", "isBinary", "content"},
-    "writeFile": {"path", "size"},
+    "writeFile": {"path", "size", "hash"},
     "listFiles": {"path", "entries", "count"},
     "searchFiles": {"query", "results", "count"},
     "runCommand": {"command", "args", "exitCode", "stdout", "stderr", "durationMs"},
@@ -117,8 +117,25 @@ def test_write_file_makes_folders_and_replaces(coding: Coding, options: dict[str
     async def scenario(coding: Coding) -> None:
         for contents in ("first", "zweite Fassung: ü"):
             sent = {"path": "a/b/c.txt", "contents": contents, **({} if options is None else {"options": options})}
-            assert await coding.call("writeFile", sent) == {"path": "a/b/c.txt", "size": len(contents.encode())}
+            written = await coding.call("writeFile", sent)
+            read = await coding.call("readFile", {"path": "a/b/c.txt"})
+            assert written == {"path": "a/b/c.txt", "size": len(contents.encode()), "hash": read["hash"]}
             assert (coding.root / "a/b/c.txt").read_text() == contents
+
+    play(coding, scenario)
+
+
+def test_what_has_changed_since_it_was_written_is_not_overwritten(coding: Coding) -> None:
+    async def scenario(coding: Coding) -> None:
+        first = (await coding.call("writeFile", {"path": "a", "contents": "first"}))["hash"]
+        second = {"path": "a", "contents": "second", "options": {"expectedHash": first}}
+        current = (await coding.call("writeFile", second))["hash"]
+        error = await coding.refuse("writeFile", second)
+        assert (error.code, error.data["code"], error.data["currentHash"]) == (-32603, "CONFLICT", current)
+        for tool, more in (("editFile", {"oldText": "second", "newText": "x"}), ("deleteFile", {})):
+            failed = await coding.fail(tool, {"path": "a", "expectedHash": first, **more})
+            assert (failed["code"], failed["details"]["currentHash"]) == ("CONFLICT", current)
+        assert (coding.root / "a").read_text() == "second"
 
     play(coding, scenario)
 

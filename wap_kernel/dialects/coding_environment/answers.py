@@ -1,6 +1,7 @@
 """What the tools answer, with the catalog's names, made of the operation and the engine's result. Pure.
 
-Fields that the catalog does not have (`durationMs`, and `truncated` with `total` where something was cut) are ours.
+Fields that the catalog does not have (`durationMs`, the `hash` of what was written, and `truncated` with `total` where
+something was cut) are ours.
 """
 
 from __future__ import annotations
@@ -45,6 +46,7 @@ class FileRead(Model):
 class FileSaved(Model):
     path: str
     size: int
+    hash: str
 
 
 class Listed(Model):
@@ -160,7 +162,8 @@ def read(operation: ReadFile, result: FileContent) -> FileRead:
 
 
 def written(operation: WriteFile, result: FileWritten) -> FileSaved:
-    return FileSaved(path=shown(operation.path, operation.within), size=result.bytes_written)
+    assert result.hash is not None  # of a file that was written whole
+    return FileSaved(path=shown(operation.path, operation.within), size=result.bytes_written, hash=result.hash)
 
 
 def listed(operation: ListFiles, result: FileList) -> Listing:

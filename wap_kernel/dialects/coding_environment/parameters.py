@@ -8,6 +8,7 @@ from pydantic import Field
 
 from wap_kernel.dialects.coding_environment.places import Place
 from wap_kernel.dialects.tools import INTEGER, Parameters
+from wap_kernel.dialects.wap_parameters import Hash
 from wap_kernel.errors import InvalidArgument, TooLarge
 from wap_kernel.files.patterns import MAX_PATTERNS
 from wap_kernel.operations import ListFiles, Operation, ReadFile, RunCommand, SearchFiles, WriteFile
@@ -68,6 +69,7 @@ class WriteOptions(Parameters):
         True, description="Accepted as the catalog has it; every write is atomic: the old or the new content, no mix."
     )
     create_if_missing: bool = Field(True, description="Create parent directories if they are missing.")
+    expected_hash: Hash | None = None
     confirmed: Confirmed = False
 
 
@@ -83,6 +85,7 @@ class WriteFileParameters(Placed):
                 within=place.within,
                 content=self.contents.encode("utf-8"),
                 create_directories=self.options.create_if_missing,
+                expected_hash=self.options.expected_hash,
                 confirmed=self.options.confirmed,
             )
         )

@@ -47,8 +47,8 @@ _CATALOG: tuple[CodingTool[Any], ...] = (
         "readFile",
         "Read a file",
         "Reads a whole file: its text, or base64 with isBinary for what is not UTF-8 text. Not for files over 10 "
-        "MiB, and not to look for something: searchFiles finds it with less. The hash can be passed to editFile "
-        'as expectedHash. Example: {"path": "src/main.py"}',
+        "MiB, and not to look for something: searchFiles finds it with less. The hash can be passed to writeFile, "
+        'editFile or deleteFile as expectedHash. Example: {"path": "src/main.py"}',
         Effect.READ,
         parameters.ReadFileParameters,
         answers.FileRead,
@@ -59,7 +59,8 @@ _CATALOG: tuple[CodingTool[Any], ...] = (
     CodingTool(
         "writeFile",
         "Write a file",
-        "Creates a file or replaces all of its content (at most 1 MiB), atomically; parent folders are made. Not "
+        "Creates a file or replaces all of its content (at most 1 MiB), atomically; parent folders are made. With "
+        "options.expectedHash, of a read or a write, only what you know is replaced. Not "
         'to change a part of an existing file: editFile does that without sending the rest. Example: {"path": '
         '"notes/todo.md", "contents": "- first\\n"}',
         Effect.WRITE,
