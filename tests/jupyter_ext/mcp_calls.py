@@ -54,6 +54,8 @@ _EDIT = {
     "edits": [{"oldContent": "one", "newContent": "two"}],
     "expectedHash": _hash("one"),
 }
+_CELL = {"cell_type": "raw", "id": "a", "metadata": {}, "source": ["one"]}
+_NOTEBOOK = json.dumps({"cells": [_CELL], "metadata": {}, "nbformat": 4, "nbformat_minor": 5}, indent=1)
 _SHELL = {"type": "shell", "command": "cat ../batch.txt; echo $A", "cwd": "src", "env": {"A": "b"}, "timeout": 60000}
 
 CALLS: tuple[tuple[str, dict[str, Any], Outcome], ...] = (
@@ -117,6 +119,31 @@ CALLS: tuple[tuple[str, dict[str, Any], Outcome], ...] = (
         pattern="*.py",
         count=1,
     ),
+    _ok("writeFile", {"path": "src/work.ipynb", "contents": _NOTEBOOK}, path="src/work.ipynb"),
+    _ok(
+        "readNotebook",
+        {"workspaceRoot": "src", "path": "work.ipynb", "cellIds": ["a"], "includeOutputs": False},
+        **{"path": "work.ipynb", "cells": [{"id": "a", "type": "raw", "source": "one"}], "count": 1, "total": 1},
+    ),
+    _ok(
+        "editNotebook",
+        {
+            "workspaceRoot": "src",
+            "path": "work.ipynb",
+            "edits": [
+                {"type": "replace", "cellId": "a", "source": "two", "cellType": "markdown"},
+                {"type": "insert", "cellType": "code", "source": "3", "cellId": "b", "afterCell": "a"},
+                {"type": "insert", "source": "4", "cellId": "c", "beforeCell": "b"},
+                {"type": "move", "cellId": "a", "afterCell": "b"},
+                {"type": "move", "cellId": "c", "beforeCell": "a"},
+                {"type": "delete", "cellId": "c"},
+            ],
+            "expectedHash": _hash(_NOTEBOOK),
+            "confirmed": True,
+        },
+        path="work.ipynb",
+    ),
+    _ok("readNotebook", {"path": "src/work.ipynb"}, total=2),
     _ok(
         "runCommand",
         {
@@ -147,6 +174,8 @@ CALLS: tuple[tuple[str, dict[str, Any], Outcome], ...] = (
     _failed("git", {"action": "push", "branch": "side", "delete": True, "force": True}, "APPROVAL_REQUIRED"),
     _failed("git", {"action": "fetch", "url": URL}, "PROVIDER_UNAVAILABLE"),
     _failed("git", {"action": "clone", "url": URL, "path": "n", "depth": 1}, "INVALID_ARGUMENT"),
+    _failed("editNotebook", {"path": "src/work.ipynb", "edits": [{"type": "delete", "cellId": "z"}]}, "EDIT_NOT_FOUND"),
+    _failed("readNotebook", {"path": "src/new/a.py"}, "INVALID_ARGUMENT"),
     _failed("editFile", {"path": "missing", "edits": [{"oldText": "a", "newText": "b"}]}, "FILE_NOT_FOUND"),
     _failed("deleteFile", {"path": "../outside"}, "PERMISSION_DENIED"),
     _failed("globFiles", {}, "INVALID_ARGUMENT"),

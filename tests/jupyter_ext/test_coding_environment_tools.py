@@ -43,5 +43,5 @@ async def test_a_token_may_name_tools_of_any_dialect(fetch: Any) -> None:
     assert await listed("runCommand") == ["runCommand", "runOperations", "getRun"]
     assert await listed("globFiles") == ["globFiles", "getRun"]
     assert await listed("exploreFiles", "modifyFile") == [
-        *("listFiles", "editFile", "globFiles", "runOperations", "getRun"),
+        *("listFiles", "editFile", "globFiles", "editNotebook", "runOperations", "getRun"),
     ]

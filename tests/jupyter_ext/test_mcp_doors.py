@@ -158,7 +158,7 @@ async def test_an_agent_sees_and_uses_the_tools_of_its_scope(connect: Connect, f
     agent = bearer(await mint(fetch, tools=["readFile", "getWorkspaceInfo"]))
     async with connect(mode, agent) as client:
         names = [tool.name for tool in (await client.list_tools()).tools]
-        assert names == ["readFile", "runOperations", "getRun", "getWorkspaceInfo"]
+        assert names == ["readFile", "readNotebook", "runOperations", "getRun", "getWorkspaceInfo"]
         error = await refused(client.call_tool("runCommand", {"command": "true"}))
         assert (error.code, error.data["rule"]) == (-32004, "token.tools")
         error = await refused(client.list_resources())

@@ -23,18 +23,23 @@ from wap_kernel.operations import (
 
 CellId = Annotated[str, Field(min_length=1, max_length=64, description="Id of a cell, as readNotebook names it.")]
 NewId = Annotated[str, Field(pattern=r"^[a-zA-Z0-9_-]{1,64}$", description="Id for the new cell; made up if left out.")]
+Source = Annotated[str, Field(description="All that the cell holds.")]
 AfterCell = Annotated[CellId, Field(description="Put it after this cell.")]
 BeforeCell = Annotated[CellId, Field(description="Put it before this cell. With neither, it goes to the end.")]
 
 
+CellIds = Annotated[list[CellId], Field(min_length=1, max_length=1000, description="Only these cells.")]
+IncludeOutputs = Annotated[bool, Field(description="Whether to include what the cells have put out, as text.")]
+
+
 class ReadNotebookParameters(Parameters):
     path: Path
-    cell_ids: list[CellId] | None = Field(None, min_length=1, max_length=1000, description="Only these cells.")
-    include_outputs: bool = Field(True, description="Whether to include what the cells have put out, as text.")
+    cell_ids: CellIds | None = None
+    include_outputs: IncludeOutputs = True
 
     def operation(self, names_of_root: tuple[str, ...]) -> Operation:
         return ReadNotebook(
-            path=_notebook(self.path, names_of_root),
+            path=named(paths.parse(self.path, names_of_root)),
             cells=None if self.cell_ids is None else tuple(self.cell_ids),
             outputs=self.include_outputs,
         )
@@ -43,9 +48,9 @@ class ReadNotebookParameters(Parameters):
 class Insert(Parameters):
     """Insert a cell; at the end unless a place is named."""
 
-    type: Literal["insert"]
-    cell_type: CellType = Field("code")
-    source: str
+    type: Literal["insert"] = Field(description="Insert a cell.")
+    cell_type: CellType = Field("code", description="What it is.")
+    source: Source
     cell_id: NewId | None = None
     after_cell: AfterCell | None = None
     before_cell: BeforeCell | None = None
@@ -63,10 +68,10 @@ class Insert(Parameters):
 class Replace(Parameters):
     """Give a cell another source. What a code cell has put out is cleared: it came of another source."""
 
-    type: Literal["replace"]
+    type: Literal["replace"] = Field(description="Give a cell another source.")
     cell_id: CellId
-    source: str
-    cell_type: CellType | None = None
+    source: Source
+    cell_type: CellType | None = Field(None, description="What it becomes; left out: what it is.")
 
     def change(self) -> ReplaceCell:
         return ReplaceCell(cell_id=self.cell_id, source=self.source, cell_type=self.cell_type)
@@ -75,7 +80,7 @@ class Replace(Parameters):
 class Delete(Parameters):
     """Delete a cell."""
 
-    type: Literal["delete"]
+    type: Literal["delete"] = Field(description="Delete a cell.")
     cell_id: CellId
 
     def change(self) -> DeleteCell:
@@ -85,7 +90,7 @@ class Delete(Parameters):
 class Move(Parameters):
     """Move a cell; to the end unless a place is named."""
 
-    type: Literal["move"]
+    type: Literal["move"] = Field(description="Move a cell.")
     cell_id: CellId
     after_cell: AfterCell | None = None
     before_cell: BeforeCell | None = None
@@ -94,25 +99,31 @@ class Move(Parameters):
         return MoveCell(cell_id=self.cell_id, after_cell=self.after_cell, before_cell=self.before_cell)
 
 
-class ModifyNotebookParameters(Parameters):
-    path: Path
-    operations: list[Annotated[Insert | Replace | Delete | Move, Field(discriminator="type")]] = Field(
+CellEdits = Annotated[
+    list[Annotated[Insert | Replace | Delete | Move, Field(discriminator="type")]],
+    Field(
         min_length=1,
         max_length=1000,
         description="Applied in order, each to the result of the one before; all or nothing.",
-    )
+    ),
+]
+
+
+class ModifyNotebookParameters(Parameters):
+    path: Path
+    operations: CellEdits
     expected_hash: Hash | None = None
 
     def operation(self, names_of_root: tuple[str, ...]) -> Operation:
         return ModifyFile(
-            path=_notebook(self.path, names_of_root),
+            path=named(paths.parse(self.path, names_of_root)),
             changes=tuple(item.change() for item in self.operations),
             expected_hash=self.expected_hash,
         )
 
 
-def _notebook(text: str, names_of_root: tuple[str, ...]) -> str:
-    path = paths.parse(text, names_of_root)
+def named(path: str) -> str:
+    """The path, if it is one of a notebook."""
     if not notebooks.is_notebook(path):
-        raise InvalidArgument(f"Not the name of a notebook: {text}", hint="Its name has to end in .ipynb.", path=text)
+        raise InvalidArgument(f"Not the name of a notebook: {path}", hint="Its name has to end in .ipynb.", path=path)
     return path

@@ -40,6 +40,7 @@ TOOLS: dict[str, tuple[type[Operation], ...]] = {
     "createDirectory": (CreateDirectory,),
     "readNotebook": (ReadFile,),
     "modifyNotebook": _EDITING,
+    "editNotebook": _EDITING,
     # Coding Environment
     "listFiles": (ListFiles,),
     "runCommand": (RunCommand,),

@@ -31,6 +31,7 @@ from wap_kernel.operations import (
     MoveFile,
     Operation,
     ReadFile,
+    ReadNotebook,
     ReplaceText,
     RevertRun,
     RunCommand,
@@ -232,6 +233,7 @@ DONE: tuple[tuple[Operation, Result, dict[str, Any]], ...] = (
     ),
     (
         ViewFile(path="a"),
+        ReadNotebook(path="a.ipynb"),
         content("x"),
         {
             **{"type": "viewFile", "path": "a", "success": True},

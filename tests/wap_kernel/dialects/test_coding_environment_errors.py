@@ -280,7 +280,7 @@ def test_a_tool_that_the_agents_token_does_not_open(coding: Coding) -> None:
         assert (await coding.fail("deleteFile", {"path": "a"}, caller=agent))["code"] == "PERMISSION_DENIED"
         await coding.call("listFiles", {}, caller=agent)
         names = [tool.name for tool in coding_environment.listed(agent)]
-        assert names == ["readFile", "listFiles", "globFiles", "runOperations", "getRun"]
+        assert names == ["readFile", "listFiles", "globFiles", "readNotebook", "runOperations", "getRun"]
         assert [tool.name for tool in coding_environment.listed(agent, {"readFile", "writeFile"})] == ["readFile"]
         assert [tool.name for tool in coding_environment.listed(Caller())] == list(TOOLS)
 

@@ -82,6 +82,7 @@ _ASK = "Tell the user about it."
 _WORDS = {
     "exploreFiles": "listFiles",
     "modifyFile": "editFile",
+    "modifyNotebook": "editNotebook",
     "executeCommand": "runCommand",
     "createDirectories": "options.createIfMissing",
     'with type "literal"': "without options.regex",

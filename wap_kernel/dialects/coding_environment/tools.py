@@ -11,7 +11,7 @@ from pydantic import BaseModel
 
 from wap_kernel.caller import Caller
 from wap_kernel.dialects import wap
-from wap_kernel.dialects.coding_environment import answers, further_parameters, git_tool, parameters
+from wap_kernel.dialects.coding_environment import answers, further_parameters, git_tool, notebook_tools, parameters
 from wap_kernel.dialects.tools import P, Tool
 from wap_kernel.errors import InvalidArgument
 from wap_kernel.operations import Effect
@@ -153,6 +153,33 @@ _FURTHER: tuple[CodingTool[Any], ...] = (
         idempotent=True,
         also=_LISTING,
         answer=answers.globbed,
+    ),
+    CodingTool(
+        "readNotebook",
+        "Read a notebook",
+        "Reads a Jupyter notebook cell by cell: ids, types, sources, and outputs as text (images are only named). Use "
+        "it for .ipynb files instead of readFile, which answers the raw JSON. Not for other files. Example: "
+        '{"path": "analysis.ipynb"}',
+        Effect.READ,
+        notebook_tools.ReadNotebookParameters,
+        notebook_tools.NotebookRead,
+        idempotent=True,
+        also=frozenset({"readFile"}),
+        answer=notebook_tools.read,
+    ),
+    CodingTool(
+        "editNotebook",
+        "Edit a notebook",
+        "Inserts, replaces, deletes and moves cells of a Jupyter notebook by their ids, which readNotebook tells; all "
+        "edits or none. Nothing is executed, and a cell with a new source loses its outputs. Not for other files: "
+        'editFile. Example: {"path": "analysis.ipynb", "edits": [{"type": "replace", "cellId": "a1b2", "source": '
+        '"x = 1"}, {"type": "insert", "cellType": "markdown", "source": "# Results", "afterCell": "a1b2"}]}',
+        Effect.WRITE,
+        notebook_tools.EditNotebookParameters,
+        answers.FileEdited,
+        destructive=True,
+        also=frozenset({"editFile", "modifyFile", "modifyNotebook"}),
+        answer=answers.edited,
     ),
     CodingTool(
         "git",
