@@ -88,7 +88,19 @@ def decide(operation: Operation, effective: Effective, facts: Facts, grants: Ite
     if covered(grants, grant):
         return Verdict(Answer.ALLOW, "grant", f"A person allowed it here: {asked[0].verdict.reason}", network=network)
     left = next(each for each in asked if not covered(grants, _grant(operation, script, effective, facts, [each])))
-    return replace(left.verdict, network=network, grantable=grant is not None)
+    # A transfer by git is the server's own, so it has the network wherever it is not denied.
+    about = _about_network(network or isinstance(operation, GitAction)) if left.verdict.network else None
+    suggestion = left.verdict.suggestion or about
+    return replace(left.verdict, network=network, grantable=grant is not None, suggestion=suggestion)
+
+
+def _about_network(opens: bool) -> str:
+    """Whether a command gets what its own rule opens to it. One layer's rules cannot tell."""
+    if opens:
+        return "It gets the network once it is approved."
+    return (
+        "It gets no network, also when it is approved: a layer of the policy or another command of the line forbids it."
+    )
 
 
 def grant_for(operation: Operation, effective: Effective, facts: Facts) -> Grant | None:

@@ -265,7 +265,10 @@ def test_a_workspace_may_only_narrow() -> None:
     ],
 )
 def test_who_gets_the_network(layers: list[Policy], command: str, network: bool) -> None:
-    assert verdict(run(command), *layers).network is network
+    found = verdict(run(command), *layers)
+    assert found.network is network
+    if found.answer is Answer.ASK:  # who decides is told the same
+        assert found.suggestion is not None and ("no network" in found.suggestion) is not network
 
 
 # -- laws
