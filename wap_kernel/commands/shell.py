@@ -11,7 +11,7 @@ from __future__ import annotations
 import re
 import unicodedata
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 
 import tree_sitter_bash
@@ -35,6 +35,8 @@ class Script:
     commands: tuple[SimpleCommand, ...]
     problems: tuple[str, ...] = ()
     """Empty: analysable."""
+    text: str = field(default="", compare=False)
+    """What was read, for whoever looks in it for a name."""
 
 
 _PLAIN_NODES = frozenset(
@@ -76,6 +78,10 @@ _UNARY_TESTS = frozenset(f"-{letter}" for letter in "abcdefghkLnNOoprsStuwxzG")
 
 
 def parse(command: str) -> Script:
+    return replace(_parse(command), text=command)
+
+
+def _parse(command: str) -> Script:
     if problem := _unusual(command):
         # Still read, so that a blocked program is named.
         rest = _analyse(_SURROGATE.sub("?", command)) if len(command) <= MAX_LENGTH else Script(())
@@ -254,6 +260,8 @@ def _value(node: Node, depth: int) -> tuple[bytes, bool]:
         return raw, False
     if node.type == "raw_string":
         return raw[1:-1], True
+    if node.type == "ansi_c_string" and b"\\" not in raw:
+        return raw[2:-1], True
     if node.type in ("simple_expansion", "expansion"):
         plain = _PLAIN_EXPANSION.fullmatch(raw)
         return (b"$" + plain.group(1) if plain else raw), False

@@ -15,6 +15,7 @@ from wap_kernel.policy.fitting import (
     CommandFacts,
     Fit,
     Program,
+    after_leading,
     fits,
     fits_blocked,
     fits_words,
@@ -22,6 +23,8 @@ from wap_kernel.policy.fitting import (
     identify,
     may_go_home,
     may_leave,
+    named,
+    split,
 )
 from wap_kernel.policy.model import Answer, CommandRule, ShellPolicy
 from wap_kernel.policy.verdict import Verdict
@@ -62,7 +65,8 @@ def judge_commands(script: Script, shell: ShellPolicy, facts: CommandFacts) -> t
         if run.command.words
     ]
     if problems:
-        found.append(Judged(SimpleCommand(()), _unanalysable(problems, shell, facts)))
+        verdict = _unless_named(_unanalysable(problems, shell, facts), "The line", [script.text], shell)
+        found.append(Judged(SimpleCommand(()), verdict))
     return tuple(found)
 
 
@@ -126,8 +130,24 @@ def _judge_run(run: _Run, shell: ShellPolicy, facts: CommandFacts) -> Verdict:
         asked = Verdict(Answer.ASK, "blocked", f'Command "{_shown(run)}" may be one that is blocked', grantable=False)
         verdict = max(verdict, asked, key=lambda each: each.answer.strictness)
     if not facts.confined and (may_go_home(words) or any(may_leave(word, facts) for word in words[1:])):
-        verdict = _at_least(shell.unconfined, verdict, "may reach files outside the workspace")
+        verdict = _at_least(shell.unconfined, verdict, "but may reach files outside the workspace")
+    if verdict.rule == "unknown":
+        texts = [word.text for word in words[1:]]
+        verdict = _unless_named(verdict, f'The command "{_shown(run)}"', texts, shell)
     return verdict
+
+
+def _unless_named(verdict: Verdict, what: str, texts: list[str], shell: ShellPolicy) -> Verdict:
+    """What nobody has looked at is not allowed where it names a blocked program. Many words are no programs, so a
+    person is asked."""
+    if verdict.answer is not Answer.ALLOW:
+        return verdict
+    blocked = ([word for word in split(entry) if not word.startswith("-")] for entry in shell.blocked_commands)
+    name = named(blocked, texts)
+    if name is None:
+        return verdict
+    reason = f'{what} names "{name}", which is blocked, and may run it'
+    return replace(verdict, answer=Answer.ASK, reason=reason, grantable=False)
 
 
 def _by_rules(run: _Run, program: Program, shell: ShellPolicy, facts: CommandFacts) -> Verdict:
@@ -146,16 +166,23 @@ def _by_rules(run: _Run, program: Program, shell: ShellPolicy, facts: CommandFac
             # `git -c core.sshCommand=x fetch` is not the `git fetch` that somebody allowed for good.
             verdict = replace(verdict, grantable=False, network=False)
         if any(each.runs_code or each.writes for _, each in fitting) and not facts.confined:
-            verdict = _at_least(shell.unconfined, verdict, "can do anything, since no sandbox confines it")
+            verdict = _at_least(shell.unconfined, verdict, "but can do anything, since no sandbox confines it")
         return verdict
     if run.transparent:
         return Verdict(Answer.ALLOW, "wrapper", "What it runs is judged by itself.")
     if shell.allowed_commands is not None and shell.unknown is Answer.ALLOW:
         return Verdict(Answer.ALLOW, "allowedCommands", f'Command "{_shown(run)}" is in allowed commands')
-    verdict = Verdict(shell.unknown, "unknown", f'Command "{_shown(run)}" is not known to the policy')
-    return (
-        verdict if facts.confined else _at_least(shell.unconfined, verdict, "is not known and no sandbox confines it")
-    )
+    verdict = Verdict(shell.unknown, "unknown", f'Command "{_form(run, program, shell)}" is not known to the policy')
+    return verdict if facts.confined else _at_least(shell.unconfined, verdict, "and no sandbox confines it")
+
+
+def _form(run: _Run, program: Program, shell: ShellPolicy) -> str:
+    """The program; with its first word where other forms of it are known, so that this one is not."""
+    has_forms = any(split(rule.command)[0] in program.names and len(split(rule.command)) > 1 for rule in shell.rules)
+    shown = _shown(run)
+    rest, _ = after_leading(shown, run.command.words[1:])
+    following = (rest[0].literal or "") if has_forms and rest else ""
+    return f"{shown} {following}" if following.replace("-", "").isalnum() else shown
 
 
 def _precision(rule: CommandRule) -> tuple[int, int]:
@@ -204,7 +231,7 @@ def _unanalysable(problems: list[str], shell: ShellPolicy, facts: CommandFacts) 
 def _at_least(least: Answer, verdict: Verdict, why: str) -> Verdict:
     if verdict.answer.strictness >= least.strictness:
         return verdict
-    reason = f"{verdict.reason}, but {why}" if why else verdict.reason
+    reason = f"{verdict.reason}, {why}" if why else verdict.reason
     return replace(verdict, answer=least, rule="unconfined", reason=reason, suggestion="A sandbox would confine it.")
 
 

@@ -6,10 +6,8 @@ importance. What a person granted then turns ask into allow.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from fnmatch import fnmatchcase
 
 from wap_kernel.commands import environment
 from wap_kernel.commands.shell import Script, parse
@@ -30,7 +28,7 @@ from wap_kernel.policy.arguments import judge_arguments
 from wap_kernel.policy.commands import judge, judge_commands
 from wap_kernel.policy.confirmations import confirms
 from wap_kernel.policy.effective import Effective
-from wap_kernel.policy.fitting import split
+from wap_kernel.policy.fitting import named, split
 from wap_kernel.policy.grants import Grant, covered
 from wap_kernel.policy.model import Policy
 from wap_kernel.policy.protected import ProtectedPaths
@@ -137,16 +135,10 @@ def _git_grant(operation: GitAction, asked: Sequence[_Said]) -> Grant | None:
     return Grant.of_git(operation)
 
 
-_NAMES = re.compile(r"[\w.+-]+")
-
-
 def _names_blocked(grant: Grant, effective: Effective) -> bool:
-    """`uv run sudo id`: nobody knows all the programs that run what they are given."""
     entries = (entry for policy in effective.layers for entry in policy.shell.blocked_commands)
-    blocked = {name for entry in entries for name in split(entry)[:1]}
     words = (word for form in grant.commands if form.options is None for word in form.words[1:])
-    names = {name.casefold() for word in words for name in _NAMES.findall(word)}
-    return any(fnmatchcase(name, entry) for name in names for entry in blocked)
+    return named((split(entry)[:1] for entry in entries), words) is not None
 
 
 def _script(operation: Operation) -> Script:

@@ -7,6 +7,7 @@ for certain, and one that asks or denies is heard when it possibly fits.
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
@@ -145,6 +146,20 @@ def fits_blocked(entry: str, program: Program, words: Words) -> Fit:
     if not fit or any(word not in texts for word in pattern[1:] if word not in options):
         return Fit.NO
     return min(fit, *(_has(option, words[1:], certain=False) for option in letters))
+
+
+_NAMES = re.compile(r"[\w.+-]+")
+_QUOTES = re.compile(r"\\\n|[\\'\"]")
+
+
+def named(blocked: Iterable[Sequence[str]], texts: Iterable[str]) -> str | None:
+    """The first of the blocked programs, each with words that must be there too, that the texts name: `uv run sudo id`.
+    Nobody knows all the programs that run what they are given."""
+    names = {name.casefold() for text in texts for name in _NAMES.findall(_QUOTES.sub("", text))}
+    for words in blocked:
+        if words and all(any(fnmatchcase(name, word) for name in names) for word in words):
+            return " ".join(words)
+    return None
 
 
 def after_leading(name: str, words: Words) -> tuple[Words, bool]:

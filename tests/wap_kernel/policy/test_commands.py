@@ -77,9 +77,16 @@ LISTED = ShellPolicy(allowed_commands=("git status", "make"))
                 "pip install",
                 'Command "pip install" needs approval by the rule "pip install"',
             ),
-            "It gets the network once it is approved.",
+            None,
         ),
         ("frob", STANDARD, "unknown", 'Command "frob" is not known to the policy', None),
+        ("frob init", STANDARD, "unknown", 'Command "frob" is not known to the policy', None),
+        ("git init", STANDARD, "unknown", 'Command "git init" is not known to the policy', None),
+        ("git -C sub init", STANDARD, "unknown", 'Command "git init" is not known to the policy', None),
+        (
+            *("git bisect run sudo id", presets.load("permissive").shell, "unknown"),
+            *('The command "git" names "sudo", which is blocked, and may run it', None),
+        ),
         (
             *("echo $(date)", STANDARD, "unanalysable", "The command cannot be analysed: command substitution"),
             "Write plain commands joined by && || ; | with literal words.",
@@ -89,6 +96,18 @@ LISTED = ShellPolicy(allowed_commands=("git status", "make"))
 def test_texts(command: str, shell: ShellPolicy, rule: str, reason: str, suggestion: str | None) -> None:
     found = verdict(command, shell)
     assert (found.rule, found.reason, found.suggestion) == (rule, reason, suggestion)
+
+
+@pytest.mark.parametrize(
+    ("command", "reason"),
+    [
+        ("frob", 'Command "frob" is not known to the policy, and no sandbox confines it'),
+        ("ls ..", 'Command "ls" is allowed by the rule "ls", but may reach files outside the workspace'),
+    ],
+)
+def test_texts_without_a_sandbox(command: str, reason: str) -> None:
+    found = verdict(command, presets.load("permissive").shell, confined=False)
+    assert (found.rule, found.reason) == ("unconfined", reason)
 
 
 @pytest.mark.parametrize(

@@ -41,12 +41,16 @@ def test_every_policy_of_the_document_can_be_read(block: str) -> None:
 
 
 def test_what_the_document_posts_is_accepted_and_answered_so() -> None:
-    documented = dict(re.findall(r'"operationId": "(\d)", "verdict": "(\w+)"', TEXT))
+    documented = re.findall(r'"operationId": "(\d)", "verdict": "(\w+)", "rule": "(.*?)"', TEXT)
     (message,) = map(parse_message, map(str.encode, MESSAGES))
     operations = {step.id: step.operation for step in message.steps()}
     assert operations == {"1": ReadFile(path=".env"), "2": RunCommand(command="git push", timeout_ms=30_000)}
     layers = (presets.load("standard"),)
-    assert {name: verdict(layers, operation).answer.value for name, operation in operations.items()} == documented
+    verdicts = {name: verdict(layers, operation) for name, operation in operations.items()}
+    assert [(name, said.answer.value, said.rule) for name, said in verdicts.items()] == documented
+    closed = verdicts["1"]
+    assert json.dumps(closed.reason) in TEXT and json.dumps(closed.suggestion) in TEXT
+    assert f"| `{closed.reason}` | `{closed.rule}` (layer and pattern) | `{closed.suggestion}` |" in TEXT
 
 
 def verdict(layers: tuple[Policy, ...], operation: Operation) -> Verdict:
