@@ -230,6 +230,7 @@ class Runner(Looking):
             raise Conflict(f"The run has ended already ({run.status.value}).", runId=run.id)
         if not run.status.is_final:
             await self._on_thread(lambda: self._ledger.request_cancel(run_id))
+            await self.workspace.administered("cancelRun", run_id, caller)
         for _ in range(3):  # it may ask just then, and be answered just then
             if run.status.is_final:
                 break

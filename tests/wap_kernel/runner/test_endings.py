@@ -15,6 +15,7 @@ from tests.wap_kernel.runner.scene import DELETE, PERSON, Scene, create, play, t
 from wap_kernel.errors import (
     Conflict,
 )
+from wap_kernel.runs.audit_reading import Page
 from wap_kernel.runs.model import Status
 
 # -- cancelling
@@ -30,6 +31,9 @@ def test_cancelling_ends_the_command_and_leaves_the_rest_undone(scene: Scene) ->
         assert (cancelled["status"], types(cancelled)) == ("cancelled", ["createFile", "shell"])
         assert cancelled["events"][1].items() >= {"success": False, "stdout": "begun\n"}.items()
         assert (await scene.runner.cancel(run.id, PERSON)).status is Status.CANCELLED
+        page = await scene.runner.workspace.audit_page(Page(limit=10))
+        (told,) = [record for record in page["records"] if record["tool"] == "cancelRun"]
+        assert (told["user"], told["summary"]) == ("ada", {"action": "cancelRun", "subject": run.id})
         assert scene.tree() == {"a": "new", "data": None, "data/x.txt": "x"}
 
     play(scene, scenario)
