@@ -334,9 +334,14 @@ class DecideApproval(Operation):
     run: str
     approval: str
     decision: str
+    grant: str | None = None
+    """The id of what was allowed for good,"""
+    remember: str | None = None
+    """and what that is: the grant may be revoked when somebody asks."""
 
     def summary(self) -> dict[str, object]:
-        return {"run": self.run, "approval": self.approval, "decision": self.decision}
+        said: dict[str, object] = {"run": self.run, "approval": self.approval, "decision": self.decision}
+        return said if self.grant is None else {**said, "grant": self.grant, "remember": self.remember}
 
 
 class Administer(Operation):

@@ -13,6 +13,7 @@ from wap_kernel.errors import ApprovalRequired, Conflict, InvalidArgument, NotFo
 from wap_kernel.operations import DecideApproval, GitAction, Operation
 from wap_kernel.runner import recovery
 from wap_kernel.runner.parts import Parts, details_of
+from wap_kernel.runs.grants import new_id
 from wap_kernel.runs.ledger import Ledger
 from wap_kernel.runs.model import Approval, Run, Status, Step
 
@@ -54,10 +55,12 @@ def take_over(parts: Parts, run: Run, decision: Decision, caller: Caller) -> tup
         reason=decision.reason,
     )
     said = DecideApproval(run=run.id, approval=approval.id, decision=str(decided.decision))
+    if decision.approved and decision.remember and approval.grant is not None:
+        said = said.model_copy(update={"grant": new_id(), "remember": approval.grant.text})
     context = Context(tool=said.kind, run=run.id, step=step.id)
     # Its intent is handed in before the decision is, and so stored with it or before it.
     with parts.workspace.pipeline.recording(said, caller, context):
-        if not (_approve if decision.approved else _deny)(parts, run, step, decided, decision.remember):
+        if not (_approve if decision.approved else _deny)(parts, run, step, decided, said.grant):
             raise Conflict("The approval was decided already.", hint="The run shows how.", runId=run.id)
     fresh = parts.ledger.require(run.id)
     vars(fresh)["steps"] = run.steps  # known already
@@ -74,16 +77,16 @@ def _why_each_time(operation: Operation) -> str:
     )
 
 
-def _approve(parts: Parts, run: Run, _: Step, decided: Approval, remember: bool) -> bool:
+def _approve(parts: Parts, run: Run, _: Step, decided: Approval, grant_id: str | None) -> bool:
     grant, by, grants = decided.grant, str(decided.decided_by), parts.workspace.grants
     granted: Callable[[sqlite3.Connection], object] | None = None
-    if remember and grant is not None:
-        granted = partial(grants.insert, grant=grant, by=by)
+    if grant_id is not None and grant is not None:
+        granted = partial(grants.insert, identifier=grant_id, grant=grant, by=by)
     waiting, running, owner = Status.AWAITING_APPROVAL, Status.RUNNING, parts.workspace.lease.id
     return parts.ledger.change(run, waiting, running, owner=owner, decided=decided, granted=granted)
 
 
-def _deny(parts: Parts, run: Run, step: Step, decided: Approval, _: bool) -> bool:
+def _deny(parts: Parts, run: Run, step: Step, decided: Approval, _: str | None) -> bool:
     """The operation is skipped and the rest goes on; of an atomic run nothing stays."""
     reason = decided.reason or "A person denied it."
     events = [parts.events.denied(step.id, step.operation, reason, rule=decided.shown.get("rule"))]

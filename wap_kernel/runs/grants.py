@@ -17,6 +17,10 @@ from wap_kernel.runs.store import connect
 from wap_kernel.times import utc_now
 
 
+def new_id() -> str:
+    return secrets.token_hex(8)
+
+
 @dataclass(frozen=True)
 class Given:
     id: str
@@ -57,18 +61,17 @@ class Grants:
 
     def add(self, grant: Grant, by: str) -> str:
         with self._lock, _usable():
-            identifier = self.insert(self._connection, grant, by)
+            identifier = new_id()
+            self.insert(self._connection, identifier, grant, by)
             self._seen = None  # our own changes do not count in data_version
         return identifier
 
-    def insert(self, connection: sqlite3.Connection, grant: Grant, by: str) -> str:
+    def insert(self, connection: sqlite3.Connection, identifier: str, grant: Grant, by: str) -> None:
         """In a transaction of somebody else's."""
-        identifier = secrets.token_hex(8)
         connection.execute(
             "INSERT INTO grants (id, created_at, created_by, workspace, body) VALUES (?, ?, ?, ?, ?)",
             (identifier, utc_now(), by, self._workspace, grant.model_dump_json()),
         )
-        return identifier
 
     def revoke(self, identifier: str) -> bool:
         """Whether there was such a grant."""

@@ -47,6 +47,7 @@ from wap_kernel.results import (
     FileModified,
     FileWritten,
     Limits,
+    NotebookContent,
     Metadata,
     PathChanged,
     Result,
@@ -233,12 +234,16 @@ DONE: tuple[tuple[Operation, Result, dict[str, Any]], ...] = (
     ),
     (
         ViewFile(path="a"),
-        ReadNotebook(path="a.ipynb"),
         content("x"),
         {
             **{"type": "viewFile", "path": "a", "success": True},
             **{"content": "x", "encoding": "utf-8", "size": 16, "hash": HASH},
         },
+    ),
+    (
+        ReadNotebook(path="a.ipynb"),
+        NotebookContent(cells=[], total_cells=0, is_truncated=False, metadata=content("x").metadata, hash=HASH),
+        {"type": "readNotebook", "path": "a.ipynb", "success": True},
     ),
     (GitRead(action="status"), GitActed(), {"type": "gitRead", "command": "git status", "success": True}),
     (

@@ -20,6 +20,7 @@ from wap_kernel.errors import (
 from wap_kernel.policy import presets
 from wap_kernel.policy.reading import merge
 from wap_kernel.runner import Decision
+from wap_kernel.runs.audit_reading import Page
 from wap_kernel.runs.model import Run, Status
 
 # -- approvals
@@ -136,6 +137,10 @@ def test_what_is_remembered_is_not_asked_again_until_it_is_revoked(scene: Scene)
         assert (await scene.run(ask))["status"] == "completed"
         (given,) = scene.runner.workspace.grants.given()
         assert given.created_by == "ada"
+        page = await scene.runner.workspace.audit_page(Page(limit=10))
+        (decided,) = [record for record in page["records"] if record["tool"] == "decide"]
+        remembered = {"grant": given.id, "remember": "factor 12"}
+        assert decided["summary"].items() >= {"decision": "approved", **remembered}.items()
         scene.runner.workspace.grants.revoke(given.id)
         assert (await scene.run(ask))["status"] == "awaiting_approval"
 
