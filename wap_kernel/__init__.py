@@ -55,6 +55,9 @@ else:  # a type checker would believe that the module has every name
             home = "dialects.agent_spaces_event_models" if "_event" in name else "dialects.agent_spaces"
         return getattr(import_module(f"wap_kernel.{home}"), name)
 
+    def __dir__() -> list[str]:
+        return sorted({*globals(), *__all__})
+
 
 def load_ipython_extension(shell: InteractiveShell) -> None:
     """What `%load_ext wap_kernel` calls."""

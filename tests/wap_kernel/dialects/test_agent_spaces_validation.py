@@ -49,6 +49,10 @@ def test_success_carries_the_data(name: str, sent: dict[str, Any]) -> None:
     assert parse(json.dumps(answer.to_dict()["data"])) == answer.data
 
 
+def test_the_names_are_listed_before_they_are_loaded() -> None:
+    assert {*wap_kernel.__all__, "load_ipython_extension"} <= {*dir(wap_kernel)}
+
+
 def test_failure_carries_the_error_that_parse_raises() -> None:
     sent = {"type": "readFile", "path": "/etc/passwd"}
     answer = wap_kernel.validate_operation(sent)
