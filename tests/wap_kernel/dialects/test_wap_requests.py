@@ -131,7 +131,7 @@ def test_a_slash_at_the_end_names_a_folder(tools: Any, tool: str, parameters: An
         ({"path": "new/file"}, "createDirectories: true"),
         ({"path": "new/file", "mode": "append"}, "createDirectories: true"),
         ({"path": "file", "mode": "create"}, 'mode "overwrite"'),
-        ({"path": "folder"}, "a file in it"),
+        ({"path": "folder"}, "Name a file"),
     ],
 )
 def test_a_write_that_cannot_be_says_how_it_can(tools: Any, parameters: Any, next_step: str) -> None:
