@@ -12,58 +12,15 @@ from typing import Any
 import pytest
 
 from tests.jupyter_ext.conftest import OPEN
+from tests.jupyter_ext.policy_matrix import CALLS, DENIED, EXPECTED, PLACES, Call, Refusal, of_event, of_rest
 from wap_kernel.caller import Caller
-from wap_kernel.dialects import wap
+from wap_kernel.dialects import coding_environment, tool_interface, wap
+from wap_kernel.dialects.agent_spaces import OperationsMessage, parse_message
+from wap_kernel.dialects.coding_environment import RpcError
 from wap_kernel.policy import presets
-from wap_kernel.policy.verdict import Answer
+from wap_kernel.policy.verdict import Answer, Verdict
 
-DENIED, SIZE = "PERMISSION_DENIED", "SIZE_LIMIT_EXCEEDED"
 SECRET = "the-secret-of-this-file"
-
-TOOLS: Mapping[str, dict[str, Any]] = {
-    "exploreFiles": {"path": "FOLDER"},
-    "readFile": {"path": "FILE"},
-    "searchFiles": {"paths": ["FILE"], "query": "secret", "type": "literal"},
-    "writeFile": {"path": "FILE", "content": "more", "mode": "append"},
-    "modifyFile": {"path": "FILE", "operations": [{"type": "insert", "afterLine": 0, "newContent": "x"}]},
-    "createDirectory": {"path": "FOLDER/new"},
-    "copyFile": {"source": "FILE", "destination": "copied.txt", "overwrite": True},
-    "moveFile": {"source": "FILE", "destination": "moved.txt", "overwrite": True},
-    "deleteFile": {"path": "FILE"},
-    "getWorkspaceInfo": {},
-}
-READING = ("exploreFiles", "readFile", "searchFiles", "copyFile")
-CHANGING = ("writeFile", "modifyFile", "createDirectory", "moveFile", "deleteFile")
-
-# What is closed: a file and a folder of each kind.
-PLACES: Mapping[str, tuple[str, str]] = {
-    "denied": ("server.pem", "keys.pem"),
-    "read-only": ("locked/a.txt", "locked"),
-    "protected": (".cws-policy.json", ".git"),
-    "oversize": ("big.txt", "."),
-}
-
-EXPECTED: Mapping[str, Mapping[str, Mapping[str, str]]] = {
-    "permissive": {
-        "denied": dict.fromkeys((*READING, *CHANGING), DENIED),
-        "read-only": dict.fromkeys(CHANGING, DENIED),
-        "protected": dict.fromkeys(CHANGING, DENIED),
-        "oversize": dict.fromkeys(("readFile", "writeFile", "modifyFile", "copyFile"), SIZE),
-    },
-    "standard": {
-        "denied": dict.fromkeys((*READING, *CHANGING), DENIED),
-        "read-only": dict.fromkeys(CHANGING, DENIED),
-        "protected": dict.fromkeys(("exploreFiles", *CHANGING), DENIED),  # its folder is .git, denied besides
-        "oversize": dict.fromkeys(("readFile", "writeFile", "modifyFile", "copyFile"), SIZE),
-    },
-    "restrictive": {
-        "denied": dict.fromkeys((*READING, *CHANGING), DENIED),
-        "read-only": dict.fromkeys(("copyFile", *CHANGING), DENIED),
-        "protected": dict.fromkeys((*READING, *CHANGING), DENIED),  # hidden files are denied
-        "oversize": {"readFile": SIZE, **dict.fromkeys(("copyFile", *CHANGING), DENIED)},
-    },
-}
-"""The code of a refusal; what is not named is done."""
 
 
 @pytest.fixture(params=presets.PRESETS)
@@ -93,34 +50,82 @@ def lay_out(root: Path, preset: str) -> None:
         file.truncate(limit + 1)
 
 
-def parameters(tool: str, place: str) -> dict[str, Any]:
-    file, folder = PLACES[place]
-    text = json.dumps(TOOLS[tool]).replace("FILE", file).replace("FOLDER", folder)
-    found: dict[str, Any] = json.loads(text)
-    return found
+class Everything:
+    """Calls any tool of any dialect, each by its own way in."""
+
+    def __init__(self, fetch: Any, extension: Any) -> None:
+        self._fetch = fetch
+        self._runner = extension.runner
+
+    async def refusal(self, call: Call, place: str) -> Refusal | None:
+        fields = call.at(place)
+        ways = {"wap": "wap/api", "interface": "wap/workspace"}
+        if call.dialect in ways:
+            path = f"{ways[call.dialect]}/{call.tool}"
+            answer = await self._fetch(path, method="POST", body=json.dumps(fields))
+            return of_rest(answer.status, answer.body)
+        if call.dialect == "agent spaces":
+            body = message({"type": call.tool, **fields})
+            answer = await self._fetch("wap/runs", method="POST", body=body)
+            return of_event(answer.body["events"][-1])
+        return await self._over_mcp(call.tool, fields)
+
+    async def _over_mcp(self, tool: str, fields: dict[str, Any]) -> Refusal | None:
+        """As the MCP server does it: an error of JSON-RPC for the catalog's tools, a result for the others."""
+        try:
+            outcome = await coding_environment.call(tool, fields, self._runner, Caller())
+        except RpcError as error:
+            return Refusal(error.data["code"], error.message)
+        if not outcome.is_error:
+            return None
+        told = json.loads(outcome.text)
+        return Refusal(told["code"], told["error"])
+
+    async def foreseen(self, call: Call, place: str) -> Verdict | None:
+        """What is said in process, before anything is done; None for a dialect that is asked otherwise."""
+        if call.dialect == "wap":
+            body = json.dumps(call.at(place)).encode()
+            operation = await wap.parse(call.tool, body, self._runner.workspace, Caller())
+        elif call.dialect == "agent spaces":
+            operation = parse_message(message({"type": call.tool, **call.at(place)}).encode()).steps()[0].operation
+        else:
+            return None
+        (verdict,) = await self._runner.workspace.check([operation], Caller())
+        assert verdict.answer is not Answer.ASK, verdict
+        return verdict
 
 
-@pytest.mark.parametrize("place", PLACES)
-async def test_every_tool_on_every_closed_path(
-    call: Any, extension: Any, jp_root_dir: Path, preset: str, place: str
-) -> None:
-    got, verdicts = {}, {}
-    for tool in TOOLS:
-        lay_out(jp_root_dir, preset)
-        body = json.dumps(parameters(tool, place)).encode()
-        operation = await wap.parse(tool, body, extension.workspace, Caller())
-        (verdict,) = await extension.workspace.check([operation], Caller())
-        if verdict.answer is not Answer.ALLOW:
-            assert verdict.answer is Answer.DENY, verdict
-            verdicts[tool] = verdict.code.value
-        answer = await call(tool, **parameters(tool, place))
-        if answer.status != 200:
-            got[tool] = answer.code
-            assert SECRET not in json.dumps(answer.body)
-            if verdict.answer is not Answer.ALLOW:
-                assert verdict.reason in answer.body["error"]
-    assert got == EXPECTED[preset][place]
-    assert verdicts == got  # the same in process, before anything is done
+def test_the_matrix_leaves_out_no_tool_that_takes_a_path() -> None:
+    """Commands and git have tests of their own, and a batch is made of the others."""
+    named: dict[str, set[str]] = {}
+    for call in CALLS:
+        named.setdefault(call.dialect, set()).add(call.tool)
+    assert named["wap"] == wap.TOOLS.keys() - {"executeCommand"}
+    assert named["interface"] == tool_interface.TOOLS.keys() - {"bash", "git"}
+    schema = OperationsMessage.model_json_schema()["properties"]["operations"]["items"]
+    assert named["agent spaces"] == schema["discriminator"]["mapping"].keys() - {"shell"}
+    others = {"searchFiles", "runCommand", "git", "runOperations", "getRun"}
+    assert named["mcp"] == coding_environment.TOOLS.keys() - others
+
+
+async def test_every_tool_on_every_closed_path(fetch: Any, extension: Any, jp_root_dir: Path, preset: str) -> None:
+    everything = Everything(fetch, extension)
+    for place, expected in EXPECTED[preset].items():
+        said: dict[str, set[str]] = {}
+        for call in CALLS:
+            lay_out(jp_root_dir, preset)
+            where = f"{call.dialect} {call.tool}, {place}"
+            verdict = await everything.foreseen(call, place)
+            refusal = await everything.refusal(call, place)
+            assert (refusal.code if refusal else None) == expected.get(call.deed), where
+            if refusal is not None:
+                assert SECRET not in refusal.text, where
+                said.setdefault(call.deed, set()).add(refusal.text.partition(". ")[0])
+            if verdict is not None:
+                denied = verdict.answer is Answer.DENY
+                assert (verdict.code.value if denied else None) == expected.get(call.deed), where
+                assert refusal is None or verdict.reason in refusal.text, where
+        assert {deed: len(texts) for deed, texts in said.items()} == dict.fromkeys(said, 1), said
 
 
 @pytest.mark.parametrize("place", ["denied", "read-only", "protected"])
