@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 
 from wap_kernel.runs.database import Database
 from wap_kernel.runs.images import ABSENT, Image
+from wap_kernel.runs.model import Status
 
 Note = Mapping[str, Any]
 """What there is to say about an operation: `notKept`, and of a command `notUndone` and whether it `isOver`."""
@@ -137,15 +138,19 @@ class Changes:
         return self._database.write(begin)
 
     def of_others_since(self, mark: Mark, run: str) -> dict[str, list[Image | None]]:
-        """What other runs left at the paths that they have changed since; None where they are still at it."""
+        """What other runs left at the paths that they have changed since; None where they are still at it. What a run
+        that is over left under way says nothing of who changed it later."""
 
         def look(connection: sqlite3.Connection) -> dict[str, list[Image | None]]:
             oldest = min(mark.under_way, default=mark.last + 1)
             found: dict[str, list[Image | None]] = {}
-            for identifier, path, after in connection.execute(
-                "SELECT id, path, after FROM changes WHERE id >= ? AND run != ?", (oldest, run)
+            for identifier, path, after, is_running in connection.execute(
+                "SELECT id, path, after, run IN (SELECT id FROM runs WHERE status = ?) FROM changes"
+                " WHERE id >= ? AND run != ?",
+                (Status.RUNNING.value, oldest, run),
             ):
-                if identifier > mark.last or (identifier in mark.under_way and after is not None):
+                is_of_now = after is not None or is_running
+                if identifier > mark.last or (identifier in mark.under_way and is_of_now):
                     found.setdefault(_path(path), []).append(None if after is None else Image.load(after))
             return found
 

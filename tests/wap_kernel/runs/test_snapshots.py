@@ -231,6 +231,22 @@ def test_what_other_runs_change_meanwhile_is_not_the_commands(undo: Undoable) ->
     assert paths(undo.describe("third")) == {"begun": "created"}
 
 
+def test_what_another_run_is_still_at_is_not_the_commands_unless_that_run_is_over(undo: Undoable) -> None:
+    undo.database.write(
+        lambda connection: connection.executemany(
+            "INSERT INTO runs (id, workspace, status, caller, asker, dialect, options, operations, count, started_at)"
+            " VALUES (?, 'w', ?, '{}', '', 'd', '{}', '[]', 0, '')",
+            [("alive", "running"), ("dead", "error")],
+        )
+    )
+    for run in ("alive", "dead"):
+        undo.interrupted(run, WriteFile(path=f"of {run}", content=b"x"), is_done=False)
+    with undo.snapshots.around(RunCommand(command=":"), "run", 0, Deadline(10), undo.notices.append):
+        for run in ("alive", "dead"):
+            (undo.folder / f"of {run}").write_text("x")
+    assert paths(undo.describe("run")) == {"of dead": "created"}
+
+
 def test_unchanged_files_are_read_once(undo: Undoable, monkeypatch: pytest.MonkeyPatch) -> None:
     for path in undo.folder.rglob("*"):
         if path.is_file() and not path.is_symlink():
