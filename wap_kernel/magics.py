@@ -16,15 +16,16 @@ from IPython.core.magic import Magics, line_cell_magic, magics_class, no_var_exp
 if TYPE_CHECKING:
     from concurrent.futures import Future
 
-    from IPython.core.interactiveshell import InteractiveShell
+    from IPython.core.interactiveshell import ExecutionInfo, InteractiveShell
 
     from wap_kernel.client.answers import Answer
     from wap_kernel.magics_session import Session
 
 TAB_SECONDS = 0.1
 """That a completion may take, with all that has to be loaded for it; 200 ms are promised on a machine that is busy."""
-_LOADED = ("magics_session", "client.hands", "client.finding", "client.server")
+_LOADED = ("magics_session", "client.hands", "client.finding", "client.server", "kernel.completing")
 _MAGIC = re.compile(r"\s*(?:[^\W\d][\w.]*\s*=\s*)?%(%?)wap(?:\s|$)")
+_CELL = re.compile(r"\s*%%wap(?:\s|$)")
 _ANSWER = ("wap_kernel.client.answers", "Answer")
 
 
@@ -51,6 +52,7 @@ class WapMagics(Magics):
         super().__init__(shell)
         self._begun: Session | None = None
         self._loading: Future[None] | None = None
+        self._ends_cell = True
 
     @no_var_expand
     @line_cell_magic
@@ -75,6 +77,7 @@ class WapMagics(Magics):
     def attach(self) -> None:
         self.shell.Completer.custom_matchers.append(self._complete)
         self.shell.events.register("pre_execute", self._forget)
+        self.shell.events.register("pre_run_cell", self._look)
         self.shell.events.register("post_run_cell", self._prepare)
         self._displays.for_type_by_name(*_ANSWER, self._display)
         self._bundles.for_type_by_name(*_ANSWER, self._bundle)
@@ -84,6 +87,7 @@ class WapMagics(Magics):
             self.shell.magics_manager.magics[kind].pop("wap", None)
         self.shell.Completer.custom_matchers.remove(self._complete)
         self.shell.events.unregister("pre_execute", self._forget)
+        self.shell.events.unregister("pre_run_cell", self._look)
         if self._loading is None:
             self.shell.events.unregister("post_run_cell", self._prepare)
         self._displays.pop(".".join(_ANSWER), None)
@@ -109,17 +113,23 @@ class WapMagics(Magics):
         if self._begun is not None:
             self._begun.forget_shown()
 
+    def _look(self, info: ExecutionInfo) -> None:
+        """Whether the value of the cell is that of a line of ours."""
+        cell = str(info.raw_cell or "").replace("\\\n", " ")
+        rows = [row for row in cell.split("\n") if row.strip()]
+        self._ends_cell = bool(rows) and (_MAGIC.match(rows[-1]) or _CELL.match(cell)) is not None
+
     def _display(self, answer: Answer) -> None:
-        """Nothing more for what stands there already; `_` is it all the same."""
-        if self._begun is None or not self._begun.has_shown(answer):
+        """Nothing more for what stands there already, or is to be quiet; `_` is it all the same."""
+        if self._begun is None or not self._begun.has_shown(answer, ends_cell=self._ends_cell):
             raise NotImplementedError  # to IPython: show it as you would
 
     @context_matcher(priority=1000, identifier="wap")  # type: ignore[untyped-decorator]  # IPython's own have none
     def _complete(self, context: CompletionContext) -> SimpleMatcherResult:
-        before = context.text_until_cursor
+        before, until = context.text_until_cursor, monotonic() + TAB_SECONDS
+        is_text = context.cursor_line > 0 and _CELL.match(context.full_text) is not None
         magic = _MAGIC.match(before)
-        is_text = context.cursor_line > 0 and context.full_text.lstrip().startswith("%%wap")
-        if magic is None or is_text:
+        if magic is None and not is_text:
             return {
                 "completions": [],
                 "matched_fragment": "",
@@ -127,10 +137,14 @@ class WapMagics(Magics):
                 "suppress": False,
                 "do_not_suppress": set(),
             }
-        text, until = before[magic.end() :], monotonic() + TAB_SECONDS
+        text = before if is_text or magic is None else before[magic.end() :]
         if not self._is_loaded(until):
             return _result([], text.rpartition(" ")[2])
-        found = self._session.completer.complete(text, len(text), heads_cell=bool(magic[1]), until=until)
+        if is_text:
+            return _in_text(context.full_text.lstrip().split("\n")[0], text)
+        found = self._session.completer.complete(
+            text, len(text), heads_cell=before.lstrip().startswith("%%"), until=until
+        )
         return _result(found.matches, text[found.start :])
 
     def _is_loaded(self, until: float) -> bool:
@@ -150,6 +164,23 @@ class WapMagics(Magics):
             self._loading = started(_load, "wap-loading")
             self.shell.events.unregister("post_run_cell", self._prepare)
         return self._loading
+
+
+def _in_text(head: str, row: str) -> SimpleMatcherResult:
+    """In the text of a cell with this head, up to the cursor: what a batch could go on with, and nothing of Python."""
+    from wap_kernel.errors import InvalidArgument
+    from wap_kernel.kernel.completing import in_batch
+    from wap_kernel.kernel.reading import BATCHES
+    from wap_kernel.language.lines import MAGIC, understand
+
+    try:
+        is_batch = understand(MAGIC.sub("", head, count=1), heads_cell=True).command.name in BATCHES
+    except InvalidArgument:
+        is_batch = False
+    found = in_batch(row, len(row)) if is_batch else None
+    if found is None or not found.matches:
+        return _result([], row.rpartition(" ")[2])
+    return _result(found.matches, row[found.start :])
 
 
 def _load() -> None:

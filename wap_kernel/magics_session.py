@@ -35,11 +35,13 @@ class Session:
         self._had_server = False
         self._shown: tuple[Answer, Screen] | None = None
         """What this cell has shown already, and where."""
+        self._is_hidden = False
+        """It was to be quiet, so that it has not."""
         self.allowance = Allowance()
         self.completer = Completer(self.hands, lambda: self._hands is not None)
 
     def do(self, line: str, cell: str | None) -> Answer | None:
-        shown = screen(self._shell, self.allowance)
+        shown, self._is_hidden = screen(self._shell, self.allowance), False
         asked: Line | None = None
         try:
             asked = parse(line) if cell is None else parse_cell(line, cell)
@@ -52,7 +54,7 @@ class Session:
         if isinstance(answer, RunResult) and asked.command.changes:
             self._end(asked, answer, shown)
         elif asked.options.quiet:
-            self._shown = answer, shown
+            self._shown, self._is_hidden = (answer, shown), True
         return answer
 
     def hands(self) -> Hands:
@@ -71,9 +73,10 @@ class Session:
                 self._hands, self._had_server = found, found.place.kind == "server"
             return self._hands
 
-    def has_shown(self, answer: Answer) -> bool:
-        """Whether IPython need not show it, as the value of the cell, because it stands there."""
-        if self._shown is None or self._shown[0] is not answer:
+    def has_shown(self, answer: Answer, *, ends_cell: bool) -> bool:
+        """Whether IPython need not show it because it stands there, or because whoever wrote the line wants it quiet.
+        Where the cell does not end with that line, another asks for it by its name."""
+        if self._shown is None or self._shown[0] is not answer or (self._is_hidden and not ends_cell):
             return False
         self._shown[1].again(answer)
         return True
@@ -108,7 +111,8 @@ class Session:
             raise Interrupted(_end_of(run)) from None
 
     def _end(self, asked: Line, answer: RunResult, shown: Screen) -> None:
-        if not (asked.options.quiet and answer.ok):
+        self._is_hidden = asked.options.quiet and answer.ok
+        if not self._is_hidden:
             shown.final(answer)
         self._shown = answer, shown
         if asked.options.raises:

@@ -19,7 +19,7 @@ _TYPE = re.compile(r"""\btype["']?\s*:\s*["']?(\w*)$""")
 def complete(completer: Completer, code: str, cursor: int) -> Completions:
     line = with_text(code)
     if line is not None and is_in_text(line, code, cursor):
-        return _in_batch(code, cursor) if line.command.name in BATCHES else Completions([], cursor, cursor)
+        return in_batch(code, cursor) if line.command.name in BATCHES else Completions([], cursor, cursor)
     row = row_at(code, cursor)
     indent = len(row.text) - len(row.text.lstrip())
     begins = row.start + min(indent, cursor - row.start)
@@ -40,7 +40,7 @@ def completeness(code: str) -> Completeness:
     return "complete"
 
 
-def _in_batch(code: str, cursor: int) -> Completions:
+def in_batch(code: str, cursor: int) -> Completions:
     found = _TYPE.search(code[:cursor])
     if found is None:
         return Completions([], cursor, cursor)

@@ -129,8 +129,18 @@ def test_dry_runs_and_atomic_ones(kernel: Kernel, server: Server) -> None:
 def test_quiet_shows_what_went_wrong_only(kernel: Kernel) -> None:
     assert kernel.run("%wap sh -q echo fine").outputs == []
     assert kernel.value("_.stdout") == "fine\n"
+    assert kernel.run("%wap read -q src/app.py 1:1").outputs == []
+    assert kernel.run("%wap sh -q \\\n  echo fine\n").outputs == []
     assert "exit 3" in kernel.run("%wap sh -q exit 3").text
     assert "missing.txt" in kernel.run("%wap read -q missing.txt").text
+
+
+def test_what_was_quiet_is_shown_to_whoever_asks_for_it(kernel: Kernel) -> None:
+    for line, words in (("read src/app.py 1:1", "x = 1"), ("sh echo loud", "| loud")):
+        for asked in ("found", "display(found)"):
+            cell = kernel.run(f"%wap {line.replace(' ', ' -q --to found ', 1)}\n{asked}")
+            assert len(cell.outputs) == 1 and words in cell.text, cell.text
+    assert len(kernel.run("%wap sh --to found echo once\nfound").outputs) == 1, "what stands there is not shown again"
 
 
 # -- what goes wrong
@@ -212,7 +222,16 @@ def test_completion_in_the_kernel(kernel: Kernel) -> None:
     kernel.run("%wap sh -q --to run true")
     run_id = kernel.value("run.run_id")
     assert run_id in kernel.complete("%wap show run_")[0]
-    assert "src/app.py" not in kernel.complete("%%wap\n- type: src/a")[0]
+
+
+def test_the_text_of_a_cell_completes_as_a_batch_or_not_at_all(kernel: Kernel) -> None:
+    kernel.be_patient()
+    assert kernel.complete("%%wap\n- type: rea") == (["readFile"], "rea")
+    assert kernel.complete('%%wap check\n[{"type": "edi') == (["editFile"], "edi")
+    assert kernel.complete("%%wap\n- type: message\n  content: prin") == (["prin"], "prin")
+    assert kernel.complete("%%wap sh\nprin") == (["prin"], "prin")
+    assert kernel.complete("%%wap write a.py\ntype: rea") == (["rea"], "rea")
+    assert kernel.complete("%%wap frobnicate\n- type: rea") == (["rea"], "rea")
 
 
 def test_what_has_no_completion_gets_none_of_pythons(kernel: Kernel) -> None:
