@@ -109,7 +109,7 @@ def test_quiet_shows_nothing_that_went_well(talk: Talk) -> None:
         ("write", "INVALID_ARGUMENT", "PATH"),
         ("- type: readFile\n- type: noSuch\n", "INVALID_ARGUMENT", "line 2"),
         ("--atomic", "INVALID_ARGUMENT", "a cell that begins with --atomic"),
-        ("rm -rf src", "INVALID_ARGUMENT", "Or as a command: sh rm -rf src"),
+        ("rm -rf src", "INVALID_ARGUMENT", "Write it as a command: sh rm -rf src"),
     ],
 )
 def test_an_error_is_text_without_a_traceback(talk: Talk, cell: str, code: str, words: str) -> None:

@@ -111,8 +111,8 @@ def _mistaken(wanted: str, value: Any) -> str:
     told = f"It should be {wanted}, and is {_found(value)}."
     if wanted != "text" or isinstance(value, list | dict):
         return told
-    as_read = " YAML reads yes, no, on and off like this." if isinstance(value, bool) else ""
-    return f"{told}{as_read} Put quotes around it."
+    as_read = " (so YAML reads yes, no, on and off)" if isinstance(value, bool) else ""
+    return f"{told.removesuffix('.')}{as_read}. Put it in quotes."
 
 
 def _found(value: Any) -> str:

@@ -17,6 +17,8 @@ from wap_kernel.language.commands import COMMANDS, NAMELESS, Command, find
 _WORD = re.compile(r"""\s*((?:[^\s'"\\]|\\.|'[^']*'|"(?:\\.|[^"\\])*")+)""", re.DOTALL)
 _BATCH = re.compile(r"[\[{]|-(?:\s|$)|---|(?:\"?(?:operations|protocolVersion)\"?)\s*:")
 """How a batch begins, and no sub-command does."""
+_NO_OPTION = re.compile(r": there is no option \S+\.$")
+"""Nor one that is near."""
 
 MAX_LINE = 100_000
 """`shlex` takes twenty seconds for a word of a million characters."""
@@ -151,8 +153,8 @@ def _of(command: Command, rest: str) -> Line:
     except HelpAsked:
         return Line(COMMANDS["help"], COMMANDS["help"].arguments().read([command.name]))
     except InvalidArgument as error:
-        if command.name in habits.PROGRAMS and any(word.startswith("-") for word in rest.split()):
-            error.hint = f"{error.hint}\nOr as a command: %wap sh {command.name} {rest.strip()}"
+        if command.name in habits.PROGRAMS and _NO_OPTION.search(error.message):
+            error.hint = f"Write it as a command: %wap sh {command.name} {rest.strip()}"
         raise
 
 

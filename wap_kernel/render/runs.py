@@ -60,8 +60,9 @@ def blocks(data: Mapping[str, Any], asked: Mapping[str, Any], room: Room, prefix
     if status in _BROKEN_OFF:
         begun = {str(event.get("operationId")) for event in data["events"]}
         left = [operation for name, operation in sent.items() if name not in begun]
-        outcomes += map(events.not_run, left)
-        told += [{} for _ in left]
+        place = next((n for n, one in enumerate(outcomes) if not one.is_operation), len(outcomes))
+        outcomes[place:place] = map(events.not_run, left)  # what is said of the run as a whole comes last
+        told[place:place] = [{} for _ in left]
     shown = _chosen(outcomes, room.rows)
     bodies = _Bodies(run_id, told, shown, room, prefix)
     found: list[Block] = [_head(data, status, outcomes)]

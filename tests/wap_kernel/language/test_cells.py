@@ -129,12 +129,12 @@ def test_line_ends_of_unicode_are_not_those_of_an_editor() -> None:
         (YAML + "- type: shell\n", "line 12: operations[3].command: This field is required."),
         (
             YAML.replace("ls", "7"),
-            "line 11: operations[2].command: It should be text, and is 7. Put quotes around it.",
+            "line 11: operations[2].command: It should be text, and is 7. Put it in quotes.",
         ),
         (
             YAML.replace("ls", "yes"),
-            "line 11: operations[2].command: It should be text, and is true. YAML reads yes, no, on and off like this. "
-            "Put quotes around it.",
+            "line 11: operations[2].command: It should be text, and is true (so YAML reads yes, no, on and off). "
+            "Put it in quotes.",
         ),
         (YAML.replace("ls", "[ls]"), "line 11: operations[2].command: It should be text, and is a list."),
         (YAML.replace("ls", "ls, env: x"), "line 11: operations[2].env: It should be a mapping, and is a text."),

@@ -211,11 +211,12 @@ def test_the_options_of_a_program_are_for_the_program(line: str) -> None:
     with pytest.raises(InvalidArgument, match="there is no option") as refused:
         operations(parse(line))
     instead = line.replace("check rm", "check sh rm") if line.startswith("check") else f"sh {line}"
-    assert str(refused.value.hint).endswith(f"Or as a command: %wap {instead}")
+    assert refused.value.hint == f"Write it as a command: %wap {instead}"
     assert parse(instead).options.command == instead.partition(" ")[2]
-    with pytest.raises(InvalidArgument) as other:
-        parse("rm")
-    assert "as a command" not in str(other.value.hint)
+    for other in ("rm", "ls --recursve", "ls a b", "read -x a"):
+        with pytest.raises(InvalidArgument) as refused:
+            parse(other)
+        assert "as a command" not in str(refused.value.hint)
 
 
 # -- the cells of the `wap` kernel
