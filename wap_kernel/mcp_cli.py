@@ -45,7 +45,9 @@ def run(args: argparse.Namespace) -> int:
     from wap_kernel.client.addresses import Address
     from wap_kernel.mcp.bridge import carry
 
-    address, token = str(Address.parse(args.url)), _token(args.token_file)
+    # Other clients are given the address of the endpoint, and so it gets pasted here, too.
+    server = args.url.strip().rstrip("/").removesuffix("/wap/mcp")
+    address, token = str(Address.parse(server)), _token(args.token_file)
     return asyncio.run(_until_stopped(lambda stop: carry(address, token, stop)))
 
 

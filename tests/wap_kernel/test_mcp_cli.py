@@ -295,9 +295,23 @@ def test_a_server_that_does_not_run_is_said_so(start: Callable[..., Process], to
 
 
 def test_a_wrong_token_is_answered_with_what_to_do(start: Callable[..., Process], server: LiveServer) -> None:
-    bridge = start("--url", server.url, WAP_TOKEN="wrong")
-    error = bridge.initialize()["error"]
-    assert (error["data"]["code"], "token" in error["message"]) == ("UNAUTHENTICATED", True)
+    for token, said in (("wrong", "does not accept this token"), ("", "wants a token")):
+        bridge = start("--url", server.url, WAP_TOKEN=token)
+        error = bridge.initialize()["error"]
+        assert (error["data"]["code"], said in error["message"]) == ("UNAUTHENTICATED", True)
+        assert "--token-file" in error["message"] and "WAP_TOKEN" in error["message"]
+
+
+@pytest.mark.parametrize("end", ["wap/mcp", "wap/mcp/"])
+def test_the_address_of_the_endpoint_is_understood(start: Callable[..., Process], server: LiveServer, end: str) -> None:
+    bridge = start("--url", server.url + end, WAP_TOKEN=server.token)
+    assert bridge.initialize()["result"]["serverInfo"]["name"] == "wap"
+
+
+def test_an_address_with_another_base_url_is_said_so(start: Callable[..., Process], server: LiveServer) -> None:
+    address = f"{server.url}user/ada/"
+    error = start("--url", address, WAP_TOKEN=server.token).initialize()["error"]
+    assert error["message"].startswith(f"There is no wap at {address}. The address has the server's base URL in it")
 
 
 @pytest.mark.parametrize(

@@ -1,13 +1,15 @@
 """`wap mcp --url URL`: for clients that only speak stdio, what they say goes to a server over HTTP, and back.
 
-Messages pass as they are, requests of the server too. Only what HTTP wants said beside them is added: which version of
-the protocol is spoken, and from 2026-07-28 on the method and the name.
+Messages pass as they are, requests of the server too; only errors that are about this way to the server are told in
+its words. What HTTP wants said beside them is added: which version of the protocol is spoken, and from 2026-07-28 on
+the method and the name.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import anyio
@@ -24,13 +26,14 @@ from mcp.shared.inbound import (
 from mcp.shared.message import ClientMessageMetadata, SessionMessage
 from mcp_types import (
     PROTOCOL_VERSION_META_KEY,
+    JSONRPCError,
     JSONRPCMessage,
     JSONRPCRequest,
     JSONRPCResponse,
     RequestId,
 )
 
-from wap_kernel.errors import ProviderUnavailable
+from wap_kernel.errors import Code, ProviderUnavailable
 
 if TYPE_CHECKING:
     from mcp.shared._stream_protocols import ReadStream, WriteStream
@@ -38,6 +41,8 @@ if TYPE_CHECKING:
 SILENCE_SECONDS = 300.0
 """A stream says something every 15."""
 ROUTE = "wap/mcp"
+_NO_WAP = ("Not Found", "Server returned an error response")
+"""What the SDK answers in place of a server whose own words are no JSON-RPC."""
 
 
 class Stamps:
@@ -75,12 +80,31 @@ def _named(message: JSONRPCRequest) -> dict[str, str]:
     return {MCP_NAME_HEADER: encode_header_value(name)} if isinstance(name, str) else {}
 
 
+def explained(message: JSONRPCMessage, address: str, token: str) -> JSONRPCMessage:
+    """Errors of whoever speaks for the server, in words for whoever has started this."""
+    if not isinstance(message, JSONRPCError):
+        return message
+    error = message.error
+    if error.data is None and error.message in _NO_WAP:
+        text = (
+            f"There is no wap at {address}. The address has the server's base URL in it: `jupyter server list` shows "
+            "it. Is the extension enabled there (`jupyter server extension list`)?"
+        )
+    elif isinstance(error.data, Mapping) and error.data.get("code") == Code.UNAUTHENTICATED.value:
+        why = "The server does not accept this token." if token else "The server wants a token."
+        text = f"{why} Name a file that holds one with --token-file, or set WAP_TOKEN; `wap token create` makes one."
+    else:
+        return message
+    return message.model_copy(update={"error": error.model_copy(update={"message": text})})
+
+
 async def carry(address: str, token: str, stop: asyncio.Event) -> None:
     """Until the client closes its end, or `stop`; the session ends then. Raises ProviderUnavailable where there is no
     server. After a `stop` what reads standard input is left behind: nothing interrupts it."""
     headers = {"Authorization": f"Bearer {token}"} if token else {}
     over: asyncio.Future[Exception | None] = asyncio.get_running_loop().create_future()
-    carrying = asyncio.ensure_future(_carry(address + ROUTE, headers, stop, over))
+    explain = partial(explained, address=address, token=token)
+    carrying = asyncio.ensure_future(_carry(address + ROUTE, headers, explain, stop, over))
     failure = await over
     if failure is not None and _is_unreachable(failure):
         hint = "Start Jupyter; `jupyter server list` shows the addresses of those that run."
@@ -90,7 +114,11 @@ async def carry(address: str, token: str, stop: asyncio.Event) -> None:
 
 
 async def _carry(
-    endpoint: str, headers: dict[str, str], stop: asyncio.Event, over: asyncio.Future[Exception | None]
+    endpoint: str,
+    headers: dict[str, str],
+    explain: Callable[[JSONRPCMessage], JSONRPCMessage],
+    stop: asyncio.Event,
+    over: asyncio.Future[Exception | None],
 ) -> None:
     async with stdio_server() as (from_client, to_client):
         try:
@@ -102,7 +130,7 @@ async def _carry(
                 anyio.create_task_group() as tasks,
             ):
                 stamps, ending = Stamps(), asyncio.Event()
-                tasks.start_soon(_answer, from_server, to_client, stamps)
+                tasks.start_soon(_answer, from_server, to_client, stamps, explain)
                 tasks.start_soon(_ask, from_client, to_server, stamps, ending)
                 tasks.start_soon(_pass_on, stop, ending)
                 await ending.wait()
@@ -127,12 +155,15 @@ async def _ask(
 
 
 async def _answer(
-    from_server: ReadStream[SessionMessage | Exception], to_client: WriteStream[SessionMessage], stamps: Stamps
+    from_server: ReadStream[SessionMessage | Exception],
+    to_client: WriteStream[SessionMessage],
+    stamps: Stamps,
+    explain: Callable[[JSONRPCMessage], JSONRPCMessage],
 ) -> None:
     async for item in from_server:
         if isinstance(item, SessionMessage):
             stamps.hear(item.message)
-            await to_client.send(SessionMessage(item.message))
+            await to_client.send(SessionMessage(explain(item.message)))
 
 
 async def _pass_on(first: asyncio.Event, second: asyncio.Event) -> None:

@@ -136,7 +136,7 @@ SAID = {
     "cancel run_0000000000000000": "List the runs to see their ids.",
     "rm sub": "Is a folder: sub. Delete it with a command: rm -r.",
     "rm .": "rm -r.",
-    "write sub x": "Is a folder: sub. List it with a command: ls.",
+    "write sub x": "Is a folder: sub. Name a file to write, in it or elsewhere.",
     "edit binary a b": "Change it with a command.",
     "search -e (a": "leave out -e to search for exact text.",
     'search ""': "search: there is no text to look for.",

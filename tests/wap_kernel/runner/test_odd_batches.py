@@ -73,7 +73,7 @@ REFUSED: list[
 ] = [  # what comes first and what is refused; all of it may be done together with others
     *(([create("a"), create(path)], BELOW, path) for path in ("a/b", "a/b/c/d")),
     *(([create(f"{folder}/a"), create(path)], BELOW, path) for folder, path in (("data", "data/a/b"), ("n", "n/a/b"))),
-    ([create("n/a/b"), create("n/a")], "Is a folder: {}", "n/a"),
+    ([create("n/a/b"), create("n/a")], "Is a folder: {}. Name a file to write", "n/a"),
     *(([create(path)], GIT, path) for path in (".git", "n/.git", "data/.git/config", "n/.git/config", "n/.GIT/config")),
     *(([create(path)], GIT, path) for path in ("data/.git/hooks/pre-commit", "n/.git/hooks/pre-commit")),
 ]
