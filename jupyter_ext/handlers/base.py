@@ -82,6 +82,7 @@ class WapHandler(ExtensionHandlerMixin, BodyReader, APIHandler):
     allowed: tuple[str, ...] = ()
     open_to_agents = False
     """Whether an agent token opens it. What nobody thought about stays closed."""
+    origin_hint = "See ServerApp.allow_origin, or send a token."
     agent: AgentToken | None = None
     """The token that the request came with; None when it came from a person."""
 
@@ -180,9 +181,7 @@ class WapHandler(ExtensionHandlerMixin, BodyReader, APIHandler):
         if error.status_code in (403, 404) and self.current_user is None:
             return _stranger()
         if error.status_code == 404:
-            return PermissionDenied(
-                "Requests from this origin are not allowed.", hint="See ServerApp.allow_origin, or send a token."
-            )
+            return PermissionDenied("Requests from this origin are not allowed.", hint=self.origin_hint)
         return errors.from_exception(error)
 
     async def authorize(self, effect: Effect, resource: str = AUTH_RESOURCE) -> None:

@@ -24,6 +24,7 @@ IDLE_SECONDS = 2.0
 class BodyReader(RequestHandler):
     """Mix in front of a handler with `@stream_request_body`; `write_refusal` says how an error looks."""
 
+    size_hint = "Write large files in parts with mode append."
     refused = False
     is_read = False
     """Whether the request was read to its end."""
@@ -41,7 +42,7 @@ class BodyReader(RequestHandler):
     def check_length(self) -> None:
         """Refuse a body that announces itself as too large; one that does not is counted as it comes."""
         if self._declared_length() > BODY_LIMIT:
-            raise _too_large()
+            raise self.too_large()
 
     def refuse(self, error: WapError) -> None:
         """Answer before the body has been read; raises `error` where Tornado's ordinary way is the better one."""
@@ -58,9 +59,12 @@ class BodyReader(RequestHandler):
                 self.finish()
         elif len(self._received) + len(chunk) > BODY_LIMIT:
             self._received = bytearray()
-            self._refuse_now(_too_large())
+            self._refuse_now(self.too_large())
         else:
             self._received += chunk
+
+    def too_large(self) -> TooLarge:
+        return TooLarge(f"The request's body is over {BODY_LIMIT} bytes.", hint=self.size_hint, limit=BODY_LIMIT)
 
     def write_refusal(self, error: WapError) -> None:
         """What an error looks like is the handler's affair; `WapHandler` says it."""
@@ -87,11 +91,3 @@ class BodyReader(RequestHandler):
         declared = self.request.headers.get("Content-Length", "")
         # What is not a number is Tornado's to refuse. 19 digits are enough to be too large, 5,000 make int() raise.
         return int(declared[:19]) if declared.isascii() and declared.isdigit() else 0
-
-
-def _too_large() -> TooLarge:
-    return TooLarge(
-        f"The request's body is over {BODY_LIMIT} bytes.",
-        hint="Write large files in parts with mode append.",
-        limit=BODY_LIMIT,
-    )

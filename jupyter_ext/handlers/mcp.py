@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 from wap_kernel.caller import Caller
 from wap_kernel.dialects.structure import Structure
-from wap_kernel.errors import Code, PermissionDenied, TooLarge, WapError
+from wap_kernel.errors import Code, PermissionDenied, WapError
 from wap_kernel.operations import Effect, Operation
 
 from ..asgi import Application, Exchange, Message, Receive, Scope, Send, scope_of
@@ -50,6 +50,8 @@ def asker_of(message: Received) -> Asker:
 class McpHandler(WapHandler):
     allowed = ("GET", "POST", "DELETE")
     open_to_agents = True
+    origin_hint = "See ServerApp.allow_origin, or use no browser."
+    size_hint = "Write less at once, or have a command make the file."
 
     _exchange: Exchange | None = None
     _size = 0
@@ -65,9 +67,7 @@ class McpHandler(WapHandler):
             return
         # A browser sends a page's origin with everything; MCP has it refused also where a token came with it.
         if not self.check_origin():
-            raise PermissionDenied(
-                "Requests from this origin are not allowed.", hint="See ServerApp.allow_origin, or use no browser."
-            )
+            raise PermissionDenied("Requests from this origin are not allowed.", hint=self.origin_hint)
         if SESSION not in self.request.headers:
             await self.authorize(Effect.READ)
         sessions = await cast("WapExtension", self.extensionapp).mcp.sessions()
@@ -132,7 +132,7 @@ class McpHandler(WapHandler):
         """The SDK parses a body in one go, on the event loop: see `structure`."""
         self._size += len(chunk)
         if self._size > BODY_LIMIT:
-            raise TooLarge(f"The request's body is over {BODY_LIMIT} bytes.", limit=BODY_LIMIT)
+            raise self.too_large()
         self._structure.add(chunk)
 
     @verb

@@ -175,6 +175,16 @@ async def test_a_client_of_today_chooses_its_level_of_logging(connect: Connect, 
     assert heard == ["getWorkspaceInfo"]
 
 
+async def test_our_32001_is_told_from_the_sdks_own(connect: Connect, mode: str) -> None:
+    """It has the same number for a request that it no longer waits for; only what we send has data."""
+    async with connect(mode) as client:
+        ours = await refused(client.call_tool("readFile", {"path": "../outside"}))
+        sleep = {"command": "sleep", "args": ["1000"]}
+        theirs = await refused(client.call_tool("runCommand", sleep, read_timeout_seconds=0.01))
+    assert ours.code == theirs.code == types.REQUEST_TIMEOUT
+    assert (ours.data["code"], theirs.data) == ("PERMISSION_DENIED", None)
+
+
 async def test_prompts(connect: Connect, mode: str) -> None:
     async with connect(mode) as client:
         assert [one.name for one in (await client.list_prompts()).prompts] == ["explore_workspace", "review_last_run"]

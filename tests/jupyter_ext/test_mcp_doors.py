@@ -71,7 +71,14 @@ async def test_strangers_are_refused(
 async def test_a_foreign_origin_is_refused_to_an_agent_too(post: Post, fetch: Any) -> None:
     agent = bearer(await mint(fetch))
     assert (await post(INITIALIZE, **agent)).status_code == 200
-    assert _refusal(await post(INITIALIZE, **agent, Origin="http://evil.example")) == (403, "PERMISSION_DENIED")
+    refusal = await post(INITIALIZE, **agent, Origin="http://evil.example")
+    assert _refusal(refusal) == (403, "PERMISSION_DENIED")
+    assert refusal.json()["error"]["message"].endswith("See ServerApp.allow_origin, or use no browser.")
+
+
+async def test_a_foreign_origin_is_not_told_to_send_what_it_has_sent(post: Post) -> None:
+    refusal = await post(INITIALIZE, Origin="http://evil.example")
+    assert refusal.json()["error"]["message"].endswith("See ServerApp.allow_origin, or use no browser.")
 
 
 async def test_our_own_pages_and_allowed_origins_are_welcome(post: Post, mcp_url: str, jp_serverapp: Any) -> None:
@@ -94,7 +101,9 @@ async def test_other_methods_are_told_which_there_are(post: Post) -> None:
 
 async def test_a_body_that_says_it_is_too_large_is_refused(post: Post) -> None:
     body = b" " * (BODY_LIMIT + 1)
-    assert _refusal(await post(body)) == (413, "SIZE_LIMIT_EXCEEDED")
+    refusal = await post(body)
+    assert _refusal(refusal) == (413, "SIZE_LIMIT_EXCEEDED")
+    assert "append" not in refusal.json()["error"]["message"], "no tool over MCP can"
 
 
 async def test_a_body_that_grows_too_large_is_refused(mcp_url: str, jp_auth_header: dict[str, str]) -> None:

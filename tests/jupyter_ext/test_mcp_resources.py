@@ -178,6 +178,7 @@ async def test_nobody_hears_of_what_they_may_not_read(
             with pytest.warns(UserWarning, match="subscribe"):
                 error = await refused(client.subscribe_resource(closed))
             assert error.data["code"] == "PERMISSION_DENIED"
+            assert "policy should be changed" in error.message
             return
         async with client.listen(resource_subscriptions=[closed, open_]) as events:
             answer(await person.call_tool("writeFile", {"path": "closed.txt", "contents": "x"}))

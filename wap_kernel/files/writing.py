@@ -231,7 +231,8 @@ def _putting(path: str, exists: str | None = None) -> Iterator[None]:
     except FileExistsError as error:
         raise AlreadyExists(f"Already exists: {path}", hint=exists, path=path) from error
     except IsADirectoryError as error:
-        raise InvalidArgument(f"Is a folder: {path}", hint="Name a file to write, in it or elsewhere.", path=path) from error
+        hint = "Name a file to write, in it or elsewhere."
+        raise InvalidArgument(f"Is a folder: {path}", hint=hint, path=path) from error
     except OSError as error:
         raise from_os_error(error, path) from error
 

@@ -125,7 +125,7 @@ class Resources:
         caller = await self._authorize(message, "readFile")
         path = self._path(uri)
         if not await self._workspace.offload(lambda: self._workspace.judge.may_read(path, caller)):
-            raise PermissionDenied(f"It may not be read: {path}", hint="The policy says why: see getWorkspaceInfo.")
+            raise PermissionDenied(f"The policy does not let you read it: {path}", path=path)
         return path
 
     async def _authorize(self, message: Message, tool: str) -> Caller:

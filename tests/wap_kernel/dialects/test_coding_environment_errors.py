@@ -57,6 +57,7 @@ INVALID: list[tuple[str, dict[str, Any], str]] = [
     ("runCommand", {"command": "ls -l"}, ""),
     ("runCommand", {"command": "python3 src/a.py"}, ""),
     ("runCommand", {"command": "ls", "args": "-l"}, "args"),
+    ("runCommand", {"command": " "}, ""),
     ("runCommand", {"command": "ls", "args": ["a\0"]}, ""),
     ("runCommand", {"command": "ls", "args": ["x" * 100_001]}, ""),
     ("runCommand", {"command": "ls", "options": {"timeout": 0}}, "options.timeout"),
@@ -132,6 +133,33 @@ def test_what_is_not_there_is_told_from_what_is_not_valid(coding: Coding) -> Non
         for tool, arguments in NOT_FOUND:
             error = await coding.refuse(tool, arguments)
             assert (error.code, error.data["code"]) == (-32602, "FILE_NOT_FOUND"), (tool, arguments)
+
+    play(coding, scenario)
+
+
+@pytest.mark.parametrize("folder", ["missing", "a.txt", "sub/missing"])
+def test_a_workspace_root_that_is_no_folder_is_named(coding: Coding, folder: str) -> None:
+    (coding.root / "a.txt").write_text("")
+    (coding.root / "sub").mkdir()
+
+    async def scenario(coding: Coding) -> None:
+        for tool, arguments in {**ON_PATH, "searchFiles": lambda _: {"query": "root"}}.items():
+            error = await coding.refuse(tool, {"workspaceRoot": folder, **arguments("x")})
+            assert (error.code, error.data["code"], error.data["path"]) == (-32602, "FILE_NOT_FOUND", folder), tool
+            assert error.message.startswith(f"workspaceRoot is no folder: {folder}. Name a folder")
+
+    play(coding, scenario)
+
+
+def test_a_refusal_of_policy_names_the_path_as_the_caller_does(coding: Coding) -> None:
+    (coding.root / "sub").mkdir()
+    coding.policy(deniedPaths=["sub/closed/**"])
+
+    async def scenario(coding: Coding) -> None:
+        error = await coding.refuse("readFile", {"path": "closed/a", "workspaceRoot": "sub"})
+        assert error.message.startswith(
+            'Path "closed/a" is denied by policy. It matches "sub/closed/**" in deniedPaths'
+        )
 
     play(coding, scenario)
 

@@ -49,7 +49,10 @@ class Placed(Parameters):
     """Arguments of a tool that stays in a folder."""
 
     workspace_root: str = Field(
-        ".", min_length=1, description="Folder that the call stays in, below the server's root. Default: that root."
+        ".",
+        min_length=1,
+        description="Folder below the server's root that paths are relative to, and that files are read and changed "
+        "in. A command starts in it, and may reach what else the server's root holds. Default: that root.",
     )
 
     def engine(self, place: Place) -> Operation:
@@ -164,6 +167,8 @@ class RunCommandParameters(Placed):
     def engine(self, place: Place) -> Operation:
         words = (self.command, *self.args)
         program, *more = self.command.split()[:2] or [""]
+        if not program:
+            raise InvalidArgument("command: It names no program.", hint='As in {"command": "ls", "args": ["-l"]}.')
         if more and "/" not in program:  # no program has such a name, and a policy would ask a person about it
             raise InvalidArgument(
                 "command: It names one program, and no shell reads it.",

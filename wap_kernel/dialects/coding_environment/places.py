@@ -1,4 +1,5 @@
-"""workspaceRoot: the folder that a call stays in. Paths in requests and in answers are relative to it. Pure."""
+"""workspaceRoot: the folder that files are read and changed in, and that a command starts in. Paths in requests and in
+answers are relative to it. Pure."""
 
 from __future__ import annotations
 

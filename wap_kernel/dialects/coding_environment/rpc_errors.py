@@ -124,10 +124,16 @@ def translated(tool: str, error: WapError) -> WapError:
 def placed(error: WapError, operation: Operation) -> WapError:
     """With its path as the caller knows it."""
     path, within = error.details.get("path"), operation.within
-    if within == "." or not isinstance(path, str):
+    if within == ".":
         return error
+    # As policy has it; its patterns stay as they are written.
+    message = error.message.replace(f'Path "{within}/', 'Path "', 1)
+    if not isinstance(path, str):
+        return type(error)(message, hint=error.hint, **error.details)
+    if error.code is Code.FILE_NOT_FOUND and path == within:
+        hint = "Name a folder that there is; listFiles without workspaceRoot shows them."
+        return type(error)(f"workspaceRoot is no folder: {path}", hint=hint, **error.details)
     known = shown(path, within)
-    message = error.message
     if message.endswith(f": {path}"):
         message = f"{message.removesuffix(path)}{known}"
     return type(error)(message, hint=error.hint, **{**error.details, "path": known})
