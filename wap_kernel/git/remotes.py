@@ -127,7 +127,10 @@ def _questions(action: str, remote: Remote, branch: str | None, options: dict[st
     yield Question(Verb.PUSH, f"push {what} to {where}")
     # Which branch is current is decided inside the workspace, so it counts as protected until it is known.
     if remote.protected if branch is None else remote.is_protected(branch):
-        yield Question(Verb.PUSH_PROTECTED, f"push to the protected branch {what} of {where}")
+        text = f"push to the protected branch {branch} of {where}"
+        yield Question(
+            Verb.PUSH_PROTECTED, text if branch else f"push {what}, which may be a protected one, to {where}"
+        )
     if options.get("force"):
         yield Question(Verb.PUSH_FORCE, f"overwrite {what} of {where}: commits there may be lost")
     if options.get("delete"):

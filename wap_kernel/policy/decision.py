@@ -239,6 +239,13 @@ def _git(operation: GitAction, script: Script, effective: Effective, facts: Fact
     if not effective.shell_enabled:
         yield Verdict(Answer.DENY, "shell.enabled", "Shell is disabled")
         return
+    # First, so that a person who is asked about both is told of this.
+    if operation.action == "push":
+        where = Remote(operation.url or "the remote", protected=facts.protected_branches)
+        for question in questions("push", where, operation.branch, force=operation.force, delete=operation.delete):
+            if question.verb.asks:
+                answer = Answer.DENY if _is_blocked(question.verb, effective) else Answer.ASK
+                yield Verdict(answer, question.verb.value, f"It would {question.text}", grantable=False)
     # Hooks, filters and helpers are off, so nothing of the workspace runs whether or not a sandbox is around it.
     facts = replace(facts, confined=True)
     is_local = not isinstance(operation, GitTransfer)
@@ -255,12 +262,6 @@ def _git(operation: GitAction, script: Script, effective: Effective, facts: Fact
     yield from judge_arguments(
         script, operation.folder, effective, facts, lambda touch: _refusal(touch, effective, facts)
     )
-    if operation.action == "push":
-        where = Remote(operation.url or "the remote", protected=facts.protected_branches)
-        for question in questions("push", where, operation.branch, force=operation.force, delete=operation.delete):
-            if question.verb.asks:
-                answer = Answer.DENY if _is_blocked(question.verb, effective) else Answer.ASK
-                yield Verdict(answer, question.verb.value, f"It would {question.text}", grantable=False)
 
 
 def _is_blocked(verb: Verb, effective: Effective) -> bool:

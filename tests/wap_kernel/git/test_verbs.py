@@ -12,6 +12,7 @@ from tests.wap_kernel.dialects.interface import AGENT, OPEN, opened
 from wap_kernel.git.remotes import PROTECTED
 from wap_kernel.git.settings import GitSettings
 from wap_kernel.operations import GitTransfer
+from wap_kernel.policy import presets
 from wap_kernel.policy.model import CommandRule, Policy, ShellPolicy
 
 URL = "https://github.com/ada/engine.git"
@@ -54,6 +55,15 @@ def test_each_verb_asks_and_can_be_blocked_by_its_name(tmp_path: Path, verb: str
     blocking = Policy(name="house", shell=ShellPolicy(blocked_commands=(verb,)))
     assert said(tmp_path, fields, {"branch": "x"}) == [("ask", verb), ("allow", "default")]
     assert said(tmp_path, fields, {"branch": "x"}, policy=blocking) == [("deny", verb), ("allow", "default")]
+
+
+@pytest.mark.parametrize("policy", [ASKS, presets.load("standard")], ids=["house", "standard"])
+def test_where_every_push_asks_the_question_names_the_verb(tmp_path: Path, policy: Policy) -> None:
+    pushes: list[dict[str, Any]] = [
+        *({"branch": "main"}, {}, {"branch": "x", "force": True}, {"branch": "x", "delete": True}, {"branch": "x"})
+    ]
+    rules = [rule for _, rule in said(tmp_path, *pushes, policy=policy)]
+    assert rules == ["git.push.protected", "git.push.protected", "git.push.force", "git.push.delete", "git push"]
 
 
 @pytest.mark.parametrize(
