@@ -29,6 +29,7 @@ from wap_kernel.files.overlay import Overlay
 from wap_kernel.files.paths import outside
 from wap_kernel.files.primitives import Access, Files, Kind
 from wap_kernel.files.selection import MAX_FILE_SIZE
+from wap_kernel.git.settings import GitSettings
 from wap_kernel.operations import GitAction, Operation, ReadFile, RunCommand
 from wap_kernel.policy import masks
 from wap_kernel.policy.current import Binding, CurrentPolicy
@@ -59,7 +60,7 @@ class Judge:
         *,
         allow_unconfined: bool,
         confined_only: bool,
-        protected_branches: tuple[str, ...],
+        git: GitSettings,
     ) -> None:
         self._files = files
         self._root = root
@@ -73,7 +74,7 @@ class Judge:
         self._attributes = attributes
         self._allow_unconfined = allow_unconfined
         self._confined_only = confined_only
-        self._protected_branches = protected_branches
+        self._git = git
         self._permits: tuple[Binding | None, dict[bool, Permit]] = (None, {})
         """Of the binding that was asked about last, with and without the network: seldom is it another."""
 
@@ -231,7 +232,8 @@ class Judge:
             root=self._root,
             size=size,
             protected=self._protected,
-            protected_branches=self._protected_branches,
+            protected_branches=self._git.protected,
+            remotes=self._git.allowed,
         )
 
     def _granted(self) -> Iterator[Grant]:

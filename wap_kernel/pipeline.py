@@ -15,7 +15,7 @@ from wap_kernel.actions import Actions
 from wap_kernel.caller import Caller
 from wap_kernel.commands.outcome import Cancel, OnChunk
 from wap_kernel.context import Context
-from wap_kernel.errors import ExecutionFailed, InternalError, WapError, from_os_error
+from wap_kernel.errors import ExecutionFailed, InternalError, InvalidArgument, PermissionDenied, WapError, from_os_error
 from wap_kernel.files.deadline import Deadline
 from wap_kernel.files.primitives import Locks
 from wap_kernel.files.reading import Whole
@@ -165,13 +165,16 @@ class Pipeline:
         return left
 
     def foresee(self, operation: Operation, caller: Caller) -> Foreseen | None:
-        """What a transfer by git would be about; None of anything else, and where that cannot be looked up."""
+        """What a transfer by git would be about, nothing where that cannot be looked up; None of anything else. Raises
+        what would be said of it whoever agreed."""
         if not isinstance(operation, GitTransfer):
             return None
         try:
             binding = self._judge.binding_for(operation, caller)
             permit = self._judge.permit(binding, self._judge.verdict(operation, binding))
             return self._actions.foresee(operation, permit)
+        except (PermissionDenied, InvalidArgument):
+            raise
         except WapError:
             return Foreseen()
 

@@ -167,7 +167,7 @@ class Workspace:
             AttributeFiles(state),
             allow_unconfined=self._allow_unconfined,
             confined_only=self._confined_only,
-            protected_branches=self._git.protected,
+            git=self._git,
         )
         git = Git(self._provider, self.root, state, self._git)
         self.pipeline = Pipeline(

@@ -12,7 +12,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from wap_kernel.commands.outcome import Cancel
-from wap_kernel.errors import PermissionDenied, WapError
+from wap_kernel.errors import InvalidArgument, PermissionDenied, WapError
 from wap_kernel.files.primitives import Access, Guard
 from wap_kernel.git import changing, names, parsing, reading
 from wap_kernel.git.answers import Failure, GitFailed, Reason, failed
@@ -56,9 +56,12 @@ class Git:
             return GitActed(failure=error.failure)
 
     def foresee(self, operation: GitTransfer, guard: Guard, confinement: Confinement) -> Foreseen:
-        """What it would be about, as far as that can be told: what is wrong is said when it is done."""
+        """What it would be about, as far as that can be told: what git says against it is said when it is done. What
+        is certain to be denied is denied now, since nobody need be asked about it."""
         try:
             return _foreseen(self._call(operation, guard, confinement, Cancel()))
+        except (PermissionDenied, InvalidArgument):
+            raise
         except (GitFailed, WapError, OSError):
             return Foreseen()
 

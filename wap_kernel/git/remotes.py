@@ -6,16 +6,17 @@ importance: it can be written by whoever works there.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from fnmatch import fnmatchcase
 from ipaddress import ip_address
 from urllib.parse import urlsplit
 
-from wap_kernel.errors import InvalidArgument
+from wap_kernel.errors import InvalidArgument, PermissionDenied
 from wap_kernel.git import names
 
+RULE = "git.remotes"
 PROTECTED = ("main", "master", "release", "release/*", "production")
 
 
@@ -78,6 +79,24 @@ def remote(
     return Remote(url, name, protected, ca_file)
 
 
+def refusal(url: str, allowed: Sequence[str]) -> PermissionDenied | None:
+    """Why the remote at `url` may not be reached, which is not quoted; None if one of the patterns allows it."""
+    if any(_allows(pattern, url) for pattern in allowed):
+        return None
+    return PermissionDenied(
+        f"The remote is not among those that this server may reach (host {urlsplit(url).hostname}).",
+        hint=f"Allowed are: {', '.join(allowed)}.",
+        rule=RULE,
+    )
+
+
+def _allows(pattern: str, url: str) -> bool:
+    wanted, found = urlsplit(pattern), urlsplit(url)
+    same_place = (wanted.scheme, wanted.netloc.casefold()) == (found.scheme, found.netloc.casefold())
+    paths = {found.path, found.path.removesuffix(".git")}
+    return same_place and any(fnmatchcase(path, wanted.path or "/*") for path in paths)
+
+
 def _bad_url() -> InvalidArgument:
     return InvalidArgument("Not the address of a remote.", hint="Use https://host/owner/repository.git")
 
@@ -127,10 +146,9 @@ def _questions(action: str, remote: Remote, branch: str | None, options: dict[st
     yield Question(Verb.PUSH, f"push {what} to {where}")
     # Which branch is current is decided inside the workspace, so it counts as protected until it is known.
     if remote.protected if branch is None else remote.is_protected(branch):
-        text = f"push to the protected branch {branch} of {where}"
-        yield Question(
-            Verb.PUSH_PROTECTED, text if branch else f"push {what}, which may be a protected one, to {where}"
-        )
+        unnamed = f"push {what}, which may be a protected one, to {where}"
+        named = f"push to the protected branch {branch} of {where}"
+        yield Question(Verb.PUSH_PROTECTED, named if branch else unnamed)
     if options.get("force"):
         yield Question(Verb.PUSH_FORCE, f"overwrite {what} of {where}: commits there may be lost")
     if options.get("delete"):

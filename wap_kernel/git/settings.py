@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, field
-from fnmatch import fnmatchcase
-from urllib.parse import urlsplit
 
-from wap_kernel.errors import PermissionDenied, ProviderUnavailable
+from wap_kernel.errors import ProviderUnavailable
 from wap_kernel.git.answers import Person
 from wap_kernel.git.credentials import CredentialSource, NoCredential
-from wap_kernel.git.remotes import PROTECTED, Remote, remote
+from wap_kernel.git.remotes import PROTECTED, Remote, refusal, remote
 
 _SCP = re.compile(r"(?:ssh://)?git@([A-Za-z0-9.-]+)[:/]([^\s:@]+)\Z")
 
@@ -37,13 +35,8 @@ class GitSettings:
     def remote(self, url: str) -> Remote:
         """The remote at `url`, wherever that was read; what is not allowed is refused without being quoted."""
         found = remote(by_https(url), protected=self.protected, ca_file=self.ca_file)
-        if not any(_allows(pattern, found.url) for pattern in self.allowed):
-            host = urlsplit(found.url).hostname
-            raise PermissionDenied(
-                f"The remote is not among those that this server may reach (host {host}).",
-                hint=f"Allowed are: {', '.join(self.allowed)}.",
-                rule="git.remotes",
-            )
+        if (refused := refusal(found.url, self.allowed)) is not None:
+            raise refused
         return found
 
     def require_any(self) -> None:
@@ -58,10 +51,3 @@ def by_https(url: str) -> str:
     """What people clone by ssh the server reaches by https, at the same place."""
     match = _SCP.match(url)
     return f"https://{match[1]}/{match[2]}" if match else url
-
-
-def _allows(pattern: str, url: str) -> bool:
-    wanted, found = urlsplit(pattern), urlsplit(url)
-    same_place = (wanted.scheme, wanted.netloc.casefold()) == (found.scheme, found.netloc.casefold())
-    paths = {found.path, found.path.removesuffix(".git")}
-    return same_place and any(fnmatchcase(path, wanted.path or "/*") for path in paths)

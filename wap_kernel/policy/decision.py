@@ -13,7 +13,7 @@ from wap_kernel.commands import environment
 from wap_kernel.commands.shell import Script, parse
 from wap_kernel.commands.words import SimpleCommand
 from wap_kernel.errors import Code, PermissionDenied, WapError
-from wap_kernel.git.remotes import PROTECTED, Remote, Verb, questions
+from wap_kernel.git.remotes import PROTECTED, RULE, Remote, Verb, questions, refusal
 from wap_kernel.operations import (
     CopyFile,
     GitAction,
@@ -59,6 +59,8 @@ class Facts:
     protected: ProtectedPaths | None = None
     protected_branches: tuple[str, ...] = PROTECTED
     """Patterns of branches to which a push is a question of its own."""
+    remotes: tuple[str, ...] = ()
+    """Patterns of the remotes that may be reached. Without any, git itself says that there is none."""
 
 
 @dataclass(frozen=True)
@@ -239,6 +241,8 @@ def _git(operation: GitAction, script: Script, effective: Effective, facts: Fact
     if not effective.shell_enabled:
         yield Verdict(Answer.DENY, "shell.enabled", "Shell is disabled")
         return
+    if operation.url is not None and facts.remotes and (refused := refusal(operation.url, facts.remotes)) is not None:
+        yield Verdict(Answer.DENY, RULE, refused.message, refused.hint)
     # First, so that a person who is asked about both is told of this.
     if operation.action == "push":
         where = Remote(operation.url or "the remote", protected=facts.protected_branches)

@@ -194,7 +194,12 @@ class Runner(Looking):
         """Have a person decide on what was refused. Without an answer within `wait` seconds `refusal` is raised, which
         then names the run."""
         await self._begun()
-        approval = await self.workspace.offload(lambda: self._parking.park(step, caller, dialect, refusal))
+        try:
+            approval = await self.workspace.offload(lambda: self._parking.park(step, caller, dialect, refusal))
+        except WapError as error:
+            context = Context(dialect=dialect, tool=step.tool)
+            self.workspace.refused(step.tool, error, caller, step.operation, context)
+            raise
         refusal.details = {"rule": refusal.details["rule"], "runId": approval.run, "approvalId": approval.id}
         answer = await self.response(approval.run, wait)
         if answer is None:

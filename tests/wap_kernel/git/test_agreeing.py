@@ -19,6 +19,7 @@ from wap_kernel.git.credentials import TokenFile
 from wap_kernel.git.foreseeing import MAX_COMMITS
 from wap_kernel.git.settings import GitSettings
 from wap_kernel.git.transfer import push
+from wap_kernel.policy import presets
 from wap_kernel.policy.model import CommandRule, Policy, ShellPolicy
 from wap_kernel.runner import Decision
 
@@ -109,6 +110,35 @@ def test_a_push_is_agreed_to_by_address_and_commit(connected: Interface, server:
     assert plain(server.repositories / "ada/engine.git", "rev-parse", "main").strip() == second
     (record,) = [one for one in connected.audit() if one["tool"] == "git" and "push" in str(one["summary"])][:1]
     assert record["summary"]["command"] == f"git push {server.url()} {second}:main"
+
+
+def test_nobody_is_asked_about_what_is_certain_to_be_denied(tmp_path: Path) -> None:
+    settings = GitSettings(allowed=("https://example.org/ada/*",))
+    with opened(tmp_path, policy=presets.load("standard"), git=settings) as tools:
+        tools.repository()
+        calls: list[dict[str, Any]] = [
+            {"action": "push", "branch": "main"},
+            {"action": "fetch"},
+            {"action": "clone", "path": "n"},
+        ]
+        for fields in calls:
+            error = tools.refuse("git", url="https://evil.example/ada/engine.git", **fields)
+            assert (error.code, error.details["rule"]) == (Code.PERMISSION_DENIED, "git.remotes"), fields
+        addresses = {
+            "https://evil.example/ada/engine.git": Code.PERMISSION_DENIED,
+            "https://eve:hunter2@example.org/ada/engine.git": Code.INVALID_ARGUMENT,
+            "ext::sh -c id": Code.INVALID_ARGUMENT,
+        }
+        tools.git("remote", "add", "origin", "x")
+        for url, code in addresses.items():
+            tools.git("remote", "set-url", "origin", url)
+            for fields in calls[:2]:
+                error = tools.refuse("git", **fields)
+                assert error.code is code and "hunter2" not in error.text, (url, fields, error.text)
+                assert tools.audit()[0]["code"] == code.value
+        assert tools._wait(tools.runner.page(ADA, None, 10, None)) == ([], None)
+        tools.git("remote", "set-url", "origin", "https://example.org/ada/engine.git")
+        assert Asked(tools, action="fetch").pending["remote"] == "https://example.org/ada/engine.git"
 
 
 def test_a_push_by_force_shows_what_is_lost_there(connected: Interface, server: GitServer, tmp_path: Path) -> None:
