@@ -34,7 +34,7 @@ class Watched:
         self._begun: Begun | None = None
         """That run; what becomes of an earlier one is not `last` any more."""
         self._operations: dict[str, Sequence[Mapping[str, Any]]] = {}
-        """Of runs that were begun here: events do not say what a message said, or which path was denied."""
+        """Of runs that were begun here: events do not say what comes next, or what was never run."""
 
         self._questions: set[str] = set()
         """Approvals that were shown here: nobody agrees to what they have not seen."""

@@ -161,17 +161,18 @@ def test_the_options_of_one_operation_are_those_of_a_run() -> None:
 
 
 def test_what_a_run_was_to_do_is_remembered(hands: Hands, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Its events do not say what a message said, or which path was denied."""
+    """Its events do not say what was never run."""
     monkeypatch.setattr(watched, "REMEMBERED", 2)
-    first = hands.run([{"type": "message", "content": "Tidying up"}, {"type": "readFile", "path": ".env"}])
+    reading = [{"type": "readFile", "path": "none"}, {"type": "readFile", "path": "never"}]
+    first = hands.run(reading, atomic=True)
     assert repr(hands.show()) == repr(first)
-    assert "Tidying up" in repr(first)
-    asked = hands.run([{"type": "message", "content": "Now what"}, {"type": "shell", "command": ASKS}])
-    assert "Tidying up" in repr(hands.show(first.run_id))
-    assert "Now what" in repr(hands.approve(asked.run_id))
+    assert "not run read never" in repr(first)
+    asked = hands.run([{"type": "shell", "command": ASKS}, {"type": "readFile", "path": "none"}, *reading], atomic=True)
+    assert "not run read never" in repr(hands.show(first.run_id))
+    assert "not run read never" in repr(hands.approve(asked.run_id))
     hands.sh("true")
-    assert "Tidying up" not in repr(hands.show(first.run_id)), "but not for ever"
-    assert "Now what" in repr(hands.show(asked.run_id))
+    assert "never" not in repr(hands.show(first.run_id)), "but not for ever"
+    assert "not run read never" in repr(hands.show(asked.run_id))
 
 
 def test_one_that_is_not_waited_for(hands: Hands) -> None:
