@@ -268,7 +268,14 @@ class WapExtension(ExtensionApp):
         from wap_kernel.runner import Runner
 
         responses = {dialect.DIALECT: dialect.respond for dialect in (wap, coding_environment, tool_interface)}
-        return Runner(workspace, responses=responses, admission=self._admit, changed=self._announce_run)
+        translations = {tool_interface.DIALECT: tool_interface.translate}
+        return Runner(
+            workspace,
+            responses=responses,
+            translations=translations,
+            admission=self._admit,
+            changed=self._announce_run,
+        )
 
     def _open_mcp(self) -> Sessions:
         """With the first request: it takes most of a second to import."""

@@ -23,7 +23,7 @@ from wap_kernel.context import Context
 from wap_kernel.errors import TooLarge, WapError
 from wap_kernel.files.primitives import Files
 from wap_kernel.operations import Effect
-from wap_kernel.runner.parts import Parts, details_of, refusal_of, undone
+from wap_kernel.runner.parts import Parts, details_of, undone
 from wap_kernel.runner.performing import Asked, Done, Performing
 from wap_kernel.runs import rows
 from wap_kernel.runs.database import settled
@@ -215,8 +215,7 @@ class Execution:
         event = self._parts.events.failed(step.id, step.operation, error)
         self._store(to_json(event).decode(), is_problem=True)
         self._cut = step if self.cancel.requested else None
-        if self._run.dialect in self._parts.responses:
-            self._response = refusal_of(error)
+        self._response = self._parts.failure(self._run, step, error)
         if flush:
             self._settle()
         return _Stop(failed=True)

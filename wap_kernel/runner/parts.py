@@ -24,6 +24,8 @@ Admission = Callable[[Caller, Operation], AbstractAsyncContextManager[None]]
 """Around an operation: counts it for whoever is limited, or raises."""
 Respond = Callable[[Step, Result], dict[str, Any]]
 """A dialect's own answer."""
+Translate = Callable[[Step, WapError], WapError]
+"""An error in a dialect's own words."""
 
 
 class Events(Protocol):
@@ -59,6 +61,15 @@ class Parts:
     admission: Admission
     responses: Mapping[str, Respond]
     """By dialect, for single calls: their runs keep the dialect's own answer."""
+    translations: Mapping[str, Translate]
+    """By dialect, where errors have other words than the engine's."""
+
+    def failure(self, run: Run, step: Step, error: WapError) -> dict[str, Any] | None:
+        """The answer of a single call that failed."""
+        if run.dialect not in self.responses:
+            return None
+        translate = self.translations.get(run.dialect)
+        return refusal_of(error if translate is None else translate(step, error))
 
     def refusal(self, run: Run, reason: str, code: str = "PERMISSION_DENIED") -> Mapping[str, Any] | None:
         """The answer of a single call that was not performed."""

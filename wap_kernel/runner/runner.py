@@ -30,7 +30,7 @@ from wap_kernel.runner.deciding import Decision
 from wap_kernel.runner.execution import Execution
 from wap_kernel.runner.looking import Looking
 from wap_kernel.runner.parking import Parking, new_id
-from wap_kernel.runner.parts import Admission, Events, Parts, Respond, refusal_of
+from wap_kernel.runner.parts import Admission, Events, Parts, Respond, Translate, refusal_of
 from wap_kernel.runner.sweeping import BackgroundSweeps
 from wap_kernel.runs.ledger import Ledger, NewRun
 from wap_kernel.runs.live import Hub
@@ -60,6 +60,7 @@ class Runner(Looking):
         *,
         events: Events | None = None,
         responses: Mapping[str, Respond] | None = None,
+        translations: Mapping[str, Translate] | None = None,
         admission: Admission = _admit_all,
         changed: Callable[[Run], None] = lambda _: None,
         approval_seconds: float = EXPIRY_SECONDS,
@@ -85,6 +86,7 @@ class Runner(Looking):
                 ),
                 admission=admission,
                 responses=responses or {},
+                translations=translations or {},
             )
         )
         self._parking = Parking(self._parts)

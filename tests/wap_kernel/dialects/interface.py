@@ -53,7 +53,8 @@ class Interface:
         """Answers and errors since `clear`."""
         self._asking: asyncio.Queue[Run] = asyncio.Queue()
         responses = {tool_interface.DIALECT: tool_interface.respond}
-        self.runner = Runner(self.workspace, responses=responses, changed=self._changed)
+        translations = {tool_interface.DIALECT: tool_interface.translate}
+        self.runner = Runner(self.workspace, responses=responses, translations=translations, changed=self._changed)
 
     def _changed(self, run: Run) -> None:
         if run.status is Status.AWAITING_APPROVAL:

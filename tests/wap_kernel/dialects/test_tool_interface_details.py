@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 
 from tests.patience import growing
-from tests.wap_kernel.dialects.interface import Interface, opened
+from tests.wap_kernel.dialects.interface import AGENT, Interface, opened
 from wap_kernel.caller import Caller, Scope
 from wap_kernel.dialects import tool_interface
-from wap_kernel.errors import Code
+from wap_kernel.errors import Code, WapError
 from wap_kernel.policy import presets
 from wap_kernel.policy.model import FilesystemPolicy, Policy
 
@@ -205,11 +205,39 @@ def test_what_a_person_must_agree_to(tmp_path: Path) -> None:
         assert "nothing" in failed["stderr"]
 
 
-def test_the_error_of_a_call_that_was_agreed_to_has_the_same_words(tmp_path: Path) -> None:
-    with opened(tmp_path, policy=Policy(name="asking", confirmation_required=("edit",))) as tools:
-        tools.file("a.txt", "x\n")
-        error = tools.decided_badly("edit", file_path="a.txt", old_string="z", new_string="y")
-        assert error.text == "oldString not found in content"
+ASKING = Policy(name="asking", confirmation_required=("edit", "read", "runCommand"))
+
+
+@pytest.mark.parametrize(
+    ("tool", "fields"),
+    [
+        ("edit", {"file_path": "a.txt", "old_string": "z", "new_string": "y"}),
+        ("edit", {"file_path": "a.txt", "old_string": "x", "new_string": "y"}),
+        ("edit", {"file_path": "none.txt", "old_string": "x", "new_string": "y"}),
+        ("read", {"file_path": "a.txt", "offset": 9}),
+        ("bash", {"command": "echo out; seq 1 100000 >&2; sleep 600", "timeout_ms": 500}),
+    ],
+)
+def test_the_error_of_a_call_that_was_agreed_to_has_the_same_words(
+    tmp_path: Path, tool: str, fields: dict[str, Any]
+) -> None:
+    """For who waits, and in the run, which keeps it."""
+
+    def told(error: WapError) -> tuple[str, dict[str, Any]]:
+        # How much a command had printed by then is another thing each time.
+        return error.text, dict.fromkeys(error.details) if tool == "bash" else error.details
+
+    with opened(tmp_path) as tools:
+        tools.file("a.txt", "x\nx\n")
+        direct = tools.refuse(tool, **fields)
+    with opened(tmp_path, policy=ASKING) as tools:
+        waited = tools.decided_badly(tool, **fields)
+        ((run,), _) = tools._wait(tools.runner.page(AGENT, None, 10, None))
+        kept = tools._wait(tools.runner.get(run.id, AGENT)).response
+        assert kept is not None
+    assert told(waited) == told(WapError.from_dict(kept)) == told(direct)
+    assert not any(letter.isupper() for name in kept.get("details", {}) for letter in name)
+    assert waited.details.get("stderr", "").count("left out") <= 1
 
 
 def test_denied_paths_are_not_there(tmp_path: Path) -> None:

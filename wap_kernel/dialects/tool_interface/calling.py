@@ -62,6 +62,11 @@ def respond(step: Step, result: Result) -> dict[str, Any]:
     return answered
 
 
+def translate(_: Step, error: WapError) -> WapError:
+    """The same of one that failed. When it is raised again, for who waits, nothing of it changes."""
+    return translated(error)
+
+
 def _encode(called: WorkspaceTool[Any], operation: Operation, result: Result) -> bytes:
     return called.answer(operation, result).model_dump_json(exclude_none=True).encode("utf-8")
 

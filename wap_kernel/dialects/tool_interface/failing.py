@@ -47,7 +47,7 @@ _CAPITAL = re.compile(r"(?<=[a-z0-9])([A-Z])")
 
 
 def translated(error: WapError) -> WapError:
-    """The same error, for whoever called one of these tools."""
+    """The same error, for whoever called one of these tools. One that is translated already stays as it is."""
     details = _details(error.details)
     if isinstance(error, EditNotFound | EditAmbiguous):
         details.pop("operation", None)  # there is one
@@ -80,8 +80,8 @@ def _worded(hint: str | None) -> str | None:
 def _details(details: Mapping[str, Any]) -> dict[str, Any]:
     found = {_name(name): _value(value) for name, value in details.items()}
     for stream in ("stdout", "stderr"):
-        if isinstance(found.get(stream), str):
-            total = int(found.get(f"total_{stream}_bytes", 0))
+        total = details.get(f"{stream}Bytes")
+        if isinstance(found.get(stream), str) and isinstance(total, int):
             found[stream], is_cut = cut(found[stream], total)
             found["truncated"] = bool(found.get("truncated")) or is_cut
     return found
