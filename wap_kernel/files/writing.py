@@ -37,7 +37,7 @@ class Writer:
 
         if operation.create_directories:
             self._make_parent(path, check)
-        with _putting(path, 'Change it with modifyFile, or replace it with mode "overwrite".'):
+        with putting(path, 'Change it with modifyFile, or replace it with mode "overwrite".'):
             real = self._files.resolve(path)
             self._check_notebook(real, data, append=is_append)
             with self._locks.hold(real):
@@ -108,13 +108,13 @@ class Writer:
 
         if operation.create_directories:
             self._make_parent(destination, check_first)
-        with _putting(destination):
+        with putting(destination):
             new = self._files.resolve(destination, follow=False)
         if new.startswith(f"{stat.path}/"):
             raise InvalidArgument(f"A folder cannot be moved into itself: {source}")
         with self._locks.hold(stat.path, new):
             check(new)
-            with _putting(destination, _OVERWRITE):
+            with putting(destination, _OVERWRITE):
                 if operation.overwrite:
                     self._check_overwritable(destination, stat)
                 moved = self._files.rename(source, destination, overwrite=operation.overwrite)
@@ -136,13 +136,13 @@ class Writer:
 
         if operation.create_directories:
             self._make_parent(destination, lambda: read(destination))
-        with _putting(destination):
+        with putting(destination):
             new = self._files.resolve(destination)
         if real == new:
             raise InvalidArgument(f"Source and destination are the same file: {source}")
         with self._locks.hold(real, new):
             data, stat = read(new)
-            with _putting(destination, _OVERWRITE):
+            with putting(destination, _OVERWRITE):
                 written = self._files.replace(destination, data, exclusive=not operation.overwrite, mode=stat.mode)
         return PathChanged(path=display(written.path), hash=digest.of_bytes(data))
 
@@ -219,7 +219,7 @@ class Writer:
 
 
 @contextmanager
-def _putting(path: str, exists: str | None = None) -> Iterator[None]:
+def putting(path: str, exists: str | None = None) -> Iterator[None]:
     """Something is put at `path`: what the operating system misses there is a folder on the way. `exists`: what to do
     when it says that something stands there."""
     try:

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import posixpath
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 
-from wap_kernel.errors import from_os_error
 from wap_kernel.files.paths import join, split
 from wap_kernel.files.primitives import Files
+from wap_kernel.files.writing import putting
 from wap_kernel.operations import CopyFile, CreateDirectory, DeleteFile, ModifyFile, MoveFile, Operation, WriteFile
 
 
@@ -25,7 +23,8 @@ class Targets:
 def targets(operation: Operation, files: Files) -> Targets:
     """Raises what the operation itself would, when a path cannot be reached."""
     if isinstance(operation, WriteFile):
-        return Targets(_new(files, operation.path, make=operation.create_directories))
+        with putting(operation.path):
+            return Targets(_new(files, operation.path, make=operation.create_directories))
     if isinstance(operation, ModifyFile):
         return Targets((files.resolve(operation.path),))
     if isinstance(operation, DeleteFile):
@@ -33,11 +32,11 @@ def targets(operation: Operation, files: Files) -> Targets:
     if isinstance(operation, CreateDirectory):
         return Targets(tuple(_missing(files, operation.path)))
     if isinstance(operation, CopyFile):
-        with _naming(operation.destination):
+        with putting(operation.destination):
             return Targets(_new(files, operation.destination, make=operation.create_directories))
     if isinstance(operation, MoveFile):
         source = files.resolve(operation.source, follow=False)
-        with _naming(operation.destination):
+        with putting(operation.destination):
             new = _new(files, operation.destination, make=operation.create_directories, follow=False)
         return Targets(new[:-1], tree=source, moved_to=new[-1])
     return Targets()
@@ -72,11 +71,3 @@ def _missing(files: Files, path: str) -> list[str]:
         if files.look(here) is None:
             missing.append(here)
     return missing
-
-
-@contextmanager
-def _naming(path: str) -> Iterator[None]:
-    try:
-        yield
-    except OSError as error:
-        raise from_os_error(error, path) from error

@@ -32,6 +32,8 @@ BODIES: dict[str, dict[str, Any]] = {
     "moveFile": {"source": "missing", "destination": "b"},
     "copyFile": {"source": "missing", "destination": "b"},
     "createDirectory": {"path": "a.txt"},
+    "readNotebook": {"path": "missing.ipynb"},
+    "modifyNotebook": {"path": "missing.ipynb", "operations": [{"type": "delete", "cellId": "x"}]},
 }
 RECORDED = {"path", "paths", "source", "destination", "query", "command", "workingDirectory", "excludePatterns"}
 """These are what the audit is for."""
@@ -39,6 +41,9 @@ REGEX = {"type": "regexReplace", "pattern": "x", "replacement": MARK}
 FAILING: list[tuple[str, dict[str, Any]]] = [
     ("writeFile", {"path": "n.ipynb", "content": f"{MARK} no notebook"}),
     ("writeFile", {"path": "n.ipynb", "content": json.dumps({MARK: MARK, "nbformat": 4, "cells": [{MARK: MARK}]})}),
+    ("modifyNotebook", {"path": "m.ipynb", "operations": [{"type": "delete", "cellId": MARK}]}),
+    ("modifyNotebook", {"path": "m.ipynb", "operations": [{"type": "insert", "source": MARK}]}),
+    ("readNotebook", {"path": "m.ipynb", "cellIds": [MARK]}),
     ("writeFile", {"path": "a.txt", "content": MARK, "mode": "create"}),
     ("writeFile", {"path": "no/such", "content": MARK}),
     ("writeFile", {"path": "b", "content": f"{MARK}!", "encoding": "base64"}),
@@ -75,6 +80,7 @@ def bodies() -> Iterator[tuple[str, dict[str, Any]]]:
 def recorded(tools: Any) -> Callable[[], str]:
     """Everything that the audit says, when the workspace is closed."""
     (tools.root / "a.txt").write_text(f"one {MARK} two\n")
+    (tools.root / "m.ipynb").write_text(json.dumps({"cells": [], "metadata": {}, "nbformat": 4, "nbformat_minor": 5}))
 
     def read() -> str:
         asyncio.run(tools.workspace.close())
