@@ -293,8 +293,8 @@ def test_deletion_and_what_cannot_be_looked_up(connected: Interface, server: Git
 
 
 @pytest.fixture
-def asking(tmp_path: Path, server: GitServer) -> Any:
-    """Where fetch, pull and push ask, with a token in a file."""
+def asking(request: pytest.FixtureRequest, tmp_path: Path, server: GitServer) -> Any:
+    """Where fetch, pull and push ask, with a token in a file; the test may name the preset."""
     server.create()
     token = tmp_path / "token"
     token.touch(mode=0o600)
@@ -305,7 +305,8 @@ def asking(tmp_path: Path, server: GitServer) -> Any:
         source=TokenFile(str(token), origin=server.origin),
         ca_file=str(server.certificate),
     )
-    policy = Policy(name="house", shell=ShellPolicy(rules=rules))
+    preset = getattr(request, "param", None)
+    policy = Policy(name="house", shell=ShellPolicy(rules=rules)) if preset is None else presets.load(preset)
     with opened(tmp_path, provider="bubblewrap", git=settings, policy=policy) as tools:
         tools.repository()
         tools.git("remote", "add", "origin", server.url())
@@ -327,6 +328,7 @@ def test_what_is_remembered_and_what_is_not(asking: Interface, server: GitServer
         assert asking.refuse("git", action="push", **fields).code is Code.APPROVAL_REQUIRED
 
 
+@pytest.mark.parametrize("asking", [None, "standard"], indirect=True)
 def test_the_files_that_git_changed_are_put_back_and_its_commits_are_not(
     asking: Interface, server: GitServer, tmp_path: Path
 ) -> None:
