@@ -24,6 +24,7 @@ class Reason(str, Enum):
     OWNER = "owner"
     PROTECTED = "protected"
     SHALLOW = "shallow"
+    PARTIAL = "partial"
     LFS = "lfs"
     BORROWED = "borrowed"
     CREDENTIAL = "credential"

@@ -13,6 +13,12 @@ _TABLE: tuple[tuple[str, Reason, str], ...] = (
         "There is no git repository here. Run `git init`, clone one, or name the folder of one.",
     ),
     (
+        r"promisor remote|transport '[^']*' not allowed",
+        Reason.PARTIAL,
+        "The repository is a partial clone, and what this needs was left at its remote. Clone it whole, or a person "
+        "fetches what is missing.",
+    ),
+    (
         r"dubious ownership",
         Reason.OWNER,
         "The repository belongs to another user, so git does not trust it. Change its owner, or clone it.",

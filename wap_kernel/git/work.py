@@ -62,10 +62,14 @@ class Work:
         return join(self.repository.folder, path.rstrip("/")) if path not in ("", ".") else self.repository.folder
 
     def shown(self, path: str) -> str:
-        return display(join(self.repository.folder, path))
+        return display(join(self.repository.folder, path) if path not in ("", ".") else self.repository.folder)
 
     def may_read(self, path: str) -> bool:
         return self.permits.may_read(self.place(path))
+
+    def is_masked(self, path: str) -> bool:
+        """Whether the sandbox shows it empty, so that git takes it for changed."""
+        return self.inside.hides(self.place(path))
 
     def may_write(self, path: str) -> bool:
         return self.permits.may_write(self.place(path))
@@ -90,6 +94,8 @@ class Work:
 
     def commit(self, revision: str) -> str:
         found = self.find(revision)
+        if found is None and revision == "HEAD":
+            raise failed(Reason.NOTHING, "There is no commit yet.")
         if found is None:
             self.read("rev-parse", "--verify", f"{revision}^{{commit}}")  # git's own words about it
             raise AssertionError("rev-parse answers with an id or fails")

@@ -13,6 +13,7 @@ from wap_kernel.commands import environment
 from wap_kernel.commands.shell import Script, parse
 from wap_kernel.commands.words import SimpleCommand
 from wap_kernel.errors import Code, PermissionDenied, WapError
+from wap_kernel.files.primitives import Access
 from wap_kernel.git.remotes import PROTECTED, RULE, Remote, Verb, questions, refusal
 from wap_kernel.operations import (
     CopyFile,
@@ -240,6 +241,9 @@ def _git(operation: GitAction, script: Script, effective: Effective, facts: Fact
     """By the rules for the same words in a shell, so that one policy speaks for both."""
     if not effective.shell_enabled:
         yield Verdict(Answer.DENY, "shell.enabled", "Shell is disabled")
+        return
+    if (closed := _refusal(Touch(operation.folder, Access.READ, folder=True), effective, facts)) is not None:
+        yield closed
         return
     if operation.url is not None and facts.remotes and (refused := refusal(operation.url, facts.remotes)) is not None:
         yield Verdict(Answer.DENY, RULE, refused.message, refused.hint)

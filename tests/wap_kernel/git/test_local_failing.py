@@ -9,6 +9,7 @@ import pytest
 from tests.wap_kernel.git.scene import MakeWorkspace, Workspace, reason
 from wap_kernel.git import changing, reading
 from wap_kernel.git.answers import Change, GitFailed, Reason
+from wap_kernel.providers.base import Confinement
 
 
 def test_no_repository(make: MakeWorkspace) -> None:
@@ -128,3 +129,30 @@ def test_a_name_that_is_not_utf8_is_told(workspace: Workspace) -> None:
     with pytest.raises(GitFailed) as caught:
         changing.add(work, ["."])
     assert reason(caught) is Reason.UNKNOWN_PATH and "caf" in caught.value.failure.text
+
+
+def test_what_a_partial_clone_left_at_its_remote(workspace: Workspace) -> None:
+    workspace.write("README.md", "changed\n")
+    workspace.save()
+    workspace.plain("config", "uploadpack.allowFilter", "true")
+    address = f"file://{workspace.folder}"
+    workspace.plain("clone", "--quiet", "--filter=blob:none", address, "part")
+    for url in (address, "ext::sh -c id", "https://example.org/x"):
+        workspace.plain("config", "remote.origin.url", url, folder="part")
+        work = workspace.work(folder="part", confinement=Confinement(pinned=("part/.git",)))
+        for target in ("HEAD~1:README.md", "HEAD"):
+            with pytest.raises(GitFailed) as caught:
+                reading.show(work, target)
+            assert reason(caught) is Reason.PARTIAL and "Clone it whole" in caught.value.failure.text
+
+
+def test_before_the_first_commit(make: MakeWorkspace) -> None:
+    workspace = make()
+    workspace.plain("init", "--quiet")
+    for look in (reading.log, reading.show):
+        with pytest.raises(GitFailed) as caught:
+            look(workspace.work())
+        assert (reason(caught), caught.value.failure.text) == (Reason.NOTHING, "There is no commit yet.")
+    with pytest.raises(GitFailed) as caught:
+        reading.log(workspace.work(), "topic")
+    assert reason(caught) is Reason.UNKNOWN_REVISION
