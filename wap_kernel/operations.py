@@ -11,10 +11,12 @@ import re
 from collections.abc import Mapping
 from enum import Enum
 from types import MappingProxyType
-from typing import Annotated, ClassVar, Literal
+from typing import ClassVar, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
-from pydantic.alias_generators import to_camel
+from pydantic import Field
+
+from wap_kernel.changes import Change
+from wap_kernel.models import Model
 
 
 class Effect(str, Enum):
@@ -23,17 +25,6 @@ class Effect(str, Enum):
     READ = "read"
     WRITE = "write"
     EXECUTE = "execute"
-
-
-class Model(BaseModel):
-    model_config = ConfigDict(
-        frozen=True,
-        extra="forbid",
-        alias_generator=to_camel,
-        populate_by_name=True,
-        ser_json_bytes="base64",
-        val_json_bytes="base64",
-    )
 
 
 class Operation(Model):
@@ -135,81 +126,6 @@ class WriteFile(_OnPath):
     @property
     def content_size(self) -> int:
         return len(self.content)
-
-
-class ReplaceLines(Model):
-    type: Literal["replace"] = "replace"
-    start_line: int
-    end_line: int
-    new_content: str
-
-
-class InsertLines(Model):
-    type: Literal["insert"] = "insert"
-    after_line: int
-    new_content: str
-
-
-class DeleteLines(Model):
-    type: Literal["delete"] = "delete"
-    start_line: int
-    end_line: int
-
-
-class RegexReplace(Model):
-    type: Literal["regexReplace"] = "regexReplace"
-    pattern: str
-    replacement: str
-    flags: str = ""
-
-
-class ReplaceText(Model):
-    """Literally."""
-
-    type: Literal["replaceText"] = "replaceText"
-    old_content: str
-    new_content: str
-    which: Literal["first", "only", "every"] = "first"
-    """Of its occurrences; `only` fails if there are more than one."""
-
-
-CellType = Literal["code", "markdown", "raw"]
-
-
-class InsertCell(Model):
-    type: Literal["insertCell"] = "insertCell"
-    cell_type: CellType = "code"
-    source: str
-    cell_id: str | None = None
-    after_cell: str | None = None
-    before_cell: str | None = None
-    """Neither: at the end."""
-
-
-class ReplaceCell(Model):
-    type: Literal["replaceCell"] = "replaceCell"
-    cell_id: str
-    source: str
-    cell_type: CellType | None = None
-    """None: what it is."""
-
-
-class DeleteCell(Model):
-    type: Literal["deleteCell"] = "deleteCell"
-    cell_id: str
-
-
-class MoveCell(Model):
-    type: Literal["moveCell"] = "moveCell"
-    cell_id: str
-    after_cell: str | None = None
-    before_cell: str | None = None
-
-
-CellChange = InsertCell | ReplaceCell | DeleteCell | MoveCell
-Change = Annotated[
-    ReplaceLines | InsertLines | DeleteLines | RegexReplace | ReplaceText | CellChange, Field(discriminator="type")
-]
 
 
 class ModifyFile(_OnPath):

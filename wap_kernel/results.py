@@ -9,7 +9,8 @@ from typing import Literal
 
 from pydantic import Field
 
-from wap_kernel.operations import Encoding, Model
+from wap_kernel.models import Model
+from wap_kernel.operations import Encoding
 
 
 class Result(Model):

@@ -17,19 +17,16 @@ import pytest
 from jupyter_ext.rates import WINDOW, RateLimits, Rates
 from jupyter_ext.tokens import AgentTokens
 from tests.jupyter_ext.agents import another_server, bearer, mint, use
+from wap_kernel.changes import DeleteLines, InsertLines, RegexReplace, ReplaceLines
 from wap_kernel.errors import Conflict, RateLimited
 from wap_kernel.operations import (
     CopyFile,
-    DeleteLines,
     GitChange,
     GitRead,
     GitTransfer,
-    InsertLines,
     ModifyFile,
     Operation,
     ReadFile,
-    RegexReplace,
-    ReplaceLines,
     RunCommand,
     WriteFile,
 )

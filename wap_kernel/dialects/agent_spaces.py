@@ -13,20 +13,12 @@ from pydantic import AfterValidator, BaseModel, Field, TypeAdapter, ValidationEr
 from pydantic_core import InitErrorDetails, PydanticCustomError
 
 from wap_kernel import batches
+from wap_kernel.changes import ReplaceText
 from wap_kernel.dialects import structure, wap_parameters
 from wap_kernel.dialects.tools import INTEGER, LARGE, Parameters, invalid
 from wap_kernel.errors import InvalidArgument
 from wap_kernel.files import paths
-from wap_kernel.operations import (
-    DeleteFile,
-    Message,
-    ModifyFile,
-    Operation,
-    ReadFile,
-    ReplaceText,
-    RunCommand,
-    WriteFile,
-)
+from wap_kernel.operations import DeleteFile, Message, ModifyFile, Operation, ReadFile, RunCommand, WriteFile
 from wap_kernel.runs.model import Options, Step
 
 DIALECT = "agent_spaces"

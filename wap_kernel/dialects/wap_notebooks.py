@@ -6,20 +6,12 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
+from wap_kernel.changes import CellType, DeleteCell, InsertCell, MoveCell, ReplaceCell
 from wap_kernel.dialects.tools import Parameters
 from wap_kernel.dialects.wap_parameters import Hash, Path
 from wap_kernel.errors import InvalidArgument
 from wap_kernel.files import notebooks, paths
-from wap_kernel.operations import (
-    CellType,
-    DeleteCell,
-    InsertCell,
-    ModifyFile,
-    MoveCell,
-    Operation,
-    ReadNotebook,
-    ReplaceCell,
-)
+from wap_kernel.operations import ModifyFile, Operation, ReadNotebook
 
 CellId = Annotated[str, Field(min_length=1, max_length=64, description="Id of a cell, as readNotebook names it.")]
 NewId = Annotated[str, Field(pattern=r"^[a-zA-Z0-9_-]{1,64}$", description="Id for the new cell; made up if left out.")]

@@ -8,6 +8,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
+from wap_kernel.changes import DeleteLines, InsertLines, RegexReplace, ReplaceLines
 from wap_kernel.dialects.tools import INTEGER, Parameters
 from wap_kernel.errors import InvalidArgument
 from wap_kernel.files import digest, paths
@@ -18,16 +19,12 @@ from wap_kernel.operations import (
     CopyFile,
     CreateDirectory,
     DeleteFile,
-    DeleteLines,
     DescribeWorkspace,
-    InsertLines,
     ListFiles,
     ModifyFile,
     MoveFile,
     Operation,
     ReadFile,
-    RegexReplace,
-    ReplaceLines,
     RunCommand,
     SearchFiles,
     WriteFile,

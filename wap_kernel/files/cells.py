@@ -15,9 +15,9 @@ import re
 from collections.abc import Callable
 from typing import Any
 
+from wap_kernel.changes import CellChange, DeleteCell, InsertCell, MoveCell, ReplaceCell
 from wap_kernel.errors import EditNotFound, InvalidArgument, TooLarge
 from wap_kernel.files import json_spans
-from wap_kernel.operations import CellChange, DeleteCell, InsertCell, MoveCell, ReplaceCell
 
 Cell = dict[str, Any]
 MAX_NOTEBOOK = 16 * 1024 * 1024

@@ -11,20 +11,12 @@ import io
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from wap_kernel.changes import CellChange, Change, DeleteLines, InsertLines, RegexReplace, ReplaceLines, ReplaceText
 from wap_kernel.errors import EditAmbiguous, EditNotFound, InvalidArgument, TimedOut, TooLarge, WapError
 from wap_kernel.files import jsregex
 from wap_kernel.files.cells import Document
 from wap_kernel.files.closest import closest
 from wap_kernel.files.deadline import Deadline
-from wap_kernel.operations import (
-    CellChange,
-    Change,
-    DeleteLines,
-    InsertLines,
-    RegexReplace,
-    ReplaceLines,
-    ReplaceText,
-)
 
 SHOWN = 50
 """Characters of a text that an error quotes."""

@@ -10,6 +10,7 @@ import pytest
 
 from tests.wap_kernel.dialects.agent_spaces_examples import OPERATIONS, OPERATIONS_MESSAGE
 from wap_kernel import parse_operation, parse_operations_message, validate_operation
+from wap_kernel.changes import ReplaceText
 from wap_kernel.dialects.agent_spaces import (
     MAX_COMMAND,
     MAX_CONTENT,
@@ -21,16 +22,7 @@ from wap_kernel.dialects.agent_spaces import (
     MIN_TIMEOUT,
 )
 from wap_kernel.errors import InvalidArgument
-from wap_kernel.operations import (
-    DeleteFile,
-    Message,
-    ModifyFile,
-    Operation,
-    ReadFile,
-    ReplaceText,
-    RunCommand,
-    WriteFile,
-)
+from wap_kernel.operations import DeleteFile, Message, ModifyFile, Operation, ReadFile, RunCommand, WriteFile
 from wap_kernel.runs.model import Options, Step
 
 HASH = f"sha256:{'0' * 64}"

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from tests.wap_kernel.dialects.agent_spaces_examples import EVENTS
 from wap_kernel import errors, parse_event, validate_event
+from wap_kernel.changes import ReplaceText
 from wap_kernel.dialects.agent_spaces_event_models import TYPES
 from wap_kernel.dialects.agent_spaces_events import MAX_SAID, AgentSpacesEvents
 from wap_kernel.git.acting import GitActed
@@ -32,7 +33,6 @@ from wap_kernel.operations import (
     Operation,
     ReadFile,
     ReadNotebook,
-    ReplaceText,
     RevertRun,
     RunCommand,
     SearchFiles,

@@ -113,7 +113,8 @@ def test_two_roots_in_one_state_folder_keep_their_own_leases(tmp_path: Path, mak
 WRITER = """
     import asyncio, itertools, sys
     from wap_kernel.workspace import Workspace
-    from wap_kernel.operations import ModifyFile, ReplaceLines, WriteFile
+    from wap_kernel.changes import ReplaceLines
+    from wap_kernel.operations import ModifyFile, WriteFile
 
     async def main(root, state):
         workspace = Workspace(root, state_dir=state)

@@ -8,11 +8,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from wap_kernel.changes import Change, DeleteLines, InsertLines, RegexReplace, ReplaceLines, ReplaceText
 from wap_kernel.errors import Code, TimedOut, TooLarge, WapError
 from wap_kernel.files import editing
 from wap_kernel.files.deadline import Deadline
 from wap_kernel.files.editing import split_lines
-from wap_kernel.operations import Change, DeleteLines, InsertLines, RegexReplace, ReplaceLines, ReplaceText
 
 MIB = 1024 * 1024
 

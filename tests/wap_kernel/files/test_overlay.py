@@ -15,6 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.wap_kernel.files.guards import NoJournal, OpenGuard
+from wap_kernel.changes import ReplaceText
 from wap_kernel.errors import PermissionDenied, WapError
 from wap_kernel.files.deadline import Deadline
 from wap_kernel.files.listing import list_files
@@ -30,7 +31,6 @@ from wap_kernel.operations import (
     ModifyFile,
     MoveFile,
     Operation,
-    ReplaceText,
     WriteFile,
 )
 from wap_kernel.results import Limits

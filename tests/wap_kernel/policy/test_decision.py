@@ -8,13 +8,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from wap_kernel.changes import InsertLines
 from wap_kernel.errors import Code
 from wap_kernel.operations import (
     CopyFile,
     CreateDirectory,
     DeleteFile,
     DescribeWorkspace,
-    InsertLines,
     ListFiles,
     ModifyFile,
     MoveFile,

@@ -8,11 +8,11 @@ from typing import Any
 import pytest
 
 from tests.wap_kernel.policy.granting import ASKING, grantable, granted, rule, run, shell, verdict
+from wap_kernel.changes import InsertLines
 from wap_kernel.operations import (
     CopyFile,
     DeleteFile,
     DescribeWorkspace,
-    InsertLines,
     ListFiles,
     ModifyFile,
     MoveFile,

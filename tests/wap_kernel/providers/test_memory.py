@@ -11,6 +11,7 @@ import pytest
 
 from tests.wap_kernel.providers.memory import MemoryProvider
 from tests.wap_kernel.providers.scene import LONG, SERVER, Guard, Journal, cancelling
+from wap_kernel.changes import ReplaceLines
 from wap_kernel.errors import ProviderUnavailable, WapError, from_os_error
 from wap_kernel.files.deadline import Deadline
 from wap_kernel.files.listing import list_files
@@ -27,7 +28,6 @@ from wap_kernel.operations import (
     MoveFile,
     Operation,
     ReadFile,
-    ReplaceLines,
     WriteFile,
 )
 from wap_kernel.providers.base import Command, Provider

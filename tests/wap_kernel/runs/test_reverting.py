@@ -14,17 +14,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.wap_kernel.runs.undoing import ATTACK, SCENE, Undoable, clear, dying
+from wap_kernel.changes import ReplaceText
 from wap_kernel.errors import Conflict, WapError
-from wap_kernel.operations import (
-    CopyFile,
-    CreateDirectory,
-    DeleteFile,
-    ModifyFile,
-    MoveFile,
-    Operation,
-    ReplaceText,
-    WriteFile,
-)
+from wap_kernel.operations import CopyFile, CreateDirectory, DeleteFile, ModifyFile, MoveFile, Operation, WriteFile
 from wap_kernel.runs.changes import Change, collapsed
 from wap_kernel.runs.images import ABSENT, Image
 from wap_kernel.runs.reverting import Do, plan

@@ -9,17 +9,8 @@ import pytest
 
 from tests.wap_kernel.runs.undoing import Undoable
 from wap_kernel.caller import Caller
-from wap_kernel.operations import (
-    CopyFile,
-    CreateDirectory,
-    DeleteFile,
-    ModifyFile,
-    MoveFile,
-    Operation,
-    RegexReplace,
-    ReplaceText,
-    WriteFile,
-)
+from wap_kernel.changes import RegexReplace, ReplaceText
+from wap_kernel.operations import CopyFile, CreateDirectory, DeleteFile, ModifyFile, MoveFile, Operation, WriteFile
 from wap_kernel.runs.model import Options, Run, Status, Step, dump_steps
 from wap_kernel.runs.settling import settle
 

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from tests.wap_kernel.runs.undoing import NAMES, Undoable, paths
+from wap_kernel.changes import ReplaceText
 from wap_kernel.errors import NoSpace, WapError
 from wap_kernel.files.deadline import Deadline
 from wap_kernel.files.handles import LocalFolder
@@ -23,7 +24,6 @@ from wap_kernel.operations import (
     ModifyFile,
     MoveFile,
     Operation,
-    ReplaceText,
     RunCommand,
     WriteFile,
 )

@@ -10,11 +10,11 @@ from typing import Any, Literal
 
 from wap_kernel.dialects.coding_environment.parameters import MAX_READ, TIMEOUT
 from wap_kernel.dialects.coding_environment.places import shown
+from wap_kernel.models import Model
 from wap_kernel.operations import (
     DeleteFile,
     DescribeWorkspace,
     ListFiles,
-    Model,
     ModifyFile,
     ReadFile,
     RunCommand,

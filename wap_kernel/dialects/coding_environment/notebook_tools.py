@@ -8,7 +8,8 @@ from wap_kernel.dialects import wap_notebooks
 from wap_kernel.dialects.coding_environment.parameters import Confirmed, Path, Placed, small
 from wap_kernel.dialects.coding_environment.places import Place, shown
 from wap_kernel.dialects.wap_parameters import Hash
-from wap_kernel.operations import Model, ModifyFile, Operation, ReadNotebook
+from wap_kernel.models import Model
+from wap_kernel.operations import ModifyFile, Operation, ReadNotebook
 from wap_kernel.results import NotebookCell, NotebookContent
 
 

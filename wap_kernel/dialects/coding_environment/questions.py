@@ -10,9 +10,10 @@ import posixpath
 from dataclasses import dataclass, field
 
 from wap_kernel.caller import Caller
+from wap_kernel.changes import ReplaceText
 from wap_kernel.errors import ApprovalRequired
 from wap_kernel.files.paths import display
-from wap_kernel.operations import DeleteFile, GitAction, ModifyFile, Operation, ReplaceText, RunCommand, WriteFile
+from wap_kernel.operations import DeleteFile, GitAction, ModifyFile, Operation, RunCommand, WriteFile
 from wap_kernel.render.chars import one_line, visible
 from wap_kernel.runs import evidence
 from wap_kernel.runs.differences import difference, path_of

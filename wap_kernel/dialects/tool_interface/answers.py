@@ -7,10 +7,11 @@ from typing import Literal
 
 from pydantic import BaseModel, ConfigDict
 
+from wap_kernel.changes import ReplaceText
 from wap_kernel.commands.output import Collector
 from wap_kernel.dialects.tool_interface.places import shown
 from wap_kernel.files.reading import count_lines
-from wap_kernel.operations import ListFiles, ModifyFile, ReplaceText, SearchFiles, ViewFile, WriteFile
+from wap_kernel.operations import ListFiles, ModifyFile, SearchFiles, ViewFile, WriteFile
 from wap_kernel.results import CommandResult, FileContent, FileList, FileModified, FileWritten, SearchResult
 
 MAX_STREAM = 50 * 1024

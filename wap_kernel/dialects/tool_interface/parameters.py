@@ -6,21 +6,13 @@ from typing import Annotated, Literal
 
 from pydantic import ConfigDict, Field
 
+from wap_kernel.changes import ReplaceText
 from wap_kernel.dialects.tool_interface import places
 from wap_kernel.dialects.tools import INTEGER, Parameters
 from wap_kernel.dialects.wap_parameters import Hash
 from wap_kernel.errors import InvalidArgument
 from wap_kernel.files.searching import MAX_CONTEXT_LINES
-from wap_kernel.operations import (
-    ListFiles,
-    ModifyFile,
-    Operation,
-    ReplaceText,
-    RunCommand,
-    SearchFiles,
-    ViewFile,
-    WriteFile,
-)
+from wap_kernel.operations import ListFiles, ModifyFile, Operation, RunCommand, SearchFiles, ViewFile, WriteFile
 
 TIMEOUT_MS = 120_000
 MAX_LINES = 2_000
