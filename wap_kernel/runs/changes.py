@@ -126,16 +126,19 @@ class Changes:
 
     # -- others at the same time
 
-    def begin_command(self, run: str, position: int, note: Note) -> Mark:
-        """Store that it is under way, and mark where the others are, to tell later what they have changed meanwhile."""
+    def mark(self, run: str) -> Mark:
+        """Where the others are now, to tell later what they have changed since."""
 
-        def begin(connection: sqlite3.Connection) -> Mark:
-            _note(connection, run, position, note)
+        def look(connection: sqlite3.Connection) -> Mark:
             (last,) = connection.execute("SELECT coalesce(max(id), 0) FROM changes").fetchone()
             under_way = connection.execute("SELECT id FROM changes WHERE after IS NULL AND run != ?", (run,))
             return Mark(last, frozenset(identifier for (identifier,) in under_way))
 
-        return self._database.write(begin)
+        return self._database.read(look)
+
+    def begin_command(self, run: str, position: int, note: Note) -> None:
+        """Store that it is under way."""
+        self._database.write(lambda connection: _note(connection, run, position, note))
 
     def of_others_since(self, mark: Mark, run: str) -> dict[str, list[Image | None]]:
         """What other runs left at the paths that they have changed since; None where they are still at it. What a run

@@ -184,13 +184,14 @@ class Snapshots:
 
     @contextmanager
     def _around_command(self, run: str, position: int, deadline: Deadline, notice: Notice) -> Iterator[None]:
+        mark = self.changes.mark(run)  # first: what others make and end while this looks and keeps is theirs
         before = manifest.take(self.files, deadline, bound=self._caps.entries)
         lost: dict[str, str] = {}
         digests = self._keep_all(before, lost, deadline)
         places = {path: REASONS[reason] for path, reason in before.excluded.items()}
         not_kept = NotKept(lost, places)
         # Until the command has ended the note says that what it changed is not known.
-        mark = self.changes.begin_command(run, position, {**not_kept.to_dict(), "isOver": False})
+        self.changes.begin_command(run, position, {**not_kept.to_dict(), "isOver": False})
         if not_kept:
             notice(not_kept)
         try:

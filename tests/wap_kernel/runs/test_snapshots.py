@@ -231,6 +231,21 @@ def test_what_other_runs_change_meanwhile_is_not_the_commands(undo: Undoable) ->
     assert paths(undo.describe("third")) == {"begun": "created"}
 
 
+def test_what_another_run_makes_while_a_command_is_prepared_is_not_the_commands(
+    undo: Undoable, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    keep_all = undo.snapshots._keep_all
+
+    def slowly(*arguments: Any) -> Any:
+        undo.write("other", "new", b"theirs")
+        return keep_all(*arguments)
+
+    monkeypatch.setattr(undo.snapshots, "_keep_all", slowly)
+    with undo.snapshots.around(RunCommand(command=":"), "run", 0, Deadline(10), undo.notices.append):
+        (undo.folder / "own").write_text("ours")
+    assert paths(undo.describe("run")) == {"own": "created"}
+
+
 def test_what_another_run_is_still_at_is_not_the_commands_unless_that_run_is_over(undo: Undoable) -> None:
     undo.database.write(
         lambda connection: connection.executemany(
