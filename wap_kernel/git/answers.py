@@ -89,7 +89,7 @@ class Status:
     untracked: tuple[str, ...]
     conflicts: tuple[Change, ...]
     left_out: int = 0
-    """Paths that policy does not show."""
+    """Paths that policy does not show. One that the sandbox hides counts, changed or not: there git sees it empty."""
     underway: str | None = None
     """merge, rebase, cherry-pick, revert, bisect."""
     note: str | None = None

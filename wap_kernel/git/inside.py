@@ -98,10 +98,6 @@ class Inside:
         self._cancel = cancel
         self._redact = Redactor()
 
-    def hides(self, path: str) -> bool:
-        """Whether commands see nothing of this path of the workspace."""
-        return any(path == hidden or path.startswith(f"{hidden}/") for hidden in self._confinement.hidden)
-
     def look(self, folder: str = ".") -> Repository:
         """The repository that `folder` lies in. Raises GitFailed if there is none in the workspace."""
         # Where nothing confines git, a link could lead to any repository of the machine.

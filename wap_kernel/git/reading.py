@@ -6,7 +6,6 @@ A path that policy denies is denied here too, in every commit: its contents are 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import replace
 
 from wap_kernel.errors import InvalidArgument
 from wap_kernel.files.paths import display
@@ -48,9 +47,7 @@ def status(work: Work) -> Status:
     groups = (raw.staged, raw.changed, raw.conflicts)
     staged, changed, conflicts = (_visible(work, group) for group in groups)
     untracked = tuple(display(work.shown(path)) for path in raw.untracked if work.may_read(path))
-    masked = {change.path for change in raw.changed if work.is_masked(change.path)}
-    known = masked - {change.path for change in (*raw.staged, *raw.conflicts)}
-    hidden = {path for path in raw.paths - known if not work.may_read(path)}
+    hidden = {path for path in raw.paths if not work.may_read(path)}
     return Status(
         branch=raw.branch,
         commit=raw.commit,
@@ -89,11 +86,10 @@ def _note(raw: parsing.RawStatus, underway: str | None) -> str | None:
 def diff(work: Work, paths: Sequence[str] = ()) -> Differences:
     """What is staged, and what is changed but not staged. Of a conflict: against our side."""
     literal = work.literal(paths)
-    unstaged = _diff(work, ("--ours",), literal)
-    if unstaged.left_out:
-        masked = {change.path for change in work.status(*literal).changed if work.is_masked(change.path)}
-        unstaged = replace(unstaged, left_out=max(0, unstaged.left_out - len(masked)))
-    return Differences(staged=_diff(work, ("--cached",), literal), unstaged=unstaged)
+    return Differences(
+        staged=_diff(work, ("--cached",), literal),
+        unstaged=_diff(work, ("--ours",), literal),
+    )
 
 
 def _diff(work: Work, what: Sequence[str], paths: Sequence[str] = ()) -> Diff:

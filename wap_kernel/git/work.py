@@ -67,10 +67,6 @@ class Work:
     def may_read(self, path: str) -> bool:
         return self.permits.may_read(self.place(path))
 
-    def is_masked(self, path: str) -> bool:
-        """Whether the sandbox shows it empty, so that git takes it for changed."""
-        return self.inside.hides(self.place(path))
-
     def may_write(self, path: str) -> bool:
         return self.permits.may_write(self.place(path))
 

@@ -17,6 +17,18 @@ HOOKS = """
 """.split()
 
 
+def make_program(workspace: Workspace, outside: Path) -> str:
+    """Leaves a mark where it can: outside only if it runs there. Otherwise it behaves as a filter."""
+    outside.mkdir()
+    text = f"#!/bin/sh\ntouch {outside}/ran 2>/dev/null\ntouch {workspace.folder}/.git/ran-inside\ncat\n"
+    program = workspace.write("evil.sh", text)
+    program.chmod(0o755)
+    for name in ("git-merge-evil", "git-remote-evil"):
+        (workspace.write(name, text)).chmod(0o755)
+    workspace.write(".git/info/exclude", "evil.sh\ngit-*\n")
+    return str(program)
+
+
 class Settings:
     """`key` gets the program; `key=value` gets the value, with PROGRAM in both replaced."""
 
@@ -216,6 +228,25 @@ PLANTS: Mapping[str, Plant] = {
     "tools": Settings("difftool.x.cmd", "diff.tool=x", "mergetool.x.cmd", "merge.tool=x", "browser.x.cmd", "man.x.cmd"),
     "maintenance": _maintenance,
 }
+
+
+def plant_everything(workspace: Workspace, program: str) -> None:
+    for name in ("submodule", *PLANTS):  # first what needs git itself, which would run the others
+        if not (workspace.folder / "inner").exists() or name not in ("submodule", "worktree's config"):
+            PLANTS[name](workspace, program)
+
+
+def lead_astray(workspace: Workspace, origin: str, elsewhere: str) -> None:
+    """Settings by which git would go `elsewhere` in the place of `origin`, and take the credential there."""
+    Settings(
+        f"url.{elsewhere}/.insteadOf={origin}/",
+        f"url.{elsewhere}/.pushInsteadOf={origin}/",
+        f"remote.origin.pushurl={elsewhere}/ada/engine.git",
+        f"http.{origin}.proxy={elsewhere}",
+        f"http.{elsewhere}.proxy=",
+        f"credential.{elsewhere}.username=x-access-token",
+    )(workspace, "")
+
 
 _SETTINGS = [name for name, plant in PLANTS.items() if isinstance(plant, Settings)]
 _GROUPS = 7

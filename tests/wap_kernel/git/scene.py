@@ -57,6 +57,13 @@ class Workspace:
         self.scene = scene
         self.folder = scene.folder
 
+    @classmethod
+    def at(cls, folder: Path) -> Workspace:
+        """Only its files, and plain git."""
+        found = cls.__new__(cls)
+        found.folder = folder
+        return found
+
     def init(self, folder: str = ".") -> None:
         self.write(f"{folder}/README.md", "hello\n")
         plain(self.folder / folder, "init", "--quiet", "--initial-branch=main")

@@ -7,6 +7,7 @@ import datetime
 import ipaddress
 import json
 import re
+import socketserver
 import ssl
 import subprocess
 import threading
@@ -65,6 +66,29 @@ def make_certificate(folder: Path) -> tuple[Path, Path]:
     )
     (folder / "tls.pem").write_bytes(certificate.public_bytes(serialization.Encoding.PEM))
     return folder / "tls.pem", folder / "tls.key"
+
+
+class Listener:
+    """A host that hears whatever is said to it, and says nothing."""
+
+    def __init__(self) -> None:
+        self.heard: list[bytes] = []
+        heard = self.heard
+
+        class Handler(socketserver.BaseRequestHandler):
+            def handle(self) -> None:
+                self.request.settimeout(LONG)
+                heard.append(self.request.recv(65536))
+
+        self._server = socketserver.ThreadingTCPServer(("127.0.0.1", 0), Handler)
+        self.origin = f"https://127.0.0.1:{self._server.server_address[1]}"
+        self._thread = threading.Thread(target=self._server.serve_forever, kwargs={"poll_interval": 0.05})
+        self._thread.start()
+
+    def close(self) -> None:
+        self._server.shutdown()
+        self._thread.join()
+        self._server.server_close()
 
 
 class GitServer:

@@ -65,6 +65,7 @@ def test_git_push(connected: Interface, server: GitServer) -> None:
                 assert token.encode() not in Path(folder, name).read_bytes()
 
 
+@pytest.mark.parametrize("connected", ALL, indirect=True)
 def test_fetch_pull_and_clone(connected: Interface, server: GitServer, tmp_path: Path) -> None:
     push(connected)
     bare, other = server.repositories / "ada/engine.git", tmp_path / "other"

@@ -122,21 +122,6 @@ def test_a_file_that_the_sandbox_hides_is_not_committed_empty(workspace: Workspa
     assert workspace.plain("diff", "--name-only", "HEAD~1", "HEAD").split() == ["a"]
 
 
-def test_a_file_that_the_sandbox_hides_has_not_changed(workspace: Workspace) -> None:
-    """Git takes it for changed, since it is shown empty; what is known of it is what is staged."""
-    workspace.write(".env", "TOKEN=one\n")
-    workspace.write("closed/a", "a\n")
-    workspace.save()
-    confinement = Confinement(hidden=(".env", "closed"), read_only=(".git/config", ".git/hooks"), pinned=(".git",))
-    work = workspace.work(denying(".env", "closed"), confinement=confinement)
-    found = reading.diff(work)
-    assert (reading.status(work).left_out, found.staged.left_out, found.unstaged.left_out) == (0, 0, 0)
-    workspace.write(".env", "TOKEN=two\n")
-    workspace.plain("add", ".env")
-    found = reading.diff(work)
-    assert (reading.status(work).left_out, found.staged.left_out, found.unstaged.left_out) == (1, 1, 0)
-
-
 def test_a_file_that_became_a_folder_brings_no_denied_file_with_it(workspace: Workspace) -> None:
     workspace.write("x", "a file\n")
     workspace.save()

@@ -20,8 +20,7 @@ from wap_kernel.providers.base import Confinement
 def make_secret(folder: Path) -> tuple[Path, str]:
     """A repository outside of the workspace, with a commit that nobody here shall get."""
     folder.mkdir()
-    other = Workspace.__new__(Workspace)
-    other.folder = folder
+    other = Workspace.at(folder)
     other.init()
     other.write("secret", "the other repository's secret\n")
     return folder, other.save()

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from tests.wap_kernel.dialects.interface import Interface, opened
-from tests.wap_kernel.git.plants import CONTROLS, PLANTS, SILENT, TOGETHER
+from tests.wap_kernel.git.plants import CONTROLS, PLANTS, SILENT, TOGETHER, make_program, plant_everything
 from tests.wap_kernel.git.scene import PLAIN, Workspace
 from tests.wap_kernel.git.team import Team
 from tests.wap_kernel.providers.scene import LONG
@@ -22,18 +22,6 @@ from wap_kernel.errors import TimedOut, WapError
 from wap_kernel.git import changing, reading
 from wap_kernel.git.answers import GitFailed
 from wap_kernel.git.transfer import fetch, pull, push
-
-
-def make_program(workspace: Workspace, outside: Path) -> str:
-    """Leaves a mark where it can: outside only if it runs there. Otherwise it behaves as a filter."""
-    outside.mkdir()
-    text = f"#!/bin/sh\ntouch {outside}/ran 2>/dev/null\ntouch {workspace.folder}/.git/ran-inside\ncat\n"
-    program = workspace.write("evil.sh", text)
-    program.chmod(0o755)
-    for name in ("git-merge-evil", "git-remote-evil"):
-        (workspace.write(name, text)).chmod(0o755)
-    workspace.write(".git/info/exclude", "evil.sh\ngit-*\n")
-    return str(program)
 
 
 def work_through(tools: Interface) -> None:
@@ -130,9 +118,7 @@ def test_all_of_it_at_once_and_the_token_goes_to_the_right_host(team: Team, tmp_
     program = make_program(workspace, outside)
     push(team.link(), workspace.work())
     team.colleague(tmp_path / "colleague", "theirs", "1")
-    for name in ("submodule", *PLANTS):  # first what needs git itself, which would run the others
-        if not (workspace.folder / "inner").exists() or name not in ("submodule", "worktree's config"):
-            PLANTS[name](workspace, program)
+    plant_everything(workspace, program)
     work = workspace.work()
     fetch(team.link(), work)
     changing.checkout(work, "topic")

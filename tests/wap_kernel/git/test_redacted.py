@@ -6,6 +6,7 @@ import base64
 import json
 import os
 import sqlite3
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
@@ -13,8 +14,9 @@ from urllib.parse import quote
 import pytest
 
 from tests.wap_kernel.dialects.interface import AGENT, SECONDS, Interface, opened
-from tests.wap_kernel.git.scene import plain
-from tests.wap_kernel.git.server import GitServer
+from tests.wap_kernel.git.plants import lead_astray, make_program, plant_everything
+from tests.wap_kernel.git.scene import Workspace, plain
+from tests.wap_kernel.git.server import GitServer, Listener
 from wap_kernel import redacting
 from wap_kernel.commands.output import Collector
 from wap_kernel.git.credentials import NoCredential
@@ -116,10 +118,18 @@ def forms(token: str) -> dict[str, str]:
     }
 
 
+@pytest.fixture
+def listener() -> Iterator[Listener]:
+    found = Listener()
+    yield found
+    found.close()
+
+
 def test_the_token_is_found_nowhere(
-    connected: Interface, server: GitServer, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+    connected: Interface, server: GitServer, listener: Listener, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    """Though the remote tells it to everybody who pushes, in every form, and then in the names of its branches."""
+    """Though everything is planted in the workspace, also what leads to another host, and the remote tells the token to
+    everybody who pushes, in every form, and then in the names of its branches."""
     sampled: list[bytes] = []
     bare = server.repositories / "ada/engine.git"
 
@@ -132,21 +142,27 @@ def test_the_token_is_found_nowhere(
         hook.write_text(f"#!/bin/sh\n{lines}echo 'fatal: https://x-access-token:{token}@h/' >&2\nexit 1\n")
         hook.chmod(0o755)
 
-    server.during = during
+    def git(action: str, **fields: Any) -> dict[str, Any]:
+        return connected("git", action=action, url=server.url(), **fields)
+
     connected.git("branch", "x")
-    refused = connected("git", action="push", branch="x")
+    planted, outside = Workspace.at(connected.root), tmp_path / "outside"
+    lead_astray(planted, server.origin, listener.origin)
+    plant_everything(planted, make_program(planted, outside))
+    server.during = during
+    refused = git("push", branch="x")
     assert refused["reason"] == "refused" and refused["stderr"].count("***") >= len(forms("x"))
     (bare / "hooks/pre-receive").unlink()
     server.during = lambda: sampled.append(everything_of_processes())
-    answers = [refused, connected("git", action="push", branch="x")]
+    answers = [refused, git("push", branch="x")]
     (token,) = server.tokens
     safe = forms(token)["urlsafe"].rstrip("=")
     plain(bare, "branch", f"leak-{safe}", "x")
-    answers.append(connected("git", action="fetch"))
+    answers.append(git("fetch"))
     assert [ref["name"] for ref in answers[-1]["refs"]] == ["***"]
-    plain(connected.root, "update-ref", "-d", f"refs/remotes/origin/leak-{safe}")
+    (connected.root / f".git/refs/remotes/origin/leak-{safe}").unlink()
     plain(bare, "branch", "-D", f"leak-{safe}")
-    answers.append(connected("git", action="fetch"))
+    answers.append(git("fetch"))
 
     assert any(password == token for _, password in server.seen)
     assert len(sampled) == 2 and all(b"git-remote-https" in one and b"WAP_GIT_ASKED" in one for one in sampled)
@@ -157,6 +173,11 @@ def test_the_token_is_found_nowhere(
     texts |= {str(path): path.read_bytes() for path in connected.root.rglob("*") if path.is_file()}
     parts = [form.rstrip("=")[4:-4].encode() for form in forms(token).values()]
     assert not [(name, part) for name, text in texts.items() for part in parts if part in text]
+    assert listener.heard == [] and list(outside.iterdir()) == []
+    assert not (connected.root / ".git/ran-inside").exists()
+    # Whoever suspects nothing goes there.
+    plain(connected.root, "ls-remote", server.url(), check=False)
+    assert listener.heard
 
 
 def test_a_token_that_is_known_is_told_by_no_command(
