@@ -189,10 +189,11 @@ def _sizes(operation: Operation, effective: Effective, facts: Facts) -> Iterator
     limit = effective.max_file_size
     size = _size_of_file(operation, facts.size or 0)
     if limit is not None and size > limit:
-        yield _too_large("maxFileSize", f"The file has {size} bytes, and {limit} are allowed")
+        next_step = _SHOW_A_PART if isinstance(operation, ReadFile) else _SMALLER
+        yield _too_large("maxFileSize", f"The file has {size} bytes, and policy allows {limit}", next_step)
     limit, brought = effective.max_edit_size, operation.content_size
     if limit is not None and brought > limit:
-        yield _too_large("maxEditSize", f"The change brings {brought} bytes, and {limit} are allowed")
+        yield _too_large("maxEditSize", f"The change brings {brought} bytes, and policy allows {limit}", _SMALLER)
 
 
 def _size_of_file(operation: Operation, size: int) -> int:
@@ -202,8 +203,12 @@ def _size_of_file(operation: Operation, size: int) -> int:
     return size if isinstance(operation, (ReadFile, ModifyFile, CopyFile)) else 0
 
 
-def _too_large(rule: str, reason: str) -> Verdict:
-    return Verdict(Answer.DENY, rule, reason, "Work on a smaller file or in smaller steps.", Code.SIZE_LIMIT_EXCEEDED)
+_SMALLER = "Work on a smaller file or in smaller steps."
+_SHOW_A_PART = "Show a part of it with a command, such as: sed -n 1,100p FILE"
+
+
+def _too_large(rule: str, reason: str, next_step: str) -> Verdict:
+    return Verdict(Answer.DENY, rule, reason, next_step, Code.SIZE_LIMIT_EXCEEDED)
 
 
 # -- commands

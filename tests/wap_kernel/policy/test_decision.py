@@ -240,6 +240,11 @@ def test_texts(operation: Operation, layer: Policy, reason: str, suggestion: str
     assert (found.reason, found.suggestion) == (reason, suggestion)
 
 
+def test_a_file_that_is_too_large_to_be_read_can_be_shown_in_parts() -> None:
+    assert "sed -n 1,100p" in (verdict(ReadFile(path="a"), SMALL, size=11).suggestion or "")
+    assert "sed" not in (verdict(write(content=b"12345678901"), SMALL).suggestion or "")
+
+
 def test_a_workspace_may_only_narrow() -> None:
     widening = Policy(
         filesystem=FilesystemPolicy(access="read-write", allowed_paths=("**/*",), max_file_size=1 << 40),
