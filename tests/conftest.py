@@ -3,10 +3,15 @@
 from __future__ import annotations
 
 import os
+import signal
 
 from hypothesis import HealthCheck, settings
 
 pytest_plugins = ["pytest_jupyter.jupyter_server"]
+
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    # Started in the background of a script. What is ignored is inherited, and some tests interrupt what they start.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 BUSY = [HealthCheck.too_slow]
 """That examples take long to make says only that."""

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 from tests.jupyter_ext.conftest import FILE
 
 _INSERT = {"type": "insert", "afterLine": 0, "newContent": "x"}
+_CELL = {"type": "insert", "source": "x"}
 _BATCH = {"protocolVersion": "1.0", "operations": []}
 
 _DECISION = {"decision": "approved", "approvalId": "x"}
@@ -43,6 +44,8 @@ DOORS = (
     Door("POST", "wap/api/copyFile", {"source": FILE, "destination": "copy.txt"}, "write"),
     Door("POST", "wap/api/moveFile", {"source": "copy.txt", "destination": "moved.txt"}, "write"),
     Door("POST", "wap/api/deleteFile", {"path": "moved.txt"}, "write"),
+    Door("POST", "wap/api/readNotebook", {"path": "work.ipynb"}, "read", status=404),
+    Door("POST", "wap/api/modifyNotebook", {"path": "work.ipynb", "operations": [_CELL]}, "write", status=404),
     Door("POST", "wap/workspace/bash", {"command": "true"}, "execute"),
     Door("POST", "wap/workspace/read", {"file_path": FILE}, "read"),
     Door("POST", "wap/workspace/write", {"file_path": "new.txt", "content": "y"}, "write"),

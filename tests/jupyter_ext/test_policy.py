@@ -96,15 +96,15 @@ class Everything:
 
 
 def test_the_matrix_leaves_out_no_tool_that_takes_a_path() -> None:
-    """Commands and git have tests of their own, and a batch is made of the others."""
+    """Commands, git and notebooks have tests of their own, and a batch is made of the others."""
     named: dict[str, set[str]] = {}
     for call in CALLS:
         named.setdefault(call.dialect, set()).add(call.tool)
-    assert named["wap"] == wap.TOOLS.keys() - {"executeCommand"}
+    assert named["wap"] == wap.TOOLS.keys() - {"executeCommand", "readNotebook", "modifyNotebook"}
     assert named["interface"] == tool_interface.TOOLS.keys() - {"bash", "git"}
     schema = OperationsMessage.model_json_schema()["properties"]["operations"]["items"]
     assert named["agent spaces"] == schema["discriminator"]["mapping"].keys() - {"shell"}
-    others = {"searchFiles", "runCommand", "git", "runOperations", "getRun"}
+    others = {"searchFiles", "runCommand", "git", "runOperations", "getRun", "readNotebook", "editNotebook"}
     assert named["mcp"] == coding_environment.TOOLS.keys() - others
 
 

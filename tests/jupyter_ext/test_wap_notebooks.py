@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -119,6 +120,32 @@ async def test_what_is_no_notebook(call: Any, jp_root_dir: Path, tool: str) -> N
         "out.ipynb": "PERMISSION_DENIED",
     }.items():
         assert (await call(tool, path=name, **more)).code == code, name
+
+
+CLOSED = {"deniedPaths": ["secret/**"], "maxFileSize": 3000, "filesystem": {"readOnlyPaths": ["locked/**"]}}
+
+
+@pytest.mark.parametrize(
+    ("folder", "reading", "changing"),
+    [
+        ("secret", "PERMISSION_DENIED", "PERMISSION_DENIED"),
+        ("locked", None, "PERMISSION_DENIED"),
+        (".git", None, "PERMISSION_DENIED"),
+        ("large", "SIZE_LIMIT_EXCEEDED", "SIZE_LIMIT_EXCEEDED"),
+        ("open", None, None),
+    ],
+)
+async def test_policy_is_asked(
+    call: Any, jp_root_dir: Path, path: Path, folder: str, reading: str | None, changing: str | None
+) -> None:
+    text = nbformat.writes(nbformat.v4.new_notebook(cells=[nbformat.v4.new_raw_cell("x" * 5000 * (folder == "large"))]))
+    (jp_root_dir / folder).mkdir()
+    (jp_root_dir / folder / "work.ipynb").write_text(text)
+    (jp_root_dir / ".cws-policy.json").write_text(json.dumps(CLOSED))
+    name = f"{folder}/work.ipynb"
+    assert (await call("readNotebook", path=name)).code == reading
+    refused = await call("modifyNotebook", path=name, operations=[{"type": "insert", "source": "more"}])
+    assert refused.code == changing
 
 
 async def test_a_text_that_would_break_a_notebook_points_to_its_cells(call: Any) -> None:
