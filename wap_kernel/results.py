@@ -65,6 +65,8 @@ class NotebookCell(Model):
     source: str
     execution_count: int | None = None
     outputs: list[CellOutput] | None = None
+    outputs_left_out: int | None = None
+    """How many it has besides."""
 
 
 class NotebookContent(Result):

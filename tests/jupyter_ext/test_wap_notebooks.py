@@ -52,7 +52,7 @@ async def test_reading_some_of_them(call: Any) -> None:
 
 @pytest.mark.parametrize(
     "jp_server_config",
-    [{"ServerApp": {"jpserver_extensions": {"jupyter_ext": True}}, "WapExtension": {**OPEN, "max_file_size": 50}}],
+    [{"ServerApp": {"jpserver_extensions": {"jupyter_ext": True}}, "WapExtension": {**OPEN, "max_file_size": 150}}],
 )
 async def test_an_answer_is_bounded(jp_server_config: Any, call: Any) -> None:
     body = await ok(call, "readNotebook", path="work.ipynb")
@@ -60,6 +60,26 @@ async def test_an_answer_is_bounded(jp_server_config: Any, call: Any) -> None:
     assert (body["isTruncated"], body["totalCells"]) == (True, 2)
     alone = await ok(call, "readNotebook", path="work.ipynb", cellIds=["sum"], includeOutputs=False)
     assert alone["isTruncated"] is False
+
+
+async def test_odd_notebooks_are_read(call: Any, jp_root_dir: Path) -> None:
+    code = {"cell_type": "code", "metadata": {}, "execution_count": True, "source": ["a\ud800"], "id": "\udfff"}
+    outputs = [{"output_type": "stream", "text": "\ud800"}, 7, *([{}] * 60)]
+    made = {"cells": [{**code, "outputs": outputs}, code], "metadata": {"language_info": {"name": "\ud800"}}}
+    (jp_root_dir / "odd.ipynb").write_text(json.dumps({**made, "nbformat": 4, "nbformat_minor": 5}))
+    body = await ok(call, "readNotebook", path="odd.ipynb", cellIds=["cell-0", "cell-0"])
+    (cell,) = body["cells"]
+    assert (cell["source"], cell["outputs"][0]["text"], body["language"]) == ("a\ufffd", "\ufffd", "\ufffd")
+    assert len(cell["outputs"]) == 50 and cell["outputsLeftOut"] == 11 and "executionCount" not in cell
+
+
+async def test_a_notebook_that_is_not_valid_is_not_changed_and_not_sent_in_circles(
+    call: Any, jp_root_dir: Path
+) -> None:
+    broken = {"cells": [], "metadata": {"kernelspec": 7}, "nbformat": 4, "nbformat_minor": 5}
+    (jp_root_dir / "odd.ipynb").write_text(json.dumps(broken))
+    refused = await call("modifyNotebook", path="odd.ipynb", operations=[{"type": "insert", "source": "x"}])
+    assert refused.code == "INVALID_ARGUMENT" and "not valid as it is" in refused.body["error"]
 
 
 async def test_changing_cells(call: Any, path: Path) -> None:

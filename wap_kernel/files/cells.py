@@ -1,9 +1,9 @@
 """Cells of a notebook, changed by their ids. Pure; what a change does not touch stays byte for byte.
 
-A notebook is not read and written anew: the texts of its cells are found in the document and put together again, with
-space between them as Jupyter has it. A cell that is new, or has a new source, is written as Jupyter writes it. In a
-notebook from before nbformat 4.5, whose cells have no ids, a cell is named by its position at that moment: `cell-0` is
-the first.
+A notebook is not read and written anew: the texts of its cells are found in the document and put together again, and of
+a cell with a new source only that is exchanged. What is new is written as Jupyter writes it. A cell without an id that
+is its own, as all are in a notebook from before nbformat 4.5, is named by its position at that moment: `cell-0` is the
+first.
 """
 
 from __future__ import annotations
@@ -12,7 +12,8 @@ import codecs
 import hashlib
 import json
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from typing import Any
 
 from wap_kernel.changes import CellChange, DeleteCell, InsertCell, MoveCell, ReplaceCell
@@ -21,21 +22,34 @@ from wap_kernel.files import json_spans
 
 Cell = dict[str, Any]
 MAX_NOTEBOOK = 16 * 1024 * 1024
-"""Bytes: other threads stand still while JSON is parsed."""
-_INDENT = re.compile(r"\{(\r?\n)([ \t]+)")
-_MALFORMED = (ValueError, KeyError, RecursionError)
+MAX_PARTS = 200_000
+"""Bytes, and lists and objects: other threads stand still while JSON is parsed."""
+_INDENT = re.compile(r"\{(\r?\n)([ \t]{1,8})(?![ \t])")
+_ID = re.compile(r"[a-zA-Z0-9_-]{1,64}")
+_MALFORMED = (ValueError, LookupError, RecursionError)
 _ID_LENGTH = 8
 _SHOWN = 20
 """Ids that an error names."""
+_OF_CODE = {"execution_count": "null", "outputs": "[]"}
+
+
+@dataclass
+class _Placed:
+    """A cell, its text, and the space around it up to the commas."""
+
+    cell: Cell
+    text: str
+    before: str
+    after: str = ""
 
 
 class Document:
     """The text of a notebook, taken apart around its cells."""
 
     def __init__(self, data: bytes) -> None:
-        if len(data) > MAX_NOTEBOOK:
+        if len(data) > MAX_NOTEBOOK or data.count(b"{") + data.count(b"[") > MAX_PARTS:
             raise TooLarge(
-                f"The notebook has {len(data)} bytes; cells are found in up to {MAX_NOTEBOOK}.",
+                f"The notebook is too large: cells are found in up to {MAX_NOTEBOOK} bytes and {MAX_PARTS} parts.",
                 hint="Clear the outputs of its cells, or work on it with a command, such as jq.",
                 size=len(data),
             )
@@ -43,28 +57,43 @@ class Document:
             text = data.removeprefix(codecs.BOM_UTF8).decode("utf-8")
             members = dict(json_spans.members(text))
             start, end = members["cells"]
-            found = [(_checked(cell), text[slice(*span)]) for cell, span in json_spans.elements(text, start)]
             self._has_ids = _has_ids(text, members)
             self._about = json.loads(text[slice(*members["metadata"])])
+            self._placed = list(_placed(text, start))
         except _MALFORMED:
             raise InvalidArgument(
                 "Not a notebook with cells.", hint="It has to be a complete nbformat 4 document."
             ) from None
-        self.cells = [cell for cell, _ in found]
-        self._texts = [text for _, text in found]
-        self._before, self._after = text[:start], text[end:]
         indent = _INDENT.match(text)
         self._newline: str = indent[1] if indent else ""
         self._indent: str | None = indent[2] if indent else None
         self._ascii = text.isascii() and "\\u" in text
+        self._head, self._tail = text[:start], text[end:]
+        self._end = self._line(1)
+        """The space before the end of the list."""
+        if self._placed:
+            self._end, self._placed[-1].after = self._placed[-1].after, ""
 
     def __bytes__(self) -> bytes:
-        if self._indent is None or not self._texts:
-            array = f"[{', '.join(self._texts)}]"
-        else:
-            begin = self._newline + self._indent * 2
-            array = f"[{begin}{f',{begin}'.join(self._texts)}{self._newline}{self._indent}]"
-        return f"{self._before}{array}{self._after}".encode()
+        cells = ",".join(f"{one.before}{one.text}{one.after}" for one in self._placed)
+        return f"{self._head}[{cells}{self._end if cells else ''}]{self._tail}".encode()
+
+    @property
+    def cells(self) -> list[Cell]:
+        return [one.cell for one in self._placed]
+
+    @property
+    def names(self) -> list[str]:
+        """By which a cell is found, in order; each but once."""
+        names: dict[str, None] = {}
+        for position, cell in enumerate(self.cells):
+            name = cell.get("id")
+            if not isinstance(name, str) or not _ID.fullmatch(name) or name in names:
+                name = f"cell-{position}"
+            while name in names:
+                name += "_"
+            names[name] = None
+        return list(names)
 
     @property
     def language(self) -> str | None:
@@ -73,61 +102,51 @@ class Document:
         name = found.get("name") if isinstance(found, dict) else None
         return name if isinstance(name, str) else None
 
-    @property
-    def names(self) -> list[str]:
-        """By which a cell is found, in order."""
-        return [name_of(cell, position) for position, cell in enumerate(self.cells)]
-
     def change(self, change: CellChange) -> None:
         _CHANGES[type(change)](self, change)
 
     def insert(self, change: InsertCell) -> None:
         at = self._place(change.after_cell, change.before_cell)
-        cell: Cell = {"cell_type": change.cell_type}
+        members = {"cell_type": json.dumps(change.cell_type), "metadata": "{}", "source": self._source(change.source)}
         if change.cell_type == "code":
-            cell["execution_count"] = None
+            members |= _OF_CODE
         if self._has_ids:
-            cell["id"] = self._new_id(change, at)
+            members["id"] = json.dumps(self._new_id(change, at))
         elif change.cell_id is not None:
             raise InvalidArgument(
                 "The cells of this notebook have no ids.", hint="Leave the id out; this is a format before 4.5."
             )
-        cell["metadata"] = {}
-        if change.cell_type == "code":
-            cell["outputs"] = []
-        cell["source"] = _lines(change.source)
-        self._texts.insert(at, self._written(cell))
-        self.cells.insert(at, cell)
+        text = self._composed(members)
+        before = self._placed[0].before if self._placed else self._line(2)
+        self._placed.insert(at, _Placed(json.loads(text), text, before))
 
     def replace(self, change: ReplaceCell) -> None:
-        at = self._find(change.cell_id)
-        cell = dict(self.cells[at])
-        kind = change.cell_type or cell["cell_type"]
-        if (kind, change.source) == (cell["cell_type"], source_of(cell)):
+        one = self._placed[self._find(change.cell_id)]
+        kind = str(change.cell_type or one.cell["cell_type"])
+        if (kind, change.source) == (one.cell["cell_type"], source_of(one.cell)):
             return
-        cell["source"] = _lines(change.source)
+        spans = dict(json_spans.members(one.text))
+        new = {"source": self._source(change.source)}
         if kind == "code":  # what it has put out was put out by another source
-            cell |= {"execution_count": None, "outputs": []}
+            new |= _OF_CODE
+        if kind == one.cell["cell_type"] and new.keys() <= spans.keys():
+            one.text = _exchanged(one.text, {spans[name]: value for name, value in new.items()})
         else:
-            cell = {name: value for name, value in cell.items() if name not in ("execution_count", "outputs")}
-        if kind != cell["cell_type"]:
-            cell.pop("attachments", None)
-        cell["cell_type"] = kind
-        self.cells[at] = cell = dict(sorted(cell.items()))
-        self._texts[at] = self._written(cell)
+            kept = {name: one.text[slice(*span)] for name, span in spans.items()}
+            for name in (*_OF_CODE, "attachments"):
+                kept.pop(name, None)
+            one.text = self._composed({**kept, "cell_type": json.dumps(kind), **new})
+        one.cell = json.loads(one.text)
 
     def delete(self, change: DeleteCell) -> None:
-        at = self._find(change.cell_id)
-        del self._texts[at], self.cells[at]
+        del self._placed[self._find(change.cell_id)]
 
     def move(self, change: MoveCell) -> None:
         at = self._find(change.cell_id)
         if change.cell_id in (change.after_cell, change.before_cell):
             raise InvalidArgument("A cell cannot be moved next to itself.", hint="Name another cell.")
         to = self._place(change.after_cell, change.before_cell)
-        to -= to > at
-        self._texts.insert(to, self._texts.pop(at))
-        self.cells.insert(to, self.cells.pop(at))
+        self._placed.insert(to - (to > at), self._placed.pop(at))
 
     def _place(self, after: str | None, before: str | None) -> int:
         """Where a cell goes: next to the one that is named, else to the end."""
@@ -135,7 +154,7 @@ class Document:
             raise InvalidArgument("afterCell and beforeCell are both given.", hint="Name one of them.")
         if after is not None:
             return self._find(after) + 1
-        return len(self._texts) if before is None else self._find(before)
+        return len(self._placed) if before is None else self._find(before)
 
     def _find(self, name: str) -> int:
         names = self.names
@@ -157,15 +176,26 @@ class Document:
             return change.cell_id
         count = 0
         while True:
-            seed = f"{at} {count} {change.source}".encode("utf-8", "surrogatepass")
-            identifier = hashlib.sha256(seed).hexdigest()[:_ID_LENGTH]
+            identifier = hashlib.sha256(f"{at} {count} {change.source}".encode()).hexdigest()[:_ID_LENGTH]
             if identifier not in taken:
                 return identifier
             count += 1
 
-    def _written(self, cell: Cell) -> str:
-        text = json.dumps(cell, indent=self._indent, ensure_ascii=self._ascii)
-        return text if self._indent is None else text.replace("\n", self._newline + self._indent * 2)
+    # -- as Jupyter writes it
+
+    def _line(self, depth: int) -> str:
+        """The space before something that stands `depth` levels deep."""
+        return "" if self._indent is None else self._newline + self._indent * depth
+
+    def _composed(self, members: dict[str, str]) -> str:
+        """A cell of its members, which are JSON."""
+        begin = self._line(3)
+        written = f",{begin or ' '}".join(f"{json.dumps(name)}: {members[name]}" for name in sorted(members))
+        return f"{{{begin}{written}{self._line(2)}}}"
+
+    def _source(self, source: str) -> str:
+        text = json.dumps(source.splitlines(keepends=True), indent=self._indent, ensure_ascii=self._ascii)
+        return text if self._indent is None else text.replace("\n", self._line(3))
 
 
 _CHANGES: dict[type, Callable[[Document, Any], None]] = {
@@ -174,11 +204,6 @@ _CHANGES: dict[type, Callable[[Document, Any], None]] = {
     DeleteCell: Document.delete,
     MoveCell: Document.move,
 }
-
-
-def name_of(cell: Cell, position: int) -> str:
-    identifier = cell.get("id")
-    return identifier if isinstance(identifier, str) else f"cell-{position}"
 
 
 def source_of(cell: Cell) -> str:
@@ -192,18 +217,26 @@ def joined(text: Any) -> str:
     return text if isinstance(text, str) else ""
 
 
-def _lines(source: str) -> list[str]:
-    return source.splitlines(keepends=True)
+def _placed(text: str, start: int) -> Iterator[_Placed]:
+    last = start + 1  # what follows the bracket, or a comma
+    for cell, (begin, end) in json_spans.elements(text, start):
+        if not isinstance(cell, dict) or not isinstance(cell.get("cell_type"), str):
+            raise ValueError(cell)
+        following = end
+        while text[following] not in ",]":
+            following += 1
+        yield _Placed(cell, text[begin:end], text[last:begin], text[end:following])
+        last = following + 1
 
 
-def _checked(cell: Any) -> Cell:
-    if not isinstance(cell, dict) or not isinstance(cell.get("cell_type"), str):
-        raise ValueError
-    return cell
+def _exchanged(text: str, new: dict[json_spans.Span, str]) -> str:
+    for (start, end), value in sorted(new.items(), reverse=True):
+        text = text[:start] + value + text[end:]
+    return text
 
 
 def _has_ids(text: str, members: dict[str, json_spans.Span]) -> bool:
     major, minor = (int(text[slice(*members[name])]) for name in ("nbformat", "nbformat_minor"))
     if major != 4:
-        raise ValueError
+        raise ValueError(major)
     return minor >= 5

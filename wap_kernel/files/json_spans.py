@@ -1,6 +1,6 @@
 """Where values stand in a JSON text, so that one can be exchanged and the rest stays as it is. Pure.
 
-Raises ValueError where the text ends too early or something else stands there; what is skipped is parsed on the way.
+Raises ValueError where the text ends too early or something else stands there; what is passed over is parsed.
 """
 
 from __future__ import annotations
@@ -17,13 +17,15 @@ _DECODER = json.JSONDecoder()
 
 def members(text: str) -> Iterator[tuple[str, Span]]:
     """The names in the object that `text` is, each with the span of its value."""
-    position = _after(text, 0, "{")
+    position = _after(text, _skip(text, 0), "{")
     while not text.startswith("}", position):
         name, position = _DECODER.raw_decode(text, position)
-        position = _after(text, position, ":")
+        position = _after(text, _skip(text, position), ":")
         _, end = _DECODER.raw_decode(text, position)
         yield str(name), (position, end)
-        position = _next(text, end)
+        position = _next(text, end, "}")
+    if _skip(text, position + 1) != len(text):
+        raise ValueError("something follows")
 
 
 def elements(text: str, start: int) -> Iterator[tuple[Any, Span]]:
@@ -32,17 +34,16 @@ def elements(text: str, start: int) -> Iterator[tuple[Any, Span]]:
     while not text.startswith("]", position):
         value, end = _DECODER.raw_decode(text, position)
         yield value, (position, end)
-        position = _next(text, end)
+        position = _next(text, end, "]")
 
 
-def _next(text: str, end: int) -> int:
+def _next(text: str, end: int, close: str) -> int:
     position = _skip(text, end)
-    return _after(text, position, ",") if text.startswith(",", position) else position
+    return position if text.startswith(close, position) else _after(text, position, ",")
 
 
 def _after(text: str, position: int, mark: str) -> int:
-    """Where the next thing stands after `mark`, with space around it."""
-    position = _skip(text, position)
+    """Where the next thing stands after `mark`, which stands at `position`."""
     if not text.startswith(mark, position):
         raise ValueError(mark)
     return _skip(text, position + 1)

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
 from typing import Any
 
-from wap_kernel.errors import InvalidArgument
+from wap_kernel.errors import InvalidArgument, TooLarge
 from wap_kernel.files.cells import MAX_NOTEBOOK, Cell, Document, joined, source_of
 from wap_kernel.files.digest import of_bytes
 from wap_kernel.files.primitives import Files
@@ -16,6 +15,12 @@ from wap_kernel.results import CellOutput, Limits, NotebookCell, NotebookContent
 
 MAX_OUTPUT = 4000
 """Characters of one output; its end is kept as well as its beginning."""
+MAX_OUTPUTS = 50
+"""Of one cell."""
+MAX_TYPES = 20
+MAX_TYPE = 100
+OVERHEAD = 100
+"""Bytes that a cell or an output takes in an answer besides its texts."""
 _COLOURS = re.compile(r"\x1b\[[0-9;]*m")
 
 
@@ -28,19 +33,37 @@ def read_notebook(files: Files, operation: ReadNotebook, limits: Limits, root_pa
     cells: list[NotebookCell] = []
     left = limits.max_file_size
     for name, cell in wanted:
-        shown = _shown(name, cell, outputs=operation.outputs)
-        left -= len(shown.source) + sum(len(output.text) for output in shown.outputs or ())
-        if left < 0 and cells:
+        shown = _shown(name, cell, MAX_OUTPUTS if operation.outputs else None)
+        if not cells and _size(shown) > left:  # the first one comes at least without what it has put out
+            shown = _shown(name, cell, 0)
+        left -= _size(shown)
+        if left < 0:
             break
         cells.append(shown)
+    if wanted and not cells:
+        raise TooLarge(
+            f"The cell has more than the limit of {limits.max_file_size} bytes: {wanted[0][0]}",
+            hint="Show a part of the notebook with a command, such as jq.",
+            maxFileSize=limits.max_file_size,
+        )
     return NotebookContent(
         cells=cells,
         total_cells=len(document.cells),
         is_truncated=len(cells) < len(wanted),
-        language=document.language,
+        language=None if document.language is None else _text(document.language)[:MAX_TYPE],
         metadata=metadata(stat, root_path),
         hash=of_bytes(data),
     )
+
+
+def _size(cell: NotebookCell) -> int:
+    outputs = cell.outputs or []
+    texts = [
+        cell.source,
+        *(output.text for output in outputs),
+        *(name for one in outputs for name in one.mime_types or ()),
+    ]
+    return sum(map(len, texts)) + OVERHEAD * (1 + len(outputs))
 
 
 def _wanted(document: Document, names: tuple[str, ...] | None) -> list[tuple[str, Cell]]:
@@ -52,44 +75,57 @@ def _wanted(document: Document, names: tuple[str, ...] | None) -> list[tuple[str
         raise InvalidArgument(
             f"The notebook has no cell: {missing[0]}", hint="Read the whole notebook to see which there are."
         )
-    return [(name, known[name]) for name in names]
+    return [(name, known[name]) for name in dict.fromkeys(names)]
 
 
-def _shown(name: str, cell: Cell, *, outputs: bool) -> NotebookCell:
+def _shown(name: str, cell: Cell, most: int | None) -> NotebookCell:
+    """With so many outputs at most; None: they are not asked for."""
     count = cell.get("execution_count")
     found = cell.get("outputs")
+    put_out = [output for output in found if isinstance(output, dict)] if isinstance(found, list) else []
+    if most is None or cell["cell_type"] != "code":
+        kept, left_out = None, 0
+    else:
+        kept, left_out = [_output(output) for output in put_out[:most]], len(put_out[most:])
     return NotebookCell(
         id=name,
-        type=str(cell["cell_type"]),
-        source=source_of(cell),
-        execution_count=count if isinstance(count, int) else None,
-        outputs=list(_outputs(found)) if outputs and isinstance(found, list) else None,
+        type=_text(str(cell["cell_type"]))[:MAX_TYPE],
+        source=_text(source_of(cell)),
+        execution_count=count if type(count) is int else None,
+        outputs=kept,
+        outputs_left_out=left_out or None,
     )
 
 
-def _outputs(found: list[Any]) -> Iterator[CellOutput]:
-    for output in found:
-        if not isinstance(output, dict):
-            continue
-        kind = str(output.get("output_type"))
-        data = output.get("data")
-        bundle = data if isinstance(data, dict) else {}
-        if kind == "stream":
-            text = joined(output.get("text"))
-        elif kind == "error":
-            traceback = output.get("traceback")
-            lines = [line for line in traceback if isinstance(line, str)] if isinstance(traceback, list) else []
-            text = "\n".join(lines) or f"{output.get('ename')}: {output.get('evalue')}"
-        else:
-            text = joined(bundle.get("text/plain"))
-        text = _COLOURS.sub("", text)
-        others = sorted(mime for mime in bundle if mime != "text/plain")
-        yield CellOutput(
-            type=kind,
-            text=_cut(text),
-            mime_types=others or None,
-            is_truncated=True if len(text) > MAX_OUTPUT else None,
-        )
+def _output(output: dict[str, Any]) -> CellOutput:
+    kind = str(output.get("output_type"))
+    data = output.get("data")
+    bundle = data if isinstance(data, dict) else {}
+    if kind == "stream":
+        text = joined(output.get("text"))
+    elif kind == "error":
+        traceback = output.get("traceback")
+        lines = [line for line in traceback if isinstance(line, str)] if isinstance(traceback, list) else []
+        text = "\n".join(lines) or f"{output.get('ename')}: {output.get('evalue')}"
+    else:
+        text = joined(bundle.get("text/plain"))
+    text = _text(_COLOURS.sub("", text))
+    others = sorted(_text(mime)[:MAX_TYPE] for mime in bundle if mime != "text/plain")
+    return CellOutput(
+        type=_text(kind)[:MAX_TYPE],
+        text=_cut(text),
+        mime_types=others[:MAX_TYPES] or None,
+        is_truncated=True if len(text) > MAX_OUTPUT else None,
+    )
+
+
+def _text(text: str) -> str:
+    """JSON may hold half a character, and no answer can: U+FFFD stands for it."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+    return text
 
 
 def _cut(text: str) -> str:

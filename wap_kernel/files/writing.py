@@ -6,6 +6,7 @@ import posixpath
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
+from wap_kernel.changes import CellChange
 from wap_kernel.errors import AlreadyExists, BinaryFile, FileMissing, InvalidArgument, TooLarge, from_os_error
 from wap_kernel.files import diffs, digest, editing, notebooks
 from wap_kernel.files.deadline import Deadline
@@ -61,7 +62,12 @@ class Writer:
             deadline = Deadline(EDIT_SECONDS)
             new = editing.apply(old, operation.changes, max_size=self._limits.max_write_size, deadline=deadline)
             self._check_size(len(new), path)
-            self._check_notebook(stat.path, new)
+            try:
+                self._check_notebook(stat.path, new)
+            except InvalidArgument as error:
+                if any(isinstance(change, CellChange) for change in operation.changes):  # which make no invalid cells
+                    error.hint = "It is not valid as it is. Write it whole, or mend it in Jupyter."
+                raise
             if new != old:
                 self._files.replace(path, new)
         diff, cut = diffs.unified(display(stat.path), old, new)

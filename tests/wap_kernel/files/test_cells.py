@@ -134,6 +134,10 @@ def test_changes_that_make_no_sense_are_refused(change: CellChange) -> None:
 NO_NOTEBOOKS = [
     *("", "{", "[]", "{}", "null", '{"cells"', '{"cells": [', '{"cells": 1}', '{"cells": {}}', "x" * 100),
     *('{"cells": [1], "nbformat": 4, "nbformat_minor": 5, "metadata": {}}', '{"cells": [], "metadata": {}}'),
+    *(
+        '{"cells": [], "nbformat": 4, "nbformat_minor": 5, "metadata": {}} x',
+        '{"cells": [], "nbformat": 4 "metadata": {}}',
+    ),
     *('{"cells": [], "nbformat": 3, "nbformat_minor": 0, "metadata": {}}', '{"cells": ' + "[" * 100_000),
 ]
 
@@ -146,10 +150,59 @@ def test_what_is_no_notebook(text: str) -> None:
         Document(text.encode() + b"\xff")
 
 
-def test_a_huge_notebook_is_not_parsed(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(cells, "MAX_NOTEBOOK", 100)
+@pytest.mark.parametrize("bound", ["MAX_NOTEBOOK", "MAX_PARTS"])
+def test_a_huge_notebook_is_not_parsed(monkeypatch: pytest.MonkeyPatch, bound: str) -> None:
+    monkeypatch.setattr(cells, bound, 5)
     with pytest.raises(TooLarge):
         Document(nbformat.writes(notebook("1")).encode())
+
+
+@pytest.mark.parametrize(
+    "layout",
+    [
+        '{{"nbformat":4,"nbformat_minor":5,"metadata":{{}},"cells":[{0},{1}]}}',
+        '{{"nbformat":4,"nbformat_minor":5,"metadata":{{}},"cells":[ {0} ,\n\n{1}\t]}}\n',
+        '{{\n  "cells": [{0}, {1}],\n  "metadata": {{}}, "nbformat": 4, "nbformat_minor": 5\n}}',
+    ],
+)
+def test_any_layout_stays(layout: str) -> None:
+    """Space between cells, and numbers that a parser would write in another way."""
+    first = (
+        '{"source":["1"],"id":"a","cell_type":"code","metadata":{"n":1e999,"m":1.50},"outputs":[ ],"execution_count":7}'
+    )
+    second = '{"cell_type": "raw", "id": "b", "metadata": {}, "source": ""}'
+    text = layout.format(first, second)
+    assert changed(text, ReplaceCell(cell_id="a", source="1")) == text
+    assert changed(text, MoveCell(cell_id="a", before_cell="b")) == text
+    other = first.replace('["1"]', '["é"]').replace("[ ]", "[]").replace("7}", "null}")
+    after = changed(text, ReplaceCell(cell_id="a", source="é"))
+    assert "".join(after.split()) == "".join(layout.format(other, second).split())
+    assert after.endswith(text[text.index(second) :]), "only the new source is laid out anew"
+
+
+def test_an_indentation_that_is_no_such_is_not_repeated() -> None:
+    cell = '{"cell_type": "raw", "metadata": {}, "source": ""}'
+    bomb = "{\n" + " " * 10_000 + f'"cells":[{cell}],"metadata":{{}},"nbformat":4,"nbformat_minor":4}}'
+    assert len(changed(bomb, *[InsertCell(source="z")] * 100)) < len(bomb) + 100 * 200
+
+
+def test_half_characters_stay_what_they_are() -> None:
+    made = json.loads(nbformat.writes(notebook("1", "é")))
+    made["cells"][0] |= {"source": ["\ud800"], "metadata": {"k": "\udfff"}}
+    text = json.dumps(made, indent=1)
+    after = changed(text, ReplaceCell(cell_id="a", source="z"), ReplaceCell(cell_id="b", source="y", cell_type="raw"))
+    assert json.loads(after)["cells"][0]["metadata"] == {"k": "\udfff"}
+
+
+def test_each_cell_has_a_name_of_its_own() -> None:
+    odd = [{"id": "x"}, {"id": "x"}, {}, {"id": "cell-1"}, {"id": "no name"}, {"id": 3}, {"id": "cell-6"}, {"id": "y"}]
+    found = [{"cell_type": "raw", "metadata": {}, "source": str(number), **one} for number, one in enumerate(odd)]
+    text = json.dumps({"cells": found, "metadata": {}, "nbformat": 4, "nbformat_minor": 5})
+    names = Document(text.encode()).names
+    assert names == ["x", "cell-1", "cell-2", "cell-3", "cell-4", "cell-5", "cell-6", "y"]
+    for number, name in enumerate(names):
+        after = json.loads(changed(text, ReplaceCell(cell_id=name, source="new")))
+        assert [cell["source"] for cell in after["cells"]].index(["new"]) == number
 
 
 texts = st.text(st.sampled_from('ab \n\té\u2028\\"'), max_size=8)
