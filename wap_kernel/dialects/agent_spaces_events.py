@@ -43,7 +43,10 @@ class AgentSpacesEvents:
 
     def done(self, step_id: str, operation: Operation, result: Result, **extra: Any) -> Event:
         success = getattr(result, "exit_code", 0) == 0
-        found = _RESULTS.get(type(result), _said)(operation, result)
+        if isinstance(operation, Message):
+            found = self._said(operation)
+        else:
+            found = _RESULTS.get(type(result), _nothing)(operation, result)
         return self._outcome(step_id, operation, success, found | extra)
 
     def read(self, step_id: str, operation: ReadFile, whole: Whole) -> Event:
@@ -101,6 +104,11 @@ class AgentSpacesEvents:
     def error(self, category: Category, message: str, details: Mapping[str, Any] | None = None) -> Event:
         return self._event("error", category=category, message=message, details=dict(details or {}))
 
+    def _said(self, message: Message) -> Event:
+        """What it says, for whoever did not send it. A batch may hold a thousand, which are not kept twice over."""
+        is_long = len(message.content) > MAX_SAID
+        return {"content": redacted(message.content, self._redact)[:MAX_SAID], "truncated": is_long or None}
+
     def _outcome(self, step_id: str, operation: Operation, success: bool, found: Event) -> Event:
         named = {"operationId": step_id, **_named(operation)}
         return self._event(TYPES[operation.kind], **{**named, "success": success, **found})
@@ -117,12 +125,8 @@ def _named(operation: Operation) -> Event:
     return {name: summary[name] for name in ("path", "source", "destination", "command", "run") if name in summary}
 
 
-def _said(operation: Operation, _: Result) -> Event:
-    """What a message says, for whoever did not send it. A batch may hold a thousand, which are not kept twice over."""
-    if not isinstance(operation, Message):
-        return {}
-    is_long = len(operation.content) > MAX_SAID
-    return {"content": redacted(operation.content)[:MAX_SAID], "truncated": is_long or None}
+def _nothing(_: Operation, __: Result) -> Event:
+    return {}
 
 
 def _content(_: Operation, result: FileContent) -> Event:

@@ -15,6 +15,8 @@ from urllib.parse import quote
 MASK = "***"
 MAX_HELD = 6000
 """Characters of a text's end that are looked at; longer than any credential."""
+_LONGEST_FORM = 6
+"""Characters of a form to one of the secret, at the end of a piece: percent-encoded twice over, or a line for each."""
 _BREAK = r"[\r\n\t ]*"
 _BASE64 = frozenset("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/_-")
 _ONE_ALPHABET = bytes.maketrans(b"-_", b"+/")
@@ -55,6 +57,7 @@ class KnownSecrets:
         self._forms = (*percent, *encoded)
         firsts = sorted({text[0] for text in (*self._plain, *cores)}.union("%+-/_"))
         self._first = re.compile(f"[{re.escape(''.join(firsts))}]") if self._plain else None
+        self._held = min(MAX_HELD, _LONGEST_FORM * max(map(len, self._plain), default=0))
         self._ends = [*self._plain, *(quote(secret, safe="") for secret in self._plain), *cores]
 
     def without(self, text: str) -> str:
@@ -80,7 +83,7 @@ class KnownSecrets:
         """Where that begins which may be the first part of one; the length of `text` if there is nothing."""
         if self._first is None:
             return len(text)
-        tail = text[-MAX_HELD:]
+        tail = text[-self._held :]
         for match in self._first.finditer(tail):
             if any(form.is_cut(tail, match.start()) for form in self._forms):
                 return len(text) - len(tail) + match.start()

@@ -40,8 +40,9 @@ class Parking:
     def _waiting_for_the_same(self, step: Step, caller: Caller, dialect: str) -> Approval | None:
         """An agent that asks again is not asking for something else."""
         parts = self._parts
+        known = set(self._shared)  # before the look: what another call adds meanwhile may not be in it yet
         glances = parts.ledger.with_status(Status.AWAITING_APPROVAL)
-        self._shared.intersection_update(glance.id for glance in glances)
+        self._shared -= known.difference(glance.id for glance in glances)
         for glance in glances:
             if glance.dialect != dialect or asker(glance.caller) != asker(caller) or glance.count != 1:
                 continue

@@ -17,6 +17,7 @@ from wap_kernel.dialects.agent_spaces_event_models import TYPES
 from wap_kernel.dialects.agent_spaces_events import MAX_SAID, AgentSpacesEvents
 from wap_kernel.git.acting import GitActed
 from wap_kernel.git.answers import Failure, Reason
+from wap_kernel.git.redaction import Redactor
 from wap_kernel.operations import (
     KINDS,
     CopyFile,
@@ -304,6 +305,12 @@ def test_what_was_denied_is_named_without_what_it_holds() -> None:
     named = {kind: events.denied("x", operation, "No").get("details") for kind, operation in EXAMPLE_OF.items()}
     assert named[CREATE.kind] == {"path": "src/utils.ts"} and named[TEST.kind] == {"command": "bun run test.ts"}
     assert named[Message.kind] is None and "helper" not in json.dumps(named)
+
+
+def test_no_message_tells_a_credential_that_is_known() -> None:
+    telling = AgentSpacesEvents(lambda: MOMENT, Redactor(("correct-horse-battery",)))
+    event = telling.done("m", Message(content="token: correct-horse-battery"), Result())
+    assert event["content"] == "token: ***"
 
 
 def test_a_message_is_told_as_it_was_said_but_not_at_any_length() -> None:
