@@ -12,7 +12,7 @@ run: setup ## open JupyterLab on notebooks/quickstart.ipynb
 
 test: lint ## lint, then run every test
 	@scripts/setup.sh test
-	@$(PY) -m pytest -n 2 --dist loadfile
+	@$(PY) -m pytest -n 3 --dist loadfile
 
 demo: setup ## run the quickstart without a browser and print what it did
 	@$(PY) scripts/demo.py
