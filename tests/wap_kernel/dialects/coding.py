@@ -14,7 +14,7 @@ import pytest
 
 from wap_kernel.caller import Caller
 from wap_kernel.dialects import coding_environment, schemas
-from wap_kernel.dialects.coding_environment import RpcError
+from wap_kernel.dialects.coding_environment import Question, RpcError
 from wap_kernel.policy.model import Policy
 from wap_kernel.runner import Decision, Runner
 from wap_kernel.workspace import Workspace
@@ -92,3 +92,22 @@ def play(coding: Coding, scenario: Scenario, **options: Any) -> None:
             await asyncio.wait_for(scenario(coding), 2 * WAIT)
 
     asyncio.run(whole())
+
+
+class User:
+    """Of the client; says the same to every question, and remembers them."""
+
+    def __init__(self, agrees: bool, meanwhile: Callable[[], Any] = lambda: None) -> None:
+        self.asked: list[Question] = []
+        self._agrees = agrees
+        self._meanwhile = meanwhile
+
+    async def confirm(self, question: Question) -> bool:
+        self.asked.append(question)
+        self._meanwhile()
+        return self._agrees
+
+
+async def until(condition: Callable[[], bool]) -> None:
+    while not condition():  # noqa: ASYNC110 - a file or a process of another program has no event to await
+        await asyncio.sleep(0.01)
