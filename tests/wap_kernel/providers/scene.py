@@ -20,7 +20,8 @@ from wap_kernel.providers.base import Command, Confinement, Probe, Provider, Res
 
 LONG = 60.0
 """Seconds that no test reaches unless something hangs."""
-GRACE = 0.2
+GRACE = 1.0
+"""Seconds between TERM and KILL; a busy machine needs some of it to deliver the first."""
 SERVER = {"PATH": "/usr/local/bin:/usr/bin:/bin", "LANG": "C.UTF-8", "JUPYTER_TOKEN": "s3cret"}
 CONFINING = ("bubblewrap", "gvisor")
 ALL = ("local", *CONFINING)

@@ -60,9 +60,8 @@ def local_answers() -> dict[str, Answer]:
 
 
 def answer(scene: Scene, case: Case) -> Answer:
-    """What is ended because it takes too long must have come to what it says; a busy machine gets more time for it.
-    What is cancelled must end within the short grace that it has here; a busy machine gets more tries."""
-    times = (LONG,) * (3 if case.cancelled_when else 1) if case.timeout is None else growing(case.timeout)
+    """What is ended because it takes too long must have come to what it says; a busy machine gets more time for it."""
+    times = (LONG,) if case.timeout is None else growing(case.timeout)
     for seconds in times:
         found = attempt(scene, case, seconds)
         if {field: found[field] for field in case.expected} == case.expected:
