@@ -17,6 +17,7 @@ from functools import lru_cache
 import tree_sitter_bash
 from tree_sitter import Language, Node, Parser
 
+from wap_kernel.commands import ansi_quotes
 from wap_kernel.commands.lexer import Unreadable, read
 from wap_kernel.commands.words import Redirect, SimpleCommand, Word
 
@@ -78,7 +79,7 @@ _UNARY_TESTS = frozenset(f"-{letter}" for letter in "abcdefghkLnNOoprsStuwxzG")
 
 
 def parse(command: str) -> Script:
-    return replace(_parse(command), text=command)
+    return replace(_parse(command), text=ansi_quotes.without(command))
 
 
 def _parse(command: str) -> Script:
@@ -242,6 +243,7 @@ def _test_words(node: Node) -> Iterator[Node]:
 
 _BACKSLASH = re.compile(rb"\\(\n|.)", re.DOTALL)
 _BACKSLASH_IN_QUOTES = re.compile(rb'\\([\n$`"\\])')
+_GLOB = re.compile(rb"(?<!\\)[*?\[]")
 _PLAIN_EXPANSION = re.compile(rb"\$\{?([A-Za-z_][A-Za-z0-9_]*|\?)\}?")
 
 
@@ -251,7 +253,18 @@ def _word(node: Node) -> Word:
         text, known = _value(node, 0)
     except RecursionError:
         text, known = b"", False
-    return Word(text.decode(errors="replace"), known=known, splits=not known)
+    bare = _bare(node)
+    home = bare.startswith(b"~") and bare[1:2] in (b"", b"/")
+    return Word(text.decode(errors="replace"), known, glob=bool(_GLOB.search(bare)), home=home, splits=not known)
+
+
+def _bare(node: Node) -> bytes:
+    """What of it stands outside of quotes; a quoted part stands for nothing else than itself."""
+    if node.type == "word":
+        return node.text or b""
+    if node.type in ("concatenation", "command_name"):
+        return b"".join(_bare(child) or b"\\." for child in node.children)
+    return b""
 
 
 def _value(node: Node, depth: int) -> tuple[bytes, bool]:
@@ -260,13 +273,15 @@ def _value(node: Node, depth: int) -> tuple[bytes, bool]:
         return raw, False
     if node.type == "raw_string":
         return raw[1:-1], True
-    if node.type == "ansi_c_string" and b"\\" not in raw:
-        return raw[2:-1], True
+    if node.type == "ansi_c_string":
+        return ansi_quotes.decoded(raw[2:-1]), True
     if node.type in ("simple_expansion", "expansion"):
         plain = _PLAIN_EXPANSION.fullmatch(raw)
         return (b"$" + plain.group(1) if plain else raw), False
     if node.type == "string":
         return _string(node, depth)
+    if node.type == "translated_string":
+        return _string(node.children[-1], depth)
     if node.type in ("concatenation", "command_name"):
         parts = [_value(child, depth + 1) for child in node.children]
         return b"".join(text for text, _ in parts), all(known for _, known in parts)

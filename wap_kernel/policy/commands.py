@@ -80,9 +80,10 @@ class _Run:
 
     def program(self, facts: CommandFacts) -> Program:
         first = self.command.words[0]
-        if first.literal is None:
+        if not first.known or first.glob:
             return Program(None, frozenset())
-        return identify(first.text, facts, external=self.external)
+        program = identify(first.text, facts, external=self.external)
+        return replace(program, name=None) if first.home else program
 
 
 def _runs(run: _Run, problems: list[str], facts: CommandFacts, depth: int) -> Iterator[_Run]:

@@ -133,8 +133,10 @@ def fits_words(pattern: Sequence[str], program: Program, words: Words, *, certai
 
 
 def fits_blocked(entry: str, program: Program, words: Words) -> Fit:
-    """A blocked `rm -rf /` is about its options wherever they stand."""
+    """A blocked `rm -rf /` is about its options wherever they stand. `/usr/bin/sud?` may be sudo."""
     pattern = split(entry)
+    if words[0].glob:
+        return Fit.POSSIBLE if fnmatchcase(pattern[0], words[0].text.rpartition("/")[2]) else Fit.NO
     options = [word for word in pattern[1:] if word.startswith("-")]
     if not options:
         return fits_words(pattern, program, words, certain=False)
