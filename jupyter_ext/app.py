@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from wap_kernel.mcp.changes import Changes
     from wap_kernel.mcp.sessions import Sessions
     from wap_kernel.runner import Runner
+    from wap_kernel.runner.parts import Answers
     from wap_kernel.runs.model import Run
     from wap_kernel.workspace import Workspace
 
@@ -267,15 +268,12 @@ class WapExtension(ExtensionApp):
         from wap_kernel.dialects import coding_environment, tool_interface, wap
         from wap_kernel.runner import Runner
 
-        responses = {dialect.DIALECT: dialect.respond for dialect in (wap, coding_environment, tool_interface)}
-        translations = {tool_interface.DIALECT: tool_interface.translate}
-        return Runner(
-            workspace,
-            responses=responses,
-            translations=translations,
-            admission=self._admit,
-            changed=self._announce_run,
-        )
+        answers: dict[str, Answers] = {
+            wap.DIALECT: wap,
+            coding_environment.DIALECT: coding_environment,
+            tool_interface.DIALECT: tool_interface,
+        }
+        return Runner(workspace, answers=answers, admission=self._admit, changed=self._announce_run)
 
     def _open_mcp(self) -> Sessions:
         """With the first request: it takes most of a second to import."""

@@ -59,6 +59,10 @@ class WapError(Exception):
         kind = kinds.get(Code(told["code"]), InternalError)
         return kind(str(told["error"]), **told.get("details", {}))
 
+    def to_dict(self) -> dict[str, Any]:
+        """The form that REST has, and that `from_dict` reads."""
+        return {"error": self.text, "code": self.code.value, **({"details": self.details} if self.details else {})}
+
     @property
     def record(self) -> str:
         """What the audit says of it: paths, commands and rules, but nothing of what is written or read."""

@@ -30,7 +30,7 @@ class Engine:
         log = logging.getLogger(__name__)
         log.setLevel(logging.ERROR)  # a cell shows what is logged; that nothing confines commands, the overview says
         self.workspace = open_workspace(folder, configured(), confined_only=confined_only, log=log)
-        self.runner = Runner(self.workspace, responses={wap.DIALECT: wap.respond})
+        self.runner = Runner(self.workspace, answers={wap.DIALECT: wap})
         self._loop = asyncio.new_event_loop()
         self._loop.set_default_executor(_Executor())
         self._thread = threading.Thread(target=self._serve, name="wap-engine", daemon=True)

@@ -213,6 +213,11 @@ def respond(step: Step, result: Result) -> dict[str, Any]:
     return answered
 
 
+def refuse(_: Step, error: WapError) -> dict[str, Any]:
+    """The same of one that failed."""
+    return error.to_dict()
+
+
 def _encode(called: Tool[Any], result: Result) -> bytes:
     answer: BaseModel = result
     if called.name in _SAY_SUCCESS:

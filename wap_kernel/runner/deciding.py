@@ -9,7 +9,7 @@ from functools import partial
 
 from wap_kernel.caller import Caller
 from wap_kernel.context import Context
-from wap_kernel.errors import ApprovalRequired, Conflict, InvalidArgument, NotFound
+from wap_kernel.errors import ApprovalRequired, Conflict, InvalidArgument, NotFound, PermissionDenied
 from wap_kernel.operations import DecideApproval, GitAction, Operation
 from wap_kernel.runner import recovery
 from wap_kernel.runner.parts import Parts, details_of
@@ -90,7 +90,7 @@ def _deny(parts: Parts, run: Run, step: Step, decided: Approval, _: str | None) 
     """The operation is skipped and the rest goes on; of an atomic run nothing stays."""
     reason = decided.reason or "A person denied it."
     events = [parts.events.denied(step.id, step.operation, reason, rule=decided.shown.get("rule"))]
-    response = parts.refusal(run, reason)
+    response = parts.refusal(run, PermissionDenied(reason, runId=run.id))
     if run.options.atomic:
         why = "An operation was denied"
         return recovery.end_waiting(parts, run, decided, Status.ERROR, events, why, response)

@@ -207,15 +207,15 @@ class Execution:
             hint = "Read the rest in another run, or in parts."
             return self._failed(step, TooLarge(f"The events of a run hold {MAX_ANSWERED} characters.", hint=hint))
         self._store(text, is_problem=rows.is_problem(done.event))
-        if done.result is not None and (respond := self._parts.responses.get(self._run.dialect)) is not None:
-            self._response = respond(step, done.result)
+        if done.result is not None and (answers := self._parts.answers.get(self._run.dialect)) is not None:
+            self._response = answers.respond(step, done.result)
         return _Stop(failed=done.is_failure)
 
     def _failed(self, step: Step, error: WapError, *, flush: bool = False) -> _Stop:
         event = self._parts.events.failed(step.id, step.operation, error)
         self._store(to_json(event).decode(), is_problem=True)
         self._cut = step if self.cancel.requested else None
-        self._response = self._parts.failure(self._run, step, error)
+        self._response = self._parts.refusal(self._run, error)
         if flush:
             self._settle()
         return _Stop(failed=True)
@@ -269,6 +269,7 @@ class Execution:
             said = f'{said} It was at operation "{under_way.id}" ({under_way.tool}).'
             details |= {"operationId": under_way.id, "operationType": under_way.tool}
         events = [self._parts.events.error("system", said, details)]
+        self._response = self._response or self._parts.refusal(self._run, error)
         try:
             if self._run.options.atomic:
                 why = "The run did not end"

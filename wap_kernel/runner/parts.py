@@ -22,10 +22,14 @@ from wap_kernel.workspace import Workspace
 Category = Literal["validation", "policy", "execution", "timeout", "system"]
 Admission = Callable[[Caller, Operation], AbstractAsyncContextManager[None]]
 """Around an operation: counts it for whoever is limited, or raises."""
-Respond = Callable[[Step, Result], dict[str, Any]]
-"""A dialect's own answer."""
-Translate = Callable[[Step, WapError], WapError]
-"""An error in a dialect's own words."""
+
+
+class Answers(Protocol):
+    """A dialect's own answers to its single calls. One that waited for a person has its answer kept with its run."""
+
+    def respond(self, step: Step, result: Result, /) -> dict[str, Any]: ...
+    def refuse(self, step: Step, error: WapError, /) -> dict[str, Any]:
+        """What it says of a call that failed, or that was not performed."""
 
 
 class Events(Protocol):
@@ -59,23 +63,13 @@ class Parts:
     events: Events
     questions: Questions
     admission: Admission
-    responses: Mapping[str, Respond]
-    """By dialect, for single calls: their runs keep the dialect's own answer."""
-    translations: Mapping[str, Translate]
-    """By dialect, where errors have other words than the engine's."""
+    answers: Mapping[str, Answers]
+    """By dialect; others have no single calls."""
 
-    def failure(self, run: Run, step: Step, error: WapError) -> dict[str, Any] | None:
-        """The answer of a single call that failed."""
-        if run.dialect not in self.responses:
-            return None
-        translate = self.translations.get(run.dialect)
-        return refusal_of(error if translate is None else translate(step, error))
-
-    def refusal(self, run: Run, reason: str, code: str = "PERMISSION_DENIED") -> Mapping[str, Any] | None:
-        """The answer of a single call that was not performed."""
-        if run.dialect not in self.responses:
-            return None
-        return {"error": reason, "code": code, "details": {"runId": run.id}}
+    def refusal(self, run: Run, error: WapError) -> dict[str, Any] | None:
+        """The answer of a single call that failed, or that was not performed."""
+        answers = self.answers.get(run.dialect)
+        return None if answers is None else answers.refuse(run.steps[0], error)
 
 
 def undone(parts: Parts, run: Run, why: str, operation_id: str) -> dict[str, Any]:
@@ -97,11 +91,3 @@ def details_of(approval: Approval) -> dict[str, Any]:
     """What an `approvalRequired` event says of it; its reader may be the one who asks."""
     left_out = {"operationId", "reason", *approval.private}
     return {"approvalId": approval.id} | {key: value for key, value in approval.shown.items() if key not in left_out}
-
-
-def refusal_of(error: WapError) -> dict[str, Any]:
-    return {
-        "error": error.text,
-        "code": error.code.value,
-        **({"details": error.details} if error.details else {}),
-    }

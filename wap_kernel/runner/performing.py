@@ -61,7 +61,7 @@ class Performing:
         """Once for operations that follow each other within a moment."""
         self._binding = self._parts.workspace.judge.binding(self._run.caller)
         # A single call's answer is made of more than a plain read finds, and a dry run has files of its own.
-        if self._overlay is None and self._run.dialect not in self._parts.responses:
+        if self._overlay is None and self._run.dialect not in self._parts.answers:
             self._plain = self._parts.workspace.pipeline.plain(self._binding)
 
     def plainly(self, steps: Sequence[Step], position: int, cancel: Cancel) -> list[Done | WapError]:

@@ -11,7 +11,7 @@ from dataclasses import replace
 from typing import Any
 
 from wap_kernel.caller import Caller
-from wap_kernel.errors import WapError
+from wap_kernel.errors import ApprovalRequired, ExecutionFailed, WapError
 from wap_kernel.runner.parts import Parts, undone
 from wap_kernel.runs.model import Approval, Run, Status
 
@@ -64,7 +64,7 @@ def bury(parts: Parts, run: Run, said: str = "The process that executed this run
         return parts.ledger.require(run.id)  # it has ended meanwhile, or somebody else takes care of it
     current = parts.ledger.require(run.id)
     under_way = current.steps[current.position] if current.position < current.count else None
-    if under_way is None and not current.options.atomic and current.dialect not in parts.responses:
+    if under_way is None and not current.options.atomic and current.dialect not in parts.answers:
         # It died between its last operation and saying so; nothing is missing.
         ended = Status.CANCELLED if current.cancel_requested else Status.COMPLETED
         parts.ledger.change(current, Status.RUNNING, ended)
@@ -79,7 +79,7 @@ def bury(parts: Parts, run: Run, said: str = "The process that executed this run
     events = [parts.events.error("system", f"{said}.", known)]
     if current.options.atomic:
         events.append(undone(parts, current, "The run did not end", under_way.id if under_way else ""))
-    response = parts.refusal(current, f"{said}.", "EXECUTION_FAILED")
+    response = parts.refusal(current, ExecutionFailed(f"{said}.", runId=current.id))
     parts.ledger.change(current, Status.RUNNING, Status.ERROR, events=events, response=response)
     return parts.ledger.require(run.id)
 
@@ -109,7 +109,9 @@ def _give_up(parts: Parts, run: Run, decided: Approval, why: str) -> bool:
     current = parts.ledger.require(run.id)
     step = current.steps[decided.position]
     events = [parts.events.denied(step.id, step.operation, why, rule=decided.shown.get("rule"))]
-    response = parts.refusal(current, why)
+    # Nobody said no, so no policy is in the way.
+    hint = "Nothing was done. Call again if it is still wanted: a person is asked anew."
+    response = parts.refusal(current, ApprovalRequired(why, hint=hint, runId=current.id))
     return end_waiting(parts, current, decided, Status.CANCELLED, events, why.rstrip("."), response)
 
 

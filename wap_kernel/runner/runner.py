@@ -30,7 +30,7 @@ from wap_kernel.runner.deciding import Decision
 from wap_kernel.runner.execution import Execution
 from wap_kernel.runner.looking import Looking
 from wap_kernel.runner.parking import Parking, new_id
-from wap_kernel.runner.parts import Admission, Events, Parts, Respond, Translate, refusal_of
+from wap_kernel.runner.parts import Admission, Answers, Events, Parts
 from wap_kernel.runner.sweeping import BackgroundSweeps
 from wap_kernel.runs.ledger import Ledger, NewRun
 from wap_kernel.runs.live import Hub
@@ -59,8 +59,7 @@ class Runner(Looking):
         workspace: Workspace,
         *,
         events: Events | None = None,
-        responses: Mapping[str, Respond] | None = None,
-        translations: Mapping[str, Translate] | None = None,
+        answers: Mapping[str, Answers] | None = None,
         admission: Admission = _admit_all,
         changed: Callable[[Run], None] = lambda _: None,
         approval_seconds: float = EXPIRY_SECONDS,
@@ -85,8 +84,7 @@ class Runner(Looking):
                     approval_seconds,
                 ),
                 admission=admission,
-                responses=responses or {},
-                translations=translations or {},
+                answers=answers or {},
             )
         )
         self._parking = Parking(self._parts)
@@ -119,7 +117,7 @@ class Runner(Looking):
         """Store a run and begin it; or answer the one that was started under the same key."""
         if options.atomic and not self.workspace.undo.is_on:
             raise InvalidArgument("atomic: Undo is switched off here.", hint="See WapExtension.undo.")
-        not_allowed = {name: refusal_of(error) for name, error in (refused or {}).items()}
+        not_allowed = {name: error.to_dict() for name, error in (refused or {}).items()}
         new = NewRun(
             id=new_id(),
             caller=caller,
@@ -188,13 +186,16 @@ class Runner(Looking):
             return await self.workspace.answer(step.operation, caller, encode, Context(dialect=dialect, tool=step.tool))
         except ApprovalRequired as error:
             refusal = error
-        return await self.ask(step, caller, refusal, dialect=dialect, wait=wait)
+        kept = await self.ask(step, caller, refusal, dialect=dialect, wait=wait)
+        if "code" in kept and "error" in kept:
+            raise WapError.from_dict(kept)
+        return kept
 
     async def ask(
         self, step: Step, caller: Caller, refusal: ApprovalRequired, *, dialect: str, wait: float = 0.0
     ) -> dict[str, Any]:
-        """Have a person decide on what was refused. Without an answer within `wait` seconds `refusal` is raised, which
-        then names the run."""
+        """Have a person decide on what was refused: what the dialect answers then, be it that the call failed. Without
+        an answer within `wait` seconds `refusal` is raised, which then names the run."""
         await self._begun()
         try:
             approval = await self.workspace.offload(lambda: self._parking.park(step, caller, dialect, refusal))
@@ -209,13 +210,9 @@ class Runner(Looking):
         return answer
 
     async def response(self, run_id: str, seconds: float) -> dict[str, Any] | None:
-        """The answer that the run of a single call keeps, or its error raised; None while there is none."""
+        """The answer that the run of a single call keeps, in its dialect's own form; None while there is none."""
         run = await self._until(run_id, seconds, lambda status: status.is_final)
-        if run.response is None:
-            return None
-        if "code" in run.response and "error" in run.response:
-            raise WapError.from_dict(run.response)
-        return dict(run.response)
+        return None if run.response is None else dict(run.response)
 
     # -- deciding, ending and undoing
 

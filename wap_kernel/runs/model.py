@@ -46,8 +46,8 @@ class Options(BaseModel):
     dry_run: bool = False
     """Nothing is changed: file operations are played on an overlay, commands are not simulated."""
     refused: dict[str, dict[str, Any]] = {}
-    """Operations, by id, that whoever let the caller in does not let happen, as `refusal_of` has an error. Stored with
-    the run: it binds whoever goes on with it after a decision."""
+    """Operations, by id, that whoever let the caller in does not let happen, as `WapError.to_dict` has an error.
+    Stored with the run: it binds whoever goes on with it after a decision."""
 
 
 @dataclass(frozen=True)

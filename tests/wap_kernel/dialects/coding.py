@@ -77,8 +77,7 @@ class Coding:
     async def opened(self, **options: Any) -> AsyncIterator[Coding]:
         options = {"policy": OPEN, "provider": "local", **options}
         workspace = Workspace(str(self.root), state_dir=str(self.state), **options)
-        responses = {coding_environment.DIALECT: coding_environment.respond}
-        self.runner = Runner(workspace, responses=responses)
+        self.runner = Runner(workspace, answers={coding_environment.DIALECT: coding_environment})
         try:
             yield self
         finally:

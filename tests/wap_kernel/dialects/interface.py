@@ -52,9 +52,8 @@ class Interface:
         self.said: list[object] = []
         """Answers and errors since `clear`."""
         self._asking: asyncio.Queue[Run] = asyncio.Queue()
-        responses = {tool_interface.DIALECT: tool_interface.respond}
-        translations = {tool_interface.DIALECT: tool_interface.translate}
-        self.runner = Runner(self.workspace, responses=responses, translations=translations, changed=self._changed)
+        answers = {tool_interface.DIALECT: tool_interface}
+        self.runner = Runner(self.workspace, answers=answers, changed=self._changed)
 
     def _changed(self, run: Run) -> None:
         if run.status is Status.AWAITING_APPROVAL:

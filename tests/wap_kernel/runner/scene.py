@@ -61,7 +61,7 @@ class Scene:
     async def opened(self, **more: Any) -> AsyncIterator[Scene]:
         options = {"policy": ASKING, "provider": "local", **self.options}
         workspace = Workspace(str(self.root), state_dir=str(self.state), **options)
-        self.runner = Runner(workspace, responses={wap.DIALECT: wap.respond}, **more)
+        self.runner = Runner(workspace, answers={wap.DIALECT: wap}, **more)
         try:
             yield self
         finally:

@@ -1,6 +1,6 @@
 """Coding Environment: the tools of its message catalog, for MCP, and further ones for what it leaves out."""
 
-from wap_kernel.dialects.coding_environment.calling import DIALECT, call, respond
+from wap_kernel.dialects.coding_environment.calling import DIALECT, call, refuse, respond
 from wap_kernel.dialects.coding_environment.outcomes import CallOutcome
 from wap_kernel.dialects.coding_environment.questions import Question
 from wap_kernel.dialects.coding_environment.rpc_errors import RpcError, rpc_error
@@ -16,6 +16,7 @@ __all__ = [
     "RpcError",
     "call",
     "listed",
+    "refuse",
     "respond",
     "rpc_error",
 ]

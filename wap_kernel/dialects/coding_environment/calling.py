@@ -22,7 +22,7 @@ from wap_kernel.dialects.coding_environment.further_parameters import GetRunPara
 from wap_kernel.dialects.coding_environment.outcomes import CallOutcome
 from wap_kernel.dialects.coding_environment.parameters import Placed
 from wap_kernel.dialects.coding_environment.questions import Question
-from wap_kernel.dialects.coding_environment.rpc_errors import placed, rpc_error
+from wap_kernel.dialects.coding_environment.rpc_errors import RpcError, placed, rpc_error
 from wap_kernel.dialects.coding_environment.tools import TOOLS, CodingTool
 from wap_kernel.dialects.coding_environment.watching import Progress
 from wap_kernel.errors import (
@@ -39,9 +39,9 @@ from wap_kernel.policy.verdict import Answer
 from wap_kernel.results import Result
 from wap_kernel.runner import Runner
 from wap_kernel.runner.parts import Admission
-from wap_kernel.runs.model import Status, Step
+from wap_kernel.runs.model import Step
 
-__all__ = ["DIALECT", "CallOutcome", "call", "respond"]
+__all__ = ["DIALECT", "CallOutcome", "call", "refuse", "respond"]
 
 DIALECT = "coding_environment"
 Confirm = Callable[[Question], Awaitable[bool]]
@@ -72,6 +72,8 @@ async def call(
     ongoing = _Call(tool, runner, caller, confirm, progress, wait, authorize, admit)
     try:
         return await ongoing.answer(arguments or {})
+    except RpcError:
+        raise
     except WapError as error:
         failure = error
     except Exception as error:  # noqa: BLE001 - a bug: it is logged, and what it says stays here
@@ -84,6 +86,11 @@ async def call(
 def respond(step: Step, result: Result) -> dict[str, Any]:
     """The answer of a call that waited for approval, to be kept."""
     return outcomes.performed(TOOLS[step.tool], step.operation, result).structured or {}
+
+
+def refuse(step: Step, error: WapError) -> dict[str, Any]:
+    """The same of one that failed: a JSON-RPC error for the catalog's tools."""
+    return outcomes.refused(TOOLS[step.tool], placed(error, step.operation))
 
 
 @dataclass(frozen=True)
@@ -242,30 +249,21 @@ class _Call:
         step = Step(self.tool.name, self.tool.name, operation)
         asking = asyncio.ensure_future(self.runner.ask(step, self.caller, refusal, dialect=DIALECT))
         try:
-            answer: dict[str, Any] | None = await asyncio.shield(asking)
+            return outcomes.kept(self.tool, await asyncio.shield(asking))
         except asyncio.CancelledError:
             await asyncio.shield(asyncio.ensure_future(self._take_back(asking)))
             raise
         except ApprovalRequired as error:
-            run_id = str(error.details["runId"])
-            answer = await self._for(run_id, self.wait, self._response(run_id))
-            if answer is None:
-                error.hint = (
-                    f"A person decides in Jupyter, and then it is done. See what became of it with getRun {run_id};"
-                    " until they have decided, the same call is answered with the same run."
-                )
-                raise
-        return outcomes.answered(self.tool.response.model_validate(answer))
-
-    async def _response(self, run_id: str) -> dict[str, Any] | None:
-        try:
-            return await self.runner.response(run_id, self.wait)
-        except PermissionDenied as error:
-            if (await self.runner.get(run_id, self.caller)).status is not Status.CANCELLED:
-                raise
-            # Nobody said no, so no policy is in the way.
-            hint = "Nothing was done. Call again if it is still wanted: a person is asked anew."
-            raise ApprovalRequired(error.message, hint=hint, **error.details) from None
+            waiting = error
+        run_id = str(waiting.details["runId"])
+        answer = await self._for(run_id, self.wait, self.runner.response(run_id, self.wait))
+        if answer is not None:
+            return outcomes.kept(self.tool, answer)
+        waiting.hint = (
+            f"A person decides in Jupyter, and then it is done. See what became of it with getRun {run_id};"
+            " until they have decided, the same call is answered with the same run."
+        )
+        raise waiting
 
     # -- runs
 

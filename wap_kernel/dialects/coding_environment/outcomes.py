@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from pydantic import BaseModel
 
-from wap_kernel.dialects.coding_environment.rpc_errors import error_answer
+from wap_kernel.dialects.coding_environment.rpc_errors import RpcError, error_answer, rpc_error
 from wap_kernel.dialects.coding_environment.tools import CodingTool
 from wap_kernel.errors import WapError
 from wap_kernel.operations import Operation
@@ -40,4 +41,28 @@ def performed(tool: CodingTool[Any], operation: Operation, result: Result) -> Ca
 
 
 def failed(tool: CodingTool[Any], error: WapError) -> CallOutcome:
-    return CallOutcome(json.dumps(error_answer(tool.name, error), indent=2, ensure_ascii=False))
+    return _failure(error_answer(tool.name, error))
+
+
+def _failure(answer: Mapping[str, Any]) -> CallOutcome:
+    return CallOutcome(json.dumps(answer, indent=2, ensure_ascii=False))
+
+
+def refused(tool: CodingTool[Any], error: WapError) -> dict[str, Any]:
+    """The answer of a call that failed, as it is kept: the catalog's tools answer with a JSON-RPC error."""
+    if not tool.in_catalog:
+        return error_answer(tool.name, error)
+    told = rpc_error(tool.name, error)
+    return {"error": {"code": told.code, "message": told.message, "data": told.data}}
+
+
+def kept(tool: CodingTool[Any], answer: Mapping[str, Any]) -> CallOutcome:
+    """What was kept, for whoever waited for it; RpcError is raised if that is what it is."""
+    error = answer.get("error")
+    if isinstance(error, Mapping):
+        raise RpcError(error["code"], error["message"], error["data"])
+    if error is None or "code" not in answer:
+        return answered(tool.response.model_validate(answer))
+    if tool.in_catalog:  # kept by a version that had one form for all
+        raise rpc_error(tool.name, WapError.from_dict(answer))
+    return _failure(answer)

@@ -62,9 +62,9 @@ def respond(step: Step, result: Result) -> dict[str, Any]:
     return answered
 
 
-def translate(_: Step, error: WapError) -> WapError:
+def refuse(_: Step, error: WapError) -> dict[str, Any]:
     """The same of one that failed. When it is raised again, for who waits, nothing of it changes."""
-    return translated(error)
+    return translated(error).to_dict()
 
 
 def _encode(called: WorkspaceTool[Any], operation: Operation, result: Result) -> bytes:

@@ -1,0 +1,131 @@
+"""A call that waited for a person keeps its answer with its run: the one that it would have got at once."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from typing import Any
+
+import pytest
+
+from tests.wap_kernel.dialects.coding import CLIENT, OPEN, WAIT, Coding, play, until
+from wap_kernel.dialects.coding_environment import TOOLS, RpcError
+from wap_kernel.policy.model import Policy
+from wap_kernel.runner import recovery
+from wap_kernel.runs.model import Status
+
+ASKING = Policy(name="administrator", confirmation_required=tuple(TOOLS))
+FAILING: list[tuple[str, dict[str, Any], str]] = [
+    ("writeFile", {"path": "no/a.txt", "contents": "x", "options": {"createIfMissing": False}}, "FILE_NOT_FOUND"),
+    ("writeFile", {"path": "folder", "contents": "x"}, "INVALID_ARGUMENT"),
+    ("writeFile", {"path": "a.txt", "contents": "x", "options": {"expectedHash": "sha256:" + "0" * 64}}, "CONFLICT"),
+    ("runCommand", {"command": "no-such-program"}, "EXECUTION_FAILED"),
+    ("runCommand", {"command": "sh", "args": ["-c", "exec sleep 60"], "options": {"timeout": 1}}, "TIMEOUT"),
+    ("editFile", {"path": "a.txt", "edits": [{"oldText": "none", "newText": "x"}]}, "EDIT_NOT_FOUND"),
+    ("editFile", {"path": "none.txt", "edits": [{"oldText": "a", "newText": "x"}]}, "FILE_NOT_FOUND"),
+    ("deleteFile", {"path": "b.txt", "workspaceRoot": "folder"}, "FILE_NOT_FOUND"),
+]
+
+
+def _files(coding: Coding) -> None:
+    (coding.root / "folder").mkdir()
+    (coding.root / "a.txt").write_text("a")
+
+
+async def _said(coding: Coding, tool: str, arguments: dict[str, Any], **more: Any) -> dict[str, Any]:
+    """An error as a client sees it."""
+    try:
+        outcome = await coding.outcome(tool, arguments, **more)
+    except RpcError as error:
+        assert TOOLS[tool].in_catalog
+        return {"error": {"code": error.code, "message": error.message, "data": error.data}}
+    assert outcome.is_error and not TOOLS[tool].in_catalog
+    said: dict[str, Any] = json.loads(outcome.text)
+    return said
+
+
+def _code(said: dict[str, Any]) -> str:
+    return str(said["error"]["data"]["code"] if isinstance(said["error"], dict) else said["code"])
+
+
+def _lasting(said: Any) -> Any:
+    """Without how long it took."""
+    if not isinstance(said, dict):
+        return said
+    return {name: _lasting(value) for name, value in said.items() if name not in ("duration", "durationMs")}
+
+
+async def _waiting(coding: Coding) -> str:
+    while True:
+        runs, _ = await coding.runner.page(CLIENT, Status.AWAITING_APPROVAL, 1, None)
+        if runs:
+            return runs[0].id
+        await asyncio.sleep(0.01)
+
+
+@pytest.mark.parametrize(("tool", "arguments", "code"), FAILING)
+def test_a_failure_is_kept_as_it_would_be_answered(
+    coding: Coding, tool: str, arguments: dict[str, Any], code: str
+) -> None:
+    _files(coding)
+    at_once: dict[str, Any] = {}
+
+    async def directly(coding: Coding) -> None:
+        at_once.update(await _said(coding, tool, arguments))
+
+    async def approved(coding: Coding) -> None:
+        waiting = asyncio.ensure_future(_said(coding, tool, arguments, wait=WAIT))
+        run_id = await _waiting(coding)
+        await coding.decide(run_id, True)
+        assert _lasting(await waiting) == _lasting(at_once)
+        run = await coding.call("getRun", {"runId": run_id, "wait": WAIT})
+        assert _lasting(run["response"]) == _lasting(at_once)
+
+    play(coding, directly, policy=OPEN)
+    assert _code(at_once) == code
+    play(coding, approved, policy=ASKING)
+
+
+@pytest.mark.parametrize("tool", ["runCommand", "deleteFile"])
+@pytest.mark.parametrize("how", ["denied", "cancelled", "expired"])
+def test_what_is_not_performed_is_told_in_the_same_form(coding: Coding, tool: str, how: str) -> None:
+    _files(coding)
+    arguments = {"command": "true"} if tool == "runCommand" else {"path": "a.txt"}
+
+    async def scenario(coding: Coding) -> None:
+        waiting = asyncio.ensure_future(_said(coding, tool, arguments, wait=WAIT))
+        run_id = await _waiting(coding)
+        if how == "denied":
+            await coding.decide(run_id, False)
+        elif how == "cancelled":
+            await coding.runner.cancel(run_id, CLIENT)
+        else:
+            run = await coding.runner.get(run_id, CLIENT)
+            question = coding.runner._ledger.pending(run_id)
+            assert question is not None and recovery.expire(coding.runner._parts, run, question)
+            coding.runner._parts.hub.wake(run_id)
+        said = await waiting
+        assert _code(said) == ("PERMISSION_DENIED" if how == "denied" else "APPROVAL_REQUIRED")
+        if tool == "runCommand":
+            assert said["error"]["code"] == (-32004 if how == "denied" else -32005)
+        assert (await coding.call("getRun", {"runId": run_id}))["response"] == said
+        assert (coding.root / "a.txt").exists()
+
+    play(coding, scenario, policy=ASKING)
+
+
+def test_what_an_earlier_version_kept_is_still_understood(coding: Coding) -> None:
+    _files(coding)
+
+    async def scenario(coding: Coding) -> None:
+        error = await coding.refuse("runCommand", {"command": "true"})
+        older = {"error": "A person denied it.", "code": "PERMISSION_DENIED", "details": {"runId": "run_1"}}
+        run = await coding.runner.get(error.data["runId"], CLIENT)
+        waiting = asyncio.ensure_future(_said(coding, "runCommand", {"command": "true"}, wait=WAIT))
+        await until(lambda: coding.runner._parking.is_shared(run.id))
+        coding.runner._ledger.change(run, Status.AWAITING_APPROVAL, Status.ERROR, response=older)
+        coding.runner._parts.hub.wake(run.id)
+        said = await waiting
+        assert said["error"]["code"] == -32004 and said["error"]["data"]["runId"] == "run_1"
+
+    play(coding, scenario, policy=ASKING)
