@@ -9,12 +9,19 @@ import shutil
 import tempfile
 from collections.abc import Coroutine
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, ClassVar, TypeVar
 
 import pytest
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+from hypothesis.stateful import (
+    RuleBasedStateMachine,
+    initialize,
+    invariant,
+    precondition,
+    rule,
+    run_state_machine_as_test,
+)
 
 from tests.wap_kernel.runs.simple_model import Model, ModelRun, Operation, Tree
 from wap_kernel.caller import Caller
@@ -26,7 +33,8 @@ from wap_kernel.runs.model import Run
 from wap_kernel.workspace import Workspace
 
 SOAK = bool(os.environ.get("WAP_SOAK"))
-MACHINES, STEPS = (50, 50) if SOAK else (18, 40)
+MACHINES, STEPS, LEAST = (50, 50, 2000) if SOAK else (18, 40, 300)
+"""How many machines, of how many steps each at most; `LEAST` steps are taken in all, which is counted."""
 PATIENCE = 60.0
 
 T = TypeVar("T")
@@ -72,6 +80,9 @@ asking = st.tuples(
 
 
 class Runs(RuleBasedStateMachine):
+    compared: ClassVar[int] = 0
+    """Times that files and states were compared with the model, which is after every step."""
+
     @initialize()
     def open(self) -> None:
         self.folder = Path(tempfile.mkdtemp(prefix="wap-model-"))
@@ -190,6 +201,7 @@ class Runs(RuleBasedStateMachine):
             assert message["status"] == run.status
             if run.operations:
                 assert [(event["type"], event.get("success")) for event in message["events"]] == run.events
+        Runs.compared += 1
 
     # -- with the engine
 
@@ -238,10 +250,24 @@ class Runs(RuleBasedStateMachine):
         return self.loop.run_until_complete(work)
 
 
-TestRuns = pytest.mark.soak(Runs.TestCase)
-TestRuns.settings = settings(
+SETTINGS = settings(
     max_examples=MACHINES,
     stateful_step_count=STEPS,
     deadline=None,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
 )
+
+
+@pytest.mark.soak
+def test_no_divergence(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Runs, "compared", 0)
+    machines = 0
+    while machines == 0 or (SOAK and _steps(machines) < LEAST):  # other machines each time
+        run_state_machine_as_test(Runs, settings=SETTINGS)  # type: ignore[no-untyped-call]
+        machines += MACHINES
+    assert _steps(machines) >= LEAST
+
+
+def _steps(machines: int) -> int:
+    """At least: what is compared before a machine opens and after that is no step."""
+    return Runs.compared - 2 * machines
