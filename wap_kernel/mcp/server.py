@@ -10,7 +10,7 @@ import mcp_types as types
 from mcp.server.lowlevel import Server
 
 from wap_kernel import __version__
-from wap_kernel.mcp import logs
+from wap_kernel.mcp import failing, logs
 from wap_kernel.mcp.asking import AskerOf, Desk
 from wap_kernel.mcp.calling import Tools
 from wap_kernel.mcp.changes import Changes
@@ -72,6 +72,7 @@ def build(
         on_get_prompt=prompts.get,
         on_completion=Completions(resources).complete,
     )
+    server.middleware.append(failing.explained)
     # Not by the constructor, which warns that logging is going away; clients of today ask for it.
     server.add_request_handler("logging/setLevel", types.SetLevelRequestParams, logs.set_level)
     return server
