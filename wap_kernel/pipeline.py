@@ -87,7 +87,7 @@ class Pipeline:
             with self._before_image(operation, context, cancel):
                 require_intent()
                 result = self._actions.perform(operation, permit, cancel, watched, context)
-            result = redacting.result(result, self._redactor.now())
+            result = redacting.result(result, self._redactor)
         except Exception as error:  # noqa: BLE001 - whatever it is, it is audited, and a bug is logged
             failure = redacting.error(self._translate(error, operation), self._redactor)
             self._audit.outcome(record, "denied" if is_denial(failure) else "failed", failure)
@@ -112,6 +112,8 @@ class Pipeline:
             return None
         record = self._audit.record(operation, caller, context)
         content = answer_at_once(self._files, binding, self._limits, operation)
+        if content is not None and self._redactor.withholds(content.content):
+            return None
         if content is not None:
             self._audit.outcome(record, "ok")
         return content
@@ -125,6 +127,8 @@ class Pipeline:
         """What `perform` would find, or None: then it has to be asked. `step`: in a context that many share."""
         record = self._audit.record(operation, caller, context, step=step)
         whole = plain.read(operation)
+        if whole is not None and self._redactor.withholds(whole.content):
+            return None
         if whole is not None:
             self._audit.outcome(record, "ok")
         return whole

@@ -1,8 +1,8 @@
 """The rim: what leaves the engine as an answer or an error goes through here and leaves without credentials.
 
-Contents of files are left as they are where a tool reads them: an edit must find what was shown. What commands print
-and what git says is redacted, and so are the records of the audit, the questions to people and the events of runs,
-where they are written.
+What commands print and what git says is redacted, and so are the records of the audit, the questions to people and
+the events of runs, where they are written. Contents of files are left as they are where a tool reads them: an edit must
+find what was shown. A file that holds a credential of this server is not shown at all.
 """
 
 from __future__ import annotations
@@ -12,15 +12,18 @@ from dataclasses import fields, is_dataclass, replace
 from enum import Enum
 from typing import Any
 
-from wap_kernel.errors import TimedOut, WapError
+from wap_kernel.errors import PermissionDenied, TimedOut, WapError
 from wap_kernel.git.acting import GitActed
+from wap_kernel.git.known_secrets import NOTHING_KNOWN, KnownSecrets
 from wap_kernel.git.redaction import Redactor
 from wap_kernel.open_ends import without_cut_ones
-from wap_kernel.results import CommandResult, Result
+from wap_kernel.results import CommandResult, FileContent, FileModified, Match, NotebookContent, Result, SearchResult
 
 Redact = Callable[[str], str]
 SHAPES = Redactor()
 """Knows no secret, only what secrets look like."""
+SHORTEST_WITHHELD = 16
+"""Characters of a secret for whose sake a file is not shown: a shorter one may be a word like any other."""
 
 
 class CurrentRedactor:
@@ -29,20 +32,32 @@ class CurrentRedactor:
 
     def __init__(self, secrets: Callable[[], tuple[str, ...]]) -> None:
         self._secrets = secrets
-        self._last: tuple[tuple[str, ...], Redactor] = ((), SHAPES)
+        self._last: tuple[tuple[str, ...], Redactor, KnownSecrets] = ((), SHAPES, NOTHING_KNOWN)
 
     def __call__(self, text: str) -> str:
         return self.now()(text)
 
     def now(self) -> Redactor:
+        return self._current()[1]
+
+    @property
+    def withholds_nothing(self) -> bool:
+        return self._current()[2] is NOTHING_KNOWN
+
+    def without_known(self, text: str) -> str:
+        """Without the server's own credentials; what merely looks like one stays."""
+        return self._current()[2].without(text)
+
+    def withholds(self, text: str) -> bool:
+        """Whether it holds a credential of the server, in any form."""
+        return self.without_known(text) != text
+
+    def _current(self) -> tuple[tuple[str, ...], Redactor, KnownSecrets]:
         secrets = self._secrets()
-        if not secrets:
-            return SHAPES
-        known_for, redactor = self._last
-        if known_for != secrets:
-            redactor = Redactor(secrets)
-            self._last = (secrets, redactor)
-        return redactor
+        if self._last[0] != secrets:
+            long = [secret for secret in secrets if len(secret) >= SHORTEST_WITHHELD]
+            self._last = (secrets, Redactor(secrets), KnownSecrets(long) if long else NOTHING_KNOWN)
+        return self._last
 
 
 def redacted(value: Any, redact: Redact = SHAPES) -> Any:
@@ -59,7 +74,10 @@ def redacted(value: Any, redact: Redact = SHAPES) -> Any:
     return value
 
 
-def result(found: Result, redact: Redactor) -> Result:
+def result(found: Result, current: CurrentRedactor) -> Result:
+    redact = current.now()
+    if isinstance(found, FileContent | NotebookContent | SearchResult | FileModified):
+        return found if current.withholds_nothing else _of_files(found, current)
     if isinstance(found, GitActed):
         return GitActed(answer=redacted(found.answer, redact), failure=redacted(found.failure, redact))
     if isinstance(found, CommandResult):
@@ -68,6 +86,34 @@ def result(found: Result, redact: Redactor) -> Result:
             streams = {name: without_cut_ones(text, redact.known) for name, text in streams.items()}
         return found.model_copy(update={name: redact(text) for name, text in streams.items()})
     return found
+
+
+def _of_files(found: Result, current: CurrentRedactor) -> Result:
+    """What is shown of a file without a word about what was changed must be what it holds; diffs and the lines that a
+    search finds are to be looked at."""
+    if isinstance(found, FileContent | NotebookContent):
+        if current.withholds(found.model_dump_json() if isinstance(found, NotebookContent) else found.content):
+            raise _withheld()
+        return found
+    if isinstance(found, SearchResult):
+        return found.model_copy(update={"matches": [_match(match, current.without_known) for match in found.matches]})
+    if isinstance(found, FileModified):
+        return found.model_copy(update={"diff": current.without_known(found.diff)})
+    return found
+
+
+def _withheld() -> PermissionDenied:
+    return PermissionDenied(
+        "The file holds a credential of this server, so it is not shown.",
+        hint="Tell the user: it does not belong into the workspace, and should be replaced by another.",
+        rule="credential",
+    )
+
+
+def _match(match: Match, redact: Redact) -> Match:
+    before, after = ([redact(line) for line in lines] for lines in (match.context_before, match.context_after))
+    shown = {"match_text": redact(match.match_text), "context_before": before, "context_after": after}
+    return match.model_copy(update=shown)
 
 
 def error(found: WapError, redact: Redact) -> WapError:

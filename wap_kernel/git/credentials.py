@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import stat
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -18,6 +19,8 @@ from wap_kernel.git.remotes import Remote
 USERNAME = "x-access-token"
 """What GitHub calls the user of a token."""
 MAX_SECRET = 8192
+MAX_KEPT = 16
+"""Secrets of one file that are remembered."""
 
 
 class Secret:
@@ -53,7 +56,7 @@ class CredentialSource(Protocol):
 
     @property
     def secrets(self) -> tuple[str, ...]:
-        """What was handed out and may still be good, to be taken out of whatever is told."""
+        """What may be good, handed out or not, to be taken out of whatever is told."""
 
     def credential(self, remote: Remote) -> Credential | None:
         """For this remote; None: it goes without. Raises a WapError that says what is wrong with the settings."""
@@ -92,11 +95,11 @@ class TokenFile:
         self._origin = origin.rstrip("/")
         self._username = username
         self._identity = identity
-        self._last: Secret | None = None
+        self._seen = SecretFile(path, lambda text: (text.strip(),))
 
     @property
     def secrets(self) -> tuple[str, ...]:
-        return () if self._last is None else (self._last.reveal(),)
+        return self._seen.secrets()
 
     @property
     def secret_paths(self) -> tuple[str, ...]:
@@ -108,14 +111,40 @@ class TokenFile:
         text = read_private(self._path, "token").strip()
         if not text or not text.isascii() or not text.isprintable() or " " in text:
             raise ProviderUnavailable("The token file does not hold a token.", hint="One line, and nothing else.")
-        self._last = Secret(text)
-        return Credential(self._username, self._last)
+        return Credential(self._username, Secret(text))
 
     def forget(self, remote: Remote) -> bool:
         return False
 
     def identity(self) -> Person | None:
         return self._identity
+
+
+class SecretFile:
+    """What a file has held since the server knows of it: one that was replaced may be good for a while yet. Whoever can
+    read the file, and whether it is used or not. `parts` says what of its text is secret."""
+
+    def __init__(self, path: str, parts: Callable[[str], tuple[str, ...]]) -> None:
+        self._path = path
+        self._parts = parts
+        self._seen: tuple[tuple[int, ...], tuple[str, ...]] = ((), ())
+        self.secrets()
+
+    def secrets(self) -> tuple[str, ...]:
+        """The newest first. Looked up each time, which is one call of the system for a file that is as it was."""
+        sign, known = self._seen
+        try:
+            found = os.stat(self._path)
+            current = (found.st_mtime_ns, found.st_ctime_ns, found.st_size, found.st_ino)
+            if current == sign or not stat.S_ISREG(found.st_mode):
+                return known
+            with open(self._path, "rb") as file:
+                text = file.read(MAX_SECRET * 4).decode("utf-8", "replace")
+        except OSError:
+            return known  # whoever wants to use it is told why
+        known = tuple(dict.fromkeys((*filter(None, self._parts(text)), *known)))[:MAX_KEPT]
+        self._seen = (current, known)
+        return known
 
 
 def wrong_origin(remote: Remote) -> PermissionDenied:

@@ -6,6 +6,8 @@ narrowed here to the one repository and to its contents, and kept until shortly 
 
 from __future__ import annotations
 
+import base64
+import re
 import threading
 import time
 from collections.abc import Callable
@@ -16,7 +18,7 @@ from urllib.parse import quote, urlsplit
 
 from wap_kernel.errors import ProviderUnavailable
 from wap_kernel.git.answers import Person
-from wap_kernel.git.credentials import USERNAME, Credential, Secret, read_private, wrong_origin
+from wap_kernel.git.credentials import USERNAME, Credential, Secret, SecretFile, read_private, wrong_origin
 from wap_kernel.git.remotes import Remote
 from wap_kernel.git.requests import Requests
 
@@ -25,6 +27,8 @@ MARGIN = 300.0
 _STATEMENT = 540
 """Seconds that a JWT is good for; GitHub takes ten minutes at most."""
 _CLOCK_SKEW = 60
+_BODY = re.compile(r"[A-Za-z0-9+/]{4,}={0,2}")
+"""A line of a key in PEM form; the first and the last one have dashes."""
 
 
 @dataclass(frozen=True)
@@ -57,6 +61,7 @@ class GitHubApp:
         self._identity = identity
         self._clock = clock
         self._lock = threading.Lock()
+        self._seen = SecretFile(key_file, _of_key)
         self._tokens: dict[tuple[str, str], _Token] = {}
         self._given: tuple[_Token, ...] = ()
         """Those that are good yet, also when another is used by now. Read without the lock, which is held while GitHub
@@ -69,7 +74,8 @@ class GitHubApp:
     @property
     def secrets(self) -> tuple[str, ...]:
         now = self._clock()
-        return tuple(token.secret.reveal() for token in self._given if token.expires_at > now)
+        given = tuple(token.secret.reveal() for token in self._given if token.expires_at > now)
+        return (*given, *self._seen.secrets())
 
     def credential(self, remote: Remote) -> Credential:
         if remote.origin != self._base_url:
@@ -134,6 +140,16 @@ class GitHubApp:
             raise ProviderUnavailable(
                 "The private key file does not hold an RSA key in PEM form.", hint="Use the file that GitHub gave."
             ) from None
+
+
+def _of_key(text: str) -> tuple[str, ...]:
+    """The file as it is, and what its lines stand for: their base64 is known then, however it is broken into lines."""
+    key = "".join(line.strip() for line in text.splitlines() if _BODY.fullmatch(line.strip()))
+    try:
+        data = base64.b64decode(key, validate=True)
+    except ValueError:
+        data = b""
+    return text.strip(), data.decode("utf-8", "surrogateescape")
 
 
 def api_of(base_url: str) -> str:

@@ -21,6 +21,8 @@ _BREAK = r"[\r\n\t ]*"
 _BASE64 = frozenset("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/_-")
 _ONE_ALPHABET = bytes.maketrans(b"-_", b"+/")
 _SHORTEST_CORE = 4
+_NEAR = 256
+"""Characters at a text's end, in which the first few of a form have room even when they are broken into lines."""
 _PART_OF_PERCENT = re.compile(r"%(?:25)*[0-9a-fA-F]?\Z")
 _PART_OF_BREAK = re.compile(rf"{_BREAK}\Z")
 
@@ -30,6 +32,7 @@ class _Form:
 
     def __init__(self, units: Sequence[str], part: re.Pattern[str]) -> None:
         self.pattern = "".join(units)
+        self.beginning = "".join(units[:_SHORTEST_CORE])
         compiled = {unit: re.compile(unit) for unit in units}
         self._units = [compiled[unit] for unit in units]
         self._part = part
@@ -55,10 +58,15 @@ class KnownSecrets:
         self._percent = _any(form.pattern for form in percent)
         self._base64 = _any(form.pattern for form in encoded)
         self._forms = (*percent, *encoded)
+        self._begins = _any(f"(?={form.beginning})" for form in self._forms)
         firsts = sorted({text[0] for text in (*self._plain, *cores)}.union("%+-/_"))
         self._first = re.compile(f"[{re.escape(''.join(firsts))}]") if self._plain else None
         self._held = min(MAX_HELD, _LONGEST_FORM * max(map(len, self._plain), default=0))
-        self._ends = [*self._plain, *(quote(secret, safe="") for secret in self._plain), *cores]
+        self._ends = [
+            *self._plain,
+            *(quote(secret, safe="", errors="surrogateescape") for secret in self._plain),
+            *cores,
+        ]
 
     def without(self, text: str) -> str:
         """`text` without them."""
@@ -84,10 +92,20 @@ class KnownSecrets:
         if self._first is None:
             return len(text)
         tail = text[-self._held :]
-        for match in self._first.finditer(tail):
-            if any(form.is_cut(tail, match.start()) for form in self._forms):
-                return len(text) - len(tail) + match.start()
+        for start in self._starts(tail):
+            if any(form.is_cut(tail, start) for form in self._forms):
+                return len(text) - len(tail) + start
         return len(text)
+
+    def _starts(self, tail: str) -> Iterator[int]:
+        """Where one may begin. Near the end so little of it may be there that every place is one."""
+        assert self._begins is not None and self._first is not None
+        near = max(0, len(tail) - _NEAR)
+        for match in self._begins.finditer(tail):
+            if match.start() >= near:
+                break
+            yield match.start()
+        yield from (match.start() for match in self._first.finditer(tail, near))
 
     def open_start(self, text: str) -> int:
         """Where that ends which may be the last part of one; 0 if there is nothing."""

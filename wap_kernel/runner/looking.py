@@ -11,6 +11,7 @@ from typing import Any, TypeVar
 from wap_kernel.caller import Caller
 from wap_kernel.commands.outcome import Stream
 from wap_kernel.errors import InvalidArgument, NotFound
+from wap_kernel.redacting import redacted
 from wap_kernel.runner import recovery
 from wap_kernel.runner.parts import Parts
 from wap_kernel.runs import describing
@@ -101,7 +102,10 @@ class Looking:
 
         def describe() -> dict[str, Any]:
             readable, nameable = partial(judge.may_read, caller=caller), partial(judge.may_name, caller=caller)
-            return self.workspace.undo.describe(run.id, readable, nameable)
+            told: dict[str, Any] = redacted(
+                self.workspace.undo.describe(run.id, readable, nameable), self.workspace.redactor.without_known
+            )
+            return told
 
         return await self.workspace.offload(describe)
 

@@ -15,6 +15,7 @@ from wap_kernel.operations import Effect, Operation, ReadFile, RunCommand, Write
 from wap_kernel.plain import Plain
 from wap_kernel.policy.current import Binding
 from wap_kernel.policy.verdict import Answer
+from wap_kernel.redacting import redacted
 from wap_kernel.results import Result
 from wap_kernel.runner.parts import Parts
 from wap_kernel.runs.differences import difference
@@ -186,6 +187,7 @@ class Performing:
             return Done({**event, "simulated": False, "verdict": verdict.answer.value})
         may_show = self._parts.questions.may_show(operation, caller)
         shown = difference(overlay.guarded_by(workspace.judge.binding(caller).guard), operation) if may_show else {}
+        shown = redacted(shown, workspace.redactor.without_known)
         result = workspace.pipeline.perform(operation, caller, context, cancel)
         return Done({**self._parts.events.done(step.id, operation, result), **shown, **said}, result)
 

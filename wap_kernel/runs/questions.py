@@ -18,7 +18,7 @@ from wap_kernel.files.primitives import Files
 from wap_kernel.git.foreseeing import Foreseen
 from wap_kernel.operations import GitTransfer, Operation, RevertRun, RunCommand
 from wap_kernel.policy.grants import Grant
-from wap_kernel.redacting import Redact, redacted
+from wap_kernel.redacting import CurrentRedactor, redacted
 from wap_kernel.runs import evidence
 from wap_kernel.runs.differences import difference, path_of
 from wap_kernel.runs.model import Approval, Step
@@ -46,7 +46,8 @@ class Questions:
     """What a transfer by git would be about."""
     foresee_revert: Callable[[RevertRun, Caller, Readable], ForeseenRevert]
     """What a revert would do, and whether the caller may be shown it."""
-    redact: Redact
+    redactor: CurrentRedactor
+    """Of what is to be agreed to only the server's own credentials are hidden."""
     seconds: float = EXPIRY_SECONDS
     clock: Callable[[], float] = time.time
 
@@ -90,7 +91,7 @@ class Questions:
             digest=evidence.digest_of(operation),
             files=self._evidence(files, operation, caller, foreseen),
             shown={
-                name: value if name in ("diff", "note") else redacted(value, self.redact)
+                name: redacted(value, self.redactor.without_known if name in ("diff", "note") else self.redactor)
                 for name, value in shown.items()
                 if value is not None
             },
