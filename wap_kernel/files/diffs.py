@@ -12,6 +12,8 @@ from collections.abc import Iterator, Sequence
 MAX_STEPS = 1_000_000
 """Of comparing lines, and so also of the memory for it: 4 bytes each."""
 MAX_DIFF_CHARACTERS = 64 * 1024
+LONGEST_LINE = 2000
+"""Characters of a line, where not all can be shown."""
 CONTEXT = 3
 
 _Change = tuple[int, int, int, int]
@@ -28,15 +30,32 @@ def unified(path: str, old: bytes, new: bytes) -> tuple[str, bool]:
     if old == new:
         return "", False
     before, after = _lines(old), _lines(new)
+    changes = _changes(before, after)
+    text, is_cut = _bounded(path, _hunks(before, after, changes))
+    if is_cut:
+        # Whoever decides on it sees something of every line that there is room for.
+        text, _ = _bounded(path, map(_shortened, _hunks(before, after, changes)))
+    return text, is_cut
+
+
+def _bounded(path: str, hunks: Iterator[str]) -> tuple[str, bool]:
     lines = [f"--- {quoted(f'a/{path}')}\n", f"+++ {quoted(f'b/{path}')}\n"]
     size = 0
-    for line in _hunks(before, after, _changes(before, after)):
+    for line in hunks:
         shown = line if line.endswith("\n") else f"{line}\n\\ No newline at end of file\n"
         size += len(shown)
         if size > MAX_DIFF_CHARACTERS:
             return "".join(lines), True
         lines.append(shown)
     return "".join(lines), False
+
+
+def _shortened(line: str) -> str:
+    text = line.removesuffix("\n")
+    if len(text) <= LONGEST_LINE:
+        return line
+    left_out = len(text) - LONGEST_LINE
+    return f"{text[:LONGEST_LINE]} [... {left_out} characters left out ...]{line[len(text) :]}"
 
 
 def quoted(path: str) -> str:

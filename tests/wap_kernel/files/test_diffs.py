@@ -49,6 +49,23 @@ class Counting(list[int]):
         return super().__getitem__(index)
 
 
+def test_of_lines_that_are_too_long_the_beginning_is_shown() -> None:
+    text, cut = unified("a.js", b"first\n" + b"x" * 100_000 + b"\nlast\n", b"first\n" + b"y" * 100_000)
+    assert cut
+    assert text.splitlines() == [
+        "--- a/a.js",
+        "+++ b/a.js",
+        "@@ -1,3 +1,2 @@",
+        " first",
+        f"-{'x' * 1999} [... 98001 characters left out ...]",
+        "-last",
+        f"+{'y' * 1999} [... 98001 characters left out ...]",
+        "\\ No newline at end of file",
+    ]
+    long = b"z" * 50_000
+    assert unified("a", long, long + b"\n")[1] is True and unified("a", b"", long)[1] is False
+
+
 def test_the_work_is_bounded_by_the_steps() -> None:
     old, new = Counting([0, 1] * 1000), Counting([1, 1, 0] * 1000)
     assert diffs._longest_common(old, new, 10_000) is None
