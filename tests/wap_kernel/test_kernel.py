@@ -280,6 +280,7 @@ def test_the_run_of_a_cell_ends_with_the_kernel(tmp_path: Path) -> None:
         ("sh \\\n  cat no", ["notes.txt"]),
         ('[{"type": "edi', ["editFile"]),
         ("write made.txt\nls no", []),
+        ("ls --", ["--help", "--recursive", "--depth", "--quiet", "--raise"]),
     ],
 )
 def test_completion(talk: Talk, code: str, expected: list[str]) -> None:

@@ -44,7 +44,7 @@ class WapKernel(Kernel):
     def __init__(self, **options: Any) -> None:
         super().__init__(**options)  # type: ignore[no-untyped-call] # half of ipykernel has types
         self._connection = Connection()
-        self._completer = Completer(self._connection.hands, self._connection.is_there)
+        self._completer = Completer(self._connection.hands, self._connection.is_there, has_python=False)
         self._lookup = Lookup(self._connection.hands)
         self._history = History()
         self._execution: Execution | None = None

@@ -6,7 +6,7 @@ import argparse
 import difflib
 import math
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Container, Iterable, Sequence
 from typing import Any, NoReturn
 
 from wap_kernel.errors import InvalidArgument
@@ -38,8 +38,9 @@ class Arguments(argparse.ArgumentParser):
             self._refuse(rest[0])
         return options
 
-    def flags(self) -> list[str]:
-        return [flag for action in self._actions for flag in action.option_strings]
+    def flags(self, without: Container[str] = ()) -> list[str]:
+        """All but those of the options named so."""
+        return [flag for action in self._actions if action.dest not in without for flag in action.option_strings]
 
     def wants_value(self, word: str) -> bool:
         """Whether the value of this option, or of the last of these (`-yt`), is the next word."""

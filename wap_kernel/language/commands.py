@@ -184,7 +184,7 @@ _TABLE = (
     Command("help", "This, or the help of a sub-command.", _help, "help sh"),
 )
 COMMANDS = {command.name: command for command in _TABLE}
-_OF_PYTHON = ("to", "no_vars")
+OF_PYTHON = ("to", "no_vars")
 NAMELESS = "status"
 """What a line without a sub-command means."""
 
@@ -211,7 +211,7 @@ def usage(name: str, *, has_python: bool = True) -> str:
     example = f"\n\nexample: {command.example}" if command.example else ""
     given = command.arguments()
     for action in given._actions:
-        if action.dest in _OF_PYTHON and not has_python:
+        if action.dest in OF_PYTHON and not has_python:
             action.help = argparse.SUPPRESS
     return given.format_help().strip() + example
 

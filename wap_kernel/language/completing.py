@@ -12,7 +12,7 @@ from time import monotonic
 from typing import TYPE_CHECKING
 
 from wap_kernel.language.arguments import Arguments
-from wap_kernel.language.commands import COMMANDS, NAMELESS, Command
+from wap_kernel.language.commands import COMMANDS, NAMELESS, OF_PYTHON, Command
 from wap_kernel.language.looking import Lookup
 
 if TYPE_CHECKING:
@@ -38,8 +38,11 @@ class Completer:
     """Completes the lines of one shell. `hands` is called in a thread of its own: it may have to look for a server.
     What `has_hands` says decides whether anything of the workspace completes yet."""
 
-    def __init__(self, hands: Callable[[], Hands], has_hands: Callable[[], bool] = lambda: True) -> None:
+    def __init__(
+        self, hands: Callable[[], Hands], has_hands: Callable[[], bool] = lambda: True, *, has_python: bool = True
+    ) -> None:
         self._lookup = Lookup(hands, has_hands)
+        self._left_out = () if has_python else OF_PYTHON
 
     def complete(self, text: str, cursor: int, *, heads_cell: bool = False, until: float | None = None) -> Completions:
         """For a line without its `%wap`, or the head of a cell without its `%%wap`. `until` is the end of the time for
@@ -64,7 +67,7 @@ class Completer:
         if command.name == "check" and begun and COMMANDS.get(words[1]):
             return self._matches(words[1:], word, until)
         if word.startswith("-") and not begun and not command.bare:
-            return _beginning(word, given.flags())
+            return _beginning(word, given.flags(self._left_out))
         return self._values(expected, word, until)
 
     def _values(self, expected: argparse.Action | None, word: str, until: float) -> list[str]:
