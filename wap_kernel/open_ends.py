@@ -10,8 +10,15 @@ _BETWEEN = re.compile(r"[\s<>]|(?<=\W)['\"]|['\"](?!\w)")
 """In a text that is turned round: a quote within a word may be a part of it, and so may one that comes last."""
 _MAY_GO_ON = re.compile(
     r"(?i):/|:\Z|(?<![\w:/])/(?:\Z|/)|\bau\w{0,10}\Z|\bgi\w{0,9}\Z|\bgh[pousr]?\Z|\bgh[pousr]_|\bgithub_|\bey\Z|\beyj"
+    r"|(?<![\w.@/:-])[a-z][\w.-]{0,63}:[^\s:@/]{1,256}(?:@[\w.-]{0,255})?\Z"
 )
 _LEFT_OUT = re.compile(r"(\n\[\.\.\. \d{1,20} bytes left out \.\.\.\]\n)")
+CUT = "... [more]"
+"""What stands where a text ends before its end."""
+_CUT_WITHIN = re.compile(r"\.\.\. \[(?:\d{1,20} )?more\](?=\n|\Z)|\n\[\.\.\. \d{1,20} characters left out \.\.\.\]\n")
+"""The notes of `files/viewing.py` and of `files/notebook_reading.py`."""
+SHORTEST_PART = 8
+"""Characters of a secret that tell that it was one."""
 _WORD = r"[^\s'\"<>]"
 _REST = re.compile(
     rf"[^\s/?#'\"<>]{{0,4096}}@"  # of `user:secret@host`
@@ -36,6 +43,13 @@ def _open_end(text: str) -> int:
     if word == 0 and offset:
         return len(text)
     return offset + word if _MAY_GO_ON.search(tail, word) else len(text)
+
+
+def has_cut_one(text: str, known: KnownSecrets) -> bool:
+    """Whether a cut has left a part of a known secret."""
+    pieces = _CUT_WITHIN.split(text)
+    ends = any(len(piece) - known.open_end(piece) >= SHORTEST_PART for piece in pieces[:-1])
+    return ends or any(known.open_start(piece) >= SHORTEST_PART for piece in pieces[1:])
 
 
 def without_cut_ones(text: str, known: KnownSecrets = NOTHING_KNOWN) -> str:

@@ -7,16 +7,17 @@ find what was shown. A file that holds a credential of this server is not shown 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import fields, is_dataclass, replace
 from enum import Enum
 from typing import Any
 
 from wap_kernel.errors import PermissionDenied, TimedOut, WapError
+from wap_kernel.files.scanning import MAX_LINE_CHARACTERS
 from wap_kernel.git.acting import GitActed
-from wap_kernel.git.known_secrets import NOTHING_KNOWN, KnownSecrets
+from wap_kernel.git.known_secrets import MASK, NOTHING_KNOWN, KnownSecrets
 from wap_kernel.git.redaction import Redactor
-from wap_kernel.open_ends import without_cut_ones
+from wap_kernel.open_ends import CUT, SHORTEST_PART, has_cut_one, without_cut_ones
 from wap_kernel.results import CommandResult, FileContent, FileModified, Match, NotebookContent, Result, SearchResult
 
 Redact = Callable[[str], str]
@@ -27,37 +28,57 @@ SHORTEST_WITHHELD = 16
 
 
 class CurrentRedactor:
-    """Knows the credentials that the server holds at the moment. `secrets` is asked each time and must not wait for
-    anything: the writing of the audit asks too."""
+    """Knows the credentials that the server holds at the moment. `secrets` and `fragments` (see `KnownSecrets`) are
+    asked each time and must not wait for anything: the writing of the audit asks too."""
 
-    def __init__(self, secrets: Callable[[], tuple[str, ...]]) -> None:
+    def __init__(
+        self, secrets: Callable[[], tuple[str, ...]], fragments: Callable[[], tuple[str, ...]] = lambda: ()
+    ) -> None:
         self._secrets = secrets
-        self._last: tuple[tuple[str, ...], Redactor, KnownSecrets] = ((), SHAPES, NOTHING_KNOWN)
+        self._fragments = fragments
+        self._last = _Known((), ())
 
     def __call__(self, text: str) -> str:
         return self.now()(text)
 
     def now(self) -> Redactor:
-        return self._current()[1]
+        return self._current().redactor
 
     @property
     def withholds_nothing(self) -> bool:
-        return self._current()[2] is NOTHING_KNOWN
+        return self._current().long is NOTHING_KNOWN
 
     def without_known(self, text: str) -> str:
         """Without the server's own credentials; what merely looks like one stays."""
-        return self._current()[2].without(text)
+        return self._current().long.without(text)
+
+    def line(self, text: str) -> str:
+        """The same of a line that a search has found, which may have been cut."""
+        known = self._current().long
+        if len(text) >= MAX_LINE_CHARACTERS and len(text) - (end := known.open_end(text)) >= SHORTEST_PART:
+            text = f"{text[:end]}{MASK}"
+        return known.without(text)
 
     def withholds(self, text: str) -> bool:
-        """Whether it holds a credential of the server, in any form."""
-        return self.without_known(text) != text
+        """Whether it holds a credential of the server, in any form, or a part of one where it was cut."""
+        known = self._current().long
+        return known is not NOTHING_KNOWN and (known.without(text) != text or has_cut_one(text, known))
 
-    def _current(self) -> tuple[tuple[str, ...], Redactor, KnownSecrets]:
-        secrets = self._secrets()
-        if self._last[0] != secrets:
-            long = [secret for secret in secrets if len(secret) >= SHORTEST_WITHHELD]
-            self._last = (secrets, Redactor(secrets), KnownSecrets(long) if long else NOTHING_KNOWN)
+    def _current(self) -> _Known:
+        secrets, fragments = self._secrets(), self._fragments()
+        if (self._last.secrets, self._last.fragments) != (secrets, fragments):
+            self._last = _Known(secrets, fragments)
         return self._last
+
+
+class _Known:
+    def __init__(self, secrets: tuple[str, ...], fragments: tuple[str, ...]) -> None:
+        self.secrets = secrets
+        self.fragments = fragments
+        self.redactor = Redactor(secrets, fragments) if secrets else SHAPES
+        long = tuple(secret for secret in secrets if len(secret) >= SHORTEST_WITHHELD)
+        self.long = self.redactor.known if long == secrets else KnownSecrets(long, fragments)
+        """Without what may be a word like any other."""
 
 
 def redacted(value: Any, redact: Redact = SHAPES) -> Any:
@@ -76,8 +97,6 @@ def redacted(value: Any, redact: Redact = SHAPES) -> Any:
 
 def result(found: Result, current: CurrentRedactor) -> Result:
     redact = current.now()
-    if isinstance(found, FileContent | NotebookContent | SearchResult | FileModified):
-        return found if current.withholds_nothing else _of_files(found, current)
     if isinstance(found, GitActed):
         return GitActed(answer=redacted(found.answer, redact), failure=redacted(found.failure, redact))
     if isinstance(found, CommandResult):
@@ -85,21 +104,35 @@ def result(found: Result, current: CurrentRedactor) -> Result:
         if found.is_output_truncated:
             streams = {name: without_cut_ones(text, redact.known) for name, text in streams.items()}
         return found.model_copy(update={name: redact(text) for name, text in streams.items()})
-    return found
+    return found if current.withholds_nothing else _of_files(found, current)
 
 
 def _of_files(found: Result, current: CurrentRedactor) -> Result:
-    """What is shown of a file without a word about what was changed must be what it holds; diffs and the lines that a
-    search finds are to be looked at."""
+    """What is shown of a file without a word about what was changed must be what it holds; diffs, names and the lines
+    that a search finds are to be looked at."""
+    redact = current.without_known
     if isinstance(found, FileContent | NotebookContent):
-        if current.withholds(found.model_dump_json() if isinstance(found, NotebookContent) else found.content):
+        if any(current.withholds(text) for text in _texts(found)):
             raise _withheld()
-        return found
+        shown = found.metadata.model_copy(update={"path": redact(found.metadata.path)})
+        return found.model_copy(update={"metadata": shown})
     if isinstance(found, SearchResult):
-        return found.model_copy(update={"matches": [_match(match, current.without_known) for match in found.matches]})
+        return found.model_copy(update={"matches": [_match(match, current.line) for match in found.matches]})
     if isinstance(found, FileModified):
-        return found.model_copy(update={"diff": current.without_known(found.diff)})
-    return found
+        return found.model_copy(update={"path": redact(found.path), "diff": redact(found.diff)})
+    dumped = found.model_dump()
+    clean = redacted(dumped, redact)
+    return found if clean == dumped else type(found).model_validate(clean)
+
+
+def _texts(found: FileContent | NotebookContent) -> Iterator[str]:
+    """As they are, not as JSON: there a quote would be another text."""
+    if isinstance(found, FileContent):
+        yield f"{found.content}{CUT}" if found.is_truncated else found.content
+        return
+    for cell in found.cells:
+        yield cell.source
+        yield from (output.text for output in cell.outputs or ())
 
 
 def _withheld() -> PermissionDenied:
@@ -113,7 +146,7 @@ def _withheld() -> PermissionDenied:
 def _match(match: Match, redact: Redact) -> Match:
     before, after = ([redact(line) for line in lines] for lines in (match.context_before, match.context_after))
     shown = {"match_text": redact(match.match_text), "context_before": before, "context_after": after}
-    return match.model_copy(update=shown)
+    return match.model_copy(update={**shown, "path": redact(match.path)})
 
 
 def error(found: WapError, redact: Redact) -> WapError:

@@ -116,7 +116,7 @@ class Workspace:
         self._confined_only = confined_only
         self._keeps = undo
         self._git = git or GitSettings()
-        self.redactor = CurrentRedactor(lambda: self._git.source.secrets)
+        self.redactor = CurrentRedactor(lambda: self._git.source.secrets, lambda: self._git.source.fragments)
         """For all that is told and written of it."""
         hidden = (*hidden, *self._git.source.secret_paths)
         self._changed = changed

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import os
 import stat
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -20,7 +19,7 @@ USERNAME = "x-access-token"
 """What GitHub calls the user of a token."""
 MAX_SECRET = 8192
 MAX_KEPT = 16
-"""Secrets of one file that are remembered."""
+"""Contents of one file that are remembered."""
 
 
 class Secret:
@@ -58,6 +57,10 @@ class CredentialSource(Protocol):
     def secrets(self) -> tuple[str, ...]:
         """What may be good, handed out or not, to be taken out of whatever is told."""
 
+    @property
+    def fragments(self) -> tuple[str, ...]:
+        """Parts of a secret that are taken out where they stand alone."""
+
     def credential(self, remote: Remote) -> Credential | None:
         """For this remote; None: it goes without. Raises a WapError that says what is wrong with the settings."""
 
@@ -73,6 +76,7 @@ class NoCredential:
 
     secret_paths: tuple[str, ...] = ()
     secrets: tuple[str, ...] = ()
+    fragments: tuple[str, ...] = ()
 
     def __init__(self, identity: Person | None = None) -> None:
         self._identity = identity
@@ -90,16 +94,18 @@ class NoCredential:
 class TokenFile:
     """A token in a file of the server, for one origin. Read at each use, so it can be renewed by replacing the file."""
 
+    fragments: tuple[str, ...] = ()
+
     def __init__(self, path: str, *, origin: str, username: str = USERNAME, identity: Person | None = None) -> None:
         self._path = path
         self._origin = origin.rstrip("/")
         self._username = username
         self._identity = identity
-        self._seen = SecretFile(path, lambda text: (text.strip(),))
+        self._seen = SecretFile(path)
 
     @property
     def secrets(self) -> tuple[str, ...]:
-        return self._seen.secrets()
+        return self._seen.texts()
 
     @property
     def secret_paths(self) -> tuple[str, ...]:
@@ -122,15 +128,14 @@ class TokenFile:
 
 class SecretFile:
     """What a file has held since the server knows of it: one that was replaced may be good for a while yet. Whoever can
-    read the file, and whether it is used or not. `parts` says what of its text is secret."""
+    read the file, and whether it is used or not."""
 
-    def __init__(self, path: str, parts: Callable[[str], tuple[str, ...]]) -> None:
+    def __init__(self, path: str) -> None:
         self._path = path
-        self._parts = parts
         self._seen: tuple[tuple[int, ...], tuple[str, ...]] = ((), ())
-        self.secrets()
+        self.texts()
 
-    def secrets(self) -> tuple[str, ...]:
+    def texts(self) -> tuple[str, ...]:
         """The newest first. Looked up each time, which is one call of the system for a file that is as it was."""
         sign, known = self._seen
         try:
@@ -142,7 +147,7 @@ class SecretFile:
                 text = file.read(MAX_SECRET * 4).decode("utf-8", "replace")
         except OSError:
             return known  # whoever wants to use it is told why
-        known = tuple(dict.fromkeys((*filter(None, self._parts(text)), *known)))[:MAX_KEPT]
+        known = tuple(dict.fromkeys(filter(None, (text.strip(), *known))))[:MAX_KEPT]
         self._seen = (current, known)
         return known
 

@@ -6,7 +6,6 @@ narrowed here to the one repository and to its contents, and kept until shortly 
 
 from __future__ import annotations
 
-import base64
 import re
 import threading
 import time
@@ -27,8 +26,8 @@ MARGIN = 300.0
 _STATEMENT = 540
 """Seconds that a JWT is good for; GitHub takes ten minutes at most."""
 _CLOCK_SKEW = 60
-_BODY = re.compile(r"[A-Za-z0-9+/]{4,}={0,2}")
-"""A line of a key in PEM form; the first and the last one have dashes."""
+_BODY = re.compile(r"[A-Za-z0-9+/]{16,}={0,2}")
+"""A line of a key in PEM form that tells something of it."""
 
 
 @dataclass(frozen=True)
@@ -61,7 +60,8 @@ class GitHubApp:
         self._identity = identity
         self._clock = clock
         self._lock = threading.Lock()
-        self._seen = SecretFile(key_file, _of_key)
+        self._seen = SecretFile(key_file)
+        self._lines: tuple[tuple[str, ...], tuple[str, ...]] = ((), ())
         self._tokens: dict[tuple[str, str], _Token] = {}
         self._given: tuple[_Token, ...] = ()
         """Those that are good yet, also when another is used by now. Read without the lock, which is held while GitHub
@@ -75,7 +75,16 @@ class GitHubApp:
     def secrets(self) -> tuple[str, ...]:
         now = self._clock()
         given = tuple(token.secret.reveal() for token in self._given if token.expires_at > now)
-        return (*given, *self._seen.secrets())
+        return (*given, *self._seen.texts())
+
+    @property
+    def fragments(self) -> tuple[str, ...]:
+        """The lines of the key: a diff, a search, a range of lines has them one by one."""
+        keys = self._seen.texts()
+        if self._lines[0] is not keys:
+            lines = (line.strip() for key in keys for line in key.splitlines())
+            self._lines = (keys, tuple(filter(_BODY.fullmatch, lines)))
+        return self._lines[1]
 
     def credential(self, remote: Remote) -> Credential:
         if remote.origin != self._base_url:
@@ -140,16 +149,6 @@ class GitHubApp:
             raise ProviderUnavailable(
                 "The private key file does not hold an RSA key in PEM form.", hint="Use the file that GitHub gave."
             ) from None
-
-
-def _of_key(text: str) -> tuple[str, ...]:
-    """The file as it is, and what its lines stand for: their base64 is known then, however it is broken into lines."""
-    key = "".join(line.strip() for line in text.splitlines() if _BODY.fullmatch(line.strip()))
-    try:
-        data = base64.b64decode(key, validate=True)
-    except ValueError:
-        data = b""
-    return text.strip(), data.decode("utf-8", "surrogateescape")
 
 
 def api_of(base_url: str) -> str:

@@ -29,6 +29,7 @@ from wap_kernel.git import hardening
 from wap_kernel.git.answers import Reason, failed
 from wap_kernel.git.credentials import Credential
 from wap_kernel.git.explaining import explained
+from wap_kernel.git.known_secrets import MASK
 from wap_kernel.git.redaction import Redactor
 from wap_kernel.git.remotes import Remote
 from wap_kernel.runs.flock import try_lock
@@ -224,11 +225,13 @@ class Host:
             except OSError as error:
                 raise _no_git() from error
             stdout = self._output(process)
-            said_there.seek(max(0, said_there.seek(0, os.SEEK_END) - MAX_STDERR))
-            stderr = said_there.read()
+            left_out = said_there.seek(max(0, said_there.seek(0, os.SEEK_END) - MAX_STDERR))
+            stderr = said_there.read().decode("utf-8", "replace")
+        if left_out:
+            stderr = f"{MASK}{stderr[redact.known.open_start(stderr) :]}"
         if self._cancel.requested:
             raise failed(Reason.CANCELLED, "It was cancelled.", process.returncode)
-        said = redact(stderr.decode("utf-8", "replace"))
+        said = redact(stderr)
         if len(stdout) > MAX_STDOUT:
             raise failed(Reason.TOO_LARGE, "The remote repository has too many refs or files.")
         if process.returncode == _NOT_FOUND:

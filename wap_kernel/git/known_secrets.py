@@ -8,8 +8,10 @@ hold is looked for first, by what looks for plain bytes.
 from __future__ import annotations
 
 import base64
+import json
 import re
 from collections.abc import Iterable, Iterator, Sequence
+from functools import cached_property
 from urllib.parse import quote
 
 MASK = "***"
@@ -28,14 +30,22 @@ _PART_OF_BREAK = re.compile(rf"{_BREAK}\Z")
 
 
 class _Form:
-    """One form, as the patterns of its characters."""
+    """One form, as the patterns of its characters. A key has thousands, so what takes long is made when it is used."""
 
     def __init__(self, units: Sequence[str], part: re.Pattern[str]) -> None:
-        self.pattern = "".join(units)
         self.beginning = "".join(units[:_SHORTEST_CORE])
+        self._pattern = "".join(units)
         compiled = {unit: re.compile(unit) for unit in units}
         self._units = [compiled[unit] for unit in units]
         self._part = part
+
+    @cached_property
+    def begins(self) -> re.Pattern[str]:
+        return re.compile(self.beginning)
+
+    @cached_property
+    def whole(self) -> re.Pattern[str]:
+        return re.compile(self._pattern)
 
     def is_cut(self, text: str, at: int) -> bool:
         """Whether the text ends within it, if it begins at `at`."""
@@ -48,54 +58,63 @@ class _Form:
 
 
 class KnownSecrets:
-    def __init__(self, secrets: Iterable[str] = ()) -> None:
+    """`fragments` are secret too, but looked for as they are and in no other form: the lines of a key."""
+
+    def __init__(self, secrets: Iterable[str] = (), fragments: Iterable[str] = ()) -> None:
         self._plain = sorted({secret for secret in secrets if secret}, key=len, reverse=True)
-        self._has_blanks = any(character.isspace() for secret in self._plain for character in secret)
-        cores = [core for secret in self._plain for core in _cores(secret)]
-        self._cores = [core.encode("ascii") for core in cores]
-        percent = [_Form(_percent_units(secret), _PART_OF_PERCENT) for secret in self._plain]
-        encoded = [_Form(_base64_units(core), _PART_OF_BREAK) for core in cores]
-        self._percent = _any(form.pattern for form in percent)
-        self._base64 = _any(form.pattern for form in encoded)
-        self._forms = (*percent, *encoded)
+        self._fragments = sorted(set(fragments))
+        self._in_json = sorted({json.dumps(secret)[1:-1] for secret in self._plain}.difference(self._plain))
+        self._percent = [_percent_form(secret) for secret in self._plain]
+        self._base64 = [(core.encode("ascii"), _base64_form(core)) for secret in self._plain for core in _cores(secret)]
+        self._forms = (*self._percent, *(form for _, form in self._base64))
         self._begins = _any(f"(?={form.beginning})" for form in self._forms)
+        cores = [core.decode("ascii") for core, _ in self._base64]
         firsts = sorted({text[0] for text in (*self._plain, *cores)}.union("%+-/_"))
         self._first = re.compile(f"[{re.escape(''.join(firsts))}]") if self._plain else None
         self._held = min(MAX_HELD, _LONGEST_FORM * max(map(len, self._plain), default=0))
-        self._ends = [
-            *self._plain,
-            *(quote(secret, safe="", errors="surrogateescape") for secret in self._plain),
-            *cores,
-        ]
+        self._ends = [*self._plain, *(quote(secret, safe="") for secret in self._plain), *cores, *self._fragments]
 
     def without(self, text: str) -> str:
         """`text` without them."""
-        if self._base64 is not None and self._may_hold_base64(text):
-            text = _without_runs(text, self._base64)
-        if self._percent is not None:
-            if self._has_blanks:
-                text = self._percent.sub(MASK, text)
-            elif "%" in text:
-                pattern = self._percent
-                lines = text.split("\n")
-                text = "\n".join(pattern.sub(MASK, line) if "%" in line else line for line in lines)
-        for secret in self._plain:
+        for form in self._base64_in(text):
+            text = _without_runs(text, form.whole)
+        for secret, form in zip(self._plain, self._percent, strict=True):
+            if _is_one_line(secret):
+                if "%" in text:
+                    lines = text.split("\n")
+                    text = "\n".join(form.whole.sub(MASK, line) if "%" in line else line for line in lines)
+            elif form.begins.search(text):
+                text = form.whole.sub(MASK, text)
+        for secret in (*self._plain, *self._in_json, *self._fragments):
             text = text.replace(secret, MASK)
         return text
 
-    def _may_hold_base64(self, text: str) -> bool:
+    def _base64_in(self, text: str) -> list[_Form]:
+        if not self._base64:
+            return []
         squeezed = text.encode("utf-8", "surrogatepass").translate(_ONE_ALPHABET, b"\r\n\t ")
-        return any(core in squeezed for core in self._cores)
+        return [form for core, form in self._base64 if core in squeezed]
 
     def open_end(self, text: str) -> int:
         """Where that begins which may be the first part of one; the length of `text` if there is nothing."""
+        end = len(text) - self._open_fragment(text)
         if self._first is None:
-            return len(text)
+            return end
         tail = text[-self._held :]
         for start in self._starts(tail):
             if any(form.is_cut(tail, start) for form in self._forms):
-                return len(text) - len(tail) + start
-        return len(text)
+                return min(end, len(text) - len(tail) + start)
+        return end
+
+    def _open_fragment(self, text: str) -> int:
+        """How much at the end begins one of the fragments; a few characters could begin anything."""
+        sizes = (
+            size
+            for fragment in self._fragments
+            for size in range(min(len(fragment) - 1, len(text)), _SHORTEST_CORE - 1, -1)
+            if text.endswith(fragment[:size])
+        )
+        return max(sizes, default=0)
 
     def _starts(self, tail: str) -> Iterator[int]:
         """Where one may begin. Near the end so little of it may be there that every place is one."""
@@ -121,8 +140,13 @@ def _any(forms: Iterable[str]) -> re.Pattern[str] | None:
     return re.compile(joined) if joined else None
 
 
-def _percent_units(secret: str) -> list[str]:
-    return [_percent(byte) for byte in secret.encode("utf-8", "surrogateescape")]
+def _is_one_line(secret: str) -> bool:
+    return not any(character.isspace() for character in secret)
+
+
+def _percent_form(secret: str) -> _Form:
+    units = [_percent(byte) for byte in secret.encode("utf-8", "surrogateescape")]
+    return _Form(units, _PART_OF_PERCENT)
 
 
 def _percent(byte: int) -> str:
@@ -149,9 +173,9 @@ def _core(data: bytes, offset: int) -> str:
     return encoded[start:end]
 
 
-def _base64_units(core: str) -> list[str]:
+def _base64_form(core: str) -> _Form:
     first, *others = ({"+": r"[+\-]", "/": "[/_]"}.get(character, character) for character in core)
-    return [first, *(f"{_BREAK}{other}" for other in others)]
+    return _Form([first, *(f"{_BREAK}{other}" for other in others)], _PART_OF_BREAK)
 
 
 def _without_runs(text: str, pattern: re.Pattern[str]) -> str:

@@ -22,26 +22,43 @@ def _with_secret(match: re.Match[str]) -> str:
 _KIND = "(?:basic|bearer|token) "
 _OF_USER = r"(?:[^\s/?#'\"<>]|(?<=\w)['\"](?=\w))"
 """A quote within a word is a part of it; one beside anything else ends what it quotes."""
+_PLACEHOLDER = r"[^\s/?#'\"@:]{0,256}:(?:\$\w{1,64}|\$?\{[^{}\s]{0,64}\}|<[^<>\s]{0,64}>)@"
+_MAIL = "mailto|to|cc|bcc|from|reply-to|author|e-?mail|mail|contact|maintainer|sips?|xmpp|acct"
+_RUN = r"[\w+/=.~-]"
 _LOOKS_LIKE_ONE = (
     # Everything up to the last `@` before the path: a secret may itself hold `@` and `:`. `git@` is nobody's secret,
     # and neither is `Bearer $TOKEN`.
     (
         "://",
-        re.compile(rf"(?i)([a-z0-9+.]://)(?!git@[^\s/?#'\"<>@]{{1,255}}(?:[\s/?#'\"<>]|$)){_OF_USER}{{1,4096}}@"),
+        re.compile(
+            rf"(?i)([a-z0-9+.]://)(?!git@[^\s/?#'\"<>@]{{1,255}}(?:[\s/?#'\"<>]|$))(?!{_PLACEHOLDER}){_OF_USER}{{1,4096}}@"
+        ),
         rf"\1{MASK}@",
     ),
     # An address that was taken for a path has lost a slash, and one without its scheme begins with two. There it takes
     # a user and a secret to look like one: `C:/a@b` is a file.
     (
         "@",
-        re.compile(rf"(?i)([a-z0-9+.]:/|(?<![\w:/])//)(?![/:]){_OF_USER}{{1,4096}}@"),
+        re.compile(rf"(?i)([a-z0-9+.]:/|(?<![\w:/])//)(?![/:])(?!{_PLACEHOLDER}){_OF_USER}{{1,4096}}@"),
         _with_secret,
+    ),
+    # With neither: what stands before the host must look like a secret, since addresses of people and versions of
+    # packages (`npm:x@1.2.3`, `image:tag@sha256:...`) are no secrets.
+    (
+        "@",
+        re.compile(
+            rf"(?<![\w.@/:-])(?!(?i:{_MAIL}):)([A-Za-z][\w.-]{{0,63}}:)"
+            r"(?=[^\s:@/]{0,256}\d)(?=[^\s:@/]{0,256}[A-Za-z])[^\s:@/'\"<>(){}$]{8,256}"
+            r"(?=@(?:[\w-]{1,63}\.(?:[\w-]{1,63}\.){0,8}[A-Za-z]{2,24}(?![\w.])|(?!sha\d)[A-Za-z][\w-]{0,62}[:/]))"
+        ),
+        rf"\1{MASK}",
     ),
     (
         "authorization",
-        # Without the kind it must look like a secret: `def call(authorization: str)` is no header.
+        # Without the kind it must look like a secret: `authorization = request.headers.get(...)` is no header.
         re.compile(
-            rf"(?i)\b(authorization[ \t]{{0,8}}[:=][ \t]{{0,8}})(?:({_KIND})(?![$<{{%])[^\s'\"]+|[\w+/=.~-]{{16,}})"
+            rf"\b((?i:authorization)[\"']?\]?[ \t]{{0,8}}[:=][ \t]{{0,8}}[\"']?)(?:((?i:{_KIND}))(?![$<{{%])[^\s'\"]+"
+            rf"|(?={_RUN}*\d)(?={_RUN}*[A-Za-z]){_RUN}{{16,}}(?![\w+/=.~(-]))"
         ),
         rf"\1\2{MASK}",
     ),
@@ -60,8 +77,8 @@ _LOOKS_LIKE_ONE = (
 class Redactor:
     """`redactor(text)` is the text without the secrets."""
 
-    def __init__(self, secrets: Iterable[str] = ()) -> None:
-        self.known = KnownSecrets(secrets)
+    def __init__(self, secrets: Iterable[str] = (), fragments: Iterable[str] = ()) -> None:
+        self.known = KnownSecrets(secrets, fragments)
 
     def __call__(self, text: str) -> str:
         text = self.known.without(text)

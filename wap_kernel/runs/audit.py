@@ -238,7 +238,7 @@ class Audit:
             "code": None if error is None else error.code.value,
             "error": None if error is None else _plain(self._redact(error.record)),
             "duration_ms": None if entry.duration is None else round(entry.duration * 1000, 3),
-            "step": _plain(record.step),
+            "step": _plain(record.step and self._redact(record.step)),
         }
 
     def _of_sender(self, caller: Caller, context: Context) -> dict[str, str | None]:
@@ -248,12 +248,12 @@ class Audit:
             return known
         columns = {
             "workspace": self._workspace,
-            "user": _plain(caller.user),
-            "agent": _plain(caller.agent),
-            "session": _plain(caller.session),
+            "user": _plain(caller.user and self._redact(caller.user)),
+            "agent": _plain(caller.agent and self._redact(caller.agent)),
+            "session": _plain(caller.session and self._redact(caller.session)),
             "token": caller.token,
             "dialect": context.dialect,
-            "tool": _plain(context.tool),
+            "tool": _plain(context.tool and self._redact(context.tool)),
             "run": context.run,
         }
         self._sender = (caller, context, columns)

@@ -15,10 +15,11 @@ import pytest
 
 from tests.wap_kernel.dialects.interface import AGENT, SECONDS, Interface, opened
 from wap_kernel.changes import ReplaceText
+from wap_kernel.git.answers import Person
 from wap_kernel.git.credentials import CredentialSource, SecretFile, TokenFile
 from wap_kernel.git.github import GitHubApp
 from wap_kernel.git.settings import GitSettings
-from wap_kernel.operations import CreateDirectory, ModifyFile, Operation, ReadFile, WriteFile
+from wap_kernel.operations import CreateDirectory, ModifyFile, Operation, ReadFile, ReadNotebook, WriteFile
 from wap_kernel.policy.model import Policy
 from wap_kernel.runs.model import Options, Step
 
@@ -71,33 +72,54 @@ def test_one_that_was_replaced_stays_known(tools: Interface, token_file: Path) -
 
 
 def test_a_file_is_looked_at_again_only_when_it_has_changed(token_file: Path) -> None:
-    read: list[str] = []
-
-    def parts(text: str) -> tuple[str, ...]:
-        read.append(text)
-        return (text.strip(),)
-
-    file = SecretFile(str(token_file), parts)
-    assert file.secrets() == file.secrets() == (TOKEN,) and len(read) == 1
+    file = SecretFile(str(token_file))
+    assert file.texts() == (TOKEN,) and file.texts() is file.texts()
     token_file.chmod(0o644)  # which is refused where it is used, and is known all the same
     token_file.write_text("")
-    assert file.secrets() == (TOKEN,)
+    assert file.texts() == (TOKEN,)
     for number in range(40):
         token_file.write_text(f"token-{number:040}")
-        assert file.secrets()[0].endswith(str(number)) and len(file.secrets()) <= 16
+        assert file.texts()[0].endswith(str(number)) and len(file.texts()) <= 16
     os.mkfifo(token_file.with_name("pipe"))
-    assert SecretFile(str(token_file.with_name("pipe")), parts).secrets() == ()
+    assert SecretFile(str(token_file.with_name("pipe"))).texts() == ()
+
+
+def lines_of(key: str) -> list[str]:
+    return [line for line in key.splitlines()[1:-1] if len(line) > 24]
 
 
 def test_a_private_key_is_known_in_every_form(tmp_path: Path, key_file: Path) -> None:
     key = key_file.read_text().strip()
     body = key.splitlines()[1:-1]
-    shown = [key, "".join(body), "\n".join(body), "\r\n".join(body), *forms(key)[1:]]
-    with tools_with(tmp_path, GitHubApp("1", str(key_file))) as tools:
+    shown = [key, "".join(body), "\n".join(body), "\r\n".join(body), "\n> ".join(body[3:9]), *forms(key)[1:]]
+    with tools_with(tmp_path, GitHubApp("1", str(key_file), identity=Person("a", "a@example.org"))) as tools:
         for form in shown:
             told = tools("bash", command=f"printf %s '{form}'")["stdout"]
-            assert "***" in told and not any(line[8:-8] in told for line in body), told
+            assert "***" in told and not any(line[8:-8] in told for line in lines_of(key)), told
             assert form.replace("\n", "")[100:120] not in told.replace("\n", "")
+
+
+def test_of_a_private_key_no_line_is_shown(tmp_path: Path, key_file: Path) -> None:
+    """Wherever lines stand alone: in ranges, diffs, searches and cells."""
+    key = key_file.read_text()
+    with tools_with(tmp_path, GitHubApp("1", str(key_file), identity=Person("a", "a@example.org"))) as tools:
+        (tools.root / "k.txt").write_text(key)
+        cell = {"cell_type": "raw", "id": "a", "metadata": {}, "source": key.splitlines(keepends=True)}
+        notebook = {"nbformat": 4, "nbformat_minor": 5, "metadata": {}, "cells": [cell]}
+        (tools.root / "n.ipynb").write_text(json.dumps(notebook))
+        told: list[Any] = [
+            tools.refuse("read", file_path="k.txt", offset=5, limit=2).text,
+            tools.refuse("read", file_path="n.ipynb").text,
+            tools("grep", pattern=".", context=3),
+            tools("bash", command="cat -n k.txt; head -5 k.txt; cat n.ipynb"),
+            tools.refuse("edit", file_path="k.txt", old_string=f"{key[60:120]}x", new_string="y").details,
+            tools("edit", file_path="k.txt", old_string="-----BEGIN", new_string="----- BEGIN"),
+        ]
+        tools.repository()
+        tools("git", action="add", files=["k.txt"])
+        told += [tools("git", action="diff"), tools("git", action="commit", message="m"), tools.audit()]
+        told += [tools("git", action="show"), *run(tools, WriteFile(path="b", content=key.encode()))]
+        assert not [line for line in lines_of(key) if line[4:-4] in json.dumps(told)]
 
 
 def test_a_file_that_holds_one_is_not_shown(tools: Interface) -> None:
@@ -108,6 +130,47 @@ def test_a_file_that_holds_one_is_not_shown(tools: Interface) -> None:
     (tools.root / "other.txt").write_text("first\n")
     assert "first" in tools("read", file_path="other.txt")["content"]
     assert tools.audit()[-2]["outcome"] == "denied"
+
+
+@pytest.mark.parametrize("size", [8, 20, 31])
+def test_no_part_is_shown_where_a_text_is_cut(tools: Interface, size: int) -> None:
+    """Lines are cut at 2,000 characters, outputs of cells in their middle."""
+    (tools.root / "a.txt").write_text(f"{'.' * (2000 - size)}{TOKEN}{'.' * 100}\n")
+    assert "credential" in tools.refuse("read", file_path="a.txt").text
+    assert TOKEN[:8] not in json.dumps(tools("grep", pattern=r"\.\."))
+    for place in (2000 - size, 6000 - 2000 - len(TOKEN) + size):
+        text = f"{'.' * place}{TOKEN}{'.' * (6000 - place - len(TOKEN))}"
+        output = {"output_type": "stream", "name": "stdout", "text": text}
+        cell = {"cell_type": "code", "id": "a", "metadata": {}, "source": "", "execution_count": 1, "outputs": [output]}
+        notebook = {"nbformat": 4, "nbformat_minor": 5, "metadata": {}, "cells": [cell]}
+        (tools.root / "n.ipynb").write_text(json.dumps(notebook))
+        told = run(tools, ReadNotebook(path="n.ipynb", outputs=True))
+        assert not any(TOKEN[at : at + 8] in json.dumps(told) for at in range(len(TOKEN) - 8)), told
+    (tools.root / "b.txt").write_text(f"{'.' * 3000}{TOKEN[:3]}\n")  # which could be anything
+    assert "..." in tools("read", file_path="b.txt")["content"]
+
+
+def test_a_notebook_whose_token_json_writes_otherwise(tmp_path: Path, token_file: Path) -> None:
+    token = 'ab"cd\\ef-0123456789ghij'
+    token_file.write_text(token)
+    cell = {"cell_type": "raw", "id": "a", "metadata": {}, "source": f"x = {token}"}
+    with tools_with(tmp_path, TokenFile(str(token_file), origin=ORIGIN)) as tools:
+        (tools.root / "n.ipynb").write_text(
+            json.dumps({"nbformat": 4, "nbformat_minor": 5, "metadata": {}, "cells": [cell]})
+        )
+        told = run(tools, ReadNotebook(path="n.ipynb"))
+        assert "cd" not in json.dumps(told[0]["events"]) and "credential" in json.dumps(told)
+        assert token not in tools("bash", command="cat n.ipynb")["stdout"]
+
+
+def test_names_of_files_and_of_who_asks_are_masked(tools: Interface) -> None:
+    name = f"a-{TOKEN.replace('/', '_')}"
+    token = name.removeprefix("a-")
+    (tools.root.parent / "token").write_text(token)
+    (tools.root / name).write_text("x\n")
+    told = [tools("glob", pattern="**"), tools("grep", pattern="x"), tools("read", file_path="."), tools.audit()]
+    told.append(tools("write", file_path=f"{name}.txt", content=""))
+    assert token not in json.dumps(told) and "***" in json.dumps(told)
 
 
 def test_in_a_search_it_is_masked(tools: Interface) -> None:
