@@ -227,8 +227,8 @@ class Host:
             stdout = self._output(process)
             left_out = said_there.seek(max(0, said_there.seek(0, os.SEEK_END) - MAX_STDERR))
             stderr = said_there.read().decode("utf-8", "replace")
-        if left_out:
-            stderr = f"{MASK}{stderr[redact.known.open_start(stderr) :]}"
+        if left_out and (cut := redact.known.open_start(stderr)):
+            stderr = f"{MASK}{stderr[cut:]}"
         if self._cancel.requested:
             raise failed(Reason.CANCELLED, "It was cancelled.", process.returncode)
         said = redact(stderr)

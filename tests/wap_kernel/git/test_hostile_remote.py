@@ -75,6 +75,20 @@ def test_a_remote_that_talks_without_end(team: Team) -> None:
     assert len(failure.stderr) <= host.MAX_STDERR
 
 
+def test_a_remote_that_says_the_token_without_end(team: Team) -> None:
+    """What is kept of it begins somewhere within one, here after another character in each try."""
+    token = team.app.credential(team.remote()).secret.reveal()
+    hook = team.bare() / "hooks" / "pre-receive"
+    hook.parent.mkdir(exist_ok=True)
+    for shift in ("", "abc", "abcdefghijk"):
+        hook.write_text(f"#!/bin/sh\nyes '{token}' | head -n 5000\necho {shift}\nexit 1\n")
+        hook.chmod(0o755)
+        with pytest.raises(GitFailed) as caught:
+            push(team.link(), team.workspace.work())
+        said = caught.value.failure.stderr
+        assert not any(token[at:] in said for at in range(len(token) - 4)), said[:100]
+
+
 def test_a_remote_that_is_too_large(team: Team, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     push(team.link(), team.workspace.work())
     team.colleague(tmp_path / "colleague", "large", os.urandom(400_000).hex())
