@@ -106,6 +106,8 @@ class GitServer:
         self.seen: list[tuple[str, str | None]] = []
         """Path and password of every request."""
         self.narrowed: list[dict[str, Any]] = []
+        self.asked: list[str] = []
+        """What the API was asked for."""
         self.redirect_to: str | None = None
         self.during: Callable[[], None] = lambda: None
         """Called while a client waits for the answer to what it has pushed."""
@@ -232,6 +234,7 @@ class _Handler(BaseHTTPRequestHandler):
         except jwt.InvalidTokenError:
             self._json(401, {"message": f"A JSON web token could not be decoded: {token}"})
             return
+        self.owner.asked.append(path)
         if path == "/app":
             self._json(200, {"id": int(APP_ID), "slug": SLUG})
         elif path == f"/users/{SLUG}%5Bbot%5D":

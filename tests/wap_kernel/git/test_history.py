@@ -11,6 +11,7 @@ import pytest
 
 from tests.wap_kernel.dialects.interface import Interface, opened
 from tests.wap_kernel.git.scene import plain
+from tests.wap_kernel.git.server import GitServer
 from tests.wap_kernel.providers.scene import skip_unless_works
 from wap_kernel.git.redaction import Redactor
 
@@ -112,3 +113,38 @@ def test_this_projects_own_history(tools: Interface) -> None:
     merged = tools("git", action="commit", message="merged", files=["README.md"])
     parents = tools("git", action="log", limit=1)["commits"][0]["parents"]
     assert parents == tools.git("rev-parse", f"{merged['id']}^1", f"{merged['id']}^2").split()
+
+
+def test_it_is_cloned_and_merged_by_the_tools_too(connected: Interface, server: GitServer, tmp_path: Path) -> None:
+    """From a remote, where somebody has changed the same lines meanwhile."""
+    original, bare = tmp_path / "original", server.repositories / "ada/project.git"
+    original.mkdir()
+    clone(original)
+    plain(tmp_path, "clone", "--quiet", "--bare", str(original), str(bare))
+
+    def git(action: str, **fields: Any) -> dict[str, Any]:
+        return connected("git", action=action, workdir="/workspace/project", **fields)
+
+    url = server.url("ada/project")
+    made = connected("git", action="clone", url=url, path="project")
+    copy = connected.root / "project"
+    assert made["exit_code"] == 0 and plain(copy, "rev-parse", "HEAD") == plain(original, "rev-parse", "main")
+    assert plain(copy, "rev-list", "--all", "--count") == plain(original, "rev-list", "main", "--count")
+    assert plain(copy, "ls-tree", "-r", "HEAD") == plain(original, "ls-tree", "-r", "main")
+    assert plain(copy, "status", "--porcelain") == ""
+    (original / "README.md").write_text("theirs\n")
+    plain(original, "commit", "--quiet", "--all", "--message", "theirs")
+    plain(original, "push", "--quiet", str(bare), "main")
+    connected("write", file_path="project/README.md", content="ours\n")
+    git("commit", message="ours", files=["README.md"])
+    assert git("pull", url=url)["reason"] == "conflicts"
+    assert git("status")["conflicts"] == [{"path": "/workspace/project/README.md", "kind": "both-modified"}]
+    assert plain(copy, "diff", "--name-only", "--diff-filter=U") == "README.md\n"
+    connected("write", file_path="project/README.md", content="both\n")
+    merged = git("commit", message="merged", files=["README.md"])
+    parents = git("log", limit=1)["commits"][0]["parents"]
+    assert parents == plain(copy, "rev-parse", f"{merged['id']}^1", f"{merged['id']}^2").split()
+    assert parents[1] == plain(original, "rev-parse", "main").strip()
+    git("checkout", branch="merged")
+    assert git("push", url=url, branch="merged")["exit_code"] == 0
+    assert plain(bare, "rev-parse", "merged").strip() == merged["id"]

@@ -165,6 +165,8 @@ def test_the_token_is_found_nowhere(
     plain(bare, "branch", "-D", f"leak-{safe}")
     answers.append(git("fetch"))
 
+    answers.append(connected("git", action="clone", url=server.url(), path="copies/one", branch="x"))
+    assert answers[-1]["exit_code"] == 0, answers[-1]
     assert any(password == token for _, password in server.seen)
     assert len(sampled) == 2 and all(b"git-remote-https" in one and b"WAP_GIT_ASKED" in one for one in sampled)
     told = json.dumps([answers, connected.audit()]).encode()

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from tests.wap_kernel.git.scene import BOT, denying, plain
-from tests.wap_kernel.git.server import GitServer
+from tests.wap_kernel.git.server import INSTALLATION, GitServer
 from tests.wap_kernel.git.team import Team
 from wap_kernel.errors import InvalidArgument, PermissionDenied, ProviderUnavailable
 from wap_kernel.git import changing, reading
@@ -185,6 +185,18 @@ def test_a_revoked_token_is_replaced_once_and_then_said(team: Team) -> None:
     with pytest.raises(GitFailed) as caught:
         fetch(team.link(), team.workspace.work())
     assert reason(caught) is Reason.CREDENTIAL and "revoked" in caught.value.failure.text
+
+
+def test_the_installation_is_looked_up_or_configured(team: Team) -> None:
+    asked = team.server.asked
+    asked.clear()
+    assert team.make_app(installation_id=INSTALLATION).credential(team.remote()).secret.reveal() in team.server.tokens
+    assert asked == [f"/app/installations/{INSTALLATION}/access_tokens"]
+    asked.clear()
+    team.make_app().credential(team.remote())
+    assert asked == ["/repos/ada/engine/installation", f"/app/installations/{INSTALLATION}/access_tokens"]
+    with pytest.raises(ProviderUnavailable, match="404"):
+        team.make_app(installation_id=INSTALLATION + 1).credential(team.remote())
 
 
 def test_a_token_is_renewed_five_minutes_before_its_end(team: Team) -> None:
