@@ -141,6 +141,7 @@ class Actions:
         command = Command(
             command=operation.argv,
             cwd=operation.cwd,
+            by_alias=operation.by_alias,
             environment=operation.environment,
             env_allowlist=permit.env_allowlist,
             timeout=timeout_ms / 1000,

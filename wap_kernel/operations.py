@@ -173,6 +173,8 @@ class RunCommand(Operation):
     args: tuple[str, ...] | None = None
     """For the program, which is then started as it is, without a shell."""
     cwd: str = "."
+    by_alias: bool = False
+    """Where a sandbox has the workspace at `/workspace` too, `pwd` says that."""
     timeout_ms: float | None = None
     environment: dict[str, str] = Field(default_factory=dict)
 

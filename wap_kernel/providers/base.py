@@ -43,6 +43,8 @@ class Command:
     """Bytes of text, for both streams together."""
     cwd: str = "."
     """A folder, relative to the root."""
+    by_alias: bool = False
+    """It begins in that folder by its name below `/workspace`, in a sandbox that has one."""
     environment: Mapping[str, str] = field(default_factory=dict)
     """The caller's own variables; the provider decides what they are added to."""
     env_allowlist: frozenset[str] | None = None

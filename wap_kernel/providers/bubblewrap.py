@@ -29,7 +29,7 @@ from wap_kernel.files.root import Root
 from wap_kernel.providers import hostpaths
 from wap_kernel.providers.base import Command, Confinement, Probe, ResourceLimits
 from wap_kernel.providers.guards import Guards, moved
-from wap_kernel.providers.mounts import HostPaths, Layout, Mount, MountKind
+from wap_kernel.providers.mounts import HostPaths, Layout, Mount, MountKind, by_alias
 from wap_kernel.providers.ongoing import Ongoing, open_folder
 from wap_kernel.providers.resources import Limited, find_groups, held
 
@@ -131,7 +131,7 @@ class BubblewrapProvider:
                     process = Namespaced(
                         started,
                         self._program,
-                        [*options, "--chdir", cwd],
+                        [*options, "--chdir", by_alias(cwd, mounts) if command.by_alias else cwd],
                         argv,
                         variables,
                         self._grace,

@@ -33,7 +33,7 @@ from wap_kernel.providers.guards import Guards
 from wap_kernel.providers.gvisor_command import SandboxedCommand
 from wap_kernel.providers.gvisor_pool import IDLE, Home, Pool, Wanted, identities
 from wap_kernel.providers.gvisor_sandbox import Sandbox, run_to_its_end
-from wap_kernel.providers.mounts import HostPaths, Layout, Mount, MountKind, one_by_one
+from wap_kernel.providers.mounts import HostPaths, Layout, Mount, MountKind, by_alias, one_by_one
 from wap_kernel.providers.ongoing import Ongoing, open_folder
 from wap_kernel.providers.resources import ControlGroups, find_groups
 
@@ -89,6 +89,8 @@ class GvisorProvider:
         variables[TAG] = token_hex(16)  # as everywhere: a command sees the same variables with every provider
         with open_folder(self.files, command.cwd) as folder, self._ongoing.one(cancel):
             cwd = os.path.normpath(os.path.join(self.files.path, folder.path))
+            if command.by_alias:
+                cwd = by_alias(cwd, self._layout.mounts(Confinement()))
             process = gvisor_bundle.process(argv, _described(variables), cwd)
             if any(len(os.fsencode(word)) >= LONGEST_WORD for word in (*process["args"], *process["env"])):
                 raise cannot_start("exec", errno.E2BIG)

@@ -108,6 +108,13 @@ class Layout:
         return _in_order((*(mount for mount in self._common[secrets] if mount.target not in guarded), *guards))
 
 
+def by_alias(folder: str, mounts: Iterable[Mount]) -> str:
+    """The name that a folder of the root has below ALIAS, where the root is mounted there too."""
+    root = next((mount.source for mount in mounts if mount.kind is MountKind.AGAIN and mount.target == ALIAS), None)
+    rest = None if root is None else below(folder, root)
+    return folder if rest is None else f"{ALIAS}/{rest}".rstrip("/")
+
+
 def _in_order(mounts: Iterable[Mount]) -> tuple[Mount, ...]:
     """What is above comes first."""
     return tuple(sorted(mounts, key=lambda mount: mount.target.count("/")))

@@ -51,6 +51,9 @@ def test_command_with_custom_working_directory(tools: Interface) -> None:
     tools.file("src/a.txt", "here")
     for workdir in ("/workspace/src", "src", str(tools.root / "src")):
         assert tools("bash", command="cat a.txt", workdir=workdir)["stdout"] == "here"
+        here = str(tools.root / "src") if tools.provider == "local" else "/workspace/src"
+        assert tools("bash", command="pwd; echo $PWD", workdir=workdir)["stdout"] == f"{here}\n" * 2
+        tools.said.pop()  # the one answer that is not the same: only a sandbox can have a folder of that name
 
 
 def test_longrunning_command_output(tools: Interface) -> None:

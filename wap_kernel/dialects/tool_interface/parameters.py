@@ -44,7 +44,10 @@ class BashParameters(InterfaceParameters):
         if "\0" in self.command:
             raise InvalidArgument("The command contains a NUL character.")
         return RunCommand(
-            command=self.command, cwd=places.parse(self.workdir, names_of_root), timeout_ms=self.timeout_ms
+            command=self.command,
+            cwd=places.parse(self.workdir, names_of_root),
+            by_alias=True,
+            timeout_ms=self.timeout_ms,
         )
 
 
