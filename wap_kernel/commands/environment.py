@@ -129,13 +129,23 @@ def for_sandbox(server: Mapping[str, str]) -> dict[str, str]:
     """The server's environment without what of PATH is empty in a sandbox and can be filled there: a command would
     decide itself what `ls` is. The interpreters are read-only wherever they stand."""
     own = [server.get("HOME") or os.path.expanduser("~"), server.get("TMPDIR") or "/tmp", "/tmp", "/var/tmp"]
-    prefixes = [sys.prefix, sys.base_prefix, server.get("CONDA_PREFIX") or sys.prefix]
+    interpreters = prefixes(server)
     folders = [
         folder
         for folder in (server.get("PATH") or DEFAULT_PATH).split(os.pathsep)
-        if _is_below(folder, prefixes) or not _is_below(folder, own)
+        if _is_below(folder, interpreters) or not _is_below(folder, own)
     ]
     return {**server, "PATH": os.pathsep.join(folders)}
+
+
+def activated(server: Mapping[str, str]) -> tuple[str, ...]:
+    """The folders of the environments that the server was started in, its own or others."""
+    return tuple(prefix for name in ("CONDA_PREFIX", "VIRTUAL_ENV") if (prefix := server.get(name, "")).startswith("/"))
+
+
+def prefixes(server: Mapping[str, str]) -> tuple[str, ...]:
+    """Where interpreters and what is installed for them stand, which no command may change."""
+    return (sys.prefix, sys.base_prefix, *activated(server))
 
 
 def _is_below(folder: str, places: Iterable[str]) -> bool:

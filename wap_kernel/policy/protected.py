@@ -11,12 +11,12 @@ misses a `.GIT`.
 from __future__ import annotations
 
 import os
-import sys
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
 from functools import cached_property
 
+from wap_kernel.commands import environment
 from wap_kernel.errors import PermissionDenied
 from wap_kernel.files.paths import below, split
 from wap_kernel.files.primitives import Access, Folders
@@ -206,7 +206,7 @@ def protected_paths(
 
     home = os.path.expanduser("~")
     ipython = os.environ.get("IPYTHONDIR") or os.path.join(home, ".ipython")
-    prefixes = (sys.prefix, sys.base_prefix, os.environ.get("CONDA_PREFIX") or sys.prefix)
+    prefixes = environment.prefixes(os.environ)
     # The states of other workspaces are no more this one's business than its own.
     secret = (
         *(state_dir, os.path.join(jupyter_data_dir(), "wap"), jupyter_runtime_dir()),
@@ -225,7 +225,7 @@ def protected_paths(
         read_only=frozenset(_relative(root, obeyed)),
         secrets=tuple(filter(None, secret)),
         places=tuple(sorted({place for path in (*secret, *obeyed) if path and (place := _below(root, path))})),
-        prefixes=tuple(filter(None, prefixes)),
+        prefixes=prefixes,
     )
 
 

@@ -14,6 +14,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from glob import escape, glob
 
+from wap_kernel.commands.environment import activated
 from wap_kernel.errors import WapError
 from wap_kernel.files.paths import below, split
 from wap_kernel.files.primitives import Kind
@@ -41,7 +42,7 @@ _MAX_LINKS = 40
 
 
 def gather(root: Root, *, environment: Mapping[str, str], secrets: Sequence[str]) -> HostPaths:
-    """`environment` is the server's; it says where home and the current conda environment are."""
+    """`environment` is the server's; it says where home and the environments that it was started in are."""
     home = environment.get("HOME") or os.path.expanduser("~")
     temporary = (home, "/tmp", "/var/tmp", *filter(None, map(environment.get, ("TMPDIR", "TMP", "TEMP"))))
     settings = [name for entry in SETTINGS for name in glob(os.path.join("/etc", entry))]
@@ -111,8 +112,10 @@ def _places(paths: Sequence[str] | Iterator[str]) -> Iterator[Place]:
 
 def _prefixes(home: str, environment: Mapping[str, str]) -> Iterator[str]:
     """Names of folders and of interpreters: following the latter's links finds what lies between."""
-    prefixes = [sys.prefix, sys.base_prefix, sys.exec_prefix, environment.get("CONDA_PREFIX", "")]
-    for interpreter in (sys.executable, getattr(sys, "_base_executable", ""), *_kernels()):
+    active = activated(environment)
+    prefixes = [sys.prefix, sys.base_prefix, sys.exec_prefix, *active]
+    activated_pythons = (os.path.join(prefix, "bin/python") for prefix in active)
+    for interpreter in (sys.executable, getattr(sys, "_base_executable", ""), *activated_pythons, *_kernels()):
         if interpreter.startswith("/") and os.path.exists(interpreter):
             prefixes += _stands_on(interpreter)
             yield interpreter

@@ -1,0 +1,98 @@
+"""The environment that somebody activated before the server was started, which need not be the server's own."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.wap_kernel.providers.scene import CONFINING, SERVER, MakeScene, Scene
+from wap_kernel.commands import environment
+from wap_kernel.policy.protected import Level, protected_paths
+
+VARIABLES = ("VIRTUAL_ENV", "CONDA_PREFIX")
+LIBRARY = f"lib/python{sys.version_info.major}.{sys.version_info.minor}"
+MODULE = "import sys\nprint(sys.prefix)\n"
+
+
+def make_environment(variable: str, prefix: Path) -> None:
+    """With a program and a module in it. Conda's has no `pyvenv.cfg`, and a whole library of its own."""
+    if variable == "VIRTUAL_ENV":
+        subprocess.run([sys.executable, "-m", "venv", "--without-pip", prefix], check=True, timeout=60)
+    else:
+        for folder in ("bin", "conda-meta", LIBRARY):
+            (prefix / folder).mkdir(parents=True)
+        for entry in Path(sys.base_prefix, LIBRARY).iterdir():
+            (prefix / LIBRARY / entry.name).symlink_to(entry)
+        (prefix / LIBRARY / "site-packages").unlink(missing_ok=True)
+        (prefix / LIBRARY / "site-packages").mkdir()
+        executable = os.path.realpath(sys.executable)
+        program(prefix / "bin/python", f'PYTHONHOME={prefix} exec {executable} "$@"')
+    (prefix / LIBRARY / "site-packages/installed.py").write_text(MODULE)
+    program(prefix / "bin/a-tool", f"exec {prefix}/bin/python -m installed")
+
+
+def program(path: Path, line: str) -> None:
+    path.write_text(f"#!/bin/sh\n{line}\n")
+    path.chmod(0o755)
+
+
+def activated(make_scene: MakeScene, provider: str, variable: str, prefix: Path, home: Path) -> Scene:
+    """A workspace in `home` whose server was started in that environment."""
+    given = {**SERVER, "PATH": f"{prefix}/bin:{SERVER['PATH']}", variable: str(prefix)}
+    return make_scene(provider, home / "work", home=home, environment=given)
+
+
+@pytest.mark.parametrize("provider", CONFINING)
+@pytest.mark.parametrize("variable", VARIABLES)
+def test_its_programs_run_and_cannot_be_changed(
+    make_scene: MakeScene, tmp_path: Path, provider: str, variable: str
+) -> None:
+    home = tmp_path / "home"
+    prefix = home / "envs/mine"
+    make_environment(variable, prefix)
+    scene = activated(make_scene, provider, variable, prefix, home)
+    outcome = scene.run(f"a-tool; echo ${variable}; command -v a-tool; cd {home}; echo * envs/*")
+    expected = [prefix, prefix, prefix / "bin/a-tool", "envs work envs/mine"]
+    assert (outcome.stdout.splitlines(), outcome.stderr) == ([str(line) for line in expected], "")
+
+    module = prefix / LIBRARY / "site-packages/installed.py"
+    outcome = scene.run(f"echo 1 > {prefix}/bin/ls; echo 2 >> {module}")
+    assert outcome.exit_code == 1
+    assert not (prefix / "bin/ls").exists() and module.read_text() == MODULE
+
+
+def test_a_virtual_environment_on_an_interpreter_in_home(make_scene: MakeScene, tmp_path: Path) -> None:
+    """What it stands on is found as well: nothing else of the server's says where that is."""
+    home = tmp_path / "home"
+    versions = home / ".pyenv/versions"
+    versions.mkdir(parents=True)
+    (versions / "link").symlink_to(os.path.realpath(sys.base_prefix))
+    python = versions / "link/bin" / os.path.basename(os.path.realpath(sys.executable))
+    prefix = home / "venv"
+    (prefix / "bin").mkdir(parents=True)
+    (prefix / "pyvenv.cfg").write_text(f"home = {python.parent}\n")
+    (prefix / "bin/python").symlink_to(python)
+    scene = activated(make_scene, "bubblewrap", "VIRTUAL_ENV", prefix, home)
+    outcome = scene.run(f"{prefix}/bin/python -c 'import sys; print(sys.prefix)'")
+    assert (outcome.stdout, outcome.stderr) == (f"{prefix}\n", "")
+
+
+@pytest.mark.parametrize("variable", VARIABLES)
+def test_its_folder_stays_on_the_path_of_a_sandbox(variable: str) -> None:
+    given = {"HOME": "/home/u", variable: "/home/u/mine", "PATH": "/home/u/mine/bin:/home/u/bin:/usr/bin"}
+    assert environment.for_sandbox(given)["PATH"] == "/home/u/mine/bin:/usr/bin"
+    relative = {**given, variable: "mine"}
+    assert environment.for_sandbox(relative)["PATH"] == "/usr/bin"
+
+
+@pytest.mark.parametrize("variable", VARIABLES)
+def test_in_the_workspace_it_is_protected(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, variable: str) -> None:
+    monkeypatch.setenv(variable, str(tmp_path / "mine"))
+    protected = protected_paths(str(tmp_path), "/elsewhere")
+    assert protected.level("mine/bin/python") is Level.READ_ONLY
+    assert protected.level("mines") is not Level.READ_ONLY
+    assert str(tmp_path / "mine") in protected.prefixes
