@@ -148,4 +148,13 @@ CASES: Mapping[str, Case] = {
         )
         for name, command in LEFT_BEHIND.items()
     },
+    **{
+        f"a timeout: {name}": Case(
+            f"{command}; sleep 1000",
+            {"stdout": "ready\n", "exit_code": 143, "timed_out": True},
+            same=SAID,
+            timeout=0.5,
+        )
+        for name, command in LEFT_BEHIND.items()
+    },
 }
