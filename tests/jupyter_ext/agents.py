@@ -25,6 +25,16 @@ def bearer(token: str | Mapping[str, Any], **headers: str) -> dict[str, str]:
     return {"Authorization": f"Bearer {token if isinstance(token, str) else token['token']}", **headers}
 
 
+def forms(token: str) -> list[tuple[dict[str, str], dict[str, str]]]:
+    """Headers and query, in every way in which a token may be sent."""
+    return [
+        ({"Authorization": f"Bearer {token}"}, {}),
+        ({"Authorization": f"token {token}"}, {}),
+        ({"Authorization": ""}, {"token": token}),
+        ({"Authorization": "", "Cookie": f"username-127-0-0-1={token}; _xsrf=x", "X-XSRFToken": "x"}, {}),
+    ]
+
+
 async def use(fetch: Any, token: str | Mapping[str, Any], tool: str, **parameters: Any) -> Any:
     """The answer to one tool call with an agent token."""
     return await fetch(f"wap/api/{tool}", method="POST", body=json.dumps(parameters), headers=bearer(token))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import json
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
 from typing import Any
@@ -10,7 +12,9 @@ import pytest
 
 from jupyter_ext.tokens import FRESH_SECONDS, AgentTokens
 from tests.jupyter_ext.agents import another_server, bearer, mint, use
-from tests.jupyter_ext.conftest import FILE
+from tests.jupyter_ext.conftest import FILE, LiveServer
+from tests.jupyter_ext.restarting import Place
+from tests.patience import growing
 from wap_kernel.runs.state import workspace_id
 
 pytestmark = pytest.mark.usefixtures("a_file")
@@ -21,6 +25,27 @@ async def test_an_expired_token_says_so(fetch: Any, tokens: AgentTokens, monkeyp
     assert (await use(fetch, minted, "readFile", path=FILE)).status == 200
     monkeypatch.setattr(tokens, "_now", lambda: datetime.now(timezone.utc) + timedelta(seconds=61))
     answer = await use(fetch, minted, "readFile", path=FILE)
+    assert (answer.status, answer.code) == (403, "UNAUTHENTICATED")
+    assert "expired" in answer.body["error"]
+
+
+async def test_it_expires_by_itself(fetch: Any) -> None:
+    """With the real clock: before its end it is taken, after its end it never is."""
+    for seconds in growing(1):
+        minted = await mint(fetch, expiresIn=int(seconds))
+        if (await use(fetch, minted, "readFile", path=FILE)).status == 200:
+            break  # else the machine was too busy to use it in time
+    else:
+        pytest.fail("it was never taken")
+    end = datetime.fromisoformat(minted["expiresAt"].replace("Z", "+00:00"))
+    while True:
+        asked = datetime.now(timezone.utc)
+        answer = await use(fetch, minted, "readFile", path=FILE)
+        if answer.status != 200:
+            break
+        assert asked < end
+        await asyncio.sleep(0.02)
+    assert datetime.now(timezone.utc) >= end
     assert (answer.status, answer.code) == (403, "UNAUTHENTICATED")
     assert "expired" in answer.body["error"]
 
@@ -75,6 +100,38 @@ async def test_tokens_survive_a_restart(fetch: Any, extension: Any, jp_root_dir:
         status, answer = await ask("POST", "wap/api/writeFile", {"path": "x", "content": ""}, bearer(minted))
         assert (status, answer["code"]) == (403, "PERMISSION_DENIED")
         assert [token["name"] for token in (await ask("GET", "wap/tokens"))[1]["tokens"]] == ["durable"]
+
+
+def test_tokens_survive_the_end_of_the_process(tmp_path: Path) -> None:
+    place = Place(tmp_path)
+    (place.root / FILE).write_text("a\n")
+    calls = (
+        ("readFile", {"path": FILE}),
+        ("exploreFiles", {"path": "."}),
+        ("writeFile", {"path": "new", "content": ""}),
+        ("deleteFile", {"path": FILE}),
+    )
+
+    def opened(server: LiveServer, token: dict[str, Any]) -> list[tuple[int, str | None]]:
+        """The answer of every tool, by its status and code."""
+        answers = [server.request("POST", f"wap/api/{tool}", json.dumps(call), **bearer(token)) for tool, call in calls]
+        return [(status, body.get("code")) for status, body in answers]
+
+    with place.server() as server:
+        order = {"name": "durable", "tools": ["readFile", "exploreFiles"]}
+        kept, revoked = (server.request("POST", "wap/tokens", json.dumps(order))[1] for _ in range(2))
+        before = opened(server, kept)
+        assert before == [(200, None)] * 2 + [(403, "PERMISSION_DENIED")] * 2
+        assert opened(server, revoked) == before
+        assert server.request("DELETE", f"wap/tokens/{revoked['id']}")[0] == 204
+        assert opened(server, revoked) == [(403, "UNAUTHENTICATED")] * 4
+    assert server.process.poll() is not None
+    with place.server() as another:
+        assert another.process.pid != server.process.pid
+        assert opened(another, kept) == before
+        assert opened(another, revoked) == [(403, "UNAUTHENTICATED")] * 4
+        listed = {token["id"]: "revokedAt" in token for token in another.request("GET", "wap/tokens")[1]["tokens"]}
+        assert listed == {kept["id"]: False, revoked["id"]: True}
 
 
 async def test_a_neighbours_revocation_takes_effect(
