@@ -1,10 +1,9 @@
-"""Policy over REST: every tool, every preset, every kind of closed path; the same verdict in process and over HTTP."""
+"""Policy over REST: what would be said, what is in force, and what a workspace's own file can do."""
 
 from __future__ import annotations
 
 import json
 import os
-import shutil
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -12,15 +11,9 @@ from typing import Any
 import pytest
 
 from tests.jupyter_ext.conftest import OPEN
-from tests.jupyter_ext.policy_matrix import CALLS, DENIED, EXPECTED, PLACES, Call, Refusal, of_event, of_rest
-from wap_kernel.caller import Caller
-from wap_kernel.dialects import coding_environment, tool_interface, wap
-from wap_kernel.dialects.agent_spaces import OperationsMessage, parse_message
-from wap_kernel.dialects.coding_environment import RpcError
+from tests.jupyter_ext.policy_calls import SECRET, lay_out
+from tests.jupyter_ext.policy_matrix import DENIED
 from wap_kernel.policy import presets
-from wap_kernel.policy.verdict import Answer, Verdict
-
-SECRET = "the-secret-of-this-file"
 
 
 @pytest.fixture(params=presets.PRESETS)
@@ -33,116 +26,6 @@ def preset(request: pytest.FixtureRequest) -> str:
 def jp_server_config(preset: str) -> dict[str, Any]:
     settings = {"preset": preset, "policy": {"filesystem": {"readOnlyPaths": ["locked/**"]}}}
     return {"ServerApp": {"jpserver_extensions": {"jupyter_ext": True}}, "WapExtension": settings}
-
-
-def lay_out(root: Path, preset: str) -> None:
-    for name in os.listdir(root):
-        path = root / name
-        shutil.rmtree(path) if path.is_dir() else path.unlink()
-    for name in ("keys.pem", "locked", ".git"):
-        (root / name).mkdir()
-    for name in ("server.pem", "locked/a.txt"):
-        (root / name).write_text(SECRET)
-    (root / ".cws-policy.json").write_text("{}")
-    limit = presets.load(preset).filesystem.max_file_size
-    assert limit is not None
-    with (root / "big.txt").open("w") as file:
-        file.truncate(limit + 1)
-
-
-class Everything:
-    """Calls any tool of any dialect, each by its own way in."""
-
-    def __init__(self, fetch: Any, extension: Any) -> None:
-        self._fetch = fetch
-        self._runner = extension.runner
-
-    async def refusal(self, call: Call, place: str) -> Refusal | None:
-        fields = call.at(place)
-        ways = {"wap": "wap/api", "interface": "wap/workspace"}
-        if call.dialect in ways:
-            path = f"{ways[call.dialect]}/{call.tool}"
-            answer = await self._fetch(path, method="POST", body=json.dumps(fields))
-            return of_rest(answer.status, answer.body)
-        if call.dialect == "agent spaces":
-            body = message({"type": call.tool, **fields})
-            answer = await self._fetch("wap/runs", method="POST", body=body)
-            return of_event(answer.body["events"][-1])
-        return await self._over_mcp(call.tool, fields)
-
-    async def _over_mcp(self, tool: str, fields: dict[str, Any]) -> Refusal | None:
-        """As the MCP server does it: an error of JSON-RPC for the catalog's tools, a result for the others."""
-        try:
-            outcome = await coding_environment.call(tool, fields, self._runner, Caller())
-        except RpcError as error:
-            return Refusal(error.data["code"], error.message)
-        if not outcome.is_error:
-            return None
-        told = json.loads(outcome.text)
-        return Refusal(told["code"], told["error"])
-
-    async def foreseen(self, call: Call, place: str) -> Verdict | None:
-        """What is said in process, before anything is done; None for a dialect that is asked otherwise."""
-        if call.dialect == "wap":
-            body = json.dumps(call.at(place)).encode()
-            operation = await wap.parse(call.tool, body, self._runner.workspace, Caller())
-        elif call.dialect == "agent spaces":
-            operation = parse_message(message({"type": call.tool, **call.at(place)}).encode()).steps()[0].operation
-        else:
-            return None
-        (verdict,) = await self._runner.workspace.check([operation], Caller())
-        assert verdict.answer is not Answer.ASK, verdict
-        return verdict
-
-
-def test_the_matrix_leaves_out_no_tool_that_takes_a_path() -> None:
-    """Commands, git and notebooks have tests of their own, and a batch is made of the others."""
-    named: dict[str, set[str]] = {}
-    for call in CALLS:
-        named.setdefault(call.dialect, set()).add(call.tool)
-    assert named["wap"] == wap.TOOLS.keys() - {"executeCommand", "readNotebook", "modifyNotebook"}
-    assert named["interface"] == tool_interface.TOOLS.keys() - {"bash", "git"}
-    schema = OperationsMessage.model_json_schema()["properties"]["operations"]["items"]
-    assert named["agent spaces"] == schema["discriminator"]["mapping"].keys() - {"shell"}
-    others = {"searchFiles", "runCommand", "git", "runOperations", "getRun", "readNotebook", "editNotebook"}
-    assert named["mcp"] == coding_environment.TOOLS.keys() - others
-
-
-async def test_every_tool_on_every_closed_path(fetch: Any, extension: Any, jp_root_dir: Path, preset: str) -> None:
-    everything = Everything(fetch, extension)
-    for place, expected in EXPECTED[preset].items():
-        said: dict[str, set[str]] = {}
-        for call in CALLS:
-            lay_out(jp_root_dir, preset)
-            where = f"{call.dialect} {call.tool}, {place}"
-            verdict = await everything.foreseen(call, place)
-            refusal = await everything.refusal(call, place)
-            assert (refusal.code if refusal else None) == expected.get(call.deed), where
-            if refusal is not None:
-                assert SECRET not in refusal.text, where
-                said.setdefault(call.deed, set()).add(refusal.text.partition(". ")[0])
-            if verdict is not None:
-                denied = verdict.answer is Answer.DENY
-                assert (verdict.code.value if denied else None) == expected.get(call.deed), where
-                assert refusal is None or verdict.reason in refusal.text, where
-        assert {deed: len(texts) for deed, texts in said.items()} == dict.fromkeys(said, 1), said
-
-
-@pytest.mark.parametrize("place", ["denied", "read-only", "protected"])
-async def test_commands_are_bound_as_well(call: Any, jp_root_dir: Path, preset: str, place: str) -> None:
-    lay_out(jp_root_dir, preset)
-    file, _ = PLACES[place]
-    answer = await call("executeCommand", command=f"cat {file}; echo more >> {file}; mv {file} elsewhere")
-    if preset == "restrictive":
-        assert (answer.status, answer.code) == (403, DENIED)
-        assert answer.body["error"].startswith("Shell is disabled")
-        return
-    if answer.status == 200:  # it was run, in a sandbox
-        assert (SECRET in answer.body["stdout"]) == (place == "read-only")
-    else:
-        assert (answer.status, answer.code) == (403, DENIED)
-    assert (jp_root_dir / file).read_text() == ("{}" if place == "protected" else SECRET)
-    assert not (jp_root_dir / "elsewhere").exists()
 
 
 def message(*operations: dict[str, Any]) -> str:
