@@ -133,7 +133,7 @@ def for_sandbox(server: Mapping[str, str]) -> dict[str, str]:
     folders = [
         folder
         for folder in (server.get("PATH") or DEFAULT_PATH).split(os.pathsep)
-        if _is_below(folder, interpreters) or not _is_below(folder, own)
+        if (_is_below(folder, interpreters) and os.path.isdir(folder)) or not _is_below(folder, own)
     ]
     return {**server, "PATH": os.pathsep.join(folders)}
 

@@ -82,11 +82,19 @@ def test_a_virtual_environment_on_an_interpreter_in_home(make_scene: MakeScene, 
 
 
 @pytest.mark.parametrize("variable", VARIABLES)
-def test_its_folder_stays_on_the_path_of_a_sandbox(variable: str) -> None:
-    given = {"HOME": "/home/u", variable: "/home/u/mine", "PATH": "/home/u/mine/bin:/home/u/bin:/usr/bin"}
-    assert environment.for_sandbox(given)["PATH"] == "/home/u/mine/bin:/usr/bin"
-    relative = {**given, variable: "mine"}
-    assert environment.for_sandbox(relative)["PATH"] == "/usr/bin"
+def test_its_folder_stays_on_the_path_of_a_sandbox(tmp_path: Path, variable: str) -> None:
+    """Unless it is gone: in the empty home of a sandbox a command could make it."""
+    (tmp_path / "mine/bin").mkdir(parents=True)
+    (tmp_path / "bin").mkdir()
+    path = f"{tmp_path}/mine/bin:{tmp_path}/bin:/usr/bin"
+
+    def kept(prefix: str) -> str:
+        return environment.for_sandbox({"HOME": str(tmp_path), variable: prefix, "PATH": path})["PATH"]
+
+    assert kept(f"{tmp_path}/mine") == f"{tmp_path}/mine/bin:/usr/bin"
+    assert kept("mine") == "/usr/bin"
+    (tmp_path / "mine/bin").rmdir()
+    assert kept(f"{tmp_path}/mine") == "/usr/bin"
 
 
 @pytest.mark.parametrize("variable", VARIABLES)
