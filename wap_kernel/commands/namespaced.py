@@ -96,6 +96,7 @@ class Namespaced:
         before: Callable[[Sandbox], None],
         meanwhile: Callable[[], None] = lambda: None,
         inside: Callable[[], AbstractContextManager[None]] = nullcontext,
+        seccomp: bytes | None = None,
     ) -> None:
         self.patience = grace + supervisor.PATIENCE + _MARGIN
         self.leader: int | None = None
@@ -118,6 +119,10 @@ class Namespaced:
             self.stderr, stderr = pipe(stack, theirs)
             for descriptor in (self.stdout, self.stderr, self.status):
                 os.set_blocking(descriptor, False)
+            files = []
+            if seccomp is not None:
+                files.append(_file_of(theirs, seccomp))
+                options = (*options, "--seccomp", str(files[0]))
             # Not in its argument vector: the command can read that, and what is hidden would be listed in it.
             described = _file_of(theirs, os.fsencode("\0".join((*options, ""))))
             _leave_keyring()
@@ -127,7 +132,7 @@ class Namespaced:
                     stdin=job.fileno(),
                     stdout=stdout,
                     stderr=stderr,
-                    pass_fds=(described,),
+                    pass_fds=(described, *files),
                     env={**environment, TAG: token_hex(16)},
                     start_new_session=True,  # what signals the server's or kernel's group must not end it halfway
                     preexec_fn=supervisor.reset_signals

@@ -12,6 +12,7 @@ somebody *outside* replaces while a command runs; from then on that command sees
 from __future__ import annotations
 
 import os
+import platform
 import re
 import shutil
 import subprocess
@@ -26,13 +27,15 @@ from wap_kernel.commands.namespaced import Namespaced, Sandbox
 from wap_kernel.commands.outcome import Cancel, OnChunk, Outcome
 from wap_kernel.errors import Conflict, ProviderUnavailable, WapError
 from wap_kernel.files.root import Root
-from wap_kernel.providers import hostpaths
+from wap_kernel.providers import hostpaths, seccomp
 from wap_kernel.providers.base import Command, Confinement, Probe, ResourceLimits
 from wap_kernel.providers.guards import Guards, moved
 from wap_kernel.providers.mounts import HostPaths, Layout, Mount, MountKind, by_alias
 from wap_kernel.providers.ongoing import Ongoing, open_folder
 from wap_kernel.providers.resources import Limited, find_groups, held
 
+SECCOMP = "/proc/sys/kernel/seccomp"
+"""Where the kernel says that it can filter system calls."""
 OLDEST = (0, 8, 0)
 """The first version that can forbid further user namespaces."""
 ATTEMPTS = 5
@@ -95,6 +98,7 @@ class BubblewrapProvider:
         self._program = find(program)
         self._layout = Layout(root.path, hostpaths.gather(root, environment=self._environment, secrets=secrets))
         self._groups = find_groups()
+        self._filter = seccomp.program(platform.machine()) if os.path.exists(SECCOMP) else None
         self._ongoing = Ongoing()
 
     def run(self, command: Command, *, on_chunk: OnChunk | None = None, cancel: Cancel | None = None) -> Outcome:
@@ -138,6 +142,7 @@ class BubblewrapProvider:
                         before=partial(_check_and_limit, guards, limited),
                         meanwhile=guards.look_ahead,
                         inside=limited.inside,
+                        seccomp=None if command.confinement.network else self._filter,
                     )
                 except (Conflict, ProviderUnavailable) as error:
                     if not guards.explain(error):
