@@ -34,7 +34,6 @@ if TYPE_CHECKING:
     from wap_kernel.mcp.changes import Changes
     from wap_kernel.mcp.sessions import Sessions
     from wap_kernel.runner import Runner
-    from wap_kernel.runner.parts import Answers
     from wap_kernel.runs.model import Run
     from wap_kernel.workspace import Workspace
 
@@ -265,15 +264,9 @@ class WapExtension(ExtensionApp):
         return None
 
     def _open_runner(self, workspace: Workspace) -> Runner:
-        from wap_kernel.dialects import coding_environment, tool_interface, wap
         from wap_kernel.runner import Runner
 
-        answers: dict[str, Answers] = {
-            wap.DIALECT: wap,
-            coding_environment.DIALECT: coding_environment,
-            tool_interface.DIALECT: tool_interface,
-        }
-        return Runner(workspace, answers=answers, admission=self._admit, changed=self._announce_run)
+        return Runner(workspace, admission=self._admit, changed=self._announce_run)
 
     def _open_mcp(self) -> Sessions:
         """With the first request: it takes most of a second to import."""

@@ -12,7 +12,7 @@ from typing import Any
 from wap_kernel import __version__
 from wap_kernel.commands.outcome import Cancel, OnChunk, Outcome
 from wap_kernel.context import ALONE, Context
-from wap_kernel.errors import Conflict, ExecutionFailed, TimedOut
+from wap_kernel.errors import IN_PART, Conflict, ExecutionFailed, TimedOut
 from wap_kernel.files.deadline import Deadline
 from wap_kernel.files.globs import DEFAULT_EXCLUSIONS
 from wap_kernel.files.listing import list_files
@@ -158,7 +158,7 @@ class Actions:
             is_output_truncated=outcome.stdout_truncated or outcome.stderr_truncated,
         )
         if outcome.cancelled:
-            raise ExecutionFailed("The command was ended before it was done.", **_partial(result))
+            raise ExecutionFailed("The command was ended before it was done.", hint=IN_PART, **_partial(result))
         if outcome.timed_out:
             raise TimedOut(
                 f"The command was ended after {timeout_ms:g} ms.",

@@ -208,6 +208,8 @@ class NoSpace(WapError):
     code = Code.NO_SPACE
 
 
+IN_PART = "It may have been done in part: look before you call again."
+"""The hint where something was ended from outside."""
 FULL = {errno.ENOSPC, errno.EDQUOT}
 
 

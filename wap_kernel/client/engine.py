@@ -15,7 +15,6 @@ from typing import Any, Generic, TypeVar
 
 from wap_kernel.client.background import answered, started
 from wap_kernel.client.opening import open_workspace
-from wap_kernel.dialects import wap
 from wap_kernel.errors import ProviderUnavailable
 from wap_kernel.runner import Runner
 from wap_kernel.settings import configured
@@ -30,7 +29,7 @@ class Engine:
         log = logging.getLogger(__name__)
         log.setLevel(logging.ERROR)  # a cell shows what is logged; that nothing confines commands, the overview says
         self.workspace = open_workspace(folder, configured(), confined_only=confined_only, log=log)
-        self.runner = Runner(self.workspace, answers={wap.DIALECT: wap})
+        self.runner = Runner(self.workspace)
         self._loop = asyncio.new_event_loop()
         self._loop.set_default_executor(_Executor())
         self._thread = threading.Thread(target=self._serve, name="wap-engine", daemon=True)

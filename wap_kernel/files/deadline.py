@@ -8,6 +8,10 @@ from collections.abc import Callable
 from wap_kernel.errors import ProviderUnavailable, TimedOut
 
 
+class Stopped(ProviderUnavailable):
+    """Nobody waits for it any more. Whoever checks a deadline has changed nothing yet."""
+
+
 class Deadline:
     """`seconds` from now, or as soon as `is_cancelled` says so. Whoever works calls `check` often."""
 
@@ -23,7 +27,7 @@ class Deadline:
     def check(self) -> None:
         """Raise when there is no time left, or no need to go on."""
         if self._is_cancelled is not None and self._is_cancelled():
-            raise ProviderUnavailable("The operation was stopped.", hint="Try again.")
+            raise Stopped("The operation was stopped.", hint="Try again.")
         if time.monotonic() >= self._end:
             raise TimedOut(
                 f"The operation took longer than {self._seconds:g} s.",

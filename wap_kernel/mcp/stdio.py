@@ -11,7 +11,6 @@ from mcp.server.lowlevel import Server
 from mcp.server.stdio import stdio_server
 
 from wap_kernel.client.opening import open_workspace
-from wap_kernel.dialects import coding_environment
 from wap_kernel.dialects.coding_environment.tools import chosen
 from wap_kernel.mcp.asking import Local
 from wap_kernel.mcp.changes import Changes
@@ -24,7 +23,7 @@ async def serve(root: str, settings: Mapping[str, Any], stop: asyncio.Event) -> 
     only, wait = chosen(settings.get("mcp_tools", ())), float(settings.get("mcp_wait", 0.0))
     changes = Changes()
     workspace = open_workspace(root, settings, changed=lambda operation, *_: changes.announce(operation))
-    runner = Runner(workspace, answers={coding_environment.DIALECT: coding_environment})
+    runner = Runner(workspace)
     try:
         asker = Local(secrets.token_hex(8))
         server = build(runner, lambda _: asker, changes, only=only, wait=wait)

@@ -12,7 +12,7 @@ from wap_kernel.context import Context
 from wap_kernel.errors import ApprovalRequired, Conflict, InvalidArgument, NotFound, PermissionDenied
 from wap_kernel.operations import DecideApproval, GitAction, Operation
 from wap_kernel.runner import recovery
-from wap_kernel.runner.parts import Parts, details_of
+from wap_kernel.runner.parts import Parts, details_of, refusal
 from wap_kernel.runs.grants import new_id
 from wap_kernel.runs.ledger import Ledger
 from wap_kernel.runs.model import Approval, Run, Status, Step
@@ -90,7 +90,7 @@ def _deny(parts: Parts, run: Run, step: Step, decided: Approval, _: str | None) 
     """The operation is skipped and the rest goes on; of an atomic run nothing stays."""
     reason = decided.reason or "A person denied it."
     events = [parts.events.denied(step.id, step.operation, reason, rule=decided.shown.get("rule"))]
-    response = parts.refusal(run, PermissionDenied(reason, runId=run.id))
+    response = refusal(run, PermissionDenied(parts.workspace.redactor(reason), runId=run.id))
     if run.options.atomic:
         why = "An operation was denied"
         return recovery.end_waiting(parts, run, decided, Status.ERROR, events, why, response)

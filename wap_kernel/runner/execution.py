@@ -21,9 +21,10 @@ from pydantic_core import to_json
 from wap_kernel.commands.outcome import Cancel
 from wap_kernel.context import Context
 from wap_kernel.errors import TooLarge, WapError
+from wap_kernel.files.deadline import Stopped
 from wap_kernel.files.primitives import Files
 from wap_kernel.operations import Effect
-from wap_kernel.runner.parts import Parts, details_of, undone
+from wap_kernel.runner.parts import CANCELLED, Parts, answer, details_of, given_up, refusal, undone
 from wap_kernel.runner.performing import Asked, Done, Performing
 from wap_kernel.runs import rows
 from wap_kernel.runs.database import settled
@@ -110,6 +111,7 @@ class Execution:
     async def _ended_early(self) -> Status:
         if self.stopped is not None:
             return await self._end_badly(self.stopped, self._cut)
+        self._response = self._response or given_up(self._run, CANCELLED)
         if self._run.options.atomic:
             return await self._undo(Status.CANCELLED, "The run was cancelled")
         return await self._finish(Status.CANCELLED)
@@ -207,15 +209,16 @@ class Execution:
             hint = "Read the rest in another run, or in parts."
             return self._failed(step, TooLarge(f"The events of a run hold {MAX_ANSWERED} characters.", hint=hint))
         self._store(text, is_problem=rows.is_problem(done.event))
-        if done.result is not None and (answers := self._parts.answers.get(self._run.dialect)) is not None:
-            self._response = answers.respond(step, done.result)
+        if done.result is not None:
+            self._response = answer(self._run, step, done.result)
         return _Stop(failed=done.is_failure)
 
     def _failed(self, step: Step, error: WapError, *, flush: bool = False) -> _Stop:
         event = self._parts.events.failed(step.id, step.operation, error)
         self._store(to_json(event).decode(), is_problem=True)
         self._cut = step if self.cancel.requested else None
-        self._response = self._parts.refusal(self._run, error)
+        is_given_up = isinstance(error, Stopped) and self.stopped is None
+        self._response = given_up(self._run, CANCELLED) if is_given_up else refusal(self._run, error)
         if flush:
             self._settle()
         return _Stop(failed=True)
@@ -232,7 +235,7 @@ class Execution:
         if self._events:
             events, self._events = self._events, []
             problems, self._problems = self._problems, 0
-            self._stored.append(self._parts.ledger.append(self._run.id, self._position, events, problems))
+            self._stored.append(self._parts.ledger.append(self._run.id, self._position, events, problems, self._response))
 
     def _settle(self) -> None:
         self._hand_in()
@@ -269,7 +272,7 @@ class Execution:
             said = f'{said} It was at operation "{under_way.id}" ({under_way.tool}).'
             details |= {"operationId": under_way.id, "operationType": under_way.tool}
         events = [self._parts.events.error("system", said, details)]
-        self._response = self._response or self._parts.refusal(self._run, error)
+        self._response = self._response or refusal(self._run, error)
         try:
             if self._run.options.atomic:
                 why = "The run did not end"

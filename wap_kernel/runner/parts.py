@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from typing import Any, Literal, Protocol
 
 from wap_kernel.caller import Caller
-from wap_kernel.errors import WapError
+from wap_kernel.dialects.single_calls import ANSWERS
+from wap_kernel.errors import ApprovalRequired, WapError
 from wap_kernel.files.reading import Whole
 from wap_kernel.operations import Operation, ReadFile
 from wap_kernel.results import Result
@@ -19,17 +20,10 @@ from wap_kernel.runs.outputs import Outputs
 from wap_kernel.runs.questions import Questions
 from wap_kernel.workspace import Workspace
 
+CANCELLED = "The run was cancelled."
 Category = Literal["validation", "policy", "execution", "timeout", "system"]
 Admission = Callable[[Caller, Operation], AbstractAsyncContextManager[None]]
 """Around an operation: counts it for whoever is limited, or raises."""
-
-
-class Answers(Protocol):
-    """A dialect's own answers to its single calls. One that waited for a person has its answer kept with its run."""
-
-    def respond(self, step: Step, result: Result, /) -> dict[str, Any]: ...
-    def refuse(self, step: Step, error: WapError, /) -> dict[str, Any]:
-        """What it says of a call that failed, or that was not performed."""
 
 
 class Events(Protocol):
@@ -63,13 +57,24 @@ class Parts:
     events: Events
     questions: Questions
     admission: Admission
-    answers: Mapping[str, Answers]
-    """By dialect; others have no single calls."""
 
-    def refusal(self, run: Run, error: WapError) -> dict[str, Any] | None:
-        """The answer of a single call that failed, or that was not performed."""
-        answers = self.answers.get(run.dialect)
-        return None if answers is None else answers.refuse(run.steps[0], error)
+
+def answer(run: Run, step: Step, result: Result) -> dict[str, Any] | None:
+    """What the run keeps if it is a single call's: the dialect's own answer."""
+    answers = ANSWERS.get(run.dialect)
+    return None if answers is None else answers.respond(step, result)
+
+
+def refusal(run: Run, error: WapError) -> dict[str, Any] | None:
+    """The same of a single call that failed, or that was not performed."""
+    answers = ANSWERS.get(run.dialect)
+    return None if answers is None else answers.refuse(run.steps[0], error)
+
+
+def given_up(run: Run, why: str) -> dict[str, Any] | None:
+    """The same of one that was not even begun. Nobody said no, so no policy is in the way."""
+    hint = "Nothing was done. Call again if it is still wanted: a person is asked anew."
+    return refusal(run, ApprovalRequired(why, hint=hint, runId=run.id))
 
 
 def undone(parts: Parts, run: Run, why: str, operation_id: str) -> dict[str, Any]:

@@ -8,6 +8,7 @@ from typing import Any
 
 from wap_kernel.commands.outcome import Cancel
 from wap_kernel.context import Context
+from wap_kernel.dialects.single_calls import ANSWERS
 from wap_kernel.errors import ApprovalRequired, ExecutionFailed, RateLimited, WapError
 from wap_kernel.files.primitives import Files
 from wap_kernel.making import NewFile
@@ -62,7 +63,7 @@ class Performing:
         """Once for operations that follow each other within a moment."""
         self._binding = self._parts.workspace.judge.binding(self._run.caller)
         # A single call's answer is made of more than a plain read finds, and a dry run has files of its own.
-        if self._overlay is None and self._run.dialect not in self._parts.answers:
+        if self._overlay is None and self._run.dialect not in ANSWERS:
             self._plain = self._parts.workspace.pipeline.plain(self._binding)
 
     def plainly(self, steps: Sequence[Step], position: int, cancel: Cancel) -> list[Done | WapError]:

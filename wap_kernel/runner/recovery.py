@@ -11,8 +11,9 @@ from dataclasses import replace
 from typing import Any
 
 from wap_kernel.caller import Caller
-from wap_kernel.errors import ApprovalRequired, ExecutionFailed, WapError
-from wap_kernel.runner.parts import Parts, undone
+from wap_kernel.dialects.single_calls import ANSWERS
+from wap_kernel.errors import IN_PART, ExecutionFailed, WapError
+from wap_kernel.runner.parts import CANCELLED, Parts, given_up, refusal, undone
 from wap_kernel.runs.model import Approval, Run, Status
 
 
@@ -64,7 +65,8 @@ def bury(parts: Parts, run: Run, said: str = "The process that executed this run
         return parts.ledger.require(run.id)  # it has ended meanwhile, or somebody else takes care of it
     current = parts.ledger.require(run.id)
     under_way = current.steps[current.position] if current.position < current.count else None
-    if under_way is None and not current.options.atomic and current.dialect not in parts.answers:
+    is_answered = current.response is not None or current.dialect not in ANSWERS
+    if under_way is None and is_answered and not current.options.atomic:
         # It died between its last operation and saying so; nothing is missing.
         ended = Status.CANCELLED if current.cancel_requested else Status.COMPLETED
         parts.ledger.change(current, Status.RUNNING, ended)
@@ -79,7 +81,7 @@ def bury(parts: Parts, run: Run, said: str = "The process that executed this run
     events = [parts.events.error("system", f"{said}.", known)]
     if current.options.atomic:
         events.append(undone(parts, current, "The run did not end", under_way.id if under_way else ""))
-    response = parts.refusal(current, ExecutionFailed(f"{said}.", runId=current.id))
+    response = refusal(current, ExecutionFailed(f"{said}.", hint=IN_PART, runId=current.id))
     parts.ledger.change(current, Status.RUNNING, Status.ERROR, events=events, response=response)
     return parts.ledger.require(run.id)
 
@@ -102,16 +104,14 @@ def cancel_waiting(parts: Parts, run: Run, caller: Caller) -> bool:
     if approval is None:
         return False
     decided = replace(approval, decision="cancelled", decided_by=caller.user)
-    return _give_up(parts, run, decided, "The run was cancelled.")
+    return _give_up(parts, run, decided, CANCELLED)
 
 
 def _give_up(parts: Parts, run: Run, decided: Approval, why: str) -> bool:
     current = parts.ledger.require(run.id)
     step = current.steps[decided.position]
     events = [parts.events.denied(step.id, step.operation, why, rule=decided.shown.get("rule"))]
-    # Nobody said no, so no policy is in the way.
-    hint = "Nothing was done. Call again if it is still wanted: a person is asked anew."
-    response = parts.refusal(current, ApprovalRequired(why, hint=hint, runId=current.id))
+    response = given_up(current, why)
     return end_waiting(parts, current, decided, Status.CANCELLED, events, why.rstrip("."), response)
 
 

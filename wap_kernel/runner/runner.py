@@ -30,7 +30,7 @@ from wap_kernel.runner.deciding import Decision
 from wap_kernel.runner.execution import Execution
 from wap_kernel.runner.looking import Looking
 from wap_kernel.runner.parking import Parking, new_id
-from wap_kernel.runner.parts import Admission, Answers, Events, Parts
+from wap_kernel.runner.parts import Admission, Events, Parts
 from wap_kernel.runner.sweeping import BackgroundSweeps
 from wap_kernel.runs.ledger import Ledger, NewRun
 from wap_kernel.runs.live import Hub
@@ -59,7 +59,6 @@ class Runner(Looking):
         workspace: Workspace,
         *,
         events: Events | None = None,
-        answers: Mapping[str, Answers] | None = None,
         admission: Admission = _admit_all,
         changed: Callable[[Run], None] = lambda _: None,
         approval_seconds: float = EXPIRY_SECONDS,
@@ -84,7 +83,6 @@ class Runner(Looking):
                     approval_seconds,
                 ),
                 admission=admission,
-                answers=answers or {},
             )
         )
         self._parking = Parking(self._parts)

@@ -103,14 +103,18 @@ class Ledger:
             self._changed(run)
         return run
 
-    def append(self, run: str, position: int, events: Sequence[str], problems: int) -> Future[None]:
-        """Events as JSON, how many of them are problems, and the position of the next operation; stored with the next
-        commit."""
+    def append(
+        self, run: str, position: int, events: Sequence[str], problems: int, response: Mapping[str, Any] | None = None
+    ) -> Future[None]:
+        """Events as JSON, how many of them are problems, the position of the next operation, and the answer of a single
+        call; stored with the next commit."""
 
         def work(connection: sqlite3.Connection) -> None:
             rows.log(connection, run, "event", events)
             rows.add_problems(connection, run, problems)
             rows.move(connection, run, position)
+            if response is not None:
+                rows.keep_response(connection, run, response)
 
         return self._database.later(work)
 

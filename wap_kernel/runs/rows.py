@@ -37,6 +37,10 @@ def move(connection: sqlite3.Connection, run: str, position: int) -> None:
     connection.execute("INSERT OR REPLACE INTO positions VALUES (?, ?)", (run, position))
 
 
+def keep_response(connection: sqlite3.Connection, run: str, response: Mapping[str, Any]) -> None:
+    connection.execute("UPDATE runs SET response = ? WHERE id = ?", (json.dumps(response), run))
+
+
 def is_problem(event: Event) -> bool:
     """Whether it tells that something failed or was denied. What a dry run leaves out did not fail."""
     is_failure = event.get("success") is False and event.get("simulated") is not False

@@ -77,7 +77,7 @@ class Coding:
     async def opened(self, **options: Any) -> AsyncIterator[Coding]:
         options = {"policy": OPEN, "provider": "local", **options}
         workspace = Workspace(str(self.root), state_dir=str(self.state), **options)
-        self.runner = Runner(workspace, answers={coding_environment.DIALECT: coding_environment})
+        self.runner = Runner(workspace)
         try:
             yield self
         finally:

@@ -52,8 +52,7 @@ class Interface:
         self.said: list[object] = []
         """Answers and errors since `clear`."""
         self._asking: asyncio.Queue[Run] = asyncio.Queue()
-        answers = {tool_interface.DIALECT: tool_interface}
-        self.runner = Runner(self.workspace, answers=answers, changed=self._changed)
+        self.runner = Runner(self.workspace, changed=self._changed)
 
     def _changed(self, run: Run) -> None:
         if run.status is Status.AWAITING_APPROVAL:

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from wap_kernel.caller import Caller
-from wap_kernel.dialects import agent_spaces, wap
+from wap_kernel.dialects import agent_spaces
 from wap_kernel.policy import presets
 from wap_kernel.policy.reading import merge
 from wap_kernel.runner import Decision, Runner
@@ -61,7 +61,7 @@ class Scene:
     async def opened(self, **more: Any) -> AsyncIterator[Scene]:
         options = {"policy": ASKING, "provider": "local", **self.options}
         workspace = Workspace(str(self.root), state_dir=str(self.state), **options)
-        self.runner = Runner(workspace, answers={wap.DIALECT: wap}, **more)
+        self.runner = Runner(workspace, **more)
         try:
             yield self
         finally:

@@ -1,0 +1,247 @@
+"""Single calls that wait for a person: however they end, and whichever process ends them, they keep an answer in the
+form of their own dialect."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import subprocess
+import sys
+import threading
+from collections.abc import Awaitable, Callable
+from functools import partial
+from importlib import import_module
+from typing import Any
+
+import pytest
+
+from tests.wap_kernel.runner.scene import ASKING, PERSON, WAIT, Scene, play
+from tests.wap_kernel.runner.test_settling import GONE, ended, execute
+from wap_kernel.dialects import coding_environment, tool_interface, wap
+from wap_kernel.dialects.coding_environment.rpc_errors import RpcError
+from wap_kernel.dialects.single_calls import ANSWERS
+from wap_kernel.errors import IN_PART, ApprovalRequired
+from wap_kernel.operations import Operation, RunCommand
+from wap_kernel.policy.reading import merge
+from wap_kernel.runner import Decision, Runner
+from wap_kernel.runner import runner as runner_module
+from wap_kernel.runs import snapshots
+from wap_kernel.runs.model import Status
+
+NOTHING = "Nothing was done. Call again if it is still wanted: a person is asked anew."
+SCRIPT = "echo begun; touch begun; while [ ! -e go ]; do sleep 0.02; done; echo done > made"
+Call = Callable[[Runner], Awaitable[object]]
+BODY = json.dumps({"command": "sh script"}).encode()
+CALLS: dict[str, Call] = {
+    "wap": lambda runner: wap.call("executeCommand", BODY, runner, PERSON),
+    "tool_interface": lambda runner: tool_interface.call("bash", BODY, runner, PERSON),
+    "coding_environment": lambda runner: coding_environment.call(
+        "runCommand", {"command": "sh", "args": ["script"]}, runner, PERSON
+    ),
+}
+CODES = {"APPROVAL_REQUIRED": -32005, "PERMISSION_DENIED": -32004, "EXECUTION_FAILED": -32603}
+"""Of the catalog of the coding environment, for commands."""
+
+
+@pytest.fixture(autouse=True)
+def _asks(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(runner_module, "TEND_SECONDS", 0.05)
+    scene.options["policy"] = merge(ASKING, {"shell": {"rules": [{"command": "sh", "verdict": "ask"}]}})
+    (scene.root / "script").write_text(SCRIPT)
+
+
+@pytest.fixture(params=sorted(CALLS))
+def dialect(request: pytest.FixtureRequest) -> str:
+    return str(request.param)
+
+
+async def ask(scene: Scene, dialect: str) -> dict[str, Any]:
+    """The run and the approval of a call that waits."""
+    with pytest.raises((ApprovalRequired, RpcError)) as asked:
+        await CALLS[dialect](scene.runner)
+    error = asked.value
+    return dict(error.data if isinstance(error, RpcError) else error.details)
+
+
+async def approve(scene: Scene, asked: dict[str, Any]) -> None:
+    await scene.runner.decide(asked["runId"], Decision(True, approval_id=asked["approvalId"]), PERSON)
+
+
+async def kept(scene: Scene, asked: dict[str, Any], status: Status) -> dict[str, Any]:
+    run = await ended(scene, asked["runId"])
+    assert (run.status, run.response is not None) == (status, True)
+    return dict(run.response)
+
+
+def check(dialect: str, response: dict[str, Any], code: str, text: str, hint: str) -> None:
+    """That it is the refusal, in the form of the dialect."""
+    if dialect != "coding_environment":
+        assert response["code"] == code
+        assert response["error"].startswith(text) and hint in response["error"]
+        return
+    error = response["error"]
+    assert (error["code"], error["data"]["code"]) == (CODES[code], code)
+    assert error["message"].startswith(text) and hint in error["data"]["hint"]
+
+
+async def begun(scene: Scene) -> None:
+    async def poll() -> None:
+        while not (scene.root / "begun").exists():  # noqa: ASYNC110 - of another process's file there is no event
+            await asyncio.sleep(0.01)
+
+    await asyncio.wait_for(poll(), WAIT)
+
+
+# -- that were not begun
+
+
+def test_nobody_decided(scene: Scene, dialect: str) -> None:
+    async def scenario(scene: Scene) -> None:
+        asked = await ask(scene, dialect)
+        response = await kept(scene, asked, Status.CANCELLED)
+        check(dialect, response, "APPROVAL_REQUIRED", "Nobody decided within 0 minutes.", NOTHING)
+
+    play(scene, scenario, approval_seconds=0.0)
+
+
+def test_cancelled_while_it_waits(scene: Scene, dialect: str) -> None:
+    async def scenario(scene: Scene) -> None:
+        asked = await ask(scene, dialect)
+        await scene.runner.cancel(asked["runId"], PERSON)
+        response = await kept(scene, asked, Status.CANCELLED)
+        check(dialect, response, "APPROVAL_REQUIRED", "The run was cancelled.", NOTHING)
+
+    play(scene, scenario)
+
+
+def test_denied(scene: Scene, dialect: str) -> None:
+    """With words that hold what looks like a credential: they are told without it."""
+    secret = "ghp_" + 36 * "a"
+
+    async def scenario(scene: Scene) -> None:
+        asked = await ask(scene, dialect)
+        no = Decision(False, approval_id=asked["approvalId"], reason=f"Not with {secret}.")
+        await scene.runner.decide(asked["runId"], no, PERSON)
+        response = await kept(scene, asked, Status.COMPLETED)
+        check(dialect, response, "PERMISSION_DENIED", "Not with ", "")
+        assert secret not in json.dumps(response)
+
+    play(scene, scenario)
+
+
+def test_cancelled_before_there_was_a_thread_for_it(
+    scene: Scene, dialect: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def scenario(scene: Scene) -> None:
+        asked = await ask(scene, dialect)
+        on_thread = scene.runner.workspace.on_thread
+
+        async def busy(kind: type[Operation], work: Callable[[], Any]) -> Any:
+            if kind is RunCommand:
+                await asyncio.Event().wait()
+            return await on_thread(kind, work)
+
+        monkeypatch.setattr(scene.runner.workspace, "on_thread", busy)
+        await approve(scene, asked)
+        await scene.runner.cancel(asked["runId"], PERSON)
+        response = await kept(scene, asked, Status.CANCELLED)
+        check(dialect, response, "APPROVAL_REQUIRED", "The run was cancelled.", NOTHING)
+
+    play(scene, scenario)
+
+
+def test_cancelled_while_what_it_could_change_is_kept(
+    scene: Scene, dialect: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    take, is_keeping, may_go_on = snapshots.manifest.take, threading.Event(), threading.Event()
+
+    def slow(*arguments: Any, **options: Any) -> Any:
+        is_keeping.set()
+        assert may_go_on.wait(WAIT)
+        return take(*arguments, **options)
+
+    async def scenario(scene: Scene) -> None:
+        asked = await ask(scene, dialect)
+        monkeypatch.setattr(snapshots.manifest, "take", slow)
+        await approve(scene, asked)
+        assert await asyncio.to_thread(is_keeping.wait, WAIT)
+        cancelling = asyncio.ensure_future(scene.runner.cancel(asked["runId"], PERSON))
+        while not scene.runner._executions[asked["runId"]][0].cancel.requested:  # noqa: ASYNC110
+            await asyncio.sleep(0.01)
+        may_go_on.set()
+        await cancelling
+        response = await kept(scene, asked, Status.CANCELLED)
+        check(dialect, response, "APPROVAL_REQUIRED", "The run was cancelled.", NOTHING)
+        assert not (scene.root / "begun").exists()
+
+    play(scene, scenario)
+
+
+# -- that were
+
+
+def test_cancelled_while_it_runs(scene: Scene, dialect: str) -> None:
+    async def scenario(scene: Scene) -> None:
+        asked = await ask(scene, dialect)
+        await approve(scene, asked)
+        await begun(scene)
+        await scene.runner.cancel(asked["runId"], PERSON)
+        response = await kept(scene, asked, Status.CANCELLED)
+        check(dialect, response, "EXECUTION_FAILED", "The command was ended before it was done.", IN_PART)
+
+    play(scene, scenario)
+
+
+def test_its_process_died_while_it_ran(scene: Scene, dialect: str) -> None:
+    async def scenario(scene: Scene) -> None:
+        asked = await ask(scene, dialect)
+        execute(scene, GONE)
+        response = await kept(scene, asked, Status.ERROR)
+        check(dialect, response, "EXECUTION_FAILED", "The process that executed this run ended while", IN_PART)
+
+    play(scene, scenario)
+
+
+@pytest.mark.parametrize("is_cancelled", [False, True])
+def test_its_process_died_when_it_was_done(
+    scene: Scene, dialect: str, is_cancelled: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """But before that was said: what it answered was stored with its event."""
+    (scene.root / "go").touch()
+
+    async def scenario(scene: Scene) -> None:
+        asked = await ask(scene, dialect)
+        ledger = scene.runner._ledger
+        with monkeypatch.context() as patched:
+            patched.setattr(ledger, "change", partial(_only_until_it_ends, ledger.change))
+            await approve(scene, asked)
+            while scene.runner.running:  # noqa: ASYNC110 - its task ends, and nobody is told
+                await asyncio.sleep(0.01)
+        if is_cancelled:
+            execute(scene, "UPDATE runs SET cancel_requested = 1")
+        execute(scene, GONE)
+        response = await kept(scene, asked, Status.CANCELLED if is_cancelled else Status.COMPLETED)
+        assert "begun\n" in (response.get("stdout"), response.get("output")), response
+        assert (scene.root / "made").exists()
+
+    play(scene, scenario)
+
+
+def _only_until_it_ends(change: Callable[..., bool], run: Any, expected: Status, status: Status, **more: Any) -> bool:
+    return False if status.is_final else change(run, expected, status, **more)
+
+
+# -- what a process knows
+
+
+@pytest.mark.parametrize("name", sorted(ANSWERS))
+def test_every_dialect_with_single_calls_is_known(name: str) -> None:
+    assert sorted(ANSWERS) == sorted(CALLS)
+    assert import_module(f"wap_kernel.dialects.{name}").DIALECT == name
+
+
+def test_none_is_imported_before_one_of_its_calls_ends() -> None:
+    look = "import sys, wap_kernel.runner; print([name for name in sys.modules if name.startswith('wap_kernel.dialects.')])"
+    told = subprocess.run([sys.executable, "-c", look], capture_output=True, text=True, timeout=60, check=True).stdout
+    assert "single_calls" in told
+    assert not any(f"wap_kernel.dialects.{name}'" in told for name in ANSWERS)
