@@ -184,9 +184,12 @@ class Pipeline:
 
     def _before_image(self, operation: Operation, context: Context, cancel: Cancel) -> AbstractContextManager[None]:
         """Keeps what the operation is about to change, for undo; only a run can be undone."""
-        if context.run is None or operation.effect is Effect.READ or context.overlay is not None:
+        if operation.effect is Effect.READ or context.overlay is not None:
             return nullcontext()
-        return self._undo.around(operation, context, Deadline(KEEP_SECONDS, lambda: cancel.requested))
+        deadline = Deadline(KEEP_SECONDS, lambda: cancel.requested)
+        if context.run is None:
+            return self._undo.beside(operation, deadline)
+        return self._undo.around(operation, context, deadline)
 
     def _translate(self, error: Exception, operation: Operation) -> WapError:
         if isinstance(error, WapError):

@@ -235,7 +235,9 @@ class Execution:
         if self._events:
             events, self._events = self._events, []
             problems, self._problems = self._problems, 0
-            self._stored.append(self._parts.ledger.append(self._run.id, self._position, events, problems, self._response))
+            self._stored.append(
+                self._parts.ledger.append(self._run.id, self._position, events, problems, self._response)
+            )
 
     def _settle(self) -> None:
         self._hand_in()

@@ -13,6 +13,8 @@ from wap_kernel.runs.database import Database
 from wap_kernel.runs.images import ABSENT, Image
 from wap_kernel.runs.model import Status
 
+NO_RUN = ""
+"""Of what a single call changed beside a command, see `beside.py`."""
 Note = Mapping[str, Any]
 """What there is to say about an operation: `notKept`, and of a command `notUndone` and whether it `isOver`."""
 
@@ -141,16 +143,16 @@ class Changes:
         self._database.write(lambda connection: _note(connection, run, position, note))
 
     def of_others_since(self, mark: Mark, run: str) -> dict[str, list[Image | None]]:
-        """What other runs left at the paths that they have changed since; None where they are still at it. What a run
-        that is over left under way says nothing of who changed it later."""
+        """What others left at the paths that they have changed since; None where they are still at it. What a run that
+        is over left under way says nothing of who changed it later; of a call nobody knows whether it is over."""
 
         def look(connection: sqlite3.Connection) -> dict[str, list[Image | None]]:
             oldest = min(mark.under_way, default=mark.last + 1)
             found: dict[str, list[Image | None]] = {}
             for identifier, path, after, is_running in connection.execute(
-                "SELECT id, path, after, run IN (SELECT id FROM runs WHERE status = ?) FROM changes"
+                "SELECT id, path, after, run = ? OR run IN (SELECT id FROM runs WHERE status = ?) FROM changes"
                 " WHERE id >= ? AND run != ?",
-                (Status.RUNNING.value, oldest, run),
+                (NO_RUN, Status.RUNNING.value, oldest, run),
             ):
                 is_of_now = after is not None or is_running
                 if identifier > mark.last or (identifier in mark.under_way and is_of_now):

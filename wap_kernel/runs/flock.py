@@ -7,21 +7,21 @@ import time
 _POLL = 0.002
 
 
-def try_lock(descriptor: int) -> bool:
-    """Take the lock, or say that somebody else has it."""
+def try_lock(descriptor: int, *, shared: bool = False) -> bool:
+    """Take the lock, or say that somebody else has it. Several may have it `shared`, while nobody has it alone."""
     import fcntl  # not on Windows, where this package must import, though it does not run
 
     try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        fcntl.flock(descriptor, (fcntl.LOCK_SH if shared else fcntl.LOCK_EX) | fcntl.LOCK_NB)
     except BlockingIOError:
         return False
     return True
 
 
-def lock_within(descriptor: int, seconds: float) -> bool:
+def lock_within(descriptor: int, seconds: float, *, shared: bool = False) -> bool:
     """Take the lock, waiting for it if need be. A stopped process may hold it for ever, hence the limit."""
     deadline = time.monotonic() + seconds
-    while not try_lock(descriptor):
+    while not try_lock(descriptor, shared=shared):
         if time.monotonic() > deadline:
             return False
         time.sleep(_POLL)

@@ -1,14 +1,15 @@
 """Undo: before an operation of a run changes something, what stands there is kept.
 
 A file operation tells what it will change. A command does not, so a manifest of the whole workspace is taken before and
-after it, and all that is within the caps is kept before it. Whatever somebody else changes while a command runs and no
-run has recorded counts as the command's.
+after it, and all that is within the caps is kept before it. Whatever somebody else changes while a command runs counts
+as the command's, but for what other runs and single calls have recorded.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator, Mapping
+import os
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
@@ -20,8 +21,9 @@ from wap_kernel.files.paths import display
 from wap_kernel.files.primitives import Kind, Look, RestorableFiles
 from wap_kernel.operations import GitAction, Operation, RunCommand, WriteFile
 from wap_kernel.runs import manifest
+from wap_kernel.runs.beside import Beside
 from wap_kernel.runs.blobs import Blobs
-from wap_kernel.runs.changes import Change, Changes, Mark
+from wap_kernel.runs.changes import NO_RUN, Change, Changes, Mark
 from wap_kernel.runs.database import Database
 from wap_kernel.runs.images import ABSENT, Image
 from wap_kernel.runs.imaging import Budget, Imager
@@ -30,6 +32,8 @@ from wap_kernel.runs.targets import targets
 
 AFTER_SECONDS = 120.0
 """What it may take to find out what a command changed, also when the command itself was cancelled."""
+HASHED_BESIDE = 64 * 1024 * 1024
+"""Bytes that a single call waits for; of the rest size and times must do to tell it."""
 MAX_NAMED = 1000
 """Paths in a note."""
 
@@ -89,6 +93,7 @@ class Snapshots:
         self.blobs = Blobs(state_dir)
         self.changes = Changes(database)
         self.imager = Imager(files, self.blobs)
+        self._beside = Beside(state_dir)
         self._caps = caps
         self._log = log
 
@@ -98,7 +103,7 @@ class Snapshots:
     ) -> Iterator[None]:
         """Perform the operation inside. What it will change is stored before, or the operation is refused."""
         if isinstance(operation, RunCommand | GitAction):  # which tells no more than a command what it will change
-            with self._around_command(run, position, deadline, notice):
+            with self._beside.command(deadline), self._around_command(run, position, deadline, notice):
                 yield
             return
         lost: dict[str, str] = {}
@@ -109,13 +114,39 @@ class Snapshots:
         identifiers = self.changes.begin(run, position, before, NotKept(lost).to_dict() if lost else None)
         if lost:
             notice(NotKept(lost))
+        with self._ending(operation, before, identifiers, self.hashed()):
+            yield
+
+    @contextmanager
+    def beside(self, operation: Operation, deadline: Deadline) -> Iterator[None]:
+        """Perform a file operation of a single call inside, of which nothing is kept: what it leaves is recorded if a
+        command is under way, whose work it would look like."""
+        held = self._beside.hold_off()
+        try:
+            looks = {} if held is not None else self._looks(operation, {}, deadline)
+            before = {path: Image.of(look) for path, look in looks.items()}
+            if not before:
+                yield
+                return
+            identifiers = self.changes.begin(NO_RUN, 0, before)
+            with self._ending(operation, before, identifiers, Budget(self._caps.per_file, HASHED_BESIDE)):
+                yield
+        finally:
+            if held is not None:
+                os.close(held)
+
+    @contextmanager
+    def _ending(
+        self, operation: Operation, before: Mapping[str, Image], identifiers: Sequence[int], budget: Budget
+    ) -> Iterator[None]:
+        """Records what stands there when it is over."""
         is_done = False
         try:
             yield
             is_done = True
         finally:
             with self._unless_it_fails():
-                self.changes.end(before, identifiers, self._after(operation, before, is_done))
+                self.changes.end(before, identifiers, self._after(operation, before, is_done, budget))
 
     def foresee(self, deadline: Deadline) -> NotKept:
         """What could not be brought back if a command changed it now; nothing is kept."""
@@ -148,6 +179,10 @@ class Snapshots:
     # -- file operations
 
     def _before(self, operation: Operation, lost: dict[str, str], deadline: Deadline) -> dict[str, Image]:
+        return self.keep(self._looks(operation, lost, deadline), self.budget(), lost)
+
+    def _looks(self, operation: Operation, lost: dict[str, str], deadline: Deadline) -> dict[str, Look | None]:
+        """At all that it will change."""
         where = targets(operation, self.files)
         looks: dict[str, Look | None] = {path: self.files.look(path) for path in where.paths}
         if where.tree is not None:
@@ -156,7 +191,7 @@ class Snapshots:
                 new = (where.moved_to + path[len(where.tree) :] for path in tree)
                 looks.update({path: self.files.look(path) for path in new})
             looks.update(tree)
-        return self.keep(looks, self.budget(), lost)
+        return looks
 
     def _tree(self, path: str, deadline: Deadline, lost: dict[str, str]) -> dict[str, Look | None]:
         look = self.files.look(path)
@@ -167,10 +202,11 @@ class Snapshots:
             lost[path] = f"it holds more than {self._caps.entries} files"
         return {path: look, **below}
 
-    def _after(self, operation: Operation, before: Mapping[str, Image], is_done: bool) -> dict[str, Image]:
+    def _after(
+        self, operation: Operation, before: Mapping[str, Image], is_done: bool, budget: Budget
+    ) -> dict[str, Image]:
         if is_done and isinstance(operation, WriteFile) and operation.mode != "append":
             return {path: self._written(path, operation) for path in before}
-        budget = self.hashed()
         return {path: self.imager.image(path, budget) for path in before}
 
     def _written(self, path: str, operation: WriteFile) -> Image:
@@ -258,5 +294,5 @@ class Snapshots:
 
 
 def _is_of(others: list[Image | None] | tuple[()], after: Image | None) -> bool:
-    """Whether another run has recorded this, or is about to."""
+    """Whether somebody else has recorded this, or is about to."""
     return any(other is None or (after is not None and other.is_like(after)) for other in others)

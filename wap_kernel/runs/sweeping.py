@@ -21,7 +21,9 @@ from typing import TypeVar
 
 from wap_kernel.errors import ProviderUnavailable
 from wap_kernel.runs import chain
+from wap_kernel.runs.beside import Beside
 from wap_kernel.runs.blobs import Blobs
+from wap_kernel.runs.changes import NO_RUN
 from wap_kernel.runs.model import Status
 from wap_kernel.runs.retention import Held, HeldRun, Holdings, Retention, cutoff, plan
 from wap_kernel.times import text_of_seconds
@@ -82,6 +84,7 @@ class Sweeper:
         """`rest` is called before each piece of work, and may take a while to let others in; True: leave the rest."""
         self._outputs = os.path.join(state_dir, "outputs")
         self._blobs = Blobs(state_dir)
+        self._beside = Beside(state_dir)
         self._connection = connection
         self._bounds = bounds or Retention()
         self._user = user
@@ -100,6 +103,7 @@ class Sweeper:
     def sweep(self) -> Freed:
         found = plan(self.look(), self._bounds, self._now)
         removed = {run for run in self._each("runs", found.runs) if self._remove_run(run)}
+        self._forget_calls()
         stayed = {run for run in found.runs if run not in removed}
         freed = Freed(runs=len(removed))
         for name in self._each("outputs", [name for name in found.outputs if name not in stayed]):
@@ -199,6 +203,16 @@ class Sweeper:
             for table in _OF_RUNS if removed else ():
                 self._connection.execute(f"DELETE FROM {table} WHERE run = ?", (run,))
         return bool(removed)
+
+    def _forget_calls(self) -> None:
+        """What single calls changed is of use to a command that is under way, and to nobody else."""
+        query = f"SELECT id FROM changes WHERE run = ? LIMIT {BATCH}"
+        while self._connection.execute(query, (NO_RUN,)).fetchone() is not None and not self._rest():
+            with self._beside.unless_a_command() as is_free:
+                if not is_free:
+                    return
+                with self._writing():
+                    self._connection.execute(f"DELETE FROM changes WHERE id IN ({query})", (NO_RUN,))
 
     def _dead_tokens(self) -> str:
         limit = cutoff(self._now, self._bounds.token_days)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any
 
 from wap_kernel.caller import Caller
@@ -11,7 +11,7 @@ from wap_kernel.context import Context
 from wap_kernel.errors import InvalidArgument, PermissionDenied, WapError
 from wap_kernel.files.deadline import Deadline
 from wap_kernel.files.primitives import Access, Files, Guard, Locks
-from wap_kernel.operations import Operation, RevertRun
+from wap_kernel.operations import GitAction, Operation, RevertRun, RunCommand
 from wap_kernel.policy.touches import Touch, touches
 from wap_kernel.results import Reverted
 from wap_kernel.runs import settling, showing
@@ -59,6 +59,13 @@ class Undoing:
         run, position = str(context.run), context.position
         with self._locks.hold(*held), self._snapshots.around(operation, run, position, deadline, context.notice):
             yield
+
+    def beside(self, operation: Operation, deadline: Deadline) -> AbstractContextManager[None]:
+        """Around a single call, which is not undone: nor shall it be by mistake, with a command. Of two commands each
+        may count what the other changed."""
+        if self._snapshots is None or isinstance(operation, RunCommand | GitAction):
+            return nullcontext()
+        return self._snapshots.beside(operation, deadline)
 
     def foresee(self, nameable: Nameable = lambda _: True) -> dict[str, Any]:
         """What could not be brought back if a command changed it now, of that which is `nameable` to whoever shall

@@ -237,11 +237,11 @@ def _only_until_it_ends(change: Callable[..., bool], run: Any, expected: Status,
 @pytest.mark.parametrize("name", sorted(ANSWERS))
 def test_every_dialect_with_single_calls_is_known(name: str) -> None:
     assert sorted(ANSWERS) == sorted(CALLS)
-    assert import_module(f"wap_kernel.dialects.{name}").DIALECT == name
+    assert name == import_module(f"wap_kernel.dialects.{name}").DIALECT
 
 
 def test_none_is_imported_before_one_of_its_calls_ends() -> None:
-    look = "import sys, wap_kernel.runner; print([name for name in sys.modules if name.startswith('wap_kernel.dialects.')])"
+    look = "import sys, wap_kernel.runner; print([name for name in sys.modules if 'wap_kernel.dialects.' in name])"
     told = subprocess.run([sys.executable, "-c", look], capture_output=True, text=True, timeout=60, check=True).stdout
     assert "single_calls" in told
     assert not any(f"wap_kernel.dialects.{name}'" in told for name in ANSWERS)

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Awaitable, Callable
 
 import pytest
 
 from tests.wap_kernel.runner.scene import DELETE, PERSON, WAIT, Scene, create, play
+from wap_kernel.dialects import coding_environment, tool_interface, wap
 from wap_kernel.errors import (
     Conflict,
     InvalidArgument,
@@ -14,6 +16,7 @@ from wap_kernel.errors import (
 from wap_kernel.files import filesystems
 from wap_kernel.policy import presets
 from wap_kernel.policy.reading import merge
+from wap_kernel.runner import Runner
 from wap_kernel.runs.model import Status
 from wap_kernel.runs.snapshots import Caps
 
@@ -153,3 +156,41 @@ def test_undo_can_be_switched_off(scene: Scene) -> None:
                 await question(message["runId"], PERSON)
 
     play(scene, scenario)
+
+
+# -- single calls beside it
+
+CALLS: dict[str, Callable[[Runner], Awaitable[object]]] = {
+    "wap": lambda runner: wap.call("writeFile", b'{"path": "data/x.txt", "content": "theirs"}', runner, PERSON),
+    "tool_interface": lambda runner: tool_interface.call(
+        "write", b'{"file_path": "data/x.txt", "content": "theirs"}', runner, PERSON
+    ),
+    "coding_environment": lambda runner: coding_environment.call(
+        "writeFile", {"path": "data/x.txt", "contents": "theirs"}, runner, PERSON
+    ),
+}
+
+
+@pytest.mark.parametrize("dialect", sorted(CALLS))
+@pytest.mark.parametrize("is_atomic", [False, True])
+def test_what_a_single_call_wrote_while_a_command_ran_is_left(scene: Scene, dialect: str, is_atomic: bool) -> None:
+    """By the undo of the command, whichever process the call went to; and it is no run."""
+    waits = "touch own begun; while [ ! -e go ]; do sleep 0.02; done; rm go; exit 3"
+
+    async def scenario() -> None:
+        neighbour = Scene(scene.root, scene.state)
+        async with scene.opened(), neighbour.opened():
+            run = await scene.start({"type": "shell", "command": waits}, atomic=is_atomic)
+            while not (scene.root / "begun").exists():  # noqa: ASYNC110 - of a file there is no event
+                await asyncio.sleep(0.01)
+            await CALLS[dialect](neighbour.runner)
+            (scene.root / "go").touch()
+            await scene.runner.wait(run.id, WAIT)
+            if not is_atomic:
+                reverting = await scene.runner.revert(run.id, PERSON)
+                assert (await scene.runner.wait(reverting.id, WAIT)).status is Status.COMPLETED
+            assert scene.tree() == {"data": None, "data/x.txt": "theirs"}
+            listed, _ = await scene.runner.page(PERSON, None, 10, None)
+            assert len(listed) == (1 if is_atomic else 2)
+
+    asyncio.run(scenario())

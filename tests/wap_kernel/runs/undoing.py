@@ -112,6 +112,11 @@ class Undoable:
         with self.snapshots.around(operation, run, self._position, Deadline(60), self.notices.append):
             self._perform(operation)
 
+    def call(self, operation: Operation) -> None:
+        """A single call, which belongs to no run."""
+        with self.snapshots.beside(operation, Deadline(60)):
+            self._perform(operation)
+
     def _perform(self, operation: Operation) -> None:
         if isinstance(operation, RunCommand):
             subprocess.run(["bash", "-ec", operation.command], cwd=self.folder, check=True, capture_output=True)

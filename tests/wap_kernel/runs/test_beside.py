@@ -1,0 +1,139 @@
+"""Single calls while a command is under way: what they change is theirs, and undoing the command leaves it alone."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, closing
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.wap_kernel.runs.test_snapshots import CASES, undo
+from tests.wap_kernel.runs.undoing import Undoable, paths
+from wap_kernel.errors import ProviderUnavailable
+from wap_kernel.files.deadline import Deadline
+from wap_kernel.operations import Operation, RunCommand, WriteFile
+from wap_kernel.runs import manifest, store
+from wap_kernel.runs.beside import Beside
+from wap_kernel.runs.sweeping import Sweeper
+
+__all__ = ["undo"]
+SECONDS = 30
+WRITE = WriteFile(path="new", content=b"theirs")
+
+
+def command(undo: Undoable, deadline: Deadline | None = None) -> AbstractContextManager[None]:
+    return undo.snapshots.around(RunCommand(command=":"), "run", 0, deadline or Deadline(10), undo.notices.append)
+
+
+def recorded(undo: Undoable) -> list[str]:
+    query = "SELECT path FROM changes WHERE run = '' ORDER BY id"
+    return [path for (path,) in undo.database.write(lambda connection: connection.execute(query).fetchall())]
+
+
+@pytest.fixture
+def neighbour(undo: Undoable, tmp_path: Path) -> Iterator[Undoable]:
+    """Another process on the same folder."""
+    with closing(Undoable(undo.folder, tmp_path / "state")) as other:
+        yield other
+
+
+@pytest.mark.parametrize("operation", [operation for operation, _ in CASES], ids=lambda operation: repr(operation)[:60])
+def test_what_a_call_changes_meanwhile_is_not_the_commands(
+    undo: Undoable, neighbour: Undoable, operation: Operation
+) -> None:
+    with command(undo):
+        (undo.folder / "own").write_text("ours")
+        neighbour.call(operation)
+        left = undo.tree()
+    assert paths(undo.describe("run")) == {"own": "created"}
+    undo.revert("run", "undoing")
+    del left["own"]
+    assert undo.tree() == left
+
+
+def test_what_the_command_changes_after_the_call_is_the_commands(undo: Undoable) -> None:
+    with command(undo):
+        undo.call(WRITE)
+        (undo.folder / "new").write_text("ours")
+    assert paths(undo.describe("run")) == {"new": "created"}
+
+
+def test_a_call_while_a_command_is_prepared(undo: Undoable, monkeypatch: pytest.MonkeyPatch) -> None:
+    keep_all = undo.snapshots._keep_all
+
+    def slowly(*arguments: Any) -> Any:
+        undo.call(WRITE)
+        return keep_all(*arguments)
+
+    monkeypatch.setattr(undo.snapshots, "_keep_all", slowly)
+    with command(undo):
+        pass
+    assert paths(undo.describe("run")) == {}
+
+
+def test_a_command_waits_for_the_calls_that_began_before_it(
+    undo: Undoable, neighbour: Undoable, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    take, is_taken = manifest.take, threading.Event()
+
+    def taking(*arguments: Any, **options: Any) -> Any:
+        is_taken.set()
+        return take(*arguments, **options)
+
+    def run() -> None:
+        with command(undo):
+            pass
+
+    monkeypatch.setattr(manifest, "take", taking)
+    thread = threading.Thread(target=run)
+    with neighbour.snapshots.beside(WRITE, Deadline(10)):
+        thread.start()
+        while not Beside(undo.state).is_command_under_way():
+            pass
+        neighbour.call(WriteFile(path="later", content=b"theirs"))  # which does not wait for it, nor it for this
+        neighbour._perform(WRITE)
+        assert not is_taken.is_set()
+    thread.join(SECONDS)
+    assert is_taken.is_set()
+    assert paths(undo.describe("run")) == {}
+    assert recorded(undo) == ["later"]
+
+
+def test_a_command_that_is_cancelled_does_not_wait(undo: Undoable) -> None:
+    with (
+        undo.snapshots.beside(WRITE, Deadline(10)),
+        pytest.raises(ProviderUnavailable),
+        command(undo, Deadline(10, lambda: True)),
+    ):
+        pass
+    assert not Beside(undo.state).is_command_under_way()
+
+
+def test_a_call_that_its_process_did_not_survive_is_not_the_commands_either(undo: Undoable) -> None:
+    undo.interrupted("", WRITE, is_done=False)
+    with command(undo):
+        (undo.folder / "new").write_text("theirs")
+    assert paths(undo.describe("run")) == {}
+
+
+def test_without_a_command_nothing_is_recorded(undo: Undoable) -> None:
+    undo.call(WRITE)
+    with command(undo):
+        pass
+    undo.call(WriteFile(path="f", content=b"theirs"))
+    assert recorded(undo) == []
+
+
+def test_the_records_go_when_no_command_needs_them(undo: Undoable) -> None:
+    with closing(store.connect(undo.state)) as connection:
+        sweeper = Sweeper(undo.state, connection)
+        with command(undo):
+            undo.call(WRITE)
+            sweeper.sweep()
+            assert recorded(undo) == ["new"]
+        assert paths(undo.describe("run")) == {}
+        sweeper.sweep()
+        assert recorded(undo) == []
