@@ -24,6 +24,7 @@ from wap_kernel.errors import TooLarge, WapError
 from wap_kernel.files.deadline import Stopped
 from wap_kernel.files.primitives import Files
 from wap_kernel.operations import Effect
+from wap_kernel.policy.verdict import Answer
 from wap_kernel.runner.parts import CANCELLED, Parts, answer, details_of, given_up, refusal, undone
 from wap_kernel.runner.performing import Asked, Done, Performing
 from wap_kernel.runs import rows
@@ -215,6 +216,9 @@ class Execution:
 
     def _failed(self, step: Step, error: WapError, *, flush: bool = False) -> _Stop:
         event = self._parts.events.failed(step.id, step.operation, error)
+        if self._run.options.dry_run:  # it was not let in, or was cancelled: policy was not even asked
+            verdict = {"verdict": Answer.DENY.value} if event["type"] == "policyDenied" else {}
+            event = {**event, "simulated": True, **verdict}
         self._store(to_json(event).decode(), is_problem=True)
         self._cut = step if self.cancel.requested else None
         is_given_up = isinstance(error, Stopped) and self.stopped is None

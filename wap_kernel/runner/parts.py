@@ -80,6 +80,9 @@ def given_up(run: Run, why: str) -> dict[str, Any] | None:
 def undone(parts: Parts, run: Run, why: str, operation_id: str) -> dict[str, Any]:
     """Undo what an atomic run changed; the event that says what became of that. On a thread, by the run's owner."""
     details: dict[str, Any] = {"operationId": operation_id, "atomic": True}
+    if run.options.dry_run:
+        said = f"{why}, so everything would have been undone. This was a dry run: nothing was changed."
+        return parts.events.error("execution", said, details)
     try:
         left = parts.workspace.pipeline.take_back(run)
     except (OSError, WapError) as error:

@@ -189,7 +189,12 @@ class Performing:
         may_show = self._parts.questions.may_show(operation, caller)
         shown = difference(overlay.guarded_by(workspace.judge.binding(caller).guard), operation) if may_show else {}
         shown = redacted(shown, workspace.redactor.without_known)
-        result = workspace.pipeline.perform(operation, caller, context, cancel)
+        try:
+            result = workspace.pipeline.perform(operation, caller, context, cancel)
+        except WapError as error:
+            if cancel.requested:
+                raise
+            return Done({**self._parts.events.failed(step.id, operation, error), **said}, is_failure=True)
         return Done({**self._parts.events.done(step.id, operation, result), **shown, **said}, result)
 
 

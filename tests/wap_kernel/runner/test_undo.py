@@ -3,20 +3,23 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from collections.abc import Awaitable, Callable
 
 import pytest
 
-from tests.wap_kernel.runner.scene import DELETE, PERSON, WAIT, Scene, create, play
-from wap_kernel.dialects import coding_environment, tool_interface, wap
+from tests.wap_kernel.runner.scene import DELETE, PERSON, WAIT, Scene, create, play, types
+from wap_kernel.dialects import agent_spaces, coding_environment, tool_interface, wap
 from wap_kernel.errors import (
     Conflict,
     InvalidArgument,
+    PermissionDenied,
 )
 from wap_kernel.files import filesystems
 from wap_kernel.policy import presets
 from wap_kernel.policy.reading import merge
 from wap_kernel.runner import Runner
+from wap_kernel.runs.audit_reading import Page
 from wap_kernel.runs.model import Status
 from wap_kernel.runs.snapshots import Caps
 
@@ -38,11 +41,43 @@ def test_a_dry_run_shows_what_would_happen_and_changes_nothing(scene: Scene) -> 
         assert "+newer" in edited["diff"]
         assert found["content"] == "newer"
         assert (deleted["success"], deleted["simulated"], deleted["verdict"]) == (False, False, "ask")
-        assert denied["type"] == "policyDenied"
-        assert exists["error"] == "File already exists"
+        assert (denied["type"], denied["simulated"], denied["verdict"]) == ("policyDenied", True, "deny")
+        assert (exists["error"], exists["simulated"], exists["verdict"]) == ("File already exists", True, "allow")
+        assert denied["rule"] and exists["rule"]
         with pytest.raises(InvalidArgument):
             await scene.runner.revert(message["runId"], PERSON)
         assert (await scene.runner.changes(message["runId"], PERSON))["changes"] == []
+
+    play(scene, scenario)
+    assert scene.tree() == before
+
+
+def test_what_is_not_let_in_is_simulated_too(scene: Scene) -> None:
+    async def scenario(scene: Scene) -> None:
+        body = {"protocolVersion": "1.0", "operations": [create("a", id="one"), create("b")], "dryRun": True}
+        message = agent_spaces.parse_message(json.dumps(body).encode())
+        refused = {"one": PermissionDenied("This token does not open writeFile.")}
+        run = await scene.runner.start(
+            message.steps(), message.options(), PERSON, dialect="agent_spaces", refused=refused
+        )
+        denied, created = (await scene.message(await scene.runner.wait(run.id, WAIT)))["events"]
+        assert (denied["type"], denied["simulated"], denied["verdict"]) == ("policyDenied", True, "deny")
+        assert (created["success"], created["simulated"]) == (True, True)
+
+    play(scene, scenario)
+
+
+def test_an_atomic_dry_run_that_fails_undid_nothing(scene: Scene) -> None:
+    before = scene.tree()
+
+    async def scenario(scene: Scene) -> None:
+        missing = {"type": "readFile", "path": "missing"}
+        message = await scene.run(create("a"), missing, create("b"), atomic=True, dryRun=True)
+        assert (message["status"], types(message)) == ("error", ["createFile", "readFile", "error"])
+        said = "An operation failed, so everything would have been undone. This was a dry run: nothing was changed."
+        assert message["events"][-1]["message"] == said
+        page = await scene.runner.workspace.audit_page(Page(limit=10))
+        assert [record["tool"] for record in page["records"]] == ["readFile", "createFile"]
 
     play(scene, scenario)
     assert scene.tree() == before
