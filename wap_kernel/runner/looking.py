@@ -80,8 +80,8 @@ class Looking:
     async def summaries(self, runs: Sequence[Run], caller: Caller) -> list[dict[str, Any]]:
         """As in a list."""
         is_person = caller.token is None
-        summary = partial(describing.summary, self._ledger, is_person=is_person)
-        return await self._on_thread(lambda: [summary(run) for run in runs])
+        summary, redact = partial(describing.summary, self._ledger, is_person=is_person), self.workspace.redactor
+        return await self._on_thread(lambda: [summary(run, redact) for run in runs])
 
     async def output(
         self, run_id: str, operation_id: str, stream: Stream, offset: int, limit: int, caller: Caller

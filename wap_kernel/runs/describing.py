@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from typing import Any
 
 from wap_kernel.commands.outcome import Stream
@@ -34,11 +35,17 @@ def message(ledger: Ledger, run: Run, *, is_person: bool) -> bytes:
 _OPTIONS = {"atomic": "atomic", "dry_run": "dryRun"}
 
 
-def summary(ledger: Ledger, run: Run, *, is_person: bool) -> dict[str, Any]:
+def summary(ledger: Ledger, run: Run, redact: Callable[[str], str], *, is_person: bool) -> dict[str, Any]:
+    """Who asks is told as they claim it, but for credentials."""
     told: dict[str, Any] = {"runId": run.id, "status": run.status.value}
     if run.caller.agent is not None:
-        told["agent"] = run.caller.agent
-    told |= {"user": run.caller.user, "dialect": run.dialect, "startedAt": run.started_at, "operations": run.count}
+        told["agent"] = redact(run.caller.agent)
+    told |= {
+        "user": redact(run.caller.user),
+        "dialect": run.dialect,
+        "startedAt": run.started_at,
+        "operations": run.count,
+    }
     told["problems"] = run.problems
     if run.completed_at is not None:
         told["completedAt"] = run.completed_at

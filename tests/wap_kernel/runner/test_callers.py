@@ -53,3 +53,16 @@ def test_operations_that_are_not_admitted_fail_alone(scene: Scene) -> None:
         assert not (scene.root / "never").exists()
 
     play(scene, scenario, admission=admit)
+
+
+def test_who_asks_is_listed_without_credentials(scene: Scene) -> None:
+    secret = "ghp_" + 36 * "a"
+
+    async def scenario(scene: Scene) -> None:
+        await scene.run(create("a"), caller=Caller(user=f"ada {secret}", agent=f"copilot {secret}"))
+        page, _ = await scene.runner.page(PERSON, None, 10, None)
+        (listed,) = await scene.runner.summaries(page, PERSON)
+        assert (listed["user"][:3], listed["agent"][:7]) == ("ada", "copilot")
+        assert secret not in str(listed)
+
+    play(scene, scenario)
