@@ -54,20 +54,24 @@ def _check_path(path: str) -> str:
         raise PydanticCustomError("path", "Path must not exceed {limit} characters", {"limit": MAX_PATH})
     if not path:
         raise PydanticCustomError("path", "Path must not be empty")
-    return _accepted(path, paths.parse)
+    return _check_text(path)
 
 
 def _check_new_path(path: str) -> str:
-    return _accepted(path, lambda text: wap_parameters._new_file(text, ()))
-
-
-def _accepted(path: str, parse: Callable[[str], str]) -> str:
-    """`path` as it is, if the engine will have it: a name may have 255 bytes, which are fewer characters."""
-    try:
-        parse(path)
-    except InvalidArgument as error:
-        raise PydanticCustomError("path", "{reason}", {"reason": error.message}) from None
+    if path.rpartition("/")[2] in ("", "."):
+        raise PydanticCustomError("path", "The path names a folder: {path}", {"path": path})
     return path
+
+
+def _relative(path: str) -> str:
+    """As the engine has it. A name of more than 255 bytes, which may be fewer characters, is for the file system to
+    refuse."""
+    return "/".join(paths.split(path)) or "."
+
+
+def _has_short_names(path: str) -> bool:
+    longest = paths.MAX_NAME_BYTES
+    return len(path.encode()) <= longest or all(len(name.encode()) <= longest for name in paths.split(path))
 
 
 Text = Annotated[str, AfterValidator(_check_text)]
@@ -114,10 +118,10 @@ class CreateFileOperation(_Operation):
 
     def engine(self) -> Operation:
         return WriteFile(
-            path=paths.parse(self.path),
+            path=_relative(self.path),
             content=wap_parameters._decode(self.content, self.encoding),
             mode="overwrite" if self.overwrite else "create",
-            create_directories=True,
+            create_directories=_has_short_names(self.path),  # no folder for a file that there cannot be
             expected_hash=self.expected_hash,
         )
 
@@ -128,7 +132,7 @@ class ReadFileOperation(_Operation):
     encoding: Encoding = "utf-8"
 
     def engine(self) -> Operation:
-        return ReadFile(path=paths.parse(self.path), encoding=self.encoding)
+        return ReadFile(path=_relative(self.path), encoding=self.encoding)
 
 
 class Edit(Parameters):
@@ -144,7 +148,7 @@ class EditFileOperation(_Operation):
 
     def engine(self) -> Operation:
         changes = tuple(ReplaceText(old_content=edit.old_content, new_content=edit.new_content) for edit in self.edits)
-        return ModifyFile(path=paths.parse(self.path), changes=changes, expected_hash=self.expected_hash)
+        return ModifyFile(path=_relative(self.path), changes=changes, expected_hash=self.expected_hash)
 
 
 class DeleteFileOperation(_Operation):
@@ -153,7 +157,7 @@ class DeleteFileOperation(_Operation):
     expected_hash: wap_parameters.Hash | None = None
 
     def engine(self) -> Operation:
-        return DeleteFile(path=paths.parse(self.path), expected_hash=self.expected_hash)
+        return DeleteFile(path=_relative(self.path), expected_hash=self.expected_hash)
 
 
 class ShellOperation(_Operation):
@@ -164,9 +168,7 @@ class ShellOperation(_Operation):
     env: dict[Text, Text] = Field(default_factory=dict)
 
     def engine(self) -> Operation:
-        return RunCommand(
-            command=self.command, cwd=paths.parse(self.cwd), timeout_ms=self.timeout, environment=self.env
-        )
+        return RunCommand(command=self.command, cwd=_relative(self.cwd), timeout_ms=self.timeout, environment=self.env)
 
 
 AnyOperation = Annotated[

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from tests.wap_kernel.runner.scene import ASKING, PERSON, WAIT, Scene, create, play
+from wap_kernel.dialects.agent_spaces import MAX_PATH
 from wap_kernel.errors import InvalidArgument, NotFound, WapError
 from wap_kernel.operations import CopyFile, CreateDirectory, MoveFile, Operation, WriteFile
 from wap_kernel.policy.model import Policy
@@ -148,3 +149,34 @@ def test_what_is_refused_leaves_no_folder_that_was_made_for_it(scene: Scene) -> 
             assert scene.tree() == before, operation
 
     play(scene, scenario)
+
+
+LONG = MAX_PATH * "é"
+"""As many characters as a path may have, and more bytes than a name may."""
+
+
+@pytest.mark.parametrize(
+    "operation",
+    [
+        {"type": "readFile", "path": LONG},
+        {"type": "deleteFile", "path": LONG},
+        {"type": "editFile", "path": LONG, "edits": [{"oldContent": "a", "newContent": "b"}]},
+        {"type": "shell", "command": "true", "cwd": LONG},
+        create(LONG),
+        create(f"new/{LONG[4:]}"),
+        create(f"{LONG[4:]}/new"),
+    ],
+    ids=lambda operation: operation["type"],
+)
+def test_a_name_that_no_file_can_have_fails_alone(scene: Scene, operation: dict[str, Any]) -> None:
+    before = scene.tree()
+
+    async def scenario(scene: Scene) -> None:
+        message = await scene.run(operation, create("z"))
+        assert message["status"] == "completed"
+        failed, created = message["events"]
+        assert (failed["type"], failed["success"], created["success"]) == (operation["type"], False, True)
+        assert failed["code"] in ("INVALID_ARGUMENT", "FILE_NOT_FOUND")
+
+    play(scene, scenario)
+    assert scene.tree() == {**before, "z": "new"}
