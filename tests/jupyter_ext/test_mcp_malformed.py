@@ -77,6 +77,73 @@ async def test_other_methods(post: Post, method: str, params: Any) -> None:
     assert method in error["data"]["hint"]
 
 
+@pytest.mark.parametrize(
+    ("meta", "is_about_the_call"), [({"progressToken": {}}, False), (None, True)], ids=["another field", "no field"]
+)
+async def test_the_hint_is_about_what_is_wrong(post: Post, meta: Any, is_about_the_call: bool) -> None:
+    params = {"name": "readFile", "_meta": meta} if meta else {}
+    error = _error(await post(_sent("tools/call", params), **await _session(post)))
+    assert ("tools/list has both" in error["data"]["hint"]) is is_about_the_call
+
+
+BODIES = [
+    (b'{"jsonrpc": "2.0", "id": 5, "method": "tools/call", "params": []}', -32602),
+    (b'{"jsonrpc": "2.0", "id": 5, "method": "ping", "params": {"a": "cut \\ud83d"}}', -32700),
+    (b'{"jsonrpc": "2.0", "id": 16,', -32700),
+    (b'{"jsonrpc": "2.0", "id": 5, "method": "ping", "params": {"a": "\xff"}}', -32700),
+    (b"[]", -32602),
+]
+
+
+@pytest.mark.parametrize(("body", "code"), BODIES)
+async def test_a_body_that_is_no_message(post: Post, body: bytes, code: int) -> None:
+    refusal = await post(body, **await _session(post))
+    error = refusal.json()["error"]
+    assert (refusal.status_code, error["code"], error["data"]["code"]) == (400, code, "INVALID_ARGUMENT")
+    assert error["data"]["hint"]
+    assert "pydantic" not in refusal.text and "\n" not in error["message"]
+
+
+HEADERS = {"Mcp_Protocol_Version": MODERN, "Mcp_Method": "tools/list"}
+LISTED = _sent("tools/list", {"_meta": ENVELOPE})
+REFUSED: list[tuple[Any, dict[str, str], int, str, str]] = [
+    (_sent("tools/list", {}), HEADERS, -32602, "INVALID_ARGUMENT", "2026-07-28"),
+    (LISTED, {**HEADERS, "Mcp_Method": "ping"}, -32020, "INVALID_ARGUMENT", "Mcp-Method"),
+    (LISTED, {**HEADERS, "Mcp_Protocol_Version": "2099-01-01"}, -32020, "INVALID_ARGUMENT", "headers"),
+    (_sent("tools/list", {}), {}, -32600, "INVALID_ARGUMENT", "initialize"),
+    (_sent("tools/list", {}), {"Mcp_Session_Id": "gone"}, -32600, "NOT_FOUND", "initialize"),
+    (_sent("tools/list", {}), {"Content_Type": "text/plain"}, -32600, "INVALID_ARGUMENT", "Content-Type"),
+    (_sent("tools/list", {}), {"Accept": "text/html"}, -32600, "INVALID_ARGUMENT", "Accept"),
+    (LISTED, {**HEADERS, "Accept": "text/html"}, -32600, "INVALID_ARGUMENT", "Accept"),
+    ([], HEADERS, -32600, "INVALID_ARGUMENT", "one JSON object"),
+]
+
+
+@pytest.mark.parametrize(("body", "headers", "number", "code", "word"), REFUSED)
+async def test_what_the_sdk_refuses_says_what_to_do(
+    post: Post, body: Any, headers: dict[str, str], number: int, code: str, word: str
+) -> None:
+    refusal = await post(body, **headers)
+    assert 400 <= refusal.status_code < 500
+    assert refusal.headers["Content-Type"] == "application/json"
+    error = refusal.json()["error"]
+    assert (error["code"], error["data"]["code"]) == (number, code)
+    assert word in error["data"]["hint"]
+
+
+async def test_a_version_that_nobody_speaks_is_told_those_that_are(post: Post) -> None:
+    strange = {**ENVELOPE, "io.modelcontextprotocol/protocolVersion": "2099-01-01"}
+    headers = {**HEADERS, "Mcp_Protocol_Version": "2099-01-01"}
+    data = (await post(_sent("tools/list", {"_meta": strange}), **headers)).json()["error"]["data"]
+    assert data["code"] == "INVALID_ARGUMENT" and MODERN in data["supported"]
+
+
+async def test_a_method_that_there_is_not(post: Post) -> None:
+    error = _error(await post(_sent("nothing/at/all", {}), **await _session(post)))
+    assert (error["code"], error["data"]["code"]) == (-32601, "NOT_FOUND")
+    assert error["data"]["hint"]
+
+
 def test_a_call_before_the_handshake(tmp_path: Path) -> None:
     """Over HTTP there is no session to ask in then."""
     command = [sys.executable, "-m", "wap_kernel.cli", "mcp", str(tmp_path)]

@@ -21,40 +21,12 @@ from mcp.shared.exceptions import MCPError
 from tests.jupyter_ext import mcp_calls
 from tests.jupyter_ext.conftest import LiveServer
 from tests.jupyter_ext.mcp_clients import ERAS, LEGACY, answer
-from tests.jupyter_ext.restarting import TOKEN, Place
+from tests.jupyter_ext.restarting import Place
+from tests.wap_kernel.mcp.by_hand import SECONDS, Process, server, shared, start, token_file, where
 
-SECONDS = 60
+__all__ = ["server", "shared", "start", "token_file", "where"]
 
 Connect = Callable[..., AbstractAsyncContextManager[Client]]
-
-
-@pytest.fixture(scope="module")
-def shared(tmp_path_factory: pytest.TempPathFactory) -> Place:
-    return Place(tmp_path_factory.mktemp("place"))
-
-
-@pytest.fixture(scope="module")
-def server(shared: Place) -> Iterator[LiveServer]:
-    with shared.server() as started:
-        yield started
-
-
-@pytest.fixture
-def token_file(tmp_path: Path) -> Path:
-    file = tmp_path / "token"
-    file.write_text(f"{TOKEN}\n")
-    return file
-
-
-@pytest.fixture(params=["folder", "server"])
-def where(request: pytest.FixtureRequest, shared: Place, token_file: Path) -> list[str]:
-    """The arguments that name the place of the work: both are the same folder."""
-    for path in shared.root.iterdir():
-        if path.is_file():
-            path.unlink()
-    if request.param == "folder":
-        return [str(shared.root)]
-    return ["--url", request.getfixturevalue("server").url, "--token-file", str(token_file)]
 
 
 @pytest.fixture
@@ -198,64 +170,6 @@ async def _gone(pid: int) -> None:
     await asyncio.wait_for(poll(), SECONDS)
 
 
-# -- by hand
-
-
-class Process:
-    """Spoken to line by line."""
-
-    def __init__(self, place: Place, *arguments: str, **environment: str) -> None:
-        self.process = subprocess.Popen(
-            [sys.executable, "-m", "wap_kernel.cli", "mcp", *arguments],
-            **{"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True},
-            env={**place.environment, **environment},
-        )
-
-    def send(self, method: str, number: int | None = None, **params: Any) -> None:
-        message = {"jsonrpc": "2.0", "method": method, "params": params, **({} if number is None else {"id": number})}
-        assert self.process.stdin is not None
-        self.process.stdin.write(json.dumps(message) + "\n")
-        self.process.stdin.flush()
-
-    def answer(self, number: int) -> Any:
-        assert self.process.stdout is not None
-        for line in self.process.stdout:
-            message = json.loads(line)
-            if message.get("id") == number:
-                return message
-        raise AssertionError("it has ended")
-
-    def initialize(self) -> Any:
-        who = {"name": "hand", "version": "1"}
-        self.send("initialize", 0, protocolVersion="2025-11-25", capabilities={}, clientInfo=who)
-        answered = self.answer(0)
-        self.send("notifications/initialized")
-        return answered
-
-    def end(self) -> tuple[int, str]:
-        """Once it has ended by itself: its standard input stays as it is."""
-        assert self.process.stderr is not None
-        return self.process.wait(SECONDS), self.process.stderr.read()
-
-
-@pytest.fixture
-def start(shared: Place) -> Iterator[Callable[..., Process]]:
-    started: list[Process] = []
-
-    def start(*arguments: str, **environment: str) -> Process:
-        started.append(Process(shared, *arguments, **environment))
-        return started[-1]
-
-    yield start
-    for one in started:
-        if one.process.poll() is None:
-            one.process.kill()
-        one.process.wait()
-        for pipe in (one.process.stdin, one.process.stdout, one.process.stderr):
-            assert pipe is not None
-            pipe.close()
-
-
 @pytest.mark.parametrize("how", ["closed", "terminated", "interrupted"])
 def test_it_ends_with_its_client_and_so_does_its_command(
     start: Callable[..., Process], shared: Place, where: list[str], how: str
@@ -278,9 +192,8 @@ def test_it_ends_with_its_client_and_so_does_its_command(
 def test_what_is_no_message_does_not_end_it(start: Callable[..., Process], shared: Place) -> None:
     server = start(str(shared.root))
     assert server.initialize()["result"]["serverInfo"]["name"] == "wap"
-    assert server.process.stdin is not None
-    for nonsense in ("{", "[]", "null", "x" * 100_000, '{"jsonrpc": "2.0"}', "\x00"):
-        server.process.stdin.write(nonsense + "\n")
+    for nonsense in ("{", "[]", "null", "x" * 100_000, '{"jsonrpc": "2.0"}', "\x00", '{"id": ' + "[" * 100_000, ""):
+        server.say(nonsense)
     server.send("ping", 2)
     assert server.answer(2)["result"] == {}
 

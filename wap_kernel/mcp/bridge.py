@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING, Any
 import anyio
 import httpx2
 from mcp.client.streamable_http import streamable_http_client
-from mcp.server.stdio import stdio_server
 from mcp.shared.inbound import (
     MCP_METHOD_HEADER,
     MCP_NAME_HEADER,
@@ -34,6 +33,7 @@ from mcp_types import (
 )
 
 from wap_kernel.errors import Code, ProviderUnavailable
+from wap_kernel.mcp import lines
 
 if TYPE_CHECKING:
     from mcp.shared._stream_protocols import ReadStream, WriteStream
@@ -120,7 +120,7 @@ async def _carry(
     stop: asyncio.Event,
     over: asyncio.Future[Exception | None],
 ) -> None:
-    async with stdio_server() as (from_client, to_client):
+    async with lines.spoken() as (from_client, to_client):
         try:
             async with (
                 to_client,

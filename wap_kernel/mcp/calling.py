@@ -68,11 +68,11 @@ class Tools:
         except RpcError as error:
             if asked is not None and asked.due is not None:
                 return asked.due
-            await _tell(message, params.name[:MAX_NAME], began, str(error.data.get("code")))
+            await self._tell(message, params.name[:MAX_NAME], began, str(error.data.get("code")))
             raise failing.as_sent(error) from None
         if asked is not None and asked.due is not None:
             return asked.due
-        await _tell(message, params.name, began, "error" if outcome.is_error else None)
+        await self._tell(message, params.name, began, "error" if outcome.is_error else None)
         return _result(outcome)
 
     def _require(self, name: str) -> None:
@@ -80,6 +80,17 @@ class Tools:
             known = [known for known in TOOLS if self._only is None or known in self._only]
             missing = NotFound(f"There is no tool named {name[:MAX_NAME]!r}.", hint=f"Tools: {', '.join(known)}.")
             raise rpc_error("tools/call", missing)
+
+    async def _tell(self, message: Message, tool: str, began: float, failure: str | None) -> None:
+        """Reading is not worth a word unless somebody asks for every one."""
+        duration = round((time.monotonic() - began) * 1000)
+        told = {"tool": self._runner.workspace.redactor.without_known(tool), "outcome": failure or "ok"}
+        is_reading = tool in TOOLS and TOOLS[tool].effect is Effect.READ
+        level: types.LoggingLevel = "warning" if failure else "debug" if is_reading else "info"
+        try:
+            await logs.tell(message, level, {**told, "durationMs": duration})
+        except MCPError:  # nobody listens any more; the answer is what counts
+            pass
 
 
 def _definition(tool: CodingTool[Any]) -> types.Tool:
@@ -119,13 +130,3 @@ def _wait(message: Message, default: float) -> float:
     if isinstance(said, bool) or not isinstance(said, (int, float)) or not 0 <= said <= LONGEST_WAIT:
         raise rpc_error("tools/call", InvalidArgument(f"{WAIT}: It is a number of seconds up to {LONGEST_WAIT:g}."))
     return float(said)
-
-
-async def _tell(message: Message, tool: str, began: float, failure: str | None) -> None:
-    """Reading is not worth a word unless somebody asks for every one."""
-    told = {"tool": tool, "outcome": failure or "ok", "durationMs": round((time.monotonic() - began) * 1000)}
-    is_reading = tool in TOOLS and TOOLS[tool].effect is Effect.READ
-    try:
-        await logs.tell(message, "warning" if failure else "debug" if is_reading else "info", told)
-    except MCPError:  # nobody listens any more; the answer is what counts
-        pass

@@ -6,14 +6,18 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
 
-from mcp.server.context import CallNext, HandlerResult, ServerRequestContext
+from mcp.server.context import CallNext, HandlerResult, ServerMiddleware, ServerRequestContext
 from mcp.shared.exceptions import MCPError
+from mcp_types import ErrorData
 from pydantic import BaseModel, ValidationError
 
 from wap_kernel.dialects.coding_environment.rpc_errors import INVALID_PARAMS, RpcError, rpc_error
 from wap_kernel.dialects.tools import invalid
 from wap_kernel.errors import InvalidArgument, WapError
+from wap_kernel.mcp import refusals
+from wap_kernel.redacting import CurrentRedactor, redacted
 
+_OF_A_CALL = ("params", "params.name", "params.arguments")
 _NOT_OPENED = InvalidArgument(
     "The session is not open yet.", hint="Send initialize and wait for its answer, then notifications/initialized."
 )
@@ -34,18 +38,31 @@ async def as_errors(tool: str) -> AsyncIterator[None]:
         raise as_sent(error) from None
 
 
-async def explained(ctx: ServerRequestContext[Any, Any], call_next: CallNext) -> HandlerResult:
-    """A middleware: what the SDK itself refuses is told like the rest, with what to do. It sees what does not fit the
-    protocol before any handler does."""
-    try:
-        return await call_next(ctx)
-    except ValidationError as error:
-        problem = invalid(error, BaseModel)
-        problem.hint = f"Correct the params of {ctx.method} and send it again; MCP says what they are."
-        if ctx.method == "tools/call":
-            problem.hint = 'params is an object: {"name": a tool, "arguments": an object}. tools/list has both.'
-        raise as_sent(rpc_error(ctx.method, problem)) from None
-    except MCPError as error:
-        if error.code == INVALID_PARAMS and not error.error.data:
-            raise as_sent(rpc_error(ctx.method, _NOT_OPENED)) from None
-        raise
+def explaining(redactor: CurrentRedactor) -> ServerMiddleware[Any]:
+    """What the SDK itself refuses is told like the rest, with what to do: it sees what does not fit the protocol before
+    any handler does. And no credential of the server leaves, not as the name of a file or of a tool that is none."""
+
+    async def explained(ctx: ServerRequestContext[Any, Any], call_next: CallNext) -> HandlerResult:
+        try:
+            result = await call_next(ctx)
+        except ValidationError as error:
+            failure = as_sent(rpc_error(ctx.method, _misfit(ctx.method, error)))
+        except MCPError as error:
+            is_too_early = error.code == INVALID_PARAMS and not error.error.data
+            failure = as_sent(rpc_error(ctx.method, _NOT_OPENED)) if is_too_early else error
+        else:
+            return result if redactor.withholds_nothing else redacted(result, redactor.without_known)
+        told = refusals.told(failure.error)
+        if not redactor.withholds_nothing:
+            told = ErrorData.model_validate(redacted(told.model_dump(), redactor.without_known))
+        raise MCPError(told.code, told.message, told.data) from None
+
+    return explained
+
+
+def _misfit(method: str, error: ValidationError) -> InvalidArgument:
+    problem = invalid(error, BaseModel)
+    problem.hint = f"Correct the params of {method} and send it again; MCP says what they are."
+    if method == "tools/call" and problem.details["problems"][0]["field"] in _OF_A_CALL:
+        problem.hint = 'params is an object: {"name": a tool, "arguments": an object}. tools/list has both.'
+    return problem

@@ -72,7 +72,7 @@ def build(
         on_get_prompt=prompts.get,
         on_completion=Completions(resources).complete,
     )
-    server.middleware.append(failing.explained)
+    server.middleware.append(failing.explaining(runner.workspace.redactor))
     # Not by the constructor, which warns that logging is going away; clients of today ask for it.
     server.add_request_handler("logging/setLevel", types.SetLevelRequestParams, logs.set_level)
     return server

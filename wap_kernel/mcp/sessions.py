@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import math
+from http import HTTPStatus
 from typing import Any
 
 from mcp.server.auth.middleware.bearer_auth import AuthenticatedUser, AuthorizationContext
@@ -15,8 +16,9 @@ from mcp.server.lowlevel import Server
 from mcp.server.streamable_http import StreamableHTTPServerTransport, check_accept_headers
 from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
 from starlette.requests import Request
-from starlette.types import Receive, Scope, Send
+from starlette.types import Message, Receive, Scope, Send
 
+from wap_kernel.mcp import refusals
 from wap_kernel.mcp.events import RecentEvents
 
 BODY_LIMIT = 32 * 1024 * 1024
@@ -25,6 +27,7 @@ MAX_SESSIONS = 1000
 MAX_PER_CREDENTIAL = 100
 RETRY_MS = 500
 """How soon a client that lost its connection comes back."""
+_OF_THE_BODY = (b"content-type", b"content-length")
 
 
 def credential(name: str) -> AuthenticatedUser:
@@ -65,6 +68,9 @@ class Sessions(StreamableHTTPSessionManager):
     def open(self) -> int:
         return len(self._server_instances)
 
+    async def handle_request(self, scope: Scope, receive: Receive, send: Send) -> None:
+        await super().handle_request(scope, receive, _Explained(send))
+
     def _admit_session(self, requestor: AuthorizationContext | None) -> StreamableHTTPServerTransport | None:
         """The SDK refuses everybody at its limit until sessions expire. Here the one that was idle longest makes room,
         among those of the same credential if it has many."""
@@ -99,3 +105,29 @@ class Sessions(StreamableHTTPSessionManager):
         _, takes_events = check_accept_headers(Request(scope))
         http_transport.is_json_response_enabled = not takes_events
         await super()._serve_opening_request(http_transport, scope, receive, send)
+
+
+class _Explained:
+    """Sends an answer on; one that refuses is held until it is whole, and told in our words."""
+
+    def __init__(self, send: Send) -> None:
+        self._send = send
+        self._start: Message | None = None
+        self._body = b""
+
+    async def __call__(self, message: Message) -> None:
+        if message["type"] == "http.response.start" and message["status"] >= HTTPStatus.BAD_REQUEST:
+            self._start = message
+        elif self._start is None:
+            await self._send(message)
+        else:
+            self._body += message.get("body", b"")
+            if not message.get("more_body", False):
+                await self._finish(self._start)
+
+    async def _finish(self, start: Message) -> None:
+        body = refusals.of_answer(start["status"], self._body)
+        kept = [(name, value) for name, value in start["headers"] if name.lower() not in _OF_THE_BODY]
+        told = [(b"content-type", b"application/json"), (b"content-length", str(len(body)).encode("ascii"))]
+        await self._send({**start, "headers": [*kept, *told]})
+        await self._send({"type": "http.response.body", "body": body})

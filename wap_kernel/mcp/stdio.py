@@ -8,10 +8,10 @@ from collections.abc import Mapping
 from typing import Any
 
 from mcp.server.lowlevel import Server
-from mcp.server.stdio import stdio_server
 
 from wap_kernel.client.opening import open_workspace
 from wap_kernel.dialects.coding_environment.tools import chosen
+from wap_kernel.mcp import lines
 from wap_kernel.mcp.asking import Local
 from wap_kernel.mcp.changes import Changes
 from wap_kernel.mcp.server import build
@@ -39,5 +39,5 @@ async def serve(root: str, settings: Mapping[str, Any], stop: asyncio.Event) -> 
 
 
 async def _serve(server: Server[Any]) -> None:
-    async with stdio_server() as (read, write):
+    async with lines.spoken() as (read, write):
         await server.run(read, write, server.create_initialization_options())
