@@ -125,8 +125,8 @@ def test_a_question_moves_no_cursor_and_hides_nothing(coding: Coding) -> None:
 HIDING: list[tuple[str, dict[str, Any], str]] = [
     (
         "writeFile",
-        {"path": "a", "contents": f"harmless\n{'#' * 110_000}\nevil\n"},
-        "In all: 110015 bytes in 3 lines are written.",
+        {"path": "a", "contents": "harmless\n" + "#\n" * 55_000 + "evil\n"},
+        "In all: 110014 bytes in 55002 lines are written.",
     ),
     ("writeFile", {"path": "a", "contents": "#" * 300_000}, "In all: 300000 bytes in 1 lines are written."),
     (
@@ -136,8 +136,8 @@ HIDING: list[tuple[str, dict[str, Any], str]] = [
     ),
     (
         "editFile",
-        {"path": "a", "oldText": "old", "newText": f"{'#' * 110_000}\nevil", "replaceAll": True},
-        "In all: 1 edits with 110005 bytes of new text, in every place where the old text stands.",
+        {"path": "a", "oldText": "old", "newText": "#\n" * 55_000 + "evil", "replaceAll": True},
+        "In all: 1 edits with 110004 bytes of new text, in every place where the old text stands.",
     ),
     ("deleteFile", {"path": "long"}, "In all: more than "),
 ]
@@ -164,12 +164,12 @@ def test_a_yes_counts_for_what_was_asked_also_where_it_is_not_shown(coding: Codi
     coding.policy(confirmationRequired=["writeFile"])
 
     async def scenario(coding: Coding) -> None:
-        pad, user = "#" * 110_000 + "\n", User(False)
+        pad, user = "#\n" * 55_000, User(False)
         for end in ("benign", "evil", "benign"):
             write = {"path": "a", "contents": pad + end}
             await coding.refuse("writeFile", write, confirm=user.confirm)
         benign, evil, again = user.asked
-        assert benign.text.replace("110007", "110005") == evil.text
+        assert benign.text.replace("110006", "110004") == evil.text
         assert benign.key == again.key and benign.key != evil.key and benign != evil
 
     play(coding, scenario)
@@ -225,5 +225,75 @@ def test_a_diff_tells_nobody_what_they_could_not_read(coding: Coding) -> None:
         user = User(True)
         await coding.call("writeFile", {"path": "a", "contents": "new"}, caller=agent, confirm=user.confirm)
         assert "secret" not in user.asked[0].text and user.asked[0].path == "a"
+
+    play(coding, scenario)
+
+
+BROUGHT: list[tuple[str, dict[str, Any], list[str]]] = [
+    ("writeFile", {"path": "a", "contents": "new\nlines\n"}, ["+new", "+lines", "10 bytes", "takes its place"]),
+    ("writeFile", {"path": "b", "contents": "new\n"}, ["--- a/b", "+new"]),
+    ("editFile", {"path": "a", "oldText": "secret", "newText": "new\nlines"}, ["-secret", "+new", "+lines"]),
+    ("deleteFile", {"path": "a"}, []),
+]
+
+
+@pytest.mark.parametrize(("tool", "arguments", "shown"), BROUGHT)
+def test_the_user_sees_what_somebody_brings_who_may_not_read(
+    coding: Coding, tool: str, arguments: dict[str, Any], shown: list[str]
+) -> None:
+    (coding.root / "a").write_text("a secret and more of it\n")
+    coding.policy(confirmationRequired=["writeFile", "deleteFile"])
+
+    async def scenario(coding: Coding) -> None:
+        agent = Caller(user="ada", token="t", scope=Scope(tools=frozenset({"writeFile", "editFile", "deleteFile"})))
+        user = User(True)
+        await coding.call(tool, arguments, caller=agent, confirm=user.confirm)
+        (question,) = user.asked
+        for text in shown:
+            assert text in question.text
+        is_there = arguments["path"] == "a"
+        assert ("What stands there now is not shown" in question.text) is is_there
+        assert "more of it" not in question.text
+
+    play(coding, scenario)
+
+
+def test_what_somebody_brings_who_may_not_read_is_cut_and_says_so(coding: Coding) -> None:
+    (coding.root / "a").write_text("old\n")
+    coding.policy(confirmationRequired=["writeFile"])
+
+    async def scenario(coding: Coding) -> None:
+        agent = Caller(user="ada", token="t", scope=Scope(tools=frozenset({"writeFile"})))
+        user = User(True)
+        write = {"path": "a", "contents": "#\n" * 50_000 + "evil\n"}
+        await coding.call("writeFile", write, caller=agent, confirm=user.confirm)
+        text = user.asked[0].text
+        assert "evil" not in text and "Only the beginning is shown. In all: 100005 bytes" in text
+
+    play(coding, scenario)
+
+
+SEARCHES: list[tuple[str, dict[str, Any], list[str]]] = [
+    ("searchFiles", {"query": "pass"}, ["Text: pass"]),
+    (
+        "searchFiles",
+        {"query": "p.*d", "options": {"regex": True, "globs": ["*.py"]}},
+        ["Pattern: p.*d", "Files: *.py"],
+    ),
+    ("globFiles", {"pattern": "**/*.key"}, ["Files: **/*.key"]),
+]
+
+
+@pytest.mark.parametrize(("tool", "arguments", "shown"), SEARCHES)
+def test_the_user_is_told_what_is_looked_for(
+    coding: Coding, tool: str, arguments: dict[str, Any], shown: list[str]
+) -> None:
+    coding.policy(confirmationRequired=["searchFiles", "globFiles", "listFiles"])
+
+    async def scenario(coding: Coding) -> None:
+        user = User(True)
+        await coding.call(tool, arguments, confirm=user.confirm)
+        for line in shown:
+            assert line in user.asked[0].text.splitlines()
 
     play(coding, scenario)

@@ -11,9 +11,21 @@ from dataclasses import dataclass, field
 
 from wap_kernel.caller import Caller
 from wap_kernel.changes import ReplaceText
-from wap_kernel.errors import ApprovalRequired
+from wap_kernel.dialects.coding_environment import brought
+from wap_kernel.errors import ApprovalRequired, WapError
 from wap_kernel.files.paths import display
-from wap_kernel.operations import DeleteFile, GitAction, ModifyFile, Operation, RunCommand, WriteFile
+from wap_kernel.files.primitives import Files
+from wap_kernel.operations import (
+    DeleteFile,
+    Effect,
+    GitAction,
+    ListFiles,
+    ModifyFile,
+    Operation,
+    RunCommand,
+    SearchFiles,
+    WriteFile,
+)
 from wap_kernel.render.chars import one_line, visible
 from wap_kernel.runs import evidence
 from wap_kernel.runs.differences import difference, path_of
@@ -79,23 +91,50 @@ def question(
     if isinstance(operation, GitAction):
         folder, note = _shown(operation.folder), _told_to_git(operation) or None
         return Question(tool, reason, digest, operation.line, folder, note=note)
-    files = workspace.judge.files_of(caller)
     named = operation.summary().get("path")
     path = _shown(named) if isinstance(named, str) else None
+    if operation.effect is Effect.READ:
+        return Question(tool, reason, digest, path=path, note=_looked_for(operation) or None)
+    files = workspace.judge.files_of(caller)
     real = path_of(files, operation)
-    if real is None or not workspace.judge.may_read(real, caller):  # a diff would tell what a read would not
+    if real is None:
         return Question(tool, reason, digest, path=path)
-    change = difference(files, operation)
+    if workspace.judge.may_read(real, caller) or _is_absent(files, real):
+        change = difference(files, operation)
+        digest = "\n".join((digest, *evidence.gather(files, operation).values()))
+    else:  # a diff would tell what a read would not
+        change = brought.shown(display(real), operation)
     return Question(
         tool,
         reason,
-        "\n".join((digest, *evidence.gather(files, operation).values())),
+        digest,
         path=path,
         diff=change.get("diff"),
         is_diff_cut=bool(change.get("isDiffTruncated")),
         size=_size(operation),
-        note=_everything(operation) or change.get("note"),
+        note="\n".join(filter(None, (_everything(operation), change.get("note")))) or None,
     )
+
+
+def _is_absent(files: Files, path: str) -> bool:
+    try:
+        files.stat(path, follow=False)
+    except FileNotFoundError:
+        return True
+    except (OSError, WapError):
+        return False
+    return False
+
+
+def _looked_for(operation: Operation) -> str:
+    """By what reads: the path does not say it."""
+    lines = []
+    if isinstance(operation, SearchFiles):
+        lines = [f"Folder: {one_line(_shown(path))}" for path in operation.paths]
+        lines.append(f"{'Pattern' if operation.regex else 'Text'}: {one_line(operation.query)}")
+    if isinstance(operation, SearchFiles | ListFiles):
+        lines += [f"Files: {one_line(pattern)}" for pattern in operation.include or ()]
+    return "\n".join(lines)
 
 
 def _size(operation: Operation) -> str | None:
