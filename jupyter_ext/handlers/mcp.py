@@ -177,6 +177,10 @@ class _Asker:
         self._caller = handler.caller
         self._session = self._caller.session or handler._claim(SESSION)
 
+    @property
+    def credential(self) -> str:
+        return self._handler._credential
+
     def caller(self, client: str | None) -> Caller:
         return self._caller.model_copy(update={"session": self._session, "agent": self._caller.agent or client})
 

@@ -77,6 +77,12 @@ def request(method: str, number: int = 1, **params: Any) -> dict[str, Any]:
 INITIALIZE = request(
     "initialize", 0, protocolVersion="2025-11-25", capabilities={}, clientInfo={"name": "bare", "version": "1"}
 )
+ENVELOPE = {
+    "io.modelcontextprotocol/protocolVersion": MODERN,
+    "io.modelcontextprotocol/clientInfo": {"name": "bare", "version": "1"},
+    "io.modelcontextprotocol/clientCapabilities": {},
+}
+"""What every request says of its client from 2026-07-28 on, in `params._meta`."""
 
 
 def answer(result: types.CallToolResult) -> dict[str, Any]:

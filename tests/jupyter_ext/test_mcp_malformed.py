@@ -10,15 +10,10 @@ from typing import Any
 
 import pytest
 
-from tests.jupyter_ext.mcp_clients import INITIALIZE, MODERN, SECONDS, Post, mcp_url, post
+from tests.jupyter_ext.mcp_clients import ENVELOPE, INITIALIZE, MODERN, SECONDS, Post, mcp_url, post
 
 __all__ = ["mcp_url", "post"]
 
-ENVELOPE = {
-    "io.modelcontextprotocol/protocolVersion": MODERN,
-    "io.modelcontextprotocol/clientInfo": {"name": "bare", "version": "1"},
-    "io.modelcontextprotocol/clientCapabilities": {},
-}
 CALLS: list[tuple[Any, str]] = [
     ({"name": "readFile", "arguments": ["a"]}, "params.arguments"),
     ({"name": "readFile", "arguments": "a"}, "params.arguments"),

@@ -11,23 +11,28 @@ from typing import Any
 import mcp_types as types
 import pytest
 from mcp.client.subscriptions import ResourceUpdated
+from mcp.shared.exceptions import MCPError
 
 from tests.jupyter_ext.agents import bearer, mint
 from tests.jupyter_ext.mcp_clients import (
+    ENVELOPE,
     ERAS,
     LEGACY,
     MODERN,
     Connect,
+    Post,
     answer,
     connect,
     mcp_url,
+    post,
     refused,
+    request,
     within_time,
 )
 from tests.jupyter_ext.running import until
 from wap_kernel.mcp import resources
 
-__all__ = ["connect", "mcp_url"]
+__all__ = ["connect", "mcp_url", "post"]
 eras = pytest.mark.parametrize("mode", ERAS)
 
 
@@ -50,6 +55,15 @@ async def test_files_are_listed_page_by_page(
     assert found["a.txt"].uri == (jp_root_dir / "a.txt").as_uri()
     assert found["b/c d.py"].uri == (jp_root_dir / "b/c d.py").as_uri()
     assert (found["a.txt"].mime_type, found["a.txt"].size) == ("text/plain", 1)
+
+
+@eras
+async def test_a_file_that_is_not_utf8_is_read_as_it_is(connect: Connect, jp_root_dir: Any, mode: str) -> None:
+    (jp_root_dir / "latin.txt").write_bytes("é\n".encode("latin-1"))
+    async with connect(mode) as client:
+        (blob,) = (await client.read_resource((jp_root_dir / "latin.txt").as_uri())).contents
+    assert isinstance(blob, types.BlobResourceContents)
+    assert base64.b64decode(blob.blob) == b"\xe9\n"
 
 
 @eras
@@ -165,6 +179,40 @@ async def test_a_listener_hears_of_changes(connect: Connect, jp_root_dir: Any) -
     async with connect(MODERN) as client, client.listen(resource_subscriptions=[uri]) as events:
         answer(await client.call_tool("writeFile", {"path": "a.txt", "contents": "two"}))
         assert await within_time(anext(aiter(events))) == ResourceUpdated(uri)
+
+
+async def test_a_credential_listens_so_often_and_leaves_room_for_others(
+    connect: Connect, fetch: Any, jp_root_dir: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(resources, "MAX_LISTENING", 2)
+    agent, uri = bearer(await mint(fetch)), (jp_root_dir / "a.txt").as_uri()
+    async with connect(MODERN, agent) as client, connect(MODERN) as person:
+        async with client.listen(resource_subscriptions=[uri]), client.listen(resource_subscriptions=[uri]):
+            error = await refused(client.listen(resource_subscriptions=[uri]).__aenter__())
+            assert (error.code, error.data["code"]) == (-32603, "RATE_LIMITED")
+            assert error.data["hint"]
+            async with person.listen(resource_subscriptions=[uri]):
+                pass
+
+        async def listens() -> None:
+            while True:
+                try:
+                    async with client.listen(resource_subscriptions=[uri]):
+                        return
+                except MCPError:  # it takes a moment until those that have gone are missed
+                    continue
+
+        await within_time(listens())
+
+
+async def test_nothing_is_promised_that_is_never_told(connect: Connect, post: Post) -> None:
+    headers = {"Mcp_Protocol_Version": MODERN, "Mcp_Method": "server/discover"}
+    told = (await post(request("server/discover", _meta=ENVELOPE), **headers)).json()["result"]["capabilities"]
+    assert [told[name]["listChanged"] for name in ("tools", "prompts", "resources")] == [False] * 3
+    assert told["resources"]["subscribe"] is True
+    async with connect(MODERN) as client, client.listen(tools_list_changed=True, resources_list_changed=True) as events:
+        assert events.honored.tools_list_changed is None
+        assert events.honored.resources_list_changed is None
 
 
 @eras

@@ -20,6 +20,10 @@ CLAIM_LENGTH = 200
 
 
 class Asker(Protocol):
+    @property
+    def credential(self) -> str:
+        """What they came in with: whoever holds it may take up so much room and no more."""
+
     def caller(self, client: str | None) -> Caller:
         """`client` is what the client calls itself; it counts where nothing better is known."""
 
@@ -38,6 +42,10 @@ class Local:
 
     def __init__(self, session: str) -> None:
         self._session = session
+
+    @property
+    def credential(self) -> str:
+        return self._session
 
     def caller(self, client: str | None) -> Caller:
         return Caller(agent=client, session=self._session)

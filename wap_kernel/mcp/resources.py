@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
-from functools import partial
+from collections import Counter
+from collections.abc import Collection, Iterator
+from contextlib import contextmanager
 from typing import TypeVar
 
 import mcp_types as types
@@ -16,7 +17,7 @@ from wap_kernel.dialects.coding_environment.calling import DIALECT
 from wap_kernel.dialects.coding_environment.parameters import MAX_READ
 from wap_kernel.dialects.coding_environment.rpc_errors import OFFERED
 from wap_kernel.dialects.coding_environment.tools import listed
-from wap_kernel.errors import BinaryFile, InvalidArgument, PermissionDenied, WapError
+from wap_kernel.errors import InvalidArgument, PermissionDenied, RateLimited, WapError
 from wap_kernel.files.primitives import Files, Kind
 from wap_kernel.mcp import failing
 from wap_kernel.mcp.asking import Desk, Message, connection_of
@@ -29,6 +30,8 @@ from wap_kernel.workspace import Workspace
 PAGE = 500
 MOST = 10_000
 """Files that are listed; the others can be read by the template."""
+MAX_LISTENING = 100
+"""Streams of one credential."""
 _SUBSCRIBER = "wap.subscriber"
 R = TypeVar("R", bound=Result)
 
@@ -42,6 +45,8 @@ class Resources:
         self._only = only
         self._changes = changes
         self._listener = ListenHandler(changes.bus)
+        self._listening: Counter[str] = Counter()
+        """Streams, by credential."""
 
     async def list(self, message: Message, params: types.PaginatedRequestParams | None) -> types.ListResourcesResult:
         async with failing.as_errors("listFiles"):
@@ -68,14 +73,14 @@ class Resources:
     async def read(self, message: Message, params: types.ReadResourceRequestParams) -> types.ReadResourceResult:
         async with failing.as_errors("readFile"):
             path = self._path(params.uri)
-            read = partial(self.perform, message, "readFile", kind=FileContent)
-            contents: types.TextResourceContents | types.BlobResourceContents
-            try:
-                text = await read(operation=ReadFile(path=path, max_size=MAX_READ))
-                contents = types.TextResourceContents(uri=params.uri, mime_type=media_type(path), text=text.content)
-            except BinaryFile:
-                blob = await read(operation=ReadFile(path=path, max_size=MAX_READ, encoding="base64"))
-                contents = types.BlobResourceContents(uri=params.uri, mime_type=media_type(path), blob=blob.content)
+            operation = ReadFile(path=path, max_size=MAX_READ, encoding="auto")
+            found = await self.perform(message, "readFile", operation, FileContent)
+        kind = media_type(path)
+        contents: types.TextResourceContents | types.BlobResourceContents
+        if found.encoding == "base64":
+            contents = types.BlobResourceContents(uri=params.uri, mime_type=kind, blob=found.content)
+        else:
+            contents = types.TextResourceContents(uri=params.uri, mime_type=kind, text=found.content)
         return types.ReadResourceResult(contents=[contents])
 
     async def subscribe(self, message: Message, params: types.SubscribeRequestParams) -> types.EmptyResult:
@@ -101,9 +106,27 @@ class Resources:
                     files[uri] = await self._readable(message, uri)
                 except WapError:
                     continue
-        honored = params.notifications.model_copy(update={"resource_subscriptions": list(files)})
-        with self._changes.watching(files.items()):
-            return await self._listener(message, params.model_copy(update={"notifications": honored}))
+            # Of nothing else is ever told.
+            honored = types.SubscriptionFilter(resource_subscriptions=list(files))
+            with self._listens(self._desk.asker(message).credential), self._changes.watching(files.items()):
+                return await self._listener(message, params.model_copy(update={"notifications": honored}))
+
+    @contextmanager
+    def _listens(self, credential: str) -> Iterator[None]:
+        """The SDK has a limit for all together, which one would use up for the others."""
+        if self._listening[credential] >= MAX_LISTENING:
+            raise RateLimited(
+                f"There may be {MAX_LISTENING} streams that listen.",
+                hint="Close some: one stream tells of many files.",
+                limit="subscriptions",
+                retryAfterMs=1000,
+            )
+        self._listening[credential] += 1
+        try:
+            yield
+        finally:
+            self._listening[credential] -= 1
+            self._listening += Counter()  # forgets who listens no more
 
     def close(self) -> None:
         self._listener.close()

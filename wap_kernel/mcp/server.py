@@ -8,10 +8,11 @@ from typing import Any
 
 import mcp_types as types
 from mcp.server.lowlevel import Server
+from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 
 from wap_kernel import __version__
 from wap_kernel.mcp import failing, logs
-from wap_kernel.mcp.asking import AskerOf, Desk
+from wap_kernel.mcp.asking import AskerOf, Desk, Message
 from wap_kernel.mcp.calling import Tools
 from wap_kernel.mcp.changes import Changes
 from wap_kernel.mcp.completing import Completions
@@ -72,6 +73,18 @@ def build(
         on_get_prompt=prompts.get,
         on_completion=Completions(resources).complete,
     )
+
+    async def discover(message: Message, _: types.RequestParams) -> types.DiscoverResult:
+        """As the SDK has it, but for what it promises: nothing that is listed here is told of when it changes."""
+        able = server.get_capabilities(protocol_version=message.protocol_version)
+        for listed in (able.tools, able.prompts, able.resources):
+            if listed is not None:
+                listed.list_changed = False
+        return types.DiscoverResult(
+            supported_versions=list(MODERN_PROTOCOL_VERSIONS), capabilities=able, instructions=server.instructions
+        )
+
+    server.add_request_handler("server/discover", types.RequestParams, discover)
     server.middleware.append(failing.explaining(runner.workspace.redactor))
     # Not by the constructor, which warns that logging is going away; clients of today ask for it.
     server.add_request_handler("logging/setLevel", types.SetLevelRequestParams, logs.set_level)
