@@ -133,6 +133,11 @@ async def test_a_version_that_nobody_speaks_is_told_those_that_are(post: Post) -
     assert data["code"] == "INVALID_ARGUMENT" and MODERN in data["supported"]
 
 
+async def test_a_long_name_is_not_told_again(post: Post) -> None:
+    error = _error(await post(_sent("prompts/get", {"name": "x" * 100_000}), **await _session(post)))
+    assert error["message"].startswith("There is no prompt") and len(json.dumps(error)) < 2_000
+
+
 async def test_a_method_that_there_is_not(post: Post) -> None:
     error = _error(await post(_sent("nothing/at/all", {}), **await _session(post)))
     assert (error["code"], error["data"]["code"]) == (-32601, "NOT_FOUND")

@@ -12,6 +12,7 @@ from wap_kernel.dialects.coding_environment.tools import listed
 from wap_kernel.errors import InvalidArgument, NotFound
 from wap_kernel.mcp import failing
 from wap_kernel.mcp.asking import Desk, Message
+from wap_kernel.mcp.calling import MAX_NAME
 from wap_kernel.operations import Effect
 from wap_kernel.runner import Runner
 
@@ -85,7 +86,7 @@ class Prompts:
             explore = self._explore(caller)
             return f"{explore}\n\nLook at this in particular: {focus}" if focus else explore
         known = ", ".join(prompt.name for prompt in _PROMPTS)
-        raise InvalidArgument(f"There is no prompt named {params.name!r}.", hint=f"There are: {known}.")
+        raise InvalidArgument(f"There is no prompt named {params.name[:MAX_NAME]!r}.", hint=f"There are: {known}.")
 
     def _explore(self, caller: Caller) -> str:
         names = {tool.name for tool in listed(caller, self._only)}

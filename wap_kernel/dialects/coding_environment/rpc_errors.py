@@ -40,6 +40,10 @@ WORKSPACE_ROOT = "workspaceRoot: allowedPaths"
 """The rule by which a link does not lead out of workspaceRoot."""
 OFFERED = "mcp_tools"
 """The rule by which files are offered no further than the tools that read them."""
+MAX_MESSAGE = 2_000
+"""Characters."""
+_OF_A_PATH = ('Path "', "The operating system refuses ")
+_OF_ALL_PATHS = ("broken policy", "filesystem.access", "masks")
 
 _CODES: Mapping[Code, int] = MappingProxyType(
     {
@@ -118,7 +122,15 @@ def translated(tool: str, error: WapError) -> WapError:
     hint = _HINTS.get((tool, error.code)) or error.hint or _OTHERWISE.get(error.code, _ASK)
     for name, ours in _WORDS.items():
         hint = hint.replace(name, ours)
-    return redacting.told(type(error)(error.message, hint=hint, **error.details))
+    details = error.details
+    if isinstance(variable := details.get("variable"), str):
+        details = {**details, "variable": _cut(variable)}
+    return redacting.told(type(error)(_cut(error.message), hint=hint, **details))
+
+
+def _cut(text: str) -> str:
+    """A name that the caller has chosen may be of any length, and stand in it."""
+    return text if len(text) <= MAX_MESSAGE else f"{text[:MAX_MESSAGE]}..."
 
 
 def placed(error: WapError, operation: Operation) -> WapError:
@@ -143,9 +155,16 @@ def _code(tool: str, error: WapError) -> int:
     if error.code is Code.PERMISSION_DENIED:
         if _leaves(error):
             return PATH_TRAVERSAL
-        if tool == "runCommand" or error.details.get("rule") in (SCOPE, OFFERED):
+        if error.details.get("rule") in (SCOPE, OFFERED) or (tool == "runCommand" and not _closes_a_path(error)):
             return OPERATION_DENIED
     return _CODES.get(error.code, INTERNAL_ERROR)
+
+
+def _closes_a_path(error: WapError) -> bool:
+    """And not the command: of its folder, or of all paths. Policy says it in words, its rules are named by whoever
+    wrote them."""
+    is_named = isinstance(error.details.get("path"), str) or error.message.startswith(_OF_A_PATH)
+    return is_named or error.details.get("rule") in _OF_ALL_PATHS
 
 
 def _leaves(error: WapError) -> bool:
