@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import math
+from copy import copy
 from http import HTTPStatus
 from typing import Any
 
@@ -71,6 +72,15 @@ class Sessions(StreamableHTTPSessionManager):
     async def handle_request(self, scope: Scope, receive: Receive, send: Send) -> None:
         await super().handle_request(scope, receive, _Explained(send))
 
+    async def _handle_request(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """The SDK answers JSON alone to all or to none; here, whoever takes no events gets it."""
+        _, takes_events = check_accept_headers(Request(scope))
+        manager = self
+        if not takes_events:
+            manager = copy(self)
+            manager.json_response = True
+        await super(Sessions, manager)._handle_request(scope, receive, send)
+
     def _admit_session(self, requestor: AuthorizationContext | None) -> StreamableHTTPServerTransport | None:
         """The SDK refuses everybody at its limit until sessions expire. Here the one that was idle longest makes room,
         among those of the same credential if it has many."""
@@ -102,8 +112,6 @@ class Sessions(StreamableHTTPSessionManager):
     ) -> None:
         # One store for all sessions, as the SDK has it, would replay the events of one client to another.
         http_transport._event_store = self._recent.of_session()
-        _, takes_events = check_accept_headers(Request(scope))
-        http_transport.is_json_response_enabled = not takes_events
         await super()._serve_opening_request(http_transport, scope, receive, send)
 
 

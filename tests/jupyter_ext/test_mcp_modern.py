@@ -1,0 +1,56 @@
+"""MCP from 2026-07-28 on, by bare requests: each is an exchange of its own, and ends with its connection."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.jupyter_ext.mcp_clients import ENVELOPE, MODERN, Post, mcp_url, post, request
+from tests.jupyter_ext.running import until
+
+__all__ = ["mcp_url", "post"]
+
+BOTH = "application/json, text/event-stream"
+accepted = pytest.mark.parametrize("accept", [BOTH, "application/json"], ids=["both", "json"])
+
+
+def _headers(method: str, accept: str, **more: str) -> dict[str, str]:
+    return {"Mcp_Protocol_Version": MODERN, "Mcp_Method": method, "Accept": accept, **more}
+
+
+@accepted
+async def test_an_answer_in_json(post: Post, accept: str) -> None:
+    answered = await post(request("tools/list", _meta=ENVELOPE), **_headers("tools/list", accept))
+    assert (answered.status_code, answered.headers["Content-Type"]) == (200, "application/json")
+    assert answered.json()["result"]["tools"]
+
+
+async def test_who_takes_no_events_gets_json_whatever_is_told_on_the_way(post: Post) -> None:
+    meta = {**ENVELOPE, "progressToken": "p", "io.modelcontextprotocol/logLevel": "debug"}
+    call = request("tools/call", name="runCommand", arguments={"command": "true"}, _meta=meta)
+    answered = await post(call, **_headers("tools/call", "application/json", Mcp_Name="runCommand"))
+    assert (answered.status_code, answered.headers["Content-Type"]) == (200, "application/json")
+    assert answered.json()["result"]["structuredContent"]["exitCode"] == 0
+
+
+async def test_who_takes_no_events_cannot_listen_and_is_told_why(post: Post) -> None:
+    listen = request("subscriptions/listen", notifications={}, _meta=ENVELOPE)
+    refusal = await post(listen, **_headers("subscriptions/listen", "application/json"))
+    assert refusal.status_code == 406
+    assert "text/event-stream" in refusal.json()["error"]["data"]["hint"]
+
+
+@accepted
+async def test_a_dropped_connection_ends_the_command(post: Post, jp_root_dir: Any, accept: str) -> None:
+    script = {"command": "sh", "args": ["-c", "echo $$ >new; mv new pid; exec sleep 1000"]}
+    call = request("tools/call", name="runCommand", arguments=script, _meta=ENVELOPE)
+    calling = asyncio.ensure_future(post(call, **_headers("tools/call", accept, Mcp_Name="runCommand")))
+    pid = jp_root_dir / "pid"
+    await until(pid.exists)
+    process = Path(f"/proc/{pid.read_text().strip()}")
+    assert not calling.done()
+    calling.cancel()
+    await until(lambda: not process.exists())
