@@ -34,6 +34,7 @@ from mcp_types import (
 
 from wap_kernel.errors import Code, ProviderUnavailable
 from wap_kernel.mcp import lines
+from wap_kernel.mcp.renewing import Renewal, Send
 
 if TYPE_CHECKING:
     from mcp.shared._stream_protocols import ReadStream, WriteStream
@@ -41,6 +42,7 @@ if TYPE_CHECKING:
 SILENCE_SECONDS = 300.0
 """A stream says something every 15."""
 ROUTE = "wap/mcp"
+SESSION = "mcp-session-id"
 _NO_WAP = ("Not Found", "Server returned an error response")
 """What the SDK answers in place of a server whose own words are no JSON-RPC."""
 
@@ -124,14 +126,25 @@ async def _carry(
         try:
             async with (
                 to_client,
-                httpx2.AsyncClient(headers=headers, timeout=httpx2.Timeout(30.0, read=SILENCE_SECONDS)) as http,
+                httpx2.AsyncClient(
+                    headers=headers,
+                    timeout=httpx2.Timeout(30.0, read=SILENCE_SECONDS),
+                    event_hooks={"request": [_without_session]},
+                ) as http,
                 # Whoever reads files gets answers of any size.
                 streamable_http_client(endpoint, http_client=http, max_sse_event_size=None) as (from_server, to_server),
                 anyio.create_task_group() as tasks,
             ):
                 stamps, ending = Stamps(), asyncio.Event()
-                tasks.start_soon(_answer, from_server, to_client, stamps, explain)
-                tasks.start_soon(_ask, from_client, to_server, stamps, ending)
+
+                async def send(message: JSONRPCMessage) -> None:
+                    begins = isinstance(message, JSONRPCRequest) and message.method == "initialize"
+                    headers = {**stamps.of(message), **({SESSION: ""} if begins else {})}
+                    await to_server.send(SessionMessage(message, ClientMessageMetadata(headers=headers)))
+
+                renewal = Renewal(send)
+                tasks.start_soon(_answer, from_server, to_client, stamps, renewal, explain)
+                tasks.start_soon(_ask, from_client, send, renewal, ending)
                 tasks.start_soon(_pass_on, stop, ending)
                 await ending.wait()
                 tasks.cancel_scope.cancel()
@@ -142,15 +155,12 @@ async def _carry(
 
 
 async def _ask(
-    from_client: ReadStream[SessionMessage | Exception],
-    to_server: WriteStream[SessionMessage],
-    stamps: Stamps,
-    ending: asyncio.Event,
+    from_client: ReadStream[SessionMessage | Exception], send: Send, renewal: Renewal, ending: asyncio.Event
 ) -> None:
     async for item in from_client:
         if isinstance(item, SessionMessage):
-            metadata = ClientMessageMetadata(headers=stamps.of(item.message))
-            await to_server.send(SessionMessage(item.message, metadata))
+            renewal.note(item.message)
+            await send(item.message)
     ending.set()
 
 
@@ -158,12 +168,20 @@ async def _answer(
     from_server: ReadStream[SessionMessage | Exception],
     to_client: WriteStream[SessionMessage],
     stamps: Stamps,
+    renewal: Renewal,
     explain: Callable[[JSONRPCMessage], JSONRPCMessage],
 ) -> None:
     async for item in from_server:
         if isinstance(item, SessionMessage):
             stamps.hear(item.message)
-            await to_client.send(SessionMessage(explain(item.message)))
+            for message in await renewal.hear(item.message):
+                await to_client.send(SessionMessage(explain(message)))
+
+
+async def _without_session(request: httpx2.Request) -> None:
+    """The SDK names its session to every request, also to the one that begins another."""
+    if request.headers.get(SESSION) == "":
+        del request.headers[SESSION]
 
 
 async def _pass_on(first: asyncio.Event, second: asyncio.Event) -> None:

@@ -1,0 +1,70 @@
+"""A session that the server has forgotten is begun anew."""
+
+from __future__ import annotations
+
+import asyncio
+
+from mcp_types import ErrorData, JSONRPCError, JSONRPCMessage, JSONRPCNotification, JSONRPCRequest, JSONRPCResponse
+
+from wap_kernel.mcp.renewing import RENEWAL, Renewal
+
+OPENING = JSONRPCRequest(jsonrpc="2.0", id=0, method="initialize", params={"capabilities": {}})
+
+
+def _request(number: int) -> JSONRPCRequest:
+    return JSONRPCRequest(jsonrpc="2.0", id=number, method="tools/list")
+
+
+def _forgotten(number: int | str) -> JSONRPCError:
+    return JSONRPCError(jsonrpc="2.0", id=number, error=ErrorData(code=-32600, message="Session not found"))
+
+
+def _answered(number: int | str) -> JSONRPCResponse:
+    return JSONRPCResponse(jsonrpc="2.0", id=number, result={})
+
+
+class Server:
+    """What it was sent."""
+
+    def __init__(self) -> None:
+        self.heard: list[JSONRPCMessage] = []
+        self.renewal = Renewal(self._take)
+        self.renewal.note(OPENING)
+
+    async def _take(self, message: JSONRPCMessage) -> None:
+        self.heard.append(message)
+
+    def says(self, message: JSONRPCMessage) -> list[JSONRPCMessage]:
+        return asyncio.run(self.renewal.hear(message))
+
+
+def test_all_that_came_to_nothing_is_sent_again_in_one_new_session() -> None:
+    server = Server()
+    for number in (1, 2):
+        server.renewal.note(_request(number))
+    assert server.says(_forgotten(1)) == server.says(_forgotten(2)) == []
+    assert server.heard == [OPENING.model_copy(update={"id": RENEWAL})]
+    assert server.says(_answered(RENEWAL)) == []
+    ready = JSONRPCNotification(jsonrpc="2.0", method="notifications/initialized")
+    assert server.heard[1:] == [ready, _request(1), _request(2)]
+    assert server.says(_answered(1)) == [_answered(1)]
+    assert server.says(_forgotten(2)) == [_forgotten(2)], "once"
+
+
+def test_where_none_can_be_begun_it_is_said_why() -> None:
+    server = Server()
+    server.renewal.note(_request(1))
+    server.says(_forgotten(1))
+    failure = ErrorData(code=-32600, message="no")
+    (told,) = server.says(JSONRPCError(jsonrpc="2.0", id=RENEWAL, error=failure))
+    assert told == JSONRPCError(jsonrpc="2.0", id=1, error=failure)
+
+
+def test_other_answers_pass_and_what_is_cancelled_is_forgotten() -> None:
+    server = Server()
+    server.renewal.note(_request(1))
+    cancel = {"requestId": 1}
+    server.renewal.note(JSONRPCNotification(jsonrpc="2.0", method="notifications/cancelled", params=cancel))
+    for message in (_answered(7), _forgotten(1), _forgotten(9)):
+        assert server.says(message) == [message]
+    assert server.heard == []
