@@ -17,7 +17,7 @@ from functools import lru_cache
 import tree_sitter_bash
 from tree_sitter import Language, Node, Parser
 
-from wap_kernel.commands import ansi_quotes
+from wap_kernel.commands import ansi_quotes, variants
 from wap_kernel.commands.lexer import Unreadable, read
 from wap_kernel.commands.words import Redirect, SimpleCommand, Word
 
@@ -38,6 +38,10 @@ class Script:
     """Empty: analysable."""
     text: str = field(default="", compare=False)
     """What was read, for whoever looks in it for a name."""
+    given: tuple[str, ...] = field(default=(), compare=False)
+    """What the caller's own variables hold, for the same."""
+    whole: bool = True
+    """False: too long or too deep, so a part of it was not looked at."""
 
 
 _PLAIN_NODES = frozenset(
@@ -79,15 +83,26 @@ _UNARY_TESTS = frozenset(f"-{letter}" for letter in "abcdefghkLnNOoprsStuwxzG")
 
 
 def parse(command: str) -> Script:
-    return replace(_parse(command), text=ansi_quotes.without(command))
+    script = _parse(command)
+    if script.problems and script.whole and (plain := variants.plain(command)) != command:
+        # tree-sitter errs about a line that goes on, and about quotes within `$'...'`.
+        known = set(map(_texts, script.commands))
+        others = [each for each in _parse(plain).commands if _texts(each) not in known]
+        script = replace(script, commands=(*script.commands, *others))
+    return replace(script, text=command)
 
 
 def _parse(command: str) -> Script:
     if problem := _unusual(command):
         # Still read, so that a blocked program is named.
-        rest = _analyse(_SURROGATE.sub("?", command)) if len(command) <= MAX_LENGTH else Script(())
-        return Script(rest.commands, _unique((problem, *rest.problems)))
+        is_short = len(command) <= MAX_LENGTH
+        rest = _analyse(_SURROGATE.sub("?", command)) if is_short else Script((), whole=False)
+        return replace(rest, problems=_unique((problem, *rest.problems)))
     return _analyse(command)
+
+
+def _texts(command: SimpleCommand) -> tuple[str, ...]:
+    return tuple(word.text for word in command.words)
 
 
 def _unusual(command: str) -> str | None:
@@ -109,23 +124,20 @@ def _analyse(command: str) -> Script:
     except Unreadable as found:
         commands, text, limit = found.commands, command, MAX_BEYOND
         problems.append(found.problem)
-    if len(text) > limit:
-        problems.append(f"longer than {limit} characters")
-        tree = _Tree([], [], [])
-    else:
-        tree = _read_tree(text)
+    unread = _Tree([], [], [f"longer than {limit} characters"], is_whole=False)
+    tree = unread if len(text) > limit else _read_tree(text)
     problems += tree.problems
     if not problems and (
-        tree.texts != [tuple(word.text for word in each.words) for each in commands]
+        tree.texts != list(map(_texts, commands))
         or not set(tree.targets) >= {redirect.target.text for each in commands for redirect in each.redirects}
     ):
         problems.append("two readings")
     problems += filter(None, map(builtin_problem, commands))
     if not problems and (moved := _relative_after_cd(commands)):
         problems.append(moved)
-    known = {tuple(word.text for word in each.words) for each in commands}
-    others = [words for words in tree.words if tuple(word.text for word in words) not in known]
-    return Script((*commands, *map(SimpleCommand, others)), _unique(problems))
+    known = set(map(_texts, commands))
+    others = [each for each in map(SimpleCommand, tree.words) if _texts(each) not in known]
+    return Script((*commands, *others), _unique(problems), whole=tree.is_whole)
 
 
 def _unique(problems: list[str] | tuple[str, ...]) -> tuple[str, ...]:
@@ -167,13 +179,14 @@ def _relative_after_cd(commands: tuple[SimpleCommand, ...]) -> str | None:
     return None
 
 
-@dataclass(frozen=True)
+@dataclass
 class _Tree:
     """What tree-sitter found."""
 
     words: list[tuple[Word, ...]]
     targets: list[str]
     problems: list[str]
+    is_whole: bool = True
 
     @property
     def texts(self) -> list[tuple[str, ...]]:
@@ -194,6 +207,7 @@ def _read_tree(command: str) -> _Tree:
     for node, depth in _walk(root):
         if depth > MAX_DEPTH:
             found.problems.append("too deeply nested")
+            found.is_whole = False
             continue
         if not _is_plain(node):
             found.problems.append(_NAMES.get(node.type, node.type.replace("_", " ")))

@@ -89,14 +89,16 @@ _GRAMMARS: Mapping[str, _Grammar] = {
     "strace": _Grammar("cCdfFhikqrtTvVwxyYzZ", "abeEIoOpPsSuUX", acts=True),
     "unshare": _Grammar("cfimnprTuU", "RSGw", acts=True),
     "parallel": _Grammar("kqtv0X", "aCIjLnNsS", more=True, acts=True),
+    "chroot": _Grammar(operands=1, acts=True),
     **dict.fromkeys(
-        _words("unbuffer xvfb-run dbus-run-session ssh-agent systemd-run entr toybox"), _Grammar(acts=True)
+        _words("unbuffer xvfb-run dbus-run-session ssh-agent systemd-run entr toybox prlimit setpriv fakeroot"),
+        _Grammar(acts=True),
     ),
 }
 _SHELLS = frozenset("sh bash dash ash zsh ksh mksh rbash fish csh tcsh su".split())
 _UNKNOWN = Word("$", known=False, splits=True)
 _ASSIGNMENT = re.compile(r"[A-Za-z_]\w*\+?=")
-_SPLITS = re.compile(r"(?:-[0v]*S|--split-string=?)(.*)", re.DOTALL)
+_SPLITS = re.compile(r"(?:-[0v]*S|--s[a-z-]*=?)(.*)", re.DOTALL)
 _CHANGES_ENVIRONMENT = re.compile(r"-[0v]*[iu].*|--ignore.*|--unset.*|-", re.DOTALL)
 """Options of `env` that take away variables, git's among them that keep a repository from running programs."""
 
@@ -186,9 +188,22 @@ def _option(grammar: _Grammar, text: str) -> int | None:
 def _shell_text(words: Words) -> Wrapped:
     for at, word in enumerate(words[1:-1], start=1):
         if re.fullmatch(r"-[A-Za-z]*c[A-Za-z]*|--command", word.text):
-            following = next((each for each in words[at + 1 :] if not each.text.startswith("-")), None)
-            return Wrapped(text=following.text if following else None, problem=f"{words[0].text} -c", transparent=False)
+            text = _after_options(words[at:])
+            return Wrapped(text=text, problem=f"{words[0].text} -c", transparent=False)
     return Wrapped(problem=f"script of {words[0].text}", transparent=False)
+
+
+def _after_options(words: Words) -> str | None:
+    """The first word that is neither an option (`-e`, `+x`) nor the value of `-o` or `-O`."""
+    values = 0
+    for word in words:
+        if word.text[:1] in ("-", "+") and not values:
+            values = 0 if word.text.startswith("--") else len(re.findall("[oO]", word.text))
+        elif values:
+            values -= 1
+        else:
+            return word.text
+    return None
 
 
 def _eval(words: Words) -> Wrapped | None:

@@ -23,9 +23,10 @@ from wap_kernel.policy.fitting import (
     identify,
     may_go_home,
     may_leave,
-    named,
+    pattern_of,
     split,
 )
+from wap_kernel.policy.mentions import Mentions, sought
 from wap_kernel.policy.model import Answer, CommandRule, ShellPolicy
 from wap_kernel.policy.verdict import Verdict
 
@@ -57,17 +58,29 @@ _NOTHING = Verdict(Answer.ALLOW, "nothing to run", "The command runs nothing.")
 
 def judge_commands(script: Script, shell: ShellPolicy, facts: CommandFacts) -> tuple[Judged, ...]:
     """What is said about each command, wrappers included, and last about what cannot be analysed."""
-    problems = list(script.problems)
+    unclear = _Unclear(list(script.problems), script.whole)
     found = [
-        Judged(SimpleCommand(run.command.words), _judge_run(run, shell, facts))
+        Judged(SimpleCommand(run.command.words), _looked_at(run, _judge_run(run, shell, facts), script, shell))
         for command in script.commands
-        for run in _runs(_Run(command), problems, facts, 0)
+        for run in _runs(_Run(command), unclear, facts, 0)
         if run.command.words
     ]
-    if problems:
-        verdict = _unless_named(_unanalysable(problems, shell, facts), "The line", [script.text], shell)
+    if unclear.problems:
+        verdict = _unanalysable(unclear.problems, shell, facts)
+        if verdict.answer is Answer.ALLOW and unclear.whole:
+            verdict = _unless_named(verdict, "The line", Mentions([script.text], script.given, parts=True), shell)
+        elif verdict.answer is Answer.ALLOW and sought(shell):
+            verdict = replace(verdict, answer=Answer.ASK)
         found.append(Judged(SimpleCommand(()), verdict))
     return tuple(found)
+
+
+@dataclass
+class _Unclear:
+    """Why a line cannot be analysed, and whether all of it was looked at."""
+
+    problems: list[str]
+    whole: bool
 
 
 @dataclass(frozen=True)
@@ -80,18 +93,21 @@ class _Run:
 
     def program(self, facts: CommandFacts) -> Program:
         first = self.command.words[0]
-        if not first.known or first.glob:
+        if first.glob:
+            return Program(None, frozenset(), pattern_of(first.text.rpartition("/")[2]))
+        if not first.known:
             return Program(None, frozenset())
         program = identify(first.text, facts, external=self.external)
         return replace(program, name=None) if first.home else program
 
 
-def _runs(run: _Run, problems: list[str], facts: CommandFacts, depth: int) -> Iterator[_Run]:
+def _runs(run: _Run, unclear: _Unclear, facts: CommandFacts, depth: int) -> Iterator[_Run]:
     """The run itself and what it runs in turn."""
     if not run.command.words:
         return
     if depth > MAX_WRAPPING:
-        problems.append("too many wrappers")
+        unclear.problems.append("too many wrappers")
+        unclear.whole = False
         yield run
         return
     first = run.command.words[0].literal or ""
@@ -100,19 +116,20 @@ def _runs(run: _Run, problems: list[str], facts: CommandFacts, depth: int) -> It
         yield run
         return
     if wrapped.problem:
-        problems.append(wrapped.problem)
+        unclear.problems.append(wrapped.problem)
     # An `env` in a folder of the workspace is no env; `time` is the shell's own only where the shell looks for it.
     vouched = (first == "time" and depth == 0) or run.program(facts).name is not None
     yield replace(run, transparent=wrapped.transparent and bool(wrapped.inner) and vouched)
     for command in map(SimpleCommand, filter(None, (wrapped.inner, *wrapped.others))):
         # `time eval x` and `command eval x` are eval.
-        problems.extend(filter(None, (builtin_problem(command),)))
-        yield from _runs(_Run(command, wrapped.external), problems, facts, depth + 1)
+        unclear.problems.extend(filter(None, (builtin_problem(command),)))
+        yield from _runs(_Run(command, wrapped.external), unclear, facts, depth + 1)
     if wrapped.text is not None:
         inner = parse(wrapped.text)
-        problems.extend(inner.problems)
+        unclear.problems.extend(inner.problems)
+        unclear.whole = unclear.whole and inner.whole
         for command in inner.commands:
-            yield from _runs(_Run(command), problems, facts, depth + 1)
+            yield from _runs(_Run(command), unclear, facts, depth + 1)
 
 
 def _judge_run(run: _Run, shell: ShellPolicy, facts: CommandFacts) -> Verdict:
@@ -132,22 +149,24 @@ def _judge_run(run: _Run, shell: ShellPolicy, facts: CommandFacts) -> Verdict:
         verdict = max(verdict, asked, key=lambda each: each.answer.strictness)
     if not facts.confined and (may_go_home(words) or any(may_leave(word, facts) for word in words[1:])):
         verdict = _at_least(shell.unconfined, verdict, "but may reach files outside the workspace")
-    if verdict.rule == "unknown":
-        texts = [word.text for word in words[1:]]
-        verdict = _unless_named(verdict, f'The command "{_shown(run)}"', texts, shell)
     return verdict
 
 
-def _unless_named(verdict: Verdict, what: str, texts: list[str], shell: ShellPolicy) -> Verdict:
-    """What nobody has looked at is not allowed where it names a blocked program. Many words are no programs, so a
-    person is asked."""
-    if verdict.answer is not Answer.ALLOW:
+def _looked_at(run: _Run, verdict: Verdict, script: Script, shell: ShellPolicy) -> Verdict:
+    """Nobody knows all the programs that run what they are given: `uv run sudo id`."""
+    if verdict.rule != "unknown" or verdict.answer is not Answer.ALLOW or not script.whole:
         return verdict
-    blocked = ([word for word in split(entry) if not word.startswith("-")] for entry in shell.blocked_commands)
-    name = named(blocked, texts)
-    if name is None:
+    mentions = Mentions([" ".join(word.text for word in run.command.words)], script.given)
+    return _unless_named(verdict, f'The command "{_shown(run)}"', mentions, shell)
+
+
+def _unless_named(verdict: Verdict, what: str, mentions: Mentions, shell: ShellPolicy) -> Verdict:
+    """What nobody has looked at is not allowed where it names a blocked program, or a command that a rule asks about.
+    Many words are no programs, so a person is asked."""
+    found = mentions.first(sought(shell))
+    if found is None:
         return verdict
-    reason = f'{what} names "{name}", which is blocked, and may run it'
+    reason = f'{what} names "{found}", which {"is blocked" if found.blocked else "needs approval"}, and may run it'
     return replace(verdict, answer=Answer.ASK, reason=reason, grantable=False)
 
 

@@ -29,8 +29,9 @@ from wap_kernel.policy.arguments import judge_arguments
 from wap_kernel.policy.commands import judge, judge_commands
 from wap_kernel.policy.confirmations import confirms
 from wap_kernel.policy.effective import Effective
-from wap_kernel.policy.fitting import named, split
+from wap_kernel.policy.fitting import split
 from wap_kernel.policy.grants import Grant, covered
+from wap_kernel.policy.mentions import Mentions, Sought
 from wap_kernel.policy.model import Policy
 from wap_kernel.policy.protected import ProtectedPaths
 from wap_kernel.policy.redirections import judge_redirections
@@ -140,12 +141,14 @@ def _git_grant(operation: GitAction, asked: Sequence[_Said]) -> Grant | None:
 
 def _names_blocked(grant: Grant, effective: Effective) -> bool:
     entries = (entry for policy in effective.layers for entry in policy.shell.blocked_commands)
-    words = (word for form in grant.commands if form.options is None for word in form.words[1:])
-    return named((split(entry)[:1] for entry in entries), words) is not None
+    words = [word for form in grant.commands if form.options is None for word in form.words[1:]]
+    return Mentions(words).first(Sought(split(entry)[:1]) for entry in entries) is not None
 
 
 def _script(operation: Operation) -> Script:
-    return parse(operation.line) if isinstance(operation, RunCommand | GitAction) else Script(())
+    if isinstance(operation, RunCommand):
+        return replace(parse(operation.line), given=tuple(operation.environment.values()))
+    return parse(operation.line) if isinstance(operation, GitAction) else Script(())
 
 
 def _said(operation: Operation, script: Script, effective: Effective, facts: Facts) -> list[_Said]:

@@ -48,6 +48,8 @@ class Program:
     """What it is for certain. None: a program that nobody vouches for."""
     names: frozenset[str]
     """What it may be."""
+    pattern: str | None = None
+    """It is whatever file this matches: `/usr/bin/sud?`."""
 
 
 def identify(text: str, facts: CommandFacts, *, external: bool) -> Program:
@@ -107,11 +109,11 @@ def fits(rule: CommandRule, program: Program, words: Words, facts: CommandFacts)
     if rule.alone and len(words) != len(split(rule.command)):
         return Fit.NO
     if fit and rule.having:
-        fit = min(fit, max(_has(option, words[1:], certain=certain) for option in rule.having))
+        fit = min(fit, max(has(option, words[1:], certain=certain) for option in rule.having))
     if fit and rule.targets:
         fit = min(fit, max((_points_at(t, w, facts) for t in rule.targets for w in words[1:]), default=Fit.NO))
     if fit and rule.without:
-        present = max(_has(option, words[1:], certain=False) for option in rule.without)
+        present = max(has(option, words[1:], certain=False) for option in rule.without)
         if present is Fit.CERTAIN or (certain and present):
             return Fit.NO
     return Fit.NO if certain and fit is not Fit.CERTAIN else fit
@@ -120,23 +122,24 @@ def fits(rule: CommandRule, program: Program, words: Words, facts: CommandFacts)
 def fits_words(pattern: Sequence[str], program: Program, words: Words, *, certain: bool) -> Fit:
     """Whether the program and its first words are those of `pattern`."""
     names = ({program.name} if program.name else set()) if certain else program.names
+    most = Fit.CERTAIN
     # Most rules are about another program, and most are no patterns.
     if pattern[0] not in names and not ("*" in pattern[0] and any(fnmatchcase(name, pattern[0]) for name in names)):
-        return Fit.NO
+        if certain or program.pattern is None or not fnmatchcase(pattern[0].casefold(), program.pattern):
+            return Fit.NO
+        most = Fit.POSSIBLE
     if len(pattern) == 1:
-        return Fit.CERTAIN
+        return most
     rest, harmless = after_leading(pattern[0], words[1:])
     fit = max(
         _begins(pattern[1:], words[1:]), _begins(pattern[1:], rest) if rest and (harmless or not certain) else Fit.NO
     )
-    return Fit.NO if certain and fit is not Fit.CERTAIN else fit
+    return Fit.NO if certain and fit is not Fit.CERTAIN else min(fit, most)
 
 
 def fits_blocked(entry: str, program: Program, words: Words) -> Fit:
-    """A blocked `rm -rf /` is about its options wherever they stand. `/usr/bin/sud?` may be sudo."""
+    """A blocked `rm -rf /` is about its options wherever they stand."""
     pattern = split(entry)
-    if words[0].glob:
-        return Fit.POSSIBLE if fnmatchcase(pattern[0], words[0].text.rpartition("/")[2]) else Fit.NO
     options = [word for word in pattern[1:] if word.startswith("-")]
     if not options:
         return fits_words(pattern, program, words, certain=False)
@@ -147,21 +150,15 @@ def fits_blocked(entry: str, program: Program, words: Words) -> Fit:
     texts = [word.text for word in words[1:]]
     if not fit or any(word not in texts for word in pattern[1:] if word not in options):
         return Fit.NO
-    return min(fit, *(_has(option, words[1:], certain=False) for option in letters))
+    return min(fit, *(has(option, words[1:], certain=False) for option in letters))
 
 
-_NAMES = re.compile(r"[\w.+-]+")
-_QUOTES = re.compile(r"\\\n|[\\'\"]")
+_BRACKETS = re.compile(r"\[.*\]", re.DOTALL)
 
 
-def named(blocked: Iterable[Sequence[str]], texts: Iterable[str]) -> str | None:
-    """The first of the blocked programs, each with words that must be there too, that the texts name: `uv run sudo id`.
-    Nobody knows all the programs that run what they are given."""
-    names = {name.casefold() for text in texts for name in _NAMES.findall(_QUOTES.sub("", text))}
-    for words in blocked:
-        if words and all(any(fnmatchcase(name, word) for name in names) for word in words):
-            return " ".join(words)
-    return None
+def pattern_of(base: str) -> str:
+    """A file name with a glob, as a pattern that matches at least as much: what stands in brackets may be anything."""
+    return _BRACKETS.sub("*", base.casefold())
 
 
 def after_leading(name: str, words: Words) -> tuple[Words, bool]:
@@ -191,7 +188,7 @@ def _begins(pattern: Sequence[str], words: Words) -> Fit:
     return Fit.CERTAIN if len(words) >= len(pattern) else Fit.NO
 
 
-def _has(option: str, words: Iterable[Word], *, certain: bool) -> Fit:
+def has(option: str, words: Iterable[Word], *, certain: bool) -> Fit:
     """Whether one of the words is the option. With `certain` what stands after `--` is no option."""
     best = Fit.NO
     for word in words:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from time import process_time
 from typing import Any
 
 import pytest
@@ -45,6 +46,51 @@ def test_without_a_sandbox_nothing_is_laxer(name: str) -> None:
 
 
 STANDARD = presets.load("standard").shell
+PERMISSIVE = presets.load("permissive").shell
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "x=1\n" + "echo a line of an ordinary script\n" * 150 + "rm -rf ~\n",
+        "( " * 70 + "rm -rf ~" + " )" * 70,
+        "x=1; chmod -R 777 .; : " + "a" * 5000,
+        "bash -c 'x=1; : " + "a" * 5000 + "'",
+        "frob " + "a" * 20_000,
+        "env " * 20 + "rm -rf ~",
+    ],
+)
+def test_a_line_that_was_not_looked_at_as_a_whole_asks(command: str) -> None:
+    found = verdict(command, PERMISSIVE)
+    assert (found.answer, found.grantable) == (Answer.ASK, False)
+    assert verdict(command, ShellPolicy()).answer is Answer.ALLOW  # where nothing is forbidden
+
+
+@pytest.mark.parametrize(
+    "piece",
+    [
+        *(
+            "rm ",
+            "git -c ",
+            "-a ",
+            "$X -r ",
+            "'{a,b}{a,b}{a,b}{a,b}{a,b}{a,b}{a,b}{a,b}' ",
+            "\"'",
+            "$'\\163' ",
+            "`",
+            "${a:-",
+        ),
+        *("frob;", "rm $x; ", "\\\n", "env ", "IFS=a; ", "{", "( ", "/a? ", "a-", "'${' "),
+    ],
+)
+@pytest.mark.parametrize("before", ["frob ", "x=1; "])
+@pytest.mark.parametrize("length", [4_000, 16_000, 100_000])
+def test_a_hostile_line_is_judged_in_no_time(before: str, piece: str, length: int) -> None:
+    started = process_time()
+    verdict(before + piece * ((length - len(before)) // len(piece)), PERMISSIVE)
+    assert process_time() - started < 1
+
+
 LISTED = ShellPolicy(allowed_commands=("git status", "make"))
 
 
@@ -84,8 +130,12 @@ LISTED = ShellPolicy(allowed_commands=("git status", "make"))
         ("git init", STANDARD, "unknown", 'Command "git init" is not known to the policy', None),
         ("git -C sub init", STANDARD, "unknown", 'Command "git init" is not known to the policy', None),
         (
-            *("git bisect run sudo id", presets.load("permissive").shell, "unknown"),
+            *("git bisect run sudo id", PERMISSIVE, "unknown"),
             *('The command "git" names "sudo", which is blocked, and may run it', None),
+        ),
+        (
+            *("uv run rm -r a", PERMISSIVE, "unknown"),
+            *('The command "uv" names "rm -r|-R|--recursive", which needs approval, and may run it', None),
         ),
         (
             *("echo $(date)", STANDARD, "unanalysable", "The command cannot be analysed: command substitution"),

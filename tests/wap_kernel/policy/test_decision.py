@@ -25,6 +25,7 @@ from wap_kernel.operations import (
     SearchFiles,
     WriteFile,
 )
+from wap_kernel.policy import presets
 from wap_kernel.policy.decision import Answer, Facts, Verdict, decide, grant_for, touches
 from wap_kernel.policy.effective import Effective
 from wap_kernel.policy.grants import Grant
@@ -80,6 +81,7 @@ DENYING = files(denied_paths=("*.env",), read_only_paths=("raw/**",))
 EXAM = files(allowed_paths=("exam/**",))
 PLACED = files(denied_paths=("conf/prod.yml",))
 UNCONFINED = DENYING.model_copy(update={"shell": ShellPolicy(unconfined=Answer.ASK)})
+PERMISSIVE = presets.load("permissive")
 SMALL = files(max_file_size=10, max_edit_size=4)
 SIZE = Code.SIZE_LIMIT_EXCEEDED
 ASKING = shell(rules=(rule("git push", "ask", network=True),))
@@ -191,6 +193,13 @@ CASES: list[tuple[Operation, Policy, dict[str, Any], str, str]] = [
     (run("grep --file=.env x"), UNCONFINED, {"confined": False}, "ask", "unconfined"),
     (run("cd sub && echo x > .env"), DENYING, {}, "allow", "default"),
     (run("cd sub && echo x > y"), shell(unanalysable=Answer.ASK), {}, "ask", "unanalysable"),
+    (run("$X id", environment={"X": "sudo"}), PERMISSIVE, {}, "ask", "unknown"),
+    (run("$X -rf ~", environment={"X": "rm"}), PERMISSIVE, {}, "ask", "unknown"),
+    (run("rm $X ~", environment={"X": "-rf"}), PERMISSIVE, {}, "ask", "rm -r|-R|--recursive"),
+    (run('eval "$X"', environment={"X": "rm -rf ~"}), PERMISSIVE, {}, "ask", "unknown"),
+    (run("./frob", environment={"X": "sudo id"}), PERMISSIVE, {}, "ask", "unknown"),
+    (run("./frob -r", environment={"X": "1"}), PERMISSIVE, {}, "allow", "default"),
+    (run("sh", args=("-c", "$0 -rf ~", "rm")), PERMISSIVE, {}, "ask", "unknown"),
     (run("ls"), Policy(confirmation_required=("runCommand",)), {}, "ask", "confirmationRequired"),
     (run("ls"), Policy(confirmation_required=("executeCommand",)), {}, "ask", "confirmationRequired"),
     (run("ls"), Policy(confirmation_required=("task.run",)), {}, "ask", "confirmationRequired"),

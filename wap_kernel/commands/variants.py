@@ -1,0 +1,84 @@
+r"""Other ways to write the same text, so that whoever looks for a name finds it: `s\<newline>udo`, `$'\163udo'`,
+`${x:-sudo}`, `s{u,}do`. Pure.
+
+`plain` is what bash reads, for a reader that knows less. `spellings` may be wrong about quotes: for looking only.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from wap_kernel.commands import ansi_quotes
+
+MAX_WORD = 1024
+MAX_STEPS = 256
+"""Of one word with braces: longer ones and further alternatives are nobody's name for a program."""
+
+_TOKEN = re.compile(
+    r"""
+      (?P<continuation>\\\n)
+    | \\.
+    | (?<![^\s;&|()])\#[^\n]*
+    | \$'(?P<ansi>(?:[^\\']|\\.)*)'
+    | '[^']*'
+    | (?P<double>"(?:[^\\"]|\\.)*")
+    """,
+    re.DOTALL | re.VERBOSE,
+)
+_QUOTES = re.compile(r"[\\'\"]")
+_DEFAULT = re.compile(r"\$\{\w+:?[-+=]([^{}]*)\}")
+_SEPARATOR = re.compile(r"\bIFS=([^\s;]+)")
+_BRACES = re.compile(r"(?<!\$)\{(?:([^{}\s]*,[^{}\s]*)|(\w)\.\.(\w)(?:\.\.[-+]?\d+)?)\}")
+
+
+def plain(text: str) -> str:
+    """Without continued lines, and with `$'...'` in ordinary quotes."""
+    return _TOKEN.sub(_plain, text) if "\\\n" in text or "$'" in text else text
+
+
+def _plain(found: re.Match[str]) -> str:
+    if found["continuation"]:
+        return ""
+    if found["ansi"] is not None:
+        inner = ansi_quotes.decoded(found["ansi"].encode(errors="surrogatepass")).decode(errors="replace")
+        return "'" + inner.replace("'", "'\\''") + "'"
+    return found[0].replace("\\\n", "") if found["double"] else found[0]
+
+
+def spellings(text: str) -> tuple[str, ...]:
+    """The text without quotes, in each way that it may be meant."""
+    text = text.replace("\\\n", "")
+    found = [
+        _QUOTES.sub(instead, each)
+        for each in (text, ansi_quotes.without(text))
+        # `s'u'do` is one word, and `-S'sudo id'` holds one.
+        for instead in ("", " ")
+    ]
+    found += [_DEFAULT.sub(r"\1", each) for each in found]
+    if marks := "".join(_SEPARATOR.findall(text)):
+        found += [each.translate(dict.fromkeys(map(ord, marks), " ")) for each in found]
+    return tuple(dict.fromkeys(found))
+
+
+def expanded(word: str) -> Iterator[str]:
+    """The words that its braces stand for. Nothing for a word without any."""
+    if len(word) > MAX_WORD or not _BRACES.search(word):
+        return
+    waiting = [word]
+    for _ in range(MAX_STEPS):
+        if not waiting:
+            return
+        text = waiting.pop()
+        found = _BRACES.search(text)
+        if found is None:
+            yield text
+        else:
+            waiting += (text[: found.start()] + each + text[found.end() :] for each in reversed(_alternatives(found)))
+
+
+def _alternatives(found: re.Match[str]) -> list[str]:
+    if found[1] is not None:
+        return found[1].split(",")
+    first, last = sorted((ord(found[2]), ord(found[3])))
+    return [chr(point) for point in range(first, min(last, first + MAX_STEPS) + 1)]
