@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from itertools import pairwise
 
 from wap_kernel.commands.languages import LANGUAGES
 from wap_kernel.commands.words import Word
@@ -244,6 +245,17 @@ def _tar(words: Words) -> Wrapped | None:
     return Wrapped(problem="archive on another host", transparent=False) if remote else None
 
 
+_DATE_VALUED = re.compile(r"-[A-Za-z]*[dfr]|--(?:date|file|reference)")
+
+
+def _date(words: Words) -> Wrapped | None:
+    """`date 010100002020` sets the clock."""
+    for before, word in pairwise(words):
+        if word.text[:1] not in ("+", "-") and not _DATE_VALUED.fullmatch(before.text):
+            return Wrapped(problem="date that may set the clock", transparent=False)
+    return None
+
+
 def _in_a_language(words: Words) -> Wrapped | None:
     """A sed script or an awk program, which may run commands itself."""
     name = words[0].text.rpartition("/")[2]
@@ -258,5 +270,6 @@ _SPECIAL: Mapping[str, Callable[[Words], Wrapped | None]] = {
     "find": _find,
     "git": _git,
     "tar": _tar,
+    "date": _date,
     **dict.fromkeys(LANGUAGES, _in_a_language),
 }
