@@ -192,8 +192,19 @@ def _by_rules(run: _Run, program: Program, shell: ShellPolicy, facts: CommandFac
         return Verdict(Answer.ALLOW, "wrapper", "What it runs is judged by itself.")
     if shell.allowed_commands is not None and shell.unknown is Answer.ALLOW:
         return Verdict(Answer.ALLOW, "allowedCommands", f'Command "{_shown(run)}" is in allowed commands')
-    verdict = Verdict(shell.unknown, "unknown", f'Command "{_form(run, program, shell)}" is not known to the policy')
+    reason = f'Command "{_form(run, program, shell)}" is not known to the policy'
+    if _is_missing(run, program, shell):
+        reason = f'Program "{_shown(run)}" was not found among the installed programs'
+    verdict = Verdict(shell.unknown, "unknown", reason)
     return verdict if facts.confined else _at_least(shell.unconfined, verdict, "and no sandbox confines it")
+
+
+def _is_missing(run: _Run, program: Program, shell: ShellPolicy) -> bool:
+    """Whether a rule is about the command, and only the program is not there."""
+    words = run.command.words
+    if program.name is not None or words[0].literal is None or "/" in words[0].text:
+        return False
+    return any(fits_words(split(rule.command), program, words, certain=False) is Fit.CERTAIN for rule in shell.rules)
 
 
 def _form(run: _Run, program: Program, shell: ShellPolicy) -> str:

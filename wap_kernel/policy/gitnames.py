@@ -31,6 +31,8 @@ TEXT_FOLLOWS = frozenset("-S -G --grep --author --committer --since --until --fo
 """Options whose value is no path, or a folder that is looked at by itself."""
 AS_TEXT = re.compile(r"--text|--bin[ary]*|-[bchilmnpqrstuvwzEFHIPRW0-9]*a[A-Za-z0-9]*")
 """`git diff --text`, `git log -pa`; `--binary` is the same text in other letters."""
+BATCH = re.compile(r"--batch(?!-check\b).*", re.DOTALL)
+"""`git cat-file` then prints every object that its input names, or all that there are, and heeds no attribute."""
 MAGIC = re.compile(r":(?:\((?P<long>[^)]*)\)|(?P<short>[/!^]+:?))(?P<path>.*)", re.DOTALL)
 """What may stand before a path."""
 MAX_FOLDERS = 64
@@ -50,8 +52,11 @@ def asked(command: SimpleCommand) -> Iterator[Named]:
     words = git_words(command)
     shows = SHOWS.intersection(word.text for word in words)
     are_paths, before = False, ""
+    subcommand = next((word for word in words if word.text in shows), None)
     for word in words if shows else ():
         text = word.text
+        if word is subcommand:
+            continue
         if text == "--":
             are_paths = True
         elif text.startswith("-") and not are_paths:
@@ -67,8 +72,9 @@ def prints_as_text(command: SimpleCommand) -> str | None:
     rest, _ = after_leading("git", git_words(command))
     if not rest or rest[0].text not in SHOWS:
         return None
-    options = (word.text for word in rest[1:])
-    return next((option for option in options if AS_TEXT.fullmatch(option)), None)
+    options = [word.text for word in rest[1:]]
+    pattern = BATCH if rest[0].text == "cat-file" else AS_TEXT
+    return next(filter(pattern.fullmatch, options), None)
 
 
 def folders(script: Script, cwd: str, facts: CommandFacts) -> tuple[str, ...]:

@@ -82,6 +82,7 @@ EXAM = files(allowed_paths=("exam/**",))
 PLACED = files(denied_paths=("conf/prod.yml",))
 UNCONFINED = DENYING.model_copy(update={"shell": ShellPolicy(unconfined=Answer.ASK)})
 PERMISSIVE = presets.load("permissive")
+DVC = shell(rules=(rule("dvc status", "allow"),), unknown=Answer.ASK)
 SMALL = files(max_file_size=10, max_edit_size=4)
 SIZE = Code.SIZE_LIMIT_EXCEEDED
 ASKING = shell(rules=(rule("git push", "ask", network=True),))
@@ -174,6 +175,12 @@ CASES: list[tuple[Operation, Policy, dict[str, Any], str, str]] = [
     (run("git log -pa"), DENYING, {}, "ask", "deniedPaths"),
     (run("git show --binary HEAD"), DENYING, {}, "ask", "deniedPaths"),
     (run("git grep -na x"), DENYING, {}, "ask", "deniedPaths"),
+    (run("git cat-file --batch"), DENYING, {}, "ask", "deniedPaths"),
+    (run("git cat-file --batch='%(objectname)' --buffer"), DENYING, {}, "ask", "deniedPaths"),
+    (run("git cat-file --batch-command"), DENYING, {}, "ask", "deniedPaths"),
+    (run("git cat-file --batch-all-objects --batch-check"), DENYING, {}, "ask", "deniedPaths"),
+    (run("git cat-file --batch-check='%(objecttype)'"), DENYING, {}, "allow", "default"),
+    (run("git cat-file --batch"), Policy(), {}, "allow", "default"),
     (run("git log -Sdata -n5 --oneline"), DENYING, {}, "allow", "default"),
     (run("git diff --text"), Policy(), {}, "allow", "default"),
     (run("git commit -am x"), DENYING, {}, "allow", "default"),
@@ -234,6 +241,15 @@ TEXTS = [
         "Allowed commands: git, npm test",
     ),
     (run("sudo id"), shell(blocked_commands=("sudo",)), "Command 'sudo' is blocked", "Remove sudo from command"),
+    (run("dvc status"), DVC, 'Program "dvc" was not found among the installed programs', None),
+    (run("./dvc status"), DVC, 'Command "dvc status" is not known to the policy', None),
+    (run("dvc push"), DVC, 'Command "dvc push" is not known to the policy', None),
+    (
+        run("git -C conf show HEAD:./prod.yml"),
+        files(denied_paths=("conf/**",)),
+        'Path "conf/prod.yml" is denied by policy',
+        'It matches "conf/**" in deniedPaths of layer.',
+    ),
     (
         ReadFile(path="a"),
         Policy(name="p.json", broken="line 1, column 2: oops"),
