@@ -14,6 +14,8 @@ from wap_kernel.commands import ansi_quotes
 MAX_WORD = 1024
 MAX_STEPS = 256
 """Of one word with braces: longer ones and further alternatives are nobody's name for a program."""
+MAX_NESTED = 4
+"""`${a:-${b:-sudo}}`."""
 
 _TOKEN = re.compile(
     r"""
@@ -27,7 +29,8 @@ _TOKEN = re.compile(
     re.DOTALL | re.VERBOSE,
 )
 _QUOTES = re.compile(r"[\\'\"]")
-_DEFAULT = re.compile(r"\$\{\w+:?[-+=]([^{}]*)\}")
+_EXPANSION = re.compile(r"\$\{\w+(?::?[-+=](?P<word>[^{}]*))?\}|\$\w+(?=['\"])|\$[@*\d]|``|\$\(\)")
+"""What may stand for its own word, or for nothing at all."""
 _SEPARATOR = re.compile(r"\bIFS=([^\s;]+)")
 _BRACES = re.compile(r"(?<!\$)\{(?:([^{}\s]*,[^{}\s]*)|(\w)\.\.(\w)(?:\.\.[-+]?\d+)?)\}")
 
@@ -49,16 +52,19 @@ def _plain(found: re.Match[str]) -> str:
 def spellings(text: str) -> tuple[str, ...]:
     """The text without quotes, in each way that it may be meant."""
     text = text.replace("\\\n", "")
-    found = [
-        _QUOTES.sub(instead, each)
-        for each in (text, ansi_quotes.without(text))
-        # `s'u'do` is one word, and `-S'sudo id'` holds one.
-        for instead in ("", " ")
-    ]
-    found += [_DEFAULT.sub(r"\1", each) for each in found]
+    texts = [text, ansi_quotes.without(text)]
+    texts += map(_without_expansions, texts[:2])
+    # `s'u'do` is one word, and `-S'sudo id'` holds one.
+    found = [_QUOTES.sub(instead, each) for each in dict.fromkeys(texts) for instead in ("", " ")]
     if marks := "".join(_SEPARATOR.findall(text)):
         found += [each.translate(dict.fromkeys(map(ord, marks), " ")) for each in found]
     return tuple(dict.fromkeys(found))
+
+
+def _without_expansions(text: str) -> str:
+    for _ in range(MAX_NESTED):
+        text = _EXPANSION.sub(lambda found: found["word"] or "", text)
+    return text
 
 
 def expanded(word: str) -> Iterator[str]:

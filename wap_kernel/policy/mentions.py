@@ -156,8 +156,9 @@ def _is_glob(word: str) -> bool:
 
 
 def _may_expand_to(name: str, word: str) -> bool:
-    """`/usr/bin/sud?`. Most patterns are for files, so one that is not about the whole disk must say more."""
+    """`/usr/bin/sud?`. Most patterns with `*` are for files of the workspace, so these must say more."""
     base = word.casefold().rpartition("/")[2]
     pattern = pattern_of(base)
     letters = sum(char.isalnum() for char in pattern)
-    return letters >= (1 if word.startswith("/") else max(2, len(name) - 1)) and fnmatchcase(name, pattern)
+    is_telling = word.startswith("/") or "*" not in word
+    return letters >= (1 if is_telling else max(2, len(name) - 1)) and fnmatchcase(name, pattern)

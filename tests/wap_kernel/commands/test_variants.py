@@ -38,9 +38,12 @@ def test_plain_text_means_the_same(text: str) -> None:
         ("s\\\nudo id", "sudo id"),
         ("env -S'sudo id'", "env -S sudo id "),
         ("$'\\163udo' id", "sudo id"),
-        ('"$\'\\0"; x=sudo; "\'"', "$\\0; x=sudo; ".replace("\\", "")),
+        ('"$\'\\0"; x=sudo; "\'"', "$0; x=sudo; "),
         ("${x:-s}udo", "sudo"),
         ("${x+sudo} id", "sudo id"),
+        ("s${x}u$@d``o id", "sudo id"),
+        ("su$x'do' id", "sudo id"),
+        ("${a:-${b:-s$@u}do} id", "sudo id"),
         ("IFS=_; x=sudo_id", "IFS= ; x=sudo id"),
     ],
 )
