@@ -13,8 +13,9 @@ from random import Random
 
 import pytest
 
-from tests.wap_kernel.policy.execlog import executed, needs_sandbox
+from tests.wap_kernel.policy.execlog import Execution, executed, needs_sandbox
 from tests.wap_kernel.policy.grammar import PLAIN_PROGRAMS, plain_script, script
+from tests.wap_kernel.policy.spellings import BLOCKED, blocked_script
 from wap_kernel.commands.programs import Programs
 from wap_kernel.commands.shell import SimpleCommand, parse
 from wap_kernel.policy import presets
@@ -25,6 +26,7 @@ from wap_kernel.policy.verdict import Answer
 SOAK = os.environ.get("WAP_SOAK") == "1"
 ALLOWED_SCRIPTS = 8000 if SOAK else 100
 PLAIN_SCRIPTS = 8000 if SOAK else 100
+PERMITTED_SCRIPTS = 4000 if SOAK else 60
 SEED = Random().randrange(10**9) if SOAK else 3
 
 HELPERS = frozenset({"pr", "gzip"})
@@ -61,9 +63,10 @@ def traps(tmp_path: Path) -> Path:
 
 
 class RealFacts(ExampleFacts):
-    def __init__(self, programs: Programs, root: Path) -> None:
+    def __init__(self, programs: Programs, root: Path, home: str = HOSTILE["HOME"]) -> None:
         super().__init__(confined=True)
         self.root = str(root)
+        self.home = home
         self._programs = programs
 
     def resolve(self, name: str, /) -> str | None:
@@ -97,6 +100,44 @@ def test_what_is_allowed_runs_only_allowed_programs(tmp_path: Path, workspace: P
             name = os.path.basename(file)
             known = name in HELPERS | WRAPPERS or any(fnmatchcase(name, pattern) for pattern in allowed)
             assert known and not file.startswith((str(workspace), str(traps), ".")), (SEED, text, programs)
+
+
+@needs_sandbox
+@pytest.mark.soak
+def test_what_is_permitted_is_neither_sudo_nor_the_end_of_the_home_folder(
+    tmp_path: Path, workspace: Path, traps: Path
+) -> None:
+    """Of the programs that are looked for there are copies of `true`, so nothing is deleted whatever runs."""
+    for name in (*BLOCKED, "rm"):
+        shutil.copy("/bin/true", traps / name)
+        shutil.copy("/bin/true", workspace / name)
+    home = tmp_path / "home"
+    home.mkdir()
+    path = f"{traps}:/usr/bin:/bin"
+    facts = RealFacts(Programs(path, untrusted=[str(workspace)]), workspace, str(home))
+    shell = presets.load("permissive").shell
+    random = Random(SEED)
+    permitted: list[str] = []
+    others: list[str] = []
+    while len(permitted) < PERMITTED_SCRIPTS:
+        text = blocked_script(random)
+        (permitted if judge(parse(text), shell, facts).answer is Answer.ALLOW else others).append(text)
+    environment = {"PATH": path, **HOSTILE, "HOME": str(home)}
+    runs = executed(permitted + others[:20], tmp_path, workspace, environment)
+    found = [any(_is_forbidden(each, str(home)) for each in programs) for programs in runs]
+    assert [text for text, is_found in zip(permitted, found, strict=False) if is_found] == [], SEED
+    assert sum(found) > 5  # the others do run what they say
+
+
+def _is_forbidden(execution: Execution, home: str) -> bool:
+    file, words = execution
+    name, arguments = os.path.basename(file), words[1:]
+    if name != "rm":
+        return name in BLOCKED
+    recursive = any(
+        word.startswith("--r") or (word[:2] != "--" and set(word) & set("rR")) for word in arguments if word[:1] == "-"
+    )
+    return recursive and any(os.path.normpath(word) in ("/", home) for word in arguments)
 
 
 @needs_sandbox
