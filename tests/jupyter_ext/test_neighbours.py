@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import signal
+import sqlite3
 import time
 from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -57,6 +60,72 @@ def test_no_run_of_a_living_process_is_touched(place: Place) -> None:
             message = _ended(third, run_id)
         assert message["status"] == "completed"
         assert message["events"][-1]["stdout"] == "begun\ndone\n"
+
+
+def test_three_processes_at_once_and_one_is_killed(place: Place) -> None:
+    """Two servers and a `wap run`, each with a command under way: the runs of the living go on to their end."""
+
+    def waits(name: str) -> dict[str, Any]:
+        command = f"touch begun-{name}; while [ ! -e go ]; do sleep 0.05; done; echo {name}"
+        return {"id": name, "type": "shell", "command": command, "timeout": TIMEOUT}
+
+    with place.server() as first, place.server() as second:
+        beside = place.wap("run", "-", "--json")
+        assert beside.stdin is not None
+        beside.stdin.write(batch(waits("line")))
+        beside.stdin.close()
+        beside.stdin = None
+        living, dying = start(first, waits("first"))["runId"], start(second, waits("second"))["runId"]
+        for name in ("line", "first", "second"):
+            _until((place.root / f"begun-{name}").exists)
+        running = first.request("GET", "wap/runs?status=running")[1]["runs"]
+        (of_line,) = {run["runId"] for run in running} - {living, dying}
+        second.process.send_signal(signal.SIGKILL)
+        second.process.wait()
+        lost = _ended(first, dying)
+        assert (lost["status"], lost["events"][-1]["details"]["operationId"]) == ("error", "second")
+        assert [get(first, run_id)["status"] for run_id in (living, of_line)] == ["running", "running"]
+        (place.root / "go").touch()
+        told, complaints = beside.communicate(timeout=60)
+        assert beside.returncode == 0, told + complaints
+        for run_id, name in ((living, "first"), (of_line, "line")):
+            message = _ended(first, run_id)
+            assert (message["status"], message["events"][-1]["stdout"]) == ("completed", f"{name}\n")
+        assert get(first, dying) == lost
+
+
+SINGLE = {
+    "api/executeCommand": {"command": "rm -rf data; sleep 1000"},
+    "workspace/bash": {"command": "rm -rf data; sleep 1000"},
+}
+"""Calls of two dialects that ask, and whose command does not end by itself."""
+
+
+def test_a_single_call_whose_server_is_killed_is_answered_by_whoever_is_left(place: Place) -> None:
+    """In its own form: also by a `wap run`, which knows nothing of such calls itself."""
+    asked = {}
+    with place.server() as server:
+        for route, body in SINGLE.items():
+            (place.root / "data").mkdir()
+            status, refusal = server.request("POST", f"wap/{route}", json.dumps(body))
+            assert (status, refusal["code"]) == (403, "APPROVAL_REQUIRED"), refusal
+            asked[route] = refusal["details"]["runId"]
+            message = get(server, asked[route])
+            assert decide(server, message, "approved", wait=0)["status"] == "running"
+            _until(lambda: not (place.root / "data").exists())
+        server.process.send_signal(signal.SIGKILL)
+        server.process.wait()
+    beside = place.wap("run", "-")
+    told, complaints = beside.communicate(batch({"type": "createFile", "path": "made", "content": "x"}), 60)
+    assert beside.returncode == 0, told + complaints
+    (state,) = (place.folder / "data" / "wap").glob("*/state.db")
+    with closing(sqlite3.connect(state)) as connection:
+        kept = dict(connection.execute("SELECT id, response FROM runs WHERE status = 'error'"))
+    assert kept.keys() == set(asked.values())
+    for run_id, response in kept.items():
+        answer = json.loads(response)
+        assert (answer["code"], answer["details"]["runId"]) == ("EXECUTION_FAILED", run_id)
+        assert "was under way. It may have been done in part" in answer["error"]
 
 
 def test_a_run_of_the_command_line_outlives_servers_and_is_cancelled_from_one(place: Place) -> None:
