@@ -34,6 +34,8 @@ class ModelRun:
     position: int = 0
     events: list[Event] = field(default_factory=list)
     changes: dict[str, Change] = field(default_factory=dict)
+    is_unknown: bool = False
+    """Whether it changed more than is known."""
 
     @property
     def net(self) -> dict[str, Change]:
@@ -54,7 +56,6 @@ class Model:
 
     def go(self, run: ModelRun, *, approved: bool = False) -> None:
         """On from where it is, until it ends or asks."""
-        start = dict(self.tree)
         while run.position < len(run.operations):
             operation = run.operations[run.position]
             if asks(operation) and not approved:
@@ -66,22 +67,30 @@ class Model:
             success = self._perform(run, operation)
             run.events.append((operation["type"], success))
             if run.atomic and not success:
-                self.tree = start
-                run.changes.clear()
-                run.events.append(("error", None))
-                run.status = "error"
+                self._undo(run, "error")
                 return
         run.status = "completed"
 
     def deny(self, run: ModelRun) -> None:
         run.events.append(("policyDenied", None))
         run.position += 1
-        self.go(run)
+        if run.atomic:
+            self._undo(run, "error")
+        else:
+            self.go(run)
 
     def cancel(self, run: ModelRun) -> None:
         """While it waits."""
         run.events.append(("policyDenied", None))
         run.status = "cancelled"
+        if run.atomic:
+            self._undo(run, "cancelled")
+
+    def crash(self, run: ModelRun) -> None:
+        """Of the process, when all is done and nobody has said so yet."""
+        if run.atomic:
+            run.events.append(("error", None))
+            self._undo(run, "error")
 
     def cut(self, run: ModelRun, status: str) -> None:
         """In the middle of its command, which has done what it does at once."""
@@ -91,8 +100,30 @@ class Model:
             run.events.append(("error", None))
         run.status = status
 
+    def kill(self, run: ModelRun) -> None:
+        """In the middle of its command: nobody knows what it has done."""
+        self._perform(run, run.operations[0])
+        run.changes.clear()
+        run.events.append(("error", None))
+        run.status, run.is_unknown = "error", True
+
+    def _undo(self, run: ModelRun, status: str) -> None:
+        """All that an atomic run changed, but for what others have changed since or use."""
+        run.events.append(("error", None))
+        run.status = status
+        left, there = self.conflicts(run), set(self.tree)
+        undone = {path: change for path, change in run.net.items() if path not in left}
+        self._put_back(undone)
+        for path, change in undone.items():
+            if self.tree.get(path, ABSENT) == change.before:
+                del run.changes[path]
+        for folder in self.tree.keys() - there - undone.keys():
+            self._add(run, folder, ABSENT, None)
+
     def conflicts(self, run: ModelRun) -> set[str]:
         """Where something would be lost by a revert."""
+        if run.is_unknown:
+            return {"."}
         return {path for path, change in run.net.items() if self._is_lost(path, change)}
 
     def _is_lost(self, path: str, change: Change) -> bool:
@@ -101,16 +132,18 @@ class Model:
 
     def revert(self, run: ModelRun) -> ModelRun:
         before = dict(self.tree)
-        net = run.net
+        self._put_back(run.net)
+        made = ModelRun([], status="completed")
+        self._record(made, before)
+        return made
+
+    def _put_back(self, net: dict[str, Change]) -> None:
         for path in sorted(net):
             if net[path].before is not ABSENT:
                 self._put(path, net[path].before)
         for path in sorted(net, reverse=True):
             if net[path].before is ABSENT and not self._below(path):
                 self.tree.pop(path, None)
-        made = ModelRun([], status="completed")
-        self._record(made, before)
-        return made
 
     # -- operations
 
@@ -123,13 +156,15 @@ class Model:
     def _record(self, run: ModelRun, before: Tree) -> None:
         for path in {*before, *self.tree}:
             old, new = before.get(path, ABSENT), self.tree.get(path, ABSENT)
-            if old == new:
-                continue
-            first = run.changes.get(path)
-            if first is None:
-                run.changes[path] = Change(old, new)
-            else:
-                run.changes[path] = Change(first.before, new, first.is_broken or first.after != old)
+            if old != new:
+                self._add(run, path, old, new)
+
+    def _add(self, run: ModelRun, path: str, old: Any, new: Any) -> None:
+        first = run.changes.get(path)
+        if first is None:
+            run.changes[path] = Change(old, new)
+        else:
+            run.changes[path] = Change(first.before, new, first.is_broken or first.after != old)
 
     def _message(self, _: Operation) -> bool:
         return True

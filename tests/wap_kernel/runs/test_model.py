@@ -1,4 +1,4 @@
-"""Random batches, approvals, denials, cancels, reverts and restarts against a simple model of files and states."""
+"""Random batches, approvals, denials, cancels, reverts, restarts and crashes against a simple model of files and runs."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import shutil
 import tempfile
 from collections.abc import Coroutine
 from pathlib import Path
-from typing import Any, ClassVar, TypeVar
+from typing import Any, ClassVar, NoReturn, TypeVar
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -26,7 +26,7 @@ from hypothesis.stateful import (
 from tests.wap_kernel.runs.simple_model import Model, ModelRun, Operation, Tree
 from wap_kernel.caller import Caller
 from wap_kernel.dialects import agent_spaces
-from wap_kernel.errors import Conflict
+from wap_kernel.errors import Conflict, ProviderUnavailable
 from wap_kernel.policy.model import Answer, CommandRule, Policy, ShellPolicy
 from wap_kernel.runner import Decision, Runner
 from wap_kernel.runs.model import Run
@@ -107,7 +107,7 @@ class Runs(RuleBasedStateMachine):
     def start_what_asks(self, batch: list[Operation]) -> None:
         self._start(batch)
 
-    @rule(batch=batches)
+    @rule(batch=st.one_of(batches, asking))
     def start_atomic(self, batch: list[Operation]) -> None:
         self._start(batch, atomic=True)
 
@@ -143,19 +143,22 @@ class Runs(RuleBasedStateMachine):
         with pytest.raises(Conflict):
             self._do(self.runner.decide(run_id, Decision(approved=True, approval_id=pending["approvalId"]), PERSON))
 
-    @rule(path=paths, content=contents, restarts=st.booleans())
-    def end_in_the_middle(self, path: str, content: str, restarts: bool) -> None:
-        """A command that has written is cancelled, or the process stops."""
+    @rule(path=paths, content=contents, how=st.sampled_from(["cancelled", "stopped", "killed"]))
+    def end_in_the_middle(self, path: str, content: str, how: str) -> None:
+        """A command that has written is cancelled, or the process stops or is killed."""
         first = f"printf {content} > {path}"
         begun = {"type": "shell", "command": f"{first}; touch ../begun; exec sleep 1000"}
         run = self._do(self._begin([begun, {"type": "createFile", "path": "never", "content": ""}]))
         self._do(self._until_begun())
-        if restarts:
-            self._restart()
-        else:
+        if how == "cancelled":
             self._do(self.runner.cancel(run.id, PERSON))
+        else:
+            self._restart(is_killed=how == "killed")
         self.model.runs[run.id] = cut = ModelRun([{"type": "shell", "command": first}])
-        self.model.cut(cut, "error" if restarts else "cancelled")
+        if how == "killed":
+            self.model.kill(cut)
+        else:
+            self.model.cut(cut, "cancelled" if how == "cancelled" else "error")
 
     @precondition(lambda self: self.changing)
     @rule(age=st.integers(0, 9), force=st.booleans())
@@ -178,14 +181,31 @@ class Runs(RuleBasedStateMachine):
     def restart(self) -> None:
         self._restart()
 
+    @precondition(lambda self: self.completed)
+    @rule(age=st.integers(0, 9))
+    def crash(self, age: int) -> None:
+        """The process dies when all of a run is done, before it has said so."""
+        run_id = self.completed[-1 - age % len(self.completed)]
+        undo = "UPDATE runs SET status = 'running', owner = 'dead', completed_at = NULL WHERE id = ?"
+        self.workspace.database.write(lambda connection: connection.execute(undo, (run_id,)))
+        self._restart(is_killed=True)
+        self._message(run_id)  # whoever asks first has it settled
+        self.model.crash(self.model.runs[run_id])
+
     @property
     def waiting(self) -> list[str]:
         return [run_id for run_id, run in self.model.runs.items() if run.status == "awaiting_approval"]
 
     @property
+    def completed(self) -> list[str]:
+        """But for reverts."""
+        return [run_id for run_id, run in self.model.runs.items() if run.status == "completed" and run.operations]
+
+    @property
     def changing(self) -> list[str]:
-        """Runs that changed something, and those that are not over."""
-        return [run_id for run_id, run in self.model.runs.items() if run.net or not run.is_final]
+        """Runs that changed something, or may have, and those that are not over."""
+        runs = self.model.runs.items()
+        return [run_id for run_id, run in runs if run.net or run.is_unknown or not run.is_final]
 
     # -- what must be true after each
 
@@ -233,7 +253,11 @@ class Runs(RuleBasedStateMachine):
         await asyncio.wait_for(poll(), PATIENCE)
         begun.unlink()
 
-    def _restart(self) -> None:
+    def _restart(self, *, is_killed: bool = False) -> None:
+        """Of one that is killed nothing is stored from then on."""
+        if is_killed:
+            self.workspace.database.write = _refuse  # type: ignore[method-assign]
+            self.workspace.database.later = _refuse  # type: ignore[method-assign]
         self._close()
         self._open()
 
@@ -250,10 +274,15 @@ class Runs(RuleBasedStateMachine):
         return self.loop.run_until_complete(work)
 
 
+def _refuse(_: object) -> NoReturn:
+    raise ProviderUnavailable("This process is dead.")
+
+
 SETTINGS = settings(
     max_examples=MACHINES,
     stateful_step_count=STEPS,
     deadline=None,
+    derandomize=not SOAK,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
 )
 
