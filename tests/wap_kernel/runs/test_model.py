@@ -1,4 +1,4 @@
-"""Random batches, approvals, denials, cancels, reverts, restarts and crashes against a simple model of files and runs."""
+"""Random batches, approvals, denials, cancels, reverts, restarts and crashes against a simple model of runs."""
 
 from __future__ import annotations
 
