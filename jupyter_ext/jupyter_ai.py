@@ -6,8 +6,9 @@ which nobody holds but this process. It stands in the list of tokens and can be 
 
 from __future__ import annotations
 
+import asyncio
 import json
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from datetime import datetime, timedelta, timezone
 from inspect import Parameter, Signature
 from typing import Annotated, Any
@@ -22,13 +23,14 @@ from wap_kernel.errors import ProviderUnavailable, WapError
 
 from .app import WapExtension
 from .handlers.base import RATES
-from .tokens import AgentToken, Order
+from .tokens import AgentToken, AgentTokens, Order
 
 NAME = "jupyter-server-mcp"
 LIFETIME = timedelta(days=365)
 """Of its token; a server that runs longer than that is started again for it."""
 TOKEN = "wap_jupyter_server_mcp"
-"""Where the application's settings hold it."""
+"""Where the application's settings hold it, once it is there."""
+PAGE = 100
 
 Function = Callable[..., Awaitable[dict[str, Any]]]
 
@@ -111,11 +113,37 @@ async def _agent(app: WapExtension) -> AgentToken:
     """Who calls. A token that was revoked stays so until the server starts again."""
     if app.tokens is None:
         raise ProviderUnavailable("There are no agent tokens here now.")
-    if TOKEN not in app.settings:
-        order = Order(name=NAME, expires_at=datetime.now(timezone.utc) + LIFETIME)
-        _, minted = await app.tokens.mint(order, Caller().user)
-        app.settings.setdefault(TOKEN, minted)  # another call may have been first
-    return await app.tokens.verify(app.settings[TOKEN])
+    if TOKEN not in app.settings:  # calls that come at once wait for the same one
+        app.settings[TOKEN] = asyncio.ensure_future(_mint(app.tokens))
+    minting: asyncio.Future[str] = app.settings[TOKEN]
+    try:
+        token = await asyncio.shield(minting)
+    except WapError:
+        if app.settings.get(TOKEN) is minting:
+            del app.settings[TOKEN]  # the next call tries again
+        raise
+    return await app.tokens.verify(token)
+
+
+async def _mint(tokens: AgentTokens) -> str:
+    """What the holder sends. Of servers that ran before there is one left each, which nobody holds any more."""
+    user = Caller().user
+    async for token in _all(tokens):
+        if (token.name, token.created_by, token.revoked_at) == (NAME, user, None):
+            await tokens.revoke(token.id)
+    order = Order(name=NAME, expires_at=datetime.now(timezone.utc) + LIFETIME)
+    _, minted = await tokens.mint(order, user)
+    return minted
+
+
+async def _all(tokens: AgentTokens) -> AsyncIterator[AgentToken]:
+    page, following = await tokens.page(PAGE)
+    while True:
+        for token in page:
+            yield token
+        if following is None:
+            return
+        page, following = await tokens.page(PAGE, following)
 
 
 def _extension() -> WapExtension | None:

@@ -16,6 +16,7 @@ from mcp import Client
 
 from jupyter_ext import jupyter_ai
 from tests.jupyter_ext import peers
+from tests.jupyter_ext.agents import mint, use
 from tests.jupyter_ext.conftest import OPEN_LINES
 from tests.jupyter_ext.mcp_clients import answer, connected
 from wap_kernel.dialects.coding_environment import TOOLS
@@ -76,6 +77,28 @@ async def test_a_person_can_end_it(extension: Any, fetch: Any) -> None:
     await extension.tokens.revoke(token["id"])
     with pytest.raises(jupyter_ai.ToolFailed, match="revoked"):
         await jupyter_ai.getWorkspaceInfo()
+
+
+async def _tokens(fetch: Any) -> list[dict[str, Any]]:
+    listed: list[dict[str, Any]] = (await fetch("wap/tokens")).body["tokens"]
+    return [token for token in listed if token["name"] == "jupyter-server-mcp" and not token.get("revokedAt")]
+
+
+async def test_calls_that_come_at_once_have_one_token(extension: Any, fetch: Any) -> None:
+    await asyncio.gather(*(jupyter_ai.getWorkspaceInfo() for _ in range(6)))
+    assert len(await _tokens(fetch)) == 1
+
+
+async def test_tokens_of_servers_that_ran_before_are_revoked(
+    extension: Any, fetch: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(jupyter_ai, "PAGE", 2)
+    for _ in range(5):
+        await jupyter_ai._mint(extension.tokens)
+    namesake = await mint(fetch, name="jupyter-server-mcp")  # a person's
+    await jupyter_ai.getWorkspaceInfo()
+    assert len(await _tokens(fetch)) == 2
+    assert (await use(fetch, namesake, "exploreFiles", path=".")).status == 200
 
 
 @pytest.fixture
