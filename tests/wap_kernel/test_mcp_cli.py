@@ -70,9 +70,12 @@ def test_a_client_works_over_stdio(connect: Connect, shared: Place, mode: str) -
     asyncio.run(work())
 
 
-def test_every_tool_with_every_argument_and_every_error_code_over_stdio(connect: Connect, prepared: Place) -> None:
+@eras
+def test_every_tool_with_every_argument_and_every_error_code_over_stdio(
+    connect: Connect, prepared: Place, mode: str
+) -> None:
     async def work() -> list[mcp_calls.Outcome]:
-        async with connect(LEGACY) as client:
+        async with connect(mode) as client:
             return await mcp_calls.drive(client)
 
     mcp_calls.compare(asyncio.run(work()))
