@@ -11,14 +11,11 @@ import pytest
 from mcp import Client
 
 from tests.jupyter_ext.mcp_clients import refused
-from wap_kernel.dialects import coding_environment
+from tests.wap_kernel.dialects.coding import Coding
 from wap_kernel.mcp.asking import Local
 from wap_kernel.mcp.changes import Changes
 from wap_kernel.mcp.server import build
-from wap_kernel.policy.model import Policy
 from wap_kernel.redacting import CurrentRedactor
-from wap_kernel.runner import Runner
-from wap_kernel.workspace import Workspace
 
 SECRET = "Correct-Horse-Battery-Staple-0123"
 
@@ -35,14 +32,10 @@ def test_a_credential_stands_in_no_name(tmp_path: Path, is_known: bool) -> None:
             told.append(str(message.params.data))
 
     async def work() -> None:
-        workspace = Workspace(
-            str(root), state_dir=str(tmp_path / "state"), policy=Policy(name="open"), provider="local"
-        )
-        workspace.redactor = CurrentRedactor(lambda: (SECRET,) if is_known else ())
-        runner = Runner(workspace, answers={coding_environment.DIALECT: coding_environment})
-        asker = Local("s")
-        server = build(runner, lambda _: asker, Changes())
-        try:
+        async with Coding(root, tmp_path / "state").opened() as coding:
+            coding.workspace.redactor = CurrentRedactor(lambda: (SECRET,) if is_known else ())
+            asker = Local("s")
+            server = build(coding.runner, lambda _: asker, Changes())
             async with Client(server, mode="legacy", message_handler=hear) as client:
                 told.append(str(await client.list_resources()))
                 template = types.ResourceTemplateReference(uri="file:///{+path}")
@@ -50,9 +43,6 @@ def test_a_credential_stands_in_no_name(tmp_path: Path, is_known: bool) -> None:
                 told.append(str((await refused(client.call_tool(SECRET, {}))).error))
                 told.append(str((await refused(client.get_prompt(SECRET))).error))
                 told.append(str((await refused(client.read_resource(f"file://{root}/none/{SECRET}"))).error))
-        finally:
-            await runner.close()
-            await workspace.close()
 
     asyncio.run(work())
     assert len(told) == 6
