@@ -17,6 +17,7 @@ from wap_kernel.dialects import coding_environment, schemas
 from wap_kernel.dialects.coding_environment import Question, RpcError
 from wap_kernel.policy.model import Policy
 from wap_kernel.runner import Decision, Runner
+from wap_kernel.runs.model import Status
 from wap_kernel.workspace import Workspace
 
 OPEN = Policy(name="open")
@@ -65,6 +66,14 @@ class Coding:
         assert outcome.is_error
         error: dict[str, Any] = json.loads(outcome.text)
         return error
+
+    async def waiting(self) -> str:
+        """The run that asks, as soon as there is one."""
+        while True:
+            runs, _ = await self.runner.page(CLIENT, Status.AWAITING_APPROVAL, 1, None)
+            if runs:
+                return runs[0].id
+            await asyncio.sleep(0.01)
 
     async def decide(self, run_id: str, approved: bool) -> None:
         run = await self.runner.get(run_id, CLIENT)

@@ -55,14 +55,6 @@ def _lasting(said: Any) -> Any:
     return {name: _lasting(value) for name, value in said.items() if name not in ("duration", "durationMs")}
 
 
-async def _waiting(coding: Coding) -> str:
-    while True:
-        runs, _ = await coding.runner.page(CLIENT, Status.AWAITING_APPROVAL, 1, None)
-        if runs:
-            return runs[0].id
-        await asyncio.sleep(0.01)
-
-
 @pytest.mark.parametrize(("tool", "arguments", "code"), FAILING)
 def test_a_failure_is_kept_as_it_would_be_answered(
     coding: Coding, tool: str, arguments: dict[str, Any], code: str
@@ -75,7 +67,7 @@ def test_a_failure_is_kept_as_it_would_be_answered(
 
     async def approved(coding: Coding) -> None:
         waiting = asyncio.ensure_future(_said(coding, tool, arguments, wait=WAIT))
-        run_id = await _waiting(coding)
+        run_id = await coding.waiting()
         await coding.decide(run_id, True)
         assert _lasting(await waiting) == _lasting(at_once)
         run = await coding.call("getRun", {"runId": run_id, "wait": WAIT})
@@ -94,7 +86,7 @@ def test_what_is_not_performed_is_told_in_the_same_form(coding: Coding, tool: st
 
     async def scenario(coding: Coding) -> None:
         waiting = asyncio.ensure_future(_said(coding, tool, arguments, wait=WAIT))
-        run_id = await _waiting(coding)
+        run_id = await coding.waiting()
         if how == "denied":
             await coding.decide(run_id, False)
         elif how == "cancelled":

@@ -55,15 +55,6 @@ def test_so_is_an_administrators_confirmation(coding: Coding) -> None:
     play(coding, scenario, policy=administrator)
 
 
-async def _waiting(coding: Coding) -> str:
-    """The run that asks, as soon as there is one."""
-    while True:
-        runs, _ = await coding.runner.page(CLIENT, Status.AWAITING_APPROVAL, 1, None)
-        if runs:
-            return runs[0].id
-        await asyncio.sleep(0.01)
-
-
 @pytest.mark.parametrize("approved", [True, False])
 def test_a_call_can_wait_for_the_decision(coding: Coding, approved: bool) -> None:
     _data(coding)
@@ -75,7 +66,7 @@ def test_a_call_can_wait_for_the_decision(coding: Coding, approved: bool) -> Non
             said.append(words)
 
         waiting = asyncio.ensure_future(coding.outcome("runCommand", DELETE, wait=WAIT, progress=progress))
-        await coding.decide(await _waiting(coding), approved)
+        await coding.decide(await coding.waiting(), approved)
         if approved:
             outcome = await waiting
             assert outcome.structured is not None and outcome.structured["args"] == ["-r", "data"]
@@ -92,7 +83,7 @@ def test_a_cancelled_call_asks_nobody_any_more(coding: Coding) -> None:
 
     async def scenario(coding: Coding) -> None:
         waiting = asyncio.ensure_future(coding.outcome("runCommand", DELETE, wait=WAIT))
-        run_id = await _waiting(coding)
+        run_id = await coding.waiting()
         waiting.cancel()
         with pytest.raises(asyncio.CancelledError):
             await waiting
@@ -109,7 +100,7 @@ def test_a_cancelled_call_leaves_the_question_to_others_who_asked_it(coding: Cod
 
     async def scenario(coding: Coding) -> None:
         first = asyncio.ensure_future(coding.outcome("runCommand", DELETE, wait=WAIT if first_waits else 0))
-        run_id = await _waiting(coding)
+        run_id = await coding.waiting()
         if not first_waits:
             with pytest.raises(RpcError):
                 await first
@@ -134,7 +125,7 @@ def test_whoever_waits_is_told_that_the_question_was_withdrawn(coding: Coding) -
 
     async def scenario(coding: Coding) -> None:
         waiting = asyncio.ensure_future(coding.outcome("runCommand", DELETE, wait=WAIT))
-        run_id = await _waiting(coding)
+        run_id = await coding.waiting()
         await coding.runner.cancel(run_id, CLIENT)
         with pytest.raises(RpcError) as caught:
             await waiting
