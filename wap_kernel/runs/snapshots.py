@@ -10,7 +10,7 @@ from __future__ import annotations
 import logging
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -97,13 +97,18 @@ class Snapshots:
         self._caps = caps
         self._log = log
 
+    def announced(self, operation: Operation, deadline: Deadline) -> AbstractContextManager[None]:
+        """Around `around`, and before any lock on a path is taken: a single call may wait for that, and the command
+        waits for the call."""
+        return self._beside.command(deadline) if isinstance(operation, RunCommand | GitAction) else nullcontext()
+
     @contextmanager
     def around(
         self, operation: Operation, run: str, position: int, deadline: Deadline, notice: Notice
     ) -> Iterator[None]:
         """Perform the operation inside. What it will change is stored before, or the operation is refused."""
         if isinstance(operation, RunCommand | GitAction):  # which tells no more than a command what it will change
-            with self._beside.command(deadline), self._around_command(run, position, deadline, notice):
+            with self._around_command(run, position, deadline, notice):
                 yield
             return
         lost: dict[str, str] = {}

@@ -57,7 +57,11 @@ class Undoing:
         changed = (touch for touch in touches(operation) if touch.access is Access.WRITE)
         held = [path for touch in changed if (path := _resolved(files, touch)) is not None]
         run, position = str(context.run), context.position
-        with self._locks.hold(*held), self._snapshots.around(operation, run, position, deadline, context.notice):
+        with (
+            self._snapshots.announced(operation, deadline),
+            self._locks.hold(*held),
+            self._snapshots.around(operation, run, position, deadline, context.notice),
+        ):
             yield
 
     def beside(self, operation: Operation, deadline: Deadline) -> AbstractContextManager[None]:

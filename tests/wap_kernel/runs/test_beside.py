@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterator
-from contextlib import AbstractContextManager, closing
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -24,8 +24,12 @@ SECONDS = 30
 WRITE = WriteFile(path="new", content=b"theirs")
 
 
-def command(undo: Undoable, deadline: Deadline | None = None) -> AbstractContextManager[None]:
-    return undo.snapshots.around(RunCommand(command=":"), "run", 0, deadline or Deadline(10), undo.notices.append)
+@contextmanager
+def command(undo: Undoable, deadline: Deadline | None = None) -> Iterator[None]:
+    nothing, deadline = RunCommand(command=":"), deadline or Deadline(10)
+    snapshots = undo.snapshots
+    with snapshots.announced(nothing, deadline), snapshots.around(nothing, "run", 0, deadline, undo.notices.append):
+        yield
 
 
 def recorded(undo: Undoable) -> list[str]:
