@@ -14,7 +14,7 @@ from wap_kernel.runs.images import ABSENT, Image
 from wap_kernel.runs.model import Status
 
 NO_RUN = ""
-"""Of what a single call changed beside a command, see `beside.py`."""
+"""Of what a single call, or the undo of an atomic run, changed beside a command; see `beside.py`."""
 Note = Mapping[str, Any]
 """What there is to say about an operation: `notKept`, and of a command `notUndone` and whether it `isOver`."""
 

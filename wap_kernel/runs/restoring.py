@@ -118,10 +118,11 @@ class Reverting:
             survey = self.survey(run, Deadline(TAKE_BACK_SECONDS))
             planned = survey.planned
             _leave(planned, [*planned.conflicts, *survey.unreachable])
-            left = self._carry_out(survey, _undoer(guard, planned.changes, planned), run, 0, force=False)
-            undone = [change for change in survey.changes if change.path not in left]
-            back = [Change(change.path, change.after or change.before, change.before) for change in undone]
-            self._snapshots.changes.add(run, 0, back)
+            with self._snapshots.undoing({path: survey.looks[path] for path in planned.changes}):
+                left = self._carry_out(survey, _undoer(guard, planned.changes, planned), run, 0, force=False)
+                undone = [change for change in survey.changes if change.path not in left]
+                back = [Change(change.path, change.after or change.before, change.before) for change in undone]
+                self._snapshots.changes.add(run, 0, back)
             return Done(survey, left)
 
         return self._undo(run, once)

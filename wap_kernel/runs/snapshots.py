@@ -141,6 +141,19 @@ class Snapshots:
                 os.close(held)
 
     @contextmanager
+    def undoing(self, looks: Mapping[str, Look | None]) -> Iterator[None]:
+        """Undo an atomic run at these paths inside. That is recorded as the run's when it is done; until then it is not
+        to be taken for the work of another run's command either."""
+        before = {path: Image.of(look) for path, look in looks.items()}
+        identifiers = self.changes.begin(NO_RUN, 0, before)
+        try:
+            yield
+        finally:
+            with self._unless_it_fails():
+                budget = self.hashed()
+                self.changes.end(before, identifiers, {path: self.imager.image(path, budget) for path in before})
+
+    @contextmanager
     def _ending(
         self, operation: Operation, before: Mapping[str, Image], identifiers: Sequence[int], budget: Budget
     ) -> Iterator[None]:

@@ -123,6 +123,26 @@ def test_a_call_that_its_process_did_not_survive_is_not_the_commands_either(undo
     assert paths(undo.describe("run")) == {}
 
 
+def test_what_another_atomic_run_is_taking_back_is_not_the_commands(
+    undo: Undoable, neighbour: Undoable, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The command ends when the files are back already, and before that is recorded."""
+    undo.write("other", "made", b"theirs")
+    undo.write("other", "f", b"theirs")
+    running = command(undo)
+    running.__enter__()
+    add = neighbour.snapshots.changes.add
+
+    def late(*arguments: Any) -> None:
+        running.__exit__(None, None, None)
+        add(*arguments)
+
+    monkeypatch.setattr(neighbour.snapshots.changes, "add", late)
+    neighbour.take_back("other")
+    assert paths(undo.describe("run")) == {}
+    assert not (undo.folder / "made").exists()
+
+
 def test_without_a_command_nothing_is_recorded(undo: Undoable) -> None:
     undo.call(WRITE)
     with command(undo):
