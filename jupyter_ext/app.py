@@ -177,7 +177,7 @@ class WapExtension(ExtensionApp):
     def initialize_settings(self) -> None:
         server = self._server()
         loop = cast("asyncio.AbstractEventLoop", cast(Any, server.io_loop).asyncio_loop)
-        self.notifications = Notifications(cast(Any, server.event_logger), loop)
+        self.notifications = Notifications(cast(Any, server.event_logger), loop, self._without_credentials)
         self.mcp = Hosted(self._open_mcp)
         self.workspace = self._open_workspace()
         try:
@@ -294,6 +294,9 @@ class WapExtension(ExtensionApp):
             raise ProviderUnavailable("There are no agent tokens here now.")
         async with self.settings[RATES].admit(await self.tokens.known(caller.token), operation):
             yield
+
+    def _without_credentials(self, text: str) -> str:
+        return text if self.workspace is None else self.workspace.redactor.without_known(text)
 
     def _announce_run(self, run: Run) -> None:
         self.notifications.announce(RunChanged(run.id, run.status.value, run.caller.agent))

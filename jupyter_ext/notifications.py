@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -37,7 +38,12 @@ class FilesChanged:
 
 
 class Notifications:
-    def __init__(self, event_logger: EventLogger, loop: asyncio.AbstractEventLoop) -> None:
+    """`redact` takes out what nobody shall be told: agents name themselves, and files may be named anything."""
+
+    def __init__(
+        self, event_logger: EventLogger, loop: asyncio.AbstractEventLoop, redact: Callable[[str], str] = str
+    ) -> None:
+        self._redact = redact
         self._event_logger = event_logger
         self._loop = loop
         self._collected: dict[tuple[str | None, str | None], dict[str, None] | None] = {}
@@ -85,10 +91,10 @@ class Notifications:
     def _tell_of_files(self) -> None:
         collected, self._collected = self._collected, {}
         for (run, agent), paths in collected.items():
-            self._emit("files", run, agent, paths=None if paths is None else list(paths))
+            self._emit("files", run, agent, paths=None if paths is None else list(map(self._redact, paths)))
 
     def _emit(self, kind: str, run: str | None, agent: str | None, **more: Any) -> None:
-        data = {"kind": kind, "runId": run, "agent": agent, **more}
+        data = {"kind": kind, "runId": run, "agent": agent and self._redact(agent), **more}
         self._event_logger.emit(
             schema_id=SCHEMA, data={name: value for name, value in data.items() if value is not None}
         )

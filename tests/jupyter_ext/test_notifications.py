@@ -53,6 +53,15 @@ def test_the_schema_states_its_limitations() -> None:
     assert set(schema["properties"]["status"]["enum"]) == {status.value for status in Status}
 
 
+async def test_no_credential_is_announced(logger: EventLogger, jp_asyncio_loop: asyncio.AbstractEventLoop) -> None:
+    notifications = Notifications(logger, jp_asyncio_loop, lambda text: text.replace("hunter2", "***"))
+    listener = Listener(logger)
+    notifications.announce(FilesChanged(("a-hunter2",), None, "hunter2"))
+    notifications.announce(RunChanged("run_1", "running", "agent hunter2"))
+    assert await listener.next() == {"kind": "files", "paths": ["a-***"], "agent": "***"}
+    assert await listener.next() == {"kind": "run", "runId": "run_1", "status": "running", "agent": "agent ***"}
+
+
 async def test_a_run(notifications: Notifications, listener: Listener) -> None:
     notifications.announce(RunChanged("run_1", "running", "claude"))
     notifications.announce(RunChanged("run_1", "completed"))
