@@ -15,6 +15,8 @@ from wap_kernel.operations import Effect
 from . import schemas
 
 Definition = dict[str, Any]
+_IN_BATCHES: Mapping[str, str] = MappingProxyType({"createFile": "writeFile", "shell": "executeCommand"})
+"""Operations of Agent Spaces that no tool is called like, with a tool that does the same."""
 
 
 def document(chosen_format: str, dialect: str, only: frozenset[str] | None = None) -> bytes:
@@ -32,13 +34,14 @@ def _defined(chosen_format: str, dialect: str) -> Mapping[str, bytes]:
 
 
 def known_tools() -> tuple[str, ...]:
-    """The names of all tools of all dialects."""
-    return tuple(dict.fromkeys(name for tools in _TOOLS.values() for name in tools))
+    """The names of all tools of all dialects, and of the operations in a batch."""
+    return tuple(dict.fromkeys((*(name for tools in _TOOLS.values() for name in tools), *_IN_BATCHES)))
 
 
 def effects(names: Collection[str] | None) -> tuple[Effect, ...]:
     """What the tools of these names do, in every dialect; None stands for all tools."""
-    tools = (tool for tools in _TOOLS.values() for tool in tools.values() if names is None or tool.name in names)
+    wanted = None if names is None else {*names, *(_IN_BATCHES[name] for name in names if name in _IN_BATCHES)}
+    tools = (tool for tools in _TOOLS.values() for tool in tools.values() if wanted is None or tool.name in wanted)
     return tuple(dict.fromkeys(effect for tool in tools for effect in tool.effects or (tool.effect,)))
 
 

@@ -7,9 +7,11 @@ from typing import Any
 
 import pytest
 
+from jupyter_ext import definitions
 from tests.jupyter_ext.agents import bearer, mint
 from tests.jupyter_ext.conftest import OPEN
 from tests.jupyter_ext.running import Notes, create, read, shell, start, types
+from wap_kernel.operations import Effect
 
 
 @pytest.fixture
@@ -41,6 +43,27 @@ async def test_an_agent_token_opens_its_tools_by_either_name(fetch: Any, jp_root
     assert types(answer.body) == ["message", "createFile", "readFile", "policyDenied"]
     assert "does not open shell" in answer.body["events"][3]["reason"]
     assert [path.name for path in jp_root_dir.iterdir()] == ["a"]
+
+
+@pytest.mark.parametrize(
+    ("tools", "opened"),
+    [
+        (["shell"], ["shell"]),
+        (["createFile"], ["createFile"]),
+        (["bash", "read"], ["shell", "readFile"]),
+        (["write"], ["createFile"]),
+        (["runCommand"], ["shell"]),
+        (["runOperations"], []),
+    ],
+)
+async def test_by_its_name_in_any_dialect(fetch: Any, jp_root_dir: Any, tools: list[str], opened: list[str]) -> None:
+    assert definitions.effects(["shell"]) == (Effect.EXECUTE,)
+    minted = await mint(fetch, tools=tools)
+    (jp_root_dir / "b").write_text("b")
+    answer = await start(fetch, create("a"), read("b"), shell("true"), headers=bearer(minted))
+    assert [kind for kind in types(answer.body) if kind != "policyDenied"] == [
+        kind for kind in ("createFile", "readFile", "shell") if kind in opened
+    ]
 
 
 async def test_an_agent_sees_and_touches_its_own_runs_only(fetch: Any, jp_root_dir: Any) -> None:

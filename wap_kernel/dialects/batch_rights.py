@@ -16,9 +16,14 @@ Authorize = Callable[[Effect], Awaitable[None]]
 SCOPE = "token.tools"
 """The rule by which an agent token does not open a tool."""
 
-# An agent token may name a tool as WAP or the Coding Environment do.
+# An agent token may name a tool as any dialect does.
 _ALSO: Mapping[str, tuple[str, ...]] = MappingProxyType(
-    {"createFile": ("writeFile",), "editFile": ("modifyFile",), "shell": ("executeCommand", "runCommand")}
+    {
+        "readFile": ("read",),
+        "createFile": ("writeFile", "write"),
+        "editFile": ("modifyFile", "edit"),
+        "shell": ("executeCommand", "runCommand", "bash"),
+    }
 )
 
 
