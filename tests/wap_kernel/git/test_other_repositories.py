@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 from contextlib import nullcontext
 from pathlib import Path
@@ -31,6 +32,8 @@ def plant(git: Path, other: Path, commit: str, kind: str) -> None:
     theirs = other / ".git"
     if kind == "alternates":
         (git / "objects/info/alternates").write_text(f"{theirs}/objects\n")
+    elif kind == "relative alternates":
+        (git / "objects/info/alternates").write_text(f"{os.path.relpath(theirs / 'objects', git / 'objects')}\n")
     elif kind == "gitdir":
         git.rename(git.parent / "old")
         git.write_text(f"gitdir: {theirs}\n")
@@ -57,7 +60,17 @@ def plant(git: Path, other: Path, commit: str, kind: str) -> None:
 
 
 KINDS = (
-    *("alternates", "gitdir", "commondir", "worktree", "loose objects", "one object", "pack", "objects"),
+    *(
+        "alternates",
+        "relative alternates",
+        "gitdir",
+        "commondir",
+        "worktree",
+        "loose objects",
+        "one object",
+        "pack",
+        "objects",
+    ),
     *("objects refs", ".git", "objects index", "HEAD objects", "logs objects"),
 )
 
