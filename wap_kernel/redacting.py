@@ -77,8 +77,10 @@ class _Known:
         self.fragments = fragments
         self.redactor = Redactor(secrets, fragments) if secrets else SHAPES
         long = tuple(secret for secret in secrets if len(secret) >= SHORTEST_WITHHELD)
-        self.long = self.redactor.known if long == secrets else KnownSecrets(long, fragments)
+        self.long = NOTHING_KNOWN
         """Without what may be a word like any other."""
+        if long:
+            self.long = self.redactor.known if long == secrets else KnownSecrets(long, fragments)
 
 
 def redacted(value: Any, redact: Redact = SHAPES) -> Any:

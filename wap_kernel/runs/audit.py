@@ -32,6 +32,9 @@ from wap_kernel.runs.encoding import encoder
 from wap_kernel.runs.heads import Heads
 from wap_kernel.times import text_of_seconds
 
+SHORTEST_SECRET = 8
+"""Characters of a credential, at least."""
+
 Outcome = Literal["ok", "denied", "failed"]
 _encode = encoder()
 
@@ -238,8 +241,12 @@ class Audit:
             "code": None if error is None else error.code.value,
             "error": None if error is None else _plain(self._redact(error.record)),
             "duration_ms": None if entry.duration is None else round(entry.duration * 1000, 3),
-            "step": _plain(record.step and self._redact(record.step)),
+            "step": _plain(self._named(record.step)),
         }
+
+    def _named(self, name: str | None) -> str | None:
+        """What callers call themselves and their operations; short ones, as most are, hold no credential."""
+        return name if name is None or len(name) < SHORTEST_SECRET else self._redact(name)
 
     def _of_sender(self, caller: Caller, context: Context) -> dict[str, str | None]:
         """The columns that all records of a batch have alike, made once for those that follow each other."""
@@ -248,12 +255,12 @@ class Audit:
             return known
         columns = {
             "workspace": self._workspace,
-            "user": _plain(caller.user and self._redact(caller.user)),
-            "agent": _plain(caller.agent and self._redact(caller.agent)),
-            "session": _plain(caller.session and self._redact(caller.session)),
+            "user": _plain(self._named(caller.user)),
+            "agent": _plain(self._named(caller.agent)),
+            "session": _plain(self._named(caller.session)),
             "token": caller.token,
             "dialect": context.dialect,
-            "tool": _plain(context.tool and self._redact(context.tool)),
+            "tool": _plain(self._named(context.tool)),
             "run": context.run,
         }
         self._sender = (caller, context, columns)

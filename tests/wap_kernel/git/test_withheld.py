@@ -21,6 +21,7 @@ from wap_kernel.git.github import GitHubApp
 from wap_kernel.git.settings import GitSettings
 from wap_kernel.operations import CreateDirectory, ModifyFile, Operation, ReadFile, ReadNotebook, WriteFile
 from wap_kernel.policy.model import Policy
+from wap_kernel.redacting import CurrentRedactor
 from wap_kernel.runs.model import Options, Step
 
 TOKEN = "Correct+Horse/Battery=Staple0123"
@@ -209,6 +210,16 @@ def test_runs_tell_it_in_no_event_and_no_diff(tools: Interface, dry: bool) -> No
     first, *others = told[0]["events"]
     assert first["success"] is False if "success" in first else first["type"] == "policyDenied"
     assert len(others) == 3 and TOKEN not in json.dumps(told)
+
+
+def test_where_nothing_is_known_nothing_is_looked_for(tmp_path: Path) -> None:
+    with opened(tmp_path) as tools:
+        assert tools.workspace.redactor.withholds_nothing
+    known: list[str] = ["hunter2"]
+    redactor = CurrentRedactor(lambda: tuple(known))
+    assert redactor.withholds_nothing and redactor("hunter2") == "***" and redactor.line("hunter2") == "hunter2"
+    known.append(TOKEN)
+    assert not redactor.withholds_nothing and redactor.without_known(f"hunter2 {TOKEN}") == "hunter2 ***"
 
 
 def test_a_short_one_hides_no_file(tmp_path: Path, token_file: Path) -> None:
