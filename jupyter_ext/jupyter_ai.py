@@ -28,6 +28,8 @@ from .tokens import AgentToken, AgentTokens, Order
 NAME = "jupyter-server-mcp"
 LIFETIME = timedelta(days=365)
 """Of its token; a server that runs longer than that is started again for it."""
+FORGOTTEN = timedelta(days=7)
+"""A token that was not used for so long is nobody's any more."""
 TOKEN = "wap_jupyter_server_mcp"
 """Where the application's settings hold it, once it is there."""
 PAGE = 100
@@ -126,12 +128,14 @@ async def _agent(app: WapExtension) -> AgentToken:
 
 
 async def _mint(tokens: AgentTokens) -> str:
-    """What the holder sends. Of servers that ran before there is one left each, which nobody holds any more."""
-    user = Caller().user
+    """What the holder sends. Of servers that ran before there is one left each; another server on the same folder may
+    hold one too, and uses it now and then."""
+    user, now = Caller().user, datetime.now(timezone.utc)
     async for token in _all(tokens):
-        if (token.name, token.created_by, token.revoked_at) == (NAME, user, None):
+        is_ours = (token.name, token.created_by, token.revoked_at) == (NAME, user, None)
+        if is_ours and (token.last_used_at or token.created_at) < now - FORGOTTEN:
             await tokens.revoke(token.id)
-    order = Order(name=NAME, expires_at=datetime.now(timezone.utc) + LIFETIME)
+    order = Order(name=NAME, expires_at=now + LIFETIME)
     _, minted = await tokens.mint(order, user)
     return minted
 

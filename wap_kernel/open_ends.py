@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from itertools import islice
 
 from wap_kernel.git.known_secrets import MASK, MAX_HELD, NOTHING_KNOWN, KnownSecrets
 
@@ -17,6 +18,10 @@ CUT = "... [more]"
 """What stands where a text ends before its end."""
 _CUT_WITHIN = re.compile(r"\.\.\. \[(?:\d{1,20} )?more\](?=\n|\Z)|\n\[\.\.\. \d{1,20} characters left out \.\.\.\]\n")
 """The notes of `files/viewing.py` and of `files/notebook_reading.py`."""
+MAX_NOTES = 2100
+"""A line of a file that is viewed has one at most, and so many lines are shown."""
+MAX_LEFT_OUT = 20
+"""Of an output something is left out once."""
 SHORTEST_PART = 8
 """Characters of a secret that tell that it was one."""
 _WORD = r"[^\s'\"<>]"
@@ -46,15 +51,20 @@ def _open_end(text: str) -> int:
 
 
 def has_cut_one(text: str, known: KnownSecrets) -> bool:
-    """Whether a cut has left a part of a known secret."""
-    pieces = _CUT_WITHIN.split(text)
-    ends = any(len(piece) - known.open_end(piece) >= SHORTEST_PART for piece in pieces[:-1])
-    return ends or any(known.open_start(piece) >= SHORTEST_PART for piece in pieces[1:])
+    """Whether a cut has left a part of a known secret. A text may say of itself that it was cut, so not all such notes
+    are believed."""
+    for note in islice(_CUT_WITHIN.finditer(text), MAX_NOTES):
+        head = text[max(0, note.start() - MAX_HELD) : note.start()]
+        if len(head) - known.open_end(head) >= SHORTEST_PART:
+            return True
+        if note[0].startswith("\n") and known.open_start(text[note.end() : note.end() + MAX_HELD]) >= SHORTEST_PART:
+            return True
+    return False
 
 
 def without_cut_ones(text: str, known: KnownSecrets = NOTHING_KNOWN) -> str:
     """An output without its middle (see `commands/output.py`), and without what the cut left of a credential."""
-    pieces = _LEFT_OUT.split(text)
+    pieces = _LEFT_OUT.split(text, MAX_LEFT_OUT)
     for place in range(1, len(pieces), 2):
         head, tail = pieces[place - 1], pieces[place + 1]
         end = open_end(head, known)

@@ -59,10 +59,12 @@ class CurrentRedactor:
             text = f"{text[:end]}{MASK}"
         return known.without(text)
 
-    def withholds(self, text: str) -> bool:
+    def withholds(self, text: str, *, is_cut: bool = False) -> bool:
         """Whether it holds a credential of the server, in any form, or a part of one where it was cut."""
         known = self._current().long
-        return known is not NOTHING_KNOWN and (known.without(text) != text or has_cut_one(text, known))
+        if known is NOTHING_KNOWN:
+            return False
+        return known.without(text) != text or (is_cut and has_cut_one(text, known))
 
     def _current(self) -> _Known:
         secrets, fragments = self._secrets(), self._fragments()
@@ -114,7 +116,7 @@ def _of_files(found: Result, current: CurrentRedactor) -> Result:
     that a search finds are to be looked at."""
     redact = current.without_known
     if isinstance(found, FileContent | NotebookContent):
-        if any(current.withholds(text) for text in _texts(found)):
+        if any(current.withholds(text, is_cut=is_cut) for text, is_cut in _texts(found)):
             raise _withheld()
         shown = found.metadata.model_copy(update={"path": redact(found.metadata.path)})
         return found.model_copy(update={"metadata": shown})
@@ -127,14 +129,14 @@ def _of_files(found: Result, current: CurrentRedactor) -> Result:
     return found if clean == dumped else type(found).model_validate(clean)
 
 
-def _texts(found: FileContent | NotebookContent) -> Iterator[str]:
-    """As they are, not as JSON: there a quote would be another text."""
+def _texts(found: FileContent | NotebookContent) -> Iterator[tuple[str, bool]]:
+    """As they are, not as JSON: there a quote would be another text. And whether they were cut."""
     if isinstance(found, FileContent):
-        yield f"{found.content}{CUT}" if found.is_truncated else found.content
+        yield (f"{found.content}{CUT}", True) if found.is_truncated else (found.content, False)
         return
     for cell in found.cells:
-        yield cell.source
-        yield from (output.text for output in cell.outputs or ())
+        yield cell.source, False
+        yield from ((output.text, bool(output.is_truncated)) for output in cell.outputs or ())
 
 
 def _withheld() -> PermissionDenied:

@@ -32,7 +32,7 @@ _QUOTES = re.compile(r"[\\'\"]")
 _EXPANSION = re.compile(r"\$\{\w+(?::?[-+=](?P<word>[^{}]*))?\}|\$\w+(?=['\"])|\$[@*\d]|``|\$\(\)")
 """What may stand for its own word, or for nothing at all."""
 _SEPARATOR = re.compile(r"\bIFS=([^\s;]+)")
-_BRACES = re.compile(r"(?<!\$)\{(?:([^{}\s]*,[^{}\s]*)|(\w)\.\.(\w)(?:\.\.[-+]?\d+)?)\}")
+_BRACES = re.compile(r"(?<!\$)\{(?:([^{},\s]*(?:,[^{},\s]*)+)|(\w)\.\.(\w)(?:\.\.[-+]?\d+)?)\}")
 
 
 def plain(text: str) -> str:
@@ -69,6 +69,7 @@ def _without_expansions(text: str) -> str:
 
 def expanded(word: str) -> Iterator[str]:
     """The words that its braces stand for. Nothing for a word without any."""
+    word = word[: word.rfind("}") + 1] + word[word.rfind("}") + 1 :].replace("{", "")  # what is open stays so
     if len(word) > MAX_WORD or not _BRACES.search(word):
         return
     waiting = [word]

@@ -245,7 +245,7 @@ def _tar(words: Words) -> Wrapped | None:
     return Wrapped(problem="archive on another host", transparent=False) if remote else None
 
 
-_DATE_VALUED = re.compile(r"-[A-Za-z]*[dfr]|--(?:date|file|reference)")
+_DATE_VALUED = re.compile(r"-[A-HJ-Za-z]*[dfr]|--(?:date|file|reference)")
 
 
 def _date(words: Words) -> Wrapped | None:

@@ -19,6 +19,15 @@ def _with_secret(match: re.Match[str]) -> str:
     return f"{start}{MASK}@" if ":" in user else match[0]
 
 
+def _header(match: re.Match[str]) -> str:
+    """Decided here and not by the pattern, which has gone over the whole run by then and need not do so again."""
+    run = match[3]
+    if run is not None and (match[4] or not _DIGIT.search(run) or not _LETTER.search(run)):
+        return match[0]
+    return f"{match[1]}{match[2] or ''}{MASK}"
+
+
+_DIGIT, _LETTER = re.compile(r"\d"), re.compile("[A-Za-z]")
 _KIND = "(?:basic|bearer|token) "
 _OF_USER = r"(?:[^\s/?#'\"<>]|(?<=\w)['\"](?=\w))"
 """A quote within a word is a part of it; one beside anything else ends what it quotes."""
@@ -57,10 +66,10 @@ _LOOKS_LIKE_ONE = (
         "authorization",
         # Without the kind it must look like a secret: `authorization = request.headers.get(...)` is no header.
         re.compile(
-            rf"\b((?i:authorization)[\"']?\]?[ \t]{{0,8}}[:=][ \t]{{0,8}}[\"']?)(?:((?i:{_KIND}))(?![$<{{%])[^\s'\"]+"
-            rf"|(?={_RUN}*\d)(?={_RUN}*[A-Za-z]){_RUN}{{16,}}(?![\w+/=.~(-]))"
+            rf"\b((?i:authorization)[\"']?\]?[ \t]{{0,8}}[:=][ \t]{{0,8}}[\"']?)"
+            rf"(?:((?i:{_KIND}))(?![$<{{%])[^\s'\"]+|({_RUN}{{16,}})(\(?))"
         ),
-        rf"\1\2{MASK}",
+        _header,
     ),
     ("gh", re.compile(r"\b(?:gh[pousr]_[A-Za-z0-9]{16,255})"), MASK),
     ("github_pat_", re.compile(r"\bgithub_pat_[A-Za-z0-9_]{16,255}"), MASK),

@@ -88,14 +88,22 @@ def of_answer(status: int, body: bytes) -> bytes:
     return answer.model_dump_json(by_alias=True, exclude_unset=True).encode()
 
 
+def _id_in(line: str) -> int | str | None:
+    """Of a message that is not JSON, as far as it can be told."""
+    found = _FIRST_MEMBERS.match(line)
+    try:
+        return None if found is None else json.loads(found[1])
+    except ValueError:  # 007
+        return None
+
+
 def of_line(line: str) -> tuple[JSONRPCError, bool]:
     """The error for a line that is no message, and whether it was meant as an answer to a request of ours."""
     try:
         said = json.loads(line)
         is_text = _is_text(said)
     except (ValueError, RecursionError):
-        found = _FIRST_MEMBERS.match(line)
-        return _error(PARSE_ERROR, "The message is not JSON.", SHAPE, json.loads(found[1]) if found else None), False
+        return _error(PARSE_ERROR, "The message is not JSON.", SHAPE, _id_in(line)), False
     if not isinstance(said, dict):
         return _error(INVALID_REQUEST, "It is no JSON-RPC message.", SHAPE, None), False
     number, is_answer = said.get("id"), "method" not in said and ("result" in said or "error" in said)

@@ -30,6 +30,7 @@ class Renewal:
         self._opening: JSONRPCRequest | None = None
         self._asked: dict[RequestId, JSONRPCRequest] = {}
         self._waiting: list[JSONRPCRequest] = []
+        self._is_under_way = False
 
     def note(self, message: JSONRPCMessage) -> None:
         """Of the client."""
@@ -41,6 +42,7 @@ class Renewal:
             cancelled = (message.params or {}).get("requestId")
             if isinstance(cancelled, int | str):
                 self._asked.pop(cancelled, None)
+                self._waiting = [request for request in self._waiting if request.id != cancelled]
 
     async def hear(self, message: JSONRPCMessage) -> list[JSONRPCMessage]:
         """Of the server. What the client is told."""
@@ -52,12 +54,13 @@ class Renewal:
         if request is None or opening is None or not _is_forgotten(message):
             return [message]
         self._waiting.append(request)
-        if len(self._waiting) == 1:
+        if not self._is_under_way:
+            self._is_under_way = True
             await self._send(opening.model_copy(update={"id": RENEWAL}))
         return []
 
     async def _renewed(self, answer: JSONRPCResponse | JSONRPCError) -> list[JSONRPCMessage]:
-        waiting, self._waiting = self._waiting, []
+        waiting, self._waiting, self._is_under_way = self._waiting, [], False
         if isinstance(answer, JSONRPCError):
             return [JSONRPCError(jsonrpc="2.0", id=request.id, error=answer.error) for request in waiting]
         await self._send(JSONRPCNotification(jsonrpc="2.0", method="notifications/initialized"))

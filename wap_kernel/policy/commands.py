@@ -6,7 +6,7 @@ gives good answers; the boundary is the sandbox.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from wap_kernel.commands.shell import Script, SimpleCommand, builtin_problem, parse
@@ -26,10 +26,12 @@ from wap_kernel.policy.fitting import (
     pattern_of,
     split,
 )
-from wap_kernel.policy.mentions import Mentions, sought
+from wap_kernel.policy.mentions import Mentions, Sought, sought
 from wap_kernel.policy.model import Answer, CommandRule, ShellPolicy
 from wap_kernel.policy.verdict import Verdict
 
+MAX_GIVEN = 16 * 1024
+"""Characters of the caller's variables that are looked through."""
 MAX_WRAPPING = 8
 """`env env env ...`: deeper is nobody's honest command."""
 
@@ -59,16 +61,18 @@ _NOTHING = Verdict(Answer.ALLOW, "nothing to run", "The command runs nothing.")
 def judge_commands(script: Script, shell: ShellPolicy, facts: CommandFacts) -> tuple[Judged, ...]:
     """What is said about each command, wrappers included, and last about what cannot be analysed."""
     unclear = _Unclear(list(script.problems), script.whole)
-    found = [
-        Judged(SimpleCommand(run.command.words), _looked_at(run, _judge_run(run, shell, facts), script, shell))
+    runs = [
+        (run, _judge_run(run, shell, facts))
         for command in script.commands
         for run in _runs(_Run(command), unclear, facts, 0)
         if run.command.words
     ]
+    found = [Judged(SimpleCommand(run.command.words), verdict) for run, verdict in _looked_at(runs, script, shell)]
     if unclear.problems:
         verdict = _unanalysable(unclear.problems, shell, facts)
-        if verdict.answer is Answer.ALLOW and unclear.whole:
-            verdict = _unless_named(verdict, "The line", Mentions([script.text], script.given, parts=True), shell)
+        if verdict.answer is Answer.ALLOW and unclear.whole and _is_short(script.given):
+            mentions = Mentions([script.text], script.given, parts=True).first(sought(shell))
+            verdict = _unless_named(verdict, "The line", mentions)
         elif verdict.answer is Answer.ALLOW and sought(shell):
             verdict = replace(verdict, answer=Answer.ASK)
         found.append(Judged(SimpleCommand(()), verdict))
@@ -152,18 +156,38 @@ def _judge_run(run: _Run, shell: ShellPolicy, facts: CommandFacts) -> Verdict:
     return verdict
 
 
-def _looked_at(run: _Run, verdict: Verdict, script: Script, shell: ShellPolicy) -> Verdict:
-    """Nobody knows all the programs that run what they are given: `uv run sudo id`."""
-    if verdict.rule != "unknown" or verdict.answer is not Answer.ALLOW or not script.whole:
-        return verdict
-    mentions = Mentions([" ".join(word.text for word in run.command.words)], script.given)
-    return _unless_named(verdict, f'The command "{_shown(run)}"', mentions, shell)
+def _looked_at(
+    runs: Sequence[tuple[_Run, Verdict]], script: Script, shell: ShellPolicy
+) -> Iterator[tuple[_Run, Verdict]]:
+    """Nobody knows all the programs that run what they are given: `uv run sudo id`. All of them at once, since what the
+    caller's variables hold may be long."""
+    unknown = {
+        number: " ".join(word.text for word in run.command.words)
+        for number, (run, verdict) in enumerate(runs)
+        if verdict.rule == "unknown" and verdict.answer is Answer.ALLOW and script.whole
+    }
+    wanted = sought(shell) if unknown else ()
+    mentions = Mentions(unknown.values(), script.given).first(wanted) if wanted and _is_short(script.given) else None
+    for number, (run, verdict) in enumerate(runs):
+        if number in unknown and wanted and not _is_short(script.given):
+            verdict = replace(verdict, answer=Answer.ASK, grantable=False)
+        elif number in unknown and mentions is not None and (len(unknown) == 1 or _may_be_it(unknown[number], wanted)):
+            verdict = _unless_named(verdict, f'The command "{_shown(run)}"', mentions)
+        yield run, verdict
 
 
-def _unless_named(verdict: Verdict, what: str, mentions: Mentions, shell: ShellPolicy) -> Verdict:
+def _may_be_it(text: str, wanted: Sequence[Sought]) -> bool:
+    """Whether this one of several commands names it, or has a variable that can."""
+    return "$" in text or Mentions([text]).first(wanted) is not None
+
+
+def _is_short(given: Sequence[str]) -> bool:
+    return sum(map(len, given)) <= MAX_GIVEN
+
+
+def _unless_named(verdict: Verdict, what: str, found: Sought | None) -> Verdict:
     """What nobody has looked at is not allowed where it names a blocked program, or a command that a rule asks about.
     Many words are no programs, so a person is asked."""
-    found = mentions.first(sought(shell))
     if found is None:
         return verdict
     reason = f'{what} names "{found}", which {"is blocked" if found.blocked else "needs approval"}, and may run it'

@@ -1,7 +1,7 @@
 """A system call filter for what a network namespace does not cover: sockets between a virtual machine and its host.
 
 The program is one of classic BPF, as the kernel takes it (`man 2 seccomp`). It lets everything pass but `socket` with
-AF_VSOCK, which then does not exist. Pure.
+AF_VSOCK, which then does not exist, and io_uring, which makes sockets past any filter. Pure.
 """
 
 from __future__ import annotations
@@ -17,6 +17,8 @@ _ERRNO = 0x00050000
 _LOAD, _AND, _EQUAL, _RETURN = 0x20, 0x54, 0x15, 0x06
 _NUMBER, _ARCHITECTURE, _FIRST_ARGUMENT = 0, 4, 16
 """Where `struct seccomp_data` has them; of an argument the low half, on machines that have that first."""
+_IO_URING_SETUP = 425
+"""The same everywhere."""
 _X32 = 0x40000000
 """The bit by which x86-64 tells the calls of a third kind of program, which have the same numbers otherwise."""
 
@@ -62,8 +64,8 @@ def _steps(kinds: tuple[_Calls, ...]) -> Iterator[tuple[int, int, int, int]]:
 def _checks(calls: _Calls) -> Iterator[tuple[int, int, int, int]]:
     yield _LOAD, 0, 0, _NUMBER
     yield _AND, 0, 0, ~_X32 & 0xFFFFFFFF
-    if calls.socketcall is not None:
-        yield _EQUAL, 0, 1, calls.socketcall
+    for number in filter(None, (_IO_URING_SETUP, calls.socketcall)):
+        yield _EQUAL, 0, 1, number
         yield _RETURN, 0, 0, _ERRNO | errno.ENOSYS
     yield _EQUAL, 0, 3, calls.socket
     yield _LOAD, 0, 0, _FIRST_ARGUMENT

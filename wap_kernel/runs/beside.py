@@ -28,6 +28,8 @@ class Beside:
         """Shared by all that are under way."""
         self._calls = os.path.join(state_dir, "locks", "calls")
         """Shared by those that are not recorded."""
+        self._recorded = os.path.join(state_dir, "locks", "recorded")
+        """And by those that are."""
 
     @contextmanager
     def command(self, deadline: Deadline) -> Iterator[None]:
@@ -53,20 +55,35 @@ class Beside:
     def hold_off(self) -> int | None:
         """A descriptor: no command begins until it is closed. None: one is under way, or about to be."""
         descriptor = open_lock(self._calls)
-        if try_lock(descriptor, shared=True) and not self.is_command_under_way():
-            return descriptor
-        os.close(descriptor)
-        return None
+        is_held = False
+        try:
+            is_held = try_lock(descriptor, shared=True) and not self.is_command_under_way()
+        finally:
+            if not is_held:
+                os.close(descriptor)
+        return descriptor if is_held else None
+
+    def recording(self) -> int:
+        """A descriptor: what is recorded beside commands is not forgotten until it is closed."""
+        descriptor = open_lock(self._recorded)
+        lock_within(descriptor, PATIENCE, shared=True)
+        return descriptor
 
     def is_command_under_way(self) -> bool:
-        with self.unless_a_command() as is_free:
+        with _alone(self._commands) as is_free:
             return not is_free
 
     @contextmanager
     def unless_a_command(self) -> Iterator[bool]:
-        """Whether none is under way; none begins inside then."""
-        descriptor = open_lock(self._commands)
-        try:
-            yield try_lock(descriptor)
-        finally:
-            os.close(descriptor)
+        """Whether none is under way, and nothing is being recorded; neither begins inside then."""
+        with _alone(self._commands) as no_command, _alone(self._recorded) as no_record:
+            yield no_command and no_record
+
+
+@contextmanager
+def _alone(path: str) -> Iterator[bool]:
+    descriptor = open_lock(path)
+    try:
+        yield try_lock(descriptor)
+    finally:
+        os.close(descriptor)

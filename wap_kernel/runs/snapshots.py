@@ -127,8 +127,10 @@ class Snapshots:
         """Perform a file operation of a single call inside, of which nothing is kept: what it leaves is recorded if a
         command is under way, whose work it would look like."""
         held = self._beside.hold_off()
+        is_recorded = held is None
+        held = self._beside.recording() if held is None else held
         try:
-            looks = {} if held is not None else self._looks(operation, {}, deadline)
+            looks = self._looks(operation, {}, deadline) if is_recorded else {}
             before = {path: Image.of(look) for path, look in looks.items()}
             if not before:
                 yield
@@ -137,8 +139,7 @@ class Snapshots:
             with self._ending(operation, before, identifiers, Budget(self._caps.per_file, HASHED_BESIDE)):
                 yield
         finally:
-            if held is not None:
-                os.close(held)
+            os.close(held)
 
     @contextmanager
     def undoing(self, looks: Mapping[str, Look | None]) -> Iterator[None]:

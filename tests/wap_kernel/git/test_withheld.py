@@ -13,6 +13,7 @@ from urllib.parse import quote
 
 import pytest
 
+from tests.patience import cpu_time
 from tests.wap_kernel.dialects.interface import AGENT, SECONDS, Interface, opened
 from wap_kernel.changes import ReplaceText
 from wap_kernel.git.answers import Person
@@ -149,6 +150,14 @@ def test_no_part_is_shown_where_a_text_is_cut(tools: Interface, size: int) -> No
         assert not any(TOKEN[at : at + 8] in json.dumps(told) for at in range(len(TOKEN) - 8)), told
     (tools.root / "b.txt").write_text(f"{'.' * 3000}{TOKEN[:3]}\n")  # which could be anything
     assert "..." in tools("read", file_path="b.txt")["content"]
+
+
+def test_a_file_that_says_it_was_cut_is_read_in_time(tools: Interface) -> None:
+    (tools.root / "a.txt").write_text(("+" * 64 + "... [1 more]\n") * 1500)
+    (tools.root / "b.txt").write_text(("+" * 64 + "\n[... 7 characters left out ...]\n") * 5000)
+    with cpu_time(20):
+        assert "more" in tools("read", file_path="a.txt")["content"]
+        assert "left out" in tools("bash", command="cat b.txt b.txt")["stdout"]
 
 
 def test_a_notebook_whose_token_json_writes_otherwise(tmp_path: Path, token_file: Path) -> None:

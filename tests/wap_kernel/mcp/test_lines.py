@@ -17,6 +17,8 @@ NO_MESSAGES = [
     ('{"jsonrpc": "2.0", "id": 7, "method": 1}', -32600),
     ('{"jsonrpc": "2.0", "id": 7,', -32700),
     ('{"jsonrpc": "2.0", "method": "ping", "params": {"id": 7,', None),
+    ('{"id": 007, "method": "x"}', None),
+    ('{"id": "a\tb", "method": "x"}', None),
 ]
 """And the code, where it can be known which request was meant."""
 

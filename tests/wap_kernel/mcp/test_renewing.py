@@ -51,6 +51,18 @@ def test_all_that_came_to_nothing_is_sent_again_in_one_new_session() -> None:
     assert server.says(_forgotten(2)) == [_forgotten(2)], "once"
 
 
+def test_what_is_cancelled_meanwhile_is_not_sent_again() -> None:
+    server = Server()
+    for number in (1, 2):
+        server.renewal.note(_request(number))
+    server.says(_forgotten(1))
+    server.renewal.note(JSONRPCNotification(jsonrpc="2.0", method="notifications/cancelled", params={"requestId": 1}))
+    assert server.says(_forgotten(2)) == []
+    assert [message.method for message in server.heard if isinstance(message, JSONRPCRequest)] == ["initialize"]
+    server.says(_answered(RENEWAL))
+    assert server.heard[-1] == _request(2) and _request(1) not in server.heard
+
+
 def test_where_none_can_be_begun_it_is_said_why() -> None:
     server = Server()
     server.renewal.note(_request(1))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from time import process_time
 from typing import Any
@@ -89,6 +90,26 @@ def test_a_hostile_line_is_judged_in_no_time(before: str, piece: str, length: in
     started = process_time()
     verdict(before + piece * ((length - len(before)) // len(piece)), PERMISSIVE)
     assert process_time() - started < 1
+
+
+@pytest.mark.parametrize("word", ["{a..z}{a..z}{" + "," * 1000, "{" * 500 + "," * 500, "{a," * 300, "{,}" * 300])
+def test_hostile_braces_are_judged_in_no_time(word: str) -> None:
+    started = process_time()
+    verdict(f"foo {word}", PERMISSIVE)
+    verdict(f"x=1; {word}", PERMISSIVE)
+    assert process_time() - started < 1
+
+
+def test_what_the_callers_variables_hold_is_looked_through_once() -> None:
+    line = ";".join(f"f{number} $X" for number in range(150))
+    for size, expected in ((16_000, Answer.ALLOW), (1_000_000, Answer.ASK)):
+        script = replace(parse(line), given=("word " * (size // 5),))
+        started = process_time()
+        assert judge(script, PERMISSIVE, ExampleFacts(True)).answer is expected
+        assert process_time() - started < 2
+    for held, expected in (("sudo", Answer.ASK), ("pseudo", Answer.ALLOW)):
+        script = replace(parse("frob a; $X id; other b"), given=(held,))
+        assert judge(script, PERMISSIVE, ExampleFacts(True)).answer is expected
 
 
 LISTED = ShellPolicy(allowed_commands=("git status", "make"))

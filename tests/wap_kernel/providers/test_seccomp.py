@@ -49,6 +49,7 @@ def test_only_sockets_to_the_host_are_refused(machine: str, architecture: int, n
     assert verdict(program, architecture, number, 40) == 0x00050000 | errno.EAFNOSUPPORT
     for family in (1, 2, 10, 16, 39, 41):
         assert verdict(program, architecture, number, family) == ALLOWED
+    assert verdict(program, architecture, 425, 0) == 0x00050000 | errno.ENOSYS, "io_uring makes sockets too"
     for other in (0, 1, number + 1, 500):
         assert verdict(program, architecture, other, 40) == ALLOWED
     assert verdict(program, 0xC0000015, number, 40) == ALLOWED, "of another machine"

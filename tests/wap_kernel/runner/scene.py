@@ -83,3 +83,13 @@ def create(path: str, content: str = "new", **more: Any) -> dict[str, Any]:
 
 def types(message: dict[str, Any]) -> list[str]:
     return [event["type"] for event in message["events"]]
+
+
+async def until(condition: Callable[[], bool]) -> None:
+    """What has no event to await; in time, or it fails."""
+
+    async def poll() -> None:
+        while not condition():  # noqa: ASYNC110
+            await asyncio.sleep(0.01)
+
+    await asyncio.wait_for(poll(), WAIT)

@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from tests.wap_kernel.runner.scene import ASKING, PERSON, WAIT, Scene, play
+from tests.wap_kernel.runner.scene import ASKING, PERSON, WAIT, Scene, play, until
 from tests.wap_kernel.runner.test_settling import GONE, ended, execute
 from wap_kernel.dialects import coding_environment, tool_interface, wap
 from wap_kernel.dialects.coding_environment.rpc_errors import RpcError
@@ -85,11 +85,7 @@ def check(dialect: str, response: dict[str, Any], code: str, text: str, hint: st
 
 
 async def begun(scene: Scene) -> None:
-    async def poll() -> None:
-        while not (scene.root / "begun").exists():  # noqa: ASYNC110 - of another process's file there is no event
-            await asyncio.sleep(0.01)
-
-    await asyncio.wait_for(poll(), WAIT)
+    await until((scene.root / "begun").exists)
 
 
 # -- that were not begun
@@ -166,8 +162,7 @@ def test_cancelled_while_what_it_could_change_is_kept(
         await approve(scene, asked)
         assert await asyncio.to_thread(is_keeping.wait, WAIT)
         cancelling = asyncio.ensure_future(scene.runner.cancel(asked["runId"], PERSON))
-        while not scene.runner._executions[asked["runId"]][0].cancel.requested:  # noqa: ASYNC110
-            await asyncio.sleep(0.01)
+        await until(lambda: scene.runner._executions[asked["runId"]][0].cancel.requested)
         may_go_on.set()
         await cancelling
         response = await kept(scene, asked, Status.CANCELLED)
@@ -215,8 +210,7 @@ def test_its_process_died_when_it_was_done(
         with monkeypatch.context() as patched:
             patched.setattr(ledger, "change", partial(_only_until_it_ends, ledger.change))
             await approve(scene, asked)
-            while scene.runner.running:  # noqa: ASYNC110 - its task ends, and nobody is told
-                await asyncio.sleep(0.01)
+            await until(lambda: not scene.runner.running)
         if is_cancelled:
             execute(scene, "UPDATE runs SET cancel_requested = 1")
         execute(scene, GONE)

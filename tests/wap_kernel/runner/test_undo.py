@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable
 
 import pytest
 
-from tests.wap_kernel.runner.scene import DELETE, PERSON, WAIT, Scene, create, play, types
+from tests.wap_kernel.runner.scene import DELETE, PERSON, WAIT, Scene, create, play, types, until
 from wap_kernel.dialects import agent_spaces, coding_environment, tool_interface, wap
 from wap_kernel.errors import (
     Conflict,
@@ -216,8 +216,7 @@ def test_what_a_single_call_wrote_while_a_command_ran_is_left(scene: Scene, dial
         neighbour = Scene(scene.root, scene.state)
         async with scene.opened(), neighbour.opened():
             run = await scene.start({"type": "shell", "command": waits}, atomic=is_atomic)
-            while not (scene.root / "begun").exists():  # noqa: ASYNC110 - of a file there is no event
-                await asyncio.sleep(0.01)
+            await until((scene.root / "begun").exists)
             await CALLS[dialect](neighbour.runner)
             (scene.root / "go").touch()
             await scene.runner.wait(run.id, WAIT)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
@@ -95,8 +97,10 @@ def test_a_command_waits_for_the_calls_that_began_before_it(
     thread = threading.Thread(target=run)
     with neighbour.snapshots.beside(WRITE, Deadline(10)):
         thread.start()
+        deadline = time.monotonic() + 60
         while not Beside(undo.state).is_command_under_way():
-            pass
+            assert time.monotonic() < deadline
+            time.sleep(0.01)
         neighbour.call(WriteFile(path="later", content=b"theirs"))  # which does not wait for it, nor it for this
         neighbour._perform(WRITE)
         assert not is_taken.is_set()
@@ -161,3 +165,28 @@ def test_the_records_go_when_no_command_needs_them(undo: Undoable) -> None:
         assert paths(undo.describe("run")) == {}
         sweeper.sweep()
         assert recorded(undo) == []
+
+
+def test_what_is_being_recorded_is_not_forgotten(undo: Undoable) -> None:
+    """Not even when the command beside it is over: another one may begin before the call is."""
+    beside = Beside(undo.state)
+    with command(undo):
+        call = undo.snapshots.beside(WRITE, Deadline(10))
+        call.__enter__()
+    assert not beside.is_command_under_way()
+    with beside.unless_a_command() as may_forget:
+        assert not may_forget
+    call.__exit__(None, None, None)
+    with beside.unless_a_command() as may_forget:
+        assert may_forget
+
+
+def test_no_descriptor_is_left_when_there_are_no_more(undo: Undoable, monkeypatch: pytest.MonkeyPatch) -> None:
+    beside = Beside(undo.state)
+    before = len(os.listdir("/proc/self/fd"))
+    with monkeypatch.context() as patched:
+        patched.setattr(Beside, "is_command_under_way", lambda _: os.open("/nothing/there", os.O_RDONLY))
+        for _ in range(3):
+            with pytest.raises(FileNotFoundError):
+                beside.hold_off()
+    assert len(os.listdir("/proc/self/fd")) == before
