@@ -1,0 +1,1 @@
+"""What outlives an operation: the state folder, leases, locks and the audit."""
