@@ -11,7 +11,7 @@ from pathlib import Path
 from types import MappingProxyType, TracebackType
 from typing import Any
 
-from wap_kernel.files.ripgrep import find_program
+from wap_kernel.files.search.ripgrep import find_program
 
 MCP_PACKAGE = "@modelcontextprotocol/server-filesystem"
 MCP_FOLDER = Path(__file__).resolve().parent / "node_modules" / MCP_PACKAGE

@@ -16,8 +16,8 @@ from benchmarks.bench import Bench, agree
 from benchmarks.table import Row, Target, compared
 from benchmarks.timing import Contender, interleaved
 from wap_kernel.files import unguarded
-from wap_kernel.files.root import Root
-from wap_kernel.providers import bubblewrap, choose, hostpaths
+from wap_kernel.files.contained.root import Root
+from wap_kernel.providers import bubblewrap, host_paths, selection
 from wap_kernel.providers.base import Command, Confinement, Provider
 from wap_kernel.providers.mounts import Layout
 
@@ -40,9 +40,9 @@ def measure(bench: Bench) -> Iterator[Row]:
         nobody = Unguarded()
         root = stack.enter_context(closing(Root(str(workspace), guard=nobody, journal=nobody)))
         providers = {
-            name: stack.enter_context(closing(choose.choose(name, root, secrets=()).provider))
+            name: stack.enter_context(closing(selection.choose(name, root, secrets=()).provider))
             for name in ("local", "bubblewrap", "gvisor")
-            if choose.probe(name).works
+            if selection.probe(name).works
         }
         yield from _start(bench, providers["local"], "local", {peers.BASH: (peers.bash_true, None)})
         if "bubblewrap" in providers:
@@ -78,7 +78,7 @@ def _start_masked(bench: Bench, provider: Provider, root: Root, masks: int) -> I
 
 
 def _bare_bwrap(root: Root, confinement: Confinement) -> Callable[[], object]:
-    host = hostpaths.gather(root, environment=os.environ, secrets=())
+    host = host_paths.gather(root, environment=os.environ, secrets=())
     options = bubblewrap.arguments(Layout(root.path, host).mounts(confinement), network=False)
     command = [bubblewrap.find(), *options, "--chdir", root.path, "--", *_bash("true")]
     return partial(subprocess.run, command, stdin=subprocess.DEVNULL, capture_output=True, check=True)

@@ -21,7 +21,7 @@ from benchmarks.load import forget_peak, resident
 from benchmarks.server import Server
 from benchmarks.table import Figure, Row, Target
 from benchmarks.timing import milliseconds
-from wap_kernel.client.server import ServerBackend
+from wap_kernel.client.server_backend import ServerBackend
 
 GROWTH = Target(absolute=150)
 

@@ -21,15 +21,15 @@ from benchmarks.bench import Bench, agree
 from benchmarks.providers import Unguarded
 from benchmarks.table import Figure, Row, Target, compared
 from benchmarks.timing import Contender, interleaved, milliseconds
-from wap_kernel.caller import Caller
-from wap_kernel.dialects.agent_spaces import DIALECT
-from wap_kernel.files.root import Root
-from wap_kernel.operations import ReadFile, RunCommand
-from wap_kernel.policy.model import Policy
-from wap_kernel.runner import Runner
-from wap_kernel.runs.leases import Lease
-from wap_kernel.runs.model import Options, Step
-from wap_kernel.workspace import Workspace
+from wap_kernel.dialects.agent_spaces.operations import DIALECT
+from wap_kernel.engine.workspace import Workspace
+from wap_kernel.files.contained.root import Root
+from wap_kernel.model.caller import Caller
+from wap_kernel.model.operations import ReadFile, RunCommand
+from wap_kernel.model.policy import Policy
+from wap_kernel.model.run import Options, Step
+from wap_kernel.runs.runner import Runner
+from wap_kernel.state.leases import Lease
 
 READS = Target(15)
 CREATES = Target(2)

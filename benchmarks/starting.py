@@ -24,7 +24,7 @@ print((time.perf_counter() - begin) * 1000)
 _PACKAGES = TIMED.format(before="", what="import wap_kernel, jupyter_ext")
 _EXTENSION = TIMED.format(
     before="import jupyter_server.serverapp, jupyter_server.extension.application",
-    what="import jupyter_ext.app, jupyter_ext.handlers.routes, wap_kernel.workspace",
+    what="import jupyter_ext.app, jupyter_ext.handlers.routes, wap_kernel.engine.workspace",
 )
 
 

@@ -11,15 +11,15 @@ from jupyter_server.extension.application import ExtensionApp
 from traitlets import Bool, CaselessStrEnum, Dict, Float, Integer, List, TraitError, Unicode, validate
 
 from wap_kernel import __version__
-from wap_kernel.client.finding import SERVER_PID
-from wap_kernel.errors import ProviderUnavailable, WapError
-from wap_kernel.files.primitives import Access
-from wap_kernel.mcp.hosting import Hosted
-from wap_kernel.operations import Operation
+from wap_kernel.client.discovery import SERVER_PID
+from wap_kernel.dialects.mcp.http.lazy_server import Hosted
+from wap_kernel.files.interface import Access
+from wap_kernel.model.errors import ProviderUnavailable, WapError
+from wap_kernel.model.operations import Operation
+from wap_kernel.model.path_access import touches
+from wap_kernel.model.results import Limits
 from wap_kernel.policy import presets
-from wap_kernel.policy.touches import touches
-from wap_kernel.providers import choose
-from wap_kernel.results import Limits
+from wap_kernel.providers import selection
 
 from . import places
 from .notifications import FilesChanged, Notifications, RunChanged
@@ -29,13 +29,13 @@ if TYPE_CHECKING:
 
     from jupyter_server.serverapp import ServerApp
 
-    from wap_kernel.caller import Caller
-    from wap_kernel.context import Context
-    from wap_kernel.mcp.changes import Changes
-    from wap_kernel.mcp.sessions import Sessions
-    from wap_kernel.runner import Runner
-    from wap_kernel.runs.model import Run
-    from wap_kernel.workspace import Workspace
+    from wap_kernel.dialects.mcp.http.sessions import Sessions
+    from wap_kernel.dialects.mcp.subscriptions import Changes
+    from wap_kernel.engine.workspace import Workspace
+    from wap_kernel.model.call_context import Context
+    from wap_kernel.model.caller import Caller
+    from wap_kernel.model.run import Run
+    from wap_kernel.runs.runner import Runner
 
     from .tokens import AgentTokens
 
@@ -109,8 +109,8 @@ class WapExtension(ExtensionApp):
     ).tag(config=True)
 
     provider = CaselessStrEnum(
-        list(choose.NAMES),
-        default_value=choose.AUTO,
+        list(selection.NAMES),
+        default_value=selection.AUTO,
         help="""Where commands run: bubblewrap or gvisor confine them, local does not. auto takes bubblewrap where it
         works, else local. One that is named and cannot start refuses every command. `wap doctor` tells what works.""",
     ).tag(config=True)
@@ -236,9 +236,9 @@ class WapExtension(ExtensionApp):
                 "files in a local folder. wap works with FileContentsManager and its subclasses."
             )
             return None
+        from wap_kernel.engine.workspace import Workspace
         from wap_kernel.git.configuring import git_settings
-        from wap_kernel.policy.reading import merge
-        from wap_kernel.workspace import Workspace
+        from wap_kernel.policy.parse import merge
 
         limits = Limits(**{name: getattr(self, name) for name in Limits.model_fields})
         try:
@@ -264,15 +264,15 @@ class WapExtension(ExtensionApp):
         return None
 
     def _open_runner(self, workspace: Workspace) -> Runner:
-        from wap_kernel.runner import Runner
+        from wap_kernel.runs.runner import Runner
 
         return Runner(workspace, admission=self._admit, changed=self._announce_run)
 
     def _open_mcp(self) -> Sessions:
         """With the first request: it takes most of a second to import."""
-        from wap_kernel.mcp.changes import Changes
-        from wap_kernel.mcp.server import build
-        from wap_kernel.mcp.sessions import Sessions
+        from wap_kernel.dialects.mcp.http.sessions import Sessions
+        from wap_kernel.dialects.mcp.server import build
+        from wap_kernel.dialects.mcp.subscriptions import Changes
 
         from .handlers.mcp import asker_of
 

@@ -8,9 +8,10 @@ from functools import cache
 from types import MappingProxyType
 from typing import Any
 
-from wap_kernel.dialects import coding_environment, tool_interface, wap
-from wap_kernel.dialects.tools import Tool
-from wap_kernel.operations import Effect
+from wap_kernel.dialects import coding_environment, tool_interface
+from wap_kernel.dialects.tool import Tool
+from wap_kernel.dialects.wap import tools as wap
+from wap_kernel.model.operations import Effect
 
 from . import schemas
 

@@ -16,10 +16,10 @@ from typing import Annotated, Any
 from jupyter_server.serverapp import ServerApp
 from pydantic import Field, WithJsonSchema
 
-from wap_kernel.caller import Caller
-from wap_kernel.dialects import schemas
+from wap_kernel.dialects import json_schema
 from wap_kernel.dialects.coding_environment import TOOLS, CallOutcome, CodingTool, RpcError, call, rpc_error
-from wap_kernel.errors import ProviderUnavailable, WapError
+from wap_kernel.model.caller import Caller
+from wap_kernel.model.errors import ProviderUnavailable, WapError
 
 from .app import WapExtension
 from .handlers.base import RATES
@@ -70,7 +70,7 @@ def _function(tool: CodingTool[Any]) -> Function:
 
 def _parameters(tool: CodingTool[Any]) -> list[Parameter]:
     """They are told as MCP tells them and passed on unread: what they mean is checked in one place."""
-    schema = schemas.of(tool.parameters, "validation")
+    schema = json_schema.of(tool.parameters, "validation")
     needed = schema.get("required", ())
     absent = Field(default_factory=lambda: None)
     return [

@@ -17,8 +17,8 @@ from typing import Protocol
 from pydantic import BaseModel, ConfigDict, Field
 from pydantic.alias_generators import to_camel
 
-from wap_kernel.errors import RateLimited, WapError
-from wap_kernel.operations import GitAction, Operation, RunCommand
+from wap_kernel.model.errors import RateLimited, WapError
+from wap_kernel.model.operations import GitAction, Operation, RunCommand
 
 WINDOW = 60.0
 """Seconds of the window in which commands are counted."""

@@ -1,7 +1,7 @@
-"""The JSON Schemas of the dialects' models; see `wap_kernel.dialects.schemas`."""
+"""The JSON Schemas of the dialects' models; see `wap_kernel.dialects.json_schema`."""
 
 from __future__ import annotations
 
-from wap_kernel.dialects.schemas import Schema, of
+from wap_kernel.dialects.json_schema import Schema, of
 
 __all__ = ["Schema", "of"]

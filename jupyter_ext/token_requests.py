@@ -10,8 +10,8 @@ from typing import Annotated, Any
 from pydantic import AfterValidator, AwareDatetime, Field
 from pydantic_core import PydanticCustomError
 
-from wap_kernel.dialects.tools import INTEGER, Parameters
-from wap_kernel.errors import InvalidArgument
+from wap_kernel.dialects.tool import INTEGER, Parameters
+from wap_kernel.model.errors import InvalidArgument
 
 from .definitions import known_tools
 from .rates import RateLimits

@@ -26,11 +26,11 @@ from typing import Annotated, Any, TypeVar
 from pydantic import BaseModel, ConfigDict, Field, PlainSerializer
 from pydantic.alias_generators import to_camel
 
-from wap_kernel.caller import Scope
-from wap_kernel.errors import NotFound, PermissionDenied, ProviderUnavailable, Unauthenticated, WapError
-from wap_kernel.policy.model import Layers, Policy
-from wap_kernel.runs import store
-from wap_kernel.threads import Threads
+from wap_kernel.engine.thread_pool import Threads
+from wap_kernel.model.caller import Scope
+from wap_kernel.model.errors import NotFound, PermissionDenied, ProviderUnavailable, Unauthenticated, WapError
+from wap_kernel.model.policy import Layers, Policy
+from wap_kernel.state import schema
 
 from .rates import RateLimits
 
@@ -115,7 +115,7 @@ class AgentTokens:
         self._now = now
         self._known: dict[str, _Known] = {}
         """Only tokens that exist, so strangers cannot make it grow."""
-        self._connection = store.connect(state_dir)
+        self._connection = schema.connect(state_dir)
         self._connection.row_factory = sqlite3.Row
         self._thread = Threads("tokens", 1)
         self._is_closed = False
@@ -284,7 +284,7 @@ def _scope(row: sqlite3.Row) -> Scope:
 def layers(name: str, preset: str | None, policy: str | None) -> Layers:
     """What binds the token of this name. Both bind, rather than one over the other: what a token says besides its
     preset is meant to narrow it. One that cannot be read (by this version) refuses everything."""
-    from wap_kernel.policy import presets, reading  # with all that checks the presets' examples
+    from wap_kernel.policy import parse, presets  # with all that checks the presets' examples
 
     found: list[Policy] = []
     if preset is not None:
@@ -293,7 +293,7 @@ def layers(name: str, preset: str | None, policy: str | None) -> Layers:
         except WapError as error:
             found.append(Policy(name=preset, broken=error.text))
     if policy is not None:
-        found.append(reading.parse(policy.encode("utf-8"), f"of the agent token {name!r}"))
+        found.append(parse.parse(policy.encode("utf-8"), f"of the agent token {name!r}"))
     return tuple(found)
 
 

@@ -15,8 +15,8 @@ import pytest
 
 from scripts.demo import running_server
 from scripts.notebooks import NAMES, answers, executed, path_of
-from tests.wap_kernel.kernels import running_kernel
-from tests.wap_kernel.magics_kernel import ask
+from tests.support.python_kernels import ask
+from tests.support.wap_kernels import running_kernel
 
 
 @pytest.mark.parametrize("name", NAMES)

@@ -1,6 +1,6 @@
 """wap: hands for agents, inside Jupyter. The engine; it imports nothing of the Jupyter server.
 
-Import what you need from its module, e.g. `from wap_kernel.workspace import Workspace`; this module stays light. What
+Import what you need from its module, e.g. `from wap_kernel.model.errors import WapError`; this module stays light. What
 checks Agent Spaces messages can be had from here, and `connect`; they are loaded when they are asked for. In IPython,
 `%load_ext wap_kernel` adds `%wap`.
 """
@@ -28,19 +28,19 @@ __all__ = [
 if TYPE_CHECKING:
     from IPython.core.interactiveshell import InteractiveShell
 
-    from wap_kernel.client.hands import connect
-    from wap_kernel.dialects.agent_spaces import (
+    from wap_kernel.client.workspace_client import connect
+    from wap_kernel.dialects.agent_spaces.event_models import (
+        parse_event,
+        parse_events_message,
+        validate_event,
+        validate_events_message,
+    )
+    from wap_kernel.dialects.agent_spaces.operations import (
         Validation,
         parse_operation,
         parse_operations_message,
         validate_operation,
         validate_operations_message,
-    )
-    from wap_kernel.dialects.agent_spaces_event_models import (
-        parse_event,
-        parse_events_message,
-        validate_event,
-        validate_events_message,
     )
 else:  # a type checker would believe that the module has every name
 
@@ -50,9 +50,9 @@ else:  # a type checker would believe that the module has every name
         from importlib import import_module
 
         if name == "connect":
-            home = "client.hands"
+            home = "client.workspace_client"
         else:
-            home = "dialects.agent_spaces_event_models" if "_event" in name else "dialects.agent_spaces"
+            home = "dialects.agent_spaces.event_models" if "_event" in name else "dialects.agent_spaces.operations"
         return getattr(import_module(f"wap_kernel.{home}"), name)
 
     def __dir__() -> list[str]:
@@ -61,12 +61,12 @@ else:  # a type checker would believe that the module has every name
 
 def load_ipython_extension(shell: InteractiveShell) -> None:
     """What `%load_ext wap_kernel` calls."""
-    from wap_kernel.magics import load
+    from wap_kernel.notebook.magics.magics import load
 
     load(shell)
 
 
 def unload_ipython_extension(shell: InteractiveShell) -> None:
-    from wap_kernel.magics import unload
+    from wap_kernel.notebook.magics.magics import unload
 
     unload(shell)

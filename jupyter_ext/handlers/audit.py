@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import json
 
-from wap_kernel.operations import Effect
-from wap_kernel.runs.audit_reading import OUTCOMES, Page
+from wap_kernel.model.operations import Effect
+from wap_kernel.state.audit.query import OUTCOMES, Page
 
 from . import queries
 from .base import WapHandler, verb

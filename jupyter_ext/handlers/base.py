@@ -23,8 +23,8 @@ from jupyter_server.base.handlers import APIHandler
 from jupyter_server.extension.handler import ExtensionHandlerMixin
 from tornado import web
 
-from wap_kernel.caller import Caller
-from wap_kernel.errors import (
+from wap_kernel.model.caller import Caller
+from wap_kernel.model.errors import (
     InternalError,
     MethodNotAllowed,
     PermissionDenied,
@@ -33,15 +33,15 @@ from wap_kernel.errors import (
     Unauthenticated,
     WapError,
 )
-from wap_kernel.operations import DescribeWorkspace, Effect
+from wap_kernel.model.operations import DescribeWorkspace, Effect
 
 from . import errors
 from .bearer import Presented, presented
 from .body import BodyReader
 
 if TYPE_CHECKING:
-    from wap_kernel.runner import Runner
-    from wap_kernel.workspace import Workspace
+    from wap_kernel.engine.workspace import Workspace
+    from wap_kernel.runs.runner import Runner
 
     from ..app import WapExtension
     from ..tokens import AgentToken, AgentTokens

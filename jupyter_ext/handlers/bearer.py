@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from tornado.httputil import HTTPServerRequest
 
-from wap_kernel.errors import Unauthenticated
+from wap_kernel.model.errors import Unauthenticated
 
 _AUTHORIZATION = re.compile(r"\s*(?i:(token|bearer))\s+(wap_.*)", re.DOTALL)
 

@@ -13,7 +13,7 @@ from typing import Any
 
 from tornado.web import RequestHandler
 
-from wap_kernel.errors import TooLarge, WapError
+from wap_kernel.model.errors import TooLarge, WapError
 
 BODY_LIMIT = 32 * 1024 * 1024
 DROP_LIMIT = 4 * BODY_LIMIT

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from wap_kernel.operations import Effect
+from wap_kernel.model.operations import Effect
 
 from . import queries
 from .base import verb

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from wap_kernel.errors import InvalidArgument
-from wap_kernel.operations import Effect
+from wap_kernel.model.errors import InvalidArgument
+from wap_kernel.model.operations import Effect
 
 from .. import definitions, openapi
 from .base import WapHandler, verb

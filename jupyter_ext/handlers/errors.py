@@ -10,7 +10,7 @@ from types import MappingProxyType
 
 from tornado import web
 
-from wap_kernel.errors import (
+from wap_kernel.model.errors import (
     Code,
     InternalError,
     InvalidArgument,
@@ -73,9 +73,9 @@ def from_exception(error: BaseException | None) -> WapError:
 
 def body(error: WapError) -> bytes:
     """`{"error", "code", "details"?}`."""
-    from wap_kernel import redacting  # the engine is loaded with the workspace, not with the routes
+    from wap_kernel.redaction import results  # the engine is loaded with the workspace, not with the routes
 
-    error = redacting.told(error)
+    error = results.told(error)
     answer: dict[str, object] = {"error": error.text, "code": error.code.value}
     if error.details:
         answer["details"] = error.details

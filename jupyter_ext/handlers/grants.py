@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import json
 
-from wap_kernel.errors import NotFound
-from wap_kernel.operations import Effect
+from wap_kernel.model.errors import NotFound
+from wap_kernel.model.operations import Effect
 
 from .base import WapHandler, verb
 from .decisions import AUTH_RESOURCE

@@ -14,10 +14,10 @@ from contextlib import AbstractAsyncContextManager, nullcontext
 from functools import partial
 from typing import TYPE_CHECKING, Any, cast
 
-from wap_kernel.caller import Caller
-from wap_kernel.dialects.structure import Structure
-from wap_kernel.errors import Code, PermissionDenied, WapError
-from wap_kernel.operations import Effect, Operation
+from wap_kernel.dialects.body_complexity import Structure
+from wap_kernel.model.caller import Caller
+from wap_kernel.model.errors import Code, PermissionDenied, WapError
+from wap_kernel.model.operations import Effect, Operation
 
 from ..asgi import Application, Exchange, Message, Receive, Scope, Send, scope_of
 from .base import RATES, WapHandler, verb
@@ -25,8 +25,8 @@ from .bearer import presented
 from .body import BODY_LIMIT
 
 if TYPE_CHECKING:
-    from wap_kernel.mcp.asking import Asker
-    from wap_kernel.mcp.asking import Message as Received
+    from wap_kernel.dialects.mcp.identity import Asker
+    from wap_kernel.dialects.mcp.identity import Message as Received
 
     from ..app import WapExtension
 
@@ -71,7 +71,7 @@ class McpHandler(WapHandler):
         if SESSION not in self.request.headers:
             await self.authorize(Effect.READ)
         sessions = await cast("WapExtension", self.extensionapp).mcp.sessions()
-        from wap_kernel.mcp.sessions import credential
+        from wap_kernel.dialects.mcp.http.sessions import credential
 
         scope = scope_of(self.request, {"user": credential(self._credential), ASKER: _Asker(self)})
         self._checked_at = asyncio.get_running_loop().time()
@@ -170,7 +170,7 @@ class McpHandler(WapHandler):
 
 
 class _Asker:
-    """Of what a request carries; see `wap_kernel.mcp.asking`."""
+    """Of what a request carries; see `wap_kernel.dialects.mcp.identity`."""
 
     def __init__(self, handler: McpHandler) -> None:
         self._handler = handler

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from wap_kernel.errors import NotFound
+from wap_kernel.model.errors import NotFound
 
 from .base import WapHandler, verb
 

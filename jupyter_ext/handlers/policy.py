@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import json
 
-from wap_kernel.dialects import agent_spaces, batch_rights
-from wap_kernel.operations import Effect
+from wap_kernel.dialects import batch_authorization
+from wap_kernel.dialects.agent_spaces import operations as agent_spaces
+from wap_kernel.model.operations import Effect
 from wap_kernel.policy.verdict import Verdict
 
 from .base import WapHandler, verb
@@ -36,11 +37,11 @@ class CheckHandler(WapHandler):
     async def _check(self) -> None:
         body, workspace = self.take_body(), self.workspace
         steps = await workspace.offload(lambda: agent_spaces.parse_message(body).steps())
-        refused = await batch_rights.refusals(steps, self.caller, None)
+        refused = await batch_authorization.refusals(steps, self.caller, None)
         verdicts = await workspace.check([step.operation for step in steps], self.caller)
         for position, step in enumerate(steps):
             if step.id in refused:
-                verdicts[position] = Verdict.of_refusal(refused[step.id], batch_rights.SCOPE)
+                verdicts[position] = Verdict.of_refusal(refused[step.id], batch_authorization.SCOPE)
         answers = [_answer(step.id, verdict) for step, verdict in zip(steps, verdicts, strict=True)]
         self.finish(json.dumps({"verdicts": answers}))
 

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from tornado.httputil import HTTPServerRequest
 
-from wap_kernel.errors import InvalidArgument
+from wap_kernel.model.errors import InvalidArgument
 
 LONGEST_WAIT = 3600
 _NUMBER = re.compile(r"\d{1,10}(\.\d{1,20})?([eE][+-]?\d{1,2})?", re.ASCII)

@@ -7,9 +7,9 @@ from typing import Literal, TypeVar
 from pydantic import Field, ValidationError, model_validator
 from pydantic_core import PydanticCustomError
 
-from wap_kernel.dialects.tools import LARGE, Parameters, invalid
-from wap_kernel.errors import TooLarge
-from wap_kernel.runner import Decision
+from wap_kernel.dialects.tool import LARGE, Parameters, invalid
+from wap_kernel.model.errors import TooLarge
+from wap_kernel.runs.decisions import Decision
 
 R = TypeVar("R", bound="_Request")
 

@@ -7,13 +7,14 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import cast
 
-from wap_kernel.commands.outcome import Stream
-from wap_kernel.dialects import agent_spaces, batch_rights
-from wap_kernel.dialects.agent_spaces import OperationsMessage
-from wap_kernel.errors import InvalidArgument, NotFound, PermissionDenied, WapError
-from wap_kernel.operations import Effect
-from wap_kernel.runs.model import Status, Step
-from wap_kernel.runs.outputs import STREAMS
+from wap_kernel.dialects import batch_authorization
+from wap_kernel.dialects.agent_spaces import operations as agent_spaces
+from wap_kernel.dialects.agent_spaces.operations import OperationsMessage
+from wap_kernel.model.command import Stream
+from wap_kernel.model.errors import InvalidArgument, NotFound, PermissionDenied, WapError
+from wap_kernel.model.operations import Effect
+from wap_kernel.model.run import Status, Step
+from wap_kernel.runs.store.outputs import STREAMS
 
 from . import queries
 from .base import WapHandler, verb
@@ -71,7 +72,7 @@ class RunsHandler(WaitingHandler):
 
     async def _refusals(self, steps: Sequence[Step]) -> Mapping[str, WapError]:
         try:
-            return await batch_rights.refusals(steps, self.caller, self.authorize)
+            return await batch_authorization.refusals(steps, self.caller, self.authorize)
         except PermissionDenied as error:
             self.workspace.refused("runs", error, self.caller)
             raise

@@ -14,10 +14,10 @@ from typing import ClassVar
 
 from tornado.iostream import StreamClosedError
 
-from wap_kernel.dialects.tools import LARGE
-from wap_kernel.errors import WapError
-from wap_kernel.operations import Effect
-from wap_kernel.runs.live import Cursor, Live
+from wap_kernel.dialects.tool import LARGE
+from wap_kernel.model.errors import WapError
+from wap_kernel.model.operations import Effect
+from wap_kernel.runs.event_stream import Cursor, Live
 
 from . import queries
 from .base import WapHandler, verb

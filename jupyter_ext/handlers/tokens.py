@@ -8,9 +8,9 @@ from typing import Any
 from jupyter_server.auth import User
 from pydantic import ValidationError
 
-from wap_kernel.dialects.tools import LARGE, invalid
-from wap_kernel.errors import InvalidArgument, NotFound, TooLarge
-from wap_kernel.operations import Effect
+from wap_kernel.dialects.tool import LARGE, invalid
+from wap_kernel.model.errors import InvalidArgument, NotFound, TooLarge
+from wap_kernel.model.operations import Effect
 
 from .. import definitions
 from ..token_requests import NewToken

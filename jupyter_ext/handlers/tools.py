@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, Any
 
-from wap_kernel.dialects import wap
-from wap_kernel.errors import PermissionDenied, RateLimited
+from wap_kernel.dialects.wap import tools as wap
+from wap_kernel.model.errors import PermissionDenied, RateLimited
 
 from . import queries
 from .base import RATES, WapHandler, verb

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
-from wap_kernel.runs.model import Run, Status
+from wap_kernel.model.run import Run, Status
 
 from .base import WapHandler
 

@@ -6,8 +6,8 @@ import asyncio
 from typing import TYPE_CHECKING
 
 from wap_kernel.dialects import tool_interface
-from wap_kernel.errors import PermissionDenied, RateLimited
-from wap_kernel.operations import Effect
+from wap_kernel.model.errors import PermissionDenied, RateLimited
+from wap_kernel.model.operations import Effect
 
 from . import queries
 from .base import RATES

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from wap_kernel.runs.audit_reading import OUTCOMES
+from wap_kernel.state.audit.query import OUTCOMES
 
 from ..handlers.audit import LARGEST_PAGE, PAGE
 from . import parts

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from wap_kernel.errors import Code
+from wap_kernel.model.errors import Code
 
 from ..handlers.errors import STATUS
 from ..schemas import Schema

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from wap_kernel.errors import Code
+from wap_kernel.model.errors import Code
 
 from .. import schemas
 from ..handlers.tokens import LARGEST_PAGE, PAGE

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from wap_kernel.dialects.agent_spaces import OperationsMessage
-from wap_kernel.dialects.agent_spaces_event_models import EventsMessage
-from wap_kernel.errors import Code
-from wap_kernel.runs.model import Status
-from wap_kernel.runs.outputs import STREAMS
+from wap_kernel.dialects.agent_spaces.event_models import EventsMessage
+from wap_kernel.dialects.agent_spaces.operations import OperationsMessage
+from wap_kernel.model.errors import Code
+from wap_kernel.model.run import Status
+from wap_kernel.runs.store.outputs import STREAMS
 
 from .. import schemas
 from ..handlers import runs as handlers

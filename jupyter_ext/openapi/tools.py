@@ -6,11 +6,11 @@ from collections.abc import Iterable, Mapping
 from types import MappingProxyType
 from typing import Any
 
-from wap_kernel.dialects import wap
-from wap_kernel.dialects.agent_spaces import OperationsMessage
-from wap_kernel.dialects.tools import Tool
-from wap_kernel.errors import Code
-from wap_kernel.policy.model import Answer
+from wap_kernel.dialects.agent_spaces.operations import OperationsMessage
+from wap_kernel.dialects.tool import Tool
+from wap_kernel.dialects.wap import tools as wap
+from wap_kernel.model.errors import Code
+from wap_kernel.model.policy import Answer
 
 from .. import definitions, schemas
 from ..handlers.queries import LONGEST_WAIT

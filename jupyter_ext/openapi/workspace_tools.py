@@ -7,7 +7,7 @@ from types import MappingProxyType
 from typing import Any
 
 from wap_kernel.dialects import tool_interface
-from wap_kernel.errors import Code
+from wap_kernel.model.errors import Code
 
 from .tools import route
 

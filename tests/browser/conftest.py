@@ -10,8 +10,7 @@ import pytest
 from playwright.sync_api import Browser, Page, sync_playwright
 
 from scripts.demo import Server, running_server
-
-from . import lab
+from tests.support import lab_page as lab
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
 

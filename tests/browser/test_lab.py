@@ -10,8 +10,7 @@ from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook
 from playwright.sync_api import Browser, Page
 
 from scripts.demo import Server
-
-from . import lab
+from tests.support import lab_page as lab
 
 
 def _put(server: Server, name: str, *sources: str, kernel: str = "python3") -> None:

@@ -9,8 +9,7 @@ from playwright.sync_api import Page
 
 from scripts.demo import Server
 from scripts.notebooks import path_of
-
-from . import lab
+from tests.support import lab_page as lab
 
 
 def _open(page: Page, server: Server, name: str) -> None:

@@ -11,8 +11,7 @@ from playwright.sync_api import Browser
 
 from scripts.demo import Server
 from scripts.notebooks import path_of
-
-from . import lab
+from tests.support import lab_page as lab
 
 IMAGES = Path(__file__).resolve().parents[2] / "docs" / "images"
 

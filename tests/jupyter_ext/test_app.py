@@ -16,8 +16,8 @@ from traitlets import TraitError
 from traitlets.config import Config
 
 from jupyter_ext.app import WapExtension
-from wap_kernel import cli
-from wap_kernel.results import Limits
+from wap_kernel.cli import main
+from wap_kernel.model.results import Limits
 
 
 class ElsewhereContentsManager(ContentsManager):
@@ -122,7 +122,7 @@ async def test_a_contents_manager_that_is_not_local(
 
 @pytest.fixture
 def on_windows(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("wap_kernel.workspace.sys", SimpleNamespace(platform="win32"))
+    monkeypatch.setattr("wap_kernel.engine.workspace.sys", SimpleNamespace(platform="win32"))
 
 
 async def test_windows(on_windows: None, fetch: Any) -> None:
@@ -131,7 +131,7 @@ async def test_windows(on_windows: None, fetch: Any) -> None:
 
 ON_WINDOWS = """
 import sys
-import wap_kernel.workspace, jupyter_ext.app  # loads everything that is not ours, for the system that this is
+import wap_kernel.engine.workspace, jupyter_ext.app  # loads everything that is not ours, for the system that this is
 
 for name in [name for name in sys.modules if name.partition(".")[0] in ("wap_kernel", "jupyter_ext")]:
     del sys.modules[name]
@@ -140,16 +140,16 @@ for name in ("fcntl", "grp", "posix", "pty", "pwd", "resource", "termios"):
 sys.platform = "win32"
 
 import wap_kernel, jupyter_ext, jupyter_ext.app
-from wap_kernel.errors import WapError
-from wap_kernel.workspace import Workspace
+from wap_kernel.model.errors import WapError
+from wap_kernel.engine.workspace import Workspace
 
 try:
     Workspace(".")
 except WapError as error:
     print(error.code.value, error.text)
 
-import wap_kernel.providers.bubblewrap, wap_kernel.providers.gvisor
-from wap_kernel import cli
+import wap_kernel.providers.bubblewrap, wap_kernel.providers.gvisor.provider
+from wap_kernel.cli import main as cli
 
 print("doctor", cli.main(["doctor"]))
 """
@@ -161,7 +161,7 @@ def test_windows_imports_and_refuses() -> None:
     assert done.returncode == 0, done.stderr
     assert done.stdout.startswith("PROVIDER_UNAVAILABLE")
     assert "WSL" in done.stdout
-    assert done.stdout.splitlines()[-1] == f"doctor {cli.FAILURE}"
+    assert done.stdout.splitlines()[-1] == f"doctor {main.FAILURE}"
     assert done.stderr.startswith("wap: wap does not run on Windows itself.")
 
 

@@ -13,7 +13,7 @@ from tornado.httpserver import HTTPServer
 from tornado.netutil import bind_sockets
 
 from jupyter_ext.asgi import SMALL, Exchange, Receive, Scope, Send, scope_of
-from tests.jupyter_ext.running import SECONDS, until
+from tests.support.http_runs import SECONDS, until
 
 MIB = 2**20
 START = {"type": "http.response.start", "status": 200, "headers": [(b"content-type", b"text/plain")]}

@@ -16,12 +16,12 @@ import pytest
 from mcp import Client
 
 from jupyter_ext import jupyter_ai
-from tests.jupyter_ext import peers
-from tests.jupyter_ext.agents import mint, use
 from tests.jupyter_ext.conftest import OPEN_LINES
-from tests.jupyter_ext.mcp_clients import answer, connected
+from tests.support import peers
+from tests.support.agent_tokens import mint, use
+from tests.support.mcp_clients import answer, connected
 from wap_kernel.dialects.coding_environment import TOOLS
-from wap_kernel.files import digest
+from wap_kernel.files import content_hash
 
 SECONDS = 60
 MODULE = "jupyter_ext.jupyter_ai"
@@ -151,7 +151,7 @@ async def _use(client: Client) -> None:
     schema = listed["readFile"].input_schema
     assert schema["required"] == ["path"] and schema["properties"]["path"]["minLength"] == 1
     written = await client.call_tool("writeFile", {"path": "src/a.py", "contents": "x = 1\n"})
-    assert answer(written) == {"path": "src/a.py", "size": 6, "hash": digest.of_bytes(b"x = 1\n")}
+    assert answer(written) == {"path": "src/a.py", "size": 6, "hash": content_hash.of_bytes(b"x = 1\n")}
     found = answer(await client.call_tool("searchFiles", {"query": "X", "options": {"globs": ["**/*.py"]}}))
     assert found["results"] == [{"path": "src/a.py", "line": 1, "column": 1, "text": "x = 1"}]
     failed = await client.call_tool("readFile", {"path": "missing"})

@@ -12,8 +12,8 @@ import yaml
 from jupyter_events import EventLogger
 
 from jupyter_ext.notifications import MAX_PATHS, SCHEMA, FilesChanged, Notifications, RunChanged
-from tests.jupyter_ext.running import SECONDS, create, start
-from wap_kernel.runs.model import Status
+from tests.support.http_runs import SECONDS, create, start
+from wap_kernel.model.run import Status
 
 
 class Listener:

@@ -16,10 +16,10 @@ import pytest
 
 from jupyter_ext.rates import WINDOW, RateLimits, Rates
 from jupyter_ext.tokens import AgentTokens
-from tests.jupyter_ext.agents import another_server, bearer, mint, use
-from wap_kernel.changes import DeleteLines, InsertLines, RegexReplace, ReplaceLines
-from wap_kernel.errors import Conflict, RateLimited
-from wap_kernel.operations import (
+from tests.support.agent_tokens import another_server, bearer, mint, use
+from wap_kernel.model.edits import DeleteLines, InsertLines, RegexReplace, ReplaceLines
+from wap_kernel.model.errors import Conflict, RateLimited
+from wap_kernel.model.operations import (
     CopyFile,
     GitChange,
     GitRead,
@@ -30,7 +30,7 @@ from wap_kernel.operations import (
     RunCommand,
     WriteFile,
 )
-from wap_kernel.runs.state import open_state_dir
+from wap_kernel.state.directory import open_state_dir
 
 COMMAND = RunCommand(command="true")
 READ = ReadFile(path="a")

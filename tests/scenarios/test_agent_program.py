@@ -12,13 +12,13 @@ from typing import Any
 
 import pytest
 
-from tests.jupyter_ext import peers
 from tests.jupyter_ext.conftest import LiveServer, start_server
-from tests.wap_kernel.providers.scene import skip_unless_works
+from tests.support import peers
+from tests.support.provider_workspace import skip_unless_works
 from wap_kernel.dialects.coding_environment import TOOLS
 
 SECONDS = 120
-PROGRAM = Path(__file__).with_name("agent_program.py")
+PROGRAM = Path(__file__).parents[1] / "support" / "agent_program.py"
 CONFIGURATION = """c.WapExtension.provider = 'bubblewrap'
 c.WapExtension.policy = {"shell": {"rules": [{"command": "git commit", "verdict": "ask"}]}}
 """

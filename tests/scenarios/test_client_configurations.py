@@ -16,9 +16,9 @@ from pathlib import Path
 import pytest
 from mcp import Client, StdioServerParameters
 
-from tests.jupyter_ext.client_configurations import DOCUMENT, TOKEN, Connection, connections
-from tests.jupyter_ext.mcp_clients import LEGACY, answer, connected
-from tests.jupyter_ext.restarting import Place
+from tests.support.client_configurations import DOCUMENT, TOKEN, Connection, connections
+from tests.support.mcp_clients import LEGACY, answer, connected
+from tests.support.server_processes import Place
 from wap_kernel.dialects.coding_environment import TOOLS
 
 SECONDS = 60

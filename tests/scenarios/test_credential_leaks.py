@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from tests.jupyter_ext.mcp_clients import Connect, connect, mcp_url, refused
+from tests.support.mcp_clients import Connect, connect, mcp_url, refused
 
 __all__ = ["connect", "mcp_url"]
 

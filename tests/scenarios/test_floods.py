@@ -13,9 +13,9 @@ from typing import Any
 
 import pytest
 
-from tests.wap_kernel.dialects.wap_calls import ON_PATH
-from wap_kernel.errors import Code, WapError
-from wap_kernel.results import Limits
+from tests.support.wap_calls import ON_PATH
+from wap_kernel.model.errors import Code, WapError
+from wap_kernel.model.results import Limits
 
 
 @pytest.fixture

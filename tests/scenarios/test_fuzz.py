@@ -13,7 +13,8 @@ from typing import Any
 
 import pytest
 
-from wap_kernel.dialects import tool_interface, wap
+from wap_kernel.dialects import tool_interface
+from wap_kernel.dialects.wap import tools as wap
 
 SECONDS = int(os.environ.get("WAP_FUZZ_SECONDS", "15"))
 CHECKS = "not_a_server_error,status_code_conformance,content_type_conformance,response_schema_conformance"
@@ -46,7 +47,7 @@ def _search(live_server: Any, tmp_path: Path, tally: Path, seconds: int) -> None
     command += ["--generation-database", "none", "--continue-on-failure", "--request-timeout", "60"]
     environment = {
         **os.environ,
-        "PYTHONPATH": str(Path(__file__).parent),
+        "PYTHONPATH": str(Path(__file__).parents[1] / "support"),
         "SCHEMATHESIS_HOOKS": "fuzz_hooks",
         "WAP_FUZZ_ROOT": str(live_server.root),
         "WAP_FUZZ_TALLY": str(tally),

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from tests.wap_kernel.providers.scene import CONFINING, skip_unless_works
+from tests.support.provider_workspace import CONFINING, skip_unless_works
 from wap_kernel.policy import presets
 
 SECRETS = (".ssh/id_rsa", ".aws/credentials", ".local/share/jupyter/runtime/jpserver-1.json", ".env", "keys/a.pem")

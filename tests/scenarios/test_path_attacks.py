@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from tests.wap_kernel.dialects.wap_calls import ON_PATH
-from wap_kernel.errors import Code, WapError
+from tests.support.wap_calls import ON_PATH
+from wap_kernel.model.errors import Code, WapError
 
 OUTSIDE = [
     "../outside/secret",

@@ -7,11 +7,12 @@ from typing import Any
 
 import pytest
 
-from tests.jupyter_ext.mcp_clients import MODERN, Connect, connect, mcp_url
-from tests.jupyter_ext.policy_calls import SECRET, Answered, Everything, commit_all, contents, lay_out
-from tests.jupyter_ext.policy_matrix import CALLS, EXPECTED, HELD, LEFT_OUT, PLACES, UNSIZED, WITHOUT_A_PATH
-from wap_kernel.dialects import coding_environment, tool_interface, wap
-from wap_kernel.dialects.agent_spaces import OperationsMessage
+from tests.support.mcp_clients import MODERN, Connect, connect, mcp_url
+from tests.support.policy_calls import SECRET, Answered, Everything, commit_all, contents, lay_out
+from tests.support.policy_matrix import CALLS, EXPECTED, HELD, LEFT_OUT, PLACES, UNSIZED, WITHOUT_A_PATH
+from wap_kernel.dialects import coding_environment, tool_interface
+from wap_kernel.dialects.agent_spaces.operations import OperationsMessage
+from wap_kernel.dialects.wap import tools as wap
 from wap_kernel.policy import presets
 from wap_kernel.policy.verdict import Answer
 

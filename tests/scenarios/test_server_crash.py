@@ -15,8 +15,8 @@ from typing import Any
 import pytest
 
 from tests.jupyter_ext.conftest import LiveServer
-from tests.jupyter_ext.restarting import Place, batch, decide, get
-from wap_kernel.files import atomic
+from tests.support.server_processes import Place, batch, decide, get
+from wap_kernel.files.contained import atomic_write
 
 KILLS = 100 if os.environ.get("WAP_SOAK") else 10
 CLIENTS = 4
@@ -130,7 +130,7 @@ def test_sigkill_loses_no_run_tears_no_file_and_leaves_what_waits_decidable(tmp_
             _check_files(place)
     with place.server() as server:
         _check(place, server, known, unanswered, seen)
-    assert not [path for path in place.root.rglob("*") if atomic.is_temporary(path.name)]
+    assert not [path for path in place.root.rglob("*") if atomic_write.is_temporary(path.name)]
     assert seen["error"] and seen["awaiting_approval"], f"too early or too late: {seen}"
     verify = place.wap("audit", "verify")
     told, complaints = verify.communicate(timeout=60)

@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
-from wap_kernel.caller import Caller
-from wap_kernel.dialects import wap
-from wap_kernel.errors import Code, WapError
+from wap_kernel.dialects.wap import tools as wap
+from wap_kernel.model.caller import Caller
+from wap_kernel.model.errors import Code, WapError
 
 SECRET = "the server's own"
 

@@ -11,9 +11,9 @@ from typing import Any
 
 import pytest
 
-from tests.jupyter_ext.spec_tree import TREE, ok, plant
-from tests.patience import growing
-from wap_kernel.commands import running
+from tests.support.spec_tree import TREE, ok, plant
+from tests.support.time_limits import growing
+from wap_kernel.providers.process import run
 
 METADATA = {"path", "size", "isDirectory", "lastModified"}
 RECOMMENDED_LIMITS = {
@@ -358,7 +358,7 @@ async def test_common_error_codes(
 async def test_a_command_that_cannot_be_started_is_an_execution_failed(
     call: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(running, "shell", lambda command, path: ["/no/such/shell", command])
+    monkeypatch.setattr(run, "shell", lambda command, path: ["/no/such/shell", command])
     answer = await call("executeCommand", command="true")
     assert (answer.status, answer.code) == (422, "EXECUTION_FAILED")
 

@@ -12,13 +12,14 @@ from typing import Any
 import jsonschema
 import pytest
 
-from wap_kernel.caller import Caller
-from wap_kernel.dialects import coding_environment, schemas
+from wap_kernel.dialects import coding_environment, json_schema
 from wap_kernel.dialects.coding_environment import Question, RpcError
-from wap_kernel.policy.model import Policy
-from wap_kernel.runner import Decision, Runner
-from wap_kernel.runs.model import Status
-from wap_kernel.workspace import Workspace
+from wap_kernel.engine.workspace import Workspace
+from wap_kernel.model.caller import Caller
+from wap_kernel.model.policy import Policy
+from wap_kernel.model.run import Status
+from wap_kernel.runs.decisions import Decision
+from wap_kernel.runs.runner import Runner
 
 OPEN = Policy(name="open")
 CLIENT = Caller(user="ada", agent="claude", session="s1")
@@ -49,8 +50,8 @@ class Coding:
         answer = outcome.structured
         assert answer is not None and json.loads(outcome.text) == answer
         tool = coding_environment.TOOLS[name]
-        jsonschema.validate(arguments, schemas.of(tool.parameters, "validation"))
-        jsonschema.validate(answer, schemas.of(tool.response, "serialization"))
+        jsonschema.validate(arguments, json_schema.of(tool.parameters, "validation"))
+        jsonschema.validate(answer, json_schema.of(tool.response, "serialization"))
         return answer
 
     async def refuse(self, name: str, arguments: dict[str, Any], **more: Any) -> RpcError:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from tests.wap_kernel.commands.runners import LEFT_BEHIND
+from tests.support.processes import LEFT_BEHIND
 
 EXACT = frozenset(
     """

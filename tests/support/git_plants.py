@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
-from tests.wap_kernel.git.scene import Workspace, plain
+from tests.support.git_repository import Workspace, plain
 
 Plant = Callable[[Workspace, str], None]
 """Gets the workspace and the program that is to run."""

@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from tests.wap_kernel.providers.scene import LONG, Scene
-from wap_kernel.git.answers import GitFailed, Person, Reason
-from wap_kernel.git.inside import Inside
-from wap_kernel.git.work import Permits, Work
+from tests.support.provider_workspace import LONG, Scene
+from wap_kernel.git.local.repository import Permits, Work
+from wap_kernel.git.local.sandboxed_git import Inside
+from wap_kernel.model.git.results import GitFailed, Person, Reason
 from wap_kernel.providers.base import Confinement
 
 PLAIN = {

@@ -23,8 +23,8 @@ from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import rsa
 
-from tests.wap_kernel.git.scene import PLAIN, plain
-from tests.wap_kernel.providers.scene import LONG
+from tests.support.git_repository import PLAIN, plain
+from tests.support.provider_workspace import LONG
 
 APP_ID = "4711"
 INSTALLATION = 12

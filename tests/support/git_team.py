@@ -5,16 +5,16 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from tests.wap_kernel.git.scene import OPEN, Workspace, plain
-from tests.wap_kernel.git.server import APP_ID, GitServer
-from wap_kernel.git.answers import Cloned
-from wap_kernel.git.cloning import clone
-from wap_kernel.git.credentials import CredentialSource
-from wap_kernel.git.github import GitHubApp
-from wap_kernel.git.host import Host
-from wap_kernel.git.remotes import Remote, remote
-from wap_kernel.git.transfer import Link
-from wap_kernel.git.work import Permits
+from tests.support.git_repository import OPEN, Workspace, plain
+from tests.support.git_server import APP_ID, GitServer
+from wap_kernel.git.local.repository import Permits
+from wap_kernel.git.remote.clone import clone
+from wap_kernel.git.remote.credentials import CredentialSource
+from wap_kernel.git.remote.github_app import GitHubApp
+from wap_kernel.git.remote.server_repository import Host
+from wap_kernel.git.remote.transfer import Link
+from wap_kernel.model.git.results import Cloned
+from wap_kernel.policy.git_remotes import Remote, remote
 
 
 class Team:

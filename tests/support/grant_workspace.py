@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from wap_kernel.operations import Operation, RunCommand
-from wap_kernel.policy.decision import Answer, Facts, Verdict, decide, grant_for, touches
+from wap_kernel.model.operations import Operation, RunCommand
+from wap_kernel.model.policy import CommandRule, Policy, ShellPolicy
+from wap_kernel.policy.decide import Answer, Facts, Verdict, decide, grant_for, touches
 from wap_kernel.policy.effective import Effective
 from wap_kernel.policy.grants import Grant
-from wap_kernel.policy.model import CommandRule, Policy, ShellPolicy
 
 LINKS = {"link.txt": "important.py", "here": "sub"}
 """What the paths of the workspace resolve to."""

@@ -10,12 +10,12 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from tests.wap_kernel.providers.scene import Guard, Journal
-from wap_kernel.commands import supervisor
-from wap_kernel.commands.outcome import Cancel, Outcome
-from wap_kernel.files.root import Root
+from tests.support.provider_workspace import Guard, Journal
+from wap_kernel.files.contained.root import Root
+from wap_kernel.model.command import Cancel, Outcome
 from wap_kernel.providers.base import Command, Confinement, Provider, ResourceLimits
-from wap_kernel.providers.gvisor import GvisorProvider
+from wap_kernel.providers.gvisor.provider import GvisorProvider
+from wap_kernel.providers.process import supervisor
 
 PATIENCE = 60.0
 GUARDED = Confinement(hidden=(".env", "keys"), read_only=(".git/config",), pinned=(".git",))

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from wap_kernel.files.deadline import Deadline
-from wap_kernel.files.listing import list_files
-from wap_kernel.files.root import Root
-from wap_kernel.operations import ListFiles
-from wap_kernel.results import FileList, Limits
+from wap_kernel.files.contained.root import Root
+from wap_kernel.files.list_folder import list_files
+from wap_kernel.model.deadline import Deadline
+from wap_kernel.model.operations import ListFiles
+from wap_kernel.model.results import FileList, Limits
 
 
 def listed(

@@ -11,8 +11,8 @@ import mcp_types as types
 from mcp import Client
 from mcp.shared.exceptions import MCPError
 
-from tests.wap_kernel.git.scene import plain
-from wap_kernel.dialects import schemas
+from tests.support.git_repository import plain
+from wap_kernel.dialects import json_schema
 from wap_kernel.dialects.coding_environment import TOOLS
 
 Outcome = dict[str, Any]
@@ -289,6 +289,8 @@ def untried() -> set[str]:
     """Arguments of any tool that no call has."""
     tried = {f"{tool}.{name}" for tool, arguments, _ in CALLS for name in used(arguments)}
     known = {
-        f"{tool.name}.{name}" for tool in TOOLS.values() for name in fields(schemas.of(tool.parameters, "validation"))
+        f"{tool.name}.{name}"
+        for tool in TOOLS.values()
+        for name in fields(json_schema.of(tool.parameters, "validation"))
     }
     return known - tried

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from tests.jupyter_ext.conftest import LiveServer
-from tests.jupyter_ext.restarting import TOKEN, Place
+from tests.support.server_processes import TOKEN, Place
 
 SECONDS = 60
 
@@ -51,7 +51,7 @@ class Process:
 
     def __init__(self, place: Place, *arguments: str, **environment: str) -> None:
         self.process = subprocess.Popen(
-            [sys.executable, "-m", "wap_kernel.cli", "mcp", *arguments],
+            [sys.executable, "-m", "wap_kernel.cli.main", "mcp", *arguments],
             **{"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True},
             errors="surrogateescape",
             env={**place.environment, **environment},

@@ -9,9 +9,9 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 
-from wap_kernel.errors import InvalidArgument
+from wap_kernel.files.interface import Access, DirEntry, Files, Guard, Kind, Look, Stat
 from wap_kernel.files.paths import join, lexical, outside
-from wap_kernel.files.primitives import Access, DirEntry, Files, Guard, Kind, Look, Stat
+from wap_kernel.model.errors import InvalidArgument
 
 
 def fail(number: int) -> OSError:

@@ -12,14 +12,14 @@ import time
 from collections.abc import Mapping
 from dataclasses import replace
 
-from tests.wap_kernel.providers.memory_files import MemoryFiles
-from wap_kernel.commands import environment
-from wap_kernel.commands.outcome import Cancel, OnChunk, Outcome, Stream
-from wap_kernel.commands.output import Collector, finish
-from wap_kernel.errors import ProviderUnavailable, from_os_error
+from tests.support.memory_files import MemoryFiles
+from wap_kernel.files.interface import Files, Guard
 from wap_kernel.files.paths import join
-from wap_kernel.files.primitives import Files, Guard
+from wap_kernel.model.command import Cancel, OnChunk, Outcome, Stream
+from wap_kernel.model.errors import ProviderUnavailable, from_os_error
 from wap_kernel.providers.base import Command
+from wap_kernel.providers.process import environment
+from wap_kernel.providers.process.output_buffer import Collector, finish
 
 
 class MemoryProvider:

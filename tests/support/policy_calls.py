@@ -14,13 +14,14 @@ import mcp_types as types
 from mcp import Client
 from mcp.shared.exceptions import MCPError
 
-from tests.jupyter_ext.policy_matrix import DENIED, PLACES, SIZE, Call
-from tests.jupyter_ext.running import batch
-from wap_kernel.caller import Caller
-from wap_kernel.dialects import coding_environment, tool_interface, wap
-from wap_kernel.dialects.agent_spaces import parse_message
-from wap_kernel.dialects.coding_environment import places
-from wap_kernel.operations import Operation
+from tests.support.http_runs import batch
+from tests.support.policy_matrix import DENIED, PLACES, SIZE, Call
+from wap_kernel.dialects import coding_environment, tool_interface
+from wap_kernel.dialects.agent_spaces.operations import parse_message
+from wap_kernel.dialects.coding_environment import workspace_root
+from wap_kernel.dialects.wap import tools as wap
+from wap_kernel.model.caller import Caller
+from wap_kernel.model.operations import Operation
 from wap_kernel.policy import presets
 from wap_kernel.policy.verdict import Answer, Verdict
 
@@ -137,5 +138,5 @@ class Everything:
             operations = fields.get("operations") or [{"type": call.tool, **fields}]
             return parse_message(batch(*operations).encode()).steps()[0].operation
         sent = coding_environment.TOOLS[call.tool].parse(body)
-        operation: Operation = sent.engine(places.at(".", self._workspace.names_of_root))
+        operation: Operation = sent.engine(workspace_root.at(".", self._workspace.names_of_root))
         return operation

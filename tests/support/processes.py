@@ -8,8 +8,8 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from wap_kernel.commands import running, supervisor
-from wap_kernel.commands.outcome import Cancel, OnChunk, Outcome
+from wap_kernel.model.command import Cancel, OnChunk, Outcome
+from wap_kernel.providers.process import run, supervisor
 
 LONG = 60.0
 """Seconds that no test reaches unless something hangs."""
@@ -32,8 +32,8 @@ class Runner:
         on_chunk: OnChunk | None = None,
         cancel: Cancel | None = None,
     ) -> Outcome:
-        return running.run(
-            running.shell(command, ENVIRONMENT["PATH"]),
+        return run.run(
+            run.shell(command, ENVIRONMENT["PATH"]),
             cwd=self.fd,
             environment=ENVIRONMENT if environment is None else environment,
             timeout=timeout,

@@ -12,10 +12,10 @@ from secrets import token_hex
 
 import pytest
 
-from wap_kernel.commands.outcome import Cancel, OnChunk, Outcome, Stream
-from wap_kernel.files.root import Root
+from wap_kernel.files.contained.root import Root
 from wap_kernel.files.unguarded import Unguarded
-from wap_kernel.providers import choose
+from wap_kernel.model.command import Cancel, OnChunk, Outcome, Stream
+from wap_kernel.providers import selection
 from wap_kernel.providers.base import Command, Confinement, Probe, Provider, ResourceLimits
 
 LONG = 60.0
@@ -38,7 +38,7 @@ class Journal:
 
 @lru_cache
 def probe(name: str) -> Probe:
-    return choose.probe(name)
+    return selection.probe(name)
 
 
 def skip_unless_works(name: str) -> None:
@@ -68,7 +68,7 @@ class Scene:
     ) -> None:
         self.folder = folder
         self.root = Root(str(folder), guard=Guard(), journal=Journal())
-        self.provider: Provider = choose.choose(
+        self.provider: Provider = selection.choose(
             name,
             self.root,
             secrets=[str(path) for path in secrets],

@@ -142,7 +142,7 @@ class Kernel:
 
     def be_patient(self) -> None:
         """How busy the machine is does not matter to what completes, nor that it is the first thing asked for."""
-        self.run("from wap_kernel import magics; magics.TAB_SECONDS = 30.0\n%wap -q")
+        self.run("from wap_kernel.notebook.magics import magics; magics.TAB_SECONDS = 30.0\n%wap -q")
 
     def wait_for_ready(self) -> None:
         """Until it answers on both channels. The client's own method takes a kernel that starts slowly for dead."""

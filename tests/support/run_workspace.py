@@ -9,13 +9,14 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
-from wap_kernel.caller import Caller
-from wap_kernel.dialects import agent_spaces
+from wap_kernel.dialects.agent_spaces import operations as agent_spaces
+from wap_kernel.engine.workspace import Workspace
+from wap_kernel.model.caller import Caller
+from wap_kernel.model.run import Run
 from wap_kernel.policy import presets
-from wap_kernel.policy.reading import merge
-from wap_kernel.runner import Decision, Runner
-from wap_kernel.runs.model import Run
-from wap_kernel.workspace import Workspace
+from wap_kernel.policy.parse import merge
+from wap_kernel.runs.decisions import Decision
+from wap_kernel.runs.runner import Runner
 
 ASKING = merge(presets.load("permissive"), {"shell": {"unconfined": "allow"}})
 """Allows what the tests do, and asks for recursive deletion."""

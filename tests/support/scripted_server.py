@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from wap_kernel.client.http import Http
-from wap_kernel.errors import WapError
+from wap_kernel.model.errors import WapError
 
 Answer = Callable[["Handler"], None]
 

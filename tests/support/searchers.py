@@ -6,12 +6,12 @@ from collections.abc import Callable
 
 import pytest
 
-from tests.wap_kernel.files.guards import OpenGuard
-from wap_kernel.files import landlock, literals
-from wap_kernel.files.primitives import Guard
-from wap_kernel.files.root import Root
-from wap_kernel.files.searching import Searcher
-from wap_kernel.results import SearchResult
+from tests.support.guards import OpenGuard
+from wap_kernel.files.contained.root import Root
+from wap_kernel.files.interface import Guard
+from wap_kernel.files.search import landlock, literal_search
+from wap_kernel.files.search.searcher import Searcher
+from wap_kernel.model.results import SearchResult
 
 WAYS = ("in process", "landlock", "descriptors")
 OPEN = OpenGuard()
@@ -22,7 +22,7 @@ def make_searcher(root: Root, way: str, guard: Guard = OPEN) -> Searcher:
     """One that takes the given way; a regular expression is never searched in process, so rg does it on Landlock."""
     if way == "landlock" and not landlock.abi():
         pytest.skip("this kernel has no Landlock")
-    file_budget = literals.FILE_BUDGET if way == "in process" else 0
+    file_budget = literal_search.FILE_BUDGET if way == "in process" else 0
     searcher = Searcher(guard, root_fd=None if way == "descriptors" else root.fd, file_budget=file_budget)
     assert searcher._rg.takes_paths == (way != "descriptors")
     return searcher

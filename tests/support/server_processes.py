@@ -56,7 +56,7 @@ class Place:
     def wap(self, *arguments: str, **options: Any) -> subprocess.Popen[str]:
         """A `wap` command with the same configuration, in the workspace."""
         return subprocess.Popen(
-            [sys.executable, "-m", "wap_kernel.cli", *arguments],
+            [sys.executable, "-m", "wap_kernel.cli.main", *arguments],
             env=self.environment,
             cwd=self.root,
             stdin=subprocess.PIPE,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from random import Random
 
-from tests.wap_kernel.policy.grammar import FRAMES, SEPARATORS, script
+from tests.support.shell_grammar import FRAMES, SEPARATORS, script
 
 TARGETS = (
     *(("sudo", "id"), ("su", "-c id"), ("doas", "id"), ("pkexec", "id")),

@@ -13,16 +13,17 @@ from typing import Any, TypeVar
 import jsonschema
 import pytest
 
-from tests.wap_kernel.git.scene import BOT, plain
-from wap_kernel.caller import Caller
-from wap_kernel.dialects import schemas, tool_interface
-from wap_kernel.errors import Code, WapError
+from tests.support.git_repository import BOT, plain
+from wap_kernel.dialects import json_schema, tool_interface
+from wap_kernel.engine.workspace import Workspace
 from wap_kernel.git.settings import GitSettings
-from wap_kernel.policy.model import Policy
-from wap_kernel.runner import Decision, Runner
-from wap_kernel.runs.audit_reading import Page
-from wap_kernel.runs.model import Run, Status
-from wap_kernel.workspace import Workspace
+from wap_kernel.model.caller import Caller
+from wap_kernel.model.errors import Code, WapError
+from wap_kernel.model.policy import Policy
+from wap_kernel.model.run import Run, Status
+from wap_kernel.runs.decisions import Decision
+from wap_kernel.runs.runner import Runner
+from wap_kernel.state.audit.query import Page
 
 OPEN = Policy(name="open")
 AGENT = Caller(user="ada", agent="opencode", session="s1")
@@ -69,8 +70,8 @@ class Interface:
     def __call__(self, tool: str, /, *, caller: Caller = AGENT, **fields: Any) -> dict[str, Any]:
         known = tool_interface.TOOLS[tool]
         answer: dict[str, Any] = json.loads(self._wait(self.send(tool, fields, caller)))
-        jsonschema.validate(fields, schemas.of(known.parameters, "validation"))
-        jsonschema.validate(answer, schemas.of(known.response, "serialization"))
+        jsonschema.validate(fields, json_schema.of(known.parameters, "validation"))
+        jsonschema.validate(answer, json_schema.of(known.response, "serialization"))
         self.said.append(answer)
         return answer
 

@@ -14,10 +14,10 @@ from typing import Any
 
 import pytest
 
-from wap_kernel.files.deadline import Deadline
-from wap_kernel.files.root import Root
-from wap_kernel.files.writing import Writer
-from wap_kernel.operations import (
+from wap_kernel.files.contained.root import Root
+from wap_kernel.files.write import Writer
+from wap_kernel.model.deadline import Deadline
+from wap_kernel.model.operations import (
     CopyFile,
     CreateDirectory,
     DeleteFile,
@@ -27,19 +27,19 @@ from wap_kernel.operations import (
     RunCommand,
     WriteFile,
 )
+from wap_kernel.model.policy import FilesystemPolicy, Policy
+from wap_kernel.model.results import Limits, Reverted
 from wap_kernel.policy.effective import Effective
-from wap_kernel.policy.model import FilesystemPolicy, Policy
-from wap_kernel.policy.paths import PolicyGuard
-from wap_kernel.policy.protected import ProtectedPaths
-from wap_kernel.results import Limits, Reverted
-from wap_kernel.runs.database import Database
-from wap_kernel.runs.locks import PathLocks
-from wap_kernel.runs.putting_back import PuttingBack
-from wap_kernel.runs.restoring import Reverting
-from wap_kernel.runs.reverting import Step
-from wap_kernel.runs.showing import describe
-from wap_kernel.runs.snapshots import Caps, Nameable, NotKept, Readable, Snapshots
-from wap_kernel.runs.state import open_state_dir
+from wap_kernel.policy.paths.guard import PolicyGuard
+from wap_kernel.policy.paths.protected import ProtectedPaths
+from wap_kernel.state.database import Database
+from wap_kernel.state.directory import open_state_dir
+from wap_kernel.state.path_locks import PathLocks
+from wap_kernel.state.undo.change_recorder import Caps, Nameable, NotKept, Readable, Snapshots
+from wap_kernel.state.undo.report import describe
+from wap_kernel.state.undo.revert import Reverting
+from wap_kernel.state.undo.revert_apply import PuttingBack
+from wap_kernel.state.undo.revert_plan import Step
 
 LOG = logging.getLogger("test")
 NAMES = {

@@ -10,12 +10,12 @@ from typing import Any
 
 import pytest
 
-from wap_kernel.caller import Caller
-from wap_kernel.dialects import wap
-from wap_kernel.errors import Code, WapError
-from wap_kernel.policy.model import Policy
-from wap_kernel.runner import Runner
-from wap_kernel.workspace import Workspace
+from wap_kernel.dialects.wap import tools as wap
+from wap_kernel.engine.workspace import Workspace
+from wap_kernel.model.caller import Caller
+from wap_kernel.model.errors import Code, WapError
+from wap_kernel.model.policy import Policy
+from wap_kernel.runs.runner import Runner
 
 OPEN = Policy(name="open")
 """Restricts nothing: for tests of everything but policy."""

@@ -15,12 +15,13 @@ from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
 from typing import IO, Any
 
-from wap_kernel import state_cli
-from wap_kernel.errors import InvalidArgument, ProviderUnavailable
-from wap_kernel.runs import audit_reading, chain, store
-from wap_kernel.runs.audit_reading import OUTCOMES, Page
-from wap_kernel.runs.chain import Head
-from wap_kernel.state_cli import printable
+from wap_kernel.cli import state_option
+from wap_kernel.cli.state_option import printable
+from wap_kernel.model.errors import InvalidArgument, ProviderUnavailable
+from wap_kernel.state import schema
+from wap_kernel.state.audit import hash_chain, query
+from wap_kernel.state.audit.hash_chain import Head
+from wap_kernel.state.audit.query import OUTCOMES, Page
 
 SHOWN = 50
 LARGEST_PAGE = 1000
@@ -56,11 +57,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     export.set_defaults(audit_command=_export)
 
     for command in (show, verify, export):
-        state_cli.add_arguments(command)
+        state_option.add_arguments(command)
 
 
 def run(args: argparse.Namespace) -> int:
-    with closing(store.connect(state_cli.find(args))) as connection:
+    with closing(schema.connect(state_option.find(args))) as connection:
         try:
             status: int = args.audit_command(args, connection)
         except sqlite3.Error as error:
@@ -74,7 +75,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _show(args: argparse.Namespace, connection: sqlite3.Connection) -> int:
-    answer = audit_reading.read(connection, Page(args.limit, tool=args.tool, outcome=args.outcome))
+    answer = query.read(connection, Page(args.limit, tool=args.tool, outcome=args.outcome))
     if args.json:
         _say(json.dumps(answer))
     elif not answer["records"]:
@@ -108,7 +109,7 @@ def _limit(text: str) -> int:
 
 
 def _verify(args: argparse.Namespace, connection: sqlite3.Connection) -> int:
-    report = chain.verify(connection, [Head.parse(text) for text in args.head])
+    report = hash_chain.verify(connection, [Head.parse(text) for text in args.head])
     if args.json:
         found = {"records": report.records, "unchained": report.unchained, "cut": report.cut}
         broken = {} if report.problem is None else {"problem": report.problem}
@@ -133,21 +134,21 @@ def _export(args: argparse.Namespace, connection: sqlite3.Connection) -> int:
     """A line of JSON is what was hashed, with the hash added: the chain can be checked from the export alone."""
     with _opened(args.output) as file:
         write = _csv(file) if args.format == "csv" else _jsonl(file)
-        for row in chain.rows(connection):
+        for row in hash_chain.rows(connection):
             write(row)
     return 0
 
 
-def _jsonl(file: IO[str]) -> Callable[[chain.Row], None]:
-    def write(row: chain.Row) -> None:
+def _jsonl(file: IO[str]) -> Callable[[hash_chain.Row], None]:
+    def write(row: hash_chain.Row) -> None:
         kept = {name: value for name, value in row.items() if value is not None}
         file.write(json.dumps(kept, sort_keys=True, separators=(",", ":")) + "\n")
 
     return write
 
 
-def _csv(file: IO[str]) -> Callable[[chain.Row], None]:
-    names = (*chain.COLUMNS, chain.HASH)
+def _csv(file: IO[str]) -> Callable[[hash_chain.Row], None]:
+    names = (*hash_chain.COLUMNS, hash_chain.HASH)
     writer = csv.writer(file)
     writer.writerow(names)
     return lambda row: writer.writerow([_cell(row[name]) for name in names])

@@ -16,22 +16,23 @@ from types import MappingProxyType
 from typing import Any
 
 from wap_kernel import __version__
-from wap_kernel.doctor_machine import MACHINE, Finding, State
-from wap_kernel.errors import InvalidArgument, ProviderUnavailable, WapError, from_os_error
-from wap_kernel.files.deadline import Deadline
-from wap_kernel.files.root import Root
-from wap_kernel.policy import masks, presets
-from wap_kernel.policy.files import PolicyFiles
-from wap_kernel.policy.model import Policy
-from wap_kernel.policy.paths import PolicyGuard
-from wap_kernel.policy.protected import protected_paths
-from wap_kernel.policy.reading import merge
-from wap_kernel.providers import choose
+from wap_kernel.cli.machine_checks import MACHINE, Finding, State
+from wap_kernel.engine.jupyter_config import configured
+from wap_kernel.files.contained.root import Root
+from wap_kernel.model.deadline import Deadline
+from wap_kernel.model.errors import InvalidArgument, ProviderUnavailable, WapError, from_os_error
+from wap_kernel.model.policy import Policy
+from wap_kernel.policy import presets
+from wap_kernel.policy.layers import PolicyFiles
+from wap_kernel.policy.parse import merge
+from wap_kernel.policy.paths import sandbox_masks
+from wap_kernel.policy.paths.guard import PolicyGuard
+from wap_kernel.policy.paths.protected import protected_paths
+from wap_kernel.providers import selection
 from wap_kernel.providers.base import Command, Confinement, Probe, ResourceLimits
-from wap_kernel.runs.state import default_state_dir
-from wap_kernel.settings import configured
+from wap_kernel.state.directory import default_state_dir
 
-PROVIDERS = tuple(name for name in choose.NAMES if name != choose.AUTO)
+PROVIDERS = tuple(name for name in selection.NAMES if name != selection.AUTO)
 TRIAL_SECONDS = 30.0
 
 
@@ -77,10 +78,10 @@ def examine(root: str, provider: str | None = None, settings: Mapping[str, Any] 
         raise ProviderUnavailable(
             "wap does not run on Windows itself.", hint="Run Jupyter inside WSL (Windows Subsystem for Linux)."
         )
-    provider = (provider or str(settings.get("provider", choose.AUTO))).lower()
-    if provider not in choose.NAMES:
+    provider = (provider or str(settings.get("provider", selection.AUTO))).lower()
+    if provider not in selection.NAMES:
         raise InvalidArgument(
-            f"There is no provider named {provider!r}.", hint=f"Choose one of: {', '.join(choose.NAMES)}."
+            f"There is no provider named {provider!r}.", hint=f"Choose one of: {', '.join(selection.NAMES)}."
         )
     guard = protected_paths(root, str(settings.get("state_dir") or default_state_dir(root)))
     with ExitStack() as stack:
@@ -94,7 +95,7 @@ def examine(root: str, provider: str | None = None, settings: Mapping[str, Any] 
             version=__version__,
             root=files.path,
             machine=tuple(check() for check in MACHINE),
-            providers=tuple(choose.probe(name) for name in PROVIDERS),
+            providers=tuple(selection.probe(name) for name in PROVIDERS),
             configured=_try(provider, files, PolicyGuard(guard, effective)),
             limits=ResourceLimits(),
             policy=tuple(_policy(effective.layers, preset)),
@@ -104,7 +105,7 @@ def examine(root: str, provider: str | None = None, settings: Mapping[str, Any] 
 def _try(name: str, files: Root, guard: PolicyGuard) -> Configured:
     """With all that would be hidden from a command, since that can be too much for a sandbox."""
     try:
-        choice = choose.choose(name, files, secrets=guard.protected.secrets)
+        choice = selection.choose(name, files, secrets=guard.protected.secrets)
         with closing(choice.provider) as provider:
             confinement, hidden = Confinement(), ""
             if provider.confines and guard.effective.broken is None:
@@ -124,7 +125,7 @@ def _try(name: str, files: Root, guard: PolicyGuard) -> Configured:
 
 def _confinement(files: Root, guard: PolicyGuard) -> Confinement:
     is_read_only = guard.effective.access == "read"
-    walked = masks.find(files, guard, (), Deadline(TRIAL_SECONDS), network=False, is_read_only=is_read_only)
+    walked = sandbox_masks.find(files, guard, (), Deadline(TRIAL_SECONDS), network=False, is_read_only=is_read_only)
     return walked.confinement
 
 
@@ -200,7 +201,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--provider",
         metavar="NAME",
-        help=f"the provider that must work: {', '.join(choose.NAMES)} (default: what Jupyter's configuration says)",
+        help=f"the provider that must work: {', '.join(selection.NAMES)} (default: what Jupyter's configuration says)",
     )
     parser.add_argument("--root", metavar="DIR", default=".", help="the folder to be served (default: this one)")
 

@@ -8,10 +8,10 @@ import json
 import sys
 from contextlib import closing
 
-from wap_kernel import state_cli
-from wap_kernel.runs import store
-from wap_kernel.runs.retention import Retention
-from wap_kernel.runs.sweeping import Freed, Sweeper
+from wap_kernel.cli import state_option
+from wap_kernel.state import schema
+from wap_kernel.state.retention.policy import Retention
+from wap_kernel.state.retention.sweeper import Freed, Sweeper
 
 _UNITS = ("bytes", "KiB", "MiB", "GiB", "TiB")
 
@@ -27,12 +27,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--dry-run", action="store_true", help="only say what would be removed")
     parser.add_argument("--json", action="store_true", help="for programs")
-    state_cli.add_arguments(parser)
+    state_option.add_arguments(parser)
 
 
 def run(args: argparse.Namespace) -> int:
-    folder = state_cli.find(args)
-    with closing(store.connect(folder)) as connection:
+    folder = state_option.find(args)
+    with closing(schema.connect(folder)) as connection:
         sweeper = Sweeper(folder, connection, user=_user(), progress=_progress)
         freed = sweeper.preview() if args.dry_run else sweeper.sweep()
     _show("")

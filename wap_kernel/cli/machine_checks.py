@@ -11,8 +11,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal
 
-from wap_kernel.files import landlock, openat2, ripgrep
-from wap_kernel.providers import resources
+from wap_kernel.files.contained import openat2
+from wap_kernel.files.search import landlock, ripgrep
+from wap_kernel.providers import resource_limits
 
 VERSION_SECONDS = 30.0
 State = Literal["ok", "limited", "missing"]
@@ -80,7 +81,7 @@ def _git() -> Finding:
 
 
 def _cgroups() -> Finding:
-    counted = sorted(resources.find_groups().folders)
+    counted = sorted(resource_limits.find_groups().folders)
     if counted:
         return Finding("cgroups", "ok", f"groups can be made for: {', '.join(counted)}")
     return Finding(

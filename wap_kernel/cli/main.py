@@ -14,15 +14,15 @@ from collections.abc import Sequence
 from typing import Protocol, cast
 
 from wap_kernel import __version__
-from wap_kernel.errors import WapError
+from wap_kernel.model.errors import WapError
 
 SUBCOMMANDS: tuple[tuple[str, str, str], ...] = (
-    ("doctor", "what works on this machine, and how to fix what does not", "wap_kernel.doctor"),
-    ("token", "make, list and revoke tokens for agents", "wap_kernel.tokens_cli"),
-    ("run", "send a batch of operations", "wap_kernel.run_cli"),
-    ("mcp", "serve the tools to an MCP client over stdio", "wap_kernel.mcp_cli"),
-    ("audit", "show, verify and export what was done", "wap_kernel.audit_cli"),
-    ("gc", "take away what is too old or too much to keep", "wap_kernel.gc_cli"),
+    ("doctor", "what works on this machine, and how to fix what does not", "wap_kernel.cli.doctor"),
+    ("token", "make, list and revoke tokens for agents", "wap_kernel.cli.token"),
+    ("run", "send a batch of operations", "wap_kernel.cli.run"),
+    ("mcp", "serve the tools to an MCP client over stdio", "wap_kernel.cli.mcp"),
+    ("audit", "show, verify and export what was done", "wap_kernel.cli.audit"),
+    ("gc", "take away what is too old or too much to keep", "wap_kernel.cli.gc"),
 )
 """Name, help, module."""
 

@@ -15,7 +15,7 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import NoReturn
 
-from wap_kernel.errors import InvalidArgument, WapError
+from wap_kernel.model.errors import InvalidArgument, WapError
 
 FAILURE = 1
 
@@ -35,15 +35,15 @@ def run(args: argparse.Namespace) -> int:
     if args.url is None:
         if args.token_file is not None:
             raise InvalidArgument("--token-file goes with --url.")
-        from wap_kernel.mcp.stdio import serve
-        from wap_kernel.settings import configured
+        from wap_kernel.dialects.mcp.stdio.serve import serve
+        from wap_kernel.engine.jupyter_config import configured
 
         settings = configured()
         return asyncio.run(_until_stopped(lambda stop: serve(args.folder or ".", settings, stop)))
     if args.folder is not None:
         raise InvalidArgument("Name a folder or --url, not both.")
-    from wap_kernel.client.addresses import Address
-    from wap_kernel.mcp.bridge import carry
+    from wap_kernel.client.address import Address
+    from wap_kernel.dialects.mcp.stdio.http_bridge import carry
 
     # Other clients are given the address of the endpoint, and so it gets pasted here, too.
     server = args.url.strip().rstrip("/").removesuffix("/wap/mcp")

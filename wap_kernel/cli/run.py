@@ -18,16 +18,16 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from wap_kernel import batches
-from wap_kernel.client.opening import open_workspace
-from wap_kernel.errors import Conflict, InvalidArgument, Unauthenticated
-from wap_kernel.run_text import Lines, Transcript, question
-from wap_kernel.settings import configured
+from wap_kernel.client.render.transcript import Lines, Transcript, question
+from wap_kernel.engine.jupyter_config import configured
+from wap_kernel.engine.open_workspace import open_workspace
+from wap_kernel.model.errors import Conflict, InvalidArgument, Unauthenticated
+from wap_kernel.runs import batch_text
 
 if TYPE_CHECKING:
-    from wap_kernel.caller import Caller
-    from wap_kernel.client.server import ServerBackend
-    from wap_kernel.runner import Runner
+    from wap_kernel.client.server_backend import ServerBackend
+    from wap_kernel.model.caller import Caller
+    from wap_kernel.runs.runner import Runner
 
 COMPLETED = 0
 FAILURE = 1
@@ -59,7 +59,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    message = batches.load(args.file)
+    message = batch_text.load(args.file)
     message |= {name: True for name, wanted in (("atomic", args.atomic), ("dryRun", args.dry_run)) if wanted}
     output: Output = Lines(_write) if args.json else Transcript(_write)
     client = _client(args)
@@ -74,9 +74,9 @@ def run(args: argparse.Namespace) -> int:
 async def _embedded(
     root: str, settings: Mapping[str, Any], message: dict[str, Any], output: Output, wait: float | None
 ) -> int:
-    from wap_kernel.caller import Caller
-    from wap_kernel.dialects import agent_spaces
-    from wap_kernel.runner import Runner
+    from wap_kernel.dialects.agent_spaces import operations as agent_spaces
+    from wap_kernel.model.caller import Caller
+    from wap_kernel.runs.runner import Runner
 
     parsed = agent_spaces.parse_message(json.dumps(message).encode())
     workspace = open_workspace(root, settings)
@@ -119,7 +119,7 @@ def _client(args: argparse.Namespace) -> ServerBackend | None:
         if args.token or args.token_file:
             raise InvalidArgument("--token and --token-file go with --url.")
         return None
-    from wap_kernel.client.server import ServerBackend
+    from wap_kernel.client.server_backend import ServerBackend
 
     if args.token_file is None:
         return ServerBackend(url, args.token or os.environ.get("WAP_TOKEN", ""))

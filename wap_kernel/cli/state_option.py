@@ -6,9 +6,9 @@ import argparse
 import os
 import unicodedata
 
-from wap_kernel.errors import NotFound
-from wap_kernel.runs.state import default_state_dir
-from wap_kernel.settings import configured
+from wap_kernel.engine.jupyter_config import configured
+from wap_kernel.model.errors import NotFound
+from wap_kernel.state.directory import default_state_dir
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

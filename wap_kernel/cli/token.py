@@ -15,8 +15,8 @@ from typing import Any
 from urllib.parse import quote
 
 from wap_kernel.client.http import Absent
-from wap_kernel.errors import InvalidArgument, NotFound
-from wap_kernel.servers import Server, find, named
+from wap_kernel.client.servers import Server, find, named
+from wap_kernel.model.errors import InvalidArgument, NotFound
 
 LIMITS = (
     ("--operations", "concurrentOperations", "operations under way at once (default: 8)"),

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from urllib.parse import quote, unquote, urlsplit
 
-from wap_kernel.errors import InvalidArgument
+from wap_kernel.model.errors import InvalidArgument
 
 _LOCAL = ("localhost", "::1")
 _PORTS = {"http": 80, "https": 443}

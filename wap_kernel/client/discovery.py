@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 
 from wap_kernel.client.backend import Backend, Place
 from wap_kernel.client.folders import runtime_folder
-from wap_kernel.errors import Code, ProviderUnavailable, Unauthenticated, WapError
+from wap_kernel.model.errors import Code, ProviderUnavailable, Unauthenticated, WapError
 
 SERVER_PID = "WAP_SERVER_PID"
 """The variable by which a server that has wap tells those whom it starts: then none of them works without it."""
@@ -56,7 +56,7 @@ def find(environ: Mapping[str, str], folder: str, confined_only: bool = False) -
 def _asked(found: _Found, confined_only: bool) -> Backend | None:
     """None: it is there and has no wap, and may be passed over."""
     from wap_kernel.client.http import Absent
-    from wap_kernel.client.server import ServerBackend
+    from wap_kernel.client.server_backend import ServerBackend
 
     place = Place("server", found.url, found.reason)
     backend = ServerBackend(found.url, found.token, place, is_local=None if found.is_named else True)
@@ -77,7 +77,7 @@ def _asked(found: _Found, confined_only: bool) -> Backend | None:
 
 
 def _embedded(folder: str, reason: str, tried: tuple[str, ...], confined_only: bool) -> Backend:
-    from wap_kernel.client.embedded import EmbeddedBackend
+    from wap_kernel.client.embedded_backend import EmbeddedBackend
 
     return EmbeddedBackend(folder, Place("embedded", os.path.abspath(folder), reason, tried), confined_only)
 

@@ -11,14 +11,14 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any, cast
 
 from wap_kernel.client.backend import Data, Decision, Place, Sent
-from wap_kernel.client.encoding import encoded
-from wap_kernel.errors import InvalidArgument, NotFound, ProviderUnavailable
+from wap_kernel.client.json_body import encoded
+from wap_kernel.model.errors import InvalidArgument, NotFound, ProviderUnavailable
 
 if TYPE_CHECKING:
-    from wap_kernel.caller import Caller
-    from wap_kernel.commands.outcome import Stream
+    from wap_kernel.model.caller import Caller
+    from wap_kernel.model.command import Stream
+    from wap_kernel.model.run import Run
     from wap_kernel.policy.verdict import Verdict
-    from wap_kernel.runs.model import Run
 
 LARGEST_PAGE = 1000
 LARGEST_OUTPUT_PAGE = 1024 * 1024
@@ -31,8 +31,8 @@ class EmbeddedBackend:
     where nothing confines them. Ends with the process, or by `close`."""
 
     def __init__(self, folder: str, place: Place | None = None, confined_only: bool = False) -> None:
-        from wap_kernel.caller import Caller
-        from wap_kernel.client.engine import Engine
+        from wap_kernel.client.embedded_loop import Engine
+        from wap_kernel.model.caller import Caller
 
         self._engine = Engine(folder, confined_only=confined_only)
         self._workspace, self._runner = self._engine.workspace, self._engine.runner
@@ -45,7 +45,7 @@ class EmbeddedBackend:
         return self._place
 
     def call(self, tool: str, parameters: Mapping[str, Any]) -> Data:
-        from wap_kernel.dialects import wap
+        from wap_kernel.dialects.wap import tools as wap
 
         body = encoded(parameters)
         return cast(Data, json.loads(self._engine.wait(wap.call(tool, body, self._runner, self._caller))))
@@ -54,7 +54,7 @@ class EmbeddedBackend:
         return self._engine.wait(self._start(encoded(message), key))
 
     async def _start(self, body: bytes, key: str) -> Data:
-        from wap_kernel.dialects import agent_spaces
+        from wap_kernel.dialects.agent_spaces import operations as agent_spaces
 
         parsed = await self._workspace.offload(lambda: agent_spaces.parse_message(body))
         digest = hashlib.sha256(body).hexdigest()
@@ -64,7 +64,7 @@ class EmbeddedBackend:
         )
 
     def follow(self, run_id: str, after: str = "", seconds: float | None = None) -> Generator[Sent, None, None]:
-        from wap_kernel.client.engine import Pulled
+        from wap_kernel.client.embedded_loop import Pulled
 
         deadline = None if seconds is None else time.monotonic() + seconds
         events = Pulled(self._runner.follow(run_id, after or None, self._caller))
@@ -89,7 +89,7 @@ class EmbeddedBackend:
         return self._engine.wait(self._runs(status, limit))
 
     async def _runs(self, status: str | None, limit: int) -> Data:
-        from wap_kernel.runs.model import Status
+        from wap_kernel.model.run import Status
 
         _choose("status", status, [known.value for known in Status])
         _bound("limit", limit, 1, LARGEST_PAGE)
@@ -99,7 +99,7 @@ class EmbeddedBackend:
         return told if following is None else {**told, "nextCursor": following}
 
     def decide(self, run_id: str, approval_id: str, decision: Decision, reason: str | None, *, remember: bool) -> Data:
-        from wap_kernel.runner import Decision as Decided
+        from wap_kernel.runs.decisions import Decision as Decided
 
         if reason is not None and len(reason) > LONGEST_REASON:
             raise InvalidArgument(f"reason: It may have {LONGEST_REASON} characters.")
@@ -127,7 +127,7 @@ class EmbeddedBackend:
         return self._engine.wait(self._runner.changes(run_id, self._caller))
 
     def output(self, run_id: str, operation_id: str, stream: str, offset: int, limit: int) -> Data:
-        from wap_kernel.runs.outputs import STREAMS
+        from wap_kernel.runs.store.outputs import STREAMS
 
         _choose("stream", stream, STREAMS)
         _bound("offset", offset, 0, LARGEST_OFFSET)
@@ -142,14 +142,14 @@ class EmbeddedBackend:
         return self._engine.wait(self._check(encoded(message)))
 
     async def _check(self, body: bytes) -> Data:
-        from wap_kernel.dialects import agent_spaces
+        from wap_kernel.dialects.agent_spaces import operations as agent_spaces
 
         steps = await self._workspace.offload(lambda: agent_spaces.parse_message(body).steps())
         verdicts = await self._workspace.check([step.operation for step in steps], self._caller)
         return {"verdicts": [_verdict(step.id, verdict) for step, verdict in zip(steps, verdicts, strict=True)]}
 
     def audit(self, limit: int, tool: str | None, outcome: str | None) -> Data:
-        from wap_kernel.runs.audit_reading import OUTCOMES, Page
+        from wap_kernel.state.audit.query import OUTCOMES, Page
 
         _bound("limit", limit, 1, LARGEST_PAGE)
         _choose("outcome", outcome, OUTCOMES)

@@ -14,10 +14,10 @@ from contextlib import suppress
 from typing import Any, Generic, TypeVar
 
 from wap_kernel.client.background import answered, started
-from wap_kernel.client.opening import open_workspace
-from wap_kernel.errors import ProviderUnavailable
-from wap_kernel.runner import Runner
-from wap_kernel.settings import configured
+from wap_kernel.engine.jupyter_config import configured
+from wap_kernel.engine.open_workspace import open_workspace
+from wap_kernel.model.errors import ProviderUnavailable
+from wap_kernel.runs.runner import Runner
 
 CLOSE_SECONDS = 15.0
 """A command is given 5 to end by itself."""

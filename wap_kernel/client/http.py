@@ -16,9 +16,9 @@ from dataclasses import dataclass, field
 from http.client import HTTPConnection, HTTPException, HTTPResponse, HTTPSConnection, InvalidURL
 from typing import Any
 
-from wap_kernel.client.addresses import Address, Proxy, proxy_for
-from wap_kernel.client.encoding import decoded, encoded
-from wap_kernel.errors import InvalidArgument, NotFound, ProviderUnavailable, TooLarge, Unauthenticated, WapError
+from wap_kernel.client.address import Address, Proxy, proxy_for
+from wap_kernel.client.json_body import decoded, encoded
+from wap_kernel.model.errors import InvalidArgument, NotFound, ProviderUnavailable, TooLarge, Unauthenticated, WapError
 
 ANSWER_SECONDS = 60.0
 LARGEST_ANSWER = 128 * 1024 * 1024

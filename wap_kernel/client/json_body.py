@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from wap_kernel.errors import InvalidArgument, TooLarge
+from wap_kernel.model.errors import InvalidArgument, TooLarge
 
 BODY_LIMIT = 32 * 1024 * 1024
 

@@ -1,11 +1,11 @@
-"""What was answered, as objects: programs read their fields, people see them rendered (`wap_kernel.render`)."""
+"""What was answered, as objects: programs read their fields, people see them rendered (`wap_kernel.client.render`)."""
 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping
 from typing import Any, ClassVar
 
-from wap_kernel.errors import ExecutionFailed, WapError
+from wap_kernel.model.errors import ExecutionFailed, WapError
 
 UNDER_WAY = ("running", "awaiting_approval")
 _CHANGES = ("createFile", "editFile", "deleteFile", "moveFile", "copyFile", "createDirectory")
@@ -15,7 +15,7 @@ class Answer:
     """Holds what was answered as it came; each kind adds names for what is read most."""
 
     view: ClassVar[str]
-    """How `wap_kernel.render` shows it."""
+    """How `wap_kernel.client.render` shows it."""
 
     def __init__(self, data: Mapping[str, Any], **asked: Any) -> None:
         self.data = data
@@ -26,14 +26,14 @@ class Answer:
         return dict(self.data)
 
     def __repr__(self) -> str:
-        from wap_kernel.render import text
+        from wap_kernel.client.render import text
 
         return text(self)
 
     def _repr_mimebundle_(
         self, include: Collection[str] | None = None, exclude: Collection[str] | None = None
     ) -> dict[str, str]:
-        from wap_kernel.render import bundle
+        from wap_kernel.client.render import bundle
 
         return bundle(self)
 

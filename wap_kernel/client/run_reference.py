@@ -7,7 +7,7 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from wap_kernel.client.backend import Backend
-from wap_kernel.errors import InvalidArgument, NotFound
+from wap_kernel.model.errors import InvalidArgument, NotFound
 
 LAST = "last"
 WHOLE = re.compile(r"run_[0-9a-f]{16}")

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypedDict
 
-from wap_kernel.client import choosing
-from wap_kernel.client.answers import RunResult
+from wap_kernel.client import run_reference
 from wap_kernel.client.backend import BEGUN, Backend, Data, Decision, Place, Sent
+from wap_kernel.client.results import RunResult
 from wap_kernel.client.watching import Begun, OnSent, Stopped, watch
-from wap_kernel.errors import Conflict
+from wap_kernel.model.errors import Conflict
 
 REMEMBERED = 100
 """Runs of which is known what they were to do."""
@@ -46,7 +46,7 @@ class Watched:
 
     def _named(self, run: str, *, or_newest: bool = False) -> str:
         last = None if self.last is None else self.last.run_id
-        return choosing.run_named(self._backend, run, last, or_newest=or_newest)
+        return run_reference.run_named(self._backend, run, last, or_newest=or_newest)
 
     def _decide(
         self,
@@ -59,7 +59,7 @@ class Watched:
         remember: bool = False,
     ) -> RunResult:
         last = None if self.last is None else self.last.run_id
-        run_id, approval, total = choosing.question(self._backend, run, last, self._questions)
+        run_id, approval, total = run_reference.question(self._backend, run, last, self._questions)
         is_named = run is not None and approval.startswith((run, f"apr_{run}"))
         if decision == "approved" and not is_named and approval not in self._questions:
             raise Conflict(

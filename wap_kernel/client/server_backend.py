@@ -8,20 +8,11 @@ from contextlib import AbstractContextManager
 from typing import Any, cast
 from urllib.parse import quote, urlencode
 
-from wap_kernel.client.answers import UNDER_WAY
 from wap_kernel.client.backend import Data, Decision, Place, Sent
-from wap_kernel.client.http import (
-    ANSWER_SECONDS,
-    BROKEN,
-    KEY_HEADER,
-    LARGEST_ANSWER,
-    Absent,
-    Http,
-    Stream,
-    too_large,
-)
-from wap_kernel.client.streams import SILENCE_SECONDS, TooLong, lines_until, parse
-from wap_kernel.errors import NotFound, ProviderUnavailable
+from wap_kernel.client.http import ANSWER_SECONDS, BROKEN, KEY_HEADER, LARGEST_ANSWER, Absent, Http, Stream, too_large
+from wap_kernel.client.results import UNDER_WAY
+from wap_kernel.client.sse import SILENCE_SECONDS, TooLong, lines_until, parse
+from wap_kernel.model.errors import NotFound, ProviderUnavailable
 
 ATTEMPTS = 5
 """How often in a row a stream may break without having brought anything."""

@@ -14,9 +14,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from wap_kernel.client.addresses import Address
+from wap_kernel.client.address import Address
 from wap_kernel.client.http import Http
-from wap_kernel.errors import Code, InvalidArgument, NotFound, ProviderUnavailable, WapError
+from wap_kernel.model.errors import Code, InvalidArgument, NotFound, ProviderUnavailable, WapError
 
 _NO_TOKEN = (
     "No token was sent. A server with a password instead of a token announces none: give it a token as well "

@@ -8,7 +8,7 @@ from http.client import HTTPException, HTTPResponse
 from typing import Any
 
 from wap_kernel.client.backend import Sent
-from wap_kernel.client.encoding import decoded
+from wap_kernel.client.json_body import decoded
 
 SILENCE_SECONDS = 60.0
 """Without a word on a stream, heartbeats included: the connection is dead."""

@@ -8,7 +8,7 @@ from contextlib import closing
 
 from wap_kernel.client.backend import Backend, Data, Sent
 from wap_kernel.client.background import answered, started
-from wap_kernel.errors import Conflict
+from wap_kernel.model.errors import Conflict
 
 WAITING = "awaiting_approval"
 STOP_SECONDS = 15.0

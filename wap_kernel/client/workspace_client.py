@@ -14,8 +14,9 @@ import secrets
 from collections.abc import Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from wap_kernel.client import choosing, searching
-from wap_kernel.client.answers import (
+from wap_kernel.client import run_reference, search_parameters
+from wap_kernel.client.backend import Data
+from wap_kernel.client.results import (
     AuditRecords,
     FileText,
     Grants,
@@ -28,10 +29,9 @@ from wap_kernel.client.answers import (
     Runs,
     Verdicts,
 )
-from wap_kernel.client.backend import Data
-from wap_kernel.client.watched import RunOptions, Watched
+from wap_kernel.client.run_tracker import RunOptions, Watched
 from wap_kernel.client.watching import WAITING, OnSent
-from wap_kernel.errors import WapError
+from wap_kernel.model.errors import WapError
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
@@ -54,16 +54,16 @@ def connect(folder: str | None = None, url: str | None = None, token: str | None
     >>> ws = connect("project")
     """
     if url is not None:
-        from wap_kernel.client.server import ServerBackend
+        from wap_kernel.client.server_backend import ServerBackend
 
         server = ServerBackend(url, token or "")
         server.require()
         return Hands(server)
     if folder is not None:
-        from wap_kernel.client.embedded import EmbeddedBackend
+        from wap_kernel.client.embedded_backend import EmbeddedBackend
 
         return Hands(EmbeddedBackend(folder))
-    from wap_kernel.client.finding import find
+    from wap_kernel.client.discovery import find
 
     return Hands(find(os.environ, os.getcwd()))
 
@@ -82,8 +82,8 @@ class Hands(Watched):
                 "place": self.place.told,
                 "workspace": backend.call("getWorkspaceInfo", {}),
                 "preset": next((name for name in layers if name in PRESETS), ", ".join(layers)),
-                "waiting": backend.runs(WAITING, choosing.LOOKED_AT)["runs"],
-                "running": len(backend.runs("running", choosing.LOOKED_AT)["runs"]),
+                "waiting": backend.runs(WAITING, run_reference.LOOKED_AT)["runs"],
+                "running": len(backend.runs("running", run_reference.LOOKED_AT)["runs"]),
             }
         )
 
@@ -121,10 +121,10 @@ class Hands(Watched):
 
         >>> ws.search("TODO", "src", globs=["*.py"])
         """
-        asked = searching.parameters(pattern, path, regex, ignore_case, context)
+        asked = search_parameters.parameters(pattern, path, regex, ignore_case, context)
         if globs:
             usual = self._backend.call("getWorkspaceInfo", {})["defaultExclusions"]
-            asked["excludePatterns"] = searching.all_but(globs, usual)
+            asked["excludePatterns"] = search_parameters.all_but(globs, usual)
         found = self._backend.call("searchFiles", asked)
         return Hits(found, pattern=pattern, regex=regex, ignore_case=ignore_case)
 
@@ -196,7 +196,7 @@ class Hands(Watched):
 
         >>> ws.run([{"type": "readFile", "path": "a.py"}, {"type": "shell", "command": "make"}], atomic=True)
         """
-        message = choosing.operations_message(operations, atomic=atomic, dry_run=dry_run)
+        message = run_reference.operations_message(operations, atomic=atomic, dry_run=dry_run)
         key = secrets.token_hex(16)
         return self._see(
             lambda: self._backend.start(message, key),
@@ -211,7 +211,7 @@ class Hands(Watched):
         """The newest runs; only those with a status, such as `awaiting_approval`."""
         return Runs(self._backend.runs(status, limit))
 
-    def show(self, run: str = choosing.LAST) -> RunResult:
+    def show(self, run: str = run_reference.LAST) -> RunResult:
         """A run by its id, the beginning of it, or `last`."""
         return self._told(self._backend.get(self._named(run, or_newest=True)))
 
@@ -235,12 +235,12 @@ class Hands(Watched):
         """
         return self._decide(run, "denied", wait, on_sent, reason=reason)
 
-    def cancel(self, run: str = choosing.LAST) -> RunResult:
+    def cancel(self, run: str = run_reference.LAST) -> RunResult:
         """Stop a run. What was done stays done, unless the run is atomic."""
         return self._told(self._backend.cancel(self._named(run)))
 
     def revert(
-        self, run: str = choosing.LAST, force: bool = False, wait: bool = True, on_sent: OnSent | None = None
+        self, run: str = run_reference.LAST, force: bool = False, wait: bool = True, on_sent: OnSent | None = None
     ) -> RunResult:
         """Undo what a run changed, as a run of its own. `force`: also where a later change would be lost."""
         run_id = self._named(run)
@@ -249,7 +249,7 @@ class Hands(Watched):
             lambda: self._backend.revert(run_id, force=force), wait=wait, on_sent=on_sent, operations=[undo]
         )
 
-    def changes(self, run: str = choosing.LAST) -> Data:
+    def changes(self, run: str = run_reference.LAST) -> Data:
         """What a run changed, with diffs, and what a revert would do."""
         return self._backend.changes(self._named(run, or_newest=True))
 
@@ -277,7 +277,7 @@ class Hands(Watched):
 
         >>> ws.check([{"type": "shell", "command": "rm -rf data"}])
         """
-        message = choosing.operations_message(operations, atomic=False, dry_run=False)
+        message = run_reference.operations_message(operations, atomic=False, dry_run=False)
         return Verdicts(self._backend.check(message), operations=message["operations"])
 
     def audit(self, limit: int = 20, tool: str | None = None, outcome: str | None = None) -> AuditRecords:

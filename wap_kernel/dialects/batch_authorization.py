@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from types import MappingProxyType
 
-from wap_kernel.caller import Caller
-from wap_kernel.errors import PermissionDenied, WapError
-from wap_kernel.operations import Effect, Message
-from wap_kernel.runs.model import Step
+from wap_kernel.model.caller import Caller
+from wap_kernel.model.errors import PermissionDenied, WapError
+from wap_kernel.model.operations import Effect, Message
+from wap_kernel.model.run import Step
 
 Authorize = Callable[[Effect], Awaitable[None]]
 """Raises PermissionDenied unless the caller may do such a thing at all."""

@@ -8,7 +8,7 @@ in steps between which others get their turn.
 
 from __future__ import annotations
 
-from wap_kernel.errors import InvalidArgument
+from wap_kernel.model.errors import InvalidArgument
 
 MAX_PARTS = 20_000
 MAX_STRINGS = 4 * MAX_PARTS

@@ -9,9 +9,9 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any, Protocol
 
 if TYPE_CHECKING:
-    from wap_kernel.errors import WapError
-    from wap_kernel.results import Result
-    from wap_kernel.runs.model import Step
+    from wap_kernel.model.errors import WapError
+    from wap_kernel.model.results import Result
+    from wap_kernel.model.run import Step
 
 
 class Answers(Protocol):
@@ -38,6 +38,8 @@ class _Dialect:
 
 
 ANSWERS: Mapping[str, Answers] = {
-    name: _Dialect(f"wap_kernel.dialects.{name}") for name in ("wap", "coding_environment", "tool_interface")
+    "wap": _Dialect("wap_kernel.dialects.wap.tools"),
+    "coding_environment": _Dialect("wap_kernel.dialects.coding_environment.call"),
+    "tool_interface": _Dialect("wap_kernel.dialects.tool_interface.call"),
 }
 """By dialect; others have no single calls."""

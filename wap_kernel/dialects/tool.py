@@ -11,9 +11,9 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, ValidationError, mo
 from pydantic.alias_generators import to_camel
 from pydantic_core import PydanticCustomError
 
-from wap_kernel.dialects import structure
-from wap_kernel.errors import InvalidArgument, NotFound
-from wap_kernel.operations import Effect, Operation
+from wap_kernel.dialects import body_complexity
+from wap_kernel.model.errors import InvalidArgument, NotFound
+from wap_kernel.model.operations import Effect, Operation
 
 LARGE = 64 * 1024
 """From this size on a body is not read on the event loop."""
@@ -83,7 +83,7 @@ class Tool(Generic[P]):
 
     def parse(self, body: bytes) -> P:
         if len(body) > LARGE:
-            structure.check(body)
+            body_complexity.check(body)
         try:
             return self.parameters.model_validate_json(body or b"{}")
         except ValidationError as error:

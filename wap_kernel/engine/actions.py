@@ -10,22 +10,22 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from wap_kernel import __version__
-from wap_kernel.commands.outcome import Cancel, OnChunk, Outcome
-from wap_kernel.context import ALONE, Context
-from wap_kernel.errors import IN_PART, Conflict, ExecutionFailed, TimedOut
-from wap_kernel.files.deadline import Deadline
-from wap_kernel.files.globs import DEFAULT_EXCLUSIONS
-from wap_kernel.files.listing import list_files
-from wap_kernel.files.notebook_reading import read_notebook
+from wap_kernel.files.globs.sets import DEFAULT_EXCLUSIONS
+from wap_kernel.files.interface import Files, Guard, Locks
+from wap_kernel.files.list_folder import list_files
+from wap_kernel.files.notebooks.read import read_notebook
 from wap_kernel.files.paths import display
-from wap_kernel.files.primitives import Files, Guard, Locks
-from wap_kernel.files.reading import read_file
-from wap_kernel.files.searching import Searcher
+from wap_kernel.files.read import read_file
+from wap_kernel.files.search.searcher import Searcher
 from wap_kernel.files.viewing import view_file
-from wap_kernel.files.writing import Writer
-from wap_kernel.git.acting import Git
-from wap_kernel.git.foreseeing import Foreseen
-from wap_kernel.operations import (
+from wap_kernel.files.write import Writer
+from wap_kernel.git.client import Git
+from wap_kernel.git.remote.preview import Foreseen
+from wap_kernel.model.call_context import ALONE, Context
+from wap_kernel.model.command import Cancel, OnChunk, Outcome
+from wap_kernel.model.deadline import Deadline
+from wap_kernel.model.errors import IN_PART, Conflict, ExecutionFailed, TimedOut
+from wap_kernel.model.operations import (
     CopyFile,
     CreateDirectory,
     DeleteFile,
@@ -45,11 +45,11 @@ from wap_kernel.operations import (
     ViewFile,
     WriteFile,
 )
-from wap_kernel.policy.aside import set_aside
-from wap_kernel.policy.masks import Masks, unguarded
+from wap_kernel.model.results import CommandResult, Limits, Result, WorkspaceDescription
+from wap_kernel.policy.paths.quarantine import set_aside
+from wap_kernel.policy.paths.sandbox_masks import Masks, unguarded
 from wap_kernel.providers.base import Command, Confinement, Provider
-from wap_kernel.results import CommandResult, Limits, Result, WorkspaceDescription
-from wap_kernel.runs.undoing import Undoing
+from wap_kernel.state.undo.undo import Undoing
 
 DIALECTS = ("wap/1.0", "agent-spaces/1.0", "coding-environment-mcp", "workspace-tool-interface")
 WALK_SECONDS = 30.0

@@ -14,21 +14,21 @@ from dataclasses import dataclass
 from itertools import takewhile
 from typing import NamedTuple
 
-from wap_kernel.caller import Caller
-from wap_kernel.commands.outcome import Cancel
-from wap_kernel.context import Context
-from wap_kernel.errors import Conflict, ExecutionFailed, WapError
-from wap_kernel.files import digest
-from wap_kernel.files.atomic import Unsettled
-from wap_kernel.files.direct import Direct
+from wap_kernel.engine.fast_path import Plain
+from wap_kernel.files import content_hash
+from wap_kernel.files.contained.atomic_write import Unsettled
+from wap_kernel.files.contained.linkless import Direct
+from wap_kernel.files.interface import Locks
 from wap_kernel.files.paths import display, lexical
-from wap_kernel.files.primitives import Locks
-from wap_kernel.operations import Operation, WriteFile
-from wap_kernel.plain import Plain
-from wap_kernel.results import FileWritten
-from wap_kernel.runs.audit import Audit, Entry, Outcome, Record, is_denial
-from wap_kernel.runs.changes import Changes
-from wap_kernel.runs.images import ABSENT, Image
+from wap_kernel.model.call_context import Context
+from wap_kernel.model.caller import Caller
+from wap_kernel.model.command import Cancel
+from wap_kernel.model.errors import Conflict, ExecutionFailed, WapError
+from wap_kernel.model.operations import Operation, WriteFile
+from wap_kernel.model.results import FileWritten
+from wap_kernel.state.audit.log import Audit, Entry, Outcome, Record, is_denial
+from wap_kernel.state.undo.change_store import Changes
+from wap_kernel.state.undo.file_image import ABSENT, Image
 
 Translate = Callable[[Exception, Operation], WapError]
 
@@ -134,5 +134,5 @@ class Making:
         except Exception as error:  # noqa: BLE001 - whatever it is, it is audited, and a bug is logged
             one.error = self._translate(error, operation)
             return
-        one.hash = digest.of_bytes(operation.content)
+        one.hash = content_hash.of_bytes(operation.content)
         one.image = Image.of(look, one.hash.removeprefix("sha256:"))

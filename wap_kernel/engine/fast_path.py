@@ -12,16 +12,16 @@ import sys
 from collections.abc import Callable
 from typing import TypeVar
 
-from wap_kernel.errors import WapError
-from wap_kernel.files import notebooks
 from wap_kernel.files.at_once import MAX_SIZE
-from wap_kernel.files.direct import Direct
-from wap_kernel.files.primitives import Stat
-from wap_kernel.files.reading import Whole, answered, read_whole
-from wap_kernel.files.root import Root
-from wap_kernel.operations import Operation, ReadFile, WriteFile
+from wap_kernel.files.contained.linkless import Direct
+from wap_kernel.files.contained.root import Root
+from wap_kernel.files.interface import Stat
+from wap_kernel.files.notebooks import validation
+from wap_kernel.files.read import Whole, answered, read_whole
+from wap_kernel.model.errors import WapError
+from wap_kernel.model.operations import Operation, ReadFile, WriteFile
+from wap_kernel.model.results import FileContent, Limits
 from wap_kernel.policy.current import Binding
-from wap_kernel.results import FileContent, Limits
 
 T = TypeVar("T")
 
@@ -48,7 +48,7 @@ class Plain:
             and operation.expected_hash is None
             and operation.within == "."
             and len(operation.content) <= self._max_new
-            and not notebooks.is_notebook(operation.path)
+            and not validation.is_notebook(operation.path)
             and self.files is not None
         )
 

@@ -11,10 +11,15 @@ import posixpath
 from collections.abc import Iterator
 from functools import partial
 
-from wap_kernel.actions import Permit
-from wap_kernel.caller import Caller
-from wap_kernel.commands.programs import Programs
-from wap_kernel.errors import (
+from wap_kernel.engine.actions import Permit
+from wap_kernel.files.at_once import AtOnce
+from wap_kernel.files.interface import Access, Files, Kind
+from wap_kernel.files.overlay.overlay import Overlay
+from wap_kernel.files.paths import outside
+from wap_kernel.files.search.selection import MAX_FILE_SIZE
+from wap_kernel.git.settings import GitSettings
+from wap_kernel.model.caller import Caller
+from wap_kernel.model.errors import (
     ApprovalRequired,
     Code,
     InvalidArgument,
@@ -24,25 +29,20 @@ from wap_kernel.errors import (
     WapError,
     from_os_error,
 )
-from wap_kernel.files.at_once import AtOnce
-from wap_kernel.files.overlay import Overlay
-from wap_kernel.files.paths import outside
-from wap_kernel.files.primitives import Access, Files, Kind
-from wap_kernel.files.selection import MAX_FILE_SIZE
-from wap_kernel.git.settings import GitSettings
-from wap_kernel.operations import GitAction, Operation, ReadFile, RunCommand
-from wap_kernel.policy import masks
+from wap_kernel.model.operations import GitAction, Operation, ReadFile, RunCommand
+from wap_kernel.model.results import Limits
+from wap_kernel.policy.commands.git_attributes import AttributeFiles
+from wap_kernel.policy.commands.program_lookup import Programs
 from wap_kernel.policy.current import Binding, CurrentPolicy
-from wap_kernel.policy.decision import Facts, Touch, decide, grant_for, touches
-from wap_kernel.policy.gitattributes import AttributeFiles
+from wap_kernel.policy.decide import Facts, Touch, decide, grant_for, touches
+from wap_kernel.policy.grant_store import Grants
 from wap_kernel.policy.grants import Grant
-from wap_kernel.policy.protected import ProtectedPaths
+from wap_kernel.policy.paths import sandbox_masks
+from wap_kernel.policy.paths.protected import ProtectedPaths
 from wap_kernel.policy.verdict import Answer, Verdict
 from wap_kernel.providers.base import Provider
-from wap_kernel.providers.refusing import RefusingProvider
-from wap_kernel.results import Limits
-from wap_kernel.runs.grants import Grants
-from wap_kernel.runs.manifest import GIT
+from wap_kernel.providers.unavailable import RefusingProvider
+from wap_kernel.state.undo.manifest import GIT
 
 
 class Judge:
@@ -208,7 +208,7 @@ class Judge:
             max_searched_size=_least(MAX_FILE_SIZE, effective.max_file_size),
             env_allowlist=effective.env_allowlist,
             confine=partial(
-                masks.find,
+                sandbox_masks.find,
                 self._files,
                 binding.hiding,
                 self._protected.places,

@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
-from wap_kernel.errors import from_os_error
+from wap_kernel.model.errors import from_os_error
 
 if TYPE_CHECKING:
     from logging import Logger
 
-    from wap_kernel.caller import Caller
-    from wap_kernel.context import Context
-    from wap_kernel.operations import Operation
-    from wap_kernel.workspace import Workspace
+    from wap_kernel.engine.workspace import Workspace
+    from wap_kernel.model.call_context import Context
+    from wap_kernel.model.caller import Caller
+    from wap_kernel.model.operations import Operation
 
 
 def open_workspace(
@@ -24,13 +24,13 @@ def open_workspace(
     changed: Callable[[Operation, Caller, Context], None] = lambda *_: None,
     log: Logger | None = None,
 ) -> Workspace:
-    """`settings` are those of `wap_kernel.settings.configured`."""
+    """`settings` are those of `wap_kernel.engine.jupyter_config.configured`."""
+    from wap_kernel.engine.workspace import Workspace
     from wap_kernel.git.configuring import git_settings
+    from wap_kernel.model.results import Limits
     from wap_kernel.policy import presets
-    from wap_kernel.policy.reading import merge
-    from wap_kernel.providers import choose
-    from wap_kernel.results import Limits
-    from wap_kernel.workspace import Workspace
+    from wap_kernel.policy.parse import merge
+    from wap_kernel.providers import selection
 
     limits = Limits(**{name: settings[name] for name in Limits.model_fields if name in settings})
     preset = presets.load(str(settings.get("preset", presets.DEFAULT)).lower())
@@ -38,7 +38,7 @@ def open_workspace(
         return Workspace(
             root,
             policy=merge(preset, settings.get("policy", {})),
-            provider=str(settings.get("provider", choose.AUTO)).lower(),
+            provider=str(settings.get("provider", selection.AUTO)).lower(),
             allow_unconfined=bool(settings.get("allow_unconfined", False)),
             confined_only=confined_only,
             state_dir=settings.get("state_dir") or None,

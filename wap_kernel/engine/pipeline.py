@@ -10,29 +10,36 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 
-from wap_kernel import redacting
-from wap_kernel.actions import Actions
-from wap_kernel.caller import Caller
-from wap_kernel.commands.outcome import Cancel, OnChunk
-from wap_kernel.context import Context
-from wap_kernel.errors import ExecutionFailed, InternalError, InvalidArgument, PermissionDenied, WapError, from_os_error
-from wap_kernel.files.deadline import Deadline
-from wap_kernel.files.primitives import Locks
-from wap_kernel.files.reading import Whole
-from wap_kernel.files.root import Root
-from wap_kernel.git.acting import GitActed
-from wap_kernel.git.foreseeing import Foreseen
-from wap_kernel.judging import Judge
-from wap_kernel.making import Making, NewFile
-from wap_kernel.operations import Effect, GitTransfer, Operation, ReadFile, RevertRun
-from wap_kernel.plain import Plain, answer_at_once
+from wap_kernel.engine.actions import Actions
+from wap_kernel.engine.bulk_create import Making, NewFile
+from wap_kernel.engine.fast_path import Plain, answer_at_once
+from wap_kernel.engine.judge import Judge
+from wap_kernel.files.contained.root import Root
+from wap_kernel.files.interface import Locks
+from wap_kernel.files.read import Whole
+from wap_kernel.git.client import GitActed
+from wap_kernel.git.remote.preview import Foreseen
+from wap_kernel.model.call_context import Context
+from wap_kernel.model.caller import Caller
+from wap_kernel.model.command import Cancel, OnChunk
+from wap_kernel.model.deadline import Deadline
+from wap_kernel.model.errors import (
+    ExecutionFailed,
+    InternalError,
+    InvalidArgument,
+    PermissionDenied,
+    WapError,
+    from_os_error,
+)
+from wap_kernel.model.operations import Effect, GitTransfer, Operation, ReadFile, RevertRun
+from wap_kernel.model.results import FileContent, FileWritten, Limits, Result
+from wap_kernel.model.run import Run
 from wap_kernel.policy.current import Binding
-from wap_kernel.redacted_stream import RedactedStream
-from wap_kernel.redacting import CurrentRedactor
-from wap_kernel.results import FileContent, FileWritten, Limits, Result
-from wap_kernel.runs.audit import Audit, is_denial
-from wap_kernel.runs.model import Run
-from wap_kernel.runs.undoing import Undoing
+from wap_kernel.redaction import results
+from wap_kernel.redaction.results import CurrentRedactor
+from wap_kernel.redaction.stream import RedactedStream
+from wap_kernel.state.audit.log import Audit, is_denial
+from wap_kernel.state.undo.undo import Undoing
 
 KEEP_SECONDS = 120.0
 """What it may take to keep what a command could change."""
@@ -87,9 +94,9 @@ class Pipeline:
             with self._before_image(operation, context, cancel):
                 require_intent()
                 result = self._actions.perform(operation, permit, cancel, watched, context)
-            result = redacting.result(result, self._redactor)
+            result = results.result(result, self._redactor)
         except Exception as error:  # noqa: BLE001 - whatever it is, it is audited, and a bug is logged
-            failure = redacting.error(self._translate(error, operation), self._redactor)
+            failure = results.error(self._translate(error, operation), self._redactor)
             self._audit.outcome(record, "denied" if is_denial(failure) else "failed", failure)
             raise failure from None
         finally:

@@ -14,7 +14,7 @@ from contextlib import suppress
 from queue import SimpleQueue
 from typing import Any, TypeVar
 
-from wap_kernel.errors import ProviderUnavailable
+from wap_kernel.model.errors import ProviderUnavailable
 
 T = TypeVar("T")
 _Item = tuple[Callable[[], Any], "asyncio.Future[Any]", asyncio.AbstractEventLoop]

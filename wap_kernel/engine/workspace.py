@@ -15,23 +15,21 @@ from contextlib import ExitStack, closing
 from functools import partial
 from typing import Any, TypeVar
 
-from wap_kernel import redacting
-from wap_kernel.actions import Actions
-from wap_kernel.caller import Caller
-from wap_kernel.commands import environment
-from wap_kernel.commands.outcome import Cancel, OnChunk
-from wap_kernel.commands.programs import Programs
-from wap_kernel.commands.streaming import Chunk, stream
-from wap_kernel.context import ALONE, Context
-from wap_kernel.errors import InternalError, ProviderUnavailable, WapError
-from wap_kernel.files import atomic
-from wap_kernel.files.deadline import Deadline
-from wap_kernel.files.root import Root
-from wap_kernel.files.searching import Searcher
-from wap_kernel.git.acting import Git
+from wap_kernel.engine.actions import Actions
+from wap_kernel.engine.judge import Judge
+from wap_kernel.engine.pipeline import Changed, Pipeline
+from wap_kernel.engine.thread_pool import Threads
+from wap_kernel.files.contained import atomic_write
+from wap_kernel.files.contained.root import Root
+from wap_kernel.files.search.searcher import Searcher
+from wap_kernel.git.client import Git
 from wap_kernel.git.settings import GitSettings
-from wap_kernel.judging import Judge
-from wap_kernel.operations import (
+from wap_kernel.model.call_context import ALONE, Context
+from wap_kernel.model.caller import Caller
+from wap_kernel.model.command import Cancel, OnChunk
+from wap_kernel.model.deadline import Deadline
+from wap_kernel.model.errors import InternalError, ProviderUnavailable, WapError
+from wap_kernel.model.operations import (
     Administer,
     GitChange,
     GitRead,
@@ -42,29 +40,31 @@ from wap_kernel.operations import (
     RunCommand,
     SearchFiles,
 )
-from wap_kernel.pipeline import Changed, Pipeline
+from wap_kernel.model.policy import Policy
+from wap_kernel.model.results import Limits, Result
 from wap_kernel.policy import presets
+from wap_kernel.policy.commands.git_attributes import AttributeFiles
+from wap_kernel.policy.commands.program_lookup import Programs
 from wap_kernel.policy.current import CurrentPolicy
-from wap_kernel.policy.files import PolicyFiles
-from wap_kernel.policy.gitattributes import AttributeFiles
-from wap_kernel.policy.model import Policy
-from wap_kernel.policy.protected import protected_paths
+from wap_kernel.policy.grant_store import Grants
+from wap_kernel.policy.layers import PolicyFiles
+from wap_kernel.policy.paths.protected import protected_paths
 from wap_kernel.policy.verdict import Verdict
 from wap_kernel.providers.base import Provider
-from wap_kernel.providers.choose import choose
-from wap_kernel.providers.refusing import RefusingProvider
-from wap_kernel.redacting import CurrentRedactor
-from wap_kernel.results import Limits, Result
-from wap_kernel.runs.audit import Audit
-from wap_kernel.runs.audit_reading import Page
-from wap_kernel.runs.database import Database
-from wap_kernel.runs.grants import Grants
-from wap_kernel.runs.leases import Lease
-from wap_kernel.runs.locks import PathLocks
-from wap_kernel.runs.snapshots import Caps, Snapshots
-from wap_kernel.runs.state import default_state_dir, open_state_dir, workspace_id
-from wap_kernel.runs.undoing import Undoing
-from wap_kernel.threads import Threads
+from wap_kernel.providers.process import environment
+from wap_kernel.providers.process.stream import Chunk, stream
+from wap_kernel.providers.selection import choose
+from wap_kernel.providers.unavailable import RefusingProvider
+from wap_kernel.redaction import results
+from wap_kernel.redaction.results import CurrentRedactor
+from wap_kernel.state.audit.log import Audit
+from wap_kernel.state.audit.query import Page
+from wap_kernel.state.database import Database
+from wap_kernel.state.directory import default_state_dir, open_state_dir, workspace_id
+from wap_kernel.state.leases import Lease
+from wap_kernel.state.path_locks import PathLocks
+from wap_kernel.state.undo.change_recorder import Caps, Snapshots
+from wap_kernel.state.undo.undo import Undoing
 
 CHECK_SECONDS = 10.0
 """What the verdicts on the operations of one message may take."""
@@ -296,7 +296,7 @@ class Workspace:
     ) -> None:
         """Record a request that was refused before it was performed, or before it even became an operation. The error
         is about to be told, so it is redacted as well."""
-        redacting.error(error, self.redactor)
+        results.error(error, self.redactor)
         self._audit.refused(tool, error, caller, operation, context)
 
     async def on_thread(self, kind: type[Operation], work: Callable[[], T]) -> T:
@@ -322,7 +322,7 @@ class Workspace:
 
     def _remove_temporary(self, name: str, path: str) -> bool:
         """Remove what a crash left, and say whether that is settled."""
-        if not atomic.is_temporary(name) or os.path.basename(path) != name:
+        if not atomic_write.is_temporary(name) or os.path.basename(path) != name:
             return True
         try:
             self._files.unlink(path)

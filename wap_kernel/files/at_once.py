@@ -12,9 +12,9 @@ import errno
 import os
 import sys
 
-from wap_kernel.files import openat2
-from wap_kernel.files.filesystems import is_network, is_prompt
-from wap_kernel.files.handles import READ_FLAGS, LocalFile
+from wap_kernel.files.contained import openat2
+from wap_kernel.files.contained.handles import READ_FLAGS, LocalFile
+from wap_kernel.files.filesystem_type import is_network, is_prompt
 
 MAX_SIZE = 32 * 1024
 """Bytes of a file that is read at once: to hash and to encode more takes too long where nothing goes on meanwhile."""

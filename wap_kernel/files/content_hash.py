@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import hashlib
 
-from wap_kernel.errors import Conflict, TooLarge
-from wap_kernel.files.primitives import Files
+from wap_kernel.files.interface import Files
+from wap_kernel.model.errors import Conflict, TooLarge
 
 CHUNK = 1024 * 1024
 PATTERN = r"^sha256:[0-9a-f]{64}$"

@@ -11,15 +11,15 @@ import math
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
-from wap_kernel.errors import InvalidArgument, from_os_error
-from wap_kernel.files.deadline import Deadline
-from wap_kernel.files.globs import Exclusions, chosen, selected
+from wap_kernel.files.globs.sets import Exclusions, chosen, selected
+from wap_kernel.files.interface import Files, Folder, Kind, Stat
 from wap_kernel.files.paths import display, join
-from wap_kernel.files.primitives import Files, Folder, Kind, Stat
-from wap_kernel.files.reading import metadata
-from wap_kernel.files.trees import is_gone, open_real, walk, watched
-from wap_kernel.operations import ListFiles
-from wap_kernel.results import Entry, FileList, Limits, Metadata
+from wap_kernel.files.read import metadata
+from wap_kernel.files.tree_walk import is_gone, open_real, walk, watched
+from wap_kernel.model.deadline import Deadline
+from wap_kernel.model.errors import InvalidArgument, from_os_error
+from wap_kernel.model.operations import ListFiles
+from wap_kernel.model.results import Entry, FileList, Limits, Metadata
 
 MAX_ENTRIES = 100_000
 """In an answer, whatever the caller's own limit is."""

@@ -9,7 +9,7 @@ import errno
 import os
 from functools import lru_cache
 
-from wap_kernel.errors import InvalidArgument, PermissionDenied
+from wap_kernel.model.errors import InvalidArgument, PermissionDenied
 
 MAX_PATH_BYTES = 4095
 MAX_NAME_BYTES = 255

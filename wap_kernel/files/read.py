@@ -8,12 +8,12 @@ import mimetypes
 from datetime import datetime, timezone
 from typing import Literal, NamedTuple
 
-from wap_kernel.errors import BinaryFile, InvalidArgument, TooLarge
-from wap_kernel.files.digest import of_bytes
+from wap_kernel.files.content_hash import of_bytes
+from wap_kernel.files.interface import Files, Kind, OpenFile, Stat
 from wap_kernel.files.paths import display
-from wap_kernel.files.primitives import Files, Kind, OpenFile, Stat
-from wap_kernel.operations import Encoding, ReadFile
-from wap_kernel.results import FileContent, Limits, Metadata
+from wap_kernel.model.errors import BinaryFile, InvalidArgument, TooLarge
+from wap_kernel.model.operations import Encoding, ReadFile
+from wap_kernel.model.results import FileContent, Limits, Metadata
 
 _Asked = Encoding | Literal["auto"]
 CHUNK = 1024 * 1024

@@ -11,11 +11,11 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import TypeVar
 
-from wap_kernel.errors import Conflict, InvalidArgument, PermissionDenied
-from wap_kernel.files.deadline import Deadline
-from wap_kernel.files.globs import Exclusions
+from wap_kernel.files.globs.sets import Exclusions
+from wap_kernel.files.interface import DirEntry, Files, Folder
 from wap_kernel.files.paths import join
-from wap_kernel.files.primitives import DirEntry, Files, Folder
+from wap_kernel.model.deadline import Deadline
+from wap_kernel.model.errors import Conflict, InvalidArgument, PermissionDenied
 
 T = TypeVar("T")
 

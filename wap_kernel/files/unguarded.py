@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 
-from wap_kernel.files.primitives import Access, Folders
+from wap_kernel.files.interface import Access, Folders
 
 
 class Unguarded:

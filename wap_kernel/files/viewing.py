@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from wap_kernel.errors import BinaryFile
-from wap_kernel.files import digest
-from wap_kernel.files.primitives import Files
-from wap_kernel.files.reading import metadata, read_file
-from wap_kernel.operations import ViewFile
-from wap_kernel.results import FileContent, Limits
+from wap_kernel.files import content_hash
+from wap_kernel.files.interface import Files
+from wap_kernel.files.read import metadata, read_file
+from wap_kernel.model.errors import BinaryFile
+from wap_kernel.model.operations import ViewFile
+from wap_kernel.model.results import FileContent, Limits
 
 
 def view_file(files: Files, operation: ViewFile, limits: Limits, root_path: str) -> FileContent:
@@ -23,7 +23,7 @@ def view_file(files: Files, operation: ViewFile, limits: Limits, root_path: str)
             is_truncated=True,
             total_lines=0,
             returned_lines=0,
-            hash=digest.of_file(files, operation.path),
+            hash=content_hash.of_file(files, operation.path),
         )
     if operation.max_line is None:
         return found

@@ -6,15 +6,17 @@ import posixpath
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-from wap_kernel.changes import CellChange
-from wap_kernel.errors import AlreadyExists, BinaryFile, FileMissing, InvalidArgument, TooLarge, from_os_error
-from wap_kernel.files import diffs, digest, editing, notebooks
-from wap_kernel.files.deadline import Deadline
+from wap_kernel.files import content_hash
+from wap_kernel.files.edit import apply, unified_diff
+from wap_kernel.files.interface import Files, Kind, Locks, Stat
+from wap_kernel.files.notebooks import validation
 from wap_kernel.files.paths import display, split
-from wap_kernel.files.primitives import Files, Kind, Locks, Stat
-from wap_kernel.files.reading import read_up_to
-from wap_kernel.operations import CopyFile, CreateDirectory, DeleteFile, ModifyFile, MoveFile, WriteFile
-from wap_kernel.results import FileModified, FileWritten, Limits, PathChanged
+from wap_kernel.files.read import read_up_to
+from wap_kernel.model.deadline import Deadline
+from wap_kernel.model.edits import CellChange
+from wap_kernel.model.errors import AlreadyExists, BinaryFile, FileMissing, InvalidArgument, TooLarge, from_os_error
+from wap_kernel.model.operations import CopyFile, CreateDirectory, DeleteFile, ModifyFile, MoveFile, WriteFile
+from wap_kernel.model.results import FileModified, FileWritten, Limits, PathChanged
 
 EDIT_SECONDS = 10.0
 """For all the changes of one call."""
@@ -33,7 +35,7 @@ class Writer:
         self._check_size(len(data), path)
 
         def check() -> None:
-            digest.require(operation.expected_hash, None, path)
+            content_hash.require(operation.expected_hash, None, path)
             self._check_notebook(path, data, append=is_append)
 
         if operation.create_directories:
@@ -43,24 +45,24 @@ class Writer:
             self._check_notebook(real, data, append=is_append)
             with self._locks.hold(real):
                 if operation.expected_hash is not None:
-                    digest.require(operation.expected_hash, self._current_hash(path), path)
+                    content_hash.require(operation.expected_hash, self._current_hash(path), path)
                 if is_append:
                     stat = self._files.append(path, data)
-                    known = digest.of_file(self._files, path) if stat.size <= digest.MAX_HASHED else None
+                    known = content_hash.of_file(self._files, path) if stat.size <= content_hash.MAX_HASHED else None
                 else:
                     stat = self._files.replace(path, data, exclusive=operation.mode == "create")
-                    known = digest.of_bytes(data)
+                    known = content_hash.of_bytes(data)
         return FileWritten(path=display(stat.path), bytes_written=len(data), hash=known)
 
     def modify(self, operation: ModifyFile) -> FileModified:
         path = operation.path
         with self._locks.hold(self._files.resolve(path)):
             old, stat = self._read(path)
-            digest.require(operation.expected_hash, digest.of_bytes(old), path)
+            content_hash.require(operation.expected_hash, content_hash.of_bytes(old), path)
             if b"\0" in old:
                 raise BinaryFile(f"The file is binary ({stat.size} bytes): {path}", hint="Write it whole, as base64.")
             deadline = Deadline(EDIT_SECONDS)
-            new = editing.apply(old, operation.changes, max_size=self._limits.max_write_size, deadline=deadline)
+            new = apply.apply(old, operation.changes, max_size=self._limits.max_write_size, deadline=deadline)
             self._check_size(len(new), path)
             try:
                 self._check_notebook(stat.path, new)
@@ -70,13 +72,13 @@ class Writer:
                 raise
             if new != old:
                 self._files.replace(path, new)
-        diff, cut = diffs.unified(display(stat.path), old, new)
+        diff, cut = unified_diff.unified(display(stat.path), old, new)
         return FileModified(
             path=display(stat.path),
-            hash=digest.of_bytes(new),
+            hash=content_hash.of_bytes(new),
             diff=diff,
             is_diff_truncated=cut or None,
-            replacements=editing.replacements(old, operation.changes),
+            replacements=apply.replacements(old, operation.changes),
         )
 
     def delete(self, operation: DeleteFile) -> PathChanged:
@@ -91,7 +93,7 @@ class Writer:
                 self._files.remove_tree(path)
             else:
                 if operation.expected_hash is not None:
-                    digest.require(operation.expected_hash, self._current_hash(path), path)
+                    content_hash.require(operation.expected_hash, self._current_hash(path), path)
                 self._files.unlink(path)
         return PathChanged(path=display(stat.path))
 
@@ -103,8 +105,8 @@ class Writer:
 
         def check(new: str) -> None:
             if operation.expected_hash is not None:
-                digest.require(operation.expected_hash, self._current_hash(source), source)
-            if notebooks.is_notebook(new) and stat.kind is Kind.FILE:
+                content_hash.require(operation.expected_hash, self._current_hash(source), source)
+            if validation.is_notebook(new) and stat.kind is Kind.FILE:
                 self._check_notebook(new, self._read(source)[0])
 
         def check_first() -> None:
@@ -136,7 +138,7 @@ class Writer:
 
         def read(new: str) -> tuple[bytes, Stat]:
             data, stat = self._read(source)
-            digest.require(operation.expected_hash, digest.of_bytes(data), source)
+            content_hash.require(operation.expected_hash, content_hash.of_bytes(data), source)
             self._check_notebook(new, data)
             return data, stat
 
@@ -150,7 +152,7 @@ class Writer:
             data, stat = read(new)
             with putting(destination, _OVERWRITE):
                 written = self._files.replace(destination, data, exclusive=not operation.overwrite, mode=stat.mode)
-        return PathChanged(path=display(written.path), hash=digest.of_bytes(data))
+        return PathChanged(path=display(written.path), hash=content_hash.of_bytes(data))
 
     def make_folder(self, operation: CreateDirectory) -> PathChanged:
         self._files.mkdir(operation.path, parents=True)
@@ -172,16 +174,16 @@ class Writer:
 
     def _check_notebook(self, real: str, data: bytes, *, append: bool = False) -> None:
         """`real` is the resolved path: a link with another name is still a way into a notebook."""
-        if notebooks.is_notebook(real):
+        if validation.is_notebook(real):
             if append:
                 raise InvalidArgument(
                     f"Text cannot be appended to a notebook: {real}", hint="Write the whole notebook instead."
                 )
-            notebooks.require_valid(real, data)
+            validation.require_valid(real, data)
 
     def _current_hash(self, path: str) -> str | None:
         try:
-            return digest.of_file(self._files, path)
+            return content_hash.of_file(self._files, path)
         except FileNotFoundError:
             return None
 

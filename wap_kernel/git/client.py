@@ -11,22 +11,24 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
-from wap_kernel.commands.outcome import Cancel
-from wap_kernel.errors import InvalidArgument, PermissionDenied, WapError
-from wap_kernel.files.primitives import Access, Guard
-from wap_kernel.git import changing, names, parsing, reading
-from wap_kernel.git.answers import Failure, GitFailed, Reason, failed
-from wap_kernel.git.foreseeing import Foreseen, of_push
-from wap_kernel.git.inside import Inside
-from wap_kernel.git.remotes import Remote
+from wap_kernel.files.interface import Access, Guard
+from wap_kernel.git import output_parser
+from wap_kernel.git.local import changes, queries
+from wap_kernel.git.local.repository import Permits, Work, current
+from wap_kernel.git.local.sandboxed_git import Inside
+from wap_kernel.git.remote.preview import Foreseen, of_push
 from wap_kernel.git.settings import GitSettings
-from wap_kernel.git.work import Permits, Work, current
-from wap_kernel.operations import GitAction, GitTransfer
+from wap_kernel.model.command import Cancel
+from wap_kernel.model.errors import InvalidArgument, PermissionDenied, WapError
+from wap_kernel.model.git import names
+from wap_kernel.model.git.results import Failure, GitFailed, Reason, failed
+from wap_kernel.model.operations import GitAction, GitTransfer
+from wap_kernel.model.results import Result
+from wap_kernel.policy.git_remotes import Remote
 from wap_kernel.providers.base import Confinement, Provider
-from wap_kernel.results import Result
 
 if TYPE_CHECKING:
-    from wap_kernel.git.transfer import Link
+    from wap_kernel.git.remote.transfer import Link
 
 
 class GitActed(Result):
@@ -72,7 +74,7 @@ class Git:
 
 
 def _foreseen(call: _Call) -> Foreseen:
-    from wap_kernel.git import transfer
+    from wap_kernel.git.remote import transfer
 
     if call.operation.action == "clone":
         return Foreseen(call.remote(None).url)
@@ -116,8 +118,8 @@ class _Call:
         return Work.open(self.inside, self.permits, folder=self.operation.folder, identity=identity)
 
     def link(self, work: Work | None) -> Link:
-        from wap_kernel.git.host import Host
-        from wap_kernel.git.transfer import Link
+        from wap_kernel.git.remote.server_repository import Host
+        from wap_kernel.git.remote.transfer import Link
 
         return Link(Host(self.state, self.remote(work), cancel=self.cancel), self.settings.source)
 
@@ -126,7 +128,7 @@ class _Call:
         url = self.operation.url
         if url is None and work is not None:
             ran = work.read("config", "--get", f"remote.{work.remote}.url", accept=(0, 1))
-            url = parsing.text(ran.stdout).strip()
+            url = output_parser.text(ran.stdout).strip()
         if not url:
             raise failed(Reason.NO_REMOTE, "The repository has no remote. Name its url: https://host/owner/name.git.")
         return self.settings.remote(url)
@@ -135,28 +137,28 @@ class _Call:
 def _branch(call: _Call) -> object:
     name, operation = call.operation.branch, call.operation
     if name is None:
-        return reading.branches(call.work())
+        return queries.branches(call.work())
     if operation.delete:
-        return changing.delete_branch(call.work(), name, force=operation.force)
-    return changing.create_branch(call.work(), name, operation.revision or "HEAD")
+        return changes.delete_branch(call.work(), name, force=operation.force)
+    return changes.create_branch(call.work(), name, operation.revision or "HEAD")
 
 
 def _log(call: _Call) -> object:
     asked = call.operation
-    return reading.log(call.work(), asked.revision or "HEAD", paths=asked.files, limit=asked.limit, skip=asked.skip)
+    return queries.log(call.work(), asked.revision or "HEAD", paths=asked.files, limit=asked.limit, skip=asked.skip)
 
 
 def _restore(call: _Call) -> object:
     asked = call.operation
-    return changing.restore(call.work(), asked.files, staged=asked.staged, source=asked.revision)
+    return changes.restore(call.work(), asked.files, staged=asked.staged, source=asked.revision)
 
 
 def _commit(call: _Call) -> object:
-    return changing.commit(call.work(commits=True), call.operation.message, call.operation.files)
+    return changes.commit(call.work(commits=True), call.operation.message, call.operation.files)
 
 
 def _fetch(call: _Call) -> object:
-    from wap_kernel.git import transfer
+    from wap_kernel.git.remote import transfer
 
     call.settings.require_any()
     work = call.work()
@@ -164,7 +166,7 @@ def _fetch(call: _Call) -> object:
 
 
 def _pull(call: _Call) -> object:
-    from wap_kernel.git import transfer
+    from wap_kernel.git.remote import transfer
 
     call.settings.require_any()
     work = call.work(commits=True)
@@ -172,7 +174,7 @@ def _pull(call: _Call) -> object:
 
 
 def _push(call: _Call) -> object:
-    from wap_kernel.git import transfer
+    from wap_kernel.git.remote import transfer
 
     call.settings.require_any()
     work, asked = call.work(), call.operation
@@ -181,26 +183,26 @@ def _push(call: _Call) -> object:
 
 
 def _clone(call: _Call) -> object:
-    from wap_kernel.git import cloning
+    from wap_kernel.git.remote import clone
 
     call.settings.require_any()
     assert call.operation.destination is not None
-    return cloning.clone(
+    return clone.clone(
         call.link(None), call.inside, call.permits, call.operation.destination, branch=call.operation.branch
     )
 
 
 _ACTIONS: Mapping[str, Callable[[_Call], object]] = MappingProxyType(
     {
-        "status": lambda call: reading.status(call.work()),
-        "diff": lambda call: reading.diff(call.work(), call.operation.files),
+        "status": lambda call: queries.status(call.work()),
+        "diff": lambda call: queries.diff(call.work(), call.operation.files),
         "log": _log,
-        "show": lambda call: reading.show(call.work(), call.operation.revision or "HEAD"),
+        "show": lambda call: queries.show(call.work(), call.operation.revision or "HEAD"),
         "branch": _branch,
-        "add": lambda call: changing.add(call.work(), call.operation.files),
+        "add": lambda call: changes.add(call.work(), call.operation.files),
         "restore": _restore,
         "commit": _commit,
-        "checkout": lambda call: changing.checkout(call.work(), call.operation.branch or ""),
+        "checkout": lambda call: changes.checkout(call.work(), call.operation.branch or ""),
         "fetch": _fetch,
         "pull": _pull,
         "push": _push,

@@ -9,12 +9,12 @@ from urllib.parse import urlsplit
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from pydantic.alias_generators import to_camel
 
-from wap_kernel.errors import InvalidArgument
-from wap_kernel.git.answers import Person
-from wap_kernel.git.credentials import CredentialSource, NoCredential, TokenFile
-from wap_kernel.git.redaction import Redactor
-from wap_kernel.git.remotes import PROTECTED
+from wap_kernel.git.remote.credentials import CredentialSource, NoCredential, TokenFile
 from wap_kernel.git.settings import GitSettings
+from wap_kernel.model.errors import InvalidArgument
+from wap_kernel.model.git.results import Person
+from wap_kernel.policy.git_remotes import PROTECTED
+from wap_kernel.redaction.redactor import Redactor
 
 
 class _Section(BaseModel):
@@ -70,7 +70,7 @@ def git_settings(said: Mapping[str, Any]) -> GitSettings:
 
 def _source(given: _Git, identity: Person | None) -> CredentialSource:
     if given.github_app is not None:
-        from wap_kernel.git.github import GitHubApp
+        from wap_kernel.git.remote.github_app import GitHubApp
 
         app = given.github_app
         return GitHubApp(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from wap_kernel.git.answers import Failure, GitFailed, Reason
+from wap_kernel.model.git.results import Failure, GitFailed, Reason
 
 _TABLE: tuple[tuple[str, Reason, str], ...] = (
     (

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from wap_kernel.git.answers import Change, Commit, Person
+from wap_kernel.model.git.results import Change, Commit, Person
 
 KINDS = {
     "A": "added",

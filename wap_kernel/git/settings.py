@@ -5,10 +5,10 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass, field
 
-from wap_kernel.errors import ProviderUnavailable
-from wap_kernel.git.answers import Person
-from wap_kernel.git.credentials import CredentialSource, NoCredential
-from wap_kernel.git.remotes import PROTECTED, Remote, refusal, remote
+from wap_kernel.git.remote.credentials import CredentialSource, NoCredential
+from wap_kernel.model.errors import ProviderUnavailable
+from wap_kernel.model.git.results import Person
+from wap_kernel.policy.git_remotes import PROTECTED, Remote, refusal, remote
 
 _SCP = re.compile(r"(?:ssh://)?git@([A-Za-z0-9.-]+)[:/]([^\s:@]+)\Z")
 

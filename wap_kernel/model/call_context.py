@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from wap_kernel.files.primitives import Files
+from wap_kernel.files.interface import Files
 from wap_kernel.policy.current import Binding
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pydantic import BaseModel, ConfigDict
 
-from wap_kernel.policy.model import Layers
+from wap_kernel.model.policy import Layers
 
 
 class _Model(BaseModel):

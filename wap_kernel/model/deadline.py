@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 
-from wap_kernel.errors import ProviderUnavailable, TimedOut
+from wap_kernel.model.errors import ProviderUnavailable, TimedOut
 
 
 class Stopped(ProviderUnavailable):

@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from wap_kernel.models import Model
+from wap_kernel.model.base import Model
 
 
 class ReplaceLines(Model):

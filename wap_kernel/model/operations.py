@@ -15,8 +15,8 @@ from typing import ClassVar, Literal
 
 from pydantic import Field
 
-from wap_kernel.changes import Change
-from wap_kernel.models import Model
+from wap_kernel.model.base import Model
+from wap_kernel.model.edits import Change
 
 
 class Effect(str, Enum):

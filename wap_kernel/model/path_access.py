@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
-from wap_kernel.files.primitives import Access
-from wap_kernel.operations import (
+from wap_kernel.files.interface import Access
+from wap_kernel.model.operations import (
     CopyFile,
     CreateDirectory,
     DeleteFile,

@@ -9,8 +9,8 @@ from typing import Literal
 
 from pydantic import Field
 
-from wap_kernel.models import Model
-from wap_kernel.operations import Encoding
+from wap_kernel.model.base import Model
+from wap_kernel.model.operations import Encoding
 
 
 class Result(Model):

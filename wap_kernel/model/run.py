@@ -11,8 +11,8 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict
 
-from wap_kernel.caller import Caller
-from wap_kernel.operations import KINDS, Operation
+from wap_kernel.model.caller import Caller
+from wap_kernel.model.operations import KINDS, Operation
 from wap_kernel.policy.grants import Grant
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from wap_kernel.operations import (
+from wap_kernel.model.operations import (
     CopyFile,
     CreateDirectory,
     DeleteFile,

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from wap_kernel.caller import Caller
 from wap_kernel.files.at_once import AtOnce
+from wap_kernel.model.caller import Caller
+from wap_kernel.model.policy import FilesystemPolicy, Layers, Policy
 from wap_kernel.policy.effective import Effective
-from wap_kernel.policy.files import PolicyFiles, literally
-from wap_kernel.policy.model import FilesystemPolicy, Layers, Policy
-from wap_kernel.policy.paths import PolicyGuard
-from wap_kernel.policy.protected import ProtectedPaths
+from wap_kernel.policy.layers import PolicyFiles, literally
+from wap_kernel.policy.paths.guard import PolicyGuard
+from wap_kernel.policy.paths.protected import ProtectedPaths
 
 MAX_REMEMBERED = 256
 """Scopes; each token has one."""

@@ -9,13 +9,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
-from wap_kernel.commands import environment
-from wap_kernel.commands.shell import Script, parse
-from wap_kernel.commands.words import SimpleCommand
-from wap_kernel.errors import Code, PermissionDenied, WapError
-from wap_kernel.files.primitives import Access
-from wap_kernel.git.remotes import PROTECTED, RULE, Remote, Verb, questions, refusal
-from wap_kernel.operations import (
+from wap_kernel.files.interface import Access
+from wap_kernel.model.errors import Code, PermissionDenied, WapError
+from wap_kernel.model.operations import (
     CopyFile,
     GitAction,
     GitTransfer,
@@ -25,18 +21,22 @@ from wap_kernel.operations import (
     RunCommand,
     WriteFile,
 )
-from wap_kernel.policy.arguments import judge_arguments
-from wap_kernel.policy.commands import judge, judge_commands
-from wap_kernel.policy.confirmations import confirms
+from wap_kernel.model.path_access import Touch, touches
+from wap_kernel.model.policy import Policy
+from wap_kernel.policy.commands.evaluate import judge, judge_commands
+from wap_kernel.policy.commands.mentions import Mentions, Sought
+from wap_kernel.policy.commands.path_arguments import judge_arguments
+from wap_kernel.policy.commands.redirections import judge_redirections
+from wap_kernel.policy.commands.rule_match import split
+from wap_kernel.policy.confirmation import confirms
 from wap_kernel.policy.effective import Effective
-from wap_kernel.policy.fitting import split
+from wap_kernel.policy.git_remotes import PROTECTED, RULE, Remote, Verb, questions, refusal
 from wap_kernel.policy.grants import Grant, covered
-from wap_kernel.policy.mentions import Mentions, Sought
-from wap_kernel.policy.model import Policy
-from wap_kernel.policy.protected import ProtectedPaths
-from wap_kernel.policy.redirections import judge_redirections
-from wap_kernel.policy.touches import Touch, touches
+from wap_kernel.policy.paths.protected import ProtectedPaths
+from wap_kernel.policy.shell.parser import Script, parse
+from wap_kernel.policy.shell.syntax import SimpleCommand
 from wap_kernel.policy.verdict import Answer, Verdict
+from wap_kernel.providers.process import environment
 
 __all__ = ["ALLOWED", "Answer", "Facts", "Touch", "Verdict", "decide", "grant_for", "touches"]
 

@@ -6,11 +6,11 @@ from collections.abc import Callable, Collection, Iterable, Sequence
 from functools import cached_property
 from typing import Any, Literal
 
-from wap_kernel.errors import InvalidArgument
-from wap_kernel.files.globs import Selected
-from wap_kernel.files.primitives import Access
-from wap_kernel.policy.model import Layers, Policy
-from wap_kernel.policy.patterns import Excluded
+from wap_kernel.files.globs.sets import Selected
+from wap_kernel.files.interface import Access
+from wap_kernel.model.errors import InvalidArgument
+from wap_kernel.model.policy import Layers, Policy
+from wap_kernel.policy.paths.patterns import Excluded
 from wap_kernel.policy.verdict import Answer, Verdict
 
 FileAccess = Literal["none", "read", "read-write"]

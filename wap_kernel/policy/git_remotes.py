@@ -13,8 +13,8 @@ from fnmatch import fnmatchcase
 from ipaddress import ip_address
 from urllib.parse import urlsplit
 
-from wap_kernel.errors import InvalidArgument, PermissionDenied
-from wap_kernel.git import names
+from wap_kernel.model.errors import InvalidArgument, PermissionDenied
+from wap_kernel.model.git import names
 
 RULE = "git.remotes"
 PROTECTED = ("main", "master", "release", "release/*", "production")

@@ -11,10 +11,10 @@ from dataclasses import dataclass
 
 from pydantic import ValidationError
 
-from wap_kernel.errors import ProviderUnavailable
+from wap_kernel.model.errors import ProviderUnavailable
+from wap_kernel.model.timestamps import utc_now
 from wap_kernel.policy.grants import Grant
-from wap_kernel.runs.store import connect
-from wap_kernel.times import utc_now
+from wap_kernel.state.schema import connect
 
 
 def new_id() -> str:

@@ -15,10 +15,10 @@ from typing import Literal
 
 from pydantic import BaseModel, ConfigDict
 
-from wap_kernel.commands.shell import Script
-from wap_kernel.commands.words import Redirect, SimpleCommand
-from wap_kernel.operations import GitAction, Operation, RunCommand, WriteFile
-from wap_kernel.policy.touches import Touch
+from wap_kernel.model.operations import GitAction, Operation, RunCommand, WriteFile
+from wap_kernel.model.path_access import Touch
+from wap_kernel.policy.shell.parser import Script
+from wap_kernel.policy.shell.syntax import Redirect, SimpleCommand
 
 
 @dataclass(frozen=True)

@@ -11,14 +11,14 @@ import re
 import stat
 from collections.abc import Callable, Iterable, Mapping
 
-from wap_kernel.errors import PermissionDenied, WapError, from_os_error
 from wap_kernel.files.at_once import AtOnce
+from wap_kernel.files.globs.parse import expanded
+from wap_kernel.files.interface import Files, Kind
 from wap_kernel.files.paths import join
-from wap_kernel.files.patterns import expanded
-from wap_kernel.files.primitives import Files, Kind
+from wap_kernel.model.errors import PermissionDenied, WapError, from_os_error
+from wap_kernel.model.policy import Layers, Policy
 from wap_kernel.policy.effective import Effective
-from wap_kernel.policy.model import Layers, Policy
-from wap_kernel.policy.reading import MAX_BYTES, merge, parse
+from wap_kernel.policy.parse import MAX_BYTES, merge, parse
 
 __all__ = ["ADMINISTRATOR", "WORKSPACE", "PolicyFiles", "merge", "parse"]
 

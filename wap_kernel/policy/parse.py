@@ -13,11 +13,11 @@ from typing import Any, NoReturn
 
 from pydantic import ValidationError
 
-from wap_kernel.errors import InvalidArgument
-from wap_kernel.files.globs import Selected
-from wap_kernel.policy.confirmations import TOOLS
-from wap_kernel.policy.model import CommandRule, Policy
-from wap_kernel.policy.patterns import Excluded
+from wap_kernel.files.globs.sets import Selected
+from wap_kernel.model.errors import InvalidArgument
+from wap_kernel.model.policy import CommandRule, Policy
+from wap_kernel.policy.confirmation import TOOLS
+from wap_kernel.policy.paths.patterns import Excluded
 
 MAX_BYTES = 1024 * 1024
 

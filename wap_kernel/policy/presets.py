@@ -14,12 +14,12 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict
 
-from wap_kernel.commands.shell import parse
-from wap_kernel.errors import InternalError, InvalidArgument
-from wap_kernel.files.primitives import Access
-from wap_kernel.policy.commands import judge
+from wap_kernel.files.interface import Access
+from wap_kernel.model.errors import InternalError, InvalidArgument
+from wap_kernel.model.policy import Answer, Policy
+from wap_kernel.policy.commands.evaluate import judge
 from wap_kernel.policy.effective import Effective
-from wap_kernel.policy.model import Answer, Policy
+from wap_kernel.policy.shell.parser import parse
 
 PRESETS = ("restrictive", "standard", "permissive")
 DEFAULT = "standard"

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from wap_kernel.errors import Code, WapError
-from wap_kernel.policy.model import Answer
+from wap_kernel.model.errors import Code, WapError
+from wap_kernel.model.policy import Answer
 
 __all__ = ["Answer", "Verdict"]
 

@@ -6,10 +6,10 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from wap_kernel.commands.outcome import Cancel
-from wap_kernel.errors import InvalidArgument, ProviderUnavailable, from_os_error
-from wap_kernel.files.handles import LocalFolder
-from wap_kernel.files.root import Root
+from wap_kernel.files.contained.handles import LocalFolder
+from wap_kernel.files.contained.root import Root
+from wap_kernel.model.command import Cancel
+from wap_kernel.model.errors import InvalidArgument, ProviderUnavailable, from_os_error
 
 
 class Ongoing:

@@ -10,8 +10,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from wap_kernel.commands.outcome import Cancel, OnChunk, Outcome
-from wap_kernel.files.primitives import Files
+from wap_kernel.files.interface import Files
+from wap_kernel.model.command import Cancel, OnChunk, Outcome
 
 
 @dataclass(frozen=True)

@@ -22,17 +22,17 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from functools import partial
 
-from wap_kernel.commands import environment, running
-from wap_kernel.commands.namespaced import Namespaced, Sandbox
-from wap_kernel.commands.outcome import Cancel, OnChunk, Outcome
-from wap_kernel.errors import Conflict, ProviderUnavailable, WapError
-from wap_kernel.files.root import Root
-from wap_kernel.providers import hostpaths, seccomp
+from wap_kernel.files.contained.root import Root
+from wap_kernel.model.command import Cancel, OnChunk, Outcome
+from wap_kernel.model.errors import Conflict, ProviderUnavailable, WapError
+from wap_kernel.providers import host_paths, seccomp
+from wap_kernel.providers.active_commands import Ongoing, open_folder
 from wap_kernel.providers.base import Command, Confinement, Probe, ResourceLimits
-from wap_kernel.providers.guards import Guards, moved
+from wap_kernel.providers.mount_verification import Guards, moved
 from wap_kernel.providers.mounts import HostPaths, Layout, Mount, MountKind, by_alias
-from wap_kernel.providers.ongoing import Ongoing, open_folder
-from wap_kernel.providers.resources import Limited, find_groups, held
+from wap_kernel.providers.process import environment, run
+from wap_kernel.providers.process.pid_namespace import Namespaced, Sandbox
+from wap_kernel.providers.resource_limits import Limited, find_groups, held
 
 SECCOMP = "/proc/sys/kernel/seccomp"
 """Where the kernel says that it can filter system calls."""
@@ -87,7 +87,7 @@ class BubblewrapProvider:
         *,
         secrets: Sequence[str],
         server_environment: Mapping[str, str] | None = None,
-        grace: float = running.GRACE,
+        grace: float = run.GRACE,
         resources: ResourceLimits | None = None,
         program: str | None = None,
     ) -> None:
@@ -96,7 +96,7 @@ class BubblewrapProvider:
         self._grace = grace
         self._limits = resources or ResourceLimits()
         self._program = find(program)
-        self._layout = Layout(root.path, hostpaths.gather(root, environment=self._environment, secrets=secrets))
+        self._layout = Layout(root.path, host_paths.gather(root, environment=self._environment, secrets=secrets))
         self._groups = find_groups()
         self._filter = seccomp.program(platform.machine()) if os.path.exists(SECCOMP) else None
         self._ongoing = Ongoing()
@@ -105,11 +105,11 @@ class BubblewrapProvider:
         variables = environment.rebuild(self._environment, command.environment, command.env_allowlist)
         if command.confinement.git_attributes is not None:
             variables |= environment.GIT_ATTRIBUTES_SETTINGS
-        argv = running.argv(command.command, variables.get("PATH", ""))
+        argv = run.argv(command.command, variables.get("PATH", ""))
         cancel = cancel or Cancel()
         with open_folder(self.files, command.cwd) as folder, self._ongoing.one(cancel):
             cwd = os.path.join(self.files.path, folder.path)
-            return running.follow(
+            return run.follow(
                 lambda stack: self._start(stack, command, argv, variables, os.path.normpath(cwd)),
                 timeout=command.timeout,
                 output_limit=command.output_limit,
@@ -126,7 +126,7 @@ class BubblewrapProvider:
         attempts = ATTEMPTS
         while True:
             attempts -= 1
-            mounts = self._layout.mounts(hostpaths.real(command.confinement, self.files))
+            mounts = self._layout.mounts(host_paths.real(command.confinement, self.files))
             guards = Guards(mounts, self.files)
             options = arguments(mounts, network=command.confinement.network, memory=self._limits.memory)
             with ExitStack() as started:
@@ -229,12 +229,12 @@ def _version(program: str) -> tuple[int, ...]:
 
 def _try(program: str) -> None:
     """Raises if no sandbox can be had."""
-    system = (hostpaths.follow(path) for path in hostpaths.SYSTEM if os.path.exists(path))
+    system = (host_paths.follow(path) for path in host_paths.SYSTEM if os.path.exists(path))
     with tempfile.TemporaryDirectory(prefix="wap-probe-") as folder:
         root = os.path.realpath(folder)
         mounts = Layout(root, HostPaths(software=tuple(system), temporary=())).mounts(Confinement())
         options = [*arguments(mounts, network=False), "--chdir", root]
-        outcome = running.follow(
+        outcome = run.follow(
             lambda stack: Namespaced(stack, program, options, ["/bin/sh", "-c", "exit 7"], {}, 0.0, lambda _: None),
             timeout=PROBE_SECONDS,
             output_limit=1000,

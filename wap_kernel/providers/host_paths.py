@@ -14,13 +14,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from glob import escape, glob
 
-from wap_kernel.commands.environment import activated
-from wap_kernel.errors import WapError
+from wap_kernel.files.contained.root import Root
+from wap_kernel.files.interface import Kind
 from wap_kernel.files.paths import below, split
-from wap_kernel.files.primitives import Kind
-from wap_kernel.files.root import Root
+from wap_kernel.model.errors import WapError
 from wap_kernel.providers.base import Confinement
 from wap_kernel.providers.mounts import HostPaths, Place
+from wap_kernel.providers.process.environment import activated
 
 SYSTEM = (
     *("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32", "/opt"),

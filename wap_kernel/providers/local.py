@@ -10,12 +10,12 @@ import os
 from collections.abc import Mapping
 from functools import partial
 
-from wap_kernel.commands import environment, running
-from wap_kernel.commands.outcome import Cancel, OnChunk, Outcome
-from wap_kernel.files.root import Root
-from wap_kernel.providers import resources
+from wap_kernel.files.contained.root import Root
+from wap_kernel.model.command import Cancel, OnChunk, Outcome
+from wap_kernel.providers import resource_limits
+from wap_kernel.providers.active_commands import Ongoing, open_folder
 from wap_kernel.providers.base import Command
-from wap_kernel.providers.ongoing import Ongoing, open_folder
+from wap_kernel.providers.process import environment, run
 
 
 class LocalProvider:
@@ -25,20 +25,20 @@ class LocalProvider:
     confines = False
 
     def __init__(
-        self, root: Root, *, server_environment: Mapping[str, str] | None = None, grace: float = running.GRACE
+        self, root: Root, *, server_environment: Mapping[str, str] | None = None, grace: float = run.GRACE
     ) -> None:
         self.files = root
         self._environment = os.environ if server_environment is None else server_environment
         self._grace = grace
-        self._groups = resources.find_groups()
+        self._groups = resource_limits.find_groups()
         self._ongoing = Ongoing()
 
     def run(self, command: Command, *, on_chunk: OnChunk | None = None, cancel: Cancel | None = None) -> Outcome:
         variables = environment.rebuild(self._environment, command.environment, command.env_allowlist)
-        argv = running.argv(command.command, variables.get("PATH", ""))
+        argv = run.argv(command.command, variables.get("PATH", ""))
         cancel = cancel or Cancel()
         with open_folder(self.files, command.cwd) as folder, self._ongoing.one(cancel):
-            return running.run(
+            return run.run(
                 argv,
                 cwd=folder.fd,
                 environment=variables,
@@ -47,7 +47,7 @@ class LocalProvider:
                 grace=self._grace,
                 on_chunk=on_chunk,
                 cancel=cancel,
-                make_group=partial(resources.kept, self._groups),
+                make_group=partial(resource_limits.kept, self._groups),
             )
 
     def close(self) -> None:

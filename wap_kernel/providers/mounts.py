@@ -18,11 +18,11 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from enum import Enum
 
-from wap_kernel.commands.environment import GIT_ATTRIBUTES
-from wap_kernel.errors import PermissionDenied, ProviderUnavailable
+from wap_kernel.files.interface import Kind
 from wap_kernel.files.paths import below, split
-from wap_kernel.files.primitives import Kind
+from wap_kernel.model.errors import PermissionDenied, ProviderUnavailable
 from wap_kernel.providers.base import Confinement
+from wap_kernel.providers.process.environment import GIT_ATTRIBUTES
 
 ALIAS = "/workspace"
 _KERNEL = ("/proc", "/sys", "/dev")

@@ -6,10 +6,10 @@ import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
-from wap_kernel.commands import environment, running
-from wap_kernel.errors import InvalidArgument, ProviderUnavailable
-from wap_kernel.files.root import Root
+from wap_kernel.files.contained.root import Root
+from wap_kernel.model.errors import InvalidArgument, ProviderUnavailable
 from wap_kernel.providers.base import Probe, Provider, ResourceLimits
+from wap_kernel.providers.process import environment, run
 
 AUTO = "auto"
 NAMES = (AUTO, "local", "bubblewrap", "gvisor")
@@ -39,7 +39,7 @@ def choose(
     *,
     secrets: Sequence[str],
     server_environment: Mapping[str, str] | None = None,
-    grace: float = running.GRACE,
+    grace: float = run.GRACE,
     resources: ResourceLimits | None = None,
 ) -> Choice:
     """`auto` takes bubblewrap when it works, else local. One that is named and cannot start raises: whoever asked for a
@@ -87,7 +87,7 @@ def _bubblewrap(given: _Circumstances) -> Provider:
 
 
 def _gvisor(given: _Circumstances) -> Provider:
-    from wap_kernel.providers.gvisor import GvisorProvider
+    from wap_kernel.providers.gvisor.provider import GvisorProvider
 
     return GvisorProvider(
         given.root,
@@ -109,7 +109,7 @@ def _probe_bubblewrap() -> Probe:
 
 
 def _probe_gvisor() -> Probe:
-    from wap_kernel.providers import gvisor
+    from wap_kernel.providers.gvisor import provider as gvisor
 
     return gvisor.probe()
 

@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from typing import NoReturn
 
-from wap_kernel.commands.outcome import Cancel, OnChunk, Outcome
-from wap_kernel.errors import ProviderUnavailable
-from wap_kernel.files.root import Root
+from wap_kernel.files.contained.root import Root
+from wap_kernel.model.command import Cancel, OnChunk, Outcome
+from wap_kernel.model.errors import ProviderUnavailable
 from wap_kernel.providers.base import Command
 
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 
-from wap_kernel.git.known_secrets import MASK, KnownSecrets
+from wap_kernel.redaction.known_secrets import MASK, KnownSecrets
 
 
 def _with_secret(match: re.Match[str]) -> str:

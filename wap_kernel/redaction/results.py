@@ -12,13 +12,21 @@ from dataclasses import fields, is_dataclass, replace
 from enum import Enum
 from typing import Any
 
-from wap_kernel.errors import PermissionDenied, TimedOut, WapError
-from wap_kernel.files.scanning import MAX_LINE_CHARACTERS
-from wap_kernel.git.acting import GitActed
-from wap_kernel.git.known_secrets import MASK, NOTHING_KNOWN, KnownSecrets
-from wap_kernel.git.redaction import Redactor
-from wap_kernel.open_ends import CUT, SHORTEST_PART, has_cut_one, without_cut_ones
-from wap_kernel.results import CommandResult, FileContent, FileModified, Match, NotebookContent, Result, SearchResult
+from wap_kernel.files.search.line_scanner import MAX_LINE_CHARACTERS
+from wap_kernel.git.client import GitActed
+from wap_kernel.model.errors import PermissionDenied, TimedOut, WapError
+from wap_kernel.model.results import (
+    CommandResult,
+    FileContent,
+    FileModified,
+    Match,
+    NotebookContent,
+    Result,
+    SearchResult,
+)
+from wap_kernel.redaction.known_secrets import MASK, NOTHING_KNOWN, KnownSecrets
+from wap_kernel.redaction.redactor import Redactor
+from wap_kernel.redaction.truncation import CUT, SHORTEST_PART, has_cut_one, without_cut_ones
 
 Redact = Callable[[str], str]
 SHAPES = Redactor()

@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from wap_kernel.commands.outcome import OnChunk, Stream
-from wap_kernel.git.redaction import Redactor
-from wap_kernel.open_ends import open_end
+from wap_kernel.model.command import OnChunk, Stream
+from wap_kernel.redaction.redactor import Redactor
+from wap_kernel.redaction.truncation import open_end
 
 
 class RedactedStream:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from itertools import islice
 
-from wap_kernel.git.known_secrets import MASK, MAX_HELD, NOTHING_KNOWN, KnownSecrets
+from wap_kernel.redaction.known_secrets import MASK, MAX_HELD, NOTHING_KNOWN, KnownSecrets
 
 _BETWEEN = re.compile(r"[\s<>]|(?<=\W)['\"]|['\"](?!\w)")
 """In a text that is turned round: a quote within a word may be a part of it, and so may one that comes last."""

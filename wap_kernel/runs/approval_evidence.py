@@ -10,17 +10,17 @@ import hashlib
 from collections.abc import Iterator, Mapping
 from posixpath import normpath
 
-from wap_kernel.commands.shell import parse
-from wap_kernel.errors import WapError
-from wap_kernel.files import digest
-from wap_kernel.files.deadline import Deadline
+from wap_kernel.files import content_hash
+from wap_kernel.files.interface import Files, Kind
 from wap_kernel.files.paths import join
-from wap_kernel.files.primitives import Files, Kind
-from wap_kernel.files.trees import open_real, walk, watched
-from wap_kernel.git import foreseeing
-from wap_kernel.operations import DeleteFile, GitTransfer, ModifyFile, Operation, RunCommand, WriteFile
-from wap_kernel.policy.touches import touches
-from wap_kernel.runs.model import Approval
+from wap_kernel.files.tree_walk import open_real, walk, watched
+from wap_kernel.git.remote import preview
+from wap_kernel.model.deadline import Deadline
+from wap_kernel.model.errors import WapError
+from wap_kernel.model.operations import DeleteFile, GitTransfer, ModifyFile, Operation, RunCommand, WriteFile
+from wap_kernel.model.path_access import touches
+from wap_kernel.model.run import Approval
+from wap_kernel.policy.shell.parser import parse
 
 ABSENT = "absent"
 MAX_WORDS = 50
@@ -53,7 +53,7 @@ def changed(before: Mapping[str, str | None], now: Mapping[str, str]) -> list[st
 def bound(operation: Operation, approval: Approval) -> Operation:
     """The operation as it was agreed to: at the place that was shown, and failing if another file stands there."""
     if isinstance(operation, GitTransfer):
-        return foreseeing.bound(operation, approval.files)
+        return preview.bound(operation, approval.files)
     if not isinstance(operation, WriteFile | ModifyFile | DeleteFile):
         return operation
     place, _, content = str(approval.files.get(operation.path) or "").rpartition(" ")
@@ -77,7 +77,7 @@ def _state(files: Files, path: str, *, follow: bool, operation: Operation) -> st
             return f"{real} {'folder' if is_place else _tree(files, real)}"
         if stat.kind is not Kind.FILE or stat.size > MAX_HASHED:
             return f"{real} {stat.kind.value}:{stat.size}:{stat.mtime_ns}"
-        return f"{real} {digest.of_file(files, real)}"
+        return f"{real} {content_hash.of_file(files, real)}"
     except (OSError, WapError):
         return f"{real} {ABSENT}"
 

@@ -12,19 +12,19 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from wap_kernel.caller import Caller
-from wap_kernel.errors import ApprovalRequired
-from wap_kernel.files.primitives import Files
-from wap_kernel.git.foreseeing import Foreseen
-from wap_kernel.operations import GitTransfer, Operation, RevertRun, RunCommand
+from wap_kernel.files.interface import Files
+from wap_kernel.git.remote.preview import Foreseen
+from wap_kernel.model.caller import Caller
+from wap_kernel.model.errors import ApprovalRequired
+from wap_kernel.model.operations import GitTransfer, Operation, RevertRun, RunCommand
+from wap_kernel.model.run import Approval, Step
+from wap_kernel.model.timestamps import text_of_seconds
 from wap_kernel.policy.grants import Grant
-from wap_kernel.redacting import CurrentRedactor, redacted
-from wap_kernel.runs import evidence
-from wap_kernel.runs.differences import difference, path_of
-from wap_kernel.runs.model import Approval, Step
-from wap_kernel.runs.showing import ForeseenRevert
-from wap_kernel.runs.snapshots import Nameable, Readable
-from wap_kernel.times import text_of_seconds
+from wap_kernel.redaction.results import CurrentRedactor, redacted
+from wap_kernel.runs import approval_evidence
+from wap_kernel.state.undo.change_recorder import Nameable, Readable
+from wap_kernel.state.undo.preview_diff import difference, path_of
+from wap_kernel.state.undo.report import ForeseenRevert
 
 EXPIRY_SECONDS = 15 * 60.0
 MAX_NAMED = 20
@@ -88,7 +88,7 @@ class Questions:
             run=run,
             position=position,
             operation_id=step.id,
-            digest=evidence.digest_of(operation),
+            digest=approval_evidence.digest_of(operation),
             files=self._evidence(files, operation, caller, foreseen),
             shown={
                 name: redacted(value, self.redactor.without_known if name in ("diff", "note") else self.redactor)
@@ -107,18 +107,18 @@ class Questions:
 
     def changed(self, approval: Approval, step: Step, caller: Caller, *, is_decided: bool = False) -> list[str]:
         """What is not as it was shown. Once it is decided, what has only been made since does not count."""
-        if evidence.digest_of(step.operation) != approval.digest:
+        if approval_evidence.digest_of(step.operation) != approval.digest:
             return [step.id]
         foreseen = self.foresee_transfer(step.operation, caller)
         now = self._evidence(self.files(caller), step.operation, caller, foreseen)
         if is_decided:
             now = {path: state for path, state in now.items() if path in approval.files}
-        return evidence.changed(approval.files, now)
+        return approval_evidence.changed(approval.files, now)
 
     def _evidence(
         self, files: Files, operation: Operation, caller: Caller, foreseen: Foreseen | None
     ) -> dict[str, str]:
-        found = evidence.gather(files, operation) | (foreseen.evidence if foreseen else {})
+        found = approval_evidence.gather(files, operation) | (foreseen.evidence if foreseen else {})
         if isinstance(operation, RevertRun):
             found |= self._revert(operation, caller).evidence
         return found

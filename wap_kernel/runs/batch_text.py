@@ -9,7 +9,7 @@ from collections.abc import Collection, Sequence
 from pathlib import Path
 from typing import Any
 
-from wap_kernel.errors import InvalidArgument
+from wap_kernel.model.errors import InvalidArgument
 
 STDIN = "-"
 PROTOCOL_VERSION = "1.0"

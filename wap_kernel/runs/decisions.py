@@ -7,15 +7,15 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
 
-from wap_kernel.caller import Caller
-from wap_kernel.context import Context
-from wap_kernel.errors import ApprovalRequired, Conflict, InvalidArgument, NotFound, PermissionDenied
-from wap_kernel.operations import DecideApproval, GitAction, Operation
-from wap_kernel.runner import recovery
-from wap_kernel.runner.parts import Parts, details_of, refusal
-from wap_kernel.runs.grants import new_id
-from wap_kernel.runs.ledger import Ledger
-from wap_kernel.runs.model import Approval, Run, Status, Step
+from wap_kernel.model.call_context import Context
+from wap_kernel.model.caller import Caller
+from wap_kernel.model.errors import ApprovalRequired, Conflict, InvalidArgument, NotFound, PermissionDenied
+from wap_kernel.model.operations import DecideApproval, GitAction, Operation
+from wap_kernel.model.run import Approval, Run, Status, Step
+from wap_kernel.policy.grant_store import new_id
+from wap_kernel.runs import recovery
+from wap_kernel.runs.services import Parts, details_of, refusal
+from wap_kernel.runs.store.run_store import Ledger
 
 
 @dataclass(frozen=True)

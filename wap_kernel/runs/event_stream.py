@@ -15,11 +15,11 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
-from wap_kernel.errors import InvalidArgument
-from wap_kernel.runs.ledger import Entry, Ledger
-from wap_kernel.runs.model import Run
-from wap_kernel.runs.outputs import STREAMS, Outputs
-from wap_kernel.threads import Threads
+from wap_kernel.engine.thread_pool import Threads
+from wap_kernel.model.errors import InvalidArgument
+from wap_kernel.model.run import Run
+from wap_kernel.runs.store.outputs import STREAMS, Outputs
+from wap_kernel.runs.store.run_store import Entry, Ledger
 
 POLL = 1.0
 ENTRIES = 100

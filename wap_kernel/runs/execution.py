@@ -18,18 +18,18 @@ from typing import Any
 
 from pydantic_core import to_json
 
-from wap_kernel.commands.outcome import Cancel
-from wap_kernel.context import Context
-from wap_kernel.errors import TooLarge, WapError
-from wap_kernel.files.deadline import Stopped
-from wap_kernel.files.primitives import Files
-from wap_kernel.operations import Effect
+from wap_kernel.files.interface import Files
+from wap_kernel.model.call_context import Context
+from wap_kernel.model.command import Cancel
+from wap_kernel.model.deadline import Stopped
+from wap_kernel.model.errors import TooLarge, WapError
+from wap_kernel.model.operations import Effect
+from wap_kernel.model.run import Approval, Run, Status, Step
 from wap_kernel.policy.verdict import Answer
-from wap_kernel.runner.parts import CANCELLED, Parts, answer, details_of, given_up, refusal, undone
-from wap_kernel.runner.performing import Asked, Done, Performing
-from wap_kernel.runs import rows
-from wap_kernel.runs.database import settled
-from wap_kernel.runs.model import Approval, Run, Status, Step
+from wap_kernel.runs.services import CANCELLED, Parts, answer, details_of, given_up, refusal, undone
+from wap_kernel.runs.step_execution import Asked, Done, Performing
+from wap_kernel.runs.store import rows
+from wap_kernel.state.database import settled
 
 SLICE_SECONDS = 0.05
 SLICE_STEPS = 200

@@ -6,11 +6,11 @@ import json
 from collections.abc import Callable
 from typing import Any
 
-from wap_kernel.commands.outcome import Stream
-from wap_kernel.errors import NotFound
-from wap_kernel.runs.ledger import Ledger
-from wap_kernel.runs.model import Run, Status
-from wap_kernel.runs.outputs import MAX_SPILLED, Outputs
+from wap_kernel.model.command import Stream
+from wap_kernel.model.errors import NotFound
+from wap_kernel.model.run import Run, Status
+from wap_kernel.runs.store.outputs import MAX_SPILLED, Outputs
+from wap_kernel.runs.store.run_store import Ledger
 
 PROTOCOL_VERSION = "1.0"
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import secrets
 
-from wap_kernel.caller import Caller
-from wap_kernel.errors import ApprovalRequired
-from wap_kernel.runner.parts import Parts, details_of
-from wap_kernel.runner.performing import MAX_WAITING, too_many_waiting
-from wap_kernel.runs.ledger import NewRun, asker
-from wap_kernel.runs.model import Approval, Options, Status, Step
+from wap_kernel.model.caller import Caller
+from wap_kernel.model.errors import ApprovalRequired
+from wap_kernel.model.run import Approval, Options, Status, Step
+from wap_kernel.runs.services import Parts, details_of
+from wap_kernel.runs.step_execution import MAX_WAITING, too_many_waiting
+from wap_kernel.runs.store.run_store import NewRun, asker
 
 
 class Parking:

@@ -8,17 +8,16 @@ from collections.abc import AsyncGenerator, Callable, Sequence
 from functools import partial
 from typing import Any, TypeVar
 
-from wap_kernel.caller import Caller
-from wap_kernel.commands.outcome import Stream
-from wap_kernel.errors import InvalidArgument, NotFound
-from wap_kernel.redacting import redacted
-from wap_kernel.runner import recovery
-from wap_kernel.runner.parts import Parts
-from wap_kernel.runs import describing
-from wap_kernel.runs.ledger import asker
-from wap_kernel.runs.live import POLL, Cursor, Follower, Live, follow, follow_all, woken
-from wap_kernel.runs.model import Run, Status
-from wap_kernel.threads import Threads
+from wap_kernel.engine.thread_pool import Threads
+from wap_kernel.model.caller import Caller
+from wap_kernel.model.command import Stream
+from wap_kernel.model.errors import InvalidArgument, NotFound
+from wap_kernel.model.run import Run, Status
+from wap_kernel.redaction.results import redacted
+from wap_kernel.runs import messages, recovery
+from wap_kernel.runs.event_stream import POLL, Cursor, Follower, Live, follow, follow_all, woken
+from wap_kernel.runs.services import Parts
+from wap_kernel.runs.store.run_store import asker
 
 STATE_THREADS = 4
 T = TypeVar("T")
@@ -71,7 +70,7 @@ class Looking:
     async def encoded(self, run: Run, caller: Caller) -> bytes:
         """The events message for this caller, as JSON."""
         is_person = caller.token is None
-        return await self._on_thread(lambda: describing.message(self._ledger, run, is_person=is_person))
+        return await self._on_thread(lambda: messages.message(self._ledger, run, is_person=is_person))
 
     async def message(self, run: Run, caller: Caller) -> dict[str, Any]:
         told: dict[str, Any] = json.loads(await self.encoded(run, caller))
@@ -80,7 +79,7 @@ class Looking:
     async def summaries(self, runs: Sequence[Run], caller: Caller) -> list[dict[str, Any]]:
         """As in a list."""
         is_person = caller.token is None
-        summary, redact = partial(describing.summary, self._ledger, is_person=is_person), self.workspace.redactor
+        summary, redact = partial(messages.summary, self._ledger, is_person=is_person), self.workspace.redactor
         return await self._on_thread(lambda: [summary(run, redact) for run in runs])
 
     async def output(
@@ -90,7 +89,7 @@ class Looking:
 
         def read() -> dict[str, Any]:
             run = self._get(run_id, caller)
-            return describing.output(self._parts.outputs, run, operation_id, stream, offset, limit)
+            return messages.output(self._parts.outputs, run, operation_id, stream, offset, limit)
 
         return await self._on_thread(read)
 

@@ -10,11 +10,11 @@ from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
 
-from wap_kernel.caller import Caller
-from wap_kernel.dialects.single_calls import ANSWERS
-from wap_kernel.errors import IN_PART, ExecutionFailed, WapError
-from wap_kernel.runner.parts import CANCELLED, Parts, given_up, refusal, undone
-from wap_kernel.runs.model import Approval, Run, Status
+from wap_kernel.dialects.registry import ANSWERS
+from wap_kernel.model.caller import Caller
+from wap_kernel.model.errors import IN_PART, ExecutionFailed, WapError
+from wap_kernel.model.run import Approval, Run, Status
+from wap_kernel.runs.services import CANCELLED, Parts, given_up, refusal, undone
 
 
 def settle(parts: Parts, orphans: frozenset[str] = frozenset()) -> None:

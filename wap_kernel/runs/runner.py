@@ -11,10 +11,11 @@ from datetime import datetime, timezone
 from functools import partial
 from typing import Any, TypeVar
 
-from wap_kernel.caller import Caller
-from wap_kernel.context import Context
-from wap_kernel.dialects.agent_spaces_events import AgentSpacesEvents
-from wap_kernel.errors import (
+from wap_kernel.dialects.agent_spaces.event_writer import AgentSpacesEvents
+from wap_kernel.engine.workspace import Workspace
+from wap_kernel.model.call_context import Context
+from wap_kernel.model.caller import Caller
+from wap_kernel.model.errors import (
     ApprovalRequired,
     Conflict,
     InvalidArgument,
@@ -23,21 +24,20 @@ from wap_kernel.errors import (
     RateLimited,
     WapError,
 )
-from wap_kernel.operations import Operation, RevertRun
-from wap_kernel.results import Result
-from wap_kernel.runner import deciding, recovery
-from wap_kernel.runner.deciding import Decision
-from wap_kernel.runner.execution import Execution
-from wap_kernel.runner.looking import Looking
-from wap_kernel.runner.parking import Parking, new_id
-from wap_kernel.runner.parts import Admission, Events, Parts
-from wap_kernel.runner.sweeping import BackgroundSweeps
-from wap_kernel.runs.ledger import Ledger, NewRun
-from wap_kernel.runs.live import Hub
-from wap_kernel.runs.model import Approval, Options, Run, Status, Step
-from wap_kernel.runs.outputs import Outputs
-from wap_kernel.runs.questions import EXPIRY_SECONDS, Questions
-from wap_kernel.workspace import Workspace
+from wap_kernel.model.operations import Operation, RevertRun
+from wap_kernel.model.results import Result
+from wap_kernel.model.run import Approval, Options, Run, Status, Step
+from wap_kernel.runs import decisions, recovery
+from wap_kernel.runs.approval_requests import EXPIRY_SECONDS, Questions
+from wap_kernel.runs.decisions import Decision
+from wap_kernel.runs.event_stream import Hub
+from wap_kernel.runs.execution import Execution
+from wap_kernel.runs.pending_calls import Parking, new_id
+from wap_kernel.runs.queries import Looking
+from wap_kernel.runs.services import Admission, Events, Parts
+from wap_kernel.runs.store.outputs import Outputs
+from wap_kernel.runs.store.run_store import Ledger, NewRun
+from wap_kernel.state.retention.background import BackgroundSweeps
 
 TEND_SECONDS = 2.0
 """Between two looks at what other processes want, what has expired and who has died."""
@@ -219,7 +219,9 @@ class Runner(Looking):
         if caller.token is not None:
             raise PermissionDenied("This needs a person.", hint="An agent token cannot decide.")
         waiting = await self.get(run_id, caller)
-        run, approval = await self.workspace.offload(lambda: deciding.take_over(self._parts, waiting, decision, caller))
+        run, approval = await self.workspace.offload(
+            lambda: decisions.take_over(self._parts, waiting, decision, caller)
+        )
         if run.status is Status.RUNNING:
             self._execute(run, approval=approval if decision.approved else None)
         self._parts.hub.wake(run.id)

@@ -7,18 +7,18 @@ from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from typing import Any, Literal, Protocol
 
-from wap_kernel.caller import Caller
-from wap_kernel.dialects.single_calls import ANSWERS
-from wap_kernel.errors import ApprovalRequired, WapError
-from wap_kernel.files.reading import Whole
-from wap_kernel.operations import Operation, ReadFile
-from wap_kernel.results import Result
-from wap_kernel.runs.ledger import Ledger
-from wap_kernel.runs.live import Hub
-from wap_kernel.runs.model import Approval, Run, Step
-from wap_kernel.runs.outputs import Outputs
-from wap_kernel.runs.questions import Questions
-from wap_kernel.workspace import Workspace
+from wap_kernel.dialects.registry import ANSWERS
+from wap_kernel.engine.workspace import Workspace
+from wap_kernel.files.read import Whole
+from wap_kernel.model.caller import Caller
+from wap_kernel.model.errors import ApprovalRequired, WapError
+from wap_kernel.model.operations import Operation, ReadFile
+from wap_kernel.model.results import Result
+from wap_kernel.model.run import Approval, Run, Step
+from wap_kernel.runs.approval_requests import Questions
+from wap_kernel.runs.event_stream import Hub
+from wap_kernel.runs.store.outputs import Outputs
+from wap_kernel.runs.store.run_store import Ledger
 
 CANCELLED = "The run was cancelled."
 Category = Literal["validation", "policy", "execution", "timeout", "system"]

@@ -6,24 +6,24 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from wap_kernel.commands.outcome import Cancel
-from wap_kernel.context import Context
-from wap_kernel.dialects.single_calls import ANSWERS
-from wap_kernel.errors import ApprovalRequired, ExecutionFailed, RateLimited, WapError
-from wap_kernel.files.primitives import Files
-from wap_kernel.making import NewFile
-from wap_kernel.operations import Effect, Operation, ReadFile, RunCommand, WriteFile
-from wap_kernel.plain import Plain
+from wap_kernel.dialects.registry import ANSWERS
+from wap_kernel.engine.bulk_create import NewFile
+from wap_kernel.engine.fast_path import Plain
+from wap_kernel.files.interface import Files
+from wap_kernel.model.call_context import Context
+from wap_kernel.model.command import Cancel
+from wap_kernel.model.errors import ApprovalRequired, ExecutionFailed, RateLimited, WapError
+from wap_kernel.model.operations import Effect, Operation, ReadFile, RunCommand, WriteFile
+from wap_kernel.model.results import Result
+from wap_kernel.model.run import Approval, Run, Status, Step
 from wap_kernel.policy.current import Binding
 from wap_kernel.policy.verdict import Answer
-from wap_kernel.redacting import redacted
-from wap_kernel.results import Result
-from wap_kernel.runner.parts import Parts
-from wap_kernel.runs.differences import difference
-from wap_kernel.runs.evidence import bound
-from wap_kernel.runs.model import Approval, Run, Status, Step
-from wap_kernel.runs.outputs import Spill
-from wap_kernel.runs.snapshots import NotKept
+from wap_kernel.redaction.results import redacted
+from wap_kernel.runs.approval_evidence import bound
+from wap_kernel.runs.services import Parts
+from wap_kernel.runs.store.outputs import Spill
+from wap_kernel.state.undo.change_recorder import NotKept
+from wap_kernel.state.undo.preview_diff import difference
 
 MAX_WAITING = 100
 """Runs of one agent token that may wait for a person: nobody answers more questions than that."""

@@ -20,8 +20,8 @@ from concurrent.futures import Future
 from contextlib import suppress
 from typing import Any, TypeVar
 
-from wap_kernel.errors import NoSpace, ProviderUnavailable, WapError
-from wap_kernel.runs import store
+from wap_kernel.model.errors import NoSpace, ProviderUnavailable, WapError
+from wap_kernel.state import schema
 
 GROUP_SECONDS = 0.05
 """How long what can wait may wait for company."""
@@ -39,12 +39,12 @@ _Item = tuple[Work[Any], "Future[Any]"]
 class Database:
     def __init__(self, state_dir: str, log: logging.Logger) -> None:
         self._log = log
-        self._writing = store.connect(state_dir)
+        self._writing = schema.connect(state_dir)
         self._writing.execute(f"PRAGMA wal_autocheckpoint = {_CHECKPOINT_AT_ONCE}")
         self._in_log = 0
         """Pages, about, since the last checkpoint."""
         self._state_dir = state_dir
-        self._path = os.path.join(state_dir, store.NAME)
+        self._path = os.path.join(state_dir, schema.NAME)
         self._readers: deque[sqlite3.Connection] = deque()
         """Those that nobody uses now."""
         self._pending: deque[_Item] = deque()
@@ -81,7 +81,7 @@ class Database:
         try:
             connection = self._readers.pop()
         except IndexError:
-            connection = store.connect(self._state_dir)
+            connection = schema.connect(self._state_dir)
         try:
             return work(connection)
         except sqlite3.Error as error:

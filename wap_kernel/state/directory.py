@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import os
 
-from wap_kernel.errors import FULL, NoSpace, ProviderUnavailable, WapError
+from wap_kernel.model.errors import FULL, NoSpace, ProviderUnavailable, WapError
 
 
 def default_state_dir(root: str) -> str:

@@ -13,9 +13,9 @@ import shutil
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 
-from wap_kernel.errors import ProviderUnavailable, WapError
-from wap_kernel.runs.flock import lock_within, try_lock
-from wap_kernel.runs.state import open_lock, unusable
+from wap_kernel.model.errors import ProviderUnavailable, WapError
+from wap_kernel.state.directory import open_lock, unusable
+from wap_kernel.state.file_lock import lock_within, try_lock
 
 PATIENCE = 10.0
 

@@ -10,9 +10,9 @@ import zlib
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 
-from wap_kernel.errors import Conflict
-from wap_kernel.runs.flock import lock_within
-from wap_kernel.runs.state import open_lock
+from wap_kernel.model.errors import Conflict
+from wap_kernel.state.directory import open_lock
+from wap_kernel.state.file_lock import lock_within
 
 BUCKETS = 1024
 """Paths share locks, so that the number of lock files is bounded; seldom do two writers meet in one by chance."""

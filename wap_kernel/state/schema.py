@@ -6,8 +6,8 @@ import os
 import sqlite3
 import time
 
-from wap_kernel.errors import ProviderUnavailable
-from wap_kernel.files import filesystems
+from wap_kernel.files import filesystem_type
+from wap_kernel.model.errors import ProviderUnavailable
 
 NAME = "state.db"
 MIGRATIONS = (
@@ -186,7 +186,7 @@ def connect(state_dir: str) -> sqlite3.Connection:
             connection.execute("PRAGMA auto_vacuum = INCREMENTAL")
         # A large transaction must not leave a journal of its size for ever.
         connection.execute("PRAGMA journal_size_limit = 67108864")
-        if filesystems.is_network(state_dir):
+        if filesystem_type.is_network(state_dir):
             _journal(connection, "delete")
             connection.execute("PRAGMA synchronous = FULL")
         else:

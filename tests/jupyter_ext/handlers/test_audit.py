@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from tests.jupyter_ext.agents import bearer, mint, use
+from tests.support.agent_tokens import bearer, mint, use
 
 
 async def do(call: Any) -> None:

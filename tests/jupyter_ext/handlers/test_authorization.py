@@ -14,10 +14,10 @@ from jupyter_server.auth import Authorizer
 
 from jupyter_ext import openapi
 from tests.jupyter_ext.conftest import FILE
-from tests.jupyter_ext.doors import DOORS, Door
-from tests.jupyter_ext.running import SECONDS
-from wap_kernel.caller import Caller
-from wap_kernel.errors import WapError
+from tests.support.http_runs import SECONDS
+from tests.support.routes import DOORS, Door
+from wap_kernel.model.caller import Caller
+from wap_kernel.model.errors import WapError
 
 pytestmark = pytest.mark.usefixtures("a_file")
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from tests.jupyter_ext.agents import bearer, mint
+from tests.support.agent_tokens import bearer, mint
 from wap_kernel.dialects.coding_environment import TOOLS
 
 DIALECT = {"dialect": "coding_environment"}

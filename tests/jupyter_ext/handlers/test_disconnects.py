@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 from jupyter_server.auth import Authorizer
 
-from tests.jupyter_ext.running import SECONDS, until
-from wap_kernel.errors import ProviderUnavailable
-from wap_kernel.operations import ListFiles
+from tests.support.http_runs import SECONDS, until
+from wap_kernel.model.errors import ProviderUnavailable
+from wap_kernel.model.operations import ListFiles
 
 
 async def test_a_running_command_is_activity_and_ends_with_the_extension(

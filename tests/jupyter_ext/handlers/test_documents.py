@@ -13,8 +13,9 @@ from jupyter_ext import openapi, schemas
 from jupyter_ext.handlers.errors import STATUS
 from jupyter_ext.handlers.missing import MissingHandler
 from jupyter_ext.handlers.routes import ROUTES
-from wap_kernel.dialects import tool_interface, wap
-from wap_kernel.operations import Effect
+from wap_kernel.dialects import tool_interface
+from wap_kernel.dialects.wap import tools as wap
+from wap_kernel.model.operations import Effect
 
 TOOLS = list(wap.TOOLS.values())
 MCP = "/wap/mcp"

@@ -10,9 +10,9 @@ import pytest
 from tornado import web
 
 from jupyter_ext.handlers import errors
-from tests.patience import growing
-from wap_kernel.caller import Caller
-from wap_kernel.errors import Code, FileMissing, InternalError, TimedOut, WapError
+from tests.support.time_limits import growing
+from wap_kernel.model.caller import Caller
+from wap_kernel.model.errors import Code, FileMissing, InternalError, TimedOut, WapError
 
 
 def test_every_code_has_a_status() -> None:

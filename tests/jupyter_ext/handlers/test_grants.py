@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from tests.jupyter_ext.agents import bearer, mint
 from tests.jupyter_ext.conftest import OPEN
-from tests.jupyter_ext.running import Notes, decide, shell, start
+from tests.support.agent_tokens import bearer, mint
+from tests.support.http_runs import Notes, decide, shell, start
 
 CHANGE = shell("chmod 600 a", id="shell-1")
 

@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 from tests.jupyter_ext.conftest import OPEN
-from tests.jupyter_ext.policy_calls import SECRET, lay_out
-from tests.jupyter_ext.policy_matrix import DENIED
+from tests.support.policy_calls import SECRET, lay_out
+from tests.support.policy_matrix import DENIED
 from wap_kernel.policy import presets
 
 

@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 
 from jupyter_ext import definitions
-from tests.jupyter_ext.agents import bearer, mint
 from tests.jupyter_ext.conftest import OPEN
-from tests.jupyter_ext.running import Notes, create, read, shell, start, types
-from wap_kernel.operations import Effect
+from tests.support.agent_tokens import bearer, mint
+from tests.support.http_runs import Notes, create, read, shell, start, types
+from wap_kernel.model.operations import Effect
 
 
 @pytest.fixture

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from tests.jupyter_ext.conftest import OPEN
-from tests.jupyter_ext.running import batch, create, ended, read, shell, start, types, until
-from wap_kernel.dialects.agent_spaces_event_models import parse_events_message
+from tests.support.http_runs import batch, create, ended, read, shell, start, types, until
+from wap_kernel.dialects.agent_spaces.event_models import parse_events_message
 
 ENDLESS = "echo begun; touch begun; sleep 1000"
 

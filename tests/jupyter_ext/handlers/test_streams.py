@@ -12,9 +12,9 @@ from typing import Any
 import pytest
 
 from jupyter_ext.handlers.streams import StreamHandler
-from tests.jupyter_ext.agents import bearer, mint
 from tests.jupyter_ext.conftest import OPEN, start_server
-from tests.jupyter_ext.running import SECONDS, Events, Sent, create, decide, ended, read, shell, start, until
+from tests.support.agent_tokens import bearer, mint
+from tests.support.http_runs import SECONDS, Events, Sent, create, decide, ended, read, shell, start, until
 
 Open = Callable[..., Awaitable[Events]]
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tests.jupyter_ext.spec_tree import TREE, ok, plant
+from tests.support.spec_tree import TREE, ok, plant
 
 
 @pytest.fixture(autouse=True)

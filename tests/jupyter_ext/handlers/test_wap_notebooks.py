@@ -10,7 +10,7 @@ import nbformat
 import pytest
 
 from tests.jupyter_ext.conftest import OPEN
-from tests.jupyter_ext.spec_tree import ok
+from tests.support.spec_tree import ok
 
 ERROR = nbformat.v4.new_output("error", ename="ZeroDivisionError", evalue="1/0", traceback=["\x1b[31mboom\x1b[0m"])
 IMAGE = nbformat.v4.new_output("display_data", data={"image/png": "iVBORw0KGgo=", "text/plain": "<Figure>"})

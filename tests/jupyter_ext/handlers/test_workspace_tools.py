@@ -10,10 +10,10 @@ import pytest
 from jupyter_server.auth import Authorizer
 
 from jupyter_ext import definitions
-from tests.jupyter_ext.agents import bearer, mint
-from tests.jupyter_ext.running import SECONDS, decide
+from tests.support.agent_tokens import bearer, mint
+from tests.support.http_runs import SECONDS, decide
 from wap_kernel.dialects import tool_interface
-from wap_kernel.operations import Effect
+from wap_kernel.model.operations import Effect
 
 REQUESTS: dict[str, dict[str, Any]] = {
     "bash": {"command": "echo hello"},

@@ -11,9 +11,10 @@ from typing import Any
 import pytest
 
 from jupyter_ext.handlers.body import BODY_LIMIT
-from tests.jupyter_ext.agents import bearer, mint
 from tests.jupyter_ext.conftest import OPEN
-from tests.jupyter_ext.mcp_clients import (
+from tests.support.agent_tokens import bearer, mint
+from tests.support.http_runs import Notes
+from tests.support.mcp_clients import (
     ERAS,
     INITIALIZE,
     LEGACY,
@@ -28,8 +29,8 @@ from tests.jupyter_ext.mcp_clients import (
     request,
     within_time,
 )
-from tests.jupyter_ext.running import Notes
-from wap_kernel.dialects.coding_environment import TOOLS, watching
+from wap_kernel.dialects.coding_environment import TOOLS
+from wap_kernel.dialects.coding_environment import progress as watching
 
 __all__ = ["connect", "mcp_url", "post"]
 

@@ -9,7 +9,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
 
-from tests.jupyter_ext.mcp_clients import INITIALIZE, mcp_url, request, within_time
+from tests.support.mcp_clients import INITIALIZE, mcp_url, request, within_time
 
 __all__ = ["mcp_url"]
 
@@ -35,7 +35,7 @@ class Bridge:
 @asynccontextmanager
 async def _bridge(url: str, token: str) -> AsyncIterator[Bridge]:
     pipe = asyncio.subprocess.PIPE
-    command = [sys.executable, "-m", "wap_kernel.cli", "mcp", "--url", url]
+    command = [sys.executable, "-m", "wap_kernel.cli.main", "mcp", "--url", url]
     process = await asyncio.create_subprocess_exec(
         *command, stdin=pipe, stdout=pipe, limit=2**24, env={"WAP_TOKEN": token, "PYTHONPATH": ":".join(sys.path)}
     )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.jupyter_ext import mcp_calls
+from tests.support import mcp_calls
 from wap_kernel.dialects.coding_environment import TOOLS
 
 

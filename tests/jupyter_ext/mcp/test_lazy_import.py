@@ -10,8 +10,8 @@ from urllib.request import Request, urlopen
 
 import pytest
 
-from tests.jupyter_ext.mcp_clients import ACCEPT, INITIALIZE, SECONDS
-from tests.jupyter_ext.restarting import TOKEN, Place
+from tests.support.mcp_clients import ACCEPT, INITIALIZE, SECONDS
+from tests.support.server_processes import TOKEN, Place
 
 TELLS = """
 import os, signal, sys

@@ -16,11 +16,11 @@ from typing import Any
 
 import pytest
 
-from tests.jupyter_ext import mcp_calls
 from tests.jupyter_ext.conftest import LiveServer, start_server
+from tests.support import mcp_calls
 from wap_kernel.dialects.coding_environment import TOOLS
 
-MODULES = Path(__file__).parents[1] / "node_modules"
+MODULES = Path(__file__).parents[2] / "node_modules"
 PACKAGES = MODULES / "@modelcontextprotocol"
 SECONDS = 120
 
@@ -90,7 +90,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LiveServer]:
 
 def test_the_typescript_client_does_everything(server: LiveServer, tmp_path: Path) -> None:
     _package("sdk")
-    script, calls = Path(__file__).with_name("mcp_client.mjs"), tmp_path / "calls.json"
+    script, calls = Path(__file__).parents[2] / "support" / "mcp_client.mjs", tmp_path / "calls.json"
     calls.write_text(json.dumps(mcp_calls.CALLS))
     mcp_calls.prepare(server.root)
     ended = _run(_node(18), script, MODULES, f"{server.url}wap/mcp", server.token, calls)

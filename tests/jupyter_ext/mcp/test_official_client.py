@@ -9,19 +9,9 @@ from typing import Any
 import mcp_types as types
 import pytest
 
-from tests.jupyter_ext import mcp_calls
-from tests.jupyter_ext.mcp_clients import (
-    ERAS,
-    LEGACY,
-    MODERN,
-    Connect,
-    answer,
-    connect,
-    mcp_url,
-    refused,
-    within_time,
-)
-from tests.jupyter_ext.running import until
+from tests.support import mcp_calls
+from tests.support.http_runs import until
+from tests.support.mcp_clients import ERAS, LEGACY, MODERN, Connect, answer, connect, mcp_url, refused, within_time
 from wap_kernel.dialects.coding_environment import TOOLS
 
 __all__ = ["connect", "mcp_url"]

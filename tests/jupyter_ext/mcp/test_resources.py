@@ -13,8 +13,9 @@ import pytest
 from mcp.client.subscriptions import ResourceUpdated
 from mcp.shared.exceptions import MCPError
 
-from tests.jupyter_ext.agents import bearer, mint
-from tests.jupyter_ext.mcp_clients import (
+from tests.support.agent_tokens import bearer, mint
+from tests.support.http_runs import until
+from tests.support.mcp_clients import (
     ENVELOPE,
     ERAS,
     LEGACY,
@@ -29,8 +30,7 @@ from tests.jupyter_ext.mcp_clients import (
     request,
     within_time,
 )
-from tests.jupyter_ext.running import until
-from wap_kernel.mcp import resources
+from wap_kernel.dialects.mcp import resources
 
 __all__ = ["connect", "mcp_url", "post"]
 eras = pytest.mark.parametrize("mode", ERAS)

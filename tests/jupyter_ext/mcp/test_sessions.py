@@ -12,8 +12,9 @@ import httpx2
 import pytest
 
 from jupyter_ext.handlers import mcp as mcp_handlers
-from tests.jupyter_ext.agents import bearer, mint
-from tests.jupyter_ext.mcp_clients import (
+from tests.support.agent_tokens import bearer, mint
+from tests.support.http_runs import until
+from tests.support.mcp_clients import (
     ACCEPT,
     INITIALIZE,
     SECONDS,
@@ -26,8 +27,7 @@ from tests.jupyter_ext.mcp_clients import (
     request,
     within_time,
 )
-from tests.jupyter_ext.running import until
-from wap_kernel.mcp.sessions import MAX_PER_CREDENTIAL, Sessions
+from wap_kernel.dialects.mcp.http.sessions import MAX_PER_CREDENTIAL, Sessions
 
 __all__ = ["connect", "mcp_url", "post"]
 

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from tests.jupyter_ext.mcp_clients import ENVELOPE, MODERN, Post, mcp_url, post, request
-from tests.jupyter_ext.running import until
+from tests.support.http_runs import until
+from tests.support.mcp_clients import ENVELOPE, MODERN, Post, mcp_url, post, request
 
 __all__ = ["mcp_url", "post"]
 

@@ -11,11 +11,11 @@ from typing import Any
 import pytest
 
 from jupyter_ext.tokens import FRESH_SECONDS, AgentTokens
-from tests.jupyter_ext.agents import another_server, bearer, mint, use
 from tests.jupyter_ext.conftest import FILE, LiveServer
-from tests.jupyter_ext.restarting import Place
-from tests.patience import growing
-from wap_kernel.runs.state import workspace_id
+from tests.support.agent_tokens import another_server, bearer, mint, use
+from tests.support.server_processes import Place
+from tests.support.time_limits import growing
+from wap_kernel.state.directory import workspace_id
 
 pytestmark = pytest.mark.usefixtures("a_file")
 

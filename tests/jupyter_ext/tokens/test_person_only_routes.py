@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 
 from jupyter_ext.handlers.routes import ROUTES
-from tests.jupyter_ext.agents import bearer, forms, mint
 from tests.jupyter_ext.conftest import OPEN
-from tests.jupyter_ext.doors import DOORS, Door
-from tests.jupyter_ext.running import decide, shell, start
+from tests.support.agent_tokens import bearer, forms, mint
+from tests.support.http_runs import decide, shell, start
+from tests.support.routes import DOORS, Door
 
 PEOPLE_ONLY = [pattern for pattern, handler in ROUTES if not handler.open_to_agents]
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from tests.jupyter_ext.agents import bearer, mint, use
+from tests.support.agent_tokens import bearer, mint, use
 
 
 @pytest.fixture

@@ -12,9 +12,9 @@ import pytest
 
 from jupyter_ext.definitions import known_tools
 from jupyter_ext.tokens import AgentTokens
-from tests.jupyter_ext.agents import bearer, mint, use
 from tests.jupyter_ext.conftest import FILE
-from wap_kernel.dialects import wap
+from tests.support.agent_tokens import bearer, mint, use
+from wap_kernel.dialects.wap import tools as wap
 
 pytestmark = pytest.mark.usefixtures("a_file")
 

@@ -16,9 +16,10 @@ from typing import Any
 
 import pytest
 
-from wap_kernel import cli
-from wap_kernel.runs import chain, store
-from wap_kernel.runs.state import default_state_dir
+from wap_kernel.cli import main
+from wap_kernel.state import schema
+from wap_kernel.state.audit import hash_chain
+from wap_kernel.state.directory import default_state_dir
 
 WapAudit = Callable[..., tuple[int, str, str]]
 
@@ -28,7 +29,7 @@ def wap_audit(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> WapAudit:
     """`wap audit ... --state-dir`: exit status, stdout and stderr."""
 
     def run(*arguments: str) -> tuple[int, str, str]:
-        status = cli.main(["audit", *arguments, "--state-dir", str(tmp_path / "state")])
+        status = main.main(["audit", *arguments, "--state-dir", str(tmp_path / "state")])
         written = capsys.readouterr()
         return status, written.out, written.err
 
@@ -61,7 +62,7 @@ def damage(tools: Any) -> Callable[[str], None]:
 @pytest.fixture
 def newest(tools: Any) -> int:
     """The number of records. It varies: the intent of a read is written only if the read is not over by then."""
-    found: int = tools.workspace.database.read(chain.tail).id
+    found: int = tools.workspace.database.read(hash_chain.tail).id
     return found
 
 
@@ -92,7 +93,7 @@ def test_show_filters_and_limits(tools: Any, wap_audit: WapAudit) -> None:
 def test_a_limit_that_is_none_is_a_mistake(tools: Any, wap_audit: WapAudit, limit: str) -> None:
     with pytest.raises(SystemExit) as ended:
         wap_audit("show", "--limit", limit)
-    assert ended.value.code == cli.USAGE_ERROR
+    assert ended.value.code == main.USAGE_ERROR
 
 
 def test_verify_says_clean_and_names_the_head(newest: int, wap_audit: WapAudit) -> None:
@@ -117,7 +118,7 @@ def test_verify_says_broken_and_where(newest: int, wap_audit: WapAudit, damage: 
 
 
 def test_verify_says_what_retention_has_cut_and_who_made_it_do_so(tools: Any, wap_audit: WapAudit) -> None:
-    tools.workspace.database.write(lambda connection: chain.cut(connection, 3, "2026-01-01", "ann\x1b"))
+    tools.workspace.database.write(lambda connection: hash_chain.cut(connection, 3, "2026-01-01", "ann\x1b"))
     status, out, _ = wap_audit("verify")
     assert status == 0
     assert r"Retention has cut the records up to 3 (2026-01-01 by ann\x1b)." in out
@@ -163,7 +164,7 @@ def test_the_chain_can_be_checked_from_the_export_alone(newest: int, wap_audit: 
     for number, line in enumerate(lines, start=1):
         row = json.loads(line)
         assert row["id"] == number
-        assert row["hash"] == chain.link(previous, row)
+        assert row["hash"] == hash_chain.link(previous, row)
         previous = row["hash"]
 
 
@@ -181,9 +182,14 @@ def test_a_table_for_spreadsheets_holds_no_formulas(
 ) -> None:
     tools = make_tools()
     database = tools.workspace.database
-    row = {**dict.fromkeys(chain.COLUMNS), "operation_id": "o", "phase": "outcome", "operation": "=cmd|' /C calc'!A0"}
+    row = {
+        **dict.fromkeys(hash_chain.COLUMNS),
+        "operation_id": "o",
+        "phase": "outcome",
+        "operation": "=cmd|' /C calc'!A0",
+    }
     row |= {"at": "x", "workspace": "w", "user": "a\r\nb", "summary": "{}"}
-    database.write(lambda connection: chain.append(connection, [row]))
+    database.write(lambda connection: hash_chain.append(connection, [row]))
     target = tmp_path / "audit.csv"
     status, out, _ = wap_audit("export", "--format", "csv", "-o", str(target))
     assert (status, out) == (0, "")
@@ -206,26 +212,28 @@ def test_the_state_is_found_by_the_folder_that_is_served(
     monkeypatch.setenv("JUPYTER_DATA_DIR", str(tmp_path / "data"))
     monkeypatch.setenv("JUPYTER_CONFIG_DIR", str(tmp_path / "config"))
     monkeypatch.chdir(tmp_path)
-    assert cli.main(["audit", "verify"]) == cli.FAILURE
+    assert main.main(["audit", "verify"]) == main.FAILURE
     assert "Nothing is kept in" in capsys.readouterr().err
     assert not (tmp_path / "data").exists()  # asking makes nothing
     os.makedirs(default_state_dir("."))
-    store.connect(default_state_dir(".")).close()
-    assert cli.main(["audit", "verify"]) == 0
-    assert cli.main(["audit", "verify", "--root", str(tmp_path)]) == 0
+    schema.connect(default_state_dir(".")).close()
+    assert main.main(["audit", "verify"]) == 0
+    assert main.main(["audit", "verify", "--root", str(tmp_path)]) == 0
     capsys.readouterr()
 
 
 def test_a_reader_who_leaves_is_no_error(tools: Any) -> None:
     """`wap audit export | head -1`, with more than a pipe holds."""
-    rows = [{**dict.fromkeys(chain.COLUMNS), "operation_id": "o", "phase": "outcome", "at": "x"} for _ in range(2000)]
+    rows = [
+        {**dict.fromkeys(hash_chain.COLUMNS), "operation_id": "o", "phase": "outcome", "at": "x"} for _ in range(2000)
+    ]
     for row in rows:
         row |= {"operation": "x" * 100, "workspace": "w", "user": "u", "summary": "{}"}
-    tools.workspace.database.write(lambda connection: chain.append(connection, rows))
-    command = [sys.executable, "-m", "wap_kernel.cli", "audit", "export", "--state-dir", str(tools.state)]
+    tools.workspace.database.write(lambda connection: hash_chain.append(connection, rows))
+    command = [sys.executable, "-m", "wap_kernel.cli.main", "audit", "export", "--state-dir", str(tools.state)]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
         assert process.stdout is not None and process.stderr is not None
         process.stdout.readline()
         process.stdout.close()
         assert process.stderr.read() == b""
-    assert process.returncode == cli.FAILURE
+    assert process.returncode == main.FAILURE

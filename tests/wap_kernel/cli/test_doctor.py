@@ -11,17 +11,18 @@ from typing import Any
 
 import pytest
 
-from tests.wap_kernel.providers.scene import skip_unless_works
-from wap_kernel import cli, doctor
-from wap_kernel.doctor import Finding, examine, render, to_dict
-from wap_kernel.errors import Code, WapError
-from wap_kernel.files import landlock, openat2, ripgrep
-from wap_kernel.files.root import Root
-from wap_kernel.policy import masks
-from wap_kernel.providers import choose, resources
+from tests.support.provider_workspace import skip_unless_works
+from wap_kernel.cli import doctor, main
+from wap_kernel.cli.doctor import Finding, examine, render, to_dict
+from wap_kernel.engine.jupyter_config import configured
+from wap_kernel.files.contained import openat2
+from wap_kernel.files.contained.root import Root
+from wap_kernel.files.search import landlock, ripgrep
+from wap_kernel.model.errors import Code, WapError
+from wap_kernel.policy.paths import sandbox_masks
+from wap_kernel.providers import resource_limits, selection
 from wap_kernel.providers.base import Probe
-from wap_kernel.providers.resources import ControlGroups
-from wap_kernel.settings import configured
+from wap_kernel.providers.resource_limits import ControlGroups
 
 WORKING = Probe("bubblewrap", True, "bubblewrap 1.2.3", promises={"network": True, "memory": False})
 BROKEN = Probe("bubblewrap", False, "no user namespaces", fix="sysctl -w something=1")
@@ -39,15 +40,15 @@ def machine(monkeypatch: pytest.MonkeyPatch) -> Callable[[Probe], None]:
     """Sets what the probe of bubblewrap says; gVisor is absent, which also saves its time."""
 
     def set_probe(bubblewrap: Probe) -> None:
-        local = choose.probe("local")
+        local = selection.probe("local")
         probes = {"local": local, "bubblewrap": bubblewrap, "gvisor": ABSENT}
-        monkeypatch.setattr(choose, "probe", probes.__getitem__)
+        monkeypatch.setattr(selection, "probe", probes.__getitem__)
 
     return set_probe
 
 
 def wap(*arguments: str) -> int:
-    return cli.main(["doctor", *arguments])
+    return main.main(["doctor", *arguments])
 
 
 def test_it_tells_about_everything_on_this_machine(tmp_path: Path) -> None:
@@ -65,7 +66,7 @@ LACKING: list[tuple[str, object, str, object]] = [
     ("rg", ripgrep, "find_program", lambda: None),
     ("rg", ripgrep, "is_static", lambda _: False),
     ("git", shutil, "which", lambda _: None),
-    ("cgroups", resources, "find_groups", ControlGroups),
+    ("cgroups", resource_limits, "find_groups", ControlGroups),
     ("platform", sys, "platform", "darwin"),
 ]
 
@@ -119,7 +120,7 @@ def test_what_is_hidden_here_is_tried_with_it(tmp_path: Path, machine: Callable[
         (tmp_path / f"{number}.pem").touch()
         found = examine(str(tmp_path), "bubblewrap").configured
         assert found.works and f" {said} hidden from commands" in found.detail
-    for number in range(masks.MAX_MASKS + 1):
+    for number in range(sandbox_masks.MAX_MASKS + 1):
         (tmp_path / f"{number}.pem").touch()
     found = examine(str(tmp_path), "bubblewrap").configured
     assert not found.works and "201 paths" in found.detail and "*.pem" in str(found.fix)
@@ -187,13 +188,13 @@ def test_a_configured_state_folder_is_kept_from_commands(
 ) -> None:
     machine(BROKEN)
     secrets: list[str] = []
-    choose_really = choose.choose
+    choose_really = selection.choose
 
-    def noted(name: str, root: Root, **given: Any) -> choose.Choice:
+    def noted(name: str, root: Root, **given: Any) -> selection.Choice:
         secrets.extend(given["secrets"])
         return choose_really(name, root, **given)
 
-    monkeypatch.setattr(choose, "choose", noted)
+    monkeypatch.setattr(selection, "choose", noted)
     examine(str(tmp_path), "local", {"state_dir": str(tmp_path / "state")})
     assert str(tmp_path / "state") in secrets
 

@@ -10,8 +10,9 @@ from typing import Any
 
 import pytest
 
-from wap_kernel import cli
-from wap_kernel.runs import chain, store
+from wap_kernel.cli import main
+from wap_kernel.state import schema
+from wap_kernel.state.audit import hash_chain
 
 LONG_AGO = "2001-01-01T00:00:00.000Z"
 NOTHING = {"runs": 0, "outputs": 0, "beforeImages": 0, "tokens": 0, "auditRecords": 0, "freedBytes": 0}
@@ -22,15 +23,15 @@ def state(tmp_path: Path) -> Path:
     """With a run of long ago, its output of 3 KiB, and two audit records of that time before one of now."""
     folder = tmp_path / "state"
     folder.mkdir()
-    connection = store.connect(str(folder))
+    connection = schema.connect(str(folder))
     connection.execute(
         "INSERT INTO runs (id, workspace, status, caller, asker, dialect, options, operations, count, started_at,"
         " completed_at) VALUES ('r', 'w', 'completed', '{}', '', 'd', '{}', '[]', 0, ?1, ?1)",
         (LONG_AGO,),
     )
-    row = {**dict.fromkeys(chain.COLUMNS), "operation_id": "o", "phase": "outcome", "operation": "readFile"}
+    row = {**dict.fromkeys(hash_chain.COLUMNS), "operation_id": "o", "phase": "outcome", "operation": "readFile"}
     row |= {"workspace": "w", "user": "me", "summary": "{}", "outcome": "ok"}
-    chain.append(connection, [{**row, "at": at} for at in (LONG_AGO, LONG_AGO, "2999-01-01T00:00:00.000Z")])
+    hash_chain.append(connection, [{**row, "at": at} for at in (LONG_AGO, LONG_AGO, "2999-01-01T00:00:00.000Z")])
     connection.close()
     (folder / "outputs" / "r").mkdir(parents=True)
     (folder / "outputs" / "r" / "0.stdout").write_bytes(b"x" * 3072)
@@ -40,7 +41,7 @@ def state(tmp_path: Path) -> Path:
 @pytest.fixture
 def wap_gc(capsys: pytest.CaptureFixture[str], state: Path) -> Callable[..., str]:
     def run(*arguments: str) -> str:
-        assert cli.main(["gc", "--state-dir", str(state), *arguments]) == 0
+        assert main.main(["gc", "--state-dir", str(state), *arguments]) == 0
         written = capsys.readouterr()
         assert written.err == ""
         return written.out
@@ -57,7 +58,7 @@ def test_it_says_what_it_would_free_and_then_what_it_freed(wap_gc: Callable[...,
     assert anchor[64:] == ": note it with the heads of the server's log.\n"
     assert not (state / "outputs" / "r").exists()
     assert wap_gc() == "There is nothing to remove.\n"
-    assert cli.main(["audit", "verify", "--state-dir", str(state)]) == 0
+    assert main.main(["audit", "verify", "--state-dir", str(state)]) == 0
 
 
 def test_for_programs(wap_gc: Callable[..., str]) -> None:
@@ -72,7 +73,7 @@ def test_progress_is_for_terminals(
     state: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
-    assert cli.main(["gc", "--state-dir", str(state)]) == 0
+    assert main.main(["gc", "--state-dir", str(state)]) == 0
     shown = capsys.readouterr()
     assert "runs: 0 of 1" in shown.err and "audit: 0 of 2" in shown.err
     assert shown.err.endswith("\r\x1b[K")
@@ -82,13 +83,13 @@ def test_progress_is_for_terminals(
 def test_it_works_beside_a_living_workspace(make_tools: Callable[..., Any], capsys: pytest.CaptureFixture[str]) -> None:
     tools = make_tools()
     tools.writeFile(path="a", content="1")
-    assert cli.main(["gc", "--state-dir", str(tools.state), "--json"]) == 0
+    assert main.main(["gc", "--state-dir", str(tools.state), "--json"]) == 0
     assert json.loads(capsys.readouterr().out) == {"dryRun": False, **NOTHING}
     tools.writeFile(path="a", content="2")
-    assert cli.main(["audit", "verify", "--state-dir", str(tools.state)]) == 0
+    assert main.main(["audit", "verify", "--state-dir", str(tools.state)]) == 0
 
 
 def test_without_a_state_nothing_is_made(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert cli.main(["gc", "--state-dir", str(tmp_path / "nothing")]) == cli.FAILURE
+    assert main.main(["gc", "--state-dir", str(tmp_path / "nothing")]) == main.FAILURE
     assert "Nothing is kept in" in capsys.readouterr().err
     assert list(tmp_path.iterdir()) == []

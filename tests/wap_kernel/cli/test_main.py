@@ -8,36 +8,39 @@ import sys
 
 import pytest
 
-from wap_kernel import __version__, cli
+from wap_kernel import __version__
+from wap_kernel.cli import main
 
 
-@pytest.mark.parametrize("name", [name for name, _, _ in cli.SUBCOMMANDS])
+@pytest.mark.parametrize("name", [name for name, _, _ in main.SUBCOMMANDS])
 def test_every_sub_command_has_help(name: str, capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as ended:
-        cli.main([name, "--help"])
+        main.main([name, "--help"])
     assert ended.value.code == 0
     assert f"usage: wap {name}" in capsys.readouterr().out
 
 
 def test_help_lists_every_sub_command(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as ended:
-        cli.main(["--help"])
+        main.main(["--help"])
     assert ended.value.code == 0
     shown = " ".join(capsys.readouterr().out.split())
-    for name, text, _ in cli.SUBCOMMANDS:
+    for name, text, _ in main.SUBCOMMANDS:
         assert f"{name} {text}" in shown
 
 
-@pytest.mark.parametrize("module", [module for _, _, module in cli.SUBCOMMANDS])
+@pytest.mark.parametrize("module", [module for _, _, module in main.SUBCOMMANDS])
 def test_modules_are_imported_only_when_asked_for(module: str) -> None:
-    program = f"import sys; from wap_kernel import cli; cli.main(['nothing']); sys.exit({module!r} in sys.modules)"
+    program = (
+        f"import sys; from wap_kernel.cli.main import main; main(['nothing']); sys.exit({module!r} in sys.modules)"
+    )
     assert subprocess.run([sys.executable, "-c", program], capture_output=True, check=False).returncode == 0
     assert callable(importlib.import_module(module).run)
 
 
 def test_the_version(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as ended:
-        cli.main(["--version"])
+        main.main(["--version"])
     assert ended.value.code == 0
     assert capsys.readouterr().out == f"wap {__version__}\n"
 
@@ -50,12 +53,12 @@ def test_the_version(capsys: pytest.CaptureFixture[str]) -> None:
     ],
 )
 def test_an_unknown_sub_command(arguments: list[str], advice: str, capsys: pytest.CaptureFixture[str]) -> None:
-    assert cli.main(arguments) == cli.USAGE_ERROR
+    assert main.main(arguments) == main.USAGE_ERROR
     assert advice in capsys.readouterr().err
 
 
 def test_a_failure_is_one_line_with_what_to_do(capsys: pytest.CaptureFixture[str]) -> None:
-    assert cli.main(["doctor", "--provider", "firecracker"]) == cli.FAILURE
+    assert main.main(["doctor", "--provider", "firecracker"]) == main.FAILURE
     shown = capsys.readouterr()
     assert shown.out == ""
     assert shown.err == (
@@ -65,6 +68,6 @@ def test_a_failure_is_one_line_with_what_to_do(capsys: pytest.CaptureFixture[str
 
 def test_nothing_at_all_is_a_mistake(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as ended:
-        cli.main([])
-    assert ended.value.code == cli.USAGE_ERROR
+        main.main([])
+    assert ended.value.code == main.USAGE_ERROR
     assert "usage: wap" in capsys.readouterr().err

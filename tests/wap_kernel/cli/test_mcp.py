@@ -18,11 +18,11 @@ import pytest
 from mcp import Client, StdioServerParameters
 from mcp.shared.exceptions import MCPError
 
-from tests.jupyter_ext import mcp_calls
 from tests.jupyter_ext.conftest import LiveServer
-from tests.jupyter_ext.mcp_clients import ERAS, LEGACY, answer
-from tests.jupyter_ext.restarting import Place
-from tests.wap_kernel.mcp.by_hand import SECONDS, Process, server, shared, start, token_file, where
+from tests.support import mcp_calls
+from tests.support.mcp_clients import ERAS, LEGACY, answer
+from tests.support.mcp_lines import SECONDS, Process, server, shared, start, token_file, where
+from tests.support.server_processes import Place
 
 __all__ = ["server", "shared", "start", "token_file", "where"]
 
@@ -41,7 +41,7 @@ def prepared(shared: Place, where: list[str]) -> Iterator[Place]:
 @pytest.fixture
 def connect(shared: Place, where: list[str]) -> Connect:
     def connect(mode: str, **options: Any) -> Client:
-        arguments = ["-m", "wap_kernel.cli", "mcp", *where]
+        arguments = ["-m", "wap_kernel.cli.main", "mcp", *where]
         started = StdioServerParameters(command=sys.executable, args=arguments, env=shared.environment, cwd="/")
         return Client(started, mode=mode, read_timeout_seconds=SECONDS, **options)
 
@@ -249,7 +249,7 @@ def test_wrong_arguments_are_said_so(start: Callable[..., Process], arguments: l
 
 def test_importing_the_command_does_not_load_the_sdk() -> None:
     code = (
-        "import wap_kernel.mcp_cli, jupyter_ext.app, sys; print([m for m in sys.modules if m.split('.')[0] == 'mcp'])"
+        "import wap_kernel.cli.mcp, jupyter_ext.app, sys; print([m for m in sys.modules if m.split('.')[0] == 'mcp'])"
     )
     out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=SECONDS, check=True)
     assert out.stdout.strip() == "[]"

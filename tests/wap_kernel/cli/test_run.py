@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 from tests.jupyter_ext.conftest import LiveServer
-from tests.jupyter_ext.restarting import TOKEN, Place, batch, decide, get
+from tests.support.server_processes import TOKEN, Place, batch, decide, get
 
 LONG = {"type": "shell", "command": "echo begun; sleep 1000", "timeout": 600_000}
 
@@ -161,7 +161,7 @@ def test_whoever_stops_reading_stops_the_run(where: list[str], shared: Place, se
 
 def _in_a_shell(shared: Place, command: str) -> tuple[int, str]:
     """Exit status and stderr of `wap ...` as a shell starts it."""
-    wap = shlex.join([sys.executable, "-m", "wap_kernel.cli"])
+    wap = shlex.join([sys.executable, "-m", "wap_kernel.cli.main"])
     done = subprocess.run(
         ["bash", "-c", f"{wap} {command}"],
         cwd=shared.root,

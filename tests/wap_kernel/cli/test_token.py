@@ -19,8 +19,9 @@ import pytest
 
 from jupyter_ext.rates import RateLimits
 from tests.jupyter_ext.conftest import LiveServer, start_server
-from wap_kernel import servers, tokens_cli
-from wap_kernel.errors import WapError
+from wap_kernel.cli import token as tokens_cli
+from wap_kernel.client import servers
+from wap_kernel.model.errors import WapError
 
 TOKEN = r"wap_[0-9a-f]{12}_[A-Za-z0-9_-]{43}"
 

@@ -7,11 +7,11 @@ from collections.abc import Iterator
 import pytest
 
 from tests.jupyter_ext.conftest import LiveServer
-from tests.jupyter_ext.restarting import TOKEN, Place
+from tests.support.server_processes import TOKEN, Place
 from wap_kernel.client.backend import Backend
-from wap_kernel.client.embedded import EmbeddedBackend
-from wap_kernel.client.hands import Hands
-from wap_kernel.client.server import ServerBackend
+from wap_kernel.client.embedded_backend import EmbeddedBackend
+from wap_kernel.client.server_backend import ServerBackend
+from wap_kernel.client.workspace_client import Hands
 
 
 @pytest.fixture(scope="session")

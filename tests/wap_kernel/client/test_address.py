@@ -7,10 +7,10 @@ import ssl
 
 import pytest
 
-from tests.wap_kernel.client.serving import client, ok, refusal, serving
-from wap_kernel.client.addresses import Address, proxy_for
+from tests.support.scripted_server import client, ok, refusal, serving
+from wap_kernel.client.address import Address, proxy_for
 from wap_kernel.client.http import Http
-from wap_kernel.errors import InvalidArgument, WapError
+from wap_kernel.model.errors import InvalidArgument, WapError
 
 
 def test_a_proxy_is_for_remote_hosts_only(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -9,12 +9,12 @@ from typing import Any
 
 import pytest
 
-from tests.jupyter_ext.restarting import Place
-from tests.patience import growing
+from tests.support.server_processes import Place
+from tests.support.time_limits import growing
 from wap_kernel.client.backend import Backend
-from wap_kernel.client.embedded import EmbeddedBackend
-from wap_kernel.client.server import ServerBackend
-from wap_kernel.errors import Code, WapError
+from wap_kernel.client.embedded_backend import EmbeddedBackend
+from wap_kernel.client.server_backend import ServerBackend
+from wap_kernel.model.errors import Code, WapError
 
 CHANGING = {
     "at",

@@ -11,13 +11,13 @@ from typing import Any
 import pytest
 
 from tests.jupyter_ext.conftest import LiveServer
-from tests.jupyter_ext.restarting import TOKEN, Place
-from tests.wap_kernel.client.serving import serving
+from tests.support.scripted_server import serving
+from tests.support.server_processes import TOKEN, Place
 from wap_kernel import connect
 from wap_kernel.client.backend import Backend
-from wap_kernel.client.finding import find
-from wap_kernel.client.hands import Hands
-from wap_kernel.errors import Code, Unauthenticated, WapError
+from wap_kernel.client.discovery import find
+from wap_kernel.client.workspace_client import Hands
+from wap_kernel.model.errors import Code, Unauthenticated, WapError
 
 Found = Callable[..., Backend]
 

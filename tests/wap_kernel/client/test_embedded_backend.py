@@ -11,10 +11,10 @@ from pathlib import Path
 import pytest
 
 from tests.jupyter_ext.conftest import OPEN_LINES
-from tests.jupyter_ext.restarting import Place
-from wap_kernel.client.embedded import EmbeddedBackend
-from wap_kernel.client.hands import Hands
-from wap_kernel.errors import ProviderUnavailable, WapError
+from tests.support.server_processes import Place
+from wap_kernel.client.embedded_backend import EmbeddedBackend
+from wap_kernel.client.workspace_client import Hands
+from wap_kernel.model.errors import ProviderUnavailable, WapError
 
 
 def test_where_nothing_confines_commands_none_are_run(place: Place, tmp_path: Path) -> None:
@@ -143,7 +143,7 @@ def test_many_threads_at_once(place: Place, tmp_path: Path) -> None:
 
 LIGHT = """
 import sys
-import wap_kernel, wap_kernel.client.hands, wap_kernel.client.finding, wap_kernel.client.embedded
+import wap_kernel, wap_kernel.client.workspace_client, wap_kernel.client.discovery, wap_kernel.client.embedded_backend
 heavy = {"pydantic", "yaml", "http.client", "ssl", "jupyter_core", "jupyter_server", "asyncio", "sqlite3"}
 print(sorted(heavy & set(sys.modules)))
 """

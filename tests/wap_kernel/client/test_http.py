@@ -13,12 +13,12 @@ from typing import Any
 
 import pytest
 
-from tests.wap_kernel.client.serving import Answer, Handler, client, ok, refusal, serving
+from tests.support.scripted_server import Answer, Handler, client, ok, refusal, serving
 from wap_kernel.client import http as http_module
-from wap_kernel.client.encoding import BODY_LIMIT, encoded
 from wap_kernel.client.http import KEY_HEADER, Absent
-from wap_kernel.client.server import ServerBackend
-from wap_kernel.errors import Code, Conflict, InvalidArgument, TooLarge, WapError
+from wap_kernel.client.json_body import BODY_LIMIT, encoded
+from wap_kernel.client.server_backend import ServerBackend
+from wap_kernel.model.errors import Code, Conflict, InvalidArgument, TooLarge, WapError
 
 
 def test_a_connection_is_kept() -> None:

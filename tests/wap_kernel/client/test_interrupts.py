@@ -14,8 +14,8 @@ import pytest
 
 from wap_kernel.client import watching
 from wap_kernel.client.backend import Backend, Sent
-from wap_kernel.client.hands import Hands
-from wap_kernel.errors import WapError
+from wap_kernel.client.workspace_client import Hands
+from wap_kernel.model.errors import WapError
 
 ASKS = "rm -rf nothing"
 LONG = "echo begun; sleep 1000"

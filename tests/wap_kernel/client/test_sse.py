@@ -9,12 +9,12 @@ from typing import Any
 
 import pytest
 
-from tests.wap_kernel.client.serving import serving
-from wap_kernel.client import server as module
+from tests.support.scripted_server import serving
+from wap_kernel.client import server_backend as module
 from wap_kernel.client.http import BROKEN
-from wap_kernel.client.server import ServerBackend
-from wap_kernel.client.streams import TooLong, parse
-from wap_kernel.errors import TooLarge, WapError
+from wap_kernel.client.server_backend import ServerBackend
+from wap_kernel.client.sse import TooLong, parse
+from wap_kernel.model.errors import TooLarge, WapError
 
 
 def test_the_stream_is_parsed_and_a_torn_event_is_left_out() -> None:

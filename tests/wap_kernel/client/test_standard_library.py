@@ -9,15 +9,15 @@ import sys
 from pathlib import Path
 
 from tests.jupyter_ext.conftest import LiveServer
-from tests.jupyter_ext.restarting import TOKEN
-from tests.wap_kernel.client.serving import serving
+from tests.support.scripted_server import serving
+from tests.support.server_processes import TOKEN
 
 ROOT = Path(__file__).resolve().parents[3]
 PROGRAM = """
 import json, sys
 sys.path.insert(0, sys.argv[1])
 from wap_kernel import connect
-from wap_kernel.errors import WapError
+from wap_kernel.model.errors import WapError
 ws = connect()
 made = ws.write("alone.txt", "hello\\n")
 try:

@@ -12,13 +12,13 @@ from typing import Any
 import pytest
 
 from tests.jupyter_ext.conftest import LiveServer
-from tests.jupyter_ext.restarting import TOKEN, Place
+from tests.support.server_processes import TOKEN, Place
 from wap_kernel import connect
-from wap_kernel.client import watched
+from wap_kernel.client import run_tracker
 from wap_kernel.client.backend import Backend, Sent
-from wap_kernel.client.hands import Hands
-from wap_kernel.client.watched import RunOptions
-from wap_kernel.errors import ApprovalRequired, Conflict, InvalidArgument, NotFound, PermissionDenied, WapError
+from wap_kernel.client.run_tracker import RunOptions
+from wap_kernel.client.workspace_client import Hands
+from wap_kernel.model.errors import ApprovalRequired, Conflict, InvalidArgument, NotFound, PermissionDenied, WapError
 
 ASKS = "rm -rf nothing"
 LONG = "echo begun; sleep 1000"
@@ -162,7 +162,7 @@ def test_the_options_of_one_operation_are_those_of_a_run() -> None:
 
 def test_what_a_run_was_to_do_is_remembered(hands: Hands, monkeypatch: pytest.MonkeyPatch) -> None:
     """Its events do not say what was never run."""
-    monkeypatch.setattr(watched, "REMEMBERED", 2)
+    monkeypatch.setattr(run_tracker, "REMEMBERED", 2)
     reading = [{"type": "readFile", "path": "none"}, {"type": "readFile", "path": "never"}]
     first = hands.run(reading, atomic=True)
     assert repr(hands.show()) == repr(first)

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from tests.wap_kernel.dialects.coding import Coding
-from tests.wap_kernel.dialects.interface import Interface, opened
-from tests.wap_kernel.providers.scene import ALL, skip_if_lacking, skip_unless_works
+from tests.support.coding_environment import Coding
+from tests.support.provider_workspace import ALL, skip_if_lacking, skip_unless_works
+from tests.support.tool_interface import Interface, opened
 
 COMMIT = re.compile(r"\b[0-9a-f]{40}\b")
 VARYING = frozenset({"duration_ms", "runId", "approvalId"})

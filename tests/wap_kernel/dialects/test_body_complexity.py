@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from wap_kernel.dialects.structure import MAX_PARTS, MAX_STRINGS, Structure, check
-from wap_kernel.errors import InvalidArgument
+from wap_kernel.dialects.body_complexity import MAX_PARTS, MAX_STRINGS, Structure, check
+from wap_kernel.model.errors import InvalidArgument
 
 texts = st.text(st.sampled_from('a"\\,[{ }]'), max_size=8)
 values = st.recursive(

@@ -14,16 +14,17 @@ from typing import Any
 import pytest
 
 import wap_kernel
-from wap_kernel import errors
-from wap_kernel.dialects import agent_spaces, coding_environment, tool_interface
-from wap_kernel.dialects.agent_spaces_events import AgentSpacesEvents
+from wap_kernel.dialects import coding_environment, tool_interface
+from wap_kernel.dialects.agent_spaces import operations as agent_spaces
+from wap_kernel.dialects.agent_spaces.event_writer import AgentSpacesEvents
 from wap_kernel.dialects.coding_environment import rpc_errors
-from wap_kernel.dialects.tool_interface import failing
-from wap_kernel.errors import Code, WapError
-from wap_kernel.language.wording import worded
-from wap_kernel.operations import ReadFile
+from wap_kernel.dialects.tool_interface import errors as failing
+from wap_kernel.model import errors
+from wap_kernel.model.errors import Code, WapError
+from wap_kernel.model.operations import ReadFile
+from wap_kernel.notebook.language.error_messages import worded
 
-ENGINE = "files commands runs runner policy git providers actions.py errors.py judging.py pipeline.py workspace.py"
+ENGINE = "model files state providers policy git engine runs"
 SHARED = {"readOnlyPaths", "nextCursor", "pendingApproval"}
 """Fields of policies and of the server's lists, which are the same for all."""
 NAME = re.compile(r"\b[a-z]+[A-Z]\w*")

@@ -13,16 +13,16 @@ from typing import Any
 import pytest
 
 from tests.wap_kernel.conftest import Tools
-from tests.wap_kernel.test_plain import PLAIN, READS
-from wap_kernel.caller import Caller, Scope
-from wap_kernel.context import ALONE
-from wap_kernel.errors import Code, WapError
-from wap_kernel.files import at_once, filesystems
+from tests.wap_kernel.engine.test_fast_path import PLAIN, READS
+from wap_kernel.files import at_once, filesystem_type
 from wap_kernel.files.at_once import MAX_SIZE, AtOnce, HeldFile
-from wap_kernel.operations import ReadFile
-from wap_kernel.policy.reading import merge
-from wap_kernel.results import FileContent
-from wap_kernel.runs.audit import Page
+from wap_kernel.model.call_context import ALONE
+from wap_kernel.model.caller import Caller, Scope
+from wap_kernel.model.errors import Code, WapError
+from wap_kernel.model.operations import ReadFile
+from wap_kernel.model.results import FileContent
+from wap_kernel.policy.parse import merge
+from wap_kernel.state.audit.log import Page
 
 PERSON = Caller(user="tester")
 OFTEN = 50
@@ -46,7 +46,7 @@ def tools(make_tools: Callable[..., Tools]) -> Tools:
     (root / "out").symlink_to("/etc/hostname")
     (root / "to.txt").symlink_to("secret.key")
     os.mkfifo(root / "pipe")
-    if not filesystems.is_prompt(str(root)):
+    if not filesystem_type.is_prompt(str(root)):
         pytest.skip("on this file system everything is left to threads")
     return tools
 
@@ -216,7 +216,7 @@ def test_where_it_cannot_be_had(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     folder = os.open(tmp_path, os.O_RDONLY)
     try:
         assert at_once.load(folder, "/proc") is None
-        monkeypatch.setattr(filesystems, "PROMPT", {})
+        monkeypatch.setattr(filesystem_type, "PROMPT", {})
         assert at_once.load(folder, str(tmp_path)) is None
     finally:
         os.close(folder)

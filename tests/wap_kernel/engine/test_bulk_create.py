@@ -15,13 +15,14 @@ from typing import Any
 
 import pytest
 
-from tests.wap_kernel.runner.scene import ASKING, PERSON, Scene, create, play
-from wap_kernel.files import atomic
-from wap_kernel.files.direct import Direct
-from wap_kernel.policy.model import Policy
-from wap_kernel.policy.reading import merge
-from wap_kernel.runner.performing import TOGETHER
-from wap_kernel.runs import chain, store
+from tests.support.run_workspace import ASKING, PERSON, Scene, create, play
+from wap_kernel.files.contained import atomic_write
+from wap_kernel.files.contained.linkless import Direct
+from wap_kernel.model.policy import Policy
+from wap_kernel.policy.parse import merge
+from wap_kernel.runs.step_execution import TOGETHER
+from wap_kernel.state import schema
+from wap_kernel.state.audit import hash_chain
 
 PLAIN = merge(ASKING, {"filesystem": {"deniedPaths": ["*.key"], "maxFileSize": 5000}})
 ASKS = merge(PLAIN, {"confirmationRequired": ["moveFile"]})
@@ -32,9 +33,9 @@ Row = dict[str, Any]
 
 
 def _audit(scene: Scene) -> list[Row]:
-    with closing(store.connect(str(scene.state))) as connection:
-        assert chain.verify(connection).problem is None
-        return [dict(row) for row in chain.rows(connection)]
+    with closing(schema.connect(str(scene.state))) as connection:
+        assert hash_chain.verify(connection).problem is None
+        return [dict(row) for row in hash_chain.rows(connection)]
 
 
 CASES = [
@@ -105,7 +106,7 @@ def test_a_cancel_among_them_leaves_out_the_rest(tmp_path: Path, monkeypatch: py
     before = Direct.create
 
     async def scenario(scene: Scene) -> None:
-        def and_cancel(direct: Direct, path: str, data: bytes, unsettled: atomic.Unsettled) -> Any:
+        def and_cancel(direct: Direct, path: str, data: bytes, unsettled: atomic_write.Unsettled) -> Any:
             if path == "new-4":
                 (execution, _), *_ = scene.runner._executions.values()
                 execution.cancel.request()
@@ -153,9 +154,9 @@ def test_a_folder_that_cannot_be_synced_is_told(tmp_path: Path, monkeypatch: pyt
 DYING = """
 import asyncio, os, signal, sys
 from pathlib import Path
-from tests.wap_kernel.runner.scene import Scene, create, play
-from tests.wap_kernel.test_making import PLAIN
-from wap_kernel.files import atomic
+from tests.support.run_workspace import Scene, create, play
+from tests.wap_kernel.engine.test_bulk_create import PLAIN
+from wap_kernel.files.contained import atomic_write as atomic
 
 root, state, last = Path(sys.argv[1]), Path(sys.argv[2]), int(sys.argv[3])
 rename, count = atomic.rename_exclusive, 0
@@ -181,7 +182,7 @@ def test_after_a_kill_among_them_all_that_were_under_way_are_named(tmp_path: Pat
     scene = Scene(tmp_path / "ws", tmp_path / "state", policy=PLAIN)
     scene.root.mkdir()
     command = [sys.executable, "-c", DYING, str(scene.root), str(scene.state), str(last)]
-    died = subprocess.run(command, cwd=Path(__file__).parents[2], capture_output=True, timeout=60, check=False)
+    died = subprocess.run(command, cwd=Path(__file__).parents[3], capture_output=True, timeout=60, check=False)
     assert died.returncode == -9, died.stderr.decode()
     assert scene.tree() == {f"new-{number}": f"{number}" * 1000 for number in range(last)}
     done = TOGETHER
@@ -210,7 +211,7 @@ def test_all_or_nothing_is_never_several_at_a_time(tmp_path: Path, monkeypatch: 
     scene.root.mkdir()
     before = Direct.create
 
-    def but_one(direct: Direct, path: str, data: bytes, unsettled: atomic.Unsettled) -> Any:
+    def but_one(direct: Direct, path: str, data: bytes, unsettled: atomic_write.Unsettled) -> Any:
         if path == "new-3":
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
         return before(direct, path, data, unsettled)

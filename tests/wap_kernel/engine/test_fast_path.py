@@ -10,18 +10,18 @@ from typing import Any
 
 import pytest
 
-from tests.wap_kernel.runner.scene import ASKING, Scene, play
-from wap_kernel.files.root import Root
-from wap_kernel.operations import ReadFile
-from wap_kernel.plain import Plain
+from tests.support.run_workspace import ASKING, Scene, play
+from wap_kernel.engine.fast_path import Plain
+from wap_kernel.files.contained.root import Root
+from wap_kernel.model.operations import ReadFile
+from wap_kernel.model.policy import Policy
+from wap_kernel.model.results import Limits
 from wap_kernel.policy.current import Binding
 from wap_kernel.policy.effective import Effective
-from wap_kernel.policy.model import Policy
-from wap_kernel.policy.paths import PolicyGuard
-from wap_kernel.policy.protected import protected_paths
-from wap_kernel.policy.reading import merge
-from wap_kernel.results import Limits
-from wap_kernel.runs.leases import Lease
+from wap_kernel.policy.parse import merge
+from wap_kernel.policy.paths.guard import PolicyGuard
+from wap_kernel.policy.paths.protected import protected_paths
+from wap_kernel.state.leases import Lease
 
 RULES = {"filesystem": {"deniedPaths": ["*.key"], "maxFileSize": 5000}}
 """Of every policy here."""

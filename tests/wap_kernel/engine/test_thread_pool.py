@@ -9,8 +9,8 @@ import weakref
 
 import pytest
 
-from wap_kernel.errors import ProviderUnavailable
-from wap_kernel.threads import Threads
+from wap_kernel.engine.thread_pool import Threads
+from wap_kernel.model.errors import ProviderUnavailable
 
 SECONDS = 60
 """What anything may take at most."""

@@ -10,13 +10,13 @@ from typing import Any
 
 import pytest
 
-from wap_kernel.caller import Caller
-from wap_kernel.errors import ApprovalRequired, FileMissing, PermissionDenied, WapError
-from wap_kernel.operations import ListFiles, Operation, ReadFile, RunCommand, SearchFiles, WriteFile
+from wap_kernel.engine.workspace import Workspace
+from wap_kernel.model.caller import Caller
+from wap_kernel.model.errors import ApprovalRequired, FileMissing, PermissionDenied, WapError
+from wap_kernel.model.operations import ListFiles, Operation, ReadFile, RunCommand, SearchFiles, WriteFile
+from wap_kernel.model.policy import Policy
+from wap_kernel.model.results import CommandResult, FileContent, FileList, Result, SearchResult
 from wap_kernel.policy import presets
-from wap_kernel.policy.model import Policy
-from wap_kernel.results import CommandResult, FileContent, FileList, Result, SearchResult
-from wap_kernel.workspace import Workspace
 
 Perform = Callable[..., Result]
 

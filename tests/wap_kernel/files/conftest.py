@@ -7,13 +7,13 @@ from pathlib import Path
 
 import pytest
 
-from tests.wap_kernel.files.guards import NoJournal, OpenGuard
-from tests.wap_kernel.files.searches import OPEN, WAYS, Search, make_searcher
-from wap_kernel.files import openat2
-from wap_kernel.files.deadline import Deadline
-from wap_kernel.files.root import Root
-from wap_kernel.operations import SearchFiles
-from wap_kernel.results import Limits, SearchResult
+from tests.support.guards import NoJournal, OpenGuard
+from tests.support.searchers import OPEN, WAYS, Search, make_searcher
+from wap_kernel.files.contained import openat2
+from wap_kernel.files.contained.root import Root
+from wap_kernel.model.deadline import Deadline
+from wap_kernel.model.operations import SearchFiles
+from wap_kernel.model.results import Limits, SearchResult
 
 
 @pytest.fixture(params=["openat2", "walk"])

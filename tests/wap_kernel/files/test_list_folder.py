@@ -12,13 +12,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.wap_kernel.files.guards import NoJournal, OpenGuard
-from tests.wap_kernel.files.listings import listed, paths
-from tests.wap_kernel.files.trees import Tree, grow, includes, is_selected, trees
-from wap_kernel.errors import FileMissing, InvalidArgument, PermissionDenied
-from wap_kernel.files import listing
-from wap_kernel.files import trees as walking
-from wap_kernel.files.root import Root
+from tests.support.file_trees import Tree, grow, includes, is_selected, trees
+from tests.support.guards import NoJournal, OpenGuard
+from tests.support.listings import listed, paths
+from wap_kernel.files import list_folder
+from wap_kernel.files import tree_walk as walking
+from wap_kernel.files.contained.root import Root
+from wap_kernel.model.errors import FileMissing, InvalidArgument, PermissionDenied
 
 
 def test_direct_children_sorted(root: Root, ws: Path) -> None:
@@ -165,7 +165,7 @@ def test_the_callers_own_limit_replaces_the_usual_one(
     for own, shown in [(2, 2), (7, 7), (9, 9), (10**9, 9), (None, 5)]:
         result = listed(root, limit=5, own_limit=own, newest_first=newest_first)
         assert (len(result.files), result.total_found, result.is_truncated) == (shown, 9, shown < 9)
-    monkeypatch.setattr(listing, "MAX_ENTRIES", 6)
+    monkeypatch.setattr(list_folder, "MAX_ENTRIES", 6)
     assert len(listed(root, limit=5, own_limit=7, newest_first=newest_first).files) == 6
     with pytest.raises(InvalidArgument):
         listed(root, own_limit=0)

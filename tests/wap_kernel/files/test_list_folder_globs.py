@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from tests.wap_kernel.files.listings import listed, paths
-from tests.wap_kernel.files.trees import Tree, grow
-from wap_kernel.errors import InvalidArgument
-from wap_kernel.files import trees as walking
-from wap_kernel.files.root import Root
+from tests.support.file_trees import Tree, grow
+from tests.support.listings import listed, paths
+from wap_kernel.files import tree_walk as walking
+from wap_kernel.files.contained.root import Root
+from wap_kernel.model.errors import InvalidArgument
 
 PROJECT: Tree = {
     "main.py": b"",

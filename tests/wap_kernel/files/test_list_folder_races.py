@@ -7,15 +7,15 @@ from pathlib import Path
 
 import pytest
 
-from tests.wap_kernel.files.listings import listed, paths
-from tests.wap_kernel.files.trees import grow
-from wap_kernel.errors import ProviderUnavailable, TimedOut
-from wap_kernel.files import listing
-from wap_kernel.files import trees as walking
-from wap_kernel.files.deadline import Deadline
-from wap_kernel.files.handles import LocalFolder
-from wap_kernel.files.primitives import Stat
-from wap_kernel.files.root import Root
+from tests.support.file_trees import grow
+from tests.support.listings import listed, paths
+from wap_kernel.files import list_folder
+from wap_kernel.files import tree_walk as walking
+from wap_kernel.files.contained.handles import LocalFolder
+from wap_kernel.files.contained.root import Root
+from wap_kernel.files.interface import Stat
+from wap_kernel.model.deadline import Deadline
+from wap_kernel.model.errors import ProviderUnavailable, TimedOut
 
 
 def test_a_folder_that_vanishes_on_the_way_is_left_out(root: Root, ws: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -99,7 +99,7 @@ def test_a_folder_swapped_for_a_link_before_its_metadata_is_read(
     root: Root, ws: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     grow(ws, {"a": {"x": b"1"}, "b": {"x": b"22"}})
-    original = listing.open_real
+    original = list_folder.open_real
 
     def swap(files: Root, path: str) -> object:
         if path == "a":
@@ -107,7 +107,7 @@ def test_a_folder_swapped_for_a_link_before_its_metadata_is_read(
             (ws / "a").symlink_to("b")
         return original(files, path)
 
-    monkeypatch.setattr(listing, "open_real", swap)
+    monkeypatch.setattr(list_folder, "open_real", swap)
     result = listed(root, recursive=True, metadata=True)
     assert [(entry.path, entry.is_directory) for entry in result.files] == [("a", True), ("b", True), ("b/x", False)]
     assert result.total_found == 3

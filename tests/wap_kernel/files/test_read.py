@@ -9,12 +9,12 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from wap_kernel.errors import Code, WapError
-from wap_kernel.files import reading
-from wap_kernel.files.reading import read_file
-from wap_kernel.files.root import Root
-from wap_kernel.operations import ReadFile
-from wap_kernel.results import FileContent, Limits
+from wap_kernel.files import read as reading
+from wap_kernel.files.contained.root import Root
+from wap_kernel.files.read import read_file
+from wap_kernel.model.errors import Code, WapError
+from wap_kernel.model.operations import ReadFile
+from wap_kernel.model.results import FileContent, Limits
 
 
 def read(root: Root, data: bytes, *, limits: Limits | None = None, **fields: object) -> FileContent:

@@ -8,12 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from tests.wap_kernel.dialects.interface import Interface, opened
-from tests.wap_kernel.git.scene import BOT, MakeWorkspace, Workspace
-from tests.wap_kernel.git.server import APP_ID, GitServer
-from tests.wap_kernel.git.team import Team
-from tests.wap_kernel.providers.scene import Scene, skip_if_lacking, skip_unless_works
-from wap_kernel.git.github import GitHubApp
+from tests.support.git_repository import BOT, MakeWorkspace, Workspace
+from tests.support.git_server import APP_ID, GitServer
+from tests.support.git_team import Team
+from tests.support.provider_workspace import Scene, skip_if_lacking, skip_unless_works
+from tests.support.tool_interface import Interface, opened
+from wap_kernel.git.remote.github_app import GitHubApp
 from wap_kernel.git.settings import GitSettings
 
 

@@ -10,15 +10,15 @@ from typing import Any
 
 import pytest
 
-from tests.wap_kernel.dialects.interface import Interface, opened
-from tests.wap_kernel.git.scene import BOT, plain
-from tests.wap_kernel.git.server import GitServer
-from tests.wap_kernel.providers.scene import ALL, skip_unless_works
-from wap_kernel.errors import Code, InvalidArgument, PermissionDenied, ProviderUnavailable
-from wap_kernel.git.credentials import TokenFile
+from tests.support.git_repository import BOT, plain
+from tests.support.git_server import GitServer
+from tests.support.provider_workspace import ALL, skip_unless_works
+from tests.support.tool_interface import Interface, opened
+from wap_kernel.git.remote.credentials import TokenFile
 from wap_kernel.git.settings import GitSettings
+from wap_kernel.model.errors import Code, InvalidArgument, PermissionDenied, ProviderUnavailable
+from wap_kernel.model.policy import CommandRule, FilesystemPolicy, Policy, ShellPolicy
 from wap_kernel.policy import presets
-from wap_kernel.policy.model import CommandRule, FilesystemPolicy, Policy, ShellPolicy
 
 PROVIDER = "bubblewrap"
 

@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
-from tests.wap_kernel.dialects.interface import Interface, opened
-from tests.wap_kernel.git.scene import BOT, plain
-from tests.wap_kernel.providers.scene import ALL, skip_if_lacking, skip_unless_works
-from wap_kernel.errors import Code
+from tests.support.git_repository import BOT, plain
+from tests.support.provider_workspace import ALL, skip_if_lacking, skip_unless_works
+from tests.support.tool_interface import Interface, opened
 from wap_kernel.git.settings import GitSettings
+from wap_kernel.model.errors import Code
 
 SETTINGS = GitSettings(allowed=("https://example.org/ada/*",), identity=BOT)
 URL = "https://example.org/ada/engine.git"

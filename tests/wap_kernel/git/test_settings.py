@@ -6,12 +6,12 @@ from typing import Any
 
 import pytest
 
-from wap_kernel.errors import InvalidArgument, ProviderUnavailable
-from wap_kernel.git.answers import Person
 from wap_kernel.git.configuring import git_settings
-from wap_kernel.git.credentials import NoCredential, TokenFile
-from wap_kernel.git.github import GitHubApp
-from wap_kernel.git.remotes import PROTECTED
+from wap_kernel.git.remote.credentials import NoCredential, TokenFile
+from wap_kernel.git.remote.github_app import GitHubApp
+from wap_kernel.model.errors import InvalidArgument, ProviderUnavailable
+from wap_kernel.model.git.results import Person
+from wap_kernel.policy.git_remotes import PROTECTED
 
 
 def test_without_a_word_there_is_no_remote() -> None:

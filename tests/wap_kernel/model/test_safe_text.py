@@ -6,8 +6,8 @@ import unicodedata
 
 import pytest
 
-from wap_kernel.characters import one_line, visible
-from wap_kernel.render import chars
+from wap_kernel.client.render import units
+from wap_kernel.model.safe_text import one_line, visible
 
 IGNORABLE = [
     *(0x00AD, 0x034F, 0x061C, 0x115F, 0x1160, 0x17B4, 0x17B5, 0x3164, 0xFEFF, 0xFFA0),
@@ -40,4 +40,4 @@ def test_what_people_write_stays(text: str) -> None:
 
 
 def test_there_is_one_rule() -> None:
-    assert chars.visible is visible
+    assert units.visible is visible

@@ -7,8 +7,10 @@ from typing import Any, get_args
 
 import pytest
 
-from wap_kernel.dialects import agent_spaces, coding_environment, tool_interface, wap
-from wap_kernel.operations import (
+from wap_kernel.dialects import coding_environment, tool_interface
+from wap_kernel.dialects.agent_spaces import operations as agent_spaces
+from wap_kernel.dialects.wap import tools as wap
+from wap_kernel.model.operations import (
     DeleteFile,
     ListFiles,
     Message,
@@ -20,8 +22,8 @@ from wap_kernel.operations import (
     SearchFiles,
     WriteFile,
 )
-from wap_kernel.policy.confirmations import TOOLS, confirms
-from wap_kernel.policy.reading import parse
+from wap_kernel.policy.confirmation import TOOLS, confirms
+from wap_kernel.policy.parse import parse
 
 _BATCH: tuple[Any, ...] = get_args(get_args(agent_spaces.AnyOperation)[0])
 BATCHED = tuple(get_args(one.model_fields["type"].annotation)[0] for one in _BATCH)

@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from wap_kernel.changes import InsertLines
-from wap_kernel.errors import Code
-from wap_kernel.operations import (
+from wap_kernel.model.edits import InsertLines
+from wap_kernel.model.errors import Code
+from wap_kernel.model.operations import (
     CopyFile,
     CreateDirectory,
     DeleteFile,
@@ -25,12 +25,12 @@ from wap_kernel.operations import (
     SearchFiles,
     WriteFile,
 )
+from wap_kernel.model.policy import CommandRule, FilesystemPolicy, NetworkPolicy, Policy, ShellPolicy
 from wap_kernel.policy import presets
-from wap_kernel.policy.decision import Answer, Facts, Verdict, decide, grant_for, touches
+from wap_kernel.policy.decide import Answer, Facts, Verdict, decide, grant_for, touches
 from wap_kernel.policy.effective import Effective
 from wap_kernel.policy.grants import Grant
-from wap_kernel.policy.model import CommandRule, FilesystemPolicy, NetworkPolicy, Policy, ShellPolicy
-from wap_kernel.policy.protected import ProtectedPaths
+from wap_kernel.policy.paths.protected import ProtectedPaths
 
 PROGRAMS = {name: f"/usr/bin/{name}" for name in "git ls cat echo rm pip sudo python sort".split()}
 PROTECTED = ProtectedPaths(hidden=frozenset({("run",)}), read_only=frozenset({(".bashrc",)}))

@@ -11,18 +11,18 @@ from typing import Any
 
 import pytest
 
-from tests.wap_kernel.providers.scene import skip_unless_works
-from wap_kernel import settings
-from wap_kernel.dialects.agent_spaces import parse_message
-from wap_kernel.errors import ApprovalRequired, PermissionDenied, TooLarge
-from wap_kernel.operations import DeleteFile, ListFiles, Operation, ReadFile, RunCommand, WriteFile
+from tests.support.provider_workspace import skip_unless_works
+from wap_kernel.dialects.agent_spaces.operations import parse_message
+from wap_kernel.engine import jupyter_config
+from wap_kernel.engine.workspace import Workspace
+from wap_kernel.model.errors import ApprovalRequired, PermissionDenied, TooLarge
+from wap_kernel.model.operations import DeleteFile, ListFiles, Operation, ReadFile, RunCommand, WriteFile
+from wap_kernel.model.policy import Policy
 from wap_kernel.policy import presets
-from wap_kernel.policy.decision import Facts, Verdict, decide, touches
+from wap_kernel.policy.decide import Facts, Verdict, decide, touches
 from wap_kernel.policy.effective import Effective
-from wap_kernel.policy.files import VARIABLE
-from wap_kernel.policy.model import Policy
-from wap_kernel.policy.reading import merge, parse
-from wap_kernel.workspace import Workspace
+from wap_kernel.policy.layers import VARIABLE
+from wap_kernel.policy.parse import merge, parse
 
 TEXT = (Path(__file__).parents[3] / "docs" / "policy.md").read_text()
 BLOCKS = re.findall(r"```json\n(.*?)```", TEXT, re.DOTALL)
@@ -78,7 +78,7 @@ def configure(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str]
         else:
             (tmp_path / "policy.json").write_text(text)
             monkeypatch.setenv(VARIABLE, str(tmp_path / "policy.json"))
-        configured = settings.configured()
+        configured = jupyter_config.configured()
         return merge(presets.load(configured.get("preset", presets.DEFAULT)), configured.get("policy", {}))
 
     return put

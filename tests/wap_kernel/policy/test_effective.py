@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from wap_kernel.model.policy import FilesystemPolicy, NetworkPolicy, Policy, ShellPolicy
 from wap_kernel.policy.effective import Effective
-from wap_kernel.policy.model import FilesystemPolicy, NetworkPolicy, Policy, ShellPolicy
 
 WIDE = Policy(
     name="wide",

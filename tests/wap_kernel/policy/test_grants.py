@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from tests.wap_kernel.policy.granting import ASKING, grantable, granted, rule, run, shell, verdict
-from wap_kernel.changes import InsertLines
-from wap_kernel.operations import (
+from tests.support.grant_workspace import ASKING, grantable, granted, rule, run, shell, verdict
+from wap_kernel.model.edits import InsertLines
+from wap_kernel.model.operations import (
     CopyFile,
     DeleteFile,
     DescribeWorkspace,
@@ -19,10 +19,10 @@ from wap_kernel.operations import (
     Operation,
     WriteFile,
 )
+from wap_kernel.model.policy import NetworkPolicy, Policy
 from wap_kernel.policy import presets
-from wap_kernel.policy.decision import Answer
+from wap_kernel.policy.decide import Answer
 from wap_kernel.policy.grants import Grant
-from wap_kernel.policy.model import NetworkPolicy, Policy
 
 
 def write(path: str, content: bytes = b"12345", **more: Any) -> WriteFile:
@@ -76,7 +76,7 @@ def test_a_path_that_became_a_link_is_another_path() -> None:
 
 # -- commands
 
-LINES = (Path(__file__).parent / "cases" / "grants.txt").read_text().splitlines()
+LINES = (Path(__file__).parent / "commands" / "cases" / "grants.txt").read_text().splitlines()
 ROWS = [[cell.strip().replace("\\|", "|") for cell in line.split(" | ")] for line in LINES if line and line[0] != "#"]
 
 

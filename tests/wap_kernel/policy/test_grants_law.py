@@ -9,9 +9,9 @@ from dataclasses import dataclass, replace
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.wap_kernel.policy.granting import ASKING, grantable, run, verdict
-from wap_kernel.operations import RunCommand
-from wap_kernel.policy.decision import Answer
+from tests.support.grant_workspace import ASKING, grantable, run, verdict
+from wap_kernel.model.operations import RunCommand
+from wap_kernel.policy.decide import Answer
 from wap_kernel.policy.grants import WIDE
 
 HARMLESS = ("ls && ", "ls; ", " | cat", " && ls")

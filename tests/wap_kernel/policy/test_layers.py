@@ -11,12 +11,12 @@ from typing import Any
 
 import pytest
 
-from wap_kernel.files.primitives import Access
-from wap_kernel.files.root import Root
+from wap_kernel.files.contained.root import Root
+from wap_kernel.files.interface import Access
+from wap_kernel.model.policy import Policy
 from wap_kernel.policy.effective import Effective
-from wap_kernel.policy.files import WORKSPACE, PolicyFiles
-from wap_kernel.policy.model import Policy
-from wap_kernel.policy.protected import ProtectedPaths
+from wap_kernel.policy.layers import WORKSPACE, PolicyFiles
+from wap_kernel.policy.paths.protected import ProtectedPaths
 
 Make = Callable[..., PolicyFiles]
 PRESET = Policy(name="preset")
@@ -156,7 +156,7 @@ def test_a_file_without_permission_is_broken(make: Make, tmp_path: Path, monkeyp
     def refuse(*_: Any, **__: Any) -> int:
         raise PermissionError(13, "Permission denied")
 
-    monkeypatch.setattr("wap_kernel.policy.files.os.open", refuse)
+    monkeypatch.setattr("wap_kernel.policy.layers.os.open", refuse)
     assert "etc.json" in broken(make())
 
 

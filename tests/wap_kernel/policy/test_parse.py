@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from wap_kernel.model.policy import Answer, Policy
 from wap_kernel.policy import presets
-from wap_kernel.policy.model import Answer, Policy
-from wap_kernel.policy.reading import MAX_BYTES, merge, parse
+from wap_kernel.policy.parse import MAX_BYTES, merge, parse
 
 SPEC = {
     "allowedPaths": ["**/*"],

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from wap_kernel.errors import InternalError, InvalidArgument
+from wap_kernel.model.errors import InternalError, InvalidArgument
+from wap_kernel.model.policy import Answer
 from wap_kernel.policy import presets
-from wap_kernel.policy.model import Answer
 
 MIB = 1024 * 1024
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.wap_kernel.providers.scene import MakeScene, Scene, skip_unless_works
+from tests.support.provider_workspace import MakeScene, Scene, skip_unless_works
 
 
 @pytest.fixture

@@ -17,14 +17,14 @@ from typing import Any
 import pytest
 
 import wap_kernel
-from tests.wap_kernel.providers.scene import LONG, SERVER, Guard, Journal, MakeScene, Scene, alive, skip_unless_works
-from wap_kernel.commands import namespaced
-from wap_kernel.errors import Conflict, ExecutionFailed, ProviderUnavailable
-from wap_kernel.files.root import Root
+from tests.support.provider_workspace import LONG, SERVER, Guard, Journal, MakeScene, Scene, alive, skip_unless_works
+from wap_kernel.files.contained.root import Root
+from wap_kernel.model.errors import Conflict, ExecutionFailed, ProviderUnavailable
 from wap_kernel.providers import bubblewrap
 from wap_kernel.providers.base import Command
 from wap_kernel.providers.bubblewrap import BubblewrapProvider
-from wap_kernel.providers.guards import Guards
+from wap_kernel.providers.mount_verification import Guards
+from wap_kernel.providers.process import pid_namespace
 
 
 @pytest.fixture
@@ -41,7 +41,7 @@ def eventually(condition: Callable[[], bool]) -> bool:
 
 def test_a_proc_that_tells_nothing_of_signals(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
     """As that of a server which runs in gVisor itself: then all of them are undone."""
-    monkeypatch.setattr(namespaced, "_SIGNALS", re.compile(rb"(no)(thing)"))
+    monkeypatch.setattr(pid_namespace, "_SIGNALS", re.compile(rb"(no)(thing)"))
     test_what_the_server_ignores_is_not_passed_on(scene)
 
 
@@ -54,8 +54,8 @@ def test_a_file_of_the_system_that_is_replaced_meanwhile(
 
     def start(*arguments: Any, **more: Any) -> Any:
         if next(left, None) is not None:
-            raise namespaced.sandbox_failure("Can't bind mount /oldroot/etc/group: No such file or directory")
-        return namespaced.Namespaced(*arguments, **more)
+            raise pid_namespace.sandbox_failure("Can't bind mount /oldroot/etc/group: No such file or directory")
+        return pid_namespace.Namespaced(*arguments, **more)
 
     monkeypatch.setattr(bubblewrap, "Namespaced", start)
     if ends_well:
@@ -120,7 +120,7 @@ def test_a_sandbox_that_cannot_start_runs_nothing(
 def test_a_sandbox_that_never_gets_ready(
     pretending: Callable[[str], str], root: Root, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(namespaced, "START_SECONDS", 0.1)
+    monkeypatch.setattr(pid_namespace, "START_SECONDS", 0.1)
     provider = BubblewrapProvider(root, secrets=(), program=pretending("exec sleep 1000"), server_environment=SERVER)
     with pytest.raises(ProviderUnavailable, match="not ready"):
         provider.run(Command("true", timeout=LONG, output_limit=100))
@@ -308,7 +308,7 @@ def test_the_other_name_is_looked_at_as_well(
 
 HOST = """
 import os, sys
-from tests.wap_kernel.providers.scene import Scene
+from tests.support.provider_workspace import Scene
 from pathlib import Path
 Scene("bubblewrap", Path(sys.argv[1])).run(sys.argv[2], environment={"CASE_MARK": sys.argv[3]})
 """

@@ -13,13 +13,13 @@ from pathlib import Path
 import pytest
 
 import wap_kernel
-from tests.wap_kernel.providers.scene import skip_unless_works
+from tests.support.provider_workspace import skip_unless_works
 
 AS_SOMEBODY = """
 import json, os, sys, tempfile
 import jupyter_core.paths, psutil
 from pathlib import Path
-from tests.wap_kernel.providers.scene import Scene
+from tests.support.provider_workspace import Scene
 from wap_kernel.providers import bubblewrap
 os.setgroups([]); os.setresgid(54321, 54321, 54321); os.setresuid(54321, 54321, 54321)
 folder = Path(sys.argv[1])

@@ -15,8 +15,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.wap_kernel.providers.scene import CONFINING, MakeScene, Scene, skip_unless_works
-from wap_kernel.errors import PermissionDenied
+from tests.support.provider_workspace import CONFINING, MakeScene, Scene, skip_unless_works
+from wap_kernel.model.errors import PermissionDenied
 
 SECRET = "the secret"
 

@@ -10,9 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.patience import growing
-from tests.wap_kernel.providers.conformance import CASES, Case
-from tests.wap_kernel.providers.scene import (
+from tests.support.command_cases import CASES, Case
+from tests.support.provider_workspace import (
     ALL,
     CONFINING,
     LONG,
@@ -23,10 +22,11 @@ from tests.wap_kernel.providers.scene import (
     skip_if_lacking,
     skip_unless_works,
 )
-from wap_kernel.commands import running, supervised
-from wap_kernel.commands.outcome import Cancel, Stream
-from wap_kernel.errors import Code, WapError
-from wap_kernel.files.primitives import Kind
+from tests.support.time_limits import growing
+from wap_kernel.files.interface import Kind
+from wap_kernel.model.command import Cancel, Stream
+from wap_kernel.model.errors import Code, WapError
+from wap_kernel.providers.process import run, supervisor_handle
 
 Answer = dict[str, object]
 
@@ -203,7 +203,7 @@ def test_refusals(scene: Scene, options: dict[str, object], code: Code) -> None:
 @pytest.mark.parametrize("name", ["local", "bubblewrap"])
 def test_it_gives_way_to_the_server(make_scene: MakeScene, name: str) -> None:
     own = os.getpriority(os.PRIO_PROCESS, 0)
-    assert make_scene(name).run("nice").stdout == f"{min(19, own + supervised.NICE)}\n"
+    assert make_scene(name).run("nice").stdout == f"{min(19, own + supervisor_handle.NICE)}\n"
 
 
 @pytest.mark.parametrize("milliseconds", [0, 5, 10, 20, 30, 40, 60, 80])
@@ -217,7 +217,7 @@ def test_cancelled_while_it_begins(scene: Scene, milliseconds: int) -> None:
         assert outcome.cancelled
         return outcome.duration
 
-    assert any(duration() < running.GRACE - 1 for _ in range(5)), "also where the machine is busy, now and then"
+    assert any(duration() < run.GRACE - 1 for _ in range(5)), "also where the machine is busy, now and then"
 
 
 def test_cancelled_before_it_began(scene: Scene) -> None:

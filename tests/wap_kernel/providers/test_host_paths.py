@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from tests.wap_kernel.providers.scene import Guard, Journal, MakeScene
-from wap_kernel.files.primitives import Kind
-from wap_kernel.files.root import Root
-from wap_kernel.providers import hostpaths
+from tests.support.provider_workspace import Guard, Journal, MakeScene
+from wap_kernel.files.contained.root import Root
+from wap_kernel.files.interface import Kind
+from wap_kernel.providers import host_paths
 from wap_kernel.providers.base import Confinement
 from wap_kernel.providers.mounts import HostPaths, Place
 
@@ -20,7 +20,7 @@ from wap_kernel.providers.mounts import HostPaths, Place
 def gather(root: Path, home: Path, **environment: str) -> HostPaths:
     files = Root(str(root), guard=Guard(), journal=Journal())
     try:
-        return hostpaths.gather(files, environment={"HOME": str(home), **environment}, secrets=())
+        return host_paths.gather(files, environment={"HOME": str(home), **environment}, secrets=())
     finally:
         files.close()
 
@@ -30,7 +30,7 @@ def test_links_are_followed_as_the_kernel_does(tmp_path: Path) -> None:
     (tmp_path / "one").symlink_to("real")
     (tmp_path / "real/two").symlink_to(tmp_path / "one/py")
     (tmp_path / "up").symlink_to("real/../one/two")
-    assert hostpaths.follow(f"{tmp_path}/up/bin") == Place(
+    assert host_paths.follow(f"{tmp_path}/up/bin") == Place(
         f"{tmp_path}/real/py/bin",
         (
             (f"{tmp_path}/up", "real/../one/two"),
@@ -44,7 +44,7 @@ def test_links_are_followed_as_the_kernel_does(tmp_path: Path) -> None:
 def test_a_loop_of_links_has_an_end(tmp_path: Path) -> None:
     (tmp_path / "a").symlink_to("b")
     (tmp_path / "b").symlink_to("a")
-    assert len(hostpaths.follow(str(tmp_path / "a")).links) == 40
+    assert len(host_paths.follow(str(tmp_path / "a")).links) == 40
 
 
 def test_what_stands_somewhere(tmp_path: Path) -> None:
@@ -52,9 +52,9 @@ def test_what_stands_somewhere(tmp_path: Path) -> None:
     (tmp_path / "link").symlink_to("file")
     os.mkfifo(tmp_path / "fifo")
     names = ("", "file", "link", "fifo", "missing", "file/below")
-    kinds = [hostpaths.look(str(tmp_path / name)) for name in names]
+    kinds = [host_paths.look(str(tmp_path / name)) for name in names]
     assert kinds[:5] == [Kind.FOLDER, Kind.FILE, Kind.LINK, Kind.SPECIAL, None]
-    assert hostpaths.look(f"{tmp_path}/file/below") is None
+    assert host_paths.look(f"{tmp_path}/file/below") is None
 
 
 def test_guards_are_put_on_what_links_lead_to(tmp_path: Path) -> None:
@@ -67,7 +67,7 @@ def test_guards_are_put_on_what_links_lead_to(tmp_path: Path) -> None:
     given = Confinement(
         hidden=("link", "out", "out/passwd", "a/file"), read_only=("link",), pinned=("a",), network=True
     )
-    found = hostpaths.real(given, files)
+    found = host_paths.real(given, files)
     files.close()
     assert found == Confinement(("a/file", "a/file"), ("a/file",), ("a",), network=True)
 

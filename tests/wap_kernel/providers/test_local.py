@@ -12,14 +12,14 @@ from pathlib import Path
 import psutil
 import pytest
 
-from tests.wap_kernel.providers.scene import Guard, Journal
-from wap_kernel.commands import supervised, supervisor
-from wap_kernel.commands.outcome import Cancel, Outcome, Stream
-from wap_kernel.errors import Code, ProviderUnavailable, WapError
-from wap_kernel.files.root import Root
+from tests.support.provider_workspace import Guard, Journal
+from wap_kernel.files.contained.root import Root
+from wap_kernel.model.command import Cancel, Outcome, Stream
+from wap_kernel.model.errors import Code, ProviderUnavailable, WapError
 from wap_kernel.providers.base import Command, Provider
 from wap_kernel.providers.local import LocalProvider
-from wap_kernel.providers.resources import ControlGroups
+from wap_kernel.providers.process import supervisor, supervisor_handle
+from wap_kernel.providers.resource_limits import ControlGroups
 
 SERVER = {
     "PATH": "/usr/local/bin:/usr/bin:/bin",
@@ -102,7 +102,7 @@ def test_a_working_directory_that_is_a_file(provider: LocalProvider) -> None:
 def test_five_seconds_between_term_and_kill(provider: LocalProvider, monkeypatch: pytest.MonkeyPatch) -> None:
     """The real default, on its way from the provider to the supervisor, which answers it as the exit code here."""
     source = Path(supervisor.__file__).read_text() + TELLING_ITS_GRACE
-    monkeypatch.setattr(supervised, "_PROGRAM", marshal.dumps(compile(source, "supervisor.py", "exec")))
+    monkeypatch.setattr(supervisor_handle, "_PROGRAM", marshal.dumps(compile(source, "supervisor.py", "exec")))
     assert provider.run(command("true")).exit_code == 0  # "0.1" is not taken for a code
     assert LocalProvider(provider.files, server_environment=SERVER).run(command("true")).exit_code == 5
 

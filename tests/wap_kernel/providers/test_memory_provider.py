@@ -9,17 +9,17 @@ from pathlib import Path
 
 import pytest
 
-from tests.wap_kernel.providers.memory import MemoryProvider
-from tests.wap_kernel.providers.scene import LONG, SERVER, Guard, Journal, cancelling
-from wap_kernel.changes import ReplaceLines
-from wap_kernel.errors import ProviderUnavailable, WapError, from_os_error
-from wap_kernel.files.deadline import Deadline
-from wap_kernel.files.listing import list_files
-from wap_kernel.files.primitives import Files
-from wap_kernel.files.reading import read_file
-from wap_kernel.files.root import Root
-from wap_kernel.files.writing import Writer
-from wap_kernel.operations import (
+from tests.support.memory_provider import MemoryProvider
+from tests.support.provider_workspace import LONG, SERVER, Guard, Journal, cancelling
+from wap_kernel.files.contained.root import Root
+from wap_kernel.files.interface import Files
+from wap_kernel.files.list_folder import list_files
+from wap_kernel.files.read import read_file
+from wap_kernel.files.write import Writer
+from wap_kernel.model.deadline import Deadline
+from wap_kernel.model.edits import ReplaceLines
+from wap_kernel.model.errors import ProviderUnavailable, WapError, from_os_error
+from wap_kernel.model.operations import (
     CopyFile,
     CreateDirectory,
     DeleteFile,
@@ -30,8 +30,8 @@ from wap_kernel.operations import (
     ReadFile,
     WriteFile,
 )
+from wap_kernel.model.results import Limits
 from wap_kernel.providers.base import Command, Provider
-from wap_kernel.results import Limits
 
 LIMITS = Limits()
 

@@ -6,8 +6,8 @@ from collections.abc import Mapping
 
 import pytest
 
-from wap_kernel.errors import PermissionDenied, ProviderUnavailable
-from wap_kernel.files.primitives import Kind
+from wap_kernel.files.interface import Kind
+from wap_kernel.model.errors import PermissionDenied, ProviderUnavailable
 from wap_kernel.providers.base import Confinement
 from wap_kernel.providers.mounts import HostPaths, Layout, Mount, MountKind, Place, one_by_one, plan
 

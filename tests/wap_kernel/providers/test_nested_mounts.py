@@ -11,12 +11,12 @@ from pathlib import Path
 import pytest
 
 import wap_kernel
-from tests.wap_kernel.providers.scene import CONFINING, LONG, skip_unless_works
+from tests.support.provider_workspace import CONFINING, LONG, skip_unless_works
 
 MOUNTED = """
 import json, subprocess, sys
 from pathlib import Path
-from tests.wap_kernel.providers.scene import Scene
+from tests.support.provider_workspace import Scene
 name, folder = sys.argv[1], Path(sys.argv[2])
 subprocess.run(["mount", "-t", "tmpfs", "none", folder / "shared"], check=True)
 for file in (".env", "settings", "plain"):

@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.wap_kernel.providers.scene import MakeScene
+from tests.support.provider_workspace import MakeScene
 from wap_kernel.providers.base import ResourceLimits
-from wap_kernel.providers.resources import ControlGroups, Limited, find_groups, held
+from wap_kernel.providers.resource_limits import ControlGroups, Limited, find_groups, held
 
 MIB = 1024 * 1024
 SMALL = ResourceLimits(processes=40, memory=200 * MIB, file_size=MIB)

@@ -8,7 +8,7 @@ import sys
 
 import pytest
 
-from tests.wap_kernel.providers.scene import MakeScene
+from tests.support.provider_workspace import MakeScene
 from wap_kernel.providers import seccomp
 
 ALLOWED = 0x7FFF0000

@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from tests.wap_kernel.providers.scene import SERVER, Guard, Journal, skip_unless_works
-from wap_kernel.errors import InvalidArgument, ProviderUnavailable
-from wap_kernel.files.root import Root
+from tests.support.provider_workspace import SERVER, Guard, Journal, skip_unless_works
+from wap_kernel.files.contained.root import Root
+from wap_kernel.model.errors import InvalidArgument, ProviderUnavailable
 from wap_kernel.providers.base import Probe
-from wap_kernel.providers.choose import NAMES, Choice, choose, probe
+from wap_kernel.providers.selection import NAMES, Choice, choose, probe
 
 
 @pytest.fixture

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.wap_kernel.providers.scene import CONFINING, SERVER, MakeScene, Scene
-from wap_kernel.commands import environment
-from wap_kernel.policy.protected import Level, protected_paths
+from tests.support.provider_workspace import CONFINING, SERVER, MakeScene, Scene
+from wap_kernel.policy.paths.protected import Level, protected_paths
+from wap_kernel.providers.process import environment
 
 VARIABLES = ("VIRTUAL_ENV", "CONDA_PREFIX")
 LIBRARY = f"lib/python{sys.version_info.major}.{sys.version_info.minor}"

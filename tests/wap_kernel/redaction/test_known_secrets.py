@@ -13,17 +13,17 @@ from urllib.parse import quote
 
 import pytest
 
-from tests.patience import cpu_time
-from tests.wap_kernel.dialects.interface import AGENT, SECONDS, Interface, opened
-from wap_kernel.changes import ReplaceText
-from wap_kernel.git.answers import Person
-from wap_kernel.git.credentials import CredentialSource, SecretFile, TokenFile
-from wap_kernel.git.github import GitHubApp
+from tests.support.time_limits import cpu_time
+from tests.support.tool_interface import AGENT, SECONDS, Interface, opened
+from wap_kernel.git.remote.credentials import CredentialSource, SecretFile, TokenFile
+from wap_kernel.git.remote.github_app import GitHubApp
 from wap_kernel.git.settings import GitSettings
-from wap_kernel.operations import CreateDirectory, ModifyFile, Operation, ReadFile, ReadNotebook, WriteFile
-from wap_kernel.policy.model import Policy
-from wap_kernel.redacting import CurrentRedactor
-from wap_kernel.runs.model import Options, Step
+from wap_kernel.model.edits import ReplaceText
+from wap_kernel.model.git.results import Person
+from wap_kernel.model.operations import CreateDirectory, ModifyFile, Operation, ReadFile, ReadNotebook, WriteFile
+from wap_kernel.model.policy import Policy
+from wap_kernel.model.run import Options, Step
+from wap_kernel.redaction.results import CurrentRedactor
 
 TOKEN = "Correct+Horse/Battery=Staple0123"
 ORIGIN = "https://git.example.org"

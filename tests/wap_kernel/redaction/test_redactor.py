@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.patience import cpu_time
-from wap_kernel.git.redaction import MASK, Redactor
+from tests.support.time_limits import cpu_time
+from wap_kernel.redaction.redactor import MASK, Redactor
 
 ASCII = st.text(st.characters(min_codepoint=0x21, max_codepoint=0x7E), min_size=8, max_size=60)
 SECRETS = st.one_of(ASCII, st.text(min_size=8, max_size=40).filter(lambda text: len(text.strip()) >= 8))

@@ -13,21 +13,21 @@ from urllib.parse import quote
 
 import pytest
 
-from tests.wap_kernel.dialects.interface import AGENT, SECONDS, Interface, opened
-from tests.wap_kernel.git.plants import lead_astray, make_program, plant_everything
-from tests.wap_kernel.git.scene import Workspace, plain
-from tests.wap_kernel.git.server import GitServer, Listener
-from wap_kernel import redacting
-from wap_kernel.commands.output import Collector
-from wap_kernel.git.credentials import NoCredential
-from wap_kernel.git.redaction import Redactor
+from tests.support.git_plants import lead_astray, make_program, plant_everything
+from tests.support.git_repository import Workspace, plain
+from tests.support.git_server import GitServer, Listener
+from tests.support.tool_interface import AGENT, SECONDS, Interface, opened
+from wap_kernel.git.remote.credentials import NoCredential
 from wap_kernel.git.settings import GitSettings
-from wap_kernel.operations import RunCommand
+from wap_kernel.model.operations import RunCommand
+from wap_kernel.model.results import CommandResult
+from wap_kernel.model.run import Options, Step
 from wap_kernel.policy import presets
-from wap_kernel.redacted_stream import RedactedStream
-from wap_kernel.redacting import SHAPES, CurrentRedactor
-from wap_kernel.results import CommandResult
-from wap_kernel.runs.model import Options, Step
+from wap_kernel.providers.process.output_buffer import Collector
+from wap_kernel.redaction import results
+from wap_kernel.redaction.redactor import Redactor
+from wap_kernel.redaction.results import SHAPES, CurrentRedactor
+from wap_kernel.redaction.stream import RedactedStream
 
 SECRET = "hunter2"
 NOTHING = CurrentRedactor(lambda: ())
@@ -270,7 +270,7 @@ def test_no_half_of_a_known_secret_is_left_where_an_output_is_cut() -> None:
     for form in (token, quote(token, safe=""), base64.b64encode(token.encode()).decode()):
         for at in range(4, len(form) - 4):
             cut = f"{'.' * 50} {form[:at]}\n[... 7 bytes left out ...]\n{form[at:]} {'.' * 50}"
-            found = redacting.result(command_result(cut), CurrentRedactor(lambda: (token,)))
+            found = results.result(command_result(cut), CurrentRedactor(lambda: (token,)))
             assert isinstance(found, CommandResult)
             assert form[:at] not in found.stdout and form[at:] not in found.stdout, (at, found.stdout)
 
@@ -282,11 +282,11 @@ def test_no_half_of_a_credential_is_left_where_an_output_is_cut() -> None:
         kept = Collector(2000)
         kept.feed(("." * shift + " " + text * 200).encode())
         cut = kept.text(1000)
-        found = redacting.result(command_result(cut.text), NOTHING)
+        found = results.result(command_result(cut.text), NOTHING)
         assert isinstance(found, CommandResult) and cut.truncated and "left out" in found.stdout
         assert not any(half[at : at + 10] in found.stdout for half in halves for at in range(len(half) - 9)), found
     plain_words = ("words like any other, " * 200)[:900] + "\n[... 7 bytes left out ...]\nther, 123 more words"
-    assert redacting.result(command_result(plain_words), NOTHING) == command_result(plain_words)
+    assert results.result(command_result(plain_words), NOTHING) == command_result(plain_words)
 
 
 def command_result(stdout: str) -> CommandResult:

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.wap_kernel.runner.scene import Scene
+from tests.support.run_workspace import Scene
 
 
 @pytest.fixture

@@ -9,13 +9,13 @@ from typing import Any
 
 import pytest
 
-from tests.wap_kernel.runner.scene import DELETE, PERSON, WAIT, Scene, create, play, types
-from wap_kernel.caller import Caller, Scope
-from wap_kernel.errors import Conflict, InvalidArgument, PermissionDenied
+from tests.support.run_workspace import DELETE, PERSON, WAIT, Scene, create, play, types
+from wap_kernel.model.caller import Caller, Scope
+from wap_kernel.model.errors import Conflict, InvalidArgument, PermissionDenied
+from wap_kernel.model.run import Run, Status
 from wap_kernel.policy import presets
-from wap_kernel.policy.reading import merge
-from wap_kernel.runner import Decision
-from wap_kernel.runs.model import Run, Status
+from wap_kernel.policy.parse import merge
+from wap_kernel.runs.decisions import Decision
 
 CONFIRMED = merge(presets.load("permissive"), {"confirmationRequired": ["writeFile", "deleteFile", "readFile"]})
 
@@ -79,8 +79,8 @@ def test_a_folder_is_shown_with_what_is_in_it(scene: Scene, change: Any) -> None
     (scene.root / "other").mkdir()
 
     async def scenario(scene: Scene) -> None:
-        from wap_kernel.dialects import wap
-        from wap_kernel.errors import ApprovalRequired
+        from wap_kernel.dialects.wap import tools as wap
+        from wap_kernel.model.errors import ApprovalRequired
 
         with pytest.raises(ApprovalRequired) as asked:
             await wap.call("deleteFile", b'{"path": "data", "recursive": true}', scene.runner, PERSON)

@@ -7,21 +7,15 @@ import json
 
 import pytest
 
-from tests.wap_kernel.runner.scene import ASKING, DELETE, PERSON, WAIT, Scene, create, play, types
-from wap_kernel.caller import Caller
-from wap_kernel.dialects import wap
-from wap_kernel.errors import (
-    ApprovalRequired,
-    Conflict,
-    FileMissing,
-    NotFound,
-    PermissionDenied,
-)
+from tests.support.run_workspace import ASKING, DELETE, PERSON, WAIT, Scene, create, play, types
+from wap_kernel.dialects.wap import tools as wap
+from wap_kernel.model.caller import Caller
+from wap_kernel.model.errors import ApprovalRequired, Conflict, FileMissing, NotFound, PermissionDenied
+from wap_kernel.model.run import Run, Status
 from wap_kernel.policy import presets
-from wap_kernel.policy.reading import merge
-from wap_kernel.runner import Decision
-from wap_kernel.runs.audit_reading import Page
-from wap_kernel.runs.model import Run, Status
+from wap_kernel.policy.parse import merge
+from wap_kernel.runs.decisions import Decision
+from wap_kernel.state.audit.query import Page
 
 # -- approvals
 

@@ -7,13 +7,10 @@ from contextlib import asynccontextmanager
 
 import pytest
 
-from tests.wap_kernel.runner.scene import PERSON, Scene, create, play
-from wap_kernel.caller import Caller
-from wap_kernel.errors import (
-    NotFound,
-    RateLimited,
-)
-from wap_kernel.operations import Operation, RunCommand
+from tests.support.run_workspace import PERSON, Scene, create, play
+from wap_kernel.model.caller import Caller
+from wap_kernel.model.errors import NotFound, RateLimited
+from wap_kernel.model.operations import Operation, RunCommand
 
 
 def test_an_agent_sees_its_own_runs_only(scene: Scene) -> None:

@@ -11,12 +11,10 @@ from typing import Any
 
 import pytest
 
-from tests.wap_kernel.runner.scene import DELETE, PERSON, Scene, create, play, types
-from wap_kernel.errors import (
-    Conflict,
-)
-from wap_kernel.runs.audit_reading import Page
-from wap_kernel.runs.model import Status
+from tests.support.run_workspace import DELETE, PERSON, Scene, create, play, types
+from wap_kernel.model.errors import Conflict
+from wap_kernel.model.run import Status
+from wap_kernel.state.audit.query import Page
 
 # -- cancelling
 

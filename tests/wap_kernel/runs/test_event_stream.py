@@ -7,9 +7,9 @@ from collections.abc import AsyncGenerator
 
 import pytest
 
-from tests.wap_kernel.runner.scene import PERSON, WAIT, Scene, create, play
-from wap_kernel.errors import InvalidArgument
-from wap_kernel.runs.live import Live
+from tests.support.run_workspace import PERSON, WAIT, Scene, create, play
+from wap_kernel.model.errors import InvalidArgument
+from wap_kernel.runs.event_stream import Live
 
 NEVER_SENT = ["999999999999999999", "999999999999999999-0-7-7", "0-999999999-5-5"]
 

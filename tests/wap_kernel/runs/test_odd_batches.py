@@ -7,13 +7,13 @@ from typing import Any
 
 import pytest
 
-from tests.wap_kernel.runner.scene import ASKING, PERSON, WAIT, Scene, create, play
-from wap_kernel.dialects.agent_spaces import MAX_PATH
-from wap_kernel.errors import InvalidArgument, NotFound, WapError
-from wap_kernel.operations import CopyFile, CreateDirectory, MoveFile, Operation, WriteFile
-from wap_kernel.policy.model import Policy
-from wap_kernel.policy.reading import merge
-from wap_kernel.runs.model import Status
+from tests.support.run_workspace import ASKING, PERSON, WAIT, Scene, create, play
+from wap_kernel.dialects.agent_spaces.operations import MAX_PATH
+from wap_kernel.model.errors import InvalidArgument, NotFound, WapError
+from wap_kernel.model.operations import CopyFile, CreateDirectory, MoveFile, Operation, WriteFile
+from wap_kernel.model.policy import Policy
+from wap_kernel.model.run import Status
+from wap_kernel.policy.parse import merge
 
 
 def test_a_dry_run_does_not_leave_by_a_link(scene: Scene, tmp_path: Path) -> None:

@@ -15,18 +15,20 @@ from typing import Any
 
 import pytest
 
-from tests.wap_kernel.runner.scene import ASKING, PERSON, WAIT, Scene, play, until
-from tests.wap_kernel.runner.test_settling import GONE, ended, execute
-from wap_kernel.dialects import coding_environment, tool_interface, wap
+from tests.support.run_workspace import ASKING, PERSON, WAIT, Scene, play, until
+from tests.wap_kernel.runs.test_recovery import GONE, ended, execute
+from wap_kernel.dialects import coding_environment, tool_interface
 from wap_kernel.dialects.coding_environment.rpc_errors import RpcError
-from wap_kernel.dialects.single_calls import ANSWERS
-from wap_kernel.errors import IN_PART, ApprovalRequired
-from wap_kernel.operations import Operation, RunCommand
-from wap_kernel.policy.reading import merge
-from wap_kernel.runner import Decision, Runner
-from wap_kernel.runner import runner as runner_module
-from wap_kernel.runs import snapshots
-from wap_kernel.runs.model import Status
+from wap_kernel.dialects.registry import ANSWERS
+from wap_kernel.dialects.wap import tools as wap
+from wap_kernel.model.errors import IN_PART, ApprovalRequired
+from wap_kernel.model.operations import Operation, RunCommand
+from wap_kernel.model.run import Status
+from wap_kernel.policy.parse import merge
+from wap_kernel.runs import runner as runner_module
+from wap_kernel.runs.decisions import Decision
+from wap_kernel.runs.runner import Runner
+from wap_kernel.state.undo import change_recorder
 
 NOTHING = "Nothing was done. Call again if it is still wanted: a person is asked anew."
 SCRIPT = "echo begun; touch begun; while [ ! -e go ]; do sleep 0.02; done; echo done > made"
@@ -149,7 +151,7 @@ def test_cancelled_before_there_was_a_thread_for_it(
 def test_cancelled_while_what_it_could_change_is_kept(
     scene: Scene, dialect: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    take, is_keeping, may_go_on = snapshots.manifest.take, threading.Event(), threading.Event()
+    take, is_keeping, may_go_on = change_recorder.manifest.take, threading.Event(), threading.Event()
 
     def slow(*arguments: Any, **options: Any) -> Any:
         is_keeping.set()
@@ -158,7 +160,7 @@ def test_cancelled_while_what_it_could_change_is_kept(
 
     async def scenario(scene: Scene) -> None:
         asked = await ask(scene, dialect)
-        monkeypatch.setattr(snapshots.manifest, "take", slow)
+        monkeypatch.setattr(change_recorder.manifest, "take", slow)
         await approve(scene, asked)
         assert await asyncio.to_thread(is_keeping.wait, WAIT)
         cancelling = asyncio.ensure_future(scene.runner.cancel(asked["runId"], PERSON))
@@ -231,11 +233,11 @@ def _only_until_it_ends(change: Callable[..., bool], run: Any, expected: Status,
 @pytest.mark.parametrize("name", sorted(ANSWERS))
 def test_every_dialect_with_single_calls_is_known(name: str) -> None:
     assert sorted(ANSWERS) == sorted(CALLS)
-    assert name == import_module(f"wap_kernel.dialects.{name}").DIALECT
+    assert name == import_module(ANSWERS[name].module).DIALECT
 
 
 def test_none_is_imported_before_one_of_its_calls_ends() -> None:
-    look = "import sys, wap_kernel.runner; print([name for name in sys.modules if 'wap_kernel.dialects.' in name])"
+    look = "import sys, wap_kernel.runs; print([name for name in sys.modules if 'wap_kernel.dialects.' in name])"
     told = subprocess.run([sys.executable, "-c", look], capture_output=True, text=True, timeout=60, check=True).stdout
-    assert "single_calls" in told
-    assert not any(f"wap_kernel.dialects.{name}'" in told for name in ANSWERS)
+    assert "registry" in told
+    assert not any(f"wap_kernel.dialects.{name}." in told for name in ANSWERS)

@@ -12,13 +12,13 @@ from typing import Any
 
 import pytest
 
-from tests.wap_kernel.runner.scene import DELETE, PERSON, WAIT, Scene, create, play, types
-from wap_kernel.caller import Caller
-from wap_kernel.errors import InvalidArgument, NoSpace, WapError
-from wap_kernel.runner import recovery
-from wap_kernel.runner import runner as runner_module
-from wap_kernel.runner.performing import MAX_WAITING, Performing
-from wap_kernel.runs.model import Run, Status
+from tests.support.run_workspace import DELETE, PERSON, WAIT, Scene, create, play, types
+from wap_kernel.model.caller import Caller
+from wap_kernel.model.errors import InvalidArgument, NoSpace, WapError
+from wap_kernel.model.run import Run, Status
+from wap_kernel.runs import recovery
+from wap_kernel.runs import runner as runner_module
+from wap_kernel.runs.step_execution import MAX_WAITING, Performing
 
 
 @pytest.fixture(autouse=True)
@@ -318,7 +318,7 @@ def test_they_are_announced_in_the_order_in_which_they_are_stored(scene: Scene) 
 
 def test_what_an_atomic_run_took_back_is_recorded(scene: Scene) -> None:
     async def scenario(scene: Scene) -> None:
-        from wap_kernel.runs.audit_reading import Page
+        from wap_kernel.state.audit.query import Page
 
         await scene.run(create("a"), {"type": "readFile", "path": "missing"}, atomic=True)
         page = await scene.runner.workspace.audit_page(Page(limit=10))
@@ -339,7 +339,7 @@ def test_an_atomic_run_needs_undo(scene: Scene) -> None:
 
 def test_one_agent_asks_a_bounded_number_of_questions(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
     assert MAX_WAITING == 100
-    monkeypatch.setattr("wap_kernel.runner.performing.MAX_WAITING", 3)
+    monkeypatch.setattr("wap_kernel.runs.step_execution.MAX_WAITING", 3)
     scene.options["allow_unconfined"] = True
     agent = Caller(token="t")
 

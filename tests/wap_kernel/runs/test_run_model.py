@@ -23,14 +23,15 @@ from hypothesis.stateful import (
     run_state_machine_as_test,
 )
 
-from tests.wap_kernel.runs.simple_model import Model, ModelRun, Operation, Tree
-from wap_kernel.caller import Caller
-from wap_kernel.dialects import agent_spaces
-from wap_kernel.errors import Conflict, ProviderUnavailable
-from wap_kernel.policy.model import Answer, CommandRule, Policy, ShellPolicy
-from wap_kernel.runner import Decision, Runner
-from wap_kernel.runs.model import Run
-from wap_kernel.workspace import Workspace
+from tests.support.run_model import Model, ModelRun, Operation, Tree
+from wap_kernel.dialects.agent_spaces import operations as agent_spaces
+from wap_kernel.engine.workspace import Workspace
+from wap_kernel.model.caller import Caller
+from wap_kernel.model.errors import Conflict, ProviderUnavailable
+from wap_kernel.model.policy import Answer, CommandRule, Policy, ShellPolicy
+from wap_kernel.model.run import Run
+from wap_kernel.runs.decisions import Decision
+from wap_kernel.runs.runner import Runner
 
 SOAK = bool(os.environ.get("WAP_SOAK"))
 MACHINES, STEPS, LEAST = (50, 50, 2000) if SOAK else (18, 40, 300)

@@ -8,20 +8,18 @@ from collections.abc import Awaitable, Callable
 
 import pytest
 
-from tests.wap_kernel.runner.scene import DELETE, PERSON, WAIT, Scene, create, play, types, until
-from wap_kernel.dialects import agent_spaces, coding_environment, tool_interface, wap
-from wap_kernel.errors import (
-    Conflict,
-    InvalidArgument,
-    PermissionDenied,
-)
-from wap_kernel.files import filesystems
+from tests.support.run_workspace import DELETE, PERSON, WAIT, Scene, create, play, types, until
+from wap_kernel.dialects import coding_environment, tool_interface
+from wap_kernel.dialects.agent_spaces import operations as agent_spaces
+from wap_kernel.dialects.wap import tools as wap
+from wap_kernel.files import filesystem_type
+from wap_kernel.model.errors import Conflict, InvalidArgument, PermissionDenied
+from wap_kernel.model.run import Status
 from wap_kernel.policy import presets
-from wap_kernel.policy.reading import merge
-from wap_kernel.runner import Runner
-from wap_kernel.runs.audit_reading import Page
-from wap_kernel.runs.model import Status
-from wap_kernel.runs.snapshots import Caps
+from wap_kernel.policy.parse import merge
+from wap_kernel.runs.runner import Runner
+from wap_kernel.state.audit.query import Page
+from wap_kernel.state.undo.change_recorder import Caps
 
 # -- dry runs
 
@@ -158,7 +156,7 @@ def test_a_revert_that_would_lose_a_later_change_is_refused_unless_forced(scene:
 
 def test_all_of_it_on_a_network_filesystem(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
     """Where SQLite's shared log is not possible; what the probe answers there is simulated."""
-    monkeypatch.setattr(filesystems, "is_network", lambda _: True)
+    monkeypatch.setattr(filesystem_type, "is_network", lambda _: True)
 
     async def asks(scene: Scene) -> None:
         database = scene.runner.workspace.database

@@ -13,11 +13,11 @@ from typing import Any
 
 import pytest
 
-from wap_kernel.errors import Code, Conflict, WapError
-from wap_kernel.files import filesystems
-from wap_kernel.runs import store
-from wap_kernel.runs.database import CHECKPOINT, Database
-from wap_kernel.runs.ledger import Ledger
+from wap_kernel.files import filesystem_type
+from wap_kernel.model.errors import Code, Conflict, WapError
+from wap_kernel.runs.store.run_store import Ledger
+from wap_kernel.state import schema
+from wap_kernel.state.database import CHECKPOINT, Database
 
 LOG = logging.getLogger("test")
 
@@ -48,7 +48,7 @@ def database(tmp_path: Path) -> Iterator[Database]:
 def test_what_was_written_is_read_by_everybody(database: Database, tmp_path: Path) -> None:
     assert database.write(insert("a")) == 1
     assert database.read(names) == ["a"]
-    other = store.connect(str(tmp_path))
+    other = schema.connect(str(tmp_path))
     assert names(other) == ["a"]
     other.close()
 
@@ -60,7 +60,7 @@ def test_what_was_committed_reaches_the_database_itself_without_a_further_commit
         rows = ((f"run {number}",) for number in range(CHECKPOINT))
         connection.executemany("INSERT INTO run_log (run, kind, body) VALUES (?, 'event', 'a body')", rows)
 
-    path = tmp_path / store.NAME
+    path = tmp_path / schema.NAME
     before = path.stat().st_size
     database.write(many)
     deadline = time.monotonic() + 60
@@ -168,11 +168,13 @@ def test_the_newest_runs_are_found_without_sorting_all(database: Database) -> No
 def test_this_folder_is_on_a_disk_and_network_filesystems_are_known(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    assert not filesystems.is_network("/proc")
-    assert filesystems.is_network(str(tmp_path / "missing"))  # not known, so the safe way
-    assert not {0xEF53, 0x58465342, 0x9123683E, 0x01021994, 0x794C7630} & set(filesystems.NETWORK)  # ext4 xfs btrfs ...
-    monkeypatch.setattr(filesystems, "NETWORK", {0x9FA0: "proc"})
-    assert filesystems.is_network("/proc")
+    assert not filesystem_type.is_network("/proc")
+    assert filesystem_type.is_network(str(tmp_path / "missing"))  # not known, so the safe way
+    assert not {0xEF53, 0x58465342, 0x9123683E, 0x01021994, 0x794C7630} & set(
+        filesystem_type.NETWORK
+    )  # ext4 xfs btrfs ...
+    monkeypatch.setattr(filesystem_type, "NETWORK", {0x9FA0: "proc"})
+    assert filesystem_type.is_network("/proc")
 
 
 def on_the_network(_: str) -> bool:
@@ -187,33 +189,33 @@ def test_the_journal_fits_the_filesystem_and_moves_with_the_folder(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for answer, mode, synchronous in ((on_a_disk, "wal", 1), (on_the_network, "delete", 2), (on_a_disk, "wal", 1)):
-        monkeypatch.setattr(filesystems, "is_network", answer)
-        connection = store.connect(str(tmp_path))
+        monkeypatch.setattr(filesystem_type, "is_network", answer)
+        connection = schema.connect(str(tmp_path))
         assert journal(connection) == mode
         assert connection.execute("PRAGMA synchronous").fetchone() == (synchronous,)
         insert(mode)(connection)
         connection.close()
-    connection = store.connect(str(tmp_path))
+    connection = schema.connect(str(tmp_path))
     assert names(connection) == ["wal", "delete", "wal"]
     connection.close()
 
 
 def test_a_neighbour_who_keeps_the_unsafe_journal_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(filesystems, "is_network", on_a_disk)
-    neighbour = store.connect(str(tmp_path))
-    monkeypatch.setattr(filesystems, "is_network", on_the_network)
-    monkeypatch.setattr(store, "PATIENCE", 0.05)
+    monkeypatch.setattr(filesystem_type, "is_network", on_a_disk)
+    neighbour = schema.connect(str(tmp_path))
+    monkeypatch.setattr(filesystem_type, "is_network", on_the_network)
+    monkeypatch.setattr(schema, "PATIENCE", 0.05)
     with pytest.raises(WapError, match="another process keeps it") as caught:
-        store.connect(str(tmp_path))
+        schema.connect(str(tmp_path))
     assert "End the other servers" in caught.value.text
     neighbour.close()
-    connection = store.connect(str(tmp_path))
+    connection = schema.connect(str(tmp_path))
     assert journal(connection) == "delete"
     connection.close()
 
 
 def _write_many(folder: str, name: str, count: int, network: bool) -> None:
-    filesystems.is_network = on_the_network if network else on_a_disk
+    filesystem_type.is_network = on_the_network if network else on_a_disk
     database = Database(folder, LOG)
     for number in range(count):
         database.write(insert(f"{name}{number}"))

@@ -15,11 +15,11 @@ from typing import Any
 
 import pytest
 
-from wap_kernel.caller import Caller
-from wap_kernel.errors import Code, InvalidArgument, PermissionDenied, WapError
-from wap_kernel.runs import store
-from wap_kernel.runs.locks import PathLocks
-from wap_kernel.runs.state import open_state_dir
+from wap_kernel.model.caller import Caller
+from wap_kernel.model.errors import Code, InvalidArgument, PermissionDenied, WapError
+from wap_kernel.state import schema
+from wap_kernel.state.directory import open_state_dir
+from wap_kernel.state.path_locks import PathLocks
 
 
 def rows(state: Path) -> list[dict[str, Any]]:
@@ -107,25 +107,25 @@ def test_a_closed_workspace_refuses(make_tools: Callable[..., Any]) -> None:
 
 def test_a_database_of_an_earlier_schema_is_migrated(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     state = open_state_dir(str(tmp_path / "s"))
-    store.connect(state).close()
-    monkeypatch.setattr(store, "MIGRATIONS", (*store.MIGRATIONS, "CREATE TABLE later (id INTEGER)"))
-    connection = store.connect(state)
+    schema.connect(state).close()
+    monkeypatch.setattr(schema, "MIGRATIONS", (*schema.MIGRATIONS, "CREATE TABLE later (id INTEGER)"))
+    connection = schema.connect(state)
     assert connection.execute("SELECT count(*) FROM later").fetchone() == (0,)
     connection.close()
-    store.connect(state).close()
+    schema.connect(state).close()
 
 
 @pytest.mark.parametrize("damage", ["not a database at all", "later"])
 def test_a_database_that_cannot_be_used_is_refused_with_what_to_do(tmp_path: Path, damage: str) -> None:
     state = open_state_dir(str(tmp_path / "s"))
     if damage == "later":
-        connection = store.connect(state)
+        connection = schema.connect(state)
         connection.execute("PRAGMA user_version = 99")
         connection.close()
     else:
         Path(state, "state.db").write_text(damage * 100)
     with pytest.raises(WapError, match="state database") as caught:
-        store.connect(state)
+        schema.connect(state)
     assert caught.value.code is Code.PROVIDER_UNAVAILABLE
     assert "state.db" in caught.value.text
 

@@ -10,13 +10,13 @@ from typing import Any
 
 import pytest
 
-from wap_kernel.errors import Code, ProviderUnavailable, WapError
+from wap_kernel.model.errors import Code, ProviderUnavailable, WapError
 from wap_kernel.policy import presets
-from wap_kernel.policy.reading import merge
-from wap_kernel.runs import store
-from wap_kernel.runs.leases import Lease
-from wap_kernel.runs.locks import PathLocks
-from wap_kernel.runs.state import open_state_dir
+from wap_kernel.policy.parse import merge
+from wap_kernel.state import schema
+from wap_kernel.state.directory import open_state_dir
+from wap_kernel.state.leases import Lease
+from wap_kernel.state.path_locks import PathLocks
 
 CHANGING: dict[str, dict[str, Any]] = {
     "writeFile": {"path": "new", "content": "x"},
@@ -75,6 +75,6 @@ def test_nobody_is_told_to_give_up_a_database_that_only_cannot_be_reached(tmp_pa
     (tmp_path / "state.db").mkdir()
     for folder in (tmp_path, tmp_path / "missing"):
         with pytest.raises(WapError, match="unable to open") as caught:
-            store.connect(str(folder))
+            schema.connect(str(folder))
         assert "begin anew" not in caught.value.text
         assert "writable" in caught.value.text

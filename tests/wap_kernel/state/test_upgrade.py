@@ -17,16 +17,18 @@ from typing import Any
 import pytest
 
 from jupyter_ext.tokens import AgentTokens
-from wap_kernel.caller import Caller
-from wap_kernel.errors import Code, WapError
-from wap_kernel.operations import CreateDirectory
-from wap_kernel.runs import audit_reading, chain, rows, store
-from wap_kernel.runs.audit import Audit
-from wap_kernel.runs.audit_reading import Page
-from wap_kernel.runs.changes import Changes
-from wap_kernel.runs.database import Database
-from wap_kernel.runs.grants import Grants
-from wap_kernel.runs.ledger import Ledger
+from wap_kernel.model.caller import Caller
+from wap_kernel.model.errors import Code, WapError
+from wap_kernel.model.operations import CreateDirectory
+from wap_kernel.policy.grant_store import Grants
+from wap_kernel.runs.store import rows
+from wap_kernel.runs.store.run_store import Ledger
+from wap_kernel.state import schema as store
+from wap_kernel.state.audit import hash_chain, query
+from wap_kernel.state.audit.log import Audit
+from wap_kernel.state.audit.query import Page
+from wap_kernel.state.database import Database
+from wap_kernel.state.undo.change_store import Changes
 
 DATA = Path(__file__).parent / "data"
 VERSIONS = range(1, len(store.MIGRATIONS) + 1)
@@ -100,7 +102,7 @@ def test_everything_that_stood_in_it_still_does(state: Path) -> None:
 
 def test_the_audit_is_clean_and_goes_on(state: Path, version: int) -> None:
     database = Database(str(state), LOG)
-    first = database.read(chain.verify)
+    first = database.read(hash_chain.verify)
     assert first.problem is None
     assert first.unchained == (4 if version < 3 else 0)
     audit = Audit(database, WORKSPACE, LOG)
@@ -108,9 +110,9 @@ def test_the_audit_is_clean_and_goes_on(state: Path, version: int) -> None:
     audit.intent(record)()
     audit.outcome(record, "ok")
     audit.close()
-    report = database.read(chain.verify)
+    report = database.read(hash_chain.verify)
     assert (report.head.id, report.problem) == (7 if version >= 3 else 6, None)
-    shown = database.read(lambda connection: audit_reading.read(connection, Page(10, workspace=WORKSPACE)))
+    shown = database.read(lambda connection: query.read(connection, Page(10, workspace=WORKSPACE)))
     assert [(each["tool"], each["user"], each["outcome"]) for each in shown["records"]] == [
         ("createDirectory", "ann", "ok"),
         *([("gc", "ann", "ok")] if version >= 3 else []),
@@ -127,7 +129,7 @@ def test_a_workspace_opens_on_it_and_works(state: Path, make_tools: Callable[...
     assert tools.readFile(path="a.txt")["content"] == "x"
     asyncio.run(tools.workspace.close())
     connection = store.connect(str(state))
-    assert chain.verify(connection).problem is None
+    assert hash_chain.verify(connection).problem is None
     connection.close()
 
 

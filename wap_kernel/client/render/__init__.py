@@ -11,11 +11,23 @@ import json
 from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
-from wap_kernel.render import as_html, as_text, chars, cutting, files, hits, listings, notes, runs, tables, workspace
-from wap_kernel.render.parts import Block, Room, held, muted
+from wap_kernel.client.render import (
+    cutting,
+    file_view,
+    html_writer,
+    listing_view,
+    notes,
+    run_view,
+    search_view,
+    table_views,
+    text_writer,
+    units,
+    workspace_view,
+)
+from wap_kernel.client.render.blocks import Block, Room, held, muted
 
 if TYPE_CHECKING:
-    from wap_kernel.client.answers import Answer
+    from wap_kernel.client.results import Answer
 
 __all__ = ["LARGEST", "LARGEST_ERROR", "PREFIX", "Allowance", "bundle", "summary", "text", "weight"]
 
@@ -38,16 +50,16 @@ LINE_BYTES = 16
 View = Callable[[Mapping[str, Any], Mapping[str, Any], Room, str], Iterable[Block]]
 
 VIEWS: Mapping[str, View] = {
-    "run": runs.blocks,
-    "file": files.blocks,
-    "listing": listings.blocks,
-    "hits": hits.blocks,
-    "runs": tables.runs,
-    "overview": workspace.overview,
-    "policy": workspace.policy,
-    "verdicts": tables.verdicts,
-    "audit": tables.audit,
-    "grants": tables.grants,
+    "run": run_view.blocks,
+    "file": file_view.blocks,
+    "listing": listing_view.blocks,
+    "hits": search_view.blocks,
+    "runs": table_views.runs,
+    "overview": workspace_view.overview,
+    "policy": workspace_view.policy,
+    "verdicts": table_views.verdicts,
+    "audit": table_views.audit,
+    "grants": table_views.grants,
     "problem": notes.problem,
     "note": notes.note,
 }
@@ -61,12 +73,12 @@ _USED_UP = f"This cell shows {LARGEST // 1000} KB already, so the rest is not sh
 
 
 def text(answer: Answer, *, prefix: str = PREFIX, largest: int = LARGEST_TEXT) -> str:
-    return _fitting(as_text.write, answer, prefix, _TEXT_ROOM, largest)
+    return _fitting(text_writer.write, answer, prefix, _TEXT_ROOM, largest)
 
 
 def bundle(answer: Answer, *, prefix: str = PREFIX, largest: int = LARGEST) -> dict[str, str]:
     plain = text(answer, prefix=prefix, largest=min(LARGEST_TEXT, largest // 3))
-    rich = _fitting(as_html.write, answer, prefix, _HTML_ROOM, largest - weight(plain))
+    rich = _fitting(html_writer.write, answer, prefix, _HTML_ROOM, largest - weight(plain))
     return {"text/plain": plain, "text/html": rich}
 
 
@@ -94,7 +106,7 @@ def weight(written: str) -> int:
 
 def summary(said: str) -> str:
     """Of an error, on one line, for whoever has no place for more."""
-    return chars.one_line(cutting.line(said, LONGEST_SUMMARY))
+    return units.one_line(cutting.line(said, LONGEST_SUMMARY))
 
 
 def _fitting(write: Callable[[Iterable[Block]], str], answer: Answer, prefix: str, room: Room, largest: int) -> str:

@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterator, Sequence
 from functools import lru_cache
 
-from wap_kernel.render.parts import PLAIN, Rgb, Span, Style
+from wap_kernel.client.render.blocks import PLAIN, Rgb, Span, Style
 
 _SGR = re.compile(r"\x1b\[([0-9;:]{0,60})m")
 _PALETTE: tuple[Rgb, ...] = (

@@ -6,8 +6,8 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from wap_kernel.render import chars, cutting, diffs, events
-from wap_kernel.render.parts import Block, Fields, Room, Row, Span, code, held, muted, plain, preformatted
+from wap_kernel.client.render import cutting, diffs, event_rows, units
+from wap_kernel.client.render.blocks import Block, Fields, Room, Row, Span, code, held, muted, plain, preformatted
 
 _ANONYMOUS = re.compile("[0-9a-f]{32}")
 """How Jupyter calls whoever comes with the server's token."""
@@ -17,8 +17,8 @@ SHOWN_COMMITS = 10
 def blocks(run_id: str, pending: Mapping[str, Any], room: Room, prefix: str) -> list[Block]:
     operation = pending.get("operation", {})
     command = pending.get("command")
-    kind = events.verb(operation.get("type", ""))
-    subject = "a command" if command else cutting.line(events.subject({**operation, **pending}))
+    kind = event_rows.verb(operation.get("type", ""))
+    subject = "a command" if command else cutting.line(event_rows.subject({**operation, **pending}))
     found: list[Block] = [
         Row((Span(f"Wants to {kind} "), Span(subject, "" if command else "code"), Span(_further(operation))))
     ]
@@ -55,7 +55,7 @@ def _diff(pending: Mapping[str, Any], room: Room) -> list[Block]:
 
 
 def _fields(pending: Mapping[str, Any]) -> list[tuple[str, tuple[Span, ...]]]:
-    why = events.sentences(pending.get("reason"), pending.get("suggestion"))
+    why = event_rows.sentences(pending.get("reason"), pending.get("suggestion"))
     folder = pending.get("cwd", ".")
     environment = ", ".join(f"{name}={value}" for name, value in dict(pending.get("env", {})).items())
     lost = ", ".join(str(item.get("path")) for item in pending.get("notKept", ()))
@@ -68,7 +68,7 @@ def _fields(pending: Mapping[str, Any]) -> list[tuple[str, tuple[Span, ...]]]:
         ("with", code(cutting.line(environment)) if environment else ()),
         ("no undo for", plain(cutting.line(lost)) if lost else ()),
         ("asked by", plain(cutting.line(asker(pending))) if asker(pending) else ()),
-        ("until", plain(chars.moment(pending["expiresAt"], date=False)) if pending.get("expiresAt") else ()),
+        ("until", plain(units.moment(pending["expiresAt"], date=False)) if pending.get("expiresAt") else ()),
     ]
 
 

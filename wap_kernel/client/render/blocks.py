@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
-from wap_kernel.render import chars
+from wap_kernel.client.render import units
 
 Tone = Literal["ok", "failed", "denied", "asks", "busy", "plain"]
 Look = Literal["", "code", "type", "strong", "muted", "mark"]
@@ -153,4 +153,4 @@ def lines_of(text: str) -> list[str]:
 
 
 def counted_lines(text: str) -> str:
-    return chars.counted(text.count("\n") + (not text.endswith("\n")) if text else 0, "line")
+    return units.counted(text.count("\n") + (not text.endswith("\n")) if text else 0, "line")

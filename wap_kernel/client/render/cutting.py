@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from wap_kernel.render import chars
+from wap_kernel.client.render import units
 
 LINE_COST = 24
 """What a line takes besides its characters: an indentation, a bar, a place of its own in a notebook's file."""
@@ -21,8 +21,8 @@ class Cut(NamedTuple):
 
     def said(self, which: str = "more") -> str:
         """What is not there; empty where all is."""
-        characters = f"{chars.counted(self.of_line, f'{which} character')} of this line" if self.of_line else ""
-        lines = chars.counted(self.left_out, f"{which} line") if self.left_out else ""
+        characters = f"{units.counted(self.of_line, f'{which} character')} of this line" if self.of_line else ""
+        lines = units.counted(self.left_out, f"{which} line") if self.left_out else ""
         return " and ".join(part for part in (characters, lines) if part)
 
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from wap_kernel.render import cutting
-from wap_kernel.render.parts import Block, Fold, Line, LineTone, Pre, Span, lines_of, muted
+from wap_kernel.client.render import cutting
+from wap_kernel.client.render.blocks import Block, Fold, Line, LineTone, Pre, Span, lines_of, muted
 
 OPEN_LINES = 40
 """A longer one is folded."""

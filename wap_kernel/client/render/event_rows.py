@@ -6,9 +6,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from wap_kernel import batches
-from wap_kernel.render import chars, cutting
-from wap_kernel.render.parts import Row, Span, Tone
+from wap_kernel.client.render import cutting, units
+from wap_kernel.client.render.blocks import Row, Span, Tone
+from wap_kernel.runs import batch_text
 
 Event = Mapping[str, Any]
 
@@ -118,11 +118,11 @@ def diff_facts(diff: str) -> str:
 def _facts(event: Event) -> list[str]:
     facts = [f"exit {event['exitCode']}"] if event.get("exitCode") and not event.get("timedOut") else []
     facts += ["timed out"] if event.get("timedOut") else []
-    facts += [chars.size(event[name]) for name in ("bytesWritten", "size") if name in event]
+    facts += [units.size(event[name]) for name in ("bytesWritten", "size") if name in event]
     facts += [diff_facts(str(event["diff"]))] if event.get("diff") else []
-    facts += [chars.duration(event["durationMs"])] if isinstance(event.get("durationMs"), int | float) else []
+    facts += [units.duration(event["durationMs"])] if isinstance(event.get("durationMs"), int | float) else []
     facts += ["not UTF-8: some bytes are shown replaced"] if event.get("isLossy") else []
-    facts += [f"{chars.counted(len(event['restored']), 'path')} restored"] if "restored" in event else []
+    facts += [f"{units.counted(len(event['restored']), 'path')} restored"] if "restored" in event else []
     return facts
 
 
@@ -134,7 +134,7 @@ def sentences(*texts: object) -> str:
 
 def by_id(operations: Sequence[Event]) -> dict[str, Event]:
     """What was asked for, under the ids that events and verdicts have."""
-    return dict(zip(batches.ids([one.get("id") for one in operations]), operations, strict=True))
+    return dict(zip(batch_text.ids([one.get("id") for one in operations]), operations, strict=True))
 
 
 def asked_about(told: Iterable[Event]) -> dict[str, Event]:

@@ -6,8 +6,8 @@ import shlex
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from wap_kernel.render import chars, cutting
-from wap_kernel.render.parts import Block, Fold, Head, Line, Pre, Room, Row, Span, code, held, lines_of, muted
+from wap_kernel.client.render import cutting, units
+from wap_kernel.client.render.blocks import Block, Fold, Head, Line, Pre, Room, Row, Span, code, held, lines_of, muted
 
 OPEN_LINES = 40
 
@@ -17,7 +17,7 @@ def blocks(data: Mapping[str, Any], asked: Mapping[str, Any], room: Room, prefix
     path = str(asked.get("path") or metadata.get("path", ""))
     content, first = str(data.get("content", "")), int(asked.get("first_line") or 1)
     total, returned = data.get("totalLines"), data.get("returnedLines")
-    facts = [chars.size(metadata["size"])] if "size" in metadata else []
+    facts = [units.size(metadata["size"])] if "size" in metadata else []
     if isinstance(total, int) and isinstance(returned, int):
         facts.append(_part(first, returned, total))
     facts += ["CRLF"] if (is_crlf := _is_crlf(content)) else []
@@ -32,7 +32,7 @@ def blocks(data: Mapping[str, Any], asked: Mapping[str, Any], room: Room, prefix
     width = len(str(first + len(lines)))
     found += [_numbered(lines[:OPEN_LINES], first, width)] if lines else [muted("empty")] if not total else []
     if rest := lines[OPEN_LINES:]:
-        label = chars.counted(len(rest), "more line")
+        label = units.counted(len(rest), "more line")
         found.append(Fold(label, (_numbered(rest, first + OPEN_LINES, width),)))
     after = first + len(lines)
     has_more = after <= total if data.get("isTruncated") and isinstance(total, int) else cut.left_out > 0
@@ -46,14 +46,14 @@ def blocks(data: Mapping[str, Any], asked: Mapping[str, Any], room: Room, prefix
 
 
 def _rest(characters: int) -> str:
-    return f"{chars.counted(characters, 'more character')} of this line"
+    return f"{units.counted(characters, 'more character')} of this line"
 
 
 def _part(first: int, returned: int, total: int) -> str:
     if returned == total:
-        return chars.counted(total, "line")
+        return units.counted(total, "line")
     if not returned:
-        return f"none of {chars.counted(total, 'line')}"
+        return f"none of {units.counted(total, 'line')}"
     return f"line {first} of {total:,}" if returned == 1 else f"lines {first} to {first + returned - 1} of {total:,}"
 
 

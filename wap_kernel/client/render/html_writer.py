@@ -11,8 +11,8 @@ import html
 from collections.abc import Iterable, Sequence
 from itertools import groupby
 
-from wap_kernel.render import ansi, chars, cutting
-from wap_kernel.render.parts import (
+from wap_kernel.client.render import ansi, cutting, units
+from wap_kernel.client.render.blocks import (
     PLAIN,
     Bar,
     Block,
@@ -105,7 +105,7 @@ def _block(block: Block) -> str:
 
 def _head(head: Head) -> str:
     parts = [_outcome(head.tone, head.word, bold=True) if head.word else "", _inline(head.spans)]
-    facts = chars.joined(head.facts)
+    facts = units.joined(head.facts)
     parts += [_tag("span", _FACTS, _escape(facts))] if facts else []
     parts += [_tag("code", f"{_LOOKS['code'][1]};{_FACTS}", _escape(head.name))] if head.name else []
     return _tag("div", _HEAD, f"{_GAP} ".join(part for part in parts if part))
@@ -113,7 +113,7 @@ def _head(head: Head) -> str:
 
 def _row(row: Row) -> str:
     # The space before them is not part of them: they may stand on a line of their own.
-    facts = f"{_GAP} {_tag('span', _FACTS, _escape(chars.joined(row.facts)))}" if row.facts else ""
+    facts = f"{_GAP} {_tag('span', _FACTS, _escape(units.joined(row.facts)))}" if row.facts else ""
     said = _inline(row.spans) + facts
     if row.tone is None:
         return _tag("div", _ROW, said)
@@ -152,7 +152,7 @@ def _pre(pre: Pre) -> str:
     if not pre.gutter:
         return label + _tag("pre", _PRE, _whole(body))
     width = max(map(len, pre.gutter))
-    numbers = "\n".join(f"{number:>{width}}" for number in map(chars.one_line, pre.gutter))
+    numbers = "\n".join(f"{number:>{width}}" for number in map(units.one_line, pre.gutter))
     gutter = _tag("pre", f"{_INNER};opacity:0.5;padding-right:12px", _whole(html.escape(numbers)))
     return _tag("div", f"{_PRE};display:flex", gutter + _tag("pre", f"{_INNER};overflow-x:auto", _whole(body)))
 
@@ -175,7 +175,7 @@ def _toned(tone: LineTone, lines: Sequence[Line], *, is_whole: bool) -> str:
 
 
 def _styled(span: Span, is_whole: bool) -> str:
-    text = html.escape(chars.visible(span.text if is_whole else cutting.line(span.text), "\t"))
+    text = html.escape(units.visible(span.text if is_whole else cutting.line(span.text), "\t"))
     if span.style != PLAIN and text:
         return _tag("span", ansi.css(span.style), text)
     tag, style = _LOOKS[span.look]
@@ -221,4 +221,4 @@ def _tag(name: str, style: str, inner: str) -> str:
 
 
 def _escape(text: str) -> str:
-    return html.escape(chars.one_line(text))
+    return html.escape(units.one_line(text))

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
-from wap_kernel.render import chars
-from wap_kernel.render.parts import Block, Head, Line, Pre, Room, Span, code, muted
+from wap_kernel.client.render import units
+from wap_kernel.client.render.blocks import Block, Head, Line, Pre, Room, Span, code, muted
 
 
 class _Entry(NamedTuple):
@@ -33,8 +33,8 @@ def blocks(data: Mapping[str, Any], asked: Mapping[str, Any], room: Room, prefix
 def _counts(entries: Sequence[Mapping[str, Any]]) -> str:
     folders = sum(1 for entry in entries if entry.get("isDirectory"))
     files = len(entries) - folders
-    said = [chars.counted(folders, "folder")] if folders else []
-    return ", ".join([*said, chars.counted(files, "file")] if files or not folders else said)
+    said = [units.counted(folders, "folder")] if folders else []
+    return ", ".join([*said, units.counted(files, "file")] if files or not folders else said)
 
 
 _Tree = list[tuple[int, _Entry]]
@@ -54,7 +54,7 @@ def _tree(entries: Sequence[Mapping[str, Any]], base: str) -> _Tree:
             found.append((depth, _Entry(names[depth], True, "", False)))
         metadata = entry.get("metadata") or {}
         is_folder = bool(entry.get("isDirectory"))
-        size = chars.size(metadata["size"]) if "size" in metadata and not is_folder else ""
+        size = units.size(metadata["size"]) if "size" in metadata and not is_folder else ""
         found.append((len(names) - 1, _Entry(names[-1], is_folder, size, bool(entry.get("isSymlink")))))
         above = names if is_folder else names[:-1]
     return found
@@ -84,7 +84,7 @@ def _drawn(tree: _Tree, characters: int) -> list[Line]:
 
 def _name(entry: _Entry) -> str:
     """On one line, whatever it holds, so that the sizes stand below one another."""
-    return chars.one_line(entry.name) + ("/" if entry.is_folder else "") + (" (link)" if entry.is_link else "")
+    return units.one_line(entry.name) + ("/" if entry.is_folder else "") + (" (link)" if entry.is_link else "")
 
 
 def _lasts(tree: _Tree) -> list[bool]:

@@ -10,8 +10,8 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from wap_kernel.client.backend import BEGUN
-from wap_kernel.render import ansi, as_html, as_text, chars, events, questions
-from wap_kernel.render.parts import Bar, Block, Head, Line, Pre, Room, Row, Span, Tone
+from wap_kernel.client.render import ansi, approval_view, event_rows, html_writer, text_writer, units
+from wap_kernel.client.render.blocks import Bar, Block, Head, Line, Pre, Room, Row, Span, Tone
 
 if TYPE_CHECKING:
     from wap_kernel.client.backend import Sent
@@ -61,7 +61,7 @@ class LiveRun:
     def bundle(self, run_id: str, seconds: float, *, prefix: str = "%wap ") -> dict[str, str]:
         """As it stands after so many seconds."""
         blocks = self._blocks(run_id, seconds, prefix)
-        return {"text/plain": as_text.write(blocks), "text/html": as_html.write(blocks)}
+        return {"text/plain": text_writer.write(blocks), "text/html": html_writer.write(blocks)}
 
     # -- what happens
 
@@ -70,7 +70,7 @@ class LiveRun:
             self._question = {"reason": event.get("reason"), **event.get("details", {})}
             return
         self._question = None
-        outcome = events.outcome(event, self._operation())
+        outcome = event_rows.outcome(event, self._operation())
         if "operationId" in event:
             self._outcomes[outcome.tone] += 1
         if outcome.tone in ("failed", "denied"):
@@ -106,19 +106,19 @@ class LiveRun:
         word = "awaiting approval" if is_waiting else self.status.replace("_", " ")
         facts = [f"{self.done} of {self.total}"] if self.total else []  # of a run of others' making nothing is known
         facts += [f"{self._outcomes[tone]} {tone}" for tone in ("failed", "denied") if self._outcomes[tone]]
-        head = Head("asks" if is_waiting else "busy", word, (), (*facts, chars.duration(1000 * seconds)), run_id)
+        head = Head("asks" if is_waiting else "busy", word, (), (*facts, units.duration(1000 * seconds)), run_id)
         found: list[Block] = [head, *([Bar(self.done, self.total)] if self.total else [])]
         found += [self._problem] if self._problem is not None else []
         if self._question is not None:
-            return [*found, *questions.blocks(run_id, self._question, _ROOM, prefix)]
+            return [*found, *approval_view.blocks(run_id, self._question, _ROOM, prefix)]
         if self.done < self.total:
             found.append(self._current())
         return [*found, *self._tail()]
 
     def _current(self) -> Row:
         operation = self._operation()
-        subject = events.short(events.subject(operation))
-        said = events.verb(operation["type"]) if "type" in operation else f"operation {self.done + 1}"
+        subject = event_rows.short(event_rows.subject(operation))
+        said = event_rows.verb(operation["type"]) if "type" in operation else f"operation {self.done + 1}"
         spans = (Span(said), Span(" "), Span(subject, "code")) if subject else (Span(said),)
         return Row(spans, "busy", "now")
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from wap_kernel.render import cutting
-from wap_kernel.render.parts import Block, Head, Room, Row, Span, held, muted, preformatted
+from wap_kernel.client.render import cutting
+from wap_kernel.client.render.blocks import Block, Head, Room, Row, Span, held, muted, preformatted
 
 Data = Mapping[str, Any]
 

@@ -7,8 +7,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple
 
-from wap_kernel.render import ansi, chars, cutting, diffs, events, questions
-from wap_kernel.render.parts import (
+from wap_kernel.client.render import ansi, approval_view, cutting, diffs, event_rows, units
+from wap_kernel.client.render.blocks import (
     Block,
     Fold,
     Head,
@@ -49,19 +49,19 @@ _CONTENTS = ("diff", "stdout", "stderr", "content")
 
 def blocks(data: Mapping[str, Any], asked: Mapping[str, Any], room: Room, prefix: str) -> list[Block]:
     run_id, status = str(data["runId"]), str(data["status"])
-    sent = events.by_id(asked.get("operations", ()))
-    operations = {**events.asked_about(data["events"]), **sent}
+    sent = event_rows.by_id(asked.get("operations", ()))
+    operations = {**event_rows.asked_about(data["events"]), **sent}
     pending = data.get("pendingApproval")
     # Questions that were answered have an event after them, and the open one stands below.
     told: list[Event] = [event for event in data["events"] if event["type"] != "approvalRequired"]
-    outcomes = [events.outcome(event, operations.get(str(event.get("operationId")), {})) for event in told]
+    outcomes = [event_rows.outcome(event, operations.get(str(event.get("operationId")), {})) for event in told]
     if (taken_back := _taken_back(data["events"])) is not None:
         outcomes = [_undone(one, event, taken_back) for one, event in zip(outcomes, told, strict=True)]
     if status in _BROKEN_OFF:
         begun = {str(event.get("operationId")) for event in data["events"]}
         left = [operation for name, operation in sent.items() if name not in begun]
         place = next((n for n, one in enumerate(outcomes) if not one.is_operation), len(outcomes))
-        outcomes[place:place] = map(events.not_run, left)  # what is said of the run as a whole comes last
+        outcomes[place:place] = map(event_rows.not_run, left)  # what is said of the run as a whole comes last
         told[place:place] = [{} for _ in left]
     shown = _chosen(outcomes, room.rows)
     bodies = _Bodies(run_id, told, shown, room, prefix)
@@ -73,7 +73,7 @@ def blocks(data: Mapping[str, Any], asked: Mapping[str, Any], room: Room, prefix
         after = index + 1
     found += _gap(outcomes[after:], prefix)
     if pending is not None:
-        found += questions.blocks(run_id, pending, room, prefix)
+        found += approval_view.blocks(run_id, pending, room, prefix)
     return [*found, *_next(data, status, run_id, prefix)]
 
 
@@ -84,7 +84,7 @@ def _taken_back(told: Sequence[Event]) -> Sequence[str] | None:
     return None if left is None or "." in left else left
 
 
-def _undone(outcome: events.Outcome, event: Event, left: Sequence[str]) -> events.Outcome:
+def _undone(outcome: event_rows.Outcome, event: Event, left: Sequence[str]) -> event_rows.Outcome:
     """What a command changed is not known, so that it is undone where everything is."""
     is_undone = event.get("path", event.get("destination")) not in left if event["type"] in _UNDOABLE else not left
     if outcome.tone != "ok" or event["type"] in _LOOKING or not is_undone:
@@ -92,11 +92,11 @@ def _undone(outcome: events.Outcome, event: Event, left: Sequence[str]) -> event
     return replace(outcome, tone="plain", said="undone")
 
 
-def _head(data: Event, status: str, outcomes: Sequence[events.Outcome]) -> Head:
+def _head(data: Event, status: str, outcomes: Sequence[event_rows.Outcome]) -> Head:
     counts = Counter(one.word for one in outcomes if one.is_operation)
     facts = [f"{counts[word]:,} {name}" for word, name in _COUNTED.items() if counts[word]]
-    took = chars.between(data.get("startedAt"), data.get("completedAt"))
-    facts += [chars.duration(took)] if took is not None else []
+    took = units.between(data.get("startedAt"), data.get("completedAt"))
+    facts += [units.duration(took)] if took is not None else []
     facts += [name for name, flag in (("dry run", "dryRun"), ("atomic", "atomic")) if data.get(flag)]
     facts += [f"undoes {data['reverts']}"] if data.get("reverts") else []
     tone, word = STATUSES.get(status, "plain"), status.replace("_", " ")
@@ -105,7 +105,7 @@ def _head(data: Event, status: str, outcomes: Sequence[events.Outcome]) -> Head:
     return Head(tone, word, (), tuple(facts), str(data["runId"]))
 
 
-def _chosen(outcomes: Sequence[events.Outcome], rows: int) -> list[int]:
+def _chosen(outcomes: Sequence[event_rows.Outcome], rows: int) -> list[int]:
     """Which are shown where not all can be: what went wrong, then the first and the last."""
     if len(outcomes) <= rows:
         return list(range(len(outcomes)))
@@ -115,13 +115,13 @@ def _chosen(outcomes: Sequence[events.Outcome], rows: int) -> list[int]:
     return sorted({*wrong, *ends})
 
 
-def _gap(outcomes: Sequence[events.Outcome], prefix: str) -> list[Block]:
+def _gap(outcomes: Sequence[event_rows.Outcome], prefix: str) -> list[Block]:
     if not outcomes:
         return []
     counts = Counter(one.word for one in outcomes)
     said = ", ".join(f"{count:,} {word}" for word, count in counts.items())
     where = held(prefix, "_.events holds them all")
-    return [muted(f"… {chars.counted(len(outcomes), 'more operation')} ({said}){where}")]
+    return [muted(f"… {units.counted(len(outcomes), 'more operation')} ({said}){where}")]
 
 
 class _Bodies:
@@ -159,7 +159,7 @@ class _Bodies:
             return None
         of_stream = "" if stream == "stdout" else f', "{stream}"'
         how = f'connect().output("{self._run_id}", "{event.get("operationId", "")}"{of_stream})'
-        return Whole(chars.size(event.get(f"{stream}Bytes", "")), how)
+        return Whole(units.size(event.get(f"{stream}Bytes", "")), how)
 
     def _content(self, event: Event, characters: int) -> list[Block]:
         if event.get("encoding") == "base64" or event["type"] == "message":
@@ -201,7 +201,7 @@ def output(text: str, characters: int, lines: int, bar: str, prefix: str, whole:
         more = [muted(f"… {cut.said('earlier')} left out{where}", is_below=True)]
     if not is_long:
         return [*more, Pre(tail, bar=bar)] if tail else []
-    before = chars.counted(cut.left_out + len(earlier), "earlier line")
+    before = units.counted(cut.left_out + len(earlier), "earlier line")
     label = before if whole is None else f"earlier output, {whole.size} in all"
     return [Fold(label, (*more, Pre(earlier, bar=bar))), Pre(tail, bar=bar)]
 

@@ -9,8 +9,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import accumulate, groupby
 from typing import Any, NamedTuple
 
-from wap_kernel.render import chars, cutting
-from wap_kernel.render.parts import Block, Fold, Head, Line, Pre, Room, Row, Span, muted
+from wap_kernel.client.render import cutting, units
+from wap_kernel.client.render.blocks import Block, Fold, Head, Line, Pre, Room, Row, Span, muted
 
 Hit = Mapping[str, Any]
 Places = Callable[[str], list[tuple[int, int]]]
@@ -33,7 +33,7 @@ def blocks(data: Mapping[str, Any], asked: Mapping[str, Any], room: Room, prefix
     matches: Sequence[Hit] = data["matches"]
     total = data.get("totalMatches", len(matches))
     groups = [(path, list(hits)) for path, hits in groupby(matches, key=lambda hit: str(hit["path"]))]
-    files = f"in {chars.counted(len(groups), 'file')}"
+    files = f"in {units.counted(len(groups), 'file')}"
     facts = (_matches(total), files if total == len(matches) else f"the first {len(matches):,} {files}")
     pattern = str(asked.get("pattern", ""))
     head = Head("plain", "", (Span(pattern, "code"),), facts if total else ("no match",))
@@ -75,7 +75,7 @@ def _matches(count: int) -> str:
 def _folded(excerpt: Sequence[_Shown], open_: int) -> list[Block]:
     found: list[Block] = [_pre(excerpt[:open_])] if open_ else []
     if rest := excerpt[open_:]:
-        found.append(Fold(chars.counted(len(rest), "more line" if open_ else "line"), (_pre(rest),)))
+        found.append(Fold(units.counted(len(rest), "more line" if open_ else "line"), (_pre(rest),)))
     return found
 
 

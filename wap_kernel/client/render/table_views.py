@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from wap_kernel.render import chars, cutting, events, questions
-from wap_kernel.render.parts import Block, Head, Room, Row, Span, Table, Tone, code, held, muted, plain
-from wap_kernel.render.runs import STATUSES
+from wap_kernel.client.render import approval_view, cutting, event_rows, units
+from wap_kernel.client.render.blocks import Block, Head, Room, Row, Span, Table, Tone, code, held, muted, plain
+from wap_kernel.client.render.run_view import STATUSES
 
 Data = Mapping[str, Any]
 Cells = tuple[tuple[Span, ...], ...]
@@ -23,7 +23,7 @@ def runs(data: Data, asked: Data, room: Room, prefix: str) -> list[Block]:
     waiting = sum(1 for run in listed if run.get("status") == "awaiting_approval")
     is_cut = bool(data.get("nextCursor"))
     facts = (f"{waiting:,} {'of them ' if is_cut else ''}waiting for approval",) if waiting else ()
-    said = f"{'the newest ' if is_cut else ''}{chars.counted(len(listed), 'run')}"
+    said = f"{'the newest ' if is_cut else ''}{units.counted(len(listed), 'run')}"
     head = Head("asks" if waiting else "plain", "", plain(said), facts)
     rows = [_run(run) for run in listed[: room.rows]]
     found: list[Block] = [
@@ -45,17 +45,17 @@ def _run(run: Data) -> Cells:
     problems = run.get("problems")
     if tone == "ok" and problems != 0:  # it has come to its end; an older server does not say with which outcomes
         tone = "failed" if problems else "plain"
-    found = f", {chars.counted(problems, 'problem')}" if problems and isinstance(problems, int) else ""
+    found = f", {units.counted(problems, 'problem')}" if problems and isinstance(problems, int) else ""
     told = f"{status.replace('_', ' ')}{found}"
-    took = chars.between(run.get("startedAt"), run.get("completedAt"))
+    took = units.between(run.get("startedAt"), run.get("completedAt"))
     what = f"undoes {run['reverts']}" if run.get("reverts") else str(run.get("operations", ""))
     return (
         code(_short(run.get("runId", ""))),
         plain(f"{_SIGNS[tone]} {told}".strip()),
         plain(_short(what)),
-        plain(_short(chars.moment(run.get("startedAt")))),
-        plain("" if took is None else chars.duration(took)),
-        plain(_short(questions.asker(run))),
+        plain(_short(units.moment(run.get("startedAt")))),
+        plain("" if took is None else units.duration(took)),
+        plain(_short(approval_view.asker(run))),
     )
 
 
@@ -67,17 +67,17 @@ def waiting_row(run: Data, prefix: str) -> Row:
     """One line for a run that waits: what for, and how to look at it."""
     pending = run["pendingApproval"]
     operation = pending.get("operation", {})
-    subject = events.short(events.subject({**operation, **pending}))
-    said = f"waits to {events.verb(operation.get('type', ''))} "
+    subject = event_rows.short(event_rows.subject({**operation, **pending}))
+    said = f"waits to {event_rows.verb(operation.get('type', ''))} "
     look = f"{prefix}show {run.get('runId', '')}"
     spans = (Span(said), Span(subject, "code"), Span(", see ", "muted"), Span(look, "type"))
-    return Row(spans, "asks", events.WORDS["asks"])
+    return Row(spans, "asks", event_rows.WORDS["asks"])
 
 
 def audit(data: Data, asked: Data, room: Room, prefix: str) -> list[Block]:
     records: Sequence[Data] = data["records"]
     rows = [_record(record) for record in records[: room.rows]]
-    head = Head("plain", "", plain(chars.counted(len(records), "record")), ("newest first",))
+    head = Head("plain", "", plain(units.counted(len(records), "record")), ("newest first",))
     table = Table(("time (UTC)", "outcome", "what", "by", "run"), tuple(rows), wide=2)
     return [head, *([table] if rows else []), *_more(len(records) - len(rows), prefix), *_older(data)]
 
@@ -86,21 +86,21 @@ def _record(record: Data) -> Cells:
     outcome = str(record.get("outcome", ""))
     tone: Tone = _OUTCOMES.get(outcome, "plain")
     summary = record.get("summary") or {}
-    what = [Span(f"{events.verb(record.get('tool', ''))} "), Span(_short(events.subject(summary)), "code")]
+    what = [Span(f"{event_rows.verb(record.get('tool', ''))} "), Span(_short(event_rows.subject(summary)), "code")]
     what += [Span(" (dry run)", "muted")] if summary.get("dryRun") else []
     what += [Span(f" {_short(record['error'])}", "muted")] if record.get("error") else []
     return (
-        plain(_short(chars.moment(record.get("at")))),
+        plain(_short(units.moment(record.get("at")))),
         plain(f"{_SIGNS[tone]} {outcome}".strip()),
         tuple(what),
-        plain(_short(questions.asker(record))),
+        plain(_short(approval_view.asker(record))),
         code(_short(record.get("runId", ""))),
     )
 
 
 def verdicts(data: Data, asked: Data, room: Room, prefix: str) -> list[Block]:
     listed: Sequence[Data] = data["verdicts"]
-    operations = events.by_id(asked.get("operations", ()))
+    operations = event_rows.by_id(asked.get("operations", ()))
     answers = [str(one.get("verdict")) for one in listed]
     counts = tuple(f"{answers.count(name):,} {name}" for name in _VERDICTS if name in answers)
     head = Head("plain", "", plain("What policy says"), counts)
@@ -108,10 +108,10 @@ def verdicts(data: Data, asked: Data, room: Room, prefix: str) -> list[Block]:
     for verdict in listed[: room.rows]:
         tone, word = _VERDICTS.get(str(verdict.get("verdict")), ("plain", str(verdict.get("verdict"))))
         operation = operations.get(str(verdict.get("operationId")), {})
-        spans = [Span(events.verb(operation.get("type") or verdict.get("operationId", "")))]
-        if subject := events.short(events.subject(operation)):
+        spans = [Span(event_rows.verb(operation.get("type") or verdict.get("operationId", "")))]
+        if subject := event_rows.short(event_rows.subject(operation)):
             spans += [Span(" "), Span(subject, "code")]
-        why = events.sentences(verdict.get("reason"), verdict.get("suggestion"))
+        why = event_rows.sentences(verdict.get("reason"), verdict.get("suggestion"))
         spans.append(Span(f": {cutting.line(why, LONGEST_CELL)}"))
         found.append(Row(tuple(spans), tone, word, (f"rule {_short(verdict.get('rule', ''))}",)))
     return [*found, *_more(len(listed) - room.rows, prefix)]
@@ -119,7 +119,7 @@ def verdicts(data: Data, asked: Data, room: Room, prefix: str) -> list[Block]:
 
 def grants(data: Data, asked: Data, room: Room, prefix: str) -> list[Block]:
     listed: Sequence[Data] = data["grants"]
-    head = Head("plain", "", plain(chars.counted(len(listed), "grant")), ("allowed for good, without a question",))
+    head = Head("plain", "", plain(units.counted(len(listed), "grant")), ("allowed for good, without a question",))
     if not listed:
         always = Span(f"{prefix}approve RUN --always", "type")
         return [head, Row((Span("To allow something for good: ", "muted"), always))]
@@ -127,8 +127,8 @@ def grants(data: Data, asked: Data, room: Room, prefix: str) -> list[Block]:
         (
             code(_short(grant.get("id", ""))),
             plain(_short(grant.get("allows", ""))),
-            plain(_short(chars.moment(grant.get("createdAt")))),
-            plain(_short(questions.asker({"user": grant.get("createdBy")}))),
+            plain(_short(units.moment(grant.get("createdAt")))),
+            plain(_short(approval_view.asker({"user": grant.get("createdBy")}))),
         )
         for grant in listed[: room.rows]
     )

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 
-from wap_kernel.render import chars, cutting
-from wap_kernel.render.parts import Bar, Block, Fields, Fold, Head, Pre, Row, Span, Table
+from wap_kernel.client.render import cutting, units
+from wap_kernel.client.render.blocks import Bar, Block, Fields, Fold, Head, Pre, Row, Span, Table
 
 WORD = 7
 """The width of an outcome's word."""
@@ -42,13 +42,13 @@ def _lines(blocks: Iterable[Block], indent: str) -> Iterator[str]:
 
 def _head(head: Head) -> str:
     words = [head.name, head.word, _inline(head.spans), *head.facts]
-    return chars.one_line(chars.joined(words))
+    return units.one_line(units.joined(words))
 
 
 def _row(row: Row, indent: str) -> str:
     facts = f" ({', '.join(row.facts)})" if row.facts else ""
     word = f"{row.word:{WORD}} " if row.tone is not None else ""
-    return indent + chars.one_line(word + _inline(row.spans) + facts)
+    return indent + units.one_line(word + _inline(row.spans) + facts)
 
 
 def _inline(spans: Sequence[Span]) -> str:
@@ -61,7 +61,7 @@ def _pre(pre: Pre, indent: str) -> Iterator[str]:
         gutter = f"{pre.gutter[number]:>{width}} " if pre.gutter else ""
         bar = f"{pre.bar} " if pre.bar else ""
         text = _inline(line.spans)
-        text = chars.visible(text if pre.bar == "$" else cutting.line(text), "\t")
+        text = units.visible(text if pre.bar == "$" else cutting.line(text), "\t")
         yield f"{indent}{gutter}{bar}{text}"
 
 
@@ -73,14 +73,14 @@ def _table(table: Table, indent: str) -> Iterator[str]:
 
 
 def _cell(spans: Sequence[Span]) -> str:
-    text = chars.one_line(_inline(spans))
+    text = units.one_line(_inline(spans))
     return text if len(text) <= WIDEST_CELL else text[: WIDEST_CELL - 1] + "…"
 
 
 def _fields(fields: Fields, indent: str) -> Iterator[str]:
     width = max((len(name) for name, _ in fields.rows), default=0)
     for name, spans in fields.rows:
-        yield f"{indent}{chars.one_line(name):{width}}  {chars.one_line(_inline(spans))}"
+        yield f"{indent}{units.one_line(name):{width}}  {units.one_line(_inline(spans))}"
 
 
 def _bar(bar: Bar) -> str:

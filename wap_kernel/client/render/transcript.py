@@ -11,7 +11,7 @@ import re
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from wap_kernel.characters import one_line, visible
+from wap_kernel.model.safe_text import one_line, visible
 
 Write = Callable[[str], object]
 Event = Mapping[str, Any]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from datetime import datetime
 
-from wap_kernel.characters import one_line, visible
+from wap_kernel.model.safe_text import one_line, visible
 
 __all__ = ["between", "counted", "duration", "joined", "moment", "one_line", "size", "visible"]
 

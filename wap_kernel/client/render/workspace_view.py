@@ -6,8 +6,8 @@ from bisect import bisect_left
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from wap_kernel.render import chars, cutting, tables
-from wap_kernel.render.parts import Block, Fields, Fold, Head, Room, Row, Span, code, muted, plain
+from wap_kernel.client.render import cutting, table_views, units
+from wap_kernel.client.render.blocks import Block, Fields, Fold, Head, Room, Row, Span, code, muted, plain
 
 Data = Mapping[str, Any]
 LONGEST_LIST = 2000
@@ -34,12 +34,12 @@ def overview(data: Data, asked: Data, room: Room, prefix: str) -> list[Block]:
     found.append(Fields(tuple((name, _cut(spans)) for name, spans in rows)))
     found += _tried(place.get("tried", ()))
     shown = list(waiting)[: max(room.rows // 4, 1)]
-    found += [tables.waiting_row(run, prefix) for run in shown if run.get("pendingApproval")]
+    found += [table_views.waiting_row(run, prefix) for run in shown if run.get("pendingApproval")]
     if len(waiting) > len(shown):
         found.append(muted(f"… {len(waiting) - len(shown):,} more"))
     if running := data.get("running"):
         see = Span(f"{prefix}runs -s running", "type")
-        found.append(Row((Span(f"{chars.counted(running, 'run')} under way, see ", "muted"), see), "busy", "now"))
+        found.append(Row((Span(f"{units.counted(running, 'run')} under way, see ", "muted"), see), "busy", "now"))
     return [*found, Row((Span("Help: ", "muted"), Span(f"{prefix}--help" if prefix else "help", "type")))]
 
 
@@ -53,7 +53,7 @@ def _tried(places: Sequence[object]) -> list[Block]:
 
 def policy(data: Data, asked: Data, room: Room, prefix: str) -> list[Block]:
     effective, layers = data.get("effective", {}), data.get("layers", ())
-    names = chars.joined(str(layer.get("name", "")) for layer in layers[:10])
+    names = units.joined(str(layer.get("name", "")) for layer in layers[:10])
     broken = effective.get("broken")
     found: list[Block] = [Head("failed" if broken else "plain", "", (Span("Policy "), Span(names, "strong")))]
     if broken:
@@ -75,9 +75,9 @@ def _effective(effective: Data) -> Iterable[tuple[str, tuple[Span, ...]]]:
     yield "network", plain({"full": "yes", "none": "none"}.get(str(effective.get("network")), ""))
     for name, said in (("maxFileSize", "largest file"), ("maxEditSize", "largest edit")):
         if name in effective:
-            yield said, plain(chars.size(effective[name]))
+            yield said, plain(units.size(effective[name]))
     if isinstance(limit := effective.get("maxTimeoutMs"), int):
-        yield "longest command", plain(chars.duration(limit))
+        yield "longest command", plain(units.duration(limit))
     if confirm := effective.get("confirmationRequired"):
         yield "asks before", plain(_listed(confirm))
 

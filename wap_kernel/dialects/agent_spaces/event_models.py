@@ -14,8 +14,8 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Discriminator, Field
 from pydantic.alias_generators import to_camel
 from pydantic_core import PydanticCustomError
 
-from wap_kernel.dialects.agent_spaces import Encoding, Validation, attempt, read
-from wap_kernel.operations import KINDS, ModifyFile, RunCommand, WriteFile
+from wap_kernel.dialects.agent_spaces.operations import Encoding, Validation, attempt, read
+from wap_kernel.model.operations import KINDS, ModifyFile, RunCommand, WriteFile
 
 TYPES: Mapping[str, str] = MappingProxyType(
     {kind: kind for kind in KINDS}

@@ -7,14 +7,22 @@ from datetime import datetime
 from types import MappingProxyType
 from typing import Any
 
-from wap_kernel.dialects.agent_spaces_event_models import TYPES, Category
-from wap_kernel.errors import AlreadyExists, ApprovalRequired, EditNotFound, PermissionDenied, TimedOut, WapError
+from wap_kernel.dialects.agent_spaces.event_models import TYPES, Category
 from wap_kernel.files.paths import display
-from wap_kernel.files.reading import Whole
-from wap_kernel.operations import Message, ModifyFile, Operation, ReadFile, RunCommand, WriteFile
-from wap_kernel.redacting import SHAPES, Redact, redacted
-from wap_kernel.results import CommandResult, FileContent, FileModified, FileWritten, PathChanged, Result, Reverted
-from wap_kernel.times import text_of
+from wap_kernel.files.read import Whole
+from wap_kernel.model.errors import AlreadyExists, ApprovalRequired, EditNotFound, PermissionDenied, TimedOut, WapError
+from wap_kernel.model.operations import Message, ModifyFile, Operation, ReadFile, RunCommand, WriteFile
+from wap_kernel.model.results import (
+    CommandResult,
+    FileContent,
+    FileModified,
+    FileWritten,
+    PathChanged,
+    Result,
+    Reverted,
+)
+from wap_kernel.model.timestamps import text_of
+from wap_kernel.redaction.results import SHAPES, Redact, redacted
 
 TIMED_OUT = 124
 """The exit code of a command that took too long, as `timeout` of coreutils has it."""

@@ -12,14 +12,15 @@ from typing import Annotated, Any, Generic, Literal, TypeVar
 from pydantic import AfterValidator, BaseModel, Field, TypeAdapter, ValidationError, ValidationInfo, field_validator
 from pydantic_core import InitErrorDetails, PydanticCustomError
 
-from wap_kernel import batches
-from wap_kernel.changes import ReplaceText
-from wap_kernel.dialects import structure, wap_parameters
-from wap_kernel.dialects.tools import INTEGER, LARGE, Parameters, invalid
-from wap_kernel.errors import InvalidArgument
+from wap_kernel.dialects import body_complexity
+from wap_kernel.dialects.tool import INTEGER, LARGE, Parameters, invalid
+from wap_kernel.dialects.wap import parameters
 from wap_kernel.files import paths
-from wap_kernel.operations import DeleteFile, Message, ModifyFile, Operation, ReadFile, RunCommand, WriteFile
-from wap_kernel.runs.model import Options, Step
+from wap_kernel.model.edits import ReplaceText
+from wap_kernel.model.errors import InvalidArgument
+from wap_kernel.model.operations import DeleteFile, Message, ModifyFile, Operation, ReadFile, RunCommand, WriteFile
+from wap_kernel.model.run import Options, Step
+from wap_kernel.runs import batch_text
 
 DIALECT = "agent_spaces"
 """By this name a run knows what it was written in."""
@@ -103,13 +104,13 @@ class CreateFileOperation(_Operation):
     encoding: Encoding = "utf-8"
     content: Text
     overwrite: bool = False
-    expected_hash: wap_parameters.Hash | None = None
+    expected_hash: parameters.Hash | None = None
 
     @field_validator("content")
     @classmethod
     def _fits(cls, content: str, info: ValidationInfo) -> str:
         try:
-            size = len(wap_parameters._decode(content, info.data.get("encoding", "utf-8")))
+            size = len(parameters._decode(content, info.data.get("encoding", "utf-8")))
         except InvalidArgument:
             raise PydanticCustomError("content", "Content is not valid base64") from None
         if size > MAX_CONTENT:
@@ -119,7 +120,7 @@ class CreateFileOperation(_Operation):
     def engine(self) -> Operation:
         return WriteFile(
             path=_relative(self.path),
-            content=wap_parameters._decode(self.content, self.encoding),
+            content=parameters._decode(self.content, self.encoding),
             mode="overwrite" if self.overwrite else "create",
             create_directories=_has_short_names(self.path),  # no folder for a file that there cannot be
             expected_hash=self.expected_hash,
@@ -144,7 +145,7 @@ class EditFileOperation(_Operation):
     type: Literal["editFile"]
     path: Path
     edits: list[Edit] = Field(min_length=1)
-    expected_hash: wap_parameters.Hash | None = None
+    expected_hash: parameters.Hash | None = None
 
     def engine(self) -> Operation:
         changes = tuple(ReplaceText(old_content=edit.old_content, new_content=edit.new_content) for edit in self.edits)
@@ -154,7 +155,7 @@ class EditFileOperation(_Operation):
 class DeleteFileOperation(_Operation):
     type: Literal["deleteFile"]
     path: Path
-    expected_hash: wap_parameters.Hash | None = None
+    expected_hash: parameters.Hash | None = None
 
     def engine(self) -> Operation:
         return DeleteFile(path=_relative(self.path), expected_hash=self.expected_hash)
@@ -201,7 +202,7 @@ class OperationsMessage(Parameters):
 
     def steps(self) -> list[Step]:
         """Each operation as the engine has it, with its id; one without gets its number, counted from 1."""
-        known = batches.ids([one.id for one in self.operations])
+        known = batch_text.ids([one.id for one in self.operations])
         return [Step(known_id, one.type, one.engine()) for known_id, one in zip(known, self.operations, strict=True)]
 
     def options(self) -> Options:
@@ -237,7 +238,7 @@ def read(adapter: TypeAdapter[M], sent: object) -> M:
         if not isinstance(sent, bytes | bytearray):
             return adapter.validate_python(sent)
         if len(sent) > LARGE:
-            structure.check(bytes(sent))
+            body_complexity.check(bytes(sent))
         return adapter.validate_json(sent or b"{}")
     except ValidationError as error:
         raise invalid(error, OperationsMessage) from None

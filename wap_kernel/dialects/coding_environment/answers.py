@@ -9,9 +9,9 @@ from __future__ import annotations
 from typing import Any, Literal
 
 from wap_kernel.dialects.coding_environment.parameters import MAX_READ, TIMEOUT
-from wap_kernel.dialects.coding_environment.places import shown
-from wap_kernel.models import Model
-from wap_kernel.operations import (
+from wap_kernel.dialects.coding_environment.workspace_root import shown
+from wap_kernel.model.base import Model
+from wap_kernel.model.operations import (
     DeleteFile,
     DescribeWorkspace,
     ListFiles,
@@ -21,7 +21,7 @@ from wap_kernel.operations import (
     SearchFiles,
     WriteFile,
 )
-from wap_kernel.results import (
+from wap_kernel.model.results import (
     CommandResult,
     Entry,
     FileContent,

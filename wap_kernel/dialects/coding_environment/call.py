@@ -12,20 +12,21 @@ from typing import Any, TypeVar
 
 from pydantic import BaseModel
 
-from wap_kernel.caller import Caller
-from wap_kernel.commands.streaming import Chunk
-from wap_kernel.context import Context
-from wap_kernel.dialects import agent_spaces, batch_rights
-from wap_kernel.dialects.batch_rights import SCOPE, Authorize
-from wap_kernel.dialects.coding_environment import outcomes, places, questions, watching
-from wap_kernel.dialects.coding_environment.further_parameters import GetRunParameters, RunOperationsParameters
-from wap_kernel.dialects.coding_environment.outcomes import CallOutcome
+from wap_kernel.dialects import batch_authorization
+from wap_kernel.dialects.agent_spaces import operations as agent_spaces
+from wap_kernel.dialects.batch_authorization import SCOPE, Authorize
+from wap_kernel.dialects.coding_environment import confirmation_prompt, outcome, workspace_root
+from wap_kernel.dialects.coding_environment import progress as watching
+from wap_kernel.dialects.coding_environment.confirmation_prompt import Question
+from wap_kernel.dialects.coding_environment.extra_parameters import GetRunParameters, RunOperationsParameters
+from wap_kernel.dialects.coding_environment.outcome import CallOutcome
 from wap_kernel.dialects.coding_environment.parameters import Placed
-from wap_kernel.dialects.coding_environment.questions import Question
+from wap_kernel.dialects.coding_environment.progress import Progress
 from wap_kernel.dialects.coding_environment.rpc_errors import RpcError, placed, rpc_error
 from wap_kernel.dialects.coding_environment.tools import TOOLS, CodingTool
-from wap_kernel.dialects.coding_environment.watching import Progress
-from wap_kernel.errors import (
+from wap_kernel.model.call_context import Context
+from wap_kernel.model.caller import Caller
+from wap_kernel.model.errors import (
     ApprovalRequired,
     Conflict,
     NotFound,
@@ -34,12 +35,13 @@ from wap_kernel.errors import (
     WapError,
     from_os_error,
 )
-from wap_kernel.operations import Effect, GitTransfer, Operation, RunCommand
+from wap_kernel.model.operations import Effect, GitTransfer, Operation, RunCommand
+from wap_kernel.model.results import Result
+from wap_kernel.model.run import Step
 from wap_kernel.policy.verdict import Answer
-from wap_kernel.results import Result
-from wap_kernel.runner import Runner
-from wap_kernel.runner.parts import Admission
-from wap_kernel.runs.model import Step
+from wap_kernel.providers.process.stream import Chunk
+from wap_kernel.runs.runner import Runner
+from wap_kernel.runs.services import Admission
 
 __all__ = ["DIALECT", "CallOutcome", "call", "refuse", "respond"]
 
@@ -80,17 +82,17 @@ async def call(
         failure = runner.workspace.bug(error, name)
     if tool.in_catalog:
         raise rpc_error(name, failure)
-    return outcomes.failed(tool, failure)
+    return outcome.failed(tool, failure)
 
 
 def respond(step: Step, result: Result) -> dict[str, Any]:
     """The answer of a call that waited for approval, to be kept."""
-    return outcomes.performed(TOOLS[step.tool], step.operation, result).structured or {}
+    return outcome.performed(TOOLS[step.tool], step.operation, result).structured or {}
 
 
 def refuse(step: Step, error: WapError) -> dict[str, Any]:
     """The same of one that failed: a JSON-RPC error for the catalog's tools."""
-    return outcomes.refused(TOOLS[step.tool], placed(error, step.operation))
+    return outcome.refused(TOOLS[step.tool], placed(error, step.operation))
 
 
 @dataclass(frozen=True)
@@ -152,10 +154,10 @@ class _Call:
 
     async def _operation(self, sent: Placed) -> Operation:
         workspace = self.runner.workspace
-        within = places.named(sent.workspace_root, workspace.names_of_root)
+        within = workspace_root.named(sent.workspace_root, workspace.names_of_root)
         if within != ".":
             within = await workspace.offload(partial(self._real, within))
-        return sent.engine(places.at(within, workspace.names_of_root))
+        return sent.engine(workspace_root.at(within, workspace.names_of_root))
 
     def _real(self, folder: str) -> str:
         """What the engine finds has real paths, and they are told relative to this."""
@@ -195,12 +197,12 @@ class _Call:
         raise ApprovalRequired(
             f"{refusal.details['reason']}.",
             hint=f"Show the user what you want to do; when they agree, call again with {self.tool.confirmed_by}: true.",
-            rule=questions.RULE,
+            rule=confirmation_prompt.RULE,
         )
 
     async def _perform(self, operation: Operation) -> CallOutcome:
         workspace, context = self.runner.workspace, Context(dialect=DIALECT, tool=self.tool.name)
-        encode = partial(outcomes.performed, self.tool, operation)
+        encode = partial(outcome.performed, self.tool, operation)
         if self.progress is not None and isinstance(operation, GitTransfer):
             async with watching.telling(self.progress, "Git is at work."):
                 return await workspace.answer(operation, self.caller, encode, context)
@@ -225,20 +227,20 @@ class _Call:
 
     async def _is_enough(self, confirmed: Operation, refusal: ApprovalRequired) -> bool:
         """Whether the word of the client's user settles it. Else it is for a person in Jupyter."""
-        if refusal.details.get("rule") != questions.RULE:
+        if refusal.details.get("rule") != confirmation_prompt.RULE:
             return False
         (verdict,) = await self.runner.workspace.check([confirmed], self.caller)
         return verdict.answer is Answer.ALLOW
 
     async def _ask(self, confirm: Confirm, operation: Operation, refusal: ApprovalRequired) -> None:
         workspace = self.runner.workspace
-        look = partial(questions.question, self.tool.name, operation, refusal, workspace, self.caller)
+        look = partial(confirmation_prompt.question, self.tool.name, operation, refusal, workspace, self.caller)
         question = await workspace.offload(look)
         if not await confirm(question):
             raise ApprovalRequired(
                 "The user did not agree.",
                 hint="Do not try it in another way; ask them what to do instead.",
-                rule=questions.RULE,
+                rule=confirmation_prompt.RULE,
                 declined=True,
             )
         if await workspace.offload(look) != question:
@@ -249,7 +251,7 @@ class _Call:
         step = Step(self.tool.name, self.tool.name, operation)
         asking = asyncio.ensure_future(self.runner.ask(step, self.caller, refusal, dialect=DIALECT))
         try:
-            return outcomes.kept(self.tool, await asyncio.shield(asking))
+            return outcome.kept(self.tool, await asyncio.shield(asking))
         except asyncio.CancelledError:
             await asyncio.shield(asyncio.ensure_future(self._take_back(asking)))
             raise
@@ -258,7 +260,7 @@ class _Call:
         run_id = str(waiting.details["runId"])
         answer = await self._for(run_id, self.wait, self.runner.response(run_id, self.wait))
         if answer is not None:
-            return outcomes.kept(self.tool, answer)
+            return outcome.kept(self.tool, answer)
         waiting.hint = (
             f"A person decides in Jupyter, and then it is done. See what became of it with getRun {run_id};"
             " until they have decided, the same call is answered with the same run."
@@ -270,7 +272,7 @@ class _Call:
     async def _batch(self, sent: RunOperationsParameters) -> CallOutcome:
         try:
             steps = await self.runner.workspace.offload(sent.steps)
-            refused = await batch_rights.refusals(steps, self.caller, self.authorize)
+            refused = await batch_authorization.refusals(steps, self.caller, self.authorize)
         except PermissionDenied as error:
             self._refused(error)
             raise
@@ -313,4 +315,4 @@ class _Call:
         run = await self.runner.get(run_id, self.caller)
         message = await self.runner.encoded(run, self.caller)
         read = self.tool.response.model_validate_json
-        return await self.runner.workspace.offload(lambda: outcomes.answered(read(message)))
+        return await self.runner.workspace.offload(lambda: outcome.answered(read(message)))

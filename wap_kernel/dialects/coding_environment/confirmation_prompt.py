@@ -9,13 +9,15 @@ import hashlib
 import posixpath
 from dataclasses import dataclass, field
 
-from wap_kernel.caller import Caller
-from wap_kernel.changes import ReplaceText
-from wap_kernel.dialects.coding_environment import brought
-from wap_kernel.errors import ApprovalRequired, WapError
+from wap_kernel.client.render.units import one_line, visible
+from wap_kernel.dialects.coding_environment import unread_preview
+from wap_kernel.engine.workspace import Workspace
+from wap_kernel.files.interface import Files
 from wap_kernel.files.paths import display
-from wap_kernel.files.primitives import Files
-from wap_kernel.operations import (
+from wap_kernel.model.caller import Caller
+from wap_kernel.model.edits import ReplaceText
+from wap_kernel.model.errors import ApprovalRequired, WapError
+from wap_kernel.model.operations import (
     DeleteFile,
     Effect,
     GitAction,
@@ -26,10 +28,8 @@ from wap_kernel.operations import (
     SearchFiles,
     WriteFile,
 )
-from wap_kernel.render.chars import one_line, visible
-from wap_kernel.runs import evidence
-from wap_kernel.runs.differences import difference, path_of
-from wap_kernel.workspace import Workspace
+from wap_kernel.runs import approval_evidence
+from wap_kernel.state.undo.preview_diff import difference, path_of
 
 RULE = "confirmationRequired"
 MAX_SHOWN = 20_000
@@ -85,7 +85,7 @@ def question(
     tool: str, operation: Operation, refusal: ApprovalRequired, workspace: Workspace, caller: Caller
 ) -> Question:
     """On a thread: it looks at the file that would be changed."""
-    reason, digest = str(refusal.details.get("reason", refusal.message)), evidence.digest_of(operation)
+    reason, digest = str(refusal.details.get("reason", refusal.message)), approval_evidence.digest_of(operation)
     if isinstance(operation, RunCommand):
         return Question(tool, reason, digest, operation.line, _shown(operation.cwd), dict(operation.environment))
     if isinstance(operation, GitAction):
@@ -101,9 +101,9 @@ def question(
         return Question(tool, reason, digest, path=path)
     if workspace.judge.may_read(real, caller) or _is_absent(files, real):
         change = difference(files, operation)
-        digest = "\n".join((digest, *evidence.gather(files, operation).values()))
+        digest = "\n".join((digest, *approval_evidence.gather(files, operation).values()))
     else:  # a diff would tell what a read would not
-        change = brought.shown(display(real), operation)
+        change = unread_preview.shown(display(real), operation)
     return Question(
         tool,
         reason,

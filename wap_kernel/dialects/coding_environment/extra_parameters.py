@@ -7,21 +7,14 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from wap_kernel.changes import ReplaceText
-from wap_kernel.dialects.agent_spaces import OperationsMessage
-from wap_kernel.dialects.coding_environment.parameters import (
-    MAX_RESULTS,
-    Confirmed,
-    Path,
-    Placed,
-    Positive,
-    small,
-)
-from wap_kernel.dialects.coding_environment.places import Place
-from wap_kernel.dialects.tools import Parameters
-from wap_kernel.dialects.wap_parameters import Hash
-from wap_kernel.errors import InvalidArgument
-from wap_kernel.operations import DeleteFile, DescribeWorkspace, ListFiles, ModifyFile, Operation
+from wap_kernel.dialects.agent_spaces.operations import OperationsMessage
+from wap_kernel.dialects.coding_environment.parameters import MAX_RESULTS, Confirmed, Path, Placed, Positive, small
+from wap_kernel.dialects.coding_environment.workspace_root import Place
+from wap_kernel.dialects.tool import Parameters
+from wap_kernel.dialects.wap.parameters import Hash
+from wap_kernel.model.edits import ReplaceText
+from wap_kernel.model.errors import InvalidArgument
+from wap_kernel.model.operations import DeleteFile, DescribeWorkspace, ListFiles, ModifyFile, Operation
 
 MAX_EDITS = 1_000
 MAX_WAIT = 600

@@ -9,11 +9,11 @@ from pydantic import ConfigDict, Field
 from pydantic.alias_generators import to_camel
 
 from wap_kernel.dialects.coding_environment.parameters import Confirmed, Placed
-from wap_kernel.dialects.coding_environment.places import Place, shown
+from wap_kernel.dialects.coding_environment.workspace_root import Place, shown
 from wap_kernel.dialects.tool_interface import git_answers
 from wap_kernel.dialects.tool_interface.git_parameters import GitParameters, Paths
-from wap_kernel.git.acting import GitActed
-from wap_kernel.operations import GitAction, Operation
+from wap_kernel.git.client import GitActed
+from wap_kernel.model.operations import GitAction, Operation
 
 
 class GitToolParameters(Placed, GitParameters):

@@ -4,23 +4,23 @@ from __future__ import annotations
 
 from pydantic import Field
 
-from wap_kernel.dialects import wap_notebooks
 from wap_kernel.dialects.coding_environment.parameters import Confirmed, Path, Placed, small
-from wap_kernel.dialects.coding_environment.places import Place, shown
-from wap_kernel.dialects.wap_parameters import Hash
-from wap_kernel.models import Model
-from wap_kernel.operations import ModifyFile, Operation, ReadNotebook
-from wap_kernel.results import NotebookCell, NotebookContent
+from wap_kernel.dialects.coding_environment.workspace_root import Place, shown
+from wap_kernel.dialects.wap import notebook_parameters
+from wap_kernel.dialects.wap.parameters import Hash
+from wap_kernel.model.base import Model
+from wap_kernel.model.operations import ModifyFile, Operation, ReadNotebook
+from wap_kernel.model.results import NotebookCell, NotebookContent
 
 
 class ReadNotebookParameters(Placed):
     path: Path
-    cell_ids: wap_notebooks.CellIds | None = None
-    include_outputs: wap_notebooks.IncludeOutputs = True
+    cell_ids: notebook_parameters.CellIds | None = None
+    include_outputs: notebook_parameters.IncludeOutputs = True
 
     def engine(self, place: Place) -> Operation:
         return ReadNotebook(
-            path=wap_notebooks.named(place.path(self.path)),
+            path=notebook_parameters.named(place.path(self.path)),
             within=place.within,
             cells=None if self.cell_ids is None else tuple(self.cell_ids),
             outputs=self.include_outputs,
@@ -29,14 +29,14 @@ class ReadNotebookParameters(Placed):
 
 class EditNotebookParameters(Placed):
     path: Path
-    edits: wap_notebooks.CellEdits
+    edits: notebook_parameters.CellEdits
     expected_hash: Hash | None = None
     confirmed: Confirmed = False
 
     def engine(self, place: Place) -> Operation:
         return small(
             ModifyFile(
-                path=wap_notebooks.named(place.path(self.path)),
+                path=notebook_parameters.named(place.path(self.path)),
                 within=place.within,
                 changes=tuple(edit.change() for edit in self.edits),
                 expected_hash=self.expected_hash,

@@ -11,9 +11,9 @@ from pydantic import BaseModel
 
 from wap_kernel.dialects.coding_environment.rpc_errors import RpcError, error_answer, rpc_error
 from wap_kernel.dialects.coding_environment.tools import CodingTool
-from wap_kernel.errors import WapError
-from wap_kernel.operations import Operation
-from wap_kernel.results import Result
+from wap_kernel.model.errors import WapError
+from wap_kernel.model.operations import Operation
+from wap_kernel.model.results import Result
 
 
 @dataclass(frozen=True)

@@ -6,12 +6,12 @@ from typing import Annotated
 
 from pydantic import Field
 
-from wap_kernel.dialects.coding_environment.places import Place
-from wap_kernel.dialects.tools import INTEGER, Parameters
-from wap_kernel.dialects.wap_parameters import Hash
-from wap_kernel.errors import InvalidArgument, TooLarge
-from wap_kernel.files.patterns import MAX_PATTERNS
-from wap_kernel.operations import ListFiles, Operation, ReadFile, RunCommand, SearchFiles, WriteFile
+from wap_kernel.dialects.coding_environment.workspace_root import Place
+from wap_kernel.dialects.tool import INTEGER, Parameters
+from wap_kernel.dialects.wap.parameters import Hash
+from wap_kernel.files.globs.parse import MAX_PATTERNS
+from wap_kernel.model.errors import InvalidArgument, TooLarge
+from wap_kernel.model.operations import ListFiles, Operation, ReadFile, RunCommand, SearchFiles, WriteFile
 
 MAX_READ = 10 * 1024 * 1024
 """Bytes of a file that is answered whole, whatever more a policy allows."""

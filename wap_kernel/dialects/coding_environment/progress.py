@@ -8,9 +8,9 @@ import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager, suppress
 
-from wap_kernel.caller import Caller
-from wap_kernel.render.chars import visible
-from wap_kernel.runner import Runner
+from wap_kernel.client.render.units import visible
+from wap_kernel.model.caller import Caller
+from wap_kernel.runs.runner import Runner
 
 Progress = Callable[[float, float | None, str], Awaitable[None]]
 """Seconds so far, of how many if that is known, and words."""

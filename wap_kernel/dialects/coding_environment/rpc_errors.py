@@ -20,13 +20,13 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Any
 
-from wap_kernel import redacting
-from wap_kernel.dialects.agent_spaces_events import _unicode
-from wap_kernel.dialects.batch_rights import SCOPE
-from wap_kernel.dialects.coding_environment.places import shown
-from wap_kernel.errors import Code, WapError
+from wap_kernel.dialects.agent_spaces.event_writer import _unicode
+from wap_kernel.dialects.batch_authorization import SCOPE
+from wap_kernel.dialects.coding_environment.workspace_root import shown
 from wap_kernel.files import paths
-from wap_kernel.operations import Operation
+from wap_kernel.model.errors import Code, WapError
+from wap_kernel.model.operations import Operation
+from wap_kernel.redaction import results
 
 INVALID_PARAMS = -32602
 INTERNAL_ERROR = -32603
@@ -125,7 +125,7 @@ def translated(tool: str, error: WapError) -> WapError:
     details = error.details
     if isinstance(variable := details.get("variable"), str):
         details = {**details, "variable": _cut(variable)}
-    return redacting.told(type(error)(_cut(error.message), hint=hint, **details))
+    return results.told(type(error)(_cut(error.message), hint=hint, **details))
 
 
 def _cut(text: str) -> str:

@@ -9,12 +9,12 @@ from typing import Any
 
 from pydantic import BaseModel
 
-from wap_kernel.caller import Caller
-from wap_kernel.dialects import wap
-from wap_kernel.dialects.coding_environment import answers, further_parameters, git_tool, notebook_tools, parameters
-from wap_kernel.dialects.tools import P, Tool
-from wap_kernel.errors import InvalidArgument
-from wap_kernel.operations import Effect
+from wap_kernel.dialects.coding_environment import answers, extra_parameters, git_tool, notebook_tools, parameters
+from wap_kernel.dialects.tool import P, Tool
+from wap_kernel.dialects.wap import tools as wap
+from wap_kernel.model.caller import Caller
+from wap_kernel.model.errors import InvalidArgument
+from wap_kernel.model.operations import Effect
 
 
 @dataclass(frozen=True)
@@ -125,7 +125,7 @@ _FURTHER: tuple[CodingTool[Any], ...] = (
         'and try again. Not for new files or rewriting most of one: writeFile. Example: {"path": "app.py", '
         '"edits": [{"oldText": "port = 3000", "newText": "port = 8080"}]}',
         Effect.WRITE,
-        further_parameters.EditFileParameters,
+        extra_parameters.EditFileParameters,
         answers.FileEdited,
         destructive=True,
         also=frozenset({"modifyFile"}),
@@ -137,7 +137,7 @@ _FURTHER: tuple[CodingTool[Any], ...] = (
         "Deletes a file, or a folder with recursive; of a link only the link. Not to empty a file: writeFile. "
         'Example: {"path": "build/old.log"}',
         Effect.WRITE,
-        further_parameters.DeleteFileParameters,
+        extra_parameters.DeleteFileParameters,
         answers.FileDeleted,
         destructive=True,
         answer=answers.deleted,
@@ -148,7 +148,7 @@ _FURTHER: tuple[CodingTool[Any], ...] = (
         "Finds files whose path matches a pattern, newest first. Not for text in files: searchFiles; not for the "
         'layout of a folder: listFiles. Example: {"pattern": "**/test_*.py"}',
         Effect.READ,
-        further_parameters.GlobFilesParameters,
+        extra_parameters.GlobFilesParameters,
         answers.Globbed,
         idempotent=True,
         also=_LISTING,
@@ -205,7 +205,7 @@ _FURTHER: tuple[CodingTool[Any], ...] = (
         '{"operations": [{"type": "createFile", "path": "a.py", "content": "x = 1\\n"}, {"type": "shell", '
         '"command": "python3 a.py"}], "atomic": true}',
         Effect.EXECUTE,
-        further_parameters.RunOperationsParameters,
+        extra_parameters.RunOperationsParameters,
         answers.RunReport,
         destructive=True,
         also=_BATCH,
@@ -217,7 +217,7 @@ _FURTHER: tuple[CodingTool[Any], ...] = (
         'to agree to (its answer is then in response). Not to start or to repeat something. Example: {"runId": '
         '"run_0123456789abcdef", "wait": 30}',
         Effect.READ,
-        further_parameters.GetRunParameters,
+        extra_parameters.GetRunParameters,
         answers.RunReport,
         idempotent=True,
         also=frozenset(
@@ -230,7 +230,7 @@ _FURTHER: tuple[CodingTool[Any], ...] = (
         "Tells the root folder, the limits, what is left out of recursive listings and whether commands are "
         "confined. Call it once when you begin; it says nothing about single files. Example: {}",
         Effect.READ,
-        further_parameters.GetWorkspaceInfoParameters,
+        extra_parameters.GetWorkspaceInfoParameters,
         answers.WorkspaceInfo,
         idempotent=True,
         answer=answers.described,

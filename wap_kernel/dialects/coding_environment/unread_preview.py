@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from wap_kernel.changes import Change
-from wap_kernel.files import diffs
-from wap_kernel.operations import ModifyFile, Operation, WriteFile
+from wap_kernel.files.edit import unified_diff
+from wap_kernel.model.edits import Change
+from wap_kernel.model.operations import ModifyFile, Operation, WriteFile
 
 HIDDEN = "What stands there now is not shown: the caller may not read it."
 _OLD = ("old_content", "pattern")
@@ -18,15 +18,15 @@ def shown(path: str, operation: Operation) -> dict[str, Any]:
     """As `runs.differences` has it."""
     if isinstance(operation, ModifyFile):
         text = "\n".join(line for change in operation.changes for line in _edit(change))
-        is_cut = len(text) > diffs.MAX_DIFF_CHARACTERS
-        told = {"diff": text[: diffs.MAX_DIFF_CHARACTERS], **({"isDiffTruncated": True} if is_cut else {})}
+        is_cut = len(text) > unified_diff.MAX_DIFF_CHARACTERS
+        told = {"diff": text[: unified_diff.MAX_DIFF_CHARACTERS], **({"isDiffTruncated": True} if is_cut else {})}
         return {**told, "note": HIDDEN}
     if not isinstance(operation, WriteFile):
         return {"note": HIDDEN}
     what = "is added at its end" if operation.mode == "append" else "takes its place"
     if b"\0" in operation.content:
         return {"note": f"{HIDDEN} {operation.content_size} bytes, binary: this {what}."}
-    text, is_cut = diffs.unified(path, b"", operation.content)
+    text, is_cut = unified_diff.unified(path, b"", operation.content)
     told = {"diff": text, **({"isDiffTruncated": True} if is_cut else {})}
     return {**told, "note": f"{HIDDEN} {operation.content_size} bytes: this {what}."}
 

@@ -6,8 +6,8 @@ from __future__ import annotations
 import posixpath
 from dataclasses import dataclass
 
-from wap_kernel.errors import InvalidArgument
 from wap_kernel.files import paths
+from wap_kernel.model.errors import InvalidArgument
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,7 @@ import mcp_types as types
 from mcp.server.connection import allowed_log_levels
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 
-from wap_kernel.mcp.asking import Message, connection_of
+from wap_kernel.dialects.mcp.identity import Message, connection_of
 
 LOGGER = "wap"
 DEFAULT: types.LoggingLevel = "info"

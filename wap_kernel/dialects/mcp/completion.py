@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import mcp_types as types
 
-from wap_kernel.errors import WapError
+from wap_kernel.dialects.mcp.identity import Message
+from wap_kernel.dialects.mcp.resources import MOST, Resources
 from wap_kernel.files import paths
-from wap_kernel.mcp.asking import Message
-from wap_kernel.mcp.resources import MOST, Resources
-from wap_kernel.operations import ListFiles
-from wap_kernel.results import FileList
+from wap_kernel.model.errors import WapError
+from wap_kernel.model.operations import ListFiles
+from wap_kernel.model.results import FileList
 
 LARGEST = 100
 """Values of one answer, as the protocol has it."""

@@ -14,8 +14,8 @@ from mcp.shared.exceptions import MCPError
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 from pydantic import ValidationError
 
-from wap_kernel.dialects.coding_environment.questions import Question
-from wap_kernel.mcp.asking import Message
+from wap_kernel.dialects.coding_environment.confirmation_prompt import Question
+from wap_kernel.dialects.mcp.identity import Message
 
 PATIENCE_SECONDS = 15 * 60.0
 _SCHEMA: dict[str, Any] = {

@@ -12,10 +12,10 @@ from mcp_types import ErrorData
 from pydantic import BaseModel, ValidationError
 
 from wap_kernel.dialects.coding_environment.rpc_errors import INVALID_PARAMS, RpcError, rpc_error
-from wap_kernel.dialects.tools import invalid
-from wap_kernel.errors import InvalidArgument, WapError
-from wap_kernel.mcp import refusals
-from wap_kernel.redacting import CurrentRedactor, redacted
+from wap_kernel.dialects.mcp import sdk_errors
+from wap_kernel.dialects.tool import invalid
+from wap_kernel.model.errors import InvalidArgument, WapError
+from wap_kernel.redaction.results import CurrentRedactor, redacted
 
 _OF_A_CALL = ("params", "params.name", "params.arguments")
 _NOT_OPENED = InvalidArgument(
@@ -52,7 +52,7 @@ def explaining(redactor: CurrentRedactor) -> ServerMiddleware[Any]:
             failure = as_sent(rpc_error(ctx.method, _NOT_OPENED)) if is_too_early else error
         else:
             return result if redactor.withholds_nothing else redacted(result, redactor.without_known)
-        told = refusals.told(failure.error)
+        told = sdk_errors.told(failure.error)
         if not redactor.withholds_nothing:
             told = ErrorData.model_validate(redacted(told.model_dump(), redactor.without_known))
         raise MCPError(told.code, told.message, told.data) from None

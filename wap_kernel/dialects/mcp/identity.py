@@ -10,10 +10,10 @@ from typing import Any, Protocol
 from mcp.server.connection import Connection
 from mcp.server.context import ServerRequestContext
 
-from wap_kernel.caller import Caller
-from wap_kernel.errors import PermissionDenied
-from wap_kernel.operations import Effect, Operation
-from wap_kernel.workspace import Workspace
+from wap_kernel.engine.workspace import Workspace
+from wap_kernel.model.caller import Caller
+from wap_kernel.model.errors import PermissionDenied
+from wap_kernel.model.operations import Effect, Operation
 
 Message = ServerRequestContext[Any, Any]
 CLAIM_LENGTH = 200

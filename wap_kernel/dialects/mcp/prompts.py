@@ -7,14 +7,14 @@ from collections.abc import Collection
 
 import mcp_types as types
 
-from wap_kernel.caller import Caller
 from wap_kernel.dialects.coding_environment.tools import listed
-from wap_kernel.errors import InvalidArgument, NotFound
-from wap_kernel.mcp import failing
-from wap_kernel.mcp.asking import Desk, Message
-from wap_kernel.mcp.calling import MAX_NAME
-from wap_kernel.operations import Effect
-from wap_kernel.runner import Runner
+from wap_kernel.dialects.mcp import errors
+from wap_kernel.dialects.mcp.identity import Desk, Message
+from wap_kernel.dialects.mcp.tools import MAX_NAME
+from wap_kernel.model.caller import Caller
+from wap_kernel.model.errors import InvalidArgument, NotFound
+from wap_kernel.model.operations import Effect
+from wap_kernel.runs.runner import Runner
 
 EXPLORE = "explore_workspace"
 REVIEW = "review_last_run"
@@ -67,12 +67,12 @@ class Prompts:
         self._only = only
 
     async def list(self, message: Message, params: types.PaginatedRequestParams | None) -> types.ListPromptsResult:
-        async with failing.as_errors("prompts/list"):
+        async with errors.as_errors("prompts/list"):
             await self._desk.authorize(message, Effect.READ, "prompts/list")
         return types.ListPromptsResult(prompts=list(_PROMPTS))
 
     async def get(self, message: Message, params: types.GetPromptRequestParams) -> types.GetPromptResult:
-        async with failing.as_errors("prompts/get"):
+        async with errors.as_errors("prompts/get"):
             caller = await self._desk.authorize(message, Effect.READ, "prompts/get")
             text = await self._text(params, caller)
         said = types.PromptMessage(role="user", content=types.TextContent(text=text))

@@ -10,22 +10,22 @@ from typing import TypeVar
 import mcp_types as types
 from mcp.server.subscriptions import ListenHandler
 
-from wap_kernel.caller import Caller
-from wap_kernel.context import Context
-from wap_kernel.dialects.batch_rights import SCOPE
-from wap_kernel.dialects.coding_environment.calling import DIALECT
+from wap_kernel.dialects.batch_authorization import SCOPE
+from wap_kernel.dialects.coding_environment.call import DIALECT
 from wap_kernel.dialects.coding_environment.parameters import MAX_READ
 from wap_kernel.dialects.coding_environment.rpc_errors import OFFERED
 from wap_kernel.dialects.coding_environment.tools import listed
-from wap_kernel.errors import InvalidArgument, PermissionDenied, RateLimited, WapError
-from wap_kernel.files.primitives import Files, Kind
-from wap_kernel.mcp import failing
-from wap_kernel.mcp.asking import Desk, Message, connection_of
-from wap_kernel.mcp.changes import MAX_WATCHED, Changes, Subscriber
-from wap_kernel.mcp.locating import media_type, path_of, template, uri_of
-from wap_kernel.operations import Effect, ListFiles, Operation, ReadFile
-from wap_kernel.results import FileContent, FileList, Result
-from wap_kernel.workspace import Workspace
+from wap_kernel.dialects.mcp import errors
+from wap_kernel.dialects.mcp.identity import Desk, Message, connection_of
+from wap_kernel.dialects.mcp.resource_uri import media_type, path_of, template, uri_of
+from wap_kernel.dialects.mcp.subscriptions import MAX_WATCHED, Changes, Subscriber
+from wap_kernel.engine.workspace import Workspace
+from wap_kernel.files.interface import Files, Kind
+from wap_kernel.model.call_context import Context
+from wap_kernel.model.caller import Caller
+from wap_kernel.model.errors import InvalidArgument, PermissionDenied, RateLimited, WapError
+from wap_kernel.model.operations import Effect, ListFiles, Operation, ReadFile
+from wap_kernel.model.results import FileContent, FileList, Result
 
 PAGE = 500
 MOST = 10_000
@@ -49,7 +49,7 @@ class Resources:
         """Streams, by credential."""
 
     async def list(self, message: Message, params: types.PaginatedRequestParams | None) -> types.ListResourcesResult:
-        async with failing.as_errors("listFiles"):
+        async with errors.as_errors("listFiles"):
             start = _offset(None if params is None else params.cursor)
             operation = ListFiles(path=".", recursive=True, metadata=True, limit=MOST)
             found = await self.perform(message, "listFiles", operation, FileList)
@@ -60,7 +60,7 @@ class Resources:
     async def templates(
         self, message: Message, params: types.PaginatedRequestParams | None
     ) -> types.ListResourceTemplatesResult:
-        async with failing.as_errors("readFile"):
+        async with errors.as_errors("readFile"):
             await self._authorize(message, "readFile")
         file = types.ResourceTemplate(
             uri_template=template(self._workspace.root),
@@ -71,7 +71,7 @@ class Resources:
         return types.ListResourceTemplatesResult(resource_templates=[file])
 
     async def read(self, message: Message, params: types.ReadResourceRequestParams) -> types.ReadResourceResult:
-        async with failing.as_errors("readFile"):
+        async with errors.as_errors("readFile"):
             path = self._path(params.uri)
             operation = ReadFile(path=path, max_size=MAX_READ, encoding="auto")
             found = await self.perform(message, "readFile", operation, FileContent)
@@ -84,7 +84,7 @@ class Resources:
         return types.ReadResourceResult(contents=[contents])
 
     async def subscribe(self, message: Message, params: types.SubscribeRequestParams) -> types.EmptyResult:
-        async with failing.as_errors("readFile"):
+        async with errors.as_errors("readFile"):
             path = await self._readable(message, params.uri)
             self._subscriber(message).add(params.uri, path)
         return types.EmptyResult()
@@ -97,7 +97,7 @@ class Resources:
         self, message: Message, params: types.SubscriptionsListenRequestParams
     ) -> types.SubscriptionsListenResult:
         """How clients subscribe from 2026-07-28 on. What they may not read they do not hear of."""
-        async with failing.as_errors("readFile"):
+        async with errors.as_errors("readFile"):
             await self._authorize(message, "readFile")
             wanted = (params.notifications.resource_subscriptions or [])[:MAX_WATCHED]
             files: dict[str, str] = {}

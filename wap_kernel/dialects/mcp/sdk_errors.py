@@ -12,8 +12,8 @@ from typing import Any
 from mcp_types import INTERNAL_ERROR, INVALID_PARAMS, INVALID_REQUEST, PARSE_ERROR, ErrorData, JSONRPCError, RequestId
 from pydantic import ValidationError
 
-from wap_kernel.dialects.agent_spaces_events import _unicode
-from wap_kernel.errors import Code, WapError
+from wap_kernel.dialects.agent_spaces.event_writer import _unicode
+from wap_kernel.model.errors import Code, WapError
 
 MAX_TOLD = 500
 """Characters of what the SDK says, which may quote what was sent."""

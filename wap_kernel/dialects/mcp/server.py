@@ -11,14 +11,14 @@ from mcp.server.lowlevel import Server
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 
 from wap_kernel import __version__
-from wap_kernel.mcp import failing, logs
-from wap_kernel.mcp.asking import AskerOf, Desk, Message
-from wap_kernel.mcp.calling import Tools
-from wap_kernel.mcp.changes import Changes
-from wap_kernel.mcp.completing import Completions
-from wap_kernel.mcp.prompts import Prompts
-from wap_kernel.mcp.resources import Resources
-from wap_kernel.runner import Runner
+from wap_kernel.dialects.mcp import client_log, errors
+from wap_kernel.dialects.mcp.completion import Completions
+from wap_kernel.dialects.mcp.identity import AskerOf, Desk, Message
+from wap_kernel.dialects.mcp.prompts import Prompts
+from wap_kernel.dialects.mcp.resources import Resources
+from wap_kernel.dialects.mcp.subscriptions import Changes
+from wap_kernel.dialects.mcp.tools import Tools
+from wap_kernel.runs.runner import Runner
 
 INSTRUCTIONS = """Tools to work in one folder, the workspace, beside a person who watches. Paths are relative to it. \
 {tools}Every call is checked against a policy and recorded. A refusal says what to do instead; where a person has to \
@@ -85,9 +85,9 @@ def build(
         )
 
     server.add_request_handler("server/discover", types.RequestParams, discover)
-    server.middleware.append(failing.explaining(runner.workspace.redactor))
+    server.middleware.append(errors.explaining(runner.workspace.redactor))
     # Not by the constructor, which warns that logging is going away; clients of today ask for it.
-    server.add_request_handler("logging/setLevel", types.SetLevelRequestParams, logs.set_level)
+    server.add_request_handler("logging/setLevel", types.SetLevelRequestParams, client_log.set_level)
     return server
 
 

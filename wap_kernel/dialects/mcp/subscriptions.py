@@ -14,10 +14,10 @@ from contextlib import ExitStack, contextmanager
 from mcp.server.session import ServerSession
 from mcp.server.subscriptions import InMemorySubscriptionBus, ResourceUpdated, ServerEvent
 
-from wap_kernel.errors import RateLimited
-from wap_kernel.files.primitives import Access
-from wap_kernel.operations import Operation
-from wap_kernel.policy.touches import touches
+from wap_kernel.files.interface import Access
+from wap_kernel.model.errors import RateLimited
+from wap_kernel.model.operations import Operation
+from wap_kernel.model.path_access import touches
 
 COLLECT_SECONDS = 0.1
 MAX_WATCHED = 1000

@@ -9,17 +9,17 @@ from typing import Any
 import mcp_types as types
 from mcp.shared.exceptions import MCPError
 
-from wap_kernel.dialects import schemas
-from wap_kernel.dialects.coding_environment.calling import CallOutcome, call
+from wap_kernel.dialects import json_schema
+from wap_kernel.dialects.coding_environment.call import CallOutcome, call
+from wap_kernel.dialects.coding_environment.progress import Progress
 from wap_kernel.dialects.coding_environment.rpc_errors import RpcError, rpc_error
 from wap_kernel.dialects.coding_environment.tools import TOOLS, CodingTool, listed
-from wap_kernel.dialects.coding_environment.watching import Progress
-from wap_kernel.errors import InvalidArgument, NotFound
-from wap_kernel.mcp import failing, logs
-from wap_kernel.mcp.asking import Desk, Message
-from wap_kernel.mcp.elicitation import elicitation
-from wap_kernel.operations import Effect
-from wap_kernel.runner import Runner
+from wap_kernel.dialects.mcp import client_log, errors
+from wap_kernel.dialects.mcp.elicitation import elicitation
+from wap_kernel.dialects.mcp.identity import Desk, Message
+from wap_kernel.model.errors import InvalidArgument, NotFound
+from wap_kernel.model.operations import Effect
+from wap_kernel.runs.runner import Runner
 
 WAIT = "wap/wait"
 """In a call's `_meta`: how many seconds it waits for a person in Jupyter to agree."""
@@ -43,7 +43,7 @@ class Tools:
         return None if found is None else found.input_schema
 
     async def list(self, message: Message, params: types.PaginatedRequestParams | None) -> types.ListToolsResult:
-        async with failing.as_errors("tools/list"):
+        async with errors.as_errors("tools/list"):
             caller = await self._desk.authorize(message, Effect.READ, "tools/list")
         return types.ListToolsResult(tools=[self._definitions[tool.name] for tool in listed(caller, self._only)])
 
@@ -69,7 +69,7 @@ class Tools:
             if asked is not None and asked.due is not None:
                 return asked.due
             await self._tell(message, params.name[:MAX_NAME], began, str(error.data.get("code")))
-            raise failing.as_sent(error) from None
+            raise errors.as_sent(error) from None
         if asked is not None and asked.due is not None:
             return asked.due
         await self._tell(message, params.name, began, "error" if outcome.is_error else None)
@@ -88,7 +88,7 @@ class Tools:
         is_reading = tool in TOOLS and TOOLS[tool].effect is Effect.READ
         level: types.LoggingLevel = "warning" if failure else "debug" if is_reading else "info"
         try:
-            await logs.tell(message, level, {**told, "durationMs": duration})
+            await client_log.tell(message, level, {**told, "durationMs": duration})
         except MCPError:  # nobody listens any more; the answer is what counts
             pass
 
@@ -98,8 +98,8 @@ def _definition(tool: CodingTool[Any]) -> types.Tool:
         name=tool.name,
         title=tool.title,
         description=tool.description,
-        input_schema=schemas.of(tool.parameters, "validation"),
-        output_schema=schemas.of(tool.response, "serialization"),
+        input_schema=json_schema.of(tool.parameters, "validation"),
+        output_schema=json_schema.of(tool.response, "serialization"),
         annotations=types.ToolAnnotations(
             title=tool.title,
             read_only_hint=tool.effect is Effect.READ,

@@ -7,12 +7,12 @@ from typing import Literal
 
 from pydantic import BaseModel, ConfigDict
 
-from wap_kernel.changes import ReplaceText
-from wap_kernel.commands.output import Collector
-from wap_kernel.dialects.tool_interface.places import shown
-from wap_kernel.files.reading import count_lines
-from wap_kernel.operations import ListFiles, ModifyFile, SearchFiles, ViewFile, WriteFile
-from wap_kernel.results import CommandResult, FileContent, FileList, FileModified, FileWritten, SearchResult
+from wap_kernel.dialects.tool_interface.workspace_path import shown
+from wap_kernel.files.read import count_lines
+from wap_kernel.model.edits import ReplaceText
+from wap_kernel.model.operations import ListFiles, ModifyFile, SearchFiles, ViewFile, WriteFile
+from wap_kernel.model.results import CommandResult, FileContent, FileList, FileModified, FileWritten, SearchResult
+from wap_kernel.providers.process.output_buffer import Collector
 
 MAX_STREAM = 50 * 1024
 """Bytes of each of a command's two streams."""

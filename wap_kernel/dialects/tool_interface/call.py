@@ -6,19 +6,19 @@ import json
 from functools import partial
 from typing import Any
 
-from wap_kernel.caller import Caller
-from wap_kernel.context import Context
-from wap_kernel.dialects.tool_interface.failing import translated
+from wap_kernel.dialects.tool import LARGE, known
+from wap_kernel.dialects.tool_interface.errors import translated
 from wap_kernel.dialects.tool_interface.parameters import ReadParameters
 from wap_kernel.dialects.tool_interface.tools import TOOLS, WorkspaceTool
-from wap_kernel.dialects.tools import LARGE, known
-from wap_kernel.errors import WapError
-from wap_kernel.files.primitives import Kind
-from wap_kernel.operations import Operation, ViewFile
-from wap_kernel.results import Result
-from wap_kernel.runner import Runner
-from wap_kernel.runs.model import Step
-from wap_kernel.workspace import Workspace
+from wap_kernel.engine.workspace import Workspace
+from wap_kernel.files.interface import Kind
+from wap_kernel.model.call_context import Context
+from wap_kernel.model.caller import Caller
+from wap_kernel.model.errors import WapError
+from wap_kernel.model.operations import Operation, ViewFile
+from wap_kernel.model.results import Result
+from wap_kernel.model.run import Step
+from wap_kernel.runs.runner import Runner
 
 DIALECT = "tool_interface"
 

@@ -8,8 +8,8 @@ from types import MappingProxyType
 from typing import Any
 
 from wap_kernel.dialects.tool_interface.answers import cut
-from wap_kernel.dialects.tool_interface.places import shown
-from wap_kernel.errors import EditAmbiguous, EditNotFound, WapError
+from wap_kernel.dialects.tool_interface.workspace_path import shown
+from wap_kernel.model.errors import EditAmbiguous, EditNotFound, WapError
 
 NOT_FOUND = "oldString not found in content"
 AMBIGUOUS = "Found multiple matches for oldString"

@@ -13,10 +13,10 @@ from pydantic import ConfigDict
 from pydantic.alias_generators import to_camel
 
 from wap_kernel.dialects.tool_interface.answers import Answer
-from wap_kernel.dialects.tool_interface.places import shown
-from wap_kernel.git import answers as git
-from wap_kernel.git.acting import GitActed
-from wap_kernel.operations import GitAction
+from wap_kernel.dialects.tool_interface.workspace_path import shown
+from wap_kernel.git.client import GitActed
+from wap_kernel.model.git import results as git
+from wap_kernel.model.operations import GitAction
 
 
 class GitPart(Answer):

@@ -8,16 +8,16 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
-from wap_kernel.dialects.tool_interface import places
+from wap_kernel.dialects.tool import INTEGER
+from wap_kernel.dialects.tool_interface import workspace_path
 from wap_kernel.dialects.tool_interface.parameters import InterfaceParameters, Positive
-from wap_kernel.dialects.tools import INTEGER
-from wap_kernel.errors import InvalidArgument
-from wap_kernel.git.changing import MAX_MESSAGE
-from wap_kernel.git.names import branch as branch_name
-from wap_kernel.git.reading import MAX_COMMITS
-from wap_kernel.git.remotes import remote
+from wap_kernel.git.local.changes import MAX_MESSAGE
+from wap_kernel.git.local.queries import MAX_COMMITS
 from wap_kernel.git.settings import by_https
-from wap_kernel.operations import GitAction, GitChange, GitRead, GitTransfer, Operation
+from wap_kernel.model.errors import InvalidArgument
+from wap_kernel.model.git.names import branch as branch_name
+from wap_kernel.model.operations import GitAction, GitChange, GitRead, GitTransfer, Operation
+from wap_kernel.policy.git_remotes import remote
 
 MAX_FILES = 5_000
 """They stand on a command line, and bubblewrap takes 9,000 words, its own among them."""
@@ -61,7 +61,7 @@ _KINDS: Mapping[str, type[GitAction]] = MappingProxyType(
 
 class GitParameters(InterfaceParameters):
     action: Action = Field(description="What to do.")
-    workdir: str = Field(places.WORKSPACE, min_length=1, description="Folder of the repository, or one in it.")
+    workdir: str = Field(workspace_path.WORKSPACE, min_length=1, description="Folder of the repository, or one in it.")
     message: str | None = Field(None, min_length=1, max_length=MAX_MESSAGE, description="commit: what changed.")
     files: Paths | None = Field(
         None,
@@ -97,8 +97,8 @@ class GitParameters(InterfaceParameters):
     depth: Positive | None = Field(None, description="clone: not supported, the whole history is cloned.")
 
     def operation(self, names_of_root: tuple[str, ...]) -> Operation:
-        folder = places.parse(self.workdir, names_of_root)
-        return self.action_in(folder, lambda path: places.beside(path, folder, names_of_root))
+        folder = workspace_path.parse(self.workdir, names_of_root)
+        return self.action_in(folder, lambda path: workspace_path.beside(path, folder, names_of_root))
 
     def action_in(self, folder: str, named: Callable[[str], str]) -> Operation:
         """In this folder of the workspace; `named` is where a path of the request leads."""

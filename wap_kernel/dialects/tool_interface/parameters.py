@@ -6,13 +6,13 @@ from typing import Annotated, Literal
 
 from pydantic import ConfigDict, Field
 
-from wap_kernel.changes import ReplaceText
-from wap_kernel.dialects.tool_interface import places
-from wap_kernel.dialects.tools import INTEGER, Parameters
-from wap_kernel.dialects.wap_parameters import Hash
-from wap_kernel.errors import InvalidArgument
-from wap_kernel.files.searching import MAX_CONTEXT_LINES
-from wap_kernel.operations import ListFiles, ModifyFile, Operation, RunCommand, SearchFiles, ViewFile, WriteFile
+from wap_kernel.dialects.tool import INTEGER, Parameters
+from wap_kernel.dialects.tool_interface import workspace_path
+from wap_kernel.dialects.wap.parameters import Hash
+from wap_kernel.files.search.searcher import MAX_CONTEXT_LINES
+from wap_kernel.model.edits import ReplaceText
+from wap_kernel.model.errors import InvalidArgument
+from wap_kernel.model.operations import ListFiles, ModifyFile, Operation, RunCommand, SearchFiles, ViewFile, WriteFile
 
 TIMEOUT_MS = 120_000
 MAX_LINES = 2_000
@@ -35,7 +35,7 @@ class InterfaceParameters(Parameters):
 
 class BashParameters(InterfaceParameters):
     command: str = Field(min_length=1, max_length=100_000, description="Command line for bash.")
-    workdir: str = Field(places.WORKSPACE, min_length=1, description="Folder to run in.")
+    workdir: str = Field(workspace_path.WORKSPACE, min_length=1, description="Folder to run in.")
     timeout_ms: float = Field(
         TIMEOUT_MS, gt=0, allow_inf_nan=False, description="After how many milliseconds it is ended."
     )
@@ -45,7 +45,7 @@ class BashParameters(InterfaceParameters):
             raise InvalidArgument("The command contains a NUL character.")
         return RunCommand(
             command=self.command,
-            cwd=places.parse(self.workdir, names_of_root),
+            cwd=workspace_path.parse(self.workdir, names_of_root),
             by_alias=True,
             timeout_ms=self.timeout_ms,
         )
@@ -64,7 +64,7 @@ class ReadParameters(InterfaceParameters):
 
     def operation(self, names_of_root: tuple[str, ...]) -> Operation:
         return ViewFile(
-            path=places.parse(self.file_path, names_of_root),
+            path=workspace_path.parse(self.file_path, names_of_root),
             start_line=self.offset,
             end_line=self.offset + (self.limit or MAX_LINES) - 1,
             max_line=MAX_LINE if self.limit is None else None,
@@ -82,7 +82,7 @@ class WriteParameters(InterfaceParameters):
 
     def operation(self, names_of_root: tuple[str, ...]) -> Operation:
         return WriteFile(
-            path=places.new_file(self.file_path, names_of_root),
+            path=workspace_path.new_file(self.file_path, names_of_root),
             content=self.content.encode("utf-8"),
             create_directories=True,
             expected_hash=self.expected_hash,
@@ -102,7 +102,9 @@ class EditParameters(InterfaceParameters):
         which: Literal["only", "every"] = "every" if self.replace_all else "only"
         change = ReplaceText(old_content=self.old_string, new_content=self.new_string, which=which)
         return ModifyFile(
-            path=places.parse(self.file_path, names_of_root), changes=(change,), expected_hash=self.expected_hash
+            path=workspace_path.parse(self.file_path, names_of_root),
+            changes=(change,),
+            expected_hash=self.expected_hash,
         )
 
 
@@ -110,12 +112,12 @@ class GlobParameters(InterfaceParameters):
     pattern: str = Field(
         min_length=1, description='Relative to path, e.g. "src/**/*.{ts,tsx}". * does not cross a /, ** does.'
     )
-    path: Folder = places.WORKSPACE
+    path: Folder = workspace_path.WORKSPACE
 
     def operation(self, names_of_root: tuple[str, ...]) -> Operation:
-        path, pattern = places.parse(self.path, names_of_root), self.pattern
+        path, pattern = workspace_path.parse(self.path, names_of_root), self.pattern
         if path == ".":
-            pattern = pattern.removeprefix(f"{places.WORKSPACE}/") or pattern
+            pattern = pattern.removeprefix(f"{workspace_path.WORKSPACE}/") or pattern
         return ListFiles(path=path, recursive=True, include=(pattern,), limit=MAX_MATCHES, newest_first=True)
 
 
@@ -123,7 +125,7 @@ class GrepParameters(InterfaceParameters):
     pattern: str = Field(
         min_length=1, description="Regular expression in Rust's syntax: no look-around, no back-references."
     )
-    path: Folder = places.WORKSPACE
+    path: Folder = workspace_path.WORKSPACE
     include: str | None = Field(
         None,
         min_length=1,
@@ -135,7 +137,7 @@ class GrepParameters(InterfaceParameters):
 
     def operation(self, names_of_root: tuple[str, ...]) -> Operation:
         return SearchFiles(
-            paths=(places.parse(self.path, names_of_root),),
+            paths=(workspace_path.parse(self.path, names_of_root),),
             query=self.pattern,
             regex=True,
             include=None if self.include is None else (_anywhere(self.include),),

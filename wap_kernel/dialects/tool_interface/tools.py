@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any
 
+from wap_kernel.dialects.tool import P, Tool
 from wap_kernel.dialects.tool_interface import answers, git_answers, parameters
 from wap_kernel.dialects.tool_interface.git_parameters import GitParameters
-from wap_kernel.dialects.tools import P, Tool
-from wap_kernel.operations import Effect
+from wap_kernel.model.operations import Effect
 
 
 def _nothing(*_: Any) -> answers.Answer:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from posixpath import normpath
 
-from wap_kernel.errors import InvalidArgument
 from wap_kernel.files import paths
+from wap_kernel.model.errors import InvalidArgument
 
 WORKSPACE = "/workspace"
 

@@ -6,12 +6,13 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from wap_kernel.changes import CellType, DeleteCell, InsertCell, MoveCell, ReplaceCell
-from wap_kernel.dialects.tools import Parameters
-from wap_kernel.dialects.wap_parameters import Hash, Path
-from wap_kernel.errors import InvalidArgument
-from wap_kernel.files import notebooks, paths
-from wap_kernel.operations import ModifyFile, Operation, ReadNotebook
+from wap_kernel.dialects.tool import Parameters
+from wap_kernel.dialects.wap.parameters import Hash, Path
+from wap_kernel.files import paths
+from wap_kernel.files.notebooks import validation
+from wap_kernel.model.edits import CellType, DeleteCell, InsertCell, MoveCell, ReplaceCell
+from wap_kernel.model.errors import InvalidArgument
+from wap_kernel.model.operations import ModifyFile, Operation, ReadNotebook
 
 CellId = Annotated[str, Field(min_length=1, max_length=64, description="Id of a cell, as readNotebook names it.")]
 NewId = Annotated[str, Field(pattern=r"^[a-zA-Z0-9_-]{1,64}$", description="Id for the new cell; made up if left out.")]
@@ -116,6 +117,6 @@ class ModifyNotebookParameters(Parameters):
 
 def named(path: str) -> str:
     """The path, if it is one of a notebook."""
-    if not notebooks.is_notebook(path):
+    if not validation.is_notebook(path):
         raise InvalidArgument(f"Not the name of a notebook: {path}", hint="Its name has to end in .ipynb.", path=path)
     return path

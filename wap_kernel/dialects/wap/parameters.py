@@ -8,14 +8,14 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
-from wap_kernel.changes import DeleteLines, InsertLines, RegexReplace, ReplaceLines
-from wap_kernel.dialects.tools import INTEGER, Parameters
-from wap_kernel.errors import InvalidArgument
-from wap_kernel.files import digest, paths
-from wap_kernel.files.patterns import MAX_PATTERNS
-from wap_kernel.files.searching import MAX_CONTEXT_LINES
-from wap_kernel.files.selection import MAX_PATHS
-from wap_kernel.operations import (
+from wap_kernel.dialects.tool import INTEGER, Parameters
+from wap_kernel.files import content_hash, paths
+from wap_kernel.files.globs.parse import MAX_PATTERNS
+from wap_kernel.files.search.searcher import MAX_CONTEXT_LINES
+from wap_kernel.files.search.selection import MAX_PATHS
+from wap_kernel.model.edits import DeleteLines, InsertLines, RegexReplace, ReplaceLines
+from wap_kernel.model.errors import InvalidArgument
+from wap_kernel.model.operations import (
     CopyFile,
     CreateDirectory,
     DeleteFile,
@@ -49,7 +49,8 @@ Patterns = Annotated[
 Hash = Annotated[
     str,
     Field(
-        pattern=digest.PATTERN, description="Refuse with CONFLICT unless the file still has this hash (from a read)."
+        pattern=content_hash.PATTERN,
+        description="Refuse with CONFLICT unless the file still has this hash (from a read).",
     ),
 ]
 TextEncoding = Literal["utf-8", "base64"]

@@ -12,13 +12,13 @@ from typing import Any
 
 from pydantic import BaseModel
 
-from wap_kernel.caller import Caller
-from wap_kernel.dialects import wap_notebooks
-from wap_kernel.dialects import wap_parameters as parameters
-from wap_kernel.dialects.tools import LARGE, Tool, known
-from wap_kernel.errors import WapError
-from wap_kernel.operations import Effect, Operation
-from wap_kernel.results import (
+from wap_kernel.dialects.tool import LARGE, Tool, known
+from wap_kernel.dialects.wap import notebook_parameters, parameters
+from wap_kernel.engine.workspace import Workspace
+from wap_kernel.model.caller import Caller
+from wap_kernel.model.errors import WapError
+from wap_kernel.model.operations import Effect, Operation
+from wap_kernel.model.results import (
     CommandResult,
     FileContent,
     FileList,
@@ -30,9 +30,8 @@ from wap_kernel.results import (
     SearchResult,
     WorkspaceDescription,
 )
-from wap_kernel.runner import Runner
-from wap_kernel.runs.model import Step
-from wap_kernel.workspace import Workspace
+from wap_kernel.model.run import Step
+from wap_kernel.runs.runner import Runner
 
 DIALECT = "wap"
 
@@ -160,7 +159,7 @@ _TOOLS: tuple[Tool[Any], ...] = (
         "Reads a Jupyter notebook cell by cell: ids, types, sources, and outputs as text (images are only named). "
         "Shorter and easier to work with than readFile of an .ipynb file.",
         Effect.READ,
-        wap_notebooks.ReadNotebookParameters,
+        notebook_parameters.ReadNotebookParameters,
         NotebookContent,
         idempotent=True,
     ),
@@ -170,7 +169,7 @@ _TOOLS: tuple[Tool[Any], ...] = (
         "Inserts, replaces, deletes and moves cells of a Jupyter notebook by their ids; everything else stays byte for "
         "byte. Nothing is executed. Answers a unified diff of the file.",
         Effect.WRITE,
-        wap_notebooks.ModifyNotebookParameters,
+        notebook_parameters.ModifyNotebookParameters,
         ModifyFileResponse,
         destructive=True,
     ),

@@ -18,7 +18,7 @@ from contextlib import suppress
 from functools import cache
 from typing import Protocol
 
-from wap_kernel.files.walk import Place
+from wap_kernel.files.contained.component_walk import Place
 
 _HAS_EFFECTIVE_IDS = os.access in os.supports_effective_ids
 

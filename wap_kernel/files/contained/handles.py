@@ -8,11 +8,11 @@ from collections.abc import Iterator
 from functools import partial
 from itertools import islice
 
-from wap_kernel.errors import InvalidArgument, TooLarge
-from wap_kernel.files.atomic import TEMPORARY_PREFIX, is_temporary
+from wap_kernel.files.contained.atomic_write import TEMPORARY_PREFIX, is_temporary
+from wap_kernel.files.contained.component_walk import FOLDER_FLAGS
+from wap_kernel.files.interface import Access, Guard, Kind, Look, Stat
 from wap_kernel.files.paths import join
-from wap_kernel.files.primitives import Access, Guard, Kind, Look, Stat
-from wap_kernel.files.walk import FOLDER_FLAGS
+from wap_kernel.model.errors import InvalidArgument, TooLarge
 
 # O_NONBLOCK: opening a FIFO must not wait for a writer; it is refused after fstat.
 READ_FLAGS = os.O_RDONLY | sum(getattr(os, name, 0) for name in ("O_CLOEXEC", "O_NONBLOCK", "O_NOCTTY"))

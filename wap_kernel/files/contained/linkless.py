@@ -10,12 +10,12 @@ import errno
 import os
 from collections.abc import Callable
 
-from wap_kernel.files import atomic
-from wap_kernel.files.handles import READ_FLAGS, LocalFile, look_of
-from wap_kernel.files.openat2 import OpenBeneath
+from wap_kernel.files.contained import atomic_write
+from wap_kernel.files.contained.component_walk import FOLDER_FLAGS, Place
+from wap_kernel.files.contained.handles import READ_FLAGS, LocalFile, look_of
+from wap_kernel.files.contained.openat2 import OpenBeneath
+from wap_kernel.files.interface import Access, Guard, Look
 from wap_kernel.files.paths import lexical
-from wap_kernel.files.primitives import Access, Guard, Look
-from wap_kernel.files.walk import FOLDER_FLAGS, Place
 
 _LINKED = (errno.ELOOP, errno.EXDEV, errno.EAGAIN)
 """What the kernel says where it meets a link, or something is renamed meanwhile."""
@@ -30,8 +30,8 @@ class Direct:
         root: int,
         open_beneath: OpenBeneath,
         guard: Guard,
-        journal: atomic.Journal,
-        step: atomic.Step,
+        journal: atomic_write.Journal,
+        step: atomic_write.Step,
         opened: Callable[[int, str], LocalFile] = LocalFile,
     ) -> None:
         self._root = root
@@ -61,13 +61,13 @@ class Direct:
                 return True
             return False
 
-    def create(self, path: str, data: bytes, unsettled: atomic.Unsettled) -> Look:
+    def create(self, path: str, data: bytes, unsettled: atomic_write.Unsettled) -> Look:
         """A new file, by the write protocol; `unsettled` has to be settled before anybody is told of it."""
         place = self._place(path)
         if place is None:  # a link has come in the way since somebody looked
             raise OSError(errno.ELOOP, os.strerror(errno.ELOOP))
         with place:
-            made = atomic.replace(
+            made = atomic_write.replace(
                 place, data, exclusive=True, mode=None, journal=self._journal, step=self._step, unsettled=unsettled
             )
             return look_of(made)

@@ -6,7 +6,7 @@ import errno
 import os
 import stat
 
-from wap_kernel.files.walk import Place
+from wap_kernel.files.contained.component_walk import Place
 
 _WITHOUT_FOLLOWING = os.chmod in os.supports_follow_symlinks
 _O_PATH = getattr(os, "O_PATH", 0)

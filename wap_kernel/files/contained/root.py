@@ -15,15 +15,16 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import TypeVar
 
-from wap_kernel.errors import Conflict, InvalidArgument, WapError
-from wap_kernel.files import at_once, atomic, openat2
+from wap_kernel.files import at_once
 from wap_kernel.files.at_once import HeldFile
-from wap_kernel.files.direct import Direct
-from wap_kernel.files.handles import READ_FLAGS, LocalFile, LocalFolder, look_at, not_a_file, stat_of
-from wap_kernel.files.modes import change_mode
+from wap_kernel.files.contained import atomic_write, openat2
+from wap_kernel.files.contained.component_walk import FOLDER_FLAGS, Escape, Place, Raced, walk
+from wap_kernel.files.contained.handles import READ_FLAGS, LocalFile, LocalFolder, look_at, not_a_file, stat_of
+from wap_kernel.files.contained.linkless import Direct
+from wap_kernel.files.contained.modes import change_mode
+from wap_kernel.files.interface import Access, Guard, Kind, Look, Stat
 from wap_kernel.files.paths import lexical, outside, split
-from wap_kernel.files.primitives import Access, Guard, Kind, Look, Stat
-from wap_kernel.files.walk import FOLDER_FLAGS, Escape, Place, Raced, walk
+from wap_kernel.model.errors import Conflict, InvalidArgument, WapError
 
 RETRIES = 64
 
@@ -38,8 +39,8 @@ class Root:
         path: str,
         *,
         guard: Guard,
-        journal: atomic.Journal,
-        step: atomic.Step = lambda _: None,
+        journal: atomic_write.Journal,
+        step: atomic_write.Step = lambda _: None,
         use_openat2: bool = True,
     ) -> None:
         self.path = os.path.realpath(path)
@@ -115,7 +116,7 @@ class Root:
     def replace(self, path: str, data: bytes, *, exclusive: bool = False, mode: int | None = None) -> Stat:
         with self._target(path) as place:
             self._refuse_special(place)
-            written = atomic.replace(
+            written = atomic_write.replace(
                 place, data, exclusive=exclusive, mode=mode, journal=self._journal, step=self._step
             )
             return stat_of(written, place.path)
@@ -132,7 +133,7 @@ class Root:
                 before = os.fstat(descriptor)
                 if not stat.S_ISREG(before.st_mode):
                     raise not_a_file(stat_of(before, place.path))
-                atomic.append_all(descriptor, data, before.st_size)
+                atomic_write.append_all(descriptor, data, before.st_size)
                 os.fsync(descriptor)
                 return stat_of(os.fstat(descriptor), place.path)
             finally:
@@ -146,7 +147,7 @@ class Root:
             if overwrite:
                 os.rename(old.name, new.name, src_dir_fd=old.fd, dst_dir_fd=new.fd)
             else:
-                atomic.rename_exclusive(old.fd, old.name, new.fd, new.name)
+                atomic_write.rename_exclusive(old.fd, old.name, new.fd, new.name)
             os.fsync(new.fd)
             os.fsync(old.fd)
             return new.path
@@ -208,14 +209,14 @@ class Root:
 
     def restore(self, path: str, data: bytes, mode: int) -> None:
         with self._target(path, follow=False) as place:
-            atomic.replace(
+            atomic_write.replace(
                 place, data, exclusive=False, mode=mode, journal=self._journal, step=self._step, restoring=True
             )
 
     def symlink(self, path: str, target: str) -> None:
         with self._target(path, follow=False) as place:
             self._guard.check_tree(place.path)
-            atomic.replace_by_link(place, target, journal=self._journal)
+            atomic_write.replace_by_link(place, target, journal=self._journal)
 
     def chmod(self, path: str, mode: int) -> None:
         with self._target(path, follow=False) as place:

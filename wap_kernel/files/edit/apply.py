@@ -11,12 +11,12 @@ import io
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from wap_kernel.changes import CellChange, Change, DeleteLines, InsertLines, RegexReplace, ReplaceLines, ReplaceText
-from wap_kernel.errors import EditAmbiguous, EditNotFound, InvalidArgument, TimedOut, TooLarge, WapError
-from wap_kernel.files import jsregex
-from wap_kernel.files.cells import Document
-from wap_kernel.files.closest import closest
-from wap_kernel.files.deadline import Deadline
+from wap_kernel.files.edit.closest_match import closest
+from wap_kernel.files.edit.js_regex import replace
+from wap_kernel.files.notebooks.cells import Document
+from wap_kernel.model.deadline import Deadline
+from wap_kernel.model.edits import CellChange, Change, DeleteLines, InsertLines, RegexReplace, ReplaceLines, ReplaceText
+from wap_kernel.model.errors import EditAmbiguous, EditNotFound, InvalidArgument, TimedOut, TooLarge, WapError
 
 SHOWN = 50
 """Characters of a text that an error quotes."""
@@ -177,7 +177,7 @@ def _regex_replace(data: bytes, change: RegexReplace, max_size: int, deadline: D
     _encoded(change.replacement)
     # surrogateescape carries bytes that are not UTF-8 through the text and back unchanged.
     text = data.decode("utf-8", "surrogateescape")
-    replaced = jsregex.replace(
+    replaced = replace.replace(
         text, change.pattern, change.replacement, change.flags, max_size=max_size, deadline=deadline
     )
     return replaced.encode("utf-8", "surrogateescape")

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 
 import bracex
 
-from wap_kernel.errors import InvalidArgument
+from wap_kernel.model.errors import InvalidArgument
 
 MAX_PATTERNS = 1000
 MAX_PATTERN_LENGTH = 1000

@@ -18,10 +18,10 @@ from pathspec import GitIgnoreSpec
 from pathspec.patterns.gitignore import GitIgnorePatternError
 from pathspec.patterns.gitignore.spec import GitIgnoreSpecPattern
 
-from wap_kernel.errors import InvalidArgument
-from wap_kernel.files.pathglob import NamesWithin, PathGlob, name_matcher
+from wap_kernel.files.globs.parse import MAX_PATTERNS, excluding_lines, selecting_rows, too_many
+from wap_kernel.files.globs.path_glob import NamesWithin, PathGlob, name_matcher
 from wap_kernel.files.paths import split
-from wap_kernel.files.patterns import MAX_PATTERNS, excluding_lines, selecting_rows, too_many
+from wap_kernel.model.errors import InvalidArgument
 
 DEFAULT_EXCLUSIONS = (
     "**/node_modules/**",

@@ -16,9 +16,9 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from wap_kernel.changes import CellChange, DeleteCell, InsertCell, MoveCell, ReplaceCell
-from wap_kernel.errors import EditNotFound, InvalidArgument, TooLarge
-from wap_kernel.files import json_spans
+from wap_kernel.files.notebooks import json_spans
+from wap_kernel.model.edits import CellChange, DeleteCell, InsertCell, MoveCell, ReplaceCell
+from wap_kernel.model.errors import EditNotFound, InvalidArgument, TooLarge
 
 Cell = dict[str, Any]
 MAX_NOTEBOOK = 16 * 1024 * 1024

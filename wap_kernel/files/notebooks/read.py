@@ -5,13 +5,13 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from wap_kernel.errors import InvalidArgument, TooLarge
-from wap_kernel.files.cells import MAX_NOTEBOOK, Cell, Document, joined, source_of
-from wap_kernel.files.digest import of_bytes
-from wap_kernel.files.primitives import Files
-from wap_kernel.files.reading import metadata, read_up_to
-from wap_kernel.operations import ReadNotebook
-from wap_kernel.results import CellOutput, Limits, NotebookCell, NotebookContent
+from wap_kernel.files.content_hash import of_bytes
+from wap_kernel.files.interface import Files
+from wap_kernel.files.notebooks.cells import MAX_NOTEBOOK, Cell, Document, joined, source_of
+from wap_kernel.files.read import metadata, read_up_to
+from wap_kernel.model.errors import InvalidArgument, TooLarge
+from wap_kernel.model.operations import ReadNotebook
+from wap_kernel.model.results import CellOutput, Limits, NotebookCell, NotebookContent
 
 MAX_OUTPUT = 4000
 """Characters of one output; its end is kept as well as its beginning."""

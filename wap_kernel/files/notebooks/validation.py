@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from wap_kernel.errors import InvalidArgument
+from wap_kernel.model.errors import InvalidArgument
 
 _MALFORMED = (ValueError, KeyError, TypeError, AttributeError, ArithmeticError, RecursionError)
 """What nbformat raises on JSON that is no notebook, besides its own error."""

@@ -9,7 +9,7 @@ from codecs import getincrementaldecoder
 from collections.abc import Callable, Iterable, Iterator
 from typing import NamedTuple
 
-from wap_kernel.files.primitives import OpenFile
+from wap_kernel.files.interface import OpenFile
 
 BLOCK = 256 * 1024
 MAX_LINE_CHARACTERS = 2000

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 
 from wap_kernel.files.paths import display
-from wap_kernel.files.scanning import texts_in, texts_of
-from wap_kernel.results import Match, SearchResult
+from wap_kernel.files.search.line_scanner import texts_in, texts_of
+from wap_kernel.model.results import Match, SearchResult
 
 MAX_CHARACTERS = 4 * 1024 * 1024
 """Of text in one answer. A hundred matches with all the context that may be asked for can be ten times that."""

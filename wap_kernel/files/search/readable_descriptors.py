@@ -10,9 +10,9 @@ import errno
 import os
 from collections.abc import Iterator
 
+from wap_kernel.files.contained.component_walk import FOLDER_FLAGS
+from wap_kernel.files.interface import Guard
 from wap_kernel.files.paths import join
-from wap_kernel.files.primitives import Guard
-from wap_kernel.files.walk import FOLDER_FLAGS
 
 _NOTHING_THERE = {errno.ENOENT, errno.EACCES, errno.ELOOP, errno.ENOTDIR}
 """Gone, unreadable or replaced since its name was read: nothing to search. Other errors would falsify the answer."""

@@ -32,13 +32,13 @@ from dataclasses import dataclass
 from itertools import chain
 from typing import IO
 
-from wap_kernel.errors import InternalError, InvalidArgument, ProviderUnavailable
-from wap_kernel.files import landlock
-from wap_kernel.files.deadline import Deadline
-from wap_kernel.files.primitives import Guard
-from wap_kernel.files.readable import readable
-from wap_kernel.files.scanning import Hit
-from wap_kernel.files.selection import MAX_FILE_SIZE
+from wap_kernel.files.interface import Guard
+from wap_kernel.files.search import landlock
+from wap_kernel.files.search.line_scanner import Hit
+from wap_kernel.files.search.readable_descriptors import readable
+from wap_kernel.files.search.selection import MAX_FILE_SIZE
+from wap_kernel.model.deadline import Deadline
+from wap_kernel.model.errors import InternalError, InvalidArgument, ProviderUnavailable
 
 NICENESS = 10
 

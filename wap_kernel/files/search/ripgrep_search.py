@@ -12,17 +12,17 @@ from contextlib import ExitStack
 from heapq import nsmallest
 from typing import TypeVar
 
-from wap_kernel.errors import ProviderUnavailable
-from wap_kernel.files.deadline import Deadline
-from wap_kernel.files.handles import LocalFile
-from wap_kernel.files.matches import rows
+from wap_kernel.files.contained.handles import LocalFile
+from wap_kernel.files.interface import Files, OpenFile
 from wap_kernel.files.paths import display, join
-from wap_kernel.files.primitives import Files, OpenFile
-from wap_kernel.files.ripgrep import Query, Ripgrep, memory_file
-from wap_kernel.files.scanning import BLOCK, Hit, blocks, column_in, column_of, hits
-from wap_kernel.files.selection import Selection
-from wap_kernel.files.trees import unless_gone
-from wap_kernel.results import Match, SearchResult
+from wap_kernel.files.search.line_scanner import BLOCK, Hit, blocks, column_in, column_of, hits
+from wap_kernel.files.search.match_rows import rows
+from wap_kernel.files.search.ripgrep import Query, Ripgrep, memory_file
+from wap_kernel.files.search.selection import Selection
+from wap_kernel.files.tree_walk import unless_gone
+from wap_kernel.model.deadline import Deadline
+from wap_kernel.model.errors import ProviderUnavailable
+from wap_kernel.model.results import Match, SearchResult
 
 DESCRIPTOR_BATCH = 200
 ARGUMENT_BYTES = 128 * 1024

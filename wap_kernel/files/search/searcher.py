@@ -14,17 +14,17 @@ from __future__ import annotations
 
 import re
 
-from wap_kernel.errors import InvalidArgument
-from wap_kernel.files import ripgrep
-from wap_kernel.files.deadline import Deadline
-from wap_kernel.files.literals import FILE_BUDGET, Literal, find_literal
-from wap_kernel.files.matches import bounded
-from wap_kernel.files.primitives import Files, Guard
-from wap_kernel.files.ripgrep import Query, Ripgrep
-from wap_kernel.files.ripgrep_search import RipgrepSearch
-from wap_kernel.files.selection import MAX_FILE_SIZE, Selection
-from wap_kernel.operations import SearchFiles
-from wap_kernel.results import Limits, SearchResult
+from wap_kernel.files.interface import Files, Guard
+from wap_kernel.files.search import ripgrep
+from wap_kernel.files.search.literal_search import FILE_BUDGET, Literal, find_literal
+from wap_kernel.files.search.match_rows import bounded
+from wap_kernel.files.search.ripgrep import Query, Ripgrep
+from wap_kernel.files.search.ripgrep_search import RipgrepSearch
+from wap_kernel.files.search.selection import MAX_FILE_SIZE, Selection
+from wap_kernel.model.deadline import Deadline
+from wap_kernel.model.errors import InvalidArgument
+from wap_kernel.model.operations import SearchFiles
+from wap_kernel.model.results import Limits, SearchResult
 
 MAX_QUERY_CHARACTERS = 10_000
 MAX_CONTEXT_LINES = 100

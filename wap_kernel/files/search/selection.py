@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Generator, Iterable, Iterator
 
-from wap_kernel.errors import InvalidArgument, PermissionDenied, from_os_error
-from wap_kernel.files.atomic import is_temporary
-from wap_kernel.files.deadline import Deadline
-from wap_kernel.files.globs import Exclusions, chosen, selected
+from wap_kernel.files.contained.atomic_write import is_temporary
+from wap_kernel.files.globs.sets import Exclusions, chosen, selected
+from wap_kernel.files.interface import Access, Files, Guard, Kind, Stat
 from wap_kernel.files.paths import join, split
-from wap_kernel.files.primitives import Access, Files, Guard, Kind, Stat
-from wap_kernel.files.trees import open_real, regular_files
-from wap_kernel.operations import SearchFiles
+from wap_kernel.files.tree_walk import open_real, regular_files
+from wap_kernel.model.deadline import Deadline
+from wap_kernel.model.errors import InvalidArgument, PermissionDenied, from_os_error
+from wap_kernel.model.operations import SearchFiles
 
 MAX_PATHS = 100
 

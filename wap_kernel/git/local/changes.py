@@ -8,10 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from wap_kernel.errors import InvalidArgument, PermissionDenied
 from wap_kernel.files.paths import display
-from wap_kernel.git import filters, names, parsing
-from wap_kernel.git.answers import (
+from wap_kernel.git import output_parser
+from wap_kernel.git.local import filters
+from wap_kernel.git.local.queries import branches, log
+from wap_kernel.git.local.repository import Work, denied, portions
+from wap_kernel.model.errors import InvalidArgument, PermissionDenied
+from wap_kernel.model.git import names
+from wap_kernel.model.git.results import (
     Added,
     Branches,
     Change,
@@ -22,8 +26,6 @@ from wap_kernel.git.answers import (
     Restored,
     failed,
 )
-from wap_kernel.git.reading import branches, log
-from wap_kernel.git.work import Work, denied, portions
 
 MAX_MESSAGE = 64 * 1024
 _SHOWN = 5
@@ -74,7 +76,7 @@ def restore(work: Work, paths: Sequence[str], *, staged: bool = False, source: s
     ran = work.read(
         "diff", "--name-only", "--no-renames", "-z", *compared, *((commit,) if commit else ()), "--", *literal
     )
-    changed = parsing.lines(ran.stdout)
+    changed = output_parser.lines(ran.stdout)
     unknown = [path for path in literal if path != "." and not any(_covers(path, one) for one in changed)]
     refused = [path for path in (*changed, *unknown) if not staged and not work.may_write(path)]
     named = [path for path in refused if path in literal]
@@ -168,7 +170,7 @@ def _check_writes(work: Work, commit: str) -> None:
         ran = work.read("ls-tree", "-r", "-z", "--name-only", "--full-tree", commit)
     else:
         ran = work.read("diff-tree", "-r", "-z", "--name-only", "--no-renames", here, commit)
-    changed = parsing.lines(ran.stdout)
+    changed = output_parser.lines(ran.stdout)
     check_writes(work, changed)
     filters.refuse_lfs(work, changed, commit)
 

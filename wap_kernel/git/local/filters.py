@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable
 
-from wap_kernel.commands.environment import GIT_CLOSED
-from wap_kernel.git import parsing
-from wap_kernel.git.answers import GitFailed, Reason, failed
-from wap_kernel.git.work import Work, portions
+from wap_kernel.git import output_parser
+from wap_kernel.git.local.repository import Work, portions
+from wap_kernel.model.git.results import GitFailed, Reason, failed
+from wap_kernel.providers.process.environment import GIT_CLOSED
 
 LFS = "lfs"
 _NONE = frozenset({"unspecified", "unset", "set", GIT_CLOSED})
@@ -23,7 +23,7 @@ def by_path(work: Work, paths: Iterable[str]) -> dict[str, str]:
     """The filters that the attributes of the work tree name."""
     found: dict[str, str] = {}
     for portion in portions(paths):
-        said = parsing.lines(work.read("check-attr", "-z", "filter", "--", *portion).stdout)
+        said = output_parser.lines(work.read("check-attr", "-z", "filter", "--", *portion).stdout)
         found.update((path, value) for path, value in zip(said[::3], said[2::3], strict=True) if value not in _NONE)
     return found
 

@@ -7,10 +7,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from wap_kernel.errors import InvalidArgument
 from wap_kernel.files.paths import display
-from wap_kernel.git import diffs, hardening, names, parsing
-from wap_kernel.git.answers import (
+from wap_kernel.git import diff_parser, output_parser
+from wap_kernel.git.local import hardened_env
+from wap_kernel.git.local.repository import Work, denied
+from wap_kernel.model.errors import InvalidArgument
+from wap_kernel.model.git import names
+from wap_kernel.model.git.results import (
     Branch,
     Branches,
     Change,
@@ -24,7 +27,6 @@ from wap_kernel.git.answers import (
     Status,
     failed,
 )
-from wap_kernel.git.work import Work, denied
 
 MAX_FILE = 1024 * 1024
 MAX_COMMITS = 1000
@@ -72,7 +74,7 @@ def _visible(work: Work, changes: Iterable[Change]) -> tuple[Change, ...]:
     )
 
 
-def _note(raw: parsing.RawStatus, underway: str | None) -> str | None:
+def _note(raw: output_parser.RawStatus, underway: str | None) -> str | None:
     if raw.conflicts:
         during = f" of the {underway} under way" if underway else ""
         return f"There are conflicts{during}: edit the files, add them, and commit."
@@ -93,10 +95,10 @@ def diff(work: Work, paths: Sequence[str] = ()) -> Differences:
 
 
 def _diff(work: Work, what: Sequence[str], paths: Sequence[str] = ()) -> Diff:
-    options = (*hardening.DIFF_OPTIONS, "--raw", "--numstat", "--patch", "-z")
+    options = (*hardened_env.DIFF_OPTIONS, "--raw", "--numstat", "--patch", "-z")
     ran = work.read("diff", *options, *what, "--", *paths, partial=True)
     folder = work.repository.folder
-    return diffs.parse(ran.stdout, folder=folder, may_read=work.permits.may_read, truncated=ran.truncated)
+    return diff_parser.parse(ran.stdout, folder=folder, may_read=work.permits.may_read, truncated=ran.truncated)
 
 
 def log(work: Work, revision: str = "HEAD", *, paths: Sequence[str] = (), limit: int = 50, skip: int = 0) -> Log:
@@ -106,10 +108,10 @@ def log(work: Work, revision: str = "HEAD", *, paths: Sequence[str] = (), limit:
     literal = work.literal(paths)
     ends = names.revisions(revision)
     what = "".join(end if end in names.BETWEEN else work.commit(end) for end in ends)
-    options = (f"--format={parsing.COMMIT_FORMAT}", "-z", "--no-show-signature", "--no-color", "--no-patch")
+    options = (f"--format={output_parser.COMMIT_FORMAT}", "-z", "--no-show-signature", "--no-color", "--no-patch")
     counts = (f"--max-count={limit + 1}", f"--skip={skip}")
     ran = work.read("log", *options, *counts, "--end-of-options", what, "--", *literal)
-    found = tuple(parsing.commits(ran.stdout))
+    found = tuple(output_parser.commits(ran.stdout))
     return Log(found[:limit], more=len(found) > limit)
 
 
@@ -131,7 +133,7 @@ def _show_path(work: Work, commit: str, path: str) -> ShownFile | ShownFolder:
         raise denied(work.shown(path))
     if path == ".":
         return _show_folder(work, commit, path, ())
-    listed = parsing.lines(work.read("ls-tree", "-z", "--long", "--full-tree", commit, "--", path).stdout)
+    listed = output_parser.lines(work.read("ls-tree", "-z", "--long", "--full-tree", commit, "--", path).stdout)
     if not listed:
         raise failed(Reason.UNKNOWN_PATH, "That commit has no file at that path. Look at show COMMIT: for its files.")
     kind, identifier, size = listed[0].split("\t", 1)[0].split()[1:]
@@ -153,7 +155,7 @@ def _show_path(work: Work, commit: str, path: str) -> ShownFile | ShownFolder:
 def _show_folder(work: Work, commit: str, path: str, listed: Sequence[str]) -> ShownFolder:
     ran = work.read("ls-tree", "-z", "--full-tree", commit, "--", *listed)
     found = []
-    for line in parsing.lines(ran.stdout):
+    for line in output_parser.lines(ran.stdout):
         about, _, name = line.partition("\t")
         found.append((name, "/" if about.split()[1] == "tree" else ""))
     visible = [(name, end) for name, end in found if work.may_read(name)]
@@ -169,10 +171,10 @@ def branches(work: Work) -> Branches:
     form = "--format=%(HEAD)%00%(refname)%00%(objectname)%00%(symref)"
     ran = work.read("for-each-ref", form, "refs/heads", "refs/remotes")
     found = []
-    for line in parsing.rows(ran.stdout):
+    for line in output_parser.rows(ran.stdout):
         mark, name, commit, symbolic = line.split("\0")
         if not symbolic:  # refs/remotes/origin/HEAD is no branch of its own
             _, kind, short = name.split("/", 2)
             found.append(Branch(display(short), commit, mark == "*", kind == "remotes"))
     head = work.read("symbolic-ref", "--quiet", "--short", "HEAD", accept=(0, 1)).stdout
-    return Branches(display(parsing.text(head).strip()) or None, tuple(found))
+    return Branches(display(output_parser.text(head).strip()) or None, tuple(found))

@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
-from wap_kernel.errors import PermissionDenied
 from wap_kernel.files.paths import display, join
-from wap_kernel.git import names, parsing
-from wap_kernel.git.answers import Person, Reason, failed
-from wap_kernel.git.inside import MAX_OUTPUT, Inside, Ran, Repository
+from wap_kernel.git import output_parser
+from wap_kernel.git.local.sandboxed_git import MAX_OUTPUT, Inside, Ran, Repository
+from wap_kernel.model.errors import PermissionDenied
+from wap_kernel.model.git import names
+from wap_kernel.model.git.results import Person, Reason, failed
 
 MAX_WORDS = 500
 MAX_BYTES = 64 * 1024
@@ -103,11 +104,11 @@ class Work:
         found = ran.stdout.decode("ascii", "replace").strip()
         return found if ran.exit_code == 0 and names.is_id(found) else None
 
-    def status(self, *paths: str, all_untracked: bool = False) -> parsing.RawStatus:
+    def status(self, *paths: str, all_untracked: bool = False) -> output_parser.RawStatus:
         untracked = "all" if all_untracked else "normal"
         options = ("--porcelain=v2", "--branch", "-z", "--ahead-behind", "--renames", "--ignore-submodules=dirty")
         ran = self.read("status", *options, f"--untracked-files={untracked}", "--", *paths)
-        return parsing.status(ran.stdout)
+        return output_parser.status(ran.stdout)
 
 
 def current(work: Work) -> str:
@@ -115,7 +116,7 @@ def current(work: Work) -> str:
     ran = work.read("symbolic-ref", "--quiet", "--short", "HEAD", accept=(0, 1))
     if ran.exit_code:
         raise failed(Reason.DETACHED, "The head is detached, so there is no current branch. Check out a branch first.")
-    return parsing.text(ran.stdout).strip()
+    return output_parser.text(ran.stdout).strip()
 
 
 def denied(path: str) -> PermissionDenied:

@@ -10,14 +10,15 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from os.path import dirname
 
-from wap_kernel.commands.outcome import Cancel, Outcome, Stream
-from wap_kernel.errors import TimedOut
 from wap_kernel.files.paths import below, display
-from wap_kernel.git import hardening, parsing
-from wap_kernel.git.answers import GitFailed, Reason, failed
-from wap_kernel.git.explaining import explained
-from wap_kernel.git.redaction import Redactor
+from wap_kernel.git import output_parser
+from wap_kernel.git.failure_messages import explained
+from wap_kernel.git.local import hardened_env
+from wap_kernel.model.command import Cancel, Outcome, Stream
+from wap_kernel.model.errors import TimedOut
+from wap_kernel.model.git.results import GitFailed, Reason, failed
 from wap_kernel.providers.base import Command, Confinement, Provider
+from wap_kernel.redaction.redactor import Redactor
 
 MAX_OUTPUT = 16 * 1024 * 1024
 MAX_STDERR = 64 * 1024
@@ -104,7 +105,7 @@ class Inside:
         ran = self.shell(_LOOK, () if self.provider.confines else ("links",), folder=folder)
         if ran.exit_code:
             raise explained(ran.exit_code, ran.stderr)
-        about, git_dir, common, marked, keys = map(parsing.text, ran.stdout.split(b"\0", 4))
+        about, git_dir, common, marked, keys = map(output_parser.text, ran.stdout.split(b"\0", 4))
         shallow, _, top = about.partition("\n")
         marks = marked.split()
         relative = below(top, self.root)
@@ -122,8 +123,8 @@ class Inside:
                 "Something in .git (objects, refs, the index) is a link, so it may be another repository's. Put the "
                 "files themselves there, or clone the repository.",
             )
-        found = hardening.drivers(keys.split("\0"))
-        if ran.truncated or len(found) > hardening.MAX_DRIVERS or any(display(name) != name for _, name in found):
+        found = hardened_env.drivers(keys.split("\0"))
+        if ran.truncated or len(found) > hardened_env.MAX_DRIVERS or any(display(name) != name for _, name in found):
             # Then they cannot be switched off by name.
             raise failed(
                 Reason.OTHER, "The repository configures too many or oddly named filters. A person removes them first."
@@ -133,7 +134,7 @@ class Inside:
             shallow=shallow == "true",
             borrows=borrows,
             underway=next((_UNDERWAY[mark] for mark in marks if mark in _UNDERWAY), None),
-            settings=hardening.without_drivers(found),
+            settings=hardened_env.without_drivers(found),
         )
 
     def git(
@@ -218,10 +219,10 @@ class Inside:
         variables: dict[str, str],
     ) -> Outcome:
         # Without a ceiling git would take a repository above the workspace for ours.
-        environment = hardening.variables(settings, GIT_CEILING_DIRECTORIES=dirname(self.root), **variables)
+        environment = hardened_env.variables(settings, GIT_CEILING_DIRECTORIES=dirname(self.root), **variables)
         outcome = self.provider.run(
             Command(
-                hardening.argv(program, environment),
+                hardened_env.argv(program, environment),
                 timeout=self._timeout,
                 output_limit=MAX_STDERR,
                 cwd=folder,

@@ -7,10 +7,10 @@ from http.client import HTTPException, HTTPMessage
 from typing import IO, Any
 from urllib.parse import urlsplit
 
-from wap_kernel.errors import ProviderUnavailable
-from wap_kernel.git.credentials import Secret
-from wap_kernel.git.redaction import Redactor
-from wap_kernel.git.remotes import remote
+from wap_kernel.git.remote.credentials import Secret
+from wap_kernel.model.errors import ProviderUnavailable
+from wap_kernel.policy.git_remotes import remote
+from wap_kernel.redaction.redactor import Redactor
 
 SECONDS = 20.0
 MAX_ANSWER = 1024 * 1024

@@ -10,13 +10,14 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from secrets import token_hex
 
-from wap_kernel.errors import from_os_error
 from wap_kernel.files.unguarded import Unguarded
-from wap_kernel.git import names, parsing
-from wap_kernel.git.answers import GitFailed, Reason, failed
-from wap_kernel.git.explaining import explained
-from wap_kernel.git.host import NO_VARIABLES, Host, Variables
-from wap_kernel.git.inside import Inside, Repository
+from wap_kernel.git import output_parser
+from wap_kernel.git.failure_messages import explained
+from wap_kernel.git.local.sandboxed_git import Inside, Repository
+from wap_kernel.git.remote.server_repository import NO_VARIABLES, Host, Variables
+from wap_kernel.model.errors import from_os_error
+from wap_kernel.model.git import names
+from wap_kernel.model.git.results import GitFailed, Reason, failed
 
 MAX_BUNDLE = 1024 * 1024 * 1024
 MAX_KNOWN = 200
@@ -141,7 +142,7 @@ def refs_inside(inside: Inside, repository: Repository, *patterns: str) -> dict[
 
 def _pairs(stdout: bytes) -> dict[str, str]:
     found = {}
-    for line in parsing.rows(stdout):
+    for line in output_parser.rows(stdout):
         name, _, identifier = line.partition("\0")
         if name.startswith("refs/") and names.is_id(identifier):
             found[name] = identifier

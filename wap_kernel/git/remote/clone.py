@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from wap_kernel.errors import InvalidArgument, from_os_error
-from wap_kernel.files.primitives import Files
+from wap_kernel.files.interface import Files
 from wap_kernel.files.unguarded import Unguarded
-from wap_kernel.git import bundles, names, parsing
-from wap_kernel.git.answers import Cloned, Reason, failed
-from wap_kernel.git.changing import check_writes
-from wap_kernel.git.explaining import explained
-from wap_kernel.git.inside import Inside
-from wap_kernel.git.transfer import Link, bring_in
-from wap_kernel.git.work import Permits, Work, denied
+from wap_kernel.git import output_parser
+from wap_kernel.git.failure_messages import explained
+from wap_kernel.git.local.changes import check_writes
+from wap_kernel.git.local.repository import Permits, Work, denied
+from wap_kernel.git.local.sandboxed_git import Inside
+from wap_kernel.git.remote import bundles
+from wap_kernel.git.remote.transfer import Link, bring_in
+from wap_kernel.model.errors import InvalidArgument, from_os_error
+from wap_kernel.model.git import names
+from wap_kernel.model.git.results import Cloned, Reason, failed
 
 _INIT = """\
 git init --quiet --template= --initial-branch="$1" . || exit
@@ -64,7 +66,7 @@ def _refuse_existing(files: Files, path: str) -> None:
 
 def _default_branch(link: Link) -> str:
     said = link.remotely("ls-remote", "--symref", "--quiet", "--end-of-options", link.host.remote.url, "HEAD")
-    for line in parsing.rows(said):
+    for line in output_parser.rows(said):
         ref, _, name = line.removeprefix("ref: ").partition("\t")
         if line.startswith("ref: refs/heads/") and name == "HEAD":
             return ref.removeprefix("refs/heads/")
@@ -80,7 +82,7 @@ def _fill(link: Link, inside: Inside, permits: Permits, path: str, branch: str, 
     if work.repository.folder != path:
         raise failed(Reason.OUTSIDE, "The new repository is not where it was made. Try again.")
     _, listed = link.host.git("ls-tree", "-r", "-z", "--name-only", "--full-tree", commit)
-    check_writes(work, parsing.lines(listed))
+    check_writes(work, output_parser.lines(listed))
     fetched = bring_in(link, inside, work.repository)
     work.change("reset", "--quiet", "--hard", "--no-recurse-submodules", commit)
     return Cloned(remote.name, path, branch, commit, fetched.refs)

@@ -11,9 +11,9 @@ import stat
 from dataclasses import dataclass
 from typing import Protocol
 
-from wap_kernel.errors import PermissionDenied, ProviderUnavailable
-from wap_kernel.git.answers import Person
-from wap_kernel.git.remotes import Remote
+from wap_kernel.model.errors import PermissionDenied, ProviderUnavailable
+from wap_kernel.model.git.results import Person
+from wap_kernel.policy.git_remotes import Remote
 
 USERNAME = "x-access-token"
 """What GitHub calls the user of a token."""

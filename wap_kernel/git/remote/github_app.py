@@ -15,11 +15,11 @@ from datetime import datetime
 from typing import Any
 from urllib.parse import quote, urlsplit
 
-from wap_kernel.errors import ProviderUnavailable
-from wap_kernel.git.answers import Person
-from wap_kernel.git.credentials import USERNAME, Credential, Secret, SecretFile, read_private, wrong_origin
-from wap_kernel.git.remotes import Remote
-from wap_kernel.git.requests import Requests
+from wap_kernel.git.remote.api_client import Requests
+from wap_kernel.git.remote.credentials import USERNAME, Credential, Secret, SecretFile, read_private, wrong_origin
+from wap_kernel.model.errors import ProviderUnavailable
+from wap_kernel.model.git.results import Person
+from wap_kernel.policy.git_remotes import Remote
 
 MARGIN = 300.0
 """Seconds before its end when a token is not used any more."""

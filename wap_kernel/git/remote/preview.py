@@ -11,15 +11,16 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from wap_kernel.files import digest
+from wap_kernel.files import content_hash
 from wap_kernel.files.paths import display
-from wap_kernel.git import bundles, parsing
-from wap_kernel.git.work import Work
-from wap_kernel.operations import GitTransfer
+from wap_kernel.git import output_parser
+from wap_kernel.git.local.repository import Work
+from wap_kernel.git.remote import bundles
+from wap_kernel.model.operations import GitTransfer
 
 if TYPE_CHECKING:
-    from wap_kernel.git.host import Host, Variables
-    from wap_kernel.git.transfer import Link
+    from wap_kernel.git.remote.server_repository import Host, Variables
+    from wap_kernel.git.remote.transfer import Link
 
 ABSENT = "absent"
 MAX_COMMITS = 20
@@ -53,7 +54,7 @@ class Foreseen:
         if self.branch is None:
             return found
         found |= {f"{_BRANCH}{self.branch}": self.commit or ABSENT, _SEEN: self.seen or ABSENT}
-        return {**found, _LISTED: digest.of_bytes("\n".join((*self.commits, "", *self.overwritten)).encode())}
+        return {**found, _LISTED: content_hash.of_bytes("\n".join((*self.commits, "", *self.overwritten)).encode())}
 
     def told(self, operation: GitTransfer) -> dict[str, Any]:
         """For the person who is asked."""
@@ -115,5 +116,5 @@ def _listed(host: Host, aside: Variables, commit: str, without: str | None) -> t
 
 
 def _subjects(stdout: bytes) -> tuple[str, ...]:
-    found = tuple(map(display, parsing.rows(stdout)))
+    found = tuple(map(display, output_parser.rows(stdout)))
     return found if len(found) <= MAX_COMMITS else (*found[:MAX_COMMITS], _MORE)

@@ -22,17 +22,17 @@ from types import MappingProxyType
 from typing import IO
 from urllib.parse import urlsplit
 
-from wap_kernel.commands.environment import KEPT_WITHOUT_PASSWORD
-from wap_kernel.commands.outcome import Cancel
-from wap_kernel.errors import ProviderUnavailable, TimedOut
-from wap_kernel.git import hardening
-from wap_kernel.git.answers import Reason, failed
-from wap_kernel.git.credentials import Credential
-from wap_kernel.git.explaining import explained
-from wap_kernel.git.known_secrets import MASK
-from wap_kernel.git.redaction import Redactor
-from wap_kernel.git.remotes import Remote
-from wap_kernel.runs.flock import try_lock
+from wap_kernel.git.failure_messages import explained
+from wap_kernel.git.local import hardened_env
+from wap_kernel.git.remote.credentials import Credential
+from wap_kernel.model.command import Cancel
+from wap_kernel.model.errors import ProviderUnavailable, TimedOut
+from wap_kernel.model.git.results import Reason, failed
+from wap_kernel.policy.git_remotes import Remote
+from wap_kernel.providers.process.environment import KEPT_WITHOUT_PASSWORD
+from wap_kernel.redaction.known_secrets import MASK
+from wap_kernel.redaction.redactor import Redactor
+from wap_kernel.state.file_lock import try_lock
 
 TIMEOUT = 600.0
 PATIENCE = 60.0
@@ -206,7 +206,7 @@ class Host:
         inherited: Sequence[int] = (),
         anywhere: bool = False,
     ) -> tuple[int, bytes]:
-        environment = {"PATH": PATH, **hardening.variables(settings), **variables}
+        environment = {"PATH": PATH, **hardened_env.variables(settings), **variables}
         if not anywhere:
             environment["GIT_DIR"] = self.bare
         # What a remote says goes to a file, of which the end is read: it may talk without end.

@@ -9,13 +9,16 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
-from wap_kernel.git import bundles, filters, names, parsing
-from wap_kernel.git.answers import Fetched, GitFailed, Pulled, Pushed, Reason, RefChange, failed
-from wap_kernel.git.changing import check_writes
-from wap_kernel.git.credentials import CredentialSource
-from wap_kernel.git.host import Host
-from wap_kernel.git.inside import Inside, Repository, borrowed
-from wap_kernel.git.work import Work, current
+from wap_kernel.git import output_parser
+from wap_kernel.git.local import filters
+from wap_kernel.git.local.changes import check_writes
+from wap_kernel.git.local.repository import Work, current
+from wap_kernel.git.local.sandboxed_git import Inside, Repository, borrowed
+from wap_kernel.git.remote import bundles
+from wap_kernel.git.remote.credentials import CredentialSource
+from wap_kernel.git.remote.server_repository import Host
+from wap_kernel.model.git import names
+from wap_kernel.model.git.results import Fetched, GitFailed, Pulled, Pushed, Reason, RefChange, failed
 
 _MAX_LOOKED_AT = 50
 
@@ -190,6 +193,6 @@ def _check_merge(work: Work, before: str | None, target: str) -> None:
         changed = work.read("ls-tree", "-r", "-z", "--name-only", "--full-tree", target)
     else:
         changed = work.read("diff", "--name-only", "--no-renames", "-z", f"{before}...{target}", "--", accept=(0, 128))
-    paths = parsing.lines(changed.stdout)
+    paths = output_parser.lines(changed.stdout)
     check_writes(work, paths)
     filters.refuse_lfs(work, paths, target)

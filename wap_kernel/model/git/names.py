@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import re
 
-from wap_kernel.errors import InvalidArgument, PermissionDenied
 from wap_kernel.files.paths import outside, parse, split
+from wap_kernel.model.errors import InvalidArgument, PermissionDenied
 
 MAX_NAME = 200
 _BAD_IN_BRANCH = re.compile(r"[\x00-\x20\x7f~^:?*\[\\]|\.\.|@\{|//|/\.|\.lock(/|$)|^[-./]|[./]$")

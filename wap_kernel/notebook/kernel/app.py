@@ -6,7 +6,7 @@ from typing import Any
 
 from ipykernel.kernelapp import IPKernelApp
 
-from wap_kernel.kernel.kernel import WapKernel
+from wap_kernel.notebook.kernel.kernel import WapKernel
 
 
 class WapKernelApp(IPKernelApp):

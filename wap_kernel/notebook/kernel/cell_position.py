@@ -5,9 +5,9 @@ from __future__ import annotations
 import re
 from typing import NamedTuple
 
-from wap_kernel.errors import InvalidArgument
-from wap_kernel.language import Line, parse_script
-from wap_kernel.language.lines import MAGIC
+from wap_kernel.model.errors import InvalidArgument
+from wap_kernel.notebook.language import Line, parse_script
+from wap_kernel.notebook.language.line_parser import MAGIC
 
 _WORD = re.compile(r"\w*")
 BATCHES = ("run", "check")

@@ -5,11 +5,11 @@ from __future__ import annotations
 import re
 from typing import Literal
 
-from wap_kernel.errors import InvalidArgument
-from wap_kernel.kernel import kinds
-from wap_kernel.kernel.reading import BATCHES, is_in_text, row_at, with_text
-from wap_kernel.language import Completer, Completions, Line, parse_script
-from wap_kernel.language.lines import needs_body, understand
+from wap_kernel.model.errors import InvalidArgument
+from wap_kernel.notebook.kernel import operation_help
+from wap_kernel.notebook.kernel.cell_position import BATCHES, is_in_text, row_at, with_text
+from wap_kernel.notebook.language import Completer, Completions, Line, parse_script
+from wap_kernel.notebook.language.line_parser import needs_body, understand
 
 Completeness = Literal["complete", "incomplete", "invalid"]
 
@@ -44,7 +44,9 @@ def in_batch(code: str, cursor: int) -> Completions:
     found = _TYPE.search(code[:cursor])
     if found is None:
         return Completions([], cursor, cursor)
-    return Completions([name for name in kinds.names() if name.startswith(found[1])], cursor - len(found[1]), cursor)
+    return Completions(
+        [name for name in operation_help.names() if name.startswith(found[1])], cursor - len(found[1]), cursor
+    )
 
 
 def _waits_for_text(code: str) -> bool:
@@ -56,7 +58,7 @@ def _waits_for_text(code: str) -> bool:
 
 def _of_text(line: Line, code: str) -> Completeness:
     """A text ends with an empty row; JSON, with its last bracket."""
-    from wap_kernel.language import cells
+    from wap_kernel.notebook.language import batch_cell
 
     body = line.body or ""
     is_json = body.lstrip().startswith(("[", "{"))
@@ -67,7 +69,7 @@ def _of_text(line: Line, code: str) -> Completeness:
     if line.command.name not in BATCHES:
         return "complete"
     try:
-        cells.message(body, None, line.first_line)
+        batch_cell.message(body, None, line.first_line)
     except InvalidArgument:
         return "invalid"
     return "complete"

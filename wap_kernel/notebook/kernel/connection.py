@@ -8,11 +8,11 @@ from collections.abc import Mapping
 from contextlib import suppress
 from typing import Any
 
-from wap_kernel.client.answers import RunResult
 from wap_kernel.client.backend import Backend
-from wap_kernel.client.finding import find
-from wap_kernel.client.hands import Hands, Operations
-from wap_kernel.errors import ProviderUnavailable, WapError
+from wap_kernel.client.discovery import find
+from wap_kernel.client.results import RunResult
+from wap_kernel.client.workspace_client import Hands, Operations
+from wap_kernel.model.errors import ProviderUnavailable, WapError
 
 
 class ConfinedHands(Hands):
@@ -70,6 +70,6 @@ class Connection:
 
 def _is_allowed() -> bool:
     """By the configuration that server and kernel share; a server does not tell."""
-    from wap_kernel.settings import configured
+    from wap_kernel.engine.jupyter_config import configured
 
     return bool(configured().get("allow_unconfined", False))

@@ -14,13 +14,13 @@ from contextlib import suppress
 from functools import partial
 from typing import Any, TypeVar
 
-from wap_kernel.client.answers import Answer, RunResult
 from wap_kernel.client.background import started
-from wap_kernel.client.hands import Hands
-from wap_kernel.errors import WapError
-from wap_kernel.kernel.connection import Connection
-from wap_kernel.language import Line, LiveCard, parse_script, perform
-from wap_kernel.render import Allowance
+from wap_kernel.client.render import Allowance
+from wap_kernel.client.results import Answer, RunResult
+from wap_kernel.client.workspace_client import Hands
+from wap_kernel.model.errors import WapError
+from wap_kernel.notebook.kernel.connection import Connection
+from wap_kernel.notebook.language import Line, LiveCard, parse_script, perform
 
 PREFIX = ""
 """What stands before a line in this kernel."""

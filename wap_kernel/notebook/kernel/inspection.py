@@ -5,14 +5,14 @@ from __future__ import annotations
 
 from time import monotonic
 
-from wap_kernel.client.answers import Answer, Note
-from wap_kernel.errors import WapError
-from wap_kernel.kernel import kinds
-from wap_kernel.kernel.reading import BATCHES, is_in_text, row_at, with_text, word_at
-from wap_kernel.language import COMMANDS, Line, operations, usage
-from wap_kernel.language.lines import understand
-from wap_kernel.language.looking import Lookup
-from wap_kernel.render import bundle
+from wap_kernel.client.render import bundle
+from wap_kernel.client.results import Answer, Note
+from wap_kernel.model.errors import WapError
+from wap_kernel.notebook.kernel import operation_help
+from wap_kernel.notebook.kernel.cell_position import BATCHES, is_in_text, row_at, with_text, word_at
+from wap_kernel.notebook.language import COMMANDS, Line, operations, usage
+from wap_kernel.notebook.language.line_parser import understand
+from wap_kernel.notebook.language.lookup import Lookup
 
 PATIENCE = 2.0
 """Seconds that a verdict may take; after that there is the documentation alone."""
@@ -36,7 +36,7 @@ def inspect(code: str, cursor: int, lookup: Lookup) -> dict[str, str]:
 
 
 def _operation(word: str) -> dict[str, str]:
-    return _joined([Note({"text": kinds.describe(word)})]) if word in kinds.names() else {}
+    return _joined([Note({"text": operation_help.describe(word)})]) if word in operation_help.names() else {}
 
 
 def _verdict(line: Line | None, text: str, lookup: Lookup, until: float) -> list[Answer]:

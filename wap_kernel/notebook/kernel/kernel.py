@@ -12,15 +12,15 @@ from typing import Any
 from ipykernel._version import kernel_protocol_version
 from ipykernel.kernelbase import Kernel
 
-from wap_kernel.client.answers import Problem
-from wap_kernel.errors import InternalError, WapError
-from wap_kernel.kernel import completing, inspecting
-from wap_kernel.kernel.connection import Connection
-from wap_kernel.kernel.execution import PREFIX, Execution, Interrupted, in_thread
-from wap_kernel.kernel.history import History, told
-from wap_kernel.language import Completer
-from wap_kernel.language.looking import Lookup
-from wap_kernel.render import LARGEST_ERROR, summary, text, weight
+from wap_kernel.client.render import LARGEST_ERROR, summary, text, weight
+from wap_kernel.client.results import Problem
+from wap_kernel.model.errors import InternalError, WapError
+from wap_kernel.notebook.kernel import completion, inspection
+from wap_kernel.notebook.kernel.connection import Connection
+from wap_kernel.notebook.kernel.execution import PREFIX, Execution, Interrupted, in_thread
+from wap_kernel.notebook.kernel.history import History, told
+from wap_kernel.notebook.language import Completer
+from wap_kernel.notebook.language.lookup import Lookup
 
 END_SECONDS = 2.0
 """That a cell is given to end when the kernel is to; after 2.5 Jupyter ends the kernel."""
@@ -135,7 +135,7 @@ class WapKernel(Kernel):
     # -- help while writing
 
     async def do_complete(self, code: str, cursor_pos: int) -> Reply:
-        found = await in_thread(lambda: completing.complete(self._completer, code, cursor_pos))
+        found = await in_thread(lambda: completion.complete(self._completer, code, cursor_pos))
         return {
             "status": "ok",
             "matches": found.matches,
@@ -147,11 +147,11 @@ class WapKernel(Kernel):
     async def do_inspect(
         self, code: str, cursor_pos: int, detail_level: int = 0, omit_sections: Collection[str] = ()
     ) -> Reply:
-        data = await in_thread(lambda: inspecting.inspect(code, cursor_pos, self._lookup))
+        data = await in_thread(lambda: inspection.inspect(code, cursor_pos, self._lookup))
         return {"status": "ok", "found": bool(data), "data": data, "metadata": {}}
 
     async def do_is_complete(self, code: str) -> Reply:
-        status = await in_thread(partial(completing.completeness, code))
+        status = await in_thread(partial(completion.completeness, code))
         return {"status": status, "indent": ""} if status == "incomplete" else {"status": status}
 
     async def do_history(

@@ -43,7 +43,7 @@ def _kind(known: dict[str, Any]) -> str:
 
 
 def _models() -> dict[str, Any]:
-    from wap_kernel.dialects.agent_spaces import AnyOperation  # with pydantic
+    from wap_kernel.dialects.agent_spaces.operations import AnyOperation  # with pydantic
 
     models = get_args(get_args(AnyOperation)[0])
     return {get_args(model.model_fields["type"].annotation)[0]: model for model in models}

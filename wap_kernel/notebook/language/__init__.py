@@ -20,11 +20,11 @@ the run and goes on; `hands.last` is that run.
 
 from __future__ import annotations
 
-from wap_kernel.language.commands import COMMANDS, usage
-from wap_kernel.language.completing import Completer, Completions
-from wap_kernel.language.lines import Line, parse, parse_cell, parse_script
-from wap_kernel.language.live import LiveCard
-from wap_kernel.language.performing import Show, operations, perform
+from wap_kernel.notebook.language.commands import COMMANDS, usage
+from wap_kernel.notebook.language.completion import Completer, Completions
+from wap_kernel.notebook.language.execute import Show, operations, perform
+from wap_kernel.notebook.language.line_parser import Line, parse, parse_cell, parse_script
+from wap_kernel.notebook.language.live_card import LiveCard
 
 __all__ = [
     "COMMANDS",

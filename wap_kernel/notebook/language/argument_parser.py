@@ -9,7 +9,7 @@ import re
 from collections.abc import Container, Iterable, Sequence
 from typing import Any, NoReturn
 
-from wap_kernel.errors import InvalidArgument
+from wap_kernel.model.errors import InvalidArgument
 
 LONGEST_WAIT = 86_400
 LONGEST_COMMAND = 3_600

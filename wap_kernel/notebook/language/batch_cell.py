@@ -7,10 +7,10 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-from wap_kernel import batches
-from wap_kernel.errors import InvalidArgument
-from wap_kernel.language import positions, variables
-from wap_kernel.language.positions import Path
+from wap_kernel.model.errors import InvalidArgument
+from wap_kernel.notebook.language import source_positions, variables
+from wap_kernel.notebook.language.source_positions import Path
+from wap_kernel.runs import batch_text
 
 NAME = "The batch"
 MOST = 5
@@ -32,8 +32,8 @@ def message(text: str, names: Mapping[str, object] | None, first_line: int) -> d
     """
     from wap_kernel import validate_operations_message
 
-    sent = batches.read(text, NAME, first_line)
-    sent.setdefault("protocolVersion", batches.PROTOCOL_VERSION)
+    sent = batch_text.read(text, NAME, first_line)
+    sent.setdefault("protocolVersion", batch_text.PROTOCOL_VERSION)
     if names is not None:
         try:
             sent = variables.fill(sent, names)
@@ -51,13 +51,13 @@ def located(error: InvalidArgument, sent: Mapping[str, Any], text: str, first_li
     problems = error.details.get("problems")
     if not problems:
         return error
-    known = positions.lines(text)
+    known = source_positions.lines(text)
     shown: dict[str, int | None] = {}
     for problem in problems[:MOST]:
         path, told = _understood(str(problem["field"]), str(problem["message"]), sent)
-        line = positions.nearest(path, known)
+        line = source_positions.nearest(path, known)
         place = "" if line is None else f"line {line + first_line - 1}: "
-        shown.setdefault(f"{place}{positions.spelled(path)}: {told}".replace(": : ", ": "), line)
+        shown.setdefault(f"{place}{source_positions.spelled(path)}: {told}".replace(": : ", ": "), line)
     more = f"\nand {len(problems) - MOST} more" if len(problems) > MOST else ""
     first = next(iter(shown.values())) or 1
     many = f"{NAME} has several mistakes.\n" if len(shown) > 1 else ""
@@ -71,11 +71,13 @@ def unnumbered(error: InvalidArgument, operations: list[dict[str, Any]]) -> Inva
         return error
     problem = problems[0]
     path, told = _understood(str(problem["field"]), str(problem["message"]), {"operations": operations})
-    return InvalidArgument(": ".join(part for part in (positions.spelled(path[2:]), told) if part), hint=error.hint)
+    return InvalidArgument(
+        ": ".join(part for part in (source_positions.spelled(path[2:]), told) if part), hint=error.hint
+    )
 
 
 def _placed(error: InvalidArgument, text: str, first_line: int) -> InvalidArgument:
-    line = positions.nearest(error.details["path"], positions.lines(text))
+    line = source_positions.nearest(error.details["path"], source_positions.lines(text))
     if line is None:
         return error
     line += first_line - 1
@@ -148,7 +150,7 @@ def _models() -> dict[str, list[str]]:
     """The types of operations, and the fields of each."""
     from typing import get_args
 
-    from wap_kernel.dialects.agent_spaces import AnyOperation
+    from wap_kernel.dialects.agent_spaces.operations import AnyOperation
 
     models = get_args(get_args(AnyOperation)[0])
     return {

@@ -6,9 +6,10 @@ import argparse
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from wap_kernel.errors import InvalidArgument
-from wap_kernel.language import arguments, habits
-from wap_kernel.language.arguments import Arguments, meant
+from wap_kernel.model.errors import InvalidArgument
+from wap_kernel.notebook.language import aliases
+from wap_kernel.notebook.language import argument_parser as arguments
+from wap_kernel.notebook.language.argument_parser import Arguments, meant
 
 STATUSES = ("running", "awaiting_approval", "completed", "cancelled", "error")
 
@@ -196,7 +197,7 @@ def find(name: str, rest: str = "") -> Command:
         return COMMANDS[name]
     if name.startswith("%"):
         raise InvalidArgument(f"There is no sub-command {name!r}.", hint='No magics here; "help" lists what there is.')
-    if (habit := habits.meant(name, rest)) is not None:
+    if (habit := aliases.meant(name, rest)) is not None:
         here, line = habit
         raise InvalidArgument(f"There is no sub-command {name!r}; did you mean {here}?", hint=f"Write: %wap {line}")
     near = meant(name, COMMANDS)

@@ -11,12 +11,12 @@ from dataclasses import dataclass
 from time import monotonic
 from typing import TYPE_CHECKING
 
-from wap_kernel.language.arguments import Arguments
-from wap_kernel.language.commands import COMMANDS, NAMELESS, OF_PYTHON, Command
-from wap_kernel.language.looking import Lookup
+from wap_kernel.notebook.language.argument_parser import Arguments
+from wap_kernel.notebook.language.commands import COMMANDS, NAMELESS, OF_PYTHON, Command
+from wap_kernel.notebook.language.lookup import Lookup
 
 if TYPE_CHECKING:
-    from wap_kernel.client.hands import Hands
+    from wap_kernel.client.workspace_client import Hands
 
 PATIENCE = 0.1
 """Seconds after which a lookup is not waited for any longer, so that all of it stays below 200 ms."""

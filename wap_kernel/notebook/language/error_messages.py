@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 
-from wap_kernel.errors import WapError
+from wap_kernel.model.errors import WapError
 
 _SENTENCES = {
     "List it with exploreFiles.": '"ls PATH" lists it.',

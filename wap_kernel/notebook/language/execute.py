@@ -7,16 +7,16 @@ import re
 from collections.abc import Callable, Mapping, MutableMapping
 from typing import TYPE_CHECKING, Any, Protocol
 
-from wap_kernel.client.answers import Answer, Note, RunResult
-from wap_kernel.errors import FileMissing, InvalidArgument, NotFound, WapError
-from wap_kernel.language import cells
-from wap_kernel.language.commands import usage
-from wap_kernel.language.lines import Line, understand
-from wap_kernel.language.wording import worded
+from wap_kernel.client.results import Answer, Note, RunResult
+from wap_kernel.model.errors import FileMissing, InvalidArgument, NotFound, WapError
+from wap_kernel.notebook.language import batch_cell
+from wap_kernel.notebook.language.commands import usage
+from wap_kernel.notebook.language.error_messages import worded
+from wap_kernel.notebook.language.line_parser import Line, understand
 
 if TYPE_CHECKING:
     from wap_kernel.client.backend import Sent
-    from wap_kernel.client.hands import Hands
+    from wap_kernel.client.workspace_client import Hands
 
 _ID = re.compile(r"run_|apr_|last$|[0-9a-f]{4,}$")
 
@@ -78,11 +78,11 @@ def operations(line: Line) -> Operations:
 
 def _batch(line: Line, hands: Hands, show: Show, names: Mapping[str, object] | None) -> Answer:
     text = line.body or ""
-    message = cells.message(text, None if line.options.no_vars else names, line.first_line)
+    message = batch_cell.message(text, None if line.options.no_vars else names, line.first_line)
     try:
         return _run(line, hands, show, message["operations"], message)
     except InvalidArgument as error:  # of a server that is stricter than we are
-        raise cells.located(error, message, text, line.first_line) from None
+        raise batch_cell.located(error, message, text, line.first_line) from None
 
 
 def _single(line: Line, hands: Hands, show: Show) -> Answer:
@@ -90,7 +90,7 @@ def _single(line: Line, hands: Hands, show: Show) -> Answer:
     try:
         return _run(line, hands, show, wanted, {})
     except InvalidArgument as error:
-        raise cells.unnumbered(error, wanted) from None
+        raise batch_cell.unnumbered(error, wanted) from None
 
 
 def _run(line: Line, hands: Hands, show: Show, wanted: Operations, message: Mapping[str, Any]) -> RunResult:
@@ -145,7 +145,7 @@ def _shell(line: Line) -> Operations:
 def _checked(line: Line) -> Operations:
     """A line that a batch could hold; anything else is taken for a command."""
     if line.body is not None:
-        return list(cells.message(line.body, None, line.first_line)["operations"])
+        return list(batch_cell.message(line.body, None, line.first_line)["operations"])
     text = line.options.command or ""
     asked = text.split(None, 1)[0] if text else ""
     if asked in _OPERATIONS and asked != "check":
@@ -190,7 +190,7 @@ def _check(line: Line, hands: Hands, show: Show) -> Answer:
     try:
         return hands.check(wanted)
     except InvalidArgument as error:
-        raise cells.unnumbered(error, wanted) from None
+        raise batch_cell.unnumbered(error, wanted) from None
 
 
 def _approve(line: Line, hands: Hands, show: Show) -> Answer:

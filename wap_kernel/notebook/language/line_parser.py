@@ -9,10 +9,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
-from wap_kernel.errors import InvalidArgument
-from wap_kernel.language import habits
-from wap_kernel.language.arguments import Arguments, HelpAsked
-from wap_kernel.language.commands import COMMANDS, NAMELESS, Command, find
+from wap_kernel.model.errors import InvalidArgument
+from wap_kernel.notebook.language import aliases
+from wap_kernel.notebook.language.argument_parser import Arguments, HelpAsked
+from wap_kernel.notebook.language.commands import COMMANDS, NAMELESS, Command, find
 
 _WORD = re.compile(r"""\s*((?:[^\s'"\\]|\\.|'[^']*'|"(?:\\.|[^"\\])*")+)""", re.DOTALL)
 _BATCH = re.compile(r"[\[{]|-(?:\s|$)|---|(?:\"?(?:operations|protocolVersion)\"?)\s*:")
@@ -153,7 +153,7 @@ def _of(command: Command, rest: str) -> Line:
     except HelpAsked:
         return Line(COMMANDS["help"], COMMANDS["help"].arguments().read([command.name]))
     except InvalidArgument as error:
-        if command.name in habits.PROGRAMS and _NO_OPTION.search(error.message):
+        if command.name in aliases.PROGRAMS and _NO_OPTION.search(error.message):
             error.hint = f"Write it as a command: %wap sh {command.name} {rest.strip()}"
         raise
 

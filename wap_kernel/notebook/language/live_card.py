@@ -12,7 +12,7 @@ from wap_kernel.client.watching import Stopped
 
 if TYPE_CHECKING:
     from wap_kernel.client.backend import Sent
-    from wap_kernel.render.live import LiveRun
+    from wap_kernel.client.render.live_view import LiveRun
 
 PERIOD = 0.125
 """Seconds between two drawings; what is over before the first is not drawn at all."""
@@ -40,7 +40,7 @@ class LiveCard:
         return self._run is not None
 
     def begin(self, operations: Sequence[Mapping[str, Any]]) -> None:
-        from wap_kernel.render.live import LiveRun
+        from wap_kernel.client.render.live_view import LiveRun
 
         with self._lock:
             self._unless_stopped()

@@ -8,11 +8,11 @@ from time import monotonic
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from wap_kernel.client.background import started
-from wap_kernel.errors import WapError
+from wap_kernel.model.errors import WapError
 
 if TYPE_CHECKING:
-    from wap_kernel.client.answers import Answer
-    from wap_kernel.client.hands import Hands
+    from wap_kernel.client.results import Answer
+    from wap_kernel.client.workspace_client import Hands
 
 A = TypeVar("A", bound="Answer")
 

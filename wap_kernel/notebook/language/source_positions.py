@@ -7,7 +7,7 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from wap_kernel import batches
+from wap_kernel.runs import batch_text
 
 Path = tuple[str | int, ...]
 """`("operations", 2, "path")`."""
@@ -17,7 +17,7 @@ _TOKEN = re.compile(r'"(?:\\.|[^"\\])*"|[][{},:]|[^][{},:\s"]+', re.DOTALL)
 
 def lines(text: str) -> dict[Path, int]:
     """For a text that `batches.read` has read. A bare list has its operations below `operations` as well."""
-    found = _of_json(text) if batches.is_json(text) else _of_yaml(text)
+    found = _of_json(text) if batch_text.is_json(text) else _of_yaml(text)
     if text.lstrip().startswith("[") or all(not isinstance(path[0], str) for path in found if path):
         return {("operations", *path) if path else path: line for path, line in found.items()}
     return found
@@ -38,11 +38,11 @@ def spelled(path: Path) -> str:
 
 def _of_yaml(text: str) -> dict[Path, int]:
     found: dict[Path, int] = {}
-    tree = batches.yaml_tree(text)
+    tree = batch_text.yaml_tree(text)
     waiting: list[tuple[Path, Any, Any]] = [] if tree is None else [((), tree, tree)]
     while waiting:
         path, node, beginning = waiting.pop(0)
-        found[path] = batches.line_of(beginning.start_mark, text)
+        found[path] = batch_text.line_of(beginning.start_mark, text)
         if node.id == "sequence":
             waiting += [((*path, number), item, item) for number, item in enumerate(node.value)]
         elif node.id == "mapping":

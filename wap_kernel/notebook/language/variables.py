@@ -11,8 +11,8 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from wap_kernel.errors import InvalidArgument
-from wap_kernel.language.positions import Path, spelled
+from wap_kernel.model.errors import InvalidArgument
+from wap_kernel.notebook.language.source_positions import Path, spelled
 
 _BRACES = re.compile(r"\{\{[ \t]*([^\W\d]\w*(?:\.\w+)*)[ \t]*\}\}")
 _LEAVE = "--no-vars leaves braces as they are."

@@ -7,15 +7,15 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 from uuid import uuid4
 
-from wap_kernel.client.answers import Answer, RunResult
-from wap_kernel.language import LiveCard
-from wap_kernel.run_text import Transcript
+from wap_kernel.client.render.transcript import Transcript
+from wap_kernel.client.results import Answer, RunResult
+from wap_kernel.notebook.language import LiveCard
 
 if TYPE_CHECKING:
     from IPython.core.interactiveshell import InteractiveShell
 
     from wap_kernel.client.backend import Sent
-    from wap_kernel.render import Allowance
+    from wap_kernel.client.render import Allowance
 
 
 class Screen(Protocol):

@@ -18,15 +18,21 @@ if TYPE_CHECKING:
 
     from IPython.core.interactiveshell import ExecutionInfo, InteractiveShell
 
-    from wap_kernel.client.answers import Answer
-    from wap_kernel.magics_session import Session
+    from wap_kernel.client.results import Answer
+    from wap_kernel.notebook.magics.session import Session
 
 TAB_SECONDS = 0.1
 """That a completion may take, with all that has to be loaded for it; 200 ms are promised on a machine that is busy."""
-_LOADED = ("magics_session", "client.hands", "client.finding", "client.server", "kernel.completing")
+_LOADED = (
+    "notebook.magics.session",
+    "client.workspace_client",
+    "client.discovery",
+    "client.server_backend",
+    "notebook.kernel.completion",
+)
 _MAGIC = re.compile(r"\s*(?:[^\W\d][\w.]*\s*=\s*)?%(%?)wap(?:\s|$)")
 _CELL = re.compile(r"\s*%%wap(?:\s|$)")
-_ANSWER = ("wap_kernel.client.answers", "Answer")
+_ANSWER = ("wap_kernel.client.results", "Answer")
 
 
 def load(shell: InteractiveShell) -> None:
@@ -67,7 +73,7 @@ class WapMagics(Magics):
     @property
     def _session(self) -> Session:
         if self._begun is None:
-            from wap_kernel.magics_session import Session
+            from wap_kernel.notebook.magics.session import Session
 
             self._begun = Session(self.shell)
         return self._begun
@@ -168,10 +174,10 @@ class WapMagics(Magics):
 
 def _in_text(head: str, row: str) -> SimpleMatcherResult:
     """In the text of a cell with this head, up to the cursor: what a batch could go on with, and nothing of Python."""
-    from wap_kernel.errors import InvalidArgument
-    from wap_kernel.kernel.completing import in_batch
-    from wap_kernel.kernel.reading import BATCHES
-    from wap_kernel.language.lines import MAGIC, understand
+    from wap_kernel.model.errors import InvalidArgument
+    from wap_kernel.notebook.kernel.cell_position import BATCHES
+    from wap_kernel.notebook.kernel.completion import in_batch
+    from wap_kernel.notebook.language.line_parser import MAGIC, understand
 
     try:
         is_batch = understand(MAGIC.sub("", head, count=1), heads_cell=True).command.name in BATCHES

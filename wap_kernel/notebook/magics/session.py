@@ -6,18 +6,18 @@ import shlex
 import threading
 from typing import TYPE_CHECKING, Any
 
-from wap_kernel.characters import visible
-from wap_kernel.client.answers import Answer, Note, Problem, RunResult
-from wap_kernel.errors import Code, ProviderUnavailable, WapError
-from wap_kernel.language import Completer, Line, parse, parse_cell, perform, usage
-from wap_kernel.language.lines import MAX_LINE
-from wap_kernel.magics_shown import Screen, Silent, screen
-from wap_kernel.render import Allowance, cutting, summary
+from wap_kernel.client.render import Allowance, cutting, summary
+from wap_kernel.client.results import Answer, Note, Problem, RunResult
+from wap_kernel.model.errors import Code, ProviderUnavailable, WapError
+from wap_kernel.model.safe_text import visible
+from wap_kernel.notebook.language import Completer, Line, parse, parse_cell, perform, usage
+from wap_kernel.notebook.language.line_parser import MAX_LINE
+from wap_kernel.notebook.magics.display import Screen, Silent, screen
 
 if TYPE_CHECKING:
     from IPython.core.interactiveshell import InteractiveShell
 
-    from wap_kernel.client.hands import Hands
+    from wap_kernel.client.workspace_client import Hands
 
 
 class Interrupted(KeyboardInterrupt):
@@ -59,7 +59,7 @@ class Session:
 
     def hands(self) -> Hands:
         """Found when they are first needed, and again when their server has gone away."""
-        from wap_kernel.client.hands import connect
+        from wap_kernel.client.workspace_client import connect
 
         with self._lock:
             if self._hands is None:

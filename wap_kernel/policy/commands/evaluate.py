@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
-from wap_kernel.commands.shell import Script, SimpleCommand, builtin_problem, parse
-from wap_kernel.commands.wrappers import unwrap
-from wap_kernel.policy.fitting import (
+from wap_kernel.model.policy import Answer, CommandRule, ShellPolicy
+from wap_kernel.policy.commands.mentions import Mentions, Sought, sought
+from wap_kernel.policy.commands.rule_match import (
     CommandFacts,
     Fit,
     Program,
@@ -26,8 +26,8 @@ from wap_kernel.policy.fitting import (
     pattern_of,
     split,
 )
-from wap_kernel.policy.mentions import Mentions, Sought, sought
-from wap_kernel.policy.model import Answer, CommandRule, ShellPolicy
+from wap_kernel.policy.shell.parser import Script, SimpleCommand, builtin_problem, parse
+from wap_kernel.policy.shell.wrappers import unwrap
 from wap_kernel.policy.verdict import Verdict
 
 MAX_GIVEN = 16 * 1024

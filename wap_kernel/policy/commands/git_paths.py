@@ -11,12 +11,12 @@ import re
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from wap_kernel.commands.shell import Script
-from wap_kernel.commands.words import SimpleCommand, Word
-from wap_kernel.commands.wrappers import is_wrapper
 from wap_kernel.files.paths import split
-from wap_kernel.policy.fitting import CommandFacts, after_leading
-from wap_kernel.policy.redirections import MOVES, inside
+from wap_kernel.policy.commands.redirections import MOVES, inside
+from wap_kernel.policy.commands.rule_match import CommandFacts, after_leading
+from wap_kernel.policy.shell.parser import Script
+from wap_kernel.policy.shell.syntax import SimpleCommand, Word
+from wap_kernel.policy.shell.wrappers import is_wrapper
 
 SHOWS = frozenset(
     """

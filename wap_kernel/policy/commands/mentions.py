@@ -12,10 +12,10 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 
-from wap_kernel.commands.variants import expanded, spellings
-from wap_kernel.commands.words import Word
-from wap_kernel.policy.fitting import has, pattern_of, split
-from wap_kernel.policy.model import Answer, ShellPolicy
+from wap_kernel.model.policy import Answer, ShellPolicy
+from wap_kernel.policy.commands.rule_match import has, pattern_of, split
+from wap_kernel.policy.shell.spelling_variants import expanded, spellings
+from wap_kernel.policy.shell.syntax import Word
 
 MAX_GLOBS = 500
 """So many patterns are nobody's honest command."""

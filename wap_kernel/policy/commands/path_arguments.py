@@ -9,14 +9,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 
-from wap_kernel.commands.shell import Script
-from wap_kernel.commands.words import Word
-from wap_kernel.files.primitives import Access
-from wap_kernel.policy import gitnames
+from wap_kernel.files.interface import Access
+from wap_kernel.model.path_access import Touch
+from wap_kernel.policy.commands import git_paths
+from wap_kernel.policy.commands.redirections import inside
+from wap_kernel.policy.commands.rule_match import CommandFacts
 from wap_kernel.policy.effective import Effective, is_selection
-from wap_kernel.policy.fitting import CommandFacts
-from wap_kernel.policy.redirections import inside
-from wap_kernel.policy.touches import Touch
+from wap_kernel.policy.shell.parser import Script
+from wap_kernel.policy.shell.syntax import Word
 from wap_kernel.policy.verdict import Answer, Verdict
 
 Refuse = Callable[[Touch], Verdict | None]
@@ -26,18 +26,18 @@ Refuse = Callable[[Touch], Verdict | None]
 def judge_arguments(
     script: Script, cwd: str, effective: Effective, facts: CommandFacts, refuse: Refuse
 ) -> Iterator[Verdict]:
-    folders = gitnames.folders(script, cwd, facts) if any(map(gitnames.git_words, script.commands)) else ()
+    folders = git_paths.folders(script, cwd, facts) if any(map(git_paths.git_words, script.commands)) else ()
     for command in script.commands:
         if not facts.confined:
             for word in command.words[1:]:
                 texts = (word.text, word.text.partition("=")[2]) if word.known else ()
                 for refusal in _refusals(word, texts, [cwd], facts, refuse):
                     yield from _unconfined(refusal, effective)
-        for name in gitnames.asked(command):
+        for name in git_paths.asked(command):
             found = _refusals(name.word, (name.path,), folders, facts, refuse)
             # Nearly every word is no path in allowedPaths, and most words are revisions.
             yield from (refusal for refusal in found if name.is_path or not is_selection(refusal.rule))
-        option = gitnames.prints_as_text(command)
+        option = git_paths.prints_as_text(command)
         if option is not None and effective.closes:
             reason = f"With {option} git prints the contents of denied files as well"
             suggestion = f"Leave out {option}, or name the files that are wanted."

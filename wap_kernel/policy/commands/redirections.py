@@ -9,14 +9,14 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 
-from wap_kernel.commands.shell import Script
-from wap_kernel.commands.words import Redirect, Word
+from wap_kernel.files.interface import Access
 from wap_kernel.files.paths import below
-from wap_kernel.files.primitives import Access
+from wap_kernel.model.path_access import Touch
+from wap_kernel.model.policy import ShellPolicy
+from wap_kernel.policy.commands.rule_match import CommandFacts
 from wap_kernel.policy.effective import Effective
-from wap_kernel.policy.fitting import CommandFacts
-from wap_kernel.policy.model import ShellPolicy
-from wap_kernel.policy.touches import Touch
+from wap_kernel.policy.shell.parser import Script
+from wap_kernel.policy.shell.syntax import Redirect, Word
 from wap_kernel.policy.verdict import Verdict
 
 HARMLESS = frozenset("/dev/null /dev/zero /dev/stdin /dev/stdout /dev/stderr".split())

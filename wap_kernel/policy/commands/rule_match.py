@@ -15,10 +15,10 @@ from fnmatch import fnmatchcase
 from functools import lru_cache
 from typing import Protocol
 
-from wap_kernel.commands.programs import BUILTINS
-from wap_kernel.commands.words import Word
 from wap_kernel.files.paths import below
-from wap_kernel.policy.model import Answer, CommandRule
+from wap_kernel.model.policy import Answer, CommandRule
+from wap_kernel.policy.commands.program_lookup import BUILTINS
+from wap_kernel.policy.shell.syntax import Word
 
 Words = tuple[Word, ...]
 

@@ -8,11 +8,11 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
-from wap_kernel.errors import PermissionDenied
+from wap_kernel.files.interface import Access, Folders
 from wap_kernel.files.paths import display
-from wap_kernel.files.primitives import Access, Folders
+from wap_kernel.model.errors import PermissionDenied
 from wap_kernel.policy.effective import Effective
-from wap_kernel.policy.protected import ProtectedPaths
+from wap_kernel.policy.paths.protected import ProtectedPaths
 
 
 @dataclass(frozen=True)

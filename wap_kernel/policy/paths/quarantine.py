@@ -9,8 +9,8 @@ from __future__ import annotations
 import secrets
 from collections.abc import Collection, Iterable
 
-from wap_kernel.errors import WapError
-from wap_kernel.files.primitives import Files
+from wap_kernel.files.interface import Files
+from wap_kernel.model.errors import WapError
 
 MARK = "set-aside"
 

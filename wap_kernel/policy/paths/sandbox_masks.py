@@ -15,13 +15,13 @@ from dataclasses import dataclass
 from posixpath import dirname
 from typing import Protocol
 
-from wap_kernel.errors import PermissionDenied, WapError
-from wap_kernel.files.deadline import Deadline
+from wap_kernel.files.interface import Access, DirEntry, Files, Folders, Guard, Kind
 from wap_kernel.files.paths import join
-from wap_kernel.files.primitives import Access, DirEntry, Files, Folders, Guard, Kind
-from wap_kernel.files.trees import open_real, walk
+from wap_kernel.files.tree_walk import open_real, walk
 from wap_kernel.files.unguarded import Unguarded
-from wap_kernel.policy.aside import missing
+from wap_kernel.model.deadline import Deadline
+from wap_kernel.model.errors import PermissionDenied, WapError
+from wap_kernel.policy.paths.quarantine import missing
 from wap_kernel.providers.base import Confinement
 
 MAX_MASKS = 200

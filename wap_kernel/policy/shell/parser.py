@@ -17,9 +17,9 @@ from functools import lru_cache
 import tree_sitter_bash
 from tree_sitter import Language, Node, Parser
 
-from wap_kernel.commands import ansi_quotes, variants
-from wap_kernel.commands.lexer import Unreadable, read
-from wap_kernel.commands.words import Redirect, SimpleCommand, Word
+from wap_kernel.policy.shell import ansi_c_quotes, spelling_variants
+from wap_kernel.policy.shell.strict_lexer import Unreadable, read
+from wap_kernel.policy.shell.syntax import Redirect, SimpleCommand, Word
 
 __all__ = ["Redirect", "Script", "SimpleCommand", "Word", "builtin_problem", "parse"]
 
@@ -84,7 +84,7 @@ _UNARY_TESTS = frozenset(f"-{letter}" for letter in "abcdefghkLnNOoprsStuwxzG")
 
 def parse(command: str) -> Script:
     script = _parse(command)
-    if script.problems and script.whole and (plain := variants.plain(command)) != command:
+    if script.problems and script.whole and (plain := spelling_variants.plain(command)) != command:
         # tree-sitter errs about a line that goes on, and about quotes within `$'...'`.
         known = set(map(_texts, script.commands))
         others = [each for each in _parse(plain).commands if _texts(each) not in known]
@@ -288,7 +288,7 @@ def _value(node: Node, depth: int) -> tuple[bytes, bool]:
     if node.type == "raw_string":
         return raw[1:-1], True
     if node.type == "ansi_c_string":
-        return ansi_quotes.decoded(raw[2:-1]), True
+        return ansi_c_quotes.decoded(raw[2:-1]), True
     if node.type in ("simple_expansion", "expansion"):
         plain = _PLAIN_EXPANSION.fullmatch(raw)
         return (b"$" + plain.group(1) if plain else raw), False

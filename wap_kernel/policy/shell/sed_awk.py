@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from wap_kernel.commands.words import Word
+from wap_kernel.policy.shell.syntax import Word
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from wap_kernel.commands import ansi_quotes
+from wap_kernel.policy.shell import ansi_c_quotes
 
 MAX_WORD = 1024
 MAX_STEPS = 256
@@ -44,7 +44,7 @@ def _plain(found: re.Match[str]) -> str:
     if found["continuation"]:
         return ""
     if found["ansi"] is not None:
-        inner = ansi_quotes.decoded(found["ansi"].encode(errors="surrogatepass")).decode(errors="replace")
+        inner = ansi_c_quotes.decoded(found["ansi"].encode(errors="surrogatepass")).decode(errors="replace")
         return "'" + inner.replace("'", "'\\''") + "'"
     return found[0].replace("\\\n", "") if found["double"] else found[0]
 
@@ -52,7 +52,7 @@ def _plain(found: re.Match[str]) -> str:
 def spellings(text: str) -> tuple[str, ...]:
     """The text without quotes, in each way that it may be meant."""
     text = text.replace("\\\n", "")
-    texts = [text, ansi_quotes.without(text)]
+    texts = [text, ansi_c_quotes.without(text)]
     texts += map(_without_expansions, texts[:2])
     # `s'u'do` is one word, and `-S'sudo id'` holds one.
     found = [_QUOTES.sub(instead, each) for each in dict.fromkeys(texts) for instead in ("", " ")]

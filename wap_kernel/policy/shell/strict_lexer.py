@@ -10,8 +10,8 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-from wap_kernel.commands.lexer_words import ENDS, Pieces, Unreadable, WordReader
-from wap_kernel.commands.words import Mode, Redirect, SimpleCommand, Word
+from wap_kernel.policy.shell.syntax import Mode, Redirect, SimpleCommand, Word
+from wap_kernel.policy.shell.word_lexer import ENDS, Pieces, Unreadable, WordReader
 
 __all__ = ["Reading", "Unreadable", "read"]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass, field
 
-from wap_kernel.commands.words import SimpleCommand, Word
+from wap_kernel.policy.shell.syntax import SimpleCommand, Word
 
 ENDS = frozenset(" \t\n;&|<>()")
 """What no word goes beyond unless it is quoted."""

@@ -11,8 +11,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from itertools import pairwise
 
-from wap_kernel.commands.languages import LANGUAGES
-from wap_kernel.commands.words import Word
+from wap_kernel.policy.shell.sed_awk import LANGUAGES
+from wap_kernel.policy.shell.syntax import Word
 
 Words = tuple[Word, ...]
 

@@ -17,10 +17,10 @@ from collections.abc import Mapping
 from contextlib import ExitStack
 from typing import Any
 
-from wap_kernel.commands.supervised import pipe
-from wap_kernel.commands.supervisor import LEFTOVER_GRACE, SETTLE
-from wap_kernel.errors import ExecutionFailed, PermissionDenied, ProviderUnavailable, WapError
-from wap_kernel.providers.gvisor_sandbox import PATIENCE, Sandbox
+from wap_kernel.model.errors import ExecutionFailed, PermissionDenied, ProviderUnavailable, WapError
+from wap_kernel.providers.gvisor.sandbox import PATIENCE, Sandbox
+from wap_kernel.providers.process.supervisor import LEFTOVER_GRACE, SETTLE
+from wap_kernel.providers.process.supervisor_handle import pipe
 
 _POLL = 0.02
 

@@ -22,10 +22,10 @@ from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 
-from wap_kernel.errors import ProviderUnavailable, WapError
-from wap_kernel.providers.gvisor_sandbox import Sandbox, command_line, run_to_its_end
+from wap_kernel.model.errors import ProviderUnavailable, WapError
+from wap_kernel.providers.gvisor.sandbox import Sandbox, command_line, run_to_its_end
 from wap_kernel.providers.mounts import Mount
-from wap_kernel.runs.flock import try_lock
+from wap_kernel.state.file_lock import try_lock
 
 IDLE = 300.0
 """Seconds that a sandbox waits for a command."""

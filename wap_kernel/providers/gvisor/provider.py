@@ -22,20 +22,21 @@ from contextlib import ExitStack, closing, contextmanager
 from dataclasses import replace
 from secrets import token_hex
 
-from wap_kernel.commands import environment, running
-from wap_kernel.commands.outcome import Cancel, OnChunk, Outcome
-from wap_kernel.commands.supervised import TAG, cannot_start
-from wap_kernel.errors import Conflict, ProviderUnavailable, WapError
-from wap_kernel.files.root import Root
-from wap_kernel.providers import gvisor_bundle, hostpaths
+from wap_kernel.files.contained.root import Root
+from wap_kernel.model.command import Cancel, OnChunk, Outcome
+from wap_kernel.model.errors import Conflict, ProviderUnavailable, WapError
+from wap_kernel.providers import host_paths
+from wap_kernel.providers.active_commands import Ongoing, open_folder
 from wap_kernel.providers.base import Command, Confinement, Probe, ResourceLimits
-from wap_kernel.providers.guards import Guards
-from wap_kernel.providers.gvisor_command import SandboxedCommand
-from wap_kernel.providers.gvisor_pool import IDLE, Home, Pool, Wanted, identities
-from wap_kernel.providers.gvisor_sandbox import Sandbox, run_to_its_end
+from wap_kernel.providers.gvisor import bundle
+from wap_kernel.providers.gvisor.command import SandboxedCommand
+from wap_kernel.providers.gvisor.pool import IDLE, Home, Pool, Wanted, identities
+from wap_kernel.providers.gvisor.sandbox import Sandbox, run_to_its_end
+from wap_kernel.providers.mount_verification import Guards
 from wap_kernel.providers.mounts import HostPaths, Layout, Mount, MountKind, by_alias, one_by_one
-from wap_kernel.providers.ongoing import Ongoing, open_folder
-from wap_kernel.providers.resources import ControlGroups, find_groups
+from wap_kernel.providers.process import environment, run
+from wap_kernel.providers.process.supervisor_handle import TAG, cannot_start
+from wap_kernel.providers.resource_limits import ControlGroups, find_groups
 
 PROGRAM_VARIABLE = "RUNSC_PATH"
 INSTALL = "apt install runsc, or https://gvisor.dev/docs/user_guide/install/; RUNSC_PATH names one elsewhere"
@@ -60,7 +61,7 @@ class GvisorProvider:
         *,
         secrets: Sequence[str],
         server_environment: Mapping[str, str] | None = None,
-        grace: float = running.GRACE,
+        grace: float = run.GRACE,
         resources: ResourceLimits | None = None,
         program: str | None = None,
         idle: float = IDLE,
@@ -74,7 +75,7 @@ class GvisorProvider:
         self._program = find(program)
         with ExitStack() as undo:
             self._home = undo.enter_context(closing(Home(self._program)))
-            host = hostpaths.gather(root, environment=self._environment, secrets=(*secrets, self._home.path))
+            host = host_paths.gather(root, environment=self._environment, secrets=(*secrets, self._home.path))
             self._layout = Layout(root.path, host)
             undo.pop_all()
         self._pool = Pool(self._home, self._start, idle=idle)
@@ -84,18 +85,18 @@ class GvisorProvider:
         variables = environment.rebuild(self._environment, command.environment, command.env_allowlist)
         if command.confinement.git_attributes is not None:
             variables |= environment.GIT_ATTRIBUTES_SETTINGS
-        argv = running.argv(command.command, variables.get("PATH", ""))
+        argv = run.argv(command.command, variables.get("PATH", ""))
         cancel = cancel or Cancel()
         variables[TAG] = token_hex(16)  # as everywhere: a command sees the same variables with every provider
         with open_folder(self.files, command.cwd) as folder, self._ongoing.one(cancel):
             cwd = os.path.normpath(os.path.join(self.files.path, folder.path))
             if command.by_alias:
                 cwd = by_alias(cwd, self._layout.mounts(Confinement()))
-            process = gvisor_bundle.process(argv, _described(variables), cwd)
+            process = bundle.process(argv, _described(variables), cwd)
             if any(len(os.fsencode(word)) >= LONGEST_WORD for word in (*process["args"], *process["env"])):
                 raise cannot_start("exec", errno.E2BIG)
             with self._sandbox(command.confinement) as sandbox:
-                return running.follow(
+                return run.follow(
                     lambda stack: SandboxedCommand(stack, sandbox, process, self._grace),
                     timeout=command.timeout,
                     output_limit=command.output_limit,
@@ -112,7 +113,7 @@ class GvisorProvider:
     @contextmanager
     def _sandbox(self, confinement: Confinement) -> Iterator[Sandbox]:
         for attempt in range(1, ATTEMPTS + 1):
-            mounts = _without_copies(self._layout.mounts(hostpaths.real(confinement, self.files)))
+            mounts = _without_copies(self._layout.mounts(host_paths.real(confinement, self.files)))
             wanted = Wanted(mounts, confinement.network, identities(mounts, self.files.path))
             try:
                 sandbox = self._pool.take(wanted)
@@ -229,7 +230,7 @@ def _try(program: str, folder: str) -> bool:
     workspace, files = os.path.join(os.path.realpath(folder), "workspace"), os.path.join(folder, "sandbox")
     os.mkdir(workspace)
     os.mkdir(files)
-    system = (hostpaths.follow(path) for path in hostpaths.SYSTEM if os.path.exists(path))
+    system = (host_paths.follow(path) for path in host_paths.SYSTEM if os.path.exists(path))
     sandbox = Sandbox(
         program,
         files,
@@ -240,7 +241,7 @@ def _try(program: str, folder: str) -> bool:
         check=lambda _: None,
     )
     try:
-        ls = gvisor_bundle.process(["ls", workspace], [gvisor_bundle.SEARCH_PATH], "/")
+        ls = bundle.process(["ls", workspace], [bundle.SEARCH_PATH], "/")
         return run_to_its_end(sandbox.command(ls).argv).returncode == 0
     finally:
         sandbox.end()

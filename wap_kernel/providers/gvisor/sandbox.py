@@ -18,14 +18,14 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack, suppress
 from typing import Any
 
-from wap_kernel.commands import supervisor
-from wap_kernel.commands.supervised import NICE, pipe
-from wap_kernel.errors import InvalidArgument, ProviderUnavailable
 from wap_kernel.files.paths import display
+from wap_kernel.model.errors import InvalidArgument, ProviderUnavailable
 from wap_kernel.providers.base import ResourceLimits
-from wap_kernel.providers.gvisor_bundle import Bundle, bundle
+from wap_kernel.providers.gvisor.bundle import Bundle, bundle
 from wap_kernel.providers.mounts import Mount
-from wap_kernel.providers.resources import ControlGroups, limited
+from wap_kernel.providers.process import supervisor
+from wap_kernel.providers.process.supervisor_handle import NICE, pipe
+from wap_kernel.providers.resource_limits import ControlGroups, limited
 
 START = 20.0
 """Seconds for a sandbox to start. It takes a fifth of one where there is nothing else to do."""

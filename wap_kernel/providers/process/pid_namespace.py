@@ -31,9 +31,9 @@ from dataclasses import dataclass
 from functools import cache
 from secrets import token_hex
 
-from wap_kernel.commands import supervisor
-from wap_kernel.commands.supervised import NICE, TAG, cannot_start, pipe, wait_for
-from wap_kernel.errors import ProviderUnavailable, WapError
+from wap_kernel.model.errors import ProviderUnavailable, WapError
+from wap_kernel.providers.process import supervisor
+from wap_kernel.providers.process.supervisor_handle import NICE, TAG, cannot_start, pipe, wait_for
 
 START_SECONDS = 30.0
 """A sandbox that is not ready after so long never will be."""

@@ -16,10 +16,10 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from typing import Literal, Protocol
 
-from wap_kernel.commands.outcome import Cancel, OnChunk, Outcome, Stream
-from wap_kernel.commands.output import Collector, finish
-from wap_kernel.commands.supervised import Group, Supervised, cannot_start, pipe
-from wap_kernel.errors import ExecutionFailed, InvalidArgument
+from wap_kernel.model.command import Cancel, OnChunk, Outcome, Stream
+from wap_kernel.model.errors import ExecutionFailed, InvalidArgument
+from wap_kernel.providers.process.output_buffer import Collector, finish
+from wap_kernel.providers.process.supervisor_handle import Group, Supervised, cannot_start, pipe
 
 GRACE = 5.0
 """Seconds between TERM and KILL."""

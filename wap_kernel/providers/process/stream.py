@@ -13,7 +13,7 @@ from collections.abc import AsyncGenerator, Awaitable, Callable
 from dataclasses import dataclass
 from typing import TypeVar
 
-from wap_kernel.commands.outcome import Cancel, OnChunk, Stream
+from wap_kernel.model.command import Cancel, OnChunk, Stream
 
 T = TypeVar("T")
 

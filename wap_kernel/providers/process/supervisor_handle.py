@@ -28,8 +28,8 @@ from contextlib import AbstractContextManager, ExitStack, nullcontext
 from importlib.abc import InspectLoader
 from typing import Protocol
 
-from wap_kernel.commands import supervisor
-from wap_kernel.errors import ExecutionFailed, PermissionDenied, TooLarge, WapError
+from wap_kernel.model.errors import ExecutionFailed, PermissionDenied, TooLarge, WapError
+from wap_kernel.providers.process import supervisor
 
 NICE = 10
 _MARGIN = 2.0

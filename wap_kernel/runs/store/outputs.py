@@ -12,7 +12,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import IO, get_args
 
-from wap_kernel.commands.outcome import Stream
+from wap_kernel.model.command import Stream
 
 MAX_SPILLED = 64 * 1024 * 1024
 """Bytes that are kept of one stream; what comes after them is counted and not kept."""

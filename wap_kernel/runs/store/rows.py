@@ -7,9 +7,9 @@ import sqlite3
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from wap_kernel.caller import Caller
-from wap_kernel.runs.grants import grant_in
-from wap_kernel.runs.model import Approval, Options, Run, Status
+from wap_kernel.model.caller import Caller
+from wap_kernel.model.run import Approval, Options, Run, Status
+from wap_kernel.policy.grant_store import grant_in
 
 Event = Mapping[str, Any]
 

@@ -14,13 +14,13 @@ from concurrent.futures import Future
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
-from wap_kernel.caller import Caller
-from wap_kernel.errors import NotFound
-from wap_kernel.runs import rows
-from wap_kernel.runs.database import Database
-from wap_kernel.runs.model import Approval, Options, Run, Status, Step, dump_steps
-from wap_kernel.runs.rows import Event
-from wap_kernel.times import utc_now
+from wap_kernel.model.caller import Caller
+from wap_kernel.model.errors import NotFound
+from wap_kernel.model.run import Approval, Options, Run, Status, Step, dump_steps
+from wap_kernel.model.timestamps import utc_now
+from wap_kernel.runs.store import rows
+from wap_kernel.runs.store.rows import Event
+from wap_kernel.state.database import Database
 
 AT_ONCE = 64
 """Runs whose changes of status do not wait for each other."""

@@ -18,8 +18,8 @@ from dataclasses import dataclass
 from operator import itemgetter
 from typing import Any
 
-from wap_kernel.errors import InvalidArgument
-from wap_kernel.runs.encoding import encoder
+from wap_kernel.model.errors import InvalidArgument
+from wap_kernel.state.json_encoder import encoder
 
 HASH = "hash"
 COLUMNS = (

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import threading
 
-from wap_kernel.runs.chain import START, Head
+from wap_kernel.state.audit.hash_chain import START, Head
 
 EVERY = 1000
 """Records after which the head is told,"""

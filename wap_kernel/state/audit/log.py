@@ -19,18 +19,18 @@ from dataclasses import replace
 from functools import partial
 from typing import Any, Literal, NamedTuple
 
-from wap_kernel.caller import Caller
-from wap_kernel.context import ALONE, Context
-from wap_kernel.errors import ApprovalRequired, NoSpace, PermissionDenied, ProviderUnavailable, WapError
-from wap_kernel.operations import Effect, Operation
-from wap_kernel.redacting import SHAPES, Redact, redacted
-from wap_kernel.runs import audit_reading, chain
-from wap_kernel.runs.audit_reading import Page
-from wap_kernel.runs.chain import Head
-from wap_kernel.runs.database import Database, settled
-from wap_kernel.runs.encoding import encoder
-from wap_kernel.runs.heads import Heads
-from wap_kernel.times import text_of_seconds
+from wap_kernel.model.call_context import ALONE, Context
+from wap_kernel.model.caller import Caller
+from wap_kernel.model.errors import ApprovalRequired, NoSpace, PermissionDenied, ProviderUnavailable, WapError
+from wap_kernel.model.operations import Effect, Operation
+from wap_kernel.model.timestamps import text_of_seconds
+from wap_kernel.redaction.results import SHAPES, Redact, redacted
+from wap_kernel.state.audit import hash_chain, query
+from wap_kernel.state.audit.hash_chain import Head
+from wap_kernel.state.audit.head_log import Heads
+from wap_kernel.state.audit.query import Page
+from wap_kernel.state.database import Database, settled
+from wap_kernel.state.json_encoder import encoder
 
 SHORTEST_SECRET = 8
 """Characters of a credential, at least."""
@@ -164,7 +164,7 @@ class Audit:
         with suppress(WapError):  # what cannot be written does not keep the rest from being read
             self._heads.committed(*self._database.write(self._write))
         own = replace(page, workspace=self._workspace)
-        return self._database.read(lambda connection: audit_reading.read(connection, own))
+        return self._database.read(lambda connection: query.read(connection, own))
 
     def close(self) -> None:
         """Write what is left; the database stays open."""
@@ -213,7 +213,7 @@ class Audit:
         rows = list(self._taken())
         try:
             rows += map(self._row, entries)
-            return chain.append(connection, rows), len(rows)
+            return hash_chain.append(connection, rows), len(rows)
         except Exception as error:
             self._log.error("audit: %d records could not be written: %s", len(rows), error)
             raise

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import threading
 
-from wap_kernel.runs import housekeeping
+from wap_kernel.state.retention import schedule
 
 MANY = 100
 """Runs after which it is looked sooner whether there is something to remove."""
@@ -41,8 +41,8 @@ class BackgroundSweeps:
     def _sweep(self) -> None:
         self._many.wait(FIRST_SECONDS)
         while not self._closing.is_set():
-            every = housekeeping.SOON if self._many.is_set() else housekeeping.EVERY
+            every = schedule.SOON if self._many.is_set() else schedule.EVERY
             self._many.clear()
-            housekeeping.sweep_if_due(self._state_dir, self._log, self._closing, every=every)
+            schedule.sweep_if_due(self._state_dir, self._log, self._closing, every=every)
             if not self._closing.is_set():
                 self._many.wait(LOOK_SECONDS)

@@ -6,8 +6,8 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from wap_kernel.runs.blobs import Stored
-from wap_kernel.times import text_of_seconds
+from wap_kernel.model.timestamps import text_of_seconds
+from wap_kernel.state.undo.blob_store import Stored
 
 DAY = 86400.0
 

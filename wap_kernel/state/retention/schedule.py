@@ -11,11 +11,11 @@ from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from functools import partial
 
-from wap_kernel.errors import WapError
-from wap_kernel.runs import store
-from wap_kernel.runs.flock import try_lock
-from wap_kernel.runs.retention import Retention
-from wap_kernel.runs.sweeping import Freed, Sweeper
+from wap_kernel.model.errors import WapError
+from wap_kernel.state import schema
+from wap_kernel.state.file_lock import try_lock
+from wap_kernel.state.retention.policy import Retention
+from wap_kernel.state.retention.sweeper import Freed, Sweeper
 
 EVERY = 6 * 3600.0
 """Seconds between two sweeps;"""
@@ -45,7 +45,7 @@ def sweep_if_due(
         with _turn(state_dir, now, every) as is_ours:
             if not is_ours:
                 return None
-            with closing(store.connect(state_dir)) as connection:
+            with closing(schema.connect(state_dir)) as connection:
                 rest = partial(closing_down.wait, REST)
                 freed = Sweeper(state_dir, connection, bounds, user=USER, now=now, rest=rest, log=log).sweep()
     except (OSError, sqlite3.Error, WapError) as error:

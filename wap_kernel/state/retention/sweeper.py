@@ -19,14 +19,14 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from typing import TypeVar
 
-from wap_kernel.errors import ProviderUnavailable
-from wap_kernel.runs import chain
-from wap_kernel.runs.beside import Beside
-from wap_kernel.runs.blobs import Blobs
-from wap_kernel.runs.changes import NO_RUN
-from wap_kernel.runs.model import Status
-from wap_kernel.runs.retention import Held, HeldRun, Holdings, Retention, cutoff, plan
-from wap_kernel.times import text_of_seconds
+from wap_kernel.model.errors import ProviderUnavailable
+from wap_kernel.model.run import Status
+from wap_kernel.model.timestamps import text_of_seconds
+from wap_kernel.state.audit import hash_chain
+from wap_kernel.state.retention.policy import Held, HeldRun, Holdings, Retention, cutoff, plan
+from wap_kernel.state.undo.blob_store import Blobs
+from wap_kernel.state.undo.change_store import NO_RUN
+from wap_kernel.state.undo.concurrent_calls import Beside
 
 BATCH = 5000
 """Rows that are read or removed at once, so that nobody waits long;"""
@@ -40,7 +40,9 @@ _DIGEST = re.compile(r"[0-9a-f]{64}")
 _FINAL = ", ".join(f"'{status.value}'" for status in Status if status.is_final)
 _INCREMENTAL = 2
 _LAST = 2**63 - 1
-_AUDIT_SIZE = " + ".join(f"coalesce(length(CAST({name} AS BLOB)), 0)" for name in (*chain.COLUMNS, chain.HASH))
+_AUDIT_SIZE = " + ".join(
+    f"coalesce(length(CAST({name} AS BLOB)), 0)" for name in (*hash_chain.COLUMNS, hash_chain.HASH)
+)
 _OF_RUNS = ("positions", "problems", "run_log", "approvals", "changes", "notes")
 
 T = TypeVar("T")
@@ -57,7 +59,7 @@ class Freed:
     audit_records: int = 0
     size: int = 0
     """Bytes of files. The database uses again what rows leave free, and gives back what is much."""
-    anchor: chain.Head | None = None
+    anchor: hash_chain.Head | None = None
     """Where the audit begins now, if some of it was cut."""
 
 
@@ -249,7 +251,7 @@ class Sweeper:
                     return kept - 1
         return 0
 
-    def _cut_audit(self) -> tuple[int, chain.Head | None]:
+    def _cut_audit(self) -> tuple[int, hash_chain.Head | None]:
         """How many records, and the last of them. Each piece leaves a record of its own: who is stopped in between
         has told the truth."""
         start, last = self._audit_range()
@@ -259,7 +261,7 @@ class Sweeper:
             self._progress("audit", count, total)
             end = min(start + BATCH, last)
             with self._writing():
-                cut = chain.cut(self._connection, end, at, self._user)
+                cut = hash_chain.cut(self._connection, end, at, self._user)
             if cut is not None:  # else somebody else did it meanwhile
                 self._log.info("wap audit cut %d to %d, anchor %s", start + 1, end, cut)
                 count, anchor = count + end - start, cut

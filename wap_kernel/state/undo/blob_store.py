@@ -16,10 +16,10 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from wap_kernel.errors import NoSpace, ProviderUnavailable, WapError
-from wap_kernel.files.atomic import write_all
-from wap_kernel.files.handles import LocalFile
-from wap_kernel.files.primitives import OpenFile
+from wap_kernel.files.contained.atomic_write import write_all
+from wap_kernel.files.contained.handles import LocalFile
+from wap_kernel.files.interface import OpenFile
+from wap_kernel.model.errors import NoSpace, ProviderUnavailable, WapError
 
 FRESH_SECONDS = 600.0
 """How exact the time of the last use is. Whoever collects what is unused waits much longer."""

@@ -14,21 +14,21 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, field
 from typing import Any
 
-from wap_kernel.errors import WapError
-from wap_kernel.files import digest
-from wap_kernel.files.deadline import Deadline
+from wap_kernel.files import content_hash
+from wap_kernel.files.interface import Kind, Look, RestorableFiles
 from wap_kernel.files.paths import display
-from wap_kernel.files.primitives import Kind, Look, RestorableFiles
-from wap_kernel.operations import GitAction, Operation, RunCommand, WriteFile
-from wap_kernel.runs import manifest
-from wap_kernel.runs.beside import Beside
-from wap_kernel.runs.blobs import Blobs
-from wap_kernel.runs.changes import NO_RUN, Change, Changes, Mark
-from wap_kernel.runs.database import Database
-from wap_kernel.runs.images import ABSENT, Image
-from wap_kernel.runs.imaging import Budget, Imager
-from wap_kernel.runs.manifest import REASONS, Difference, Manifest
-from wap_kernel.runs.targets import targets
+from wap_kernel.model.deadline import Deadline
+from wap_kernel.model.errors import WapError
+from wap_kernel.model.operations import GitAction, Operation, RunCommand, WriteFile
+from wap_kernel.state.database import Database
+from wap_kernel.state.undo import manifest
+from wap_kernel.state.undo.blob_store import Blobs
+from wap_kernel.state.undo.change_store import NO_RUN, Change, Changes, Mark
+from wap_kernel.state.undo.concurrent_calls import Beside
+from wap_kernel.state.undo.file_image import ABSENT, Image
+from wap_kernel.state.undo.imager import Budget, Imager
+from wap_kernel.state.undo.manifest import REASONS, Difference, Manifest
+from wap_kernel.state.undo.targets import targets
 
 AFTER_SECONDS = 120.0
 """What it may take to find out what a command changed, also when the command itself was cancelled."""
@@ -184,7 +184,7 @@ class Snapshots:
 
     def hashed(self) -> Budget:
         """For a look at what stands there now, which may be more than would be kept."""
-        return Budget(digest.MAX_HASHED, 2 * self._caps.total)
+        return Budget(content_hash.MAX_HASHED, 2 * self._caps.total)
 
     def keep(self, looks: Mapping[str, Look | None], budget: Budget, lost: dict[str, str]) -> dict[str, Image]:
         """The images of what stands at these paths, with contents; those that could not be had are added to `lost`."""
@@ -232,7 +232,7 @@ class Snapshots:
         """Whose content is known, so that a small write is not read back."""
         look = self.files.look(path)
         if look is not None and look.kind is Kind.FILE and look.size == len(operation.content):
-            return Image.of(look, digest.of_bytes(operation.content).removeprefix("sha256:"))
+            return Image.of(look, content_hash.of_bytes(operation.content).removeprefix("sha256:"))
         return self.imager.image_of(path, look, self.hashed())
 
     # -- commands

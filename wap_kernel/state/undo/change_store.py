@@ -9,9 +9,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from wap_kernel.runs.database import Database
-from wap_kernel.runs.images import ABSENT, Image
-from wap_kernel.runs.model import Status
+from wap_kernel.model.run import Status
+from wap_kernel.state.database import Database
+from wap_kernel.state.undo.file_image import ABSENT, Image
 
 NO_RUN = ""
 """Of what a single call, or the undo of an atomic run, changed beside a command; see `beside.py`."""

@@ -12,9 +12,9 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from wap_kernel.files.deadline import Deadline
-from wap_kernel.runs.flock import lock_within, try_lock
-from wap_kernel.runs.state import open_lock
+from wap_kernel.model.deadline import Deadline
+from wap_kernel.state.directory import open_lock
+from wap_kernel.state.file_lock import lock_within, try_lock
 
 PATIENCE = 15.0
 """Seconds that a command waits for the calls that began before it; what takes longer counts as the command's."""

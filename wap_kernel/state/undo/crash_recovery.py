@@ -9,13 +9,22 @@ from __future__ import annotations
 from collections.abc import Mapping
 from contextlib import suppress
 
-from wap_kernel.errors import WapError
-from wap_kernel.files import digest, editing
-from wap_kernel.files.deadline import Deadline
-from wap_kernel.operations import CopyFile, CreateDirectory, DeleteFile, ModifyFile, MoveFile, Operation, WriteFile
-from wap_kernel.runs.images import ABSENT, Image
-from wap_kernel.runs.model import Run
-from wap_kernel.runs.snapshots import Snapshots
+from wap_kernel.files import content_hash
+from wap_kernel.files.edit import apply
+from wap_kernel.model.deadline import Deadline
+from wap_kernel.model.errors import WapError
+from wap_kernel.model.operations import (
+    CopyFile,
+    CreateDirectory,
+    DeleteFile,
+    ModifyFile,
+    MoveFile,
+    Operation,
+    WriteFile,
+)
+from wap_kernel.model.run import Run
+from wap_kernel.state.undo.change_recorder import Snapshots
+from wap_kernel.state.undo.file_image import ABSENT, Image
 
 EDIT_SECONDS = 10.0
 """For the edits of one operation, which are worked out once more."""
@@ -69,7 +78,7 @@ def _digest_left(snapshots: Snapshots, operation: Operation, before: Image) -> s
     if isinstance(operation, CopyFile):
         return snapshots.imager.image(snapshots.files.resolve(operation.source), snapshots.hashed()).digest
     content = _content_left(snapshots, operation, before)
-    return None if content is None else digest.of_bytes(content).removeprefix("sha256:")
+    return None if content is None else content_hash.of_bytes(content).removeprefix("sha256:")
 
 
 def _content_left(snapshots: Snapshots, operation: Operation, before: Image) -> bytes | None:
@@ -82,5 +91,5 @@ def _content_left(snapshots: Snapshots, operation: Operation, before: Image) -> 
         return kept + operation.content
     if isinstance(operation, ModifyFile):
         deadline = Deadline(EDIT_SECONDS)
-        return editing.apply(kept, operation.changes, max_size=digest.MAX_HASHED, deadline=deadline)
+        return apply.apply(kept, operation.changes, max_size=content_hash.MAX_HASHED, deadline=deadline)
     return None

@@ -7,7 +7,7 @@ import stat
 from dataclasses import dataclass, replace
 from typing import Literal
 
-from wap_kernel.files.primitives import Kind, Look
+from wap_kernel.files.interface import Kind, Look
 
 What = Literal["absent", "file", "link", "folder", "special"]
 

@@ -7,11 +7,11 @@ import time
 from collections.abc import Callable
 from typing import TypeVar
 
-from wap_kernel.files.primitives import Files, Kind, Look, OpenFile
-from wap_kernel.files.trees import unless_gone
-from wap_kernel.runs.blobs import CHUNK, Blobs
-from wap_kernel.runs.images import Image
-from wap_kernel.runs.manifest import RACY_NS
+from wap_kernel.files.interface import Files, Kind, Look, OpenFile
+from wap_kernel.files.tree_walk import unless_gone
+from wap_kernel.state.undo.blob_store import CHUNK, Blobs
+from wap_kernel.state.undo.file_image import Image
+from wap_kernel.state.undo.manifest import RACY_NS
 
 MAX_REMEMBERED = 200_000
 """Hashes, each some 300 bytes."""

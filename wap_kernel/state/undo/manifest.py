@@ -17,10 +17,10 @@ import time
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass, field
 
-from wap_kernel.files import trees
-from wap_kernel.files.deadline import Deadline
+from wap_kernel.files import tree_walk
+from wap_kernel.files.interface import DirEntry, Files, Folder, Kind, Look
 from wap_kernel.files.paths import join
-from wap_kernel.files.primitives import DirEntry, Files, Folder, Kind, Look
+from wap_kernel.model.deadline import Deadline
 
 RACY_NS = 50_000_000
 """Times of files are counted in ticks, so one that changed this shortly ago may change again without a trace."""
@@ -77,10 +77,10 @@ def take(files: Files, deadline: Deadline, *, bound: int, known: Manifest | None
 def take_tree(files: Files, path: str, deadline: Deadline, *, bound: int) -> tuple[dict[str, Look], bool]:
     """All that is below the folder `path`, nothing left out; and whether that is within the bound."""
     found: dict[str, Look] = {}
-    start = trees.open_real(files, path)
+    start = tree_walk.open_real(files, path)
     if start is None:
         return found, True
-    for level in trees.walk(files, start):
+    for level in tree_walk.walk(files, start):
         for entry, look in _looks(level.folder, deadline):
             if len(found) >= bound:
                 return found, False
@@ -146,8 +146,8 @@ def _may_differ(old: str | None, new: str | None) -> bool:
 
 
 def _looks(folder: Folder, deadline: Deadline) -> Iterator[tuple[DirEntry, Look]]:
-    for entry in trees.watched(folder, deadline):
-        look = trees.unless_gone(folder.look, entry.name)
+    for entry in tree_walk.watched(folder, deadline):
+        look = tree_walk.unless_gone(folder.look, entry.name)
         if look is not None:
             yield entry, look
 
@@ -164,7 +164,7 @@ class _Walk:
     def run(self) -> Manifest:
         start = self._files.open_folder(".")
         device = start.look(".").device
-        for level in trees.walk(self._files, start):
+        for level in tree_walk.walk(self._files, start):
             level.pending.extend(self._folders_in(level.folder, device))
         self._leave_out_what_was_closed()
         return self._taken
@@ -231,8 +231,8 @@ class _Walk:
         if self._known is not None and self._known.fingerprints.get(path, "") is None:
             return None
         digest = hashlib.sha256(_line("", look, in_objects=False))
-        start = trees.open_real(self._files, path) if look.kind is Kind.FOLDER else None
-        for level in trees.walk(self._files, start) if start is not None else ():
+        start = tree_walk.open_real(self._files, path) if look.kind is Kind.FOLDER else None
+        for level in tree_walk.walk(self._files, start) if start is not None else ():
             # Of all that git keeps but its objects, which never change: of those the folders are enough.
             in_objects = reason == GIT and level.folder.path.endswith("/objects")
             looks = _looks(level.folder, self._deadline)

@@ -5,14 +5,14 @@ from __future__ import annotations
 import posixpath
 from typing import Any
 
-from wap_kernel.errors import InvalidArgument, WapError
-from wap_kernel.files import diffs, editing
-from wap_kernel.files.deadline import Deadline
+from wap_kernel.files.edit import apply, unified_diff
+from wap_kernel.files.interface import Access, Files, Kind
 from wap_kernel.files.paths import display
-from wap_kernel.files.primitives import Access, Files, Kind
-from wap_kernel.files.reading import read_up_to
-from wap_kernel.operations import DeleteFile, ModifyFile, Operation, WriteFile
-from wap_kernel.policy.touches import touches
+from wap_kernel.files.read import read_up_to
+from wap_kernel.model.deadline import Deadline
+from wap_kernel.model.errors import InvalidArgument, WapError
+from wap_kernel.model.operations import DeleteFile, ModifyFile, Operation, WriteFile
+from wap_kernel.model.path_access import touches
 
 MAX_SHOWN = 1024 * 1024
 """Bytes of a file of which a diff is made."""
@@ -48,7 +48,7 @@ def _difference(files: Files, operation: Operation, path: str) -> dict[str, Any]
         return {}
     if b"\0" in old or b"\0" in new:
         return {"note": f"Binary: {len(old)} bytes now, {len(new)} bytes then."}
-    diff, is_cut = diffs.unified(display(path), old, new)
+    diff, is_cut = unified_diff.unified(display(path), old, new)
     return {"diff": diff, **({"isDiffTruncated": True} if is_cut else {})}
 
 
@@ -69,5 +69,5 @@ def _result(operation: Operation, old: bytes) -> bytes | None:
     if isinstance(operation, WriteFile):
         return old + operation.content if operation.mode == "append" else operation.content
     if isinstance(operation, ModifyFile):
-        return editing.apply(old, operation.changes, max_size=2 * MAX_SHOWN, deadline=Deadline(EDIT_SECONDS))
+        return apply.apply(old, operation.changes, max_size=2 * MAX_SHOWN, deadline=Deadline(EDIT_SECONDS))
     return b"" if isinstance(operation, DeleteFile) else None

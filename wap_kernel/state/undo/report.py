@@ -8,17 +8,17 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from wap_kernel.characters import one_line
-from wap_kernel.errors import Conflict
-from wap_kernel.files import diffs
-from wap_kernel.files.deadline import Deadline
+from wap_kernel.files.edit import unified_diff
 from wap_kernel.files.paths import display
-from wap_kernel.files.trees import unless_gone
-from wap_kernel.operations import RevertRun
-from wap_kernel.runs.changes import Change, Note
-from wap_kernel.runs.images import Image
-from wap_kernel.runs.restoring import Reverting, Survey, refuse
-from wap_kernel.runs.snapshots import Nameable, Readable, Snapshots
+from wap_kernel.files.tree_walk import unless_gone
+from wap_kernel.model.deadline import Deadline
+from wap_kernel.model.errors import Conflict
+from wap_kernel.model.operations import RevertRun
+from wap_kernel.model.safe_text import one_line
+from wap_kernel.state.undo.change_recorder import Nameable, Readable, Snapshots
+from wap_kernel.state.undo.change_store import Change, Note
+from wap_kernel.state.undo.file_image import Image
+from wap_kernel.state.undo.revert import Reverting, Survey, refuse
 
 MAX_DIFFED = 256 * 1024
 """Bytes of a file; a larger one is told by its sizes."""
@@ -121,7 +121,7 @@ def _named(back: Sequence[Change]) -> str:
     # What a person had comes first: thousands of new files must not hide it.
     ordered = sorted(back, key=lambda change: _kind_of(change, change.before) in _MADE)
     for change in ordered[:MAX_NAMED]:
-        name = f"{_apart(diffs.quoted(display(change.path)))} ({_BACK[_kind_of(change, change.before)]})"
+        name = f"{_apart(unified_diff.quoted(display(change.path)))} ({_BACK[_kind_of(change, change.before)]})"
         room -= len(name)
         if room < 0:
             break
@@ -184,7 +184,7 @@ class _Diffs:
         return {"diff": text, **({"isDiffTruncated": True} if is_cut else {})}
 
     def _compared(self, path: str, before: Image, after: Image, now: Image) -> tuple[str | None, bool]:
-        named = diffs.quoted(display(path))
+        named = unified_diff.quoted(display(path))
         sizes = f"{named}: {before.size or 0} bytes before, {after.size or 0} bytes after\n"
         if max(before.size or 0, after.size or 0) > MAX_DIFFED:
             return f"Large file {sizes}", True
@@ -194,7 +194,7 @@ class _Diffs:
             return None, False
         if b"\0" in old or b"\0" in new:
             return f"Binary file {sizes}", False
-        return diffs.unified(display(path), old, new)
+        return unified_diff.unified(display(path), old, new)
 
 
 def _content(snapshots: Snapshots, image: Image, path: str, now: Image) -> bytes | None:

@@ -13,20 +13,20 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from wap_kernel.errors import Conflict, PermissionDenied, WapError
-from wap_kernel.files.deadline import Deadline
+from wap_kernel.files.interface import Access, Guard, Kind, Locks, Look
 from wap_kernel.files.paths import display
-from wap_kernel.files.primitives import Access, Guard, Kind, Locks, Look
-from wap_kernel.files.trees import unless_gone
-from wap_kernel.results import Reverted
-from wap_kernel.runs.changes import Change, Note
-from wap_kernel.runs.flock import lock_within
-from wap_kernel.runs.images import ABSENT, Image
-from wap_kernel.runs.manifest import take_tree
-from wap_kernel.runs.putting_back import PuttingBack, Undoer
-from wap_kernel.runs.reverting import Plan, plan
-from wap_kernel.runs.snapshots import Notice, NotKept, Snapshots
-from wap_kernel.runs.state import open_lock
+from wap_kernel.files.tree_walk import unless_gone
+from wap_kernel.model.deadline import Deadline
+from wap_kernel.model.errors import Conflict, PermissionDenied, WapError
+from wap_kernel.model.results import Reverted
+from wap_kernel.state.directory import open_lock
+from wap_kernel.state.file_lock import lock_within
+from wap_kernel.state.undo.change_recorder import Notice, NotKept, Snapshots
+from wap_kernel.state.undo.change_store import Change, Note
+from wap_kernel.state.undo.file_image import ABSENT, Image
+from wap_kernel.state.undo.manifest import take_tree
+from wap_kernel.state.undo.revert_apply import PuttingBack, Undoer
+from wap_kernel.state.undo.revert_plan import Plan, plan
 
 SECONDS = 120.0
 """What it may take to look at everything that a revert would touch, and to wait for another revert of the run."""

@@ -10,11 +10,11 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 
-from wap_kernel.errors import PermissionDenied, WapError
-from wap_kernel.files.primitives import Access, Folders, Guard, Kind, Locks, Look, RestorableFiles
-from wap_kernel.runs.blobs import Blobs
-from wap_kernel.runs.reverting import Do, Plan, Step
-from wap_kernel.runs.snapshots import Snapshots
+from wap_kernel.files.interface import Access, Folders, Guard, Kind, Locks, Look, RestorableFiles
+from wap_kernel.model.errors import PermissionDenied, WapError
+from wap_kernel.state.undo.blob_store import Blobs
+from wap_kernel.state.undo.change_recorder import Snapshots
+from wap_kernel.state.undo.revert_plan import Do, Plan, Step
 
 Made = Callable[[str], None]
 """Told of a folder before it is made on the way to something."""

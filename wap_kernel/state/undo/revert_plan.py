@@ -9,8 +9,8 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from enum import IntEnum
 
-from wap_kernel.runs.changes import Change
-from wap_kernel.runs.images import Image
+from wap_kernel.state.undo.change_store import Change
+from wap_kernel.state.undo.file_image import Image
 
 
 class Do(IntEnum):

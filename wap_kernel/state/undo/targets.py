@@ -5,10 +5,18 @@ from __future__ import annotations
 import posixpath
 from dataclasses import dataclass
 
+from wap_kernel.files.interface import Files
 from wap_kernel.files.paths import join, split
-from wap_kernel.files.primitives import Files
-from wap_kernel.files.writing import putting
-from wap_kernel.operations import CopyFile, CreateDirectory, DeleteFile, ModifyFile, MoveFile, Operation, WriteFile
+from wap_kernel.files.write import putting
+from wap_kernel.model.operations import (
+    CopyFile,
+    CreateDirectory,
+    DeleteFile,
+    ModifyFile,
+    MoveFile,
+    Operation,
+    WriteFile,
+)
 
 
 @dataclass(frozen=True)

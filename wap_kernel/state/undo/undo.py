@@ -6,20 +6,20 @@ from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any
 
-from wap_kernel.caller import Caller
-from wap_kernel.context import Context
-from wap_kernel.errors import InvalidArgument, PermissionDenied, WapError
-from wap_kernel.files.deadline import Deadline
-from wap_kernel.files.primitives import Access, Files, Guard, Locks
-from wap_kernel.operations import GitAction, Operation, RevertRun, RunCommand
-from wap_kernel.policy.touches import Touch, touches
-from wap_kernel.results import Reverted
-from wap_kernel.runs import settling, showing
-from wap_kernel.runs.changes import Changes
-from wap_kernel.runs.model import Run
-from wap_kernel.runs.restoring import Reverting
-from wap_kernel.runs.showing import ForeseenRevert
-from wap_kernel.runs.snapshots import Nameable, Readable, Snapshots
+from wap_kernel.files.interface import Access, Files, Guard, Locks
+from wap_kernel.model.call_context import Context
+from wap_kernel.model.caller import Caller
+from wap_kernel.model.deadline import Deadline
+from wap_kernel.model.errors import InvalidArgument, PermissionDenied, WapError
+from wap_kernel.model.operations import GitAction, Operation, RevertRun, RunCommand
+from wap_kernel.model.path_access import Touch, touches
+from wap_kernel.model.results import Reverted
+from wap_kernel.model.run import Run
+from wap_kernel.state.undo import crash_recovery, report
+from wap_kernel.state.undo.change_recorder import Nameable, Readable, Snapshots
+from wap_kernel.state.undo.change_store import Changes
+from wap_kernel.state.undo.report import ForeseenRevert
+from wap_kernel.state.undo.revert import Reverting
 
 FORESEE_SECONDS = 5.0
 """What a question to a person may wait for this."""
@@ -40,7 +40,7 @@ class Undoing:
 
     def settle(self, run: Run) -> list[int]:
         """After a crash: the positions of the operations that had begun to change files."""
-        return [] if self._snapshots is None else settling.settle(self._snapshots, run)
+        return [] if self._snapshots is None else crash_recovery.settle(self._snapshots, run)
 
     @property
     def changes(self) -> Changes | None:
@@ -109,7 +109,7 @@ class Undoing:
         """What a run changed, and what a revert would do."""
         reverting = self._kept()
         assert self._snapshots is not None
-        return showing.describe(self._snapshots, reverting, run, readable, nameable)
+        return report.describe(self._snapshots, reverting, run, readable, nameable)
 
     def foresee_revert(self, operation: RevertRun, caller: Caller, readable: Readable) -> ForeseenRevert:
         """What a person agrees to who agrees to a revert."""
@@ -124,7 +124,7 @@ class Undoing:
             return True
 
         try:
-            return showing.foresee(self._snapshots, reverting, operation, is_open, readable)
+            return report.foresee(self._snapshots, reverting, operation, is_open, readable)
         except (OSError, WapError) as error:  # it takes too long, or fails as things stand
             return ForeseenRevert({"note": f"What it would change could not be looked at: {error}"})
 

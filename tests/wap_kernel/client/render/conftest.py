@@ -8,8 +8,9 @@ from typing import Any
 
 import pytest
 
-from tests.wap_kernel.runner.scene import ASKING, PERSON, Scene
-from wap_kernel.client.answers import (
+from tests.support.run_workspace import ASKING, PERSON, Scene
+from wap_kernel.client.backend import Sent
+from wap_kernel.client.results import (
     Answer,
     AuditRecords,
     FileText,
@@ -24,11 +25,11 @@ from wap_kernel.client.answers import (
     Runs,
     Verdicts,
 )
-from wap_kernel.client.backend import Sent
-from wap_kernel.dialects import agent_spaces, wap
-from wap_kernel.errors import WapError
-from wap_kernel.policy.reading import merge
-from wap_kernel.runs.audit_reading import Page
+from wap_kernel.dialects.agent_spaces import operations as agent_spaces
+from wap_kernel.dialects.wap import tools as wap
+from wap_kernel.model.errors import WapError
+from wap_kernel.policy.parse import merge
+from wap_kernel.state.audit.query import Page
 
 APP = 'GREETING = "Hello"\n\n\ndef greet(name):\n    return f"{GREETING}, {name}!"\n'
 OPERATIONS: list[dict[str, Any]] = [

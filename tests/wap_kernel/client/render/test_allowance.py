@@ -7,8 +7,8 @@ import json
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from wap_kernel.client.answers import FileText, Note
-from wap_kernel.render import LARGEST, LARGEST_ERROR, LEAST, Allowance, bundle, weight
+from wap_kernel.client.render import LARGEST, LARGEST_ERROR, LEAST, Allowance, bundle, weight
+from wap_kernel.client.results import FileText, Note
 
 
 def _file(size: int) -> FileText:

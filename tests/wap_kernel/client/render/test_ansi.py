@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from wap_kernel.render import ansi
-from wap_kernel.render.ansi import changed, css, settled, spans
-from wap_kernel.render.parts import PLAIN, Span, Style
+from wap_kernel.client.render import ansi
+from wap_kernel.client.render.ansi import changed, css, settled, spans
+from wap_kernel.client.render.blocks import PLAIN, Span, Style
 
 RED = (231, 92, 88)
 

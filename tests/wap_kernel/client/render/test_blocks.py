@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from wap_kernel.render import chars, cutting
-from wap_kernel.render.parts import Room, lines_of
+from wap_kernel.client.render import cutting, units
+from wap_kernel.client.render.blocks import Room, lines_of
 
 TEXT = st.text(alphabet="ab\n")
 
@@ -55,22 +55,22 @@ def test_room_is_shared_fairly(sizes: list[int], characters: int) -> None:
 @pytest.mark.parametrize(
     ("said", "expected"),
     [
-        (chars.size(1), "1 byte"),
-        (chars.size(999), "999 bytes"),
-        (chars.size(1000), "1.0 KB"),
-        (chars.size(999_600), "1.0 MB"),
-        (chars.size(12_345_678), "12 MB"),
-        (chars.size(10**15), "1000000 GB"),
-        (chars.duration(0), "0 ms"),
-        (chars.duration(1500), "1.5 s"),
-        (chars.duration(61_000), "1 min 1 s"),
-        (chars.duration(7_260_000), "2 h 1 min"),
-        (chars.moment("2024-01-15T10:30:00.123Z"), "2024-01-15 10:30:00"),
-        (chars.moment("2024-01-15T10:30:00Z", date=False), "10:30 UTC"),
-        (chars.moment("soon"), "soon"),
-        (chars.visible("a\tb\nc"), "a\tb\nc"),
-        (chars.visible("\u3000\xa0é漢"), "\u3000\xa0é漢"),
-        (chars.one_line("a\nb\x1b"), "a\\nb\\x1b"),
+        (units.size(1), "1 byte"),
+        (units.size(999), "999 bytes"),
+        (units.size(1000), "1.0 KB"),
+        (units.size(999_600), "1.0 MB"),
+        (units.size(12_345_678), "12 MB"),
+        (units.size(10**15), "1000000 GB"),
+        (units.duration(0), "0 ms"),
+        (units.duration(1500), "1.5 s"),
+        (units.duration(61_000), "1 min 1 s"),
+        (units.duration(7_260_000), "2 h 1 min"),
+        (units.moment("2024-01-15T10:30:00.123Z"), "2024-01-15 10:30:00"),
+        (units.moment("2024-01-15T10:30:00Z", date=False), "10:30 UTC"),
+        (units.moment("soon"), "soon"),
+        (units.visible("a\tb\nc"), "a\tb\nc"),
+        (units.visible("\u3000\xa0é漢"), "\u3000\xa0é漢"),
+        (units.one_line("a\nb\x1b"), "a\\nb\\x1b"),
     ],
 )
 def test_how_it_is_said(said: str, expected: str) -> None:
@@ -78,5 +78,5 @@ def test_how_it_is_said(said: str, expected: str) -> None:
 
 
 def test_how_long_it_took() -> None:
-    assert chars.between("2024-01-15T10:30:00Z", "2024-01-15T10:30:01.500Z") == 1500
-    assert chars.between("2024-01-15T10:30:00Z", None) is None
+    assert units.between("2024-01-15T10:30:00Z", "2024-01-15T10:30:01.500Z") == 1500
+    assert units.between("2024-01-15T10:30:00Z", None) is None

@@ -10,10 +10,13 @@ from typing import Any
 
 import pytest
 
-from tests.wap_kernel.render.conftest import Recorded
-from tests.wap_kernel.render.reading import check
-from tests.wap_kernel.runner.scene import PERSON, Scene
-from wap_kernel.client.answers import (
+from tests.support.html_reader import check
+from tests.support.run_workspace import PERSON, Scene
+from tests.wap_kernel.client.render.conftest import Recorded
+from wap_kernel.client.backend import Sent
+from wap_kernel.client.render import bundle, units
+from wap_kernel.client.render.live_view import LiveRun
+from wap_kernel.client.results import (
     Answer,
     AuditRecords,
     FileText,
@@ -27,10 +30,7 @@ from wap_kernel.client.answers import (
     Runs,
     Verdicts,
 )
-from wap_kernel.client.backend import Sent
-from wap_kernel.dialects import wap
-from wap_kernel.render import bundle, chars
-from wap_kernel.render.live import LiveRun
+from wap_kernel.dialects.wap import tools as wap
 
 ATTACKS = {
     "script": "<script>alert(1)</script>",
@@ -60,7 +60,7 @@ def attack(request: pytest.FixtureRequest) -> str:
 
 def shown(answer: Answer, attack: str) -> None:
     both = bundle(answer)
-    seen = chars.visible(attack)
+    seen = units.visible(attack)
     assert seen in check(both).text
     assert seen in both["text/plain"]
 
@@ -150,7 +150,7 @@ def test_a_live_run_shows_it_too(attack: str) -> None:
     live = LiveRun(2, [{"type": "shell", "command": attack}])
     live.feed(Sent("1", "output", {"operationId": "a", "stream": "stdout", "chunk": f"{attack}\n{attack}"}))
     both = live.bundle(attack, 1.0)
-    assert check(both).text.count(chars.visible(attack)) == both["text/plain"].count(chars.visible(attack)) >= 3
+    assert check(both).text.count(units.visible(attack)) == both["text/plain"].count(units.visible(attack)) >= 3
 
 
 def test_a_name_cannot_pass_for_a_line_of_ours() -> None:

@@ -10,9 +10,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.patience import cpu_time
-from tests.wap_kernel.render.reading import check
-from wap_kernel.client.answers import (
+from tests.support.html_reader import check
+from tests.support.time_limits import cpu_time
+from wap_kernel.client.render import bundle
+from wap_kernel.client.results import (
     Answer,
     AuditRecords,
     FileText,
@@ -27,7 +28,6 @@ from wap_kernel.client.answers import (
     Runs,
     Verdicts,
 )
-from wap_kernel.render import bundle
 
 TEXT = st.one_of(
     st.text(max_size=40),
@@ -197,8 +197,8 @@ def test_a_cruel_pattern_does_not_hang() -> None:
 def test_importing_it_loads_nothing_heavy() -> None:
     code = """
 import sys
-from wap_kernel.render import bundle
-import wap_kernel.render.live
+from wap_kernel.client.render import bundle
+import wap_kernel.client.render.live_view
 heavy = {"pydantic", "yaml", "regex", "http.client", "ssl", "asyncio", "IPython", "jupyter_server"} & set(sys.modules)
 assert not heavy, heavy
 """

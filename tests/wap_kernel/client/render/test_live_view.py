@@ -7,10 +7,10 @@ import sys
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.wap_kernel.render.conftest import OPERATIONS, Recorded
-from tests.wap_kernel.render.reading import check
+from tests.support.html_reader import check
+from tests.wap_kernel.client.render.conftest import OPERATIONS, Recorded
 from wap_kernel.client.backend import Sent
-from wap_kernel.render.live import LONGEST_OPEN_LINE, TAIL_LINES, LiveRun
+from wap_kernel.client.render.live_view import LONGEST_OPEN_LINE, TAIL_LINES, LiveRun
 
 
 def output(chunk: str, operation: str = "x", stream: str = "stdout") -> Sent:

@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.wap_kernel.render.reading import is_shown
-from wap_kernel.characters import visible
-from wap_kernel.run_text import Lines, Transcript, line, question
+from tests.support.html_reader import is_shown
+from wap_kernel.client.render.transcript import Lines, Transcript, line, question
+from wap_kernel.model.safe_text import visible
 
 AT = {"timestamp": "2024-01-15T10:30:00Z"}
 

@@ -7,14 +7,14 @@ from typing import Any
 
 import pytest
 
-from tests.wap_kernel.render.conftest import Recorded
-from tests.wap_kernel.render.reading import check
-from wap_kernel.client.answers import FileText, Listing, Overview, Policy, RunResult, Runs, Verdicts
-from wap_kernel.dialects.agent_spaces import parse_message
+from tests.support.html_reader import check
+from tests.wap_kernel.client.render.conftest import Recorded
+from wap_kernel.client.render import VIEWS, bundle, text
+from wap_kernel.client.results import FileText, Listing, Overview, Policy, RunResult, Runs, Verdicts
+from wap_kernel.dialects.agent_spaces.operations import parse_message
 from wap_kernel.policy.effective import Effective
+from wap_kernel.policy.parse import merge
 from wap_kernel.policy.presets import load
-from wap_kernel.policy.reading import merge
-from wap_kernel.render import VIEWS, bundle, text
 
 NAMES = (
     "asking atomic audit dry file grants hits listing note overview part policy problem".split()

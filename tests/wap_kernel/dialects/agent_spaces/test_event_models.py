@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from tests.wap_kernel.dialects.agent_spaces_examples import EVENTS, EVENTS_MESSAGE
+from tests.support.agent_spaces_examples import EVENTS, EVENTS_MESSAGE
 from wap_kernel import parse_event, parse_events_message, validate_event, validate_events_message
 
 

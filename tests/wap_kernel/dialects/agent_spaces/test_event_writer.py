@@ -10,15 +10,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.wap_kernel.dialects.agent_spaces_examples import EVENTS
-from wap_kernel import errors, parse_event, validate_event
-from wap_kernel.changes import ReplaceText
-from wap_kernel.dialects.agent_spaces_event_models import TYPES
-from wap_kernel.dialects.agent_spaces_events import MAX_SAID, AgentSpacesEvents
-from wap_kernel.git.acting import GitActed
-from wap_kernel.git.answers import Failure, Reason
-from wap_kernel.git.redaction import Redactor
-from wap_kernel.operations import (
+from tests.support.agent_spaces_examples import EVENTS
+from wap_kernel import parse_event, validate_event
+from wap_kernel.dialects.agent_spaces.event_models import TYPES
+from wap_kernel.dialects.agent_spaces.event_writer import MAX_SAID, AgentSpacesEvents
+from wap_kernel.git.client import GitActed
+from wap_kernel.model import errors
+from wap_kernel.model.edits import ReplaceText
+from wap_kernel.model.git.results import Failure, Reason
+from wap_kernel.model.operations import (
     KINDS,
     CopyFile,
     CreateDirectory,
@@ -40,7 +40,7 @@ from wap_kernel.operations import (
     ViewFile,
     WriteFile,
 )
-from wap_kernel.results import (
+from wap_kernel.model.results import (
     CommandResult,
     Entry,
     FileContent,
@@ -56,6 +56,7 @@ from wap_kernel.results import (
     SearchResult,
     WorkspaceDescription,
 )
+from wap_kernel.redaction.redactor import Redactor
 
 MOMENT = datetime(2024, 1, 15, 10, 30, tzinfo=timezone.utc)
 HASH = f"sha256:{'0' * 64}"

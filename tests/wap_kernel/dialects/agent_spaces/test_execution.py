@@ -7,11 +7,11 @@ from collections.abc import Callable
 from datetime import datetime, timezone
 from typing import Any
 
-from tests.patience import growing
+from tests.support.time_limits import growing
 from tests.wap_kernel.conftest import Tools
 from wap_kernel import parse_operation, validate_event
-from wap_kernel.dialects.agent_spaces_events import AgentSpacesEvents
-from wap_kernel.errors import WapError
+from wap_kernel.dialects.agent_spaces.event_writer import AgentSpacesEvents
+from wap_kernel.model.errors import WapError
 
 events = AgentSpacesEvents(lambda: datetime.now(timezone.utc))
 

@@ -8,10 +8,9 @@ from typing import Any
 
 import pytest
 
-from tests.wap_kernel.dialects.agent_spaces_examples import OPERATIONS, OPERATIONS_MESSAGE
+from tests.support.agent_spaces_examples import OPERATIONS, OPERATIONS_MESSAGE
 from wap_kernel import parse_operation, parse_operations_message, validate_operation
-from wap_kernel.changes import ReplaceText
-from wap_kernel.dialects.agent_spaces import (
+from wap_kernel.dialects.agent_spaces.operations import (
     MAX_COMMAND,
     MAX_CONTENT,
     MAX_ID,
@@ -21,9 +20,10 @@ from wap_kernel.dialects.agent_spaces import (
     MAX_TIMEOUT,
     MIN_TIMEOUT,
 )
-from wap_kernel.errors import InvalidArgument
-from wap_kernel.operations import DeleteFile, Message, ModifyFile, Operation, ReadFile, RunCommand, WriteFile
-from wap_kernel.runs.model import Options, Step
+from wap_kernel.model.edits import ReplaceText
+from wap_kernel.model.errors import InvalidArgument
+from wap_kernel.model.operations import DeleteFile, Message, ModifyFile, Operation, ReadFile, RunCommand, WriteFile
+from wap_kernel.model.run import Options, Step
 
 HASH = f"sha256:{'0' * 64}"
 

@@ -13,8 +13,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import wap_kernel
-from tests.wap_kernel.dialects.agent_spaces_examples import EVENTS, EVENTS_MESSAGE, OPERATIONS, OPERATIONS_MESSAGE
-from wap_kernel.errors import InvalidArgument
+from tests.support.agent_spaces_examples import EVENTS, EVENTS_MESSAGE, OPERATIONS, OPERATIONS_MESSAGE
+from wap_kernel.model.errors import InvalidArgument
 
 NAMES = ("operation", "operations_message", "event", "events_message")
 PAIRS: dict[str, tuple[Callable[[object], Any], Callable[[object], wap_kernel.Validation[Any]]]] = {

@@ -7,12 +7,12 @@ from typing import Any
 
 import pytest
 
-from tests.wap_kernel.dialects.coding import CLIENT, WAIT, Coding, User, play, until
+from tests.support.coding_environment import CLIENT, WAIT, Coding, User, play, until
 from wap_kernel.dialects.coding_environment import RpcError
+from wap_kernel.model.policy import Policy
+from wap_kernel.model.run import Status
 from wap_kernel.policy import presets
-from wap_kernel.policy.model import Policy
-from wap_kernel.policy.reading import merge
-from wap_kernel.runs.model import Status
+from wap_kernel.policy.parse import merge
 
 ASKING = merge(presets.load("permissive"), {"shell": {"unconfined": "allow"}})
 """Allows what the tests do, and asks for recursive deletion."""

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from tests.wap_kernel.dialects.coding import Coding, play
+from tests.support.coding_environment import Coding, play
 
 CATALOG_EXAMPLES: dict[str, dict[str, Any]] = {
     "readFile": {"workspaceRoot": ".", "path": "README.md"},

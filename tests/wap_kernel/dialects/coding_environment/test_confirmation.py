@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 
-from tests.wap_kernel.dialects.coding import CLIENT, WAIT, Coding, User, play
-from wap_kernel.caller import Caller, Scope
+from tests.support.coding_environment import CLIENT, WAIT, Coding, User, play
 from wap_kernel.dialects.coding_environment import CATALOG
+from wap_kernel.model.caller import Caller, Scope
 from wap_kernel.policy import presets
-from wap_kernel.policy.reading import merge
+from wap_kernel.policy.parse import merge
 
 ASKING = merge(presets.load("permissive"), {"shell": {"unconfined": "allow"}})
 """Allows what the tests do, and asks for recursive deletion."""

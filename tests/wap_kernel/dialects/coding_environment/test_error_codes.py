@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from tests.wap_kernel.dialects.coding import Coding, play
+from tests.support.coding_environment import Coding, play
 
 
 def test_a_closed_folder_is_no_command_that_is_not_allowed(coding: Coding) -> None:

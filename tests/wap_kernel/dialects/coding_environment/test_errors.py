@@ -8,15 +8,15 @@ from typing import Any
 
 import pytest
 
-from tests.patience import growing
-from tests.wap_kernel.dialects.coding import Coding, play
-from wap_kernel.caller import Caller, Scope
+from tests.support.coding_environment import Coding, play
+from tests.support.time_limits import growing
 from wap_kernel.dialects import coding_environment
 from wap_kernel.dialects.coding_environment import CATALOG, TOOLS
 from wap_kernel.dialects.coding_environment.parameters import MAX_EDIT, MAX_READ
-from wap_kernel.errors import Code, InternalError, WapError
+from wap_kernel.model.caller import Caller, Scope
+from wap_kernel.model.errors import Code, InternalError, WapError
 from wap_kernel.policy import presets
-from wap_kernel.policy.reading import merge
+from wap_kernel.policy.parse import merge
 
 EXAMPLE = {
     "allowedPaths": ["**/*"],
@@ -328,7 +328,7 @@ def test_a_bug_says_nothing_of_the_host(coding: Coding, monkeypatch: pytest.Monk
     def broken(*_: object) -> None:
         raise RuntimeError("/secret/place")
 
-    monkeypatch.setattr("wap_kernel.dialects.coding_environment.places.named", broken)
+    monkeypatch.setattr("wap_kernel.dialects.coding_environment.workspace_root.named", broken)
 
     async def scenario(coding: Coding) -> None:
         with pytest.raises(coding_environment.RpcError) as caught:

@@ -9,13 +9,13 @@ from typing import Any
 
 import pytest
 
-from tests.wap_kernel.dialects.coding import WAIT, Coding, play
-from wap_kernel.caller import Caller, Scope
-from wap_kernel.client.answers import AuditRecords
-from wap_kernel.errors import PermissionDenied, RateLimited
-from wap_kernel.operations import Effect, Operation
-from wap_kernel.render import text
-from wap_kernel.runs.audit_reading import Page
+from tests.support.coding_environment import WAIT, Coding, play
+from wap_kernel.client.render import text
+from wap_kernel.client.results import AuditRecords
+from wap_kernel.model.caller import Caller, Scope
+from wap_kernel.model.errors import PermissionDenied, RateLimited
+from wap_kernel.model.operations import Effect, Operation
+from wap_kernel.state.audit.query import Page
 
 CODE = "def one():\n    return 1\n\n\ndef two():\n    return 2\n"
 

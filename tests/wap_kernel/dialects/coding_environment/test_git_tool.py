@@ -12,26 +12,27 @@ import jsonschema
 import pytest
 from pydantic.alias_generators import to_camel
 
-from tests.wap_kernel.dialects.coding import WAIT, Coding, play
-from tests.wap_kernel.git.scene import BOT, plain
-from tests.wap_kernel.git.server import APP_ID, GitServer
-from tests.wap_kernel.providers.scene import skip_unless_works
-from wap_kernel.caller import Caller, Scope
-from wap_kernel.dialects import schemas, tool_interface
-from wap_kernel.dialects.coding_environment import TOOLS, Question, watching
-from wap_kernel.dialects.coding_environment.outcomes import performed
-from wap_kernel.dialects.coding_environment.places import Place
+from tests.support.coding_environment import WAIT, Coding, play
+from tests.support.git_repository import BOT, plain
+from tests.support.git_server import APP_ID, GitServer
+from tests.support.provider_workspace import skip_unless_works
+from wap_kernel.dialects import json_schema, tool_interface
+from wap_kernel.dialects.coding_environment import TOOLS, Question
+from wap_kernel.dialects.coding_environment import progress as watching
+from wap_kernel.dialects.coding_environment.outcome import performed
+from wap_kernel.dialects.coding_environment.workspace_root import Place
 from wap_kernel.dialects.tool_interface import git_answers
 from wap_kernel.dialects.tool_interface.git_parameters import FIELDS, MAX_FILES
-from wap_kernel.errors import PermissionDenied
-from wap_kernel.git import answers
-from wap_kernel.git.acting import GitActed
-from wap_kernel.git.github import GitHubApp
+from wap_kernel.git.client import GitActed
+from wap_kernel.git.remote.github_app import GitHubApp
 from wap_kernel.git.settings import GitSettings
-from wap_kernel.operations import Effect, GitRead
-from wap_kernel.policy.masks import MAX_MASKS
-from wap_kernel.policy.model import Policy
-from wap_kernel.runs.audit_reading import Page
+from wap_kernel.model.caller import Caller, Scope
+from wap_kernel.model.errors import PermissionDenied
+from wap_kernel.model.git import results as answers
+from wap_kernel.model.operations import Effect, GitRead
+from wap_kernel.model.policy import Policy
+from wap_kernel.policy.paths.sandbox_masks import MAX_MASKS
+from wap_kernel.state.audit.query import Page
 
 ASKING = Policy(name="asking", confirmation_required=("git",))
 Git = Callable[..., Any]
@@ -104,7 +105,7 @@ ACTED: list[object] = [
 
 @pytest.fixture(scope="module")
 def described() -> jsonschema.Draft202012Validator:
-    return jsonschema.Draft202012Validator(schemas.of(TOOLS["git"].response, "serialization"))
+    return jsonschema.Draft202012Validator(json_schema.of(TOOLS["git"].response, "serialization"))
 
 
 @pytest.mark.parametrize("answer", ACTED, ids=lambda answer: type(answer).__name__)

@@ -11,8 +11,8 @@ from typing import Any
 import anyio
 import pytest
 
-from tests.wap_kernel.dialects.coding import CLIENT, Coding, play, until
-from wap_kernel.runs.model import Status
+from tests.support.coding_environment import CLIENT, Coding, play, until
+from wap_kernel.model.run import Status
 
 SLOW = "import sys, time, pathlib\nprint('\\x1b[1mfirst', flush=True)\n"
 UNTIL_TOLD = SLOW + "while not pathlib.Path('go').exists(): time.sleep(0.01)\nprint('last')"

@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
-from tests.wap_kernel.dialects.coding import CLIENT, OPEN, WAIT, Coding, play, until
+from tests.support.coding_environment import CLIENT, OPEN, WAIT, Coding, play, until
 from wap_kernel.dialects.coding_environment import TOOLS, RpcError
-from wap_kernel.policy.model import Policy
-from wap_kernel.runner import recovery
-from wap_kernel.runs.model import Status
+from wap_kernel.model.policy import Policy
+from wap_kernel.model.run import Status
+from wap_kernel.runs import recovery
 
 ASKING = Policy(name="administrator", confirmation_required=tuple(TOOLS))
 FAILING: list[tuple[str, dict[str, Any], str]] = [

@@ -10,12 +10,12 @@ import mcp_types as types
 import pytest
 from mcp import Client
 
-from tests.jupyter_ext.mcp_clients import refused
-from tests.wap_kernel.dialects.coding import Coding
-from wap_kernel.mcp.asking import Local
-from wap_kernel.mcp.changes import Changes
-from wap_kernel.mcp.server import build
-from wap_kernel.redacting import CurrentRedactor
+from tests.support.coding_environment import Coding
+from tests.support.mcp_clients import refused
+from wap_kernel.dialects.mcp.identity import Local
+from wap_kernel.dialects.mcp.server import build
+from wap_kernel.dialects.mcp.subscriptions import Changes
+from wap_kernel.redaction.results import CurrentRedactor
 
 SECRET = "Correct-Horse-Battery-Staple-0123"
 

@@ -7,7 +7,7 @@ import asyncio
 from mcp.server.streamable_http import EventMessage, EventStore
 from mcp_types import JSONRPCNotification, JSONRPCResponse
 
-from wap_kernel.mcp.events import RecentEvents
+from wap_kernel.dialects.mcp.http.event_store import RecentEvents
 
 
 def _answer(number: int, text: str = "") -> JSONRPCResponse:

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from mcp_types import JSONRPCNotification, JSONRPCRequest, JSONRPCResponse
 
-from wap_kernel.mcp.bridge import Stamps
+from wap_kernel.dialects.mcp.stdio.http_bridge import Stamps
 
 
 def _request(method: str, number: int = 1, **params: Any) -> JSONRPCRequest:

@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 
-from tests.jupyter_ext.restarting import Place
-from tests.wap_kernel.mcp.by_hand import Process, server, shared, start, token_file, where
+from tests.support.mcp_lines import Process, server, shared, start, token_file, where
+from tests.support.server_processes import Place
 
 __all__ = ["server", "shared", "start", "token_file", "where"]
 

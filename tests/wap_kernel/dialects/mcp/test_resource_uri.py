@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from wap_kernel.errors import InvalidArgument, PermissionDenied, WapError
-from wap_kernel.mcp.locating import media_type, path_of, template, uri_of
+from wap_kernel.dialects.mcp.resource_uri import media_type, path_of, template, uri_of
+from wap_kernel.model.errors import InvalidArgument, PermissionDenied, WapError
 
 ROOT = "/home/me/a project"
 names = st.text(st.characters(exclude_characters="/\0", exclude_categories=["Cs"]), min_size=1, max_size=20)

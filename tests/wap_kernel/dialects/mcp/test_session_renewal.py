@@ -6,7 +6,7 @@ import asyncio
 
 from mcp_types import ErrorData, JSONRPCError, JSONRPCMessage, JSONRPCNotification, JSONRPCRequest, JSONRPCResponse
 
-from wap_kernel.mcp.renewing import RENEWAL, Renewal
+from wap_kernel.dialects.mcp.stdio.session_renewal import RENEWAL, Renewal
 
 OPENING = JSONRPCRequest(jsonrpc="2.0", id=0, method="initialize", params={"capabilities": {}})
 

@@ -7,14 +7,14 @@ import asyncio
 import pytest
 from mcp.server.subscriptions import ResourceUpdated, ServerEvent
 
-from wap_kernel.mcp import changes
-from wap_kernel.mcp.changes import Changes
-from wap_kernel.operations import DeleteFile, MoveFile, Operation, RunCommand, WriteFile
+from wap_kernel.dialects.mcp import subscriptions
+from wap_kernel.dialects.mcp.subscriptions import Changes
+from wap_kernel.model.operations import DeleteFile, MoveFile, Operation, RunCommand, WriteFile
 
 
 @pytest.fixture(autouse=True)
 def _at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(changes, "COLLECT_SECONDS", 0)
+    monkeypatch.setattr(subscriptions, "COLLECT_SECONDS", 0)
 
 
 LAST = "file:///last"

@@ -9,13 +9,13 @@ from typing import Any
 
 import pytest
 
-from tests.patience import growing
-from tests.wap_kernel.dialects.interface import AGENT, Interface, opened
-from wap_kernel.caller import Caller, Scope
+from tests.support.time_limits import growing
+from tests.support.tool_interface import AGENT, Interface, opened
 from wap_kernel.dialects import tool_interface
-from wap_kernel.errors import Code, WapError
+from wap_kernel.model.caller import Caller, Scope
+from wap_kernel.model.errors import Code, WapError
+from wap_kernel.model.policy import FilesystemPolicy, Policy
 from wap_kernel.policy import presets
-from wap_kernel.policy.model import FilesystemPolicy, Policy
 
 
 @pytest.fixture

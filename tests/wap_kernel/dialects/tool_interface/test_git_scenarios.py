@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from tests.wap_kernel.dialects.interface import BOT, Interface
+from tests.support.tool_interface import BOT, Interface
 
 
 @pytest.fixture

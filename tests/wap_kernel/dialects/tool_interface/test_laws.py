@@ -12,9 +12,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.wap_kernel.dialects.interface import Interface, opened
-from tests.wap_kernel.files.trees import Tree, grow, is_selected
-from wap_kernel.errors import Code
+from tests.support.file_trees import Tree, grow, is_selected
+from tests.support.tool_interface import Interface, opened
+from wap_kernel.model.errors import Code
 
 
 @pytest.fixture(scope="module")

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.wap_kernel.dialects.interface import Interface, opened
+from tests.support.tool_interface import Interface, opened
 
 
 @pytest.fixture

@@ -6,9 +6,9 @@ import os
 
 import pytest
 
-from tests.patience import growing
-from tests.wap_kernel.dialects.interface import Interface
-from wap_kernel.errors import Code
+from tests.support.time_limits import growing
+from tests.support.tool_interface import Interface
+from wap_kernel.model.errors import Code
 
 
 @pytest.fixture

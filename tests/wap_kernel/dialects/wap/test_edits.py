@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from tests.wap_kernel.dialects.wap_calls import INSERT
-from wap_kernel.errors import Code
+from tests.support.wap_calls import INSERT
+from wap_kernel.model.errors import Code
 
 
 @pytest.mark.parametrize(

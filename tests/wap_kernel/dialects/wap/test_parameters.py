@@ -13,10 +13,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from wap_kernel.dialects import structure, wap, wap_parameters
-from wap_kernel.dialects.tools import LARGE, MAX_PROBLEMS
-from wap_kernel.errors import Code, InvalidArgument, NotFound, WapError
-from wap_kernel.operations import Effect
+from wap_kernel.dialects import body_complexity
+from wap_kernel.dialects.tool import LARGE, MAX_PROBLEMS
+from wap_kernel.dialects.wap import parameters as wap_parameters
+from wap_kernel.dialects.wap import tools as wap
+from wap_kernel.model.errors import Code, InvalidArgument, NotFound, WapError
+from wap_kernel.model.operations import Effect
 
 
 def _parse(tool: str, **parameters: Any) -> Any:
@@ -238,12 +240,12 @@ def test_structure_is_counted_without_being_built(value: Any, step: int) -> None
     body = json.dumps(value).encode()
     parts = _parts(value)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(structure, "_STEP", step)
-        patch.setattr(structure, "MAX_PARTS", parts)
-        structure.check(body)
-        patch.setattr(structure, "MAX_PARTS", parts - 1)
+        patch.setattr(body_complexity, "_STEP", step)
+        patch.setattr(body_complexity, "MAX_PARTS", parts)
+        body_complexity.check(body)
+        patch.setattr(body_complexity, "MAX_PARTS", parts - 1)
         with pytest.raises(InvalidArgument):
-            structure.check(body)
+            body_complexity.check(body)
 
 
 @pytest.mark.parametrize("body", [b'{"a":0' + b',"b":0' * 30_000 + b"}", b"[" + b"[]," * 30_000 + b"[]]"])

@@ -15,12 +15,12 @@ from typing import Any
 
 import pytest
 
-from wap_kernel.errors import Code
-from wap_kernel.files import atomic
-from wap_kernel.files.root import Root
-from wap_kernel.policy.protected import ProtectedPaths
-from wap_kernel.runs.leases import Lease
-from wap_kernel.runs.state import open_state_dir, workspace_id
+from wap_kernel.files.contained import atomic_write
+from wap_kernel.files.contained.root import Root
+from wap_kernel.model.errors import Code
+from wap_kernel.policy.paths.protected import ProtectedPaths
+from wap_kernel.state.directory import open_state_dir, workspace_id
+from wap_kernel.state.leases import Lease
 
 OPEN = ProtectedPaths(frozenset(), frozenset())
 
@@ -30,7 +30,7 @@ class Killed(BaseException):
 
 
 @pytest.mark.parametrize("exclusive", [False, True])
-@pytest.mark.parametrize("fatal", atomic.STEPS)
+@pytest.mark.parametrize("fatal", atomic_write.STEPS)
 def test_a_write_that_dies_at_a_step_leaves_old_or_new(
     tmp_path: Path, make_tools: Callable[..., Any], fatal: str, exclusive: bool
 ) -> None:
@@ -48,7 +48,7 @@ def test_a_write_that_dies_at_a_step_leaves_old_or_new(
     root = Root(str(ws), guard=OPEN, journal=lease, step=die)
     with pytest.raises(Killed):
         root.replace(name, b"new", exclusive=exclusive)
-    renamed = atomic.STEPS.index(fatal) >= atomic.STEPS.index("renamed")
+    renamed = atomic_write.STEPS.index(fatal) >= atomic_write.STEPS.index("renamed")
     expected = b"new" if renamed else (None if exclusive else b"old")
     assert ((ws / name).read_bytes() if (ws / name).exists() else None) == expected
 
@@ -63,7 +63,7 @@ def test_a_living_neighbours_temporary_file_is_not_touched(tmp_path: Path, make_
     ws = tmp_path / "ws"
     ws.mkdir()
     lease = Lease(open_state_dir(str(tmp_path / "state")), workspace_id(str(ws)))
-    name = f"{atomic.TEMPORARY_PREFIX}0{atomic.TEMPORARY_SUFFIX}"
+    name = f"{atomic_write.TEMPORARY_PREFIX}0{atomic_write.TEMPORARY_SUFFIX}"
     (ws / name).write_text("under way")
     lease.note(name, name)
     make_tools(ws)
@@ -77,7 +77,7 @@ def test_a_journal_cannot_be_used_to_delete_other_files(tmp_path: Path, make_too
     (ws / "precious").write_text("x")
     lease = Lease(open_state_dir(str(tmp_path / "state")), workspace_id(str(ws)))
     lease.note("precious", "precious")
-    lease.note(f"{atomic.TEMPORARY_PREFIX}1{atomic.TEMPORARY_SUFFIX}", "precious")
+    lease.note(f"{atomic_write.TEMPORARY_PREFIX}1{atomic_write.TEMPORARY_SUFFIX}", "precious")
     os.close(lease._lock)
     make_tools(ws)
     assert (ws / "precious").exists()
@@ -88,7 +88,7 @@ def test_what_cannot_be_removed_does_not_keep_the_workspace_from_opening(
 ) -> None:
     ws = tmp_path / "ws"
     ws.mkdir()
-    name = f"{atomic.TEMPORARY_PREFIX}2{atomic.TEMPORARY_SUFFIX}"
+    name = f"{atomic_write.TEMPORARY_PREFIX}2{atomic_write.TEMPORARY_SUFFIX}"
     (ws / name).mkdir()
     lease = Lease(open_state_dir(str(tmp_path / "state")), workspace_id(str(ws)))
     lease.note(name, name)
@@ -99,7 +99,7 @@ def test_what_cannot_be_removed_does_not_keep_the_workspace_from_opening(
 def test_two_roots_in_one_state_folder_keep_their_own_leases(tmp_path: Path, make_tools: Callable[..., Any]) -> None:
     one = tmp_path / "one"
     one.mkdir()
-    name = f"{atomic.TEMPORARY_PREFIX}3{atomic.TEMPORARY_SUFFIX}"
+    name = f"{atomic_write.TEMPORARY_PREFIX}3{atomic_write.TEMPORARY_SUFFIX}"
     (one / name).write_text("left by a crash")
     lease = Lease(open_state_dir(str(tmp_path / "state")), workspace_id(str(one)))
     lease.note(name, name)
@@ -112,9 +112,9 @@ def test_two_roots_in_one_state_folder_keep_their_own_leases(tmp_path: Path, mak
 
 WRITER = """
     import asyncio, itertools, sys
-    from wap_kernel.workspace import Workspace
-    from wap_kernel.changes import ReplaceLines
-    from wap_kernel.operations import ModifyFile, WriteFile
+    from wap_kernel.engine.workspace import Workspace
+    from wap_kernel.model.edits import ReplaceLines
+    from wap_kernel.model.operations import ModifyFile, WriteFile
 
     async def main(root, state):
         workspace = Workspace(root, state_dir=state)
@@ -147,12 +147,12 @@ def test_sigkill_at_random_moments_leaves_every_file_old_or_new(tmp_path: Path, 
         writer.wait()
         writer.stdout.close()
         for path in ws.iterdir():
-            if not atomic.is_temporary(path.name):
+            if not atomic_write.is_temporary(path.name):
                 lines = set(path.read_bytes().splitlines())
                 assert len(lines) == 1, f"{path.name} is torn"
                 assert path.read_bytes().count(b"\n") == 10
     make_tools(ws, state=state)
-    assert not [name for name in os.listdir(ws) if atomic.is_temporary(name)]
+    assert not [name for name in os.listdir(ws) if atomic_write.is_temporary(name)]
 
 
 @pytest.fixture

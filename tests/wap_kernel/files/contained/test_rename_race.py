@@ -14,10 +14,10 @@ from typing import Any
 
 import pytest
 
-from tests.wap_kernel.files.swapping import swapping
-from wap_kernel.errors import Code, WapError
-from wap_kernel.files import openat2
-from wap_kernel.files.root import Root
+from tests.support.rename_attacker import swapping
+from wap_kernel.files.contained import openat2
+from wap_kernel.files.contained.root import Root
+from wap_kernel.model.errors import Code, WapError
 
 SOAK = bool(os.environ.get("WAP_SOAK"))
 READ_TRIES = 10_000

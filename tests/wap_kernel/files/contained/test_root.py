@@ -14,10 +14,10 @@ from pathlib import Path
 
 import pytest
 
-from tests.wap_kernel.files.guards import NoJournal, OpenGuard
-from wap_kernel.errors import Code, WapError, from_os_error
-from wap_kernel.files.primitives import Kind
-from wap_kernel.files.root import Root
+from tests.support.guards import NoJournal, OpenGuard
+from wap_kernel.files.contained.root import Root
+from wap_kernel.files.interface import Kind
+from wap_kernel.model.errors import Code, WapError, from_os_error
 
 OUTSIDE_TEXT = b"outside"
 
@@ -281,8 +281,8 @@ def test_a_mounted_file_system_is_neither_moved_nor_emptied(root: Root, tree: Pa
 
 NORMAL_USER = """
     import os, sys
-    from tests.wap_kernel.files.guards import NoJournal, OpenGuard
-    from wap_kernel.files.root import Root
+    from tests.support.guards import NoJournal, OpenGuard
+    from wap_kernel.files.contained.root import Root
     os.setgroups([]); os.setgid(65534); os.setuid(65534)
     root = Root(sys.argv[1], guard=OpenGuard(), journal=NoJournal(), use_openat2=sys.argv[2] == "openat2")
     before = len(os.listdir("/dev/fd"))

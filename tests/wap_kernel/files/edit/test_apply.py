@@ -8,11 +8,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from wap_kernel.changes import Change, DeleteLines, InsertLines, RegexReplace, ReplaceLines, ReplaceText
-from wap_kernel.errors import Code, TimedOut, TooLarge, WapError
-from wap_kernel.files import editing
-from wap_kernel.files.deadline import Deadline
-from wap_kernel.files.editing import split_lines
+from wap_kernel.files.edit import apply as editing
+from wap_kernel.files.edit.apply import split_lines
+from wap_kernel.model.deadline import Deadline
+from wap_kernel.model.edits import Change, DeleteLines, InsertLines, RegexReplace, ReplaceLines, ReplaceText
+from wap_kernel.model.errors import Code, TimedOut, TooLarge, WapError
 
 MIB = 1024 * 1024
 

@@ -6,12 +6,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.patience import cpu_time
-from wap_kernel.changes import ReplaceText
-from wap_kernel.errors import EditNotFound
-from wap_kernel.files.closest import LEAST_SIMILARITY, MAX_LINES, closest
-from wap_kernel.files.deadline import Deadline
-from wap_kernel.files.editing import apply
+from tests.support.time_limits import cpu_time
+from wap_kernel.files.edit.apply import apply
+from wap_kernel.files.edit.closest_match import LEAST_SIMILARITY, MAX_LINES, closest
+from wap_kernel.model.deadline import Deadline
+from wap_kernel.model.edits import ReplaceText
+from wap_kernel.model.errors import EditNotFound
 
 CODE = "import os\n\n\ndef greet(name):\n    # be kind\n    return 'Hello ' + name\n\n\ndef leave():\n    os._exit(0)\n"
 

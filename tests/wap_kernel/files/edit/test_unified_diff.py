@@ -10,8 +10,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from wap_kernel.files import diffs
-from wap_kernel.files.diffs import unified
+from wap_kernel.files.edit import unified_diff
+from wap_kernel.files.edit.unified_diff import unified
 
 
 def test_equal_files_have_no_diff() -> None:
@@ -36,7 +36,7 @@ def test_a_large_change_is_cut_and_quick() -> None:
     old = b"".join(b"old %d\n" % number for number in range(100_000))
     diff, cut = unified("a", old, old.replace(b"old", b"new"))
     assert cut
-    assert len(diff) <= diffs.MAX_DIFF_CHARACTERS + 100
+    assert len(diff) <= unified_diff.MAX_DIFF_CHARACTERS + 100
 
 
 class Counting(list[int]):
@@ -68,27 +68,27 @@ def test_of_lines_that_are_too_long_the_beginning_is_shown() -> None:
 
 def test_the_work_is_bounded_by_the_steps() -> None:
     old, new = Counting([0, 1] * 1000), Counting([1, 1, 0] * 1000)
-    assert diffs._longest_common(old, new, 10_000) is None
+    assert unified_diff._longest_common(old, new, 10_000) is None
     assert old.looks <= 20_000
     assert new.looks <= 20_000
 
 
 def test_lines_of_one_side_only_cost_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(diffs, "MAX_STEPS", 2000)
+    monkeypatch.setattr(unified_diff, "MAX_STEPS", 2000)
     diff, _ = unified("a", b"a\nx\n" * 1000, b"a\ny\n" * 1000)
     assert diff.count("\n a\n") == 1000
     assert diff.count("\n-x\n") == diff.count("\n+y\n") == 1000
 
 
 def test_beyond_the_bound_the_middle_is_shown_as_replaced(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(diffs, "MAX_STEPS", 1)
+    monkeypatch.setattr(unified_diff, "MAX_STEPS", 1)
     diff, _ = unified("a", b"0\na\nb\nc\n9\n", b"0\nb\na\nc\nb\n9\n")
     assert diff.splitlines()[2:] == ["@@ -1,5 +1,6 @@", " 0", "-a", "-b", "-c", "+b", "+a", "+c", "+b", " 9"]
 
 
 @given(st.lists(st.integers(0, 3), max_size=12), st.lists(st.integers(0, 3), max_size=12))
 def test_what_is_common_is_as_long_as_can_be(old: list[int], new: list[int]) -> None:
-    pairs = diffs._longest_common(old, new, 10_000)
+    pairs = unified_diff._longest_common(old, new, 10_000)
     assert pairs is not None
     assert all(old[one] == new[other] for one, other in pairs)
     assert pairs == sorted(set(pairs))
@@ -126,13 +126,13 @@ def test_git_understands_a_quoted_path(tmp_path: Path) -> None:
 
 
 @pytest.mark.skipif(shutil.which("git") is None, reason="needs git")
-@pytest.mark.parametrize("steps", [diffs.MAX_STEPS, 0])
+@pytest.mark.parametrize("steps", [unified_diff.MAX_STEPS, 0])
 @given(old=st.lists(st.sampled_from(["a", "b", "c", "d"]), max_size=20), new=st.data())
 @settings(max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
 def test_git_applies_it(
     tmp_path: Path, steps: int, old: list[str], new: st.DataObject, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(diffs, "MAX_STEPS", steps)
+    monkeypatch.setattr(unified_diff, "MAX_STEPS", steps)
     changed = new.draw(st.lists(st.sampled_from(["a", "b", "c", "d"]), min_size=1, max_size=20))
     before = "\n".join(old).encode() + (b"\n" if len(old) % 2 else b"")
     after = "\n".join(changed).encode() + (b"\n" if len(changed) % 3 else b"")

@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from wcmatch import glob
 
-from wap_kernel.errors import InvalidArgument
-from wap_kernel.files.globs import Selected
+from wap_kernel.files.globs.sets import Selected
+from wap_kernel.model.errors import InvalidArgument
 
 CASES = [
     # pattern, path, selected

@@ -10,10 +10,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.patience import cpu_time
-from wap_kernel.errors import InvalidArgument
-from wap_kernel.files.globs import DEFAULT_EXCLUSIONS, DEFAULTS, Exclusions, Patterns
-from wap_kernel.files.patterns import MAX_COSTLY
+from tests.support.time_limits import cpu_time
+from wap_kernel.files.globs.parse import MAX_COSTLY
+from wap_kernel.files.globs.sets import DEFAULT_EXCLUSIONS, DEFAULTS, Exclusions, Patterns
+from wap_kernel.model.errors import InvalidArgument
 
 
 def exclusions_of(patterns: Iterable[str], start: str = ".") -> Exclusions:

@@ -10,10 +10,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from wap_kernel.changes import CellChange, DeleteCell, InsertCell, MoveCell, ReplaceCell
-from wap_kernel.errors import EditNotFound, InvalidArgument, TooLarge, WapError
-from wap_kernel.files import cells
-from wap_kernel.files.cells import Document
+from wap_kernel.files.notebooks import cells
+from wap_kernel.files.notebooks.cells import Document
+from wap_kernel.model.edits import CellChange, DeleteCell, InsertCell, MoveCell, ReplaceCell
+from wap_kernel.model.errors import EditNotFound, InvalidArgument, TooLarge, WapError
 
 PRINTED = nbformat.v4.new_output("stream", text="42\n")
 

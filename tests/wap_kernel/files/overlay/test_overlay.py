@@ -14,16 +14,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.wap_kernel.files.guards import NoJournal, OpenGuard
-from wap_kernel.changes import ReplaceText
-from wap_kernel.errors import PermissionDenied, WapError
-from wap_kernel.files.deadline import Deadline
-from wap_kernel.files.listing import list_files
-from wap_kernel.files.overlay import Overlay
-from wap_kernel.files.primitives import Access, Files, Kind
-from wap_kernel.files.root import Root
-from wap_kernel.files.writing import Writer
-from wap_kernel.operations import (
+from tests.support.guards import NoJournal, OpenGuard
+from wap_kernel.files.contained.root import Root
+from wap_kernel.files.interface import Access, Files, Kind
+from wap_kernel.files.list_folder import list_files
+from wap_kernel.files.overlay.overlay import Overlay
+from wap_kernel.files.write import Writer
+from wap_kernel.model.deadline import Deadline
+from wap_kernel.model.edits import ReplaceText
+from wap_kernel.model.errors import PermissionDenied, WapError
+from wap_kernel.model.operations import (
     CopyFile,
     CreateDirectory,
     DeleteFile,
@@ -33,7 +33,7 @@ from wap_kernel.operations import (
     Operation,
     WriteFile,
 )
-from wap_kernel.results import Limits
+from wap_kernel.model.results import Limits
 
 NAMES = {
     **{WriteFile: "write", ModifyFile: "modify", DeleteFile: "delete"},

@@ -8,14 +8,14 @@ from typing import Any
 
 import pytest
 
-from tests.wap_kernel.files.searches import OPEN, WAYS, Search, make_searcher
-from wap_kernel.files.deadline import Deadline
-from wap_kernel.files.ripgrep import Query
-from wap_kernel.files.ripgrep_search import LONG
-from wap_kernel.files.root import Root
-from wap_kernel.files.scanning import BLOCK
-from wap_kernel.operations import SearchFiles
-from wap_kernel.results import Limits
+from tests.support.searchers import OPEN, WAYS, Search, make_searcher
+from wap_kernel.files.contained.root import Root
+from wap_kernel.files.search.line_scanner import BLOCK
+from wap_kernel.files.search.ripgrep import Query
+from wap_kernel.files.search.ripgrep_search import LONG
+from wap_kernel.model.deadline import Deadline
+from wap_kernel.model.operations import SearchFiles
+from wap_kernel.model.results import Limits
 
 COLUMNS = [
     # query, options, content, columns

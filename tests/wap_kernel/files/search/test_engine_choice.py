@@ -7,19 +7,19 @@ from pathlib import Path
 
 import pytest
 
-from tests.wap_kernel.files.searches import OPEN, WAYS, make_searcher
-from tests.wap_kernel.files.trees import grow
-from wap_kernel.errors import ProviderUnavailable, TimedOut
-from wap_kernel.files import literals, ripgrep
-from wap_kernel.files.deadline import Deadline
-from wap_kernel.files.root import Root
-from wap_kernel.files.searching import Searcher
-from wap_kernel.operations import SearchFiles
-from wap_kernel.results import Limits
+from tests.support.file_trees import grow
+from tests.support.searchers import OPEN, WAYS, make_searcher
+from wap_kernel.files.contained.root import Root
+from wap_kernel.files.search import literal_search, ripgrep
+from wap_kernel.files.search.searcher import Searcher
+from wap_kernel.model.deadline import Deadline
+from wap_kernel.model.errors import ProviderUnavailable, TimedOut
+from wap_kernel.model.operations import SearchFiles
+from wap_kernel.model.results import Limits
 
 
 def test_a_budget_of_bytes_hands_over_to_rg(ws: Path, root: Root, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(literals, "BYTE_BUDGET", 10)
+    monkeypatch.setattr(literal_search, "BYTE_BUDGET", 10)
     grow(ws, {"a": b"needle\n", "b": b"needle\n", "c": b"needle\n"})
     searcher = make_searcher(root, "in process")
     operation = SearchFiles(paths=(".",), query="needle")
@@ -35,17 +35,17 @@ def test_a_literal_that_is_everywhere_is_handed_over_to_rg(
     ws: Path, root: Root, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Line by line 16 MB of them would keep a thread of the server busy for seconds."""
-    grow(ws, {"a": b"a\n" * literals.LINE_BUDGET, "b": b"x\n"})
+    grow(ws, {"a": b"a\n" * literal_search.LINE_BUDGET, "b": b"x\n"})
     searcher = make_searcher(root, "in process")
     started: list[object] = []
     original = searcher._rg._start
     monkeypatch.setattr(searcher._rg, "_start", lambda *arguments: started.append(1) or original(*arguments))
     operation = SearchFiles(paths=(".",), query="a")
-    assert searcher.search(root, OPEN, operation, Limits(), Deadline(60)).total_matches == literals.LINE_BUDGET
+    assert searcher.search(root, OPEN, operation, Limits(), Deadline(60)).total_matches == literal_search.LINE_BUDGET
     assert not started
     (ws / "b").write_bytes(b"a\n")
     result = searcher.search(root, OPEN, operation, Limits(), Deadline(60))
-    assert (result.total_matches, len(result.matches)) == (literals.LINE_BUDGET + 1, 100)
+    assert (result.total_matches, len(result.matches)) == (literal_search.LINE_BUDGET + 1, 100)
     assert started
     searcher.close()
 

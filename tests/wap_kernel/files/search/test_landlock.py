@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from wap_kernel.files import landlock
+from wap_kernel.files.search import landlock
 
 pytestmark = pytest.mark.skipif(not landlock.abi(), reason="this kernel has no Landlock")
 

@@ -5,9 +5,17 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from wap_kernel.files.overlay_handles import VirtualFile
-from wap_kernel.files.primitives import Kind, Stat
-from wap_kernel.files.scanning import MAX_LINE_CHARACTERS, Hit, column_in, column_of, hits, texts_in, texts_of
+from wap_kernel.files.interface import Kind, Stat
+from wap_kernel.files.overlay.handles import VirtualFile
+from wap_kernel.files.search.line_scanner import (
+    MAX_LINE_CHARACTERS,
+    Hit,
+    column_in,
+    column_of,
+    hits,
+    texts_in,
+    texts_of,
+)
 
 texts = st.lists(st.sampled_from([b"a", b"b", b"ab", b"\n", b"\r", b"\r\n", "é".encode(), b"\xff"])).map(b"".join)
 literals = st.sampled_from([b"a", b"b", b"ab", b"aab", "é".encode(), b"\xa9b"])

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from wap_kernel.files.matches import bounded
-from wap_kernel.results import Match, SearchResult
+from wap_kernel.files.search.match_rows import bounded
+from wap_kernel.model.results import Match, SearchResult
 
 
 def found(*lengths: int) -> SearchResult:

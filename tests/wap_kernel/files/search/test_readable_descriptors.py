@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from tests.wap_kernel.files.trees import grow
-from wap_kernel.files import readable as module
-from wap_kernel.files.readable import readable
-from wap_kernel.policy.protected import ProtectedPaths
+from tests.support.file_trees import grow
+from wap_kernel.files.search import readable_descriptors as module
+from wap_kernel.files.search.readable_descriptors import readable
+from wap_kernel.policy.paths.protected import ProtectedPaths
 
 HIDING = ProtectedPaths(hidden=frozenset({("a", "b", "secret"), ("state",)}), read_only=frozenset())
 

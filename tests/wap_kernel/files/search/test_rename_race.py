@@ -10,17 +10,17 @@ from pathlib import Path
 
 import pytest
 
-from tests.wap_kernel.files.guards import OpenGuard
-from tests.wap_kernel.files.swapping import swapping
-from tests.wap_kernel.files.trees import grow
-from wap_kernel.errors import Code, WapError
-from wap_kernel.files import landlock
-from wap_kernel.files.deadline import Deadline
-from wap_kernel.files.literals import FILE_BUDGET
-from wap_kernel.files.root import Root
-from wap_kernel.files.searching import Searcher
-from wap_kernel.operations import SearchFiles
-from wap_kernel.results import Limits
+from tests.support.file_trees import grow
+from tests.support.guards import OpenGuard
+from tests.support.rename_attacker import swapping
+from wap_kernel.files.contained.root import Root
+from wap_kernel.files.search import landlock
+from wap_kernel.files.search.literal_search import FILE_BUDGET
+from wap_kernel.files.search.searcher import Searcher
+from wap_kernel.model.deadline import Deadline
+from wap_kernel.model.errors import Code, WapError
+from wap_kernel.model.operations import SearchFiles
+from wap_kernel.model.results import Limits
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="RENAME_EXCHANGE is Linux's")
 

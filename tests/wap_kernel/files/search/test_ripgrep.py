@@ -15,13 +15,13 @@ from pathlib import Path
 
 import pytest
 
-from tests.wap_kernel.files.guards import OpenGuard
-from wap_kernel.errors import ProviderUnavailable, TimedOut
-from wap_kernel.files import landlock, ripgrep
-from wap_kernel.files.deadline import Deadline
-from wap_kernel.files.ripgrep import Query, Ripgrep
-from wap_kernel.files.scanning import Hit
-from wap_kernel.policy.protected import ProtectedPaths
+from tests.support.guards import OpenGuard
+from wap_kernel.files.search import landlock, ripgrep
+from wap_kernel.files.search.line_scanner import Hit
+from wap_kernel.files.search.ripgrep import Query, Ripgrep
+from wap_kernel.model.deadline import Deadline
+from wap_kernel.model.errors import ProviderUnavailable, TimedOut
+from wap_kernel.policy.paths.protected import ProtectedPaths
 
 QUERY = Query("needle", regex=False, case_sensitive=True)
 

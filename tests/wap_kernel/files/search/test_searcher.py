@@ -11,15 +11,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.wap_kernel.files.guards import NoJournal
-from tests.wap_kernel.files.searches import OPEN, WAYS, Search, found, make_searcher
-from tests.wap_kernel.files.trees import Tree, grow, includes, is_selected, trees
-from wap_kernel.errors import InvalidArgument
-from wap_kernel.files import searching
-from wap_kernel.files.deadline import Deadline
-from wap_kernel.files.root import Root
-from wap_kernel.operations import SearchFiles
-from wap_kernel.results import Limits
+from tests.support.file_trees import Tree, grow, includes, is_selected, trees
+from tests.support.guards import NoJournal
+from tests.support.searchers import OPEN, WAYS, Search, found, make_searcher
+from wap_kernel.files.contained.root import Root
+from wap_kernel.files.search import searcher as searching
+from wap_kernel.model.deadline import Deadline
+from wap_kernel.model.errors import InvalidArgument
+from wap_kernel.model.operations import SearchFiles
+from wap_kernel.model.results import Limits
 
 
 def test_sorted_by_path_and_line_with_context(ws: Path, search: Search) -> None:

@@ -7,15 +7,15 @@ from pathlib import Path
 
 import pytest
 
-from tests.wap_kernel.files.guards import NoJournal, OpenGuard
-from tests.wap_kernel.files.searches import WAYS, Search, found, make_searcher
-from tests.wap_kernel.files.trees import Tree, grow
-from wap_kernel.errors import FileMissing, InvalidArgument, PermissionDenied
-from wap_kernel.files.deadline import Deadline
-from wap_kernel.files.primitives import Access
-from wap_kernel.files.root import Root
-from wap_kernel.operations import SearchFiles
-from wap_kernel.results import Limits
+from tests.support.file_trees import Tree, grow
+from tests.support.guards import NoJournal, OpenGuard
+from tests.support.searchers import WAYS, Search, found, make_searcher
+from wap_kernel.files.contained.root import Root
+from wap_kernel.files.interface import Access
+from wap_kernel.model.deadline import Deadline
+from wap_kernel.model.errors import FileMissing, InvalidArgument, PermissionDenied
+from wap_kernel.model.operations import SearchFiles
+from wap_kernel.model.results import Limits
 
 
 def test_binary_files_are_skipped_also_when_named(ws: Path, search: Search) -> None:

@@ -6,9 +6,9 @@ import os
 
 import pytest
 
-from tests.wap_kernel.git.scene import MakeWorkspace, Workspace, reason
-from wap_kernel.git import changing, reading
-from wap_kernel.git.answers import Change, GitFailed, Reason
+from tests.support.git_repository import MakeWorkspace, Workspace, reason
+from wap_kernel.git.local import changes, queries
+from wap_kernel.model.git.results import Change, GitFailed, Reason
 from wap_kernel.providers.base import Confinement
 
 
@@ -31,20 +31,20 @@ def test_a_locked_index(workspace: Workspace) -> None:
     workspace.write("a", "1")
     workspace.write(".git/index.lock", "")
     work = workspace.work()
-    assert reading.status(work).untracked == ("a",)
+    assert queries.status(work).untracked == ("a",)
     with pytest.raises(GitFailed) as caught:
-        changing.add(work, ["a"])
+        changes.add(work, ["a"])
     assert reason(caught) is Reason.LOCKED
 
 
 def test_a_detached_head(workspace: Workspace) -> None:
     commit = workspace.save()
     work = workspace.work()
-    assert changing.checkout(work, commit).branch is None
-    status = reading.status(work)
+    assert changes.checkout(work, commit).branch is None
+    status = queries.status(work)
     assert status.branch is None and status.note is not None and commit[:12] in status.note
     workspace.write("a", "1")
-    assert changing.commit(work, "on nothing", ["a"]).note is not None
+    assert changes.commit(work, "on nothing", ["a"]).note is not None
 
 
 def test_a_merge_conflict(workspace: Workspace) -> None:
@@ -56,16 +56,16 @@ def test_a_merge_conflict(workspace: Workspace) -> None:
     workspace.save()
     workspace.plain("merge", "theirs", check=False)
     work = workspace.work()
-    status = reading.status(work)
+    status = queries.status(work)
     assert status.conflicts == (Change("README.md", "both-modified"),)
     assert status.underway == "merge" and status.note is not None
-    (file,) = reading.diff(work).unstaged.files
+    (file,) = queries.diff(work).unstaged.files
     assert file.kind == "unmerged" and "+<<<<<<< HEAD" in file.patch
     with pytest.raises(GitFailed) as caught:
-        changing.commit(work, "too early")
+        changes.commit(work, "too early")
     assert reason(caught) is Reason.CONFLICTS and caught.value.failure.conflicts == ("README.md",)
     workspace.write("README.md", "both\n")
-    merged = changing.commit(work, "merged", ["README.md"])
+    merged = changes.commit(work, "merged", ["README.md"])
     assert len(workspace.plain("rev-parse", f"{merged.id}^@").split()) == 2
 
 
@@ -76,7 +76,7 @@ def test_local_changes_in_the_way(workspace: Workspace) -> None:
     workspace.plain("switch", "--quiet", "main")
     workspace.write("README.md", "mine\n")
     with pytest.raises(GitFailed) as caught:
-        changing.checkout(workspace.work(), "other")
+        changes.checkout(workspace.work(), "other")
     assert reason(caught) is Reason.IN_THE_WAY
 
 
@@ -84,32 +84,32 @@ def test_nothing_to_commit_and_no_commit_yet(make: MakeWorkspace) -> None:
     workspace = make()
     workspace.plain("init", "--quiet", "--initial-branch=main")
     work = workspace.work()
-    status = reading.status(work)
+    status = queries.status(work)
     assert (status.branch, status.commit) == ("main", None)
     with pytest.raises(GitFailed) as caught:
-        changing.commit(work, "nothing")
+        changes.commit(work, "nothing")
     assert reason(caught) is Reason.NOTHING
     with pytest.raises(GitFailed):
-        reading.log(work)
+        queries.log(work)
     workspace.write("a", "1")
-    assert changing.commit(work, "first", ["a"]).files == 1
+    assert changes.commit(work, "first", ["a"]).files == 1
 
 
 def test_unknown_names(workspace: Workspace) -> None:
     work = workspace.work()
     with pytest.raises(GitFailed) as caught:
-        changing.add(work, ["none"])
+        changes.add(work, ["none"])
     assert reason(caught) is Reason.UNKNOWN_PATH
     with pytest.raises(GitFailed) as caught:
-        changing.restore(work, ["none"])
+        changes.restore(work, ["none"])
     assert reason(caught) is Reason.UNKNOWN_PATH
     with pytest.raises(GitFailed) as caught:
-        reading.show(work, "none")
+        queries.show(work, "none")
     assert reason(caught) is Reason.UNKNOWN_REVISION
     workspace.write(".gitignore", "ignored\n")
     workspace.write("ignored", "1")
     with pytest.raises(GitFailed) as caught:
-        changing.add(work, ["ignored"])
+        changes.add(work, ["ignored"])
     assert reason(caught) is Reason.UNKNOWN_PATH
 
 
@@ -118,16 +118,16 @@ def test_commits_without_an_identity_say_what_is_missing(workspace: Workspace) -
     nobody = type(work)(work.inside, work.repository, work.permits)
     workspace.write("a", "1")
     with pytest.raises(GitFailed) as caught:
-        changing.commit(nobody, "who?", ["a"])
+        changes.commit(nobody, "who?", ["a"])
     assert reason(caught) is Reason.IDENTITY
 
 
 def test_a_name_that_is_not_utf8_is_told(workspace: Workspace) -> None:
     os.close(os.open(os.fsencode(workspace.folder) + b"/caf\xe9", os.O_CREAT | os.O_WRONLY))
     work = workspace.work()
-    assert reading.status(work).untracked == ("caf\\xe9",)
+    assert queries.status(work).untracked == ("caf\\xe9",)
     with pytest.raises(GitFailed) as caught:
-        changing.add(work, ["."])
+        changes.add(work, ["."])
     assert reason(caught) is Reason.UNKNOWN_PATH and "caf" in caught.value.failure.text
 
 
@@ -142,17 +142,17 @@ def test_what_a_partial_clone_left_at_its_remote(workspace: Workspace) -> None:
         work = workspace.work(folder="part", confinement=Confinement(pinned=("part/.git",)))
         for target in ("HEAD~1:README.md", "HEAD"):
             with pytest.raises(GitFailed) as caught:
-                reading.show(work, target)
+                queries.show(work, target)
             assert reason(caught) is Reason.PARTIAL and "Clone it whole" in caught.value.failure.text
 
 
 def test_before_the_first_commit(make: MakeWorkspace) -> None:
     workspace = make()
     workspace.plain("init", "--quiet")
-    for look in (reading.log, reading.show):
+    for look in (queries.log, queries.show):
         with pytest.raises(GitFailed) as caught:
             look(workspace.work())
         assert (reason(caught), caught.value.failure.text) == (Reason.NOTHING, "There is no commit yet.")
     with pytest.raises(GitFailed) as caught:
-        reading.log(workspace.work(), "topic")
+        queries.log(workspace.work(), "topic")
     assert reason(caught) is Reason.UNKNOWN_REVISION

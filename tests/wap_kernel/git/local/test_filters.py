@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from tests.wap_kernel.git.scene import Workspace, plain, reason
-from tests.wap_kernel.git.team import Team
-from wap_kernel.git import changing
-from wap_kernel.git.answers import GitFailed, Reason
-from wap_kernel.git.transfer import pull, push
+from tests.support.git_repository import Workspace, plain, reason
+from tests.support.git_team import Team
+from wap_kernel.git.local import changes
+from wap_kernel.git.remote.transfer import pull, push
+from wap_kernel.model.git.results import GitFailed, Reason
 
 POINTER = "version https://git-lfs.github.com/spec/v1\noid sha256:1\n"
 ATTRIBUTES = "*.bin filter=lfs diff=lfs merge=lfs -text\n"
@@ -31,29 +31,29 @@ def large(workspace: Workspace) -> Workspace:
 def test_a_large_file_is_not_committed_in_the_place_of_its_pointer(large: Workspace, files: list[str]) -> None:
     large.write("t", "text")
     head = large.plain("rev-parse", "HEAD")
-    for act in (lambda: changing.add(large.work(), files), lambda: changing.commit(large.work(), "all", files)):
+    for act in (lambda: changes.add(large.work(), files), lambda: changes.commit(large.work(), "all", files)):
         with pytest.raises(GitFailed) as caught:
             act()
         assert reason(caught) is Reason.LFS and "a.bin" in caught.value.failure.text
     assert large.plain("rev-parse", "HEAD") == head
     assert large.plain("diff", "--cached", "--name-only") == ""
-    changing.commit(large.work(), "the text", ["t"])
+    changes.commit(large.work(), "the text", ["t"])
     assert large.plain("show", "HEAD:a.bin") == POINTER
 
 
 def test_a_large_file_can_be_removed(large: Workspace) -> None:
     (large.folder / "a.bin").unlink()
-    changing.commit(large.work(), "without it", ["a.bin"])
+    changes.commit(large.work(), "without it", ["a.bin"])
     assert large.plain("ls-files").split() == [".gitattributes", "README.md", "sub/b.bin"]
 
 
 def test_a_pointer_is_not_written_over_the_contents(large: Workspace) -> None:
     for paths, source in ((["a.bin"], None), (["."], None), (["a.bin"], "HEAD")):
         with pytest.raises(GitFailed) as caught:
-            changing.restore(large.work(), paths, source=source)
+            changes.restore(large.work(), paths, source=source)
         assert reason(caught) is Reason.LFS
     assert (large.folder / "a.bin").read_text() == "the contents"
-    changing.restore(large.work(), ["a.bin"], staged=True)
+    changes.restore(large.work(), ["a.bin"], staged=True)
 
 
 def test_a_branch_with_other_large_files_is_not_checked_out(large: Workspace) -> None:
@@ -66,12 +66,12 @@ def test_a_branch_with_other_large_files_is_not_checked_out(large: Workspace) ->
     large.write("t", "text")
     large.save()
     with pytest.raises(GitFailed) as caught:
-        changing.checkout(large.work(), "main")
+        changes.checkout(large.work(), "main")
     assert reason(caught) is Reason.LFS
-    changing.checkout(large.work(), "other")  # where they are the same
+    changes.checkout(large.work(), "other")  # where they are the same
     large.plain("switch", "--quiet", "before")  # nothing here says that there are large files
     with pytest.raises(GitFailed) as caught:
-        changing.checkout(large.work(), "main")
+        changes.checkout(large.work(), "main")
     assert reason(caught) is Reason.LFS
 
 
@@ -91,12 +91,12 @@ def test_what_another_filter_would_have_done_is_said(workspace: Workspace) -> No
     workspace.write(".gitattributes", "*.ipynb filter=nbstripout\n")
     workspace.plain("config", "filter.nbstripout.clean", "false")
     workspace.write("a.ipynb", "{}")
-    assert changing.add(workspace.work(), [".gitattributes"]).note is None
-    note = changing.add(workspace.work(), ["."]).note
+    assert changes.add(workspace.work(), [".gitattributes"]).note is None
+    note = changes.add(workspace.work(), ["."]).note
     assert note == "Filters are not run here (nbstripout), so these were added as they are: a.ipynb."
     workspace.write("a.ipynb", "{1}")
-    assert changing.commit(workspace.work(), "all", ["."]).note == note
+    assert changes.commit(workspace.work(), "all", ["."]).note == note
     workspace.write("a.ipynb", "{2}")
     workspace.plain("switch", "--quiet", "--detach")
-    found = changing.commit(workspace.work(), "all", ["."]).note
+    found = changes.commit(workspace.work(), "all", ["."]).note
     assert found is not None and note is not None and found.startswith(note) and "detached" in found

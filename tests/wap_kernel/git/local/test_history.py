@@ -9,13 +9,13 @@ from typing import Any
 
 import pytest
 
-from tests.wap_kernel.dialects.interface import Interface, opened
-from tests.wap_kernel.git.scene import plain
-from tests.wap_kernel.git.server import GitServer
-from tests.wap_kernel.providers.scene import skip_unless_works
-from wap_kernel.git.redaction import Redactor
+from tests.support.git_repository import plain
+from tests.support.git_server import GitServer
+from tests.support.provider_workspace import skip_unless_works
+from tests.support.tool_interface import Interface, opened
+from wap_kernel.redaction.redactor import Redactor
 
-PROJECT = Path(__file__).parents[3]
+PROJECT = Path(__file__).parents[4]
 
 
 def clone(into: Path) -> None:

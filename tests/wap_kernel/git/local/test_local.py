@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from tests.wap_kernel.git.scene import BOT, MakeWorkspace, Workspace, reason
-from tests.wap_kernel.providers.scene import ALL
-from wap_kernel.errors import InvalidArgument
-from wap_kernel.git import changing, reading
-from wap_kernel.git.answers import Change, GitFailed, Reason, ShownCommit, ShownFile, ShownFolder
+from tests.support.git_repository import BOT, MakeWorkspace, Workspace, reason
+from tests.support.provider_workspace import ALL
+from wap_kernel.git.local import changes, queries
+from wap_kernel.model.errors import InvalidArgument
+from wap_kernel.model.git.results import Change, GitFailed, Reason, ShownCommit, ShownFile, ShownFolder
 from wap_kernel.providers.base import Confinement
 
 
@@ -19,24 +19,24 @@ def test_the_same_answers_on_every_provider(make: MakeWorkspace, provider: str) 
     workspace.init()
     workspace.write("src/server.ts", "port = 1\n")
     work = workspace.work()
-    assert reading.status(work).untracked == ("src/",)
-    made = changing.commit(work, "fix: update port", ["src/server.ts"])
+    assert queries.status(work).untracked == ("src/",)
+    made = changes.commit(work, "fix: update port", ["src/server.ts"])
     assert made.id == workspace.plain("rev-parse", "HEAD").strip()
     assert (made.branch, made.author, made.files) == ("main", BOT, 1)
     workspace.write("src/server.ts", "port = 2\n")
-    found = reading.diff(work)
+    found = queries.diff(work)
     assert [(file.path, file.kind, file.added, file.deleted) for file in found.unstaged.files] == [
         ("src/server.ts", "modified", 1, 1)
     ]
     assert found.unstaged.files[0].patch == workspace.plain("diff")
     assert found.staged.files == ()
-    checked = changing.checkout(work, "feature/new-thing")
+    checked = changes.checkout(work, "feature/new-thing")
     assert checked.created and checked.branch == "feature/new-thing"
     assert workspace.plain("branch", "--show-current").strip() == "feature/new-thing"
-    assert [commit.subject for commit in reading.log(work).commits] == ["fix: update port", "saved"]
-    assert not changing.checkout(work, "main").created
-    assert changing.restore(work, ["src"]).paths == ("src/server.ts",)
-    assert reading.status(work).changed == ()
+    assert [commit.subject for commit in queries.log(work).commits] == ["fix: update port", "saved"]
+    assert not changes.checkout(work, "main").created
+    assert changes.restore(work, ["src"]).paths == ("src/server.ts",)
+    assert queries.status(work).changed == ()
 
 
 def test_git_status(workspace: Workspace) -> None:
@@ -51,7 +51,7 @@ def test_git_status(workspace: Workspace) -> None:
     workspace.write("added", "1")
     workspace.plain("add", "added")
     workspace.write('odd "name"\n', "1")
-    status = reading.status(workspace.work())
+    status = queries.status(workspace.work())
     assert status.staged == (Change("added", "added"), Change("new name", "renamed", "renamed"))
     assert status.changed == (
         Change("deleted", "deleted"),
@@ -67,7 +67,7 @@ def test_ahead_and_behind_without_a_configured_upstream(workspace: Workspace) ->
     workspace.plain("reset", "--quiet", "--hard", "HEAD~1")
     workspace.save(message="ours 1")
     workspace.save(message="ours 2")
-    status = reading.status(workspace.work())
+    status = queries.status(workspace.work())
     assert (status.upstream, status.ahead, status.behind) == ("origin/main", 2, 1)
 
 
@@ -87,7 +87,7 @@ def test_diff_of_everything_that_git_can_say(workspace: Workspace) -> None:
     workspace.write("ünïcode", "diff --git a/x b/x\n" + lines)
     workspace.write('we"ird\n\t\\', "1\n" + lines)
     workspace.plain("add", "--all")
-    found = reading.diff(workspace.work()).staged
+    found = queries.diff(workspace.work()).staged
     assert {file.path: (file.kind, file.added, file.deleted) for file in found.files} == {
         "text": ("modified", 1, 0),
         "binary": ("modified", None, None),
@@ -109,10 +109,10 @@ def test_a_subfolder_is_a_repository_of_its_own(make: MakeWorkspace) -> None:
     workspace.write("outside.txt", "a")
     confinement = Confinement(read_only=("projects/one/.git/config",), pinned=("projects/one/.git",))
     work = workspace.work(folder="projects/one", confinement=confinement)
-    assert reading.status(work).untracked == ("projects/one/a.txt",)
+    assert queries.status(work).untracked == ("projects/one/a.txt",)
     with pytest.raises(InvalidArgument, match="not in this repository"):
-        changing.add(work, ["outside.txt"])
-    assert changing.add(work, ["."]).paths == ("projects/one/a.txt",)
+        changes.add(work, ["outside.txt"])
+    assert changes.add(work, ["."]).paths == ("projects/one/a.txt",)
 
 
 def test_show(workspace: Workspace) -> None:
@@ -120,20 +120,20 @@ def test_show(workspace: Workspace) -> None:
     workspace.write("logo", b"\0png")
     commit = workspace.save(message="subject\n\nbody\nof two lines")
     work = workspace.work()
-    shown = reading.show(work)
+    shown = queries.show(work)
     assert isinstance(shown, ShownCommit)
     assert (shown.commit.id, shown.commit.subject, shown.commit.body) == (commit, "subject", "body\nof two lines")
     assert [file.path for file in shown.diff.files] == ["logo", "src/a.py"]
-    first = reading.show(work, "HEAD~1")
+    first = queries.show(work, "HEAD~1")
     assert isinstance(first, ShownCommit) and first.diff.files[0].kind == "added"
-    assert reading.show(work, "HEAD:src/a.py") == ShownFile("src/a.py", commit, 8, "print()\n", False)
-    logo = reading.show(work, "HEAD:logo")
+    assert queries.show(work, "HEAD:src/a.py") == ShownFile("src/a.py", commit, 8, "print()\n", False)
+    logo = queries.show(work, "HEAD:logo")
     assert isinstance(logo, ShownFile) and logo.content is None and logo.size == 4
-    assert reading.show(work, "HEAD:src") == ShownFolder("src", commit, ("a.py",), 0)
-    top = reading.show(work, "HEAD:")
+    assert queries.show(work, "HEAD:src") == ShownFolder("src", commit, ("a.py",), 0)
+    top = queries.show(work, "HEAD:")
     assert isinstance(top, ShownFolder) and top.names == ("README.md", "logo", "src/")
     with pytest.raises(GitFailed) as caught:
-        reading.show(work, "HEAD:none")
+        queries.show(work, "HEAD:none")
     assert reason(caught) is Reason.UNKNOWN_PATH
 
 
@@ -142,23 +142,23 @@ def test_log_by_range_path_and_page(workspace: Workspace) -> None:
         workspace.write(f"file{number % 2}", str(number))
         workspace.save(message=f"number {number}")
     work = workspace.work()
-    page = reading.log(work, limit=2, skip=1)
+    page = queries.log(work, limit=2, skip=1)
     assert [commit.subject for commit in page.commits] == ["number 2", "number 1"] and page.more
-    assert [commit.subject for commit in reading.log(work, paths=["file1"]).commits] == ["number 3", "number 1"]
-    assert [commit.subject for commit in reading.log(work, "HEAD~2..HEAD").commits] == ["number 3", "number 2"]
-    assert not reading.log(work, limit=5).more
+    assert [commit.subject for commit in queries.log(work, paths=["file1"]).commits] == ["number 3", "number 1"]
+    assert [commit.subject for commit in queries.log(work, "HEAD~2..HEAD").commits] == ["number 3", "number 2"]
+    assert not queries.log(work, limit=5).more
 
 
 def test_branches_with_a_config_that_is_read_only(workspace: Workspace) -> None:
     work = workspace.work()
-    made = changing.create_branch(work, "topic")
+    made = changes.create_branch(work, "topic")
     assert [(branch.name, branch.current) for branch in made.branches] == [("main", True), ("topic", False)]
-    assert [branch.name for branch in changing.delete_branch(work, "topic").branches] == ["main"]
-    changing.checkout(work, "other")
+    assert [branch.name for branch in changes.delete_branch(work, "topic").branches] == ["main"]
+    changes.checkout(work, "other")
     workspace.save(message="only here")
-    changing.checkout(work, "main")
+    changes.checkout(work, "main")
     with pytest.raises(GitFailed) as caught:
-        changing.delete_branch(work, "other")
+        changes.delete_branch(work, "other")
     assert reason(caught) is Reason.UNMERGED_BRANCH
-    assert changing.delete_branch(work, "other", force=True).current == "main"
+    assert changes.delete_branch(work, "other", force=True).current == "main"
     assert "autoSetupMerge" not in (workspace.folder / ".git/config").read_text()

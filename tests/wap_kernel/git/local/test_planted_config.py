@@ -13,15 +13,15 @@ from typing import Any
 
 import pytest
 
-from tests.wap_kernel.dialects.interface import Interface, opened
-from tests.wap_kernel.git.plants import CONTROLS, PLANTS, SILENT, TOGETHER, make_program, plant_everything
-from tests.wap_kernel.git.scene import PLAIN, Workspace
-from tests.wap_kernel.git.team import Team
-from tests.wap_kernel.providers.scene import LONG
-from wap_kernel.errors import TimedOut, WapError
-from wap_kernel.git import changing, reading
-from wap_kernel.git.answers import GitFailed
-from wap_kernel.git.transfer import fetch, pull, push
+from tests.support.git_plants import CONTROLS, PLANTS, SILENT, TOGETHER, make_program, plant_everything
+from tests.support.git_repository import PLAIN, Workspace
+from tests.support.git_team import Team
+from tests.support.provider_workspace import LONG
+from tests.support.tool_interface import Interface, opened
+from wap_kernel.git.local import changes, queries
+from wap_kernel.git.remote.transfer import fetch, pull, push
+from wap_kernel.model.errors import TimedOut, WapError
+from wap_kernel.model.git.results import GitFailed
 
 
 def work_through(tools: Interface) -> None:
@@ -121,11 +121,11 @@ def test_all_of_it_at_once_and_the_token_goes_to_the_right_host(team: Team, tmp_
     plant_everything(workspace, program)
     work = workspace.work()
     fetch(team.link(), work)
-    changing.checkout(work, "topic")
+    changes.checkout(work, "topic")
     workspace.write("mine", "1")
-    changing.commit(work, "mine", ["mine"])
+    changes.commit(work, "mine", ["mine"])
     push(team.link(), work)
-    changing.checkout(work, "main")
+    changes.checkout(work, "main")
     assert pull(team.link(), work).kind == "fast-forward"
     assert list(outside.iterdir()) == []
     assert not (workspace.folder / ".git/ran-inside").exists()
@@ -146,11 +146,11 @@ def test_a_repository_made_by_hand(workspace: Workspace, tmp_path: Path) -> None
     ):
         (git / path).write_bytes(content)
         with pytest.raises((GitFailed, WapError)):
-            changing.commit(workspace.work(), "message", ["README.md"])
+            changes.commit(workspace.work(), "message", ["README.md"])
     assert list(outside.iterdir()) == []
 
 
 def test_a_pipe_that_git_reads_ends_in_time(workspace: Workspace) -> None:
     os.mkfifo(workspace.folder / ".git/info/attributes")
     with pytest.raises(TimedOut):
-        reading.status(workspace.work(timeout=1.0))
+        queries.status(workspace.work(timeout=1.0))

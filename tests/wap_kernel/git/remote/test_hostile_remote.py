@@ -7,11 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from tests.wap_kernel.git.scene import MakeWorkspace, plain
-from tests.wap_kernel.git.team import Team
-from wap_kernel.git import host, reading
-from wap_kernel.git.answers import GitFailed, Reason
-from wap_kernel.git.transfer import fetch, push
+from tests.support.git_repository import MakeWorkspace, plain
+from tests.support.git_team import Team
+from wap_kernel.git.local import queries
+from wap_kernel.git.remote import server_repository
+from wap_kernel.git.remote.transfer import fetch, push
+from wap_kernel.model.git.results import GitFailed, Reason
 
 
 def test_the_name_of_a_branch_is_one_name(team: Team, tmp_path: Path) -> None:
@@ -28,7 +29,7 @@ def test_the_name_of_a_branch_is_one_name(team: Team, tmp_path: Path) -> None:
     fetched = fetch(team.link(), workspace.work())
     assert {ref.name for ref in fetched.refs} == {"origin/main", *(f"origin/{name}" for name in odd)}
     assert precious.read_text() == "as it was" and workspace.plain("rev-parse", "main") == mine
-    assert {f"origin/{name}" for name in odd} < {one.name for one in reading.branches(workspace.work()).branches}
+    assert {f"origin/{name}" for name in odd} < {one.name for one in queries.branches(workspace.work()).branches}
 
 
 def test_the_name_of_a_folder_is_one_name(make: MakeWorkspace, tmp_path: Path) -> None:
@@ -72,7 +73,7 @@ def test_a_remote_that_talks_without_end(team: Team) -> None:
         push(team.link(), team.workspace.work())
     failure = caught.value.failure
     assert failure.reason is Reason.REFUSED and "no, because" in failure.stderr
-    assert len(failure.stderr) <= host.MAX_STDERR
+    assert len(failure.stderr) <= server_repository.MAX_STDERR
 
 
 def test_a_remote_that_says_the_token_without_end(team: Team) -> None:
@@ -93,7 +94,7 @@ def test_a_remote_that_is_too_large(team: Team, tmp_path: Path, monkeypatch: pyt
     push(team.link(), team.workspace.work())
     team.colleague(tmp_path / "colleague", "large", os.urandom(400_000).hex())
     with monkeypatch.context() as patch:
-        patch.setattr(host, "MAX_FILE", 64 * 1024)
+        patch.setattr(server_repository, "MAX_FILE", 64 * 1024)
         with pytest.raises(GitFailed) as caught:
             fetch(team.link(), team.workspace.work())
     assert caught.value.failure.reason is Reason.TOO_LARGE, caught.value.failure

@@ -9,12 +9,12 @@ from pathlib import Path
 
 import pytest
 
-from tests.wap_kernel.git.scene import Workspace, plain, reason
-from tests.wap_kernel.git.team import Team
-from wap_kernel.git import reading
-from wap_kernel.git.answers import GitFailed, Reason
-from wap_kernel.git.transfer import fetch, push
-from wap_kernel.git.work import Work
+from tests.support.git_repository import Workspace, plain, reason
+from tests.support.git_team import Team
+from wap_kernel.git.local import queries
+from wap_kernel.git.local.repository import Work
+from wap_kernel.git.remote.transfer import fetch, push
+from wap_kernel.model.git.results import GitFailed, Reason
 from wap_kernel.providers.base import Confinement
 
 
@@ -89,7 +89,7 @@ def test_nothing_comes_from_another_repository(team: Team, tmp_path: Path, kind:
     with pytest.raises(GitFailed):
         push(team.link(), look())
     with pytest.raises(GitFailed):
-        reading.show(look(), f"{commit}:secret")
+        queries.show(look(), f"{commit}:secret")
     # In the sandbox such a link leads nowhere, and a fetch needs nothing of what should be there.
     leads_nowhere = workspace.scene.provider.confines and kind in ("loose objects", "one object", "pack")
     with nullcontext() if leads_nowhere else pytest.raises(GitFailed):
@@ -112,7 +112,7 @@ def test_nothing_of_a_repository_is_a_link_where_nothing_confines_git(
         (git / name).rename(workspace.folder / "old")
     (git / name).symlink_to(other / ".git" / name)
     with pytest.raises(GitFailed) as caught:
-        reading.status(workspace.work())
+        queries.status(workspace.work())
     assert reason(caught) is Reason.OUTSIDE
 
 
@@ -121,7 +121,7 @@ def test_a_head_of_the_old_kind(workspace: Workspace) -> None:
     head = workspace.folder / ".git/HEAD"
     head.unlink()
     head.symlink_to("refs/heads/main")
-    assert reading.status(workspace.work()).branch == "main"
+    assert queries.status(workspace.work()).branch == "main"
     head.unlink()
     head.symlink_to("refs/../refs/heads/main")
     if not workspace.scene.provider.confines:

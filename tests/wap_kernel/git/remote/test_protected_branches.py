@@ -8,12 +8,12 @@ from typing import Any
 
 import pytest
 
-from tests.wap_kernel.dialects.interface import AGENT, OPEN, opened
-from wap_kernel.git.remotes import PROTECTED
+from tests.support.tool_interface import AGENT, OPEN, opened
 from wap_kernel.git.settings import GitSettings
-from wap_kernel.operations import GitTransfer
+from wap_kernel.model.operations import GitTransfer
+from wap_kernel.model.policy import CommandRule, Policy, ShellPolicy
 from wap_kernel.policy import presets
-from wap_kernel.policy.model import CommandRule, Policy, ShellPolicy
+from wap_kernel.policy.git_remotes import PROTECTED
 
 URL = "https://github.com/ada/engine.git"
 ASKS = Policy(name="house", shell=ShellPolicy(rules=(CommandRule(command="git push", verdict="ask"),)))

@@ -7,21 +7,21 @@ from typing import Any
 
 import pytest
 
-from tests.wap_kernel.dialects.interface import SECONDS, Interface, opened
-from tests.wap_kernel.git.scene import plain
-from tests.wap_kernel.git.server import GitServer
-from tests.wap_kernel.git.team import Team
-from wap_kernel.caller import Caller
-from wap_kernel.errors import Code, Conflict, InvalidArgument
-from wap_kernel.git import transfer
-from wap_kernel.git.answers import GitFailed, Reason
-from wap_kernel.git.credentials import TokenFile
-from wap_kernel.git.foreseeing import MAX_COMMITS
+from tests.support.git_repository import plain
+from tests.support.git_server import GitServer
+from tests.support.git_team import Team
+from tests.support.tool_interface import SECONDS, Interface, opened
+from wap_kernel.git.remote import transfer
+from wap_kernel.git.remote.credentials import TokenFile
+from wap_kernel.git.remote.preview import MAX_COMMITS
+from wap_kernel.git.remote.transfer import push
 from wap_kernel.git.settings import GitSettings
-from wap_kernel.git.transfer import push
+from wap_kernel.model.caller import Caller
+from wap_kernel.model.errors import Code, Conflict, InvalidArgument
+from wap_kernel.model.git.results import GitFailed, Reason
+from wap_kernel.model.policy import CommandRule, Policy, ShellPolicy
 from wap_kernel.policy import presets
-from wap_kernel.policy.model import CommandRule, Policy, ShellPolicy
-from wap_kernel.runner import Decision
+from wap_kernel.runs.decisions import Decision
 
 ADA = Caller(user="ada")
 
@@ -353,7 +353,7 @@ def test_the_files_that_git_changed_are_put_back_and_its_commits_are_not(
 
 
 def test_a_transfer_waits_for_another_with_an_end(team: Team) -> None:
-    from wap_kernel.git.host import Host
+    from wap_kernel.git.remote.server_repository import Host
 
     with team.link().host.held():
         waiting = Host(str(team.state), team.remote(), environment={}, patience=0.1)
@@ -365,8 +365,8 @@ def test_a_transfer_waits_for_another_with_an_end(team: Team) -> None:
 
 
 def test_a_transfer_that_waits_can_be_cancelled(team: Team) -> None:
-    from wap_kernel.commands.outcome import Cancel
-    from wap_kernel.git.host import Host
+    from wap_kernel.git.remote.server_repository import Host
+    from wap_kernel.model.command import Cancel
 
     cancel = Cancel()
     cancel.request()

@@ -6,16 +6,16 @@ from pathlib import Path
 
 import pytest
 
-from tests.wap_kernel.git.scene import BOT, denying, plain
-from tests.wap_kernel.git.server import INSTALLATION, GitServer
-from tests.wap_kernel.git.team import Team
-from wap_kernel.errors import InvalidArgument, PermissionDenied, ProviderUnavailable
-from wap_kernel.git import changing, reading
-from wap_kernel.git.answers import GitFailed, Person, Reason, RefChange
-from wap_kernel.git.credentials import NoCredential, TokenFile
-from wap_kernel.git.host import Host
-from wap_kernel.git.remotes import Verb, questions, remote
-from wap_kernel.git.transfer import Link, fetch, pull, push
+from tests.support.git_repository import BOT, denying, plain
+from tests.support.git_server import INSTALLATION, GitServer
+from tests.support.git_team import Team
+from wap_kernel.git.local import changes, queries
+from wap_kernel.git.remote.credentials import NoCredential, TokenFile
+from wap_kernel.git.remote.server_repository import Host
+from wap_kernel.git.remote.transfer import Link, fetch, pull, push
+from wap_kernel.model.errors import InvalidArgument, PermissionDenied, ProviderUnavailable
+from wap_kernel.model.git.results import GitFailed, Person, Reason, RefChange
+from wap_kernel.policy.git_remotes import Verb, questions, remote
 from wap_kernel.providers.base import Confinement
 
 
@@ -28,19 +28,19 @@ def test_git_push(team: Team) -> None:
     workspace.write("a", "1")
     host = BOT.email.replace("github.com", "127.0.0.1")
     assert team.app.identity() == Person(BOT.name, host)
-    made = changing.commit(workspace.work(), "fix: update port", ["a"])
+    made = changes.commit(workspace.work(), "fix: update port", ["a"])
     pushed = push(team.link(), workspace.work())
     assert pushed.refs == (RefChange("main", None, made.id),)
     assert team.there("rev-parse", "main").strip() == made.id
     assert team.there("log", "-1", "--format=%an <%ae> %cn", "main").strip() == f"{BOT.name} <{BOT.email}> {BOT.name}"
     assert team.server.narrowed == [{"repositories": ["engine"], "permissions": {"contents": "write"}}]
-    status = reading.status(workspace.work())
+    status = queries.status(workspace.work())
     assert (status.upstream, status.ahead, status.behind) == ("origin/main", 0, 0)
     # again, and then with something new: only that is transferred
     assert push(team.link(), workspace.work()).refs == (RefChange("main", made.id, made.id),)
     workspace.write("a", "2")
-    again = changing.commit(workspace.work(), "second", ["a"])
-    assert reading.status(workspace.work()).ahead == 1
+    again = changes.commit(workspace.work(), "second", ["a"])
+    assert queries.status(workspace.work()).ahead == 1
     assert push(team.link(), workspace.work()).refs == (RefChange("main", made.id, again.id),)
     assert len(team.server.narrowed) == 1
 
@@ -52,7 +52,7 @@ def test_fetch_and_pull(team: Team, tmp_path: Path) -> None:
     team.there("tag", "-a", "v1", "-m", "one", theirs, "--force")
     fetched = fetch(team.link(), workspace.work())
     assert {ref.name for ref in fetched.refs} == {"origin/main", "v1"}
-    status = reading.status(workspace.work())
+    status = queries.status(workspace.work())
     assert (status.ahead, status.behind, status.untracked) == (0, 1, ())
     pulled = pull(team.link(), workspace.work())
     assert (pulled.kind, pulled.after) == ("fast-forward", theirs)
@@ -78,7 +78,7 @@ def test_pull_merges_or_tells_the_conflict(team: Team, tmp_path: Path) -> None:
     with pytest.raises(GitFailed) as caught:
         pull(team.link(), workspace.work())
     assert reason(caught) is Reason.CONFLICTS and caught.value.failure.conflicts == ("c",)
-    assert reading.status(workspace.work()).underway == "merge"
+    assert queries.status(workspace.work()).underway == "merge"
 
 
 def test_clone(team: Team, tmp_path: Path) -> None:
@@ -93,7 +93,7 @@ def test_clone(team: Team, tmp_path: Path) -> None:
     assert workspace.plain("rev-parse", "HEAD", folder=folder).strip() == head
     assert workspace.plain("remote", "get-url", "origin", folder=folder).strip() == team.server.url()
     confinement = Confinement(read_only=(f"{folder}/.git/config",), pinned=(f"{folder}/.git",))
-    assert reading.status(workspace.work(folder=folder, confinement=confinement)).upstream == "origin/main"
+    assert queries.status(workspace.work(folder=folder, confinement=confinement)).upstream == "origin/main"
     with pytest.raises(GitFailed) as caught:
         team.clone("projects/engine")
     assert reason(caught) is Reason.EXISTS
@@ -113,9 +113,9 @@ def test_two_clones_that_know_different_things(team: Team, tmp_path: Path) -> No
     push(team.link(), workspace.work())
     team.colleague(tmp_path / "colleague", "b", "theirs")
     team.clone("second")
-    changing.checkout(workspace.work(), "topic")
+    changes.checkout(workspace.work(), "topic")
     workspace.write("c", "ours")
-    mine = changing.commit(workspace.work(), "ours", ["c"])
+    mine = changes.commit(workspace.work(), "ours", ["c"])
     push(team.link(), workspace.work())
     assert team.there("rev-parse", "topic").strip() == mine.id
     confinement = Confinement(read_only=("second/.git/config",), pinned=("second/.git",))
@@ -128,7 +128,7 @@ def test_two_clones_that_know_different_things(team: Team, tmp_path: Path) -> No
 
 def test_rejected_forced_and_deleted(team: Team, tmp_path: Path) -> None:
     workspace = team.workspace
-    changing.checkout(workspace.work(), "topic")
+    changes.checkout(workspace.work(), "topic")
     push(team.link(), workspace.work())
     team.there("branch", "main", "topic")
     team.colleague(tmp_path / "colleague", "b", "theirs", branch="topic")
@@ -216,8 +216,8 @@ def test_a_token_is_renewed_five_minutes_before_its_end(team: Team) -> None:
 
 
 def test_a_wrong_key_is_told_without_the_statement(team: Team, tmp_path: Path) -> None:
-    from tests.wap_kernel.git.server import APP_ID, make_key
-    from wap_kernel.git.github import GitHubApp
+    from tests.support.git_server import APP_ID, make_key
+    from wap_kernel.git.remote.github_app import GitHubApp
 
     make_key(tmp_path / "other.pem")
     options = {"base_url": team.server.origin, "ca_file": str(team.server.certificate)}

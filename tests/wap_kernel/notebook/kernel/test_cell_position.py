@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from wap_kernel.kernel import kinds
-from wap_kernel.kernel.history import History, told
-from wap_kernel.kernel.reading import row_at, with_text, word_at
+from wap_kernel.notebook.kernel import operation_help
+from wap_kernel.notebook.kernel.cell_position import row_at, with_text, word_at
+from wap_kernel.notebook.kernel.history import History, told
 
 
 @pytest.mark.parametrize(
@@ -59,7 +59,7 @@ def test_history() -> None:
 
 
 def test_every_operation_is_described() -> None:
-    assert set(kinds.names()) == set(kinds._models())
-    for name in kinds.names():
-        assert kinds.describe(name).startswith(f"{name}: ")
-    assert "encoding" in kinds.describe("createFile")
+    assert set(operation_help.names()) == set(operation_help._models())
+    for name in operation_help.names():
+        assert operation_help.describe(name).startswith(f"{name}: ")
+    assert "encoding" in operation_help.describe("createFile")

@@ -14,7 +14,7 @@ import pytest
 from jupyter_client.blocking.client import BlockingKernelClient
 
 from scripts.demo import Server, running_server
-from tests.wap_kernel.kernels import KERNELSPEC, SECONDS, Talk
+from tests.support.wap_kernels import KERNELSPEC, SECONDS, Talk
 
 HTTP = urllib.request.build_opener(urllib.request.ProxyHandler({}))
 
@@ -71,7 +71,7 @@ def test_the_kernelspec_has_a_logo_and_starts_nothing_from_the_folder(server: Se
     with started(server):
         spec = ask(server, "GET", "api/kernelspecs")["kernelspecs"]["wap"]
     assert set(spec["resources"]) == {"logo-32x32", "logo-64x64", "logo-svg"}
-    assert spec["spec"]["argv"][1:4] == ["-I", "-m", "wap_kernel.kernel"]
+    assert spec["spec"]["argv"][1:4] == ["-I", "-m", "wap_kernel.notebook.kernel"]
 
 
 def test_it_works_on_the_servers_workspace_and_audit(server: Server) -> None:

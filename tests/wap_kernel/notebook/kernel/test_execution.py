@@ -10,11 +10,11 @@ from typing import Any
 
 import pytest
 
-from wap_kernel.client.hands import Hands, connect
-from wap_kernel.kernel import execution as module
-from wap_kernel.kernel.connection import Connection
-from wap_kernel.kernel.execution import Execution, Interrupted
-from wap_kernel.language import cells
+from wap_kernel.client.workspace_client import Hands, connect
+from wap_kernel.notebook.kernel import execution as module
+from wap_kernel.notebook.kernel.connection import Connection
+from wap_kernel.notebook.kernel.execution import Execution, Interrupted
+from wap_kernel.notebook.language import batch_cell
 
 BATCH = "- {type: createFile, path: made.txt, content: x}\n"
 
@@ -74,8 +74,8 @@ async def _interrupted(hands: Hands, code: str, gate: Gate, times: int) -> tuple
 
 
 def test_one_that_strikes_while_a_batch_is_read(hands: Hands, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    gate = Gate(cells.message)
-    monkeypatch.setattr(cells, "message", gate)
+    gate = Gate(batch_cell.message)
+    monkeypatch.setattr(batch_cell, "message", gate)
     assert asyncio.run(_interrupted(hands, BATCH, gate, 1)) == ("", [])
     gate.open()
     assert not (tmp_path / "ws" / "made.txt").exists()

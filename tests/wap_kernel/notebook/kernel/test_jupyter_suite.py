@@ -12,7 +12,7 @@ from typing import ClassVar
 from jupyter_kernel_test import KernelTests
 from jupyter_kernel_test.msgspec_v5 import validate_message
 
-from tests.wap_kernel.kernels import SECONDS, isolated, kernel_manager
+from tests.support.wap_kernels import SECONDS, isolated, kernel_manager
 
 
 class TestWapKernel(KernelTests):

@@ -14,11 +14,11 @@ from typing import Any
 import pytest
 from jupyter_client.manager import KernelManager
 
-from tests.wap_kernel.kernels import SECONDS, Talk, running_kernel
-from wap_kernel.errors import NotFound
-from wap_kernel.kernel import inspecting
-from wap_kernel.language.looking import Lookup
-from wap_kernel.render import LARGEST, LARGEST_ERROR
+from tests.support.wap_kernels import SECONDS, Talk, running_kernel
+from wap_kernel.client.render import LARGEST, LARGEST_ERROR
+from wap_kernel.model.errors import NotFound
+from wap_kernel.notebook.kernel import inspection
+from wap_kernel.notebook.language.lookup import Lookup
 
 MARKED = "import pathlib; pathlib.Path(__file__).with_name('ran').touch()\n"
 
@@ -307,8 +307,8 @@ def test_inspection_does_not_wait_for_ever(monkeypatch: pytest.MonkeyPatch) -> N
         may_go.wait(30)
         raise NotFound("nobody")
 
-    monkeypatch.setattr(inspecting, "PATIENCE", 0.0)
-    told = inspecting.inspect("sh rm -r build", 10, Lookup(hands))
+    monkeypatch.setattr(inspection, "PATIENCE", 0.0)
+    told = inspection.inspect("sh rm -r build", 10, Lookup(hands))
     assert told["text/plain"].startswith("usage: sh")
     assert is_asked.wait(30)
     may_go.set()

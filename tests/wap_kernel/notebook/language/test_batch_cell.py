@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from wap_kernel import batches
-from wap_kernel.errors import InvalidArgument
-from wap_kernel.language import cells, positions
+from wap_kernel.model.errors import InvalidArgument
+from wap_kernel.notebook.language import batch_cell, source_positions
+from wap_kernel.runs import batch_text
 
 YAML = """\
 # what to do
@@ -44,7 +44,7 @@ JSON = """\
 
 def refused(text: str, names: dict[str, object] | None = None, first_line: int = 2) -> InvalidArgument:
     with pytest.raises(InvalidArgument) as caught:
-        cells.message(text, names, first_line)
+        batch_cell.message(text, names, first_line)
     return caught.value
 
 
@@ -52,7 +52,7 @@ def refused(text: str, names: dict[str, object] | None = None, first_line: int =
 
 
 def test_lines_of_yaml() -> None:
-    assert positions.lines(YAML) == {
+    assert source_positions.lines(YAML) == {
         (): 2,
         ("operations", 0): 2,
         ("operations", 0, "type"): 2,
@@ -68,7 +68,7 @@ def test_lines_of_yaml() -> None:
 
 
 def test_lines_of_json() -> None:
-    found = positions.lines(JSON)
+    found = source_positions.lines(JSON)
     expected = {
         (): 1,
         ("protocolVersion",): 2,
@@ -94,7 +94,7 @@ VALUES = st.recursive(
 def test_every_part_of_json_has_the_line_on_which_it_begins(value: list[Any], indent: int | str | None) -> None:
     """With an indent, json writes one item a line, so the lines are those of a walk through it."""
     text = json.dumps(value, indent=indent)
-    found = positions.lines(text)
+    found = source_positions.lines(text)
     expected: dict[tuple[str | int, ...], int] = {}
     line = 1
 
@@ -116,7 +116,7 @@ def test_every_part_of_json_has_the_line_on_which_it_begins(value: list[Any], in
 
 def test_line_ends_of_unicode_are_not_those_of_an_editor() -> None:
     text = '- type: message\n  content: "a\u2028b\x85c"\n- type: nothing\n'
-    assert positions.lines(text)[("operations", 1)] == 3
+    assert source_positions.lines(text)[("operations", 1)] == 3
 
 
 # -- mistakes
@@ -185,7 +185,7 @@ def test_many_mistakes_are_not_all_shown() -> None:
 
 def filled(value: Any, **names: object) -> Any:
     text = json.dumps([{"type": "message", "content": "x", "value": value}])
-    return cells.variables.fill(batches.read(text, "a"), names)["operations"][0]["value"]
+    return batch_cell.variables.fill(batch_text.read(text, "a"), names)["operations"][0]["value"]
 
 
 def test_a_value_that_is_a_variable_becomes_the_object() -> None:
@@ -258,14 +258,14 @@ def test_itself_in_itself() -> None:
 def test_variables_in_a_message() -> None:
     text = 'operations: "{{wanted}}"\natomic: "{{yes}}"\n'
     wanted = [{"type": "message", "content": "{{stays}}"}]
-    made = cells.message(text, {"wanted": wanted, "yes": True}, 2)
+    made = batch_cell.message(text, {"wanted": wanted, "yes": True}, 2)
     assert made == {"operations": wanted, "atomic": True, "protocolVersion": "1.0"}
     error = refused(text, {"wanted": [{"type": "shell"}], "yes": True})
     assert error.message == "line 2: operations[0].command: This field is required."
 
 
 def test_without_variables_braces_stay() -> None:
-    made = cells.message('[{"type": "message", "content": "{{x}}"}]', None, 2)
+    made = batch_cell.message('[{"type": "message", "content": "{{x}}"}]', None, 2)
     assert made["operations"][0]["content"] == "{{x}}"
 
 
@@ -277,9 +277,12 @@ def test_yaml_takes_bare_braces_for_something_else_and_says_so() -> None:
 
 def test_what_only_the_server_refuses_has_its_line_too() -> None:
     told = InvalidArgument("no", problems=[{"field": "operations.1.createFile.path", "message": "Not here"}])
-    assert cells.located(told, batches.read(YAML, "a"), YAML, 2).message == "line 6: operations[1].path: Not here"
-    plain = InvalidArgument("no")
-    assert cells.located(plain, {}, YAML, 2) is plain
     assert (
-        cells.unnumbered(told, [{"type": "message"}, {"type": "createFile", "path": "a"}]).message == "path: Not here"
+        batch_cell.located(told, batch_text.read(YAML, "a"), YAML, 2).message == "line 6: operations[1].path: Not here"
+    )
+    plain = InvalidArgument("no")
+    assert batch_cell.located(plain, {}, YAML, 2) is plain
+    assert (
+        batch_cell.unnumbered(told, [{"type": "message"}, {"type": "createFile", "path": "a"}]).message
+        == "path: Not here"
     )

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from wap_kernel.client.hands import Hands, connect
-from wap_kernel.errors import ProviderUnavailable
-from wap_kernel.language import Completer, completing, looking
+from wap_kernel.client.workspace_client import Hands, connect
+from wap_kernel.model.errors import ProviderUnavailable
+from wap_kernel.notebook.language import Completer, completion, lookup
 
 
 @pytest.fixture(scope="module")
@@ -40,7 +40,7 @@ def hands(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Hands]:
 
 @pytest.fixture
 def completer(hands: Hands, monkeypatch: pytest.MonkeyPatch) -> Completer:
-    monkeypatch.setattr(completing, "PATIENCE", 30.0)  # how busy the machine is does not matter here
+    monkeypatch.setattr(completion, "PATIENCE", 30.0)  # how busy the machine is does not matter here
     return Completer(lambda: hands)
 
 
@@ -140,7 +140,7 @@ def test_what_is_slow_is_left_out_and_not_asked_twice(slow: Slow) -> None:
     assert completer.complete("read ", 5).matches == []
     assert completer.complete("read ", 5).matches == []
     assert completer.complete("show ", 5).matches == ["last"]
-    assert completing.PATIENCE <= 0.1
+    assert completion.PATIENCE <= 0.1
     slow.answer()
     assert slow.asked == 1
 
@@ -157,18 +157,18 @@ def test_what_came_too_late_answers_nothing_else(slow: Slow, monkeypatch: pytest
     completer = Completer(slow)
     assert completer.complete("read app", 8).matches == []
     slow.answer()
-    monkeypatch.setattr(completing, "PATIENCE", 30.0)
+    monkeypatch.setattr(completion, "PATIENCE", 30.0)
     assert completer.complete("read src/", 9).matches == ["src/deep/", "src/main.py"]
     assert slow.asked == 2
 
 
 def test_whoever_has_no_time_left_waits_for_nothing(slow: Slow, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(completing, "PATIENCE", 30.0)
+    monkeypatch.setattr(completion, "PATIENCE", 30.0)
     assert Completer(slow).complete("read ", 5, until=0.0).matches == []  # else an assertion of Slow's
 
 
 def test_until_there_are_hands_nobody_waits_for_them(slow: Slow, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(completing, "PATIENCE", 30.0)
+    monkeypatch.setattr(completion, "PATIENCE", 30.0)
     found = threading.Event()
     completer = Completer(slow, found.is_set)
     for _ in range(3):
@@ -182,8 +182,8 @@ def test_until_there_are_hands_nobody_waits_for_them(slow: Slow, monkeypatch: py
 def test_the_time_begins_when_completion_does(slow: Slow, monkeypatch: pytest.MonkeyPatch) -> None:
     """Whatever was slow before a lookup is taken from its time."""
     clock = iter([0.0, 31.0])
-    monkeypatch.setattr(completing, "PATIENCE", 30.0)
-    for module in (completing, looking):
+    monkeypatch.setattr(completion, "PATIENCE", 30.0)
+    for module in (completion, lookup):
         monkeypatch.setattr(module, "monotonic", lambda: next(clock))
     assert Completer(slow).complete("read ", 5).matches == []  # else an assertion of Slow's, after 30 seconds
     assert next(clock, None) is None
@@ -198,7 +198,7 @@ def test_who_has_no_server_has_no_completions() -> None:
 
 
 def test_denied_paths_do_not_show(completer: Completer, hands: Hands) -> None:
-    from wap_kernel.errors import PermissionDenied
+    from wap_kernel.model.errors import PermissionDenied
 
     with pytest.raises(PermissionDenied):
         hands.read(".env")

@@ -10,11 +10,11 @@ from typing import Any
 
 import pytest
 
-from wap_kernel.client.answers import RunResult
-from wap_kernel.client.hands import Hands, connect
+from wap_kernel.client.results import RunResult
 from wap_kernel.client.watching import Stopped
-from wap_kernel.errors import FileMissing, NotFound, WapError
-from wap_kernel.language import LiveCard, parse, perform
+from wap_kernel.client.workspace_client import Hands, connect
+from wap_kernel.model.errors import FileMissing, NotFound, WapError
+from wap_kernel.notebook.language import LiveCard, parse, perform
 
 ASKS = "factor 6"
 """The standard policy does not know this program, so it asks."""

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from wap_kernel.errors import InvalidArgument
-from wap_kernel.language import COMMANDS, habits, operations, parse, parse_cell, parse_script, usage
+from wap_kernel.model.errors import InvalidArgument
+from wap_kernel.notebook.language import COMMANDS, aliases, operations, parse, parse_cell, parse_script, usage
 
 
 @pytest.mark.parametrize(
@@ -126,7 +126,7 @@ def test_a_habit_from_elsewhere(text: str, told: str, hint: str) -> None:
 
 
 def test_what_a_habit_is_called_here_is_there() -> None:
-    for word, name in habits._HERE.items():
+    for word, name in aliases._HERE.items():
         assert name.split()[0] in COMMANDS
         assert word not in COMMANDS, "or nobody would ever be told"
 

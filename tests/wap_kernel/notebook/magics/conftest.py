@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pytest
 
 from scripts.demo import Server, running_server
-from tests.wap_kernel.magics_kernel import Kernel, ask, kernel_of
+from tests.support.python_kernels import Kernel, ask, kernel_of
 
 
 @pytest.fixture(scope="package")

@@ -7,7 +7,7 @@ import json
 import pytest
 
 from scripts.demo import Server
-from tests.wap_kernel.magics_kernel import AGREED, ASKS, Kernel, ask, waiting_run
+from tests.support.python_kernels import AGREED, ASKS, Kernel, ask, waiting_run
 
 
 def test_a_question_is_answered_in_the_next_cell(kernel: Kernel) -> None:

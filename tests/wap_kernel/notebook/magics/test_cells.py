@@ -9,7 +9,7 @@ import nbformat
 import pytest
 
 from scripts.demo import Server, run_notebook
-from tests.wap_kernel.magics_kernel import ASKS, Kernel
+from tests.support.python_kernels import ASKS, Kernel
 
 # -- looking
 
@@ -203,7 +203,7 @@ def test_a_text_that_speaks_of_raising_does_not_raise(kernel: Kernel, line: str,
 
 
 def test_what_was_raised_can_be_caught(kernel: Kernel) -> None:
-    kernel.run("from wap_kernel.errors import WapError")
+    kernel.run("from wap_kernel.model.errors import WapError")
     assert kernel.run("try:\n    %wap read --raise nothing\nexcept WapError as e:\n    c = e").status == "ok"
     assert kernel.value("c.code.value") == "FILE_NOT_FOUND"
 

@@ -9,7 +9,7 @@ import time
 import pytest
 
 from scripts.demo import Server
-from tests.wap_kernel.magics_kernel import ASKS, NOT_OVER, SECONDS, Kernel, ask, kernel_of, running_run, waiting_run
+from tests.support.python_kernels import ASKS, NOT_OVER, SECONDS, Kernel, ask, kernel_of, running_run, waiting_run
 
 # -- stopping
 
@@ -108,7 +108,7 @@ def test_a_run_that_cannot_be_cancelled_is_not_said_to_be(server: Server) -> Non
     with kernel_of(server) as (kernel, kernel_id):
         kernel.run("%load_ext wap_kernel\n%wap -q")
         kernel.run(
-            "from wap_kernel.errors import ProviderUnavailable\n"
+            "from wap_kernel.model.errors import ProviderUnavailable\n"
             'hands = get_ipython().magics_manager.registry["WapMagics"]._session.hands()\n'
             "cancel = hands._backend.cancel\n"
             "def gone(run_id): raise ProviderUnavailable('gone')\n"

@@ -16,10 +16,10 @@ import pytest
 from jupyter_client.manager import KernelManager
 
 from scripts.demo import running_server
-from tests.wap_kernel.client.serving import Handler, serving
-from tests.wap_kernel.magics_kernel import Kernel, connected
-from wap_kernel import magics
-from wap_kernel.errors import ProviderUnavailable
+from tests.support.python_kernels import Kernel, connected
+from tests.support.scripted_server import Handler, serving
+from wap_kernel.model.errors import ProviderUnavailable
+from wap_kernel.notebook.magics import magics
 
 LOAD = """
 import IPython, time
@@ -36,11 +36,11 @@ from IPython.core.completer import provisionalcompleter
 from IPython.core.interactiveshell import InteractiveShell
 shell = InteractiveShell.instance()
 shell.run_line_magic("load_ext", "wap_kernel")
-from wap_kernel import magics
+from wap_kernel.notebook.magics import magics
 may_load = threading.Event()
 class Slow:
     def find_spec(self, name, path, target=None):
-        if name == "wap_kernel.magics_session":
+        if name == "wap_kernel.notebook.magics.session":
             assert may_load.wait(30)
 sys.meta_path.insert(0, Slow())
 def complete():
@@ -158,18 +158,18 @@ def test_the_first_completion_does_not_wait_until_all_is_loaded() -> None:
 
 def test_completion_waits_for_no_server(monkeypatch: pytest.MonkeyPatch) -> None:
     """However long it takes until there is one."""
-    from wap_kernel.client import hands
-    from wap_kernel.language import completing
-    from wap_kernel.magics_session import Session
+    from wap_kernel.client import workspace_client
+    from wap_kernel.notebook.language import completion
+    from wap_kernel.notebook.magics.session import Session
 
     may_go = threading.Event()
 
-    def connect() -> hands.Hands:
+    def connect() -> workspace_client.Hands:
         may_go.wait(30)
         raise ProviderUnavailable("nobody answers")
 
-    monkeypatch.setattr(hands, "connect", connect)
-    monkeypatch.setattr(completing, "PATIENCE", 60.0)
+    monkeypatch.setattr(workspace_client, "connect", connect)
+    monkeypatch.setattr(completion, "PATIENCE", 60.0)
     session = Session(cast(Any, None))  # a shell is not needed for it
     assert session.completer.complete("read a", 6).matches == []
     assert any(thread.name == "wap-connecting" for thread in threading.enumerate()), "while it is looked for"
@@ -212,7 +212,7 @@ def test_what_it_needs_is_loaded_when_the_cell_is_done(tmp_path: Path) -> None:
         kernel.run("for t in __import__('threading').enumerate():\n    if t.name == 'wap-loading': t.join(60)")
         loaded = kernel.value("[name for name in __import__('sys').modules if name.startswith('wap_kernel')]")
         assert {f"wap_kernel.{name}" for name in magics._LOADED} <= set(loaded)
-        assert "wap_kernel.client.embedded" not in loaded, "which nobody may need"
+        assert "wap_kernel.client.embedded_backend" not in loaded, "which nobody may need"
 
 
 # -- other places than a notebook
@@ -280,7 +280,7 @@ def test_loading_imports_nothing_large() -> None:
         "ssl",
         "jupyter_server",
         "wap_kernel.client",
-        "wap_kernel.language",
+        "wap_kernel.notebook.language",
     ):
         assert module not in listed.split()
 

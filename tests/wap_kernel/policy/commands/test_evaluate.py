@@ -10,11 +10,11 @@ from typing import Any
 
 import pytest
 
-from wap_kernel.commands.shell import parse
+from wap_kernel.model.policy import ShellPolicy
 from wap_kernel.policy import presets
-from wap_kernel.policy.commands import judge, judge_commands
-from wap_kernel.policy.model import ShellPolicy
+from wap_kernel.policy.commands.evaluate import judge, judge_commands
 from wap_kernel.policy.presets import ExampleFacts
+from wap_kernel.policy.shell.parser import parse
 from wap_kernel.policy.verdict import Answer, Verdict
 
 TABLES = {path.stem: json.loads(path.read_text()) for path in (Path(__file__).parent / "cases").glob("*.json")}

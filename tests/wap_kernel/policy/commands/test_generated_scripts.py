@@ -13,14 +13,14 @@ from random import Random
 
 import pytest
 
-from tests.wap_kernel.policy.execlog import Execution, executed, needs_sandbox
-from tests.wap_kernel.policy.grammar import PLAIN_PROGRAMS, plain_script, script
-from tests.wap_kernel.policy.spellings import BLOCKED, blocked_script
-from wap_kernel.commands.programs import Programs
-from wap_kernel.commands.shell import SimpleCommand, parse
+from tests.support.exec_log import Execution, executed, needs_sandbox
+from tests.support.shell_grammar import PLAIN_PROGRAMS, plain_script, script
+from tests.support.shell_spellings import BLOCKED, blocked_script
 from wap_kernel.policy import presets
-from wap_kernel.policy.commands import judge
+from wap_kernel.policy.commands.evaluate import judge
+from wap_kernel.policy.commands.program_lookup import Programs
 from wap_kernel.policy.presets import ExampleFacts
+from wap_kernel.policy.shell.parser import SimpleCommand, parse
 from wap_kernel.policy.verdict import Answer
 
 SOAK = os.environ.get("WAP_SOAK") == "1"

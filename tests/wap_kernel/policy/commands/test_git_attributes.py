@@ -9,18 +9,18 @@ from pathlib import Path
 
 import pytest
 
-from tests.wap_kernel.providers.scene import skip_unless_works
-from wap_kernel.errors import PermissionDenied
-from wap_kernel.files.primitives import Access
-from wap_kernel.operations import RunCommand
+from tests.support.provider_workspace import skip_unless_works
+from wap_kernel.engine.workspace import Workspace
+from wap_kernel.files.interface import Access
+from wap_kernel.model.errors import PermissionDenied
+from wap_kernel.model.operations import RunCommand
+from wap_kernel.model.policy import FilesystemPolicy, Policy
+from wap_kernel.model.results import CommandResult
 from wap_kernel.policy import presets
+from wap_kernel.policy.commands.git_attributes import CLOSED, AttributeFiles, text
 from wap_kernel.policy.effective import Effective
-from wap_kernel.policy.gitattributes import CLOSED, AttributeFiles, text
-from wap_kernel.policy.model import FilesystemPolicy, Policy
-from wap_kernel.policy.paths import PolicyGuard
-from wap_kernel.policy.protected import ProtectedPaths
-from wap_kernel.results import CommandResult
-from wap_kernel.workspace import Workspace
+from wap_kernel.policy.paths.guard import PolicyGuard
+from wap_kernel.policy.paths.protected import ProtectedPaths
 
 HIDDEN = ProtectedPaths(frozenset({(".ssh",), ("proj", "to*ken")}), frozenset())
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from wap_kernel.policy.mentions import Mentions, Sought
+from wap_kernel.policy.commands.mentions import Mentions, Sought
 
 SUDO, RM, CLEAN = Sought(("sudo",)), Sought(("rm",), (("-r", "--recursive"),)), Sought(("git", "clean"))
 BOTH = Sought.of_blocked("rm -rf /")

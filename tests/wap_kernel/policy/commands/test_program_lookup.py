@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from wap_kernel.commands.programs import Programs
+from wap_kernel.policy.commands.program_lookup import Programs
 
 
 @pytest.fixture

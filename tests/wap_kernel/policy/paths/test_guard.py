@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from wap_kernel.errors import PermissionDenied
-from wap_kernel.files.primitives import Access
+from wap_kernel.files.interface import Access
+from wap_kernel.model.errors import PermissionDenied
+from wap_kernel.model.policy import FilesystemPolicy, Policy
 from wap_kernel.policy.effective import Effective
-from wap_kernel.policy.model import FilesystemPolicy, Policy
-from wap_kernel.policy.paths import PolicyGuard
-from wap_kernel.policy.protected import ProtectedPaths
+from wap_kernel.policy.paths.guard import PolicyGuard
+from wap_kernel.policy.paths.protected import ProtectedPaths
 
 PROTECTED = ProtectedPaths(hidden=frozenset({("run",)}), read_only=frozenset({("share",)}))
 

@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from wap_kernel.errors import InvalidArgument
-from wap_kernel.files.globs import Exclusions, Patterns
-from wap_kernel.policy.patterns import Excluded
+from wap_kernel.files.globs.sets import Exclusions, Patterns
+from wap_kernel.model.errors import InvalidArgument
+from wap_kernel.policy.paths.patterns import Excluded
 
 CASES = [
     # patterns, path, the pattern that covers it

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from wap_kernel.errors import Code
-from wap_kernel.policy.protected import HOME_SECRETS, Level, ProtectedPaths, protected_paths
+from wap_kernel.model.errors import Code
+from wap_kernel.policy.paths.protected import HOME_SECRETS, Level, ProtectedPaths, protected_paths
 
 HIDDEN = "share/jupyter/wap/1"
 paths = ProtectedPaths(

@@ -8,16 +8,16 @@ from typing import Any
 
 import pytest
 
-from tests.wap_kernel.files.guards import NoJournal
-from tests.wap_kernel.files.trees import grow
-from wap_kernel.errors import PermissionDenied
-from wap_kernel.files.deadline import Deadline
-from wap_kernel.files.root import Root
-from wap_kernel.policy import masks
+from tests.support.file_trees import grow
+from tests.support.guards import NoJournal
+from wap_kernel.files.contained.root import Root
+from wap_kernel.model.deadline import Deadline
+from wap_kernel.model.errors import PermissionDenied
+from wap_kernel.model.policy import FilesystemPolicy, Policy
 from wap_kernel.policy.effective import Effective
-from wap_kernel.policy.model import FilesystemPolicy, Policy
-from wap_kernel.policy.paths import PolicyGuard
-from wap_kernel.policy.protected import ProtectedPaths
+from wap_kernel.policy.paths import sandbox_masks
+from wap_kernel.policy.paths.guard import PolicyGuard
+from wap_kernel.policy.paths.protected import ProtectedPaths
 from wap_kernel.providers.base import Confinement
 
 PROTECTED = ProtectedPaths(hidden=frozenset({("state",)}), read_only=frozenset({("home", ".rprofile")}))
@@ -33,7 +33,7 @@ def root(tmp_path: Path) -> Iterator[Root]:
 def find(root: Root, *, is_read_only: bool = False, network: bool = False, **filesystem: Any) -> Confinement:
     policy = Policy(filesystem=FilesystemPolicy(**filesystem))
     guard = PolicyGuard(PROTECTED, Effective((policy,)))
-    return masks.find(root, guard, (), Deadline(60), network=network, is_read_only=is_read_only).confinement
+    return sandbox_masks.find(root, guard, (), Deadline(60), network=network, is_read_only=is_read_only).confinement
 
 
 REPOSITORY: dict[str, Any] = {"HEAD": b"", "config": b"", "hooks": {"pre-commit": b""}, "objects": {"ab": {"c": b""}}}
@@ -109,14 +109,17 @@ def test_a_repository_that_lies_elsewhere_is_guarded_there(root: Root, tmp_path:
 def test_what_git_would_obey_and_is_not_there_is_told(root: Root, tmp_path: Path) -> None:
     grow(tmp_path, {".git": {"HEAD": b"", "config": b""}, "home": {}})
     guard = PolicyGuard(PROTECTED, Effective((Policy(),)))
-    found = masks.find(root, guard, ("home/.profile", "state"), Deadline(60), network=False, is_read_only=False)
+    found = sandbox_masks.find(root, guard, ("home/.profile", "state"), Deadline(60), network=False, is_read_only=False)
     expected = {".git/commondir", ".git/config.worktree", ".git/hooks", "home/.profile", "state"}
     assert set(found.absent) == expected
 
 
 def test_too_many_guards_are_refused(root: Root, tmp_path: Path) -> None:
-    grow(tmp_path, {f"{number}": {".git": {"HEAD": b"", "config": b""}} for number in range(masks.MAX_GUARDS // 2)})
-    assert len(find(root).pinned) == masks.MAX_GUARDS // 2
+    grow(
+        tmp_path,
+        {f"{number}": {".git": {"HEAD": b"", "config": b""}} for number in range(sandbox_masks.MAX_GUARDS // 2)},
+    )
+    assert len(find(root).pinned) == sandbox_masks.MAX_GUARDS // 2
     grow(tmp_path, {"one more": {".git": {"HEAD": b"", "config": b""}}})
     with pytest.raises(PermissionDenied, match="git repositories"):
         find(root)
@@ -128,8 +131,8 @@ def test_only_what_is_allowed_stays(root: Root, tmp_path: Path) -> None:
 
 
 def test_too_many_are_refused_by_the_pattern_behind_most(root: Root, tmp_path: Path) -> None:
-    grow(tmp_path, {"keys": {f"{number}.key": b"" for number in range(masks.MAX_MASKS)}})
-    assert len(find(root, denied_paths=("*.key", ".env")).hidden) == masks.MAX_MASKS
+    grow(tmp_path, {"keys": {f"{number}.key": b"" for number in range(sandbox_masks.MAX_MASKS)}})
+    assert len(find(root, denied_paths=("*.key", ".env")).hidden) == sandbox_masks.MAX_MASKS
     (tmp_path / ".env").touch()
     with pytest.raises(PermissionDenied) as caught:
         find(root, denied_paths=("*.key", ".env"))

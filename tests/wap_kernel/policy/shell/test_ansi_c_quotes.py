@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from wap_kernel.commands import ansi_quotes
+from wap_kernel.policy.shell import ansi_c_quotes
 
 PIECES = st.sampled_from(
     [*"\\abcdefnrtuvxUE?0178{}[] '\"", "\\x", "\\u", "\\U", "\\c", "\\0", "\\163", "\\x{73}", "é", "sudo"]
@@ -30,10 +30,10 @@ def by_bash(quoted: str) -> bytes:
 @given(st.lists(PIECES, max_size=8).map("".join))
 def test_it_reads_what_bash_reads(inner: str) -> None:
     quoted = f"$'{inner}'"
-    found = ansi_quotes.QUOTED.match(quoted.encode())
+    found = ansi_c_quotes.QUOTED.match(quoted.encode())
     if found is None or found.end() != len(quoted.encode()):
         return
-    ours = ansi_quotes.decoded(found[1])
+    ours = ansi_c_quotes.decoded(found[1])
     # A code point beyond UTF-8 is bash's own affair; names are ASCII.
     if b"?" not in ours and b"\xef\xbf\xbd" not in ours:
         assert ours == by_bash(quoted)
@@ -54,9 +54,9 @@ def test_it_reads_what_bash_reads(inner: str) -> None:
 )
 def test_every_spelling_of_a_name(quoted: str) -> None:
     assert by_bash(quoted) == b"sudo"
-    assert ansi_quotes.without(f"{quoted} id") == "sudo id"
+    assert ansi_c_quotes.without(f"{quoted} id") == "sudo id"
 
 
 @pytest.mark.parametrize("text", ["echo $HOME", "echo 'a'", "echo $'open", "\ud800 echo"])
 def test_other_text_stays(text: str) -> None:
-    assert ansi_quotes.without(text) == text
+    assert ansi_c_quotes.without(text) == text

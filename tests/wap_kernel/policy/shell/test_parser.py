@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from wap_kernel.commands.shell import MAX_BEYOND, MAX_LENGTH, Redirect, Word, parse
+from wap_kernel.policy.shell.parser import MAX_BEYOND, MAX_LENGTH, Redirect, Word, parse
 
 
 def words(command: str) -> list[list[str]]:

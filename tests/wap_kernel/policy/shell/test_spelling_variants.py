@@ -6,7 +6,7 @@ import subprocess
 
 import pytest
 
-from wap_kernel.commands.variants import MAX_STEPS, expanded, plain, spellings
+from wap_kernel.policy.shell.spelling_variants import MAX_STEPS, expanded, plain, spellings
 
 
 def by_bash(text: str) -> str:

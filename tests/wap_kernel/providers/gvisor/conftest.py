@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from tests.wap_kernel.providers.gvisor.scene import furnished, providing
-from tests.wap_kernel.providers.scene import probe
-from wap_kernel.providers import gvisor
+from tests.support.gvisor_sandboxes import furnished, providing
+from tests.support.provider_workspace import probe
 from wap_kernel.providers.base import Probe
-from wap_kernel.providers.gvisor import GvisorProvider
-from wap_kernel.providers.gvisor_sandbox import Sandbox
+from wap_kernel.providers.gvisor import provider as gvisor
+from wap_kernel.providers.gvisor.provider import GvisorProvider
+from wap_kernel.providers.gvisor.sandbox import Sandbox
 
 
 @pytest.fixture(scope="session")

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from wap_kernel.providers.base import ResourceLimits
-from wap_kernel.providers.gvisor_bundle import KEEPER, Bundle, bundle, kept, process
+from wap_kernel.providers.gvisor.bundle import KEEPER, Bundle, bundle, kept, process
 from wap_kernel.providers.mounts import Mount, MountKind
 
 SYSTEM = Mount(MountKind.READ_ONLY, "/usr", "/usr")

@@ -10,12 +10,12 @@ from pathlib import Path
 
 import pytest
 
-from tests.wap_kernel.providers.gvisor.scene import PATIENCE, furnished, providing, run
-from wap_kernel.errors import Code, ProviderUnavailable, WapError
-from wap_kernel.providers import gvisor
+from tests.support.gvisor_sandboxes import PATIENCE, furnished, providing, run
+from wap_kernel.model.errors import Code, ProviderUnavailable, WapError
 from wap_kernel.providers.base import Command, Confinement, Probe
-from wap_kernel.providers.gvisor import GvisorProvider
-from wap_kernel.providers.gvisor_sandbox import Sandbox
+from wap_kernel.providers.gvisor import provider as gvisor
+from wap_kernel.providers.gvisor.provider import GvisorProvider
+from wap_kernel.providers.gvisor.sandbox import Sandbox
 
 
 def test_a_file_is_seen_on_both_sides_at_once(provider: GvisorProvider, workspace: Path) -> None:

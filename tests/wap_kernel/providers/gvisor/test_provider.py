@@ -12,11 +12,11 @@ from pathlib import Path
 
 import pytest
 
-from tests.wap_kernel.providers.gvisor.scene import PATIENCE, providing, run, script
-from wap_kernel.errors import ProviderUnavailable
-from wap_kernel.providers import gvisor
+from tests.support.gvisor_sandboxes import PATIENCE, providing, run, script
+from wap_kernel.model.errors import ProviderUnavailable
 from wap_kernel.providers.base import Confinement, Probe, Provider, ResourceLimits
-from wap_kernel.providers.gvisor import GvisorProvider, probe
+from wap_kernel.providers.gvisor import provider as gvisor
+from wap_kernel.providers.gvisor.provider import GvisorProvider, probe
 
 OTHER_USER = 54321
 
@@ -101,7 +101,7 @@ def test_memory_is_limited_where_the_probe_says_so(limited: GvisorProvider, work
 AS_ANOTHER_USER = f"""
 import os, sys
 from pathlib import Path
-from tests.wap_kernel.providers.gvisor.scene import Confinement, providing, run
+from tests.support.gvisor_sandboxes import Confinement, providing, run
 os.setgroups([]); os.setgid({OTHER_USER}); os.setuid({OTHER_USER})
 os.environ.update(HOME="/nonexistent", PATH="/usr/bin:/bin")
 with providing(Path(sys.argv[1])) as provider:

@@ -10,15 +10,15 @@ from pathlib import Path
 
 import pytest
 
-from tests.wap_kernel.providers.gvisor.scene import of_sandboxes, providing, run, script, wait_until
-from wap_kernel.commands.outcome import Cancel
-from wap_kernel.errors import ProviderUnavailable, WapError
-from wap_kernel.providers import gvisor
+from tests.support.gvisor_sandboxes import of_sandboxes, providing, run, script, wait_until
+from wap_kernel.model.command import Cancel
+from wap_kernel.model.errors import ProviderUnavailable, WapError
 from wap_kernel.providers.base import Probe
-from wap_kernel.providers.gvisor import GvisorProvider
-from wap_kernel.providers.gvisor_pool import Home, Pool, Wanted
-from wap_kernel.providers.gvisor_sandbox import Sandbox
-from wap_kernel.providers.resources import find_groups
+from wap_kernel.providers.gvisor import provider as gvisor
+from wap_kernel.providers.gvisor.pool import Home, Pool, Wanted
+from wap_kernel.providers.gvisor.provider import GvisorProvider
+from wap_kernel.providers.gvisor.sandbox import Sandbox
+from wap_kernel.providers.resource_limits import find_groups
 
 # -- warm sandboxes
 
@@ -164,7 +164,7 @@ def test_closing_leaves_no_trace(workspace: Path, started: list[str]) -> None:
 KILLED = """
 import sys
 from pathlib import Path
-from tests.wap_kernel.providers.gvisor.scene import Command, providing
+from tests.support.gvisor_sandboxes import Command, providing
 with providing(Path(sys.argv[1])) as provider:
     provider.run(Command("echo begun; trap '' TERM; setsid sleep 1000 & sleep 1000", 1000, 1000),
                  on_chunk=lambda *_: print(provider._home.path, flush=True))

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.wap_kernel.commands.runners import Runner
+from tests.support.processes import Runner
 
 
 @pytest.fixture

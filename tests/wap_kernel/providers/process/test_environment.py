@@ -7,7 +7,8 @@ import sys
 
 import pytest
 
-from wap_kernel.commands.environment import (
+from wap_kernel.model.errors import InvalidArgument, PermissionDenied
+from wap_kernel.providers.process.environment import (
     DEFAULT_PATH,
     GIT_SETTINGS,
     KEPT,
@@ -15,7 +16,6 @@ from wap_kernel.commands.environment import (
     for_sandbox,
     rebuild,
 )
-from wap_kernel.errors import InvalidArgument, PermissionDenied
 
 INTERPRETER = os.path.dirname(sys.executable)
 

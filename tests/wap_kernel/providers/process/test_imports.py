@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from wap_kernel.commands import supervisor
+from wap_kernel.providers.process import supervisor
 
-REPOSITORY = Path(supervisor.__file__).parents[2]
+REPOSITORY = Path(supervisor.__file__).parents[3]
 LOADED = """
 import sys
 before = set(sys.modules)
@@ -28,9 +28,9 @@ def loaded(program: str, *options: str) -> set[str]:
 
 def test_commands_do_not_know_the_providers() -> None:
     modules = [path.stem for path in Path(supervisor.__file__).parent.glob("*.py") if path.stem != "__init__"]
-    found = loaded("\n".join(f"import wap_kernel.commands.{module}" for module in modules))
-    assert {f"wap_kernel.commands.{module}" for module in modules} <= found
-    assert [name for name in found if name.startswith("wap_kernel.providers")] == []
+    found = loaded("\n".join(f"import wap_kernel.providers.process.{module}" for module in modules))
+    assert {f"wap_kernel.providers.process.{module}" for module in modules} <= found
+    assert [name for name in found if name.startswith("wap_kernel.providers.") and "process" not in name] == []
 
 
 @pytest.mark.skipif(sys.implementation.name != "cpython", reason="the C halves of modules are CPython's")

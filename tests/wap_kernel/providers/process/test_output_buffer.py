@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from wap_kernel.commands.output import Collector, Text, finish
+from wap_kernel.providers.process.output_buffer import Collector, Text, finish
 
 MARKER = re.compile(r"\n?\[\.\.\. (\d+) bytes left out \.\.\.\]\n")
 MARKER_SIZE = 64

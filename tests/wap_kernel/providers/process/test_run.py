@@ -13,11 +13,12 @@ from pathlib import Path
 
 import pytest
 
-from tests.patience import growing
-from tests.wap_kernel.commands.runners import LONG, Runner, is_alive, program
-from wap_kernel.commands import running, supervised
-from wap_kernel.commands.outcome import Stream
-from wap_kernel.errors import Code, ExecutionFailed, InvalidArgument, WapError
+from tests.support.processes import LONG, Runner, is_alive, program
+from tests.support.time_limits import growing
+from wap_kernel.model.command import Stream
+from wap_kernel.model.errors import Code, ExecutionFailed, InvalidArgument, WapError
+from wap_kernel.providers.process import run as running
+from wap_kernel.providers.process import supervisor_handle
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="looks at processes through /proc")
 
@@ -76,7 +77,7 @@ def test_it_runs_in_the_folder_that_was_opened_wherever_that_is_now(run: Runner,
 
 def test_the_environment_is_what_was_given_and_the_tag(run: Runner) -> None:
     outcome = run("exec /usr/bin/env", environment={"A": "x=y\nz", "B": "", "ü": "€"})
-    added = {"PWD", "SHLVL", "_", supervised.TAG}
+    added = {"PWD", "SHLVL", "_", supervisor_handle.TAG}
     lines = [line for line in outcome.stdout.splitlines() if line.partition("=")[0] not in added]
     assert sorted(lines) == ["A=x=y", "B=", "z", "ü=€"]
 
@@ -123,7 +124,7 @@ def test_signals_priority_and_umask(run: Runner) -> None:
     _, blocked, _, ignored_there, nice, mode = outcome.stdout.split()
     kept_by_libc = 0b11 << 31  # 32 and 33: no program can set them, and make starts programs with 32 ignored
     assert (int(blocked, 16), int(ignored_there, 16) & ~kept_by_libc) == (0, 0)
-    assert (nice, mode) == (str(min(19, own + supervised.NICE)), "0027")
+    assert (nice, mode) == (str(min(19, own + supervisor_handle.NICE)), "0027")
 
 
 def test_many_small_lines(run: Runner) -> None:
@@ -206,7 +207,7 @@ def test_no_interpreter(run: Runner, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_a_supervisor_that_dies_at_once(run: Runner, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(supervised, "_PROGRAM", program("\nsys.exit('no room for modules')\n"))
+    monkeypatch.setattr(supervisor_handle, "_PROGRAM", program("\nsys.exit('no room for modules')\n"))
     with pytest.raises(ExecutionFailed, match="could not be started") as failure:
         run("true")
     assert failure.value.hint == "no room for modules"
@@ -214,7 +215,7 @@ def test_a_supervisor_that_dies_at_once(run: Runner, monkeypatch: pytest.MonkeyP
 
 def test_a_python_that_was_replaced_under_the_server(run: Runner, monkeypatch: pytest.MonkeyPatch) -> None:
     """It would take the code of another version for its own."""
-    monkeypatch.setattr(supervised, "_PYTHON", "cpython-39")
+    monkeypatch.setattr(supervisor_handle, "_PYTHON", "cpython-39")
     with pytest.raises(ExecutionFailed, match="could not be started") as failure:
         run("true")
     assert "restart the server" in (failure.value.hint or "")

@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from tests.patience import growing
-from tests.wap_kernel.commands.runners import LEFT_BEHIND, LONG, READY, Runner, eventually, is_alive
-from wap_kernel.commands import running
-from wap_kernel.commands.outcome import Cancel, Stream
+from tests.support.processes import LEFT_BEHIND, LONG, READY, Runner, eventually, is_alive
+from tests.support.time_limits import growing
+from wap_kernel.model.command import Cancel, Stream
+from wap_kernel.providers.process import run as running
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="looks at processes through /proc")
 
@@ -91,7 +91,7 @@ def test_a_failing_callback_ends_the_command(run: Runner) -> None:
 
 HOST = """
 import os, sys
-from wap_kernel.commands import running
+from wap_kernel.providers.process import run as running
 running.run(
     running.shell(sys.argv[1], "/bin"), cwd=os.open(sys.argv[2], os.O_RDONLY), environment={"PATH": "/usr/bin:/bin"},
     timeout=1000, output_limit=1000, grace=0.1,
@@ -102,7 +102,7 @@ running.run(
 @pytest.mark.parametrize("left", ["deaf to TERM, forked twice, in a session of its own", "stopped"])
 def test_the_death_of_the_server_ends_its_commands(tmp_path: Path, left: str) -> None:
     command = f"{LEFT_BEHIND[left]}; echo $$ > shell; sleep 1000"
-    host = subprocess.Popen([sys.executable, "-c", HOST, command, str(tmp_path)], cwd=Path(running.__file__).parents[2])
+    host = subprocess.Popen([sys.executable, "-c", HOST, command, str(tmp_path)], cwd=Path(running.__file__).parents[3])
     shell = tmp_path / "shell"
     assert eventually(lambda: shell.exists() and shell.read_text().endswith("\n"))
     pids = [int(shell.read_text()), int((tmp_path / "pid").read_text())]

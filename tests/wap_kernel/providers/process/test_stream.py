@@ -9,12 +9,12 @@ from pathlib import Path
 
 import pytest
 
-from tests.wap_kernel.providers.scene import LONG, Scene, alive
-from wap_kernel.commands.outcome import Cancel, OnChunk, Outcome
-from wap_kernel.commands.streaming import HELD, Chunk, stream
-from wap_kernel.errors import ExecutionFailed
+from tests.support.provider_workspace import LONG, Scene, alive
+from wap_kernel.engine.thread_pool import Threads
+from wap_kernel.model.command import Cancel, OnChunk, Outcome
+from wap_kernel.model.errors import ExecutionFailed
 from wap_kernel.providers.base import Command
-from wap_kernel.threads import Threads
+from wap_kernel.providers.process.stream import HELD, Chunk, stream
 
 
 @pytest.fixture

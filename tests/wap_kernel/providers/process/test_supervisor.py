@@ -9,9 +9,9 @@ import sys
 
 import pytest
 
-from tests.wap_kernel.commands.runners import LEFT_BEHIND, LONG, READY, Runner, eventually, is_alive, program
-from wap_kernel.commands import supervised, supervisor
-from wap_kernel.commands.outcome import Cancel
+from tests.support.processes import LEFT_BEHIND, LONG, READY, Runner, eventually, is_alive, program
+from wap_kernel.model.command import Cancel
+from wap_kernel.providers.process import supervisor, supervisor_handle
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="looks at processes through /proc")
 
@@ -46,7 +46,7 @@ def test_a_supervisor_that_is_killed_after_the_end_of_its_command(run: Runner) -
 
 
 def test_the_tag_of_another_command_is_not_taken_for_ours(run: Runner) -> None:
-    other = subprocess.Popen(["sleep", "1000"], env={supervised.TAG: "0" * 32}, start_new_session=True)
+    other = subprocess.Popen(["sleep", "1000"], env={supervisor_handle.TAG: "0" * 32}, start_new_session=True)
     run(f"{LEFT_BEHIND['forked twice, in a session of its own']}; kill -9 $PPID; sleep 1000")
     assert eventually(lambda: not is_alive(run.pid()))
     assert other.poll() is None
@@ -56,7 +56,7 @@ def test_the_tag_of_another_command_is_not_taken_for_ours(run: Runner) -> None:
 
 @pytest.mark.parametrize("stop", ["kill -STOP $PPID", "trap '' TERM; while :; do kill -STOP $PPID; done"])
 def test_a_command_that_stops_its_supervisor(run: Runner, monkeypatch: pytest.MonkeyPatch, stop: str) -> None:
-    monkeypatch.setattr(supervised, "_MARGIN", -supervisor.PATIENCE)  # do not wait so long for one that hangs
+    monkeypatch.setattr(supervisor_handle, "_MARGIN", -supervisor.PATIENCE)  # do not wait so long for one that hangs
     cancel = Cancel()
     command = f"{LEFT_BEHIND['in a session of its own']}; {stop}; sleep 1000"
     outcome = run(command, on_chunk=lambda *_: cancel.request(), cancel=cancel)
@@ -74,7 +74,7 @@ def test_a_command_that_writes_to_the_status_pipe(run: Runner) -> None:
 def test_the_process_group_is_ended_where_orphans_cannot_be_kept(
     run: Runner, monkeypatch: pytest.MonkeyPatch, left: str
 ) -> None:
-    monkeypatch.setattr(supervised, "_PROGRAM", program("\nbecome_subreaper = lambda: False\n"))
+    monkeypatch.setattr(supervisor_handle, "_PROGRAM", program("\nbecome_subreaper = lambda: False\n"))
     outcome = run(f"{LEFT_BEHIND[left]}; exit 7")
     assert (outcome.stdout, outcome.exit_code) == ("ready\n", 7)
     assert eventually(lambda: not is_alive(run.pid()))  # whoever inherits it reaps it

@@ -12,12 +12,13 @@ from typing import Any
 
 import pytest
 
-from wap_kernel.caller import Caller
-from wap_kernel.dialects import agent_spaces, wap
-from wap_kernel.errors import EditNotFound, FileMissing, InvalidArgument, WapError
-from wap_kernel.runner import Runner
+from wap_kernel.dialects.agent_spaces import operations as agent_spaces
+from wap_kernel.dialects.wap import tools as wap
+from wap_kernel.model.caller import Caller
+from wap_kernel.model.errors import EditNotFound, FileMissing, InvalidArgument, WapError
+from wap_kernel.runs.runner import Runner
 
-SOURCES = Path(agent_spaces.__file__).parents[2]
+SOURCES = Path(agent_spaces.__file__).parents[3]
 MARK = "Mark7Q"
 """Stands for contents."""
 BODIES: dict[str, dict[str, Any]] = {

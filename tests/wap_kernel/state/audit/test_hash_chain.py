@@ -12,14 +12,15 @@ from typing import Any
 
 import pytest
 
-from wap_kernel.caller import Caller
-from wap_kernel.errors import InvalidArgument, WapError
-from wap_kernel.operations import CreateDirectory
-from wap_kernel.runs import chain, store
-from wap_kernel.runs.audit import Audit
-from wap_kernel.runs.chain import Head
-from wap_kernel.runs.database import Database
-from wap_kernel.runs.state import open_state_dir
+from wap_kernel.model.caller import Caller
+from wap_kernel.model.errors import InvalidArgument, WapError
+from wap_kernel.model.operations import CreateDirectory
+from wap_kernel.state import schema
+from wap_kernel.state.audit import hash_chain
+from wap_kernel.state.audit.hash_chain import Head
+from wap_kernel.state.audit.log import Audit
+from wap_kernel.state.database import Database
+from wap_kernel.state.directory import open_state_dir
 
 LOG = logging.getLogger("test")
 AT = "2026-01-01T00:00:00.000Z"
@@ -54,36 +55,36 @@ def ten(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def kept(ten: Path, state: str) -> Iterator[sqlite3.Connection]:
     """A copy of it."""
     shutil.copy(ten, state)
-    connection = store.connect(state)
+    connection = schema.connect(state)
     yield connection
     connection.close()
 
 
 def problem(connection: sqlite3.Connection, *noted: Head) -> str:
-    found = chain.verify(connection, noted).problem
+    found = hash_chain.verify(connection, noted).problem
     assert found is not None
     return found
 
 
 def test_what_nobody_touched_is_as_it_was_written(kept: sqlite3.Connection) -> None:
-    report = chain.verify(kept)
-    assert report == chain.Report(records=10, unchained=0, cut=0, head=chain.tail(kept), problem=None)
+    report = hash_chain.verify(kept)
+    assert report == hash_chain.Report(records=10, unchained=0, cut=0, head=hash_chain.tail(kept), problem=None)
 
 
 def test_an_empty_audit_is_fine(state: str) -> None:
-    connection = store.connect(state)
-    assert chain.verify(connection) == chain.Report(0, 0, 0, chain.START)
+    connection = schema.connect(state)
+    assert hash_chain.verify(connection) == hash_chain.Report(0, 0, 0, hash_chain.START)
     assert "tail was cut off" in problem(connection, Head(1, "0" * 64))
     connection.close()
 
 
-@pytest.mark.parametrize("column", [name for name in chain.COLUMNS if name != "id"])
+@pytest.mark.parametrize("column", [name for name in hash_chain.COLUMNS if name != "id"])
 @pytest.mark.parametrize("number", [1, 6, 10])
 def test_a_change_to_any_column_shows(kept: sqlite3.Connection, column: str, number: int) -> None:
     other = {"phase": "intent" if number % 2 == 0 else "outcome", "outcome": "ok", "duration_ms": 0.1254}
     # No duration is measured to a tenth of a microsecond, so this is another one.
     kept.execute(f"UPDATE audit SET {column} = ? WHERE id = ?", (other.get(column, "something else"), number))
-    report = chain.verify(kept)
+    report = hash_chain.verify(kept)
     assert report.problem is not None and report.problem.startswith(f"Record {number} does not fit its hash")
     assert report.records == number - 1
 
@@ -123,18 +124,18 @@ def test_damage_shows(kept: sqlite3.Connection, damage: str) -> None:
 
 
 def test_a_tail_that_was_cut_off_shows_with_a_head_noted_elsewhere(kept: sqlite3.Connection) -> None:
-    head = chain.tail(kept)
+    head = hash_chain.tail(kept)
     kept.execute("DELETE FROM audit WHERE id > 8")
-    assert chain.verify(kept).problem is None
+    assert hash_chain.verify(kept).problem is None
     assert "Record 10 was noted and is missing: the last one is 8" in problem(kept, head)
 
 
 def test_an_audit_that_was_written_anew_shows_with_a_head_noted_elsewhere(kept: sqlite3.Connection, state: str) -> None:
     heads = [Head(*row) for row in kept.execute("SELECT id, hash FROM audit WHERE id IN (4, 10)")]
-    assert chain.verify(kept, heads).problem is None
+    assert hash_chain.verify(kept, heads).problem is None
     kept.execute("DELETE FROM audit")
     record(state, "d", 5)
-    assert chain.verify(kept).problem is None
+    assert hash_chain.verify(kept).problem is None
     assert "Record 4 does not have the hash that was noted" in problem(kept, *heads)
 
 
@@ -150,7 +151,7 @@ def test_a_head_is_read_as_it_is_written(text: str) -> None:
 
 def cut(connection: sqlite3.Connection, last: int) -> Head | None:
     connection.execute("BEGIN IMMEDIATE")
-    anchor = chain.cut(connection, last, AT, "janitor")
+    anchor = hash_chain.cut(connection, last, AT, "janitor")
     connection.execute("COMMIT")
     return anchor
 
@@ -161,7 +162,7 @@ def test_what_retention_leaves_can_be_verified(kept: sqlite3.Connection, state: 
     assert cut(kept, 4) == heads[4]
     assert cut(kept, 4) is None
     record(state, "e", 1)
-    report = chain.verify(kept, [heads[4], heads[10]])
+    report = hash_chain.verify(kept, [heads[4], heads[10]])
     assert (report.records, report.cut, report.problem) == (6 + 2 + 2, 4, None)
     assert report.told == f"{AT} by janitor"
     assert "Record 2 was cut by retention (up to 4)" in problem(kept, heads[2])
@@ -172,9 +173,9 @@ def test_what_retention_leaves_can_be_verified(kept: sqlite3.Connection, state: 
 
 def test_the_newest_is_never_cut(kept: sqlite3.Connection) -> None:
     assert cut(kept, 10) is None
-    assert chain.verify(kept).records == 10
+    assert hash_chain.verify(kept).records == 10
     assert cut(kept, 9) is not None
-    report = chain.verify(kept)
+    report = hash_chain.verify(kept)
     assert (report.records, report.head.id, report.problem) == (2, 11, None)
 
 
@@ -202,23 +203,29 @@ def test_the_record_of_one_cut_does_not_cover_another(kept: sqlite3.Connection) 
 
 @pytest.mark.parametrize("summary", ["[]", "7", "not json", "{}", '{"upTo": 5}', '{"upTo": [5], "anchor": {}}'])
 def test_a_record_of_a_cut_that_says_nothing_covers_nothing(kept: sqlite3.Connection, summary: str) -> None:
-    row = {**dict.fromkeys(chain.COLUMNS), "operation_id": "o", "phase": "outcome", "at": AT, "operation": chain.CUT}
-    chain.append(kept, [{**row, "workspace": "w", "user": "me", "summary": summary}])
+    row = {
+        **dict.fromkeys(hash_chain.COLUMNS),
+        "operation_id": "o",
+        "phase": "outcome",
+        "at": AT,
+        "operation": hash_chain.CUT,
+    }
+    hash_chain.append(kept, [{**row, "workspace": "w", "user": "me", "summary": summary}])
     forge_cut(kept, 5)
     assert "The records up to 5 are gone" in problem(kept)
 
 
 def test_a_cut_in_the_middle_of_a_walk_is_no_damage(kept: sqlite3.Connection, state: str, monkeypatch: Any) -> None:
-    monkeypatch.setattr(chain, "CHUNK", 2)
+    monkeypatch.setattr(hash_chain, "CHUNK", 2)
     seen: list[int] = []
-    neighbour = store.connect(state)
+    neighbour = schema.connect(state)
 
-    def each(row: chain.Row, head: Head) -> None:
+    def each(row: hash_chain.Row, head: Head) -> None:
         seen.append(head.id)
         if head.id == 2:
             cut(neighbour, 7)
 
-    start, head = chain.walk(kept, each)
+    start, head = hash_chain.walk(kept, each)
     assert (start.id, head.id) == (7, 11)
     assert seen == [1, 2, 8, 9, 10, 11]
     neighbour.close()
@@ -233,9 +240,9 @@ def forget_hashes(connection: sqlite3.Connection) -> None:
 
 def test_the_first_hash_covers_the_records_of_earlier_versions(kept: sqlite3.Connection, state: str) -> None:
     forget_hashes(kept)
-    assert chain.verify(kept).unchained == 10
+    assert hash_chain.verify(kept).unchained == 10
     record(state, "e", 1)
-    report = chain.verify(kept)
+    report = hash_chain.verify(kept)
     assert (report.records, report.unchained, report.problem) == (12, 10, None)
     kept.execute("UPDATE audit SET user = 'somebody else' WHERE id = 2")
     assert "Record 11 does not fit" in problem(kept)
@@ -246,7 +253,7 @@ def test_retention_may_cut_records_of_earlier_versions(kept: sqlite3.Connection,
     cut(kept, 3)
     record(state, "e", 1)
     cut(kept, 6)
-    report = chain.verify(kept)
+    report = hash_chain.verify(kept)
     assert (report.records, report.unchained, report.cut, report.problem) == (4 + 2 + 2, 4, 6, None)
 
 
@@ -268,7 +275,7 @@ def test_records_since_the_first_run_have_hashes(kept: sqlite3.Connection) -> No
 
 def test_a_column_of_a_later_version_changes_no_hash(kept: sqlite3.Connection) -> None:
     kept.execute("ALTER TABLE audit ADD COLUMN later TEXT")
-    assert chain.verify(kept).problem is None
+    assert hash_chain.verify(kept).problem is None
     kept.execute("UPDATE audit SET later = 'x' WHERE id = 3")
     assert "Record 3 does not fit" in problem(kept)
 
@@ -288,7 +295,7 @@ def _in_processes(work: Callable[..., None], *arguments: tuple[Any, ...]) -> Non
 
 def test_two_processes_write_one_chain(state: str) -> None:
     _in_processes(record, (state, "a", 200), (state, "b", 200))
-    connection = store.connect(state)
-    report = chain.verify(connection)
+    connection = schema.connect(state)
+    report = hash_chain.verify(connection)
     connection.close()
     assert (report.records, report.problem) == (800, None)

@@ -13,14 +13,14 @@ from typing import Any
 
 import pytest
 
-from wap_kernel.caller import Caller
-from wap_kernel.context import Context
-from wap_kernel.errors import Code, NotFound, WapError
-from wap_kernel.operations import CreateDirectory, ReadFile
-from wap_kernel.runs import chain, heads
-from wap_kernel.runs.audit import Audit
-from wap_kernel.runs.database import Database
-from wap_kernel.runs.state import open_state_dir
+from wap_kernel.model.call_context import Context
+from wap_kernel.model.caller import Caller
+from wap_kernel.model.errors import Code, NotFound, WapError
+from wap_kernel.model.operations import CreateDirectory, ReadFile
+from wap_kernel.state.audit import hash_chain, head_log
+from wap_kernel.state.audit.log import Audit
+from wap_kernel.state.database import Database
+from wap_kernel.state.directory import open_state_dir
 
 LOG = logging.getLogger("test")
 ME = Caller(user="me")
@@ -45,8 +45,8 @@ def rows(folder: Path) -> list[dict[str, Any]]:
     return found
 
 
-def verified(database: Database) -> chain.Report:
-    report = database.read(chain.verify)
+def verified(database: Database) -> hash_chain.Report:
+    report = database.read(hash_chain.verify)
     assert report.problem is None
     return report
 
@@ -179,22 +179,22 @@ def test_after_the_close_nobody_waits_for_ever(tmp_path: Path) -> None:
     assert rows(tmp_path) == []
 
 
-def _told(caplog: pytest.LogCaptureFixture) -> list[chain.Head]:
+def _told(caplog: pytest.LogCaptureFixture) -> list[hash_chain.Head]:
     lines = [record.getMessage() for record in caplog.records if "audit head" in record.getMessage()]
-    return [chain.Head.parse(line.removeprefix("wap audit head ")) for line in lines]
+    return [hash_chain.Head.parse(line.removeprefix("wap audit head ")) for line in lines]
 
 
 def test_the_head_is_told_after_many_records_and_at_the_close(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO)
     with opened(tmp_path) as (audit, database):
-        for _ in range(3 * heads.EVERY // 2):
+        for _ in range(3 * head_log.EVERY // 2):
             audit.intent(audit.record(ReadFile(path="r"), ME))()
         audit.intent(audit.record(CreateDirectory(path="w"), ME))()
         assert len(_told(caplog)) >= 1
     told = _told(caplog)
-    assert told[-1].id == 3 * heads.EVERY // 2 + 1
+    assert told[-1].id == 3 * head_log.EVERY // 2 + 1
     with opened(tmp_path) as (_, database):
-        assert database.read(lambda connection: chain.verify(connection, told)).problem is None
+        assert database.read(lambda connection: hash_chain.verify(connection, told)).problem is None
     assert _told(caplog) == told  # nothing new, nothing to tell
 
 
@@ -216,12 +216,12 @@ def test_the_head_is_told_after_a_while(
         def cancel(self) -> None:
             pending.clear()
 
-    monkeypatch.setattr(heads.threading, "Timer", Timer)
+    monkeypatch.setattr(head_log.threading, "Timer", Timer)
     with opened(tmp_path) as (audit, _):
         perform(audit, CreateDirectory(path="w"))
         perform(audit, CreateDirectory(path="w"))
         ((seconds, function),) = pending
-        assert seconds == heads.SECONDS
+        assert seconds == head_log.SECONDS
         assert _told(caplog) == []
         function()
         assert [head.id for head in _told(caplog)] == [4]

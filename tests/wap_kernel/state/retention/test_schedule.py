@@ -12,10 +12,11 @@ from pathlib import Path
 
 import pytest
 
-from wap_kernel.runs import housekeeping, store
-from wap_kernel.runs.flock import try_lock
-from wap_kernel.runs.housekeeping import EVERY, SOON, sweep_if_due
-from wap_kernel.runs.sweeping import Freed
+from wap_kernel.state import schema
+from wap_kernel.state.file_lock import try_lock
+from wap_kernel.state.retention import schedule
+from wap_kernel.state.retention.schedule import EVERY, SOON, sweep_if_due
+from wap_kernel.state.retention.sweeper import Freed
 
 LOG = logging.getLogger("test")
 LONG_AGO = "2001-01-01T00:00:00.000Z"
@@ -24,12 +25,12 @@ NEVER = threading.Event()
 
 @pytest.fixture(autouse=True)
 def _no_rest(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(housekeeping, "REST", 0.0)
+    monkeypatch.setattr(schedule, "REST", 0.0)
 
 
 @pytest.fixture
 def connection(tmp_path: Path) -> Iterator[sqlite3.Connection]:
-    opened = store.connect(str(tmp_path))
+    opened = schema.connect(str(tmp_path))
     yield opened
     opened.close()
 

@@ -13,15 +13,17 @@ from pathlib import Path
 
 import pytest
 
-from wap_kernel.caller import Caller
-from wap_kernel.operations import CreateDirectory
-from wap_kernel.runs import chain, store, sweeping
-from wap_kernel.runs.audit import Audit
-from wap_kernel.runs.blobs import Blobs, Stored
-from wap_kernel.runs.database import Database
-from wap_kernel.runs.retention import DAY, Held, HeldRun, Holdings, Plan, Retention, plan
-from wap_kernel.runs.sweeping import Freed, Sweeper
-from wap_kernel.times import text_of_seconds
+from wap_kernel.model.caller import Caller
+from wap_kernel.model.operations import CreateDirectory
+from wap_kernel.model.timestamps import text_of_seconds
+from wap_kernel.state import schema
+from wap_kernel.state.audit import hash_chain
+from wap_kernel.state.audit.log import Audit
+from wap_kernel.state.database import Database
+from wap_kernel.state.retention import sweeper
+from wap_kernel.state.retention.policy import DAY, Held, HeldRun, Holdings, Plan, Retention, plan
+from wap_kernel.state.retention.sweeper import Freed, Sweeper
+from wap_kernel.state.undo.blob_store import Blobs, Stored
 
 NOW = 1_800_000_000.0
 OLD = NOW - DAY
@@ -104,7 +106,7 @@ class State:
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
-        self.connection = store.connect(str(folder))
+        self.connection = schema.connect(str(folder))
         self.blobs = Blobs(str(folder))
         self.now = time.time()
 
@@ -149,10 +151,10 @@ class State:
         os.utime(path, (self.now - hours * 3600,) * 2)
 
     def audit(self, *days: float) -> None:
-        row = {**dict.fromkeys(chain.COLUMNS), "operation_id": "o", "phase": "outcome", "operation": "readFile"}
+        row = {**dict.fromkeys(hash_chain.COLUMNS), "operation_id": "o", "phase": "outcome", "operation": "readFile"}
         row |= {"workspace": "w", "user": "me", "summary": "{}", "outcome": "ok"}
         self.connection.execute("BEGIN IMMEDIATE")
-        chain.append(self.connection, [{**row, "at": ago(each, self.now)} for each in days])
+        hash_chain.append(self.connection, [{**row, "at": ago(each, self.now)} for each in days])
         self.connection.execute("COMMIT")
 
     def token(self, name: str, expires: float, revoked: float | None = None) -> None:
@@ -216,23 +218,23 @@ def test_a_sweep_takes_what_is_old_and_says_what_it_freed(state: State) -> None:
 def test_the_audit_stays_verifiable_and_says_who_cut_it(
     state: State, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr("wap_kernel.runs.sweeping.BATCH", 5)
+    monkeypatch.setattr("wap_kernel.state.retention.sweeper.BATCH", 5)
     caplog.set_level(logging.INFO)
     state.audit(*(number + 0.5 for number in range(372, 362, -1)))
     freed = state.sweeper().sweep()
     assert freed.audit_records == 8
-    report = chain.verify(state.connection)
+    report = hash_chain.verify(state.connection)
     assert (report.records, report.cut, report.problem) == (2 + 2, 8, None)
     rows = state.connection.execute("SELECT operation, user, summary FROM audit ORDER BY id DESC LIMIT 2").fetchall()
     assert [row[:2] for row in rows] == [("gc", "janitor")] * 2
     last, first = (json.loads(row[2]) for row in rows)
     assert (first["from"], first["upTo"], last["from"], last["upTo"]) == (1, 5, 6, 8)
-    assert freed.anchor == chain.Head(8, last["anchor"])
+    assert freed.anchor == hash_chain.Head(8, last["anchor"])
     assert f"wap audit cut 6 to 8, anchor {freed.anchor}" in caplog.text
 
 
 def test_the_chain_holds_while_a_server_writes(state: State, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("wap_kernel.runs.sweeping.BATCH", 3)
+    monkeypatch.setattr("wap_kernel.state.retention.sweeper.BATCH", 3)
     state.audit(*[400] * 100)
     database = Database(str(state.folder), logging.getLogger("test"))
     audit = Audit(database, "w", logging.getLogger("test"))
@@ -244,36 +246,36 @@ def test_the_chain_holds_while_a_server_writes(state: State, monkeypatch: pytest
     assert state.sweeper(progress=write).sweep().audit_records == 99
     audit.close()
     database.close()
-    report = chain.verify(state.connection)
+    report = hash_chain.verify(state.connection)
     assert (report.records, report.cut, report.problem) == (1 + 33 + 33, 99, None)
 
 
 def test_the_newest_audit_record_stays_however_old(state: State) -> None:
     state.audit(900, 800, 700)
     assert state.sweeper().sweep().audit_records == 2
-    assert chain.verify(state.connection).problem is None
+    assert hash_chain.verify(state.connection).problem is None
     assert state.column("SELECT id FROM audit ORDER BY id") == [3, 4]
 
 
 def test_what_the_audit_has_too_much_goes_from_the_oldest_on_and_the_chain_holds(state: State) -> None:
     state.audit(*[1] * 100)
-    (size,) = state.column(f"SELECT sum({sweeping._AUDIT_SIZE}) FROM audit")
+    (size,) = state.column(f"SELECT sum({sweeper._AUDIT_SIZE}) FROM audit")
     assert isinstance(size, int)
     assert state.sweeper(Retention(audit_size=size)).sweep() == Freed()
     bounds = Retention(audit_size=size - 1)
     assert state.sweeper(bounds).preview().audit_records == 11  # down to nine tenths
     assert state.sweeper(bounds).sweep().audit_records == 11
-    report = chain.verify(state.connection)
+    report = hash_chain.verify(state.connection)
     assert (report.records, report.cut, report.problem) == (89 + 1, 11, None)
     assert state.sweeper(bounds).sweep() == Freed()  # the record of the cut does not lead to the next one
     assert state.sweeper(Retention(audit_size=0)).sweep().audit_records == 89
     assert state.column("SELECT operation FROM audit") == ["gc", "gc"]
-    assert chain.verify(state.connection).problem is None
+    assert hash_chain.verify(state.connection).problem is None
 
 
 def test_what_the_audit_has_too_much_or_too_old_goes_whichever_is_more(state: State) -> None:
     state.audit(*[400] * 30, *[1] * 70)
-    (size,) = state.column(f"SELECT sum({sweeping._AUDIT_SIZE}) FROM audit")
+    (size,) = state.column(f"SELECT sum({sweeper._AUDIT_SIZE}) FROM audit")
     assert isinstance(size, int)
     assert state.sweeper(Retention(audit_size=size - 1)).preview().audit_records == 30
     assert 49 <= state.sweeper(Retention(audit_size=size // 2)).preview().audit_records <= 56
@@ -358,11 +360,11 @@ def test_space_is_given_back(tmp_path: Path) -> None:
     bare.close()
     state = State(tmp_path)
     state.run("old", 40)
-    size = 4096 * (sweeping.SPARE + 3 * sweeping.VACUUMED)
+    size = 4096 * (sweeper.SPARE + 3 * sweeper.VACUUMED)
     state.connection.execute("UPDATE runs SET operations = ?", ("x" * size,))
     before = state.column("PRAGMA page_count")[0]
     assert state.sweeper().sweep() == Freed(runs=1)
     after = state.column("PRAGMA page_count")[0]
     assert isinstance(before, int) and isinstance(after, int)
-    assert sweeping.SPARE < after < before - 2 * sweeping.VACUUMED
+    assert sweeper.SPARE < after < before - 2 * sweeper.VACUUMED
     state.connection.close()

@@ -12,10 +12,10 @@ from typing import Any
 
 import pytest
 
-from wap_kernel.errors import NoSpace
-from wap_kernel.files.handles import LocalFile
-from wap_kernel.runs import blobs as module
-from wap_kernel.runs.blobs import CHUNK, Blobs
+from wap_kernel.files.contained.handles import LocalFile
+from wap_kernel.model.errors import NoSpace
+from wap_kernel.state.undo import blob_store as module
+from wap_kernel.state.undo.blob_store import CHUNK, Blobs
 
 
 def opened(path: Path) -> LocalFile:

@@ -10,14 +10,14 @@ from typing import Any
 
 import pytest
 
-from tests.wap_kernel.runs.undoing import NAMES, Undoable, paths
-from wap_kernel.changes import ReplaceText
-from wap_kernel.errors import NoSpace, WapError
-from wap_kernel.files.deadline import Deadline
-from wap_kernel.files.handles import LocalFolder
-from wap_kernel.files.primitives import Look
-from wap_kernel.files.writing import Writer
-from wap_kernel.operations import (
+from tests.support.undo_workspace import NAMES, Undoable, paths
+from wap_kernel.files.contained.handles import LocalFolder
+from wap_kernel.files.interface import Look
+from wap_kernel.files.write import Writer
+from wap_kernel.model.deadline import Deadline
+from wap_kernel.model.edits import ReplaceText
+from wap_kernel.model.errors import NoSpace, WapError
+from wap_kernel.model.operations import (
     CopyFile,
     CreateDirectory,
     DeleteFile,
@@ -27,9 +27,9 @@ from wap_kernel.operations import (
     RunCommand,
     WriteFile,
 )
-from wap_kernel.results import Limits
-from wap_kernel.runs.blobs import Blobs
-from wap_kernel.runs.imaging import Imager
+from wap_kernel.model.results import Limits
+from wap_kernel.state.undo.blob_store import Blobs
+from wap_kernel.state.undo.imager import Imager
 
 
 @pytest.fixture
@@ -273,7 +273,7 @@ def test_unchanged_files_are_read_once(undo: Undoable, monkeypatch: pytest.Monke
         read.append(file.stat.path)
         return keep(self, file, limit)
 
-    monkeypatch.setattr("wap_kernel.runs.imaging.RACY_NS", -(10**12))  # as if all had been there for long
+    monkeypatch.setattr("wap_kernel.state.undo.imager.RACY_NS", -(10**12))  # as if all had been there for long
     monkeypatch.setattr(Imager, "_store", counted)
     undo.command("run", "true")
     assert sorted(read) == ["d/a", "f", "g"]
@@ -283,7 +283,7 @@ def test_unchanged_files_are_read_once(undo: Undoable, monkeypatch: pytest.Monke
 
 
 def test_a_collected_content_is_kept_again(undo: Undoable, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("wap_kernel.runs.imaging.RACY_NS", -(10**12))
+    monkeypatch.setattr("wap_kernel.state.undo.imager.RACY_NS", -(10**12))
     undo.command("run", "true")
     for stored in undo.snapshots.blobs.all():
         os.unlink(stored.path)

@@ -12,14 +12,15 @@ from typing import Any
 
 import pytest
 
-from tests.wap_kernel.runs.test_snapshots import CASES, undo
-from tests.wap_kernel.runs.undoing import Undoable, paths
-from wap_kernel.errors import ProviderUnavailable
-from wap_kernel.files.deadline import Deadline
-from wap_kernel.operations import Operation, RunCommand, WriteFile
-from wap_kernel.runs import manifest, store
-from wap_kernel.runs.beside import Beside
-from wap_kernel.runs.sweeping import Sweeper
+from tests.support.undo_workspace import Undoable, paths
+from tests.wap_kernel.state.undo.test_change_recorder import CASES, undo
+from wap_kernel.model.deadline import Deadline
+from wap_kernel.model.errors import ProviderUnavailable
+from wap_kernel.model.operations import Operation, RunCommand, WriteFile
+from wap_kernel.state import schema
+from wap_kernel.state.retention.sweeper import Sweeper
+from wap_kernel.state.undo import manifest
+from wap_kernel.state.undo.concurrent_calls import Beside
 
 __all__ = ["undo"]
 SECONDS = 30
@@ -156,7 +157,7 @@ def test_without_a_command_nothing_is_recorded(undo: Undoable) -> None:
 
 
 def test_the_records_go_when_no_command_needs_them(undo: Undoable) -> None:
-    with closing(store.connect(undo.state)) as connection:
+    with closing(schema.connect(undo.state)) as connection:
         sweeper = Sweeper(undo.state, connection)
         with command(undo):
             undo.call(WRITE)

@@ -7,12 +7,20 @@ from pathlib import Path
 
 import pytest
 
-from tests.wap_kernel.runs.undoing import Undoable
-from wap_kernel.caller import Caller
-from wap_kernel.changes import RegexReplace, ReplaceText
-from wap_kernel.operations import CopyFile, CreateDirectory, DeleteFile, ModifyFile, MoveFile, Operation, WriteFile
-from wap_kernel.runs.model import Options, Run, Status, Step, dump_steps
-from wap_kernel.runs.settling import settle
+from tests.support.undo_workspace import Undoable
+from wap_kernel.model.caller import Caller
+from wap_kernel.model.edits import RegexReplace, ReplaceText
+from wap_kernel.model.operations import (
+    CopyFile,
+    CreateDirectory,
+    DeleteFile,
+    ModifyFile,
+    MoveFile,
+    Operation,
+    WriteFile,
+)
+from wap_kernel.model.run import Options, Run, Status, Step, dump_steps
+from wap_kernel.state.undo.crash_recovery import settle
 
 FIRST = WriteFile(path="first", content=b"1")
 """What the run does before it is interrupted."""

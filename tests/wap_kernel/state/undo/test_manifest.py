@@ -10,12 +10,12 @@ from pathlib import Path
 
 import pytest
 
-from tests.wap_kernel.runs.undoing import NoJournal
-from wap_kernel.files.deadline import Deadline
-from wap_kernel.files.primitives import Kind, Look
-from wap_kernel.files.root import Root
-from wap_kernel.policy.protected import ProtectedPaths
-from wap_kernel.runs.manifest import RACY_NS, Manifest, changed_places, differences, out_of_sight, take, take_tree
+from tests.support.undo_workspace import NoJournal
+from wap_kernel.files.contained.root import Root
+from wap_kernel.files.interface import Kind, Look
+from wap_kernel.model.deadline import Deadline
+from wap_kernel.policy.paths.protected import ProtectedPaths
+from wap_kernel.state.undo.manifest import RACY_NS, Manifest, changed_places, differences, out_of_sight, take, take_tree
 
 
 @pytest.fixture
@@ -133,7 +133,7 @@ def test_a_change_of_packages_is_told_though_its_traces_are_removed(root: Root) 
 
 
 def test_what_would_take_too_long_to_compare_may_have_changed(root: Root, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("wap_kernel.runs.manifest.MAX_FINGERPRINTED", 3)
+    monkeypatch.setattr("wap_kernel.state.undo.manifest.MAX_FINGERPRINTED", 3)
     run(root, "mkdir node_modules git; touch node_modules/{1,2,3,4}; git init -q git")
     before = taken(root)
     assert changed_places(before, taken(root, known=before)) == ["node_modules"]

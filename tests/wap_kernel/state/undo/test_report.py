@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from tests.wap_kernel.runs.undoing import Undoable, paths
-from wap_kernel.operations import RevertRun
-from wap_kernel.runs import showing
-from wap_kernel.runs.undoing import Undoing
+from tests.support.undo_workspace import Undoable, paths
+from wap_kernel.model.operations import RevertRun
+from wap_kernel.state.undo import report
+from wap_kernel.state.undo.undo import Undoing
 
 
 @pytest.fixture
@@ -58,27 +58,27 @@ def test_what_was_not_kept_is_named_to_those_only_who_may_know_its_name(tmp_path
 
 def test_a_description_is_bounded(undo: Undoable, monkeypatch: pytest.MonkeyPatch) -> None:
     undo.command("run", "for n in 1 2 3 4 5; do echo 12345678901234567890 > $n; done")
-    monkeypatch.setattr(showing, "MAX_DIFFS", 120)
+    monkeypatch.setattr(report, "MAX_DIFFS", 120)
     described = undo.describe("run")
     assert [("diff" in entry, "isDiffTruncated" in entry) for entry in described["changes"]] == [
         *[(True, False)] * 2,
         *[(False, True)] * 3,
     ]
-    monkeypatch.setattr(showing, "DIFF_SECONDS", 0.0)
-    monkeypatch.setattr(showing, "MAX_ENTRIES", 4)
+    monkeypatch.setattr(report, "DIFF_SECONDS", 0.0)
+    monkeypatch.setattr(report, "MAX_ENTRIES", 4)
     described = undo.describe("run")
     assert described["more"] == 1 and all("diff" not in entry for entry in described["changes"])
 
 
-def _foreseen(undo: Undoable, *, force: bool = False) -> showing.ForeseenRevert:
+def _foreseen(undo: Undoable, *, force: bool = False) -> report.ForeseenRevert:
     operation = RevertRun(run="run", force=force)
-    return showing.foresee(undo.snapshots, undo.reverting, operation, lambda _: True, lambda _: True)
+    return report.foresee(undo.snapshots, undo.reverting, operation, lambda _: True, lambda _: True)
 
 
 def test_a_question_names_what_has_no_diff_and_what_a_name_cannot_pass_for(
     undo: Undoable, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(showing, "MAX_DIFFED", 9)
+    monkeypatch.setattr(report, "MAX_DIFFED", 9)
     odd = "touch $'two\\nlines' z-empty; mkdir z-folder; printf 'a\\0' > $'z\\nbinary'; echo 1234567890 > z-large"
     undo.command("run", f"touch {{100..280}}; {odd}")
     told = _foreseen(undo).told
@@ -89,9 +89,9 @@ def test_a_question_names_what_has_no_diff_and_what_a_name_cannot_pass_for(
         'Binary file "z\\nbinary": 2 bytes before, 0 bytes after',
         "Large file z-large: 11 bytes before, 0 bytes after",
     ]
-    monkeypatch.setattr(showing, "MAX_NAMED", 3)
+    monkeypatch.setattr(report, "MAX_NAMED", 3)
     assert _foreseen(undo).told["note"].endswith(": 100 (removed), 101 (removed), 102 (removed) and 183 more.")
-    monkeypatch.setattr(showing, "MAX_NAMES", 30)
+    monkeypatch.setattr(report, "MAX_NAMES", 30)
     assert _foreseen(undo).told["note"].endswith(": 100 (removed), 101 (removed) and 184 more.")
 
 

@@ -14,17 +14,17 @@ from typing import Any
 
 import pytest
 
-from tests.wap_kernel.runs.undoing import ATTACK, SCENE, Undoable, dying, paths
-from wap_kernel.caller import Caller
-from wap_kernel.errors import Conflict, PermissionDenied
-from wap_kernel.files.handles import LocalFolder
-from wap_kernel.files.primitives import Look
-from wap_kernel.files.root import Root
-from wap_kernel.operations import DeleteFile
-from wap_kernel.policy.protected import ProtectedPaths
-from wap_kernel.runs.putting_back import PuttingBack
-from wap_kernel.runs.reverting import Step
-from wap_kernel.runs.undoing import Undoing
+from tests.support.undo_workspace import ATTACK, SCENE, Undoable, dying, paths
+from wap_kernel.files.contained.handles import LocalFolder
+from wap_kernel.files.contained.root import Root
+from wap_kernel.files.interface import Look
+from wap_kernel.model.caller import Caller
+from wap_kernel.model.errors import Conflict, PermissionDenied
+from wap_kernel.model.operations import DeleteFile
+from wap_kernel.policy.paths.protected import ProtectedPaths
+from wap_kernel.state.undo.revert_apply import PuttingBack
+from wap_kernel.state.undo.revert_plan import Step
+from wap_kernel.state.undo.undo import Undoing
 
 
 @pytest.fixture

@@ -13,13 +13,21 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.wap_kernel.runs.undoing import ATTACK, SCENE, Undoable, clear, dying
-from wap_kernel.changes import ReplaceText
-from wap_kernel.errors import Conflict, WapError
-from wap_kernel.operations import CopyFile, CreateDirectory, DeleteFile, ModifyFile, MoveFile, Operation, WriteFile
-from wap_kernel.runs.changes import Change, collapsed
-from wap_kernel.runs.images import ABSENT, Image
-from wap_kernel.runs.reverting import Do, plan
+from tests.support.undo_workspace import ATTACK, SCENE, Undoable, clear, dying
+from wap_kernel.model.edits import ReplaceText
+from wap_kernel.model.errors import Conflict, WapError
+from wap_kernel.model.operations import (
+    CopyFile,
+    CreateDirectory,
+    DeleteFile,
+    ModifyFile,
+    MoveFile,
+    Operation,
+    WriteFile,
+)
+from wap_kernel.state.undo.change_store import Change, collapsed
+from wap_kernel.state.undo.file_image import ABSENT, Image
+from wap_kernel.state.undo.revert_plan import Do, plan
 
 
 @pytest.fixture

@@ -10,16 +10,16 @@ import importlib
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from wap_kernel.errors import ProviderUnavailable
+from wap_kernel.model.errors import ProviderUnavailable
 
 if TYPE_CHECKING:
-    from wap_kernel.mcp.sessions import Sessions
+    from wap_kernel.dialects.mcp.http.sessions import Sessions
 
-_HEAVY = ("wap_kernel.mcp.server", "wap_kernel.mcp.sessions")
+_HEAVY = ("wap_kernel.dialects.mcp.server", "wap_kernel.dialects.mcp.http.sessions")
 
 
 class Hosted:
-    """`make` builds the sessions once `wap_kernel.mcp` has been imported."""
+    """`make` builds the sessions once `wap_kernel.dialects.mcp` has been imported."""
 
     def __init__(self, make: Callable[[], Sessions]) -> None:
         self._make = make
@@ -38,7 +38,7 @@ class Hosted:
     async def _serve(self, begun: asyncio.Future[Sessions]) -> None:
         try:
             await asyncio.get_running_loop().run_in_executor(None, lambda: [*map(importlib.import_module, _HEAVY)])
-            from wap_kernel.mcp.sessions import end_watch
+            from wap_kernel.dialects.mcp.http.sessions import end_watch
 
             sessions = self._make()
             async with sessions.run():

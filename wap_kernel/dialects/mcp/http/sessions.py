@@ -19,8 +19,8 @@ from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
 from starlette.requests import Request
 from starlette.types import Message, Receive, Scope, Send
 
-from wap_kernel.mcp import refusals
-from wap_kernel.mcp.events import RecentEvents
+from wap_kernel.dialects.mcp import sdk_errors
+from wap_kernel.dialects.mcp.http.event_store import RecentEvents
 
 BODY_LIMIT = 32 * 1024 * 1024
 IDLE_SECONDS = 30 * 60.0
@@ -134,7 +134,7 @@ class _Explained:
                 await self._finish(self._start)
 
     async def _finish(self, start: Message) -> None:
-        body = refusals.of_answer(start["status"], self._body)
+        body = sdk_errors.of_answer(start["status"], self._body)
         kept = [(name, value) for name, value in start["headers"] if name.lower() not in _OF_THE_BODY]
         told = [(b"content-type", b"application/json"), (b"content-length", str(len(body)).encode("ascii"))]
         await self._send({**start, "headers": [*kept, *told]})

@@ -32,9 +32,9 @@ from mcp_types import (
     RequestId,
 )
 
-from wap_kernel.errors import Code, ProviderUnavailable
-from wap_kernel.mcp import lines
-from wap_kernel.mcp.renewing import Renewal, Send
+from wap_kernel.dialects.mcp.stdio import line_reader
+from wap_kernel.dialects.mcp.stdio.session_renewal import Renewal, Send
+from wap_kernel.model.errors import Code, ProviderUnavailable
 
 if TYPE_CHECKING:
     from mcp.shared._stream_protocols import ReadStream, WriteStream
@@ -122,7 +122,7 @@ async def _carry(
     stop: asyncio.Event,
     over: asyncio.Future[Exception | None],
 ) -> None:
-    async with lines.spoken() as (from_client, to_client):
+    async with line_reader.spoken() as (from_client, to_client):
         try:
             async with (
                 to_client,

@@ -19,7 +19,7 @@ from mcp.server.stdio import stdio_server
 from mcp.shared.message import SessionMessage
 from mcp_types import JSONRPCError
 
-from wap_kernel.mcp import refusals
+from wap_kernel.dialects.mcp import sdk_errors
 
 if TYPE_CHECKING:
     from contextvars import Context
@@ -84,7 +84,7 @@ class _Told:
     async def send(self, item: SessionMessage, /) -> None:
         message = item.message
         if isinstance(message, JSONRPCError):
-            item = SessionMessage(message.model_copy(update={"error": refusals.told(message.error)}), item.metadata)
+            item = SessionMessage(message.model_copy(update={"error": sdk_errors.told(message.error)}), item.metadata)
         await self._stream.send(item)
 
     async def aclose(self) -> None:
@@ -117,7 +117,7 @@ class _Heard:
             line = self._unread.popleft()
             if isinstance(item, SessionMessage):
                 return item
-            refusal, is_answer = refusals.of_line(line)
+            refusal, is_answer = sdk_errors.of_line(line)
             if is_answer and refusal.id is not None:
                 return SessionMessage(refusal)  # whoever waits for it learns that it is none
             await self._told.send(SessionMessage(refusal))

@@ -9,13 +9,13 @@ from typing import Any
 
 from mcp.server.lowlevel import Server
 
-from wap_kernel.client.opening import open_workspace
 from wap_kernel.dialects.coding_environment.tools import chosen
-from wap_kernel.mcp import lines
-from wap_kernel.mcp.asking import Local
-from wap_kernel.mcp.changes import Changes
-from wap_kernel.mcp.server import build
-from wap_kernel.runner import Runner
+from wap_kernel.dialects.mcp.identity import Local
+from wap_kernel.dialects.mcp.server import build
+from wap_kernel.dialects.mcp.stdio import line_reader
+from wap_kernel.dialects.mcp.subscriptions import Changes
+from wap_kernel.engine.open_workspace import open_workspace
+from wap_kernel.runs.runner import Runner
 
 
 async def serve(root: str, settings: Mapping[str, Any], stop: asyncio.Event) -> None:
@@ -39,5 +39,5 @@ async def serve(root: str, settings: Mapping[str, Any], stop: asyncio.Event) -> 
 
 
 async def _serve(server: Server[Any]) -> None:
-    async with lines.spoken() as (read, write):
+    async with line_reader.spoken() as (read, write):
         await server.run(read, write, server.create_initialization_options())

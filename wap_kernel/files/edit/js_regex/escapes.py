@@ -7,9 +7,9 @@ from __future__ import annotations
 
 import re
 
-from wap_kernel.errors import InvalidArgument
-from wap_kernel.files import jschars
-from wap_kernel.files.jschars import Set
+from wap_kernel.files.edit.js_regex import charsets
+from wap_kernel.files.edit.js_regex.charsets import Set
+from wap_kernel.model.errors import InvalidArgument
 
 _SYNTAX = frozenset("^$\\.*+?()[]{}|/")
 _CONTROLS = {"t": 0x09, "n": 0x0A, "v": 0x0B, "f": 0x0C, "r": 0x0D}
@@ -30,11 +30,11 @@ class Characters:
         self._unicode = "u" in flags
         self._ignore_case = "i" in flags
         self._names = names
-        self._word = jschars.WORD_UNICODE_IGNORING_CASE if self._unicode and self._ignore_case else jschars.WORD
+        self._word = charsets.WORD_UNICODE_IGNORING_CASE if self._unicode and self._ignore_case else charsets.WORD
         self._sets = {
-            "d": jschars.DIGITS, "D": jschars.complement(jschars.DIGITS),
-            "w": self._word, "W": jschars.complement(self._word),
-            "s": jschars.SPACE, "S": jschars.complement(jschars.SPACE),
+            "d": charsets.DIGITS, "D": charsets.complement(charsets.DIGITS),
+            "w": self._word, "W": charsets.complement(self._word),
+            "s": charsets.SPACE, "S": charsets.complement(charsets.SPACE),
         }  # fmt: skip
 
     def _bracketed(self) -> tuple[Set, bool]:
@@ -59,8 +59,8 @@ class Characters:
             elif self._unicode:
                 raise self._invalid("a range needs a character on both sides", dash)
             else:
-                atoms += _as_set(first), jschars.characters(ord("-")), _as_set(last)
-        return jschars.union(atoms), negated
+                atoms += _as_set(first), charsets.characters(ord("-")), _as_set(last)
+        return charsets.union(atoms), negated
 
     def _class_atom(self, start: int) -> int | Set:
         if self._position >= len(self._pattern):
@@ -103,7 +103,7 @@ class Characters:
 
     def _property(self, *, negated: bool) -> Set:
         name = _PROPERTY.match(self._pattern, self._position)
-        notation = jschars.property_notation(name[1], negated=negated) if name else None
+        notation = charsets.property_notation(name[1], negated=negated) if name else None
         if not name or not notation:
             raise self._invalid("not a known property of characters")
         self._position = name.end()
@@ -123,7 +123,7 @@ class Characters:
     def _hexadecimal(self, kind: str) -> int | None:
         if kind == "u" and self._unicode:
             braced = _BRACED_DIGITS.match(self._pattern, self._position)
-            if braced and int(braced[1], 16) <= jschars.LAST:
+            if braced and int(braced[1], 16) <= charsets.LAST:
                 self._position = braced.end()
                 return int(braced[1], 16)
         if kind == "u":
@@ -145,7 +145,7 @@ class Characters:
         return taken
 
     def _no_surrogate(self, point: int, start: int | None = None) -> int:
-        if point in jschars.SURROGATES:
+        if point in charsets.SURROGATES:
             raise self._invalid("a surrogate on its own; write the whole character", start)
         return point
 
@@ -155,4 +155,4 @@ class Characters:
 
 
 def _as_set(atom: int | Set) -> Set:
-    return jschars.characters(atom) if isinstance(atom, int) else atom
+    return charsets.characters(atom) if isinstance(atom, int) else atom

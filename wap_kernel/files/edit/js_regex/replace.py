@@ -11,9 +11,9 @@ from collections.abc import Callable, Iterator
 
 import regex
 
-from wap_kernel.errors import EditNotFound, InvalidArgument, TimedOut, TooLarge
-from wap_kernel.files.deadline import Deadline
-from wap_kernel.files.jspattern import Translated, translate
+from wap_kernel.files.edit.js_regex.translate import Translated, translate
+from wap_kernel.model.deadline import Deadline
+from wap_kernel.model.errors import EditNotFound, InvalidArgument, TimedOut, TooLarge
 
 TIMEOUT_SECONDS = 2.0
 FLAGS = "gimsu"

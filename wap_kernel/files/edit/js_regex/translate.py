@@ -16,10 +16,10 @@ from enum import Enum
 
 import regex
 
-from wap_kernel.errors import InvalidArgument
-from wap_kernel.files import jschars
-from wap_kernel.files.jschars import Set
-from wap_kernel.files.jsescapes import Characters
+from wap_kernel.files.edit.js_regex import charsets
+from wap_kernel.files.edit.js_regex.charsets import Set
+from wap_kernel.files.edit.js_regex.escapes import Characters
+from wap_kernel.model.errors import InvalidArgument
 
 MAX_PATTERN = 10_000
 MAX_DEPTH = 50
@@ -99,10 +99,10 @@ class _Parser(Characters):
         self._depth = 0
         self._closed_sets: dict[Set, Set] = {}
         self._backward = False  # in a look-behind, which is matched from right to left
-        line_end = Set(jschars.TERMINATORS).notation()
+        line_end = Set(charsets.TERMINATORS).notation()
         word = Set(self._word).notation()
         many = "m" in flags
-        self._any = Set().notation(negated=True) if "s" in flags else Set(jschars.TERMINATORS).notation(negated=True)
+        self._any = Set().notation(negated=True) if "s" in flags else Set(charsets.TERMINATORS).notation(negated=True)
         self._assertions = {
             "^": f"(?:\\A|(?<={line_end}))" if many else "\\A",
             "$": f"(?:\\Z|(?={line_end}))" if many else "\\Z",
@@ -263,10 +263,10 @@ class _Parser(Characters):
 
     def _literal(self, point: int) -> _Node:
         if self._ignore_case:
-            same = jschars.same_ignoring_case(point, unicode=self._unicode)
+            same = charsets.same_ignoring_case(point, unicode=self._unicode)
             if len(same) > 1:
-                return _Node(jschars.characters(*same).notation(), len(same))
-        return _Node(jschars.literal(point))
+                return _Node(charsets.characters(*same).notation(), len(same))
+        return _Node(charsets.literal(point))
 
     def _class(self, chosen: Set, *, negated: bool = False) -> _Node:
         if self._ignore_case:

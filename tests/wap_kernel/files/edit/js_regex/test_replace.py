@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 import regex
 
-from tests.wap_kernel.files import javascript
-from wap_kernel.errors import Code, EditNotFound, InvalidArgument, TimedOut, TooLarge, WapError
-from wap_kernel.files import jsregex
-from wap_kernel.files.deadline import Deadline
+from tests.support import javascript
+from wap_kernel.files.edit.js_regex import replace as jsregex
+from wap_kernel.model.deadline import Deadline
+from wap_kernel.model.errors import Code, EditNotFound, InvalidArgument, TimedOut, TooLarge, WapError
 
 
 def replace(text: str, pattern: str, replacement: str, flags: str) -> str:

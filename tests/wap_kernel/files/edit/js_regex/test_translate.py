@@ -6,11 +6,11 @@ import random
 
 import pytest
 
-from tests.wap_kernel.files import javascript
-from wap_kernel.errors import EditNotFound, InvalidArgument
-from wap_kernel.files.deadline import Deadline
-from wap_kernel.files.jspattern import translate
-from wap_kernel.files.jsregex import replace
+from tests.support import javascript
+from wap_kernel.files.edit.js_regex.replace import replace
+from wap_kernel.files.edit.js_regex.translate import translate
+from wap_kernel.model.deadline import Deadline
+from wap_kernel.model.errors import EditNotFound, InvalidArgument
 
 REFUSED_ON_PURPOSE = ("can match nothing", "octal", "surrogate on its own")
 

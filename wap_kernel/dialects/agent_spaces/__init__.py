@@ -1,0 +1,1 @@
+"""Translate Agent Spaces: operations messages in, events messages out."""

@@ -1,0 +1,1 @@
+"""Serve MCP over standard input and output."""

@@ -1,0 +1,1 @@
+"""Translate WAP 1.0."""

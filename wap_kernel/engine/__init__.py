@@ -1,0 +1,1 @@
+"""Perform operations: validate, decide, audit, snapshot, perform, answer."""

@@ -1,0 +1,1 @@
+"""Reach files below one directory descriptor and nowhere else."""

@@ -1,0 +1,1 @@
+"""Apply edits to text."""

@@ -1,0 +1,1 @@
+"""Replace by regular expressions as JavaScript does."""

@@ -1,0 +1,1 @@
+"""Match paths against globs."""

@@ -1,0 +1,1 @@
+"""Read and edit notebooks cell by cell."""

@@ -1,0 +1,1 @@
+"""Show a workspace with changes that exist in memory only."""

@@ -1,0 +1,1 @@
+"""Run local git operations inside the sandbox."""

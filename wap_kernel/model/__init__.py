@@ -1,0 +1,1 @@
+"""Define the vocabulary as data: operations, results, errors, callers, policies, runs."""

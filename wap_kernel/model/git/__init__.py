@@ -1,0 +1,1 @@
+"""Define the data of git operations."""

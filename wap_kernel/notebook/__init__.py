@@ -1,0 +1,1 @@
+"""Serve people in notebooks: `%wap`, its language, and the `wap` kernel."""

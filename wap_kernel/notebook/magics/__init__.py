@@ -1,0 +1,1 @@
+"""Define `%wap` and `%%wap`."""

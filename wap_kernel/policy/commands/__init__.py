@@ -1,0 +1,1 @@
+"""Judge command lines."""

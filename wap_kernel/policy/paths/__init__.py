@@ -1,0 +1,1 @@
+"""Decide which paths are closed, read-only or protected."""

@@ -1,0 +1,1 @@
+"""Run commands in gVisor sandboxes."""

@@ -1,0 +1,1 @@
+"""Mask credentials in everything that leaves the engine."""

@@ -1,0 +1,1 @@
+"""Store runs, approvals and output."""

@@ -1,0 +1,1 @@
+"""Record every operation in a hash chain."""

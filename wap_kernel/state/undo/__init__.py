@@ -1,0 +1,1 @@
+"""Keep before-images of changes and revert them."""
