@@ -27,10 +27,11 @@ fuzz: setup ## two minutes of requests made from the OpenAPI document
 soak: setup ## the tests of races and crashes, with large budgets
 	@WAP_SOAK=1 $(PY) -m pytest -m soak
 
-lint: setup ## ruff and mypy
+lint: setup ## ruff, mypy and the import contracts
 	@$(PY) -m ruff check
 	@$(PY) -m ruff format --check
 	@$(PY) -m mypy
+	@.venv/bin/lint-imports
 
 setup:
 	@scripts/setup.sh

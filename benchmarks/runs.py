@@ -22,13 +22,13 @@ from benchmarks.providers import Unguarded
 from benchmarks.table import Figure, Row, Target, compared
 from benchmarks.timing import Contender, interleaved, milliseconds
 from wap_kernel.dialects.agent_spaces.operations import DIALECT
+from wap_kernel.dialects.registry import open_runner
 from wap_kernel.engine.workspace import Workspace
 from wap_kernel.files.contained.root import Root
 from wap_kernel.model.caller import Caller
 from wap_kernel.model.operations import ReadFile, RunCommand
 from wap_kernel.model.policy import Policy
 from wap_kernel.model.run import Options, Step
-from wap_kernel.runs.runner import Runner
 from wap_kernel.state.leases import Lease
 
 READS = Target(15)
@@ -149,7 +149,7 @@ class Engine:
         log.setLevel(logging.ERROR)  # that `local` confines nothing is no news
         policy = Policy(name="open")
         self._workspace = Workspace(str(root), policy=policy, state_dir=self._state.name, log=log, **options)
-        self._runner = Runner(self._workspace)
+        self._runner = open_runner(self._workspace)
 
     def run(self, steps: Sequence[Step]) -> None:
         self._loop.run_until_complete(self._run(steps))

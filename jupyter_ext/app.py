@@ -10,14 +10,13 @@ from typing import TYPE_CHECKING, Any, cast
 from jupyter_server.extension.application import ExtensionApp
 from traitlets import Bool, CaselessStrEnum, Dict, Float, Integer, List, TraitError, Unicode, validate
 
-from wap_kernel import __version__
-from wap_kernel.client.discovery import SERVER_PID
 from wap_kernel.dialects.mcp.http.lazy_server import Hosted
-from wap_kernel.files.interface import Access
+from wap_kernel.model.environment import SERVER_PID
 from wap_kernel.model.errors import ProviderUnavailable, WapError
 from wap_kernel.model.operations import Operation
-from wap_kernel.model.path_access import touches
+from wap_kernel.model.path_access import Access
 from wap_kernel.model.results import Limits
+from wap_kernel.model.version import __version__
 from wap_kernel.policy import presets
 from wap_kernel.providers import selection
 
@@ -32,7 +31,7 @@ if TYPE_CHECKING:
     from wap_kernel.dialects.mcp.http.sessions import Sessions
     from wap_kernel.dialects.mcp.subscriptions import Changes
     from wap_kernel.engine.workspace import Workspace
-    from wap_kernel.model.call_context import Context
+    from wap_kernel.model.call_context import CallContext
     from wap_kernel.model.caller import Caller
     from wap_kernel.model.run import Run
     from wap_kernel.runs.runner import Runner
@@ -264,9 +263,9 @@ class WapExtension(ExtensionApp):
         return None
 
     def _open_runner(self, workspace: Workspace) -> Runner:
-        from wap_kernel.runs.runner import Runner
+        from wap_kernel.dialects.registry import open_runner  # loads the engine, which not every server needs
 
-        return Runner(workspace, admission=self._admit, changed=self._announce_run)
+        return open_runner(workspace, admission=self._admit, changed=self._announce_run)
 
     def _open_mcp(self) -> Sessions:
         """With the first request: it takes most of a second to import."""
@@ -301,8 +300,8 @@ class WapExtension(ExtensionApp):
     def _announce_run(self, run: Run) -> None:
         self.notifications.announce(RunChanged(run.id, run.status.value, run.caller.agent))
 
-    def _announce_files(self, operation: Operation, caller: Caller, context: Context) -> None:
-        paths = tuple(touch.path for touch in touches(operation) if touch.access is Access.WRITE)
+    def _announce_files(self, operation: Operation, caller: Caller, context: CallContext) -> None:
+        paths = tuple(touch.path for touch in operation.path_accesses() if touch.access is Access.WRITE)
         self.notifications.announce(FilesChanged(paths, context.run, caller.agent))
         if self._changes is not None:
             self._changes.announce(operation)

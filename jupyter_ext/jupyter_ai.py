@@ -20,6 +20,7 @@ from wap_kernel.dialects import json_schema
 from wap_kernel.dialects.coding_environment import TOOLS, CallOutcome, CodingTool, RpcError, call, rpc_error
 from wap_kernel.model.caller import Caller
 from wap_kernel.model.errors import ProviderUnavailable, WapError
+from wap_kernel.model.limits import DEFAULT_PAGE
 
 from .app import WapExtension
 from .handlers.base import RATES
@@ -32,7 +33,6 @@ FORGOTTEN = timedelta(days=7)
 """A token that was not used for so long is nobody's any more."""
 TOKEN = "wap_jupyter_server_mcp"
 """Where the application's settings hold it, once it is there."""
-PAGE = 100
 
 Function = Callable[..., Awaitable[dict[str, Any]]]
 
@@ -141,13 +141,13 @@ async def _mint(tokens: AgentTokens) -> str:
 
 
 async def _all(tokens: AgentTokens) -> AsyncIterator[AgentToken]:
-    page, following = await tokens.page(PAGE)
+    page, following = await tokens.page(DEFAULT_PAGE)
     while True:
         for token in page:
             yield token
         if following is None:
             return
-        page, following = await tokens.page(PAGE, following)
+        page, following = await tokens.page(DEFAULT_PAGE, following)
 
 
 def _extension() -> WapExtension | None:

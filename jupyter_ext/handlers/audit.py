@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 
+from wap_kernel.model.limits import DEFAULT_PAGE, MAX_PAGE
 from wap_kernel.model.operations import Effect
 from wap_kernel.state.audit.query import OUTCOMES, Page
 
@@ -11,8 +12,6 @@ from . import queries
 from .base import WapHandler, verb
 
 AUTH_RESOURCE = "wap_audit"
-PAGE = 100
-LARGEST_PAGE = 1000
 
 
 class AuditHandler(WapHandler):
@@ -22,7 +21,7 @@ class AuditHandler(WapHandler):
     async def get(self) -> None:
         await self.authorize(Effect.READ, AUTH_RESOURCE)
         page = Page(
-            limit=queries.whole(self.request, "limit", PAGE, 1, LARGEST_PAGE),
+            limit=queries.whole(self.request, "limit", DEFAULT_PAGE, 1, MAX_PAGE),
             cursor=queries.text(self.request, "cursor"),
             tool=queries.text(self.request, "tool"),
             outcome=queries.choice(self.request, "outcome", OUTCOMES),

@@ -33,6 +33,7 @@ from wap_kernel.model.errors import (
     Unauthenticated,
     WapError,
 )
+from wap_kernel.model.limits import MAX_CLAIM_CHARACTERS
 from wap_kernel.model.operations import DescribeWorkspace, Effect
 
 from . import errors
@@ -53,7 +54,6 @@ RATES = "wap_rates"
 """And the `Rates`."""
 AGENT_HEADER = "X-Wap-Agent"
 SESSION_HEADER = "X-Wap-Session"
-CLAIM_LENGTH = 200
 NET = 256 * 1024
 """Bytes of an answer that are looked through once more, on the event loop."""
 
@@ -144,7 +144,7 @@ class WapHandler(ExtensionHandlerMixin, BodyReader, APIHandler):
             try:
                 self.check_scope(self.agent)
             except PermissionDenied as error:
-                workspace.refused(self.asked[:CLAIM_LENGTH], error, self.caller)
+                workspace.refused(self.asked[:MAX_CLAIM_CHARACTERS], error, self.caller)
                 raise
 
     async def _admit_person(self) -> None:
@@ -236,7 +236,7 @@ class WapHandler(ExtensionHandlerMixin, BodyReader, APIHandler):
             return None
         # HTTP says Latin-1, clients send UTF-8. Control and format characters would forge lines in logs and cards.
         text = value.encode("latin-1", "replace").decode("utf-8", "replace")
-        return "".join(c for c in text if unicodedata.category(c)[0] != "C")[:CLAIM_LENGTH] or None
+        return "".join(c for c in text if unicodedata.category(c)[0] != "C")[:MAX_CLAIM_CHARACTERS] or None
 
     # ------------------------------------------------------------------ methods
 

@@ -14,9 +14,9 @@ from typing import Any
 from tornado.web import RequestHandler
 
 from wap_kernel.model.errors import TooLarge, WapError
+from wap_kernel.model.limits import MAX_BODY_BYTES
 
-BODY_LIMIT = 32 * 1024 * 1024
-DROP_LIMIT = 4 * BODY_LIMIT
+DROP_LIMIT = 4 * MAX_BODY_BYTES
 DROP_SECONDS = 30.0
 IDLE_SECONDS = 2.0
 
@@ -41,7 +41,7 @@ class BodyReader(RequestHandler):
 
     def check_length(self) -> None:
         """Refuse a body that announces itself as too large; one that does not is counted as it comes."""
-        if self._declared_length() > BODY_LIMIT:
+        if self._declared_length() > MAX_BODY_BYTES:
             raise self.too_large()
 
     def refuse(self, error: WapError) -> None:
@@ -57,14 +57,16 @@ class BodyReader(RequestHandler):
             self._dropped += len(chunk)
             if self._dropped > DROP_LIMIT and not self._finished:
                 self.finish()
-        elif len(self._received) + len(chunk) > BODY_LIMIT:
+        elif len(self._received) + len(chunk) > MAX_BODY_BYTES:
             self._received = bytearray()
             self._refuse_now(self.too_large())
         else:
             self._received += chunk
 
     def too_large(self) -> TooLarge:
-        return TooLarge(f"The request's body is over {BODY_LIMIT} bytes.", hint=self.size_hint, limit=BODY_LIMIT)
+        return TooLarge(
+            f"The request's body is over {MAX_BODY_BYTES} bytes.", hint=self.size_hint, limit=MAX_BODY_BYTES
+        )
 
     def write_refusal(self, error: WapError) -> None:
         """What an error looks like is the handler's affair; `WapHandler` says it."""

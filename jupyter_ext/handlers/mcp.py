@@ -17,12 +17,12 @@ from typing import TYPE_CHECKING, Any, cast
 from wap_kernel.dialects.body_complexity import Structure
 from wap_kernel.model.caller import Caller
 from wap_kernel.model.errors import Code, PermissionDenied, WapError
+from wap_kernel.model.limits import MAX_BODY_BYTES
 from wap_kernel.model.operations import Effect, Operation
 
 from ..asgi import Application, Exchange, Message, Receive, Scope, Send, scope_of
 from .base import RATES, WapHandler, verb
 from .bearer import presented
-from .body import BODY_LIMIT
 
 if TYPE_CHECKING:
     from wap_kernel.dialects.mcp.identity import Asker
@@ -131,7 +131,7 @@ class McpHandler(WapHandler):
     def _count(self, chunk: bytes) -> None:
         """The SDK parses a body in one go, on the event loop: see `structure`."""
         self._size += len(chunk)
-        if self._size > BODY_LIMIT:
+        if self._size > MAX_BODY_BYTES:
             raise self.too_large()
         self._structure.add(chunk)
 

@@ -8,8 +8,8 @@ from collections.abc import Sequence
 from tornado.httputil import HTTPServerRequest
 
 from wap_kernel.model.errors import InvalidArgument
+from wap_kernel.model.limits import MAX_WAIT_SECONDS
 
-LONGEST_WAIT = 3600
 _NUMBER = re.compile(r"\d{1,10}(\.\d{1,20})?([eE][+-]?\d{1,2})?", re.ASCII)
 
 
@@ -32,8 +32,8 @@ def seconds(request: HTTPServerRequest, name: str, default: float) -> float:
     value = text(request, name)
     if value is None:
         return default
-    if not _NUMBER.fullmatch(value) or float(value) > LONGEST_WAIT:
-        raise InvalidArgument(f"{name}: It must be a number of seconds from 0 to {LONGEST_WAIT}.")
+    if not _NUMBER.fullmatch(value) or float(value) > MAX_WAIT_SECONDS:
+        raise InvalidArgument(f"{name}: It must be a number of seconds from 0 to {MAX_WAIT_SECONDS}.")
     return float(value)
 
 

@@ -12,6 +12,15 @@ from wap_kernel.dialects.agent_spaces import operations as agent_spaces
 from wap_kernel.dialects.agent_spaces.operations import OperationsMessage
 from wap_kernel.model.command import Stream
 from wap_kernel.model.errors import InvalidArgument, NotFound, PermissionDenied, WapError
+from wap_kernel.model.limits import (
+    DEFAULT_OUTPUT_PAGE_BYTES,
+    DEFAULT_PAGE,
+    DEFAULT_WAIT_SECONDS,
+    MAX_IDEMPOTENCY_KEY_CHARACTERS,
+    MAX_OUTPUT_OFFSET,
+    MAX_OUTPUT_PAGE_BYTES,
+    MAX_PAGE,
+)
 from wap_kernel.model.operations import Effect
 from wap_kernel.model.run import Status, Step
 from wap_kernel.runs.store.outputs import STREAMS
@@ -19,16 +28,10 @@ from wap_kernel.runs.store.outputs import STREAMS
 from . import queries
 from .base import WapHandler, verb
 from .run_requests import Revert
-from .waiting import WAIT, WaitingHandler
+from .waiting import WaitingHandler
 
 DIALECT = "agent_spaces"
 KEY_HEADER = "Idempotency-Key"
-KEY_LENGTH = 200
-PAGE = 100
-LARGEST_PAGE = 1000
-OUTPUT_PAGE = 64 * 1024
-LARGEST_OUTPUT_PAGE = 1024 * 1024
-LARGEST_OFFSET = 2**53 - 1
 
 
 class RunsHandler(WaitingHandler):
@@ -37,7 +40,7 @@ class RunsHandler(WaitingHandler):
 
     @verb
     async def post(self) -> None:
-        wait, key = queries.seconds(self.request, "wait", WAIT), self._key()
+        wait, key = queries.seconds(self.request, "wait", DEFAULT_WAIT_SECONDS), self._key()
         body, workspace = self.take_body(), self.workspace
         message, steps, digest = await workspace.offload(lambda: _read(body))
         refused = await self._refusals(steps)
@@ -50,7 +53,7 @@ class RunsHandler(WaitingHandler):
     async def get(self) -> None:
         await self.authorize(Effect.READ)
         status = queries.choice(self.request, "status", [status.value for status in Status])
-        limit = queries.whole(self.request, "limit", PAGE, 1, LARGEST_PAGE)
+        limit = queries.whole(self.request, "limit", DEFAULT_PAGE, 1, MAX_PAGE)
         cursor = queries.text(self.request, "cursor")
         chosen = None if status is None else Status(status)
         try:
@@ -66,8 +69,12 @@ class RunsHandler(WaitingHandler):
 
     def _key(self) -> str | None:
         key = self.request.headers.get(KEY_HEADER)
-        if key is not None and not (0 < len(key) <= KEY_LENGTH and key.isascii() and key.isprintable()):
-            raise InvalidArgument(f"{KEY_HEADER}: It must be 1 to {KEY_LENGTH} printable ASCII characters.")
+        if key is not None and not (
+            0 < len(key) <= MAX_IDEMPOTENCY_KEY_CHARACTERS and key.isascii() and key.isprintable()
+        ):
+            raise InvalidArgument(
+                f"{KEY_HEADER}: It must be 1 to {MAX_IDEMPOTENCY_KEY_CHARACTERS} printable ASCII characters."
+            )
         return key
 
     async def _refusals(self, steps: Sequence[Step]) -> Mapping[str, WapError]:
@@ -107,7 +114,7 @@ class RevertHandler(WaitingHandler):
     @verb
     async def post(self, run_id: str) -> None:
         await self.authorize(Effect.WRITE)
-        wait = queries.seconds(self.request, "wait", WAIT)
+        wait = queries.seconds(self.request, "wait", DEFAULT_WAIT_SECONDS)
         request = Revert.read(self.take_body())
         await self.answer_begun(await self.runner.revert(run_id, self.caller, force=request.force), wait)
 
@@ -134,8 +141,8 @@ class OutputHandler(WapHandler):
     async def get(self, run_id: str, operation_id: str) -> None:
         await self.authorize(Effect.READ)
         stream = cast(Stream, queries.choice(self.request, "stream", STREAMS) or STREAMS[0])
-        offset = queries.whole(self.request, "offset", 0, 0, LARGEST_OFFSET)
-        limit = queries.whole(self.request, "limit", OUTPUT_PAGE, 1, LARGEST_OUTPUT_PAGE)
+        offset = queries.whole(self.request, "offset", 0, 0, MAX_OUTPUT_OFFSET)
+        limit = queries.whole(self.request, "limit", DEFAULT_OUTPUT_PAGE_BYTES, 1, MAX_OUTPUT_PAGE_BYTES)
         page = await self.runner.output(run_id, operation_id, stream, offset, limit, self.caller)
         self.finish(await self.workspace.offload(lambda: json.dumps(page)))
 

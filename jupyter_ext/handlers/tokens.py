@@ -10,6 +10,7 @@ from pydantic import ValidationError
 
 from wap_kernel.dialects.tool import LARGE, invalid
 from wap_kernel.model.errors import InvalidArgument, NotFound, TooLarge
+from wap_kernel.model.limits import DEFAULT_PAGE, MAX_PAGE
 from wap_kernel.model.operations import Effect
 
 from .. import definitions
@@ -18,8 +19,6 @@ from ..tokens import AgentToken
 from .base import WapHandler, verb
 
 AUTH_RESOURCE = "wap_tokens"
-PAGE = 100
-LARGEST_PAGE = 1000
 
 
 class TokensHandler(WapHandler):
@@ -60,9 +59,9 @@ class TokensHandler(WapHandler):
     def _limit(self) -> int:
         text = self._argument("limit")
         if text is None:
-            return PAGE
-        if not (text.isascii() and text.isdigit() and len(text) <= 4 and 1 <= int(text) <= LARGEST_PAGE):
-            raise InvalidArgument("limit: It is not a number of tokens.", hint=f"From 1 to {LARGEST_PAGE}.")
+            return DEFAULT_PAGE
+        if not (text.isascii() and text.isdigit() and len(text) <= 4 and 1 <= int(text) <= MAX_PAGE):
+            raise InvalidArgument("limit: It is not a number of tokens.", hint=f"From 1 to {MAX_PAGE}.")
         return int(text)
 
     def _argument(self, name: str) -> str | None:

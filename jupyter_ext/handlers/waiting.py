@@ -8,9 +8,6 @@ from wap_kernel.model.run import Run, Status
 
 from .base import WapHandler
 
-WAIT = 60.0
-"""Seconds, where a request does not say how long it waits."""
-
 
 class WaitingHandler(WapHandler):
     """A client that hangs up ends the waiting and never the run."""

@@ -6,9 +6,10 @@ import json
 from functools import cache
 from typing import Any
 
-from wap_kernel import __version__
+from wap_kernel.model.limits import MAX_CLAIM_CHARACTERS
+from wap_kernel.model.version import __version__
 
-from ..handlers.base import AGENT_HEADER, CLAIM_LENGTH, SESSION_HEADER
+from ..handlers.base import AGENT_HEADER, SESSION_HEADER
 from . import audit, mcp, parts, people, runs, tools, workspace_tools
 from .tools import ERRORS
 
@@ -73,5 +74,5 @@ def _openapi() -> parts.Route:
 
 
 def _claim(name: str, whom: str) -> dict[str, Any]:
-    description = f"The name of {whom}, recorded as claimed; cut after {CLAIM_LENGTH} characters."
+    description = f"The name of {whom}, recorded as claimed; cut after {MAX_CLAIM_CHARACTERS} characters."
     return parts.header(name, {"type": "string"}, description)

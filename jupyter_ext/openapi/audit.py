@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
+from wap_kernel.model.limits import DEFAULT_PAGE, MAX_PAGE
 from wap_kernel.state.audit.query import OUTCOMES
 
-from ..handlers.audit import LARGEST_PAGE, PAGE
 from . import parts
 
 _TEXT = {"type": "string"}
@@ -46,7 +46,7 @@ def _audit() -> parts.Route:
         "summary": "What was done in the workspace, also what was denied or failed, newest first",
         "description": "Needs a person's credential.",
         "parameters": [
-            *parts.page(PAGE, LARGEST_PAGE),
+            *parts.page(DEFAULT_PAGE, MAX_PAGE),
             parts.query("tool", _TEXT, "Only this tool, by the dialect's name or the engine's."),
             parts.query("outcome", {"type": "string", "enum": list(OUTCOMES)}, "Only what ended like this."),
         ],

@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 from wap_kernel.model.errors import Code
+from wap_kernel.model.limits import DEFAULT_PAGE, MAX_PAGE
 
 from .. import schemas
-from ..handlers.tokens import LARGEST_PAGE, PAGE
 from ..token_requests import NewToken
 from ..tokens import AgentToken, MintedToken
 from . import parts
@@ -61,7 +61,7 @@ def _tokens() -> parts.Route:
         "operationId": "listTokens",
         "summary": "The agent tokens, newest first, also those that are revoked or have expired",
         "description": PERSON,
-        "parameters": parts.page(PAGE, LARGEST_PAGE),
+        "parameters": parts.page(DEFAULT_PAGE, MAX_PAGE),
         "responses": parts.responses(parts.listed("tokens", schemas.of(AgentToken, "serialization")), parts.ALWAYS),
     }
 

@@ -7,21 +7,29 @@ from typing import Any
 from wap_kernel.dialects.agent_spaces.event_models import EventsMessage
 from wap_kernel.dialects.agent_spaces.operations import OperationsMessage
 from wap_kernel.model.errors import Code
+from wap_kernel.model.limits import (
+    DEFAULT_OUTPUT_PAGE_BYTES,
+    DEFAULT_PAGE,
+    DEFAULT_WAIT_SECONDS,
+    MAX_IDEMPOTENCY_KEY_CHARACTERS,
+    MAX_OUTPUT_OFFSET,
+    MAX_OUTPUT_PAGE_BYTES,
+    MAX_PAGE,
+    MAX_WAIT_SECONDS,
+)
 from wap_kernel.model.run import Status
 from wap_kernel.runs.store.outputs import STREAMS
 
 from .. import schemas
 from ..handlers import runs as handlers
-from ..handlers.queries import LONGEST_WAIT
 from ..handlers.run_requests import Decided, Revert
-from ..handlers.waiting import WAIT
 from . import parts
 from .tools import CLAIMS
 
 _ONE = (*parts.ALWAYS, Code.NOT_FOUND)
 _STATUSES = [status.value for status in Status]
 _RUN = [parts.path("runId")]
-_WAITING = {"type": "number", "minimum": 0, "maximum": LONGEST_WAIT, "default": WAIT}
+_WAITING = {"type": "number", "minimum": 0, "maximum": MAX_WAIT_SECONDS, "default": DEFAULT_WAIT_SECONDS}
 _LOCATION = {"Location": {"description": "The run's own address.", "schema": {"type": "string"}}}
 
 _SUMMARY = {
@@ -105,7 +113,7 @@ def paths() -> dict[str, Any]:
 
 
 def _start() -> parts.Route:
-    key = {"type": "string", "minLength": 1, "maxLength": handlers.KEY_LENGTH, "pattern": "^[ -~]+$"}
+    key = {"type": "string", "minLength": 1, "maxLength": MAX_IDEMPOTENCY_KEY_CHARACTERS, "pattern": "^[ -~]+$"}
     again = "A repeated request with this key answers the first one's run; with another body it is a CONFLICT."
     return {
         "operationId": "startRun",
@@ -122,7 +130,7 @@ def _list() -> parts.Route:
     return {
         "operationId": "listRuns",
         "summary": "The runs, newest first; an agent sees its own",
-        "parameters": [status, *parts.page(handlers.PAGE, handlers.LARGEST_PAGE)],
+        "parameters": [status, *parts.page(DEFAULT_PAGE, MAX_PAGE)],
         "responses": parts.responses(parts.listed("runs", _SUMMARY), parts.ALWAYS),
     }
 
@@ -182,8 +190,8 @@ def _changes() -> parts.Route:
 
 
 def _output() -> parts.Route:
-    offset = {"type": "integer", "minimum": 0, "maximum": handlers.LARGEST_OFFSET, "default": 0}
-    limit = {"type": "integer", "minimum": 1, "maximum": handlers.LARGEST_OUTPUT_PAGE, "default": handlers.OUTPUT_PAGE}
+    offset = {"type": "integer", "minimum": 0, "maximum": MAX_OUTPUT_OFFSET, "default": 0}
+    limit = {"type": "integer", "minimum": 1, "maximum": MAX_OUTPUT_PAGE_BYTES, "default": DEFAULT_OUTPUT_PAGE_BYTES}
     return {
         "operationId": "getOutput",
         "summary": "The whole output of a command, page by page, also while it runs",

@@ -10,15 +10,15 @@ from wap_kernel.dialects.agent_spaces.operations import OperationsMessage
 from wap_kernel.dialects.tool import Tool
 from wap_kernel.dialects.wap import tools as wap
 from wap_kernel.model.errors import Code
+from wap_kernel.model.limits import MAX_WAIT_SECONDS
 from wap_kernel.model.policy import Answer
 
 from .. import definitions, schemas
-from ..handlers.queries import LONGEST_WAIT
 from . import parts
 
 CLAIMS = [{"$ref": "#/components/parameters/agent"}, {"$ref": "#/components/parameters/session"}]
 
-_WAITING = {"type": "number", "minimum": 0, "maximum": LONGEST_WAIT, "default": 0}
+_WAITING = {"type": "number", "minimum": 0, "maximum": MAX_WAIT_SECONDS, "default": 0}
 _WAIT = parts.query("wait", _WAITING, "Seconds to wait for a person, where policy wants one to agree.")
 
 # Every tool: a path may keep changing while it is resolved, the audit may find no room, an agent token has its limits,

@@ -93,7 +93,7 @@ async def test_calls_that_come_at_once_have_one_token(extension: Any, fetch: Any
 async def test_tokens_of_servers_that_ran_before_are_revoked(
     extension: Any, fetch: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(jupyter_ai, "PAGE", 2)
+    monkeypatch.setattr(jupyter_ai, "DEFAULT_PAGE", 2)
     for _ in range(5):
         await jupyter_ai._mint(extension.tokens)
     namesake = await mint(fetch, name="jupyter-server-mcp")  # a person's

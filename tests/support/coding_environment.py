@@ -14,6 +14,7 @@ import pytest
 
 from wap_kernel.dialects import coding_environment, json_schema
 from wap_kernel.dialects.coding_environment import Question, RpcError
+from wap_kernel.dialects.registry import open_runner
 from wap_kernel.engine.workspace import Workspace
 from wap_kernel.model.caller import Caller
 from wap_kernel.model.policy import Policy
@@ -87,7 +88,7 @@ class Coding:
     async def opened(self, **options: Any) -> AsyncIterator[Coding]:
         options = {"policy": OPEN, "provider": "local", **options}
         workspace = Workspace(str(self.root), state_dir=str(self.state), **options)
-        self.runner = Runner(workspace)
+        self.runner = open_runner(workspace)
         try:
             yield self
         finally:

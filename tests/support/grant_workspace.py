@@ -5,10 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 from wap_kernel.model.operations import Operation, RunCommand
-from wap_kernel.model.policy import CommandRule, Policy, ShellPolicy
-from wap_kernel.policy.decide import Answer, Facts, Verdict, decide, grant_for, touches
+from wap_kernel.model.policy import CommandRule, Grant, Policy, ShellPolicy
+from wap_kernel.policy.decide import Answer, Facts, Verdict, decide, grant_for
 from wap_kernel.policy.effective import Effective
-from wap_kernel.policy.grants import Grant
 
 LINKS = {"link.txt": "important.py", "here": "sub"}
 """What the paths of the workspace resolve to."""
@@ -16,7 +15,7 @@ LINKS = {"link.txt": "important.py", "here": "sub"}
 
 def facts(operation: Operation, links: dict[str, str]) -> Facts:
     return Facts(
-        touches=tuple(touch.at(links.get(touch.path, touch.path)) for touch in touches(operation)),
+        touches=tuple(touch.at(links.get(touch.path, touch.path)) for touch in operation.path_accesses()),
         confined=True,
         resolve=lambda name: f"/usr/bin/{name}" if "/" not in name else None,
         home="/home/u",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 
-from wap_kernel.files.interface import Access
+from wap_kernel.model.path_access import Access
 
 
 class OpenGuard:

@@ -9,9 +9,10 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 
-from wap_kernel.files.interface import Access, DirEntry, Files, Guard, Kind, Look, Stat
-from wap_kernel.files.paths import join, lexical, outside
+from wap_kernel.files.interface import DirEntry, Files, Guard, Kind, Look, Stat
 from wap_kernel.model.errors import InvalidArgument
+from wap_kernel.model.path_access import Access
+from wap_kernel.model.paths import join, lexical, outside
 
 
 def fail(number: int) -> OSError:

@@ -14,9 +14,9 @@ from dataclasses import replace
 
 from tests.support.memory_files import MemoryFiles
 from wap_kernel.files.interface import Files, Guard
-from wap_kernel.files.paths import join
 from wap_kernel.model.command import Cancel, OnChunk, Outcome, Stream
 from wap_kernel.model.errors import ProviderUnavailable, from_os_error
+from wap_kernel.model.paths import join
 from wap_kernel.providers.base import Command
 from wap_kernel.providers.process import environment
 from wap_kernel.providers.process.output_buffer import Collector, finish

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from wap_kernel.dialects.agent_spaces import operations as agent_spaces
+from wap_kernel.dialects.registry import open_runner
 from wap_kernel.engine.workspace import Workspace
 from wap_kernel.model.caller import Caller
 from wap_kernel.model.run import Run
@@ -62,7 +63,7 @@ class Scene:
     async def opened(self, **more: Any) -> AsyncIterator[Scene]:
         options = {"policy": ASKING, "provider": "local", **self.options}
         workspace = Workspace(str(self.root), state_dir=str(self.state), **options)
-        self.runner = Runner(workspace, **more)
+        self.runner = open_runner(workspace, **more)
         try:
             yield self
         finally:

@@ -15,6 +15,7 @@ import pytest
 
 from tests.support.git_repository import BOT, plain
 from wap_kernel.dialects import json_schema, tool_interface
+from wap_kernel.dialects.registry import open_runner
 from wap_kernel.engine.workspace import Workspace
 from wap_kernel.git.settings import GitSettings
 from wap_kernel.model.caller import Caller
@@ -22,7 +23,6 @@ from wap_kernel.model.errors import Code, WapError
 from wap_kernel.model.policy import Policy
 from wap_kernel.model.run import Run, Status
 from wap_kernel.runs.decisions import Decision
-from wap_kernel.runs.runner import Runner
 from wap_kernel.state.audit.query import Page
 
 OPEN = Policy(name="open")
@@ -53,7 +53,7 @@ class Interface:
         self.said: list[object] = []
         """Answers and errors since `clear`."""
         self._asking: asyncio.Queue[Run] = asyncio.Queue()
-        self.runner = Runner(self.workspace, changed=self._changed)
+        self.runner = open_runner(self.workspace, changed=self._changed)
 
     def _changed(self, run: Run) -> None:
         if run.status is Status.AWAITING_APPROVAL:

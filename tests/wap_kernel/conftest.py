@@ -10,12 +10,12 @@ from typing import Any
 
 import pytest
 
+from wap_kernel.dialects.registry import open_runner
 from wap_kernel.dialects.wap import tools as wap
 from wap_kernel.engine.workspace import Workspace
 from wap_kernel.model.caller import Caller
 from wap_kernel.model.errors import Code, WapError
 from wap_kernel.model.policy import Policy
-from wap_kernel.runs.runner import Runner
 
 OPEN = Policy(name="open")
 """Restricts nothing: for tests of everything but policy."""
@@ -36,7 +36,7 @@ class Tools:
         return answer
 
     async def send(self, tool: str, body: bytes) -> bytes:
-        runner = Runner(self.workspace)
+        runner = open_runner(self.workspace)
         try:
             return await wap.call(tool, body, runner, Caller(user="tester"))
         finally:

@@ -18,13 +18,13 @@ from typing import IO, Any
 from wap_kernel.cli import state_option
 from wap_kernel.cli.state_option import printable
 from wap_kernel.model.errors import InvalidArgument, ProviderUnavailable
+from wap_kernel.model.limits import MAX_PAGE
 from wap_kernel.state import schema
 from wap_kernel.state.audit import hash_chain, query
 from wap_kernel.state.audit.hash_chain import Head
 from wap_kernel.state.audit.query import OUTCOMES, Page
 
 SHOWN = 50
-LARGEST_PAGE = 1000
 WIDTH = 160
 """Of what is shown of a path or a command."""
 _FORMULA = ("=", "+", "-", "@")
@@ -100,8 +100,8 @@ def _brief(value: object) -> str:
 
 
 def _limit(text: str) -> int:
-    if not (text.isascii() and text.isdigit() and 1 <= int(text) <= LARGEST_PAGE):
-        raise argparse.ArgumentTypeError(f"{text!r} is not a number from 1 to {LARGEST_PAGE}")
+    if not (text.isascii() and text.isdigit() and 1 <= int(text) <= MAX_PAGE):
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number from 1 to {MAX_PAGE}")
     return int(text)
 
 

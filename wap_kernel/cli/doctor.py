@@ -15,13 +15,13 @@ from dataclasses import asdict, dataclass
 from types import MappingProxyType
 from typing import Any
 
-from wap_kernel import __version__
 from wap_kernel.cli.machine_checks import MACHINE, Finding, State
 from wap_kernel.engine.jupyter_config import configured
 from wap_kernel.files.contained.root import Root
 from wap_kernel.model.deadline import Deadline
 from wap_kernel.model.errors import InvalidArgument, ProviderUnavailable, WapError, from_os_error
 from wap_kernel.model.policy import Policy
+from wap_kernel.model.version import __version__
 from wap_kernel.policy import presets
 from wap_kernel.policy.layers import PolicyFiles
 from wap_kernel.policy.parse import merge

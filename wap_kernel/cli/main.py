@@ -13,8 +13,8 @@ import sys
 from collections.abc import Sequence
 from typing import Protocol, cast
 
-from wap_kernel import __version__
 from wap_kernel.model.errors import WapError
+from wap_kernel.model.version import __version__
 
 SUBCOMMANDS: tuple[tuple[str, str, str], ...] = (
     ("doctor", "what works on this machine, and how to fix what does not", "wap_kernel.cli.doctor"),

@@ -75,12 +75,12 @@ async def _embedded(
     root: str, settings: Mapping[str, Any], message: dict[str, Any], output: Output, wait: float | None
 ) -> int:
     from wap_kernel.dialects.agent_spaces import operations as agent_spaces
+    from wap_kernel.dialects.registry import open_runner
     from wap_kernel.model.caller import Caller
-    from wap_kernel.runs.runner import Runner
 
     parsed = agent_spaces.parse_message(json.dumps(message).encode())
     workspace = open_workspace(root, settings)
-    runner = Runner(workspace)
+    runner = open_runner(workspace)
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGINT, signal.SIGTERM):

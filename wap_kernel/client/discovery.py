@@ -13,10 +13,9 @@ from dataclasses import dataclass, field
 
 from wap_kernel.client.backend import Backend, Place
 from wap_kernel.client.folders import runtime_folder
+from wap_kernel.model.environment import SERVER_PID
 from wap_kernel.model.errors import Code, ProviderUnavailable, Unauthenticated, WapError
 
-SERVER_PID = "WAP_SERVER_PID"
-"""The variable by which a server that has wap tells those whom it starts: then none of them works without it."""
 _NO_TOKEN = "The server that started this kernel has a password and no token, so that its kernels cannot reach it."
 _WITH_TOKEN = (
     "Start it with a token as well (JUPYTER_TOKEN=... jupyter lab); the password goes on working. "

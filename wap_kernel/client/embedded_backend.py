@@ -13,17 +13,13 @@ from typing import TYPE_CHECKING, Any, cast
 from wap_kernel.client.backend import Data, Decision, Place, Sent
 from wap_kernel.client.json_body import encoded
 from wap_kernel.model.errors import InvalidArgument, NotFound, ProviderUnavailable
+from wap_kernel.model.limits import MAX_OUTPUT_OFFSET, MAX_OUTPUT_PAGE_BYTES, MAX_PAGE, MAX_REASON_CHARACTERS
 
 if TYPE_CHECKING:
     from wap_kernel.model.caller import Caller
     from wap_kernel.model.command import Stream
     from wap_kernel.model.run import Run
     from wap_kernel.policy.verdict import Verdict
-
-LARGEST_PAGE = 1000
-LARGEST_OUTPUT_PAGE = 1024 * 1024
-LARGEST_OFFSET = 2**53 - 1
-LONGEST_REASON = 2000
 
 
 class EmbeddedBackend:
@@ -92,7 +88,7 @@ class EmbeddedBackend:
         from wap_kernel.model.run import Status
 
         _choose("status", status, [known.value for known in Status])
-        _bound("limit", limit, 1, LARGEST_PAGE)
+        _bound("limit", limit, 1, MAX_PAGE)
         chosen = None if status is None else Status(status)
         runs, following = await self._runner.page(self._caller, chosen, limit, None)
         told: Data = {"runs": await self._runner.summaries(runs, self._caller)}
@@ -101,8 +97,8 @@ class EmbeddedBackend:
     def decide(self, run_id: str, approval_id: str, decision: Decision, reason: str | None, *, remember: bool) -> Data:
         from wap_kernel.runs.decisions import Decision as Decided
 
-        if reason is not None and len(reason) > LONGEST_REASON:
-            raise InvalidArgument(f"reason: It may have {LONGEST_REASON} characters.")
+        if reason is not None and len(reason) > MAX_REASON_CHARACTERS:
+            raise InvalidArgument(f"reason: It may have {MAX_REASON_CHARACTERS} characters.")
         is_approved = decision == "approved"
         said = Decided(approved=is_approved, approval_id=approval_id, reason=reason, remember=remember)
 
@@ -130,8 +126,8 @@ class EmbeddedBackend:
         from wap_kernel.runs.store.outputs import STREAMS
 
         _choose("stream", stream, STREAMS)
-        _bound("offset", offset, 0, LARGEST_OFFSET)
-        _bound("limit", limit, 1, LARGEST_OUTPUT_PAGE)
+        _bound("offset", offset, 0, MAX_OUTPUT_OFFSET)
+        _bound("limit", limit, 1, MAX_OUTPUT_PAGE_BYTES)
         named = cast("Stream", stream)
         return self._engine.wait(self._runner.output(run_id, operation_id, named, offset, limit, self._caller))
 
@@ -151,7 +147,7 @@ class EmbeddedBackend:
     def audit(self, limit: int, tool: str | None, outcome: str | None) -> Data:
         from wap_kernel.state.audit.query import OUTCOMES, Page
 
-        _bound("limit", limit, 1, LARGEST_PAGE)
+        _bound("limit", limit, 1, MAX_PAGE)
         _choose("outcome", outcome, OUTCOMES)
         page = Page(limit=limit, cursor=None, tool=tool, outcome=outcome)
         return self._engine.wait(self._workspace.audit_page(page))

@@ -14,10 +14,10 @@ from contextlib import suppress
 from typing import Any, Generic, TypeVar
 
 from wap_kernel.client.background import answered, started
+from wap_kernel.dialects.registry import open_runner
 from wap_kernel.engine.jupyter_config import configured
 from wap_kernel.engine.open_workspace import open_workspace
 from wap_kernel.model.errors import ProviderUnavailable
-from wap_kernel.runs.runner import Runner
 
 CLOSE_SECONDS = 15.0
 """A command is given 5 to end by itself."""
@@ -29,7 +29,7 @@ class Engine:
         log = logging.getLogger(__name__)
         log.setLevel(logging.ERROR)  # a cell shows what is logged; that nothing confines commands, the overview says
         self.workspace = open_workspace(folder, configured(), confined_only=confined_only, log=log)
-        self.runner = Runner(self.workspace)
+        self.runner = open_runner(self.workspace)
         self._loop = asyncio.new_event_loop()
         self._loop.set_default_executor(_Executor())
         self._thread = threading.Thread(target=self._serve, name="wap-engine", daemon=True)

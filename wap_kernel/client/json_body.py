@@ -6,8 +6,7 @@ import json
 from typing import Any
 
 from wap_kernel.model.errors import InvalidArgument, TooLarge
-
-BODY_LIMIT = 32 * 1024 * 1024
+from wap_kernel.model.limits import MAX_BODY_BYTES
 
 
 def encoded(body: object) -> bytes:
@@ -15,11 +14,11 @@ def encoded(body: object) -> bytes:
         data = json.dumps(body, allow_nan=False).encode("ascii")
     except (TypeError, ValueError, RecursionError) as error:
         raise InvalidArgument(f"It holds what JSON cannot: {error}.") from None
-    if len(data) > BODY_LIMIT:
+    if len(data) > MAX_BODY_BYTES:
         raise TooLarge(
-            f"The request is over {BODY_LIMIT} bytes.",
+            f"The request is over {MAX_BODY_BYTES} bytes.",
             hint="Send it in parts: fewer operations at a time, or a smaller content.",
-            limit=BODY_LIMIT,
+            limit=MAX_BODY_BYTES,
         )
     return data
 

@@ -32,12 +32,12 @@ from wap_kernel.client.results import (
 from wap_kernel.client.run_tracker import RunOptions, Watched
 from wap_kernel.client.watching import WAITING, OnSent
 from wap_kernel.model.errors import WapError
+from wap_kernel.model.limits import MAX_OUTPUT_PAGE_BYTES
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
 
 PRESETS = ("restrictive", "standard", "permissive")
-OUTPUT_PAGE = 1024 * 1024
 
 Operations = Sequence[Mapping[str, Any]] | Mapping[str, Any]
 """A list of Agent Spaces operations, or a whole operations message."""
@@ -260,7 +260,7 @@ class Hands(Watched):
         """
         run_id, pieces, offset = self._named(run, or_newest=True), [], 0
         while True:
-            page = self._backend.output(run_id, operation_id, stream, offset, OUTPUT_PAGE)
+            page = self._backend.output(run_id, operation_id, stream, offset, MAX_OUTPUT_PAGE_BYTES)
             pieces.append(str(page["content"]))
             if page["isComplete"] or page["nextOffset"] == offset:  # of a command that still runs: what there is
                 return "".join(pieces)

@@ -9,9 +9,8 @@ in steps between which others get their turn.
 from __future__ import annotations
 
 from wap_kernel.model.errors import InvalidArgument
+from wap_kernel.model.limits import MAX_JSON_PARTS, MAX_JSON_STRINGS
 
-MAX_PARTS = 20_000
-MAX_STRINGS = 4 * MAX_PARTS
 _STEP = 256 * 1024
 
 
@@ -40,9 +39,9 @@ class Structure:
                 self._strings += 1
             else:
                 self._parts += text.count(b",") + text.count(b"[") + text.count(b"{")
-        if self._parts > MAX_PARTS or self._strings > MAX_STRINGS:
+        if self._parts > MAX_JSON_PARTS or self._strings > MAX_JSON_STRINGS:
             raise InvalidArgument(
-                f"The body has more than {MAX_PARTS} fields and items.", hint="Ask for less in one request."
+                f"The body has more than {MAX_JSON_PARTS} fields and items.", hint="Ask for less in one request."
             )
 
     def _without_escapes(self, piece: bytes) -> bytes:

@@ -1,45 +1,55 @@
-"""What each dialect answers to its single calls. Any process may end the run of a call that waited for a person, so
-each knows every dialect; one is imported when the first such call of it ends, since few processes come to that."""
+"""Know the dialects: open a Runner that writes Agent Spaces events and encodes every dialect's responses.
+
+Any process may end the run of a call that waited for approval, so every process knows every dialect. A dialect is
+imported when the first such call of it ends, since few processes come to that.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from datetime import datetime, timezone
+from functools import partial
 from importlib import import_module
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, cast
+
+from wap_kernel.dialects.agent_spaces.event_writer import AgentSpacesEvents
+from wap_kernel.runs.runner import Runner
+from wap_kernel.runs.services import ResponseEncoder
 
 if TYPE_CHECKING:
+    from wap_kernel.engine.workspace import Workspace
     from wap_kernel.model.errors import WapError
     from wap_kernel.model.results import Result
     from wap_kernel.model.run import Step
 
 
-class Answers(Protocol):
-    """A dialect's own answers to its single calls. One that waited for a person has its answer kept with its run."""
-
-    def respond(self, step: Step, result: Result, /) -> dict[str, Any]: ...
-    def refuse(self, step: Step, error: WapError, /) -> dict[str, Any]:
-        """What it says of a call that failed, or that was not performed."""
-
-
 @dataclass(frozen=True)
-class _Dialect:
+class LazyEncoder:
+    """Encode the responses of one dialect; imports `module` on first use."""
+
     module: str
 
     def respond(self, step: Step, result: Result, /) -> dict[str, Any]:
-        return self._answers.respond(step, result)
+        return self._encoder.respond(step, result)
 
     def refuse(self, step: Step, error: WapError, /) -> dict[str, Any]:
-        return self._answers.refuse(step, error)
+        return self._encoder.refuse(step, error)
 
     @property
-    def _answers(self) -> Answers:
-        return import_module(self.module)
+    def _encoder(self) -> ResponseEncoder:
+        return cast(ResponseEncoder, import_module(self.module))
 
 
-ANSWERS: Mapping[str, Answers] = {
-    "wap": _Dialect("wap_kernel.dialects.wap.tools"),
-    "coding_environment": _Dialect("wap_kernel.dialects.coding_environment.call"),
-    "tool_interface": _Dialect("wap_kernel.dialects.tool_interface.call"),
+ENCODERS: Mapping[str, LazyEncoder] = {
+    "wap": LazyEncoder("wap_kernel.dialects.wap.tools"),
+    "coding_environment": LazyEncoder("wap_kernel.dialects.coding_environment.call"),
+    "tool_interface": LazyEncoder("wap_kernel.dialects.tool_interface.call"),
 }
-"""By dialect; others have no single calls."""
+"""The encoders of the dialects that have single calls."""
+
+
+def open_runner(workspace: Workspace, **options: Any) -> Runner:
+    """Return a Runner on `workspace` for server, client, command line and stdio; `options` are the Runner's own."""
+    events = AgentSpacesEvents(partial(datetime.now, timezone.utc), workspace.redactor)
+    return Runner(workspace, **{"events": events, "encoders": ENCODERS, **options})

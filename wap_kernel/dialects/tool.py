@@ -13,12 +13,11 @@ from pydantic_core import PydanticCustomError
 
 from wap_kernel.dialects import body_complexity
 from wap_kernel.model.errors import InvalidArgument, NotFound
+from wap_kernel.model.limits import MAX_JSON_FIELDS, MAX_REPORTED_PROBLEMS
 from wap_kernel.model.operations import Effect, Operation
 
 LARGE = 64 * 1024
 """From this size on a body is not read on the event loop."""
-MAX_FIELDS = 100
-MAX_PROBLEMS = 20
 _MAX_NAME = 100
 _MAX_MESSAGE = 500
 
@@ -41,8 +40,8 @@ class Parameters(BaseModel):
     def _without_nulls(cls, sent: object) -> object:
         if not isinstance(sent, dict):
             return sent
-        if len(sent) > MAX_FIELDS:
-            raise PydanticCustomError("too_many_fields", "More than {limit} fields.", {"limit": MAX_FIELDS})
+        if len(sent) > MAX_JSON_FIELDS:
+            raise PydanticCustomError("too_many_fields", "More than {limit} fields.", {"limit": MAX_JSON_FIELDS})
         # Models that are told to fill in every field send null for what they do not mean.
         return {name: value for name, value in sent.items() if value is not None}
 
@@ -101,7 +100,7 @@ def known(tools: Mapping[str, T], name: str) -> T:
 def invalid(error: ValidationError, model: type[BaseModel]) -> InvalidArgument:
     """One sentence about the first problem, and the first few as details."""
     items = error.errors(include_url=False, include_context=False, include_input=False)
-    problems = [_problem(item, model) for item in items[:MAX_PROBLEMS]]
+    problems = [_problem(item, model) for item in items[:MAX_REPORTED_PROBLEMS]]
     first = problems[0]
     more = f" (and {len(items) - 1} more)" if len(items) > 1 else ""
     text = f"{first['field']}: {first['message']}{more}" if first["field"] else f"{first['message']}{more}"

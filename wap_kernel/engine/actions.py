@@ -9,22 +9,20 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from wap_kernel import __version__
-from wap_kernel.files.globs.sets import DEFAULT_EXCLUSIONS
 from wap_kernel.files.interface import Files, Guard, Locks
 from wap_kernel.files.list_folder import list_files
 from wap_kernel.files.notebooks.read import read_notebook
-from wap_kernel.files.paths import display
 from wap_kernel.files.read import read_file
 from wap_kernel.files.search.searcher import Searcher
 from wap_kernel.files.viewing import view_file
 from wap_kernel.files.write import Writer
 from wap_kernel.git.client import Git
 from wap_kernel.git.remote.preview import Foreseen
-from wap_kernel.model.call_context import ALONE, Context
+from wap_kernel.model.call_context import ALONE, CallContext
 from wap_kernel.model.command import Cancel, OnChunk, Outcome
 from wap_kernel.model.deadline import Deadline
 from wap_kernel.model.errors import IN_PART, Conflict, ExecutionFailed, TimedOut
+from wap_kernel.model.limits import DEFAULT_EXCLUSIONS
 from wap_kernel.model.operations import (
     CopyFile,
     CreateDirectory,
@@ -45,7 +43,9 @@ from wap_kernel.model.operations import (
     ViewFile,
     WriteFile,
 )
+from wap_kernel.model.paths import display
 from wap_kernel.model.results import CommandResult, Limits, Result, WorkspaceDescription
+from wap_kernel.model.version import __version__
 from wap_kernel.policy.paths.quarantine import set_aside
 from wap_kernel.policy.paths.sandbox_masks import Masks, unguarded
 from wap_kernel.providers.base import Command, Confinement, Provider
@@ -90,7 +90,7 @@ class Actions:
         permit: Permit,
         cancel: Cancel,
         on_chunk: OnChunk | None = None,
-        context: Context = ALONE,
+        context: CallContext = ALONE,
     ) -> Result:
         if isinstance(operation, RunCommand):
             return self._run(operation, permit, cancel, on_chunk)

@@ -19,12 +19,12 @@ from wap_kernel.files import content_hash
 from wap_kernel.files.contained.atomic_write import Unsettled
 from wap_kernel.files.contained.linkless import Direct
 from wap_kernel.files.interface import Locks
-from wap_kernel.files.paths import display, lexical
-from wap_kernel.model.call_context import Context
+from wap_kernel.model.call_context import CallContext
 from wap_kernel.model.caller import Caller
 from wap_kernel.model.command import Cancel
 from wap_kernel.model.errors import Conflict, ExecutionFailed, WapError
 from wap_kernel.model.operations import Operation, WriteFile
+from wap_kernel.model.paths import display, lexical
 from wap_kernel.model.results import FileWritten
 from wap_kernel.state.audit.log import Audit, Entry, Outcome, Record, is_denial
 from wap_kernel.state.undo.change_store import Changes
@@ -78,7 +78,7 @@ class Making:
         self._translate = translate
 
     def make(
-        self, plain: Plain, wanted: Sequence[NewFile], caller: Caller, context: Context, cancel: Cancel
+        self, plain: Plain, wanted: Sequence[NewFile], caller: Caller, context: CallContext, cancel: Cancel
     ) -> list[FileWritten | WapError]:
         """What became of the first of them, as many as could be made in this way; of the others nothing is known, and
         the first of them is for the pipeline. Their paths must be different."""

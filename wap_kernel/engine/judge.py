@@ -13,10 +13,8 @@ from functools import partial
 
 from wap_kernel.engine.actions import Permit
 from wap_kernel.files.at_once import AtOnce
-from wap_kernel.files.interface import Access, Files, Kind
+from wap_kernel.files.interface import Files, Kind
 from wap_kernel.files.overlay.overlay import Overlay
-from wap_kernel.files.paths import outside
-from wap_kernel.files.search.selection import MAX_FILE_SIZE
 from wap_kernel.git.settings import GitSettings
 from wap_kernel.model.caller import Caller
 from wap_kernel.model.errors import (
@@ -29,14 +27,17 @@ from wap_kernel.model.errors import (
     WapError,
     from_os_error,
 )
+from wap_kernel.model.limits import MAX_SEARCHED_FILE_BYTES
 from wap_kernel.model.operations import GitAction, Operation, ReadFile, RunCommand
+from wap_kernel.model.path_access import Access
+from wap_kernel.model.paths import outside
+from wap_kernel.model.policy import Grant
 from wap_kernel.model.results import Limits
 from wap_kernel.policy.commands.git_attributes import AttributeFiles
 from wap_kernel.policy.commands.program_lookup import Programs
 from wap_kernel.policy.current import Binding, CurrentPolicy
-from wap_kernel.policy.decide import Facts, Touch, decide, grant_for, touches
+from wap_kernel.policy.decide import Facts, PathAccess, decide, grant_for
 from wap_kernel.policy.grant_store import Grants
-from wap_kernel.policy.grants import Grant
 from wap_kernel.policy.paths import sandbox_masks
 from wap_kernel.policy.paths.protected import ProtectedPaths
 from wap_kernel.policy.verdict import Answer, Verdict
@@ -112,7 +113,7 @@ class Judge:
             return binding
         if not isinstance(operation, RunCommand):
             return self._policy.within(binding, folder, only=True)
-        if not _is_below(self._resolved(touches(operation)[0]).path, folder):
+        if not _is_below(self._resolved(operation.path_accesses()[0]).path, folder):
             raise outside(operation.cwd)
         return self._policy.within(binding, folder, only=False)
 
@@ -205,7 +206,7 @@ class Judge:
             files=files.guarded_by(guard),
             guard=guard,
             limits=bounded,
-            max_searched_size=_least(MAX_FILE_SIZE, effective.max_file_size),
+            max_searched_size=_least(MAX_SEARCHED_FILE_BYTES, effective.max_file_size),
             env_allowlist=effective.env_allowlist,
             confine=partial(
                 sandbox_masks.find,
@@ -219,7 +220,7 @@ class Judge:
         )
 
     def _facts(self, operation: Operation, binding: Binding) -> Facts:
-        named = touches(operation)
+        named = operation.path_accesses()
         first, size = None, None
         if named and binding.effective.max_file_size is not None:
             first, size = self._sized(named[0])
@@ -240,13 +241,13 @@ class Judge:
         """Read when the first is wanted, which is only if something asks."""
         yield from self._grants.all().values()
 
-    def _resolved(self, touch: Touch) -> Touch:
+    def _resolved(self, touch: PathAccess) -> PathAccess:
         try:
             return touch.at(self._files.resolve(touch.path, follow=touch.follow))
         except OSError:
             return touch  # a folder on the way is missing; the primitives will say so, or make it and ask the guard
 
-    def _sized(self, touch: Touch) -> tuple[Touch | None, int | None]:
+    def _sized(self, touch: PathAccess) -> tuple[PathAccess | None, int | None]:
         """The path that comes first, resolved, and the size of what stands there; None where it cannot be looked at."""
         try:
             stat = self._files.stat(touch.path)

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from logging import Logger
 
     from wap_kernel.engine.workspace import Workspace
-    from wap_kernel.model.call_context import Context
+    from wap_kernel.model.call_context import CallContext
     from wap_kernel.model.caller import Caller
     from wap_kernel.model.operations import Operation
 
@@ -21,7 +21,7 @@ def open_workspace(
     settings: Mapping[str, Any],
     *,
     confined_only: bool = False,
-    changed: Callable[[Operation, Caller, Context], None] = lambda *_: None,
+    changed: Callable[[Operation, Caller, CallContext], None] = lambda *_: None,
     log: Logger | None = None,
 ) -> Workspace:
     """`settings` are those of `wap_kernel.engine.jupyter_config.configured`."""

@@ -12,14 +12,14 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext
 
 from wap_kernel.engine.actions import Actions
 from wap_kernel.engine.bulk_create import Making, NewFile
+from wap_kernel.engine.execution_options import DEFAULTS, ExecutionOptions
 from wap_kernel.engine.fast_path import Plain, answer_at_once
 from wap_kernel.engine.judge import Judge
 from wap_kernel.files.contained.root import Root
 from wap_kernel.files.interface import Locks
 from wap_kernel.files.read import Whole
-from wap_kernel.git.client import GitActed
 from wap_kernel.git.remote.preview import Foreseen
-from wap_kernel.model.call_context import Context
+from wap_kernel.model.call_context import CallContext
 from wap_kernel.model.caller import Caller
 from wap_kernel.model.command import Cancel, OnChunk
 from wap_kernel.model.deadline import Deadline
@@ -31,6 +31,7 @@ from wap_kernel.model.errors import (
     WapError,
     from_os_error,
 )
+from wap_kernel.model.git.results import GitActed
 from wap_kernel.model.operations import Effect, GitTransfer, Operation, ReadFile, RevertRun
 from wap_kernel.model.results import FileContent, FileWritten, Limits, Result
 from wap_kernel.model.run import Run
@@ -43,7 +44,7 @@ from wap_kernel.state.undo.undo import Undoing
 
 KEEP_SECONDS = 120.0
 """What it may take to keep what a command could change."""
-Changed = Callable[[Operation, Caller, Context], None]
+Changed = Callable[[Operation, Caller, CallContext], None]
 
 
 class Pipeline:
@@ -78,19 +79,20 @@ class Pipeline:
         self,
         operation: Operation,
         caller: Caller,
-        context: Context,
+        context: CallContext,
         cancel: Cancel,
         on_chunk: OnChunk | None = None,
+        options: ExecutionOptions = DEFAULTS,
     ) -> Result:
         """Do it, or raise a WapError; both are audited."""
         watched = None if on_chunk is None else RedactedStream(on_chunk, self._redactor.now)
         record = self._audit.record(operation, caller, context)
         try:
-            binding = self._judge.binding_for(operation, caller, context.binding)
+            binding = self._judge.binding_for(operation, caller, options.binding)
             verdict = self._judge.verdict(operation, binding)
-            self._judge.enforce(operation, verdict, caller, approved=context.approved)
+            self._judge.enforce(operation, verdict, caller, approved=options.approved)
             require_intent = self._audit.intent(record)
-            permit = self._judge.permit(binding, verdict, context.overlay)
+            permit = self._judge.permit(binding, verdict, options.overlay)
             with self._before_image(operation, context, cancel):
                 require_intent()
                 result = self._actions.perform(operation, permit, cancel, watched, context)
@@ -106,11 +108,11 @@ class Pipeline:
             self._audit.outcome(record, "failed", ExecutionFailed(result.failure.record))
         else:
             self._audit.outcome(record, "ok", exit_code=getattr(result, "exit_code", 0))
-        if operation.effect is not Effect.READ and context.overlay is None:
+        if operation.effect is not Effect.READ and not context.dry_run:
             self._changed(operation, caller, context)
         return result
 
-    def read_at_once(self, operation: ReadFile, caller: Caller, context: Context) -> FileContent | None:
+    def read_at_once(self, operation: ReadFile, caller: Caller, context: CallContext) -> FileContent | None:
         """What `perform` would answer, without waiting for anything, so on the event loop itself; None: it has to be
         asked. A read that has failed or is denied is one of these."""
         at_once = self._files.at_once
@@ -129,7 +131,7 @@ class Pipeline:
         return Plain(self._files, binding, self._limits)
 
     def read_plainly(
-        self, plain: Plain, operation: ReadFile, caller: Caller, context: Context, step: str
+        self, plain: Plain, operation: ReadFile, caller: Caller, context: CallContext, step: str
     ) -> Whole | None:
         """What `perform` would find, or None: then it has to be asked. `step`: in a context that many share."""
         record = self._audit.record(operation, caller, context, step=step)
@@ -141,7 +143,7 @@ class Pipeline:
         return whole
 
     def make_plainly(
-        self, plain: Plain, wanted: Sequence[NewFile], caller: Caller, context: Context, cancel: Cancel
+        self, plain: Plain, wanted: Sequence[NewFile], caller: Caller, context: CallContext, cancel: Cancel
     ) -> list[FileWritten | WapError]:
         """What `perform` would answer, for the first of them; where there is none, it has to be asked. Only where undo
         is on: else nobody would know what was under way in a crash."""
@@ -154,7 +156,7 @@ class Pipeline:
         return made
 
     @contextmanager
-    def recording(self, operation: Operation, caller: Caller, context: Context) -> Iterator[Callable[[], None]]:
+    def recording(self, operation: Operation, caller: Caller, context: CallContext) -> Iterator[Callable[[], None]]:
         """Record something that is done without `perform`. Whoever stores nothing else first calls what this gives, to
         be sure that the intent is written."""
         record = self._audit.record(operation, caller, context)
@@ -168,7 +170,7 @@ class Pipeline:
 
     def take_back(self, run: Run) -> list[str]:
         """Undo what an atomic run has changed so far; returns what could not be."""
-        operation, context = RevertRun(run=run.id), Context(dialect=run.dialect, tool="undo", run=run.id)
+        operation, context = RevertRun(run=run.id), CallContext(dialect=run.dialect, tool="undo", run=run.id)
         with self.recording(operation, run.caller, context) as require_intent:
             require_intent()
             left = self._undo.take_back(run)
@@ -189,9 +191,9 @@ class Pipeline:
         except WapError:
             return Foreseen()
 
-    def _before_image(self, operation: Operation, context: Context, cancel: Cancel) -> AbstractContextManager[None]:
+    def _before_image(self, operation: Operation, context: CallContext, cancel: Cancel) -> AbstractContextManager[None]:
         """Keeps what the operation is about to change, for undo; only a run can be undone."""
-        if operation.effect is Effect.READ or context.overlay is not None:
+        if operation.effect is Effect.READ or context.dry_run:
             return nullcontext()
         deadline = Deadline(KEEP_SECONDS, lambda: cancel.requested)
         if context.run is None:

@@ -24,7 +24,7 @@ from wap_kernel.files.contained.root import Root
 from wap_kernel.files.search.searcher import Searcher
 from wap_kernel.git.client import Git
 from wap_kernel.git.settings import GitSettings
-from wap_kernel.model.call_context import ALONE, Context
+from wap_kernel.model.call_context import ALONE, CallContext
 from wap_kernel.model.caller import Caller
 from wap_kernel.model.command import Cancel, OnChunk
 from wap_kernel.model.deadline import Deadline
@@ -212,13 +212,13 @@ class Workspace:
         return await self.answer(operation, caller or Caller(), lambda result: result)
 
     async def answer(
-        self, operation: Operation, caller: Caller, encode: Callable[[Result], T], context: Context = ALONE
+        self, operation: Operation, caller: Caller, encode: Callable[[Result], T], context: CallContext = ALONE
     ) -> T:
         """Like `perform`; `encode` makes an answer of the result on the same thread, away from the event loop."""
         return await self._answer(operation, caller, context, encode, None, Cancel())
 
     def stream(
-        self, operation: RunCommand, caller: Caller, context: Context = ALONE
+        self, operation: RunCommand, caller: Caller, context: CallContext = ALONE
     ) -> AsyncGenerator[Chunk | Result, None]:
         """The command's output while it runs, and its result last; or a WapError. Leaving the loop ends the command."""
         return stream(partial(self._answer, operation, caller, context, lambda result: result))
@@ -227,7 +227,7 @@ class Workspace:
         self,
         operation: Operation,
         caller: Caller,
-        context: Context,
+        context: CallContext,
         encode: Callable[[Result], T],
         on_chunk: OnChunk | None,
         cancel: Cancel,
@@ -280,7 +280,7 @@ class Workspace:
     async def administered(self, action: str, subject: str, caller: Caller) -> None:
         """Record what a person has done about what agents may do."""
         said = Administer(action=action, subject=subject)
-        record = self._audit.record(said, caller, Context(tool=action))
+        record = self._audit.record(said, caller, CallContext(tool=action))
         await self.offload(lambda: self._audit.outcome(record, "ok"))
 
     async def audit_page(self, page: Page) -> dict[str, Any]:
@@ -292,7 +292,7 @@ class Workspace:
         error: WapError,
         caller: Caller,
         operation: Operation | None = None,
-        context: Context = ALONE,
+        context: CallContext = ALONE,
     ) -> None:
         """Record a request that was refused before it was performed, or before it even became an operation. The error
         is about to be told, so it is redacted as well."""

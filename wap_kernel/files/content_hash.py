@@ -6,6 +6,7 @@ import hashlib
 
 from wap_kernel.files.interface import Files
 from wap_kernel.model.errors import Conflict, TooLarge
+from wap_kernel.model.limits import MAX_HASHED_BYTES
 
 CHUNK = 1024 * 1024
 PATTERN = r"^sha256:[0-9a-f]{64}$"
@@ -15,14 +16,13 @@ def of_bytes(data: bytes) -> str:
     return f"sha256:{hashlib.sha256(data).hexdigest()}"
 
 
-MAX_HASHED = 256 * 1024 * 1024
-
-
 def of_file(files: Files, path: str) -> str:
     digest = hashlib.sha256()
     with files.open(path) as file:
-        if file.stat.size > MAX_HASHED:
-            raise TooLarge(f"Files over {MAX_HASHED} bytes are not hashed: {path}", hint="Leave expectedHash out.")
+        if file.stat.size > MAX_HASHED_BYTES:
+            raise TooLarge(
+                f"Files over {MAX_HASHED_BYTES} bytes are not hashed: {path}", hint="Leave expectedHash out."
+            )
         while chunk := file.read(CHUNK):
             digest.update(chunk)
     return f"sha256:{digest.hexdigest()}"

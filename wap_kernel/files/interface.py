@@ -14,10 +14,7 @@ from enum import Enum
 from types import TracebackType
 from typing import NamedTuple, Protocol
 
-
-class Access(Enum):
-    READ = "read"
-    WRITE = "write"
+from wap_kernel.model.path_access import Access
 
 
 class Kind(Enum):

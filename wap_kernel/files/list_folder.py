@@ -13,16 +13,14 @@ from typing import NamedTuple
 
 from wap_kernel.files.globs.sets import Exclusions, chosen, selected
 from wap_kernel.files.interface import Files, Folder, Kind, Stat
-from wap_kernel.files.paths import display, join
 from wap_kernel.files.read import metadata
 from wap_kernel.files.tree_walk import is_gone, open_real, walk, watched
 from wap_kernel.model.deadline import Deadline
 from wap_kernel.model.errors import InvalidArgument, from_os_error
+from wap_kernel.model.limits import MAX_LISTED_ENTRIES
 from wap_kernel.model.operations import ListFiles
+from wap_kernel.model.paths import display, join
 from wap_kernel.model.results import Entry, FileList, Limits, Metadata
-
-MAX_ENTRIES = 100_000
-"""In an answer, whatever the caller's own limit is."""
 
 
 def list_files(files: Files, operation: ListFiles, limits: Limits, root_path: str, deadline: Deadline) -> FileList:
@@ -30,9 +28,11 @@ def list_files(files: Files, operation: ListFiles, limits: Limits, root_path: st
     if operation.max_depth is not None and operation.max_depth < 1:
         raise InvalidArgument("maxDepth must be at least 1.", hint="1 lists the folder's direct children.")
     if operation.limit is not None and operation.limit < 1:
-        raise InvalidArgument("The limit must be at least 1.", hint=f"At most {MAX_ENTRIES} entries are returned.")
+        raise InvalidArgument(
+            "The limit must be at least 1.", hint=f"At most {MAX_LISTED_ENTRIES} entries are returned."
+        )
     left_out = operation.start_entry - 1
-    limit = limits.max_directory_entries if operation.limit is None else min(operation.limit, MAX_ENTRIES)
+    limit = limits.max_directory_entries if operation.limit is None else min(operation.limit, MAX_LISTED_ENTRIES)
     patterns, include = chosen(operation.exclude, recursive=operation.recursive), selected(operation.include)
     start = _open_start(files, operation.path)
     asked = _Asked(

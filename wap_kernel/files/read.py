@@ -10,15 +10,14 @@ from typing import Literal, NamedTuple
 
 from wap_kernel.files.content_hash import of_bytes
 from wap_kernel.files.interface import Files, Kind, OpenFile, Stat
-from wap_kernel.files.paths import display
 from wap_kernel.model.errors import BinaryFile, InvalidArgument, TooLarge
+from wap_kernel.model.limits import MAX_RANGE_FILE_BYTES
 from wap_kernel.model.operations import Encoding, ReadFile
+from wap_kernel.model.paths import display
 from wap_kernel.model.results import FileContent, Limits, Metadata
 
 _Asked = Encoding | Literal["auto"]
 CHUNK = 1024 * 1024
-MAX_RANGE_SIZE = 256 * 1024 * 1024
-"""A larger file is not read at all, not even by range: finding the lines would read it through."""
 
 
 class Whole(NamedTuple):
@@ -106,9 +105,10 @@ def answered(whole: Whole, stat: Stat, root_path: str) -> FileContent:
 
 def _range(file: OpenFile, start: int, end: int | None, asked: _Asked, limits: Limits, root_path: str) -> FileContent:
     stat = file.stat
-    if stat.size > MAX_RANGE_SIZE:
+    if stat.size > MAX_RANGE_FILE_BYTES:
         raise TooLarge(
-            f"The file has {stat.size} bytes; files over {MAX_RANGE_SIZE} are not read, not even by range: {stat.path}",
+            f"The file has {stat.size} bytes; files over {MAX_RANGE_FILE_BYTES} are not read, "
+            f"not even by range: {stat.path}",
             hint=f"Run a command that shows a part, such as: sed -n '{start},{end or start + 99}p' FILE",
             size=stat.size,
         )

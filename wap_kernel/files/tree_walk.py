@@ -13,9 +13,9 @@ from typing import TypeVar
 
 from wap_kernel.files.globs.sets import Exclusions
 from wap_kernel.files.interface import DirEntry, Files, Folder
-from wap_kernel.files.paths import join
 from wap_kernel.model.deadline import Deadline
 from wap_kernel.model.errors import Conflict, InvalidArgument, PermissionDenied
+from wap_kernel.model.paths import join
 
 T = TypeVar("T")
 

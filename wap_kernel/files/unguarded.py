@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 
-from wap_kernel.files.interface import Access, Folders
+from wap_kernel.files.interface import Folders
+from wap_kernel.model.path_access import Access
 
 
 class Unguarded:

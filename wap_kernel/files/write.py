@@ -10,12 +10,13 @@ from wap_kernel.files import content_hash
 from wap_kernel.files.edit import apply, unified_diff
 from wap_kernel.files.interface import Files, Kind, Locks, Stat
 from wap_kernel.files.notebooks import validation
-from wap_kernel.files.paths import display, split
 from wap_kernel.files.read import read_up_to
 from wap_kernel.model.deadline import Deadline
 from wap_kernel.model.edits import CellChange
 from wap_kernel.model.errors import AlreadyExists, BinaryFile, FileMissing, InvalidArgument, TooLarge, from_os_error
+from wap_kernel.model.limits import MAX_HASHED_BYTES
 from wap_kernel.model.operations import CopyFile, CreateDirectory, DeleteFile, ModifyFile, MoveFile, WriteFile
+from wap_kernel.model.paths import display, split
 from wap_kernel.model.results import FileModified, FileWritten, Limits, PathChanged
 
 EDIT_SECONDS = 10.0
@@ -48,7 +49,7 @@ class Writer:
                     content_hash.require(operation.expected_hash, self._current_hash(path), path)
                 if is_append:
                     stat = self._files.append(path, data)
-                    known = content_hash.of_file(self._files, path) if stat.size <= content_hash.MAX_HASHED else None
+                    known = content_hash.of_file(self._files, path) if stat.size <= MAX_HASHED_BYTES else None
                 else:
                     stat = self._files.replace(path, data, exclusive=operation.mode == "create")
                     known = content_hash.of_bytes(data)

@@ -9,9 +9,9 @@ import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from wap_kernel.files.interface import Access, Guard
+from wap_kernel.files.interface import Guard
 from wap_kernel.git import output_parser
 from wap_kernel.git.local import changes, queries
 from wap_kernel.git.local.repository import Permits, Work, current
@@ -21,25 +21,14 @@ from wap_kernel.git.settings import GitSettings
 from wap_kernel.model.command import Cancel
 from wap_kernel.model.errors import InvalidArgument, PermissionDenied, WapError
 from wap_kernel.model.git import names
-from wap_kernel.model.git.results import Failure, GitFailed, Reason, failed
+from wap_kernel.model.git.results import GitActed, GitFailed, Reason, failed
 from wap_kernel.model.operations import GitAction, GitTransfer
-from wap_kernel.model.results import Result
+from wap_kernel.model.path_access import Access
 from wap_kernel.policy.git_remotes import Remote
 from wap_kernel.providers.base import Confinement, Provider
 
 if TYPE_CHECKING:
     from wap_kernel.git.remote.transfer import Link
-
-
-class GitActed(Result):
-    """What git answered, one of `git/answers.py`, or why it did not do it."""
-
-    answer: Any = None
-    failure: Failure | None = None
-
-    @property
-    def exit_code(self) -> int:
-        return 0 if self.failure is None else self.failure.exit_code or 1
 
 
 class Git:

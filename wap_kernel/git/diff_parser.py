@@ -11,9 +11,9 @@ import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 
-from wap_kernel.files.paths import display, join
 from wap_kernel.git.output_parser import KINDS, text
 from wap_kernel.model.git.results import Diff, FileDiff
+from wap_kernel.model.paths import display, join
 
 MayRead = Callable[[str], bool]
 """Whether policy shows a path, relative to the workspace."""

@@ -17,6 +17,7 @@ from pydantic import Field
 
 from wap_kernel.model.base import Model
 from wap_kernel.model.edits import Change
+from wap_kernel.model.path_access import Access, PathAccess
 
 
 class Effect(str, Enum):
@@ -43,6 +44,10 @@ class Operation(Model):
         """The bytes that it brings to be written."""
         return 0
 
+    def path_accesses(self) -> tuple[PathAccess, ...]:
+        """Return the paths that the operation names, with what it does to them."""
+        return ()
+
     def summary(self) -> dict[str, object]:
         """What the audit may say of it: paths and commands, never contents."""
         return {}
@@ -58,6 +63,10 @@ class Message(Operation):
 
 class _OnPath(Operation):
     path: str
+
+    def path_accesses(self) -> tuple[PathAccess, ...]:
+        access = Access.READ if self.effect is Effect.READ else Access.WRITE
+        return (PathAccess(self.path, access),)
 
     def summary(self) -> dict[str, object]:
         return {"path": self.path}
@@ -79,6 +88,9 @@ class ListFiles(_OnPath):
     newest_first: bool = False
     """By time of modification instead of by path; a limit keeps the newest."""
     metadata: bool = False
+
+    def path_accesses(self) -> tuple[PathAccess, ...]:
+        return (PathAccess(self.path, Access.READ, folder=True),)
 
     def summary(self) -> dict[str, object]:
         return {**super().summary(), **_selecting(self.include)}
@@ -157,6 +169,9 @@ class SearchFiles(Operation):
     """Of matches in the answer, where the dialect has a bound of its own."""
     context_lines: int = 2
 
+    def path_accesses(self) -> tuple[PathAccess, ...]:
+        return tuple(PathAccess(path, Access.READ, folder=True) for path in self.paths)
+
     def summary(self) -> dict[str, object]:
         return {"paths": list(self.paths), "query": self.query, **_selecting(self.include)}
 
@@ -188,6 +203,9 @@ class RunCommand(Operation):
         """As a provider is told it."""
         return self.command if self.args is None else (self.command, *self.args)
 
+    def path_accesses(self) -> tuple[PathAccess, ...]:
+        return (PathAccess(self.cwd, Access.READ, folder=True),)
+
     def summary(self) -> dict[str, object]:
         return {"command": self.line, "cwd": self.cwd, "environment": sorted(self.environment)}
 
@@ -206,6 +224,9 @@ class DeleteFile(_OnPath):
     recursive: bool = False
     expected_hash: str | None = None
 
+    def path_accesses(self) -> tuple[PathAccess, ...]:
+        return (PathAccess(self.path, Access.WRITE, follow=False),)
+
 
 class _FromTo(Operation):
     effect = Effect.WRITE
@@ -222,14 +243,26 @@ class _FromTo(Operation):
 class MoveFile(_FromTo):
     kind = "moveFile"
 
+    def path_accesses(self) -> tuple[PathAccess, ...]:
+        return (
+            PathAccess(self.source, Access.WRITE, follow=False),
+            PathAccess(self.destination, Access.WRITE, follow=False),
+        )
+
 
 class CopyFile(_FromTo):
     kind = "copyFile"
+
+    def path_accesses(self) -> tuple[PathAccess, ...]:
+        return (PathAccess(self.source, Access.READ), PathAccess(self.destination, Access.WRITE))
 
 
 class CreateDirectory(_OnPath):
     kind = "createDirectory"
     effect = Effect.WRITE
+
+    def path_accesses(self) -> tuple[PathAccess, ...]:
+        return (PathAccess(self.path, Access.WRITE, folder=True),)
 
 
 class RevertRun(Operation):
@@ -305,6 +338,14 @@ class GitAction(Operation):
             named = (f"{self.revision}:{self.branch}", None)
         words = (self.url, *remote, *named, self.destination)
         return " ".join(map(_quoted, ("git", self.action, *flags, *(word for word in words if word))))
+
+    def path_accesses(self) -> tuple[PathAccess, ...]:
+        # These are the paths that the operation names; git asks about every other path when it acts.
+        access = Access.WRITE if self.action == "restore" and not self.staged else Access.READ
+        named = tuple(PathAccess(path, access, follow=False, folder=True) for path in self.files)
+        if self.destination is None:
+            return named
+        return (*named, PathAccess(self.destination, Access.WRITE, follow=False, folder=True))
 
     def summary(self) -> dict[str, object]:
         files: dict[str, object] = {"files": list(self.files)} if self.files else {}

@@ -9,6 +9,7 @@ forms.
 
 from __future__ import annotations
 
+import shlex
 from enum import Enum
 from typing import Annotated, Literal
 
@@ -129,3 +130,49 @@ class Policy(_Section):
 
 Layers = tuple[Policy, ...]
 """The policy in force. The order is that of precedence in texts; the strictest verdict wins."""
+
+
+class CommandForm(BaseModel):
+    """The commands that a grant allows: `rm a.txt` word for word, or `pip install` with any packages, in one folder."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    words: tuple[str, ...]
+    """All words; with `options`, the program, its subcommand and the operands that must be the same."""
+    options: tuple[str, ...] | None = None
+    """The options that must be the same; None means that every word must be the same."""
+    redirects: tuple[str, ...] = ()
+    cwd: str
+    """The folder that the command runs in, with its links resolved."""
+
+    @property
+    def text(self) -> str:
+        parts = [shlex.join((*self.words, *(self.options or ())))]
+        parts += ["..."] if self.options is not None else []
+        parts += self.redirects
+        if self.cwd != ".":
+            parts.append(f"(in {self.cwd})")
+        return " ".join(parts)
+
+
+class Grant(BaseModel):
+    """What a person allowed "always, here"; serialises to JSON."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    kind: Literal["command", "path"]
+    operation: str
+    """The kind of the operation: `writeFile`, `runCommand`."""
+    paths: tuple[str, ...] = ()
+    """The paths, with their links resolved."""
+    flags: tuple[str, ...] = ()
+    """The flags by which the operation does more to the same paths."""
+    commands: tuple[CommandForm, ...] = ()
+
+    @property
+    def text(self) -> str:
+        """Return what is allowed, in words for people."""
+        if self.kind == "command":
+            return ", ".join(form.text for form in self.commands)
+        flags = f" ({', '.join(self.flags)})" if self.flags else ""
+        return f"{self.operation} {', '.join(self.paths)}{flags}"

@@ -13,7 +13,7 @@ from pydantic import BaseModel, ConfigDict
 
 from wap_kernel.model.caller import Caller
 from wap_kernel.model.operations import KINDS, Operation
-from wap_kernel.policy.grants import Grant
+from wap_kernel.model.policy import Grant
 
 
 class Status(str, Enum):

@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
-from wap_kernel.files.interface import Access
 from wap_kernel.model.errors import Code, PermissionDenied, WapError
 from wap_kernel.model.operations import (
     CopyFile,
@@ -21,8 +20,8 @@ from wap_kernel.model.operations import (
     RunCommand,
     WriteFile,
 )
-from wap_kernel.model.path_access import Touch, touches
-from wap_kernel.model.policy import Policy
+from wap_kernel.model.path_access import Access, PathAccess
+from wap_kernel.model.policy import Grant, Policy
 from wap_kernel.policy.commands.evaluate import judge, judge_commands
 from wap_kernel.policy.commands.mentions import Mentions, Sought
 from wap_kernel.policy.commands.path_arguments import judge_arguments
@@ -31,14 +30,14 @@ from wap_kernel.policy.commands.rule_match import split
 from wap_kernel.policy.confirmation import confirms
 from wap_kernel.policy.effective import Effective
 from wap_kernel.policy.git_remotes import PROTECTED, RULE, Remote, Verb, questions, refusal
-from wap_kernel.policy.grants import Grant, covered
+from wap_kernel.policy.grants import covered, grant_for_git, grant_for_operation
 from wap_kernel.policy.paths.protected import ProtectedPaths
 from wap_kernel.policy.shell.parser import Script, parse
 from wap_kernel.policy.shell.syntax import SimpleCommand
 from wap_kernel.policy.verdict import Answer, Verdict
 from wap_kernel.providers.process import environment
 
-__all__ = ["ALLOWED", "Answer", "Facts", "Touch", "Verdict", "decide", "grant_for", "touches"]
+__all__ = ["ALLOWED", "Answer", "Facts", "PathAccess", "Verdict", "decide", "grant_for"]
 
 ALLOWED = Verdict(Answer.ALLOW, "default", "Nothing forbids it.")
 ALLOWED_WITH_NETWORK = replace(ALLOWED, network=True)
@@ -48,7 +47,7 @@ ALLOWED_WITH_NETWORK = replace(ALLOWED, network=True)
 class Facts:
     """What a decision must know of the machine."""
 
-    touches: tuple[Touch, ...]
+    touches: tuple[PathAccess, ...]
     """What the operation reaches, resolved."""
     confined: bool
     """Whether a sandbox confines commands."""
@@ -124,7 +123,7 @@ def _grant(
     if not all(each.verdict.grantable and (each.commands or not needs_commands) for each in asked):
         return None
     commands = tuple(dict.fromkeys(command for each in asked for command in each.commands))
-    grant = Grant.of(operation, facts.touches, script, commands)
+    grant = grant_for_operation(operation, facts.touches, script, commands)
     return None if grant is None or _names_blocked(grant, effective) else grant
 
 
@@ -136,7 +135,7 @@ def _git_grant(operation: GitAction, asked: Sequence[_Said]) -> Grant | None:
         return None
     if not all(each.verdict.grantable for each in asked):
         return None
-    return Grant.of_git(operation)
+    return grant_for_git(operation)
 
 
 def _names_blocked(grant: Grant, effective: Effective) -> bool:
@@ -179,7 +178,7 @@ def _paths(facts: Facts, effective: Effective) -> Iterator[Verdict]:
             yield refusal
 
 
-def _refusal(touch: Touch, effective: Effective, facts: Facts) -> Verdict | None:
+def _refusal(touch: PathAccess, effective: Effective, facts: Facts) -> Verdict | None:
     if facts.protected is not None:
         try:
             facts.protected.check(touch.path, touch.access)
@@ -235,7 +234,7 @@ def _command(operation: RunCommand, script: Script, effective: Effective, facts:
         for judged in judge_commands(script, policy.shell, facts):
             yield _Said(judged.verdict, (judged.command,), policy)
 
-    def refuse(touch: Touch) -> Verdict | None:
+    def refuse(touch: PathAccess) -> Verdict | None:
         return _refusal(touch, effective, facts)
 
     cwd = facts.touches[0].path if facts.touches else operation.cwd
@@ -250,7 +249,7 @@ def _git(operation: GitAction, script: Script, effective: Effective, facts: Fact
     if not effective.shell_enabled:
         yield Verdict(Answer.DENY, "shell.enabled", "Shell is disabled")
         return
-    if (closed := _refusal(Touch(operation.folder, Access.READ, folder=True), effective, facts)) is not None:
+    if (closed := _refusal(PathAccess(operation.folder, Access.READ, folder=True), effective, facts)) is not None:
         yield closed
         return
     if operation.url is not None and facts.remotes and (refused := refusal(operation.url, facts.remotes)) is not None:

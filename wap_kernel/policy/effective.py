@@ -7,8 +7,8 @@ from functools import cached_property
 from typing import Any, Literal
 
 from wap_kernel.files.globs.sets import Selected
-from wap_kernel.files.interface import Access
 from wap_kernel.model.errors import InvalidArgument
+from wap_kernel.model.path_access import Access
 from wap_kernel.model.policy import Layers, Policy
 from wap_kernel.policy.paths.patterns import Excluded
 from wap_kernel.policy.verdict import Answer, Verdict

@@ -8,15 +8,12 @@ flags. What was stored in a form that is not known any more allows nothing.
 from __future__ import annotations
 
 import re
-import shlex
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Literal
-
-from pydantic import BaseModel, ConfigDict
 
 from wap_kernel.model.operations import GitAction, Operation, RunCommand, WriteFile
-from wap_kernel.model.path_access import Touch
+from wap_kernel.model.path_access import PathAccess
+from wap_kernel.model.policy import CommandForm, Grant
 from wap_kernel.policy.shell.parser import Script
 from wap_kernel.policy.shell.syntax import Redirect, SimpleCommand
 
@@ -66,39 +63,17 @@ _SIGNS = {"read": "<", "write": ">", "append": ">>"}
 _MOVES = frozenset("cd pushd popd".split())
 
 
-class CommandForm(BaseModel):
-    """`rm a.txt` word for word, or `pip install` with whatever packages; in one folder, with the same redirections."""
+def command_form(command: SimpleCommand, cwd: str) -> CommandForm | None:
+    """Return the form of `command`, or None when a word is a glob or a variable.
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
-    words: tuple[str, ...]
-    """All words; when there are `options`, the program, its subcommand and the operands that must be the same."""
-    options: tuple[str, ...] | None = None
-    """None: word for word."""
-    redirects: tuple[str, ...] = ()
-    cwd: str | None = None
-    """Links resolved. None only in what an earlier version stored, which is no command's form any more."""
-
-    @classmethod
-    def of(cls, command: SimpleCommand, cwd: str) -> CommandForm | None:
-        """None when a word is a glob or a variable: what it stands for tomorrow was not agreed to."""
-        words = [literal for word in command.words if (literal := word.literal) is not None]
-        targets = [each for each in command.redirects if each.target.literal is not None]
-        if not words or len(words) < len(command.words) or len(targets) < len(command.redirects):
-            return None
-        bound, options = _widened(words) or (tuple(words), None)
-        return cls(words=bound, options=options, redirects=tuple(map(_redirect, targets)), cwd=cwd)
-
-    @property
-    def text(self) -> str:
-        parts = [shlex.join((*self.words, *(self.options or ())))]
-        parts += ["..."] if self.options is not None else []
-        parts += self.redirects
-        if self.cwd is None:
-            parts.append("(of an earlier version, asks again)")
-        elif self.cwd != ".":
-            parts.append(f"(in {self.cwd})")
-        return " ".join(parts)
+    A person who approves a glob or a variable has not seen what it stands for tomorrow.
+    """
+    words = [literal for word in command.words if (literal := word.literal) is not None]
+    targets = [each for each in command.redirects if each.target.literal is not None]
+    if not words or len(words) < len(command.words) or len(targets) < len(command.redirects):
+        return None
+    bound, options = _widened(words) or (tuple(words), None)
+    return CommandForm(words=bound, options=options, redirects=tuple(map(_redirect, targets)), cwd=cwd)
 
 
 def _redirect(redirect: Redirect) -> str:
@@ -125,52 +100,30 @@ def _widened(words: Sequence[str]) -> tuple[tuple[str, ...], tuple[str, ...]] | 
     return (*words[:2], *operands[: wide.bound]), tuple(sorted(options))
 
 
-class Grant(BaseModel):
-    """Serialises to JSON, for the state folder."""
+def grant_for_operation(
+    operation: Operation, reached: Sequence[PathAccess], script: Script, commands: Sequence[SimpleCommand]
+) -> Grant | None:
+    """Return the narrowest grant for `operation`, which reaches `reached`, or None when it cannot be granted.
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    `commands` are those that need a grant, among all commands of `script`, the operation's own script.
+    """
+    if not reached:
+        return None
+    if not isinstance(operation, RunCommand):
+        paths = tuple(access.path for access in reached)
+        return Grant(kind="path", operation=operation.kind, paths=paths, flags=tuple(_flags(operation)))
+    standing = _standing(operation, script, commands)
+    forms = [form for each in standing if (form := command_form(each, reached[0].path)) is not None]
+    if not forms or len(forms) < len(standing):
+        return None
+    return Grant(kind="command", operation=operation.kind, commands=tuple(dict.fromkeys(forms)))
 
-    kind: Literal["command", "path"]
-    operation: str
-    """The kind of operation: `writeFile`, `runCommand`."""
-    paths: tuple[str, ...] = ()
-    """Links resolved."""
-    flags: tuple[str, ...] = ()
-    """What makes the operation do more to the same paths."""
-    commands: tuple[CommandForm, ...] = ()
 
-    @classmethod
-    def of(
-        cls, operation: Operation, reached: Sequence[Touch], script: Script, commands: Sequence[SimpleCommand]
-    ) -> Grant | None:
-        """The narrowest grant for `operation`, which reaches `reached`. None: it cannot be granted.
-
-        `commands` are those that need one, of all that `script`, the operation's, would run."""
-        if not reached:
-            return None
-        if not isinstance(operation, RunCommand):
-            paths = tuple(touch.path for touch in reached)
-            return cls(kind="path", operation=operation.kind, paths=paths, flags=tuple(_flags(operation)))
-        standing = _standing(operation, script, commands)
-        forms = [form for each in standing if (form := CommandForm.of(each, reached[0].path)) is not None]
-        if not forms or len(forms) < len(standing):
-            return None
-        return cls(kind="command", operation=operation.kind, commands=tuple(dict.fromkeys(forms)))
-
-    @classmethod
-    def of_git(cls, operation: GitAction) -> Grant:
-        """For the same action on the same remote and branch, in the same folder, whatever is committed there then."""
-        words = (word for word in ("git", operation.action, operation.url, operation.branch) if word is not None)
-        form = CommandForm(words=tuple(words), cwd=operation.folder)
-        return cls(kind="command", operation=operation.kind, commands=(form,))
-
-    @property
-    def text(self) -> str:
-        """What is allowed, for people."""
-        if self.kind == "command":
-            return ", ".join(form.text for form in self.commands)
-        flags = f" ({', '.join(self.flags)})" if self.flags else ""
-        return f"{self.operation} {', '.join(self.paths)}{flags}"
+def grant_for_git(operation: GitAction) -> Grant:
+    """Return a grant for the same action on the same remote and branch in the same folder, whatever is committed."""
+    words = (word for word in ("git", operation.action, operation.url, operation.branch) if word is not None)
+    form = CommandForm(words=tuple(words), cwd=operation.folder)
+    return Grant(kind="command", operation=operation.kind, commands=(form,))
 
 
 def covered(grants: Iterable[Grant], needed: Grant | None) -> bool:

@@ -14,11 +14,12 @@ from collections.abc import Callable, Iterable, Mapping
 from wap_kernel.files.at_once import AtOnce
 from wap_kernel.files.globs.parse import expanded
 from wap_kernel.files.interface import Files, Kind
-from wap_kernel.files.paths import join
 from wap_kernel.model.errors import PermissionDenied, WapError, from_os_error
+from wap_kernel.model.limits import MAX_POLICY_BYTES
+from wap_kernel.model.paths import join
 from wap_kernel.model.policy import Layers, Policy
 from wap_kernel.policy.effective import Effective
-from wap_kernel.policy.parse import MAX_BYTES, merge, parse
+from wap_kernel.policy.parse import merge, parse
 
 __all__ = ["ADMINISTRATOR", "WORKSPACE", "PolicyFiles", "merge", "parse"]
 
@@ -140,7 +141,7 @@ class PolicyFiles:
                 # The name is protected, and what a link leads to has another one.
                 raise PermissionDenied(f"It is a link, and must be a file: {path}")
             with self._files.open(path) as file:
-                return file.read(MAX_BYTES + 1)
+                return file.read(MAX_POLICY_BYTES + 1)
         except (FileNotFoundError, NotADirectoryError):
             return None
 
@@ -156,7 +157,7 @@ def _read(path: str) -> bytes | None:
     with open(fd, "rb") as file:
         if not stat.S_ISREG(os.fstat(fd).st_mode):
             raise PermissionDenied(f"It is not a regular file: {path}")
-        return file.read(MAX_BYTES + 1)
+        return file.read(MAX_POLICY_BYTES + 1)
 
 
 def _leads_nowhere(path: str) -> PermissionDenied:

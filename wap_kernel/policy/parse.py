@@ -15,11 +15,10 @@ from pydantic import ValidationError
 
 from wap_kernel.files.globs.sets import Selected
 from wap_kernel.model.errors import InvalidArgument
+from wap_kernel.model.limits import MAX_POLICY_BYTES
 from wap_kernel.model.policy import CommandRule, Policy
 from wap_kernel.policy.confirmation import TOOLS
 from wap_kernel.policy.paths.patterns import Excluded
-
-MAX_BYTES = 1024 * 1024
 
 FLAT = {
     "allowedPaths": ("filesystem", "allowedPaths"),
@@ -64,8 +63,8 @@ def merge(preset: Policy, overrides: Mapping[str, Any]) -> Policy:
 
 
 def _object(data: bytes) -> dict[str, Any]:
-    if len(data) > MAX_BYTES:
-        raise _Wrong(f"it is larger than {MAX_BYTES} bytes")
+    if len(data) > MAX_POLICY_BYTES:
+        raise _Wrong(f"it is larger than {MAX_POLICY_BYTES} bytes")
     try:
         found = json.loads(data.decode("utf-8-sig"), object_pairs_hook=_without_duplicates, parse_constant=_no_number)
     except json.JSONDecodeError as error:

@@ -14,8 +14,8 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict
 
-from wap_kernel.files.interface import Access
 from wap_kernel.model.errors import InternalError, InvalidArgument
+from wap_kernel.model.path_access import Access
 from wap_kernel.model.policy import Answer, Policy
 from wap_kernel.policy.commands.evaluate import judge
 from wap_kernel.policy.effective import Effective

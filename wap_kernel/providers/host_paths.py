@@ -16,8 +16,8 @@ from glob import escape, glob
 
 from wap_kernel.files.contained.root import Root
 from wap_kernel.files.interface import Kind
-from wap_kernel.files.paths import below, split
 from wap_kernel.model.errors import WapError
+from wap_kernel.model.paths import below, split
 from wap_kernel.providers.base import Confinement
 from wap_kernel.providers.mounts import HostPaths, Place
 from wap_kernel.providers.process.environment import activated

@@ -17,8 +17,8 @@ from functools import cached_property
 from typing import NamedTuple
 
 from wap_kernel.files.contained.root import Root
-from wap_kernel.files.paths import below
 from wap_kernel.model.errors import Conflict, ProviderUnavailable, WapError
+from wap_kernel.model.paths import below
 from wap_kernel.providers.mounts import Mount, MountKind
 
 _CLOCK = 20_000_000

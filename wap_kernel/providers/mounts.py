@@ -19,8 +19,8 @@ from dataclasses import dataclass, replace
 from enum import Enum
 
 from wap_kernel.files.interface import Kind
-from wap_kernel.files.paths import below, split
 from wap_kernel.model.errors import PermissionDenied, ProviderUnavailable
+from wap_kernel.model.paths import below, split
 from wap_kernel.providers.base import Confinement
 from wap_kernel.providers.process.environment import GIT_ATTRIBUTES
 

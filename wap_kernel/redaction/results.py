@@ -12,9 +12,9 @@ from dataclasses import fields, is_dataclass, replace
 from enum import Enum
 from typing import Any
 
-from wap_kernel.files.search.line_scanner import MAX_LINE_CHARACTERS
-from wap_kernel.git.client import GitActed
 from wap_kernel.model.errors import PermissionDenied, TimedOut, WapError
+from wap_kernel.model.git.results import GitActed
+from wap_kernel.model.limits import MAX_MATCH_LINE_CHARACTERS
 from wap_kernel.model.results import (
     CommandResult,
     FileContent,
@@ -63,7 +63,7 @@ class CurrentRedactor:
     def line(self, text: str) -> str:
         """The same of a line that a search has found, which may have been cut."""
         known = self._current().long
-        if len(text) >= MAX_LINE_CHARACTERS and len(text) - (end := known.open_end(text)) >= SHORTEST_PART:
+        if len(text) >= MAX_MATCH_LINE_CHARACTERS and len(text) - (end := known.open_end(text)) >= SHORTEST_PART:
             text = f"{text[:end]}{MASK}"
         return known.without(text)
 

@@ -12,13 +12,12 @@ from posixpath import normpath
 
 from wap_kernel.files import content_hash
 from wap_kernel.files.interface import Files, Kind
-from wap_kernel.files.paths import join
 from wap_kernel.files.tree_walk import open_real, walk, watched
 from wap_kernel.git.remote import preview
 from wap_kernel.model.deadline import Deadline
 from wap_kernel.model.errors import WapError
 from wap_kernel.model.operations import DeleteFile, GitTransfer, ModifyFile, Operation, RunCommand, WriteFile
-from wap_kernel.model.path_access import touches
+from wap_kernel.model.paths import join
 from wap_kernel.model.run import Approval
 from wap_kernel.policy.shell.parser import parse
 
@@ -37,7 +36,8 @@ def digest_of(operation: Operation) -> str:
 def gather(files: Files, operation: Operation) -> dict[str, str]:
     """By path as the operation names it: where that really is, and what stands there."""
     found = {
-        touch.path: _state(files, touch.path, follow=touch.follow, operation=operation) for touch in touches(operation)
+        touch.path: _state(files, touch.path, follow=touch.follow, operation=operation)
+        for touch in operation.path_accesses()
     }
     for path in _named(operation):
         state = _state(files, path, follow=True, operation=operation)

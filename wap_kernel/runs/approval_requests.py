@@ -16,17 +16,17 @@ from wap_kernel.files.interface import Files
 from wap_kernel.git.remote.preview import Foreseen
 from wap_kernel.model.caller import Caller
 from wap_kernel.model.errors import ApprovalRequired
+from wap_kernel.model.limits import APPROVAL_SECONDS
 from wap_kernel.model.operations import GitTransfer, Operation, RevertRun, RunCommand
+from wap_kernel.model.policy import Grant
 from wap_kernel.model.run import Approval, Step
 from wap_kernel.model.timestamps import text_of_seconds
-from wap_kernel.policy.grants import Grant
 from wap_kernel.redaction.results import CurrentRedactor, redacted
 from wap_kernel.runs import approval_evidence
 from wap_kernel.state.undo.change_recorder import Nameable, Readable
 from wap_kernel.state.undo.preview_diff import difference, path_of
 from wap_kernel.state.undo.report import ForeseenRevert
 
-EXPIRY_SECONDS = 15 * 60.0
 MAX_NAMED = 20
 """Paths that could not be undone, named to a person."""
 
@@ -48,7 +48,7 @@ class Questions:
     """What a revert would do, and whether the caller may be shown it."""
     redactor: CurrentRedactor
     """Of what is to be agreed to only the server's own credentials are hidden."""
-    seconds: float = EXPIRY_SECONDS
+    seconds: float = APPROVAL_SECONDS
     clock: Callable[[], float] = time.time
 
     def ask(self, run: str, position: int, step: Step, caller: Caller, refusal: ApprovalRequired) -> Approval:

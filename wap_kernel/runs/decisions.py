@@ -7,14 +7,14 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
 
-from wap_kernel.model.call_context import Context
+from wap_kernel.model.call_context import CallContext
 from wap_kernel.model.caller import Caller
 from wap_kernel.model.errors import ApprovalRequired, Conflict, InvalidArgument, NotFound, PermissionDenied
 from wap_kernel.model.operations import DecideApproval, GitAction, Operation
 from wap_kernel.model.run import Approval, Run, Status, Step
 from wap_kernel.policy.grant_store import new_id
 from wap_kernel.runs import recovery
-from wap_kernel.runs.services import Parts, details_of, refusal
+from wap_kernel.runs.services import Parts, details_of, encode_error
 from wap_kernel.runs.store.run_store import Ledger
 
 
@@ -57,7 +57,7 @@ def take_over(parts: Parts, run: Run, decision: Decision, caller: Caller) -> tup
     said = DecideApproval(run=run.id, approval=approval.id, decision=str(decided.decision))
     if decision.approved and decision.remember and approval.grant is not None:
         said = said.model_copy(update={"grant": new_id(), "remember": approval.grant.text})
-    context = Context(tool=said.kind, run=run.id, step=step.id)
+    context = CallContext(tool=said.kind, run=run.id, step=step.id)
     # Its intent is handed in before the decision is, and so stored with it or before it.
     with parts.workspace.pipeline.recording(said, caller, context):
         if not (_approve if decision.approved else _deny)(parts, run, step, decided, said.grant):
@@ -90,7 +90,7 @@ def _deny(parts: Parts, run: Run, step: Step, decided: Approval, _: str | None) 
     """The operation is skipped and the rest goes on; of an atomic run nothing stays."""
     reason = decided.reason or "A person denied it."
     events = [parts.events.denied(step.id, step.operation, reason, rule=decided.shown.get("rule"))]
-    response = refusal(run, PermissionDenied(parts.workspace.redactor(reason), runId=run.id))
+    response = encode_error(parts, run, PermissionDenied(parts.workspace.redactor(reason), runId=run.id))
     if run.options.atomic:
         why = "An operation was denied"
         return recovery.end_waiting(parts, run, decided, Status.ERROR, events, why, response)

@@ -19,14 +19,23 @@ from typing import Any
 from pydantic_core import to_json
 
 from wap_kernel.files.interface import Files
-from wap_kernel.model.call_context import Context
+from wap_kernel.model.call_context import CallContext
 from wap_kernel.model.command import Cancel
 from wap_kernel.model.deadline import Stopped
 from wap_kernel.model.errors import TooLarge, WapError
+from wap_kernel.model.limits import MAX_RUN_EVENT_BYTES
 from wap_kernel.model.operations import Effect
 from wap_kernel.model.run import Approval, Run, Status, Step
 from wap_kernel.policy.verdict import Answer
-from wap_kernel.runs.services import CANCELLED, Parts, answer, details_of, given_up, refusal, undone
+from wap_kernel.runs.services import (
+    CANCELLED,
+    Parts,
+    details_of,
+    encode_error,
+    encode_result,
+    encode_withdrawal,
+    undone,
+)
 from wap_kernel.runs.step_execution import Asked, Done, Performing
 from wap_kernel.runs.store import rows
 from wap_kernel.state.database import settled
@@ -34,8 +43,6 @@ from wap_kernel.state.database import settled
 SLICE_SECONDS = 0.05
 SLICE_STEPS = 200
 """Then the thread is given back: a long batch must not keep others waiting."""
-MAX_ANSWERED = 64 * 1024 * 1024
-"""Characters of all events of a run; what would be more is refused with a hint to read in parts."""
 
 
 @dataclass
@@ -112,7 +119,7 @@ class Execution:
     async def _ended_early(self) -> Status:
         if self.stopped is not None:
             return await self._end_badly(self.stopped, self._cut)
-        self._response = self._response or given_up(self._run, CANCELLED)
+        self._response = self._response or encode_withdrawal(self._parts, self._run, CANCELLED)
         if self._run.options.atomic:
             return await self._undo(Status.CANCELLED, "The run was cancelled")
         return await self._finish(Status.CANCELLED)
@@ -156,7 +163,7 @@ class Execution:
         return await slicing
 
     async def _refuse(self, step: Step, error: WapError) -> _Stop:
-        context = Context(dialect=self._run.dialect, tool=step.tool, run=self._run.id, step=step.id)
+        context = CallContext(dialect=self._run.dialect, tool=step.tool, run=self._run.id, step=step.id)
         self._parts.workspace.refused(step.tool, error, self._run.caller, step.operation, context)
         return await self._parts.workspace.offload(lambda: self._failed(step, error, flush=True))
 
@@ -206,12 +213,14 @@ class Execution:
 
     def _done(self, step: Step, done: Done) -> _Stop:
         text = to_json(done.event).decode()
-        if self._answered + len(text) > MAX_ANSWERED and step.operation.effect is Effect.READ:
+        if self._answered + len(text) > MAX_RUN_EVENT_BYTES and step.operation.effect is Effect.READ:
             hint = "Read the rest in another run, or in parts."
-            return self._failed(step, TooLarge(f"The events of a run hold {MAX_ANSWERED} characters.", hint=hint))
+            return self._failed(
+                step, TooLarge(f"The events of a run hold {MAX_RUN_EVENT_BYTES} characters.", hint=hint)
+            )
         self._store(text, is_problem=rows.is_problem(done.event))
         if done.result is not None:
-            self._response = answer(self._run, step, done.result)
+            self._response = encode_result(self._parts, self._run, step, done.result)
         return _Stop(failed=done.is_failure)
 
     def _failed(self, step: Step, error: WapError, *, flush: bool = False) -> _Stop:
@@ -222,7 +231,11 @@ class Execution:
         self._store(to_json(event).decode(), is_problem=True)
         self._cut = step if self.cancel.requested else None
         is_given_up = isinstance(error, Stopped) and self.stopped is None
-        self._response = given_up(self._run, CANCELLED) if is_given_up else refusal(self._run, error)
+        self._response = (
+            encode_withdrawal(self._parts, self._run, CANCELLED)
+            if is_given_up
+            else encode_error(self._parts, self._run, error)
+        )
         if flush:
             self._settle()
         return _Stop(failed=True)
@@ -278,7 +291,7 @@ class Execution:
             said = f'{said} It was at operation "{under_way.id}" ({under_way.tool}).'
             details |= {"operationId": under_way.id, "operationType": under_way.tool}
         events = [self._parts.events.error("system", said, details)]
-        self._response = self._response or refusal(self._run, error)
+        self._response = self._response or encode_error(self._parts, self._run, error)
         try:
             if self._run.options.atomic:
                 why = "The run did not end"

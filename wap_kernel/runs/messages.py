@@ -8,8 +8,9 @@ from typing import Any
 
 from wap_kernel.model.command import Stream
 from wap_kernel.model.errors import NotFound
+from wap_kernel.model.limits import MAX_SPILLED_BYTES
 from wap_kernel.model.run import Run, Status
-from wap_kernel.runs.store.outputs import MAX_SPILLED, Outputs
+from wap_kernel.runs.store.outputs import Outputs
 from wap_kernel.runs.store.run_store import Ledger
 
 PROTOCOL_VERSION = "1.0"
@@ -78,6 +79,6 @@ def output(outputs: Outputs, run: Run, operation_id: str, stream: Stream, offset
     }
     if not told["isComplete"]:
         told["nextOffset"] = after
-    if size >= MAX_SPILLED:
+    if size >= MAX_SPILLED_BYTES:
         told["isTruncated"] = True
     return told

@@ -6,9 +6,10 @@ import secrets
 
 from wap_kernel.model.caller import Caller
 from wap_kernel.model.errors import ApprovalRequired
+from wap_kernel.model.limits import MAX_PENDING_APPROVALS
 from wap_kernel.model.run import Approval, Options, Status, Step
 from wap_kernel.runs.services import Parts, details_of
-from wap_kernel.runs.step_execution import MAX_WAITING, too_many_waiting
+from wap_kernel.runs.step_execution import too_many_waiting
 from wap_kernel.runs.store.run_store import NewRun, asker
 
 
@@ -27,7 +28,7 @@ class Parking:
         if waiting is not None:
             self._shared.add(waiting.run)
             return waiting
-        if caller.token is not None and parts.ledger.waiting(caller.token) >= MAX_WAITING:
+        if caller.token is not None and parts.ledger.waiting(caller.token) >= MAX_PENDING_APPROVALS:
             raise too_many_waiting()
         identifier = new_id()
         approval = parts.questions.ask(identifier, 0, step, caller, refusal)

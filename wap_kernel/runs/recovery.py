@@ -10,11 +10,10 @@ from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
 
-from wap_kernel.dialects.registry import ANSWERS
 from wap_kernel.model.caller import Caller
 from wap_kernel.model.errors import IN_PART, ExecutionFailed, WapError
 from wap_kernel.model.run import Approval, Run, Status
-from wap_kernel.runs.services import CANCELLED, Parts, given_up, refusal, undone
+from wap_kernel.runs.services import CANCELLED, Parts, encode_error, encode_withdrawal, undone
 
 
 def settle(parts: Parts, orphans: frozenset[str] = frozenset()) -> None:
@@ -65,7 +64,7 @@ def bury(parts: Parts, run: Run, said: str = "The process that executed this run
         return parts.ledger.require(run.id)  # it has ended meanwhile, or somebody else takes care of it
     current = parts.ledger.require(run.id)
     under_way = current.steps[current.position] if current.position < current.count else None
-    is_answered = current.response is not None or current.dialect not in ANSWERS
+    is_answered = current.response is not None or current.dialect not in parts.encoders
     if under_way is None and is_answered and not current.options.atomic:
         # It died between its last operation and saying so; nothing is missing.
         ended = Status.CANCELLED if current.cancel_requested else Status.COMPLETED
@@ -81,7 +80,7 @@ def bury(parts: Parts, run: Run, said: str = "The process that executed this run
     events = [parts.events.error("system", f"{said}.", known)]
     if current.options.atomic:
         events.append(undone(parts, current, "The run did not end", under_way.id if under_way else ""))
-    response = refusal(current, ExecutionFailed(f"{said}.", hint=IN_PART, runId=current.id))
+    response = encode_error(parts, current, ExecutionFailed(f"{said}.", hint=IN_PART, runId=current.id))
     parts.ledger.change(current, Status.RUNNING, Status.ERROR, events=events, response=response)
     return parts.ledger.require(run.id)
 
@@ -111,7 +110,7 @@ def _give_up(parts: Parts, run: Run, decided: Approval, why: str) -> bool:
     current = parts.ledger.require(run.id)
     step = current.steps[decided.position]
     events = [parts.events.denied(step.id, step.operation, why, rule=decided.shown.get("rule"))]
-    response = given_up(current, why)
+    response = encode_withdrawal(parts, current, why)
     return end_waiting(parts, current, decided, Status.CANCELLED, events, why.rstrip("."), response)
 
 

@@ -7,13 +7,11 @@ import asyncio
 import sqlite3
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, nullcontext
-from datetime import datetime, timezone
 from functools import partial
 from typing import Any, TypeVar
 
-from wap_kernel.dialects.agent_spaces.event_writer import AgentSpacesEvents
 from wap_kernel.engine.workspace import Workspace
-from wap_kernel.model.call_context import Context
+from wap_kernel.model.call_context import CallContext
 from wap_kernel.model.caller import Caller
 from wap_kernel.model.errors import (
     ApprovalRequired,
@@ -24,25 +22,24 @@ from wap_kernel.model.errors import (
     RateLimited,
     WapError,
 )
+from wap_kernel.model.limits import APPROVAL_SECONDS, MAX_PENDING_OPERATION_CHARACTERS
 from wap_kernel.model.operations import Operation, RevertRun
 from wap_kernel.model.results import Result
 from wap_kernel.model.run import Approval, Options, Run, Status, Step
 from wap_kernel.runs import decisions, recovery
-from wap_kernel.runs.approval_requests import EXPIRY_SECONDS, Questions
+from wap_kernel.runs.approval_requests import Questions
 from wap_kernel.runs.decisions import Decision
 from wap_kernel.runs.event_stream import Hub
 from wap_kernel.runs.execution import Execution
 from wap_kernel.runs.pending_calls import Parking, new_id
 from wap_kernel.runs.queries import Looking
-from wap_kernel.runs.services import Admission, Events, Parts
+from wap_kernel.runs.services import Admission, Events, Parts, ResponseEncoder
 from wap_kernel.runs.store.outputs import Outputs
 from wap_kernel.runs.store.run_store import Ledger, NewRun
 from wap_kernel.state.retention.background import BackgroundSweeps
 
 TEND_SECONDS = 2.0
 """Between two looks at what other processes want, what has expired and who has died."""
-MAX_HELD = 64 * 1024 * 1024
-"""Characters of operations of one agent's runs that have not ended: they are kept on disk."""
 REVERT = "revert"
 T = TypeVar("T")
 
@@ -58,10 +55,11 @@ class Runner(Looking):
         self,
         workspace: Workspace,
         *,
-        events: Events | None = None,
+        events: Events,
+        encoders: Mapping[str, ResponseEncoder],
         admission: Admission = _admit_all,
         changed: Callable[[Run], None] = lambda _: None,
-        approval_seconds: float = EXPIRY_SECONDS,
+        approval_seconds: float = APPROVAL_SECONDS,
     ) -> None:
         judge = workspace.judge
         super().__init__(
@@ -70,7 +68,8 @@ class Runner(Looking):
                 ledger=Ledger(workspace.database, workspace.id, changed),
                 outputs=Outputs(workspace.state_dir),
                 hub=Hub(),
-                events=events or AgentSpacesEvents(partial(datetime.now, timezone.utc), workspace.redactor),
+                events=events,
+                encoders=encoders,
                 questions=Questions(
                     judge.files_of,
                     judge.may_read,
@@ -137,9 +136,9 @@ class Runner(Looking):
         earlier = self._earlier(new)
         if earlier is not None:
             return earlier, False
-        if new.caller.token is not None and self._ledger.held(new.caller.token) > MAX_HELD:
+        if new.caller.token is not None and self._ledger.held(new.caller.token) > MAX_PENDING_OPERATION_CHARACTERS:
             raise RateLimited(
-                f"The runs of this agent that have not ended hold over {MAX_HELD} characters.",
+                f"The runs of this agent that have not ended hold over {MAX_PENDING_OPERATION_CHARACTERS} characters.",
                 hint="Wait until some have ended, or cancel them.",
                 limit="heldBytes",
                 retryAfterMs=10_000,
@@ -181,7 +180,9 @@ class Runner(Looking):
         """Perform one operation of a dialect that has no runs. What asks becomes a run that waits for a person; it
         keeps the dialect's own answer, which is returned if it comes within `wait` seconds."""
         try:
-            return await self.workspace.answer(step.operation, caller, encode, Context(dialect=dialect, tool=step.tool))
+            return await self.workspace.answer(
+                step.operation, caller, encode, CallContext(dialect=dialect, tool=step.tool)
+            )
         except ApprovalRequired as error:
             refusal = error
         kept = await self.ask(step, caller, refusal, dialect=dialect, wait=wait)
@@ -198,7 +199,7 @@ class Runner(Looking):
         try:
             approval = await self.workspace.offload(lambda: self._parking.park(step, caller, dialect, refusal))
         except WapError as error:
-            context = Context(dialect=dialect, tool=step.tool)
+            context = CallContext(dialect=dialect, tool=step.tool)
             self.workspace.refused(step.tool, error, caller, step.operation, context)
             raise
         refusal.details = {"rule": refusal.details["rule"], "runId": approval.run, "approvalId": approval.id}

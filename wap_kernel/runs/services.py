@@ -7,7 +7,6 @@ from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from typing import Any, Literal, Protocol
 
-from wap_kernel.dialects.registry import ANSWERS
 from wap_kernel.engine.workspace import Workspace
 from wap_kernel.files.read import Whole
 from wap_kernel.model.caller import Caller
@@ -48,6 +47,14 @@ class Events(Protocol):
     def error(self, category: Category, message: str, details: Mapping[str, Any] | None = None) -> dict[str, Any]: ...
 
 
+class ResponseEncoder(Protocol):
+    """Encode the responses of a dialect's single calls; the run of a call that waited stores its response."""
+
+    def respond(self, step: Step, result: Result, /) -> dict[str, Any]: ...
+    def refuse(self, step: Step, error: WapError, /) -> dict[str, Any]:
+        """Return the response of a call that failed, or that was not performed."""
+
+
 @dataclass(frozen=True)
 class Parts:
     workspace: Workspace
@@ -55,26 +62,28 @@ class Parts:
     outputs: Outputs
     hub: Hub
     events: Events
+    encoders: Mapping[str, ResponseEncoder]
+    """The encoders of the dialects that have single calls, by dialect."""
     questions: Questions
     admission: Admission
 
 
-def answer(run: Run, step: Step, result: Result) -> dict[str, Any] | None:
-    """What the run keeps if it is a single call's: the dialect's own answer."""
-    answers = ANSWERS.get(run.dialect)
-    return None if answers is None else answers.respond(step, result)
+def encode_result(parts: Parts, run: Run, step: Step, result: Result) -> dict[str, Any] | None:
+    """Return the response that the run of a single call stores, in its dialect's own form; None for a batch."""
+    encoder = parts.encoders.get(run.dialect)
+    return None if encoder is None else encoder.respond(step, result)
 
 
-def refusal(run: Run, error: WapError) -> dict[str, Any] | None:
-    """The same of a single call that failed, or that was not performed."""
-    answers = ANSWERS.get(run.dialect)
-    return None if answers is None else answers.refuse(run.steps[0], error)
+def encode_error(parts: Parts, run: Run, error: WapError) -> dict[str, Any] | None:
+    """Return the response of a single call that failed or was not performed; None for a batch."""
+    encoder = parts.encoders.get(run.dialect)
+    return None if encoder is None else encoder.refuse(run.steps[0], error)
 
 
-def given_up(run: Run, why: str) -> dict[str, Any] | None:
-    """The same of one that was not even begun. Nobody said no, so no policy is in the way."""
+def encode_withdrawal(parts: Parts, run: Run, why: str) -> dict[str, Any] | None:
+    """Return the response of a single call that never began. No person denied it, so no policy is in its way."""
     hint = "Nothing was done. Call again if it is still wanted: a person is asked anew."
-    return refusal(run, ApprovalRequired(why, hint=hint, runId=run.id))
+    return encode_error(parts, run, ApprovalRequired(why, hint=hint, runId=run.id))
 
 
 def undone(parts: Parts, run: Run, why: str, operation_id: str) -> dict[str, Any]:

@@ -6,13 +6,14 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from wap_kernel.dialects.registry import ANSWERS
 from wap_kernel.engine.bulk_create import NewFile
+from wap_kernel.engine.execution_options import ExecutionOptions
 from wap_kernel.engine.fast_path import Plain
 from wap_kernel.files.interface import Files
-from wap_kernel.model.call_context import Context
+from wap_kernel.model.call_context import CallContext
 from wap_kernel.model.command import Cancel
 from wap_kernel.model.errors import ApprovalRequired, ExecutionFailed, RateLimited, WapError
+from wap_kernel.model.limits import MAX_PENDING_APPROVALS
 from wap_kernel.model.operations import Effect, Operation, ReadFile, RunCommand, WriteFile
 from wap_kernel.model.results import Result
 from wap_kernel.model.run import Approval, Run, Status, Step
@@ -25,8 +26,6 @@ from wap_kernel.runs.store.outputs import Spill
 from wap_kernel.state.undo.change_recorder import NotKept
 from wap_kernel.state.undo.preview_diff import difference
 
-MAX_WAITING = 100
-"""Runs of one agent token that may wait for a person: nobody answers more questions than that."""
 TOGETHER = 16
 """New files that are under way at once: so many may be there without their events after a crash. All or nothing needs
 to know better, so there it is one."""
@@ -57,13 +56,13 @@ class Performing:
         self._tell = tell
         self._binding: Binding | None = None
         self._plain: Plain | None = None
-        self._shared = Context()
+        self._shared = CallContext()
 
     def look_up_policy(self) -> None:
         """Once for operations that follow each other within a moment."""
         self._binding = self._parts.workspace.judge.binding(self._run.caller)
         # A single call's answer is made of more than a plain read finds, and a dry run has files of its own.
-        if self._overlay is None and self._run.dialect not in ANSWERS:
+        if self._overlay is None and self._run.dialect not in self._parts.encoders:
             self._plain = self._parts.workspace.pipeline.plain(self._binding)
 
     def plainly(self, steps: Sequence[Step], position: int, cancel: Cancel) -> list[Done | WapError]:
@@ -101,10 +100,10 @@ class Performing:
             for new, result in zip(files, made, strict=False)
         ]
 
-    def _sharing(self, tool: str) -> Context:
+    def _sharing(self, tool: str) -> CallContext:
         """A context for many operations that differ in nothing else."""
         if self._shared.tool != tool:
-            self._shared = Context(dialect=self._run.dialect, tool=tool, run=self._run.id)
+            self._shared = CallContext(dialect=self._run.dialect, tool=tool, run=self._run.id)
         return self._shared
 
     def perform(self, step: Step, position: int, cancel: Cancel) -> Done | Asked:
@@ -130,18 +129,19 @@ class Performing:
         if isinstance(operation, RunCommand):
             spill = self._parts.outputs.spill(self._run.id, position, self._tell)
         notices: list[NotKept] = []
-        context = Context(
+        context = CallContext(
             dialect=self._run.dialect,
             tool=step.tool,
             run=self._run.id,
             position=position,
             step=step.id,
-            approved=approval is not None,
-            binding=self._binding,
             notice=lambda not_kept: self._notice(step, not_kept, notices),
         )
+        options = ExecutionOptions(approved=approval is not None, binding=self._binding)
         try:
-            result = self._parts.workspace.pipeline.perform(operation, self._run.caller, context, cancel, spill)
+            result = self._parts.workspace.pipeline.perform(
+                operation, self._run.caller, context, cancel, spill, options
+            )
         finally:
             if spill is not None:
                 spill.close()
@@ -161,7 +161,7 @@ class Performing:
 
     def _ask(self, step: Step, position: int, refusal: ApprovalRequired) -> Asked:
         caller = self._run.caller
-        if caller.token is not None and self._parts.ledger.waiting(caller.token) >= MAX_WAITING:
+        if caller.token is not None and self._parts.ledger.waiting(caller.token) >= MAX_PENDING_APPROVALS:
             raise too_many_waiting()
         return Asked(self._parts.questions.ask(self._run.id, position, step, caller, refusal))
 
@@ -170,15 +170,15 @@ class Performing:
         workspace, caller, operation = self._parts.workspace, self._run.caller, step.operation
         verdict = workspace.judge.checked(operation, caller)
         said: dict[str, Any] = {"simulated": True, "verdict": verdict.answer.value, "rule": verdict.rule}
-        context = Context(
+        context = CallContext(
             dialect=self._run.dialect,
             tool=step.tool,
             run=self._run.id,
             position=position,
             step=step.id,
-            approved=operation.effect is not Effect.READ,
-            overlay=overlay,
+            dry_run=True,
         )
+        options = ExecutionOptions(approved=operation.effect is not Effect.READ, overlay=overlay)
         if isinstance(operation, RunCommand) and verdict.answer is not Answer.DENY:
             error = ExecutionFailed("Commands are not simulated in a dry run.")
             return Done({**self._parts.events.failed(step.id, operation, error), **said, "simulated": False})
@@ -190,7 +190,7 @@ class Performing:
         shown = difference(overlay.guarded_by(workspace.judge.binding(caller).guard), operation) if may_show else {}
         shown = redacted(shown, workspace.redactor.without_known)
         try:
-            result = workspace.pipeline.perform(operation, caller, context, cancel)
+            result = workspace.pipeline.perform(operation, caller, context, cancel, options=options)
         except WapError as error:
             if cancel.requested:
                 raise
@@ -200,7 +200,7 @@ class Performing:
 
 def too_many_waiting() -> RateLimited:
     return RateLimited(
-        f"{MAX_WAITING} runs of this agent wait for a person already.",
+        f"{MAX_PENDING_APPROVALS} runs of this agent wait for a person already.",
         hint="Have them decided, or cancel them.",
         limit="waitingRuns",
         retryAfterMs=60_000,

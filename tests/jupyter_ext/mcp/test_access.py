@@ -10,7 +10,6 @@ from typing import Any
 
 import pytest
 
-from jupyter_ext.handlers.body import BODY_LIMIT
 from tests.jupyter_ext.conftest import OPEN
 from tests.support.agent_tokens import bearer, mint
 from tests.support.http_runs import Notes
@@ -31,6 +30,7 @@ from tests.support.mcp_clients import (
 )
 from wap_kernel.dialects.coding_environment import TOOLS
 from wap_kernel.dialects.coding_environment import progress as watching
+from wap_kernel.model.limits import MAX_BODY_BYTES
 
 __all__ = ["connect", "mcp_url", "post"]
 
@@ -101,7 +101,7 @@ async def test_other_methods_are_told_which_there_are(post: Post) -> None:
 
 
 async def test_a_body_that_says_it_is_too_large_is_refused(post: Post) -> None:
-    body = b" " * (BODY_LIMIT + 1)
+    body = b" " * (MAX_BODY_BYTES + 1)
     refusal = await post(body)
     assert _refusal(refusal) == (413, "SIZE_LIMIT_EXCEEDED")
     assert "append" not in refusal.json()["error"]["message"], "no tool over MCP can"
@@ -116,7 +116,7 @@ async def test_a_body_that_grows_too_large_is_refused(mcp_url: str, jp_auth_head
     writer.write("\r\n".join([*head, "", ""]).encode())
     piece = b"%x\r\n" % 2**20 + b" " * 2**20 + b"\r\n"
     try:
-        for _ in range(BODY_LIMIT // 2**20 + 1):
+        for _ in range(MAX_BODY_BYTES // 2**20 + 1):
             writer.write(piece)
             await writer.drain()
         status = (await within_time(reader.readline())).split()[1]

@@ -40,7 +40,7 @@ eras = pytest.mark.parametrize("mode", ERAS)
 async def test_files_are_listed_page_by_page(
     connect: Connect, jp_root_dir: Any, mode: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(resources, "PAGE", 2)
+    monkeypatch.setattr(resources, "MCP_RESOURCE_PAGE", 2)
     for name in ("a.txt", "b/c d.py", "b/é.ipynb", "node_modules/x.js"):
         (jp_root_dir / name).parent.mkdir(exist_ok=True)
         (jp_root_dir / name).write_text("x")
@@ -184,7 +184,7 @@ async def test_a_listener_hears_of_changes(connect: Connect, jp_root_dir: Any) -
 async def test_a_credential_listens_so_often_and_leaves_room_for_others(
     connect: Connect, fetch: Any, jp_root_dir: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(resources, "MAX_LISTENING", 2)
+    monkeypatch.setattr(resources, "MCP_MAX_LISTENERS", 2)
     agent, uri = bearer(await mint(fetch)), (jp_root_dir / "a.txt").as_uri()
     async with connect(MODERN, agent) as client, connect(MODERN) as person:
         async with client.listen(resource_subscriptions=[uri]), client.listen(resource_subscriptions=[uri]):

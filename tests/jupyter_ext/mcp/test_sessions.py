@@ -27,7 +27,8 @@ from tests.support.mcp_clients import (
     request,
     within_time,
 )
-from wap_kernel.dialects.mcp.http.sessions import MAX_PER_CREDENTIAL, Sessions
+from wap_kernel.dialects.mcp.http.sessions import Sessions
+from wap_kernel.model.limits import MCP_MAX_SESSIONS_PER_CREDENTIAL
 
 __all__ = ["connect", "mcp_url", "post"]
 
@@ -231,7 +232,7 @@ async def test_a_thousand_abandoned_sessions_leave_room(post: Post, extension: A
         opened = await asyncio.gather(*(post(INITIALIZE, **agent) for _ in range(100)))
         assert {response.status_code for response in opened} == {200}
     sessions = await extension.mcp.sessions()
-    assert sessions.open == MAX_PER_CREDENTIAL + 1
+    assert sessions.open == MCP_MAX_SESSIONS_PER_CREDENTIAL + 1
     assert (await post(request("ping"), Mcp_Session_Id=mine)).status_code == 200  # of somebody else, though older
     assert (await fetch("wap/tools")).status == 200
 

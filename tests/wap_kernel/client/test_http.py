@@ -16,9 +16,10 @@ import pytest
 from tests.support.scripted_server import Answer, Handler, client, ok, refusal, serving
 from wap_kernel.client import http as http_module
 from wap_kernel.client.http import KEY_HEADER, Absent
-from wap_kernel.client.json_body import BODY_LIMIT, encoded
+from wap_kernel.client.json_body import encoded
 from wap_kernel.client.server_backend import ServerBackend
 from wap_kernel.model.errors import Code, Conflict, InvalidArgument, TooLarge, WapError
+from wap_kernel.model.limits import MAX_BODY_BYTES
 
 
 def test_a_connection_is_kept() -> None:
@@ -209,9 +210,9 @@ def test_without_a_token_the_two_marks_against_forgery_are_the_same() -> None:
 
 
 def test_bodies_have_a_limit() -> None:
-    assert len(encoded("x" * (BODY_LIMIT - 2))) == BODY_LIMIT
+    assert len(encoded("x" * (MAX_BODY_BYTES - 2))) == MAX_BODY_BYTES
     with pytest.raises(TooLarge):
-        encoded("x" * (BODY_LIMIT - 1))
+        encoded("x" * (MAX_BODY_BYTES - 1))
     loop: list[Any] = []
     loop.append(loop)
     with pytest.raises(InvalidArgument):

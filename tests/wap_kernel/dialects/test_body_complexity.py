@@ -9,8 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from wap_kernel.dialects.body_complexity import MAX_PARTS, MAX_STRINGS, Structure, check
+from wap_kernel.dialects.body_complexity import Structure, check
 from wap_kernel.model.errors import InvalidArgument
+from wap_kernel.model.limits import MAX_JSON_PARTS, MAX_JSON_STRINGS
 
 texts = st.text(st.sampled_from('a"\\,[{ }]'), max_size=8)
 values = st.recursive(
@@ -33,7 +34,9 @@ def test_strings_hide_what_they_hold_wherever_the_text_is_cut(value: Any, step: 
     assert counting._parts == _parts(value)
 
 
-@pytest.mark.parametrize("body", [b"[" * (MAX_PARTS + 1), b"," * (MAX_PARTS + 1), b'""' * (MAX_STRINGS + 1)])
+@pytest.mark.parametrize(
+    "body", [b"[" * (MAX_JSON_PARTS + 1), b"," * (MAX_JSON_PARTS + 1), b'""' * (MAX_JSON_STRINGS + 1)]
+)
 def test_too_much_of_it_is_refused(body: bytes) -> None:
     with pytest.raises(InvalidArgument, match="fields and items"):
         check(body)

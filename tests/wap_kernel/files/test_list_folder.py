@@ -165,7 +165,7 @@ def test_the_callers_own_limit_replaces_the_usual_one(
     for own, shown in [(2, 2), (7, 7), (9, 9), (10**9, 9), (None, 5)]:
         result = listed(root, limit=5, own_limit=own, newest_first=newest_first)
         assert (len(result.files), result.total_found, result.is_truncated) == (shown, 9, shown < 9)
-    monkeypatch.setattr(list_folder, "MAX_ENTRIES", 6)
+    monkeypatch.setattr(list_folder, "MAX_LISTED_ENTRIES", 6)
     assert len(listed(root, limit=5, own_limit=7, newest_first=newest_first).files) == 6
     with pytest.raises(InvalidArgument):
         listed(root, own_limit=0)

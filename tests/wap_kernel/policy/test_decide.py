@@ -25,11 +25,10 @@ from wap_kernel.model.operations import (
     SearchFiles,
     WriteFile,
 )
-from wap_kernel.model.policy import CommandRule, FilesystemPolicy, NetworkPolicy, Policy, ShellPolicy
+from wap_kernel.model.policy import CommandRule, FilesystemPolicy, Grant, NetworkPolicy, Policy, ShellPolicy
 from wap_kernel.policy import presets
-from wap_kernel.policy.decide import Answer, Facts, Verdict, decide, grant_for, touches
+from wap_kernel.policy.decide import Answer, Facts, Verdict, decide, grant_for
 from wap_kernel.policy.effective import Effective
-from wap_kernel.policy.grants import Grant
 from wap_kernel.policy.paths.protected import ProtectedPaths
 
 PROGRAMS = {name: f"/usr/bin/{name}" for name in "git ls cat echo rm pip sudo python sort".split()}
@@ -38,7 +37,7 @@ PROTECTED = ProtectedPaths(hidden=frozenset({("run",)}), read_only=frozenset({("
 
 def facts(operation: Operation, *, confined: bool = True, size: int | None = None) -> Facts:
     return Facts(
-        touches=touches(operation),
+        touches=operation.path_accesses(),
         confined=confined,
         resolve=lambda name: PROGRAMS.get(name) or (name if name in PROGRAMS.values() else None),
         home="/home/u",

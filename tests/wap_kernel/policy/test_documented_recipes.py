@@ -19,7 +19,7 @@ from wap_kernel.model.errors import ApprovalRequired, PermissionDenied, TooLarge
 from wap_kernel.model.operations import DeleteFile, ListFiles, Operation, ReadFile, RunCommand, WriteFile
 from wap_kernel.model.policy import Policy
 from wap_kernel.policy import presets
-from wap_kernel.policy.decide import Facts, Verdict, decide, touches
+from wap_kernel.policy.decide import Facts, Verdict, decide
 from wap_kernel.policy.effective import Effective
 from wap_kernel.policy.layers import VARIABLE
 from wap_kernel.policy.parse import merge, parse
@@ -55,7 +55,7 @@ def test_what_the_document_posts_is_accepted_and_answered_so() -> None:
 
 def verdict(layers: tuple[Policy, ...], operation: Operation) -> Verdict:
     facts = Facts(
-        touches=touches(operation),
+        touches=operation.path_accesses(),
         confined=True,
         resolve=lambda name: name if name.startswith("/") else f"/usr/bin/{name}",
         home="/home/u",

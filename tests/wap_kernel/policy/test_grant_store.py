@@ -10,9 +10,9 @@ from typing import Any
 from wap_kernel.model.caller import Caller
 from wap_kernel.model.errors import Code
 from wap_kernel.model.operations import RunCommand
+from wap_kernel.model.policy import CommandForm, Grant
 from wap_kernel.policy import presets
 from wap_kernel.policy.grant_store import Grants
-from wap_kernel.policy.grants import CommandForm, Grant
 from wap_kernel.state.schema import connect
 
 TOUCH = Grant(kind="command", operation="runCommand", commands=(CommandForm(words=("frob", "x"), cwd="."),))

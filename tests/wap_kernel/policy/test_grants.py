@@ -19,10 +19,9 @@ from wap_kernel.model.operations import (
     Operation,
     WriteFile,
 )
-from wap_kernel.model.policy import NetworkPolicy, Policy
+from wap_kernel.model.policy import Grant, NetworkPolicy, Policy
 from wap_kernel.policy import presets
 from wap_kernel.policy.decide import Answer
-from wap_kernel.policy.grants import Grant
 
 
 def write(path: str, content: bytes = b"12345", **more: Any) -> WriteFile:

@@ -9,9 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from wap_kernel.model.limits import MAX_POLICY_BYTES
 from wap_kernel.model.policy import Answer, Policy
 from wap_kernel.policy import presets
-from wap_kernel.policy.parse import MAX_BYTES, merge, parse
+from wap_kernel.policy.parse import merge, parse
 
 SPEC = {
     "allowedPaths": ["**/*"],
@@ -71,7 +72,7 @@ BROKEN = [
     (b"null", "not an object"),
     (b"\xff\xfe", "byte 0"),
     (b"[" * 200_000, "nested too deeply"),
-    (b" " * MAX_BYTES + b"{}", "larger"),
+    (b" " * MAX_POLICY_BYTES + b"{}", "larger"),
     (b'{"maxFileSize": ' + b"1" * 5000 + b"}", "number"),
     (b'{"maxFileSize": NaN}', "NaN"),
     (b'{"maxFileSize": 1, "maxFileSize": 2}', "maxFileSize: the field stands there twice"),

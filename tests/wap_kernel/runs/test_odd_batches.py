@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from tests.support.run_workspace import ASKING, PERSON, WAIT, Scene, create, play
-from wap_kernel.dialects.agent_spaces.operations import MAX_PATH
 from wap_kernel.model.errors import InvalidArgument, NotFound, WapError
+from wap_kernel.model.limits import AGENT_SPACES_MAX_PATH_CHARACTERS
 from wap_kernel.model.operations import CopyFile, CreateDirectory, MoveFile, Operation, WriteFile
 from wap_kernel.model.policy import Policy
 from wap_kernel.model.run import Status
@@ -151,7 +151,7 @@ def test_what_is_refused_leaves_no_folder_that_was_made_for_it(scene: Scene) -> 
     play(scene, scenario)
 
 
-LONG = MAX_PATH * "é"
+LONG = AGENT_SPACES_MAX_PATH_CHARACTERS * "é"
 """As many characters as a path may have, and more bytes than a name may."""
 
 

@@ -19,7 +19,7 @@ from tests.support.run_workspace import ASKING, PERSON, WAIT, Scene, play, until
 from tests.wap_kernel.runs.test_recovery import GONE, ended, execute
 from wap_kernel.dialects import coding_environment, tool_interface
 from wap_kernel.dialects.coding_environment.rpc_errors import RpcError
-from wap_kernel.dialects.registry import ANSWERS
+from wap_kernel.dialects.registry import ENCODERS
 from wap_kernel.dialects.wap import tools as wap
 from wap_kernel.model.errors import IN_PART, ApprovalRequired
 from wap_kernel.model.operations import Operation, RunCommand
@@ -230,14 +230,14 @@ def _only_until_it_ends(change: Callable[..., bool], run: Any, expected: Status,
 # -- what a process knows
 
 
-@pytest.mark.parametrize("name", sorted(ANSWERS))
+@pytest.mark.parametrize("name", sorted(ENCODERS))
 def test_every_dialect_with_single_calls_is_known(name: str) -> None:
-    assert sorted(ANSWERS) == sorted(CALLS)
-    assert name == import_module(ANSWERS[name].module).DIALECT
+    assert sorted(ENCODERS) == sorted(CALLS)
+    assert name == import_module(ENCODERS[name].module).DIALECT
 
 
 def test_none_is_imported_before_one_of_its_calls_ends() -> None:
-    look = "import sys, wap_kernel.runs; print([name for name in sys.modules if 'wap_kernel.dialects.' in name])"
+    look = "import sys, wap_kernel.dialects.registry; print([name for name in sys.modules if '.dialects.' in name])"
     told = subprocess.run([sys.executable, "-c", look], capture_output=True, text=True, timeout=60, check=True).stdout
     assert "registry" in told
-    assert not any(f"wap_kernel.dialects.{name}." in told for name in ANSWERS)
+    assert not any(f"wap_kernel.dialects.{name}." in told for name in ENCODERS)

@@ -15,10 +15,11 @@ import pytest
 from tests.support.run_workspace import DELETE, PERSON, WAIT, Scene, create, play, types
 from wap_kernel.model.caller import Caller
 from wap_kernel.model.errors import InvalidArgument, NoSpace, WapError
+from wap_kernel.model.limits import MAX_PENDING_APPROVALS
 from wap_kernel.model.run import Run, Status
 from wap_kernel.runs import recovery
 from wap_kernel.runs import runner as runner_module
-from wap_kernel.runs.step_execution import MAX_WAITING, Performing
+from wap_kernel.runs.step_execution import Performing
 
 
 @pytest.fixture(autouse=True)
@@ -338,8 +339,8 @@ def test_an_atomic_run_needs_undo(scene: Scene) -> None:
 
 
 def test_one_agent_asks_a_bounded_number_of_questions(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
-    assert MAX_WAITING == 100
-    monkeypatch.setattr("wap_kernel.runs.step_execution.MAX_WAITING", 3)
+    assert MAX_PENDING_APPROVALS == 100
+    monkeypatch.setattr("wap_kernel.model.limits.MAX_PENDING_APPROVALS", 3)
     scene.options["allow_unconfined"] = True
     agent = Caller(token="t")
 

@@ -25,13 +25,13 @@ from hypothesis.stateful import (
 
 from tests.support.run_model import Model, ModelRun, Operation, Tree
 from wap_kernel.dialects.agent_spaces import operations as agent_spaces
+from wap_kernel.dialects.registry import open_runner
 from wap_kernel.engine.workspace import Workspace
 from wap_kernel.model.caller import Caller
 from wap_kernel.model.errors import Conflict, ProviderUnavailable
 from wap_kernel.model.policy import Answer, CommandRule, Policy, ShellPolicy
 from wap_kernel.model.run import Run
 from wap_kernel.runs.decisions import Decision
-from wap_kernel.runs.runner import Runner
 
 SOAK = bool(os.environ.get("WAP_SOAK"))
 MACHINES, STEPS, LEAST = (50, 50, 2000) if SOAK else (18, 40, 300)
@@ -265,7 +265,7 @@ class Runs(RuleBasedStateMachine):
     def _open(self) -> None:
         state = str(self.folder / "state")
         self.workspace = Workspace(str(self.root), policy=POLICY, provider="local", state_dir=state)
-        self.runner = Runner(self.workspace)
+        self.runner = open_runner(self.workspace)
 
     def _close(self) -> None:
         self._do(self.runner.close())

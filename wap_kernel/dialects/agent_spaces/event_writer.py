@@ -8,10 +8,10 @@ from types import MappingProxyType
 from typing import Any
 
 from wap_kernel.dialects.agent_spaces.event_models import TYPES, Category
-from wap_kernel.files.paths import display
 from wap_kernel.files.read import Whole
 from wap_kernel.model.errors import AlreadyExists, ApprovalRequired, EditNotFound, PermissionDenied, TimedOut, WapError
 from wap_kernel.model.operations import Message, ModifyFile, Operation, ReadFile, RunCommand, WriteFile
+from wap_kernel.model.paths import display
 from wap_kernel.model.results import (
     CommandResult,
     FileContent,

@@ -15,9 +15,18 @@ from pydantic_core import InitErrorDetails, PydanticCustomError
 from wap_kernel.dialects import body_complexity
 from wap_kernel.dialects.tool import INTEGER, LARGE, Parameters, invalid
 from wap_kernel.dialects.wap import parameters
-from wap_kernel.files import paths
+from wap_kernel.model import paths
 from wap_kernel.model.edits import ReplaceText
 from wap_kernel.model.errors import InvalidArgument
+from wap_kernel.model.limits import (
+    AGENT_SPACES_MAX_COMMAND_CHARACTERS,
+    AGENT_SPACES_MAX_CONTENT_BYTES,
+    AGENT_SPACES_MAX_ID_CHARACTERS,
+    AGENT_SPACES_MAX_MESSAGE_CHARACTERS,
+    AGENT_SPACES_MAX_OPERATIONS,
+    AGENT_SPACES_MAX_PATH_CHARACTERS,
+    MAX_NAME_BYTES,
+)
 from wap_kernel.model.operations import DeleteFile, Message, ModifyFile, Operation, ReadFile, RunCommand, WriteFile
 from wap_kernel.model.run import Options, Step
 from wap_kernel.runs import batch_text
@@ -25,13 +34,6 @@ from wap_kernel.runs import batch_text
 DIALECT = "agent_spaces"
 """By this name a run knows what it was written in."""
 PROTOCOL_VERSION = "1.0"
-MAX_ID = 200
-MAX_PATH = 255
-MAX_COMMAND = 4096
-MAX_MESSAGE = 100_000
-MAX_CONTENT = 10 * 1024 * 1024
-"""In bytes, as they will be in the file."""
-MAX_OPERATIONS = 1_000
 MIN_TIMEOUT, DEFAULT_TIMEOUT, MAX_TIMEOUT = 1_000, 30_000, 3_600_000
 """In milliseconds."""
 
@@ -51,8 +53,10 @@ def _check_path(path: str) -> str:
         raise PydanticCustomError("path", "Path must not contain '..'")
     if "\0" in path:
         raise PydanticCustomError("path", "Path must not contain null bytes")
-    if len(path) > MAX_PATH:
-        raise PydanticCustomError("path", "Path must not exceed {limit} characters", {"limit": MAX_PATH})
+    if len(path) > AGENT_SPACES_MAX_PATH_CHARACTERS:
+        raise PydanticCustomError(
+            "path", "Path must not exceed {limit} characters", {"limit": AGENT_SPACES_MAX_PATH_CHARACTERS}
+        )
     if not path:
         raise PydanticCustomError("path", "Path must not be empty")
     return _check_text(path)
@@ -71,12 +75,12 @@ def _relative(path: str) -> str:
 
 
 def _has_short_names(path: str) -> bool:
-    longest = paths.MAX_NAME_BYTES
+    longest = MAX_NAME_BYTES
     return len(path.encode()) <= longest or all(len(name.encode()) <= longest for name in paths.split(path))
 
 
 Text = Annotated[str, AfterValidator(_check_text)]
-Id = Annotated[Text, Field(min_length=1, max_length=MAX_ID)]
+Id = Annotated[Text, Field(min_length=1, max_length=AGENT_SPACES_MAX_ID_CHARACTERS)]
 Path = Annotated[str, AfterValidator(_check_path)]
 NewPath = Annotated[Path, AfterValidator(_check_new_path)]
 Encoding = Literal["utf-8", "base64"]
@@ -92,7 +96,7 @@ class _Operation(Parameters):
 
 class MessageOperation(_Operation):
     type: Literal["message"]
-    content: Text = Field(max_length=MAX_MESSAGE)
+    content: Text = Field(max_length=AGENT_SPACES_MAX_MESSAGE_CHARACTERS)
 
     def engine(self) -> Operation:
         return Message(content=self.content)
@@ -113,8 +117,10 @@ class CreateFileOperation(_Operation):
             size = len(parameters._decode(content, info.data.get("encoding", "utf-8")))
         except InvalidArgument:
             raise PydanticCustomError("content", "Content is not valid base64") from None
-        if size > MAX_CONTENT:
-            raise PydanticCustomError("content", "Content must not exceed {limit} bytes", {"limit": MAX_CONTENT})
+        if size > AGENT_SPACES_MAX_CONTENT_BYTES:
+            raise PydanticCustomError(
+                "content", "Content must not exceed {limit} bytes", {"limit": AGENT_SPACES_MAX_CONTENT_BYTES}
+            )
         return content
 
     def engine(self) -> Operation:
@@ -163,7 +169,7 @@ class DeleteFileOperation(_Operation):
 
 class ShellOperation(_Operation):
     type: Literal["shell"]
-    command: Text = Field(min_length=1, max_length=MAX_COMMAND)
+    command: Text = Field(min_length=1, max_length=AGENT_SPACES_MAX_COMMAND_CHARACTERS)
     cwd: Path = "."
     timeout: Annotated[int, INTEGER] = Field(DEFAULT_TIMEOUT, ge=MIN_TIMEOUT, le=MAX_TIMEOUT)
     env: dict[Text, Text] = Field(default_factory=dict)
@@ -185,7 +191,7 @@ AnyOperation = Annotated[
 
 class OperationsMessage(Parameters):
     protocol_version: Literal["1.0"]
-    operations: list[AnyOperation] = Field(max_length=MAX_OPERATIONS)
+    operations: list[AnyOperation] = Field(max_length=AGENT_SPACES_MAX_OPERATIONS)
     atomic: bool = Field(False, description="The first failure undoes everything.")
     dry_run: bool = Field(False, description="Nothing is changed; the events tell what would be.")
 

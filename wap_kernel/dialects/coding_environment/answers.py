@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from typing import Any, Literal
 
-from wap_kernel.dialects.coding_environment.parameters import MAX_READ, TIMEOUT
 from wap_kernel.dialects.coding_environment.workspace_root import shown
 from wap_kernel.model.base import Model
+from wap_kernel.model.limits import CODING_DEFAULT_TIMEOUT_SECONDS, CODING_MAX_READ_BYTES
 from wap_kernel.model.operations import (
     DeleteFile,
     DescribeWorkspace,
@@ -245,9 +245,9 @@ def described(operation: DescribeWorkspace, result: WorkspaceDescription) -> Wor
         confines_commands=result.confines_commands,
         default_exclusions=result.default_exclusions,
         limits=Bounds(
-            max_file_size=min(MAX_READ, limits.max_write_size),
+            max_file_size=min(CODING_MAX_READ_BYTES, limits.max_write_size),
             max_output_size=limits.max_output_size,
-            default_timeout=min(TIMEOUT, limits.max_timeout_ms / 1000),
+            default_timeout=min(CODING_DEFAULT_TIMEOUT_SECONDS, limits.max_timeout_ms / 1000),
             max_timeout=limits.max_timeout_ms / 1000,
         ),
     )

@@ -24,7 +24,7 @@ from wap_kernel.dialects.coding_environment.parameters import Placed
 from wap_kernel.dialects.coding_environment.progress import Progress
 from wap_kernel.dialects.coding_environment.rpc_errors import RpcError, placed, rpc_error
 from wap_kernel.dialects.coding_environment.tools import TOOLS, CodingTool
-from wap_kernel.model.call_context import Context
+from wap_kernel.model.call_context import CallContext
 from wap_kernel.model.caller import Caller
 from wap_kernel.model.errors import (
     ApprovalRequired,
@@ -201,7 +201,7 @@ class _Call:
         )
 
     async def _perform(self, operation: Operation) -> CallOutcome:
-        workspace, context = self.runner.workspace, Context(dialect=DIALECT, tool=self.tool.name)
+        workspace, context = self.runner.workspace, CallContext(dialect=DIALECT, tool=self.tool.name)
         encode = partial(outcome.performed, self.tool, operation)
         if self.progress is not None and isinstance(operation, GitTransfer):
             async with watching.telling(self.progress, "Git is at work."):

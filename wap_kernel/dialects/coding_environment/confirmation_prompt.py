@@ -9,14 +9,13 @@ import hashlib
 import posixpath
 from dataclasses import dataclass, field
 
-from wap_kernel.client.render.units import one_line, visible
 from wap_kernel.dialects.coding_environment import unread_preview
 from wap_kernel.engine.workspace import Workspace
 from wap_kernel.files.interface import Files
-from wap_kernel.files.paths import display
 from wap_kernel.model.caller import Caller
 from wap_kernel.model.edits import ReplaceText
 from wap_kernel.model.errors import ApprovalRequired, WapError
+from wap_kernel.model.limits import CODING_MAX_PROMPT_CHARACTERS
 from wap_kernel.model.operations import (
     DeleteFile,
     Effect,
@@ -28,12 +27,12 @@ from wap_kernel.model.operations import (
     SearchFiles,
     WriteFile,
 )
+from wap_kernel.model.paths import display
+from wap_kernel.model.safe_text import one_line, visible
 from wap_kernel.runs import approval_evidence
 from wap_kernel.state.undo.preview_diff import difference, path_of
 
 RULE = "confirmationRequired"
-MAX_SHOWN = 20_000
-"""Characters. What is longer is cut, and says so: the user may well say no to what they cannot see."""
 
 
 @dataclass(frozen=True)
@@ -66,14 +65,14 @@ class Question:
             lines.append(f"{self.tool}: {one_line(self.path)}")
         lines += [visible(text) for text in (self.note, self.diff) if text]
         whole = "\n".join([*head, *lines])
-        left_out = len(whole) - MAX_SHOWN
+        left_out = len(whole) - CODING_MAX_PROMPT_CHARACTERS
         if left_out <= 0 and not self.is_diff_cut:
             return whole
         # Said before it, too: not everybody reads to the end.
         size = self.size or f"{'more than ' if self.is_diff_cut else ''}{len(whole)} characters"
         head.append(f"Only the beginning is shown. In all: {size}.")
         rest = "the rest is" if self.is_diff_cut else f"{left_out} more characters are"
-        return f"{chr(10).join([*head, *lines])[:MAX_SHOWN]}\n... ({rest} not shown)"
+        return f"{chr(10).join([*head, *lines])[:CODING_MAX_PROMPT_CHARACTERS]}\n... ({rest} not shown)"
 
     @property
     def key(self) -> str:

@@ -14,13 +14,10 @@ from wap_kernel.dialects.tool import Parameters
 from wap_kernel.dialects.wap.parameters import Hash
 from wap_kernel.model.edits import ReplaceText
 from wap_kernel.model.errors import InvalidArgument
+from wap_kernel.model.limits import CODING_DEFAULT_WAIT_SECONDS, CODING_MAX_EDITS, CODING_MAX_WAIT_SECONDS
 from wap_kernel.model.operations import DeleteFile, DescribeWorkspace, ListFiles, ModifyFile, Operation
 
-MAX_EDITS = 1_000
-MAX_WAIT = 600
-WAIT = 60
-
-Seconds = Annotated[float, Field(ge=0, le=MAX_WAIT, allow_inf_nan=False)]
+Seconds = Annotated[float, Field(ge=0, le=CODING_MAX_WAIT_SECONDS, allow_inf_nan=False)]
 
 
 class TextEdit(Parameters):
@@ -40,7 +37,7 @@ class EditFileParameters(Placed):
     edits: list[TextEdit] | None = Field(
         None,
         min_length=1,
-        max_length=MAX_EDITS,
+        max_length=CODING_MAX_EDITS,
         description="Applied in order, each to the result of the one before; all or nothing.",
     )
     old_text: str | None = Field(None, min_length=1, description="For a single edit, instead of edits.")
@@ -119,7 +116,9 @@ class RunOperationsParameters(OperationsMessage):
     """An Agent Spaces message, and how long its end is waited for."""
 
     protocol_version: Literal["1.0"] = "1.0"
-    wait: Seconds = Field(WAIT, description="Seconds to wait for the end. A run goes on after that; see getRun.")
+    wait: Seconds = Field(
+        CODING_DEFAULT_WAIT_SECONDS, description="Seconds to wait for the end. A run goes on after that; see getRun."
+    )
 
 
 class GetRunParameters(Parameters):

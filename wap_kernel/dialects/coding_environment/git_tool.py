@@ -12,7 +12,7 @@ from wap_kernel.dialects.coding_environment.parameters import Confirmed, Placed
 from wap_kernel.dialects.coding_environment.workspace_root import Place, shown
 from wap_kernel.dialects.tool_interface import git_answers
 from wap_kernel.dialects.tool_interface.git_parameters import GitParameters, Paths
-from wap_kernel.git.client import GitActed
+from wap_kernel.model.git.results import GitActed
 from wap_kernel.model.operations import GitAction, Operation
 
 

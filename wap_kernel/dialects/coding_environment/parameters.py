@@ -9,30 +9,29 @@ from pydantic import Field
 from wap_kernel.dialects.coding_environment.workspace_root import Place
 from wap_kernel.dialects.tool import INTEGER, Parameters
 from wap_kernel.dialects.wap.parameters import Hash
-from wap_kernel.files.globs.parse import MAX_PATTERNS
 from wap_kernel.model.errors import InvalidArgument, TooLarge
+from wap_kernel.model.limits import (
+    CODING_DEFAULT_TIMEOUT_SECONDS,
+    CODING_MAX_ARGUMENTS,
+    CODING_MAX_COMMAND_CHARACTERS,
+    CODING_MAX_EDIT_BYTES,
+    CODING_MAX_READ_BYTES,
+    MAX_GLOBS,
+    MAX_INTEGER,
+)
 from wap_kernel.model.operations import ListFiles, Operation, ReadFile, RunCommand, SearchFiles, WriteFile
 
-MAX_READ = 10 * 1024 * 1024
-"""Bytes of a file that is answered whole, whatever more a policy allows."""
-MAX_EDIT = 1024 * 1024
-"""Bytes that one write or edit brings; a policy may allow fewer."""
 MAX_ENTRIES, MAX_RESULTS = 10_000, 1_000
 """Where the caller does not say how many."""
-LARGEST = 2**31
-TIMEOUT = 300
-"""Seconds."""
-MAX_LINE = 100_000
-MAX_WORDS = 5_000
 
-Positive = Annotated[int, Field(ge=1, le=LARGEST), INTEGER]
+Positive = Annotated[int, Field(ge=1, le=MAX_INTEGER), INTEGER]
 Path = Annotated[
     str, Field(min_length=1, description="Path relative to workspaceRoot (an absolute path inside it also works).")
 ]
 Globs = Annotated[
     list[str],
     Field(
-        max_length=MAX_PATTERNS,
+        max_length=MAX_GLOBS,
         description='Only files that match one of these patterns, e.g. "**/*.py". * does not cross a /, ** does.',
     ),
 ]
@@ -64,7 +63,9 @@ class ReadFileParameters(Placed):
 
     def engine(self, place: Place) -> Operation:
         # What is not all UTF-8 as bytes: replaced characters would be written back by whoever edits what they read.
-        return ReadFile(path=place.path(self.path), within=place.within, encoding="auto", max_size=MAX_READ)
+        return ReadFile(
+            path=place.path(self.path), within=place.within, encoding="auto", max_size=CODING_MAX_READ_BYTES
+        )
 
 
 class WriteOptions(Parameters):
@@ -147,7 +148,7 @@ class CommandOptions(Parameters):
     )
     env: dict[str, str] = Field(default_factory=dict, max_length=1000, description="Further environment variables.")
     timeout: float = Field(
-        TIMEOUT,
+        CODING_DEFAULT_TIMEOUT_SECONDS,
         gt=0,
         allow_inf_nan=False,
         description="Seconds after which the command is ended. Policy has a maximum.",
@@ -159,7 +160,7 @@ class RunCommandParameters(Placed):
     command: str = Field(min_length=1, description="The program: a name or a path. No shell reads it; see args.")
     args: list[str] = Field(
         default_factory=list,
-        max_length=MAX_WORDS,
+        max_length=CODING_MAX_ARGUMENTS,
         description='Its arguments, one each, passed on as they are: no quoting, no globs, no "&&", no "|".',
     )
     options: CommandOptions = Field(default_factory=lambda: CommandOptions())
@@ -176,16 +177,17 @@ class RunCommandParameters(Placed):
             )
         if any("\0" in word for word in words):
             raise InvalidArgument("The command contains a NUL character.")
-        if sum(map(len, words)) > MAX_LINE:
+        if sum(map(len, words)) > CODING_MAX_COMMAND_CHARACTERS:
             raise InvalidArgument(
-                f"command and args hold more than {MAX_LINE} characters.", hint="Put the data into a file."
+                f"command and args hold more than {CODING_MAX_COMMAND_CHARACTERS} characters.",
+                hint="Put the data into a file.",
             )
         return RunCommand(
             command=self.command,
             args=tuple(self.args),
             cwd=place.path(self.options.cwd),
             within=place.within,
-            timeout_ms=min(self.options.timeout * 1000, LARGEST),
+            timeout_ms=min(self.options.timeout * 1000, MAX_INTEGER),
             environment=self.options.env,
             confirmed=self.options.confirmed,
         )
@@ -194,12 +196,12 @@ class RunCommandParameters(Placed):
 def small(operation: Operation) -> Operation:
     """The write or edit, if it does not bring too much."""
     size = operation.content_size
-    if size > MAX_EDIT:
+    if size > CODING_MAX_EDIT_BYTES:
         raise TooLarge(
-            f"The content has {size} bytes, and {MAX_EDIT} are allowed at once.",
+            f"The content has {size} bytes, and {CODING_MAX_EDIT_BYTES} are allowed at once.",
             hint="Write less at once, or have a command make the file.",
             size=size,
-            maxEditSize=MAX_EDIT,
+            maxEditSize=CODING_MAX_EDIT_BYTES,
         )
     return operation
 

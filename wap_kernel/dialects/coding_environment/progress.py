@@ -8,8 +8,8 @@ import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager, suppress
 
-from wap_kernel.client.render.units import visible
 from wap_kernel.model.caller import Caller
+from wap_kernel.model.safe_text import visible
 from wap_kernel.runs.runner import Runner
 
 Progress = Callable[[float, float | None, str], Awaitable[None]]

@@ -23,8 +23,9 @@ from typing import Any
 from wap_kernel.dialects.agent_spaces.event_writer import _unicode
 from wap_kernel.dialects.batch_authorization import SCOPE
 from wap_kernel.dialects.coding_environment.workspace_root import shown
-from wap_kernel.files import paths
+from wap_kernel.model import paths
 from wap_kernel.model.errors import Code, WapError
+from wap_kernel.model.limits import CODING_MAX_ERROR_CHARACTERS
 from wap_kernel.model.operations import Operation
 from wap_kernel.redaction import results
 
@@ -40,8 +41,6 @@ WORKSPACE_ROOT = "workspaceRoot: allowedPaths"
 """The rule by which a link does not lead out of workspaceRoot."""
 OFFERED = "mcp_tools"
 """The rule by which files are offered no further than the tools that read them."""
-MAX_MESSAGE = 2_000
-"""Characters."""
 _OF_A_PATH = ('Path "', "The operating system refuses ")
 _OF_ALL_PATHS = ("broken policy", "filesystem.access", "masks")
 
@@ -130,7 +129,7 @@ def translated(tool: str, error: WapError) -> WapError:
 
 def _cut(text: str) -> str:
     """A name that the caller has chosen may be of any length, and stand in it."""
-    return text if len(text) <= MAX_MESSAGE else f"{text[:MAX_MESSAGE]}..."
+    return text if len(text) <= CODING_MAX_ERROR_CHARACTERS else f"{text[:CODING_MAX_ERROR_CHARACTERS]}..."
 
 
 def placed(error: WapError, operation: Operation) -> WapError:

@@ -7,6 +7,7 @@ from typing import Any
 
 from wap_kernel.files.edit import unified_diff
 from wap_kernel.model.edits import Change
+from wap_kernel.model.limits import MAX_DIFF_CHARACTERS
 from wap_kernel.model.operations import ModifyFile, Operation, WriteFile
 
 HIDDEN = "What stands there now is not shown: the caller may not read it."
@@ -18,8 +19,8 @@ def shown(path: str, operation: Operation) -> dict[str, Any]:
     """As `runs.differences` has it."""
     if isinstance(operation, ModifyFile):
         text = "\n".join(line for change in operation.changes for line in _edit(change))
-        is_cut = len(text) > unified_diff.MAX_DIFF_CHARACTERS
-        told = {"diff": text[: unified_diff.MAX_DIFF_CHARACTERS], **({"isDiffTruncated": True} if is_cut else {})}
+        is_cut = len(text) > MAX_DIFF_CHARACTERS
+        told = {"diff": text[:MAX_DIFF_CHARACTERS], **({"isDiffTruncated": True} if is_cut else {})}
         return {**told, "note": HIDDEN}
     if not isinstance(operation, WriteFile):
         return {"note": HIDDEN}

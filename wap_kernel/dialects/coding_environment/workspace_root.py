@@ -6,7 +6,7 @@ from __future__ import annotations
 import posixpath
 from dataclasses import dataclass
 
-from wap_kernel.files import paths
+from wap_kernel.model import paths
 from wap_kernel.model.errors import InvalidArgument
 
 

@@ -13,10 +13,10 @@ from mcp.server.context import ServerRequestContext
 from wap_kernel.engine.workspace import Workspace
 from wap_kernel.model.caller import Caller
 from wap_kernel.model.errors import PermissionDenied
+from wap_kernel.model.limits import MAX_CLAIM_CHARACTERS
 from wap_kernel.model.operations import Effect, Operation
 
 Message = ServerRequestContext[Any, Any]
-CLAIM_LENGTH = 200
 
 
 class Asker(Protocol):
@@ -84,7 +84,7 @@ class Desk:
 
 def claimed(text: str) -> str | None:
     """A name as somebody gives it: control and format characters would forge lines in logs and cards."""
-    return "".join(c for c in text if unicodedata.category(c)[0] != "C")[:CLAIM_LENGTH] or None
+    return "".join(c for c in text if unicodedata.category(c)[0] != "C")[:MAX_CLAIM_CHARACTERS] or None
 
 
 def connection_of(message: Message) -> Connection:

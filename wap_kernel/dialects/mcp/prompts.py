@@ -10,16 +10,14 @@ import mcp_types as types
 from wap_kernel.dialects.coding_environment.tools import listed
 from wap_kernel.dialects.mcp import errors
 from wap_kernel.dialects.mcp.identity import Desk, Message
-from wap_kernel.dialects.mcp.tools import MAX_NAME
 from wap_kernel.model.caller import Caller
 from wap_kernel.model.errors import InvalidArgument, NotFound
+from wap_kernel.model.limits import MCP_MAX_PROMPT_CHARACTERS, MCP_MAX_TOOL_NAME_CHARACTERS
 from wap_kernel.model.operations import Effect
 from wap_kernel.runs.runner import Runner
 
 EXPLORE = "explore_workspace"
 REVIEW = "review_last_run"
-MAX_SHOWN = 50_000
-"""Characters of a run."""
 
 _PROMPTS = (
     types.Prompt(
@@ -86,7 +84,9 @@ class Prompts:
             explore = self._explore(caller)
             return f"{explore}\n\nLook at this in particular: {focus}" if focus else explore
         known = ", ".join(prompt.name for prompt in _PROMPTS)
-        raise InvalidArgument(f"There is no prompt named {params.name[:MAX_NAME]!r}.", hint=f"There are: {known}.")
+        raise InvalidArgument(
+            f"There is no prompt named {params.name[:MCP_MAX_TOOL_NAME_CHARACTERS]!r}.", hint=f"There are: {known}."
+        )
 
     def _explore(self, caller: Caller) -> str:
         names = {tool.name for tool in listed(caller, self._only)}
@@ -99,4 +99,8 @@ class Prompts:
             raise NotFound("There has been no run yet.", hint="runOperations begins one.")
         told = await self._runner.message(await self._runner.get(runs[0].id, caller), caller)
         text = json.dumps(told, indent=1)
-        return text if len(text) <= MAX_SHOWN else f"{text[:MAX_SHOWN]}\n... (cut after {MAX_SHOWN} characters)"
+        return (
+            text
+            if len(text) <= MCP_MAX_PROMPT_CHARACTERS
+            else f"{text[:MCP_MAX_PROMPT_CHARACTERS]}\n... (cut after {MCP_MAX_PROMPT_CHARACTERS} characters)"
+        )

@@ -5,7 +5,7 @@ from __future__ import annotations
 import mimetypes
 from urllib.parse import quote, unquote_to_bytes, urlsplit
 
-from wap_kernel.files import paths
+from wap_kernel.model import paths
 from wap_kernel.model.errors import InvalidArgument
 
 _HOSTS = ("", "localhost")

@@ -12,26 +12,27 @@ from mcp.server.subscriptions import ListenHandler
 
 from wap_kernel.dialects.batch_authorization import SCOPE
 from wap_kernel.dialects.coding_environment.call import DIALECT
-from wap_kernel.dialects.coding_environment.parameters import MAX_READ
 from wap_kernel.dialects.coding_environment.rpc_errors import OFFERED
 from wap_kernel.dialects.coding_environment.tools import listed
 from wap_kernel.dialects.mcp import errors
 from wap_kernel.dialects.mcp.identity import Desk, Message, connection_of
 from wap_kernel.dialects.mcp.resource_uri import media_type, path_of, template, uri_of
-from wap_kernel.dialects.mcp.subscriptions import MAX_WATCHED, Changes, Subscriber
+from wap_kernel.dialects.mcp.subscriptions import Changes, Subscriber
 from wap_kernel.engine.workspace import Workspace
 from wap_kernel.files.interface import Files, Kind
-from wap_kernel.model.call_context import Context
+from wap_kernel.model.call_context import CallContext
 from wap_kernel.model.caller import Caller
 from wap_kernel.model.errors import InvalidArgument, PermissionDenied, RateLimited, WapError
+from wap_kernel.model.limits import (
+    CODING_MAX_READ_BYTES,
+    MCP_MAX_LISTENERS,
+    MCP_MAX_RESOURCES,
+    MCP_MAX_SUBSCRIPTIONS,
+    MCP_RESOURCE_PAGE,
+)
 from wap_kernel.model.operations import Effect, ListFiles, Operation, ReadFile
 from wap_kernel.model.results import FileContent, FileList, Result
 
-PAGE = 500
-MOST = 10_000
-"""Files that are listed; the others can be read by the template."""
-MAX_LISTENING = 100
-"""Streams of one credential."""
 _SUBSCRIBER = "wap.subscriber"
 R = TypeVar("R", bound=Result)
 
@@ -51,7 +52,7 @@ class Resources:
     async def list(self, message: Message, params: types.PaginatedRequestParams | None) -> types.ListResourcesResult:
         async with errors.as_errors("listFiles"):
             start = _offset(None if params is None else params.cursor)
-            operation = ListFiles(path=".", recursive=True, metadata=True, limit=MOST)
+            operation = ListFiles(path=".", recursive=True, metadata=True, limit=MCP_MAX_RESOURCES)
             found = await self.perform(message, "listFiles", operation, FileList)
             root, judge, caller = self._workspace.root, self._workspace.judge, self._desk.caller(message)
             page, following = await self._workspace.offload(lambda: _page(root, judge.files_of(caller), found, start))
@@ -73,7 +74,7 @@ class Resources:
     async def read(self, message: Message, params: types.ReadResourceRequestParams) -> types.ReadResourceResult:
         async with errors.as_errors("readFile"):
             path = self._path(params.uri)
-            operation = ReadFile(path=path, max_size=MAX_READ, encoding="auto")
+            operation = ReadFile(path=path, max_size=CODING_MAX_READ_BYTES, encoding="auto")
             found = await self.perform(message, "readFile", operation, FileContent)
         kind = media_type(path)
         contents: types.TextResourceContents | types.BlobResourceContents
@@ -99,7 +100,7 @@ class Resources:
         """How clients subscribe from 2026-07-28 on. What they may not read they do not hear of."""
         async with errors.as_errors("readFile"):
             await self._authorize(message, "readFile")
-            wanted = (params.notifications.resource_subscriptions or [])[:MAX_WATCHED]
+            wanted = (params.notifications.resource_subscriptions or [])[:MCP_MAX_SUBSCRIPTIONS]
             files: dict[str, str] = {}
             for uri in wanted:
                 try:
@@ -114,9 +115,9 @@ class Resources:
     @contextmanager
     def _listens(self, credential: str) -> Iterator[None]:
         """The SDK has a limit for all together, which one would use up for the others."""
-        if self._listening[credential] >= MAX_LISTENING:
+        if self._listening[credential] >= MCP_MAX_LISTENERS:
             raise RateLimited(
-                f"There may be {MAX_LISTENING} streams that listen.",
+                f"There may be {MCP_MAX_LISTENERS} streams that listen.",
                 hint="Close some: one stream tells of many files.",
                 limit="subscriptions",
                 retryAfterMs=1000,
@@ -165,7 +166,7 @@ class Resources:
     async def perform(self, message: Message, tool: str, operation: Operation, kind: type[R]) -> R:
         """As a call of that tool would."""
         caller = await self._authorize(message, tool)
-        context = Context(dialect=DIALECT, tool=tool)
+        context = CallContext(dialect=DIALECT, tool=tool)
         async with self._desk.asker(message).admit(operation):
             result = await self._workspace.answer(operation, caller, lambda result: result, context)
         assert isinstance(result, kind)
@@ -174,7 +175,7 @@ class Resources:
 
 def _page(root: str, files: Files, found: FileList, start: int) -> tuple[list[types.Resource], str | None]:
     listed = [entry for entry in found.files if not entry.is_directory]
-    end = start + PAGE
+    end = start + MCP_RESOURCE_PAGE
     page = [
         types.Resource(
             uri=uri_of(root, entry.path),

@@ -14,9 +14,8 @@ from pydantic import ValidationError
 
 from wap_kernel.dialects.agent_spaces.event_writer import _unicode
 from wap_kernel.model.errors import Code, WapError
+from wap_kernel.model.limits import MCP_MAX_ERROR_CHARACTERS
 
-MAX_TOLD = 500
-"""Characters of what the SDK says, which may quote what was sent."""
 SHAPE = 'A message is one JSON object: {"jsonrpc": "2.0", "id": 1, "method": "tools/list", "params": an object}.'
 UNICODE = "Send JSON in UTF-8; every \\ud800 to \\udfff in a string is half of a pair."
 BEGIN = "Send initialize without Mcp-Session-Id, and what it answers there with every request of the session."
@@ -73,7 +72,7 @@ def told(error: ErrorData) -> ErrorData:
     known = next((known for known in _BY_MESSAGE if error.message.startswith(known.start)), None)
     code, hint = (known.code, known.hint) if known is not None else _BY_NUMBER.get(error.code, _OTHERWISE)
     said = (known.message if known is not None else None) or error.message
-    text = _unicode(said if len(said) <= MAX_TOLD else f"{said[:MAX_TOLD]}...")
+    text = _unicode(said if len(said) <= MCP_MAX_ERROR_CHARACTERS else f"{said[:MCP_MAX_ERROR_CHARACTERS]}...")
     return ErrorData(code=error.code, message=text, data={**data, "code": code.value, "hint": hint})
 
 

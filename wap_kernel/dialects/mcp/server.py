@@ -10,7 +10,6 @@ import mcp_types as types
 from mcp.server.lowlevel import Server
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 
-from wap_kernel import __version__
 from wap_kernel.dialects.mcp import client_log, errors
 from wap_kernel.dialects.mcp.completion import Completions
 from wap_kernel.dialects.mcp.identity import AskerOf, Desk, Message
@@ -18,6 +17,7 @@ from wap_kernel.dialects.mcp.prompts import Prompts
 from wap_kernel.dialects.mcp.resources import Resources
 from wap_kernel.dialects.mcp.subscriptions import Changes
 from wap_kernel.dialects.mcp.tools import Tools
+from wap_kernel.model.version import __version__
 from wap_kernel.runs.runner import Runner
 
 INSTRUCTIONS = """Tools to work in one folder, the workspace, beside a person who watches. Paths are relative to it. \

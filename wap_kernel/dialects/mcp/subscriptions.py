@@ -14,14 +14,12 @@ from contextlib import ExitStack, contextmanager
 from mcp.server.session import ServerSession
 from mcp.server.subscriptions import InMemorySubscriptionBus, ResourceUpdated, ServerEvent
 
-from wap_kernel.files.interface import Access
 from wap_kernel.model.errors import RateLimited
+from wap_kernel.model.limits import MCP_MAX_SUBSCRIPTIONS
 from wap_kernel.model.operations import Operation
-from wap_kernel.model.path_access import touches
+from wap_kernel.model.path_access import Access
 
 COLLECT_SECONDS = 0.1
-MAX_WATCHED = 1000
-"""Files of one client."""
 
 
 class Changes:
@@ -38,7 +36,7 @@ class Changes:
 
     def announce(self, operation: Operation) -> None:
         """It has been performed. From any thread; it returns at once."""
-        paths = frozenset(touch.path for touch in touches(operation) if touch.access is Access.WRITE)
+        paths = frozenset(touch.path for touch in operation.path_accesses() if touch.access is Access.WRITE)
         if not self._loop.is_closed():
             self._loop.call_soon_threadsafe(self._take, paths)
 
@@ -99,9 +97,9 @@ class Subscriber:
     def add(self, uri: str, path: str) -> None:
         if uri in self._files:
             return
-        if len(self._files) >= MAX_WATCHED:
+        if len(self._files) >= MCP_MAX_SUBSCRIPTIONS:
             raise RateLimited(
-                f"A client may subscribe to {MAX_WATCHED} files.",
+                f"A client may subscribe to {MCP_MAX_SUBSCRIPTIONS} files.",
                 hint="Unsubscribe from some.",
                 limit="subscriptions",
                 retryAfterMs=1000,

@@ -18,14 +18,12 @@ from wap_kernel.dialects.mcp import client_log, errors
 from wap_kernel.dialects.mcp.elicitation import elicitation
 from wap_kernel.dialects.mcp.identity import Desk, Message
 from wap_kernel.model.errors import InvalidArgument, NotFound
+from wap_kernel.model.limits import MAX_WAIT_SECONDS, MCP_MAX_TOOL_NAME_CHARACTERS
 from wap_kernel.model.operations import Effect
 from wap_kernel.runs.runner import Runner
 
 WAIT = "wap/wait"
 """In a call's `_meta`: how many seconds it waits for a person in Jupyter to agree."""
-LONGEST_WAIT = 3600.0
-MAX_NAME = 100
-"""So much is told again of a name that no tool has."""
 
 
 class Tools:
@@ -68,7 +66,7 @@ class Tools:
         except RpcError as error:
             if asked is not None and asked.due is not None:
                 return asked.due
-            await self._tell(message, params.name[:MAX_NAME], began, str(error.data.get("code")))
+            await self._tell(message, params.name[:MCP_MAX_TOOL_NAME_CHARACTERS], began, str(error.data.get("code")))
             raise errors.as_sent(error) from None
         if asked is not None and asked.due is not None:
             return asked.due
@@ -78,7 +76,9 @@ class Tools:
     def _require(self, name: str) -> None:
         if name not in TOOLS or (self._only is not None and name not in self._only):
             known = [known for known in TOOLS if self._only is None or known in self._only]
-            missing = NotFound(f"There is no tool named {name[:MAX_NAME]!r}.", hint=f"Tools: {', '.join(known)}.")
+            missing = NotFound(
+                f"There is no tool named {name[:MCP_MAX_TOOL_NAME_CHARACTERS]!r}.", hint=f"Tools: {', '.join(known)}."
+            )
             raise rpc_error("tools/call", missing)
 
     async def _tell(self, message: Message, tool: str, began: float, failure: str | None) -> None:
@@ -127,6 +127,6 @@ def _progress(message: Message) -> Progress | None:
 
 def _wait(message: Message, default: float) -> float:
     said = default if message.meta is None else message.meta.get(WAIT, default)
-    if isinstance(said, bool) or not isinstance(said, (int, float)) or not 0 <= said <= LONGEST_WAIT:
-        raise rpc_error("tools/call", InvalidArgument(f"{WAIT}: It is a number of seconds up to {LONGEST_WAIT:g}."))
+    if isinstance(said, bool) or not isinstance(said, (int, float)) or not 0 <= said <= MAX_WAIT_SECONDS:
+        raise rpc_error("tools/call", InvalidArgument(f"{WAIT}: It is a number of seconds up to {MAX_WAIT_SECONDS:g}."))
     return float(said)

@@ -10,12 +10,11 @@ from pydantic import BaseModel, ConfigDict
 from wap_kernel.dialects.tool_interface.workspace_path import shown
 from wap_kernel.files.read import count_lines
 from wap_kernel.model.edits import ReplaceText
+from wap_kernel.model.limits import INTERFACE_MAX_STREAM_BYTES
 from wap_kernel.model.operations import ListFiles, ModifyFile, SearchFiles, ViewFile, WriteFile
 from wap_kernel.model.results import CommandResult, FileContent, FileList, FileModified, FileWritten, SearchResult
 from wap_kernel.providers.process.output_buffer import Collector
 
-MAX_STREAM = 50 * 1024
-"""Bytes of each of a command's two streams."""
 BOM = "\ufeff"
 
 
@@ -109,12 +108,12 @@ def ran(_: object, result: CommandResult) -> BashAnswer:
 def cut(text: str, total: int) -> tuple[str, bool]:
     """The beginning and the end of a stream that had `total` bytes, and whether the middle was left out."""
     data = text.encode("utf-8")
-    if len(data) <= MAX_STREAM:
+    if len(data) <= INTERFACE_MAX_STREAM_BYTES:
         return text, False
-    kept = Collector(MAX_STREAM)
+    kept = Collector(INTERFACE_MAX_STREAM_BYTES)
     kept.feed(data)
     kept.total = max(kept.total, total)  # the engine may have left out some already, further in the middle
-    return kept.text(MAX_STREAM).text, True
+    return kept.text(INTERFACE_MAX_STREAM_BYTES).text, True
 
 
 def read(operation: ViewFile | ListFiles, result: FileContent | FileList) -> ReadAnswer:

@@ -12,7 +12,7 @@ from wap_kernel.dialects.tool_interface.parameters import ReadParameters
 from wap_kernel.dialects.tool_interface.tools import TOOLS, WorkspaceTool
 from wap_kernel.engine.workspace import Workspace
 from wap_kernel.files.interface import Kind
-from wap_kernel.model.call_context import Context
+from wap_kernel.model.call_context import CallContext
 from wap_kernel.model.caller import Caller
 from wap_kernel.model.errors import WapError
 from wap_kernel.model.operations import Operation, ViewFile
@@ -41,7 +41,7 @@ async def parse(name: str, body: bytes, workspace: Workspace, caller: Caller) ->
     try:
         return read() if is_quick else await workspace.offload(read)
     except WapError as error:
-        workspace.refused(name, error, caller, context=Context(dialect=DIALECT, tool=name))
+        workspace.refused(name, error, caller, context=CallContext(dialect=DIALECT, tool=name))
         raise translated(error) from None
 
 

@@ -14,8 +14,8 @@ from pydantic.alias_generators import to_camel
 
 from wap_kernel.dialects.tool_interface.answers import Answer
 from wap_kernel.dialects.tool_interface.workspace_path import shown
-from wap_kernel.git.client import GitActed
 from wap_kernel.model.git import results as git
+from wap_kernel.model.git.results import GitActed
 from wap_kernel.model.operations import GitAction
 
 

@@ -11,19 +11,19 @@ from pydantic import Field
 from wap_kernel.dialects.tool import INTEGER
 from wap_kernel.dialects.tool_interface import workspace_path
 from wap_kernel.dialects.tool_interface.parameters import InterfaceParameters, Positive
-from wap_kernel.git.local.changes import MAX_MESSAGE
-from wap_kernel.git.local.queries import MAX_COMMITS
 from wap_kernel.git.settings import by_https
 from wap_kernel.model.errors import InvalidArgument
 from wap_kernel.model.git.names import branch as branch_name
+from wap_kernel.model.limits import (
+    INTERFACE_MAX_GIT_FILES,
+    INTERFACE_MAX_GIT_WORD_CHARACTERS,
+    MAX_COMMIT_MESSAGE_BYTES,
+    MAX_LOG_COMMITS,
+)
 from wap_kernel.model.operations import GitAction, GitChange, GitRead, GitTransfer, Operation
 from wap_kernel.policy.git_remotes import remote
 
-MAX_FILES = 5_000
-"""They stand on a command line, and bubblewrap takes 9,000 words, its own among them."""
-MAX_WORD = 4_096
-
-Paths = Annotated[list[Annotated[str, Field(min_length=1)]], Field(min_length=1, max_length=MAX_FILES)]
+Paths = Annotated[list[Annotated[str, Field(min_length=1)]], Field(min_length=1, max_length=INTERFACE_MAX_GIT_FILES)]
 Action = Literal[
     "status", "diff", "log", "show", "commit", "checkout", "branch", "add", "restore", "fetch", "pull", "push", "clone"
 ]
@@ -62,7 +62,9 @@ _KINDS: Mapping[str, type[GitAction]] = MappingProxyType(
 class GitParameters(InterfaceParameters):
     action: Action = Field(description="What to do.")
     workdir: str = Field(workspace_path.WORKSPACE, min_length=1, description="Folder of the repository, or one in it.")
-    message: str | None = Field(None, min_length=1, max_length=MAX_MESSAGE, description="commit: what changed.")
+    message: str | None = Field(
+        None, min_length=1, max_length=MAX_COMMIT_MESSAGE_BYTES, description="commit: what changed."
+    )
     files: Paths | None = Field(
         None,
         description="commit (staged first), add, restore, diff, log: files and folders, /workspace/... or relative "
@@ -71,26 +73,26 @@ class GitParameters(InterfaceParameters):
     branch: str | None = Field(
         None,
         min_length=1,
-        max_length=MAX_WORD,
+        max_length=INTERFACE_MAX_GIT_WORD_CHARACTERS,
         description="checkout: is made when it does not exist. branch: to make or delete; without it they are listed. "
         "push: by default the current one. clone: by default the remote's own.",
     )
     ref: str | None = Field(
         None,
         min_length=1,
-        max_length=MAX_WORD,
+        max_length=INTERFACE_MAX_GIT_WORD_CHARACTERS,
         description="show: a commit, or COMMIT:PATH (from the repository's top). log: a commit or a range, a..b. "
         "restore, branch: a commit to take it from.",
     )
     staged: bool | None = Field(None, description="restore: unstage, and leave the files as they are.")
     force: bool | None = Field(None, description="push: overwrite. branch: delete also what is not merged.")
     delete: bool | None = Field(None, description="push, branch: delete the branch.")
-    limit: Annotated[int, Field(ge=1, le=MAX_COMMITS), INTEGER] | None = Field(None, description="log: default 50.")
+    limit: Annotated[int, Field(ge=1, le=MAX_LOG_COMMITS), INTEGER] | None = Field(None, description="log: default 50.")
     skip: Annotated[int, Field(ge=0, le=2**31), INTEGER] | None = Field(None, description="log: leave out so many.")
     url: str | None = Field(
         None,
         min_length=1,
-        max_length=MAX_WORD,
+        max_length=INTERFACE_MAX_GIT_WORD_CHARACTERS,
         description="clone, and fetch, pull, push instead of the repository's own remote: https://host/owner/name.git",
     )
     path: str | None = Field(None, min_length=1, description="clone: the new folder.")

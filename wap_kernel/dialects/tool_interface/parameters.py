@@ -9,20 +9,19 @@ from pydantic import ConfigDict, Field
 from wap_kernel.dialects.tool import INTEGER, Parameters
 from wap_kernel.dialects.tool_interface import workspace_path
 from wap_kernel.dialects.wap.parameters import Hash
-from wap_kernel.files.search.searcher import MAX_CONTEXT_LINES
 from wap_kernel.model.edits import ReplaceText
 from wap_kernel.model.errors import InvalidArgument
+from wap_kernel.model.limits import (
+    INTERFACE_DEFAULT_TIMEOUT_MS,
+    INTERFACE_MAX_LINE_CHARACTERS,
+    INTERFACE_MAX_MATCHES,
+    INTERFACE_MAX_READ_LINES,
+    MAX_CONTEXT_LINES,
+    MAX_INTEGER,
+)
 from wap_kernel.model.operations import ListFiles, ModifyFile, Operation, RunCommand, SearchFiles, ViewFile, WriteFile
 
-TIMEOUT_MS = 120_000
-MAX_LINES = 2_000
-MAX_LINE = 2_000
-"""Characters."""
-MAX_MATCHES = 1_000
-"""Of glob and of grep."""
-LARGEST = 2**31
-
-Positive = Annotated[int, Field(ge=1, le=LARGEST), INTEGER]
+Positive = Annotated[int, Field(ge=1, le=MAX_INTEGER), INTEGER]
 FilePath = Annotated[str, Field(min_length=1, description="Path of the file: /workspace/... or relative to that.")]
 Folder = Annotated[str, Field(min_length=1, description="Folder to look in: /workspace/... or relative to that.")]
 
@@ -37,7 +36,7 @@ class BashParameters(InterfaceParameters):
     command: str = Field(min_length=1, max_length=100_000, description="Command line for bash.")
     workdir: str = Field(workspace_path.WORKSPACE, min_length=1, description="Folder to run in.")
     timeout_ms: float = Field(
-        TIMEOUT_MS, gt=0, allow_inf_nan=False, description="After how many milliseconds it is ended."
+        INTERFACE_DEFAULT_TIMEOUT_MS, gt=0, allow_inf_nan=False, description="After how many milliseconds it is ended."
     )
 
     def operation(self, names_of_root: tuple[str, ...]) -> Operation:
@@ -58,21 +57,22 @@ class ReadParameters(InterfaceParameters):
     offset: Positive = Field(1, description="First line (of a folder: entry) to read, from 1.")
     limit: Positive | None = Field(
         None,
-        description=f"How many lines (of a folder: entries) to read. Without it at most {MAX_LINES}, each cut at "
-        f"{MAX_LINE} characters; with it lines are whole.",
+        description="How many lines (of a folder: entries) to read. "
+        f"Without it at most {INTERFACE_MAX_READ_LINES}, each cut at "
+        f"{INTERFACE_MAX_LINE_CHARACTERS} characters; with it lines are whole.",
     )
 
     def operation(self, names_of_root: tuple[str, ...]) -> Operation:
         return ViewFile(
             path=workspace_path.parse(self.file_path, names_of_root),
             start_line=self.offset,
-            end_line=self.offset + (self.limit or MAX_LINES) - 1,
-            max_line=MAX_LINE if self.limit is None else None,
+            end_line=self.offset + (self.limit or INTERFACE_MAX_READ_LINES) - 1,
+            max_line=INTERFACE_MAX_LINE_CHARACTERS if self.limit is None else None,
         )
 
     def listing(self, path: str) -> Operation:
         """The same of a folder."""
-        return ListFiles(path=path, start_entry=self.offset, limit=self.limit or MAX_LINES)
+        return ListFiles(path=path, start_entry=self.offset, limit=self.limit or INTERFACE_MAX_READ_LINES)
 
 
 class WriteParameters(InterfaceParameters):
@@ -118,7 +118,7 @@ class GlobParameters(InterfaceParameters):
         path, pattern = workspace_path.parse(self.path, names_of_root), self.pattern
         if path == ".":
             pattern = pattern.removeprefix(f"{workspace_path.WORKSPACE}/") or pattern
-        return ListFiles(path=path, recursive=True, include=(pattern,), limit=MAX_MATCHES, newest_first=True)
+        return ListFiles(path=path, recursive=True, include=(pattern,), limit=INTERFACE_MAX_MATCHES, newest_first=True)
 
 
 class GrepParameters(InterfaceParameters):
@@ -141,7 +141,7 @@ class GrepParameters(InterfaceParameters):
             query=self.pattern,
             regex=True,
             include=None if self.include is None else (_anywhere(self.include),),
-            limit=MAX_MATCHES,
+            limit=INTERFACE_MAX_MATCHES,
             context_lines=self.context,
         )
 

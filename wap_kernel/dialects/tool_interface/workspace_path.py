@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from posixpath import normpath
 
-from wap_kernel.files import paths
+from wap_kernel.model import paths
 from wap_kernel.model.errors import InvalidArgument
 
 WORKSPACE = "/workspace"

@@ -8,8 +8,8 @@ from pydantic import Field
 
 from wap_kernel.dialects.tool import Parameters
 from wap_kernel.dialects.wap.parameters import Hash, Path
-from wap_kernel.files import paths
 from wap_kernel.files.notebooks import validation
+from wap_kernel.model import paths
 from wap_kernel.model.edits import CellType, DeleteCell, InsertCell, MoveCell, ReplaceCell
 from wap_kernel.model.errors import InvalidArgument
 from wap_kernel.model.operations import ModifyFile, Operation, ReadNotebook

@@ -9,12 +9,17 @@ from typing import Annotated, Any, Literal
 from pydantic import Field
 
 from wap_kernel.dialects.tool import INTEGER, Parameters
-from wap_kernel.files import content_hash, paths
-from wap_kernel.files.globs.parse import MAX_PATTERNS
-from wap_kernel.files.search.searcher import MAX_CONTEXT_LINES
-from wap_kernel.files.search.selection import MAX_PATHS
+from wap_kernel.files import content_hash
+from wap_kernel.model import paths
 from wap_kernel.model.edits import DeleteLines, InsertLines, RegexReplace, ReplaceLines
 from wap_kernel.model.errors import InvalidArgument
+from wap_kernel.model.limits import (
+    MAX_CONTEXT_LINES,
+    MAX_GLOBS,
+    MAX_SEARCH_PATHS,
+    WAP_DEFAULT_CONTEXT_LINES,
+    WAP_DEFAULT_DEPTH,
+)
 from wap_kernel.model.operations import (
     CopyFile,
     CreateDirectory,
@@ -30,8 +35,6 @@ from wap_kernel.model.operations import (
     WriteFile,
 )
 
-DEFAULT_MAX_DEPTH = 3
-DEFAULT_CONTEXT_LINES = 2
 DECODE_STEP = 256 * 1024
 """Characters of base64; a multiple of four."""
 
@@ -42,7 +45,7 @@ Path = Annotated[
 Patterns = Annotated[
     list[str],
     Field(
-        max_length=MAX_PATTERNS,
+        max_length=MAX_GLOBS,
         description='Glob patterns to leave out, read as .gitignore does, e.g. "**/node_modules/**".',
     ),
 ]
@@ -60,7 +63,7 @@ class ExploreFilesParameters(Parameters):
     path: Path
     recursive: bool = Field(False, description="Whether to explore recursively.")
     exclude_patterns: Patterns | None = None
-    max_depth: Positive = Field(DEFAULT_MAX_DEPTH, description="Maximum recursion depth.")
+    max_depth: Positive = Field(WAP_DEFAULT_DEPTH, description="Maximum recursion depth.")
     return_metadata: bool = Field(False, description="Whether to include size and modification time.")
 
     def operation(self, names_of_root: tuple[str, ...]) -> Operation:
@@ -172,13 +175,13 @@ class ModifyFileParameters(Parameters):
 
 
 class SearchFilesParameters(Parameters):
-    paths: list[Path] = Field(min_length=1, max_length=MAX_PATHS, description="Files and folders to search in.")
+    paths: list[Path] = Field(min_length=1, max_length=MAX_SEARCH_PATHS, description="Files and folders to search in.")
     query: str = Field(min_length=1, description="What to look for, within one line.")
     type: Literal["regex", "literal"] = Field(description='"regex" is Rust syntax: no look-around, no back-references.')
     recursive: bool = Field(True, description="Whether to search recursively.")
     exclude_patterns: Patterns | None = None
     context_lines: Annotated[int, Field(ge=0, le=MAX_CONTEXT_LINES), INTEGER] = Field(
-        DEFAULT_CONTEXT_LINES, description="Lines of context around a match."
+        WAP_DEFAULT_CONTEXT_LINES, description="Lines of context around a match."
     )
 
     def operation(self, names_of_root: tuple[str, ...]) -> Operation:

@@ -13,7 +13,7 @@ import stat
 from collections import deque
 from dataclasses import dataclass
 
-from wap_kernel.files.paths import below, split
+from wap_kernel.model.paths import below, split
 
 MAX_LINKS = 40
 MAX_FOLDERS = 256

@@ -10,9 +10,10 @@ from itertools import islice
 
 from wap_kernel.files.contained.atomic_write import TEMPORARY_PREFIX, is_temporary
 from wap_kernel.files.contained.component_walk import FOLDER_FLAGS
-from wap_kernel.files.interface import Access, Guard, Kind, Look, Stat
-from wap_kernel.files.paths import join
+from wap_kernel.files.interface import Guard, Kind, Look, Stat
 from wap_kernel.model.errors import InvalidArgument, TooLarge
+from wap_kernel.model.path_access import Access
+from wap_kernel.model.paths import join
 
 # O_NONBLOCK: opening a FIFO must not wait for a writer; it is refused after fstat.
 READ_FLAGS = os.O_RDONLY | sum(getattr(os, name, 0) for name in ("O_CLOEXEC", "O_NONBLOCK", "O_NOCTTY"))

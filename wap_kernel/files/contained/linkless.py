@@ -14,8 +14,9 @@ from wap_kernel.files.contained import atomic_write
 from wap_kernel.files.contained.component_walk import FOLDER_FLAGS, Place
 from wap_kernel.files.contained.handles import READ_FLAGS, LocalFile, look_of
 from wap_kernel.files.contained.openat2 import OpenBeneath
-from wap_kernel.files.interface import Access, Guard, Look
-from wap_kernel.files.paths import lexical
+from wap_kernel.files.interface import Guard, Look
+from wap_kernel.model.path_access import Access
+from wap_kernel.model.paths import lexical
 
 _LINKED = (errno.ELOOP, errno.EXDEV, errno.EAGAIN)
 """What the kernel says where it meets a link, or something is renamed meanwhile."""

@@ -22,9 +22,10 @@ from wap_kernel.files.contained.component_walk import FOLDER_FLAGS, Escape, Plac
 from wap_kernel.files.contained.handles import READ_FLAGS, LocalFile, LocalFolder, look_at, not_a_file, stat_of
 from wap_kernel.files.contained.linkless import Direct
 from wap_kernel.files.contained.modes import change_mode
-from wap_kernel.files.interface import Access, Guard, Kind, Look, Stat
-from wap_kernel.files.paths import lexical, outside, split
+from wap_kernel.files.interface import Guard, Kind, Look, Stat
 from wap_kernel.model.errors import Conflict, InvalidArgument, WapError
+from wap_kernel.model.path_access import Access
+from wap_kernel.model.paths import lexical, outside, split
 
 RETRIES = 64
 

@@ -9,9 +9,10 @@ from __future__ import annotations
 from array import array
 from collections.abc import Iterator, Sequence
 
+from wap_kernel.model.limits import MAX_DIFF_CHARACTERS
+
 MAX_STEPS = 1_000_000
 """Of comparing lines, and so also of the memory for it: 4 bytes each."""
-MAX_DIFF_CHARACTERS = 64 * 1024
 LONGEST_LINE = 2000
 """Characters of a line, where not all can be shown."""
 CONTEXT = 3

@@ -8,10 +8,7 @@ from collections.abc import Iterable
 import bracex
 
 from wap_kernel.model.errors import InvalidArgument
-
-MAX_PATTERNS = 1000
-MAX_PATTERN_LENGTH = 1000
-MAX_BRACES = 20
+from wap_kernel.model.limits import MAX_GLOB_BRACES, MAX_GLOB_CHARACTERS, MAX_GLOBS
 
 # pathspec turns globs into backtracking regular expressions: `**/a/**/a/**/b` on a deep path takes half a minute, with
 # the interpreter's lock held. Within these bounds the worst path takes one pattern well under a second, and nearly all
@@ -26,18 +23,18 @@ _GAPS = re.compile(r"(?:(?<=/)|^)(?:\*\*/)+")
 
 def expanded(pattern: str) -> list[str]:
     """The patterns that braces stand for."""
-    if len(pattern) > MAX_PATTERN_LENGTH or "\0" in pattern:
+    if len(pattern) > MAX_GLOB_CHARACTERS or "\0" in pattern:
         raise InvalidArgument(
-            f"A pattern is longer than {MAX_PATTERN_LENGTH} characters or contains NUL.",
+            f"A pattern is longer than {MAX_GLOB_CHARACTERS} characters or contains NUL.",
             pattern=pattern[:50],
         )
     braces = pattern.count("{")
-    if braces > MAX_BRACES:  # each may be nested in the one before, and bracex recurses
-        raise InvalidArgument(f"A pattern has more than {MAX_BRACES} braces.", pattern=pattern[:50])
+    if braces > MAX_GLOB_BRACES:  # each may be nested in the one before, and bracex recurses
+        raise InvalidArgument(f"A pattern has more than {MAX_GLOB_BRACES} braces.", pattern=pattern[:50])
     if not braces:
         return [pattern]
     try:
-        return list(bracex.expand(pattern, keep_escapes=True, limit=MAX_PATTERNS))
+        return list(bracex.expand(pattern, keep_escapes=True, limit=MAX_GLOBS))
     except bracex.ExpansionLimitException:
         raise too_many(pattern) from None
 
@@ -67,7 +64,7 @@ def excluding_lines(patterns: Iterable[str]) -> list[str]:
             costly += _is_costly(line, pattern)
             if line:
                 lines.append(line)
-        if len(lines) > MAX_PATTERNS:
+        if len(lines) > MAX_GLOBS:
             raise too_many(pattern)
         if costly > MAX_COSTLY:
             raise _too_costly(pattern)
@@ -106,7 +103,7 @@ def _is_costly(line: str, pattern: str) -> bool:
 
 def too_many(pattern: str) -> InvalidArgument:
     return InvalidArgument(
-        f"More than {MAX_PATTERNS} patterns, braces expanded.",
+        f"More than {MAX_GLOBS} patterns, braces expanded.",
         hint="Use coarser patterns.",
         pattern=pattern[:50],
     )

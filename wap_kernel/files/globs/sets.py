@@ -18,21 +18,11 @@ from pathspec import GitIgnoreSpec
 from pathspec.patterns.gitignore import GitIgnorePatternError
 from pathspec.patterns.gitignore.spec import GitIgnoreSpecPattern
 
-from wap_kernel.files.globs.parse import MAX_PATTERNS, excluding_lines, selecting_rows, too_many
+from wap_kernel.files.globs.parse import excluding_lines, selecting_rows, too_many
 from wap_kernel.files.globs.path_glob import NamesWithin, PathGlob, name_matcher
-from wap_kernel.files.paths import split
 from wap_kernel.model.errors import InvalidArgument
-
-DEFAULT_EXCLUSIONS = (
-    "**/node_modules/**",
-    "**/.git/**",
-    "**/dist/**",
-    "**/build/**",
-    "**/.venv/**",
-    "**/target/**",
-    "**/__pycache__/**",
-    "**/vendor/**",
-)
+from wap_kernel.model.limits import DEFAULT_EXCLUSIONS, MAX_GLOBS
+from wap_kernel.model.paths import split
 
 _ALL = (("**",), ("**", "*"))
 _FOLDER_NAME = re.compile(r"(?:\*\*/)*([^/*?\[\]\\!#\s]+)/")
@@ -58,7 +48,7 @@ class Selected:
 
     def __init__(self, patterns: Iterable[str]) -> None:
         self._globs = [PathGlob(names, name_matcher) for pattern in patterns for names in selecting_rows(pattern)]
-        if len(self._globs) > MAX_PATTERNS:
+        if len(self._globs) > MAX_GLOBS:
             raise too_many("")
 
     @property

@@ -19,11 +19,9 @@ from typing import Any
 from wap_kernel.files.notebooks import json_spans
 from wap_kernel.model.edits import CellChange, DeleteCell, InsertCell, MoveCell, ReplaceCell
 from wap_kernel.model.errors import EditNotFound, InvalidArgument, TooLarge
+from wap_kernel.model.limits import MAX_NOTEBOOK_BYTES, MAX_NOTEBOOK_PARTS
 
 Cell = dict[str, Any]
-MAX_NOTEBOOK = 16 * 1024 * 1024
-MAX_PARTS = 200_000
-"""Bytes, and lists and objects: other threads stand still while JSON is parsed."""
 _INDENT = re.compile(r"\{(\r?\n)([ \t]{1,8})(?![ \t])")
 _ID = re.compile(r"[a-zA-Z0-9_-]{1,64}")
 _MALFORMED = (ValueError, LookupError, RecursionError)
@@ -47,9 +45,10 @@ class Document:
     """The text of a notebook, taken apart around its cells."""
 
     def __init__(self, data: bytes) -> None:
-        if len(data) > MAX_NOTEBOOK or data.count(b"{") + data.count(b"[") > MAX_PARTS:
+        if len(data) > MAX_NOTEBOOK_BYTES or data.count(b"{") + data.count(b"[") > MAX_NOTEBOOK_PARTS:
             raise TooLarge(
-                f"The notebook is too large: cells are found in up to {MAX_NOTEBOOK} bytes and {MAX_PARTS} parts.",
+                f"The notebook is too large: cells are found in up to {MAX_NOTEBOOK_BYTES} bytes "
+                f"and {MAX_NOTEBOOK_PARTS} parts.",
                 hint="Clear the outputs of its cells, or work on it with a command, such as jq.",
                 size=len(data),
             )

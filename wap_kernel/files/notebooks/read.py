@@ -7,16 +7,13 @@ from typing import Any
 
 from wap_kernel.files.content_hash import of_bytes
 from wap_kernel.files.interface import Files
-from wap_kernel.files.notebooks.cells import MAX_NOTEBOOK, Cell, Document, joined, source_of
+from wap_kernel.files.notebooks.cells import Cell, Document, joined, source_of
 from wap_kernel.files.read import metadata, read_up_to
 from wap_kernel.model.errors import InvalidArgument, TooLarge
+from wap_kernel.model.limits import MAX_CELL_OUTPUT_CHARACTERS, MAX_CELL_OUTPUTS, MAX_NOTEBOOK_BYTES
 from wap_kernel.model.operations import ReadNotebook
 from wap_kernel.model.results import CellOutput, Limits, NotebookCell, NotebookContent
 
-MAX_OUTPUT = 4000
-"""Characters of one output; its end is kept as well as its beginning."""
-MAX_OUTPUTS = 50
-"""Of one cell."""
 MAX_TYPES = 20
 MAX_TYPE = 100
 OVERHEAD = 100
@@ -27,13 +24,13 @@ _COLOURS = re.compile(r"\x1b\[[0-9;]*m")
 def read_notebook(files: Files, operation: ReadNotebook, limits: Limits, root_path: str) -> NotebookContent:
     """The cells that are asked for, as many as fit into an answer."""
     with files.open(operation.path) as file:
-        data, stat = read_up_to(file, MAX_NOTEBOOK), file.stat
+        data, stat = read_up_to(file, MAX_NOTEBOOK_BYTES), file.stat
     document = Document(data)
     wanted = _wanted(document, operation.cells)
     cells: list[NotebookCell] = []
     left = limits.max_file_size
     for name, cell in wanted:
-        shown = _shown(name, cell, MAX_OUTPUTS if operation.outputs else None)
+        shown = _shown(name, cell, MAX_CELL_OUTPUTS if operation.outputs else None)
         if not cells and _size(shown) > left:  # the first one comes at least without what it has put out
             shown = _shown(name, cell, 0)
         left -= _size(shown)
@@ -115,7 +112,7 @@ def _output(output: dict[str, Any]) -> CellOutput:
         type=_text(kind)[:MAX_TYPE],
         text=_cut(text),
         mime_types=others[:MAX_TYPES] or None,
-        is_truncated=True if len(text) > MAX_OUTPUT else None,
+        is_truncated=True if len(text) > MAX_CELL_OUTPUT_CHARACTERS else None,
     )
 
 
@@ -129,7 +126,7 @@ def _text(text: str) -> str:
 
 
 def _cut(text: str) -> str:
-    if len(text) <= MAX_OUTPUT:
+    if len(text) <= MAX_CELL_OUTPUT_CHARACTERS:
         return text
-    half = MAX_OUTPUT // 2
+    half = MAX_CELL_OUTPUT_CHARACTERS // 2
     return f"{text[:half]}\n[... {len(text) - 2 * half} characters left out ...]\n{text[-half:]}"

@@ -9,8 +9,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from wap_kernel.files.contained.handles import not_a_file
-from wap_kernel.files.interface import Access, DirEntry, Files, Guard, Kind, Look, OpenFile, Stat
-from wap_kernel.files.paths import join
+from wap_kernel.files.interface import DirEntry, Files, Guard, Kind, Look, OpenFile, Stat
+from wap_kernel.model.path_access import Access
+from wap_kernel.model.paths import join
 
 FILE_MODE = stat.S_IFREG | 0o644
 FOLDER_MODE = stat.S_IFDIR | 0o755

@@ -16,11 +16,12 @@ from contextlib import suppress
 
 from wap_kernel.files.contained.component_walk import MAX_LINKS
 from wap_kernel.files.contained.handles import not_a_file
-from wap_kernel.files.interface import Access, Files, Guard, Kind, Look, OpenFile, Stat
+from wap_kernel.files.interface import Files, Guard, Kind, Look, OpenFile, Stat
 from wap_kernel.files.overlay.handles import FILE_MODE, FOLDER_MODE, GONE, Layer, Node, OverlayFolder
-from wap_kernel.files.paths import join, outside, split
 from wap_kernel.files.unguarded import Unguarded
 from wap_kernel.model.errors import InvalidArgument, PermissionDenied
+from wap_kernel.model.path_access import Access
+from wap_kernel.model.paths import join, outside, split
 
 
 class Overlay:

@@ -10,12 +10,11 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import NamedTuple
 
 from wap_kernel.files.interface import OpenFile
+from wap_kernel.model.limits import MAX_MATCH_LINE_CHARACTERS
 
 BLOCK = 256 * 1024
-MAX_LINE_CHARACTERS = 2000
-"""Where a line is cut in an answer."""
 
-_MAX_LINE_BYTES = 4 * MAX_LINE_CHARACTERS  # no character of UTF-8 has more than four bytes
+_MAX_LINE_BYTES = 4 * MAX_MATCH_LINE_CHARACTERS  # no character of UTF-8 has more than four bytes
 
 
 class Hit(NamedTuple):
@@ -127,9 +126,9 @@ def texts_in(data: bytes, numbers: Iterable[int]) -> dict[int, str]:
 
 
 def _text(line: bytes | bytearray) -> str:
-    if len(line) <= MAX_LINE_CHARACTERS:
+    if len(line) <= MAX_MATCH_LINE_CHARACTERS:
         return line.decode("utf-8", "replace")
-    return bytes(line[:_MAX_LINE_BYTES]).decode("utf-8", "replace")[:MAX_LINE_CHARACTERS]
+    return bytes(line[:_MAX_LINE_BYTES]).decode("utf-8", "replace")[:MAX_MATCH_LINE_CHARACTERS]
 
 
 def _first(found: Iterable[bytes], size: int) -> Iterator[bytes]:

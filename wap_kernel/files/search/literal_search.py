@@ -11,12 +11,12 @@ from contextlib import closing
 from dataclasses import dataclass
 
 from wap_kernel.files.interface import Files, OpenFile
-from wap_kernel.files.paths import display, join
 from wap_kernel.files.search.line_scanner import Hit, column_in, hits
 from wap_kernel.files.search.match_rows import rows
 from wap_kernel.files.search.selection import Selection
 from wap_kernel.files.tree_walk import open_real, unless_gone
 from wap_kernel.model.deadline import Deadline
+from wap_kernel.model.paths import display, join
 from wap_kernel.model.results import Match, SearchResult
 
 FILE_BUDGET = 500

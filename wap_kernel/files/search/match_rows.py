@@ -4,12 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from wap_kernel.files.paths import display
 from wap_kernel.files.search.line_scanner import texts_in, texts_of
+from wap_kernel.model.limits import MAX_SEARCH_RESULT_CHARACTERS
+from wap_kernel.model.paths import display
 from wap_kernel.model.results import Match, SearchResult
-
-MAX_CHARACTERS = 4 * 1024 * 1024
-"""Of text in one answer. A hundred matches with all the context that may be asked for can be ten times that."""
 
 
 def rows(path: str, found: bytes | Iterable[bytes], columns: Mapping[int, int], context: int) -> list[Match]:
@@ -34,7 +32,7 @@ def rows(path: str, found: bytes | Iterable[bytes], columns: Mapping[int, int], 
     ]
 
 
-def bounded(result: SearchResult, characters: int = MAX_CHARACTERS) -> SearchResult:
+def bounded(result: SearchResult, characters: int = MAX_SEARCH_RESULT_CHARACTERS) -> SearchResult:
     """As many of the first matches as fit, one at least; the total stays the total."""
     for index, match in enumerate(result.matches):
         characters -= len(match.match_text) + sum(map(len, (*match.context_before, *match.context_after)))

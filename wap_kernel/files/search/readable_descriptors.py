@@ -12,7 +12,7 @@ from collections.abc import Iterator
 
 from wap_kernel.files.contained.component_walk import FOLDER_FLAGS
 from wap_kernel.files.interface import Guard
-from wap_kernel.files.paths import join
+from wap_kernel.model.paths import join
 
 _NOTHING_THERE = {errno.ENOENT, errno.EACCES, errno.ELOOP, errno.ENOTDIR}
 """Gone, unreadable or replaced since its name was read: nothing to search. Other errors would falsify the answer."""

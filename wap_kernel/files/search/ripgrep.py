@@ -36,9 +36,9 @@ from wap_kernel.files.interface import Guard
 from wap_kernel.files.search import landlock
 from wap_kernel.files.search.line_scanner import Hit
 from wap_kernel.files.search.readable_descriptors import readable
-from wap_kernel.files.search.selection import MAX_FILE_SIZE
 from wap_kernel.model.deadline import Deadline
 from wap_kernel.model.errors import InternalError, InvalidArgument, ProviderUnavailable
+from wap_kernel.model.limits import MAX_SEARCHED_FILE_BYTES
 
 NICENESS = 10
 
@@ -63,7 +63,7 @@ class Query:
     text: str
     regex: bool
     case_sensitive: bool
-    max_file_size: int = MAX_FILE_SIZE
+    max_file_size: int = MAX_SEARCHED_FILE_BYTES
 
     @property
     def literal(self) -> bytes | None:

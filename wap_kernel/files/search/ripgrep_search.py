@@ -14,7 +14,6 @@ from typing import TypeVar
 
 from wap_kernel.files.contained.handles import LocalFile
 from wap_kernel.files.interface import Files, OpenFile
-from wap_kernel.files.paths import display, join
 from wap_kernel.files.search.line_scanner import BLOCK, Hit, blocks, column_in, column_of, hits
 from wap_kernel.files.search.match_rows import rows
 from wap_kernel.files.search.ripgrep import Query, Ripgrep, memory_file
@@ -22,6 +21,7 @@ from wap_kernel.files.search.selection import Selection
 from wap_kernel.files.tree_walk import unless_gone
 from wap_kernel.model.deadline import Deadline
 from wap_kernel.model.errors import ProviderUnavailable
+from wap_kernel.model.paths import display, join
 from wap_kernel.model.results import Match, SearchResult
 
 DESCRIPTOR_BATCH = 200

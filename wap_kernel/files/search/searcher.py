@@ -20,16 +20,12 @@ from wap_kernel.files.search.literal_search import FILE_BUDGET, Literal, find_li
 from wap_kernel.files.search.match_rows import bounded
 from wap_kernel.files.search.ripgrep import Query, Ripgrep
 from wap_kernel.files.search.ripgrep_search import RipgrepSearch
-from wap_kernel.files.search.selection import MAX_FILE_SIZE, Selection
+from wap_kernel.files.search.selection import Selection
 from wap_kernel.model.deadline import Deadline
 from wap_kernel.model.errors import InvalidArgument
+from wap_kernel.model.limits import MAX_CONTEXT_LINES, MAX_MATCHES, MAX_QUERY_CHARACTERS, MAX_SEARCHED_FILE_BYTES
 from wap_kernel.model.operations import SearchFiles
 from wap_kernel.model.results import Limits, SearchResult
-
-MAX_QUERY_CHARACTERS = 10_000
-MAX_CONTEXT_LINES = 100
-MAX_MATCHES = 10_000
-"""In an answer, whatever the caller's own limit is."""
 
 _META = re.compile(r"[\\.+*?()|\[\]{}^$]")
 """A Rust pattern without any of these is a literal."""
@@ -64,7 +60,7 @@ class Searcher:
         limits: Limits,
         deadline: Deadline,
         *,
-        max_file_size: int = MAX_FILE_SIZE,
+        max_file_size: int = MAX_SEARCHED_FILE_BYTES,
     ) -> SearchResult:
         _check(operation)
         is_regex = operation.regex and _META.search(operation.query) is not None

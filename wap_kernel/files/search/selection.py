@@ -6,30 +6,29 @@ from collections.abc import Generator, Iterable, Iterator
 
 from wap_kernel.files.contained.atomic_write import is_temporary
 from wap_kernel.files.globs.sets import Exclusions, chosen, selected
-from wap_kernel.files.interface import Access, Files, Guard, Kind, Stat
-from wap_kernel.files.paths import join, split
+from wap_kernel.files.interface import Files, Guard, Kind, Stat
 from wap_kernel.files.tree_walk import open_real, regular_files
 from wap_kernel.model.deadline import Deadline
 from wap_kernel.model.errors import InvalidArgument, PermissionDenied, from_os_error
+from wap_kernel.model.limits import MAX_SEARCH_PATHS, MAX_SEARCHED_FILE_BYTES
 from wap_kernel.model.operations import SearchFiles
-
-MAX_PATHS = 100
+from wap_kernel.model.path_access import Access
+from wap_kernel.model.paths import join, split
 
 CHECKED = 100
 """Files between two looks at the deadline."""
-
-MAX_FILE_SIZE = 256 * 1024 * 1024
-"""Bigger files are never searched; a policy may set a lower bound."""
 
 
 class Selection:
     """Files that are named, and files below folders that are named unless they are excluded or hidden; of all these,
     those that the operation's `include` selects."""
 
-    def __init__(self, files: Files, guard: Guard, operation: SearchFiles, max_file_size: int = MAX_FILE_SIZE) -> None:
-        if not 0 < len(operation.paths) <= MAX_PATHS:
+    def __init__(
+        self, files: Files, guard: Guard, operation: SearchFiles, max_file_size: int = MAX_SEARCHED_FILE_BYTES
+    ) -> None:
+        if not 0 < len(operation.paths) <= MAX_SEARCH_PATHS:
             raise InvalidArgument(
-                f"A search needs between 1 and {MAX_PATHS} paths, not {len(operation.paths)}.",
+                f"A search needs between 1 and {MAX_SEARCH_PATHS} paths, not {len(operation.paths)}.",
                 hint='Use "." for the whole workspace.',
             )
         self.recursive = operation.recursive

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from wap_kernel.files.paths import display
 from wap_kernel.git import output_parser
 from wap_kernel.git.local import filters
 from wap_kernel.git.local.queries import branches, log
@@ -26,8 +25,9 @@ from wap_kernel.model.git.results import (
     Restored,
     failed,
 )
+from wap_kernel.model.limits import MAX_COMMIT_MESSAGE_BYTES
+from wap_kernel.model.paths import display
 
-MAX_MESSAGE = 64 * 1024
 _SHOWN = 5
 
 
@@ -97,8 +97,8 @@ def commit(work: Work, message: str, files: Sequence[str] = ()) -> Committed:
     """Stage `files` if some are named, and commit what is staged."""
     if not message.strip():
         raise InvalidArgument("The message is empty.", hint="Say in a sentence what changed.")
-    if len(message.encode("utf-8", "replace")) > MAX_MESSAGE:
-        raise InvalidArgument(f"The message is too long; at most {MAX_MESSAGE} bytes.")
+    if len(message.encode("utf-8", "replace")) > MAX_COMMIT_MESSAGE_BYTES:
+        raise InvalidArgument(f"The message is too long; at most {MAX_COMMIT_MESSAGE_BYTES} bytes.")
     notes = [add(work, files).note] if files else []
     raw = work.status()
     if raw.conflicts:

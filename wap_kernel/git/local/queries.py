@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from wap_kernel.files.paths import display
 from wap_kernel.git import diff_parser, output_parser
 from wap_kernel.git.local import hardened_env
 from wap_kernel.git.local.repository import Work, denied
@@ -27,9 +26,9 @@ from wap_kernel.model.git.results import (
     Status,
     failed,
 )
+from wap_kernel.model.limits import MAX_GIT_FILE_BYTES, MAX_LOG_COMMITS
+from wap_kernel.model.paths import display
 
-MAX_FILE = 1024 * 1024
-MAX_COMMITS = 1000
 _EMPTY_TREE = {
     40: "4b825dc642cb6eb9a060e54bf8d69288fbee4904",
     64: "6ef19b41225c5369f1c104d45d8d85efa9b057b53b14b4b9b939dd74decc5321",
@@ -103,8 +102,8 @@ def _diff(work: Work, what: Sequence[str], paths: Sequence[str] = ()) -> Diff:
 
 def log(work: Work, revision: str = "HEAD", *, paths: Sequence[str] = (), limit: int = 50, skip: int = 0) -> Log:
     """Newest first. `revision` may be a range, `main..feature`."""
-    if not (1 <= limit <= MAX_COMMITS and skip >= 0):
-        raise InvalidArgument(f"The limit is from 1 to {MAX_COMMITS}, and skip is not negative.")
+    if not (1 <= limit <= MAX_LOG_COMMITS and skip >= 0):
+        raise InvalidArgument(f"The limit is from 1 to {MAX_LOG_COMMITS}, and skip is not negative.")
     literal = work.literal(paths)
     ends = names.revisions(revision)
     what = "".join(end if end in names.BETWEEN else work.commit(end) for end in ends)
@@ -141,7 +140,7 @@ def _show_path(work: Work, commit: str, path: str) -> ShownFile | ShownFolder:
         return _show_folder(work, commit, path, (f"{path}/",))
     if kind != "blob" or not names.is_id(identifier):
         raise failed(Reason.UNKNOWN_PATH, "That path is a submodule: its files are in another repository.")
-    ran = work.read("cat-file", "blob", identifier, limit=MAX_FILE, partial=True)
+    ran = work.read("cat-file", "blob", identifier, limit=MAX_GIT_FILE_BYTES, partial=True)
     is_binary = b"\0" in ran.stdout
     return ShownFile(
         path=work.shown(path),

@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
-from wap_kernel.files.paths import display, join
 from wap_kernel.git import output_parser
-from wap_kernel.git.local.sandboxed_git import MAX_OUTPUT, Inside, Ran, Repository
+from wap_kernel.git.local.sandboxed_git import Inside, Ran, Repository
 from wap_kernel.model.errors import PermissionDenied
 from wap_kernel.model.git import names
 from wap_kernel.model.git.results import Person, Reason, failed
+from wap_kernel.model.limits import MAX_GIT_OUTPUT_BYTES
+from wap_kernel.model.paths import display, join
 
 MAX_WORDS = 500
 MAX_BYTES = 64 * 1024
@@ -43,7 +44,7 @@ class Work:
         return Work(inside, inside.look(folder), permits, identity, remote)
 
     def read(
-        self, *arguments: str, accept: Sequence[int] = (0,), limit: int = MAX_OUTPUT, partial: bool = False
+        self, *arguments: str, accept: Sequence[int] = (0,), limit: int = MAX_GIT_OUTPUT_BYTES, partial: bool = False
     ) -> Ran:
         return self.inside.read(self.repository, *arguments, accept=accept, limit=limit, partial=partial)
 

@@ -10,17 +10,17 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from os.path import dirname
 
-from wap_kernel.files.paths import below, display
 from wap_kernel.git import output_parser
 from wap_kernel.git.failure_messages import explained
 from wap_kernel.git.local import hardened_env
 from wap_kernel.model.command import Cancel, Outcome, Stream
 from wap_kernel.model.errors import TimedOut
 from wap_kernel.model.git.results import GitFailed, Reason, failed
+from wap_kernel.model.limits import MAX_GIT_OUTPUT_BYTES
+from wap_kernel.model.paths import below, display
 from wap_kernel.providers.base import Command, Confinement, Provider
 from wap_kernel.redaction.redactor import Redactor
 
-MAX_OUTPUT = 16 * 1024 * 1024
 MAX_STDERR = 64 * 1024
 TIMEOUT = 120.0
 
@@ -143,7 +143,7 @@ class Inside:
         *arguments: str,
         settings: Iterable[tuple[str, str]] = (),
         accept: Sequence[int] = (0,),
-        limit: int = MAX_OUTPUT,
+        limit: int = MAX_GIT_OUTPUT_BYTES,
         partial: bool = False,
         **variables: str,
     ) -> Ran:
@@ -163,7 +163,7 @@ class Inside:
         repository: Repository,
         *arguments: str,
         accept: Sequence[int] = (0,),
-        limit: int = MAX_OUTPUT,
+        limit: int = MAX_GIT_OUTPUT_BYTES,
         partial: bool = False,
     ) -> Ran:
         """The same for what changes nothing, not even the index's cache."""
@@ -192,7 +192,7 @@ class Inside:
         folder: str,
         settings: Iterable[tuple[str, str]],
         *,
-        limit: int = MAX_OUTPUT,
+        limit: int = MAX_GIT_OUTPUT_BYTES,
         **variables: str,
     ) -> Ran:
         kept = bytearray()

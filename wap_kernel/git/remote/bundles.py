@@ -18,8 +18,8 @@ from wap_kernel.git.remote.server_repository import NO_VARIABLES, Host, Variable
 from wap_kernel.model.errors import from_os_error
 from wap_kernel.model.git import names
 from wap_kernel.model.git.results import GitFailed, Reason, failed
+from wap_kernel.model.limits import MAX_BUNDLE_BYTES
 
-MAX_BUNDLE = 1024 * 1024 * 1024
 MAX_KNOWN = 200
 _PIECE = 8 * 1024 * 1024
 ARRIVED = "refs/wap/arrived"
@@ -36,7 +36,7 @@ def take_out(
     repository: Repository,
     host: Host,
     ref: str,
-    limit: int = MAX_BUNDLE,
+    limit: int = MAX_BUNDLE_BYTES,
     variables: Variables = NO_VARIABLES,
 ) -> str:
     """Bring `ref` of the workspace into the server's repository; returns its commit, which ARRIVED keeps. `variables`
@@ -92,8 +92,8 @@ def bring_in(
                 if "empty bundle" in error.failure.stderr:
                     return
                 raise
-            if path.stat().st_size > MAX_BUNDLE:
-                raise _too_large(MAX_BUNDLE)
+            if path.stat().st_size > MAX_BUNDLE_BYTES:
+                raise _too_large(MAX_BUNDLE_BYTES)
             if _unbundle(inside, repository, path, last=not excluded):
                 return
 

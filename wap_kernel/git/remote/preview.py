@@ -12,18 +12,18 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from wap_kernel.files import content_hash
-from wap_kernel.files.paths import display
 from wap_kernel.git import output_parser
 from wap_kernel.git.local.repository import Work
 from wap_kernel.git.remote import bundles
+from wap_kernel.model.limits import MAX_PREVIEWED_COMMITS
 from wap_kernel.model.operations import GitTransfer
+from wap_kernel.model.paths import display
 
 if TYPE_CHECKING:
     from wap_kernel.git.remote.server_repository import Host, Variables
     from wap_kernel.git.remote.transfer import Link
 
 ABSENT = "absent"
-MAX_COMMITS = 20
 _REMOTE = "the remote"
 _BRANCH = "the branch "
 _SEEN = "what was last seen there"
@@ -31,7 +31,13 @@ _LISTED = "what is new and what is lost there"
 _MORE = "... and more"
 _NONE = "0" * 40
 """No commit has this id."""
-_SHOWN = (f"--max-count={MAX_COMMITS + 1}", "--no-show-signature", "--no-color", "--no-patch", "--format=%h %s")
+_SHOWN = (
+    f"--max-count={MAX_PREVIEWED_COMMITS + 1}",
+    "--no-show-signature",
+    "--no-color",
+    "--no-patch",
+    "--format=%h %s",
+)
 
 
 @dataclass(frozen=True)
@@ -117,4 +123,4 @@ def _listed(host: Host, aside: Variables, commit: str, without: str | None) -> t
 
 def _subjects(stdout: bytes) -> tuple[str, ...]:
     found = tuple(map(display, output_parser.rows(stdout)))
-    return found if len(found) <= MAX_COMMITS else (*found[:MAX_COMMITS], _MORE)
+    return found if len(found) <= MAX_PREVIEWED_COMMITS else (*found[:MAX_PREVIEWED_COMMITS], _MORE)

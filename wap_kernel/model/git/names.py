@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import re
 
-from wap_kernel.files.paths import outside, parse, split
 from wap_kernel.model.errors import InvalidArgument, PermissionDenied
+from wap_kernel.model.limits import MAX_GIT_NAME_BYTES
+from wap_kernel.model.paths import outside, parse, split
 
-MAX_NAME = 200
 _BAD_IN_BRANCH = re.compile(r"[\x00-\x20\x7f~^:?*\[\\]|\.\.|@\{|//|/\.|\.lock(/|$)|^[-./]|[./]$")
 _RESERVED = re.compile(
     r"(HEAD|FETCH_HEAD|ORIG_HEAD|MERGE_HEAD|@|refs(/.*)?|[0-9a-f]{40}|[0-9a-f]{64})\Z", re.IGNORECASE
@@ -23,7 +23,7 @@ _ID = re.compile(r"[0-9a-f]{40}([0-9a-f]{24})?\Z")
 
 def branch(name: str) -> str:
     """A name for a branch, by git's own rules and without what could be taken for something else."""
-    if not name or len(name.encode("utf-8", "replace")) > MAX_NAME or _BAD_IN_BRANCH.search(name):
+    if not name or len(name.encode("utf-8", "replace")) > MAX_GIT_NAME_BYTES or _BAD_IN_BRANCH.search(name):
         raise _bad_branch(name)
     # What cannot be seen is refused too: a person who is asked about a branch must see which one it is.
     if _RESERVED.match(name) or not name.isprintable():
@@ -33,16 +33,22 @@ def branch(name: str) -> str:
 
 def _bad_branch(name: str) -> InvalidArgument:
     return InvalidArgument(
-        f"Not a name for a branch: {name[:MAX_NAME]!r}",
+        f"Not a name for a branch: {name[:MAX_GIT_NAME_BYTES]!r}",
         hint="Use letters, digits, '-', '_' and '/', and no '-' first: feature/new-thing.",
     )
 
 
 def revision(text: str) -> str:
     """One commit: a branch, a tag, an id, `HEAD~2`. No option, no search, no path."""
-    if len(text) > MAX_NAME or not _REVISION.match(text) or ".." in text or "{/" in text or not _is_unicode(text):
+    if (
+        len(text) > MAX_GIT_NAME_BYTES
+        or not _REVISION.match(text)
+        or ".." in text
+        or "{/" in text
+        or not _is_unicode(text)
+    ):
         raise InvalidArgument(
-            f"Not the name of a commit: {text[:MAX_NAME]!r}", hint="Use a branch, a tag, an id, or HEAD~2."
+            f"Not the name of a commit: {text[:MAX_GIT_NAME_BYTES]!r}", hint="Use a branch, a tag, an id, or HEAD~2."
         )
     return text
 

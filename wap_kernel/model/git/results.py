@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from enum import Enum
+from typing import Any
+
+from wap_kernel.model.results import Result
 
 
 class Reason(str, Enum):
@@ -253,3 +256,14 @@ class Cloned:
     branch: str
     commit: str
     refs: tuple[RefChange, ...] = field(default=())
+
+
+class GitActed(Result):
+    """The answer of a git operation, one of the classes above, or the reason why git failed."""
+
+    answer: Any = None
+    failure: Failure | None = None
+
+    @property
+    def exit_code(self) -> int:
+        return 0 if self.failure is None else self.failure.exit_code or 1

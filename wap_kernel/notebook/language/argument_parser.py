@@ -10,10 +10,7 @@ from collections.abc import Container, Iterable, Sequence
 from typing import Any, NoReturn
 
 from wap_kernel.model.errors import InvalidArgument
-
-LONGEST_WAIT = 86_400
-LONGEST_COMMAND = 3_600
-"""Seconds; the protocol has no longer ones, and policy may allow less."""
+from wap_kernel.model.limits import MAX_MAGIC_COMMAND_SECONDS, MAX_MAGIC_WAIT_SECONDS
 
 
 class HelpAsked(Exception):
@@ -99,15 +96,15 @@ def window(text: str) -> tuple[int, int | None]:
 
 def seconds(text: str) -> float:
     found = _number(text)
-    if found > LONGEST_WAIT:
-        raise argparse.ArgumentTypeError(f"a day, {LONGEST_WAIT:,} seconds, is the longest, not {text}")
+    if found > MAX_MAGIC_WAIT_SECONDS:
+        raise argparse.ArgumentTypeError(f"a day, {MAX_MAGIC_WAIT_SECONDS:,} seconds, is the longest, not {text}")
     return found
 
 
 def time_limit(text: str) -> float:
     found = _number(text)
-    if not 1 <= found <= LONGEST_COMMAND:
-        raise argparse.ArgumentTypeError(f"a command is given 1 to {LONGEST_COMMAND:,} seconds, not {text}")
+    if not 1 <= found <= MAX_MAGIC_COMMAND_SECONDS:
+        raise argparse.ArgumentTypeError(f"a command is given 1 to {MAX_MAGIC_COMMAND_SECONDS:,} seconds, not {text}")
     return found
 
 

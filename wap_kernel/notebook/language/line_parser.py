@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 from wap_kernel.model.errors import InvalidArgument
+from wap_kernel.model.limits import MAX_MAGIC_LINE_CHARACTERS
 from wap_kernel.notebook.language import aliases
 from wap_kernel.notebook.language.argument_parser import Arguments, HelpAsked
 from wap_kernel.notebook.language.commands import COMMANDS, NAMELESS, Command, find
@@ -20,8 +21,6 @@ _BATCH = re.compile(r"[\[{]|-(?:\s|$)|---|(?:\"?(?:operations|protocolVersion)\"
 _NO_OPTION = re.compile(r": there is no option \S+\.$")
 """Nor one that is near."""
 
-MAX_LINE = 100_000
-"""`shlex` takes twenty seconds for a word of a million characters."""
 MAGIC = re.compile(r"%{1,2}wap(?:\s+|$)")
 
 
@@ -164,9 +163,9 @@ def _first_word(text: str) -> tuple[str, str]:
 
 
 def _words(text: str) -> list[str]:
-    if len(text) > MAX_LINE:
+    if len(text) > MAX_MAGIC_LINE_CHARACTERS:
         raise InvalidArgument(
-            f"The line is too long: {len(text)} characters, at most {MAX_LINE}.",
+            f"The line is too long: {len(text)} characters, at most {MAX_MAGIC_LINE_CHARACTERS}.",
             hint="A text for a file stands below, in a cell that begins with %%wap write PATH.",
         )
     try:

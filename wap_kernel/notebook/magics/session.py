@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any
 from wap_kernel.client.render import Allowance, cutting, summary
 from wap_kernel.client.results import Answer, Note, Problem, RunResult
 from wap_kernel.model.errors import Code, ProviderUnavailable, WapError
+from wap_kernel.model.limits import MAX_MAGIC_LINE_CHARACTERS
 from wap_kernel.model.safe_text import visible
 from wap_kernel.notebook.language import Completer, Line, parse, parse_cell, perform, usage
-from wap_kernel.notebook.language.line_parser import MAX_LINE
 from wap_kernel.notebook.magics.display import Screen, Silent, screen
 
 if TYPE_CHECKING:
@@ -138,7 +138,7 @@ class Session:
 def _words(line: str) -> list[str]:
     """Of a line that could not be read."""
     try:
-        return shlex.split(line[:MAX_LINE])
+        return shlex.split(line[:MAX_MAGIC_LINE_CHARACTERS])
     except ValueError:
         return line.split()
 

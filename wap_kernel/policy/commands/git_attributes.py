@@ -14,8 +14,8 @@ import re
 from collections.abc import Collection, Iterable, Iterator, Sequence
 
 from wap_kernel.files.globs.path_glob import PathGlob, name_matcher
-from wap_kernel.files.paths import split
 from wap_kernel.model.errors import from_os_error
+from wap_kernel.model.paths import split
 from wap_kernel.policy.effective import Layer
 from wap_kernel.policy.paths.guard import PolicyGuard
 from wap_kernel.providers.process.environment import GIT_CLOSED

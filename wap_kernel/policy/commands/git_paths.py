@@ -11,7 +11,7 @@ import re
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from wap_kernel.files.paths import split
+from wap_kernel.model.paths import split
 from wap_kernel.policy.commands.redirections import MOVES, inside
 from wap_kernel.policy.commands.rule_match import CommandFacts, after_leading
 from wap_kernel.policy.shell.parser import Script

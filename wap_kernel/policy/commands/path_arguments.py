@@ -9,8 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 
-from wap_kernel.files.interface import Access
-from wap_kernel.model.path_access import Touch
+from wap_kernel.model.path_access import Access, PathAccess
 from wap_kernel.policy.commands import git_paths
 from wap_kernel.policy.commands.redirections import inside
 from wap_kernel.policy.commands.rule_match import CommandFacts
@@ -19,7 +18,7 @@ from wap_kernel.policy.shell.parser import Script
 from wap_kernel.policy.shell.syntax import Word
 from wap_kernel.policy.verdict import Answer, Verdict
 
-Refuse = Callable[[Touch], Verdict | None]
+Refuse = Callable[[PathAccess], Verdict | None]
 """Why a path inside is refused."""
 
 
@@ -51,7 +50,7 @@ def _refusals(
     is so from all of them."""
     for text in filter(None, texts):
         paths = [path for folder in folders if (path := inside(word, text, folder, facts)) is not None]
-        refusals = [refusal for path in paths if (refusal := refuse(Touch(path, Access.READ, folder=True)))]
+        refusals = [refusal for path in paths if (refusal := refuse(PathAccess(path, Access.READ, folder=True)))]
         denied = next((refusal for refusal in refusals if not is_selection(refusal.rule)), None)
         if denied is not None or (refusals and len(refusals) == len(paths)):
             yield denied or refusals[0]

@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 
-from wap_kernel.files.paths import below
+from wap_kernel.model.paths import below
 
 BUILTINS = frozenset(
     """

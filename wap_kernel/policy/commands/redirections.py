@@ -9,9 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 
-from wap_kernel.files.interface import Access
-from wap_kernel.files.paths import below
-from wap_kernel.model.path_access import Touch
+from wap_kernel.model.path_access import Access, PathAccess
+from wap_kernel.model.paths import below
 from wap_kernel.model.policy import ShellPolicy
 from wap_kernel.policy.commands.rule_match import CommandFacts
 from wap_kernel.policy.effective import Effective
@@ -28,7 +27,7 @@ def judge_redirections(
     cwd: str,
     effective: Effective,
     facts: CommandFacts,
-    refuse: Callable[[Touch], Verdict | None],
+    refuse: Callable[[PathAccess], Verdict | None],
 ) -> Iterator[Verdict]:
     """`refuse` tells why a path inside is refused."""
     moves = any(command.words and command.words[0].text in MOVES for command in script.commands)
@@ -39,7 +38,7 @@ def judge_redirections(
         access = Access.READ if redirect.mode == "read" else Access.WRITE
         path = inside(redirect.target, redirect.target.text, cwd, facts)
         if path is not None:
-            refusal = refuse(Touch(path, access))
+            refusal = refuse(PathAccess(path, access))
             if refusal is not None:
                 yield refusal
         elif not (facts.confined and access is Access.READ):

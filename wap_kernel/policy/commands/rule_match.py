@@ -15,7 +15,7 @@ from fnmatch import fnmatchcase
 from functools import lru_cache
 from typing import Protocol
 
-from wap_kernel.files.paths import below
+from wap_kernel.model.paths import below
 from wap_kernel.model.policy import Answer, CommandRule
 from wap_kernel.policy.commands.program_lookup import BUILTINS
 from wap_kernel.policy.shell.syntax import Word

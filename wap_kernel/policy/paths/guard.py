@@ -8,9 +8,10 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
-from wap_kernel.files.interface import Access, Folders
-from wap_kernel.files.paths import display
+from wap_kernel.files.interface import Folders
 from wap_kernel.model.errors import PermissionDenied
+from wap_kernel.model.path_access import Access
+from wap_kernel.model.paths import display
 from wap_kernel.policy.effective import Effective
 from wap_kernel.policy.paths.protected import ProtectedPaths
 

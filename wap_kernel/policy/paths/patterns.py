@@ -14,8 +14,8 @@ from functools import cached_property
 
 from wap_kernel.files.globs.parse import excluding_lines
 from wap_kernel.files.globs.path_glob import Matcher, PathGlob, name_matcher
-from wap_kernel.files.paths import join, split
 from wap_kernel.model.errors import InvalidArgument
+from wap_kernel.model.paths import join, split
 
 _TOKEN = re.compile(r"\\(?P<escaped>.)|(?P<wild>\*+|\?|\[[!^]?\]?[^\]\\]*\])|(?P<bad>[\[\\])|(?P<plain>.)", re.DOTALL)
 

@@ -16,9 +16,10 @@ from dataclasses import dataclass
 from enum import IntEnum
 from functools import cached_property
 
-from wap_kernel.files.interface import Access, Folders
-from wap_kernel.files.paths import below, split
+from wap_kernel.files.interface import Folders
 from wap_kernel.model.errors import PermissionDenied
+from wap_kernel.model.path_access import Access
+from wap_kernel.model.paths import below, split
 from wap_kernel.providers.process import environment
 
 

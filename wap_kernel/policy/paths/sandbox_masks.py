@@ -15,18 +15,17 @@ from dataclasses import dataclass
 from posixpath import dirname
 from typing import Protocol
 
-from wap_kernel.files.interface import Access, DirEntry, Files, Folders, Guard, Kind
-from wap_kernel.files.paths import join
+from wap_kernel.files.interface import DirEntry, Files, Folders, Guard, Kind
 from wap_kernel.files.tree_walk import open_real, walk
 from wap_kernel.files.unguarded import Unguarded
 from wap_kernel.model.deadline import Deadline
 from wap_kernel.model.errors import PermissionDenied, WapError
+from wap_kernel.model.limits import MAX_MASKS, MAX_READ_ONLY_MOUNTS
+from wap_kernel.model.path_access import Access
+from wap_kernel.model.paths import join
 from wap_kernel.policy.paths.quarantine import missing
 from wap_kernel.providers.base import Confinement
 
-MAX_MASKS = 200
-MAX_GUARDS = 600
-"""With what is read-only and what is pinned."""
 MAX_GITDIR = 4096
 GIT = ".git"
 GIT_OBEYED = frozenset({"config", "config.worktree", "hooks", "commondir"})
@@ -70,7 +69,7 @@ def find(
     search.run()
     if len(search.hidden) > MAX_MASKS:
         raise _too_many(search.hidden, rules)
-    if len(search.hidden) + len(search.read_only) + len(search.pinned) > MAX_GUARDS and not is_read_only:
+    if len(search.hidden) + len(search.read_only) + len(search.pinned) > MAX_READ_ONLY_MOUNTS and not is_read_only:
         raise _too_many_guards(search)
     confinement = Confinement(
         hidden=tuple(search.hidden),
@@ -172,7 +171,7 @@ def _too_many_guards(search: _Search) -> PermissionDenied:
     repositories = len(search.pinned)
     return PermissionDenied(
         f"The workspace holds {len(search.read_only)} read-only paths and {repositories} git repositories, more than a "
-        f"sandbox can guard ({MAX_GUARDS}).",
+        f"sandbox can guard ({MAX_READ_ONLY_MOUNTS}).",
         hint="Let readOnlyPaths name folders, not files; serve a folder with fewer repositories.",
         rule="masks",
     )

@@ -17,14 +17,13 @@ from functools import lru_cache
 import tree_sitter_bash
 from tree_sitter import Language, Node, Parser
 
+from wap_kernel.model.limits import MAX_PARSED_COMMAND_CHARACTERS
 from wap_kernel.policy.shell import ansi_c_quotes, spelling_variants
 from wap_kernel.policy.shell.strict_lexer import Unreadable, read
 from wap_kernel.policy.shell.syntax import Redirect, SimpleCommand, Word
 
 __all__ = ["Redirect", "Script", "SimpleCommand", "Word", "builtin_problem", "parse"]
 
-MAX_LENGTH = 128 * 1024
-"""With the heredocs."""
 MAX_PLAIN = 16 * 1024
 MAX_BEYOND = 4 * 1024
 """tree-sitter can need the square of the length: for what the strict reader has read, and for what it has not."""
@@ -95,7 +94,7 @@ def parse(command: str) -> Script:
 def _parse(command: str) -> Script:
     if problem := _unusual(command):
         # Still read, so that a blocked program is named.
-        is_short = len(command) <= MAX_LENGTH
+        is_short = len(command) <= MAX_PARSED_COMMAND_CHARACTERS
         rest = _analyse(_SURROGATE.sub("?", command)) if is_short else Script((), whole=False)
         return replace(rest, problems=_unique((problem, *rest.problems)))
     return _analyse(command)
@@ -106,8 +105,8 @@ def _texts(command: SimpleCommand) -> tuple[str, ...]:
 
 
 def _unusual(command: str) -> str | None:
-    if len(command) > MAX_LENGTH:
-        return f"longer than {MAX_LENGTH} characters"
+    if len(command) > MAX_PARSED_COMMAND_CHARACTERS:
+        return f"longer than {MAX_PARSED_COMMAND_CHARACTERS} characters"
     if command.isascii() and command.isprintable():
         return None
     for char in command:

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from wap_kernel.files.paths import below
+from wap_kernel.model.paths import below
 from wap_kernel.providers.base import ResourceLimits
 from wap_kernel.providers.mounts import Mount, MountKind
 

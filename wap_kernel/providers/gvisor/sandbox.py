@@ -18,8 +18,8 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack, suppress
 from typing import Any
 
-from wap_kernel.files.paths import display
 from wap_kernel.model.errors import InvalidArgument, ProviderUnavailable
+from wap_kernel.model.paths import display
 from wap_kernel.providers.base import ResourceLimits
 from wap_kernel.providers.gvisor.bundle import Bundle, bundle
 from wap_kernel.providers.mounts import Mount

@@ -13,8 +13,8 @@ import re
 import sys
 from collections.abc import Iterable, Mapping
 
-from wap_kernel.files.paths import below
 from wap_kernel.model.errors import InvalidArgument, PermissionDenied
+from wap_kernel.model.paths import below
 
 DEFAULT_PATH = "/usr/local/bin:/usr/bin:/bin"
 

@@ -13,9 +13,8 @@ from contextlib import suppress
 from typing import IO, get_args
 
 from wap_kernel.model.command import Stream
+from wap_kernel.model.limits import MAX_SPILLED_BYTES
 
-MAX_SPILLED = 64 * 1024 * 1024
-"""Bytes that are kept of one stream; what comes after them is counted and not kept."""
 STREAMS: tuple[Stream, ...] = get_args(Stream)
 _LONGEST_CHARACTER = 4
 
@@ -28,7 +27,7 @@ class Spill:
         self._position = position
         self._told = told
         self._files: dict[Stream, IO[bytes]] = {}
-        self._room = dict.fromkeys(STREAMS, MAX_SPILLED)
+        self._room = dict.fromkeys(STREAMS, MAX_SPILLED_BYTES)
 
     def __call__(self, stream: Stream, chunk: bytes) -> None:
         kept = chunk[: self._room[stream]]

@@ -19,7 +19,7 @@ from dataclasses import replace
 from functools import partial
 from typing import Any, Literal, NamedTuple
 
-from wap_kernel.model.call_context import ALONE, Context
+from wap_kernel.model.call_context import ALONE, CallContext
 from wap_kernel.model.caller import Caller
 from wap_kernel.model.errors import ApprovalRequired, NoSpace, PermissionDenied, ProviderUnavailable, WapError
 from wap_kernel.model.operations import Effect, Operation
@@ -61,7 +61,7 @@ class Record:
     __slots__ = ("caller", "context", "is_over", "number", "operation", "started", "step")
 
     def __init__(
-        self, operation: Operation | Unparsed, caller: Caller, context: Context, number: int, step: str | None
+        self, operation: Operation | Unparsed, caller: Caller, context: CallContext, number: int, step: str | None
     ) -> None:
         self.operation = operation
         self.caller = caller
@@ -105,11 +105,11 @@ class Audit:
         self._reads: deque[Entry] = deque()
         self._is_due = False
         """Whether the writing thread has been told of reads."""
-        self._sender: tuple[Caller | None, Context | None, dict[str, str | None]] = (None, None, {})
+        self._sender: tuple[Caller | None, CallContext | None, dict[str, str | None]] = (None, None, {})
         """Of the last record that was written."""
 
     def record(
-        self, operation: Operation | Unparsed, caller: Caller, context: Context = ALONE, *, step: str | None = None
+        self, operation: Operation | Unparsed, caller: Caller, context: CallContext = ALONE, *, step: str | None = None
     ) -> Record:
         """`step`: the operation's id in the run, where it shares its context with others."""
         return Record(operation, caller, context, next(self._numbers), step or context.step)
@@ -120,7 +120,7 @@ class Audit:
         error: WapError,
         caller: Caller,
         operation: Operation | None = None,
-        context: Context = ALONE,
+        context: CallContext = ALONE,
     ) -> None:
         """A request that was not performed, and maybe never became an operation."""
         record = self.record(operation or Unparsed(tool), caller, context)
@@ -248,7 +248,7 @@ class Audit:
         """What callers call themselves and their operations; short ones, as most are, hold no credential."""
         return name if name is None or len(name) < SHORTEST_SECRET else self._redact(name)
 
-    def _of_sender(self, caller: Caller, context: Context) -> dict[str, str | None]:
+    def _of_sender(self, caller: Caller, context: CallContext) -> dict[str, str | None]:
         """The columns that all records of a batch have alike, made once for those that follow each other."""
         known_caller, known_context, known = self._sender
         if known_caller is caller and known_context is context:
@@ -272,7 +272,7 @@ class Audit:
 
 def _summary(entry: Entry) -> dict[str, object]:
     summary = entry.record.operation.summary()
-    if entry.record.context.overlay is not None:
+    if entry.record.context.dry_run:
         summary = {**summary, "dryRun": True}
     return {**summary, "exitCode": entry.exit_code} if entry.exit_code else summary
 

@@ -16,10 +16,11 @@ from typing import Any
 
 from wap_kernel.files import content_hash
 from wap_kernel.files.interface import Kind, Look, RestorableFiles
-from wap_kernel.files.paths import display
 from wap_kernel.model.deadline import Deadline
 from wap_kernel.model.errors import WapError
+from wap_kernel.model.limits import MAX_HASHED_BYTES
 from wap_kernel.model.operations import GitAction, Operation, RunCommand, WriteFile
+from wap_kernel.model.paths import display
 from wap_kernel.state.database import Database
 from wap_kernel.state.undo import manifest
 from wap_kernel.state.undo.blob_store import Blobs
@@ -184,7 +185,7 @@ class Snapshots:
 
     def hashed(self) -> Budget:
         """For a look at what stands there now, which may be more than would be kept."""
-        return Budget(content_hash.MAX_HASHED, 2 * self._caps.total)
+        return Budget(MAX_HASHED_BYTES, 2 * self._caps.total)
 
     def keep(self, looks: Mapping[str, Look | None], budget: Budget, lost: dict[str, str]) -> dict[str, Image]:
         """The images of what stands at these paths, with contents; those that could not be had are added to `lost`."""

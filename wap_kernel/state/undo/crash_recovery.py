@@ -13,6 +13,7 @@ from wap_kernel.files import content_hash
 from wap_kernel.files.edit import apply
 from wap_kernel.model.deadline import Deadline
 from wap_kernel.model.errors import WapError
+from wap_kernel.model.limits import MAX_HASHED_BYTES
 from wap_kernel.model.operations import (
     CopyFile,
     CreateDirectory,
@@ -91,5 +92,5 @@ def _content_left(snapshots: Snapshots, operation: Operation, before: Image) -> 
         return kept + operation.content
     if isinstance(operation, ModifyFile):
         deadline = Deadline(EDIT_SECONDS)
-        return apply.apply(kept, operation.changes, max_size=content_hash.MAX_HASHED, deadline=deadline)
+        return apply.apply(kept, operation.changes, max_size=MAX_HASHED_BYTES, deadline=deadline)
     return None

@@ -19,8 +19,8 @@ from dataclasses import dataclass, field
 
 from wap_kernel.files import tree_walk
 from wap_kernel.files.interface import DirEntry, Files, Folder, Kind, Look
-from wap_kernel.files.paths import join
 from wap_kernel.model.deadline import Deadline
+from wap_kernel.model.paths import join
 
 RACY_NS = 50_000_000
 """Times of files are counted in ticks, so one that changed this shortly ago may change again without a trace."""

@@ -6,13 +6,13 @@ import posixpath
 from typing import Any
 
 from wap_kernel.files.edit import apply, unified_diff
-from wap_kernel.files.interface import Access, Files, Kind
-from wap_kernel.files.paths import display
+from wap_kernel.files.interface import Files, Kind
 from wap_kernel.files.read import read_up_to
 from wap_kernel.model.deadline import Deadline
 from wap_kernel.model.errors import InvalidArgument, WapError
 from wap_kernel.model.operations import DeleteFile, ModifyFile, Operation, WriteFile
-from wap_kernel.model.path_access import touches
+from wap_kernel.model.path_access import Access
+from wap_kernel.model.paths import display
 
 MAX_SHOWN = 1024 * 1024
 """Bytes of a file of which a diff is made."""
@@ -21,7 +21,7 @@ EDIT_SECONDS = 5.0
 
 def path_of(files: Files, operation: Operation) -> str | None:
     """Where it would change something, links resolved."""
-    named = next((touch for touch in touches(operation) if touch.access is Access.WRITE), None)
+    named = next((touch for touch in operation.path_accesses() if touch.access is Access.WRITE), None)
     if named is None:
         return None
     try:

@@ -9,11 +9,11 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from wap_kernel.files.edit import unified_diff
-from wap_kernel.files.paths import display
 from wap_kernel.files.tree_walk import unless_gone
 from wap_kernel.model.deadline import Deadline
 from wap_kernel.model.errors import Conflict
 from wap_kernel.model.operations import RevertRun
+from wap_kernel.model.paths import display
 from wap_kernel.model.safe_text import one_line
 from wap_kernel.state.undo.change_recorder import Nameable, Readable, Snapshots
 from wap_kernel.state.undo.change_store import Change, Note

@@ -13,11 +13,12 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from wap_kernel.files.interface import Access, Guard, Kind, Locks, Look
-from wap_kernel.files.paths import display
+from wap_kernel.files.interface import Guard, Kind, Locks, Look
 from wap_kernel.files.tree_walk import unless_gone
 from wap_kernel.model.deadline import Deadline
 from wap_kernel.model.errors import Conflict, PermissionDenied, WapError
+from wap_kernel.model.path_access import Access
+from wap_kernel.model.paths import display
 from wap_kernel.model.results import Reverted
 from wap_kernel.state.directory import open_lock
 from wap_kernel.state.file_lock import lock_within

@@ -10,8 +10,9 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 
-from wap_kernel.files.interface import Access, Folders, Guard, Kind, Locks, Look, RestorableFiles
+from wap_kernel.files.interface import Folders, Guard, Kind, Locks, Look, RestorableFiles
 from wap_kernel.model.errors import PermissionDenied, WapError
+from wap_kernel.model.path_access import Access
 from wap_kernel.state.undo.blob_store import Blobs
 from wap_kernel.state.undo.change_recorder import Snapshots
 from wap_kernel.state.undo.revert_plan import Do, Plan, Step

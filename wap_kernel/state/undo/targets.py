@@ -6,7 +6,6 @@ import posixpath
 from dataclasses import dataclass
 
 from wap_kernel.files.interface import Files
-from wap_kernel.files.paths import join, split
 from wap_kernel.files.write import putting
 from wap_kernel.model.operations import (
     CopyFile,
@@ -17,6 +16,7 @@ from wap_kernel.model.operations import (
     Operation,
     WriteFile,
 )
+from wap_kernel.model.paths import join, split
 
 
 @dataclass(frozen=True)

@@ -6,13 +6,13 @@ from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any
 
-from wap_kernel.files.interface import Access, Files, Guard, Locks
-from wap_kernel.model.call_context import Context
+from wap_kernel.files.interface import Files, Guard, Locks
+from wap_kernel.model.call_context import CallContext
 from wap_kernel.model.caller import Caller
 from wap_kernel.model.deadline import Deadline
 from wap_kernel.model.errors import InvalidArgument, PermissionDenied, WapError
 from wap_kernel.model.operations import GitAction, Operation, RevertRun, RunCommand
-from wap_kernel.model.path_access import Touch, touches
+from wap_kernel.model.path_access import Access, PathAccess
 from wap_kernel.model.results import Reverted
 from wap_kernel.model.run import Run
 from wap_kernel.state.undo import crash_recovery, report
@@ -48,13 +48,13 @@ class Undoing:
         return None if self._snapshots is None else self._snapshots.changes
 
     @contextmanager
-    def around(self, operation: Operation, context: Context, deadline: Deadline) -> Iterator[None]:
+    def around(self, operation: Operation, context: CallContext, deadline: Deadline) -> Iterator[None]:
         """Keep what the operation will change, and let nobody else change it between the keeping and the operation."""
         if self._snapshots is None:
             yield
             return
         files = self._snapshots.files
-        changed = (touch for touch in touches(operation) if touch.access is Access.WRITE)
+        changed = (touch for touch in operation.path_accesses() if touch.access is Access.WRITE)
         held = [path for touch in changed if (path := _resolved(files, touch)) is not None]
         run, position = str(context.run), context.position
         with (
@@ -85,7 +85,7 @@ class Undoing:
         """Raise if a revert would be refused."""
         self._kept().check(operation.run, self._guard_of(caller), force=operation.force)
 
-    def revert(self, operation: RevertRun, guard: Guard, context: Context) -> Reverted:
+    def revert(self, operation: RevertRun, guard: Guard, context: CallContext) -> Reverted:
         if context.run is None:
             raise InvalidArgument("A revert is a run of its own.", hint="Revert the run, not an operation.")
         return self._kept().revert(
@@ -134,7 +134,7 @@ class Undoing:
         return self._reverting
 
 
-def _resolved(files: Files, touch: Touch) -> str | None:
+def _resolved(files: Files, touch: PathAccess) -> str | None:
     try:
         return files.resolve(touch.path, follow=touch.follow)
     except (OSError, WapError):

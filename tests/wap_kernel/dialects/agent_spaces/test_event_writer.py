@@ -14,10 +14,9 @@ from tests.support.agent_spaces_examples import EVENTS
 from wap_kernel import parse_event, validate_event
 from wap_kernel.dialects.agent_spaces.event_models import TYPES
 from wap_kernel.dialects.agent_spaces.event_writer import MAX_SAID, AgentSpacesEvents
-from wap_kernel.git.client import GitActed
 from wap_kernel.model import errors
 from wap_kernel.model.edits import ReplaceText
-from wap_kernel.model.git.results import Failure, Reason
+from wap_kernel.model.git.results import Failure, GitActed, Reason
 from wap_kernel.model.operations import (
     KINDS,
     CopyFile,

@@ -10,18 +10,17 @@ import pytest
 
 from tests.support.agent_spaces_examples import OPERATIONS, OPERATIONS_MESSAGE
 from wap_kernel import parse_operation, parse_operations_message, validate_operation
-from wap_kernel.dialects.agent_spaces.operations import (
-    MAX_COMMAND,
-    MAX_CONTENT,
-    MAX_ID,
-    MAX_MESSAGE,
-    MAX_OPERATIONS,
-    MAX_PATH,
-    MAX_TIMEOUT,
-    MIN_TIMEOUT,
-)
+from wap_kernel.dialects.agent_spaces.operations import MAX_TIMEOUT, MIN_TIMEOUT
 from wap_kernel.model.edits import ReplaceText
 from wap_kernel.model.errors import InvalidArgument
+from wap_kernel.model.limits import (
+    AGENT_SPACES_MAX_COMMAND_CHARACTERS,
+    AGENT_SPACES_MAX_CONTENT_BYTES,
+    AGENT_SPACES_MAX_ID_CHARACTERS,
+    AGENT_SPACES_MAX_MESSAGE_CHARACTERS,
+    AGENT_SPACES_MAX_OPERATIONS,
+    AGENT_SPACES_MAX_PATH_CHARACTERS,
+)
 from wap_kernel.model.operations import DeleteFile, Message, ModifyFile, Operation, ReadFile, RunCommand, WriteFile
 from wap_kernel.model.run import Options, Step
 
@@ -123,11 +122,15 @@ def test_paths_reach_the_engine_in_its_own_form() -> None:
 
 AT_THE_LIMIT: dict[str, dict[str, Any]] = {
     "path": {**READ, "path": "a/" * 127 + "a"},
-    "id": {**READ, "id": "é" * MAX_ID},
-    "command": {**SHELL, "command": "é" * MAX_COMMAND},
-    "message": {**SAY, "content": "é" * MAX_MESSAGE},
-    "content": {**CREATE, "content": "é" * (MAX_CONTENT // 2)},
-    "content in base64": {**CREATE, "content": base64.b64encode(bytes(MAX_CONTENT)).decode(), "encoding": "base64"},
+    "id": {**READ, "id": "é" * AGENT_SPACES_MAX_ID_CHARACTERS},
+    "command": {**SHELL, "command": "é" * AGENT_SPACES_MAX_COMMAND_CHARACTERS},
+    "message": {**SAY, "content": "é" * AGENT_SPACES_MAX_MESSAGE_CHARACTERS},
+    "content": {**CREATE, "content": "é" * (AGENT_SPACES_MAX_CONTENT_BYTES // 2)},
+    "content in base64": {
+        **CREATE,
+        "content": base64.b64encode(bytes(AGENT_SPACES_MAX_CONTENT_BYTES)).decode(),
+        "encoding": "base64",
+    },
     "shortest timeout": {**SHELL, "timeout": MIN_TIMEOUT},
     "longest timeout": {**SHELL, "timeout": MAX_TIMEOUT},
     "a whole number with a point": {**SHELL, "timeout": 1000.0},
@@ -148,7 +151,11 @@ REFUSED: dict[str, tuple[dict[str, Any], str, str]] = {
     "parent": ({**READ, "path": "a/../b"}, "readFile.path", "Path must not contain '..'"),
     "two dots in a name": ({**READ, "path": "a..b"}, "readFile.path", "Path must not contain '..'"),
     "NUL": ({**READ, "path": "a\0"}, "readFile.path", "Path must not contain null bytes"),
-    "long path": ({**READ, "path": "a" * (MAX_PATH + 1)}, "readFile.path", "Path must not exceed 255 characters"),
+    "long path": (
+        {**READ, "path": "a" * (AGENT_SPACES_MAX_PATH_CHARACTERS + 1)},
+        "readFile.path",
+        "Path must not exceed 255 characters",
+    ),
     "no path": ({**READ, "path": ""}, "readFile.path", "Path must not be empty"),
     "a file that is a folder": ({**CREATE, "path": "a/"}, "createFile.path", "The path names a folder"),
     "path of editFile": ({**EDIT, "path": "/a"}, "editFile.path", "Path must be relative"),
@@ -157,7 +164,11 @@ REFUSED: dict[str, tuple[dict[str, Any], str, str]] = {
     "cwd": ({**SHELL, "cwd": ".."}, "shell.cwd", "Path must not contain '..'"),
     "unknown field": ({**READ, "colour": 1}, "readFile.colour", "Unknown field."),
     "no command": ({**SHELL, "command": ""}, "shell.command", "at least 1 character"),
-    "long command": ({**SHELL, "command": "x" * (MAX_COMMAND + 1)}, "shell.command", "at most 4096 characters"),
+    "long command": (
+        {**SHELL, "command": "x" * (AGENT_SPACES_MAX_COMMAND_CHARACTERS + 1)},
+        "shell.command",
+        "at most 4096 characters",
+    ),
     "short timeout": ({**SHELL, "timeout": MIN_TIMEOUT - 1}, "shell.timeout", "greater than or equal to 1000"),
     "long timeout": ({**SHELL, "timeout": MAX_TIMEOUT + 1}, "shell.timeout", "less than or equal to 3600000"),
     "half a millisecond": ({**SHELL, "timeout": 1000.5}, "shell.timeout", "valid integer"),
@@ -176,7 +187,11 @@ REFUSED: dict[str, tuple[dict[str, Any], str, str]] = {
         "editFile.edits.0.newContent",
         "This field is required.",
     ),
-    "long message": ({**SAY, "content": "x" * (MAX_MESSAGE + 1)}, "message.content", "at most 100000 characters"),
+    "long message": (
+        {**SAY, "content": "x" * (AGENT_SPACES_MAX_MESSAGE_CHARACTERS + 1)},
+        "message.content",
+        "at most 100000 characters",
+    ),
     "not base64": ({**CREATE, "content": "?", "encoding": "base64"}, "createFile.content", "not valid base64"),
     "not even ASCII": ({**CREATE, "content": "é", "encoding": "base64"}, "createFile.content", "not valid base64"),
     "base64 in lines": (
@@ -184,21 +199,29 @@ REFUSED: dict[str, tuple[dict[str, Any], str, str]] = {
         "createFile.content",
         "not valid base64",
     ),
-    "much content": ({**CREATE, "content": "x" * (MAX_CONTENT + 1)}, "createFile.content", "exceed 10485760 bytes"),
+    "much content": (
+        {**CREATE, "content": "x" * (AGENT_SPACES_MAX_CONTENT_BYTES + 1)},
+        "createFile.content",
+        "exceed 10485760 bytes",
+    ),
     "much content in few characters": (
-        {**CREATE, "content": "é" * (MAX_CONTENT // 2 + 1)},
+        {**CREATE, "content": "é" * (AGENT_SPACES_MAX_CONTENT_BYTES // 2 + 1)},
         "createFile.content",
         "exceed 10485760 bytes",
     ),
     "much content in base64": (
-        {**CREATE, "content": base64.b64encode(bytes(MAX_CONTENT + 1)).decode(), "encoding": "base64"},
+        {
+            **CREATE,
+            "content": base64.b64encode(bytes(AGENT_SPACES_MAX_CONTENT_BYTES + 1)).decode(),
+            "encoding": "base64",
+        },
         "createFile.content",
         "exceed 10485760 bytes",
     ),
     "encoding": ({**CREATE, "encoding": "latin-1"}, "createFile.encoding", "'utf-8' or 'base64'"),
     "overwrite": ({**CREATE, "overwrite": "yes"}, "createFile.overwrite", "valid boolean"),
     "empty id": ({**READ, "id": ""}, "readFile.id", "at least 1 "),
-    "long id": ({**READ, "id": "x" * (MAX_ID + 1)}, "readFile.id", "at most 200 "),
+    "long id": ({**READ, "id": "x" * (AGENT_SPACES_MAX_ID_CHARACTERS + 1)}, "readFile.id", "at most 200 "),
     "type": ({"type": "format"}, "", "does not match any of the expected tags"),
     "no type": ({"path": "a"}, "", "Unable to extract tag"),
 }
@@ -252,7 +275,7 @@ def test_half_a_character_is_no_text(operation: dict[str, Any]) -> None:
         {"protocolVersion": "1.0"},
         message(colour=1),
         message(atomic="yes"),
-        message(*[READ] * (MAX_OPERATIONS + 1)),
+        message(*[READ] * (AGENT_SPACES_MAX_OPERATIONS + 1)),
     ],
     ids=lambda sent: str(sent)[:40],
 )

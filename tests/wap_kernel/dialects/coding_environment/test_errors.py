@@ -12,9 +12,9 @@ from tests.support.coding_environment import Coding, play
 from tests.support.time_limits import growing
 from wap_kernel.dialects import coding_environment
 from wap_kernel.dialects.coding_environment import CATALOG, TOOLS
-from wap_kernel.dialects.coding_environment.parameters import MAX_EDIT, MAX_READ
 from wap_kernel.model.caller import Caller, Scope
 from wap_kernel.model.errors import Code, InternalError, WapError
+from wap_kernel.model.limits import CODING_MAX_EDIT_BYTES, CODING_MAX_READ_BYTES
 from wap_kernel.policy import presets
 from wap_kernel.policy.parse import merge
 
@@ -233,8 +233,10 @@ def test_the_policy_file_of_the_catalog(coding: Coding) -> None:
         error = await coding.refuse("runCommand", {**run, "options": {**confirmed, "env": {"A": "b"}}})
         assert (error.code, error.data["rule"]) == (-32004, "envAllowlist")
 
-        assert (await coding.refuse("writeFile", {"path": "b", "contents": "x" * (MAX_EDIT + 1)})).code == -32003
-        (coding.root / "big").write_bytes(b"x" * (MAX_READ + 1))
+        assert (
+            await coding.refuse("writeFile", {"path": "b", "contents": "x" * (CODING_MAX_EDIT_BYTES + 1)})
+        ).code == -32003
+        (coding.root / "big").write_bytes(b"x" * (CODING_MAX_READ_BYTES + 1))
         assert (await coding.refuse("readFile", {"path": "big"})).code == -32003
 
     play(coding, scenario)
@@ -264,16 +266,16 @@ def test_the_policy_of_a_workspace_root_counts_beside_that_of_the_root(coding: C
 
 
 def test_too_large(coding: Coding) -> None:
-    (coding.root / "big").write_bytes(b"x" * (MAX_READ + 1))
-    (coding.root / "small").write_bytes(b"x" * MAX_READ)
+    (coding.root / "big").write_bytes(b"x" * (CODING_MAX_READ_BYTES + 1))
+    (coding.root / "small").write_bytes(b"x" * CODING_MAX_READ_BYTES)
 
     async def scenario(coding: Coding) -> None:
         error = await coding.refuse("readFile", {"path": "big"})
         assert (error.code, error.data["code"]) == (-32003, "SIZE_LIMIT_EXCEEDED")
         assert "startLine" not in error.message and "runCommand" in error.data["hint"]
-        assert (await coding.call("readFile", {"path": "small"}))["size"] == MAX_READ
-        await coding.call("writeFile", {"path": "new", "contents": "x" * MAX_EDIT})
-        error = await coding.refuse("writeFile", {"path": "newer", "contents": "ü" * (MAX_EDIT // 2 + 1)})
+        assert (await coding.call("readFile", {"path": "small"}))["size"] == CODING_MAX_READ_BYTES
+        await coding.call("writeFile", {"path": "new", "contents": "x" * CODING_MAX_EDIT_BYTES})
+        error = await coding.refuse("writeFile", {"path": "newer", "contents": "ü" * (CODING_MAX_EDIT_BYTES // 2 + 1)})
         assert error.code == -32003 and not (coding.root / "newer").exists()
 
     play(coding, scenario)

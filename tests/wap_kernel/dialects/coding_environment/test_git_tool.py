@@ -22,16 +22,16 @@ from wap_kernel.dialects.coding_environment import progress as watching
 from wap_kernel.dialects.coding_environment.outcome import performed
 from wap_kernel.dialects.coding_environment.workspace_root import Place
 from wap_kernel.dialects.tool_interface import git_answers
-from wap_kernel.dialects.tool_interface.git_parameters import FIELDS, MAX_FILES
-from wap_kernel.git.client import GitActed
+from wap_kernel.dialects.tool_interface.git_parameters import FIELDS
 from wap_kernel.git.remote.github_app import GitHubApp
 from wap_kernel.git.settings import GitSettings
 from wap_kernel.model.caller import Caller, Scope
 from wap_kernel.model.errors import PermissionDenied
 from wap_kernel.model.git import results as answers
+from wap_kernel.model.git.results import GitActed
+from wap_kernel.model.limits import INTERFACE_MAX_GIT_FILES, MAX_MASKS
 from wap_kernel.model.operations import Effect, GitRead
 from wap_kernel.model.policy import Policy
-from wap_kernel.policy.paths.sandbox_masks import MAX_MASKS
 from wap_kernel.state.audit.query import Page
 
 ASKING = Policy(name="asking", confirmation_required=("git",))
@@ -219,7 +219,7 @@ def test_as_many_files_as_may_be_named_fit_into_a_sandbox(repository: Coding) ->
 
     async def scenario(coding: Coding) -> None:
         git = _git(coding)
-        many = [f"{number}.py" for number in range(MAX_FILES)]
+        many = [f"{number}.py" for number in range(INTERFACE_MAX_GIT_FILES)]
         for action in ("add", "diff", "log", "restore"):
             assert (await git(action, files=many)).get("reason") in (None, "unknown-path")
         assert "at most" in (await coding.fail("git", {"action": "diff", "files": [*many, "a"]}))["error"]

@@ -14,10 +14,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from wap_kernel.dialects import body_complexity
-from wap_kernel.dialects.tool import LARGE, MAX_PROBLEMS
+from wap_kernel.dialects.tool import LARGE
 from wap_kernel.dialects.wap import parameters as wap_parameters
 from wap_kernel.dialects.wap import tools as wap
 from wap_kernel.model.errors import Code, InvalidArgument, NotFound, WapError
+from wap_kernel.model.limits import MAX_REPORTED_PROBLEMS
 from wap_kernel.model.operations import Effect
 
 
@@ -178,7 +179,7 @@ def test_only_the_first_problems_are_told() -> None:
     with pytest.raises(InvalidArgument) as caught:
         _parse("readFile", **{f"path{number}": 0 for number in range(90)})
     problems = caught.value.details["problems"]
-    assert len(problems) == MAX_PROBLEMS
+    assert len(problems) == MAX_REPORTED_PROBLEMS
     assert "(and 90 more)" in caught.value.message  # and the path that is missing
     assert problems[1]["message"] == "Unknown field. Did you mean path?"
 
@@ -241,9 +242,9 @@ def test_structure_is_counted_without_being_built(value: Any, step: int) -> None
     parts = _parts(value)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(body_complexity, "_STEP", step)
-        patch.setattr(body_complexity, "MAX_PARTS", parts)
+        patch.setattr(body_complexity, "MAX_JSON_PARTS", parts)
         body_complexity.check(body)
-        patch.setattr(body_complexity, "MAX_PARTS", parts - 1)
+        patch.setattr(body_complexity, "MAX_JSON_PARTS", parts - 1)
         with pytest.raises(InvalidArgument):
             body_complexity.check(body)
 

@@ -12,8 +12,9 @@ from hypothesis import strategies as st
 
 from tests.support.time_limits import cpu_time
 from wap_kernel.files.globs.parse import MAX_COSTLY
-from wap_kernel.files.globs.sets import DEFAULT_EXCLUSIONS, DEFAULTS, Exclusions, Patterns
+from wap_kernel.files.globs.sets import DEFAULTS, Exclusions, Patterns
 from wap_kernel.model.errors import InvalidArgument
+from wap_kernel.model.limits import DEFAULT_EXCLUSIONS
 
 
 def exclusions_of(patterns: Iterable[str], start: str = ".") -> Exclusions:

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from tests.support.guards import NoJournal, OpenGuard
 from wap_kernel.files.contained.root import Root
-from wap_kernel.files.interface import Access, Files, Kind
+from wap_kernel.files.interface import Files, Kind
 from wap_kernel.files.list_folder import list_files
 from wap_kernel.files.overlay.overlay import Overlay
 from wap_kernel.files.write import Writer
@@ -33,6 +33,7 @@ from wap_kernel.model.operations import (
     Operation,
     WriteFile,
 )
+from wap_kernel.model.path_access import Access
 from wap_kernel.model.results import Limits
 
 NAMES = {

@@ -7,15 +7,8 @@ from hypothesis import strategies as st
 
 from wap_kernel.files.interface import Kind, Stat
 from wap_kernel.files.overlay.handles import VirtualFile
-from wap_kernel.files.search.line_scanner import (
-    MAX_LINE_CHARACTERS,
-    Hit,
-    column_in,
-    column_of,
-    hits,
-    texts_in,
-    texts_of,
-)
+from wap_kernel.files.search.line_scanner import Hit, column_in, column_of, hits, texts_in, texts_of
+from wap_kernel.model.limits import MAX_MATCH_LINE_CHARACTERS
 
 texts = st.lists(st.sampled_from([b"a", b"b", b"ab", b"\n", b"\r", b"\r\n", "é".encode(), b"\xff"])).map(b"".join)
 literals = st.sampled_from([b"a", b"b", b"ab", b"aab", "é".encode(), b"\xa9b"])
@@ -95,7 +88,7 @@ def test_a_long_line_is_cut_at_a_character() -> None:
     data = b"x\n" + "😀".encode() * 100_000 + b"\r\nlast"
     for size in (7, 4096, len(data)):
         found = texts_of(cut(data, size), [1, 2, 3])
-        assert found == texts_in(data, [1, 2, 3]) == {1: "x", 2: "😀" * MAX_LINE_CHARACTERS, 3: "last"}
+        assert found == texts_in(data, [1, 2, 3]) == {1: "x", 2: "😀" * MAX_MATCH_LINE_CHARACTERS, 3: "last"}
 
 
 def test_reading_stops_after_the_last_wanted_line() -> None:

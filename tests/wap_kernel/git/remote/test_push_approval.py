@@ -13,12 +13,12 @@ from tests.support.git_team import Team
 from tests.support.tool_interface import SECONDS, Interface, opened
 from wap_kernel.git.remote import transfer
 from wap_kernel.git.remote.credentials import TokenFile
-from wap_kernel.git.remote.preview import MAX_COMMITS
 from wap_kernel.git.remote.transfer import push
 from wap_kernel.git.settings import GitSettings
 from wap_kernel.model.caller import Caller
 from wap_kernel.model.errors import Code, Conflict, InvalidArgument
 from wap_kernel.model.git.results import GitFailed, Reason
+from wap_kernel.model.limits import MAX_PREVIEWED_COMMITS
 from wap_kernel.model.policy import CommandRule, Policy, ShellPolicy
 from wap_kernel.policy import presets
 from wap_kernel.runs.decisions import Decision
@@ -258,10 +258,10 @@ def test_who_was_shown_no_commit_has_agreed_to_none(
 
 
 def test_a_long_list_says_that_it_goes_on(connected: Interface) -> None:
-    for number in range(MAX_COMMITS + 1):
+    for number in range(MAX_PREVIEWED_COMMITS + 1):
         connected.git("commit", "--quiet", "--allow-empty", "--message", f"number {number}")
     shown = Asked(connected, action="push").pending["commits"]
-    assert (len(shown), shown[-1]) == (MAX_COMMITS + 1, "... and more")
+    assert (len(shown), shown[-1]) == (MAX_PREVIEWED_COMMITS + 1, "... and more")
 
 
 def test_an_agent_that_asks_again_asks_about_the_new_commit(connected: Interface) -> None:

@@ -11,9 +11,9 @@ import pytest
 
 from tests.support.provider_workspace import skip_unless_works
 from wap_kernel.engine.workspace import Workspace
-from wap_kernel.files.interface import Access
 from wap_kernel.model.errors import PermissionDenied
 from wap_kernel.model.operations import RunCommand
+from wap_kernel.model.path_access import Access
 from wap_kernel.model.policy import FilesystemPolicy, Policy
 from wap_kernel.model.results import CommandResult
 from wap_kernel.policy import presets

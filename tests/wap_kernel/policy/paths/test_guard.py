@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from wap_kernel.files.interface import Access
 from wap_kernel.model.errors import PermissionDenied
+from wap_kernel.model.path_access import Access
 from wap_kernel.model.policy import FilesystemPolicy, Policy
 from wap_kernel.policy.effective import Effective
 from wap_kernel.policy.paths.guard import PolicyGuard

@@ -117,9 +117,12 @@ def test_what_git_would_obey_and_is_not_there_is_told(root: Root, tmp_path: Path
 def test_too_many_guards_are_refused(root: Root, tmp_path: Path) -> None:
     grow(
         tmp_path,
-        {f"{number}": {".git": {"HEAD": b"", "config": b""}} for number in range(sandbox_masks.MAX_GUARDS // 2)},
+        {
+            f"{number}": {".git": {"HEAD": b"", "config": b""}}
+            for number in range(sandbox_masks.MAX_READ_ONLY_MOUNTS // 2)
+        },
     )
-    assert len(find(root).pinned) == sandbox_masks.MAX_GUARDS // 2
+    assert len(find(root).pinned) == sandbox_masks.MAX_READ_ONLY_MOUNTS // 2
     grow(tmp_path, {"one more": {".git": {"HEAD": b"", "config": b""}}})
     with pytest.raises(PermissionDenied, match="git repositories"):
         find(root)

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from wap_kernel.policy.shell.parser import MAX_BEYOND, MAX_LENGTH, Redirect, Word, parse
+from wap_kernel.model.limits import MAX_PARSED_COMMAND_CHARACTERS
+from wap_kernel.policy.shell.parser import MAX_BEYOND, Redirect, Word, parse
 
 
 def words(command: str) -> list[list[str]]:
@@ -221,7 +222,7 @@ def test_redirections(command: str, expected: list[Redirect]) -> None:
         *(("printf -v a b", "printf into"), ("printf -va b", "printf into"), ('printf "$a" b', "printf into")),
         *(("test -v a", "test of"), ("[ -R a ]", "test of"), ('[ "$a" "$b" ]', "test of"), ("[ $a = b ]", "test of")),
         *(
-            (f"a {'b' * MAX_LENGTH}", "longer"),
+            (f"a {'b' * MAX_PARSED_COMMAND_CHARACTERS}", "longer"),
             (f"$( {'b' * MAX_BEYOND} )", "longer"),
             ("a;" * 201, "more than 200 commands"),
         ),

@@ -13,10 +13,10 @@ from typing import Any
 import pytest
 
 from wap_kernel.dialects.agent_spaces import operations as agent_spaces
+from wap_kernel.dialects.registry import open_runner
 from wap_kernel.dialects.wap import tools as wap
 from wap_kernel.model.caller import Caller
 from wap_kernel.model.errors import EditNotFound, FileMissing, InvalidArgument, WapError
-from wap_kernel.runs.runner import Runner
 
 SOURCES = Path(agent_spaces.__file__).parents[3]
 MARK = "Mark7Q"
@@ -126,7 +126,7 @@ def test_no_run_leaves_contents_in_the_audit(tools: Any, recorded: Callable[[], 
     sent = agent_spaces.parse_operations_message(message)
 
     async def perform() -> None:
-        runner = Runner(tools.workspace)
+        runner = open_runner(tools.workspace)
         run = await runner.start(sent.steps(), sent.options(), Caller(user="me"), dialect="agent_spaces")
         ended = await runner.wait(run.id, 60)
         assert ended.status.is_final

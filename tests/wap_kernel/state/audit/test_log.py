@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from wap_kernel.model.call_context import Context
+from wap_kernel.model.call_context import CallContext
 from wap_kernel.model.caller import Caller
 from wap_kernel.model.errors import Code, NotFound, WapError
 from wap_kernel.model.operations import CreateDirectory, ReadFile
@@ -51,7 +51,7 @@ def verified(database: Database) -> hash_chain.Report:
     return report
 
 
-def perform(audit: Audit, operation: Any, context: Context | None = None) -> None:
+def perform(audit: Audit, operation: Any, context: CallContext | None = None) -> None:
     record = audit.record(operation, ME) if context is None else audit.record(operation, ME, context)
     audit.intent(record)()
     audit.outcome(record, "ok")
@@ -82,7 +82,9 @@ def test_reads_alone_are_written_soon_and_all_of_them_at_the_close(tmp_path: Pat
 
 def test_where_an_operation_comes_from_is_recorded(tmp_path: Path) -> None:
     with opened(tmp_path) as (audit, _):
-        perform(audit, CreateDirectory(path="d"), Context("agent_spaces", "shell", run="r1", position=3, step="op-4"))
+        perform(
+            audit, CreateDirectory(path="d"), CallContext("agent_spaces", "shell", run="r1", position=3, step="op-4")
+        )
         perform(audit, CreateDirectory(path="d"))
     found = [(row["dialect"], row["tool"], row["run"], row["step"]) for row in rows(tmp_path)]
     assert found == [("agent_spaces", "shell", "r1", "op-4")] * 2 + [(None,) * 4] * 2

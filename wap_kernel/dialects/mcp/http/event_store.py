@@ -13,8 +13,8 @@ from typing import Any
 from mcp.server.streamable_http import EventCallback, EventId, EventMessage, EventStore, StreamId
 from mcp_types import JSONRPCMessage, JSONRPCResponse
 
-MAX_EVENTS = 20_000
-MAX_WEIGHT = 64 * 1024 * 1024
+from wap_kernel.model.limits import MCP_MAX_STORED_EVENT_BYTES, MCP_MAX_STORED_EVENTS
+
 _WEIGHT = 1024
 """Of an event without what it carries."""
 
@@ -29,7 +29,7 @@ class _Event:
 
 
 class RecentEvents:
-    def __init__(self, max_events: int = MAX_EVENTS, max_weight: int = MAX_WEIGHT) -> None:
+    def __init__(self, max_events: int = MCP_MAX_STORED_EVENTS, max_weight: int = MCP_MAX_STORED_EVENT_BYTES) -> None:
         self._max_events = max_events
         self._max_weight = max_weight
         self._events: OrderedDict[int, _Event] = OrderedDict()

@@ -21,11 +21,9 @@ from starlette.types import Message, Receive, Scope, Send
 
 from wap_kernel.dialects.mcp import sdk_errors
 from wap_kernel.dialects.mcp.http.event_store import RecentEvents
+from wap_kernel.model.limits import MAX_BODY_BYTES, MCP_MAX_SESSIONS, MCP_MAX_SESSIONS_PER_CREDENTIAL
 
-BODY_LIMIT = 32 * 1024 * 1024
 IDLE_SECONDS = 30 * 60.0
-MAX_SESSIONS = 1000
-MAX_PER_CREDENTIAL = 100
 RETRY_MS = 500
 """How soon a client that lost its connection comes back."""
 _OF_THE_BODY = (b"content-type", b"content-length")
@@ -52,14 +50,14 @@ class Sessions(StreamableHTTPSessionManager):
         server: Server[Any],
         *,
         idle_seconds: float = IDLE_SECONDS,
-        max_sessions: int = MAX_SESSIONS,
-        max_per_credential: int = MAX_PER_CREDENTIAL,
+        max_sessions: int = MCP_MAX_SESSIONS,
+        max_per_credential: int = MCP_MAX_SESSIONS_PER_CREDENTIAL,
     ) -> None:
         super().__init__(
             server,
             retry_interval=RETRY_MS,
             session_idle_timeout=idle_seconds,
-            max_request_body_size=BODY_LIMIT,
+            max_request_body_size=MAX_BODY_BYTES,
             max_sessions=max_sessions,
         )
         self._max_per_credential = max_per_credential

@@ -14,8 +14,8 @@ from wap_kernel.dialects.mcp.identity import Local
 from wap_kernel.dialects.mcp.server import build
 from wap_kernel.dialects.mcp.stdio import line_reader
 from wap_kernel.dialects.mcp.subscriptions import Changes
+from wap_kernel.dialects.registry import open_runner
 from wap_kernel.engine.open_workspace import open_workspace
-from wap_kernel.runs.runner import Runner
 
 
 async def serve(root: str, settings: Mapping[str, Any], stop: asyncio.Event) -> None:
@@ -23,7 +23,7 @@ async def serve(root: str, settings: Mapping[str, Any], stop: asyncio.Event) -> 
     only, wait = chosen(settings.get("mcp_tools", ())), float(settings.get("mcp_wait", 0.0))
     changes = Changes()
     workspace = open_workspace(root, settings, changed=lambda operation, *_: changes.announce(operation))
-    runner = Runner(workspace)
+    runner = open_runner(workspace)
     try:
         asker = Local(secrets.token_hex(8))
         server = build(runner, lambda _: asker, changes, only=only, wait=wait)

@@ -14,8 +14,8 @@ import regex
 from wap_kernel.files.edit.js_regex.translate import Translated, translate
 from wap_kernel.model.deadline import Deadline
 from wap_kernel.model.errors import EditNotFound, InvalidArgument, TimedOut, TooLarge
+from wap_kernel.model.limits import REGEX_TIMEOUT_SECONDS
 
-TIMEOUT_SECONDS = 2.0
 FLAGS = "gimsu"
 
 
@@ -23,7 +23,7 @@ def replace(text: str, pattern: str, replacement: str, flags: str, *, max_size: 
     """`text.replace(new RegExp(pattern, flags), replacement)`, except that no match is an error, not a shrug."""
     translated, compiled = _compile(pattern, flags)
     expand = _expander(replacement, translated)
-    seconds = min(TIMEOUT_SECONDS, deadline.remaining)
+    seconds = min(REGEX_TIMEOUT_SECONDS, deadline.remaining)
     done, size, pieces = 0, 0, list[str]()
     try:
         for match in _matches(compiled, text, seconds):

@@ -20,8 +20,8 @@ from wap_kernel.files.edit.js_regex import charsets
 from wap_kernel.files.edit.js_regex.charsets import Set
 from wap_kernel.files.edit.js_regex.escapes import Characters
 from wap_kernel.model.errors import InvalidArgument
+from wap_kernel.model.limits import MAX_REGEX_CHARACTERS
 
-MAX_PATTERN = 10_000
 MAX_DEPTH = 50
 MAX_COUNT = 65_535
 MAX_SIZE = 20_000
@@ -43,8 +43,8 @@ class Translated:
 
 
 def translate(pattern: str, flags: str) -> Translated:
-    if len(pattern) > MAX_PATTERN:
-        raise InvalidArgument(f"The pattern is longer than {MAX_PATTERN} characters.")
+    if len(pattern) > MAX_REGEX_CHARACTERS:
+        raise InvalidArgument(f"The pattern is longer than {MAX_REGEX_CHARACTERS} characters.")
     groups, names = _groups(pattern)
     parser = _Parser(pattern, flags, groups, names)
     return Translated(parser.whole(), names, groups)

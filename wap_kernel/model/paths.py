@@ -10,9 +10,7 @@ import os
 from functools import lru_cache
 
 from wap_kernel.model.errors import InvalidArgument, PermissionDenied
-
-MAX_PATH_BYTES = 4095
-MAX_NAME_BYTES = 255
+from wap_kernel.model.limits import MAX_NAME_BYTES, MAX_PATH_BYTES
 
 
 def outside(path: str) -> PermissionDenied:

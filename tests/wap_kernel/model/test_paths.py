@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from wap_kernel.files.paths import below
+from wap_kernel.model.paths import below
 
 PARTS = st.lists(st.sampled_from(["", ".", "a", "b", ".a", "a.", "..a", "a b"]), max_size=4)
 """With `..` left out: where that leads, the text alone cannot say."""
