@@ -17,7 +17,7 @@ from tornado.iostream import StreamClosedError
 from wap_kernel.dialects.tool import LARGE
 from wap_kernel.model.errors import WapError
 from wap_kernel.model.operations import Effect
-from wap_kernel.runs.event_stream import Cursor, Live
+from wap_kernel.runs.event_stream import Cursor, StreamEvent
 
 from . import queries
 from .base import WapHandler, verb
@@ -42,7 +42,7 @@ class StreamHandler(WapHandler):
         Cursor.parse(sent)  # while there is still a status to refuse it with
         return sent
 
-    async def relay(self, events: AsyncGenerator[Live, None], first: Live | None = None) -> None:
+    async def relay(self, events: AsyncGenerator[StreamEvent, None], first: StreamEvent | None = None) -> None:
         """`first`, which was taken already, and the others, until they end, the reader goes or its token does."""
         self.set_header("Content-Type", "text/event-stream")
         self.set_header("Cache-Control", "no-cache")
@@ -70,7 +70,7 @@ class StreamHandler(WapHandler):
         self.write(text)
         await self.flush()
 
-    async def _frame(self, live: Live) -> bytes:
+    async def _frame(self, live: StreamEvent) -> bytes:
         large = sum(len(value) for value in live.data.values() if isinstance(value, str)) > LARGE
         return await self.workspace.offload(lambda: frame(live)) if large else frame(live)
 
@@ -114,9 +114,9 @@ class EventsHandler(StreamHandler):
         await self.relay(await self.runner.follow_all(self.last_event_id, self.caller))
 
 
-async def with_heartbeats(events: AsyncGenerator[Live, None], seconds: float) -> AsyncGenerator[Live | None, None]:
+async def with_heartbeats(events: AsyncGenerator[StreamEvent, None], seconds: float) -> AsyncGenerator[StreamEvent | None, None]:
     """The events, and None after so many seconds without one; closes them in the end."""
-    upcoming: asyncio.Future[Live | None] | None = None
+    upcoming: asyncio.Future[StreamEvent | None] | None = None
     try:
         while True:
             upcoming = upcoming or asyncio.ensure_future(_next(events))
@@ -135,10 +135,10 @@ async def with_heartbeats(events: AsyncGenerator[Live, None], seconds: float) ->
         await events.aclose()
 
 
-async def _next(events: AsyncGenerator[Live, None]) -> Live | None:
+async def _next(events: AsyncGenerator[StreamEvent, None]) -> StreamEvent | None:
     return await anext(events, None)
 
 
-def frame(live: Live) -> bytes:
+def frame(live: StreamEvent) -> bytes:
     identifier = f"id: {live.id}\n" if live.id else ""
     return f"{identifier}event: {live.name}\ndata: {json.dumps(live.data)}\n\n".encode()

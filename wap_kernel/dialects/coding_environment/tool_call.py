@@ -38,7 +38,7 @@ from wap_kernel.model.errors import (
 from wap_kernel.model.operations import Effect, GitTransfer, Operation, RunCommand
 from wap_kernel.model.results import Result
 from wap_kernel.model.run import Step
-from wap_kernel.policy.verdict import Answer
+from wap_kernel.policy.verdict import VerdictKind
 from wap_kernel.providers.process.stream import Chunk
 from wap_kernel.runs.runner import Runner
 from wap_kernel.runs.services import Admission
@@ -230,7 +230,7 @@ class _Call:
         if refusal.details.get("rule") != confirmation_prompt.RULE:
             return False
         (verdict,) = await self.runner.workspace.check([confirmed], self.caller)
-        return verdict.answer is Answer.ALLOW
+        return verdict.kind is VerdictKind.ALLOW
 
     async def _ask(self, confirm: Confirm, operation: Operation, refusal: ApprovalRequired) -> None:
         workspace = self.runner.workspace
