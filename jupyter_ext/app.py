@@ -20,7 +20,7 @@ from wap_kernel.model.version import __version__
 from wap_kernel.policy import presets
 from wap_kernel.providers import selection
 
-from . import places
+from . import server_paths
 from .notifications import FilesChanged, Notifications, RunChanged
 
 if TYPE_CHECKING:
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from wap_kernel.model.run import Run
     from wap_kernel.runs.runner import Runner
 
-    from .tokens import AgentTokens
+    from .tokens.store import AgentTokens
 
 _DEFAULTS = Limits()
 
@@ -228,7 +228,7 @@ class WapExtension(ExtensionApp):
 
     def _open_workspace(self) -> Workspace | None:
         server = self._server()
-        root = places.root(server)
+        root = server_paths.root(server)
         if root is None:
             self.unavailable = (
                 f"The contents manager of this server ({type(server.contents_manager).__name__}) does not keep its "
@@ -248,8 +248,8 @@ class WapExtension(ExtensionApp):
                 allow_unconfined=self.allow_unconfined,
                 state_dir=self.state_dir or None,
                 limits=limits,
-                hidden=places.secrets(server),
-                read_only=places.settings_files(server, self),
+                hidden=server_paths.secrets(server),
+                read_only=server_paths.settings_files(server, self),
                 undo=self.undo,
                 git=git_settings(self.git),
                 changed=self._announce_files,
@@ -310,8 +310,8 @@ class WapExtension(ExtensionApp):
         if self.workspace is None:
             return None
         from .handlers.base import RATES, TOKENS
-        from .rates import Rates
-        from .tokens import AgentTokens
+        from .tokens.rate_limits import Rates
+        from .tokens.store import AgentTokens
 
         tokens = AgentTokens(self.workspace.state_dir, self.workspace.id, self.log)
         self.settings.update({TOKENS: tokens, RATES: Rates(tokens)})

@@ -17,14 +17,17 @@ from jupyter_server.serverapp import ServerApp
 from pydantic import Field, WithJsonSchema
 
 from wap_kernel.dialects import json_schema
-from wap_kernel.dialects.coding_environment import TOOLS, CallOutcome, CodingTool, RpcError, call, rpc_error
+from wap_kernel.dialects.coding_environment.outcome import CallOutcome
+from wap_kernel.dialects.coding_environment.rpc_errors import RpcError, rpc_error
+from wap_kernel.dialects.coding_environment.tool_call import call
+from wap_kernel.dialects.coding_environment.tools import TOOLS, CodingTool
 from wap_kernel.model.caller import Caller
 from wap_kernel.model.errors import ProviderUnavailable, WapError
 from wap_kernel.model.limits import DEFAULT_PAGE
 
 from .app import WapExtension
 from .handlers.base import RATES
-from .tokens import AgentToken, AgentTokens, Order
+from .tokens.store import AgentToken, AgentTokens, Order
 
 NAME = "jupyter-server-mcp"
 LIFETIME = timedelta(days=365)

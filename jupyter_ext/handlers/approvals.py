@@ -5,7 +5,7 @@ from __future__ import annotations
 from wap_kernel.model.limits import DEFAULT_WAIT_SECONDS
 from wap_kernel.model.operations import Effect
 
-from . import queries
+from . import parameters
 from .base import verb
 from .run_requests import Decided
 from .waiting import WaitingHandler
@@ -19,6 +19,6 @@ class DecisionHandler(WaitingHandler):
     @verb
     async def post(self, run_id: str) -> None:
         await self.authorize(Effect.WRITE, AUTH_RESOURCE)
-        wait = queries.seconds(self.request, "wait", DEFAULT_WAIT_SECONDS)
+        wait = parameters.seconds(self.request, "wait", DEFAULT_WAIT_SECONDS)
         request = Decided.read(self.take_body())
         await self.answer_gone_on(await self.runner.decide(run_id, request.decided(), self.caller), wait)

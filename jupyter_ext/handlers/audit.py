@@ -8,7 +8,7 @@ from wap_kernel.model.limits import DEFAULT_PAGE, MAX_PAGE
 from wap_kernel.model.operations import Effect
 from wap_kernel.state.audit.query import OUTCOMES, Page
 
-from . import queries
+from . import parameters
 from .base import WapHandler, verb
 
 AUTH_RESOURCE = "wap_audit"
@@ -21,10 +21,10 @@ class AuditHandler(WapHandler):
     async def get(self) -> None:
         await self.authorize(Effect.READ, AUTH_RESOURCE)
         page = Page(
-            limit=queries.whole(self.request, "limit", DEFAULT_PAGE, 1, MAX_PAGE),
-            cursor=queries.text(self.request, "cursor"),
-            tool=queries.text(self.request, "tool"),
-            outcome=queries.choice(self.request, "outcome", OUTCOMES),
+            limit=parameters.whole(self.request, "limit", DEFAULT_PAGE, 1, MAX_PAGE),
+            cursor=parameters.text(self.request, "cursor"),
+            tool=parameters.text(self.request, "tool"),
+            outcome=parameters.choice(self.request, "outcome", OUTCOMES),
         )
         self.finish(json.dumps(await self.workspace.audit_page(page)).encode("ascii"))
 

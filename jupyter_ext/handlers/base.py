@@ -36,16 +36,16 @@ from wap_kernel.model.errors import (
 from wap_kernel.model.limits import MAX_CLAIM_CHARACTERS
 from wap_kernel.model.operations import DescribeWorkspace, Effect
 
+from ..tokens.bearer import Presented, presented
 from . import errors
-from .bearer import Presented, presented
-from .body import BodyReader
+from .request_body import BodyReader
 
 if TYPE_CHECKING:
     from wap_kernel.engine.workspace import Workspace
     from wap_kernel.runs.runner import Runner
 
     from ..app import WapExtension
-    from ..tokens import AgentToken, AgentTokens
+    from ..tokens.store import AgentToken, AgentTokens
 
 AUTH_RESOURCE = "wap"
 TOKENS = "wap_tokens"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from wap_kernel.model.errors import InvalidArgument
 from wap_kernel.model.operations import Effect
 
-from .. import definitions, openapi
+from .. import openapi, tool_definitions
 from .base import WapHandler, verb
 
 
@@ -16,10 +16,10 @@ class ToolsHandler(WapHandler):
     @verb
     async def get(self) -> None:
         await self.authorize(Effect.READ)
-        chosen_format = self._choice("format", definitions.FORMATS)
-        dialect = self._choice("dialect", definitions.DIALECTS)
+        chosen_format = self._choice("format", tool_definitions.FORMATS)
+        dialect = self._choice("dialect", tool_definitions.DIALECTS)
         only = None if self.agent is None else self.agent.scope.tools
-        self.finish(definitions.document(chosen_format, dialect, only))
+        self.finish(tool_definitions.document(chosen_format, dialect, only))
 
     head = get
 

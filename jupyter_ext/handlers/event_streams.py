@@ -19,9 +19,9 @@ from wap_kernel.model.errors import WapError
 from wap_kernel.model.operations import Effect
 from wap_kernel.runs.event_stream import Cursor, StreamEvent
 
-from . import queries
+from ..tokens.bearer import presented
+from . import parameters
 from .base import WapHandler, verb
-from .bearer import presented
 
 HEARTBEAT = b": still here\n\n"
 
@@ -38,7 +38,7 @@ class StreamHandler(WapHandler):
     @property
     def last_event_id(self) -> str | None:
         """A browser sends the header when it comes back; what stands in for one may only have the address."""
-        sent = self.request.headers.get("Last-Event-ID") or queries.text(self.request, "lastEventId") or None
+        sent = self.request.headers.get("Last-Event-ID") or parameters.text(self.request, "lastEventId") or None
         Cursor.parse(sent)  # while there is still a status to refuse it with
         return sent
 

@@ -7,8 +7,8 @@ import json
 from wap_kernel.model.errors import NotFound
 from wap_kernel.model.operations import Effect
 
+from .approvals import AUTH_RESOURCE
 from .base import WapHandler, verb
-from .decisions import AUTH_RESOURCE
 
 
 class GrantsHandler(WapHandler):

@@ -21,8 +21,8 @@ from wap_kernel.model.limits import MAX_BODY_BYTES
 from wap_kernel.model.operations import Effect, Operation
 
 from ..asgi import Application, Exchange, Message, Receive, Scope, Send, scope_of
+from ..tokens.bearer import presented
 from .base import RATES, WapHandler, verb
-from .bearer import presented
 
 if TYPE_CHECKING:
     from wap_kernel.dialects.mcp.identity import Asker

@@ -49,7 +49,7 @@ class CheckHandler(WapHandler):
 def _answer(operation_id: str, verdict: Verdict) -> dict[str, str]:
     answer = {
         "operationId": operation_id,
-        "verdict": verdict.answer.value,
+        "verdict": verdict.kind.value,
         "rule": verdict.rule,
         "reason": verdict.reason,
     }

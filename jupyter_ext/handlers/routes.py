@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
+from .approvals import DecisionHandler
 from .audit import AuditHandler
 from .base import WapHandler
-from .decisions import DecisionHandler
 from .documents import OpenApiHandler, ToolsHandler
+from .event_streams import EventsHandler, RunStreamHandler
 from .grants import GrantHandler, GrantsHandler
 from .mcp import McpHandler
 from .missing import MissingHandler
 from .policy import CheckHandler, PolicyHandler
 from .runs import CancelHandler, ChangesHandler, OutputHandler, RevertHandler, RunHandler, RunsHandler
-from .streams import EventsHandler, RunStreamHandler
 from .tokens import TokenHandler, TokensHandler
 from .tools import ToolHandler
 from .workspace_tools import WorkspaceToolHandler

@@ -22,10 +22,10 @@ from wap_kernel.model.limits import (
     MAX_PAGE,
 )
 from wap_kernel.model.operations import Effect
-from wap_kernel.model.run import Status, Step
+from wap_kernel.model.run import RunStatus, Step
 from wap_kernel.runs.store.outputs import STREAMS
 
-from . import queries
+from . import parameters
 from .base import WapHandler, verb
 from .run_requests import Revert
 from .waiting import WaitingHandler
@@ -40,7 +40,7 @@ class RunsHandler(WaitingHandler):
 
     @verb
     async def post(self) -> None:
-        wait, key = queries.seconds(self.request, "wait", DEFAULT_WAIT_SECONDS), self._key()
+        wait, key = parameters.seconds(self.request, "wait", DEFAULT_WAIT_SECONDS), self._key()
         body, workspace = self.take_body(), self.workspace
         message, steps, digest = await workspace.offload(lambda: _read(body))
         refused = await self._refusals(steps)
@@ -52,10 +52,10 @@ class RunsHandler(WaitingHandler):
     @verb
     async def get(self) -> None:
         await self.authorize(Effect.READ)
-        status = queries.choice(self.request, "status", [status.value for status in Status])
-        limit = queries.whole(self.request, "limit", DEFAULT_PAGE, 1, MAX_PAGE)
-        cursor = queries.text(self.request, "cursor")
-        chosen = None if status is None else Status(status)
+        status = parameters.choice(self.request, "status", [status.value for status in RunStatus])
+        limit = parameters.whole(self.request, "limit", DEFAULT_PAGE, 1, MAX_PAGE)
+        cursor = parameters.text(self.request, "cursor")
+        chosen = None if status is None else RunStatus(status)
         try:
             runs, following = await self.runner.page(self.caller, chosen, limit, cursor)
         except NotFound as error:
@@ -114,7 +114,7 @@ class RevertHandler(WaitingHandler):
     @verb
     async def post(self, run_id: str) -> None:
         await self.authorize(Effect.WRITE)
-        wait = queries.seconds(self.request, "wait", DEFAULT_WAIT_SECONDS)
+        wait = parameters.seconds(self.request, "wait", DEFAULT_WAIT_SECONDS)
         request = Revert.read(self.take_body())
         await self.answer_begun(await self.runner.revert(run_id, self.caller, force=request.force), wait)
 
@@ -140,9 +140,9 @@ class OutputHandler(WapHandler):
     @verb
     async def get(self, run_id: str, operation_id: str) -> None:
         await self.authorize(Effect.READ)
-        stream = cast(Stream, queries.choice(self.request, "stream", STREAMS) or STREAMS[0])
-        offset = queries.whole(self.request, "offset", 0, 0, MAX_OUTPUT_OFFSET)
-        limit = queries.whole(self.request, "limit", DEFAULT_OUTPUT_PAGE_BYTES, 1, MAX_OUTPUT_PAGE_BYTES)
+        stream = cast(Stream, parameters.choice(self.request, "stream", STREAMS) or STREAMS[0])
+        offset = parameters.whole(self.request, "offset", 0, 0, MAX_OUTPUT_OFFSET)
+        limit = parameters.whole(self.request, "limit", DEFAULT_OUTPUT_PAGE_BYTES, 1, MAX_OUTPUT_PAGE_BYTES)
         page = await self.runner.output(run_id, operation_id, stream, offset, limit, self.caller)
         self.finish(await self.workspace.offload(lambda: json.dumps(page)))
 

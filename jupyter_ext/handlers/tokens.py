@@ -13,9 +13,9 @@ from wap_kernel.model.errors import InvalidArgument, NotFound, TooLarge
 from wap_kernel.model.limits import DEFAULT_PAGE, MAX_PAGE
 from wap_kernel.model.operations import Effect
 
-from .. import definitions
-from ..token_requests import NewToken
-from ..tokens import AgentToken
+from .. import tool_definitions
+from ..tokens.requests import NewToken
+from ..tokens.store import AgentToken
 from .base import WapHandler, verb
 
 AUTH_RESOURCE = "wap_tokens"
@@ -32,7 +32,7 @@ class TokensHandler(WapHandler):
         vouched = type(self.current_user) is not User
         if vouched:
             # The last chance to ask this authorizer, see `authorize`.
-            for effect in definitions.effects(order.tools):
+            for effect in tool_definitions.effects(order.tools):
                 await self.authorize(effect)
         token, secret = await self.tokens.mint(order, self.current_user.username, vouched=vouched)
         await self.workspace.administered("mintToken", f"{token.id} {token.name}", self.caller)

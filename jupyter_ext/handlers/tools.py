@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Any
 from wap_kernel.dialects.wap import tools as wap
 from wap_kernel.model.errors import PermissionDenied, RateLimited
 
-from . import queries
+from . import parameters
 from .base import RATES, WapHandler, verb
 
 if TYPE_CHECKING:
-    from ..rates import Rates
-    from ..tokens import AgentToken
+    from ..tokens.rate_limits import Rates
+    from ..tokens.store import AgentToken
 
 
 class ToolHandler(WapHandler):
@@ -46,7 +46,7 @@ class ToolHandler(WapHandler):
             raise
         if self._abandoned:  # before there was a task to cancel
             raise asyncio.CancelledError
-        wait = queries.seconds(self.request, "wait", 0.0)
+        wait = parameters.seconds(self.request, "wait", 0.0)
         if self.agent is None:
             return await wap.call(name, self.take_body(), self.runner, caller, wait)
         operation = await wap.parse(name, self.take_body(), workspace, caller)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
-from wap_kernel.model.run import Run, Status
+from wap_kernel.model.run import Run, RunStatus
 
 from .base import WapHandler
 
@@ -25,11 +25,11 @@ class WaitingHandler(WapHandler):
     async def answer_gone_on(self, run: Run, wait: float) -> None:
         """200, but 202 while it runs."""
         run = await self.settled(run, wait)
-        self.set_status(202 if run.status is Status.RUNNING else 200)
+        self.set_status(202 if run.status is RunStatus.RUNNING else 200)
         await self.write_message(run)
 
     async def settled(self, run: Run, wait: float) -> Run:
-        if wait == 0 or run.status is not Status.RUNNING or self._is_gone:
+        if wait == 0 or run.status is not RunStatus.RUNNING or self._is_gone:
             return run
         self._waiting = asyncio.ensure_future(self.runner.wait(run.id, wait))
         try:

@@ -9,13 +9,13 @@ from wap_kernel.dialects import tool_interface
 from wap_kernel.model.errors import PermissionDenied, RateLimited
 from wap_kernel.model.operations import Effect
 
-from . import queries
+from . import parameters
 from .base import RATES
 from .tools import ToolHandler
 
 if TYPE_CHECKING:
-    from ..rates import Rates
-    from ..tokens import AgentToken
+    from ..tokens.rate_limits import Rates
+    from ..tokens.store import AgentToken
 
 
 class WorkspaceToolHandler(ToolHandler):
@@ -25,7 +25,7 @@ class WorkspaceToolHandler(ToolHandler):
         await self._authorized(name, least)
         if self._abandoned:  # before there was a task to cancel
             raise asyncio.CancelledError
-        wait = queries.seconds(self.request, "wait", 0.0)
+        wait = parameters.seconds(self.request, "wait", 0.0)
         caller = self.caller
         operation = await tool_interface.parse(name, self.take_body(), self.workspace, caller)
         if operation.effect is not least:

@@ -10,7 +10,7 @@ from wap_kernel.model.limits import MAX_CLAIM_CHARACTERS
 from wap_kernel.model.version import __version__
 
 from ..handlers.base import AGENT_HEADER, SESSION_HEADER
-from . import audit, mcp, parts, people, runs, tools, workspace_tools
+from . import audit, mcp, parts, person_routes, runs, tools, workspace_tools
 from .tools import ERRORS
 
 __all__ = ["ERRORS", "document"]
@@ -49,7 +49,7 @@ def document(base_url: str) -> bytes:
                 **runs.paths(),
                 **mcp.paths(),
                 **audit.paths(),
-                **people.paths(),
+                **person_routes.paths(),
             },
             "/wap/openapi.json": {"get": _openapi()},
         },

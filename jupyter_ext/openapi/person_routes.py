@@ -8,8 +8,8 @@ from wap_kernel.model.errors import Code
 from wap_kernel.model.limits import DEFAULT_PAGE, MAX_PAGE
 
 from .. import schemas
-from ..token_requests import NewToken
-from ..tokens import AgentToken, MintedToken
+from ..tokens.requests import NewToken
+from ..tokens.store import AgentToken, MintedToken
 from . import parts
 
 PERSON = "Needs a person's credential."

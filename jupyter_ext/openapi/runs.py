@@ -17,7 +17,7 @@ from wap_kernel.model.limits import (
     MAX_PAGE,
     MAX_WAIT_SECONDS,
 )
-from wap_kernel.model.run import Status
+from wap_kernel.model.run import RunStatus
 from wap_kernel.runs.store.outputs import STREAMS
 
 from .. import schemas
@@ -27,7 +27,7 @@ from . import parts
 from .tools import CLAIMS
 
 _ONE = (*parts.ALWAYS, Code.NOT_FOUND)
-_STATUSES = [status.value for status in Status]
+_STATUSES = [status.value for status in RunStatus]
 _RUN = [parts.path("runId")]
 _WAITING = {"type": "number", "minimum": 0, "maximum": MAX_WAIT_SECONDS, "default": DEFAULT_WAIT_SECONDS}
 _LOCATION = {"Location": {"description": "The run's own address.", "schema": {"type": "string"}}}

@@ -11,9 +11,9 @@ from wap_kernel.dialects.tool import Tool
 from wap_kernel.dialects.wap import tools as wap
 from wap_kernel.model.errors import Code
 from wap_kernel.model.limits import MAX_WAIT_SECONDS
-from wap_kernel.model.policy import Answer
+from wap_kernel.model.policy import VerdictKind
 
-from .. import definitions, schemas
+from .. import schemas, tool_definitions
 from . import parts
 
 CLAIMS = [{"$ref": "#/components/parameters/agent"}, {"$ref": "#/components/parameters/session"}]
@@ -79,8 +79,8 @@ def _tools() -> parts.Route:
         "operationId": "listTools",
         "summary": "The tools' definitions, ready to paste into a model call",
         "parameters": [
-            parts.choice("format", definitions.FORMATS, "For whom the definitions are written."),
-            parts.choice("dialect", definitions.DIALECTS, "Whose tools."),
+            parts.choice("format", tool_definitions.FORMATS, "For whom the definitions are written."),
+            parts.choice("dialect", tool_definitions.DIALECTS, "Whose tools."),
         ],
         "responses": parts.responses(answer, parts.ALWAYS),
     }
@@ -104,7 +104,7 @@ def _check() -> parts.Route:
         "type": "object",
         "properties": {
             "operationId": {"type": "string"},
-            "verdict": {"enum": [answer.value for answer in Answer]},
+            "verdict": {"enum": [answer.value for answer in VerdictKind]},
             "rule": {"type": "string"},
             "reason": {"type": "string"},
             "suggestion": {"type": "string"},

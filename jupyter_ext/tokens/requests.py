@@ -13,9 +13,9 @@ from pydantic_core import PydanticCustomError
 from wap_kernel.dialects.tool import INTEGER, Parameters
 from wap_kernel.model.errors import InvalidArgument
 
-from .definitions import known_tools
-from .rates import RateLimits
-from .tokens import Order, layers
+from ..tool_definitions import known_tools
+from .rate_limits import RateLimits
+from .store import Order, layers
 
 DEFAULT_LIFE = timedelta(days=7)
 LONGEST_LIFE = timedelta(days=366)

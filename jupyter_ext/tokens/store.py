@@ -32,7 +32,7 @@ from wap_kernel.model.errors import NotFound, PermissionDenied, ProviderUnavaila
 from wap_kernel.model.policy import Layers, Policy
 from wap_kernel.state import schema
 
-from .rates import RateLimits
+from .rate_limits import RateLimits
 
 PREFIX = "wap_"
 FRESH_SECONDS = 0.5

@@ -22,7 +22,7 @@ from pytest_jupyter.jupyter_server import *  # noqa: F403
 from tornado.httpclient import HTTPResponse
 
 from jupyter_ext.app import WapExtension
-from jupyter_ext.tokens import AgentTokens
+from jupyter_ext.tokens.store import AgentTokens
 
 PROJECT = Path(__file__).parents[2]
 SECONDS = 90

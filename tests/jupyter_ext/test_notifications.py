@@ -13,7 +13,7 @@ from jupyter_events import EventLogger
 
 from jupyter_ext.notifications import MAX_PATHS, SCHEMA, FilesChanged, Notifications, RunChanged
 from tests.support.http_runs import SECONDS, create, start
-from wap_kernel.model.run import Status
+from wap_kernel.model.run import RunStatus
 
 
 class Listener:
@@ -50,7 +50,7 @@ def test_the_schema_states_its_limitations() -> None:
     assert "Limitations" in schema["description"]
     assert "/api/events" in schema["description"]
     assert schema["properties"]["paths"]["maxItems"] == MAX_PATHS
-    assert set(schema["properties"]["status"]["enum"]) == {status.value for status in Status}
+    assert set(schema["properties"]["status"]["enum"]) == {status.value for status in RunStatus}
 
 
 async def test_no_credential_is_announced(logger: EventLogger, jp_asyncio_loop: asyncio.AbstractEventLoop) -> None:

@@ -43,7 +43,7 @@ class LazyEncoder:
 
 ENCODERS: Mapping[str, LazyEncoder] = {
     "wap": LazyEncoder("wap_kernel.dialects.wap.tools"),
-    "coding_environment": LazyEncoder("wap_kernel.dialects.coding_environment.call"),
+    "coding_environment": LazyEncoder("wap_kernel.dialects.coding_environment.tool_call"),
     "tool_interface": LazyEncoder("wap_kernel.dialects.tool_interface.call"),
 }
 """The encoders of the dialects that have single calls."""

@@ -12,7 +12,7 @@ from tornado import web
 from jupyter_ext.handlers import errors
 from tests.support.time_limits import growing
 from wap_kernel.model.caller import Caller
-from wap_kernel.model.errors import Code, FileMissing, InternalError, TimedOut, WapError
+from wap_kernel.model.errors import Code, FileNotFound, InternalError, TimedOut, WapError
 
 
 def test_every_code_has_a_status() -> None:
@@ -22,7 +22,7 @@ def test_every_code_has_a_status() -> None:
 @pytest.mark.parametrize(
     ("raised", "code"),
     [
-        (FileMissing("gone"), Code.FILE_NOT_FOUND),
+        (FileNotFound("gone"), Code.FILE_NOT_FOUND),
         (web.HTTPError(400, "bad"), Code.INVALID_ARGUMENT),
         (web.HTTPError(403), Code.PERMISSION_DENIED),
         (web.HTTPError(404), Code.NOT_FOUND),
@@ -40,7 +40,7 @@ def test_what_ends_a_request_becomes_one_error(raised: BaseException | None, cod
 
 
 def test_the_body_of_an_error() -> None:
-    plain = json.loads(errors.body(FileMissing("No such file.")))
+    plain = json.loads(errors.body(FileNotFound("No such file.")))
     assert plain == {"error": "No such file.", "code": "FILE_NOT_FOUND"}
     rich = json.loads(errors.body(TimedOut("Too slow.", hint="Do less.", stdout="a\udcff", timeoutMs=1.5)))
     assert rich == {

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from jupyter_ext.handlers.streams import StreamHandler
+from jupyter_ext.handlers.event_streams import StreamHandler
 from tests.jupyter_ext.conftest import OPEN, start_server
 from tests.support.agent_tokens import bearer, mint
 from tests.support.http_runs import SECONDS, Events, Sent, create, decide, ended, read, shell, start, until

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from jupyter_server.auth import Authorizer
 
-from jupyter_ext import definitions
+from jupyter_ext import tool_definitions
 from tests.support.agent_tokens import bearer, mint
 from tests.support.http_runs import SECONDS, decide
 from wap_kernel.dialects import tool_interface
@@ -243,7 +243,7 @@ async def test_a_call_that_does_not_wait_says_which_run_does(fetch: Any) -> None
 # -- definitions
 
 
-@pytest.mark.parametrize("chosen", definitions.FORMATS)
+@pytest.mark.parametrize("chosen", tool_definitions.FORMATS)
 async def test_the_definitions(fetch: Any, chosen: str) -> None:
     answer = await fetch("wap/tools", params={"dialect": "tool_interface", "format": chosen})
     tools = [tool.get("function", tool) for tool in answer.body["tools"]]
@@ -262,8 +262,8 @@ async def test_a_token_sees_the_definitions_of_its_tools(fetch: Any) -> None:
 
 
 def test_what_a_token_may_do_with_git() -> None:
-    assert definitions.effects({"git"}) == (Effect.READ, Effect.WRITE, Effect.EXECUTE)
-    assert definitions.effects({"grep"}) == (Effect.READ,)
+    assert tool_definitions.effects({"git"}) == (Effect.READ, Effect.WRITE, Effect.EXECUTE)
+    assert tool_definitions.effects({"grep"}) == (Effect.READ,)
 
 
 @pytest.mark.parametrize(

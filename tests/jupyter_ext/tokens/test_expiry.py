@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from jupyter_ext.tokens import FRESH_SECONDS, AgentTokens
+from jupyter_ext.tokens.store import FRESH_SECONDS, AgentTokens
 from tests.jupyter_ext.conftest import FILE, LiveServer
 from tests.support.agent_tokens import another_server, bearer, mint, use
 from tests.support.server_processes import Place

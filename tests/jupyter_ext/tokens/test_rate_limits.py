@@ -14,8 +14,8 @@ from typing import Any
 
 import pytest
 
-from jupyter_ext.rates import WINDOW, RateLimits, Rates
-from jupyter_ext.tokens import AgentTokens
+from jupyter_ext.tokens.rate_limits import WINDOW, RateLimits, Rates
+from jupyter_ext.tokens.store import AgentTokens
 from tests.support.agent_tokens import another_server, bearer, mint, use
 from wap_kernel.model.edits import DeleteLines, InsertLines, RegexReplace, ReplaceLines
 from wap_kernel.model.errors import Conflict, RateLimited
@@ -81,11 +81,11 @@ async def _refused(rates: Rates, token: Any, operation: Operation) -> tuple[str,
     ("operation", "size"),
     [
         (WriteFile(path="a", content=b"\x00\xff"), 2),
-        (ModifyFile(path="a", changes=(ReplaceLines(start_line=1, end_line=1, new_content="ä"),)), 2),
+        (ModifyFile(path="a", edits=(ReplaceLines(start_line=1, end_line=1, new_content="ä"),)), 2),
         (
             ModifyFile(
                 path="a",
-                changes=(
+                edits=(
                     InsertLines(after_line=0, new_content="abc"),
                     DeleteLines(start_line=1, end_line=1),
                     RegexReplace(pattern="xxxx", replacement="yy"),

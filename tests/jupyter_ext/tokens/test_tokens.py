@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from jupyter_ext.definitions import known_tools
-from jupyter_ext.tokens import AgentTokens
+from jupyter_ext.tokens.store import AgentTokens
+from jupyter_ext.tool_definitions import known_tools
 from tests.jupyter_ext.conftest import FILE
 from tests.support.agent_tokens import bearer, mint, use
 from wap_kernel.dialects.wap import tools as wap

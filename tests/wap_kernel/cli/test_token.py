@@ -17,7 +17,7 @@ from typing import Any, ClassVar
 
 import pytest
 
-from jupyter_ext.rates import RateLimits
+from jupyter_ext.tokens.rate_limits import RateLimits
 from tests.jupyter_ext.conftest import LiveServer, start_server
 from wap_kernel.cli import token as tokens_cli
 from wap_kernel.client import servers

@@ -16,13 +16,13 @@ from typing import Any
 
 import pytest
 
-from jupyter_ext.tokens import AgentTokens
+from jupyter_ext.tokens.store import AgentTokens
 from wap_kernel.model.caller import Caller
 from wap_kernel.model.errors import Code, WapError
 from wap_kernel.model.operations import CreateDirectory
 from wap_kernel.policy.grant_store import Grants
 from wap_kernel.runs.store import rows
-from wap_kernel.runs.store.run_store import Ledger
+from wap_kernel.runs.store.run_store import RunStore
 from wap_kernel.state import schema as store
 from wap_kernel.state.audit import hash_chain, query
 from wap_kernel.state.audit.log import Audit
@@ -149,7 +149,7 @@ def test_its_grants_and_tokens_are_there(state: Path, version: int) -> None:
 
 def test_its_runs_are_there(state: Path, version: int) -> None:
     database = Database(str(state), LOG)
-    ledger = Ledger(database, WORKSPACE)
+    ledger = RunStore(database, WORKSPACE)
     found = {run.id: run for run in ledger.page(None, None, 10, None)}
     if version < 3:
         assert found == {}

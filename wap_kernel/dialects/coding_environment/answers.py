@@ -23,8 +23,8 @@ from wap_kernel.model.operations import (
 )
 from wap_kernel.model.results import (
     CommandResult,
-    Entry,
     FileContent,
+    FileEntry,
     FileList,
     FileModified,
     FileWritten,
@@ -178,7 +178,7 @@ def globbed(operation: ListFiles, result: FileList) -> Globbed:
     return Globbed(pattern=pattern, files=files, **_cut(len(files), result.is_truncated, result.total_found))
 
 
-def _entry(entry: Entry, within: str) -> Listed:
+def _entry(entry: FileEntry, within: str) -> Listed:
     path, about = shown(entry.path, within), entry.metadata
     return Listed(
         name=path.rpartition("/")[2],

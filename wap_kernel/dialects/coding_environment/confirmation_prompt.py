@@ -84,7 +84,7 @@ def question(
     tool: str, operation: Operation, refusal: ApprovalRequired, workspace: Workspace, caller: Caller
 ) -> Question:
     """On a thread: it looks at the file that would be changed."""
-    reason, digest = str(refusal.details.get("reason", refusal.message)), approval_evidence.digest_of(operation)
+    reason, digest = str(refusal.details.get("reason", refusal.message)), approval_evidence.digest_operation(operation)
     if isinstance(operation, RunCommand):
         return Question(tool, reason, digest, operation.line, _shown(operation.cwd), dict(operation.environment))
     if isinstance(operation, GitAction):
@@ -100,7 +100,7 @@ def question(
         return Question(tool, reason, digest, path=path)
     if workspace.judge.may_read(real, caller) or _is_absent(files, real):
         change = difference(files, operation)
-        digest = "\n".join((digest, *approval_evidence.gather(files, operation).values()))
+        digest = "\n".join((digest, *approval_evidence.collect_evidence(files, operation).values()))
     else:  # a diff would tell what a read would not
         change = unread_preview.shown(display(real), operation)
     return Question(
@@ -141,9 +141,9 @@ def _size(operation: Operation) -> str | None:
         lines = operation.content.count(b"\n") + (not operation.content.endswith(b"\n"))
         return f"{operation.content_size} bytes in {lines} lines are written"
     if isinstance(operation, ModifyFile):
-        is_wide = any(isinstance(change, ReplaceText) and change.which == "every" for change in operation.changes)
+        is_wide = any(isinstance(change, ReplaceText) and change.which == "every" for change in operation.edits)
         places = ", in every place where the old text stands" if is_wide else ""
-        return f"{len(operation.changes)} edits with {operation.content_size} bytes of new text{places}"
+        return f"{len(operation.edits)} edits with {operation.content_size} bytes of new text{places}"
     return None
 
 

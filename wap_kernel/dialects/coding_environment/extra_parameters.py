@@ -51,7 +51,7 @@ class EditFileParameters(Placed):
             ModifyFile(
                 path=place.path(self.path),
                 within=place.within,
-                changes=tuple(edit.change() for edit in self._edits()),
+                edits=tuple(edit.change() for edit in self._edits()),
                 expected_hash=self.expected_hash,
                 confirmed=self.confirmed,
             )

@@ -38,7 +38,7 @@ class EditNotebookParameters(Placed):
             ModifyFile(
                 path=notebook_parameters.named(place.path(self.path)),
                 within=place.within,
-                changes=tuple(edit.change() for edit in self.edits),
+                edits=tuple(edit.change() for edit in self.edits),
                 expected_hash=self.expected_hash,
                 confirmed=self.confirmed,
             )

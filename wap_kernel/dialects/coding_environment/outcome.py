@@ -63,6 +63,4 @@ def kept(tool: CodingTool[Any], answer: Mapping[str, Any]) -> CallOutcome:
         raise RpcError(error["code"], error["message"], error["data"])
     if error is None or "code" not in answer:
         return answered(tool.response.model_validate(answer))
-    if tool.in_catalog:  # kept by a version that had one form for all
-        raise rpc_error(tool.name, WapError.from_dict(answer))
     return _failure(answer)

@@ -23,8 +23,7 @@ from typing import Any
 from wap_kernel.dialects.agent_spaces.event_writer import _unicode
 from wap_kernel.dialects.batch_authorization import SCOPE
 from wap_kernel.dialects.coding_environment.workspace_root import shown
-from wap_kernel.model import paths
-from wap_kernel.model.errors import Code, WapError
+from wap_kernel.model.errors import Code, OutsideWorkspace, PathClosed, WapError
 from wap_kernel.model.limits import CODING_MAX_ERROR_CHARACTERS
 from wap_kernel.model.operations import Operation
 from wap_kernel.redaction import results
@@ -41,8 +40,6 @@ WORKSPACE_ROOT = "workspaceRoot: allowedPaths"
 """The rule by which a link does not lead out of workspaceRoot."""
 OFFERED = "mcp_tools"
 """The rule by which files are offered no further than the tools that read them."""
-_OF_A_PATH = ('Path "', "The operating system refuses ")
-_OF_ALL_PATHS = ("broken policy", "filesystem.access", "masks")
 
 _CODES: Mapping[Code, int] = MappingProxyType(
     {
@@ -152,21 +149,10 @@ def placed(error: WapError, operation: Operation) -> WapError:
 
 def _code(tool: str, error: WapError) -> int:
     if error.code is Code.PERMISSION_DENIED:
-        if _leaves(error):
+        if isinstance(error, OutsideWorkspace) or error.details.get("rule") == WORKSPACE_ROOT:
             return PATH_TRAVERSAL
-        if error.details.get("rule") in (SCOPE, OFFERED) or (tool == "runCommand" and not _closes_a_path(error)):
+        if error.details.get("rule") in (SCOPE, OFFERED) or (
+            tool == "runCommand" and not isinstance(error, PathClosed)
+        ):
             return OPERATION_DENIED
     return _CODES.get(error.code, INTERNAL_ERROR)
-
-
-def _closes_a_path(error: WapError) -> bool:
-    """And not the command: of its folder, or of all paths. Policy says it in words, its rules are named by whoever
-    wrote them."""
-    is_named = isinstance(error.details.get("path"), str) or error.message.startswith(_OF_A_PATH)
-    return is_named or error.details.get("rule") in _OF_ALL_PATHS
-
-
-def _leaves(error: WapError) -> bool:
-    path = error.details.get("path")
-    is_outside = isinstance(path, str) and error.message == paths.outside(path).message
-    return is_outside or error.details.get("rule") == WORKSPACE_ROOT

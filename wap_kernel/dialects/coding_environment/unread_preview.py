@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from wap_kernel.files.edit import unified_diff
-from wap_kernel.model.edits import Change
+from wap_kernel.model.edits import Edit
 from wap_kernel.model.limits import MAX_DIFF_CHARACTERS
 from wap_kernel.model.operations import ModifyFile, Operation, WriteFile
 
@@ -18,7 +18,7 @@ _NEW = ("new_content", "replacement", "source")
 def shown(path: str, operation: Operation) -> dict[str, Any]:
     """As `runs.differences` has it."""
     if isinstance(operation, ModifyFile):
-        text = "\n".join(line for change in operation.changes for line in _edit(change))
+        text = "\n".join(line for change in operation.edits for line in _edit(change))
         is_cut = len(text) > MAX_DIFF_CHARACTERS
         told = {"diff": text[:MAX_DIFF_CHARACTERS], **({"isDiffTruncated": True} if is_cut else {})}
         return {**told, "note": HIDDEN}
@@ -32,7 +32,7 @@ def shown(path: str, operation: Operation) -> dict[str, Any]:
     return {**told, "note": f"{HIDDEN} {operation.content_size} bytes: this {what}."}
 
 
-def _edit(change: Change) -> Iterator[str]:
+def _edit(change: Edit) -> Iterator[str]:
     fields = change.model_dump(exclude_none=True)
     old = [line for name in _OLD for line in str(fields.pop(name, "")).splitlines()]
     new = [line for name in _NEW for line in str(fields.pop(name, "")).splitlines()]

@@ -11,8 +11,8 @@ import mcp_types as types
 from mcp.server.subscriptions import ListenHandler
 
 from wap_kernel.dialects.batch_authorization import SCOPE
-from wap_kernel.dialects.coding_environment.call import DIALECT
 from wap_kernel.dialects.coding_environment.rpc_errors import OFFERED
+from wap_kernel.dialects.coding_environment.tool_call import DIALECT
 from wap_kernel.dialects.coding_environment.tools import listed
 from wap_kernel.dialects.mcp import errors
 from wap_kernel.dialects.mcp.identity import Desk, Message, connection_of
@@ -22,7 +22,7 @@ from wap_kernel.engine.workspace import Workspace
 from wap_kernel.files.interface import Files, Kind
 from wap_kernel.model.call_context import CallContext
 from wap_kernel.model.caller import Caller
-from wap_kernel.model.errors import InvalidArgument, PermissionDenied, RateLimited, WapError
+from wap_kernel.model.errors import InvalidArgument, PathClosed, PermissionDenied, RateLimited, WapError
 from wap_kernel.model.limits import (
     CODING_MAX_READ_BYTES,
     MCP_MAX_LISTENERS,
@@ -149,7 +149,7 @@ class Resources:
         caller = await self._authorize(message, "readFile")
         path = self._path(uri)
         if not await self._workspace.offload(lambda: self._workspace.judge.may_read(path, caller)):
-            raise PermissionDenied(f"The policy does not let you read it: {path}", path=path)
+            raise PathClosed(f"The policy does not let you read it: {path}", path=path)
         return path
 
     async def _authorize(self, message: Message, tool: str) -> Caller:
