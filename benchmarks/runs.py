@@ -28,7 +28,7 @@ from wap_kernel.files.contained.root import Root
 from wap_kernel.model.caller import Caller
 from wap_kernel.model.operations import ReadFile, RunCommand
 from wap_kernel.model.policy import Policy
-from wap_kernel.model.run import Options, Step
+from wap_kernel.model.run import BatchOptions, Step
 from wap_kernel.state.leases import Lease
 
 READS = Target(15)
@@ -155,7 +155,7 @@ class Engine:
         self._loop.run_until_complete(self._run(steps))
 
     async def _run(self, steps: Sequence[Step]) -> None:
-        begun = await self._runner.start(steps, Options(), Caller(), dialect=DIALECT)
+        begun = await self._runner.start(steps, BatchOptions(), Caller(), dialect=DIALECT)
         ended = await self._runner.wait(begun.id, 600)
         agree("a run", ended.status.value, "completed")
 

@@ -14,7 +14,7 @@ from wap_kernel.dialects import coding_environment, tool_interface
 from wap_kernel.dialects.agent_spaces.operations import OperationsMessage
 from wap_kernel.dialects.wap import tools as wap
 from wap_kernel.policy import presets
-from wap_kernel.policy.verdict import Answer
+from wap_kernel.policy.verdict import VerdictKind
 
 __all__ = ["connect", "mcp_url"]
 
@@ -73,7 +73,7 @@ async def test_every_tool_on_every_closed_path(
                 verdict = await everything.foreseen(call, place)
                 answered = await everything.answer(call, place)
                 assert answered.code == code, (where, answered)
-                assert (verdict.code.value if verdict.answer is Answer.DENY else None) == code, (where, verdict)
+                assert (verdict.code.value if verdict.kind is VerdictKind.DENY else None) == code, (where, verdict)
                 if contents(jp_root_dir) != fresh:
                     assert outcome is None, where
                     lay_out(jp_root_dir, preset, repository)

@@ -18,7 +18,7 @@ from wap_kernel.dialects.registry import open_runner
 from wap_kernel.engine.workspace import Workspace
 from wap_kernel.model.caller import Caller
 from wap_kernel.model.policy import Policy
-from wap_kernel.model.run import Status
+from wap_kernel.model.run import RunStatus
 from wap_kernel.runs.decisions import Decision
 from wap_kernel.runs.runner import Runner
 
@@ -72,7 +72,7 @@ class Coding:
     async def waiting(self) -> str:
         """The run that asks, as soon as there is one."""
         while True:
-            runs, _ = await self.runner.page(CLIENT, Status.AWAITING_APPROVAL, 1, None)
+            runs, _ = await self.runner.page(CLIENT, RunStatus.AWAITING_APPROVAL, 1, None)
             if runs:
                 return runs[0].id
             await asyncio.sleep(0.01)

@@ -6,7 +6,7 @@ from typing import Any
 
 from wap_kernel.model.operations import Operation, RunCommand
 from wap_kernel.model.policy import CommandRule, Grant, Policy, ShellPolicy
-from wap_kernel.policy.decide import Answer, Facts, Verdict, decide, grant_for
+from wap_kernel.policy.decide import Facts, Verdict, VerdictKind, decide, grant_for
 from wap_kernel.policy.effective import Effective
 
 LINKS = {"link.txt": "important.py", "here": "sub"}
@@ -47,8 +47,8 @@ def shell(*rules: CommandRule, **fields: Any) -> Policy:
 
 
 def rule(command: str, answer: str, **more: Any) -> CommandRule:
-    return CommandRule(command=command, verdict=Answer(answer), **more)
+    return CommandRule(command=command, verdict=VerdictKind(answer), **more)
 
 
-ASKING = shell(*(rule(program, "allow") for program in ("ls", "cat", "echo", "cd", "find")), unknown=Answer.ASK)
+ASKING = shell(*(rule(program, "allow") for program in ("ls", "cat", "echo", "cd", "find")), unknown=VerdictKind.ASK)
 """What cannot be analysed is allowed, so that it is left to the grants to refuse it."""

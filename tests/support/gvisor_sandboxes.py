@@ -12,7 +12,7 @@ from pathlib import Path
 
 from tests.support.provider_workspace import Guard, Journal
 from wap_kernel.files.contained.root import Root
-from wap_kernel.model.command import Cancel, Outcome
+from wap_kernel.model.command import CancelToken, CommandOutcome
 from wap_kernel.providers.base import Command, Confinement, Provider, ResourceLimits
 from wap_kernel.providers.gvisor.provider import GvisorProvider
 from wap_kernel.providers.process import supervisor
@@ -49,8 +49,8 @@ def run(
     *,
     timeout: float = PATIENCE,
     confinement: Confinement = GUARDED,
-    cancel: Cancel | None = None,
-) -> Outcome:
+    cancel: CancelToken | None = None,
+) -> CommandOutcome:
     return provider.run(Command(command, timeout=timeout, output_limit=10_000, confinement=confinement), cancel=cancel)
 
 

@@ -14,7 +14,7 @@ from dataclasses import replace
 
 from tests.support.memory_files import MemoryFiles
 from wap_kernel.files.interface import Files, Guard
-from wap_kernel.model.command import Cancel, OnChunk, Outcome, Stream
+from wap_kernel.model.command import CancelToken, CommandOutcome, OnChunk, Stream
 from wap_kernel.model.errors import ProviderUnavailable, from_os_error
 from wap_kernel.model.paths import join
 from wap_kernel.providers.base import Command
@@ -56,10 +56,10 @@ class MemoryProvider:
 
     # -- commands: `echo WORDS [> FILE]`, `cat FILE ...`, `wait`, `exit CODE` last, separated by `;`
 
-    def run(self, command: Command, *, on_chunk: OnChunk | None = None, cancel: Cancel | None = None) -> Outcome:
+    def run(self, command: Command, *, on_chunk: OnChunk | None = None, cancel: CancelToken | None = None) -> CommandOutcome:
         self._ask()
         variables = environment.rebuild(self._environment, command.environment, command.env_allowlist)
-        cancel = cancel or Cancel()
+        cancel = cancel or CancelToken()
         began = time.monotonic()
         limit = command.output_limit
         streams: dict[Stream, Collector] = {"stdout": Collector(limit), "stderr": Collector(limit)}
@@ -82,7 +82,7 @@ class MemoryProvider:
             if on_chunk is not None and out:
                 on_chunk(stream, out)
         stdout, stderr = finish(streams["stdout"], streams["stderr"], command.output_limit)
-        outcome = Outcome(
+        outcome = CommandOutcome(
             *(stdout.text, stderr.text, stdout.total, stderr.total, stdout.truncated, stderr.truncated),
             exit_code=code,
             duration=time.monotonic() - began,
@@ -109,7 +109,7 @@ class MemoryProvider:
         return 127, "stderr", b"no such program\n"
 
 
-def _wait(cancel: Cancel, timeout: float) -> None:
+def _wait(cancel: CancelToken, timeout: float) -> None:
     asked = threading.Event()
     with cancel.calling(asked.set):
         asked.wait(timeout)

@@ -23,7 +23,7 @@ from wap_kernel.dialects.wap import tools as wap
 from wap_kernel.model.caller import Caller
 from wap_kernel.model.operations import Operation
 from wap_kernel.policy import presets
-from wap_kernel.policy.verdict import Answer, Verdict
+from wap_kernel.policy.verdict import Verdict, VerdictKind
 
 SECRET = "the-secret-of-this-file"
 _CELL = {"cell_type": "markdown", "id": "a", "metadata": {}, "source": SECRET}
@@ -125,7 +125,7 @@ class Everything:
     async def foreseen(self, call: Call, place: str) -> Verdict:
         """What is said in process, before anything is done."""
         (verdict,) = await self._workspace.check([await self._operation(call, call.at(place))], Caller())
-        assert verdict.answer is not Answer.ASK, verdict
+        assert verdict.kind is not VerdictKind.ASK, verdict
         return verdict
 
     async def _operation(self, call: Call, fields: dict[str, Any]) -> Operation:

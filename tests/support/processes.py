@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from wap_kernel.model.command import Cancel, OnChunk, Outcome
+from wap_kernel.model.command import CancelToken, CommandOutcome, OnChunk
 from wap_kernel.providers.process import run, supervisor
 
 LONG = 60.0
@@ -30,8 +30,8 @@ class Runner:
         grace: float = 0.1,
         environment: dict[str, str] | None = None,
         on_chunk: OnChunk | None = None,
-        cancel: Cancel | None = None,
-    ) -> Outcome:
+        cancel: CancelToken | None = None,
+    ) -> CommandOutcome:
         return run.run(
             run.shell(command, ENVIRONMENT["PATH"]),
             cwd=self.fd,

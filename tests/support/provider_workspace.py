@@ -14,7 +14,7 @@ import pytest
 
 from wap_kernel.files.contained.root import Root
 from wap_kernel.files.unguarded import Unguarded
-from wap_kernel.model.command import Cancel, OnChunk, Outcome, Stream
+from wap_kernel.model.command import CancelToken, CommandOutcome, OnChunk, Stream
 from wap_kernel.providers import selection
 from wap_kernel.providers.base import Command, Confinement, Probe, Provider, ResourceLimits
 
@@ -98,12 +98,12 @@ class Scene:
         environment: Mapping[str, str] | None = None,
         env_allowlist: frozenset[str] | None = None,
         on_chunk: OnChunk | None = None,
-        cancel: Cancel | None = None,
+        cancel: CancelToken | None = None,
         hidden: tuple[str, ...] = (),
         read_only: tuple[str, ...] = (),
         pinned: tuple[str, ...] = (),
         network: bool = False,
-    ) -> Outcome:
+    ) -> CommandOutcome:
         return self.provider.run(
             Command(
                 command,
@@ -118,7 +118,7 @@ class Scene:
             cancel=cancel,
         )
 
-    def run_marked(self, command: str | tuple[str, ...], **options: object) -> tuple[Outcome, list[int]]:
+    def run_marked(self, command: str | tuple[str, ...], **options: object) -> tuple[CommandOutcome, list[int]]:
         """The outcome, and which processes of it still live."""
         mark = token_hex(8)
         environment = {**options.pop("environment", {}), "CASE_MARK": mark}  # type: ignore[dict-item]
@@ -138,9 +138,9 @@ def alive(mark: str) -> list[int]:
     return found
 
 
-def cancelling(seen: bytes = b"ready") -> tuple[OnChunk, Cancel]:
+def cancelling(seen: bytes = b"ready") -> tuple[OnChunk, CancelToken]:
     """Cancels, from another thread, when the command has said that."""
-    cancel = Cancel()
+    cancel = CancelToken()
     told = bytearray()
 
     def on_chunk(stream: Stream, chunk: bytes) -> None:

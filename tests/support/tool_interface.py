@@ -21,7 +21,7 @@ from wap_kernel.git.settings import GitSettings
 from wap_kernel.model.caller import Caller
 from wap_kernel.model.errors import Code, WapError
 from wap_kernel.model.policy import Policy
-from wap_kernel.model.run import Run, Status
+from wap_kernel.model.run import Run, RunStatus
 from wap_kernel.runs.decisions import Decision
 from wap_kernel.state.audit.query import Page
 
@@ -56,7 +56,7 @@ class Interface:
         self.runner = open_runner(self.workspace, changed=self._changed)
 
     def _changed(self, run: Run) -> None:
-        if run.status is Status.AWAITING_APPROVAL:
+        if run.status is RunStatus.AWAITING_APPROVAL:
             self._loop.call_soon_threadsafe(self._asking.put_nowait, run)
 
     def close(self) -> None:

@@ -10,8 +10,8 @@ from collections.abc import Generator, Mapping, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, cast
 
-from wap_kernel.client.backend import Data, Decision, Place, Sent
-from wap_kernel.client.json_body import encoded
+from wap_kernel.client.backend import Data, Decision, Endpoint, RunUpdate
+from wap_kernel.client.json_body import encode_body
 from wap_kernel.model.errors import InvalidArgument, NotFound, ProviderUnavailable
 from wap_kernel.model.limits import MAX_OUTPUT_OFFSET, MAX_OUTPUT_PAGE_BYTES, MAX_PAGE, MAX_REASON_CHARACTERS
 
@@ -26,28 +26,28 @@ class EmbeddedBackend:
     """On `folder`, as a server with the same configuration would serve it. With `confined_only`, commands are refused
     where nothing confines them. Ends with the process, or by `close`."""
 
-    def __init__(self, folder: str, place: Place | None = None, confined_only: bool = False) -> None:
-        from wap_kernel.client.embedded_loop import Engine
+    def __init__(self, folder: str, place: Endpoint | None = None, confined_only: bool = False) -> None:
+        from wap_kernel.client.embedded_loop import EngineThread
         from wap_kernel.model.caller import Caller
 
-        self._engine = Engine(folder, confined_only=confined_only)
+        self._engine = EngineThread(folder, confined_only=confined_only)
         self._workspace, self._runner = self._engine.workspace, self._engine.runner
         self._caller: Caller = Caller()
-        self._place = place or Place("embedded", self._workspace.root, "the folder was named")
+        self._place = place or Endpoint("embedded", self._workspace.root, "the folder was named")
         self._closing = weakref.finalize(self, self._engine.close)
 
     @property
-    def place(self) -> Place:
+    def place(self) -> Endpoint:
         return self._place
 
     def call(self, tool: str, parameters: Mapping[str, Any]) -> Data:
         from wap_kernel.dialects.wap import tools as wap
 
-        body = encoded(parameters)
+        body = encode_body(parameters)
         return cast(Data, json.loads(self._engine.wait(wap.call(tool, body, self._runner, self._caller))))
 
     def start(self, message: Mapping[str, Any], key: str) -> Data:
-        return self._engine.wait(self._start(encoded(message), key))
+        return self._engine.wait(self._start(encode_body(message), key))
 
     async def _start(self, body: bytes, key: str) -> Data:
         from wap_kernel.dialects.agent_spaces import operations as agent_spaces
@@ -59,18 +59,18 @@ class EmbeddedBackend:
             await self._runner.start(steps, options, self._caller, dialect=dialect, key=key, digest=digest)
         )
 
-    def follow(self, run_id: str, after: str = "", seconds: float | None = None) -> Generator[Sent, None, None]:
-        from wap_kernel.client.embedded_loop import Pulled
+    def follow(self, run_id: str, after: str = "", seconds: float | None = None) -> Generator[RunUpdate, None, None]:
+        from wap_kernel.client.embedded_loop import AsyncPuller
 
         deadline = None if seconds is None else time.monotonic() + seconds
-        events = Pulled(self._runner.follow(run_id, after or None, self._caller))
+        events = AsyncPuller(self._runner.follow(run_id, after or None, self._caller))
         try:
             while True:
                 left = None if deadline is None else max(0.0, deadline - time.monotonic())
                 live = self._engine.wait(events.next(left))
                 if live is None:
                     return
-                yield Sent(live.id, live.name, live.data)
+                yield RunUpdate(live.id, live.name, live.data)
         finally:
             with suppress(ProviderUnavailable):  # closed meanwhile
                 self._engine.wait(events.close())
@@ -85,11 +85,11 @@ class EmbeddedBackend:
         return self._engine.wait(self._runs(status, limit))
 
     async def _runs(self, status: str | None, limit: int) -> Data:
-        from wap_kernel.model.run import Status
+        from wap_kernel.model.run import RunStatus
 
-        _choose("status", status, [known.value for known in Status])
+        _choose("status", status, [known.value for known in RunStatus])
         _bound("limit", limit, 1, MAX_PAGE)
-        chosen = None if status is None else Status(status)
+        chosen = None if status is None else RunStatus(status)
         runs, following = await self._runner.page(self._caller, chosen, limit, None)
         told: Data = {"runs": await self._runner.summaries(runs, self._caller)}
         return told if following is None else {**told, "nextCursor": following}
@@ -135,7 +135,7 @@ class EmbeddedBackend:
         return self._engine.wait(self._workspace.describe_policy(self._caller))
 
     def check(self, message: Mapping[str, Any]) -> Data:
-        return self._engine.wait(self._check(encoded(message)))
+        return self._engine.wait(self._check(encode_body(message)))
 
     async def _check(self, body: bytes) -> Data:
         from wap_kernel.dialects.agent_spaces import operations as agent_spaces
@@ -177,7 +177,7 @@ class EmbeddedBackend:
 
 
 def _verdict(operation_id: str, verdict: Verdict) -> Data:
-    told = {"operationId": operation_id, "verdict": verdict.answer.value, "rule": verdict.rule}
+    told = {"operationId": operation_id, "verdict": verdict.kind.value, "rule": verdict.rule}
     suggestion = {"suggestion": verdict.suggestion} if verdict.suggestion else {}
     return {**told, "reason": verdict.reason, **suggestion}
 

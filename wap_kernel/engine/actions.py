@@ -19,9 +19,10 @@ from wap_kernel.files.write import Writer
 from wap_kernel.git.client import Git
 from wap_kernel.git.remote.preview import Foreseen
 from wap_kernel.model.call_context import ALONE, CallContext
-from wap_kernel.model.command import Cancel, OnChunk, Outcome
+from wap_kernel.model.command import CancelToken, CommandOutcome, OnChunk
 from wap_kernel.model.deadline import Deadline
-from wap_kernel.model.errors import IN_PART, Conflict, ExecutionFailed, TimedOut
+from wap_kernel.model.errors import PARTIAL_EFFECT_HINT, Conflict, ExecutionFailed, TimedOut
+from wap_kernel.model.hints import longer_timeout
 from wap_kernel.model.limits import DEFAULT_EXCLUSIONS
 from wap_kernel.model.operations import (
     CopyFile,
@@ -88,7 +89,7 @@ class Actions:
         self,
         operation: Operation,
         permit: Permit,
-        cancel: Cancel,
+        cancel: CancelToken,
         on_chunk: OnChunk | None = None,
         context: CallContext = ALONE,
     ) -> Result:
@@ -135,7 +136,7 @@ class Actions:
     def _writer(self, permit: Permit) -> Writer:
         return Writer(permit.files, self._locks, permit.limits)
 
-    def _run(self, operation: RunCommand, permit: Permit, cancel: Cancel, on_chunk: OnChunk | None) -> CommandResult:
+    def _run(self, operation: RunCommand, permit: Permit, cancel: CancelToken, on_chunk: OnChunk | None) -> CommandResult:
         limits = permit.limits
         timeout_ms = min(operation.timeout_ms or limits.default_timeout_ms, limits.max_timeout_ms)
         command = Command(
@@ -158,11 +159,11 @@ class Actions:
             is_output_truncated=outcome.stdout_truncated or outcome.stderr_truncated,
         )
         if outcome.cancelled:
-            raise ExecutionFailed("The command was ended before it was done.", hint=IN_PART, **_partial(result))
+            raise ExecutionFailed("The command was ended before it was done.", hint=PARTIAL_EFFECT_HINT, **_partial(result))
         if outcome.timed_out:
             raise TimedOut(
                 f"The command was ended after {timeout_ms:g} ms.",
-                hint=f"Ask for a longer timeout, up to {limits.max_timeout_ms / 1000:g} seconds, or do less at once.",
+                hint=longer_timeout(limits.max_timeout_ms / 1000),
                 timeoutMs=timeout_ms,
                 **_partial(result),
             )
@@ -178,7 +179,7 @@ class Actions:
         finally:
             set_aside(unguarded(permit.files), masks.absent)
 
-    def _act(self, operation: GitAction, permit: Permit, cancel: Cancel) -> Result:
+    def _act(self, operation: GitAction, permit: Permit, cancel: CancelToken) -> Result:
         """Not begun again as a command is: of several steps some may be done."""
         masks = Masks(Confinement())
         if self._provider.confines:
@@ -188,7 +189,7 @@ class Actions:
         finally:
             set_aside(unguarded(permit.files), masks.absent)
 
-    def _run_confined(self, command: Command, permit: Permit, cancel: Cancel, on_chunk: OnChunk | None) -> Outcome:
+    def _run_confined(self, command: Command, permit: Permit, cancel: CancelToken, on_chunk: OnChunk | None) -> CommandOutcome:
         if not self._provider.confines:
             return self._provider.run(command, on_chunk=on_chunk, cancel=cancel)
         attempt = 1
@@ -223,7 +224,7 @@ _SIMPLE: Mapping[type[Operation], Callable[[Actions, Any, Permit], Result]] = {
 }
 
 
-def _with_notes(outcome: Outcome, moved: list[tuple[str, str]]) -> Outcome:
+def _with_notes(outcome: CommandOutcome, moved: list[tuple[str, str]]) -> CommandOutcome:
     """Tells, where the command's own complaints stand, what became of what it made."""
     notes = "".join(f"wap: {old} is protected; what was made there is now {new}\n" for old, new in moved)
     return replace(outcome, stderr=outcome.stderr + notes) if notes else outcome

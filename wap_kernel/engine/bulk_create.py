@@ -21,7 +21,7 @@ from wap_kernel.files.contained.linkless import Direct
 from wap_kernel.files.interface import Locks
 from wap_kernel.model.call_context import CallContext
 from wap_kernel.model.caller import Caller
-from wap_kernel.model.command import Cancel
+from wap_kernel.model.command import CancelToken
 from wap_kernel.model.errors import Conflict, ExecutionFailed, WapError
 from wap_kernel.model.operations import Operation, WriteFile
 from wap_kernel.model.paths import display, lexical
@@ -78,7 +78,7 @@ class Making:
         self._translate = translate
 
     def make(
-        self, plain: Plain, wanted: Sequence[NewFile], caller: Caller, context: CallContext, cancel: Cancel
+        self, plain: Plain, wanted: Sequence[NewFile], caller: Caller, context: CallContext, cancel: CancelToken
     ) -> list[FileWritten | WapError]:
         """What became of the first of them, as many as could be made in this way; of the others nothing is known, and
         the first of them is for the pipeline. Their paths must be different."""
@@ -95,7 +95,7 @@ class Making:
             return []
         return [one.result for one in takewhile(lambda one: not one.is_left_out, made)]
 
-    def _make(self, files: Direct, made: Sequence[_Made], run: str, cancel: Cancel) -> None:
+    def _make(self, files: Direct, made: Sequence[_Made], run: str, cancel: CancelToken) -> None:
         # Their intents are handed in before the before-images are, and so stored with them or before them.
         require_intents = self._audit.intents([one.record for one in made])
         try:
@@ -110,7 +110,7 @@ class Making:
             self._changes.end_new({row: one.image for row, one in zip(rows, made, strict=True)})
         self._audit.outcomes([one.end for one in made if one.end is not None])
 
-    def _make_files(self, files: Direct, made: Sequence[_Made], cancel: Cancel) -> None:
+    def _make_files(self, files: Direct, made: Sequence[_Made], cancel: CancelToken) -> None:
         unsettled = Unsettled()
         for number, one in enumerate(made):
             if number and cancel.requested:

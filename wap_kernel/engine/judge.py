@@ -12,7 +12,6 @@ from collections.abc import Iterator
 from functools import partial
 
 from wap_kernel.engine.actions import Permit
-from wap_kernel.files.at_once import AtOnce
 from wap_kernel.files.interface import Files, Kind
 from wap_kernel.files.overlay.overlay import Overlay
 from wap_kernel.git.settings import GitSettings
@@ -21,6 +20,7 @@ from wap_kernel.model.errors import (
     ApprovalRequired,
     Code,
     InvalidArgument,
+    PathClosed,
     PermissionDenied,
     ProviderUnavailable,
     TooLarge,
@@ -40,7 +40,7 @@ from wap_kernel.policy.decide import Facts, PathAccess, decide, grant_for
 from wap_kernel.policy.grant_store import Grants
 from wap_kernel.policy.paths import sandbox_masks
 from wap_kernel.policy.paths.protected import ProtectedPaths
-from wap_kernel.policy.verdict import Answer, Verdict
+from wap_kernel.policy.verdict import Verdict, VerdictKind
 from wap_kernel.providers.base import Provider
 from wap_kernel.providers.unavailable import RefusingProvider
 from wap_kernel.state.undo.manifest import GIT
@@ -82,10 +82,6 @@ class Judge:
     def binding(self, caller: Caller) -> Binding:
         return self._policy.of(caller)
 
-    def binding_at_once(self, caller: Caller, at_once: AtOnce) -> Binding | None:
-        """The same, if that can be told without waiting."""
-        return self._policy.of_at_once(caller, at_once)
-
     def files_of(self, caller: Caller) -> Files:
         """As the caller may see and change them."""
         return self._files.guarded_by(self.binding(caller).guard)
@@ -124,7 +120,7 @@ class Judge:
         """Whether the caller could read the file at this resolved path, by a tool of its scope and unasked."""
         if caller.scope is not None and not caller.scope.opens("readFile"):
             return False
-        return self.checked(ReadFile(path=path), caller).answer is Answer.ALLOW
+        return self.checked(ReadFile(path=path), caller).kind is VerdictKind.ALLOW
 
     def may_name(self, path: str, caller: Caller) -> bool:
         """Whether the caller may know what this resolved path is called. Less is asked than for a read: a name does
@@ -148,7 +144,7 @@ class Judge:
             verdict = self.verdict(operation, self.binding_for(operation, caller))
         except WapError as error:  # the path leaves the workspace, or keeps changing
             return Verdict.of_refusal(error, "containment")
-        if verdict.answer is not Answer.DENY:
+        if verdict.kind is not VerdictKind.DENY:
             try:
                 self._require_provider(operation, caller)
             except ProviderUnavailable as error:
@@ -157,13 +153,15 @@ class Judge:
 
     def enforce(self, operation: Operation, verdict: Verdict, caller: Caller, *, approved: bool) -> None:
         """Raise unless the operation may be performed now."""
-        if verdict.answer is Answer.DENY:
+        if verdict.kind is VerdictKind.DENY:
             if verdict.code is Code.INVALID_ARGUMENT:  # no rule's doing: the request itself is wrong
                 raise InvalidArgument(verdict.reason, hint=verdict.suggestion)
+            if verdict.closes_path:
+                raise PathClosed(verdict.reason, hint=verdict.suggestion, rule=verdict.rule)
             refusal = TooLarge if verdict.code is Code.SIZE_LIMIT_EXCEEDED else PermissionDenied
             raise refusal(verdict.reason, hint=verdict.suggestion, rule=verdict.rule)
         self._require_provider(operation, caller)
-        if verdict.answer is Answer.ASK and not approved:
+        if verdict.kind is VerdictKind.ASK and not approved:
             hint = verdict.suggestion or "Do it in another way, or have it allowed in the policy."
             raise ApprovalRequired(
                 f"{verdict.reason}: a person must agree first.", hint=hint, rule=verdict.rule, reason=verdict.reason

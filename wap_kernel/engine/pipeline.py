@@ -2,7 +2,7 @@
 
     validate -> resolve paths -> verdict -> [approval] -> audit intent -> before-image -> perform -> audit outcome
 
-Runs on the workspace's threads, see `Workspace.on_thread`; only `read_at_once` on its event loop.
+Runs on the workspace's threads, see `Workspace.on_thread`.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext
 from wap_kernel.engine.actions import Actions
 from wap_kernel.engine.bulk_create import Making, NewFile
 from wap_kernel.engine.execution_options import DEFAULTS, ExecutionOptions
-from wap_kernel.engine.fast_path import Plain, answer_at_once
+from wap_kernel.engine.fast_path import Plain
 from wap_kernel.engine.judge import Judge
 from wap_kernel.files.contained.root import Root
 from wap_kernel.files.interface import Locks
@@ -21,7 +21,7 @@ from wap_kernel.files.read import Whole
 from wap_kernel.git.remote.preview import Foreseen
 from wap_kernel.model.call_context import CallContext
 from wap_kernel.model.caller import Caller
-from wap_kernel.model.command import Cancel, OnChunk
+from wap_kernel.model.command import CancelToken, OnChunk
 from wap_kernel.model.deadline import Deadline
 from wap_kernel.model.errors import (
     ExecutionFailed,
@@ -33,7 +33,7 @@ from wap_kernel.model.errors import (
 )
 from wap_kernel.model.git.results import GitActed
 from wap_kernel.model.operations import Effect, GitTransfer, Operation, ReadFile, RevertRun
-from wap_kernel.model.results import FileContent, FileWritten, Limits, Result
+from wap_kernel.model.results import FileWritten, Limits, Result
 from wap_kernel.model.run import Run
 from wap_kernel.policy.current import Binding
 from wap_kernel.redaction import results
@@ -80,7 +80,7 @@ class Pipeline:
         operation: Operation,
         caller: Caller,
         context: CallContext,
-        cancel: Cancel,
+        cancel: CancelToken,
         on_chunk: OnChunk | None = None,
         options: ExecutionOptions = DEFAULTS,
     ) -> Result:
@@ -112,21 +112,6 @@ class Pipeline:
             self._changed(operation, caller, context)
         return result
 
-    def read_at_once(self, operation: ReadFile, caller: Caller, context: CallContext) -> FileContent | None:
-        """What `perform` would answer, without waiting for anything, so on the event loop itself; None: it has to be
-        asked. A read that has failed or is denied is one of these."""
-        at_once = self._files.at_once
-        binding = None if at_once is None else self._judge.binding_at_once(caller, at_once)
-        if binding is None:
-            return None
-        record = self._audit.record(operation, caller, context)
-        content = answer_at_once(self._files, binding, self._limits, operation)
-        if content is not None and self._redactor.withholds(content.content):
-            return None
-        if content is not None:
-            self._audit.outcome(record, "ok")
-        return content
-
     def plain(self, binding: Binding) -> Plain:
         return Plain(self._files, binding, self._limits)
 
@@ -143,7 +128,7 @@ class Pipeline:
         return whole
 
     def make_plainly(
-        self, plain: Plain, wanted: Sequence[NewFile], caller: Caller, context: CallContext, cancel: Cancel
+        self, plain: Plain, wanted: Sequence[NewFile], caller: Caller, context: CallContext, cancel: CancelToken
     ) -> list[FileWritten | WapError]:
         """What `perform` would answer, for the first of them; where there is none, it has to be asked. Only where undo
         is on: else nobody would know what was under way in a crash."""
@@ -191,7 +176,7 @@ class Pipeline:
         except WapError:
             return Foreseen()
 
-    def _before_image(self, operation: Operation, context: CallContext, cancel: Cancel) -> AbstractContextManager[None]:
+    def _before_image(self, operation: Operation, context: CallContext, cancel: CancelToken) -> AbstractContextManager[None]:
         """Keeps what the operation is about to change, for undo; only a run can be undone."""
         if operation.effect is Effect.READ or context.dry_run:
             return nullcontext()

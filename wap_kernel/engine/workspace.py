@@ -26,7 +26,7 @@ from wap_kernel.git.client import Git
 from wap_kernel.git.settings import GitSettings
 from wap_kernel.model.call_context import ALONE, CallContext
 from wap_kernel.model.caller import Caller
-from wap_kernel.model.command import Cancel, OnChunk
+from wap_kernel.model.command import CancelToken, OnChunk
 from wap_kernel.model.deadline import Deadline
 from wap_kernel.model.errors import InternalError, ProviderUnavailable, WapError
 from wap_kernel.model.operations import (
@@ -36,7 +36,6 @@ from wap_kernel.model.operations import (
     GitTransfer,
     ListFiles,
     Operation,
-    ReadFile,
     RunCommand,
     SearchFiles,
 )
@@ -121,7 +120,7 @@ class Workspace:
         hidden = (*hidden, *self._git.source.secret_paths)
         self._changed = changed
         self.log = log or logging.getLogger("wap_kernel")
-        self._underway: dict[Cancel, Operation] = {}
+        self._underway: dict[CancelToken, Operation] = {}
         self._is_closed = False
         with ExitStack() as opened:
             self.state_dir = open_state_dir(state_dir or default_state_dir(root))
@@ -215,7 +214,7 @@ class Workspace:
         self, operation: Operation, caller: Caller, encode: Callable[[Result], T], context: CallContext = ALONE
     ) -> T:
         """Like `perform`; `encode` makes an answer of the result on the same thread, away from the event loop."""
-        return await self._answer(operation, caller, context, encode, None, Cancel())
+        return await self._answer(operation, caller, context, encode, None, CancelToken())
 
     def stream(
         self, operation: RunCommand, caller: Caller, context: CallContext = ALONE
@@ -230,12 +229,8 @@ class Workspace:
         context: CallContext,
         encode: Callable[[Result], T],
         on_chunk: OnChunk | None,
-        cancel: Cancel,
+        cancel: CancelToken,
     ) -> T:
-        if type(operation) is ReadFile and context.run is None and not self._is_closed:
-            content = self.pipeline.read_at_once(operation, caller, context)
-            if content is not None:
-                return encode(content)
         self._underway[cancel] = operation
         work = partial(self.pipeline.perform, operation, caller, context, cancel, on_chunk)
         try:

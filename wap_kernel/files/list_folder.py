@@ -17,10 +17,11 @@ from wap_kernel.files.read import metadata
 from wap_kernel.files.tree_walk import is_gone, open_real, walk, watched
 from wap_kernel.model.deadline import Deadline
 from wap_kernel.model.errors import InvalidArgument, from_os_error
+from wap_kernel.model.hints import READ_FILE
 from wap_kernel.model.limits import MAX_LISTED_ENTRIES
 from wap_kernel.model.operations import ListFiles
 from wap_kernel.model.paths import display, join
-from wap_kernel.model.results import Entry, FileList, Limits, Metadata
+from wap_kernel.model.results import FileEntry, FileList, Limits, Metadata
 
 
 def list_files(files: Files, operation: ListFiles, limits: Limits, root_path: str, deadline: Deadline) -> FileList:
@@ -58,7 +59,7 @@ def list_files(files: Files, operation: ListFiles, limits: Limits, root_path: st
     return _answer(operation, shown, listing.total)
 
 
-def _answer(operation: ListFiles, shown: list[Entry], total: int) -> FileList:
+def _answer(operation: ListFiles, shown: list[FileEntry], total: int) -> FileList:
     start, left_out = operation.start_entry, operation.start_entry - 1
     if left_out and left_out >= total:
         raise InvalidArgument(
@@ -177,7 +178,7 @@ class _Newest:
             if max_depth is None or level.depth < max_depth:
                 level.pending = folders
 
-    def first(self, root_path: str | None) -> list[Entry]:
+    def first(self, root_path: str | None) -> list[FileEntry]:
         """With metadata if `root_path` is given."""
         self._cut()
         return [
@@ -223,7 +224,7 @@ def _open_start(files: Files, path: str) -> Folder:
         found = files.stat(path)
         if found.kind is not Kind.FOLDER:
             hint = (
-                "Read it with readFile." if found.kind is Kind.FILE else "Pipes, devices and sockets are never opened."
+                READ_FILE if found.kind is Kind.FILE else "Pipes, devices and sockets are never opened."
             )
             raise InvalidArgument(f"Not a folder: {path}", hint=hint, path=path)
         return files.open_folder(found.path)
@@ -231,17 +232,17 @@ def _open_start(files: Files, path: str) -> Folder:
         raise from_os_error(error, path) from error
 
 
-def _entry(found: _Found, described: Metadata | None = None) -> Entry:
+def _entry(found: _Found, described: Metadata | None = None) -> FileEntry:
     shown, _, _, is_folder, is_link = found
-    return Entry(path=shown, is_directory=is_folder, is_symlink=is_link or None, metadata=described)
+    return FileEntry(path=shown, is_directory=is_folder, is_symlink=is_link or None, metadata=described)
 
 
-def _with_metadata(files: Files, found: list[_Found], root_path: str) -> list[Entry]:
+def _with_metadata(files: Files, found: list[_Found], root_path: str) -> list[FileEntry]:
     """The entries that are still there. One that is, but may not be looked at, is shown without metadata."""
     by_folder: dict[str, list[_Found]] = {}
     for entry in found:
         by_folder.setdefault(entry[1], []).append(entry)
-    described: dict[tuple[str, str], Entry] = {}
+    described: dict[tuple[str, str], FileEntry] = {}
     for path, entries in by_folder.items():
         folder = open_real(files, path)
         if folder is not None:
@@ -250,7 +251,7 @@ def _with_metadata(files: Files, found: list[_Found], root_path: str) -> list[En
     return [described[entry[1:3]] for entry in found if entry[1:3] in described]
 
 
-def _described(folder: Folder, entries: Iterable[_Found], root_path: str) -> Iterator[tuple[tuple[str, str], Entry]]:
+def _described(folder: Folder, entries: Iterable[_Found], root_path: str) -> Iterator[tuple[tuple[str, str], FileEntry]]:
     for entry in entries:
         try:
             seen = _look(folder, entry[2])

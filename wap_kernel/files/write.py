@@ -12,8 +12,9 @@ from wap_kernel.files.interface import Files, Kind, Locks, Stat
 from wap_kernel.files.notebooks import validation
 from wap_kernel.files.read import read_up_to
 from wap_kernel.model.deadline import Deadline
-from wap_kernel.model.edits import CellChange
-from wap_kernel.model.errors import AlreadyExists, BinaryFile, FileMissing, InvalidArgument, TooLarge, from_os_error
+from wap_kernel.model.edits import CellEdit
+from wap_kernel.model.errors import AlreadyExists, BinaryFile, FileNotFound, InvalidArgument, TooLarge, from_os_error
+from wap_kernel.model.hints import CREATE_PARENT, DELETE_RECURSIVELY, WRITE_BASE64
 from wap_kernel.model.limits import MAX_HASHED_BYTES
 from wap_kernel.model.operations import CopyFile, CreateDirectory, DeleteFile, ModifyFile, MoveFile, WriteFile
 from wap_kernel.model.paths import display, split
@@ -61,14 +62,14 @@ class Writer:
             old, stat = self._read(path)
             content_hash.require(operation.expected_hash, content_hash.of_bytes(old), path)
             if b"\0" in old:
-                raise BinaryFile(f"The file is binary ({stat.size} bytes): {path}", hint="Write it whole, as base64.")
+                raise BinaryFile(f"The file is binary ({stat.size} bytes): {path}", hint=WRITE_BASE64)
             deadline = Deadline(EDIT_SECONDS)
-            new = apply.apply(old, operation.changes, max_size=self._limits.max_write_size, deadline=deadline)
+            new = apply.apply(old, operation.edits, max_size=self._limits.max_write_size, deadline=deadline)
             self._check_size(len(new), path)
             try:
                 self._check_notebook(stat.path, new)
             except InvalidArgument as error:
-                if any(isinstance(change, CellChange) for change in operation.changes):  # which make no invalid cells
+                if any(isinstance(change, CellEdit) for change in operation.edits):  # which make no invalid cells
                     error.hint = "It is not valid as it is. Write it whole, or mend it in Jupyter."
                 raise
             if new != old:
@@ -79,7 +80,7 @@ class Writer:
             hash=content_hash.of_bytes(new),
             diff=diff,
             is_diff_truncated=cut or None,
-            replacements=apply.replacements(old, operation.changes),
+            replacements=apply.replacements(old, operation.edits),
         )
 
     def delete(self, operation: DeleteFile) -> PathChanged:
@@ -90,7 +91,7 @@ class Writer:
                 if operation.expected_hash is not None:
                     raise InvalidArgument(f"A folder has no hash: {path}")
                 if not operation.recursive:
-                    raise InvalidArgument(f"Is a folder: {path}", hint="Pass recursive: true to delete it.", path=path)
+                    raise InvalidArgument(f"Is a folder: {path}", hint=DELETE_RECURSIVELY, path=path)
                 self._files.remove_tree(path)
             else:
                 if operation.expected_hash is not None:
@@ -199,7 +200,7 @@ class Writer:
                 return
             except FileNotFoundError:
                 if ".." in split(path):
-                    raise FileMissing(
+                    raise FileNotFound(
                         f"No such folder: {parent}", hint='A path with ".." must exist; name the folder directly.'
                     ) from None
         check()
@@ -234,8 +235,8 @@ def putting(path: str, exists: str | None = None) -> Iterator[None]:
     try:
         yield
     except FileNotFoundError as error:
-        raise FileMissing(
-            f"No such folder on the way to: {path}", hint="Make it first, or pass createDirectories: true.", path=path
+        raise FileNotFound(
+            f"No such folder on the way to: {path}", hint=CREATE_PARENT, path=path
         ) from error
     except FileExistsError as error:
         raise AlreadyExists(f"Already exists: {path}", hint=exists, path=path) from error

@@ -18,7 +18,7 @@ from wap_kernel.git.local.repository import Permits, Work, current
 from wap_kernel.git.local.sandboxed_git import Inside
 from wap_kernel.git.remote.preview import Foreseen, of_push
 from wap_kernel.git.settings import GitSettings
-from wap_kernel.model.command import Cancel
+from wap_kernel.model.command import CancelToken
 from wap_kernel.model.errors import InvalidArgument, PermissionDenied, WapError
 from wap_kernel.model.git import names
 from wap_kernel.model.git.results import GitActed, GitFailed, Reason, failed
@@ -40,7 +40,7 @@ class Git:
         self._state = os.path.join(state, "git")
         self._settings = settings
 
-    def act(self, operation: GitAction, guard: Guard, confinement: Confinement, cancel: Cancel) -> GitActed:
+    def act(self, operation: GitAction, guard: Guard, confinement: Confinement, cancel: CancelToken) -> GitActed:
         try:
             return GitActed(answer=_ACTIONS[operation.action](self._call(operation, guard, confinement, cancel)))
         except GitFailed as error:
@@ -50,13 +50,13 @@ class Git:
         """What it would be about, as far as that can be told: what git says against it is said when it is done. What
         is certain to be denied is denied now, since nobody need be asked about it."""
         try:
-            return _foreseen(self._call(operation, guard, confinement, Cancel()))
+            return _foreseen(self._call(operation, guard, confinement, CancelToken()))
         except (PermissionDenied, InvalidArgument):
             raise
         except (GitFailed, WapError, OSError):
             return Foreseen()
 
-    def _call(self, operation: GitAction, guard: Guard, confinement: Confinement, cancel: Cancel) -> _Call:
+    def _call(self, operation: GitAction, guard: Guard, confinement: Confinement, cancel: CancelToken) -> _Call:
         guard.check(self._provider.files.resolve(operation.folder), Access.READ, folder=True)
         inside = Inside(self._provider, self._root, confinement=confinement, cancel=cancel)
         return _Call(operation, inside, permits(guard), self._settings, self._state, cancel)
@@ -100,7 +100,7 @@ class _Call:
     permits: Permits
     settings: GitSettings
     state: str
-    cancel: Cancel
+    cancel: CancelToken
 
     def work(self, *, commits: bool = False) -> Work:
         identity = self.settings.committer() if commits else None

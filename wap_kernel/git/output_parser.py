@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from wap_kernel.model.git.results import Change, Commit, Person
+from wap_kernel.model.git.results import ChangedFile, Commit, Person
 
 KINDS = {
     "A": "added",
@@ -46,10 +46,10 @@ class RawStatus:
     upstream: str | None
     ahead: int
     behind: int
-    staged: tuple[Change, ...]
-    changed: tuple[Change, ...]
+    staged: tuple[ChangedFile, ...]
+    changed: tuple[ChangedFile, ...]
     untracked: tuple[str, ...]
-    conflicts: tuple[Change, ...]
+    conflicts: tuple[ChangedFile, ...]
 
     @property
     def paths(self) -> frozenset[str]:
@@ -61,10 +61,10 @@ class RawStatus:
 def status(data: bytes) -> RawStatus:
     """`git status --porcelain=v2 --branch -z`."""
     headers: dict[str, str] = {}
-    staged: list[Change] = []
-    changed: list[Change] = []
+    staged: list[ChangedFile] = []
+    changed: list[ChangedFile] = []
     untracked: list[str] = []
-    conflicts: list[Change] = []
+    conflicts: list[ChangedFile] = []
     records = iter(data.split(b"\0"))
     for record in map(text, records):
         kind, _, rest = record.partition(" ")
@@ -78,7 +78,7 @@ def status(data: bytes) -> RawStatus:
             _note(changed, codes[1], path, old)
         elif kind == "u":
             codes, *_, path = rest.split(" ", 9)
-            conflicts.append(Change(path, _CONFLICTS.get(codes, "unmerged")))
+            conflicts.append(ChangedFile(path, _CONFLICTS.get(codes, "unmerged")))
         elif kind == "?":
             untracked.append(rest)
     ahead, behind = _counts(headers.get("branch.ab", ""))
@@ -96,9 +96,9 @@ def status(data: bytes) -> RawStatus:
     )
 
 
-def _note(changes: list[Change], code: str, path: str, old: str | None) -> None:
+def _note(changes: list[ChangedFile], code: str, path: str, old: str | None) -> None:
     if code != ".":
-        changes.append(Change(path, KINDS.get(code, "modified"), old if code in "RC" else None))
+        changes.append(ChangedFile(path, KINDS.get(code, "modified"), old if code in "RC" else None))
 
 
 def _counts(said: str) -> tuple[int, int]:

@@ -14,7 +14,7 @@ OnChunk = Callable[[Stream, bytes], None]
 
 
 @dataclass(frozen=True)
-class Outcome:
+class CommandOutcome:
     """What became of a command that was started. Failing, timing out and being cancelled are outcomes, not errors."""
 
     stdout: str
@@ -31,7 +31,7 @@ class Outcome:
     cancelled: bool = False
 
 
-class Cancel:
+class CancelToken:
     """Asks for the end of whatever listens, from any thread. It cannot be taken back."""
 
     def __init__(self) -> None:

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from wap_kernel.model.errors import ProviderUnavailable, TimedOut
 
 
-class Stopped(ProviderUnavailable):
+class OperationCancelled(ProviderUnavailable):
     """Nobody waits for it any more. Whoever checks a deadline has changed nothing yet."""
 
 
@@ -27,7 +27,7 @@ class Deadline:
     def check(self) -> None:
         """Raise when there is no time left, or no need to go on."""
         if self._is_cancelled is not None and self._is_cancelled():
-            raise Stopped("The operation was stopped.", hint="Try again.")
+            raise OperationCancelled("The operation was stopped.", hint="Try again.")
         if time.monotonic() >= self._end:
             raise TimedOut(
                 f"The operation took longer than {self._seconds:g} s.",

@@ -78,7 +78,7 @@ class MoveCell(Model):
     before_cell: str | None = None
 
 
-CellChange = InsertCell | ReplaceCell | DeleteCell | MoveCell
-Change = Annotated[
-    ReplaceLines | InsertLines | DeleteLines | RegexReplace | ReplaceText | CellChange, Field(discriminator="type")
+CellEdit = InsertCell | ReplaceCell | DeleteCell | MoveCell
+Edit = Annotated[
+    ReplaceLines | InsertLines | DeleteLines | RegexReplace | ReplaceText | CellEdit, Field(discriminator="type")
 ]

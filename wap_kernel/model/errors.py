@@ -12,6 +12,8 @@ from collections.abc import Mapping
 from enum import Enum
 from typing import Any, ClassVar
 
+from wap_kernel.model.hints import LIST_FOLDER
+
 
 class Code(str, Enum):
     """Every code a caller can receive, in any dialect."""
@@ -108,13 +110,21 @@ class PermissionDenied(WapError):
     code = Code.PERMISSION_DENIED
 
 
+class OutsideWorkspace(PermissionDenied):
+    """A path leaves the workspace, or the folder that an operation stays in."""
+
+
+class PathClosed(PermissionDenied):
+    """Policy, protection or the operating system closes a path."""
+
+
 class ApprovalRequired(WapError):
     """A person must agree before the operation may happen."""
 
     code = Code.APPROVAL_REQUIRED
 
 
-class FileMissing(WapError):
+class FileNotFound(WapError):
     """The named file or folder does not exist."""
 
     code = Code.FILE_NOT_FOUND
@@ -208,27 +218,27 @@ class NoSpace(WapError):
     code = Code.NO_SPACE
 
 
-IN_PART = "It may have been done in part: look before you call again."
+PARTIAL_EFFECT_HINT = "It may have been done in part: look before you call again."
 """The hint where something was ended from outside."""
-FULL = {errno.ENOSPC, errno.EDQUOT}
+NO_SPACE_ERRNOS = {errno.ENOSPC, errno.EDQUOT}
 
 
 def from_os_error(error: OSError, path: str) -> WapError:
     """Translate what the operating system said about `path` (as the caller wrote it, never the host's own path)."""
     number = error.errno
     if number == errno.ENOENT:
-        return FileMissing(f"No such file or folder: {path}", path=path)
+        return FileNotFound(f"No such file or folder: {path}", path=path)
     if number == errno.ENOTDIR:
-        return FileMissing(f"Not a folder on the way to: {path}", path=path)
+        return FileNotFound(f"Not a folder on the way to: {path}", path=path)
     if number == errno.EEXIST:
         return AlreadyExists(f"Already exists: {path}", path=path)
     if number == errno.EISDIR:
-        return InvalidArgument(f"Is a folder: {path}", hint="List it with exploreFiles.", path=path)
+        return InvalidArgument(f"Is a folder: {path}", hint=LIST_FOLDER, path=path)
     if number == errno.ENOTEMPTY:
         return AlreadyExists(f"The folder is not empty: {path}", path=path)
     if number in (errno.EACCES, errno.EPERM, errno.EROFS):
-        return PermissionDenied(f"The operating system refuses access to: {path}", path=path)
-    if number in FULL:
+        return PathClosed(f"The operating system refuses access to: {path}", path=path)
+    if number in NO_SPACE_ERRNOS:
         return NoSpace(
             f"No space left while writing: {path}",
             hint="Free some space and try again; the file is as it was.",

@@ -16,7 +16,7 @@ from typing import ClassVar, Literal
 from pydantic import Field
 
 from wap_kernel.model.base import Model
-from wap_kernel.model.edits import Change
+from wap_kernel.model.edits import Edit
 from wap_kernel.model.path_access import Access, PathAccess
 
 
@@ -143,13 +143,13 @@ class WriteFile(_OnPath):
 class ModifyFile(_OnPath):
     kind = "modifyFile"
     effect = Effect.WRITE
-    changes: tuple[Change, ...]
+    edits: tuple[Edit, ...]
     expected_hash: str | None = None
 
     @property
     def content_size(self) -> int:
         texts = (
-            getattr(change, name, "") for change in self.changes for name in ("new_content", "replacement", "source")
+            getattr(edit, name, "") for edit in self.edits for name in ("new_content", "replacement", "source")
         )
         return sum(len(text.encode("utf-8", "surrogatepass")) for text in texts)
 

@@ -9,13 +9,13 @@ import errno
 import os
 from functools import lru_cache
 
-from wap_kernel.model.errors import InvalidArgument, PermissionDenied
+from wap_kernel.model.errors import InvalidArgument, OutsideWorkspace
 from wap_kernel.model.limits import MAX_NAME_BYTES, MAX_PATH_BYTES
 
 
-def outside(path: str) -> PermissionDenied:
-    """The refusal for a path that leaves the root: the same text whether or not the target exists."""
-    return PermissionDenied(
+def outside(path: str) -> OutsideWorkspace:
+    """Return the error for a path that leaves the root; its text is the same whether or not the target exists."""
+    return OutsideWorkspace(
         f"The path leaves the workspace: {path}", hint="Use a path relative to the workspace root.", path=path
     )
 

@@ -17,7 +17,7 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 from pydantic.alias_generators import to_camel
 
 
-class Answer(str, Enum):
+class VerdictKind(str, Enum):
     ALLOW = "allow"
     ASK = "ask"
     DENY = "deny"
@@ -27,7 +27,7 @@ class Answer(str, Enum):
         return _STRICTNESS[self]
 
 
-_STRICTNESS = {Answer.ALLOW: 0, Answer.ASK: 1, Answer.DENY: 2}
+_STRICTNESS = {VerdictKind.ALLOW: 0, VerdictKind.ASK: 1, VerdictKind.DENY: 2}
 
 
 class _Section(BaseModel):
@@ -64,7 +64,7 @@ class CommandRule(_Section):
     command: CommandWords
     """The program and its first words: `git status`, `pip install`, `find`. Options before a word are skipped only
     where the program's grammar is known (see `policy/commands.py`)."""
-    verdict: Answer
+    verdict: VerdictKind
     having: tuple[str, ...] = ()
     """The rule fits only a command with one of these options (`-r` is also found in `-rf`, `--pre` in `--pre=x`)."""
     without: tuple[str, ...] = ()
@@ -95,11 +95,11 @@ class ShellPolicy(_Section):
     blocked_commands: tuple[CommandWords, ...] = ()
     """Denied: `sudo`."""
     rules: tuple[CommandRule, ...] = ()
-    unknown: Answer = Answer.ALLOW
+    unknown: VerdictKind = VerdictKind.ALLOW
     """For a program that no rule fits."""
-    unanalysable: Answer = Answer.ALLOW
+    unanalysable: VerdictKind = VerdictKind.ALLOW
     """For a command line that cannot be read for certain: substitution, eval, `sh -c`, a leading assignment ..."""
-    unconfined: Answer = Answer.ALLOW
+    unconfined: VerdictKind = VerdictKind.ALLOW
     """What the verdict on code (`runsCode`), on the unknown and on the unanalysable is at least where nothing confines
     the command."""
     max_timeout_ms: int | None = Field(None, gt=0)

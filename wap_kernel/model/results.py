@@ -25,7 +25,7 @@ class Metadata(Model):
     last_modified: str
 
 
-class Entry(Model):
+class FileEntry(Model):
     path: str
     is_directory: bool
     is_symlink: Literal[True] | None = None
@@ -33,7 +33,7 @@ class Entry(Model):
 
 
 class FileList(Result):
-    files: list[Entry]
+    files: list[FileEntry]
     is_truncated: bool
     total_found: int
 

@@ -16,7 +16,7 @@ from wap_kernel.model.operations import KINDS, Operation
 from wap_kernel.model.policy import Grant
 
 
-class Status(str, Enum):
+class RunStatus(str, Enum):
     RUNNING = "running"
     AWAITING_APPROVAL = "awaiting_approval"
     COMPLETED = "completed"
@@ -25,7 +25,7 @@ class Status(str, Enum):
 
     @property
     def is_final(self) -> bool:
-        return self not in (Status.RUNNING, Status.AWAITING_APPROVAL)
+        return self not in (RunStatus.RUNNING, RunStatus.AWAITING_APPROVAL)
 
 
 @dataclass(frozen=True)
@@ -38,7 +38,7 @@ class Step:
     operation: Operation
 
 
-class Options(BaseModel):
+class BatchOptions(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     atomic: bool = False
@@ -88,10 +88,10 @@ class Run:
     number: int
     """Later runs have larger ones."""
     id: str
-    status: Status
+    status: RunStatus
     caller: Caller
     dialect: str
-    options: Options
+    options: BatchOptions
     count: int
     """Of its operations."""
     operations: str | None

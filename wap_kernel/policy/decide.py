@@ -34,12 +34,12 @@ from wap_kernel.policy.grants import covered, grant_for_git, grant_for_operation
 from wap_kernel.policy.paths.protected import ProtectedPaths
 from wap_kernel.policy.shell.parser import Script, parse
 from wap_kernel.policy.shell.syntax import SimpleCommand
-from wap_kernel.policy.verdict import Answer, Verdict
+from wap_kernel.policy.verdict import Verdict, VerdictKind
 from wap_kernel.providers.process import environment
 
-__all__ = ["ALLOWED", "Answer", "Facts", "PathAccess", "Verdict", "decide", "grant_for"]
+__all__ = ["ALLOWED", "VerdictKind", "Facts", "PathAccess", "Verdict", "decide", "grant_for"]
 
-ALLOWED = Verdict(Answer.ALLOW, "default", "Nothing forbids it.")
+ALLOWED = Verdict(VerdictKind.ALLOW, "default", "Nothing forbids it.")
 ALLOWED_WITH_NETWORK = replace(ALLOWED, network=True)
 
 
@@ -77,17 +77,19 @@ def decide(operation: Operation, effective: Effective, facts: Facts, grants: Ite
     """The strictest of all verdicts. The primitives ask about paths again when they act."""
     script = _script(operation)
     said = _said(operation, script, effective, facts)
-    denied = next((each.verdict for each in said if each.verdict.answer is Answer.DENY), None)
+    denied = next((each.verdict for each in said if each.verdict.kind is VerdictKind.DENY), None)
     if denied is not None:
         return replace(denied, grantable=False, network=False)
     network = isinstance(operation, RunCommand) and _network(said, script, effective, facts)
-    asked = [each for each in said if each.verdict.answer is Answer.ASK]
+    asked = [each for each in said if each.verdict.kind is VerdictKind.ASK]
     if not asked:
         return ALLOWED_WITH_NETWORK if network else ALLOWED
     grants = tuple(grants)
     grant = _grant(operation, script, effective, facts, asked)
     if covered(grants, grant):
-        return Verdict(Answer.ALLOW, "grant", f"A person allowed it here: {asked[0].verdict.reason}", network=network)
+        return Verdict(
+            VerdictKind.ALLOW, "grant", f"A person allowed it here: {asked[0].verdict.reason}", network=network
+        )
     left = next(each for each in asked if not covered(grants, _grant(operation, script, effective, facts, [each])))
     # A transfer by git is the server's own, so it has the network wherever it is not denied.
     about = _about_network(network or isinstance(operation, GitAction)) if left.verdict.network else None
@@ -108,8 +110,8 @@ def grant_for(operation: Operation, effective: Effective, facts: Facts) -> Grant
     """The narrowest grant with which `decide` would allow `operation`. None: there is none, or it needs none."""
     script = _script(operation)
     said = _said(operation, script, effective, facts)
-    asked = [each for each in said if each.verdict.answer is Answer.ASK]
-    is_denied = any(each.verdict.answer is Answer.DENY for each in said)
+    asked = [each for each in said if each.verdict.kind is VerdictKind.ASK]
+    is_denied = any(each.verdict.kind is VerdictKind.DENY for each in said)
     return None if is_denied or not asked else _grant(operation, script, effective, facts, asked)
 
 
@@ -164,7 +166,7 @@ def _said(operation: Operation, script: Script, effective: Effective, facts: Fac
         if (tool := confirms(policy.confirmation_required, operation)) is not None:
             reason = f"{tool} needs confirmation by {policy.name}"
             commands = () if script.problems else script.commands  # a grant is for what is known to run
-            said.append(_Said(Verdict(Answer.ASK, "confirmationRequired", reason), commands))
+            said.append(_Said(Verdict(VerdictKind.ASK, "confirmationRequired", reason), commands))
     return said
 
 
@@ -183,7 +185,7 @@ def _refusal(touch: PathAccess, effective: Effective, facts: Facts) -> Verdict |
         try:
             facts.protected.check(touch.path, touch.access)
         except PermissionDenied as refusal:
-            return Verdict(Answer.DENY, "protected", refusal.message, refusal.hint)
+            return Verdict(VerdictKind.DENY, "protected", refusal.message, refusal.hint, closes_path=True)
     return effective.refusal(touch.path, touch.access, folder=touch.folder)
 
 
@@ -210,7 +212,7 @@ _SHOW_A_PART = "Show a part of it with a command, such as: sed -n 1,100p FILE"
 
 
 def _too_large(rule: str, reason: str, next_step: str) -> Verdict:
-    return Verdict(Answer.DENY, rule, reason, next_step, Code.SIZE_LIMIT_EXCEEDED)
+    return Verdict(VerdictKind.DENY, rule, reason, next_step, Code.SIZE_LIMIT_EXCEEDED)
 
 
 # -- commands
@@ -218,7 +220,7 @@ def _too_large(rule: str, reason: str, next_step: str) -> Verdict:
 
 def _command(operation: RunCommand, script: Script, effective: Effective, facts: Facts) -> Iterator[_Said]:
     if not effective.shell_enabled:
-        yield _Said(Verdict(Answer.DENY, "shell.enabled", "Shell is disabled"))
+        yield _Said(Verdict(VerdictKind.DENY, "shell.enabled", "Shell is disabled"))
         return
     allowed = effective.env_allowlist
     for name, value in operation.environment.items():
@@ -229,7 +231,7 @@ def _command(operation: RunCommand, script: Script, effective: Effective, facts:
         if allowed is not None and name not in allowed:
             reason = f'Environment variable "{name}" is not in the allowed variables'
             suggestion = f"Allowed variables: {', '.join(sorted(allowed)) or 'none'}"
-            yield _Said(Verdict(Answer.DENY, "envAllowlist", reason, suggestion))
+            yield _Said(Verdict(VerdictKind.DENY, "envAllowlist", reason, suggestion))
     for policy in effective.layers:
         for judged in judge_commands(script, policy.shell, facts):
             yield _Said(judged.verdict, (judged.command,), policy)
@@ -247,19 +249,19 @@ def _command(operation: RunCommand, script: Script, effective: Effective, facts:
 def _git(operation: GitAction, script: Script, effective: Effective, facts: Facts) -> Iterator[Verdict]:
     """By the rules for the same words in a shell, so that one policy speaks for both."""
     if not effective.shell_enabled:
-        yield Verdict(Answer.DENY, "shell.enabled", "Shell is disabled")
+        yield Verdict(VerdictKind.DENY, "shell.enabled", "Shell is disabled")
         return
     if (closed := _refusal(PathAccess(operation.folder, Access.READ, folder=True), effective, facts)) is not None:
         yield closed
         return
     if operation.url is not None and facts.remotes and (refused := refusal(operation.url, facts.remotes)) is not None:
-        yield Verdict(Answer.DENY, RULE, refused.message, refused.hint)
+        yield Verdict(VerdictKind.DENY, RULE, refused.message, refused.hint)
     # First, so that a person who is asked about both is told of this.
     if operation.action == "push":
         where = Remote(operation.url or "the remote", protected=facts.protected_branches)
         for question in questions("push", where, operation.branch, force=operation.force, delete=operation.delete):
             if question.verb.asks:
-                answer = Answer.DENY if _is_blocked(question.verb, effective) else Answer.ASK
+                answer = VerdictKind.DENY if _is_blocked(question.verb, effective) else VerdictKind.ASK
                 yield Verdict(answer, question.verb.value, f"It would {question.text}", grantable=False)
     # Hooks, filters and helpers are off, so nothing of the workspace runs whether or not a sandbox is around it.
     facts = replace(facts, confined=True)
@@ -270,10 +272,10 @@ def _git(operation: GitAction, script: Script, effective: Effective, facts: Fact
         granting.append(any(verdict.network for verdict in verdicts))
         for verdict in verdicts:
             # What no rule is about is known all the same: it changes files, which are asked about as files.
-            if not (is_local and verdict.rule == "unknown" and verdict.answer is Answer.ASK):
+            if not (is_local and verdict.rule == "unknown" and verdict.kind is VerdictKind.ASK):
                 yield verdict
     if not (is_local or effective.allows_network(granting)):
-        yield Verdict(Answer.DENY, "network.access", "Network access is disabled")
+        yield Verdict(VerdictKind.DENY, "network.access", "Network access is disabled")
     yield from judge_arguments(
         script, operation.folder, effective, facts, lambda touch: _refusal(touch, effective, facts)
     )

@@ -11,7 +11,7 @@ from wap_kernel.model.errors import InvalidArgument
 from wap_kernel.model.path_access import Access
 from wap_kernel.model.policy import Layers, Policy
 from wap_kernel.policy.paths.patterns import Excluded
-from wap_kernel.policy.verdict import Answer, Verdict
+from wap_kernel.policy.verdict import Verdict, VerdictKind
 
 FileAccess = Literal["none", "read", "read-write"]
 SELECTION = ": allowedPaths"
@@ -53,10 +53,11 @@ class Effective:
         for policy in self.layers:
             if policy.broken is not None:
                 return Verdict(
-                    Answer.DENY,
+                    VerdictKind.DENY,
                     "broken policy",
                     f"The policy {policy.name} cannot be used: {policy.broken}",
                     "Everything is refused until it is corrected.",
+                    closes_path=True,
                     grantable=False,
                 )
         return None
@@ -189,7 +190,7 @@ def _least(limits: Iterable[int | None]) -> int | None:
 
 
 def _refused(rule: str, reason: str, suggestion: str | None = None) -> Verdict:
-    return Verdict(Answer.DENY, rule, reason, suggestion)
+    return Verdict(VerdictKind.DENY, rule, reason, suggestion, closes_path=True)
 
 
 def _matched(layer: Layer, field: str, pattern: str, reason: str) -> Verdict:

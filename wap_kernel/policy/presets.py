@@ -16,7 +16,7 @@ from pydantic import BaseModel, ConfigDict
 
 from wap_kernel.model.errors import InternalError, InvalidArgument
 from wap_kernel.model.path_access import Access
-from wap_kernel.model.policy import Answer, Policy
+from wap_kernel.model.policy import Policy, VerdictKind
 from wap_kernel.policy.commands.evaluate import judge
 from wap_kernel.policy.effective import Effective
 from wap_kernel.policy.shell.parser import parse
@@ -32,19 +32,19 @@ class Example(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
-    verdict: Answer
+    verdict: VerdictKind
     command: str | None = None
     confined: bool = True
     path: str | None = None
     access: Literal["read", "write"] = "read"
 
-    def answer(self, policy: Policy) -> Answer:
+    def evaluate(self, policy: Policy) -> VerdictKind:
         if self.command is not None:
             if not policy.shell.enabled:
-                return Answer.DENY
-            return judge(parse(self.command), policy.shell, ExampleFacts(self.confined)).answer
+                return VerdictKind.DENY
+            return judge(parse(self.command), policy.shell, ExampleFacts(self.confined)).kind
         refusal = Effective((policy,)).refusal(self.path or ".", Access[self.access.upper()])
-        return refusal.answer if refusal else Answer.ALLOW
+        return refusal.kind if refusal else VerdictKind.ALLOW
 
 
 class ExampleFacts:
@@ -77,9 +77,9 @@ def read(text: str) -> Policy:
     shell["rules"] = [rule for group in shell.get("rules", ()) for rule in _rules(group)]
     policy = Policy.model_validate(data)
     for example in examples:
-        if (answer := example.answer(policy)) is not example.verdict:
+        if (kind := example.evaluate(policy)) is not example.verdict:
             shown = example.model_dump_json(exclude_defaults=True)
-            raise InternalError(f"The preset {policy.name} answers {answer.value} where its example says {shown}.")
+            raise InternalError(f"The preset {policy.name} answers {kind.value} where its example says {shown}.")
     return policy
 
 

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 
 from wap_kernel.files.contained.handles import LocalFolder
 from wap_kernel.files.contained.root import Root
-from wap_kernel.model.command import Cancel
+from wap_kernel.model.command import CancelToken
 from wap_kernel.model.errors import InvalidArgument, ProviderUnavailable, from_os_error
 
 
@@ -17,11 +17,11 @@ class Ongoing:
 
     def __init__(self) -> None:
         self._changed = threading.Condition()
-        self._running: list[Cancel] = []
+        self._running: list[CancelToken] = []
         self._closed = False
 
     @contextmanager
-    def one(self, cancel: Cancel) -> Iterator[None]:
+    def one(self, cancel: CancelToken) -> Iterator[None]:
         """Within the block a command runs, which `cancel` ends."""
         with self._changed:
             if self._closed:

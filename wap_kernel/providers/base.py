@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from wap_kernel.files.interface import Files
-from wap_kernel.model.command import Cancel, OnChunk, Outcome
+from wap_kernel.model.command import CancelToken, CommandOutcome, OnChunk
 
 
 @dataclass(frozen=True)
@@ -86,7 +86,7 @@ class Provider(Protocol):
 
     @property
     def files(self) -> Files: ...
-    def run(self, command: Command, *, on_chunk: OnChunk | None = None, cancel: Cancel | None = None) -> Outcome:
+    def run(self, command: Command, *, on_chunk: OnChunk | None = None, cancel: CancelToken | None = None) -> CommandOutcome:
         """Run to the end, on the calling thread. Afterwards nothing that the command started is left; exceptions that
         a provider cannot exclude are named in its own text.
 

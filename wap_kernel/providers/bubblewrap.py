@@ -23,7 +23,7 @@ from contextlib import ExitStack
 from functools import partial
 
 from wap_kernel.files.contained.root import Root
-from wap_kernel.model.command import Cancel, OnChunk, Outcome
+from wap_kernel.model.command import CancelToken, CommandOutcome, OnChunk
 from wap_kernel.model.errors import Conflict, ProviderUnavailable, WapError
 from wap_kernel.providers import host_paths, seccomp
 from wap_kernel.providers.active_commands import Ongoing, open_folder
@@ -101,12 +101,12 @@ class BubblewrapProvider:
         self._filter = seccomp.program(platform.machine()) if os.path.exists(SECCOMP) else None
         self._ongoing = Ongoing()
 
-    def run(self, command: Command, *, on_chunk: OnChunk | None = None, cancel: Cancel | None = None) -> Outcome:
+    def run(self, command: Command, *, on_chunk: OnChunk | None = None, cancel: CancelToken | None = None) -> CommandOutcome:
         variables = environment.rebuild(self._environment, command.environment, command.env_allowlist)
         if command.confinement.git_attributes is not None:
             variables |= environment.GIT_ATTRIBUTES_SETTINGS
         argv = run.argv(command.command, variables.get("PATH", ""))
-        cancel = cancel or Cancel()
+        cancel = cancel or CancelToken()
         with open_folder(self.files, command.cwd) as folder, self._ongoing.one(cancel):
             cwd = os.path.join(self.files.path, folder.path)
             return run.follow(

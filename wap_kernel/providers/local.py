@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from functools import partial
 
 from wap_kernel.files.contained.root import Root
-from wap_kernel.model.command import Cancel, OnChunk, Outcome
+from wap_kernel.model.command import CancelToken, CommandOutcome, OnChunk
 from wap_kernel.providers import resource_limits
 from wap_kernel.providers.active_commands import Ongoing, open_folder
 from wap_kernel.providers.base import Command
@@ -33,10 +33,10 @@ class LocalProvider:
         self._groups = resource_limits.find_groups()
         self._ongoing = Ongoing()
 
-    def run(self, command: Command, *, on_chunk: OnChunk | None = None, cancel: Cancel | None = None) -> Outcome:
+    def run(self, command: Command, *, on_chunk: OnChunk | None = None, cancel: CancelToken | None = None) -> CommandOutcome:
         variables = environment.rebuild(self._environment, command.environment, command.env_allowlist)
         argv = run.argv(command.command, variables.get("PATH", ""))
-        cancel = cancel or Cancel()
+        cancel = cancel or CancelToken()
         with open_folder(self.files, command.cwd) as folder, self._ongoing.one(cancel):
             return run.run(
                 argv,

@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import NoReturn
 
 from wap_kernel.files.contained.root import Root
-from wap_kernel.model.command import Cancel, OnChunk, Outcome
+from wap_kernel.model.command import CancelToken, CommandOutcome, OnChunk
 from wap_kernel.model.errors import ProviderUnavailable
 from wap_kernel.providers.base import Command
 
@@ -21,7 +21,7 @@ class RefusingProvider:
         self.files = root
         self._reason = reason
 
-    def run(self, command: Command, *, on_chunk: OnChunk | None = None, cancel: Cancel | None = None) -> Outcome:
+    def run(self, command: Command, *, on_chunk: OnChunk | None = None, cancel: CancelToken | None = None) -> CommandOutcome:
         self.refuse()
 
     def refuse(self) -> NoReturn:

@@ -20,23 +20,23 @@ from pydantic_core import to_json
 
 from wap_kernel.files.interface import Files
 from wap_kernel.model.call_context import CallContext
-from wap_kernel.model.command import Cancel
-from wap_kernel.model.deadline import Stopped
+from wap_kernel.model.command import CancelToken
+from wap_kernel.model.deadline import OperationCancelled
 from wap_kernel.model.errors import TooLarge, WapError
 from wap_kernel.model.limits import MAX_RUN_EVENT_BYTES
 from wap_kernel.model.operations import Effect
-from wap_kernel.model.run import Approval, Run, Status, Step
-from wap_kernel.policy.verdict import Answer
+from wap_kernel.model.run import Approval, Run, RunStatus, Step
+from wap_kernel.policy.verdict import VerdictKind
 from wap_kernel.runs.services import (
     CANCELLED,
-    Parts,
-    details_of,
+    RunServices,
+    describe_approval,
     encode_error,
     encode_result,
     encode_withdrawal,
-    undone,
+    undo_run,
 )
-from wap_kernel.runs.step_execution import Asked, Done, Performing
+from wap_kernel.runs.step_execution import PendingApproval, StepExecution, StepOutcome
 from wap_kernel.runs.store import rows
 from wap_kernel.state.database import settled
 
@@ -46,14 +46,14 @@ SLICE_STEPS = 200
 
 
 @dataclass
-class _Stop:
+class _SliceEnd:
     """Why a slice ended before its time."""
 
     asked: Approval | None = None
     failed: bool = False
 
 
-class _Turn:
+class _StartFlag:
     """Can be taken once: by the thread that begins a slice, or by whoever gives it up."""
 
     def __init__(self) -> None:
@@ -63,16 +63,16 @@ class _Turn:
         return self._lock.acquire(blocking=False)
 
 
-class Execution:
+class RunExecution:
     """One run, for as long as this process executes it."""
 
     def __init__(
-        self, parts: Parts, run: Run, *, approval: Approval | None = None, overlay: Files | None = None
+        self, parts: RunServices, run: Run, *, approval: Approval | None = None, overlay: Files | None = None
     ) -> None:
         self._parts = parts
         self._run = run
         self._refused = {name: WapError.from_dict(error) for name, error in run.options.refused.items()}
-        self._performing = Performing(parts, run, approval, overlay, self._tell)
+        self._performing = StepExecution(parts, run, approval, overlay, self._tell)
         self._position = run.position
         self._events: list[str] = []
         self._problems = 0
@@ -83,7 +83,7 @@ class Execution:
         self._loop = asyncio.get_running_loop()
         self._cut: Step | None = None
         """The operation that failed when the run was to end: a command that was ended, say."""
-        self.cancel = Cancel()
+        self.cancel = CancelToken()
         self.stopped: WapError | None = None
         """Why it is cancelled, if nobody asked for that."""
 
@@ -92,7 +92,7 @@ class Execution:
         """Of the agent that sent the run."""
         return self._run.caller.token
 
-    async def go(self) -> Status:
+    async def go(self) -> RunStatus:
         """Until it has ended, or asks."""
         try:
             return await self._steps()
@@ -105,28 +105,28 @@ class Execution:
     def _next_step(self) -> Step | None:
         return self._run.steps[self._position] if self._position < self._run.count else None
 
-    async def _steps(self) -> Status:
+    async def _steps(self) -> RunStatus:
         while self._position < self._run.count and not self.cancel.requested:
             stop = await self._slice()
             if stop.asked is not None and not self.cancel.requested:
                 return await self._pause(stop.asked)
             if stop.failed and self._run.options.atomic and not self.cancel.requested:
-                return await self._undo(Status.ERROR, "An operation failed")
+                return await self._undo(RunStatus.ERROR, "An operation failed")
         if self._position < self._run.count or self._cut is not None:
             return await self._ended_early()
-        return await self._finish(Status.COMPLETED)
+        return await self._finish(RunStatus.COMPLETED)
 
-    async def _ended_early(self) -> Status:
+    async def _ended_early(self) -> RunStatus:
         if self.stopped is not None:
             return await self._end_badly(self.stopped, self._cut)
         self._response = self._response or encode_withdrawal(self._parts, self._run, CANCELLED)
         if self._run.options.atomic:
-            return await self._undo(Status.CANCELLED, "The run was cancelled")
-        return await self._finish(Status.CANCELLED)
+            return await self._undo(RunStatus.CANCELLED, "The run was cancelled")
+        return await self._finish(RunStatus.CANCELLED)
 
     # -- slices
 
-    async def _slice(self) -> _Stop:
+    async def _slice(self) -> _SliceEnd:
         first = self._run.steps[self._position]
         if first.id in self._refused:
             return await self._refuse(first, self._refused[first.id])
@@ -144,35 +144,35 @@ class Execution:
         finally:
             self._parts.hub.wake(self._run.id)
 
-    async def _when_its_turn_comes(self, first: Step, limit: int) -> _Stop:
+    async def _when_its_turn_comes(self, first: Step, limit: int) -> _SliceEnd:
         """On a thread. A cancel that comes while all threads are busy does not wait for one."""
         cancelled = asyncio.Event()
-        turn = _Turn()
+        turn = _StartFlag()
 
-        def work() -> _Stop:
-            return self._on_thread(limit) if turn.take() else _Stop()
+        def work() -> _SliceEnd:
+            return self._on_thread(limit) if turn.take() else _SliceEnd()
 
         slicing = asyncio.ensure_future(self._parts.workspace.on_thread(type(first.operation), work))
-        with self.cancel.calling(lambda: _call(self._loop, cancelled.set)):
+        with self.cancel.calling(lambda: _call_on_loop(self._loop, cancelled.set)):
             waiting = asyncio.ensure_future(cancelled.wait())
             await asyncio.wait({slicing, waiting}, return_when=asyncio.FIRST_COMPLETED)
             waiting.cancel()
         if not slicing.done() and turn.take():  # it has not begun, and does not begin any more
             slicing.cancel()
-            return _Stop()
+            return _SliceEnd()
         return await slicing
 
-    async def _refuse(self, step: Step, error: WapError) -> _Stop:
+    async def _refuse(self, step: Step, error: WapError) -> _SliceEnd:
         context = CallContext(dialect=self._run.dialect, tool=step.tool, run=self._run.id, step=step.id)
         self._parts.workspace.refused(step.tool, error, self._run.caller, step.operation, context)
         return await self._parts.workspace.offload(lambda: self._failed(step, error, flush=True))
 
-    def _on_thread(self, limit: int) -> _Stop:
+    def _on_thread(self, limit: int) -> _SliceEnd:
         start, first = self._position, self._run.steps[self._position]
         until = time.monotonic() + SLICE_SECONDS
         following = itertools.islice(self._run.steps, start, start + limit)
         steps = list(itertools.takewhile(lambda step: self._belongs(step, first), following))
-        stop = _Stop()
+        stop = _SliceEnd()
         self._performing.look_up_policy()
         while self._position < start + len(steps):
             stop = self._next(steps[self._position - start :])
@@ -191,27 +191,27 @@ class Execution:
         kinds = (step.operation.effect, first.operation.effect)
         return kinds in ((Effect.READ, Effect.READ), (Effect.WRITE, Effect.WRITE)) and step.id not in self._refused
 
-    def _next(self, steps: Sequence[Step]) -> _Stop:
+    def _next(self, steps: Sequence[Step]) -> _SliceEnd:
         """The first of these, or several that can be done together."""
         done = self._performing.plainly(steps, self._position, self.cancel)
         if not done:
             return self._step(steps[0])
-        stop = _Stop()
+        stop = _SliceEnd()
         for step, outcome in zip(steps, done, strict=False):
             ended = self._failed(step, outcome) if isinstance(outcome, WapError) else self._done(step, outcome)
             stop.failed = stop.failed or ended.failed
         return stop
 
-    def _step(self, step: Step) -> _Stop:
+    def _step(self, step: Step) -> _SliceEnd:
         try:
             outcome = self._performing.perform(step, self._position, self.cancel)
         except WapError as error:
             return self._failed(step, error)
-        if isinstance(outcome, Asked):
-            return _Stop(outcome.approval)
+        if isinstance(outcome, PendingApproval):
+            return _SliceEnd(outcome.approval)
         return self._done(step, outcome)
 
-    def _done(self, step: Step, done: Done) -> _Stop:
+    def _done(self, step: Step, done: StepOutcome) -> _SliceEnd:
         text = to_json(done.event).decode()
         if self._answered + len(text) > MAX_RUN_EVENT_BYTES and step.operation.effect is Effect.READ:
             hint = "Read the rest in another run, or in parts."
@@ -221,16 +221,16 @@ class Execution:
         self._store(text, is_problem=rows.is_problem(done.event))
         if done.result is not None:
             self._response = encode_result(self._parts, self._run, step, done.result)
-        return _Stop(failed=done.is_failure)
+        return _SliceEnd(failed=done.is_failure)
 
-    def _failed(self, step: Step, error: WapError, *, flush: bool = False) -> _Stop:
+    def _failed(self, step: Step, error: WapError, *, flush: bool = False) -> _SliceEnd:
         event = self._parts.events.failed(step.id, step.operation, error)
         if self._run.options.dry_run:  # it was not let in, or was cancelled: policy was not even asked
-            verdict = {"verdict": Answer.DENY.value} if event["type"] == "policyDenied" else {}
+            verdict = {"verdict": VerdictKind.DENY.value} if event["type"] == "policyDenied" else {}
             event = {**event, "simulated": True, **verdict}
         self._store(to_json(event).decode(), is_problem=True)
         self._cut = step if self.cancel.requested else None
-        is_given_up = isinstance(error, Stopped) and self.stopped is None
+        is_given_up = isinstance(error, OperationCancelled) and self.stopped is None
         self._response = (
             encode_withdrawal(self._parts, self._run, CANCELLED)
             if is_given_up
@@ -238,7 +238,7 @@ class Execution:
         )
         if flush:
             self._settle()
-        return _Stop(failed=True)
+        return _SliceEnd(failed=True)
 
     # -- storing
 
@@ -272,18 +272,18 @@ class Execution:
 
     # -- ends
 
-    async def _pause(self, approval: Approval) -> Status:
+    async def _pause(self, approval: Approval) -> RunStatus:
         step, reason = self._run.steps[self._position], str(approval.shown["reason"])
-        event = self._parts.events.approval(step.id, step.operation, reason, details_of(approval))
-        return await self._finish(Status.AWAITING_APPROVAL, events=[event], asked=approval)
+        event = self._parts.events.approval(step.id, step.operation, reason, describe_approval(approval))
+        return await self._finish(RunStatus.AWAITING_APPROVAL, events=[event], asked=approval)
 
-    async def _undo(self, status: Status, why: str) -> Status:
+    async def _undo(self, status: RunStatus, why: str) -> RunStatus:
         """All or nothing, so nothing."""
         last = self._run.steps[max(0, self._position - 1)]
-        event = await self._parts.workspace.offload(lambda: undone(self._parts, self._run, why, last.id))
+        event = await self._parts.workspace.offload(lambda: undo_run(self._parts, self._run, why, last.id))
         return await self._finish(status, events=[event])
 
-    async def _end_badly(self, error: WapError, under_way: Step | None) -> Status:
+    async def _end_badly(self, error: WapError, under_way: Step | None) -> RunStatus:
         """The state cannot be written, or the workspace is closing: what can still be said is said."""
         said, name = error.text, under_way.id if under_way else ""
         details: dict[str, Any] = {"code": error.code.value, "position": self._position}
@@ -295,17 +295,17 @@ class Execution:
         try:
             if self._run.options.atomic:
                 why = "The run did not end"
-                events.append(await self._parts.workspace.offload(lambda: undone(self._parts, self._run, why, name)))
-            return await self._finish(Status.ERROR, events=events)
+                events.append(await self._parts.workspace.offload(lambda: undo_run(self._parts, self._run, why, name)))
+            return await self._finish(RunStatus.ERROR, events=events)
         except WapError:
-            return Status.ERROR  # it is found running with nobody to run it, and settled then
+            return RunStatus.ERROR  # it is found running with nobody to run it, and settled then
 
-    async def _finish(self, status: Status, **more: Any) -> Status:
-        change = partial(self._parts.ledger.change, self._run, Status.RUNNING, status)
+    async def _finish(self, status: RunStatus, **more: Any) -> RunStatus:
+        change = partial(self._parts.ledger.change, self._run, RunStatus.RUNNING, status)
         await self._parts.workspace.offload(lambda: change(position=self._position, response=self._response, **more))
         self._parts.hub.wake(self._run.id)
         return status
 
 
-def _call(loop: asyncio.AbstractEventLoop, function: Callable[[], object]) -> None:
+def _call_on_loop(loop: asyncio.AbstractEventLoop, function: Callable[[], object]) -> None:
     loop.call_soon_threadsafe(function)

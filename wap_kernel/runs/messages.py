@@ -9,23 +9,23 @@ from typing import Any
 from wap_kernel.model.command import Stream
 from wap_kernel.model.errors import NotFound
 from wap_kernel.model.limits import MAX_SPILLED_BYTES
-from wap_kernel.model.run import Run, Status
-from wap_kernel.runs.store.outputs import Outputs
-from wap_kernel.runs.store.run_store import Ledger
+from wap_kernel.model.run import Run, RunStatus
+from wap_kernel.runs.store.outputs import OutputStore
+from wap_kernel.runs.store.run_store import RunStore
 
 PROTOCOL_VERSION = "1.0"
 
 
-def message(ledger: Ledger, run: Run, *, is_person: bool) -> bytes:
+def encode_message(ledger: RunStore, run: Run, *, is_person: bool) -> bytes:
     """The events message as JSON; the events are stored as such and are not taken apart."""
     head: dict[str, Any] = {"protocolVersion": PROTOCOL_VERSION, "runId": run.id, "status": run.status.value}
     tail: dict[str, Any] = {"startedAt": run.started_at}
     if run.completed_at is not None:
         tail["completedAt"] = run.completed_at
-    tail |= {told: True for name, told in _OPTIONS.items() if getattr(run.options, name)}
+    tail |= {told: True for name, told in _OPTION_FIELDS.items() if getattr(run.options, name)}
     if run.reverts is not None:
         tail["reverts"] = run.reverts
-    if (pending := _pending(ledger, run, is_person)) is not None:
+    if (pending := _pending_approval(ledger, run, is_person)) is not None:
         tail["pendingApproval"] = pending
     if run.response is not None:
         tail["response"] = run.response
@@ -33,10 +33,10 @@ def message(ledger: Ledger, run: Run, *, is_person: bool) -> bytes:
     return b"".join((before.encode(), b",".join(ledger.events(run.id)), after.encode()))
 
 
-_OPTIONS = {"atomic": "atomic", "dry_run": "dryRun"}
+_OPTION_FIELDS = {"atomic": "atomic", "dry_run": "dryRun"}
 
 
-def summary(ledger: Ledger, run: Run, redact: Callable[[str], str], *, is_person: bool) -> dict[str, Any]:
+def summarize_run(ledger: RunStore, run: Run, redact: Callable[[str], str], *, is_person: bool) -> dict[str, Any]:
     """Who asks is told as they claim it, but for credentials."""
     told: dict[str, Any] = {"runId": run.id, "status": run.status.value}
     if run.caller.agent is not None:
@@ -52,17 +52,17 @@ def summary(ledger: Ledger, run: Run, redact: Callable[[str], str], *, is_person
         told["completedAt"] = run.completed_at
     if run.reverts is not None:
         told["reverts"] = run.reverts
-    if (pending := _pending(ledger, run, is_person)) is not None:
+    if (pending := _pending_approval(ledger, run, is_person)) is not None:
         told["pendingApproval"] = pending
     return told
 
 
-def _pending(ledger: Ledger, run: Run, is_person: bool) -> dict[str, Any] | None:
-    approval = ledger.pending(run.id) if run.status is Status.AWAITING_APPROVAL else None
+def _pending_approval(ledger: RunStore, run: Run, is_person: bool) -> dict[str, Any] | None:
+    approval = ledger.pending(run.id) if run.status is RunStatus.AWAITING_APPROVAL else None
     return None if approval is None else approval.shown_to(is_person)
 
 
-def output(outputs: Outputs, run: Run, operation_id: str, stream: Stream, offset: int, limit: int) -> dict[str, Any]:
+def read_output(outputs: OutputStore, run: Run, operation_id: str, stream: Stream, offset: int, limit: int) -> dict[str, Any]:
     position = next((number for number, step in enumerate(run.steps) if step.id == operation_id), None)
     if position is None:
         raise NotFound(f"The run has no operation {operation_id!r}.", runId=run.id)

@@ -7,14 +7,14 @@ import secrets
 from wap_kernel.model.caller import Caller
 from wap_kernel.model.errors import ApprovalRequired
 from wap_kernel.model.limits import MAX_PENDING_APPROVALS
-from wap_kernel.model.run import Approval, Options, Status, Step
-from wap_kernel.runs.services import Parts, details_of
-from wap_kernel.runs.step_execution import too_many_waiting
-from wap_kernel.runs.store.run_store import NewRun, asker
+from wap_kernel.model.run import Approval, BatchOptions, RunStatus, Step
+from wap_kernel.runs.services import RunServices, describe_approval
+from wap_kernel.runs.step_execution import too_many_pending
+from wap_kernel.runs.store.run_store import NewRun, sender_key
 
 
-class Parking:
-    def __init__(self, parts: Parts) -> None:
+class PendingCalls:
+    def __init__(self, parts: RunServices) -> None:
         self._parts = parts
         self._shared: set[str] = set()
 
@@ -29,12 +29,12 @@ class Parking:
             self._shared.add(waiting.run)
             return waiting
         if caller.token is not None and parts.ledger.waiting(caller.token) >= MAX_PENDING_APPROVALS:
-            raise too_many_waiting()
-        identifier = new_id()
+            raise too_many_pending()
+        identifier = new_run_id()
         approval = parts.questions.ask(identifier, 0, step, caller, refusal)
         reason = str(approval.shown["reason"])
-        event = parts.events.approval(step.id, step.operation, reason, details_of(approval))
-        new = NewRun(identifier, caller, dialect, Options(), (step,), None, Status.AWAITING_APPROVAL)
+        event = parts.events.approval(step.id, step.operation, reason, describe_approval(approval))
+        new = NewRun(identifier, caller, dialect, BatchOptions(), (step,), None, RunStatus.AWAITING_APPROVAL)
         parts.ledger.create(new, approval, [event])
         return approval
 
@@ -42,10 +42,10 @@ class Parking:
         """An agent that asks again is not asking for something else."""
         parts = self._parts
         known = set(self._shared)  # before the look: what another call adds meanwhile may not be in it yet
-        glances = parts.ledger.with_status(Status.AWAITING_APPROVAL)
+        glances = parts.ledger.with_status(RunStatus.AWAITING_APPROVAL)
         self._shared -= known.difference(glance.id for glance in glances)
         for glance in glances:
-            if glance.dialect != dialect or asker(glance.caller) != asker(caller) or glance.count != 1:
+            if glance.dialect != dialect or sender_key(glance.caller) != sender_key(caller) or glance.count != 1:
                 continue
             pending = parts.ledger.pending(glance.id)
             if pending is None or parts.questions.has_expired(pending):
@@ -56,5 +56,5 @@ class Parking:
         return None
 
 
-def new_id() -> str:
+def new_run_id() -> str:
     return f"run_{secrets.token_hex(8)}"

@@ -12,21 +12,29 @@ from wap_kernel.engine.thread_pool import Threads
 from wap_kernel.model.caller import Caller
 from wap_kernel.model.command import Stream
 from wap_kernel.model.errors import InvalidArgument, NotFound
-from wap_kernel.model.run import Run, Status
+from wap_kernel.model.run import Run, RunStatus
 from wap_kernel.redaction.results import redacted
 from wap_kernel.runs import messages, recovery
-from wap_kernel.runs.event_stream import POLL, Cursor, Follower, Live, follow, follow_all, woken
-from wap_kernel.runs.services import Parts
-from wap_kernel.runs.store.run_store import asker
+from wap_kernel.runs.event_stream import (
+    POLL_SECONDS,
+    Cursor,
+    EventReader,
+    StreamEvent,
+    stream_all_runs,
+    stream_run,
+    wait_for_notice,
+)
+from wap_kernel.runs.services import RunServices
+from wap_kernel.runs.store.run_store import sender_key
 
 STATE_THREADS = 4
 T = TypeVar("T")
 
 
-class Looking:
+class RunQueries:
     """An agent sees its own runs only, a person all of them."""
 
-    def __init__(self, parts: Parts) -> None:
+    def __init__(self, parts: RunServices) -> None:
         self.workspace = parts.workspace
         self._parts = parts
         self._ledger = parts.ledger
@@ -34,9 +42,9 @@ class Looking:
 
     async def wait(self, run_id: str, seconds: float) -> Run:
         """Until it no longer runs, or the time is over. A glance, without its operations."""
-        return await self._until(run_id, seconds, lambda status: status is not Status.RUNNING)
+        return await self._until(run_id, seconds, lambda status: status is not RunStatus.RUNNING)
 
-    async def _until(self, run_id: str, seconds: float, enough: Callable[[Status], bool]) -> Run:
+    async def _until(self, run_id: str, seconds: float, enough: Callable[[RunStatus], bool]) -> Run:
         deadline = asyncio.get_running_loop().time() + seconds
         with self._parts.hub.watching(run_id) as event:
             while True:
@@ -44,21 +52,21 @@ class Looking:
                 left = deadline - asyncio.get_running_loop().time()
                 if enough(current.status) or left <= 0:
                     return await self._on_thread(lambda: self._ledger.glance(run_id))
-                await woken(event, min(left, POLL))
+                await wait_for_notice(event, min(left, POLL_SECONDS))
 
     async def get(self, run_id: str, caller: Caller) -> Run:
         return await self._on_thread(lambda: self._get(run_id, caller))
 
     def _get(self, run_id: str, caller: Caller) -> Run:
         run = self._ledger.find(run_id)
-        if run is None or (caller.token is not None and asker(run.caller) != caller.token):
+        if run is None or (caller.token is not None and sender_key(run.caller) != caller.token):
             raise NotFound(f"There is no run {run_id!r}.", hint="List the runs to see their ids.")
-        if run.status is Status.RUNNING and run.owner != self.workspace.lease.id:
-            run = recovery.bury_if_dead(self._parts, run)
+        if run.status is RunStatus.RUNNING and run.owner != self.workspace.lease.id:
+            run = recovery.recover_run_of_dead_owner(self._parts, run)
         return run
 
     async def page(
-        self, caller: Caller, status: Status | None, limit: int, cursor: str | None
+        self, caller: Caller, status: RunStatus | None, limit: int, cursor: str | None
     ) -> tuple[list[Run], str | None]:
         """Glances, newest first, and where to go on."""
         if cursor is not None and not (cursor.isascii() and cursor.isdigit() and len(cursor) < 19):
@@ -70,7 +78,7 @@ class Looking:
     async def encoded(self, run: Run, caller: Caller) -> bytes:
         """The events message for this caller, as JSON."""
         is_person = caller.token is None
-        return await self._on_thread(lambda: messages.message(self._ledger, run, is_person=is_person))
+        return await self._on_thread(lambda: messages.encode_message(self._ledger, run, is_person=is_person))
 
     async def message(self, run: Run, caller: Caller) -> dict[str, Any]:
         told: dict[str, Any] = json.loads(await self.encoded(run, caller))
@@ -79,7 +87,7 @@ class Looking:
     async def summaries(self, runs: Sequence[Run], caller: Caller) -> list[dict[str, Any]]:
         """As in a list."""
         is_person = caller.token is None
-        summary, redact = partial(messages.summary, self._ledger, is_person=is_person), self.workspace.redactor
+        summary, redact = partial(messages.summarize_run, self._ledger, is_person=is_person), self.workspace.redactor
         return await self._on_thread(lambda: [summary(run, redact) for run in runs])
 
     async def output(
@@ -89,7 +97,7 @@ class Looking:
 
         def read() -> dict[str, Any]:
             run = self._get(run_id, caller)
-            return messages.output(self._parts.outputs, run, operation_id, stream, offset, limit)
+            return messages.read_output(self._parts.outputs, run, operation_id, stream, offset, limit)
 
         return await self._on_thread(read)
 
@@ -108,21 +116,21 @@ class Looking:
 
         return await self.workspace.offload(describe)
 
-    async def follow(self, run_id: str, last_event_id: str | None, caller: Caller) -> AsyncGenerator[Live, None]:
+    async def follow(self, run_id: str, last_event_id: str | None, caller: Caller) -> AsyncGenerator[StreamEvent, None]:
         """What has happened and happens in the run, to its end. An id that is not this run's is none: rather tell
         everything again than leave something out."""
         sent = Cursor.parse(last_event_id)
 
-        def begin() -> Follower:
+        def begin() -> EventReader:
             run = self._get(run_id, caller)
             known = any(one.id == sent.entry for one in self._ledger.log_after(sent.entry - 1, 1, run=run_id))
-            return Follower(self._ledger, self._parts.outputs, run, sent if known else Cursor())
+            return EventReader(self._ledger, self._parts.outputs, run, sent if known else Cursor())
 
         follower = await self._on_thread(begin)
-        async for live in follow(follower, self._parts.hub, run_id, self._threads):
+        async for live in stream_run(follower, self._parts.hub, run_id, self._threads):
             yield live
 
-    async def follow_all(self, last_event_id: str | None, caller: Caller) -> AsyncGenerator[Live, None]:
+    async def follow_all(self, last_event_id: str | None, caller: Caller) -> AsyncGenerator[StreamEvent, None]:
         """What happens in all runs from now on, or after the event that was seen last. One that is still to come was
         seen before the state began anew: then everything is told. "Now" is when this returns, not when the first event
         is asked for: who was told that the stream is open misses nothing after that."""
@@ -131,7 +139,7 @@ class Looking:
             last = end
         elif last > end:
             last = 0
-        return follow_all(self._ledger, self._parts.hub, last, caller.token, self._threads)
+        return stream_all_runs(self._ledger, self._parts.hub, last, caller.token, self._threads)
 
     async def _on_thread(self, work: Callable[[], T]) -> T:
         await self._begun()

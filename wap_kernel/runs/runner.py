@@ -25,20 +25,20 @@ from wap_kernel.model.errors import (
 from wap_kernel.model.limits import APPROVAL_SECONDS, MAX_PENDING_OPERATION_CHARACTERS
 from wap_kernel.model.operations import Operation, RevertRun
 from wap_kernel.model.results import Result
-from wap_kernel.model.run import Approval, Options, Run, Status, Step
+from wap_kernel.model.run import Approval, BatchOptions, Run, RunStatus, Step
 from wap_kernel.runs import decisions, recovery
-from wap_kernel.runs.approval_requests import Questions
+from wap_kernel.runs.approval_requests import ApprovalRequests
 from wap_kernel.runs.decisions import Decision
-from wap_kernel.runs.event_stream import Hub
-from wap_kernel.runs.execution import Execution
-from wap_kernel.runs.pending_calls import Parking, new_id
-from wap_kernel.runs.queries import Looking
-from wap_kernel.runs.services import Admission, Events, Parts, ResponseEncoder
-from wap_kernel.runs.store.outputs import Outputs
-from wap_kernel.runs.store.run_store import Ledger, NewRun
+from wap_kernel.runs.event_stream import RunNotifier
+from wap_kernel.runs.execution import RunExecution
+from wap_kernel.runs.pending_calls import PendingCalls, new_run_id
+from wap_kernel.runs.queries import RunQueries
+from wap_kernel.runs.services import Admission, EventWriter, ResponseEncoder, RunServices
+from wap_kernel.runs.store.outputs import OutputStore
+from wap_kernel.runs.store.run_store import NewRun, RunStore
 from wap_kernel.state.retention.background import BackgroundSweeps
 
-TEND_SECONDS = 2.0
+UPKEEP_SECONDS = 2.0
 """Between two looks at what other processes want, what has expired and who has died."""
 REVERT = "revert"
 T = TypeVar("T")
@@ -48,14 +48,14 @@ def _admit_all(_: Caller, __: Operation) -> AbstractAsyncContextManager[None]:
     return nullcontext()
 
 
-class Runner(Looking):
+class Runner(RunQueries):
     """Lives on the event loop that first asks it for something; `close` it before the workspace."""
 
     def __init__(
         self,
         workspace: Workspace,
         *,
-        events: Events,
+        events: EventWriter,
         encoders: Mapping[str, ResponseEncoder],
         admission: Admission = _admit_all,
         changed: Callable[[Run], None] = lambda _: None,
@@ -63,14 +63,14 @@ class Runner(Looking):
     ) -> None:
         judge = workspace.judge
         super().__init__(
-            Parts(
+            RunServices(
                 workspace=workspace,
-                ledger=Ledger(workspace.database, workspace.id, changed),
-                outputs=Outputs(workspace.state_dir),
-                hub=Hub(),
+                ledger=RunStore(workspace.database, workspace.id, changed),
+                outputs=OutputStore(workspace.state_dir),
+                hub=RunNotifier(),
                 events=events,
                 encoders=encoders,
-                questions=Questions(
+                questions=ApprovalRequests(
                     judge.files_of,
                     judge.may_read,
                     judge.may_name,
@@ -84,8 +84,8 @@ class Runner(Looking):
                 admission=admission,
             )
         )
-        self._parking = Parking(self._parts)
-        self._executions: dict[str, tuple[Execution, asyncio.Task[Status]]] = {}
+        self._parking = PendingCalls(self._parts)
+        self._executions: dict[str, tuple[RunExecution, asyncio.Task[RunStatus]]] = {}
         self._tending: asyncio.Task[None] | None = None
         self._settling: asyncio.Future[None] | None = None
         """What was left from before, by the first who asks."""
@@ -102,7 +102,7 @@ class Runner(Looking):
     async def start(
         self,
         steps: Sequence[Step],
-        options: Options,
+        options: BatchOptions,
         caller: Caller,
         *,
         dialect: str,
@@ -116,7 +116,7 @@ class Runner(Looking):
             raise InvalidArgument("atomic: Undo is switched off here.", hint="See WapExtension.undo.")
         not_allowed = {name: error.to_dict() for name, error in (refused or {}).items()}
         new = NewRun(
-            id=new_id(),
+            id=new_run_id(),
             caller=caller,
             dialect=dialect,
             options=options.model_copy(update={"refused": not_allowed}),
@@ -162,14 +162,14 @@ class Runner(Looking):
 
     def _execute(self, run: Run, *, approval: Approval | None = None) -> None:
         overlay = self.workspace.judge.new_overlay() if run.options.dry_run else None
-        execution = Execution(self._parts, run, overlay=overlay, approval=approval)
+        execution = RunExecution(self._parts, run, overlay=overlay, approval=approval)
         if self._is_closing:
             _stop(execution)
         task = asyncio.get_running_loop().create_task(execution.go())
         self._executions[run.id] = (execution, task)
         task.add_done_callback(lambda _: self._forget(run.id, task))
 
-    def _forget(self, run_id: str, task: asyncio.Task[Status]) -> None:
+    def _forget(self, run_id: str, task: asyncio.Task[RunStatus]) -> None:
         """A run that asked may go on already, with another task."""
         if self._executions.get(run_id, (None, None))[1] is task:
             del self._executions[run_id]
@@ -221,9 +221,9 @@ class Runner(Looking):
             raise PermissionDenied("This needs a person.", hint="An agent token cannot decide.")
         waiting = await self.get(run_id, caller)
         run, approval = await self.workspace.offload(
-            lambda: decisions.take_over(self._parts, waiting, decision, caller)
+            lambda: decisions.apply_decision(self._parts, waiting, decision, caller)
         )
-        if run.status is Status.RUNNING:
+        if run.status is RunStatus.RUNNING:
             self._execute(run, approval=approval if decision.approved else None)
         self._parts.hub.wake(run.id)
         return run
@@ -231,7 +231,7 @@ class Runner(Looking):
     async def cancel(self, run_id: str, caller: Caller) -> Run:
         """Stop; what was done stays done (an atomic run is undone)."""
         run = await self.get(run_id, caller)
-        if run.status.is_final and run.status is not Status.CANCELLED:
+        if run.status.is_final and run.status is not RunStatus.CANCELLED:
             raise Conflict(f"The run has ended already ({run.status.value}).", runId=run.id)
         if not run.status.is_final:
             await self._on_thread(lambda: self._ledger.request_cancel(run_id))
@@ -254,10 +254,10 @@ class Runner(Looking):
             execution, task = self._executions[run.id]
             execution.cancel.request()
             await asyncio.wait([task])
-        elif run.status is Status.AWAITING_APPROVAL:
-            await self.workspace.offload(lambda: recovery.cancel_waiting(self._parts, run, caller))
+        elif run.status is RunStatus.AWAITING_APPROVAL:
+            await self.workspace.offload(lambda: recovery.cancel_pending(self._parts, run, caller))
         else:
-            await self.wait(run.id, 2 * TEND_SECONDS)  # whoever executes it looks every now and then
+            await self.wait(run.id, 2 * UPKEEP_SECONDS)  # whoever executes it looks every now and then
 
     def cancel_all_of(self, token: str) -> None:
         """What an agent's token has begun ends with the token."""
@@ -279,14 +279,14 @@ class Runner(Looking):
         operation = RevertRun(run=run.id, force=force)
         await self.workspace.offload(lambda: self.workspace.undo.check(operation, caller))
         step = Step(REVERT, REVERT, operation)
-        return await self.start([step], Options(), caller, dialect=REVERT, reverts=run.id)
+        return await self.start([step], BatchOptions(), caller, dialect=REVERT, reverts=run.id)
 
     # -- life
 
     async def _tend(self) -> None:
         suspects: frozenset[str] = frozenset()
         while True:
-            await asyncio.sleep(TEND_SECONDS)
+            await asyncio.sleep(UPKEEP_SECONDS)
             try:
                 mine = await self._threads.run(self._mine)
                 # Twice in a row: one that is just being begun has no task yet either.
@@ -294,14 +294,14 @@ class Runner(Looking):
                 for run in mine:
                     if run.cancel_requested and run.id in self._executions:
                         self._executions[run.id][0].cancel.request()
-                await self.workspace.offload(partial(recovery.settle, self._parts, suspects & lost))
+                await self.workspace.offload(partial(recovery.recover_runs, self._parts, suspects & lost))
                 suspects = lost
             except Exception as error:  # noqa: BLE001 - it is tried again; whoever asks for something is told
                 self.workspace.bug(error, "tending the runs")
 
     def _mine(self) -> list[Run]:
         owner = self.workspace.lease.id
-        return [run for run in self._ledger.with_status(Status.RUNNING) if run.owner == owner]
+        return [run for run in self._ledger.with_status(RunStatus.RUNNING) if run.owner == owner]
 
     async def close(self) -> None:
         """End what runs; each such run is marked as interrupted."""
@@ -328,7 +328,7 @@ class Runner(Looking):
             self._tending = asyncio.get_running_loop().create_task(self._tend())
             self._sweeps.begin()
         if self._settling is None or _has_failed(self._settling):  # then whoever comes tries again
-            self._settling = asyncio.ensure_future(self._threads.run(lambda: recovery.settle(self._parts)))
+            self._settling = asyncio.ensure_future(self._threads.run(lambda: recovery.recover_runs(self._parts)))
         if not self._settling.done():
             await asyncio.shield(self._settling)
 
@@ -337,6 +337,6 @@ def _has_failed(task: asyncio.Future[None]) -> bool:
     return task.done() and (task.cancelled() or task.exception() is not None)
 
 
-def _stop(execution: Execution) -> None:
+def _stop(execution: RunExecution) -> None:
     execution.stopped = ProviderUnavailable("The server was shut down while this run was under way.")
     execution.cancel.request()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import os
 
-from wap_kernel.model.errors import FULL, NoSpace, ProviderUnavailable, WapError
+from wap_kernel.model.errors import NO_SPACE_ERRNOS, NoSpace, ProviderUnavailable, WapError
 
 
 def default_state_dir(root: str) -> str:
@@ -41,7 +41,7 @@ def open_lock(path: str) -> int:
 
 def unusable(error: OSError) -> WapError:
     """What the system says of the state folder, which must not pass for something about a file of the caller's."""
-    if error.errno in FULL:
+    if error.errno in NO_SPACE_ERRNOS:
         return NoSpace("No space left for the workspace's state, so nothing was changed.", hint="Free some space.")
     return ProviderUnavailable(
         f"The state folder cannot be used ({os.strerror(error.errno or 0)}), so nothing was changed.",

@@ -12,7 +12,7 @@ import pytest
 
 from wap_kernel.engine.workspace import Workspace
 from wap_kernel.model.caller import Caller
-from wap_kernel.model.errors import ApprovalRequired, FileMissing, PermissionDenied, WapError
+from wap_kernel.model.errors import ApprovalRequired, FileNotFound, PermissionDenied, WapError
 from wap_kernel.model.operations import ListFiles, Operation, ReadFile, RunCommand, SearchFiles, WriteFile
 from wap_kernel.model.policy import Policy
 from wap_kernel.model.results import CommandResult, FileContent, FileList, Result, SearchResult
@@ -105,7 +105,7 @@ def test_a_change_of_the_policy_counts_at_once(root: Path, tmp_path: Path) -> No
     asyncio.run(work())
 
 
-@pytest.mark.parametrize(("folder", "error"), [("missing", FileMissing), ("project/secret.txt", FileMissing)])
+@pytest.mark.parametrize(("folder", "error"), [("missing", FileNotFound), ("project/secret.txt", FileNotFound)])
 def test_the_folder_must_be_one(perform: Perform, folder: str, error: type[WapError]) -> None:
     with pytest.raises(error):
         perform(ReadFile(path=f"{folder}/a", within=folder))

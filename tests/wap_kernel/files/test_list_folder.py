@@ -18,7 +18,7 @@ from tests.support.listings import listed, paths
 from wap_kernel.files import list_folder
 from wap_kernel.files import tree_walk as walking
 from wap_kernel.files.contained.root import Root
-from wap_kernel.model.errors import FileMissing, InvalidArgument, PermissionDenied
+from wap_kernel.model.errors import FileNotFound, InvalidArgument, PermissionDenied
 
 
 def test_direct_children_sorted(root: Root, ws: Path) -> None:
@@ -109,8 +109,8 @@ def test_names_that_are_not_utf8_are_shown_escaped_and_sorted_as_shown(root: Roo
 @pytest.mark.parametrize(
     ("path", "error"),
     [
-        ("missing", FileMissing),
-        ("missing/deeper", FileMissing),
+        ("missing", FileNotFound),
+        ("missing/deeper", FileNotFound),
         ("file", InvalidArgument),
         ("fifo", InvalidArgument),
         ("out", PermissionDenied),

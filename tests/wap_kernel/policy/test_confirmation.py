@@ -34,7 +34,7 @@ OPERATIONS: tuple[Operation, ...] = (
     ListFiles(path="."),
     SearchFiles(paths=(".",), query="x"),
     WriteFile(path="a", content=b""),
-    ModifyFile(path="a", changes=()),
+    ModifyFile(path="a", edits=()),
     DeleteFile(path="a"),
     RunCommand(command="ls"),
     RevertRun(run="run_1"),

@@ -27,7 +27,7 @@ from wap_kernel.model.operations import (
 )
 from wap_kernel.model.policy import CommandRule, FilesystemPolicy, Grant, NetworkPolicy, Policy, ShellPolicy
 from wap_kernel.policy import presets
-from wap_kernel.policy.decide import Answer, Facts, Verdict, decide, grant_for
+from wap_kernel.policy.decide import Facts, Verdict, VerdictKind, decide, grant_for
 from wap_kernel.policy.effective import Effective
 from wap_kernel.policy.paths.protected import ProtectedPaths
 
@@ -64,7 +64,7 @@ def shell(**fields: Any) -> Policy:
 
 
 def rule(command: str, answer: str, **more: Any) -> CommandRule:
-    return CommandRule(command=command, verdict=Answer(answer), **more)
+    return CommandRule(command=command, verdict=VerdictKind(answer), **more)
 
 
 def write(path: str = "a.txt", content: bytes = b"12345", **more: Any) -> WriteFile:
@@ -72,16 +72,16 @@ def write(path: str = "a.txt", content: bytes = b"12345", **more: Any) -> WriteF
 
 
 def insert(text: str) -> ModifyFile:
-    return ModifyFile(path="a", changes=(InsertLines(after_line=0, new_content=text),))
+    return ModifyFile(path="a", edits=(InsertLines(after_line=0, new_content=text),))
 
 
 READ_ONLY, CLOSED = files(access="read"), files(access="none")
 DENYING = files(denied_paths=("*.env",), read_only_paths=("raw/**",))
 EXAM = files(allowed_paths=("exam/**",))
 PLACED = files(denied_paths=("conf/prod.yml",))
-UNCONFINED = DENYING.model_copy(update={"shell": ShellPolicy(unconfined=Answer.ASK)})
+UNCONFINED = DENYING.model_copy(update={"shell": ShellPolicy(unconfined=VerdictKind.ASK)})
 PERMISSIVE = presets.load("permissive")
-DVC = shell(rules=(rule("dvc status", "allow"),), unknown=Answer.ASK)
+DVC = shell(rules=(rule("dvc status", "allow"),), unknown=VerdictKind.ASK)
 SMALL = files(max_file_size=10, max_edit_size=4)
 SIZE = Code.SIZE_LIMIT_EXCEEDED
 ASKING = shell(rules=(rule("git push", "ask", network=True),))
@@ -136,12 +136,12 @@ CASES: list[tuple[Operation, Policy, dict[str, Any], str, str]] = [
     (run("echo x > .bashrc"), Policy(), {}, "deny", "protected"),
     (run("echo x >> out"), READ_ONLY, {}, "deny", "filesystem.access"),
     (run("echo x > /dev/null"), READ_ONLY, {}, "allow", "default"),
-    (run("echo x > /etc/x"), shell(unanalysable=Answer.ASK), {}, "ask", "redirection"),
-    (run("echo x > ../x"), shell(unanalysable=Answer.ASK), {}, "ask", "redirection"),
-    (run("echo x > $X"), shell(unanalysable=Answer.ASK), {}, "ask", "unanalysable"),
-    (run("echo x > ~/x"), shell(unanalysable=Answer.DENY), {}, "deny", "redirection"),
-    (run("echo x > ~/x"), shell(unconfined=Answer.ASK), {"confined": False}, "ask", "unconfined"),
-    (run("sort < /etc/x"), shell(unanalysable=Answer.ASK), {}, "allow", "default"),
+    (run("echo x > /etc/x"), shell(unanalysable=VerdictKind.ASK), {}, "ask", "redirection"),
+    (run("echo x > ../x"), shell(unanalysable=VerdictKind.ASK), {}, "ask", "redirection"),
+    (run("echo x > $X"), shell(unanalysable=VerdictKind.ASK), {}, "ask", "unanalysable"),
+    (run("echo x > ~/x"), shell(unanalysable=VerdictKind.DENY), {}, "deny", "redirection"),
+    (run("echo x > ~/x"), shell(unconfined=VerdictKind.ASK), {"confined": False}, "ask", "unconfined"),
+    (run("sort < /etc/x"), shell(unanalysable=VerdictKind.ASK), {}, "allow", "default"),
     (run("cat .env"), DENYING, {}, "allow", "default"),  # a sandbox masks it
     (run("git show HEAD:.env"), DENYING, {}, "deny", "layer: *.env"),
     (run("git cat-file -p main:sub/x.env"), DENYING, {}, "deny", "layer: *.env"),
@@ -198,7 +198,7 @@ CASES: list[tuple[Operation, Policy, dict[str, Any], str, str]] = [
     (run("cat sub/../.env"), UNCONFINED, {"confined": False}, "ask", "unconfined"),
     (run("grep --file=.env x"), UNCONFINED, {"confined": False}, "ask", "unconfined"),
     (run("cd sub && echo x > .env"), DENYING, {}, "allow", "default"),
-    (run("cd sub && echo x > y"), shell(unanalysable=Answer.ASK), {}, "ask", "unanalysable"),
+    (run("cd sub && echo x > y"), shell(unanalysable=VerdictKind.ASK), {}, "ask", "unanalysable"),
     (run("$X id", environment={"X": "sudo"}), PERMISSIVE, {}, "ask", "unknown"),
     (run("$X -rf ~", environment={"X": "rm"}), PERMISSIVE, {}, "ask", "unknown"),
     (run("rm $X ~", environment={"X": "-rf"}), PERMISSIVE, {}, "ask", "rm -r|-R|--recursive"),
@@ -225,7 +225,7 @@ CASES: list[tuple[Operation, Policy, dict[str, Any], str, str]] = [
 @pytest.mark.parametrize(("operation", "layer", "known", "answer", "by"), CASES)
 def test_one_layer(operation: Operation, layer: Policy, known: dict[str, Any], answer: str, by: str) -> None:
     found = verdict(operation, layer, **known)
-    assert (found.answer.value, found.rule) == (answer, by)
+    assert (found.kind.value, found.rule) == (answer, by)
     assert found.code is (SIZE if by in ("maxFileSize", "maxEditSize") else Code.PERMISSION_DENIED)
 
 
@@ -279,8 +279,8 @@ def test_a_workspace_may_only_narrow() -> None:
         shell=ShellPolicy(blocked_commands=("sudo",)),
     )
     for operation in (write(), ReadFile(path=".env"), run("sudo id")):
-        assert verdict(operation, strict, widening).answer is Answer.DENY
-    assert verdict(ReadFile(path="a"), strict, widening, size=2).answer is Answer.DENY
+        assert verdict(operation, strict, widening).kind is VerdictKind.DENY
+    assert verdict(ReadFile(path="a"), strict, widening, size=2).kind is VerdictKind.DENY
 
 
 @pytest.mark.parametrize(
@@ -296,14 +296,14 @@ def test_a_workspace_may_only_narrow() -> None:
 def test_who_gets_the_network(layers: list[Policy], command: str, network: bool) -> None:
     found = verdict(run(command), *layers)
     assert found.network is network
-    if found.answer is Answer.ASK:  # who decides is told the same
+    if found.kind is VerdictKind.ASK:  # who decides is told the same
         assert found.suggestion is not None and ("no network" in found.suggestion) is not network
 
 
 # -- laws
 
 CONFIRMING = Policy(confirmation_required=("writeFile", "runCommand", "moveFile"))
-answers = st.sampled_from(list(Answer))
+answers = st.sampled_from(list(VerdictKind))
 words = st.sampled_from(["ls", "git", "git push", "rm", "sudo", "python"])
 globs = st.sampled_from(["*.env", "src/**", "a", "**/x/*", "!a", "*"])
 selecting = st.sampled_from(["**/*", "src/**", "*.txt", "src/*.py"])
@@ -365,9 +365,9 @@ def test_one_more_layer_never_makes_a_verdict_laxer(
     before = verdict(operation, *layers, confined=confined, grants=grants, size=8)
     effective = Effective(tuple(layers)).with_layer(more)
     after = decide(operation, effective, facts(operation, confined=confined, size=8), grants)
-    assert after.answer.strictness >= before.answer.strictness
+    assert after.kind.strictness >= before.kind.strictness
     assert before.network or not after.network
-    if before.answer is after.answer is Answer.ASK:
+    if before.kind is after.kind is VerdictKind.ASK:
         assert before.grantable or not after.grantable
 
 
@@ -378,7 +378,7 @@ def test_the_order_of_layers_does_not_change_the_answer(
     operation, confined, grants = question
     shuffled = random.sample(layers, len(layers))
     one, other = (verdict(operation, *each, confined=confined, grants=grants, size=8) for each in (layers, shuffled))
-    assert (one.answer, one.network, one.grantable) == (other.answer, other.network, other.grantable)
+    assert (one.kind, one.network, one.grantable) == (other.kind, other.network, other.grantable)
 
 
 @given(st.lists(policies, max_size=3), questions)
@@ -388,4 +388,4 @@ def test_grants_only_turn_ask_into_allow(
     operation, confined, _ = question
     before = verdict(operation, *layers, confined=confined)
     after = verdict(operation, *layers, confined=confined, grants=GRANTS)
-    assert after.answer is before.answer or (before.answer, after.answer) == (Answer.ASK, Answer.ALLOW)
+    assert after.kind is before.kind or (before.kind, after.kind) == (VerdictKind.ASK, VerdictKind.ALLOW)

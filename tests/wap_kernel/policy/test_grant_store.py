@@ -69,7 +69,7 @@ def test_a_granted_command_gets_the_network_and_no_other_does(make_tools: Callab
     tools.workspace.grants.add(Grant(kind="command", operation="runCommand", commands=(install,)), "ann")
     lines = ("pip install x", "pip list", "pip install x && python3 a.py", "npm install")
     verdicts = asyncio.run(tools.workspace.check([RunCommand(command=line) for line in lines], Caller()))
-    assert [(verdict.answer.value, verdict.network) for verdict in verdicts] == [
+    assert [(verdict.kind.value, verdict.network) for verdict in verdicts] == [
         ("allow", True),
         ("allow", False),
         ("allow", False),  # not all of it was granted the network

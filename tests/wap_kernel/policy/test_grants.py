@@ -21,7 +21,7 @@ from wap_kernel.model.operations import (
 )
 from wap_kernel.model.policy import Grant, NetworkPolicy, Policy
 from wap_kernel.policy import presets
-from wap_kernel.policy.decide import Answer
+from wap_kernel.policy.decide import VerdictKind
 
 
 def write(path: str, content: bytes = b"12345", **more: Any) -> WriteFile:
@@ -33,7 +33,7 @@ def move(source: str, destination: str, **more: Any) -> MoveFile:
 
 
 FILES = Policy(confirmation_required=("writeFile", "deleteFile", "moveFile", "copyFile", "listFiles"))
-EDIT = ModifyFile(path="a", changes=(InsertLines(after_line=0, new_content="x"),))
+EDIT = ModifyFile(path="a", edits=(InsertLines(after_line=0, new_content="x"),))
 
 
 # -- paths
@@ -63,14 +63,14 @@ PATHS: list[tuple[Operation, Operation, bool]] = [
 @pytest.mark.parametrize(("allowed", "asked", "covers"), PATHS)
 def test_a_grant_is_for_one_kind_of_operation_on_one_path(allowed: Operation, asked: Operation, covers: bool) -> None:
     grant = granted(allowed, FILES)
-    assert verdict(allowed, FILES, grants=(grant,)).answer is Answer.ALLOW
-    assert (verdict(asked, FILES, grants=(grant,)).answer is Answer.ALLOW) is covers
+    assert verdict(allowed, FILES, grants=(grant,)).kind is VerdictKind.ALLOW
+    assert (verdict(asked, FILES, grants=(grant,)).kind is VerdictKind.ALLOW) is covers
 
 
 def test_a_path_that_became_a_link_is_another_path() -> None:
     grant = granted(write("a"), FILES)
-    assert verdict(write("a"), FILES, grants=(grant,)).answer is Answer.ALLOW
-    assert verdict(write("a"), FILES, grants=(grant,), a="important.py").answer is Answer.ASK
+    assert verdict(write("a"), FILES, grants=(grant,)).kind is VerdictKind.ALLOW
+    assert verdict(write("a"), FILES, grants=(grant,), a="important.py").kind is VerdictKind.ASK
 
 
 # -- commands
@@ -82,19 +82,19 @@ ROWS = [[cell.strip().replace("\\|", "|") for cell in line.split(" | ")] for lin
 @pytest.mark.parametrize(("allowed", "asked", "covers"), ROWS)
 def test_a_grant_is_for_one_form_of_a_command(allowed: str, asked: str, covers: str) -> None:
     grant = granted(run(allowed), ASKING)
-    assert verdict(run(allowed), ASKING, grants=(grant,)).answer is Answer.ALLOW
-    assert verdict(run(asked), ASKING).answer is Answer.ASK
-    assert verdict(run(asked), ASKING, grants=(grant,)).answer is (Answer.ALLOW if covers == "yes" else Answer.ASK)
+    assert verdict(run(allowed), ASKING, grants=(grant,)).kind is VerdictKind.ALLOW
+    assert verdict(run(asked), ASKING).kind is VerdictKind.ASK
+    assert verdict(run(asked), ASKING, grants=(grant,)).kind is (VerdictKind.ALLOW if covers == "yes" else VerdictKind.ASK)
 
 
 @pytest.mark.parametrize("command", ["rm a", "pip install numpy"])
 def test_a_grant_is_for_one_folder_and_no_variables(command: str) -> None:
     grants = (granted(run(command, cwd="sub"), ASKING),)
-    assert verdict(run(command, cwd="sub"), ASKING, grants=grants).answer is Answer.ALLOW
-    assert verdict(run(command, cwd="here"), ASKING, grants=grants).answer is Answer.ALLOW  # a link to it
-    assert verdict(run(command, cwd="sub"), ASKING, grants=grants, sub="other").answer is Answer.ASK
-    assert verdict(run(command), ASKING, grants=grants).answer is Answer.ASK
-    assert verdict(run(command, cwd="sub", environment={"A": "1"}), ASKING, grants=grants).answer is Answer.ASK
+    assert verdict(run(command, cwd="sub"), ASKING, grants=grants).kind is VerdictKind.ALLOW
+    assert verdict(run(command, cwd="here"), ASKING, grants=grants).kind is VerdictKind.ALLOW  # a link to it
+    assert verdict(run(command, cwd="sub"), ASKING, grants=grants, sub="other").kind is VerdictKind.ASK
+    assert verdict(run(command), ASKING, grants=grants).kind is VerdictKind.ASK
+    assert verdict(run(command, cwd="sub", environment={"A": "1"}), ASKING, grants=grants).kind is VerdictKind.ASK
 
 
 @pytest.mark.parametrize(
@@ -108,52 +108,52 @@ def test_a_grant_is_for_one_folder_and_no_variables(command: str) -> None:
 def test_what_cannot_be_granted(command: str) -> None:
     blocking = shell(blocked_commands=("sudo", "nc.*"))
     found = verdict(run(command), ASKING, blocking)
-    assert (found.answer, found.grantable) == (Answer.ASK, False)
+    assert (found.kind, found.grantable) == (VerdictKind.ASK, False)
     assert grantable(run(command), ASKING, blocking) is None
 
 
 def test_a_program_that_is_blocked_later_takes_the_grant_along() -> None:
     grants = (granted(run("uv run curl x"), ASKING),)
     blocking = shell(blocked_commands=("curl",))
-    assert verdict(run("uv run curl x"), ASKING, grants=grants).answer is Answer.ALLOW
-    assert verdict(run("uv run curl x"), ASKING, blocking, grants=grants).answer is Answer.ASK
+    assert verdict(run("uv run curl x"), ASKING, grants=grants).kind is VerdictKind.ALLOW
+    assert verdict(run("uv run curl x"), ASKING, blocking, grants=grants).kind is VerdictKind.ASK
 
 
 def test_words_for_people_name_no_program() -> None:
     standard = presets.load("standard")
     grant = granted(run("git commit -m one"), standard)
-    assert verdict(run("git commit -m 'No mount over ssh'"), standard, grants=(grant,)).answer is Answer.ALLOW
+    assert verdict(run("git commit -m 'No mount over ssh'"), standard, grants=(grant,)).kind is VerdictKind.ALLOW
 
 
 def test_a_confirmed_command_is_granted_like_one_that_a_rule_asks_about() -> None:
     confirming = Policy(confirmation_required=("runCommand",))
     grants = (granted(run("ls"), confirming),)
-    assert verdict(run("ls"), confirming, grants=grants).answer is Answer.ALLOW
-    assert verdict(run("ls; cat x"), confirming, grants=grants).answer is Answer.ASK
-    assert verdict(run("X=1 ls"), confirming, grants=grants).answer is Answer.ASK
+    assert verdict(run("ls"), confirming, grants=grants).kind is VerdictKind.ALLOW
+    assert verdict(run("ls; cat x"), confirming, grants=grants).kind is VerdictKind.ASK
+    assert verdict(run("X=1 ls"), confirming, grants=grants).kind is VerdictKind.ASK
 
 
 def test_a_granted_command_keeps_its_network() -> None:
     layer = shell(rule("git push", "ask", network=True)).model_copy(update={"network": NetworkPolicy(access="none")})
     found = verdict(run("git push"), layer, grants=(granted(run("git push"), layer),))
-    assert (found.answer, found.rule, found.network) == (Answer.ALLOW, "grant", True)
+    assert (found.kind, found.rule, found.network) == (VerdictKind.ALLOW, "grant", True)
 
 
 def test_grants_add_up() -> None:
     both = run("git push && rm a")
     grants = (granted(run("rm a"), ASKING), granted(run("git push"), ASKING))
-    assert verdict(both, ASKING, grants=grants).answer is Answer.ALLOW
-    assert verdict(both, ASKING, grants=grants[:1]).answer is Answer.ASK
+    assert verdict(both, ASKING, grants=grants).kind is VerdictKind.ALLOW
+    assert verdict(both, ASKING, grants=grants[:1]).kind is VerdictKind.ASK
 
 
 def test_a_grant_never_undoes_a_denial_nor_a_rule_that_is_not_grantable() -> None:
     grant = granted(run("git push"), ASKING)
     denying = shell(rule("git push", "deny"))
     insisting = shell(rule("git push", "ask", grantable=False))
-    assert verdict(run("git push"), ASKING, denying, grants=(grant,)).answer is Answer.DENY
+    assert verdict(run("git push"), ASKING, denying, grants=(grant,)).kind is VerdictKind.DENY
     for layers in ((insisting,), (ASKING, insisting)):
         found = verdict(run("git push"), *layers, grants=(grant,))
-        assert (found.answer, found.grantable) == (Answer.ASK, False)
+        assert (found.kind, found.grantable) == (VerdictKind.ASK, False)
         assert grantable(run("git push"), *layers) is None
 
 
@@ -188,8 +188,8 @@ def test_the_forms_of_earlier_versions_load_and_allow_no_more_than_they_said() -
         "rm a",
         "writeFile a",
     ]
-    assert verdict(run("git push"), ASKING, grants=grants).answer is Answer.ASK
-    assert verdict(run("rm a"), ASKING, grants=grants).answer is Answer.ALLOW
-    assert verdict(run("rm a > b"), ASKING, grants=grants).answer is Answer.ASK
-    assert verdict(write("a", mode="create"), FILES, grants=grants).answer is Answer.ALLOW
-    assert verdict(write("a"), FILES, grants=grants).answer is Answer.ASK
+    assert verdict(run("git push"), ASKING, grants=grants).kind is VerdictKind.ASK
+    assert verdict(run("rm a"), ASKING, grants=grants).kind is VerdictKind.ALLOW
+    assert verdict(run("rm a > b"), ASKING, grants=grants).kind is VerdictKind.ASK
+    assert verdict(write("a", mode="create"), FILES, grants=grants).kind is VerdictKind.ALLOW
+    assert verdict(write("a"), FILES, grants=grants).kind is VerdictKind.ASK

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from tests.support.grant_workspace import ASKING, grantable, run, verdict
 from wap_kernel.model.operations import RunCommand
-from wap_kernel.policy.decide import Answer
+from wap_kernel.policy.decide import VerdictKind
 from wap_kernel.policy.grants import WIDE
 
 HARMLESS = ("ls && ", "ls; ", " | cat", " && ls")
@@ -93,7 +93,7 @@ def pairs(draw: st.DrawFn) -> tuple[Line, Line]:
 def test_a_grant_covers_the_same_words_or_other_names_after_a_wide_pair(pair: tuple[Line, Line]) -> None:
     one, other = pair
     grant = grantable(one.operation, ASKING)
-    if grant is None or verdict(other.operation, ASKING, grants=(grant,)).answer is Answer.ASK:
+    if grant is None or verdict(other.operation, ASKING, grants=(grant,)).kind is VerdictKind.ASK:
         return
     assert one.context == other.context
     similar = one.words[:2] == other.words[:2] and one.options == other.options
@@ -105,4 +105,4 @@ def test_the_same_line_is_covered_by_its_own_grant(line: Line) -> None:
     grant = grantable(line.operation, ASKING)
     assert verdict(line.operation, ASKING).grantable is (grant is not None)
     if grant is not None:
-        assert verdict(line.operation, ASKING, grants=(grant,)).answer is Answer.ALLOW
+        assert verdict(line.operation, ASKING, grants=(grant,)).kind is VerdictKind.ALLOW

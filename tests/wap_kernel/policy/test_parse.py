@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from wap_kernel.model.limits import MAX_POLICY_BYTES
-from wap_kernel.model.policy import Answer, Policy
+from wap_kernel.model.policy import Policy, VerdictKind
 from wap_kernel.policy import presets
 from wap_kernel.policy.parse import merge, parse
 
@@ -183,7 +183,7 @@ def test_scalars_replace_path_lists_are_joined_allowed_lists_replace() -> None:
     assert merged.filesystem.access == "read-write"
     assert merged.shell.allowed_commands == ("ls",)
     assert merged.shell.blocked_commands == ("sudo", "su")
-    assert merged.shell.unknown is Answer.DENY
+    assert merged.shell.unknown is VerdictKind.DENY
     assert merged.confirmation_required == ("runCommand", "writeFile")
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from wap_kernel.model.errors import InternalError, InvalidArgument
-from wap_kernel.model.policy import Answer
+from wap_kernel.model.policy import VerdictKind
 from wap_kernel.policy import presets
 
 MIB = 1024 * 1024
@@ -44,8 +44,8 @@ def test_a_group_is_one_rule_for_each_command() -> None:
     text = {"shell": {"rules": [{"commands": ["a", "b c"], "verdict": "ask", "network": True}]}, "examples": []}
     rules = presets.read(json.dumps(text)).shell.rules
     assert [(rule.command, rule.verdict, rule.network) for rule in rules] == [
-        ("a", Answer.ASK, True),
-        ("b c", Answer.ASK, True),
+        ("a", VerdictKind.ASK, True),
+        ("b c", VerdictKind.ASK, True),
     ]
 
 
@@ -78,7 +78,7 @@ def test_of_every_preset_the_laxer_one_allows_what_the_stricter_allows() -> None
     commands = sorted({each["command"] for each in examples if "command" in each})
     for command in commands:
         answers = [
-            presets.Example(command=command, verdict=Answer.ALLOW).answer(presets.load(name)).strictness
+            presets.Example(command=command, verdict=VerdictKind.ALLOW).evaluate(presets.load(name)).strictness
             for name in presets.PRESETS
         ]
         assert answers == sorted(answers, reverse=True), command

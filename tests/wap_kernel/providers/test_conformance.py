@@ -24,7 +24,7 @@ from tests.support.provider_workspace import (
 )
 from tests.support.time_limits import growing
 from wap_kernel.files.interface import Kind
-from wap_kernel.model.command import Cancel, Stream
+from wap_kernel.model.command import CancelToken, Stream
 from wap_kernel.model.errors import Code, WapError
 from wap_kernel.providers.process import run, supervisor_handle
 
@@ -211,7 +211,7 @@ def test_cancelled_while_it_begins(scene: Scene, milliseconds: int) -> None:
     """It has its grace to end by itself, and needs none of it."""
 
     def duration() -> float:
-        cancel = Cancel()
+        cancel = CancelToken()
         threading.Timer(milliseconds / 1000, cancel.request).start()
         outcome = scene.run("sleep 1000", cancel=cancel)
         assert outcome.cancelled

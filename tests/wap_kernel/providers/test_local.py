@@ -14,7 +14,7 @@ import pytest
 
 from tests.support.provider_workspace import Guard, Journal
 from wap_kernel.files.contained.root import Root
-from wap_kernel.model.command import Cancel, Outcome, Stream
+from wap_kernel.model.command import CancelToken, CommandOutcome, Stream
 from wap_kernel.model.errors import Code, ProviderUnavailable, WapError
 from wap_kernel.providers.base import Command, Provider
 from wap_kernel.providers.local import LocalProvider
@@ -126,7 +126,7 @@ def test_a_refused_variable_starts_nothing(provider: LocalProvider) -> None:
 
 def test_close_ends_what_runs_and_refuses_what_comes(provider: LocalProvider) -> None:
     started = threading.Barrier(3)
-    outcomes: list[Outcome] = []
+    outcomes: list[CommandOutcome] = []
 
     def on_chunk(stream: Stream, chunk: bytes) -> None:
         started.wait()
@@ -147,9 +147,9 @@ def test_close_ends_what_runs_and_refuses_what_comes(provider: LocalProvider) ->
 
 
 def test_one_cancel_ends_all_that_listen_to_it(provider: LocalProvider) -> None:
-    cancel = Cancel()
+    cancel = CancelToken()
     started = threading.Barrier(3)
-    outcomes: list[Outcome] = []
+    outcomes: list[CommandOutcome] = []
 
     def work() -> None:
         outcomes.append(

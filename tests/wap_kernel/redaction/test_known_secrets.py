@@ -22,7 +22,7 @@ from wap_kernel.model.edits import ReplaceText
 from wap_kernel.model.git.results import Person
 from wap_kernel.model.operations import CreateDirectory, ModifyFile, Operation, ReadFile, ReadNotebook, WriteFile
 from wap_kernel.model.policy import Policy
-from wap_kernel.model.run import Options, Step
+from wap_kernel.model.run import BatchOptions, Step
 from wap_kernel.redaction.results import CurrentRedactor
 
 TOKEN = "Correct+Horse/Battery=Staple0123"
@@ -194,7 +194,7 @@ def run(tools: Interface, *operations: Operation, dry: bool = False) -> list[Any
 
     async def whole() -> list[Any]:
         steps = [Step(str(number), operation.kind, operation) for number, operation in enumerate(operations)]
-        options = Options(dry_run=dry)
+        options = BatchOptions(dry_run=dry)
         begun = await tools.runner.start(steps, options, AGENT, dialect="agent_spaces")
         await tools.runner.wait(begun.id, SECONDS)
         ended = await tools.runner.get(begun.id, AGENT)
@@ -207,7 +207,7 @@ def run(tools: Interface, *operations: Operation, dry: bool = False) -> list[Any
 @pytest.mark.parametrize("dry", [False, True])
 def test_runs_tell_it_in_no_event_and_no_diff(tools: Interface, dry: bool) -> None:
     (tools.root / "a.txt").write_text(f"key = {TOKEN}\none\n")
-    edit = ModifyFile(path="a.txt", changes=(ReplaceText(old_content="one", new_content=f"two {TOKEN}"),))
+    edit = ModifyFile(path="a.txt", edits=(ReplaceText(old_content="one", new_content=f"two {TOKEN}"),))
     told = run(
         tools,
         ReadFile(path="a.txt"),

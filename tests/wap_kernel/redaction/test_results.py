@@ -21,7 +21,7 @@ from wap_kernel.git.remote.credentials import NoCredential
 from wap_kernel.git.settings import GitSettings
 from wap_kernel.model.operations import RunCommand
 from wap_kernel.model.results import CommandResult
-from wap_kernel.model.run import Options, Step
+from wap_kernel.model.run import BatchOptions, Step
 from wap_kernel.policy import presets
 from wap_kernel.providers.process.output_buffer import Collector
 from wap_kernel.redaction import results
@@ -46,7 +46,7 @@ def run(tools: Interface, command: str) -> dict[str, Any]:
 
     async def whole() -> dict[str, Any]:
         steps = [Step("one", "shell", RunCommand(command=command))]
-        begun = await tools.runner.start(steps, Options(), AGENT, dialect="agent_spaces")
+        begun = await tools.runner.start(steps, BatchOptions(), AGENT, dialect="agent_spaces")
         await tools.runner.wait(begun.id, SECONDS)
         ended = await tools.runner.get(begun.id, AGENT)
         page = await tools.runner.output(begun.id, "one", "stdout", 0, 10_000, AGENT)

@@ -12,7 +12,7 @@ import pytest
 from tests.support.run_workspace import DELETE, PERSON, WAIT, Scene, create, play, types
 from wap_kernel.model.caller import Caller, Scope
 from wap_kernel.model.errors import Conflict, InvalidArgument, PermissionDenied
-from wap_kernel.model.run import Run, Status
+from wap_kernel.model.run import Run, RunStatus
 from wap_kernel.policy import presets
 from wap_kernel.policy.parse import merge
 from wap_kernel.runs.decisions import Decision
@@ -130,7 +130,7 @@ def test_what_cannot_be_granted_is_not_remembered(scene: Scene) -> None:
         message = await scene.run(DELETE)
         with pytest.raises(InvalidArgument, match="for good"):
             await scene.decide(message["runId"], True, operation_id="delete", remember=True)
-        assert (await scene.runner.get(message["runId"], PERSON)).status is Status.AWAITING_APPROVAL
+        assert (await scene.runner.get(message["runId"], PERSON)).status is RunStatus.AWAITING_APPROVAL
 
     play(scene, scenario)
 
@@ -221,13 +221,13 @@ def test_what_was_agreed_to_once_is_not_done_again_by_a_revert_of_its_revert(sce
         assert (await scene.decide(message["runId"], True))["status"] == "completed"
         assert "data/x.txt" not in scene.tree()
         undone = await scene.runner.revert(message["runId"], agent)
-        assert (await scene.runner.wait(undone.id, WAIT)).status is Status.COMPLETED
+        assert (await scene.runner.wait(undone.id, WAIT)).status is RunStatus.COMPLETED
         assert "data/x.txt" in scene.tree()
         with pytest.raises(PermissionDenied, match="Only a person"):
             await scene.runner.revert(undone.id, agent)
         assert "data/x.txt" in scene.tree()
         redone = await scene.runner.revert(undone.id, PERSON)
-        assert (await scene.runner.wait(redone.id, WAIT)).status is Status.COMPLETED
+        assert (await scene.runner.wait(redone.id, WAIT)).status is RunStatus.COMPLETED
         assert "data/x.txt" not in scene.tree()
 
     scene.options["allow_unconfined"] = True

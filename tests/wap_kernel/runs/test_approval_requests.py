@@ -10,8 +10,8 @@ import pytest
 from tests.support.run_workspace import ASKING, DELETE, PERSON, WAIT, Scene, create, play, types
 from wap_kernel.dialects.wap import tools as wap
 from wap_kernel.model.caller import Caller
-from wap_kernel.model.errors import ApprovalRequired, Conflict, FileMissing, NotFound, PermissionDenied
-from wap_kernel.model.run import Run, Status
+from wap_kernel.model.errors import ApprovalRequired, Conflict, FileNotFound, NotFound, PermissionDenied
+from wap_kernel.model.run import Run, RunStatus
 from wap_kernel.policy import presets
 from wap_kernel.policy.parse import merge
 from wap_kernel.runs.decisions import Decision
@@ -146,7 +146,7 @@ def test_a_waiting_run_survives_a_restart(scene: Scene) -> None:
         async with scene.opened():
             run_id = (await scene.run(DELETE, create("b")))["runId"]
         async with scene.opened():
-            assert (await scene.runner.get(run_id, PERSON)).status is Status.AWAITING_APPROVAL
+            assert (await scene.runner.get(run_id, PERSON)).status is RunStatus.AWAITING_APPROVAL
             message = await scene.decide(run_id, True)
         assert message["status"] == "completed"
         assert scene.tree() == {"b": "new"}
@@ -196,7 +196,7 @@ def test_a_single_call_that_is_denied_or_fails_answers_the_error(scene: Scene) -
 
         async def pending() -> Run:
             while True:
-                runs, _ = await scene.runner.page(PERSON, Status.AWAITING_APPROVAL, 10, None)
+                runs, _ = await scene.runner.page(PERSON, RunStatus.AWAITING_APPROVAL, 10, None)
                 if runs:
                     return runs[0]
                 await asyncio.sleep(0.01)
@@ -207,7 +207,7 @@ def test_a_single_call_that_is_denied_or_fails_answers_the_error(scene: Scene) -
             await denied
         failing = asyncio.create_task(call("missing"))
         await scene.decide((await pending()).id, True, operation_id="deleteFile")
-        with pytest.raises(FileMissing):
+        with pytest.raises(FileNotFound):
             await failing
 
     play(scene, scenario)

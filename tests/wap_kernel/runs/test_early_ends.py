@@ -13,7 +13,7 @@ import pytest
 
 from tests.support.run_workspace import DELETE, PERSON, Scene, create, play, types
 from wap_kernel.model.errors import Conflict
-from wap_kernel.model.run import Status
+from wap_kernel.model.run import RunStatus
 from wap_kernel.state.audit.query import Page
 
 # -- cancelling
@@ -28,7 +28,7 @@ def test_cancelling_ends_the_command_and_leaves_the_rest_undone(scene: Scene) ->
         cancelled = await scene.message(await scene.runner.cancel(run.id, PERSON))
         assert (cancelled["status"], types(cancelled)) == ("cancelled", ["createFile", "shell"])
         assert cancelled["events"][1].items() >= {"success": False, "stdout": "begun\n"}.items()
-        assert (await scene.runner.cancel(run.id, PERSON)).status is Status.CANCELLED
+        assert (await scene.runner.cancel(run.id, PERSON)).status is RunStatus.CANCELLED
         page = await scene.runner.workspace.audit_page(Page(limit=10))
         (told,) = [record for record in page["records"] if record["tool"] == "cancelRun"]
         assert (told["user"], told["summary"]) == ("ada", {"action": "cancelRun", "subject": run.id})
@@ -137,10 +137,10 @@ def test_the_run_of_a_living_neighbour_is_left_alone_and_can_be_cancelled(scene:
         neighbour = Scene(scene.root, scene.state)
         async with scene.opened(), neighbour.opened():
             run = await scene.start({"type": "shell", "command": "echo begun; sleep 60"})
-            assert (await neighbour.runner.get(run.id, PERSON)).status is Status.RUNNING
+            assert (await neighbour.runner.get(run.id, PERSON)).status is RunStatus.RUNNING
             seen = [live async for live in _until_output(neighbour, run.id)]
             assert seen[-1].data["chunk"] == "begun\n"
-            assert (await neighbour.runner.cancel(run.id, PERSON)).status is Status.CANCELLED
+            assert (await neighbour.runner.cancel(run.id, PERSON)).status is RunStatus.CANCELLED
 
     asyncio.run(scenario())
 

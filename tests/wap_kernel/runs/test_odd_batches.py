@@ -12,7 +12,7 @@ from wap_kernel.model.errors import InvalidArgument, NotFound, WapError
 from wap_kernel.model.limits import AGENT_SPACES_MAX_PATH_CHARACTERS
 from wap_kernel.model.operations import CopyFile, CreateDirectory, MoveFile, Operation, WriteFile
 from wap_kernel.model.policy import Policy
-from wap_kernel.model.run import Status
+from wap_kernel.model.run import RunStatus
 from wap_kernel.policy.parse import merge
 
 
@@ -103,7 +103,7 @@ def test_what_cannot_be_made_is_refused_in_words_and_leaves_nothing(scene: Scene
                         *made,
                     }
                     undoing = await scene.runner.revert(message["runId"], PERSON)
-                    assert (await scene.runner.wait(undoing.id, WAIT)).status is Status.COMPLETED
+                    assert (await scene.runner.wait(undoing.id, WAIT)).status is RunStatus.COMPLETED
                 assert scene.tree() == before, (path, options)
 
     play(scene, scenario)

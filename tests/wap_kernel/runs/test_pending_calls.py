@@ -21,9 +21,9 @@ from wap_kernel.dialects import coding_environment, tool_interface
 from wap_kernel.dialects.coding_environment.rpc_errors import RpcError
 from wap_kernel.dialects.registry import ENCODERS
 from wap_kernel.dialects.wap import tools as wap
-from wap_kernel.model.errors import IN_PART, ApprovalRequired
+from wap_kernel.model.errors import PARTIAL_EFFECT_HINT, ApprovalRequired
 from wap_kernel.model.operations import Operation, RunCommand
-from wap_kernel.model.run import Status
+from wap_kernel.model.run import RunStatus
 from wap_kernel.policy.parse import merge
 from wap_kernel.runs import runner as runner_module
 from wap_kernel.runs.decisions import Decision
@@ -47,7 +47,7 @@ CODES = {"APPROVAL_REQUIRED": -32005, "PERMISSION_DENIED": -32004, "EXECUTION_FA
 
 @pytest.fixture(autouse=True)
 def _asks(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(runner_module, "TEND_SECONDS", 0.05)
+    monkeypatch.setattr(runner_module, "UPKEEP_SECONDS", 0.05)
     scene.options["policy"] = merge(ASKING, {"shell": {"rules": [{"command": "sh", "verdict": "ask"}]}})
     (scene.root / "script").write_text(SCRIPT)
 
@@ -69,7 +69,7 @@ async def approve(scene: Scene, asked: dict[str, Any]) -> None:
     await scene.runner.decide(asked["runId"], Decision(True, approval_id=asked["approvalId"]), PERSON)
 
 
-async def kept(scene: Scene, asked: dict[str, Any], status: Status) -> dict[str, Any]:
+async def kept(scene: Scene, asked: dict[str, Any], status: RunStatus) -> dict[str, Any]:
     run = await ended(scene, asked["runId"])
     assert (run.status, run.response is not None) == (status, True)
     return dict(run.response)
@@ -96,7 +96,7 @@ async def begun(scene: Scene) -> None:
 def test_nobody_decided(scene: Scene, dialect: str) -> None:
     async def scenario(scene: Scene) -> None:
         asked = await ask(scene, dialect)
-        response = await kept(scene, asked, Status.CANCELLED)
+        response = await kept(scene, asked, RunStatus.CANCELLED)
         check(dialect, response, "APPROVAL_REQUIRED", "Nobody decided within 0 minutes.", NOTHING)
 
     play(scene, scenario, approval_seconds=0.0)
@@ -106,7 +106,7 @@ def test_cancelled_while_it_waits(scene: Scene, dialect: str) -> None:
     async def scenario(scene: Scene) -> None:
         asked = await ask(scene, dialect)
         await scene.runner.cancel(asked["runId"], PERSON)
-        response = await kept(scene, asked, Status.CANCELLED)
+        response = await kept(scene, asked, RunStatus.CANCELLED)
         check(dialect, response, "APPROVAL_REQUIRED", "The run was cancelled.", NOTHING)
 
     play(scene, scenario)
@@ -120,7 +120,7 @@ def test_denied(scene: Scene, dialect: str) -> None:
         asked = await ask(scene, dialect)
         no = Decision(False, approval_id=asked["approvalId"], reason=f"Not with {secret}.")
         await scene.runner.decide(asked["runId"], no, PERSON)
-        response = await kept(scene, asked, Status.COMPLETED)
+        response = await kept(scene, asked, RunStatus.COMPLETED)
         check(dialect, response, "PERMISSION_DENIED", "Not with ", "")
         assert secret not in json.dumps(response)
 
@@ -142,7 +142,7 @@ def test_cancelled_before_there_was_a_thread_for_it(
         monkeypatch.setattr(scene.runner.workspace, "on_thread", busy)
         await approve(scene, asked)
         await scene.runner.cancel(asked["runId"], PERSON)
-        response = await kept(scene, asked, Status.CANCELLED)
+        response = await kept(scene, asked, RunStatus.CANCELLED)
         check(dialect, response, "APPROVAL_REQUIRED", "The run was cancelled.", NOTHING)
 
     play(scene, scenario)
@@ -167,7 +167,7 @@ def test_cancelled_while_what_it_could_change_is_kept(
         await until(lambda: scene.runner._executions[asked["runId"]][0].cancel.requested)
         may_go_on.set()
         await cancelling
-        response = await kept(scene, asked, Status.CANCELLED)
+        response = await kept(scene, asked, RunStatus.CANCELLED)
         check(dialect, response, "APPROVAL_REQUIRED", "The run was cancelled.", NOTHING)
         assert not (scene.root / "begun").exists()
 
@@ -183,8 +183,8 @@ def test_cancelled_while_it_runs(scene: Scene, dialect: str) -> None:
         await approve(scene, asked)
         await begun(scene)
         await scene.runner.cancel(asked["runId"], PERSON)
-        response = await kept(scene, asked, Status.CANCELLED)
-        check(dialect, response, "EXECUTION_FAILED", "The command was ended before it was done.", IN_PART)
+        response = await kept(scene, asked, RunStatus.CANCELLED)
+        check(dialect, response, "EXECUTION_FAILED", "The command was ended before it was done.", PARTIAL_EFFECT_HINT)
 
     play(scene, scenario)
 
@@ -193,8 +193,8 @@ def test_its_process_died_while_it_ran(scene: Scene, dialect: str) -> None:
     async def scenario(scene: Scene) -> None:
         asked = await ask(scene, dialect)
         execute(scene, GONE)
-        response = await kept(scene, asked, Status.ERROR)
-        check(dialect, response, "EXECUTION_FAILED", "The process that executed this run ended while", IN_PART)
+        response = await kept(scene, asked, RunStatus.ERROR)
+        check(dialect, response, "EXECUTION_FAILED", "The process that executed this run ended while", PARTIAL_EFFECT_HINT)
 
     play(scene, scenario)
 
@@ -216,14 +216,14 @@ def test_its_process_died_when_it_was_done(
         if is_cancelled:
             execute(scene, "UPDATE runs SET cancel_requested = 1")
         execute(scene, GONE)
-        response = await kept(scene, asked, Status.CANCELLED if is_cancelled else Status.COMPLETED)
+        response = await kept(scene, asked, RunStatus.CANCELLED if is_cancelled else RunStatus.COMPLETED)
         assert "begun\n" in (response.get("stdout"), response.get("output")), response
         assert (scene.root / "made").exists()
 
     play(scene, scenario)
 
 
-def _only_until_it_ends(change: Callable[..., bool], run: Any, expected: Status, status: Status, **more: Any) -> bool:
+def _only_until_it_ends(change: Callable[..., bool], run: Any, expected: RunStatus, status: RunStatus, **more: Any) -> bool:
     return False if status.is_final else change(run, expected, status, **more)
 
 

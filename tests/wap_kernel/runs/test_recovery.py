@@ -16,15 +16,15 @@ from tests.support.run_workspace import DELETE, PERSON, WAIT, Scene, create, pla
 from wap_kernel.model.caller import Caller
 from wap_kernel.model.errors import InvalidArgument, NoSpace, WapError
 from wap_kernel.model.limits import MAX_PENDING_APPROVALS
-from wap_kernel.model.run import Run, Status
+from wap_kernel.model.run import Run, RunStatus
 from wap_kernel.runs import recovery
 from wap_kernel.runs import runner as runner_module
-from wap_kernel.runs.step_execution import Performing
+from wap_kernel.runs.step_execution import StepExecution
 
 
 @pytest.fixture(autouse=True)
 def _soon(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(runner_module, "TEND_SECONDS", 0.05)
+    monkeypatch.setattr(runner_module, "UPKEEP_SECONDS", 0.05)
 
 
 def execute(scene: Scene, *statements: str) -> None:
@@ -75,7 +75,7 @@ def test_a_run_that_died_after_its_last_operation_is_completed(scene: Scene) -> 
     async def scenario(scene: Scene) -> None:
         message = await scene.run(create("a"))
         execute(scene, GONE)
-        assert (await ended(scene, message["runId"])).status is Status.COMPLETED
+        assert (await ended(scene, message["runId"])).status is RunStatus.COMPLETED
 
     play(scene, scenario)
 
@@ -84,7 +84,7 @@ def test_who_asks_while_the_first_still_waits_finds_everything_settled(
     scene: Scene, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Also when the first does not wait for it to the end."""
-    settle, is_settling, may_settle = recovery.settle, threading.Event(), threading.Event()
+    settle, is_settling, may_settle = recovery.recover_runs, threading.Event(), threading.Event()
 
     def slow(*arguments: Any) -> None:
         is_settling.set()
@@ -96,11 +96,11 @@ def test_who_asks_while_the_first_still_waits_finds_everything_settled(
             await scene.run(create("a"))
         with closing(sqlite3.connect(scene.state / "state.db")) as connection, connection:
             connection.execute(GONE)
-        monkeypatch.setattr(recovery, "settle", slow)
-        monkeypatch.setattr(runner_module, "TEND_SECONDS", WAIT)  # who tends the runs would settle it beside
+        monkeypatch.setattr(recovery, "recover_runs", slow)
+        monkeypatch.setattr(runner_module, "UPKEEP_SECONDS", WAIT)  # who tends the runs would settle it beside
         async with scene.opened():
             first, second = [
-                asyncio.ensure_future(scene.runner.page(PERSON, Status.RUNNING, 10, None)) for _ in range(2)
+                asyncio.ensure_future(scene.runner.page(PERSON, RunStatus.RUNNING, 10, None)) for _ in range(2)
             ]
             assert await asyncio.to_thread(is_settling.wait, WAIT)
             first.cancel()
@@ -114,7 +114,7 @@ def test_who_asks_while_the_first_still_waits_finds_everything_settled(
 def test_what_could_not_be_settled_is_tried_again_by_who_comes_next(
     scene: Scene, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    settle, failures = recovery.settle, iter([NoSpace("No space left.")])
+    settle, failures = recovery.recover_runs, iter([NoSpace("No space left.")])
 
     def failing(*arguments: Any) -> None:
         if (failure := next(failures, None)) is not None:
@@ -126,12 +126,12 @@ def test_what_could_not_be_settled_is_tried_again_by_who_comes_next(
             await scene.run(create("a"))
         with closing(sqlite3.connect(scene.state / "state.db")) as connection, connection:
             connection.execute(GONE)
-        monkeypatch.setattr(recovery, "settle", failing)
-        monkeypatch.setattr(runner_module, "TEND_SECONDS", WAIT)
+        monkeypatch.setattr(recovery, "recover_runs", failing)
+        monkeypatch.setattr(runner_module, "UPKEEP_SECONDS", WAIT)
         async with scene.opened():
             with pytest.raises(NoSpace):
-                await scene.runner.page(PERSON, Status.RUNNING, 10, None)
-            assert await scene.runner.page(PERSON, Status.RUNNING, 10, None) == ([], None)
+                await scene.runner.page(PERSON, RunStatus.RUNNING, 10, None)
+            assert await scene.runner.page(PERSON, RunStatus.RUNNING, 10, None) == ([], None)
 
     asyncio.run(scenario())
 
@@ -153,9 +153,9 @@ def test_a_run_whose_end_could_not_be_stored_does_not_run_for_ever(
         run = await scene.start(create("a"), atomic=atomic)
         stored = await ended(scene, run.id)
         if not atomic:  # its last operation was stored, so nothing is missing
-            assert stored.status is Status.COMPLETED
+            assert stored.status is RunStatus.COMPLETED
             return
-        assert stored.status is Status.ERROR
+        assert stored.status is RunStatus.ERROR
         texts = [event.get("message", "") for event in (await scene.message(stored))["events"]]
         assert "could not be stored" in "".join(texts)
         assert "process that executed this run ended" not in "".join(texts), "it lives"
@@ -171,7 +171,7 @@ def test_looking_after_runs_survives_anything(scene: Scene, monkeypatch: pytest.
         ledger = scene.runner._ledger
         with_status, failures = ledger.with_status, iter(range(3))
 
-        def broken(status: Status) -> list[Run]:
+        def broken(status: RunStatus) -> list[Run]:
             if next(failures, None) is not None:
                 raise OSError(24, "Too many open files")
             return with_status(status)
@@ -188,7 +188,7 @@ def test_questions_expire_by_themselves(scene: Scene) -> None:
     async def scenario(scene: Scene) -> None:
         message = await scene.run(create("a"), DELETE, atomic=True)
         run = await eventually(lambda: scene.runner.wait(message["runId"], 0), lambda run: run.status.is_final)
-        assert run.status is Status.CANCELLED
+        assert run.status is RunStatus.CANCELLED
         assert not (scene.root / "a").exists()
 
     play(scene, scenario, approval_seconds=0.2)
@@ -233,14 +233,14 @@ def test_a_stop_names_the_command_that_it_ended_and_not_the_next_one(scene: Scen
 def test_a_stop_before_an_operation_begins_names_none(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
     async def scenario() -> None:
         async with scene.opened():
-            step = Performing.perform
+            step = StepExecution.perform
 
-            def stopped(self: Performing, *arguments: Any) -> Any:
+            def stopped(self: StepExecution, *arguments: Any) -> Any:
                 ((execution, _),) = scene.runner._executions.values()
                 runner_module._stop(execution)
                 return step(self, *arguments)
 
-            monkeypatch.setattr(Performing, "perform", stopped)
+            monkeypatch.setattr(StepExecution, "perform", stopped)
             message = await scene.run(create("first", overwrite=True), create("second", overwrite=True))
         assert message["status"] == "error"
         done, said = message["events"]
@@ -259,7 +259,7 @@ def test_a_cancel_does_not_wait_for_a_free_thread(scene: Scene) -> None:
         await eventually(lambda: _running(scene), lambda count: count >= 16)
         queued = await scene.start(sleep, create("never"))
         cancelled = await asyncio.wait_for(scene.runner.cancel(queued.id, PERSON), WAIT)
-        assert cancelled.status is Status.CANCELLED
+        assert cancelled.status is RunStatus.CANCELLED
         await asyncio.gather(*(scene.runner.cancel(run.id, PERSON) for run in busy))
         assert not (scene.root / "never").exists()
 
@@ -276,9 +276,9 @@ def test_what_a_token_began_ends_with_the_token(scene: Scene) -> None:
     async def scenario(scene: Scene) -> None:
         run = await scene.start({"type": "shell", "command": "sleep 60"}, caller=Caller(token="t"))
         scene.runner.cancel_all_of("other")
-        assert (await scene.runner.get(run.id, PERSON)).status is Status.RUNNING
+        assert (await scene.runner.get(run.id, PERSON)).status is RunStatus.RUNNING
         scene.runner.cancel_all_of("t")
-        assert (await scene.runner.wait(run.id, WAIT)).status is Status.CANCELLED
+        assert (await scene.runner.wait(run.id, WAIT)).status is RunStatus.CANCELLED
 
     play(scene, scenario)
 
@@ -300,8 +300,8 @@ def test_they_are_announced_in_the_order_in_which_they_are_stored(scene: Scene) 
     all_told = threading.Event()
 
     def changed(run: Run) -> None:
-        if run.status is Status.AWAITING_APPROVAL:
-            end = partial(scene.runner._ledger.change, run, Status.AWAITING_APPROVAL, Status.CANCELLED)
+        if run.status is RunStatus.AWAITING_APPROVAL:
+            end = partial(scene.runner._ledger.change, run, RunStatus.AWAITING_APPROVAL, RunStatus.CANCELLED)
             hurried = threading.Thread(target=end)
             hurried.start()
             hurried.join(0.2)  # it has every chance to be first

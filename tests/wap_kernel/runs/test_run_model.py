@@ -29,7 +29,7 @@ from wap_kernel.dialects.registry import open_runner
 from wap_kernel.engine.workspace import Workspace
 from wap_kernel.model.caller import Caller
 from wap_kernel.model.errors import Conflict, ProviderUnavailable
-from wap_kernel.model.policy import Answer, CommandRule, Policy, ShellPolicy
+from wap_kernel.model.policy import CommandRule, Policy, ShellPolicy, VerdictKind
 from wap_kernel.model.run import Run
 from wap_kernel.runs.decisions import Decision
 
@@ -40,7 +40,7 @@ PATIENCE = 60.0
 
 T = TypeVar("T")
 POLICY = Policy(
-    name="asking", shell=ShellPolicy(rules=(CommandRule(command="rm", verdict=Answer.ASK, having=("-r",)),))
+    name="asking", shell=ShellPolicy(rules=(CommandRule(command="rm", verdict=VerdictKind.ASK, having=("-r",)),))
 )
 PERSON = Caller(user="a person")
 

@@ -14,7 +14,7 @@ from wap_kernel.dialects.agent_spaces import operations as agent_spaces
 from wap_kernel.dialects.wap import tools as wap
 from wap_kernel.files import filesystem_type
 from wap_kernel.model.errors import Conflict, InvalidArgument, PermissionDenied
-from wap_kernel.model.run import Status
+from wap_kernel.model.run import RunStatus
 from wap_kernel.policy import presets
 from wap_kernel.policy.parse import merge
 from wap_kernel.runs.runner import Runner
@@ -98,10 +98,10 @@ def test_a_revert_is_a_run_that_can_be_reverted(scene: Scene) -> None:
             "data/x.txt": "deleted",
         }
         undone = await scene.runner.wait((await scene.runner.revert(message["runId"], PERSON)).id, WAIT)
-        assert (undone.status, undone.reverts) == (Status.COMPLETED, message["runId"])
+        assert (undone.status, undone.reverts) == (RunStatus.COMPLETED, message["runId"])
         assert scene.tree() == before
         redone = await scene.runner.wait((await scene.runner.revert(undone.id, PERSON)).id, WAIT)
-        assert redone.status is Status.COMPLETED
+        assert redone.status is RunStatus.COMPLETED
         assert scene.tree() == after
 
     play(scene, scenario)
@@ -165,14 +165,14 @@ def test_all_of_it_on_a_network_filesystem(scene: Scene, monkeypatch: pytest.Mon
         assert message["status"] == "awaiting_approval"
 
     async def goes_on(scene: Scene) -> None:
-        (waiting,), _ = await scene.runner.page(PERSON, Status.AWAITING_APPROVAL, 10, None)
+        (waiting,), _ = await scene.runner.page(PERSON, RunStatus.AWAITING_APPROVAL, 10, None)
         others = [asyncio.ensure_future(scene.run(create(f"other-{number}"))) for number in range(8)]
         decided = await scene.decide(waiting.id, True)
         assert decided["status"] == "completed"
         assert {message["status"] for message in await asyncio.gather(*others)} == {"completed"}
         before = {"data": None, "data/x.txt": "x", **{f"other-{number}": "new" for number in range(8)}}
         undone = await scene.runner.revert(waiting.id, PERSON)
-        assert (await scene.runner.wait(undone.id, WAIT)).status is Status.COMPLETED
+        assert (await scene.runner.wait(undone.id, WAIT)).status is RunStatus.COMPLETED
         assert scene.tree() == before
 
     play(scene, asks)
@@ -220,7 +220,7 @@ def test_what_a_single_call_wrote_while_a_command_ran_is_left(scene: Scene, dial
             await scene.runner.wait(run.id, WAIT)
             if not is_atomic:
                 reverting = await scene.runner.revert(run.id, PERSON)
-                assert (await scene.runner.wait(reverting.id, WAIT)).status is Status.COMPLETED
+                assert (await scene.runner.wait(reverting.id, WAIT)).status is RunStatus.COMPLETED
             assert scene.tree() == {"data": None, "data/x.txt": "theirs"}
             listed, _ = await scene.runner.page(PERSON, None, 10, None)
             assert len(listed) == (1 if is_atomic else 2)

@@ -8,6 +8,7 @@ from types import MappingProxyType
 from typing import Any
 
 from wap_kernel.dialects.agent_spaces.event_models import TYPES, Category
+from wap_kernel.dialects.hints import render_hint
 from wap_kernel.files.read import Whole
 from wap_kernel.model.errors import AlreadyExists, ApprovalRequired, EditNotFound, PermissionDenied, TimedOut, WapError
 from wap_kernel.model.operations import Message, ModifyFile, Operation, ReadFile, RunCommand, WriteFile
@@ -30,15 +31,6 @@ MAX_SAID = 2_000
 """Characters of a message that its event holds."""
 _AS_IT_IS = frozenset({"operationId", "content", "diff", "closest"})
 """What the sender gave, and what stands in files: an edit must find what was shown."""
-_HINTS = {
-    "Pass recursive: true to delete it.": "Delete it with a command: rm -r.",
-    "List it with exploreFiles.": "List it with a command: ls.",
-    "Change its cells with modifyNotebook.": "Write a notebook that is complete.",
-    "Make it first, or pass createDirectories: true.": "Make it first, with a command: mkdir -p.",
-    "Read a part of it with startLine and endLine.": "Show a part of it with a command: head, tail, sed -n 100,200p.",
-    "Write it whole, as base64.": "Change it with a command.",
-}
-"""The engine's speak of what WAP's tools have."""
 Event = dict[str, Any]
 
 
@@ -154,7 +146,7 @@ def _written(_: Operation, result: FileWritten) -> Event:
 
 def _modified(operation: ModifyFile, result: FileModified) -> Event:
     return {
-        "editsApplied": len(operation.changes),
+        "editsApplied": len(operation.edits),
         "hash": result.hash,
         "diff": result.diff,
         "truncated": result.is_diff_truncated,
@@ -203,7 +195,7 @@ def _text(operation: Operation, error: WapError) -> str:
         return "File already exists"
     if isinstance(error, EditNotFound):
         return error.message
-    return type(error)(error.message, hint=_HINTS.get(error.hint or "", error.hint)).text
+    return type(error)(error.message, hint=render_hint(error.hint, "agent_spaces")).text
 
 
 def _unicode(value: Any) -> Any:

@@ -28,7 +28,7 @@ from wap_kernel.model.limits import (
     MAX_NAME_BYTES,
 )
 from wap_kernel.model.operations import DeleteFile, Message, ModifyFile, Operation, ReadFile, RunCommand, WriteFile
-from wap_kernel.model.run import Options, Step
+from wap_kernel.model.run import BatchOptions, Step
 from wap_kernel.runs import batch_text
 
 DIALECT = "agent_spaces"
@@ -155,7 +155,7 @@ class EditFileOperation(_Operation):
 
     def engine(self) -> Operation:
         changes = tuple(ReplaceText(old_content=edit.old_content, new_content=edit.new_content) for edit in self.edits)
-        return ModifyFile(path=_relative(self.path), changes=changes, expected_hash=self.expected_hash)
+        return ModifyFile(path=_relative(self.path), edits=changes, expected_hash=self.expected_hash)
 
 
 class DeleteFileOperation(_Operation):
@@ -208,11 +208,11 @@ class OperationsMessage(Parameters):
 
     def steps(self) -> list[Step]:
         """Each operation as the engine has it, with its id; one without gets its number, counted from 1."""
-        known = batch_text.ids([one.id for one in self.operations])
+        known = batch_text.assign_ids([one.id for one in self.operations])
         return [Step(known_id, one.type, one.engine()) for known_id, one in zip(known, self.operations, strict=True)]
 
-    def options(self) -> Options:
-        return Options(atomic=self.atomic, dry_run=self.dry_run)
+    def options(self) -> BatchOptions:
+        return BatchOptions(atomic=self.atomic, dry_run=self.dry_run)
 
 
 M = TypeVar("M", bound=BaseModel)

@@ -184,7 +184,7 @@ def written(_: WriteFile, result: FileWritten) -> WriteAnswer:
 
 
 def edited(operation: ModifyFile, result: FileModified) -> EditAnswer:
-    (change,) = operation.changes
+    (change,) = operation.edits
     assert isinstance(change, ReplaceText)
     replacements = result.replacements or 1
     lines = max(count_lines(text.encode("utf-8")) for text in (change.old_content, change.new_content))

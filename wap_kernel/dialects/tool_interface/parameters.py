@@ -103,7 +103,7 @@ class EditParameters(InterfaceParameters):
         change = ReplaceText(old_content=self.old_string, new_content=self.new_string, which=which)
         return ModifyFile(
             path=workspace_path.parse(self.file_path, names_of_root),
-            changes=(change,),
+            edits=(change,),
             expected_hash=self.expected_hash,
         )
 

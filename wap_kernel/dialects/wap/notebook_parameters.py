@@ -110,7 +110,7 @@ class ModifyNotebookParameters(Parameters):
     def operation(self, names_of_root: tuple[str, ...]) -> Operation:
         return ModifyFile(
             path=named(paths.parse(self.path, names_of_root)),
-            changes=tuple(item.change() for item in self.operations),
+            edits=tuple(item.change() for item in self.operations),
             expected_hash=self.expected_hash,
         )
 

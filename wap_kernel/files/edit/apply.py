@@ -15,14 +15,14 @@ from wap_kernel.files.edit.closest_match import closest
 from wap_kernel.files.edit.js_regex import replace
 from wap_kernel.files.notebooks.cells import Document
 from wap_kernel.model.deadline import Deadline
-from wap_kernel.model.edits import CellChange, Change, DeleteLines, InsertLines, RegexReplace, ReplaceLines, ReplaceText
+from wap_kernel.model.edits import CellEdit, DeleteLines, Edit, InsertLines, RegexReplace, ReplaceLines, ReplaceText
 from wap_kernel.model.errors import EditAmbiguous, EditNotFound, InvalidArgument, TimedOut, TooLarge, WapError
 
 SHOWN = 50
 """Characters of a text that an error quotes."""
 
 
-def apply(data: bytes, changes: Sequence[Change], *, max_size: int, deadline: Deadline) -> bytes:
+def apply(data: bytes, changes: Sequence[Edit], *, max_size: int, deadline: Deadline) -> bytes:
     """The new content. An error names the position of the change that failed."""
     mark = codecs.BOM_UTF8 if data.startswith(codecs.BOM_UTF8) else b""
     content: bytes | _Lines = data[len(mark) :]
@@ -32,7 +32,7 @@ def apply(data: bytes, changes: Sequence[Change], *, max_size: int, deadline: De
                 content = _regex_replace(bytes(content), change, max_size, deadline)
             elif isinstance(change, ReplaceText):
                 content = _replace_text(bytes(content), change, max_size)
-            elif isinstance(change, CellChange):
+            elif isinstance(change, CellEdit):
                 _encoded(getattr(change, "source", ""))
                 document = Document(bytes(content))
                 document.change(change)
@@ -50,7 +50,7 @@ def apply(data: bytes, changes: Sequence[Change], *, max_size: int, deadline: De
     return mark + bytes(content)
 
 
-def replacements(data: bytes, changes: Sequence[Change]) -> int | None:
+def replacements(data: bytes, changes: Sequence[Edit]) -> int | None:
     """How often a single literal replacement is made in `data`; None for other changes."""
     if len(changes) != 1 or not isinstance(changes[0], ReplaceText):
         return None

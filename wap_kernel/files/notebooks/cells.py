@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from wap_kernel.files.notebooks import json_spans
-from wap_kernel.model.edits import CellChange, DeleteCell, InsertCell, MoveCell, ReplaceCell
+from wap_kernel.model.edits import CellEdit, DeleteCell, InsertCell, MoveCell, ReplaceCell
 from wap_kernel.model.errors import EditNotFound, InvalidArgument, TooLarge
 from wap_kernel.model.limits import MAX_NOTEBOOK_BYTES, MAX_NOTEBOOK_PARTS
 
@@ -101,7 +101,7 @@ class Document:
         name = found.get("name") if isinstance(found, dict) else None
         return name if isinstance(name, str) else None
 
-    def change(self, change: CellChange) -> None:
+    def change(self, change: CellEdit) -> None:
         _CHANGES[type(change)](self, change)
 
     def insert(self, change: InsertCell) -> None:

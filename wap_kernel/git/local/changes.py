@@ -17,7 +17,7 @@ from wap_kernel.model.git import names
 from wap_kernel.model.git.results import (
     Added,
     Branches,
-    Change,
+    ChangedFile,
     CheckedOut,
     Committed,
     GitFailed,
@@ -125,7 +125,7 @@ def commit(work: Work, message: str, files: Sequence[str] = ()) -> Committed:
     return Committed(made.id, raw.branch, made.author, files=len(raw.staged), note=note)
 
 
-def _may_commit(work: Work, change: Change) -> bool:
+def _may_commit(work: Work, change: ChangedFile) -> bool:
     return work.may_read(change.path) and (change.old_path is None or work.may_read(change.old_path))
 
 

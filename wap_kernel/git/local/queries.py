@@ -15,15 +15,15 @@ from wap_kernel.model.git import names
 from wap_kernel.model.git.results import (
     Branch,
     Branches,
-    Change,
+    ChangedFile,
     Diff,
     Differences,
+    GitStatus,
     Log,
     Reason,
     ShownCommit,
     ShownFile,
     ShownFolder,
-    Status,
     failed,
 )
 from wap_kernel.model.limits import MAX_GIT_FILE_BYTES, MAX_LOG_COMMITS
@@ -35,7 +35,7 @@ _EMPTY_TREE = {
 }
 
 
-def status(work: Work) -> Status:
+def status(work: Work) -> GitStatus:
     raw = work.status()
     upstream, ahead, behind = raw.upstream, raw.ahead, raw.behind
     if upstream is None and raw.branch is not None and raw.commit is not None:
@@ -49,7 +49,7 @@ def status(work: Work) -> Status:
     staged, changed, conflicts = (_visible(work, group) for group in groups)
     untracked = tuple(display(work.shown(path)) for path in raw.untracked if work.may_read(path))
     hidden = {path for path in raw.paths if not work.may_read(path)}
-    return Status(
+    return GitStatus(
         branch=raw.branch,
         commit=raw.commit,
         upstream=upstream,
@@ -65,9 +65,9 @@ def status(work: Work) -> Status:
     )
 
 
-def _visible(work: Work, changes: Iterable[Change]) -> tuple[Change, ...]:
+def _visible(work: Work, changes: Iterable[ChangedFile]) -> tuple[ChangedFile, ...]:
     return tuple(
-        Change(work.shown(change.path), change.kind, None if change.old_path is None else work.shown(change.old_path))
+        ChangedFile(work.shown(change.path), change.kind, None if change.old_path is None else work.shown(change.old_path))
         for change in changes
         if work.may_read(change.path) and (change.old_path is None or work.may_read(change.old_path))
     )

@@ -13,7 +13,7 @@ from os.path import dirname
 from wap_kernel.git import output_parser
 from wap_kernel.git.failure_messages import explained
 from wap_kernel.git.local import hardened_env
-from wap_kernel.model.command import Cancel, Outcome, Stream
+from wap_kernel.model.command import CancelToken, CommandOutcome, Stream
 from wap_kernel.model.errors import TimedOut
 from wap_kernel.model.git.results import GitFailed, Reason, failed
 from wap_kernel.model.limits import MAX_GIT_OUTPUT_BYTES
@@ -90,7 +90,7 @@ class Inside:
         *,
         confinement: Confinement | None = None,
         timeout: float = TIMEOUT,
-        cancel: Cancel | None = None,
+        cancel: CancelToken | None = None,
     ) -> None:
         self.provider = provider
         self.root = root
@@ -176,13 +176,13 @@ class Inside:
 
     def stream(self, repository: Repository, *arguments: str, take: Callable[[bytes], bool]) -> Ran:
         """Output goes to `take`, piece by piece, as it comes; False ends the command."""
-        cancel = Cancel()
+        cancel = CancelToken()
 
         def on_chunk(stream: Stream, chunk: bytes) -> None:
             if stream == "stdout" and not take(chunk):
                 cancel.request()
 
-        with (self._cancel or Cancel()).calling(cancel.request):
+        with (self._cancel or CancelToken()).calling(cancel.request):
             outcome = self._start(("git", *arguments), repository.folder, repository.settings, on_chunk, cancel, {})
         return Ran(outcome.exit_code, b"", self._redact(outcome.stderr), outcome.cancelled)
 
@@ -215,9 +215,9 @@ class Inside:
         folder: str,
         settings: Iterable[tuple[str, str]],
         on_chunk: Callable[[Stream, bytes], None],
-        cancel: Cancel | None,
+        cancel: CancelToken | None,
         variables: dict[str, str],
-    ) -> Outcome:
+    ) -> CommandOutcome:
         # Without a ceiling git would take a repository above the workspace for ours.
         environment = hardened_env.variables(settings, GIT_CEILING_DIRECTORIES=dirname(self.root), **variables)
         outcome = self.provider.run(

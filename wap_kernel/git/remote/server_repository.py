@@ -25,7 +25,7 @@ from urllib.parse import urlsplit
 from wap_kernel.git.failure_messages import explained
 from wap_kernel.git.local import hardened_env
 from wap_kernel.git.remote.credentials import Credential
-from wap_kernel.model.command import Cancel
+from wap_kernel.model.command import CancelToken
 from wap_kernel.model.errors import ProviderUnavailable, TimedOut
 from wap_kernel.model.git.results import Reason, failed
 from wap_kernel.policy.git_remotes import Remote
@@ -74,7 +74,7 @@ class Host:
         environment: Mapping[str, str] | None = None,
         timeout: float = TIMEOUT,
         patience: float = PATIENCE,
-        cancel: Cancel | None = None,
+        cancel: CancelToken | None = None,
     ) -> None:
         server = os.environ if environment is None else environment
         self.remote = remote
@@ -82,7 +82,7 @@ class Host:
         self.bare = str(self._folder / "repository.git")
         self._timeout = timeout
         self._patience = patience
-        self._cancel = cancel or Cancel()
+        self._cancel = cancel or CancelToken()
         self._kept = {name: server[name] for name in _KEPT if "@" not in server.get(name, "@")}
 
     @contextmanager

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 
-from wap_kernel.model.errors import InvalidArgument, PermissionDenied
+from wap_kernel.model.errors import InvalidArgument, PathClosed
 from wap_kernel.model.limits import MAX_GIT_NAME_BYTES
 from wap_kernel.model.paths import outside, parse, split
 
@@ -73,7 +73,7 @@ def path(text: str) -> str:
     if ".." in split(relative):
         raise outside(text)
     if any(part.casefold() == ".git" for part in split(relative)):
-        raise PermissionDenied(f"The path belongs to git itself: {text}", hint="Name files of the project.", path=text)
+        raise PathClosed(f"The path belongs to git itself: {text}", hint="Name files of the project.", path=text)
     return relative
 
 

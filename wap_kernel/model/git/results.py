@@ -71,7 +71,7 @@ def failed(reason: Reason, text: str, exit_code: int = 1, stderr: str = "") -> G
 
 
 @dataclass(frozen=True)
-class Change:
+class ChangedFile:
     path: str
     kind: str
     """added, modified, deleted, renamed, copied, type-changed; of a conflict: both-modified, deleted-by-them ..."""
@@ -79,7 +79,7 @@ class Change:
 
 
 @dataclass(frozen=True)
-class Status:
+class GitStatus:
     branch: str | None
     """None: the head is detached."""
     commit: str | None
@@ -87,10 +87,10 @@ class Status:
     upstream: str | None
     ahead: int
     behind: int
-    staged: tuple[Change, ...]
-    changed: tuple[Change, ...]
+    staged: tuple[ChangedFile, ...]
+    changed: tuple[ChangedFile, ...]
     untracked: tuple[str, ...]
-    conflicts: tuple[Change, ...]
+    conflicts: tuple[ChangedFile, ...]
     left_out: int = 0
     """Paths that policy does not show. One that the sandbox hides counts, changed or not: there git sees it empty."""
     underway: str | None = None

@@ -7,16 +7,16 @@ import re
 from collections.abc import Callable, Mapping, MutableMapping
 from typing import TYPE_CHECKING, Any, Protocol
 
-from wap_kernel.client.results import Answer, Note, RunResult
-from wap_kernel.model.errors import FileMissing, InvalidArgument, NotFound, WapError
+from wap_kernel.client.results import ClientResult, Note, RunResult
+from wap_kernel.model.errors import FileNotFound, InvalidArgument, NotFound, WapError
 from wap_kernel.notebook.language import batch_cell
 from wap_kernel.notebook.language.commands import usage
-from wap_kernel.notebook.language.error_messages import worded
+from wap_kernel.notebook.language.error_messages import reword_error
 from wap_kernel.notebook.language.line_parser import Line, understand
 
 if TYPE_CHECKING:
-    from wap_kernel.client.backend import Sent
-    from wap_kernel.client.workspace_client import Hands
+    from wap_kernel.client.backend import RunUpdate
+    from wap_kernel.client.workspace_client import WorkspaceClient
 
 _ID = re.compile(r"run_|apr_|last$|[0-9a-f]{4,}$")
 
@@ -30,32 +30,32 @@ class Show(Protocol):
     def begin(self, operations: Operations) -> None:
         """A run of these is about to start, or one goes on that somebody else began: its operations are not known."""
 
-    def sent(self, sent: Sent) -> None: ...
+    def sent(self, sent: RunUpdate) -> None: ...
 
     def end(self) -> None:
         """It has ended, or nobody waits for it any longer."""
 
 
-def perform(line: Line, hands: Hands, show: Show, names: Names | None = None) -> Answer:
+def perform(line: Line, hands: WorkspaceClient, show: Show, names: Names | None = None) -> ClientResult:
     """Do what `line` says. `names` are Python's variables: a batch reads them, and `--to` binds one."""
     if line.options.to is not None and names is None:
         raise InvalidArgument("--to: there are no Python variables here.")
     name = line.command.name
     try:
         if name == "help":
-            answer: Answer = Note({"text": usage(line.options.about or "", has_python=names is not None)})
+            answer: ClientResult = Note({"text": usage(line.options.about or "", has_python=names is not None)})
         else:
             answer = _batch(line, hands, show, names) if name == "run" else _ACTIONS[name](line, hands, show)
     except WapError as error:
-        if isinstance(error, FileMissing):
+        if isinstance(error, FileNotFound):
             error.hint = error.hint or _where(hands)
-        raise worded(error) from None
+        raise reword_error(error) from None
     if line.options.to is not None and names is not None:
         names[line.options.to] = answer
     return answer
 
 
-def _where(hands: Hands) -> str | None:
+def _where(hands: WorkspaceClient) -> str | None:
     """For who names a file by its place beside the notebook."""
     try:
         root = str(hands.overview().data["workspace"]["root"])
@@ -76,7 +76,7 @@ def operations(line: Line) -> Operations:
 # -- what is done as a run
 
 
-def _batch(line: Line, hands: Hands, show: Show, names: Mapping[str, object] | None) -> Answer:
+def _batch(line: Line, hands: WorkspaceClient, show: Show, names: Mapping[str, object] | None) -> ClientResult:
     text = line.body or ""
     message = batch_cell.message(text, None if line.options.no_vars else names, line.first_line)
     try:
@@ -85,7 +85,7 @@ def _batch(line: Line, hands: Hands, show: Show, names: Mapping[str, object] | N
         raise batch_cell.located(error, message, text, line.first_line) from None
 
 
-def _single(line: Line, hands: Hands, show: Show) -> Answer:
+def _single(line: Line, hands: WorkspaceClient, show: Show) -> ClientResult:
     wanted = operations(line)
     try:
         return _run(line, hands, show, wanted, {})
@@ -93,7 +93,7 @@ def _single(line: Line, hands: Hands, show: Show) -> Answer:
         raise batch_cell.unnumbered(error, wanted) from None
 
 
-def _run(line: Line, hands: Hands, show: Show, wanted: Operations, message: Mapping[str, Any]) -> RunResult:
+def _run(line: Line, hands: WorkspaceClient, show: Show, wanted: Operations, message: Mapping[str, Any]) -> RunResult:
     options = line.options
     return _seen(
         show,
@@ -171,7 +171,7 @@ _OPERATIONS: dict[str, Callable[[Line], Operations]] = {
 # -- everything else
 
 
-def _search(line: Line, hands: Hands, show: Show) -> Answer:
+def _search(line: Line, hands: WorkspaceClient, show: Show) -> ClientResult:
     asked = line.options
     if not asked.pattern:
         raise InvalidArgument("search: there is no text to look for.", hint='Write: search "some text" PATH')
@@ -185,7 +185,7 @@ def _search(line: Line, hands: Hands, show: Show) -> Answer:
     )
 
 
-def _check(line: Line, hands: Hands, show: Show) -> Answer:
+def _check(line: Line, hands: WorkspaceClient, show: Show) -> ClientResult:
     wanted = _checked(line)
     try:
         return hands.check(wanted)
@@ -193,15 +193,15 @@ def _check(line: Line, hands: Hands, show: Show) -> Answer:
         raise batch_cell.unnumbered(error, wanted) from None
 
 
-def _approve(line: Line, hands: Hands, show: Show) -> Answer:
+def _approve(line: Line, hands: WorkspaceClient, show: Show) -> ClientResult:
     return _seen(show, lambda: hands.approve(line.options.run, remember=line.options.always, on_sent=show.sent))
 
 
-def _revert(line: Line, hands: Hands, show: Show) -> Answer:
+def _revert(line: Line, hands: WorkspaceClient, show: Show) -> ClientResult:
     return _seen(show, lambda: hands.revert(line.options.run, force=line.options.force, on_sent=show.sent))
 
 
-def _deny(line: Line, hands: Hands, show: Show) -> Answer:
+def _deny(line: Line, hands: WorkspaceClient, show: Show) -> ClientResult:
     """The id may be left out. What looks like one is one, and no reason: it might be a run that is there no more, and
     another that waits would be denied."""
     said = [word for word in (line.options.run, *line.options.reason) if word is not None]
@@ -209,7 +209,7 @@ def _deny(line: Line, hands: Hands, show: Show) -> Answer:
     return _seen(show, lambda: hands.deny(run, reason=" ".join(said) or None, on_sent=show.sent))
 
 
-def _grants(line: Line, hands: Hands, show: Show) -> Answer:
+def _grants(line: Line, hands: WorkspaceClient, show: Show) -> ClientResult:
     if line.options.revoke is not None:
         try:
             hands.revoke(line.options.revoke)
@@ -218,7 +218,7 @@ def _grants(line: Line, hands: Hands, show: Show) -> Answer:
     return hands.grants()
 
 
-_ACTIONS: dict[str, Callable[[Line, Hands, Show], Answer]] = {
+_ACTIONS: dict[str, Callable[[Line, WorkspaceClient, Show], ClientResult]] = {
     "status": lambda line, hands, show: hands.overview(),
     "ls": lambda line, hands, show: hands.ls(
         line.options.path, recursive=line.options.recursive or line.options.depth is not None, depth=line.options.depth

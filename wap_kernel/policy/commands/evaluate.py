@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
-from wap_kernel.model.policy import Answer, CommandRule, ShellPolicy
+from wap_kernel.model.policy import CommandRule, ShellPolicy, VerdictKind
 from wap_kernel.policy.commands.mentions import Mentions, Sought, sought
 from wap_kernel.policy.commands.rule_match import (
     CommandFacts,
@@ -47,15 +47,15 @@ class Judged:
 def judge(script: Script, shell: ShellPolicy, facts: CommandFacts) -> Verdict:
     """The strictest of what is said about the commands and about the script as a whole."""
     judged = judge_commands(script, shell, facts)
-    verdict = max((each.verdict for each in judged), key=lambda each: each.answer.strictness, default=_NOTHING)
-    asks = [each.verdict for each in judged if each.verdict.answer is Answer.ASK]
+    verdict = max((each.verdict for each in judged), key=lambda each: each.kind.strictness, default=_NOTHING)
+    asks = [each.verdict for each in judged if each.verdict.kind is VerdictKind.ASK]
     network = any(each.verdict.network for each in judged) and all(
         each.verdict.network or _is_harmless(each, shell, facts) for each in judged
     )
     return replace(verdict, network=network, grantable=verdict.grantable and all(each.grantable for each in asks))
 
 
-_NOTHING = Verdict(Answer.ALLOW, "nothing to run", "The command runs nothing.")
+_NOTHING = Verdict(VerdictKind.ALLOW, "nothing to run", "The command runs nothing.")
 
 
 def judge_commands(script: Script, shell: ShellPolicy, facts: CommandFacts) -> tuple[Judged, ...]:
@@ -70,11 +70,11 @@ def judge_commands(script: Script, shell: ShellPolicy, facts: CommandFacts) -> t
     found = [Judged(SimpleCommand(run.command.words), verdict) for run, verdict in _looked_at(runs, script, shell)]
     if unclear.problems:
         verdict = _unanalysable(unclear.problems, shell, facts)
-        if verdict.answer is Answer.ALLOW and unclear.whole and _is_short(script.given):
+        if verdict.kind is VerdictKind.ALLOW and unclear.whole and _is_short(script.given):
             mentions = Mentions([script.text], script.given, parts=True).first(sought(shell))
             verdict = _unless_named(verdict, "The line", mentions)
-        elif verdict.answer is Answer.ALLOW and sought(shell):
-            verdict = replace(verdict, answer=Answer.ASK)
+        elif verdict.kind is VerdictKind.ALLOW and sought(shell):
+            verdict = replace(verdict, kind=VerdictKind.ASK)
         found.append(Judged(SimpleCommand(()), verdict))
     return tuple(found)
 
@@ -149,8 +149,8 @@ def _judge_run(run: _Run, shell: ShellPolicy, facts: CommandFacts) -> Verdict:
             )
     verdict = _by_rules(run, program, shell, facts)
     if blocked is Fit.POSSIBLE:
-        asked = Verdict(Answer.ASK, "blocked", f'Command "{_shown(run)}" may be one that is blocked', grantable=False)
-        verdict = max(verdict, asked, key=lambda each: each.answer.strictness)
+        asked = Verdict(VerdictKind.ASK, "blocked", f'Command "{_shown(run)}" may be one that is blocked', grantable=False)
+        verdict = max(verdict, asked, key=lambda each: each.kind.strictness)
     if not facts.confined and (may_go_home(words) or any(may_leave(word, facts) for word in words[1:])):
         verdict = _at_least(shell.unconfined, verdict, "but may reach files outside the workspace")
     return verdict
@@ -164,13 +164,13 @@ def _looked_at(
     unknown = {
         number: " ".join(word.text for word in run.command.words)
         for number, (run, verdict) in enumerate(runs)
-        if verdict.rule == "unknown" and verdict.answer is Answer.ALLOW and script.whole
+        if verdict.rule == "unknown" and verdict.kind is VerdictKind.ALLOW and script.whole
     }
     wanted = sought(shell) if unknown else ()
     mentions = Mentions(unknown.values(), script.given).first(wanted) if wanted and _is_short(script.given) else None
     for number, (run, verdict) in enumerate(runs):
         if number in unknown and wanted and not _is_short(script.given):
-            verdict = replace(verdict, answer=Answer.ASK, grantable=False)
+            verdict = replace(verdict, kind=VerdictKind.ASK, grantable=False)
         elif number in unknown and mentions is not None and (len(unknown) == 1 or _may_be_it(unknown[number], wanted)):
             verdict = _unless_named(verdict, f'The command "{_shown(run)}"', mentions)
         yield run, verdict
@@ -191,13 +191,13 @@ def _unless_named(verdict: Verdict, what: str, found: Sought | None) -> Verdict:
     if found is None:
         return verdict
     reason = f'{what} names "{found}", which {"is blocked" if found.blocked else "needs approval"}, and may run it'
-    return replace(verdict, answer=Answer.ASK, reason=reason, grantable=False)
+    return replace(verdict, kind=VerdictKind.ASK, reason=reason, grantable=False)
 
 
 def _by_rules(run: _Run, program: Program, shell: ShellPolicy, facts: CommandFacts) -> Verdict:
     fitting = [
         (
-            rule.verdict if fit is Fit.CERTAIN else min(rule.verdict, Answer.ASK, key=lambda answer: answer.strictness),
+            rule.verdict if fit is Fit.CERTAIN else min(rule.verdict, VerdictKind.ASK, key=lambda answer: answer.strictness),
             rule,
         )
         for rule in shell.rules
@@ -213,9 +213,9 @@ def _by_rules(run: _Run, program: Program, shell: ShellPolicy, facts: CommandFac
             verdict = _at_least(shell.unconfined, verdict, "but can do anything, since no sandbox confines it")
         return verdict
     if run.transparent:
-        return Verdict(Answer.ALLOW, "wrapper", "What it runs is judged by itself.")
-    if shell.allowed_commands is not None and shell.unknown is Answer.ALLOW:
-        return Verdict(Answer.ALLOW, "allowedCommands", f'Command "{_shown(run)}" is in allowed commands')
+        return Verdict(VerdictKind.ALLOW, "wrapper", "What it runs is judged by itself.")
+    if shell.allowed_commands is not None and shell.unknown is VerdictKind.ALLOW:
+        return Verdict(VerdictKind.ALLOW, "allowedCommands", f'Command "{_shown(run)}" is in allowed commands')
     reason = f'Command "{_form(run, program, shell)}" is not known to the policy'
     if _is_missing(run, program, shell):
         reason = f'Program "{_shown(run)}" was not found among the installed programs'
@@ -249,27 +249,27 @@ def _name(rule: CommandRule) -> str:
     return " ".join(filter(None, (rule.command, "|".join(rule.having))))
 
 
-def _by_rule(answer: Answer, rule: CommandRule, shown: str) -> Verdict:
-    if answer is Answer.DENY:
+def _by_rule(answer: VerdictKind, rule: CommandRule, shown: str) -> Verdict:
+    if answer is VerdictKind.DENY:
         return replace(_blocked(shown), rule=_name(rule), suggestion=rule.reason)
     asks = f'Command "{shown}" needs approval by the rule "{_name(rule)}"'
     texts = {
-        Answer.ALLOW: f'Command "{shown}" is allowed by the rule "{_name(rule)}"',
-        Answer.ASK: "Destructive command requires approval" if rule.destructive else asks,
+        VerdictKind.ALLOW: f'Command "{shown}" is allowed by the rule "{_name(rule)}"',
+        VerdictKind.ASK: "Destructive command requires approval" if rule.destructive else asks,
     }
     return Verdict(answer, _name(rule), texts[answer], rule.reason, network=rule.network, grantable=rule.grantable)
 
 
 def _blocked(shown: str) -> Verdict:
     return Verdict(
-        Answer.DENY, "blocked", f"Command '{shown}' is blocked", f"Remove {shown} from command", grantable=False
+        VerdictKind.DENY, "blocked", f"Command '{shown}' is blocked", f"Remove {shown} from command", grantable=False
     )
 
 
 def _not_allowed(shown: str, shell: ShellPolicy) -> Verdict:
     suggestion = "Allowed commands: " + (", ".join(shell.allowed_commands or ()) or "none")
     return Verdict(
-        Answer.DENY, "allowedCommands", f'Command "{shown}" is not in allowed commands', suggestion, grantable=False
+        VerdictKind.DENY, "allowedCommands", f'Command "{shown}" is not in allowed commands', suggestion, grantable=False
     )
 
 
@@ -278,21 +278,21 @@ def _unanalysable(problems: list[str], shell: ShellPolicy, facts: CommandFacts) 
     reason = f"The command cannot be analysed: {causes}"
     suggestion = "Write plain commands joined by && || ; | with literal words."
     # Of what cannot be read nobody can say that it runs only what is allowed.
-    answer = Answer.DENY if shell.allowed_commands is not None else shell.unanalysable
+    answer = VerdictKind.DENY if shell.allowed_commands is not None else shell.unanalysable
     verdict = Verdict(answer, "unanalysable", reason, suggestion, grantable=False)
     return verdict if facts.confined else _at_least(shell.unconfined, verdict, "")
 
 
-def _at_least(least: Answer, verdict: Verdict, why: str) -> Verdict:
-    if verdict.answer.strictness >= least.strictness:
+def _at_least(least: VerdictKind, verdict: Verdict, why: str) -> Verdict:
+    if verdict.kind.strictness >= least.strictness:
         return verdict
     reason = f"{verdict.reason}, {why}" if why else verdict.reason
-    return replace(verdict, answer=least, rule="unconfined", reason=reason, suggestion="A sandbox would confine it.")
+    return replace(verdict, kind=least, rule="unconfined", reason=reason, suggestion="A sandbox would confine it.")
 
 
 def _is_harmless(judged: Judged, shell: ShellPolicy, facts: CommandFacts) -> bool:
     """Whether it can be let near the network for the sake of its neighbour: `pip install x | tail`."""
-    if judged.verdict.answer is not Answer.ALLOW or judged.verdict.rule == "unknown":
+    if judged.verdict.kind is not VerdictKind.ALLOW or judged.verdict.rule == "unknown":
         return False
     if judged.verdict.rule in ("wrapper", "nothing to run"):
         return True

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 
-from wap_kernel.model.policy import Answer, ShellPolicy
+from wap_kernel.model.policy import ShellPolicy, VerdictKind
 from wap_kernel.policy.commands.rule_match import has, pattern_of, split
 from wap_kernel.policy.shell.spelling_variants import expanded, spellings
 from wap_kernel.policy.shell.syntax import Word
@@ -52,7 +52,7 @@ class Sought:
 
 
 def sought(shell: ShellPolicy) -> tuple[Sought, ...]:
-    rules = (rule for rule in shell.rules if rule.verdict is not Answer.ALLOW)
+    rules = (rule for rule in shell.rules if rule.verdict is not VerdictKind.ALLOW)
     return (
         *map(Sought.of_blocked, shell.blocked_commands),
         *(Sought(split(rule.command), (rule.having,) if rule.having else ()) for rule in rules),

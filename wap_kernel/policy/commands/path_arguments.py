@@ -16,7 +16,7 @@ from wap_kernel.policy.commands.rule_match import CommandFacts
 from wap_kernel.policy.effective import Effective, is_selection
 from wap_kernel.policy.shell.parser import Script
 from wap_kernel.policy.shell.syntax import Word
-from wap_kernel.policy.verdict import Answer, Verdict
+from wap_kernel.policy.verdict import Verdict, VerdictKind
 
 Refuse = Callable[[PathAccess], Verdict | None]
 """Why a path inside is refused."""
@@ -40,7 +40,7 @@ def judge_arguments(
         if option is not None and effective.closes:
             reason = f"With {option} git prints the contents of denied files as well"
             suggestion = f"Leave out {option}, or name the files that are wanted."
-            yield Verdict(Answer.ASK, "deniedPaths", reason, suggestion, grantable=False)
+            yield Verdict(VerdictKind.ASK, "deniedPaths", reason, suggestion, grantable=False)
 
 
 def _refusals(
@@ -60,4 +60,6 @@ def _unconfined(refusal: Verdict, effective: Effective) -> Iterator[Verdict]:
     """A word may look like a path and be none, so this asks and does not deny."""
     for policy in effective.layers:
         reason = f"{refusal.reason}, and no sandbox hides it from a command"
-        yield Verdict(policy.shell.unconfined, "unconfined", reason, refusal.suggestion, grantable=False)
+        yield Verdict(
+            policy.shell.unconfined, "unconfined", reason, refusal.suggestion, closes_path=True, grantable=False
+        )

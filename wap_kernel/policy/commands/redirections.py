@@ -70,6 +70,6 @@ def _outside(redirect: Redirect, shell: ShellPolicy, facts: CommandFacts) -> Ver
         "Redirect to a path in the workspace.",
         grantable=False,
     )
-    if facts.confined or verdict.answer.strictness >= shell.unconfined.strictness:
+    if facts.confined or verdict.kind.strictness >= shell.unconfined.strictness:
         return verdict
-    return replace(verdict, answer=shell.unconfined, rule="unconfined")
+    return replace(verdict, kind=shell.unconfined, rule="unconfined")

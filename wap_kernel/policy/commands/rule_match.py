@@ -16,7 +16,7 @@ from functools import lru_cache
 from typing import Protocol
 
 from wap_kernel.model.paths import below
-from wap_kernel.model.policy import Answer, CommandRule
+from wap_kernel.model.policy import CommandRule, VerdictKind
 from wap_kernel.policy.commands.program_lookup import BUILTINS
 from wap_kernel.policy.shell.syntax import Word
 
@@ -102,7 +102,7 @@ def split(command: str) -> tuple[str, ...]:
 
 def fits(rule: CommandRule, program: Program, words: Words, facts: CommandFacts) -> Fit:
     """`words` with the program in front."""
-    certain = rule.verdict is Answer.ALLOW
+    certain = rule.verdict is VerdictKind.ALLOW
     fit = fits_words(split(rule.command), program, words, certain=certain)
     if rule.leaving and not any(may_leave(word, facts) for word in words[1:]):
         return Fit.NO

@@ -23,7 +23,7 @@ from dataclasses import replace
 from secrets import token_hex
 
 from wap_kernel.files.contained.root import Root
-from wap_kernel.model.command import Cancel, OnChunk, Outcome
+from wap_kernel.model.command import CancelToken, CommandOutcome, OnChunk
 from wap_kernel.model.errors import Conflict, ProviderUnavailable, WapError
 from wap_kernel.providers import host_paths
 from wap_kernel.providers.active_commands import Ongoing, open_folder
@@ -81,12 +81,12 @@ class GvisorProvider:
         self._pool = Pool(self._home, self._start, idle=idle)
         self._ongoing = Ongoing()
 
-    def run(self, command: Command, *, on_chunk: OnChunk | None = None, cancel: Cancel | None = None) -> Outcome:
+    def run(self, command: Command, *, on_chunk: OnChunk | None = None, cancel: CancelToken | None = None) -> CommandOutcome:
         variables = environment.rebuild(self._environment, command.environment, command.env_allowlist)
         if command.confinement.git_attributes is not None:
             variables |= environment.GIT_ATTRIBUTES_SETTINGS
         argv = run.argv(command.command, variables.get("PATH", ""))
-        cancel = cancel or Cancel()
+        cancel = cancel or CancelToken()
         variables[TAG] = token_hex(16)  # as everywhere: a command sees the same variables with every provider
         with open_folder(self.files, command.cwd) as folder, self._ongoing.one(cancel):
             cwd = os.path.normpath(os.path.join(self.files.path, folder.path))

@@ -16,7 +16,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from typing import Literal, Protocol
 
-from wap_kernel.model.command import Cancel, OnChunk, Outcome, Stream
+from wap_kernel.model.command import CancelToken, CommandOutcome, OnChunk, Stream
 from wap_kernel.model.errors import ExecutionFailed, InvalidArgument
 from wap_kernel.providers.process.output_buffer import Collector, finish
 from wap_kernel.providers.process.supervisor_handle import Group, Supervised, cannot_start, pipe
@@ -107,9 +107,9 @@ def run(
     output_limit: int,
     grace: float = GRACE,
     on_chunk: OnChunk | None = None,
-    cancel: Cancel | None = None,
+    cancel: CancelToken | None = None,
     make_group: Callable[[ExitStack], Group | None] = lambda _: None,
-) -> Outcome:
+) -> CommandOutcome:
     """Run `argv` in the open folder `cwd` with this environment and the tag; nothing of it is left afterwards.
 
     What can escape in spite of everything is said in `supervised.py`.
@@ -129,17 +129,17 @@ def follow(
     timeout: float,
     output_limit: int,
     on_chunk: OnChunk | None = None,
-    cancel: Cancel | None = None,
-) -> Outcome:
+    cancel: CancelToken | None = None,
+) -> CommandOutcome:
     """Start a process of any kind and follow it to its end."""
     if cancel is not None and cancel.requested:  # while it waited for a thread: it must not even begin
-        return Outcome("", "", 0, 0, False, False, exit_code=128 + signal.SIGTERM, duration=0.0, cancelled=True)
+        return CommandOutcome("", "", 0, 0, False, False, exit_code=128 + signal.SIGTERM, duration=0.0, cancelled=True)
     with ExitStack() as stack:
         try:
             execution = _Execution(stack, start(stack), output_limit, on_chunk)
         except OSError as error:
             raise cannot_start("fork", error.errno or 0) from error
-        stack.enter_context((cancel or Cancel()).calling(execution.wake))
+        stack.enter_context((cancel or CancelToken()).calling(execution.wake))
         return execution.follow(timeout)
 
 
@@ -181,7 +181,7 @@ class _Execution:
         except BlockingIOError:
             pass  # it has been woken already, many times
 
-    def follow(self, timeout: float) -> Outcome:
+    def follow(self, timeout: float) -> CommandOutcome:
         deadline = self._began + timeout  # first the command's, then the supervisor's
         resume = 0.0
         over = False
@@ -250,7 +250,7 @@ class _Execution:
             while left > 0 and (count := self._read(stream)):
                 left -= count
 
-    def _outcome(self) -> Outcome:
+    def _outcome(self) -> CommandOutcome:
         limit = min(self._limit, PARTIAL) if self._stopped else self._limit
         stdout, stderr = finish(self._output["stdout"], self._output["stderr"], limit)
         if self._process.leader is None:
@@ -261,7 +261,7 @@ class _Execution:
         exit_code = self._process.exit_code
         if exit_code is None:  # it killed its supervisor, so we killed it
             exit_code = 128 + signal.SIGKILL
-        return Outcome(
+        return CommandOutcome(
             stdout=stdout.text,
             stderr=stderr.text,
             stdout_bytes=stdout.total,

@@ -13,7 +13,7 @@ from collections.abc import AsyncGenerator, Awaitable, Callable
 from dataclasses import dataclass
 from typing import TypeVar
 
-from wap_kernel.model.command import Cancel, OnChunk, Stream
+from wap_kernel.model.command import CancelToken, OnChunk, Stream
 
 T = TypeVar("T")
 
@@ -31,10 +31,10 @@ class Chunk:
 
 
 async def stream(
-    run: Callable[[OnChunk, Cancel], Awaitable[T]], *, held: int = HELD
+    run: Callable[[OnChunk, CancelToken], Awaitable[T]], *, held: int = HELD
 ) -> AsyncGenerator[Chunk | T, None]:
     """Chunks as they come, and last what `run` answers. Leaving the loop early ends the command."""
-    cancel = Cancel()
+    cancel = CancelToken()
     loop = asyncio.get_running_loop()
     changed = asyncio.Event()
     buffer = _Buffer(held, lambda: loop.call_soon_threadsafe(changed.set))

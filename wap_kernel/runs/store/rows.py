@@ -8,36 +8,36 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from wap_kernel.model.caller import Caller
-from wap_kernel.model.run import Approval, Options, Run, Status
+from wap_kernel.model.run import Approval, BatchOptions, Run, RunStatus
 from wap_kernel.policy.grant_store import grant_in
 
 Event = Mapping[str, Any]
 
-RUN = (
+RUN_COLUMNS = (
     "number, id, status, caller, dialect, options, count, {operations}, COALESCE(position, 0), owner, "
     "cancel_requested, started_at, completed_at, reverts, response, "
     "COALESCE((SELECT problems FROM problems WHERE problems.run = runs.id), 0)"
 )
 """The columns of a run, with `operations` or NULL for a glance."""
-APPROVAL = (
+APPROVAL_COLUMNS = (
     "id, run, position, operation_id, digest, files, shown, granted, created_at, expires_at, decision, decided_by, "
     "reason"
 )
 
 
-def log(connection: sqlite3.Connection, run: str, kind: str, bodies: Iterable[Event | str]) -> None:
+def insert_log(connection: sqlite3.Connection, run: str, kind: str, bodies: Iterable[Event | str]) -> None:
     connection.executemany(
         "INSERT INTO run_log (run, kind, body) VALUES (?, ?, ?)",
         [(run, kind, body if isinstance(body, str) else json.dumps(body)) for body in bodies],
     )
 
 
-def move(connection: sqlite3.Connection, run: str, position: int) -> None:
+def store_position(connection: sqlite3.Connection, run: str, position: int) -> None:
     """In a table of its own: a row of `runs` holds all operations and is long to write."""
     connection.execute("INSERT OR REPLACE INTO positions VALUES (?, ?)", (run, position))
 
 
-def keep_response(connection: sqlite3.Connection, run: str, response: Mapping[str, Any]) -> None:
+def store_response(connection: sqlite3.Connection, run: str, response: Mapping[str, Any]) -> None:
     connection.execute("UPDATE runs SET response = ? WHERE id = ?", (json.dumps(response), run))
 
 
@@ -70,7 +70,7 @@ def insert_approval(connection: sqlite3.Connection, approval: Approval) -> None:
     )
 
 
-def decide(connection: sqlite3.Connection, decided: Approval) -> bool:
+def store_decision(connection: sqlite3.Connection, decided: Approval) -> bool:
     """Once and never again."""
     return bool(
         connection.execute(
@@ -81,16 +81,16 @@ def decide(connection: sqlite3.Connection, decided: Approval) -> bool:
     )
 
 
-def run_of(row: Sequence[Any]) -> Run:
+def decode_run(row: Sequence[Any]) -> Run:
     (number, identifier, status, caller, dialect, options, count, operations, position, owner, cancel, *rest) = row
     started_at, completed_at, reverts, response, problems = rest
     return Run(
         number=number,
         id=identifier,
-        status=Status(status),
+        status=RunStatus(status),
         caller=Caller.model_validate_json(caller),
         dialect=dialect,
-        options=Options.model_validate_json(options),
+        options=BatchOptions.model_validate_json(options),
         count=count,
         operations=operations,
         position=position,
@@ -104,7 +104,7 @@ def run_of(row: Sequence[Any]) -> Run:
     )
 
 
-def approval_of(row: Sequence[Any]) -> Approval:
+def decode_approval(row: Sequence[Any]) -> Approval:
     (identifier, run, position, operation_id, digest, files, shown, granted, created, expires, *decided) = row
     grant = None if granted is None else grant_in(granted)
     known = (json.loads(files), json.loads(shown), grant)

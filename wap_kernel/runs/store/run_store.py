@@ -16,15 +16,15 @@ from typing import Any, NamedTuple
 
 from wap_kernel.model.caller import Caller
 from wap_kernel.model.errors import NotFound
-from wap_kernel.model.run import Approval, Options, Run, Status, Step, dump_steps
+from wap_kernel.model.run import Approval, BatchOptions, Run, RunStatus, Step, dump_steps
 from wap_kernel.model.timestamps import utc_now
 from wap_kernel.runs.store import rows
 from wap_kernel.runs.store.rows import Event
 from wap_kernel.state.database import Database
 
-AT_ONCE = 64
+LOCKS = 64
 """Runs whose changes of status do not wait for each other."""
-MAX_READ = 4 * 1024 * 1024
+MAX_LOG_READ_CHARACTERS = 4 * 1024 * 1024
 """Characters of a log that are read at once."""
 
 
@@ -33,10 +33,10 @@ class NewRun:
     id: str
     caller: Caller
     dialect: str
-    options: Options
+    options: BatchOptions
     steps: tuple[Step, ...]
     owner: str | None
-    status: Status = Status.RUNNING
+    status: RunStatus = RunStatus.RUNNING
     key: str | None = None
     """Of the request, so that a repeated one answers this run."""
     digest: str | None = None
@@ -45,7 +45,7 @@ class NewRun:
 
 
 @dataclass(frozen=True)
-class Entry:
+class LogEntry:
     """A line of a run's log."""
 
     id: int
@@ -55,24 +55,24 @@ class Entry:
 
 
 class Progress(NamedTuple):
-    status: Status
+    status: RunStatus
     position: int
     """Of the next operation, from 0."""
 
 
-def asker(caller: Caller) -> str:
+def sender_key(caller: Caller) -> str:
     """Whose keys and runs are whose. People share one: with a shared token each request has a name of its own."""
     return caller.token or ""
 
 
-class Ledger:
+class RunStore:
     """`changed` is told of every run that has another status; of one run, in the order in which they are stored."""
 
     def __init__(self, database: Database, workspace: str, changed: Callable[[Run], None] = lambda _: None) -> None:
         self._database = database
         self._workspace = workspace
         self._changed = changed
-        self._telling = [threading.Lock() for _ in range(AT_ONCE)]
+        self._telling = [threading.Lock() for _ in range(LOCKS)]
 
     # -- writing
 
@@ -85,7 +85,7 @@ class Ledger:
                 "INSERT INTO runs (id, workspace, status, caller, asker, dialect, options, operations, size, count,"
                 " owner, idempotency_key, request_digest, reverts, started_at) VALUES (?,?,?,?,?,?,?,?,?,?,?,?,?,?,?)",
                 (
-                    *(new.id, self._workspace, new.status.value, new.caller.model_dump_json(), asker(new.caller)),
+                    *(new.id, self._workspace, new.status.value, new.caller.model_dump_json(), sender_key(new.caller)),
                     *(new.dialect, new.options.model_dump_json(), operations, len(operations)),
                     *(len(new.steps), new.owner),
                     *(new.key, new.digest, new.reverts, utc_now()),
@@ -93,8 +93,8 @@ class Ledger:
             )
             if approval is not None:
                 rows.insert_approval(connection, approval)
-            rows.log(connection, new.id, "status", [{"runId": new.id, "status": new.status.value}])
-            rows.log(connection, new.id, "event", events)
+            rows.insert_log(connection, new.id, "status", [{"runId": new.id, "status": new.status.value}])
+            rows.insert_log(connection, new.id, "event", events)
 
         with self._in_order(new.id):
             self._database.write(work)
@@ -110,17 +110,17 @@ class Ledger:
         call; stored with the next commit."""
 
         def work(connection: sqlite3.Connection) -> None:
-            rows.log(connection, run, "event", events)
+            rows.insert_log(connection, run, "event", events)
             rows.add_problems(connection, run, problems)
-            rows.move(connection, run, position)
+            rows.store_position(connection, run, position)
             if response is not None:
-                rows.keep_response(connection, run, response)
+                rows.store_response(connection, run, response)
 
         return self._database.later(work)
 
     def tell(self, run: str, body: Event) -> None:
         """Something that whoever watches the status should know."""
-        self._database.write(lambda connection: rows.log(connection, run, "status", [body]))
+        self._database.write(lambda connection: rows.insert_log(connection, run, "status", [body]))
 
     def flush(self) -> None:
         """Wait until everything so far is stored."""
@@ -129,8 +129,8 @@ class Ledger:
     def change(
         self,
         run: Run,
-        expected: Status,
-        status: Status,
+        expected: RunStatus,
+        status: RunStatus,
         *,
         position: int | None = None,
         owner: str | None = None,
@@ -154,23 +154,23 @@ class Ledger:
             if not changed.rowcount:
                 return False
             if position is not None:
-                rows.move(connection, run.id, position)
-            if decided is not None and not rows.decide(connection, decided):
-                raise _Undecidable
+                rows.store_position(connection, run.id, position)
+            if decided is not None and not rows.store_decision(connection, decided):
+                raise _AlreadyDecided
             if asked is not None:
                 rows.insert_approval(connection, asked)
             if granted is not None:
                 granted(connection)
-            rows.log(connection, run.id, "event", events)
+            rows.insert_log(connection, run.id, "event", events)
             rows.add_problems(connection, run.id, sum(map(rows.is_problem, events)))
             if status is not expected:
-                rows.log(connection, run.id, "status", [{"runId": run.id, "status": status.value}])
+                rows.insert_log(connection, run.id, "status", [{"runId": run.id, "status": status.value}])
             return True
 
         with self._in_order(run.id):
             try:
                 is_changed = self._database.write(work)
-            except _Undecidable:
+            except _AlreadyDecided:
                 return False
             if is_changed and status is not expected:
                 self._changed(replace(run, status=status))
@@ -178,7 +178,7 @@ class Ledger:
 
     def _in_order(self, run: str) -> threading.Lock:
         """From storing a change until it is told: whoever sees it stored may change the run again at once."""
-        return self._telling[hash(run) % AT_ONCE]
+        return self._telling[hash(run) % LOCKS]
 
     def claim(self, run: Run, owner: str) -> bool:
         """Take a running run over from whoever executed it; False if somebody else has."""
@@ -217,7 +217,7 @@ class Ledger:
         )
         if row is None:
             raise _no_run(run)
-        return Progress(Status(row[0]), row[1])
+        return Progress(RunStatus(row[0]), row[1])
 
     def glance(self, run: str) -> Run:
         """All but its operations."""
@@ -231,12 +231,12 @@ class Ledger:
         row = self._database.read(
             lambda connection: connection.execute(
                 "SELECT id, request_digest FROM runs WHERE workspace = ? AND asker = ? AND idempotency_key = ?",
-                (self._workspace, asker(caller), key),
+                (self._workspace, sender_key(caller), key),
             ).fetchone()
         )
         return None if row is None else (self.require(row[0]), row[1])
 
-    def page(self, status: Status | None, before: int | None, limit: int, by: str | None) -> list[Run]:
+    def page(self, status: RunStatus | None, before: int | None, limit: int, by: str | None) -> list[Run]:
         """Newest first; `by`: only of this asker."""
         # Plus: else SQLite takes an index on the workspace, and sorts all of its runs to find the newest.
         where, values = ["+workspace = ?" if status is None and by is None else "workspace = ?"], [self._workspace]
@@ -247,7 +247,7 @@ class Ledger:
         rest = f"ORDER BY number DESC LIMIT {limit:d}"
         return self._runs(" AND ".join(where), tuple(values), rest, operations="NULL")
 
-    def with_status(self, status: Status) -> list[Run]:
+    def with_status(self, status: RunStatus) -> list[Run]:
         """Glances."""
         where = "workspace = ? AND status = ?"
         return self._runs(where, (self._workspace, status.value), "ORDER BY number", operations="NULL")
@@ -274,7 +274,7 @@ class Ledger:
         )
         return [row[0] for row in found]
 
-    def log_after(self, last: int, limit: int, *, run: str | None = None, by: str | None = None) -> list[Entry]:
+    def log_after(self, last: int, limit: int, *, run: str | None = None, by: str | None = None) -> list[LogEntry]:
         """The log of one run, or of all (of this asker)."""
         if run is not None:
             query, values = "FROM run_log l WHERE l.run = ? AND l.id > ?", (run, last)
@@ -285,8 +285,8 @@ class Ledger:
             if by is not None:
                 query, values = f"{query} AND r.asker = ?3", (*values, by)  # type: ignore[assignment]
         statement = f"SELECT l.id, l.run, l.kind, l.body {query} ORDER BY l.id LIMIT {limit:d}"
-        found = self._database.read(lambda connection: _some(connection.execute(statement, values)))
-        return [Entry(number, name, kind, json.loads(body)) for number, name, kind, body in found]
+        found = self._database.read(lambda connection: _take_page(connection.execute(statement, values)))
+        return [LogEntry(number, name, kind, json.loads(body)) for number, name, kind, body in found]
 
     def last_entry(self) -> int:
         """The end of the log."""
@@ -305,28 +305,28 @@ class Ledger:
         return self._approvals("run = ? ORDER BY created_at", (run,))
 
     def _runs(self, where: str, values: tuple[object, ...], rest: str, *, operations: str = "operations") -> list[Run]:
-        columns = rows.RUN.format(operations=operations)
+        columns = rows.RUN_COLUMNS.format(operations=operations)
         found = self._database.read(
             lambda connection: connection.execute(
                 f"SELECT {columns} FROM runs LEFT JOIN positions ON run = id WHERE {where} {rest}", values
             ).fetchall()
         )
-        return [rows.run_of(row) for row in found]
+        return [rows.decode_run(row) for row in found]
 
     def _approvals(self, where: str, values: tuple[object, ...]) -> list[Approval]:
-        query = f"SELECT {rows.APPROVAL} FROM approvals WHERE {where}"
+        query = f"SELECT {rows.APPROVAL_COLUMNS} FROM approvals WHERE {where}"
         found = self._database.read(lambda connection: connection.execute(query, values).fetchall())
-        return [rows.approval_of(row) for row in found]
+        return [rows.decode_approval(row) for row in found]
 
 
-def _some(rows: Iterable[Sequence[Any]]) -> list[Sequence[Any]]:
+def _take_page(rows: Iterable[Sequence[Any]]) -> list[Sequence[Any]]:
     """At least one, and no more than a reader can be given at once."""
     found: list[Sequence[Any]] = []
     size = 0
     for row in rows:
         found.append(row)
         size += len(row[-1])
-        if size > MAX_READ:
+        if size > MAX_LOG_READ_CHARACTERS:
             break
     return found
 
@@ -335,5 +335,5 @@ def _no_run(run: str) -> NotFound:
     return NotFound(f"There is no run {run!r} any more.", hint="List the runs to see their ids.")
 
 
-class _Undecidable(Exception):
+class _AlreadyDecided(Exception):
     """Takes back the transaction in which an approval turned out to be decided already."""

@@ -20,7 +20,7 @@ from dataclasses import dataclass, replace
 from typing import TypeVar
 
 from wap_kernel.model.errors import ProviderUnavailable
-from wap_kernel.model.run import Status
+from wap_kernel.model.run import RunStatus
 from wap_kernel.model.timestamps import text_of_seconds
 from wap_kernel.state.audit import hash_chain
 from wap_kernel.state.retention.policy import Held, HeldRun, Holdings, Retention, cutoff, plan
@@ -37,7 +37,7 @@ VACUUMED = 256
 SPARE = 4096
 """and those that are not, for the next runs need some."""
 _DIGEST = re.compile(r"[0-9a-f]{64}")
-_FINAL = ", ".join(f"'{status.value}'" for status in Status if status.is_final)
+_FINAL = ", ".join(f"'{status.value}'" for status in RunStatus if status.is_final)
 _INCREMENTAL = 2
 _LAST = 2**63 - 1
 _AUDIT_SIZE = " + ".join(

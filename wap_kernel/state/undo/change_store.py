@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from wap_kernel.model.run import Status
+from wap_kernel.model.run import RunStatus
 from wap_kernel.state.database import Database
 from wap_kernel.state.undo.file_image import ABSENT, Image
 
@@ -152,7 +152,7 @@ class Changes:
             for identifier, path, after, is_running in connection.execute(
                 "SELECT id, path, after, run = ? OR run IN (SELECT id FROM runs WHERE status = ?) FROM changes"
                 " WHERE id >= ? AND run != ?",
-                (NO_RUN, Status.RUNNING.value, oldest, run),
+                (NO_RUN, RunStatus.RUNNING.value, oldest, run),
             ):
                 is_of_now = after is not None or is_running
                 if identifier > mark.last or (identifier in mark.under_way and is_of_now):

@@ -92,5 +92,5 @@ def _content_left(snapshots: Snapshots, operation: Operation, before: Image) -> 
         return kept + operation.content
     if isinstance(operation, ModifyFile):
         deadline = Deadline(EDIT_SECONDS)
-        return apply.apply(kept, operation.changes, max_size=MAX_HASHED_BYTES, deadline=deadline)
+        return apply.apply(kept, operation.edits, max_size=MAX_HASHED_BYTES, deadline=deadline)
     return None

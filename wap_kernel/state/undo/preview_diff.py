@@ -69,5 +69,5 @@ def _result(operation: Operation, old: bytes) -> bytes | None:
     if isinstance(operation, WriteFile):
         return old + operation.content if operation.mode == "append" else operation.content
     if isinstance(operation, ModifyFile):
-        return apply.apply(old, operation.changes, max_size=2 * MAX_SHOWN, deadline=Deadline(EDIT_SECONDS))
+        return apply.apply(old, operation.edits, max_size=2 * MAX_SHOWN, deadline=Deadline(EDIT_SECONDS))
     return b"" if isinstance(operation, DeleteFile) else None

@@ -41,8 +41,8 @@ from wap_kernel.model.operations import (
 )
 from wap_kernel.model.results import (
     CommandResult,
-    Entry,
     FileContent,
+    FileEntry,
     FileList,
     FileModified,
     FileWritten,
@@ -75,7 +75,7 @@ def content(text: str = "", **fields: Any) -> FileContent:
 
 CREATE = WriteFile(path="src/utils.ts", content=b"export const helper = () => {};", mode="create")
 READ = ReadFile(path="config.json")
-EDIT = ModifyFile(path="src/app.ts", changes=(ReplaceText(old_content="const x = 1;", new_content="const x = 42;"),))
+EDIT = ModifyFile(path="src/app.ts", edits=(ReplaceText(old_content="const x = 1;", new_content="const x = 42;"),))
 DELETE = DeleteFile(path="temp.txt")
 TEST = RunCommand(command="bun run test.ts")
 PARTIAL = {"stdout": "a", "stderr": "b", "durationMs": 30_000, "stdoutBytes": 1, "stderrBytes": 1}
@@ -212,7 +212,7 @@ DONE: tuple[tuple[Operation, Result, dict[str, Any]], ...] = (
     ),
     (
         ListFiles(path="."),
-        FileList(files=[Entry(path="a", is_directory=False)], is_truncated=False, total_found=1),
+        FileList(files=[FileEntry(path="a", is_directory=False)], is_truncated=False, total_found=1),
         {"type": "listFiles", "path": ".", "success": True},
     ),
     (
@@ -356,7 +356,7 @@ HALVES = ("\ud800", "\udcff", "a\udc80b\ud83d")
 @pytest.mark.parametrize("half", HALVES)
 def test_text_that_is_not_unicode_is_shown_escaped(half: str) -> None:
     for event in (
-        events.failed(half, ReadFile(path=half), errors.FileMissing(half)),
+        events.failed(half, ReadFile(path=half), errors.FileNotFound(half)),
         events.done("x", TEST, command_result(stdout=half)),
         events.approval("x", TEST, half, {half: [half, {"a": half}]}),
         events.denied("x", TEST, half, half, half),

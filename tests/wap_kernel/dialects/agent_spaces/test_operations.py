@@ -22,7 +22,7 @@ from wap_kernel.model.limits import (
     AGENT_SPACES_MAX_PATH_CHARACTERS,
 )
 from wap_kernel.model.operations import DeleteFile, Message, ModifyFile, Operation, ReadFile, RunCommand, WriteFile
-from wap_kernel.model.run import Options, Step
+from wap_kernel.model.run import BatchOptions, Step
 
 HASH = f"sha256:{'0' * 64}"
 
@@ -38,7 +38,7 @@ MEANT: dict[str, Operation] = {
     ),
     "readFile": ReadFile(path="config.json"),
     "editFile": ModifyFile(
-        path="src/app.ts", changes=(ReplaceText(old_content="const x = 1;", new_content="const x = 42;"),)
+        path="src/app.ts", edits=(ReplaceText(old_content="const x = 1;", new_content="const x = 42;"),)
     ),
     "deleteFile": DeleteFile(path="temp.txt"),
     "shell": RunCommand(command="bun run test.ts", cwd="src", timeout_ms=30_000, environment={"DEBUG": "true"}),
@@ -57,7 +57,7 @@ def test_the_examples_of_the_specification(name: str) -> None:
 def test_the_message_of_the_specification() -> None:
     parsed = parse_operations_message(OPERATIONS_MESSAGE)
     assert parsed.model_dump(by_alias=True, exclude_unset=True) == OPERATIONS_MESSAGE
-    assert parsed.options() == Options()
+    assert parsed.options() == BatchOptions()
     assert parsed.steps() == [
         Step("op-1", "message", Message(content="Starting...")),
         Step("op-2", "createFile", WriteFile(path="app.ts", content=b"...", mode="create", create_directories=True)),
@@ -97,7 +97,7 @@ def test_an_id_is_given_once() -> None:
 
 
 def test_the_options_of_a_message() -> None:
-    assert parse_operations_message(message(atomic=True, dryRun=True)).options() == Options(atomic=True, dry_run=True)
+    assert parse_operations_message(message(atomic=True, dryRun=True)).options() == BatchOptions(atomic=True, dry_run=True)
 
 
 @pytest.mark.parametrize("operation", [CREATE, EDIT, DELETE], ids=lambda one: one["type"])

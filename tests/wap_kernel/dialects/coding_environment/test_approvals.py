@@ -10,7 +10,7 @@ import pytest
 from tests.support.coding_environment import CLIENT, WAIT, Coding, User, play, until
 from wap_kernel.dialects.coding_environment import RpcError
 from wap_kernel.model.policy import Policy
-from wap_kernel.model.run import Status
+from wap_kernel.model.run import RunStatus
 from wap_kernel.policy import presets
 from wap_kernel.policy.parse import merge
 
@@ -87,7 +87,7 @@ def test_a_cancelled_call_asks_nobody_any_more(coding: Coding) -> None:
         waiting.cancel()
         with pytest.raises(asyncio.CancelledError):
             await waiting
-        assert (await coding.runner.get(run_id, CLIENT)).status is Status.CANCELLED
+        assert (await coding.runner.get(run_id, CLIENT)).status is RunStatus.CANCELLED
         assert (coding.root / "data").exists()
 
     play(coding, scenario, policy=ASKING)

@@ -83,9 +83,9 @@ def test_every_field_is_tried() -> None:
 PERSON = answers.Person("Ada", "ada@example.org")
 COMMIT = answers.Commit("c1", ("c0",), PERSON, "2026-01-01", PERSON, "2026-01-01", "subject", "body")
 DIFF = answers.Diff((answers.FileDiff("app/a", "renamed", 1, None, "patch", "app/b"),), 2, True)
-CHANGE = answers.Change("app/a", "renamed", "app/b")
+CHANGE = answers.ChangedFile("app/a", "renamed", "app/b")
 ACTED: list[object] = [
-    answers.Status("main", "c1", None, 1, 2, (CHANGE,), (), ("app/c",), (), 3, "merge", "note"),
+    answers.GitStatus("main", "c1", None, 1, 2, (CHANGE,), (), ("app/c",), (), 3, "merge", "note"),
     answers.Differences(DIFF, DIFF),
     answers.Log((COMMIT,), True),
     answers.ShownCommit(COMMIT, DIFF),

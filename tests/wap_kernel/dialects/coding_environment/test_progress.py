@@ -12,7 +12,7 @@ import anyio
 import pytest
 
 from tests.support.coding_environment import CLIENT, Coding, play, until
-from wap_kernel.model.run import Status
+from wap_kernel.model.run import RunStatus
 
 SLOW = "import sys, time, pathlib\nprint('\\x1b[1mfirst', flush=True)\n"
 UNTIL_TOLD = SLOW + "while not pathlib.Path('go').exists(): time.sleep(0.01)\nprint('last')"
@@ -97,7 +97,7 @@ def test_cancelling_a_batch_ends_its_run(coding: Coding) -> None:
         with pytest.raises(asyncio.CancelledError):
             await running
         (run,), _ = await coding.runner.page(CLIENT, None, 1, None)
-        assert run.status is Status.CANCELLED and not _is_alive(int(pid.read_text()))
+        assert run.status is RunStatus.CANCELLED and not _is_alive(int(pid.read_text()))
 
     play(coding, scenario)
 

@@ -11,7 +11,7 @@ import pytest
 from tests.support.coding_environment import CLIENT, OPEN, WAIT, Coding, play, until
 from wap_kernel.dialects.coding_environment import TOOLS, RpcError
 from wap_kernel.model.policy import Policy
-from wap_kernel.model.run import Status
+from wap_kernel.model.run import RunStatus
 from wap_kernel.runs import recovery
 
 ASKING = Policy(name="administrator", confirmation_required=tuple(TOOLS))
@@ -94,7 +94,7 @@ def test_what_is_not_performed_is_told_in_the_same_form(coding: Coding, tool: st
         else:
             run = await coding.runner.get(run_id, CLIENT)
             question = coding.runner._ledger.pending(run_id)
-            assert question is not None and recovery.expire(coding.runner._parts, run, question)
+            assert question is not None and recovery.expire_approval(coding.runner._parts, run, question)
             coding.runner._parts.hub.wake(run_id)
         said = await waiting
         assert _code(said) == ("PERMISSION_DENIED" if how == "denied" else "APPROVAL_REQUIRED")
@@ -115,7 +115,7 @@ def test_what_an_earlier_version_kept_is_still_understood(coding: Coding) -> Non
         run = await coding.runner.get(error.data["runId"], CLIENT)
         waiting = asyncio.ensure_future(_said(coding, "runCommand", {"command": "true"}, wait=WAIT))
         await until(lambda: coding.runner._parking.is_shared(run.id))
-        coding.runner._ledger.change(run, Status.AWAITING_APPROVAL, Status.ERROR, response=older)
+        coding.runner._ledger.change(run, RunStatus.AWAITING_APPROVAL, RunStatus.ERROR, response=older)
         coding.runner._parts.hub.wake(run.id)
         said = await waiting
         assert said["error"]["code"] == -32004 and said["error"]["data"]["runId"] == "run_1"

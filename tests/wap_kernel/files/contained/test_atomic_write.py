@@ -123,7 +123,7 @@ WRITER = """
             text = str(number % 10) * 9999
             await workspace.perform(WriteFile(path=f"w{number % 3}", content=(text + "\\n").encode() * 10))
             change = ReplaceLines(start_line=1, end_line=10, new_content="\\n".join([text] * 10))
-            await workspace.perform(ModifyFile(path="m", changes=(change,)))
+            await workspace.perform(ModifyFile(path="m", edits=(change,)))
 
     asyncio.run(main(*sys.argv[1:]))
 """

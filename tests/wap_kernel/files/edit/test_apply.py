@@ -11,13 +11,13 @@ from hypothesis import strategies as st
 from wap_kernel.files.edit import apply as editing
 from wap_kernel.files.edit.apply import split_lines
 from wap_kernel.model.deadline import Deadline
-from wap_kernel.model.edits import Change, DeleteLines, InsertLines, RegexReplace, ReplaceLines, ReplaceText
+from wap_kernel.model.edits import DeleteLines, Edit, InsertLines, RegexReplace, ReplaceLines, ReplaceText
 from wap_kernel.model.errors import Code, TimedOut, TooLarge, WapError
 
 MIB = 1024 * 1024
 
 
-def apply(data: bytes, changes: Sequence[Change], *, max_size: int = MIB) -> bytes:
+def apply(data: bytes, changes: Sequence[Edit], *, max_size: int = MIB) -> bytes:
     return editing.apply(data, changes, max_size=max_size, deadline=Deadline(60))
 
 
@@ -169,7 +169,7 @@ lines_of_any_kind = st.lists(st.sampled_from(["a", "\n", "\r\n", "\r", "ä"]), m
 
 @given(lines_of_any_kind, st.lists(st.tuples(st.integers(0, 3), st.integers(0, 3), lines_of_any_kind), max_size=6))
 def test_many_changes_are_the_same_as_one_call_for_each(text: str, drawn: list[tuple[int, int, str]]) -> None:
-    data, changes = text.encode(), list[Change]()
+    data, changes = text.encode(), list[Edit]()
     for kind, place, new in drawn:
         total = len(split_lines(data))
         at = min(place, total)

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from wap_kernel.files.notebooks import cells
 from wap_kernel.files.notebooks.cells import Document
-from wap_kernel.model.edits import CellChange, DeleteCell, InsertCell, MoveCell, ReplaceCell
+from wap_kernel.model.edits import CellEdit, DeleteCell, InsertCell, MoveCell, ReplaceCell
 from wap_kernel.model.errors import EditNotFound, InvalidArgument, TooLarge, WapError
 
 PRINTED = nbformat.v4.new_output("stream", text="42\n")
@@ -29,7 +29,7 @@ def notebook(*sources: str, minor: int = 5) -> Any:
     return made
 
 
-def changed(data: str | bytes, *changes: CellChange) -> str:
+def changed(data: str | bytes, *changes: CellEdit) -> str:
     document = Document(data.encode() if isinstance(data, str) else data)
     for change in changes:
         document.change(change)
@@ -58,7 +58,7 @@ def sources(text: str) -> list[str]:
     ],
 )
 @pytest.mark.parametrize("indent", [None, 1, 4, "\t"])
-def test_one_change(change: CellChange, expected: list[str], indent: Any) -> None:
+def test_one_change(change: CellEdit, expected: list[str], indent: Any) -> None:
     written = nbformat.writes(notebook("1", "2", "3"))
     assert sources(changed(json.dumps(json.loads(written), indent=indent), change)) == expected
 
@@ -112,7 +112,7 @@ def test_what_no_change_touches_stays_byte_for_byte() -> None:
         InsertCell(source="", before_cell="z"),
     ],
 )
-def test_an_unknown_cell_is_told_the_known_ones(change: CellChange) -> None:
+def test_an_unknown_cell_is_told_the_known_ones(change: CellEdit) -> None:
     with pytest.raises(EditNotFound) as caught:
         changed(nbformat.writes(notebook("1", "2")), change)
     assert "a, b" in caught.value.text
@@ -126,7 +126,7 @@ def test_an_unknown_cell_is_told_the_known_ones(change: CellChange) -> None:
         MoveCell(cell_id="a", after_cell="a"),
     ],
 )
-def test_changes_that_make_no_sense_are_refused(change: CellChange) -> None:
+def test_changes_that_make_no_sense_are_refused(change: CellEdit) -> None:
     with pytest.raises(InvalidArgument):
         changed(nbformat.writes(notebook("1", "2")), change)
 
@@ -223,7 +223,7 @@ changes = st.one_of(
 )
 
 
-def _by_nbformat(made: Any, change: CellChange) -> None:
+def _by_nbformat(made: Any, change: CellEdit) -> None:
     """The same change, by a simple reference."""
     ids = [cell.id for cell in made.cells]
     if isinstance(change, DeleteCell):
@@ -244,7 +244,7 @@ def _by_nbformat(made: Any, change: CellChange) -> None:
 
 
 @given(st.lists(texts, max_size=4), st.lists(changes, max_size=4))
-def test_the_document_is_what_nbformat_would_write(before: list[str], wanted: list[CellChange]) -> None:
+def test_the_document_is_what_nbformat_would_write(before: list[str], wanted: list[CellEdit]) -> None:
     made = notebook(*before)
     text = nbformat.writes(made)
     for change in wanted:
@@ -257,7 +257,7 @@ def test_the_document_is_what_nbformat_would_write(before: list[str], wanted: li
         assert text == nbformat.writes(made)
 
 
-def _names_none(made: Any, change: CellChange) -> bool:
+def _names_none(made: Any, change: CellEdit) -> bool:
     ids = {cell.id for cell in made.cells}
     if isinstance(change, InsertCell):
         return "new" in ids or not {change.after_cell} - {None} <= ids

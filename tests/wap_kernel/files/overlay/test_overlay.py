@@ -104,7 +104,7 @@ _operations: st.SearchStrategy[Operation] = st.one_of(
         create_directories=st.booleans(),
     ),
     st.builds(DeleteFile, path=_names, recursive=st.booleans()),
-    st.builds(ModifyFile, path=_names, changes=st.just((ReplaceText(old_content="1", new_content="one"),))),
+    st.builds(ModifyFile, path=_names, edits=st.just((ReplaceText(old_content="1", new_content="one"),))),
     st.builds(MoveFile, source=_names, destination=_names, overwrite=st.booleans(), create_directories=st.booleans()),
     st.builds(CopyFile, source=_names, destination=_names, overwrite=st.booleans(), create_directories=st.booleans()),
     st.builds(CreateDirectory, path=_names),
@@ -189,9 +189,9 @@ def test_a_batch_is_played_with_diffs_and_nothing_is_touched(root: Root) -> None
     overlay = Overlay(root).guarded_by(OpenGuard())
     writer = Writer(overlay, NoLocks(), Limits())
     writer.write(WriteFile(path="new/g", content=b"a\n", create_directories=True))
-    diff = writer.modify(ModifyFile(path="f", changes=(ReplaceText(old_content="one", new_content="two"),))).diff
+    diff = writer.modify(ModifyFile(path="f", edits=(ReplaceText(old_content="one", new_content="two"),))).diff
     assert diff == "--- a/f\n+++ b/f\n@@ -1 +1 @@\n-one\n+two\n"
-    again = writer.modify(ModifyFile(path="f", changes=(ReplaceText(old_content="two", new_content="3"),)))
+    again = writer.modify(ModifyFile(path="f", edits=(ReplaceText(old_content="two", new_content="3"),)))
     assert again.diff.endswith("-two\n+3\n")
     assert os.listdir(root.path) == ["f"] and Path(root.path, "f").read_text() == "one\n"
 

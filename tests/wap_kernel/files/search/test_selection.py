@@ -12,7 +12,7 @@ from tests.support.guards import NoJournal, OpenGuard
 from tests.support.searchers import WAYS, Search, found, make_searcher
 from wap_kernel.files.contained.root import Root
 from wap_kernel.model.deadline import Deadline
-from wap_kernel.model.errors import FileMissing, InvalidArgument, PermissionDenied
+from wap_kernel.model.errors import FileNotFound, InvalidArgument, PermissionDenied
 from wap_kernel.model.operations import SearchFiles
 from wap_kernel.model.path_access import Access
 from wap_kernel.model.results import Limits
@@ -197,7 +197,7 @@ def test_hidden_paths_do_not_even_count(tmp_path: Path, way: str, regex: bool) -
 
 
 def test_starts_that_are_refused(search: Search) -> None:
-    with pytest.raises(FileMissing):
+    with pytest.raises(FileNotFound):
         search("x", "missing")
     with pytest.raises(InvalidArgument):
         search("x", *(["."] * 101))

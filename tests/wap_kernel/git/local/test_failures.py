@@ -8,7 +8,7 @@ import pytest
 
 from tests.support.git_repository import MakeWorkspace, Workspace, reason
 from wap_kernel.git.local import changes, queries
-from wap_kernel.model.git.results import Change, GitFailed, Reason
+from wap_kernel.model.git.results import ChangedFile, GitFailed, Reason
 from wap_kernel.providers.base import Confinement
 
 
@@ -57,7 +57,7 @@ def test_a_merge_conflict(workspace: Workspace) -> None:
     workspace.plain("merge", "theirs", check=False)
     work = workspace.work()
     status = queries.status(work)
-    assert status.conflicts == (Change("README.md", "both-modified"),)
+    assert status.conflicts == (ChangedFile("README.md", "both-modified"),)
     assert status.underway == "merge" and status.note is not None
     (file,) = queries.diff(work).unstaged.files
     assert file.kind == "unmerged" and "+<<<<<<< HEAD" in file.patch

@@ -8,7 +8,7 @@ from tests.support.git_repository import BOT, MakeWorkspace, Workspace, reason
 from tests.support.provider_workspace import ALL
 from wap_kernel.git.local import changes, queries
 from wap_kernel.model.errors import InvalidArgument
-from wap_kernel.model.git.results import Change, GitFailed, Reason, ShownCommit, ShownFile, ShownFolder
+from wap_kernel.model.git.results import ChangedFile, GitFailed, Reason, ShownCommit, ShownFile, ShownFolder
 from wap_kernel.providers.base import Confinement
 
 
@@ -52,11 +52,11 @@ def test_git_status(workspace: Workspace) -> None:
     workspace.plain("add", "added")
     workspace.write('odd "name"\n', "1")
     status = queries.status(workspace.work())
-    assert status.staged == (Change("added", "added"), Change("new name", "renamed", "renamed"))
+    assert status.staged == (ChangedFile("added", "added"), ChangedFile("new name", "renamed", "renamed"))
     assert status.changed == (
-        Change("deleted", "deleted"),
-        Change("modified", "modified"),
-        Change("typed", "type-changed"),
+        ChangedFile("deleted", "deleted"),
+        ChangedFile("modified", "modified"),
+        ChangedFile("typed", "type-changed"),
     )
     assert status.untracked == ('odd "name"\n',)
     assert (status.branch, status.upstream, status.ahead, status.behind) == ("main", None, 0, 0)

@@ -366,9 +366,9 @@ def test_a_transfer_waits_for_another_with_an_end(team: Team) -> None:
 
 def test_a_transfer_that_waits_can_be_cancelled(team: Team) -> None:
     from wap_kernel.git.remote.server_repository import Host
-    from wap_kernel.model.command import Cancel
+    from wap_kernel.model.command import CancelToken
 
-    cancel = Cancel()
+    cancel = CancelToken()
     cancel.request()
     with team.link().host.held():
         waiting = Host(str(team.state), team.remote(), environment={}, cancel=cancel)

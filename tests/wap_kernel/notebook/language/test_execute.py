@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 
 from wap_kernel.client.results import RunResult
-from wap_kernel.client.watching import Stopped
-from wap_kernel.client.workspace_client import Hands, connect
-from wap_kernel.model.errors import FileMissing, NotFound, WapError
+from wap_kernel.client.watching import RunAbandoned
+from wap_kernel.client.workspace_client import WorkspaceClient, connect
+from wap_kernel.model.errors import FileNotFound, NotFound, WapError
 from wap_kernel.notebook.language import LiveCard, parse, perform
 
 ASKS = "factor 6"
@@ -21,7 +21,7 @@ ASKS = "factor 6"
 
 
 @pytest.fixture(scope="module")
-def hands(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Hands]:
+def hands(tmp_path_factory: pytest.TempPathFactory) -> Iterator[WorkspaceClient]:
     base = tmp_path_factory.mktemp("performing")
     (base / "ws").mkdir()
     with pytest.MonkeyPatch.context() as patch:
@@ -33,7 +33,7 @@ def hands(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Hands]:
 
 
 @pytest.fixture
-def root(hands: Hands) -> Path:
+def root(hands: WorkspaceClient) -> Path:
     return Path(hands.place.name)
 
 
@@ -46,7 +46,7 @@ def drawing() -> list[threading.Thread]:
 
 
 @pytest.mark.parametrize("word", ["00000000", "0000", "run_0000000000000000", "apr_00", "run_zz"])
-def test_what_looks_like_an_id_is_no_reason_to_deny_another_run(hands: Hands, word: str) -> None:
+def test_what_looks_like_an_id_is_no_reason_to_deny_another_run(hands: WorkspaceClient, word: str) -> None:
     waits = hands.sh(ASKS)
     with pytest.raises(NotFound):
         perform(parse(f"deny {word}"), hands, card())
@@ -56,17 +56,17 @@ def test_what_looks_like_an_id_is_no_reason_to_deny_another_run(hands: Hands, wo
     assert "not 00000000" in repr(denied)
 
 
-def test_what_is_stopped_before_it_begins_does_not(hands: Hands, root: Path) -> None:
+def test_what_is_stopped_before_it_begins_does_not(hands: WorkspaceClient, root: Path) -> None:
     stopped = card()
     stopped.stop()
-    with pytest.raises(Stopped):
+    with pytest.raises(RunAbandoned):
         perform(parse("write never.txt no"), hands, stopped)
     assert not stopped.has_begun
     assert not (root / "never.txt").exists()
     assert drawing() == []
 
 
-def test_what_is_stopped_while_it_is_watched_is_cancelled(hands: Hands) -> None:
+def test_what_is_stopped_while_it_is_watched_is_cancelled(hands: WorkspaceClient) -> None:
     """By the thread that watches it, when it hears of it."""
     stopped = card()
     hear = stopped.sent
@@ -76,7 +76,7 @@ def test_what_is_stopped_while_it_is_watched_is_cancelled(hands: Hands) -> None:
         hear(sent)
 
     stopped.sent = hear_and_stop  # type: ignore[method-assign]
-    with pytest.raises(Stopped):
+    with pytest.raises(RunAbandoned):
         perform(parse("sh -t 600 sleep 1000"), hands, stopped)
     assert hands.last is not None and hands.last.status == "cancelled"
     assert drawing() == []
@@ -90,7 +90,7 @@ class Struck(LiveCard):
         raise KeyboardInterrupt
 
 
-def test_an_interrupt_as_it_begins_leaves_no_thread(hands: Hands) -> None:
+def test_an_interrupt_as_it_begins_leaves_no_thread(hands: WorkspaceClient) -> None:
     with pytest.raises(KeyboardInterrupt):
         perform(parse("write never.txt no"), hands, Struck(lambda _: None))
     assert drawing() == []
@@ -98,21 +98,21 @@ def test_an_interrupt_as_it_begins_leaves_no_thread(hands: Hands) -> None:
 
 @pytest.mark.parametrize("line", ["read data.csv", "ls data", "search x data.csv"])
 def test_a_notebook_in_a_folder_is_told_where_paths_begin(
-    hands: Hands, root: Path, monkeypatch: pytest.MonkeyPatch, line: str
+    hands: WorkspaceClient, root: Path, monkeypatch: pytest.MonkeyPatch, line: str
 ) -> None:
     (root / "week 1" / "mine").mkdir(parents=True, exist_ok=True)
     monkeypatch.chdir(root / "week 1" / "mine")
-    with pytest.raises(FileMissing) as missing:
+    with pytest.raises(FileNotFound) as missing:
         perform(parse(line), hands, card())
     assert missing.value.hint == "Paths begin at the workspace. What lies beside this notebook is in week 1/mine/"
     for elsewhere in (root, root.parent):
         monkeypatch.chdir(elsewhere)
-        with pytest.raises(FileMissing) as missing:
+        with pytest.raises(FileNotFound) as missing:
             perform(parse(line), hands, card())
         assert missing.value.hint is None
 
 
-def test_grants_say_how_they_are_made_and_taken_back(hands: Hands) -> None:
+def test_grants_say_how_they_are_made_and_taken_back(hands: WorkspaceClient) -> None:
     assert "%wap approve RUN --always" in repr(perform(parse("grants"), hands, card()))
     hands.sh(ASKS)
     hands.approve(remember=True)
@@ -148,7 +148,7 @@ FOREIGN = re.compile(
 )
 
 
-def test_what_to_do_next_is_said_in_words_of_a_line(hands: Hands, root: Path) -> None:
+def test_what_to_do_next_is_said_in_words_of_a_line(hands: WorkspaceClient, root: Path) -> None:
     (root / "sub").mkdir()
     (root / "a.txt").write_text("a\n")
     (root / "binary").write_bytes(b"\0")
@@ -165,7 +165,7 @@ def test_what_to_do_next_is_said_in_words_of_a_line(hands: Hands, root: Path) ->
         assert not FOREIGN.search(text.partition("The command was ended after")[0]), text
 
 
-def test_help_offers_variables_where_there_is_python(hands: Hands) -> None:
+def test_help_offers_variables_where_there_is_python(hands: WorkspaceClient) -> None:
     for line in ("help ls", "help run"):
         assert "--to" in repr(perform(parse(line), hands, card(), {}))
         assert "--to" not in repr(perform(parse(line), hands, card())) and "{{" not in repr(

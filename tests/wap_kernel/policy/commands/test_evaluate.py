@@ -15,7 +15,7 @@ from wap_kernel.policy import presets
 from wap_kernel.policy.commands.evaluate import judge, judge_commands
 from wap_kernel.policy.presets import ExampleFacts
 from wap_kernel.policy.shell.parser import parse
-from wap_kernel.policy.verdict import Answer, Verdict
+from wap_kernel.policy.verdict import Verdict, VerdictKind
 
 TABLES = {path.stem: json.loads(path.read_text()) for path in (Path(__file__).parent / "cases").glob("*.json")}
 
@@ -35,7 +35,7 @@ def verdict(command: str, shell: ShellPolicy, *, confined: bool = True) -> Verdi
 def test_cases(name: str, expected: str, command: str) -> None:
     table = TABLES[name]
     found = verdict(command, shell_of(table), confined=table.get("confined", True))
-    assert found.answer.value == expected, found
+    assert found.kind.value == expected, found
 
 
 @pytest.mark.parametrize("name", [name for name, table in TABLES.items() if table.get("confined", True)])
@@ -43,7 +43,7 @@ def test_without_a_sandbox_nothing_is_laxer(name: str) -> None:
     shell = shell_of(TABLES[name])
     for _, command in TABLES[name]["cases"]:
         confined, unconfined = verdict(command, shell), verdict(command, shell, confined=False)
-        assert unconfined.answer.strictness >= confined.answer.strictness, command
+        assert unconfined.kind.strictness >= confined.kind.strictness, command
 
 
 STANDARD = presets.load("standard").shell
@@ -63,8 +63,8 @@ PERMISSIVE = presets.load("permissive").shell
 )
 def test_a_line_that_was_not_looked_at_as_a_whole_asks(command: str) -> None:
     found = verdict(command, PERMISSIVE)
-    assert (found.answer, found.grantable) == (Answer.ASK, False)
-    assert verdict(command, ShellPolicy()).answer is Answer.ALLOW  # where nothing is forbidden
+    assert (found.kind, found.grantable) == (VerdictKind.ASK, False)
+    assert verdict(command, ShellPolicy()).kind is VerdictKind.ALLOW  # where nothing is forbidden
 
 
 @pytest.mark.parametrize(
@@ -102,14 +102,14 @@ def test_hostile_braces_are_judged_in_no_time(word: str) -> None:
 
 def test_what_the_callers_variables_hold_is_looked_through_once() -> None:
     line = ";".join(f"f{number} $X" for number in range(150))
-    for size, expected in ((16_000, Answer.ALLOW), (1_000_000, Answer.ASK)):
+    for size, expected in ((16_000, VerdictKind.ALLOW), (1_000_000, VerdictKind.ASK)):
         script = replace(parse(line), given=("word " * (size // 5),))
         started = process_time()
-        assert judge(script, PERMISSIVE, ExampleFacts(True)).answer is expected
+        assert judge(script, PERMISSIVE, ExampleFacts(True)).kind is expected
         assert process_time() - started < 2
-    for held, expected in (("sudo", Answer.ASK), ("pseudo", Answer.ALLOW)):
+    for held, expected in (("sudo", VerdictKind.ASK), ("pseudo", VerdictKind.ALLOW)):
         script = replace(parse("frob a; $X id; other b"), given=(held,))
-        assert judge(script, PERMISSIVE, ExampleFacts(True)).answer is expected
+        assert judge(script, PERMISSIVE, ExampleFacts(True)).kind is expected
 
 
 LISTED = ShellPolicy(allowed_commands=("git status", "make"))
@@ -220,10 +220,10 @@ def test_what_may_be_allowed_for_good(command: str, grantable: bool) -> None:
 
 def test_each_command_has_its_verdict() -> None:
     judged = judge_commands(parse("ls | timeout 5 git push"), STANDARD, ExampleFacts(True))
-    assert [(each.command.words[0].text, each.verdict.answer) for each in judged] == [
-        ("ls", Answer.ALLOW),
-        ("timeout", Answer.ALLOW),
-        ("git", Answer.ASK),
+    assert [(each.command.words[0].text, each.verdict.kind) for each in judged] == [
+        ("ls", VerdictKind.ALLOW),
+        ("timeout", VerdictKind.ALLOW),
+        ("git", VerdictKind.ASK),
     ]
 
 
@@ -238,16 +238,16 @@ class Nowhere(ExampleFacts):
     ("command", "answer"),
     [
         *(
-            ("ls", Answer.ASK),
-            ("/usr/bin/ls", Answer.ASK),
-            ("timeout 5 echo x", Answer.ASK),
-            ("env echo x", Answer.ASK),
+            ("ls", VerdictKind.ASK),
+            ("/usr/bin/ls", VerdictKind.ASK),
+            ("timeout 5 echo x", VerdictKind.ASK),
+            ("env echo x", VerdictKind.ASK),
         ),
-        *(("echo x", Answer.ALLOW), ("sudo id", Answer.DENY), ("rm -rf /", Answer.DENY)),
+        *(("echo x", VerdictKind.ALLOW), ("sudo id", VerdictKind.DENY), ("rm -rf /", VerdictKind.DENY)),
     ],
 )
-def test_a_program_that_nobody_vouches_for_is_unknown(command: str, answer: Answer) -> None:
-    assert judge(parse(command), STANDARD, Nowhere(True)).answer is answer
+def test_a_program_that_nobody_vouches_for_is_unknown(command: str, answer: VerdictKind) -> None:
+    assert judge(parse(command), STANDARD, Nowhere(True)).kind is answer
 
 
 def test_wrappers_do_not_nest_for_ever() -> None:

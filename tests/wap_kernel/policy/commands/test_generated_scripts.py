@@ -21,7 +21,7 @@ from wap_kernel.policy.commands.evaluate import judge
 from wap_kernel.policy.commands.program_lookup import Programs
 from wap_kernel.policy.presets import ExampleFacts
 from wap_kernel.policy.shell.parser import SimpleCommand, parse
-from wap_kernel.policy.verdict import Answer
+from wap_kernel.policy.verdict import VerdictKind
 
 SOAK = os.environ.get("WAP_SOAK") == "1"
 ALLOWED_SCRIPTS = 8000 if SOAK else 100
@@ -83,13 +83,13 @@ def test_what_is_allowed_runs_only_allowed_programs(tmp_path: Path, workspace: P
     path = f"{traps}:/usr/bin:/bin"
     facts = RealFacts(Programs(path, untrusted=[str(workspace)]), workspace)
     shell = presets.load("standard").shell
-    allowed = [rule.command.split()[0] for rule in shell.rules if rule.verdict is Answer.ALLOW]
+    allowed = [rule.command.split()[0] for rule in shell.rules if rule.verdict is VerdictKind.ALLOW]
     random = Random(SEED)
 
     def found() -> Iterator[str]:
         while True:
             text = script(random)
-            if judge(parse(text), shell, facts).answer is Answer.ALLOW:
+            if judge(parse(text), shell, facts).kind is VerdictKind.ALLOW:
                 yield text
 
     scripts = _until(ALLOWED_SCRIPTS, found())
@@ -121,7 +121,7 @@ def test_what_is_permitted_is_neither_sudo_nor_the_end_of_the_home_folder(
     others: list[str] = []
     while len(permitted) < PERMITTED_SCRIPTS:
         text = blocked_script(random)
-        (permitted if judge(parse(text), shell, facts).answer is Answer.ALLOW else others).append(text)
+        (permitted if judge(parse(text), shell, facts).kind is VerdictKind.ALLOW else others).append(text)
     environment = {"PATH": path, **HOSTILE, "HOME": str(home)}
     runs = executed(permitted + others[:20], tmp_path, workspace, environment)
     found = [any(_is_forbidden(each, str(home)) for each in programs) for programs in runs]

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.gvisor_sandboxes import of_sandboxes, providing, run, script, wait_until
-from wap_kernel.model.command import Cancel
+from wap_kernel.model.command import CancelToken
 from wap_kernel.model.errors import ProviderUnavailable, WapError
 from wap_kernel.providers.base import Probe
 from wap_kernel.providers.gvisor import provider as gvisor
@@ -127,7 +127,7 @@ ENDLESS = [
 def test_nothing_is_left_after_a_cancellation(
     provider: GvisorProvider, workspace: Path, started: list[str], command: str, code: int
 ) -> None:
-    cancel = Cancel()
+    cancel = CancelToken()
     with ThreadPoolExecutor(1) as threads:
         running = threads.submit(run, provider, f"touch begun; {command}", cancel=cancel)
         wait_until((workspace / "begun").exists)

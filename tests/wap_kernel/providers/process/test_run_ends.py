@@ -12,7 +12,7 @@ import pytest
 
 from tests.support.processes import LEFT_BEHIND, LONG, READY, Runner, eventually, is_alive
 from tests.support.time_limits import growing
-from wap_kernel.model.command import Cancel, Stream
+from wap_kernel.model.command import CancelToken, Stream
 from wap_kernel.providers.process import run as running
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="looks at processes through /proc")
@@ -27,7 +27,7 @@ def test_what_a_command_leaves_behind_is_ended(run: Runner, command: str) -> Non
 
 @pytest.mark.parametrize("command", LEFT_BEHIND.values(), ids=LEFT_BEHIND)
 def test_cancelling_ends_everything(run: Runner, command: str) -> None:
-    cancel = Cancel()
+    cancel = CancelToken()
 
     def on_chunk(stream: Stream, chunk: bytes) -> None:
         threading.Thread(target=cancel.request).start()
@@ -73,7 +73,7 @@ def test_a_command_that_forks_all_the_time(run: Runner) -> None:
 
 
 def test_cancelled_before_it_began(run: Runner) -> None:
-    cancel = Cancel()
+    cancel = CancelToken()
     cancel.request()
     outcome = run("touch begun", cancel=cancel)
     assert outcome.cancelled

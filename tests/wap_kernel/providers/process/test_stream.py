@@ -11,7 +11,7 @@ import pytest
 
 from tests.support.provider_workspace import LONG, Scene, alive
 from wap_kernel.engine.thread_pool import Threads
-from wap_kernel.model.command import Cancel, OnChunk, Outcome
+from wap_kernel.model.command import CancelToken, CommandOutcome, OnChunk
 from wap_kernel.model.errors import ExecutionFailed
 from wap_kernel.providers.base import Command
 from wap_kernel.providers.process.stream import HELD, Chunk, stream
@@ -37,8 +37,8 @@ def command(text: str | tuple[str, ...], **environment: str) -> Command:
 
 def follow_it(
     scene: Scene, threads: Threads, given: Command, held: int = HELD
-) -> AsyncGenerator[Chunk | Outcome, None]:
-    def run(on_chunk: OnChunk, cancel: Cancel) -> Awaitable[Outcome]:
+) -> AsyncGenerator[Chunk | CommandOutcome, None]:
+    def run(on_chunk: OnChunk, cancel: CancelToken) -> Awaitable[CommandOutcome]:
         return threads.run(lambda: scene.provider.run(given, on_chunk=on_chunk, cancel=cancel))
 
     return stream(run, held=held)
@@ -50,9 +50,9 @@ def wait_for(file: Path) -> None:
         time.sleep(0.01)
 
 
-async def collect(chunks: AsyncIterator[Chunk | Outcome]) -> tuple[list[Chunk], Outcome]:
+async def collect(chunks: AsyncIterator[Chunk | CommandOutcome]) -> tuple[list[Chunk], CommandOutcome]:
     found = [item async for item in chunks]
-    assert isinstance(found[-1], Outcome)
+    assert isinstance(found[-1], CommandOutcome)
     return [item for item in found if isinstance(item, Chunk)], found[-1]
 
 
@@ -68,7 +68,7 @@ def test_chunks_come_while_it_runs(scene: Scene, threads: Threads) -> None:
 
     first, second, outcome = asyncio.run(follow())
     assert (first, second) == (Chunk("stdout", b"one"), Chunk("stderr", b"two"))
-    assert isinstance(outcome, Outcome)
+    assert isinstance(outcome, CommandOutcome)
     assert (outcome.stdout, outcome.stderr, outcome.exit_code) == ("one", "two", 3)
 
 
@@ -80,7 +80,7 @@ def test_the_chunks_are_the_whole_output(scene: Scene, threads: Threads) -> None
 
 
 def test_a_reader_that_does_not_keep_up_misses_bytes_and_is_told_how_many(scene: Scene, threads: Threads) -> None:
-    async def follow() -> tuple[list[Chunk], Outcome]:
+    async def follow() -> tuple[list[Chunk], CommandOutcome]:
         chunks = follow_it(scene, threads, command("seq 100000; touch done"), held=100_000)
         first = await anext(chunks)
         await threads.run(lambda: wait_for(scene.folder / "done"))  # the command is not held up

@@ -10,7 +10,7 @@ import sys
 import pytest
 
 from tests.support.processes import LEFT_BEHIND, LONG, READY, Runner, eventually, is_alive, program
-from wap_kernel.model.command import Cancel
+from wap_kernel.model.command import CancelToken
 from wap_kernel.providers.process import supervisor, supervisor_handle
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="looks at processes through /proc")
@@ -57,7 +57,7 @@ def test_the_tag_of_another_command_is_not_taken_for_ours(run: Runner) -> None:
 @pytest.mark.parametrize("stop", ["kill -STOP $PPID", "trap '' TERM; while :; do kill -STOP $PPID; done"])
 def test_a_command_that_stops_its_supervisor(run: Runner, monkeypatch: pytest.MonkeyPatch, stop: str) -> None:
     monkeypatch.setattr(supervisor_handle, "_MARGIN", -supervisor.PATIENCE)  # do not wait so long for one that hangs
-    cancel = Cancel()
+    cancel = CancelToken()
     command = f"{LEFT_BEHIND['in a session of its own']}; {stop}; sleep 1000"
     outcome = run(command, on_chunk=lambda *_: cancel.request(), cancel=cancel)
     assert (outcome.stdout, outcome.cancelled) == ("ready\n", True)

@@ -16,7 +16,7 @@ from wap_kernel.dialects.agent_spaces import operations as agent_spaces
 from wap_kernel.dialects.registry import open_runner
 from wap_kernel.dialects.wap import tools as wap
 from wap_kernel.model.caller import Caller
-from wap_kernel.model.errors import EditNotFound, FileMissing, InvalidArgument, WapError
+from wap_kernel.model.errors import EditNotFound, FileNotFound, InvalidArgument, WapError
 
 SOURCES = Path(agent_spaces.__file__).parents[3]
 MARK = "Mark7Q"
@@ -141,7 +141,7 @@ def test_no_run_leaves_contents_in_the_audit(tools: Any, recorded: Callable[[], 
 
 
 def test_what_is_recorded_of_an_error() -> None:
-    assert FileMissing("No such file or folder: a").record == "No such file or folder: a"
+    assert FileNotFound("No such file or folder: a").record == "No such file or folder: a"
     assert InvalidArgument("startLine 3 is after endLine 2.").record == "startLine 3 is after endLine 2."
     assert InvalidArgument("Unknown flags: 'secret'.").record == "Unknown flags."
     assert InvalidArgument("path: secret").record == "The request is not valid."

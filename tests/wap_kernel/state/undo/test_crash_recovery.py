@@ -19,7 +19,7 @@ from wap_kernel.model.operations import (
     Operation,
     WriteFile,
 )
-from wap_kernel.model.run import Options, Run, Status, Step, dump_steps
+from wap_kernel.model.run import BatchOptions, Run, RunStatus, Step, dump_steps
 from wap_kernel.state.undo.crash_recovery import settle
 
 FIRST = WriteFile(path="first", content=b"1")
@@ -31,8 +31,8 @@ OPERATIONS = {
     "overwrite": WriteFile(path="old", content=b"new"),
     "append": WriteFile(path="old", content=b"more", mode="append"),
     "append to nothing": WriteFile(path="new", content=b"more", mode="append"),
-    "edit": ModifyFile(path="old", changes=EDITS),
-    "edit through a link": ModifyFile(path="link", changes=EDITS),
+    "edit": ModifyFile(path="old", edits=EDITS),
+    "edit through a link": ModifyFile(path="link", edits=EDITS),
     "delete": DeleteFile(path="old"),
     "delete a link": DeleteFile(path="link"),
     "delete a folder": DeleteFile(path="folder", recursive=True),
@@ -64,10 +64,10 @@ def _run(operation: Operation, position: int = 3) -> Run:
     return Run(
         number=1,
         id="run",
-        status=Status.RUNNING,
+        status=RunStatus.RUNNING,
         caller=Caller(),
         dialect="",
-        options=Options(),
+        options=BatchOptions(),
         count=len(steps),
         operations=dump_steps(steps),
         position=position,
@@ -107,7 +107,7 @@ def test_what_somebody_else_put_there_is_left_to_them(undo: Undoable, operation:
 
 def test_what_an_earlier_operation_failed_to_record_is_not_taken_for_known(undo: Undoable) -> None:
     """The state could not be written for a while. That it looks as it did says nothing once others came after it."""
-    edit = ModifyFile(path="old", changes=EDITS)
+    edit = ModifyFile(path="old", edits=EDITS)
     undo.interrupted("run", edit, is_done=True)
     undo.write("run", "old", b"one\n")
     assert settle(undo.snapshots, _run(edit, position=4)) == [3]

@@ -44,7 +44,7 @@ def test_a_batch_with_a_command_is_undone_byte_for_byte(tmp_path: Path) -> None:
     undo.command("scene", SCENE)
     before = undo.tree()
     undo.write("run", "made-by-op/deep/f.txt", b"created", mode="create", create_directories=True)
-    undo.do("run", ModifyFile(path="crlf.txt", changes=(ReplaceText(old_content="one", new_content="1"),)))
+    undo.do("run", ModifyFile(path="crlf.txt", edits=(ReplaceText(old_content="one", new_content="1"),)))
     undo.do("run", DeleteFile(path="sp ace", recursive=True))
     undo.do("run", MoveFile(source="token", destination="moved/token", create_directories=True))
     undo.do("run", MoveFile(source="moved/token", destination="token"))
@@ -229,7 +229,7 @@ _operations: st.SearchStrategy[Operation] = st.one_of(
     st.builds(
         ModifyFile,
         path=_names,
-        changes=st.just((ReplaceText(old_content="1", new_content="one"),)),
+        edits=st.just((ReplaceText(old_content="1", new_content="one"),)),
     ),
     st.builds(MoveFile, source=_names, destination=_names, overwrite=st.booleans(), create_directories=st.booleans()),
     st.builds(CopyFile, source=_names, destination=_names, overwrite=st.booleans(), create_directories=st.booleans()),
