@@ -6,6 +6,7 @@ import hashlib
 
 from wap_kernel.files.interface import Files
 from wap_kernel.model.errors import Conflict, TooLarge
+from wap_kernel.model.hints import OMIT_EXPECTED_HASH
 from wap_kernel.model.limits import MAX_HASHED_BYTES
 
 CHUNK = 1024 * 1024
@@ -21,7 +22,7 @@ def of_file(files: Files, path: str) -> str:
     with files.open(path) as file:
         if file.stat.size > MAX_HASHED_BYTES:
             raise TooLarge(
-                f"Files over {MAX_HASHED_BYTES} bytes are not hashed: {path}", hint="Leave expectedHash out."
+                f"Files over {MAX_HASHED_BYTES} bytes are not hashed: {path}", hint=OMIT_EXPECTED_HASH
             )
         while chunk := file.read(CHUNK):
             digest.update(chunk)

@@ -2,7 +2,7 @@
 
 SQLite must know: its write-ahead log is shared memory between processes, which a network filesystem does not give:
 processes on two machines would each see a log of their own. FUSE counts as one, since sshfs and bucket mounts are FUSE;
-where it is a local one after all, the other journal is slower and as safe. And whoever must not wait (`at_once.py`).
+where it is a local one after all, the other journal is slower and as safe.
 """
 
 from __future__ import annotations
@@ -33,8 +33,6 @@ NETWORK = {
     0xBACBACBC: "vmhgfs",
 }
 """By the number that statfs(2) gives as `f_type`."""
-PROMPT = {0xEF53: "ext4", 0x58465342: "xfs", 0x9123683E: "btrfs"}
-"""On these it asks nobody to look at an open file, and reading what is in memory can be had without waiting."""
 _STATFS_SIZE = 512
 """More than the structure has on any architecture. `f_type` comes first, and its four lowest bytes are all of it."""
 
@@ -45,10 +43,6 @@ def is_network(folder: str) -> bool:
         return False
     kind = _kind_of(folder)
     return kind is None or kind in NETWORK
-
-
-def is_prompt(folder: str) -> bool:
-    return sys.platform.startswith("linux") and _kind_of(folder) in PROMPT
 
 
 def _kind_of(folder: str) -> int | None:

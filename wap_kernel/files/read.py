@@ -11,6 +11,7 @@ from typing import Literal, NamedTuple
 from wap_kernel.files.content_hash import of_bytes
 from wap_kernel.files.interface import Files, Kind, OpenFile, Stat
 from wap_kernel.model.errors import BinaryFile, InvalidArgument, TooLarge
+from wap_kernel.model.hints import READ_BASE64, READ_LINES
 from wap_kernel.model.limits import MAX_RANGE_FILE_BYTES
 from wap_kernel.model.operations import Encoding, ReadFile
 from wap_kernel.model.paths import display
@@ -80,7 +81,7 @@ def read_whole(file: OpenFile, asked: _Asked, limit: int) -> Whole:
     if len(data) > limit:
         raise TooLarge(
             f"The file has {max(stat.size, len(data))} bytes, more than the limit of {limit}: {stat.path}",
-            hint="Read a part of it with startLine and endLine.",
+            hint=READ_LINES,
             size=stat.size,
             maxFileSize=limit,
         )
@@ -209,7 +210,7 @@ def _binary(stat: Stat) -> BinaryFile:
     kind = mimetypes.guess_type(stat.path)[0] or "application/octet-stream"
     return BinaryFile(
         f"The file is binary ({kind}, {stat.size} bytes): {stat.path}",
-        hint='Read it with encoding "base64".',
+        hint=READ_BASE64,
         size=stat.size,
         type=kind,
     )

@@ -14,6 +14,7 @@ from typing import Any
 
 from wap_kernel.model.errors import PermissionDenied, TimedOut, WapError
 from wap_kernel.model.git.results import GitActed
+from wap_kernel.model.hints import Hint
 from wap_kernel.model.limits import MAX_MATCH_LINE_CHARACTERS
 from wap_kernel.model.results import (
     CommandResult,
@@ -165,7 +166,8 @@ def error(found: WapError, redact: Redact) -> WapError:
     """The same error: whoever raised it has no more use for it."""
     found.message = redact(found.message)
     found.args = (found.message,)
-    found.hint = None if found.hint is None else redact(found.hint)
+    if found.hint is not None and not isinstance(found.hint, Hint):  # a hint with a key quotes nothing of the caller's
+        found.hint = redact(found.hint)
     found.details = redacted(found.details, redact)
     return found
 

@@ -22,7 +22,7 @@ from wap_kernel.dialects.tool_interface import errors as failing
 from wap_kernel.model import errors
 from wap_kernel.model.errors import Code, WapError
 from wap_kernel.model.operations import ReadFile
-from wap_kernel.notebook.language.error_messages import worded
+from wap_kernel.notebook.language.error_messages import reword_error
 
 ENGINE = "model files state providers policy git engine runs"
 SHARED = {"readOnlyPaths", "nextCursor", "pendingApproval"}
@@ -77,7 +77,7 @@ DIALECTS: dict[str, tuple[Callable[[WapError], str], set[str]]] = {
     "Coding Environment": (_in_coding_environment, _names(coding_environment.TOOLS)),
     "Agent Spaces": (_in_agent_spaces, BATCH),
     "workspace-tool-interface": (lambda error: failing.translated(error).hint or "", _names(tool_interface.TOOLS)),
-    "a line": (lambda error: worded(error).hint or "", BATCH),
+    "a line": (lambda error: reword_error(error).hint or "", BATCH),
 }
 
 

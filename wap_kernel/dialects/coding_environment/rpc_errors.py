@@ -23,6 +23,7 @@ from typing import Any
 from wap_kernel.dialects.agent_spaces.event_writer import _unicode
 from wap_kernel.dialects.batch_authorization import SCOPE
 from wap_kernel.dialects.coding_environment.workspace_root import shown
+from wap_kernel.dialects.hints import render_coding_hint
 from wap_kernel.model.errors import Code, OutsideWorkspace, PathClosed, WapError
 from wap_kernel.model.limits import CODING_MAX_ERROR_CHARACTERS
 from wap_kernel.model.operations import Operation
@@ -56,38 +57,6 @@ _CODES: Mapping[Code, int] = MappingProxyType(
     }
 )
 
-# The engine's hints speak of what WAP's tools have.
-_HINTS: Mapping[tuple[str, Code], str] = MappingProxyType(
-    {
-        (
-            "readFile",
-            Code.SIZE_LIMIT_EXCEEDED,
-        ): "Find the place with searchFiles, or show a part with runCommand: head, tail, or sed -n 100,200p.",
-        ("runCommand", Code.TIMEOUT): "Ask for more seconds with options.timeout, as far as policy goes, or do less.",
-        ("editFile", Code.BINARY_FILE): "Change it with a command; editFile is for text.",
-        ("getRun", Code.NOT_FOUND): "Name it as runOperations or an error of another tool has named it.",
-    }
-)
-_OTHERWISE: Mapping[Code, str] = MappingProxyType(
-    {
-        Code.INVALID_ARGUMENT: "Correct the arguments and call again.",
-        Code.FILE_NOT_FOUND: "See what there is with listFiles or globFiles.",
-        Code.FILE_EXISTS: "Choose another path, or look at what stands there with listFiles.",
-        Code.PERMISSION_DENIED: "Go on without it, or ask the user whether the policy should be changed.",
-        Code.CONFLICT: "Look at it again, and try again.",
-        Code.EXECUTION_FAILED: "Check the program and its arguments.",
-    }
-)
-_ASK = "Tell the user about it."
-_WORDS = {
-    "exploreFiles": "listFiles",
-    "modifyFile": "editFile",
-    "modifyNotebook": "editNotebook",
-    "executeCommand": "runCommand",
-    "createDirectories": "options.createIfMissing",
-    'with type "literal"': "without options.regex",
-}
-
 
 class RpcError(Exception):
     """A JSON-RPC error, ready to be sent."""
@@ -115,9 +84,7 @@ def error_answer(tool: str, error: WapError) -> dict[str, Any]:
 
 def translated(tool: str, error: WapError) -> WapError:
     """In the words of these tools."""
-    hint = _HINTS.get((tool, error.code)) or error.hint or _OTHERWISE.get(error.code, _ASK)
-    for name, ours in _WORDS.items():
-        hint = hint.replace(name, ours)
+    hint = render_coding_hint(tool, error.code, error.hint)
     details = error.details
     if isinstance(variable := details.get("variable"), str):
         details = {**details, "variable": _cut(variable)}

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Any
 
+from wap_kernel.dialects.hints import render_hint
 from wap_kernel.dialects.tool_interface.answers import cut
 from wap_kernel.dialects.tool_interface.workspace_path import shown
 from wap_kernel.model.errors import EditAmbiguous, EditNotFound, WapError
@@ -23,24 +24,6 @@ _RENAMED: Mapping[str, str] = MappingProxyType(
         "isOutputTruncated": "truncated",
     }
 )
-_HINTS: Mapping[str, str] = MappingProxyType(
-    {
-        "List it with exploreFiles.": "List it with read.",
-        "Change its cells with modifyNotebook.": "Write a notebook that is complete.",
-        "Make it first, or pass createDirectories: true.": "Make it first, with bash: mkdir -p.",
-        "Read it with readFile.": "Read it with read.",
-        "Read a part of it with startLine and endLine.": "Read a part of it with offset and limit.",
-        "Leave expectedHash out.": "Leave expected_hash out.",
-        "Write it whole, as base64.": "Change it with a command.",
-    }
-)
-_PARTS: Mapping[str, str] = MappingProxyType(
-    {
-        "Ask for a longer timeout, ": "Ask for a longer timeout_ms, ",
-        'search for exact text with type "literal".': "put a backslash before a character that stands for itself.",
-    }
-)
-"""Of hints that name nothing of the caller's."""
 _FIRST = re.compile(r"^start(Line|Entry)(?= \d+ is past the end: )")
 """The one field that messages name: elsewhere such a word is of a path."""
 _CAPITAL = re.compile(r"(?<=[a-z0-9])([A-Z])")
@@ -61,20 +44,12 @@ def translated(error: WapError) -> WapError:
             hint="Provide more surrounding lines in old_string until it occurs once, or set replace_all.",
             **details,
         )
-    message, hint = _FIRST.sub("offset", error.message), _worded(error.hint)
+    message, hint = _FIRST.sub("offset", error.message), render_hint(error.hint, "tool_interface")
     path = error.details.get("path")
     if isinstance(path, str) and not path.startswith("/") and message.endswith(f": {path}"):
         message = f"{message.removesuffix(path)}{shown(path)}"
         details["path"] = shown(path)
     return type(error)(message, hint=hint, **details)
-
-
-def _worded(hint: str | None) -> str | None:
-    if hint is None:
-        return None
-    for theirs, ours in _PARTS.items():
-        hint = hint.replace(theirs, ours)
-    return _HINTS.get(hint, hint)
 
 
 def _details(details: Mapping[str, Any]) -> dict[str, Any]:

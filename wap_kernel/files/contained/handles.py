@@ -12,6 +12,7 @@ from wap_kernel.files.contained.atomic_write import TEMPORARY_PREFIX, is_tempora
 from wap_kernel.files.contained.component_walk import FOLDER_FLAGS
 from wap_kernel.files.interface import Guard, Kind, Look, Stat
 from wap_kernel.model.errors import InvalidArgument, TooLarge
+from wap_kernel.model.hints import LIST_FOLDER
 from wap_kernel.model.path_access import Access
 from wap_kernel.model.paths import join
 
@@ -51,7 +52,7 @@ def look_at(name: str, folder: int) -> Look:
 
 def not_a_file(stat: Stat) -> InvalidArgument:
     if stat.kind is Kind.FOLDER:
-        return InvalidArgument(f"Is a folder: {stat.path}", hint="List it with exploreFiles.", path=stat.path)
+        return InvalidArgument(f"Is a folder: {stat.path}", hint=LIST_FOLDER, path=stat.path)
     hint = "Pipes, devices and sockets are never opened."
     return InvalidArgument(f"Not a regular file: {stat.path}", hint=hint, path=stat.path)
 

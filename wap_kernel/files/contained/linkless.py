@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import errno
 import os
-from collections.abc import Callable
 
 from wap_kernel.files.contained import atomic_write
 from wap_kernel.files.contained.component_walk import FOLDER_FLAGS, Place
@@ -33,14 +32,12 @@ class Direct:
         guard: Guard,
         journal: atomic_write.Journal,
         step: atomic_write.Step,
-        opened: Callable[[int, str], LocalFile] = LocalFile,
     ) -> None:
         self._root = root
         self._open_beneath = open_beneath
         self._guard = guard
         self._journal = journal
         self._step = step
-        self._as_file = opened
 
     def open(self, path: str) -> LocalFile | None:
         if ".." in path:
@@ -48,7 +45,7 @@ class Direct:
         real = lexical(path)
         self._guard.check(real, Access.READ)
         descriptor = self._opened(path, READ_FLAGS)
-        return None if descriptor is None else self._as_file(descriptor, real)
+        return None if descriptor is None else LocalFile(descriptor, real)
 
     def is_free(self, path: str) -> bool:
         """Whether a file can be made at `path`: its folder is there and nothing stands in it under this name."""

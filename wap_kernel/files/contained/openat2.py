@@ -8,11 +8,9 @@ import sys
 from collections.abc import Callable
 from typing import Any
 
-RESOLVE_NO_XDEV = 0x01
 RESOLVE_NO_MAGICLINKS = 0x02
 RESOLVE_NO_SYMLINKS = 0x04
 RESOLVE_BENEATH = 0x08
-RESOLVE_CACHED = 0x20
 
 _SYS_OPENAT2 = 437  # the same number on every Linux architecture
 
@@ -23,13 +21,11 @@ class _OpenHow(ctypes.Structure):
     _fields_ = [("flags", ctypes.c_uint64), ("mode", ctypes.c_uint64), ("resolve", ctypes.c_uint64)]
 
 
-def load(*, cached: bool = False) -> OpenBeneath | None:
+def load() -> OpenBeneath | None:
     """A function (folder, path, flags) -> descriptor, or None where the kernel or a seccomp filter has no openat2.
 
     It refuses every link, also those that stay inside: then the path that was opened is exactly the path that was
     named, which needs no second look. A path with links takes the component walk, the one place that reads links.
-    `cached`: it waits for no disk. EAGAIN is then that the kernel does not know a name by heart, EXDEV that another
-    file system is mounted on the way.
     """
     if not sys.platform.startswith("linux"):
         return None
@@ -38,8 +34,6 @@ def load(*, cached: bool = False) -> OpenBeneath | None:
     syscall.argtypes = (ctypes.c_long, ctypes.c_int, ctypes.c_char_p, ctypes.c_void_p, ctypes.c_size_t)
     size = ctypes.sizeof(_OpenHow)
     resolve = RESOLVE_BENEATH | RESOLVE_NO_MAGICLINKS | RESOLVE_NO_SYMLINKS
-    if cached:
-        resolve |= RESOLVE_CACHED | RESOLVE_NO_XDEV
     hows: dict[int, Any] = {}  # the kernel only reads them, so a few serve for ever
 
     def open_beneath(folder: int, path: str, flags: int) -> int:

@@ -15,8 +15,6 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import TypeVar
 
-from wap_kernel.files import at_once
-from wap_kernel.files.at_once import HeldFile
 from wap_kernel.files.contained import atomic_write, openat2
 from wap_kernel.files.contained.component_walk import FOLDER_FLAGS, Escape, Place, Raced, walk
 from wap_kernel.files.contained.handles import READ_FLAGS, LocalFile, LocalFolder, look_at, not_a_file, stat_of
@@ -52,7 +50,6 @@ class Root:
         self._journal = journal
         self._step = step
         self._open_beneath = openat2.load() if use_openat2 else None
-        self.at_once = at_once.load(self.fd, self.path) if use_openat2 else None
 
     def close(self) -> None:
         os.close(self.fd)
@@ -67,12 +64,6 @@ class Root:
         if self._open_beneath is None:
             return None
         return Direct(self.fd, self._open_beneath, guard, self._journal, self._step)
-
-    def direct_at_once(self, guard: Guard) -> Direct | None:
-        """The same for files that can be read without waiting; only for reading."""
-        if self.at_once is None:
-            return None
-        return Direct(self.fd, self.at_once.open_cached, guard, self._journal, self._step, HeldFile)
 
     # -- reading
 

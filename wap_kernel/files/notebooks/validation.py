@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from wap_kernel.model.errors import InvalidArgument
+from wap_kernel.model.hints import EDIT_CELLS
 
 _MALFORMED = (ValueError, KeyError, TypeError, AttributeError, ArithmeticError, RecursionError)
 """What nbformat raises on JSON that is no notebook, besides its own error."""
@@ -23,6 +24,6 @@ def require_valid(path: str, data: bytes) -> None:
         reason = str(error).partition("\n")[0] or type(error).__name__
         raise InvalidArgument(
             f"This would leave an invalid notebook: {path}: {reason[:200]}",
-            hint="Change its cells with modifyNotebook.",
+            hint=EDIT_CELLS,
             path=path,
         ) from None

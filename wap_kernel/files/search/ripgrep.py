@@ -38,6 +38,7 @@ from wap_kernel.files.search.line_scanner import Hit
 from wap_kernel.files.search.readable_descriptors import readable
 from wap_kernel.model.deadline import Deadline
 from wap_kernel.model.errors import InternalError, InvalidArgument, ProviderUnavailable
+from wap_kernel.model.hints import REGEX_SYNTAX
 from wap_kernel.model.limits import MAX_SEARCHED_FILE_BYTES
 
 NICENESS = 10
@@ -278,8 +279,7 @@ def _bad_query(errors: str) -> InvalidArgument | InternalError:
     reason = reasons[-1].strip()
     return InvalidArgument(
         f"The query is not a valid regular expression: {reason}",
-        hint="The syntax is that of Rust's regex crate, which has no look-around and no back-references; "
-        'search for exact text with type "literal".',
+        hint=REGEX_SYNTAX,
         reason=reason,
     )
 

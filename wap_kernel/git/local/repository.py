@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from wap_kernel.git import output_parser
 from wap_kernel.git.local.sandboxed_git import Inside, Ran, Repository
-from wap_kernel.model.errors import PermissionDenied
+from wap_kernel.model.errors import PathClosed, PermissionDenied
 from wap_kernel.model.git import names
 from wap_kernel.model.git.results import Person, Reason, failed
 from wap_kernel.model.limits import MAX_GIT_OUTPUT_BYTES
@@ -121,7 +121,7 @@ def current(work: Work) -> str:
 
 
 def denied(path: str) -> PermissionDenied:
-    return PermissionDenied(f"Policy does not allow this path: {path}", hint="Leave it out.", path=path)
+    return PathClosed(f"Policy does not allow this path: {path}", hint="Leave it out.", path=path)
 
 
 def portions(paths: Iterable[str]) -> Iterator[tuple[str, ...]]:

@@ -9,7 +9,7 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
 from wap_kernel.files.interface import Folders
-from wap_kernel.model.errors import PermissionDenied
+from wap_kernel.model.errors import PathClosed
 from wap_kernel.model.path_access import Access
 from wap_kernel.model.paths import display
 from wap_kernel.policy.effective import Effective
@@ -28,7 +28,7 @@ class PolicyGuard:
         self.protected.check(path, access)
         refusal = self.effective.refusal(path, access, folder=folder)
         if refusal is not None:
-            raise PermissionDenied(refusal.reason, hint=refusal.suggestion, path=display(path), rule=refusal.rule)
+            raise PathClosed(refusal.reason, hint=refusal.suggestion, path=display(path), rule=refusal.rule)
 
     def check_tree(self, path: str) -> None:
         """About what is protected only; where `may_hold` says so, everything below has to be asked as well."""

@@ -17,7 +17,7 @@ from enum import IntEnum
 from functools import cached_property
 
 from wap_kernel.files.interface import Folders
-from wap_kernel.model.errors import PermissionDenied
+from wap_kernel.model.errors import PathClosed
 from wap_kernel.model.path_access import Access
 from wap_kernel.model.paths import below, split
 from wap_kernel.providers.process import environment
@@ -122,14 +122,14 @@ class ProtectedPaths:
     def check(self, path: str, access: Access, *, folder: bool = False) -> None:
         level = self.level(path)
         if level is Level.HIDDEN:
-            raise PermissionDenied(
+            raise PathClosed(
                 f"The path is protected: {path}",
                 hint="It holds secrets of the server or of its user.",
                 path=path,
                 rule="protected",
             )
         if level is Level.READ_ONLY and access is Access.WRITE:
-            raise PermissionDenied(
+            raise PathClosed(
                 f"The path is read-only: {path}",
                 hint="Programs obey or execute what stands there, so only a person changes it.",
                 path=path,
@@ -140,7 +140,7 @@ class ProtectedPaths:
         """A folder that holds something protected can be neither moved nor removed."""
         names = _fold(path)
         if any(protected[: len(names)] == names for protected in (*self.hidden, *self.read_only)):
-            raise PermissionDenied(
+            raise PathClosed(
                 f"The folder holds protected files: {path}",
                 hint="Change single files in it instead.",
                 path=path,

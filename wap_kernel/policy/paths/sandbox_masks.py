@@ -19,7 +19,7 @@ from wap_kernel.files.interface import DirEntry, Files, Folders, Guard, Kind
 from wap_kernel.files.tree_walk import open_real, walk
 from wap_kernel.files.unguarded import Unguarded
 from wap_kernel.model.deadline import Deadline
-from wap_kernel.model.errors import PermissionDenied, WapError
+from wap_kernel.model.errors import PathClosed, PermissionDenied, WapError
 from wap_kernel.model.limits import MAX_MASKS, MAX_READ_ONLY_MOUNTS
 from wap_kernel.model.path_access import Access
 from wap_kernel.model.paths import join
@@ -169,7 +169,7 @@ class _Search:
 
 def _too_many_guards(search: _Search) -> PermissionDenied:
     repositories = len(search.pinned)
-    return PermissionDenied(
+    return PathClosed(
         f"The workspace holds {len(search.read_only)} read-only paths and {repositories} git repositories, more than a "
         f"sandbox can guard ({MAX_READ_ONLY_MOUNTS}).",
         hint="Let readOnlyPaths name folders, not files; serve a folder with fewer repositories.",
@@ -185,7 +185,7 @@ def _too_many(hidden: Sequence[str], rules: Rules) -> PermissionDenied:
         except PermissionDenied as refusal:
             counted[str(refusal.details.get("rule", "policy"))] += 1
     rule, number = counted.most_common(1)[0] if counted else ("policy", len(hidden))
-    return PermissionDenied(
+    return PathClosed(
         f"Policy denies {len(hidden)} paths in the workspace, and a sandbox can hide {MAX_MASKS} at most.",
         hint=f"Make the pattern behind most of them coarser, so that it names their folder: {rule} ({number} of them).",
         rule="masks",

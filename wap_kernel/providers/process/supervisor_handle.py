@@ -28,7 +28,7 @@ from contextlib import AbstractContextManager, ExitStack, nullcontext
 from importlib.abc import InspectLoader
 from typing import Protocol
 
-from wap_kernel.model.errors import ExecutionFailed, PermissionDenied, TooLarge, WapError
+from wap_kernel.model.errors import ExecutionFailed, PathClosed, TooLarge, WapError
 from wap_kernel.providers.process import supervisor
 
 NICE = 10
@@ -264,5 +264,5 @@ def cannot_start(stage: str, number: int) -> WapError:
             hint="Write a script and run that.",
         )
     if stage == "cwd":
-        return PermissionDenied("The operating system refuses to enter the working directory.")
+        return PathClosed("The operating system refuses to enter the working directory.")
     return ExecutionFailed(f"The command could not be started: {os.strerror(number)}.", hint=_HINTS.get(number))
