@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from wap_kernel.files.at_once import AtOnce
 from wap_kernel.model.caller import Caller
 from wap_kernel.model.policy import FilesystemPolicy, Layers, Policy
 from wap_kernel.policy.effective import Effective
@@ -36,15 +35,6 @@ class CurrentPolicy:
 
     def of(self, caller: Caller) -> Binding:
         return self._bound(self._files.effective(), caller)
-
-    def of_at_once(self, caller: Caller, at_once: AtOnce) -> Binding | None:
-        """The same, if that can be told without waiting, and without compiling anything."""
-        common = self._files.unchanged(at_once)
-        known_for, bindings = self._known
-        known, binding = bindings.get(caller.token, (None, None))
-        if common is None or known_for is not common or known != _scope(caller):
-            return None
-        return binding
 
     def _bound(self, common: Effective, caller: Caller) -> Binding:
         known_for, bindings = self._known

@@ -11,7 +11,6 @@ import re
 import stat
 from collections.abc import Callable, Iterable, Mapping
 
-from wap_kernel.files.at_once import AtOnce
 from wap_kernel.files.globs.parse import expanded
 from wap_kernel.files.interface import Files, Kind
 from wap_kernel.model.errors import PermissionDenied, WapError, from_os_error
@@ -78,28 +77,6 @@ class PolicyFiles:
             compiled = Effective(layers)
             self._last = (layers, compiled)
         return compiled
-
-    def unchanged(self, at_once: AtOnce) -> Effective | None:
-        """The layers compiled, if a look that waits for nothing shows every file as it was; None: ask `effective`."""
-        layers, compiled = self._last
-        try:
-            seen = (
-                self._seen(self._administrator, at_once.content_elsewhere(self._administrator)),
-                self._seen(VARIABLE, at_once.content_elsewhere(self._named)) if self._named else None,
-                self._preset,
-                self._seen(WORKSPACE, at_once.content(WORKSPACE)),
-            )
-        except (OSError, WapError):
-            return None
-        found = tuple(layer for layer in seen if layer is not None)
-        return compiled if _are_the_same(found, layers) else None
-
-    def _seen(self, name: str, data: bytes | None) -> Policy | None:
-        """What `_layer` knows of these bytes."""
-        known = self._known.get((name, "."))
-        if (None if known is None else known[0]) != data:
-            raise BlockingIOError
-        return None if known is None else known[1]
 
     def layer_for(self, folder: str) -> Policy | None:
         """What `.cws-policy.json` in `folder` says, with its patterns relative to that folder; None: there is none."""

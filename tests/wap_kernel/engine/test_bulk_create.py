@@ -20,14 +20,14 @@ from wap_kernel.files.contained import atomic_write
 from wap_kernel.files.contained.linkless import Direct
 from wap_kernel.model.policy import Policy
 from wap_kernel.policy.parse import merge
-from wap_kernel.runs.step_execution import TOGETHER
+from wap_kernel.runs.step_execution import MAX_BULK_FILES
 from wap_kernel.state import schema
 from wap_kernel.state.audit import hash_chain
 
 PLAIN = merge(ASKING, {"filesystem": {"deniedPaths": ["*.key"], "maxFileSize": 5000}})
 ASKS = merge(PLAIN, {"confirmationRequired": ["moveFile"]})
 """Says nothing of new files, but has something to ask, so that nothing is plain."""
-MANY = 2 * TOGETHER + 5
+MANY = 2 * MAX_BULK_FILES + 5
 
 Row = dict[str, Any]
 
@@ -178,14 +178,14 @@ play(Scene(root, state, policy=PLAIN), scenario)
 
 
 def test_after_a_kill_among_them_all_that_were_under_way_are_named(tmp_path: Path) -> None:
-    last = TOGETHER + 3
+    last = MAX_BULK_FILES + 3
     scene = Scene(tmp_path / "ws", tmp_path / "state", policy=PLAIN)
     scene.root.mkdir()
     command = [sys.executable, "-c", DYING, str(scene.root), str(scene.state), str(last)]
     died = subprocess.run(command, cwd=Path(__file__).parents[3], capture_output=True, timeout=60, check=False)
     assert died.returncode == -9, died.stderr.decode()
     assert scene.tree() == {f"new-{number}": f"{number}" * 1000 for number in range(last)}
-    done = TOGETHER
+    done = MAX_BULK_FILES
 
     async def scenario(scene: Scene) -> None:
         runs, _ = await scene.runner.page(PERSON, None, 10, None)
@@ -194,7 +194,7 @@ def test_after_a_kill_among_them_all_that_were_under_way_are_named(tmp_path: Pat
         assert [event["path"] for event in events] == [f"new-{number}" for number in range(done)]
         assert (message["status"], ended["type"], ended["category"]) == ("error", "error", "system")
         assert ended["details"]["operationId"] == f"op-{done + 1}"
-        under_way = [f"op-{number + 1}" for number in range(done, 2 * TOGETHER)]
+        under_way = [f"op-{number + 1}" for number in range(done, 2 * MAX_BULK_FILES)]
         assert ended["details"]["operationIds"] == under_way
         # Those that are there are known to be the run's own, so nothing has to be forced.
         reverted = await scene.runner.revert(runs[0].id, PERSON)
@@ -203,7 +203,7 @@ def test_after_a_kill_among_them_all_that_were_under_way_are_named(tmp_path: Pat
     play(scene, scenario)
     assert scene.tree() == {}
     intents = {row["step"] for row in _audit(scene) if row["phase"] == "intent" and row["tool"] == "createFile"}
-    assert intents == {f"op-{number + 1}" for number in range(done + TOGETHER)}
+    assert intents == {f"op-{number + 1}" for number in range(done + MAX_BULK_FILES)}
 
 
 def test_all_or_nothing_is_never_several_at_a_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

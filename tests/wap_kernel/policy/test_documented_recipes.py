@@ -47,7 +47,7 @@ def test_what_the_document_posts_is_accepted_and_answered_so() -> None:
     assert operations == {"1": ReadFile(path=".env"), "2": RunCommand(command="git push", timeout_ms=30_000)}
     layers = (presets.load("standard"),)
     verdicts = {name: verdict(layers, operation) for name, operation in operations.items()}
-    assert [(name, said.answer.value, said.rule) for name, said in verdicts.items()] == documented
+    assert [(name, said.kind.value, said.rule) for name, said in verdicts.items()] == documented
     closed = verdicts["1"]
     assert json.dumps(closed.reason) in TEXT and json.dumps(closed.suggestion) in TEXT
     assert f"| `{closed.reason}` | `{closed.rule}` (layer and pattern) | `{closed.suggestion}` |" in TEXT
@@ -142,7 +142,7 @@ PROMISED = [
 
 @pytest.mark.parametrize(("recipe", "operation", "answer"), PROMISED)
 def test_a_recipe_does_what_it_says(layers: Any, recipe: str, operation: Operation, answer: str) -> None:
-    assert verdict(layers(recipe), operation).answer.value == answer
+    assert verdict(layers(recipe), operation).kind.value == answer
 
 
 FILES = """
