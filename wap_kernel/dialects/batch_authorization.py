@@ -3,28 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from types import MappingProxyType
 
 from wap_kernel.model.caller import Caller
 from wap_kernel.model.errors import PermissionDenied, WapError
 from wap_kernel.model.operations import Effect, Message
 from wap_kernel.model.run import Step
+from wap_kernel.model.tool_names import is_opened
 
 Authorize = Callable[[Effect], Awaitable[None]]
 """Raises PermissionDenied unless the caller may do such a thing at all."""
 
 SCOPE = "token.tools"
 """The rule by which an agent token does not open a tool."""
-
-# An agent token may name a tool as any dialect does.
-_ALSO: Mapping[str, tuple[str, ...]] = MappingProxyType(
-    {
-        "readFile": ("read",),
-        "createFile": ("writeFile", "write"),
-        "editFile": ("modifyFile", "edit"),
-        "shell": ("executeCommand", "runCommand", "bash"),
-    }
-)
 
 
 async def refusals(steps: Sequence[Step], caller: Caller, authorize: Authorize | None) -> Mapping[str, WapError]:
@@ -58,5 +48,5 @@ def _out_of_scope(steps: Sequence[Step], caller: Caller) -> dict[str, WapError]:
     return {
         step.id: PermissionDenied(f"This agent token does not open {step.tool}.", hint=hint, rule=SCOPE)
         for step in steps
-        if not isinstance(step.operation, Message) and tools.isdisjoint({step.tool, *_ALSO.get(step.tool, ())})
+        if not isinstance(step.operation, Message) and not is_opened(step.tool, tools)
     }

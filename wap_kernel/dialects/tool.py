@@ -15,6 +15,7 @@ from wap_kernel.dialects import body_complexity
 from wap_kernel.model.errors import InvalidArgument, NotFound
 from wap_kernel.model.limits import MAX_JSON_FIELDS, MAX_REPORTED_PROBLEMS
 from wap_kernel.model.operations import Effect, Operation
+from wap_kernel.model.tool_names import is_opened
 
 LARGE = 64 * 1024
 """From this size on a body is not read on the event loop."""
@@ -66,8 +67,6 @@ class Tool(Generic[P]):
     response: type[BaseModel]
     destructive: bool = False
     idempotent: bool = False
-    also: frozenset[str] = frozenset()
-    """Further names by which an agent token opens it."""
     effects: tuple[Effect, ...] = ()
     """Where it depends on the request: all that it may have, the least first."""
 
@@ -78,7 +77,7 @@ class Tool(Generic[P]):
 
     def is_opened_by(self, names: frozenset[str] | None) -> bool:
         """Whether an agent token that names these tools opens this one; None stands for all tools."""
-        return names is None or not names.isdisjoint({self.name, *self.also})
+        return is_opened(self.name, names)
 
     def parse(self, body: bytes) -> P:
         if len(body) > LARGE:

@@ -22,12 +22,12 @@ from wap_kernel.model.operations import (
 )
 from wap_kernel.model.path_access import Access, PathAccess
 from wap_kernel.model.policy import Grant, Policy
+from wap_kernel.model.tool_names import find_confirming_tool
 from wap_kernel.policy.commands.evaluate import judge, judge_commands
 from wap_kernel.policy.commands.mentions import Mentions, Sought
 from wap_kernel.policy.commands.path_arguments import judge_arguments
 from wap_kernel.policy.commands.redirections import judge_redirections
 from wap_kernel.policy.commands.rule_match import split
-from wap_kernel.policy.confirmation import confirms
 from wap_kernel.policy.effective import Effective
 from wap_kernel.policy.git_remotes import PROTECTED, RULE, Remote, Verb, questions, refusal
 from wap_kernel.policy.grants import covered, grant_for_git, grant_for_operation
@@ -163,7 +163,7 @@ def _said(operation: Operation, script: Script, effective: Effective, facts: Fac
     for policy in effective.layers:
         if operation.confirmed and policy.of_workspace:
             continue
-        if (tool := confirms(policy.confirmation_required, operation)) is not None:
+        if (tool := find_confirming_tool(policy.confirmation_required, operation)) is not None:
             reason = f"{tool} needs confirmation by {policy.name}"
             commands = () if script.problems else script.commands  # a grant is for what is known to run
             said.append(_Said(Verdict(VerdictKind.ASK, "confirmationRequired", reason), commands))
@@ -225,7 +225,7 @@ def _command(operation: RunCommand, script: Script, effective: Effective, facts:
     allowed = effective.env_allowlist
     for name, value in operation.environment.items():
         try:
-            environment.check(name, value)
+            environment.check_variable(name, value)
         except WapError as refusal:
             yield _Said(Verdict.of_refusal(refusal, "environment"))
         if allowed is not None and name not in allowed:

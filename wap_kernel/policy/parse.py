@@ -17,7 +17,7 @@ from wap_kernel.files.globs.sets import Selected
 from wap_kernel.model.errors import InvalidArgument
 from wap_kernel.model.limits import MAX_POLICY_BYTES
 from wap_kernel.model.policy import CommandRule, Policy
-from wap_kernel.policy.confirmation import TOOLS
+from wap_kernel.model.tool_names import OPERATIONS_BY_TOOL
 from wap_kernel.policy.paths.patterns import Excluded
 
 FLAT = {
@@ -106,8 +106,10 @@ def _policy(fields: Mapping[str, Any], name: str, *, known: Iterable[str]) -> Po
         raise _Wrong("it holds something that is not JSON") from None
     _check_globs(policy)
     for tool in policy.confirmation_required:
-        if tool not in TOOLS:
-            raise _Wrong(f"confirmationRequired: unknown tool {tool!r}; known are {', '.join(sorted(TOOLS))}")
+        if tool not in OPERATIONS_BY_TOOL:
+            raise _Wrong(
+                f"confirmationRequired: unknown tool {tool!r}; known are {', '.join(sorted(OPERATIONS_BY_TOOL))}"
+            )
     return policy.model_copy(update={"name": name})
 
 

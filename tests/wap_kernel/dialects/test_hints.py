@@ -1,4 +1,4 @@
-"""What the engine advises names tools and fields of WAP: every other dialect says it in names that it has itself."""
+"""Check that every hint names tools and fields of the dialect that shows it, and no other."""
 
 from __future__ import annotations
 
@@ -14,19 +14,24 @@ from typing import Any
 import pytest
 
 import wap_kernel
-from wap_kernel.dialects import coding_environment, tool_interface
+from wap_kernel.dialects import tool_interface
+from wap_kernel.dialects.coding_environment import tools as coding_tools
 from wap_kernel.dialects.agent_spaces import operations as agent_spaces
 from wap_kernel.dialects.agent_spaces.event_writer import AgentSpacesEvents
 from wap_kernel.dialects.coding_environment import rpc_errors
+from wap_kernel.dialects.hints import render_hint, reword_text
 from wap_kernel.dialects.tool_interface import errors as failing
-from wap_kernel.model import errors
+from wap_kernel.model import errors, hints
 from wap_kernel.model.errors import Code, WapError
+from wap_kernel.model.hints import Hint
 from wap_kernel.model.operations import ReadFile
 from wap_kernel.notebook.language.error_messages import reword_error
+from wap_kernel.redaction import results
+from wap_kernel.redaction.redactor import Redactor
 
 ENGINE = "model files state providers policy git engine runs"
-SHARED = {"readOnlyPaths", "nextCursor", "pendingApproval"}
-"""Fields of policies and of the server's lists, which are the same for all."""
+SHARED = {"readOnlyPaths", "nextCursor", "pendingApproval", "protocolVersion"}
+"""Fields of policies, of the server's lists and of batches, which are the same in every dialect."""
 NAME = re.compile(r"\b[a-z]+[A-Z]\w*")
 OF_THE_SERVER = re.compile(r"\b(GET|POST|DELETE) |\bwap/")
 
@@ -74,21 +79,48 @@ def _in_agent_spaces(error: WapError) -> str:
 
 BATCH = {*NAME.findall(json.dumps(agent_spaces.OperationsMessage.model_json_schema()))}
 DIALECTS: dict[str, tuple[Callable[[WapError], str], set[str]]] = {
-    "Coding Environment": (_in_coding_environment, _names(coding_environment.TOOLS)),
+    "Coding Environment": (_in_coding_environment, _names(coding_tools.TOOLS)),
     "Agent Spaces": (_in_agent_spaces, BATCH),
     "workspace-tool-interface": (lambda error: failing.translated(error).hint or "", _names(tool_interface.TOOLS)),
-    "a line": (lambda error: reword_error(error).hint or "", BATCH),
+    "the notebook's language": (lambda error: reword_error(error).hint or "", BATCH),
 }
 
 
+HINTS = [*(value for value in vars(hints).values() if isinstance(value, Hint)), hints.longer_timeout(600)]
+
+
 @pytest.mark.parametrize("dialect", DIALECTS)
-def test_advice_is_in_names_of_the_dialect(dialect: str) -> None:
-    said, own = DIALECTS[dialect]
+@pytest.mark.parametrize("hint", HINTS, ids=lambda hint: hint.key)
+def test_a_hint_is_rendered_in_names_of_the_dialect(dialect: str, hint: Hint) -> None:
+    render, own = DIALECTS[dialect]
+    if (dialect, hint.key) in NEVER_RAISED:
+        pytest.skip("this dialect has no tool that raises it")
+    codes = [kind for kind in errors.WapError.__subclasses__() if kind is not errors.InternalError]
+    for text in {render(kind("The message.", hint=hint)) for kind in codes}:
+        assert {*NAME.findall(text)} - own - SHARED == set()
+        assert '"literal"' not in text
+        assert not OF_THE_SERVER.search(text)
+
+
+NEVER_RAISED = {("Agent Spaces", "regex_syntax"), ("Agent Spaces", "omit_expected_hash")}
+"""Agent Spaces has no search and no expectedHash."""
+
+
+def test_a_hint_without_a_key_names_no_tool() -> None:
     advice = list(_advice())
-    assert len(advice) > 100 and ("InvalidArgument", "List it with exploreFiles.") in advice
-    told = {hint: said(getattr(errors, name, errors.InvalidArgument)("It failed.", hint=hint)) for name, hint in advice}
-    foreign = {hint: text for hint, text in told.items() if {*NAME.findall(text)} - own - SHARED}
-    assert foreign == {}
-    if dialect != "Agent Spaces":  # it has no search
-        assert {hint: text for hint, text in told.items() if '"literal"' in text} == {}
-    assert {hint: text for hint, text in told.items() if OF_THE_SERVER.search(text)} == {}
+    assert len(advice) > 100
+    assert {text for _, text in advice if {*NAME.findall(text)} - SHARED or OF_THE_SERVER.search(text)} == set()
+
+
+def test_every_hint_with_a_key_survives_the_redaction_of_its_error() -> None:
+    for hint in HINTS:
+        assert (
+            results.error(errors.InvalidArgument("The message.", hint=hint), Redactor(("a-known-secret",))).hint is hint
+        )
+
+
+@pytest.mark.parametrize("hint", HINTS[:-1], ids=lambda hint: hint.key)
+def test_a_client_finds_the_hint_at_the_end_of_a_text(hint: Hint) -> None:
+    text = errors.InvalidArgument("Is a folder: a.txt", hint=hint).text
+    rendered = render_hint(hint, "notebook")
+    assert reword_text(text, "notebook") == f"Is a folder: a.txt. {rendered}"

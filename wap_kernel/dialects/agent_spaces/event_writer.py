@@ -67,7 +67,7 @@ class AgentSpacesEvents:
     def failed(self, step_id: str, operation: Operation, error: WapError) -> Event:
         rule = error.details.get("rule")
         if rule is not None or isinstance(error, PermissionDenied | ApprovalRequired):
-            return self.denied(step_id, operation, error.message, error.hint, rule)
+            return self.denied(step_id, operation, error.message, render_hint(error.hint, "agent_spaces"), rule)
         found = {
             "error": _text(operation, error),
             "code": error.code.value,

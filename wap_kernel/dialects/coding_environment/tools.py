@@ -11,7 +11,6 @@ from pydantic import BaseModel
 
 from wap_kernel.dialects.coding_environment import answers, extra_parameters, git_tool, notebook_tools, parameters
 from wap_kernel.dialects.tool import P, Tool
-from wap_kernel.dialects.wap import tools as wap
 from wap_kernel.model.caller import Caller
 from wap_kernel.model.errors import InvalidArgument
 from wap_kernel.model.operations import Effect
@@ -33,14 +32,6 @@ class CodingTool(Tool[P]):
         options = getattr(fields["options"].annotation, "model_fields", {}) if "options" in fields else {}
         return "options.confirmed" if "confirmed" in options else None
 
-
-_LISTING = frozenset({"exploreFiles", "listFiles"})
-_BATCH = frozenset(
-    {
-        *("readFile", "deleteFile", "writeFile", "createFile", "modifyFile", "editFile"),
-        *("executeCommand", "runCommand", "shell"),
-    }
-)
 
 _CATALOG: tuple[CodingTool[Any], ...] = (
     CodingTool(
@@ -68,7 +59,6 @@ _CATALOG: tuple[CodingTool[Any], ...] = (
         answers.FileSaved,
         destructive=True,
         idempotent=True,
-        also=frozenset({"createFile"}),
         answer=answers.written,
         in_catalog=True,
     ),
@@ -82,7 +72,6 @@ _CATALOG: tuple[CodingTool[Any], ...] = (
         parameters.ListFilesParameters,
         answers.Listing,
         idempotent=True,
-        also=_LISTING,
         answer=answers.listed,
         in_catalog=True,
     ),
@@ -110,7 +99,6 @@ _CATALOG: tuple[CodingTool[Any], ...] = (
         parameters.RunCommandParameters,
         answers.CommandRun,
         destructive=True,
-        also=frozenset({"executeCommand", "shell"}),
         answer=answers.ran,
         in_catalog=True,
     ),
@@ -128,7 +116,6 @@ _FURTHER: tuple[CodingTool[Any], ...] = (
         extra_parameters.EditFileParameters,
         answers.FileEdited,
         destructive=True,
-        also=frozenset({"modifyFile"}),
         answer=answers.edited,
     ),
     CodingTool(
@@ -151,7 +138,6 @@ _FURTHER: tuple[CodingTool[Any], ...] = (
         extra_parameters.GlobFilesParameters,
         answers.Globbed,
         idempotent=True,
-        also=_LISTING,
         answer=answers.globbed,
     ),
     CodingTool(
@@ -164,7 +150,6 @@ _FURTHER: tuple[CodingTool[Any], ...] = (
         notebook_tools.ReadNotebookParameters,
         notebook_tools.NotebookRead,
         idempotent=True,
-        also=frozenset({"readFile"}),
         answer=notebook_tools.read,
     ),
     CodingTool(
@@ -178,7 +163,6 @@ _FURTHER: tuple[CodingTool[Any], ...] = (
         notebook_tools.EditNotebookParameters,
         answers.FileEdited,
         destructive=True,
-        also=frozenset({"editFile", "modifyFile", "modifyNotebook"}),
         answer=answers.edited,
     ),
     CodingTool(
@@ -208,7 +192,6 @@ _FURTHER: tuple[CodingTool[Any], ...] = (
         extra_parameters.RunOperationsParameters,
         answers.RunReport,
         destructive=True,
-        also=_BATCH,
     ),
     CodingTool(
         "getRun",
@@ -220,9 +203,6 @@ _FURTHER: tuple[CodingTool[Any], ...] = (
         extra_parameters.GetRunParameters,
         answers.RunReport,
         idempotent=True,
-        also=frozenset(
-            {*wap.TOOLS, *_BATCH, *_LISTING, "globFiles", "git", "runOperations"}
-        ),  # whoever may do something
     ),
     CodingTool(
         "getWorkspaceInfo",

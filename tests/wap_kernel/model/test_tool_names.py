@@ -7,7 +7,8 @@ from typing import Any, get_args
 
 import pytest
 
-from wap_kernel.dialects import coding_environment, tool_interface
+from wap_kernel.dialects import tool_interface
+from wap_kernel.dialects.coding_environment import tools as coding_tools
 from wap_kernel.dialects.agent_spaces import operations as agent_spaces
 from wap_kernel.dialects.wap import tools as wap
 from wap_kernel.model.operations import (
@@ -22,12 +23,12 @@ from wap_kernel.model.operations import (
     SearchFiles,
     WriteFile,
 )
-from wap_kernel.policy.confirmation import TOOLS, confirms
+from wap_kernel.model.tool_names import OPERATIONS_BY_TOOL, find_confirming_tool
 from wap_kernel.policy.parse import parse
 
 _BATCH: tuple[Any, ...] = get_args(get_args(agent_spaces.AnyOperation)[0])
 BATCHED = tuple(get_args(one.model_fields["type"].annotation)[0] for one in _BATCH)
-NAMES = sorted({*wap.TOOLS, *coding_environment.TOOLS, *tool_interface.TOOLS, *BATCHED, "task.run"})
+NAMES = sorted({*wap.TOOLS, *coding_tools.TOOLS, *tool_interface.TOOLS, *BATCHED, "task.run"})
 OPERATIONS: tuple[Operation, ...] = (
     Message(content="x"),
     ReadFile(path="a"),
@@ -42,18 +43,20 @@ OPERATIONS: tuple[Operation, ...] = (
 
 
 def test_the_table_has_the_tools_of_all_dialects_and_no_other() -> None:
-    assert sorted(TOOLS) == NAMES
+    assert sorted(OPERATIONS_BY_TOOL) == NAMES
 
 
 @pytest.mark.parametrize("name", NAMES)
 def test_a_policy_may_name_every_tool(name: str) -> None:
     policy = parse(json.dumps({"confirmationRequired": [name]}).encode(), ".cws-policy.json")
     assert (policy.broken, policy.confirmation_required) == (None, (name,))
-    assert bool(TOOLS[name]) is (name != "getRun"), "looking at a run is all that leaves nothing to confirm"
+    assert bool(OPERATIONS_BY_TOOL[name]) is (name != "getRun"), (
+        "looking at a run is all that leaves nothing to confirm"
+    )
 
 
 def _asking(name: str) -> set[str]:
-    return {operation.kind for operation in OPERATIONS if confirms((name,), operation) == name}
+    return {operation.kind for operation in OPERATIONS if find_confirming_tool((name,), operation) == name}
 
 
 @pytest.mark.parametrize(
