@@ -8,7 +8,8 @@ from functools import cache
 from types import MappingProxyType
 from typing import Any
 
-from wap_kernel.dialects import coding_environment, tool_interface
+from wap_kernel.dialects import tool_interface
+from wap_kernel.dialects.coding_environment import tools as coding_tools
 from wap_kernel.dialects.tool import Tool
 from wap_kernel.dialects.wap import tools as wap
 from wap_kernel.model.operations import Effect
@@ -83,7 +84,7 @@ _SHAPES: Mapping[str, Callable[[Tool[Any]], Definition]] = MappingProxyType(
 _TOOLS: Mapping[str, Mapping[str, Tool[Any]]] = MappingProxyType(
     {
         "wap": wap.TOOLS,
-        coding_environment.DIALECT: coding_environment.TOOLS,
+        coding_tools.DIALECT: coding_tools.TOOLS,
         tool_interface.DIALECT: tool_interface.TOOLS,
     }
 )

@@ -114,7 +114,9 @@ class EventsHandler(StreamHandler):
         await self.relay(await self.runner.follow_all(self.last_event_id, self.caller))
 
 
-async def with_heartbeats(events: AsyncGenerator[StreamEvent, None], seconds: float) -> AsyncGenerator[StreamEvent | None, None]:
+async def with_heartbeats(
+    events: AsyncGenerator[StreamEvent, None], seconds: float
+) -> AsyncGenerator[StreamEvent | None, None]:
     """The events, and None after so many seconds without one; closes them in the end."""
     upcoming: asyncio.Future[StreamEvent | None] | None = None
     try:

@@ -26,7 +26,7 @@ from typing import Annotated, Any, TypeVar
 from pydantic import BaseModel, ConfigDict, Field, PlainSerializer
 from pydantic.alias_generators import to_camel
 
-from wap_kernel.engine.thread_pool import Threads
+from wap_kernel.engine.thread_pool import ThreadPool
 from wap_kernel.model.caller import Scope
 from wap_kernel.model.errors import NotFound, PermissionDenied, ProviderUnavailable, Unauthenticated, WapError
 from wap_kernel.model.policy import Layers, Policy
@@ -117,7 +117,7 @@ class AgentTokens:
         """Only tokens that exist, so strangers cannot make it grow."""
         self._connection = schema.connect(state_dir)
         self._connection.row_factory = sqlite3.Row
-        self._thread = Threads("tokens", 1)
+        self._thread = ThreadPool("tokens", 1)
         self._is_closed = False
 
     async def close(self) -> None:

@@ -20,7 +20,7 @@ from tests.jupyter_ext.conftest import OPEN_LINES
 from tests.support import peers
 from tests.support.agent_tokens import mint, use
 from tests.support.mcp_clients import answer, connected
-from wap_kernel.dialects.coding_environment import TOOLS
+from wap_kernel.dialects.coding_environment.tools import TOOLS
 from wap_kernel.files import content_hash
 
 SECONDS = 60

@@ -15,7 +15,7 @@ import pytest
 from tests.jupyter_ext.conftest import LiveServer, start_server
 from tests.support import peers
 from tests.support.provider_workspace import skip_unless_works
-from wap_kernel.dialects.coding_environment import TOOLS
+from wap_kernel.dialects.coding_environment.tools import TOOLS
 
 SECONDS = 120
 PROGRAM = Path(__file__).parents[1] / "support" / "agent_program.py"

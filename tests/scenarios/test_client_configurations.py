@@ -19,7 +19,7 @@ from mcp import Client, StdioServerParameters
 from tests.support.client_configurations import DOCUMENT, TOKEN, Connection, connections
 from tests.support.mcp_clients import LEGACY, answer, connected
 from tests.support.server_processes import Place
-from wap_kernel.dialects.coding_environment import TOOLS
+from wap_kernel.dialects.coding_environment.tools import TOOLS
 
 SECONDS = 60
 TEXT = DOCUMENT.read_text()

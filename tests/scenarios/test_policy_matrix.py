@@ -10,8 +10,9 @@ import pytest
 from tests.support.mcp_clients import MODERN, Connect, connect, mcp_url
 from tests.support.policy_calls import SECRET, Answered, Everything, commit_all, contents, lay_out
 from tests.support.policy_matrix import CALLS, EXPECTED, HELD, LEFT_OUT, PLACES, UNSIZED, WITHOUT_A_PATH
-from wap_kernel.dialects import coding_environment, tool_interface
+from wap_kernel.dialects import tool_interface
 from wap_kernel.dialects.agent_spaces.operations import OperationsMessage
+from wap_kernel.dialects.coding_environment import tools as coding_tools
 from wap_kernel.dialects.wap import tools as wap
 from wap_kernel.policy import presets
 from wap_kernel.policy.verdict import VerdictKind
@@ -37,7 +38,7 @@ def test_the_matrix_leaves_out_no_tool() -> None:
         "wap": wap.TOOLS,
         "interface": tool_interface.TOOLS,
         "agent spaces": schema["discriminator"]["mapping"],
-        "mcp": coding_environment.TOOLS,
+        "mcp": coding_tools.TOOLS,
     }
     named = {(call.dialect, call.tool) for call in CALLS} | WITHOUT_A_PATH.keys()
     assert named == {(dialect, tool) for dialect, names in tools.items() for tool in names}

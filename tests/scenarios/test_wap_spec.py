@@ -358,7 +358,7 @@ async def test_common_error_codes(
 async def test_a_command_that_cannot_be_started_is_an_execution_failed(
     call: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(run, "shell", lambda command, path: ["/no/such/shell", command])
+    monkeypatch.setattr(run, "build_shell_argv", lambda command, path: ["/no/such/shell", command])
     answer = await call("executeCommand", command="true")
     assert (answer.status, answer.code) == (422, "EXECUTION_FAILED")
 

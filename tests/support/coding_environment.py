@@ -12,8 +12,11 @@ from typing import Any
 import jsonschema
 import pytest
 
-from wap_kernel.dialects import coding_environment, json_schema
-from wap_kernel.dialects.coding_environment import Question, RpcError
+from wap_kernel.dialects import json_schema
+from wap_kernel.dialects.coding_environment import outcome, tool_call
+from wap_kernel.dialects.coding_environment import tools as coding_tools
+from wap_kernel.dialects.coding_environment.confirmation_prompt import Question
+from wap_kernel.dialects.coding_environment.rpc_errors import RpcError
 from wap_kernel.dialects.registry import open_runner
 from wap_kernel.engine.workspace import Workspace
 from wap_kernel.model.caller import Caller
@@ -41,16 +44,16 @@ class Coding:
     def workspace(self) -> Workspace:
         return self.runner.workspace
 
-    async def outcome(self, name: str, arguments: dict[str, Any], **more: Any) -> coding_environment.CallOutcome:
+    async def outcome(self, name: str, arguments: dict[str, Any], **more: Any) -> outcome.CallOutcome:
         caller = more.pop("caller", CLIENT)
-        return await coding_environment.call(name, arguments, self.runner, caller, **more)
+        return await tool_call.call(name, arguments, self.runner, caller, **more)
 
     async def call(self, name: str, arguments: dict[str, Any], **more: Any) -> dict[str, Any]:
         outcome = await self.outcome(name, arguments, **more)
         assert not outcome.is_error, outcome.text
         answer = outcome.structured
         assert answer is not None and json.loads(outcome.text) == answer
-        tool = coding_environment.TOOLS[name]
+        tool = coding_tools.TOOLS[name]
         jsonschema.validate(arguments, json_schema.of(tool.parameters, "validation"))
         jsonschema.validate(answer, json_schema.of(tool.response, "serialization"))
         return answer

@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 
 from tests.support.provider_workspace import LONG, Scene
-from wap_kernel.git.local.repository import Permits, Work
-from wap_kernel.git.local.sandboxed_git import Inside
-from wap_kernel.model.git.results import GitFailed, Person, Reason
+from wap_kernel.git.local.repository import Permits, LocalRepository
+from wap_kernel.git.local.sandboxed_git import SandboxedGit
+from wap_kernel.model.git.results import GitError, GitFailureReason, Person
 from wap_kernel.providers.base import Confinement
 
 PLAIN = {
@@ -47,7 +47,7 @@ def denying(*hidden: str) -> Permits:
     return Permits(may, may)
 
 
-def reason(caught: pytest.ExceptionInfo[GitFailed]) -> Reason:
+def reason(caught: pytest.ExceptionInfo[GitError]) -> GitFailureReason:
     assert caught.value.failure.text.endswith(".")
     return caught.value.failure.reason
 
@@ -84,13 +84,13 @@ class Workspace:
         file.write_bytes(content.encode() if isinstance(content, str) else content)
         return file
 
-    def inside(self, confinement: Confinement | None = None, timeout: float = LONG) -> Inside:
+    def inside(self, confinement: Confinement | None = None, timeout: float = LONG) -> SandboxedGit:
         """As the engine confines git: what it obeys is read-only."""
         if confinement is None:
             guarded = [path for path in (".git/config", ".git/hooks") if (self.folder / path).exists()]
             pinned = [".git"] if (self.folder / ".git").is_dir() else []
             confinement = Confinement(read_only=tuple(guarded), pinned=tuple(pinned))
-        return Inside(self.scene.provider, str(self.folder), confinement=confinement, timeout=timeout)
+        return SandboxedGit(self.scene.provider, str(self.folder), confinement=confinement, timeout=timeout)
 
     def work(
         self,
@@ -99,8 +99,8 @@ class Workspace:
         folder: str = ".",
         confinement: Confinement | None = None,
         timeout: float = LONG,
-    ) -> Work:
-        return Work.open(self.inside(confinement, timeout), permits, folder=folder, identity=BOT)
+    ) -> LocalRepository:
+        return LocalRepository.open(self.inside(confinement, timeout), permits, folder=folder, identity=BOT)
 
 
 MakeWorkspace = Callable[..., Workspace]

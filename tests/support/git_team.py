@@ -13,7 +13,7 @@ from wap_kernel.git.remote.credentials import CredentialSource
 from wap_kernel.git.remote.github_app import GitHubApp
 from wap_kernel.git.remote.server_repository import Host
 from wap_kernel.git.remote.transfer import Link
-from wap_kernel.model.git.results import Cloned
+from wap_kernel.model.git.results import CloneResult
 from wap_kernel.policy.git_remotes import Remote, remote
 
 
@@ -60,5 +60,5 @@ class Team:
         plain(folder, "push", "--quiet", "origin", f"HEAD:refs/heads/{branch}")
         return plain(folder, "rev-parse", "HEAD").strip()
 
-    def clone(self, path: str, *, permits: Permits = OPEN, **options: Any) -> Cloned:
+    def clone(self, path: str, *, permits: Permits = OPEN, **options: Any) -> CloneResult:
         return clone(self.link(), self.workspace.inside(), permits, path, **options)

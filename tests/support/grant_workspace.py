@@ -7,7 +7,7 @@ from typing import Any
 from wap_kernel.model.operations import Operation, RunCommand
 from wap_kernel.model.policy import CommandRule, Grant, Policy, ShellPolicy
 from wap_kernel.policy.decide import Facts, Verdict, VerdictKind, decide, grant_for
-from wap_kernel.policy.effective import Effective
+from wap_kernel.policy.effective import EffectivePolicy
 
 LINKS = {"link.txt": "important.py", "here": "sub"}
 """What the paths of the workspace resolve to."""
@@ -24,11 +24,11 @@ def facts(operation: Operation, links: dict[str, str]) -> Facts:
 
 
 def verdict(operation: Operation, *layers: Policy, grants: tuple[Grant, ...] = (), **links: str) -> Verdict:
-    return decide(operation, Effective(layers), facts(operation, {**LINKS, **links}), grants)
+    return decide(operation, EffectivePolicy(layers), facts(operation, {**LINKS, **links}), grants)
 
 
 def grantable(operation: Operation, *layers: Policy) -> Grant | None:
-    return grant_for(operation, Effective(layers), facts(operation, LINKS))
+    return grant_for(operation, EffectivePolicy(layers), facts(operation, LINKS))
 
 
 def granted(operation: Operation, *layers: Policy) -> Grant:

@@ -64,7 +64,7 @@ def wait_until(condition: Callable[[], bool]) -> None:
 def of_sandboxes(folder: str) -> list[int]:
     """The processes of runsc that have to do with a folder."""
     found = []
-    for pid in supervisor.process_numbers():
+    for pid in supervisor.list_process_numbers():
         try:
             with open(f"/proc/{pid}/cmdline", "rb") as file:
                 if folder.encode() in file.read():

@@ -13,7 +13,7 @@ from mcp.shared.exceptions import MCPError
 
 from tests.support.git_repository import plain
 from wap_kernel.dialects import json_schema
-from wap_kernel.dialects.coding_environment import TOOLS
+from wap_kernel.dialects.coding_environment.tools import TOOLS
 
 Outcome = dict[str, Any]
 """`{"answer": ...}`, `{"isError": ...}` or `{"code": -32602, "data": ...}`."""

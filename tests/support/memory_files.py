@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from wap_kernel.files.interface import DirEntry, Files, Guard, Kind, Look, Stat
 from wap_kernel.model.errors import InvalidArgument
 from wap_kernel.model.path_access import Access
-from wap_kernel.model.paths import join, lexical, outside
+from wap_kernel.model.paths import join_path, outside, resolve_lexically
 
 
 def fail(number: int) -> OSError:
@@ -74,18 +74,18 @@ class MemoryFolder:
 
     def batches(self) -> Iterator[Sequence[DirEntry]]:
         names = self._files.names(self.path)
-        entries = [Entry(name, self._files.stat(join(self.path, name)).kind) for name in names]
+        entries = [Entry(name, self._files.stat(join_path(self.path, name)).kind) for name in names]
         hidden = self._files.guard.hidden_among(self.path, names)
         yield [entry for entry in entries if entry.name not in hidden]
 
     def enter(self, name: str) -> MemoryFolder:
-        return self._files.open_folder(join(self.path, name))
+        return self._files.open_folder(join_path(self.path, name))
 
     def open(self, name: str) -> MemoryFile:
-        return self._files.open(join(self.path, name))
+        return self._files.open(join_path(self.path, name))
 
     def stat(self, name: str) -> Stat:
-        return self._files.stat(join(self.path, name))
+        return self._files.stat(join_path(self.path, name))
 
     def look(self, name: str) -> Look:
         return _look(self.stat(name))
@@ -111,7 +111,7 @@ class MemoryFiles:
     def resolve(self, path: str, *, follow: bool = True) -> str:
         self._ask()
         try:
-            return lexical(path)
+            return resolve_lexically(path)
         except OSError:
             raise outside(path) from None
 

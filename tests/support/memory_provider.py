@@ -15,11 +15,11 @@ from dataclasses import replace
 from tests.support.memory_files import MemoryFiles
 from wap_kernel.files.interface import Files, Guard
 from wap_kernel.model.command import CancelToken, CommandOutcome, OnChunk, Stream
-from wap_kernel.model.errors import ProviderUnavailable, from_os_error
-from wap_kernel.model.paths import join
+from wap_kernel.model.errors import ProviderUnavailable, translate_os_error
+from wap_kernel.model.paths import join_path
 from wap_kernel.providers.base import Command
 from wap_kernel.providers.process import environment
-from wap_kernel.providers.process.output_buffer import Collector, finish
+from wap_kernel.providers.process.output_buffer import OutputCollector, render_streams
 
 
 class MemoryProvider:
@@ -58,15 +58,15 @@ class MemoryProvider:
 
     def run(self, command: Command, *, on_chunk: OnChunk | None = None, cancel: CancelToken | None = None) -> CommandOutcome:
         self._ask()
-        variables = environment.rebuild(self._environment, command.environment, command.env_allowlist)
+        variables = environment.build_environment(self._environment, command.environment, command.env_allowlist)
         cancel = cancel or CancelToken()
         began = time.monotonic()
         limit = command.output_limit
-        streams: dict[Stream, Collector] = {"stdout": Collector(limit), "stderr": Collector(limit)}
+        streams: dict[Stream, OutputCollector] = {"stdout": OutputCollector(limit), "stderr": OutputCollector(limit)}
         try:
             self._memory.open_folder(command.cwd)
         except OSError as error:
-            raise from_os_error(error, command.cwd) from error
+            raise translate_os_error(error, command.cwd) from error
         code = 0
         stopped = False
         given = command.command
@@ -81,7 +81,7 @@ class MemoryProvider:
             streams[stream].feed(out)
             if on_chunk is not None and out:
                 on_chunk(stream, out)
-        stdout, stderr = finish(streams["stdout"], streams["stderr"], command.output_limit)
+        stdout, stderr = render_streams(streams["stdout"], streams["stderr"], command.output_limit)
         outcome = CommandOutcome(
             *(stdout.text, stderr.text, stdout.total, stderr.total, stdout.truncated, stderr.truncated),
             exit_code=code,
@@ -96,12 +96,12 @@ class MemoryProvider:
         try:
             match words:
                 case ["echo", *text, ">", file]:
-                    self._memory.replace(join(cwd, file), " ".join(text).encode() + b"\n")
+                    self._memory.replace(join_path(cwd, file), " ".join(text).encode() + b"\n")
                     return 0, "stdout", b""
                 case ["echo", *text]:
                     return 0, "stdout", " ".join(text).encode() + b"\n"
                 case ["cat", *files]:
-                    return 0, "stdout", b"".join(self._memory.open(join(cwd, file)).read() for file in files)
+                    return 0, "stdout", b"".join(self._memory.open(join_path(cwd, file)).read() for file in files)
                 case ["exit", number]:
                     return int(number), "stdout", b""
         except OSError as error:

@@ -16,8 +16,9 @@ from mcp.shared.exceptions import MCPError
 
 from tests.support.http_runs import batch
 from tests.support.policy_matrix import DENIED, PLACES, SIZE, Call
-from wap_kernel.dialects import coding_environment, tool_interface
+from wap_kernel.dialects import tool_interface
 from wap_kernel.dialects.agent_spaces.operations import parse_message
+from wap_kernel.dialects.coding_environment import tools as coding_tools
 from wap_kernel.dialects.coding_environment import workspace_root
 from wap_kernel.dialects.wap import tools as wap
 from wap_kernel.model.caller import Caller
@@ -137,6 +138,6 @@ class Everything:
         if call.dialect == "agent spaces" or call.tool == "runOperations":
             operations = fields.get("operations") or [{"type": call.tool, **fields}]
             return parse_message(batch(*operations).encode()).steps()[0].operation
-        sent = coding_environment.TOOLS[call.tool].parse(body)
+        sent = coding_tools.TOOLS[call.tool].parse(body)
         operation: Operation = sent.engine(workspace_root.at(".", self._workspace.names_of_root))
         return operation

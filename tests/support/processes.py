@@ -33,7 +33,7 @@ class Runner:
         cancel: CancelToken | None = None,
     ) -> CommandOutcome:
         return run.run(
-            run.shell(command, ENVIRONMENT["PATH"]),
+            run.build_shell_argv(command, ENVIRONMENT["PATH"]),
             cwd=self.fd,
             environment=ENVIRONMENT if environment is None else environment,
             timeout=timeout,

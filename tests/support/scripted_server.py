@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from wap_kernel.client.http import Http
+from wap_kernel.client.http import HttpClient
 from wap_kernel.model.errors import WapError
 
 Answer = Callable[["Handler"], None]
@@ -62,8 +62,8 @@ def serving(answer: Answer) -> Iterator[Served]:
 
 
 @contextmanager
-def client(url: str, token: str = "secret", **options: Any) -> Iterator[Http]:
-    http = Http.at(url, token, **options)
+def client(url: str, token: str = "secret", **options: Any) -> Iterator[HttpClient]:
+    http = HttpClient.at(url, token, **options)
     try:
         yield http
     finally:

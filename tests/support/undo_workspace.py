@@ -28,8 +28,8 @@ from wap_kernel.model.operations import (
     WriteFile,
 )
 from wap_kernel.model.policy import FilesystemPolicy, Policy
-from wap_kernel.model.results import Limits, Reverted
-from wap_kernel.policy.effective import Effective
+from wap_kernel.model.results import Limits, RevertResult
+from wap_kernel.policy.effective import EffectivePolicy
 from wap_kernel.policy.paths.guard import PolicyGuard
 from wap_kernel.policy.paths.protected import ProtectedPaths
 from wap_kernel.state.database import Database
@@ -129,10 +129,10 @@ class Undoable:
     def write(self, run: str, path: str, content: bytes, **more: Any) -> None:
         self.do(run, WriteFile(path=path, content=content, **more))
 
-    def revert(self, run: str, into: str, *, force: bool = False) -> Reverted:
+    def revert(self, run: str, into: str, *, force: bool = False) -> RevertResult:
         return self.reverting.revert(run, self.guard, into=into, force=force)
 
-    def take_back(self, run: str) -> Reverted:
+    def take_back(self, run: str) -> RevertResult:
         return self.reverting.take_back(run, self.guard)
 
     def interrupted_command(self, run: str, script: str) -> None:
@@ -151,7 +151,7 @@ class Undoable:
 
     def policy(self, **filesystem: Any) -> PolicyGuard:
         """What binds a caller under a policy, beside what is protected always."""
-        return PolicyGuard(self.guard, Effective((Policy(filesystem=FilesystemPolicy(**filesystem)),)))
+        return PolicyGuard(self.guard, EffectivePolicy((Policy(filesystem=FilesystemPolicy(**filesystem)),)))
 
     def describe(
         self, run: str, readable: Readable = lambda _: True, nameable: Nameable = lambda _: True

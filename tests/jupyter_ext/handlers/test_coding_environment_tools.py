@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from tests.support.agent_tokens import bearer, mint
-from wap_kernel.dialects.coding_environment import TOOLS
+from wap_kernel.dialects.coding_environment.tools import TOOLS
 
 DIALECT = {"dialect": "coding_environment"}
 

@@ -28,8 +28,8 @@ from tests.support.mcp_clients import (
     request,
     within_time,
 )
-from wap_kernel.dialects.coding_environment import TOOLS
 from wap_kernel.dialects.coding_environment import progress as watching
+from wap_kernel.dialects.coding_environment.tools import TOOLS
 from wap_kernel.model.limits import MAX_BODY_BYTES
 
 __all__ = ["connect", "mcp_url", "post"]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tests.support import mcp_calls
-from wap_kernel.dialects.coding_environment import TOOLS
+from wap_kernel.dialects.coding_environment.tools import TOOLS
 
 
 def test_no_argument_is_left_out() -> None:

@@ -18,7 +18,7 @@ import pytest
 
 from tests.jupyter_ext.conftest import LiveServer, start_server
 from tests.support import mcp_calls
-from wap_kernel.dialects.coding_environment import TOOLS
+from wap_kernel.dialects.coding_environment.tools import TOOLS
 
 MODULES = Path(__file__).parents[2] / "node_modules"
 PACKAGES = MODULES / "@modelcontextprotocol"

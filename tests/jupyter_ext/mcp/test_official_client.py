@@ -12,7 +12,7 @@ import pytest
 from tests.support import mcp_calls
 from tests.support.http_runs import until
 from tests.support.mcp_clients import ERAS, LEGACY, MODERN, Connect, answer, connect, mcp_url, refused, within_time
-from wap_kernel.dialects.coding_environment import TOOLS
+from wap_kernel.dialects.coding_environment.tools import TOOLS
 
 __all__ = ["connect", "mcp_url"]
 pytestmark = pytest.mark.parametrize("mode", ERAS)

@@ -15,10 +15,10 @@ import pytest
 
 import wap_kernel
 from wap_kernel.dialects import tool_interface
-from wap_kernel.dialects.coding_environment import tools as coding_tools
 from wap_kernel.dialects.agent_spaces import operations as agent_spaces
 from wap_kernel.dialects.agent_spaces.event_writer import AgentSpacesEvents
 from wap_kernel.dialects.coding_environment import rpc_errors
+from wap_kernel.dialects.coding_environment import tools as coding_tools
 from wap_kernel.dialects.hints import render_hint, reword_text
 from wap_kernel.dialects.tool_interface import errors as failing
 from wap_kernel.model import errors, hints

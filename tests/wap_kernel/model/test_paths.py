@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from wap_kernel.model.paths import below
+from wap_kernel.model.paths import relative_to
 
 PARTS = st.lists(st.sampled_from(["", ".", "a", "b", ".a", "a.", "..a", "a b"]), max_size=4)
 """With `..` left out: where that leads, the text alone cannot say."""
@@ -19,7 +19,7 @@ WRITTEN = st.builds(lambda parts, end: "/" + "/".join(parts) + end, PARTS, st.sa
 def test_below_however_it_is_written(path: str, folder: str) -> None:
     one, other = (PurePosixPath("/" + written.lstrip("/")) for written in (path, folder))
     expected = str(one.relative_to(other)) if one.is_relative_to(other) else None
-    assert below(path, folder) == ("" if expected == "." else expected)
+    assert relative_to(path, folder) == ("" if expected == "." else expected)
 
 
 @pytest.mark.parametrize(
@@ -35,4 +35,4 @@ def test_below_however_it_is_written(path: str, folder: str) -> None:
     ],
 )
 def test_below(path: str, folder: str, rest: str | None) -> None:
-    assert below(path, folder) == rest
+    assert relative_to(path, folder) == rest

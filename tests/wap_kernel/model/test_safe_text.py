@@ -7,7 +7,7 @@ import unicodedata
 import pytest
 
 from wap_kernel.client.render import units
-from wap_kernel.model.safe_text import one_line, visible
+from wap_kernel.model.safe_text import escape_one_line, escape_invisible
 
 IGNORABLE = [
     *(0x00AD, 0x034F, 0x061C, 0x115F, 0x1160, 0x17B4, 0x17B5, 0x3164, 0xFEFF, 0xFFA0),
@@ -25,19 +25,19 @@ IGNORABLE = [
 
 
 def test_whatever_is_shown_as_nothing_is_written_out() -> None:
-    assert [hex(code) for code in IGNORABLE if visible(chr(code)) == chr(code)] == []
-    assert visible("\u2800\U0001d159") == "\\u2800\\U0001d159", "which are blank, though not to be ignored"
+    assert [hex(code) for code in IGNORABLE if escape_invisible(chr(code)) == chr(code)] == []
+    assert escape_invisible("\u2800\U0001d159") == "\\u2800\\U0001d159", "which are blank, though not to be ignored"
 
 
 def test_whatever_obeys_is_written_out() -> None:
     obeying = [chr(code) for code in range(0x110000) if unicodedata.category(chr(code)) in ("Cc", "Cf", "Zl", "Zp")]
-    assert [one for one in obeying if one_line(one) == one] == []
+    assert [one for one in obeying if escape_one_line(one) == one] == []
 
 
 @pytest.mark.parametrize("text", ["", "plain", "é漢字 ع", "a\u0301", "\u3000\xa0", "😀", "a\tb\nc"])
 def test_what_people_write_stays(text: str) -> None:
-    assert visible(text) == text
+    assert escape_invisible(text) == text
 
 
 def test_there_is_one_rule() -> None:
-    assert units.visible is visible
+    assert units.visible is escape_invisible

@@ -28,11 +28,11 @@ MESSAGE = {"protocolVersion": "1.0", "operations": [OPERATION]}
     ],
 )
 def test_every_form(name: str, text: str) -> None:
-    assert batch_text.read(text, name) == MESSAGE
+    assert batch_text.parse_batch(text, name) == MESSAGE
 
 
 def test_a_date_in_yaml_stays_text() -> None:
-    (operation,) = batch_text.read("- {type: message, content: 2024-01-15}", "a.yaml")["operations"]
+    (operation,) = batch_text.parse_batch("- {type: message, content: 2024-01-15}", "a.yaml")["operations"]
     assert operation["content"] == "2024-01-15"
 
 
@@ -59,30 +59,30 @@ def test_a_date_in_yaml_stays_text() -> None:
 )
 def test_a_mistake_is_told_with_its_place(name: str, text: str, told: str) -> None:
     with pytest.raises(InvalidArgument, match=told):
-        batch_text.read(text, name)
+        batch_text.parse_batch(text, name)
 
 
 @pytest.mark.parametrize("name", ["a.json", "a.yaml"])
 def test_a_variable_without_quotes_is_told_what_it_needs(name: str) -> None:
     with pytest.raises(InvalidArgument) as refused:
-        batch_text.read('[{"type": "message",\n  "content": {{text}}}]', name)
+        batch_text.parse_batch('[{"type": "message",\n  "content": {{text}}}]', name)
     assert refused.value.hint == 'Put quotes around it: "{{name}}".' and refused.value.details["line"] == 2
 
 
 def test_operations_without_an_id_are_numbered_beside_those_that_have_one() -> None:
-    assert batch_text.ids([None, "op-1", None, "x", "op-3", None]) == ["op-1_", "op-1", "op-3_", "x", "op-3", "op-6"]
+    assert batch_text.assign_ids([None, "op-1", None, "x", "op-3", None]) == ["op-1_", "op-1", "op-3_", "x", "op-3", "op-6"]
 
 
 def test_without_pyyaml_json_still_works(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "yaml", None)
-    assert batch_text.read("[]", "a.json")["operations"] == []
+    assert batch_text.parse_batch("[]", "a.json")["operations"] == []
     with pytest.raises(InvalidArgument, match="pip install PyYAML"):
         _raise_with_hint("- type: message")
 
 
 def _raise_with_hint(text: str) -> None:
     try:
-        batch_text.read(text, "a.yaml")
+        batch_text.parse_batch(text, "a.yaml")
     except InvalidArgument as error:
         raise InvalidArgument(error.text) from None
 
@@ -90,12 +90,12 @@ def _raise_with_hint(text: str) -> None:
 def test_files_and_standard_input(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     file = tmp_path / "a.json"
     file.write_bytes(b'\xef\xbb\xbf[{"type": "message", "content": "hello"}]')
-    assert batch_text.load(str(file)) == MESSAGE
+    assert batch_text.load_batch(str(file)) == MESSAGE
     monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(b"[{type: message, content: hello}]")))
     with pytest.raises(InvalidArgument, match="standard input is not valid JSON"):
-        batch_text.load("-")
+        batch_text.load_batch("-")
     with pytest.raises(InvalidArgument, match="cannot be read: No such file"):
-        batch_text.load(str(tmp_path / "missing"))
+        batch_text.load_batch(str(tmp_path / "missing"))
     file.write_bytes(b"[\xff]")
     with pytest.raises(InvalidArgument, match="not UTF-8: byte 1"):
-        batch_text.load(str(file))
+        batch_text.load_batch(str(file))

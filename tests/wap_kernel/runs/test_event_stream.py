@@ -9,12 +9,12 @@ import pytest
 
 from tests.support.run_workspace import PERSON, WAIT, Scene, create, play
 from wap_kernel.model.errors import InvalidArgument
-from wap_kernel.runs.event_stream import Live
+from wap_kernel.runs.event_stream import StreamEvent
 
 NEVER_SENT = ["999999999999999999", "999999999999999999-0-7-7", "0-999999999-5-5"]
 
 
-async def _all(events: AsyncGenerator[Live, None]) -> list[Live]:
+async def _all(events: AsyncGenerator[StreamEvent, None]) -> list[StreamEvent]:
     return [live async for live in events]
 
 

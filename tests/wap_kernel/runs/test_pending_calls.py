@@ -17,7 +17,8 @@ import pytest
 
 from tests.support.run_workspace import ASKING, PERSON, WAIT, Scene, play, until
 from tests.wap_kernel.runs.test_recovery import GONE, ended, execute
-from wap_kernel.dialects import coding_environment, tool_interface
+from wap_kernel.dialects import tool_interface
+from wap_kernel.dialects.coding_environment import tool_call
 from wap_kernel.dialects.coding_environment.rpc_errors import RpcError
 from wap_kernel.dialects.registry import ENCODERS
 from wap_kernel.dialects.wap import tools as wap
@@ -37,7 +38,7 @@ BODY = json.dumps({"command": "sh script"}).encode()
 CALLS: dict[str, Call] = {
     "wap": lambda runner: wap.call("executeCommand", BODY, runner, PERSON),
     "tool_interface": lambda runner: tool_interface.call("bash", BODY, runner, PERSON),
-    "coding_environment": lambda runner: coding_environment.call(
+    "coding_environment": lambda runner: tool_call.call(
         "runCommand", {"command": "sh", "args": ["script"]}, runner, PERSON
     ),
 }

@@ -9,8 +9,9 @@ from collections.abc import Awaitable, Callable
 import pytest
 
 from tests.support.run_workspace import DELETE, PERSON, WAIT, Scene, create, play, types, until
-from wap_kernel.dialects import coding_environment, tool_interface
+from wap_kernel.dialects import tool_interface
 from wap_kernel.dialects.agent_spaces import operations as agent_spaces
+from wap_kernel.dialects.coding_environment import tool_call
 from wap_kernel.dialects.wap import tools as wap
 from wap_kernel.files import filesystem_type
 from wap_kernel.model.errors import Conflict, InvalidArgument, PermissionDenied
@@ -198,7 +199,7 @@ CALLS: dict[str, Callable[[Runner], Awaitable[object]]] = {
     "tool_interface": lambda runner: tool_interface.call(
         "write", b'{"file_path": "data/x.txt", "content": "theirs"}', runner, PERSON
     ),
-    "coding_environment": lambda runner: coding_environment.call(
+    "coding_environment": lambda runner: tool_call.call(
         "writeFile", {"path": "data/x.txt", "contents": "theirs"}, runner, PERSON
     ),
 }

@@ -26,11 +26,11 @@ from wap_kernel.model.results import (
     FileContent,
     FileEntry,
     FileList,
-    FileModified,
-    FileWritten,
-    PathChanged,
+    ModifyResult,
+    PathResult,
     SearchResult,
     WorkspaceDescription,
+    WriteResult,
 )
 
 
@@ -161,7 +161,7 @@ def read(operation: ReadFile, result: FileContent) -> FileRead:
     )
 
 
-def written(operation: WriteFile, result: FileWritten) -> FileSaved:
+def written(operation: WriteFile, result: WriteResult) -> FileSaved:
     assert result.hash is not None  # of a file that was written whole
     return FileSaved(path=shown(operation.path, operation.within), size=result.bytes_written, hash=result.hash)
 
@@ -214,7 +214,7 @@ def ran(operation: RunCommand, result: CommandResult) -> CommandRun:
     )
 
 
-def edited(operation: ModifyFile, result: FileModified) -> FileEdited:
+def edited(operation: ModifyFile, result: ModifyResult) -> FileEdited:
     return FileEdited(
         path=shown(operation.path, operation.within),
         hash=result.hash,
@@ -231,7 +231,7 @@ def _from(within: str, diff: str) -> str:
     return "\n".join((old.replace(f"a/{within}/", "a/", 1), new.replace(f"b/{within}/", "b/", 1), hunks))
 
 
-def deleted(operation: DeleteFile, _: PathChanged) -> FileDeleted:
+def deleted(operation: DeleteFile, _: PathResult) -> FileDeleted:
     return FileDeleted(path=shown(operation.path, operation.within))
 
 

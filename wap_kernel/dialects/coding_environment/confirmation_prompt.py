@@ -27,8 +27,8 @@ from wap_kernel.model.operations import (
     SearchFiles,
     WriteFile,
 )
-from wap_kernel.model.paths import display
-from wap_kernel.model.safe_text import one_line, visible
+from wap_kernel.model.paths import render_path
+from wap_kernel.model.safe_text import escape_invisible, escape_one_line
 from wap_kernel.runs import approval_evidence
 from wap_kernel.state.undo.preview_diff import difference, path_of
 
@@ -57,13 +57,16 @@ class Question:
     @property
     def text(self) -> str:
         """For people. No character of it moves a cursor or hides another."""
-        head, lines = [f"{one_line(self.reason)}. Do you agree?"], [""]
+        head, lines = [f"{escape_one_line(self.reason)}. Do you agree?"], [""]
         if self.command is not None:
-            lines += [f"Command: {one_line(self.command)}", f"Folder: {one_line(self.folder or '.')}"]
-            lines += [f"Variable: {one_line(name)}={one_line(value)}" for name, value in self.environment.items()]
+            lines += [f"Command: {escape_one_line(self.command)}", f"Folder: {escape_one_line(self.folder or '.')}"]
+            lines += [
+                f"Variable: {escape_one_line(name)}={escape_one_line(value)}"
+                for name, value in self.environment.items()
+            ]
         if self.path is not None:
-            lines.append(f"{self.tool}: {one_line(self.path)}")
-        lines += [visible(text) for text in (self.note, self.diff) if text]
+            lines.append(f"{self.tool}: {escape_one_line(self.path)}")
+        lines += [escape_invisible(text) for text in (self.note, self.diff) if text]
         whole = "\n".join([*head, *lines])
         left_out = len(whole) - CODING_MAX_PROMPT_CHARACTERS
         if left_out <= 0 and not self.is_diff_cut:
@@ -102,7 +105,7 @@ def question(
         change = difference(files, operation)
         digest = "\n".join((digest, *approval_evidence.collect_evidence(files, operation).values()))
     else:  # a diff would tell what a read would not
-        change = unread_preview.shown(display(real), operation)
+        change = unread_preview.shown(render_path(real), operation)
     return Question(
         tool,
         reason,
@@ -129,10 +132,10 @@ def _looked_for(operation: Operation) -> str:
     """By what reads: the path does not say it."""
     lines = []
     if isinstance(operation, SearchFiles):
-        lines = [f"Folder: {one_line(_shown(path))}" for path in operation.paths]
-        lines.append(f"{'Pattern' if operation.regex else 'Text'}: {one_line(operation.query)}")
+        lines = [f"Folder: {escape_one_line(_shown(path))}" for path in operation.paths]
+        lines.append(f"{'Pattern' if operation.regex else 'Text'}: {escape_one_line(operation.query)}")
     if isinstance(operation, SearchFiles | ListFiles):
-        lines += [f"Files: {one_line(pattern)}" for pattern in operation.include or ()]
+        lines += [f"Files: {escape_one_line(pattern)}" for pattern in operation.include or ()]
     return "\n".join(lines)
 
 
@@ -153,11 +156,11 @@ def _everything(operation: Operation) -> str | None:
 
 
 def _shown(path: str) -> str:
-    return display(posixpath.normpath(path))
+    return render_path(posixpath.normpath(path))
 
 
 def _told_to_git(operation: GitAction) -> str:
     """What its line leaves out."""
-    files = [f"File: {one_line(_shown(path))}" for path in operation.files]
+    files = [f"File: {escape_one_line(_shown(path))}" for path in operation.files]
     message = [f"Message: {operation.message}"] if operation.message else []
     return "\n".join((*files, *message))

@@ -12,7 +12,7 @@ from wap_kernel.dialects.coding_environment.parameters import Confirmed, Placed
 from wap_kernel.dialects.coding_environment.workspace_root import Place, shown
 from wap_kernel.dialects.tool_interface import git_answers
 from wap_kernel.dialects.tool_interface.git_parameters import GitParameters, Paths
-from wap_kernel.model.git.results import GitActed
+from wap_kernel.model.git.results import GitResult
 from wap_kernel.model.operations import GitAction, Operation
 
 
@@ -43,5 +43,5 @@ class GitToolAnswer(git_answers.GitAnswer):
     model_config = ConfigDict(serialize_by_alias=True)
 
 
-def acted(operation: GitAction, result: GitActed) -> GitToolAnswer:
+def acted(operation: GitAction, result: GitResult) -> GitToolAnswer:
     return GitToolAnswer.model_validate(git_answers.told(operation, result, partial(shown, within=operation.within)))

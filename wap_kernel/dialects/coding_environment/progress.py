@@ -9,7 +9,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager, suppress
 
 from wap_kernel.model.caller import Caller
-from wap_kernel.model.safe_text import visible
+from wap_kernel.model.safe_text import escape_invisible
 from wap_kernel.runs.runner import Runner
 
 Progress = Callable[[float, float | None, str], Awaitable[None]]
@@ -37,7 +37,7 @@ class Tail:
 
     @property
     def text(self) -> str:
-        return visible(self._text) or self._silent
+        return escape_invisible(self._text) or self._silent
 
     def add(self, text: str) -> None:
         self._text = (self._text + text)[-KEPT:]

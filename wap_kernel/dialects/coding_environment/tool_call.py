@@ -23,7 +23,7 @@ from wap_kernel.dialects.coding_environment.outcome import CallOutcome
 from wap_kernel.dialects.coding_environment.parameters import Placed
 from wap_kernel.dialects.coding_environment.progress import Progress
 from wap_kernel.dialects.coding_environment.rpc_errors import RpcError, placed, rpc_error
-from wap_kernel.dialects.coding_environment.tools import TOOLS, CodingTool
+from wap_kernel.dialects.coding_environment.tools import DIALECT, TOOLS, CodingTool
 from wap_kernel.model.call_context import CallContext
 from wap_kernel.model.caller import Caller
 from wap_kernel.model.errors import (
@@ -33,7 +33,7 @@ from wap_kernel.model.errors import (
     PermissionDenied,
     RateLimited,
     WapError,
-    from_os_error,
+    translate_os_error,
 )
 from wap_kernel.model.operations import Effect, GitTransfer, Operation, RunCommand
 from wap_kernel.model.results import Result
@@ -43,9 +43,6 @@ from wap_kernel.providers.process.stream import Chunk
 from wap_kernel.runs.runner import Runner
 from wap_kernel.runs.services import Admission
 
-__all__ = ["DIALECT", "CallOutcome", "call", "refuse", "respond"]
-
-DIALECT = "coding_environment"
 Confirm = Callable[[Question], Awaitable[bool]]
 """Asks the user of the client."""
 T = TypeVar("T")
@@ -164,7 +161,7 @@ class _Call:
         try:
             return self.runner.workspace.judge.files_of(self.caller).resolve(folder)
         except OSError as error:
-            raise from_os_error(error, folder) from None
+            raise translate_os_error(error, folder) from None
 
     def _refused(self, error: WapError) -> None:
         self.runner.workspace.refused(self.tool.name, error, self.caller)

@@ -15,6 +15,8 @@ from wap_kernel.model.caller import Caller
 from wap_kernel.model.errors import InvalidArgument
 from wap_kernel.model.operations import Effect
 
+DIALECT = "coding_environment"
+
 
 @dataclass(frozen=True)
 class CodingTool(Tool[P]):

@@ -46,14 +46,14 @@ def at(within: str, names_of_root: tuple[str, ...]) -> Place:
 
 def shown(path: str, within: str) -> str:
     """A path of the engine's as the caller knows it."""
-    path, within = paths.display(path), paths.display(within)
+    path, within = paths.render_path(path), paths.render_path(within)
     if path == within:
         return "."
     return path if within == "." else path.removeprefix(f"{within}/")
 
 
 def _staying(text: str, names: tuple[str, ...]) -> str:
-    path = paths.parse(text, names)
+    path = paths.parse_path(text, names)
     if posixpath.normpath(path).split("/")[0] == "..":
         raise paths.outside(text)
     return path

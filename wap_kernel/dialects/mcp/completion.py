@@ -28,7 +28,7 @@ class Completions:
     async def _paths(self, message: Message, typed: str) -> list[str]:
         folder = typed.rpartition("/")[0]
         try:
-            operation = ListFiles(path=paths.parse(folder or "."), limit=MCP_MAX_RESOURCES)
+            operation = ListFiles(path=paths.parse_path(folder or "."), limit=MCP_MAX_RESOURCES)
             listed = await self._resources.perform(message, "listFiles", operation, FileList)
         except WapError:  # whoever types is not told of every wrong letter
             return []

@@ -34,7 +34,7 @@ def path_of(uri: str, names_of_root: tuple[str, ...]) -> str:
         raise InvalidArgument("uri: It is not UTF-8.") from None
     if not text.startswith("/"):
         raise _unknown()
-    return paths.parse(text, names_of_root)
+    return paths.parse_path(text, names_of_root)
 
 
 def media_type(path: str) -> str | None:

@@ -12,8 +12,7 @@ from mcp.server.subscriptions import ListenHandler
 
 from wap_kernel.dialects.batch_authorization import SCOPE
 from wap_kernel.dialects.coding_environment.rpc_errors import OFFERED
-from wap_kernel.dialects.coding_environment.tool_call import DIALECT
-from wap_kernel.dialects.coding_environment.tools import listed
+from wap_kernel.dialects.coding_environment.tools import DIALECT, listed
 from wap_kernel.dialects.mcp import errors
 from wap_kernel.dialects.mcp.identity import Desk, Message, connection_of
 from wap_kernel.dialects.mcp.resource_uri import media_type, path_of, template, uri_of

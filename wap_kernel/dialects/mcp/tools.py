@@ -12,7 +12,8 @@ from mcp.shared.exceptions import MCPError
 from wap_kernel.dialects import json_schema
 from wap_kernel.dialects.coding_environment.progress import Progress
 from wap_kernel.dialects.coding_environment.rpc_errors import RpcError, rpc_error
-from wap_kernel.dialects.coding_environment.tool_call import CallOutcome, call
+from wap_kernel.dialects.coding_environment.outcome import CallOutcome
+from wap_kernel.dialects.coding_environment.tool_call import call
 from wap_kernel.dialects.coding_environment.tools import TOOLS, CodingTool, listed
 from wap_kernel.dialects.mcp import client_log, errors
 from wap_kernel.dialects.mcp.elicitation import elicitation

@@ -16,7 +16,7 @@ from wap_kernel.dialects.agent_spaces.event_models import TYPES
 from wap_kernel.dialects.agent_spaces.event_writer import MAX_SAID, AgentSpacesEvents
 from wap_kernel.model import errors
 from wap_kernel.model.edits import ReplaceText
-from wap_kernel.model.git.results import Failure, GitActed, Reason
+from wap_kernel.model.git.results import GitFailure, GitFailureReason, GitResult
 from wap_kernel.model.operations import (
     KINDS,
     CopyFile,
@@ -44,16 +44,16 @@ from wap_kernel.model.results import (
     FileContent,
     FileEntry,
     FileList,
-    FileModified,
-    FileWritten,
+    FileMetadata,
     Limits,
-    Metadata,
+    ModifyResult,
     NotebookContent,
-    PathChanged,
+    PathResult,
     Result,
-    Reverted,
+    RevertResult,
     SearchResult,
     WorkspaceDescription,
+    WriteResult,
 )
 from wap_kernel.redaction.redactor import Redactor
 
@@ -68,7 +68,7 @@ def command_result(**fields: Any) -> CommandResult:
 
 
 def content(text: str = "", **fields: Any) -> FileContent:
-    about = Metadata(path="/ws/config.json", size=16, is_directory=False, last_modified="2024-01-15T10:30:00.000Z")
+    about = FileMetadata(path="/ws/config.json", size=16, is_directory=False, last_modified="2024-01-15T10:30:00.000Z")
     given = {"encoding": "utf-8", "is_truncated": False, "total_lines": 1, "returned_lines": 1}
     return FileContent(**{**given, "content": text, "metadata": about, "hash": HASH, **fields})
 
@@ -82,11 +82,11 @@ PARTIAL = {"stdout": "a", "stderr": "b", "durationMs": 30_000, "stdoutBytes": 1,
 
 WRITTEN: dict[str, dict[str, Any]] = {
     "message": events.done("msg-1", Message(content="Processing data..."), Result()),
-    "createFile": events.done("file-1", CREATE, FileWritten(path="src/utils.ts", bytes_written=31, hash=HASH)),
+    "createFile": events.done("file-1", CREATE, WriteResult(path="src/utils.ts", bytes_written=31, hash=HASH)),
     "createFile on failure": events.failed("file-1", CREATE, errors.AlreadyExists("Already exists: src/utils.ts")),
     "readFile": events.done("read-1", READ, content('{"key": "value"}')),
-    "editFile": events.done("edit-1", EDIT, FileModified(path="src/app.ts", hash=HASH, diff="@@ ...")),
-    "deleteFile": events.done("del-1", DELETE, PathChanged(path="temp.txt")),
+    "editFile": events.done("edit-1", EDIT, ModifyResult(path="src/app.ts", hash=HASH, diff="@@ ...")),
+    "deleteFile": events.done("del-1", DELETE, PathResult(path="temp.txt")),
     "shell": events.done("shell-1", TEST, command_result(stdout="All tests passed!\n", duration_ms=1234)),
     "shell on timeout": events.failed(
         "shell-1", RunCommand(command="sleep 1000"), errors.TimedOut("Too long.", timeoutMs=30_000, **PARTIAL)
@@ -179,7 +179,7 @@ DONE: tuple[tuple[Operation, Result, dict[str, Any]], ...] = (
     ),
     (
         EDIT,
-        FileModified(path="src/app.ts", hash=HASH, diff="@@", is_diff_truncated=True),
+        ModifyResult(path="src/app.ts", hash=HASH, diff="@@", is_diff_truncated=True),
         {
             "type": "editFile",
             "path": "src/app.ts",
@@ -192,22 +192,22 @@ DONE: tuple[tuple[Operation, Result, dict[str, Any]], ...] = (
     ),
     (
         MoveFile(source="a", destination="b"),
-        PathChanged(path="b"),
+        PathResult(path="b"),
         {"type": "moveFile", "source": "a", "destination": "b", "success": True},
     ),
     (
         CopyFile(source="a", destination="b"),
-        PathChanged(path="b", hash=HASH),
+        PathResult(path="b", hash=HASH),
         {"type": "copyFile", "source": "a", "destination": "b", "success": True, "hash": HASH},
     ),
     (
         CreateDirectory(path="d"),
-        PathChanged(path="d"),
+        PathResult(path="d"),
         {"type": "createDirectory", "path": "d", "success": True},
     ),
     (
         RevertRun(run="run_1"),
-        Reverted(restored=["a"], left=["b"]),
+        RevertResult(restored=["a"], left=["b"]),
         {"type": "revert", "run": "run_1", "success": True, "restored": ["a"], "left": ["b"]},
     ),
     (
@@ -246,15 +246,15 @@ DONE: tuple[tuple[Operation, Result, dict[str, Any]], ...] = (
         NotebookContent(cells=[], total_cells=0, is_truncated=False, metadata=content("x").metadata, hash=HASH),
         {"type": "readNotebook", "path": "a.ipynb", "success": True},
     ),
-    (GitRead(action="status"), GitActed(), {"type": "gitRead", "command": "git status", "success": True}),
+    (GitRead(action="status"), GitResult(), {"type": "gitRead", "command": "git status", "success": True}),
     (
         GitChange(action="checkout", branch="x"),
-        GitActed(failure=Failure(Reason.LOCKED, "It is locked.", 128, "")),
+        GitResult(failure=GitFailure(GitFailureReason.LOCKED, "It is locked.", 128, "")),
         {"type": "gitChange", "command": "git checkout x", "success": False},
     ),
     (
         GitTransfer(action="push", branch="x", force=True),
-        GitActed(),
+        GitResult(),
         {"type": "gitTransfer", "command": "git push --force origin x", "success": True},
     ),
 )
@@ -269,7 +269,7 @@ def test_every_result(operation: Operation, result: Result, expected: dict[str, 
 
 def test_what_the_runner_adds() -> None:
     event = events.done(
-        "x", DELETE, PathChanged(path="temp.txt"), simulated=True, notKept={"files": ["big.bin"]}, diff=None
+        "x", DELETE, PathResult(path="temp.txt"), simulated=True, notKept={"files": ["big.bin"]}, diff=None
     )
     assert (event["simulated"], event["notKept"], "diff" in event) == (True, {"files": ["big.bin"]}, False)
     assert validate_event(event).success

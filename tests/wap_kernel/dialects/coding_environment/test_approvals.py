@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from tests.support.coding_environment import CLIENT, WAIT, Coding, User, play, until
-from wap_kernel.dialects.coding_environment import RpcError
+from wap_kernel.dialects.coding_environment.rpc_errors import RpcError
 from wap_kernel.model.policy import Policy
 from wap_kernel.model.run import RunStatus
 from wap_kernel.policy import presets

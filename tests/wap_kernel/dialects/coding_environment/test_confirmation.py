@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from tests.support.coding_environment import CLIENT, WAIT, Coding, User, play
-from wap_kernel.dialects.coding_environment import CATALOG
+from wap_kernel.dialects.coding_environment.tools import CATALOG
 from wap_kernel.model.caller import Caller, Scope
 from wap_kernel.policy import presets
 from wap_kernel.policy.parse import merge

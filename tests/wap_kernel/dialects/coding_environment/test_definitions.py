@@ -15,7 +15,8 @@ from hypothesis import strategies as st
 
 from tests.support.coding_environment import Coding
 from wap_kernel.dialects import json_schema
-from wap_kernel.dialects.coding_environment import CATALOG, TOOLS, RpcError
+from wap_kernel.dialects.coding_environment.rpc_errors import RpcError
+from wap_kernel.dialects.coding_environment.tools import CATALOG, TOOLS
 from wap_kernel.model.operations import Effect
 
 

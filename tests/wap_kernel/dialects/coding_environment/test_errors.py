@@ -10,8 +10,9 @@ import pytest
 
 from tests.support.coding_environment import Coding, play
 from tests.support.time_limits import growing
-from wap_kernel.dialects import coding_environment
-from wap_kernel.dialects.coding_environment import CATALOG, TOOLS
+from wap_kernel.dialects.coding_environment import rpc_errors
+from wap_kernel.dialects.coding_environment import tools as coding_tools
+from wap_kernel.dialects.coding_environment.tools import CATALOG, TOOLS
 from wap_kernel.model.caller import Caller, Scope
 from wap_kernel.model.errors import Code, InternalError, WapError
 from wap_kernel.model.limits import CODING_MAX_EDIT_BYTES, CODING_MAX_READ_BYTES
@@ -309,10 +310,10 @@ def test_a_tool_that_the_agents_token_does_not_open(coding: Coding) -> None:
         assert (error.code, error.data["rule"]) == (-32004, "token.tools")
         assert (await coding.fail("deleteFile", {"path": "a"}, caller=agent))["code"] == "PERMISSION_DENIED"
         await coding.call("listFiles", {}, caller=agent)
-        names = [tool.name for tool in coding_environment.listed(agent)]
+        names = [tool.name for tool in coding_tools.listed(agent)]
         assert names == ["readFile", "listFiles", "globFiles", "readNotebook", "runOperations", "getRun"]
-        assert [tool.name for tool in coding_environment.listed(agent, {"readFile", "writeFile"})] == ["readFile"]
-        assert [tool.name for tool in coding_environment.listed(Caller())] == list(TOOLS)
+        assert [tool.name for tool in coding_tools.listed(agent, {"readFile", "writeFile"})] == ["readFile"]
+        assert [tool.name for tool in coding_tools.listed(Caller())] == list(TOOLS)
 
     play(coding, scenario)
 
@@ -333,7 +334,7 @@ def test_a_bug_says_nothing_of_the_host(coding: Coding, monkeypatch: pytest.Monk
     monkeypatch.setattr("wap_kernel.dialects.coding_environment.workspace_root.named", broken)
 
     async def scenario(coding: Coding) -> None:
-        with pytest.raises(coding_environment.RpcError) as caught:
+        with pytest.raises(rpc_errors.RpcError) as caught:
             await coding.outcome("readFile", {"path": "a"})
         assert caught.value.code == -32603
         assert "secret" not in caught.value.message + json.dumps(caught.value.data)
@@ -346,13 +347,13 @@ def test_a_bug_says_nothing_of_the_host(coding: Coding, monkeypatch: pytest.Monk
 def test_every_code_of_ours_has_one_of_the_catalog(code: Code) -> None:
     kinds = {kind.code: kind for kind in WapError.__subclasses__()}
     for tool in CATALOG:
-        error = coding_environment.rpc_error(tool, kinds.get(code, InternalError)("What happened."))
+        error = rpc_errors.rpc_error(tool, kinds.get(code, InternalError)("What happened."))
         assert error.code in (-32602, -32603, -32001, -32002, -32003, -32004, -32005)
         assert error.data["hint"] and error.message.startswith("What happened. ")
 
 
 def test_half_characters_can_be_sent() -> None:
-    error = coding_environment.rpc_error("readFile", InternalError("a\udcffb", path="c\udcff", lines=["\ud800"]))
+    error = rpc_errors.rpc_error("readFile", InternalError("a\udcffb", path="c\udcff", lines=["\ud800"]))
     json.dumps({"message": error.message, **error.data}, ensure_ascii=False).encode("utf-8")
 
 

@@ -17,9 +17,10 @@ from tests.support.git_repository import BOT, plain
 from tests.support.git_server import APP_ID, GitServer
 from tests.support.provider_workspace import skip_unless_works
 from wap_kernel.dialects import json_schema, tool_interface
-from wap_kernel.dialects.coding_environment import TOOLS, Question
 from wap_kernel.dialects.coding_environment import progress as watching
+from wap_kernel.dialects.coding_environment.confirmation_prompt import Question
 from wap_kernel.dialects.coding_environment.outcome import performed
+from wap_kernel.dialects.coding_environment.tools import TOOLS
 from wap_kernel.dialects.coding_environment.workspace_root import Place
 from wap_kernel.dialects.tool_interface import git_answers
 from wap_kernel.dialects.tool_interface.git_parameters import FIELDS
@@ -28,7 +29,7 @@ from wap_kernel.git.settings import GitSettings
 from wap_kernel.model.caller import Caller, Scope
 from wap_kernel.model.errors import PermissionDenied
 from wap_kernel.model.git import results as answers
-from wap_kernel.model.git.results import GitActed
+from wap_kernel.model.git.results import GitResult
 from wap_kernel.model.limits import INTERFACE_MAX_GIT_FILES, MAX_MASKS
 from wap_kernel.model.operations import Effect, GitRead
 from wap_kernel.model.policy import Policy
@@ -86,20 +87,20 @@ DIFF = answers.Diff((answers.FileDiff("app/a", "renamed", 1, None, "patch", "app
 CHANGE = answers.ChangedFile("app/a", "renamed", "app/b")
 ACTED: list[object] = [
     answers.GitStatus("main", "c1", None, 1, 2, (CHANGE,), (), ("app/c",), (), 3, "merge", "note"),
-    answers.Differences(DIFF, DIFF),
-    answers.Log((COMMIT,), True),
-    answers.ShownCommit(COMMIT, DIFF),
-    answers.ShownFile("app/a", "c1", 3, "abc", False),
-    answers.ShownFolder("app", "c1", ("a", "b/"), 1),
-    answers.Committed("c1", "main", PERSON, 2),
-    answers.Added(("app/a",), 0),
-    answers.CheckedOut("main", "c1", True),
-    answers.Branches("main", (answers.Branch("main", "c1", True, False),)),
-    answers.Pulled(
-        answers.Fetched("origin", (answers.RefChange("origin/main", None, "c1"),)), "main", "c0", "c1", "merge"
+    answers.WorkingTreeDiff(DIFF, DIFF),
+    answers.CommitLog((COMMIT,), True),
+    answers.CommitDetails(COMMIT, DIFF),
+    answers.FileAtCommit("app/a", "c1", 3, "abc", False),
+    answers.FolderAtCommit("app", "c1", ("a", "b/"), 1),
+    answers.CommitResult("c1", "main", PERSON, 2),
+    answers.AddResult(("app/a",), 0),
+    answers.CheckoutResult("main", "c1", True),
+    answers.BranchList("main", (answers.Branch("main", "c1", True, False),)),
+    answers.PullResult(
+        answers.FetchResult("origin", (answers.RefChange("origin/main", None, "c1"),)), "main", "c0", "c1", "merge"
     ),
-    answers.Cloned("origin", "app/copy", "main", "c1"),
-    answers.Failure(answers.Reason.CONFLICTS, "Solve them.", 1, "stderr", ("app/a",)),
+    answers.CloneResult("origin", "app/copy", "main", "c1"),
+    answers.GitFailure(answers.GitFailureReason.CONFLICTS, "Solve them.", 1, "stderr", ("app/a",)),
 ]
 
 
@@ -110,8 +111,8 @@ def described() -> jsonschema.Draft202012Validator:
 
 @pytest.mark.parametrize("answer", ACTED, ids=lambda answer: type(answer).__name__)
 def test_it_answers_the_same_in_this_dialects_spelling(answer: Any, described: jsonschema.Draft202012Validator) -> None:
-    failed = isinstance(answer, answers.Failure)
-    result = GitActed(failure=answer) if failed else GitActed(answer=answer)
+    failed = isinstance(answer, answers.GitFailure)
+    result = GitResult(failure=answer) if failed else GitResult(answer=answer)
     theirs = git_answers.acted(GitRead(action="status"), result).model_dump(exclude_none=True)
     for within in (".", "app"):
         outcome = performed(TOOLS["git"], GitRead(action="status", within=within), result)

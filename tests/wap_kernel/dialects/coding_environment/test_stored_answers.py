@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 
 from tests.support.coding_environment import CLIENT, OPEN, WAIT, Coding, play, until
-from wap_kernel.dialects.coding_environment import TOOLS, RpcError
+from wap_kernel.dialects.coding_environment.rpc_errors import RpcError
+from wap_kernel.dialects.coding_environment.tools import TOOLS
 from wap_kernel.model.policy import Policy
 from wap_kernel.model.run import RunStatus
 from wap_kernel.runs import recovery
