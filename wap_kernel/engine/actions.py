@@ -16,10 +16,10 @@ from wap_kernel.files.read import read_file
 from wap_kernel.files.search.searcher import Searcher
 from wap_kernel.files.viewing import view_file
 from wap_kernel.files.write import Writer
-from wap_kernel.git.client import Git
-from wap_kernel.git.remote.preview import Foreseen
-from wap_kernel.model.call_context import ALONE, CallContext
-from wap_kernel.model.command import CancelToken, CommandOutcome, OnChunk
+from wap_kernel.git.client import GitClient
+from wap_kernel.git.remote.preview import TransferPreview
+from wap_kernel.model.call_context import NO_RUN, CallContext
+from wap_kernel.model.command import CancelToken, Command, CommandOutcome, Confinement, OnChunk
 from wap_kernel.model.deadline import Deadline
 from wap_kernel.model.errors import PARTIAL_EFFECT_HINT, Conflict, ExecutionFailed, TimedOut
 from wap_kernel.model.hints import longer_timeout
@@ -44,12 +44,12 @@ from wap_kernel.model.operations import (
     ViewFile,
     WriteFile,
 )
-from wap_kernel.model.paths import display
+from wap_kernel.model.paths import render_path
 from wap_kernel.model.results import CommandResult, Limits, Result, WorkspaceDescription
 from wap_kernel.model.version import __version__
 from wap_kernel.policy.paths.quarantine import set_aside
 from wap_kernel.policy.paths.sandbox_masks import Masks, unguarded
-from wap_kernel.providers.base import Command, Confinement, Provider
+from wap_kernel.providers.base import Provider
 from wap_kernel.state.undo.undo import Undoing
 
 DIALECTS = ("wap/1.0", "agent-spaces/1.0", "coding-environment-mcp", "workspace-tool-interface")
@@ -76,7 +76,7 @@ class Permit:
 
 class Actions:
     def __init__(
-        self, provider: Provider, searcher: Searcher, locks: Locks, root: str, undoing: Undoing, git: Git
+        self, provider: Provider, searcher: Searcher, locks: Locks, root: str, undoing: Undoing, git: GitClient
     ) -> None:
         self._provider = provider
         self._searcher = searcher
@@ -91,7 +91,7 @@ class Actions:
         permit: Permit,
         cancel: CancelToken,
         on_chunk: OnChunk | None = None,
-        context: CallContext = ALONE,
+        context: CallContext = NO_RUN,
     ) -> Result:
         if isinstance(operation, RunCommand):
             return self._run(operation, permit, cancel, on_chunk)
@@ -124,7 +124,7 @@ class Actions:
 
     def _describe(self, _: DescribeWorkspace, permit: Permit) -> WorkspaceDescription:
         return WorkspaceDescription(
-            root=display(self._root),
+            root=render_path(self._root),
             default_exclusions=list(DEFAULT_EXCLUSIONS),
             limits=permit.limits,
             version=__version__,
@@ -136,7 +136,9 @@ class Actions:
     def _writer(self, permit: Permit) -> Writer:
         return Writer(permit.files, self._locks, permit.limits)
 
-    def _run(self, operation: RunCommand, permit: Permit, cancel: CancelToken, on_chunk: OnChunk | None) -> CommandResult:
+    def _run(
+        self, operation: RunCommand, permit: Permit, cancel: CancelToken, on_chunk: OnChunk | None
+    ) -> CommandResult:
         limits = permit.limits
         timeout_ms = min(operation.timeout_ms or limits.default_timeout_ms, limits.max_timeout_ms)
         command = Command(
@@ -159,7 +161,9 @@ class Actions:
             is_output_truncated=outcome.stdout_truncated or outcome.stderr_truncated,
         )
         if outcome.cancelled:
-            raise ExecutionFailed("The command was ended before it was done.", hint=PARTIAL_EFFECT_HINT, **_partial(result))
+            raise ExecutionFailed(
+                "The command was ended before it was done.", hint=PARTIAL_EFFECT_HINT, **_partial(result)
+            )
         if outcome.timed_out:
             raise TimedOut(
                 f"The command was ended after {timeout_ms:g} ms.",
@@ -169,7 +173,7 @@ class Actions:
             )
         return result
 
-    def foresee(self, operation: GitTransfer, permit: Permit) -> Foreseen:
+    def foresee(self, operation: GitTransfer, permit: Permit) -> TransferPreview:
         """What a transfer would be about, for the person who is asked."""
         masks = Masks(Confinement())
         if self._provider.confines:
@@ -189,7 +193,9 @@ class Actions:
         finally:
             set_aside(unguarded(permit.files), masks.absent)
 
-    def _run_confined(self, command: Command, permit: Permit, cancel: CancelToken, on_chunk: OnChunk | None) -> CommandOutcome:
+    def _run_confined(
+        self, command: Command, permit: Permit, cancel: CancelToken, on_chunk: OnChunk | None
+    ) -> CommandOutcome:
         if not self._provider.confines:
             return self._provider.run(command, on_chunk=on_chunk, cancel=cancel)
         attempt = 1

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from itertools import takewhile
 from typing import NamedTuple
 
-from wap_kernel.engine.fast_path import Plain
+from wap_kernel.engine.fast_path import FastPath
 from wap_kernel.files import content_hash
 from wap_kernel.files.contained.atomic_write import Unsettled
 from wap_kernel.files.contained.linkless import Direct
@@ -24,8 +24,8 @@ from wap_kernel.model.caller import Caller
 from wap_kernel.model.command import CancelToken
 from wap_kernel.model.errors import Conflict, ExecutionFailed, WapError
 from wap_kernel.model.operations import Operation, WriteFile
-from wap_kernel.model.paths import display, lexical
-from wap_kernel.model.results import FileWritten
+from wap_kernel.model.paths import render_path, resolve_lexically
+from wap_kernel.model.results import WriteResult
 from wap_kernel.state.audit.log import Audit, Entry, Outcome, Record, is_denial
 from wap_kernel.state.undo.change_store import Changes
 from wap_kernel.state.undo.file_image import ABSENT, Image
@@ -43,7 +43,7 @@ class NewFile(NamedTuple):
     @property
     def path(self) -> str:
         """Where it will really be: no link is on the way."""
-        return lexical(self.operation.path)
+        return resolve_lexically(self.operation.path)
 
 
 @dataclass
@@ -63,14 +63,14 @@ class _Made:
         self.end = Entry.of_end(self.record, outcome, self.error)
 
     @property
-    def result(self) -> FileWritten | WapError:
+    def result(self) -> WriteResult | WapError:
         if self.error is not None:
             return self.error
         size = len(self.new.operation.content)
-        return FileWritten(path=display(self.new.path), bytes_written=size, hash=self.hash)
+        return WriteResult(path=render_path(self.new.path), bytes_written=size, hash=self.hash)
 
 
-class Making:
+class BulkCreate:
     def __init__(self, audit: Audit, locks: Locks, changes: Changes, translate: Translate) -> None:
         self._audit = audit
         self._locks = locks
@@ -78,8 +78,8 @@ class Making:
         self._translate = translate
 
     def make(
-        self, plain: Plain, wanted: Sequence[NewFile], caller: Caller, context: CallContext, cancel: CancelToken
-    ) -> list[FileWritten | WapError]:
+        self, plain: FastPath, wanted: Sequence[NewFile], caller: Caller, context: CallContext, cancel: CancelToken
+    ) -> list[WriteResult | WapError]:
         """What became of the first of them, as many as could be made in this way; of the others nothing is known, and
         the first of them is for the pipeline. Their paths must be different."""
         assert plain.files is not None, "nothing is plain"

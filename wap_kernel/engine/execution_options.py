@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from wap_kernel.files.interface import Files
-from wap_kernel.policy.current import Binding
+from wap_kernel.policy.current import BoundPolicy
 
 
 @dataclass(frozen=True)
@@ -14,7 +14,7 @@ class ExecutionOptions:
 
     approved: bool = False
     """A person approved this operation, so a verdict of ask allows it. A verdict of deny still denies it."""
-    binding: Binding | None = None
+    binding: BoundPolicy | None = None
     """The policy, where the run looked it up a moment ago for this operation and its neighbours."""
     overlay: Files | None = None
     """The files of a dry run, which receive the changes instead of the workspace."""

@@ -17,13 +17,13 @@ from wap_kernel.files.read import Whole, read_whole
 from wap_kernel.model.errors import WapError
 from wap_kernel.model.operations import Operation, ReadFile, WriteFile
 from wap_kernel.model.results import Limits
-from wap_kernel.policy.current import Binding
+from wap_kernel.policy.current import BoundPolicy
 
 
-class Plain:
+class FastPath:
     """What a binding leaves to plain operations."""
 
-    def __init__(self, root: Root, binding: Binding, limits: Limits) -> None:
+    def __init__(self, root: Root, binding: BoundPolicy, limits: Limits) -> None:
         effective = binding.effective
         self.files: Direct | None = None if _asks(binding) else root.direct(binding.guard)
         """None: nothing is plain."""
@@ -66,7 +66,7 @@ class Plain:
             return False
 
 
-def _asks(binding: Binding) -> bool:
+def _asks(binding: BoundPolicy) -> bool:
     effective = binding.effective
     return effective.broken is not None or any(policy.confirmation_required for policy in effective.layers)
 

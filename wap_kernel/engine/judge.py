@@ -25,7 +25,7 @@ from wap_kernel.model.errors import (
     ProviderUnavailable,
     TooLarge,
     WapError,
-    from_os_error,
+    translate_os_error,
 )
 from wap_kernel.model.limits import MAX_SEARCHED_FILE_BYTES
 from wap_kernel.model.operations import GitAction, Operation, ReadFile, RunCommand
@@ -35,14 +35,14 @@ from wap_kernel.model.policy import Grant
 from wap_kernel.model.results import Limits
 from wap_kernel.policy.commands.git_attributes import AttributeFiles
 from wap_kernel.policy.commands.program_lookup import Programs
-from wap_kernel.policy.current import Binding, CurrentPolicy
+from wap_kernel.policy.current import BoundPolicy, CurrentPolicy
 from wap_kernel.policy.decide import Facts, PathAccess, decide, grant_for
 from wap_kernel.policy.grant_store import Grants
 from wap_kernel.policy.paths import sandbox_masks
 from wap_kernel.policy.paths.protected import ProtectedPaths
 from wap_kernel.policy.verdict import Verdict, VerdictKind
 from wap_kernel.providers.base import Provider
-from wap_kernel.providers.unavailable import RefusingProvider
+from wap_kernel.providers.unavailable import UnavailableProvider
 from wap_kernel.state.undo.manifest import GIT
 
 
@@ -76,10 +76,10 @@ class Judge:
         self._allow_unconfined = allow_unconfined
         self._confined_only = confined_only
         self._git = git
-        self._permits: tuple[Binding | None, dict[bool, Permit]] = (None, {})
+        self._permits: tuple[BoundPolicy | None, dict[bool, Permit]] = (None, {})
         """Of the binding that was asked about last, with and without the network: seldom is it another."""
 
-    def binding(self, caller: Caller) -> Binding:
+    def binding(self, caller: Caller) -> BoundPolicy:
         return self._policy.of(caller)
 
     def files_of(self, caller: Caller) -> Files:
@@ -90,11 +90,11 @@ class Judge:
         """For a dry run: the same files, and changes that stay in memory."""
         return Overlay(self._files)
 
-    def binding_for(self, operation: Operation, caller: Caller, known: Binding | None = None) -> Binding:
+    def binding_for(self, operation: Operation, caller: Caller, known: BoundPolicy | None = None) -> BoundPolicy:
         """What binds the caller in this operation; `known`, where it was looked up a moment ago."""
         return self._narrowed(known or self.binding(caller), operation)
 
-    def _narrowed(self, binding: Binding, operation: Operation) -> Binding:
+    def _narrowed(self, binding: BoundPolicy, operation: Operation) -> BoundPolicy:
         """Where the operation stays in a folder: with that folder's policy, and no file outside. A command sees the
         whole workspace all the same; only where it begins is bound. So does git, whose answers are then sifted."""
         if operation.within == ".":
@@ -104,7 +104,7 @@ class Judge:
             if self._files.stat(folder).kind is not Kind.FOLDER:
                 raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR))
         except OSError as error:
-            raise from_os_error(error, operation.within) from None
+            raise translate_os_error(error, operation.within) from None
         if folder == ".":
             return binding
         if not isinstance(operation, RunCommand):
@@ -113,12 +113,12 @@ class Judge:
             raise outside(operation.cwd)
         return self._policy.within(binding, folder, only=False)
 
-    def verdict(self, operation: Operation, binding: Binding) -> Verdict:
+    def verdict(self, operation: Operation, binding: BoundPolicy) -> Verdict:
         return decide(operation, binding.effective, self._facts(operation, binding), self._granted())
 
     def may_read(self, path: str, caller: Caller) -> bool:
         """Whether the caller could read the file at this resolved path, by a tool of its scope and unasked."""
-        if caller.scope is not None and not caller.scope.opens("readFile"):
+        if caller.scope is not None and not caller.scope.allows("readFile"):
             return False
         return self.checked(ReadFile(path=path), caller).kind is VerdictKind.ALLOW
 
@@ -171,7 +171,7 @@ class Judge:
         """Raise where the caller's commands are not run at all."""
         if not isinstance(operation, RunCommand | GitAction):
             return
-        if isinstance(self._provider, RefusingProvider):
+        if isinstance(self._provider, UnavailableProvider):
             self._provider.refuse()
         if (caller.token or self._confined_only) and not (self._provider.confines or self._allow_unconfined):
             asker = "an agent token is not given unconfined ones" if caller.token else "unconfined ones are not run"
@@ -180,7 +180,7 @@ class Judge:
                 hint="`wap doctor` tells how to get a sandbox; an administrator may set WapExtension.allow_unconfined.",
             )
 
-    def permit(self, binding: Binding, verdict: Verdict, overlay: Files | None = None) -> Permit:
+    def permit(self, binding: BoundPolicy, verdict: Verdict, overlay: Files | None = None) -> Permit:
         """What is left to an operation that may be performed, in the workspace or in the overlay of a dry run."""
         if overlay is not None:
             return self._permit(binding, verdict, overlay)
@@ -192,7 +192,7 @@ class Judge:
             known[verdict.network] = self._permit(binding, verdict, self._files)
         return known[verdict.network]
 
-    def _permit(self, binding: Binding, verdict: Verdict, files: Files) -> Permit:
+    def _permit(self, binding: BoundPolicy, verdict: Verdict, files: Files) -> Permit:
         effective, guard, limits = binding.effective, binding.guard, self._limits
         bounded = limits.model_copy(
             update={
@@ -217,7 +217,7 @@ class Judge:
             ),
         )
 
-    def _facts(self, operation: Operation, binding: Binding) -> Facts:
+    def _facts(self, operation: Operation, binding: BoundPolicy) -> Facts:
         named = operation.path_accesses()
         first, size = None, None
         if named and binding.effective.max_file_size is not None:
@@ -241,7 +241,7 @@ class Judge:
 
     def _resolved(self, touch: PathAccess) -> PathAccess:
         try:
-            return touch.at(self._files.resolve(touch.path, follow=touch.follow))
+            return touch.with_path(self._files.resolve(touch.path, follow=touch.follow))
         except OSError:
             return touch  # a folder on the way is missing; the primitives will say so, or make it and ask the guard
 
@@ -251,7 +251,7 @@ class Judge:
             stat = self._files.stat(touch.path)
         except (OSError, WapError):
             return None, None
-        return (touch.at(stat.path) if touch.follow else None), stat.size
+        return (touch.with_path(stat.path) if touch.follow else None), stat.size
 
 
 def _is_below(path: str, folder: str) -> bool:

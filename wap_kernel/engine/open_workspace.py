@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
-from wap_kernel.model.errors import from_os_error
+from wap_kernel.model.errors import translate_os_error
 
 if TYPE_CHECKING:
     from logging import Logger
@@ -26,7 +26,7 @@ def open_workspace(
 ) -> Workspace:
     """`settings` are those of `wap_kernel.engine.jupyter_config.configured`."""
     from wap_kernel.engine.workspace import Workspace
-    from wap_kernel.git.configuring import git_settings
+    from wap_kernel.git.configuring import parse_git_settings
     from wap_kernel.model.results import Limits
     from wap_kernel.policy import presets
     from wap_kernel.policy.parse import merge
@@ -44,9 +44,9 @@ def open_workspace(
             state_dir=settings.get("state_dir") or None,
             limits=limits,
             undo=bool(settings.get("undo", True)),
-            git=git_settings(settings.get("git", {})),
+            git=parse_git_settings(settings.get("git", {})),
             changed=changed,
             log=log,
         )
     except OSError as error:
-        raise from_os_error(error, root) from None
+        raise translate_os_error(error, root) from None

@@ -11,14 +11,14 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 
 from wap_kernel.engine.actions import Actions
-from wap_kernel.engine.bulk_create import Making, NewFile
+from wap_kernel.engine.bulk_create import BulkCreate, NewFile
 from wap_kernel.engine.execution_options import DEFAULTS, ExecutionOptions
-from wap_kernel.engine.fast_path import Plain
+from wap_kernel.engine.fast_path import FastPath
 from wap_kernel.engine.judge import Judge
 from wap_kernel.files.contained.root import Root
 from wap_kernel.files.interface import Locks
 from wap_kernel.files.read import Whole
-from wap_kernel.git.remote.preview import Foreseen
+from wap_kernel.git.remote.preview import TransferPreview
 from wap_kernel.model.call_context import CallContext
 from wap_kernel.model.caller import Caller
 from wap_kernel.model.command import CancelToken, OnChunk
@@ -29,13 +29,13 @@ from wap_kernel.model.errors import (
     InvalidArgument,
     PermissionDenied,
     WapError,
-    from_os_error,
+    translate_os_error,
 )
-from wap_kernel.model.git.results import GitActed
+from wap_kernel.model.git.results import GitResult
 from wap_kernel.model.operations import Effect, GitTransfer, Operation, ReadFile, RevertRun
-from wap_kernel.model.results import FileWritten, Limits, Result
+from wap_kernel.model.results import Limits, Result, WriteResult
 from wap_kernel.model.run import Run
-from wap_kernel.policy.current import Binding
+from wap_kernel.policy.current import BoundPolicy
 from wap_kernel.redaction import results
 from wap_kernel.redaction.results import CurrentRedactor
 from wap_kernel.redaction.stream import RedactedStream
@@ -69,7 +69,7 @@ class Pipeline:
         self._judge = judge
         self._actions = actions
         self._undo = undo
-        self._making = None if undo.changes is None else Making(audit, locks, undo.changes, self._translate)
+        self._making = None if undo.changes is None else BulkCreate(audit, locks, undo.changes, self._translate)
         self._redactor = redactor
         self._limits = limits
         self._changed = changed
@@ -104,19 +104,19 @@ class Pipeline:
         finally:
             if watched is not None:
                 watched.end()
-        if isinstance(result, GitActed) and result.failure is not None:
-            self._audit.outcome(record, "failed", ExecutionFailed(result.failure.record))
+        if isinstance(result, GitResult) and result.failure is not None:
+            self._audit.outcome(record, "failed", ExecutionFailed(result.failure.audit_text))
         else:
             self._audit.outcome(record, "ok", exit_code=getattr(result, "exit_code", 0))
         if operation.effect is not Effect.READ and not context.dry_run:
             self._changed(operation, caller, context)
         return result
 
-    def plain(self, binding: Binding) -> Plain:
-        return Plain(self._files, binding, self._limits)
+    def plain(self, binding: BoundPolicy) -> FastPath:
+        return FastPath(self._files, binding, self._limits)
 
     def read_plainly(
-        self, plain: Plain, operation: ReadFile, caller: Caller, context: CallContext, step: str
+        self, plain: FastPath, operation: ReadFile, caller: Caller, context: CallContext, step: str
     ) -> Whole | None:
         """What `perform` would find, or None: then it has to be asked. `step`: in a context that many share."""
         record = self._audit.record(operation, caller, context, step=step)
@@ -128,15 +128,15 @@ class Pipeline:
         return whole
 
     def make_plainly(
-        self, plain: Plain, wanted: Sequence[NewFile], caller: Caller, context: CallContext, cancel: CancelToken
-    ) -> list[FileWritten | WapError]:
+        self, plain: FastPath, wanted: Sequence[NewFile], caller: Caller, context: CallContext, cancel: CancelToken
+    ) -> list[WriteResult | WapError]:
         """What `perform` would answer, for the first of them; where there is none, it has to be asked. Only where undo
         is on: else nobody would know what was under way in a crash."""
         if self._making is None:
             return []
         made = self._making.make(plain, wanted, caller, context, cancel)
         for new, result in zip(wanted, made, strict=False):
-            if isinstance(result, FileWritten):
+            if isinstance(result, WriteResult):
                 self._changed(new.operation, caller, context)
         return made
 
@@ -162,7 +162,7 @@ class Pipeline:
         self._changed(operation, run.caller, context)
         return left
 
-    def foresee(self, operation: Operation, caller: Caller) -> Foreseen | None:
+    def foresee(self, operation: Operation, caller: Caller) -> TransferPreview | None:
         """What a transfer by git would be about, nothing where that cannot be looked up; None of anything else. Raises
         what would be said of it whoever agreed."""
         if not isinstance(operation, GitTransfer):
@@ -174,9 +174,11 @@ class Pipeline:
         except (PermissionDenied, InvalidArgument):
             raise
         except WapError:
-            return Foreseen()
+            return TransferPreview()
 
-    def _before_image(self, operation: Operation, context: CallContext, cancel: CancelToken) -> AbstractContextManager[None]:
+    def _before_image(
+        self, operation: Operation, context: CallContext, cancel: CancelToken
+    ) -> AbstractContextManager[None]:
         """Keeps what the operation is about to change, for undo; only a run can be undone."""
         if operation.effect is Effect.READ or context.dry_run:
             return nullcontext()
@@ -191,7 +193,7 @@ class Pipeline:
         if isinstance(error, OSError):
             named = operation.summary()
             path = str(named.get("path") or named.get("source") or named.get("cwd") or "")
-            translated = from_os_error(error, path)
+            translated = translate_os_error(error, path)
             if not isinstance(translated, InternalError):
                 return translated
         return self._bug(error, operation.kind)

@@ -20,7 +20,7 @@ T = TypeVar("T")
 _Item = tuple[Callable[[], Any], "asyncio.Future[Any]", asyncio.AbstractEventLoop]
 
 
-class Threads:
+class ThreadPool:
     """At most `count` pieces of work at once, the others in order. A thread starts when no other is free."""
 
     def __init__(self, name: str, count: int) -> None:

@@ -18,13 +18,13 @@ from typing import Any, TypeVar
 from wap_kernel.engine.actions import Actions
 from wap_kernel.engine.judge import Judge
 from wap_kernel.engine.pipeline import Changed, Pipeline
-from wap_kernel.engine.thread_pool import Threads
+from wap_kernel.engine.thread_pool import ThreadPool
 from wap_kernel.files.contained import atomic_write
 from wap_kernel.files.contained.root import Root
 from wap_kernel.files.search.searcher import Searcher
-from wap_kernel.git.client import Git
+from wap_kernel.git.client import GitClient
 from wap_kernel.git.settings import GitSettings
-from wap_kernel.model.call_context import ALONE, CallContext
+from wap_kernel.model.call_context import NO_RUN, CallContext
 from wap_kernel.model.caller import Caller
 from wap_kernel.model.command import CancelToken, OnChunk
 from wap_kernel.model.deadline import Deadline
@@ -51,9 +51,9 @@ from wap_kernel.policy.paths.protected import protected_paths
 from wap_kernel.policy.verdict import Verdict
 from wap_kernel.providers.base import Provider
 from wap_kernel.providers.process import environment
-from wap_kernel.providers.process.stream import Chunk, stream
+from wap_kernel.providers.process.stream import Chunk, stream_output
 from wap_kernel.providers.selection import choose
-from wap_kernel.providers.unavailable import RefusingProvider
+from wap_kernel.providers.unavailable import UnavailableProvider
 from wap_kernel.redaction import results
 from wap_kernel.redaction.results import CurrentRedactor
 from wap_kernel.state.audit.log import Audit
@@ -142,18 +142,18 @@ class Workspace:
         self._audit = opened.enter_context(closing(Audit(self.database, identifier, self.log, self.redactor)))
         self.grants = opened.enter_context(closing(Grants(state, identifier)))
         self._pools = {
-            kind: opened.enter_context(closing(Threads(kind.__name__, count))) for kind, count in THREADS.items()
+            kind: opened.enter_context(closing(ThreadPool(kind.__name__, count))) for kind, count in THREADS.items()
         }
         self._provider = opened.enter_context(closing(self._choose(provider)))
-        searcher = opened.enter_context(closing(Searcher(protected, root_fd=self._files.fd)))
+        searcher = opened.enter_context(closing(Searcher(protected, root=self.root, root_fd=self._files.fd)))
         locks = PathLocks(state)
         snapshots: Snapshots | None = None
         if self._keeps:
             snapshots = Snapshots(self._files.guarded_by(protected), self.database, state, Caps(), self.log)
         self.undo = Undoing(snapshots, locks, lambda caller: self.judge.binding(caller).guard)
         """What runs changed, and how it is taken back."""
-        server = environment.for_sandbox(os.environ) if self._provider.confines else os.environ
-        path = environment.rebuild(server, {})["PATH"]
+        server = environment.restrict_search_path(os.environ) if self._provider.confines else os.environ
+        path = environment.build_environment(server, {})["PATH"]
         self.judge = Judge(
             self._files,
             self.root,
@@ -168,7 +168,7 @@ class Workspace:
             confined_only=self._confined_only,
             git=self._git,
         )
-        git = Git(self._provider, self.root, state, self._git)
+        git = GitClient(self._provider, self.root, state, self._git)
         self.pipeline = Pipeline(
             self._files,
             self._audit,
@@ -188,7 +188,7 @@ class Workspace:
             choice = choose(name, self._files, secrets=self._protected.secrets)
         except ProviderUnavailable as error:
             self.log.error("wap refuses every command: %s", error.text)
-            return RefusingProvider(name, self._files, error)
+            return UnavailableProvider(name, self._files, error)
         (self.log.info if choice.provider.confines else self.log.warning)("wap: %s", choice.reason)
         return choice.provider
 
@@ -211,16 +211,16 @@ class Workspace:
         return await self.answer(operation, caller or Caller(), lambda result: result)
 
     async def answer(
-        self, operation: Operation, caller: Caller, encode: Callable[[Result], T], context: CallContext = ALONE
+        self, operation: Operation, caller: Caller, encode: Callable[[Result], T], context: CallContext = NO_RUN
     ) -> T:
         """Like `perform`; `encode` makes an answer of the result on the same thread, away from the event loop."""
         return await self._answer(operation, caller, context, encode, None, CancelToken())
 
     def stream(
-        self, operation: RunCommand, caller: Caller, context: CallContext = ALONE
+        self, operation: RunCommand, caller: Caller, context: CallContext = NO_RUN
     ) -> AsyncGenerator[Chunk | Result, None]:
         """The command's output while it runs, and its result last; or a WapError. Leaving the loop ends the command."""
-        return stream(partial(self._answer, operation, caller, context, lambda result: result))
+        return stream_output(partial(self._answer, operation, caller, context, lambda result: result))
 
     async def _answer(
         self,
@@ -287,7 +287,7 @@ class Workspace:
         error: WapError,
         caller: Caller,
         operation: Operation | None = None,
-        context: CallContext = ALONE,
+        context: CallContext = NO_RUN,
     ) -> None:
         """Record a request that was refused before it was performed, or before it even became an operation. The error
         is about to be told, so it is redacted as well."""

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from wap_kernel.model.caller import Caller
 from wap_kernel.model.policy import FilesystemPolicy, Layers, Policy
-from wap_kernel.policy.effective import Effective
+from wap_kernel.policy.effective import EffectivePolicy
 from wap_kernel.policy.layers import PolicyFiles, literally
 from wap_kernel.policy.paths.guard import PolicyGuard
 from wap_kernel.policy.paths.protected import ProtectedPaths
@@ -16,8 +16,8 @@ MAX_REMEMBERED = 256
 
 
 @dataclass(frozen=True)
-class Binding:
-    effective: Effective
+class BoundPolicy:
+    effective: EffectivePolicy
     guard: PolicyGuard
     hiding: PolicyGuard
     """What a sandbox hides: not what only lies outside of the folder that an operation stays in."""
@@ -29,14 +29,14 @@ class CurrentPolicy:
     def __init__(self, files: PolicyFiles, protected: ProtectedPaths) -> None:
         self._files = files
         self._protected = protected
-        self._known: tuple[Effective | None, dict[str | None, tuple[Layers, Binding]]] = (None, {})
+        self._known: tuple[EffectivePolicy | None, dict[str | None, tuple[Layers, BoundPolicy]]] = (None, {})
         """By token. Layers are compared, not hashed: that takes longer than many an operation."""
-        self._within: dict[tuple[str, bool], tuple[Binding, Policy | None, Binding]] = {}
+        self._within: dict[tuple[str, bool], tuple[BoundPolicy, Policy | None, BoundPolicy]] = {}
 
-    def of(self, caller: Caller) -> Binding:
+    def of(self, caller: Caller) -> BoundPolicy:
         return self._bound(self._files.effective(), caller)
 
-    def _bound(self, common: Effective, caller: Caller) -> Binding:
+    def _bound(self, common: EffectivePolicy, caller: Caller) -> BoundPolicy:
         known_for, bindings = self._known
         if known_for is not common:
             bindings = {}
@@ -50,11 +50,11 @@ class CurrentPolicy:
             for layer in layers:
                 effective = effective.with_layer(layer)
             guard = PolicyGuard(self._protected, effective)
-            binding = Binding(effective, guard, guard)
+            binding = BoundPolicy(effective, guard, guard)
             bindings[caller.token] = (layers, binding)
         return binding
 
-    def within(self, binding: Binding, folder: str, *, only: bool) -> Binding:
+    def within(self, binding: BoundPolicy, folder: str, *, only: bool) -> BoundPolicy:
         """Narrowed by the policy file of the real folder `folder`; with `only` nothing outside of it can be reached."""
         layer = self._files.layer_for(folder)
         known = self._within.get((folder, only))
@@ -66,7 +66,7 @@ class CurrentPolicy:
             inside = literally(folder)
             paths = FilesystemPolicy(allowed_paths=(inside, f"{inside}/**"))
             effective = effective.with_layer(Policy(name="workspaceRoot", filesystem=paths))
-        narrowed = Binding(effective, PolicyGuard(self._protected, effective) if only else hiding, hiding)
+        narrowed = BoundPolicy(effective, PolicyGuard(self._protected, effective) if only else hiding, hiding)
         if len(self._within) >= MAX_REMEMBERED:
             self._within.clear()
         self._within[folder, only] = (binding, layer, narrowed)

@@ -28,7 +28,7 @@ from wap_kernel.policy.commands.mentions import Mentions, Sought
 from wap_kernel.policy.commands.path_arguments import judge_arguments
 from wap_kernel.policy.commands.redirections import judge_redirections
 from wap_kernel.policy.commands.rule_match import split
-from wap_kernel.policy.effective import Effective
+from wap_kernel.policy.effective import EffectivePolicy
 from wap_kernel.policy.git_remotes import PROTECTED, RULE, Remote, Verb, questions, refusal
 from wap_kernel.policy.grants import covered, grant_for_git, grant_for_operation
 from wap_kernel.policy.paths.protected import ProtectedPaths
@@ -73,7 +73,7 @@ class _Said:
     layer: Policy | None = None
 
 
-def decide(operation: Operation, effective: Effective, facts: Facts, grants: Iterable[Grant] = ()) -> Verdict:
+def decide(operation: Operation, effective: EffectivePolicy, facts: Facts, grants: Iterable[Grant] = ()) -> Verdict:
     """The strictest of all verdicts. The primitives ask about paths again when they act."""
     script = _script(operation)
     said = _said(operation, script, effective, facts)
@@ -106,7 +106,7 @@ def _about_network(opens: bool) -> str:
     )
 
 
-def grant_for(operation: Operation, effective: Effective, facts: Facts) -> Grant | None:
+def grant_for(operation: Operation, effective: EffectivePolicy, facts: Facts) -> Grant | None:
     """The narrowest grant with which `decide` would allow `operation`. None: there is none, or it needs none."""
     script = _script(operation)
     said = _said(operation, script, effective, facts)
@@ -116,7 +116,7 @@ def grant_for(operation: Operation, effective: Effective, facts: Facts) -> Grant
 
 
 def _grant(
-    operation: Operation, script: Script, effective: Effective, facts: Facts, asked: Sequence[_Said]
+    operation: Operation, script: Script, effective: EffectivePolicy, facts: Facts, asked: Sequence[_Said]
 ) -> Grant | None:
     """What has to be granted for all of `asked`."""
     if isinstance(operation, GitAction):
@@ -140,7 +140,7 @@ def _git_grant(operation: GitAction, asked: Sequence[_Said]) -> Grant | None:
     return grant_for_git(operation)
 
 
-def _names_blocked(grant: Grant, effective: Effective) -> bool:
+def _names_blocked(grant: Grant, effective: EffectivePolicy) -> bool:
     entries = (entry for policy in effective.layers for entry in policy.shell.blocked_commands)
     words = [word for form in grant.commands if form.options is None for word in form.words[1:]]
     return Mentions(words).first(Sought(split(entry)[:1]) for entry in entries) is not None
@@ -152,7 +152,7 @@ def _script(operation: Operation) -> Script:
     return parse(operation.line) if isinstance(operation, GitAction) else Script(())
 
 
-def _said(operation: Operation, script: Script, effective: Effective, facts: Facts) -> list[_Said]:
+def _said(operation: Operation, script: Script, effective: EffectivePolicy, facts: Facts) -> list[_Said]:
     if effective.broken is not None:
         return [_Said(effective.broken)]
     said = [_Said(verdict) for verdict in (*_paths(facts, effective), *_sizes(operation, effective, facts))]
@@ -161,7 +161,7 @@ def _said(operation: Operation, script: Script, effective: Effective, facts: Fac
     if isinstance(operation, GitAction):
         said += map(_Said, _git(operation, script, effective, facts))
     for policy in effective.layers:
-        if operation.confirmed and policy.of_workspace:
+        if operation.confirmed and policy.is_workspace_policy:
             continue
         if (tool := find_confirming_tool(policy.confirmation_required, operation)) is not None:
             reason = f"{tool} needs confirmation by {policy.name}"
@@ -173,14 +173,14 @@ def _said(operation: Operation, script: Script, effective: Effective, facts: Fac
 # -- files
 
 
-def _paths(facts: Facts, effective: Effective) -> Iterator[Verdict]:
+def _paths(facts: Facts, effective: EffectivePolicy) -> Iterator[Verdict]:
     for touch in facts.touches:
         refusal = _refusal(touch, effective, facts)
         if refusal is not None:
             yield refusal
 
 
-def _refusal(touch: PathAccess, effective: Effective, facts: Facts) -> Verdict | None:
+def _refusal(touch: PathAccess, effective: EffectivePolicy, facts: Facts) -> Verdict | None:
     if facts.protected is not None:
         try:
             facts.protected.check(touch.path, touch.access)
@@ -189,7 +189,7 @@ def _refusal(touch: PathAccess, effective: Effective, facts: Facts) -> Verdict |
     return effective.refusal(touch.path, touch.access, folder=touch.folder)
 
 
-def _sizes(operation: Operation, effective: Effective, facts: Facts) -> Iterator[Verdict]:
+def _sizes(operation: Operation, effective: EffectivePolicy, facts: Facts) -> Iterator[Verdict]:
     limit = effective.max_file_size
     size = _size_of_file(operation, facts.size or 0)
     if limit is not None and size > limit:
@@ -218,7 +218,7 @@ def _too_large(rule: str, reason: str, next_step: str) -> Verdict:
 # -- commands
 
 
-def _command(operation: RunCommand, script: Script, effective: Effective, facts: Facts) -> Iterator[_Said]:
+def _command(operation: RunCommand, script: Script, effective: EffectivePolicy, facts: Facts) -> Iterator[_Said]:
     if not effective.shell_enabled:
         yield _Said(Verdict(VerdictKind.DENY, "shell.enabled", "Shell is disabled"))
         return
@@ -246,7 +246,7 @@ def _command(operation: RunCommand, script: Script, effective: Effective, facts:
         yield _Said(verdict)
 
 
-def _git(operation: GitAction, script: Script, effective: Effective, facts: Facts) -> Iterator[Verdict]:
+def _git(operation: GitAction, script: Script, effective: EffectivePolicy, facts: Facts) -> Iterator[Verdict]:
     """By the rules for the same words in a shell, so that one policy speaks for both."""
     if not effective.shell_enabled:
         yield Verdict(VerdictKind.DENY, "shell.enabled", "Shell is disabled")
@@ -281,12 +281,12 @@ def _git(operation: GitAction, script: Script, effective: Effective, facts: Fact
     )
 
 
-def _is_blocked(verb: Verb, effective: Effective) -> bool:
+def _is_blocked(verb: Verb, effective: EffectivePolicy) -> bool:
     """Whether a layer blocks it by the verb's own name, among the commands: `git.push.force`."""
     return any(verb.value in policy.shell.blocked_commands for policy in effective.layers)
 
 
-def _network(said: Sequence[_Said], script: Script, effective: Effective, facts: Facts) -> bool:
+def _network(said: Sequence[_Said], script: Script, effective: EffectivePolicy, facts: Facts) -> bool:
     """Whether every layer opens the network, itself or by the rules for all commands of the script."""
     granting = [any(each.verdict.network and each.layer is policy for each in said) for policy in effective.layers]
     if not effective.allows_network(granting):

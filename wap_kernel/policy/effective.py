@@ -31,7 +31,7 @@ class Layer:
         """None: everything."""
 
 
-class Effective:
+class EffectivePolicy:
     """What all layers together say. Made once and asked for every path, so the minima are computed when first asked."""
 
     def __init__(self, layers: Layers, *, compiled: Iterable[Layer] | None = None) -> None:
@@ -41,9 +41,9 @@ class Effective:
         self._keeping = tuple(layer for layer in self.compiled if layer.read_only)
         self._selecting = tuple((layer, layer.allowed) for layer in self.compiled if layer.allowed is not None)
 
-    def with_layer(self, policy: Policy) -> Effective:
+    def with_layer(self, policy: Policy) -> EffectivePolicy:
         """Narrowed by one more layer, such as an agent token's scope."""
-        return Effective((), compiled=(*self.compiled, _compiled(policy)))
+        return EffectivePolicy((), compiled=(*self.compiled, _compiled(policy)))
 
     # -- what the layers come to
 

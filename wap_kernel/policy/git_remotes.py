@@ -73,7 +73,7 @@ def remote(
         raise InvalidArgument("A remote is reached by https only.", hint="Use https://host/owner/repository.git")
     if any(part in (".", "..") for part in parts.path.split("/")):
         raise _bad_url()
-    names.branch(name)
+    names.check_branch_name(name)
     if "/" in name:
         raise InvalidArgument(f"Not a name for a remote: {name!r}", hint="Use a plain word: origin.")
     return Remote(url, name, protected, ca_file)

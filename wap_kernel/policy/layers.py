@@ -13,11 +13,11 @@ from collections.abc import Callable, Iterable, Mapping
 
 from wap_kernel.files.globs.parse import expanded
 from wap_kernel.files.interface import Files, Kind
-from wap_kernel.model.errors import PermissionDenied, WapError, from_os_error
+from wap_kernel.model.errors import PermissionDenied, WapError, translate_os_error
 from wap_kernel.model.limits import MAX_POLICY_BYTES
-from wap_kernel.model.paths import join
+from wap_kernel.model.paths import join_path
 from wap_kernel.model.policy import Layers, Policy
-from wap_kernel.policy.effective import Effective
+from wap_kernel.policy.effective import EffectivePolicy
 from wap_kernel.policy.parse import merge, parse
 
 __all__ = ["ADMINISTRATOR", "WORKSPACE", "PolicyFiles", "merge", "parse"]
@@ -49,7 +49,7 @@ class PolicyFiles:
         # Once: code that runs in the server later shall not name another file.
         self._named = (os.environ if environment is None else environment).get(VARIABLE, "")
         self._known: dict[tuple[str, str], tuple[bytes, Policy]] = {}
-        self._last: tuple[Layers, Effective | None] = ((), None)
+        self._last: tuple[Layers, EffectivePolicy | None] = ((), None)
 
     def layers(self) -> Layers:
         """From the administrator's to the workspace's. The same object as long as nothing has changed."""
@@ -69,19 +69,19 @@ class PolicyFiles:
         self._last = (found, None)
         return found
 
-    def effective(self) -> Effective:
+    def effective(self) -> EffectivePolicy:
         """The layers compiled, which is done again only when they have changed."""
         layers = self.layers()
         known, compiled = self._last
         if known is not layers or compiled is None:
-            compiled = Effective(layers)
+            compiled = EffectivePolicy(layers)
             self._last = (layers, compiled)
         return compiled
 
     def layer_for(self, folder: str) -> Policy | None:
         """What `.cws-policy.json` in `folder` says, with its patterns relative to that folder; None: there is none."""
-        path = join(folder, WORKSPACE)
-        return self._layer(path, lambda: self._read(path), folder=folder, of_workspace=True)
+        path = join_path(folder, WORKSPACE)
+        return self._layer(path, lambda: self._read(path), folder=folder, is_workspace_policy=True)
 
     def _by_variable(self) -> Policy | None:
         if not self._named:
@@ -92,12 +92,12 @@ class PolicyFiles:
         return layer or Policy(name=VARIABLE, broken=f"the file that {VARIABLE} names does not exist")
 
     def _layer(
-        self, name: str, read: Callable[[], bytes | None], *, folder: str = ".", of_workspace: bool = False
+        self, name: str, read: Callable[[], bytes | None], *, folder: str = ".", is_workspace_policy: bool = False
     ) -> Policy | None:
         try:
             data = read()
         except OSError as error:
-            return Policy(name=name, broken=from_os_error(error, name).message)
+            return Policy(name=name, broken=translate_os_error(error, name).message)
         except WapError as error:
             return Policy(name=name, broken=error.message)
         key = (name, folder)
@@ -108,7 +108,7 @@ class PolicyFiles:
         if known is None or known[0] != data:
             if len(self._known) >= MAX_REMEMBERED:
                 self._known.clear()
-            policy = _rebased(parse(data, name), folder).model_copy(update={"of_workspace": of_workspace})
+            policy = _rebased(parse(data, name), folder).model_copy(update={"is_workspace_policy": is_workspace_policy})
             known = self._known[key] = (data, policy)
         return known[1]
 

@@ -18,7 +18,7 @@ from wap_kernel.model.errors import InternalError, InvalidArgument
 from wap_kernel.model.path_access import Access
 from wap_kernel.model.policy import Policy, VerdictKind
 from wap_kernel.policy.commands.evaluate import judge
-from wap_kernel.policy.effective import Effective
+from wap_kernel.policy.effective import EffectivePolicy
 from wap_kernel.policy.shell.parser import parse
 
 PRESETS = ("restrictive", "standard", "permissive")
@@ -43,7 +43,7 @@ class Example(BaseModel):
             if not policy.shell.enabled:
                 return VerdictKind.DENY
             return judge(parse(self.command), policy.shell, ExampleFacts(self.confined)).kind
-        refusal = Effective((policy,)).refusal(self.path or ".", Access[self.access.upper()])
+        refusal = EffectivePolicy((policy,)).refusal(self.path or ".", Access[self.access.upper()])
         return refusal.kind if refusal else VerdictKind.ALLOW
 
 

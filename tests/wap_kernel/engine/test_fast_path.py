@@ -11,13 +11,13 @@ from typing import Any
 import pytest
 
 from tests.support.run_workspace import ASKING, Scene, play
-from wap_kernel.engine.fast_path import Plain
+from wap_kernel.engine.fast_path import FastPath
 from wap_kernel.files.contained.root import Root
 from wap_kernel.model.operations import ReadFile
 from wap_kernel.model.policy import Policy
 from wap_kernel.model.results import Limits
-from wap_kernel.policy.current import Binding
-from wap_kernel.policy.effective import Effective
+from wap_kernel.policy.current import BoundPolicy
+from wap_kernel.policy.effective import EffectivePolicy
 from wap_kernel.policy.parse import merge
 from wap_kernel.policy.paths.guard import PolicyGuard
 from wap_kernel.policy.paths.protected import protected_paths
@@ -78,17 +78,17 @@ def test_a_plain_read_says_what_any_other_read_says(scene: Scene) -> None:
 
 
 @pytest.fixture
-def plain(scene: Scene, tmp_path: Path) -> Iterator[Plain]:
+def plain(scene: Scene, tmp_path: Path) -> Iterator[FastPath]:
     with closing(Lease(str(tmp_path / "state"), "test")) as lease:
         protected = protected_paths(str(scene.root), str(tmp_path / "state"))
         with closing(Root(str(scene.root), guard=protected, journal=lease)) as root:
-            effective = Effective((PLAIN,))
+            effective = EffectivePolicy((PLAIN,))
             guard = PolicyGuard(protected, effective)
-            yield Plain(root, Binding(effective, guard, guard), Limits())
+            yield FastPath(root, BoundPolicy(effective, guard, guard), Limits())
 
 
 @pytest.mark.parametrize("path", ["text.txt", "folder/deep.txt", "empty", "latin.txt"])
-def test_what_is_plain(plain: Plain, scene: Scene, path: str) -> None:
+def test_what_is_plain(plain: FastPath, scene: Scene, path: str) -> None:
     whole = plain.read(ReadFile(path=path))
     assert whole is not None
     assert whole.content.encode() == (scene.root / path).read_bytes() or whole.is_lossy
@@ -103,7 +103,7 @@ def test_what_is_plain(plain: Plain, scene: Scene, path: str) -> None:
     ],
     ids=str,
 )
-def test_what_is_not_plain(plain: Plain, operation: ReadFile) -> None:
+def test_what_is_not_plain(plain: FastPath, operation: ReadFile) -> None:
     before = len(os.listdir("/proc/self/fd"))
     assert plain.read(operation) is None
     assert len(os.listdir("/proc/self/fd")) == before, "a descriptor was left open"

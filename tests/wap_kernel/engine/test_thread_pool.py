@@ -9,7 +9,7 @@ import weakref
 
 import pytest
 
-from wap_kernel.engine.thread_pool import Threads
+from wap_kernel.engine.thread_pool import ThreadPool
 from wap_kernel.model.errors import ProviderUnavailable
 
 SECONDS = 60
@@ -17,7 +17,7 @@ SECONDS = 60
 
 
 def test_results_and_errors_come_back() -> None:
-    threads = Threads("t", 2)
+    threads = ThreadPool("t", 2)
 
     async def main() -> None:
         assert await asyncio.gather(*(threads.run(lambda n=n: n * n) for n in range(50))) == [n * n for n in range(50)]
@@ -30,7 +30,7 @@ def test_results_and_errors_come_back() -> None:
 
 
 def test_no_more_than_so_many_at_once() -> None:
-    threads = Threads("t", 3)
+    threads = ThreadPool("t", 3)
     barrier = threading.Barrier(3)
     running, most = 0, 0
     lock = threading.Lock()
@@ -53,7 +53,7 @@ def test_no_more_than_so_many_at_once() -> None:
 
 
 def test_cancelled_before_it_began_it_never_begins() -> None:
-    threads = Threads("t", 1)
+    threads = ThreadPool("t", 1)
     release = threading.Event()
     began: list[str] = []
 
@@ -72,7 +72,7 @@ def test_cancelled_before_it_began_it_never_begins() -> None:
 
 
 def test_an_answer_for_a_loop_that_is_gone_is_dropped() -> None:
-    threads = Threads("t", 1)
+    threads = ThreadPool("t", 1)
     began, release, done = threading.Event(), threading.Event(), threading.Event()
 
     def work() -> None:
@@ -95,7 +95,7 @@ def test_an_idle_thread_keeps_no_answer_alive() -> None:
     class Answer:
         pass
 
-    threads = Threads("t", 1)
+    threads = ThreadPool("t", 1)
 
     async def main() -> weakref.ref[Answer]:
         return weakref.ref(await threads.run(Answer))
@@ -108,7 +108,7 @@ def test_an_idle_thread_keeps_no_answer_alive() -> None:
 
 
 def test_what_comes_after_the_end_is_refused_not_forgotten() -> None:
-    threads = Threads("t", 1)
+    threads = ThreadPool("t", 1)
 
     async def main() -> None:
         began, release = threading.Event(), threading.Event()

@@ -28,7 +28,7 @@ from wap_kernel.model.operations import (
 from wap_kernel.model.policy import CommandRule, FilesystemPolicy, Grant, NetworkPolicy, Policy, ShellPolicy
 from wap_kernel.policy import presets
 from wap_kernel.policy.decide import Facts, Verdict, VerdictKind, decide, grant_for
-from wap_kernel.policy.effective import Effective
+from wap_kernel.policy.effective import EffectivePolicy
 from wap_kernel.policy.paths.protected import ProtectedPaths
 
 PROGRAMS = {name: f"/usr/bin/{name}" for name in "git ls cat echo rm pip sudo python sort".split()}
@@ -48,7 +48,7 @@ def facts(operation: Operation, *, confined: bool = True, size: int | None = Non
 
 
 def verdict(operation: Operation, *layers: Policy, grants: tuple[Grant, ...] = (), **known: Any) -> Verdict:
-    return decide(operation, Effective(layers), facts(operation, **known), grants)
+    return decide(operation, EffectivePolicy(layers), facts(operation, **known), grants)
 
 
 def run(command: str, **more: Any) -> RunCommand:
@@ -352,7 +352,7 @@ OPERATIONS: list[Operation] = [
 GRANTS = tuple(
     grant
     for operation in OPERATIONS
-    if (grant := grant_for(operation, Effective((CONFIRMING,)), facts(operation))) is not None
+    if (grant := grant_for(operation, EffectivePolicy((CONFIRMING,)), facts(operation))) is not None
 )
 questions = st.tuples(st.sampled_from(OPERATIONS), st.booleans(), st.sampled_from([(), GRANTS]))
 
@@ -363,7 +363,7 @@ def test_one_more_layer_never_makes_a_verdict_laxer(
 ) -> None:
     operation, confined, grants = question
     before = verdict(operation, *layers, confined=confined, grants=grants, size=8)
-    effective = Effective(tuple(layers)).with_layer(more)
+    effective = EffectivePolicy(tuple(layers)).with_layer(more)
     after = decide(operation, effective, facts(operation, confined=confined, size=8), grants)
     assert after.kind.strictness >= before.kind.strictness
     assert before.network or not after.network

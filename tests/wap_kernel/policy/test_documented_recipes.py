@@ -20,7 +20,7 @@ from wap_kernel.model.operations import DeleteFile, ListFiles, Operation, ReadFi
 from wap_kernel.model.policy import Policy
 from wap_kernel.policy import presets
 from wap_kernel.policy.decide import Facts, Verdict, decide
-from wap_kernel.policy.effective import Effective
+from wap_kernel.policy.effective import EffectivePolicy
 from wap_kernel.policy.layers import VARIABLE
 from wap_kernel.policy.parse import merge, parse
 
@@ -62,7 +62,7 @@ def verdict(layers: tuple[Policy, ...], operation: Operation) -> Verdict:
         root="/home/u/ws",
         size=len(LARGE) if isinstance(operation, ReadFile) and operation.path.endswith("large.csv") else None,
     )
-    return decide(operation, Effective(layers), facts)
+    return decide(operation, EffectivePolicy(layers), facts)
 
 
 @pytest.fixture
@@ -196,13 +196,13 @@ def test_the_network_and_the_timeouts_of_data_science(layers: Any) -> None:
     data = layers("A data-science default")
     assert verdict(data, run("dvc pull")).network
     assert not verdict(data, run("python3 train.py")).network
-    assert Effective(data).max_timeout_ms == 1_800_000
+    assert EffectivePolicy(data).max_timeout_ms == 1_800_000
 
 
 def test_the_network_and_the_timeouts_of_an_exam(layers: Any) -> None:
     exam = layers("A locked-down exam")
     assert not verdict(exam, run("python3 exam/answer.py")).network
-    assert Effective(exam).max_timeout_ms == 60_000
+    assert EffectivePolicy(exam).max_timeout_ms == 60_000
 
 
 def test_every_field_is_documented() -> None:
@@ -221,7 +221,7 @@ def test_every_field_is_documented() -> None:
     ],
 )
 def test_the_table_of_presets(name: str, access: str, largest: int, network: str, timeout: int) -> None:
-    shown = json.loads(json.dumps(Effective((presets.load(name),)).to_dict()))["effective"]
+    shown = json.loads(json.dumps(EffectivePolicy((presets.load(name),)).to_dict()))["effective"]
     assert (shown["access"], shown["maxFileSize"], shown["network"]) == (access, largest, network)
     assert shown["maxTimeoutMs"] == timeout * 1000
     assert f"`{name}`" in TEXT and f"{largest >> 20} MiB" in TEXT

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from wap_kernel.model.policy import FilesystemPolicy, NetworkPolicy, Policy, ShellPolicy
-from wap_kernel.policy.effective import Effective
+from wap_kernel.policy.effective import EffectivePolicy
 
 WIDE = Policy(
     name="wide",
@@ -20,29 +20,29 @@ NARROW = Policy(
 
 
 def test_nothing_said_is_nothing_restricted() -> None:
-    effective = Effective((Policy(),))
+    effective = EffectivePolicy((Policy(),))
     assert (effective.access, effective.shell_enabled, effective.allows_network()) == ("read-write", True, True)
     assert effective.max_file_size is effective.max_edit_size is effective.max_timeout_ms is None
     assert effective.env_allowlist is None and effective.broken is None
-    assert Effective(()).access == "read-write"
+    assert EffectivePolicy(()).access == "read-write"
 
 
 def test_the_strictest_of_each() -> None:
-    for effective in (Effective((WIDE, NARROW)), Effective((NARROW, WIDE)), Effective((WIDE,)).with_layer(NARROW)):
+    for effective in (EffectivePolicy((WIDE, NARROW)), EffectivePolicy((NARROW, WIDE)), EffectivePolicy((WIDE,)).with_layer(NARROW)):
         assert (effective.access, effective.max_file_size, effective.max_edit_size) == ("read", 10, 5)
         assert (effective.max_timeout_ms, effective.env_allowlist) == (1000, {"HOME"})
         assert not effective.shell_enabled
 
 
 def test_the_network_needs_every_layer_or_its_rule() -> None:
-    effective = Effective((WIDE, NARROW))
+    effective = EffectivePolicy((WIDE, NARROW))
     assert not effective.allows_network()
     assert not effective.allows_network([True, False])
     assert effective.allows_network([False, True])
 
 
 def test_as_data() -> None:
-    assert Effective((WIDE, NARROW)).to_dict() == {
+    assert EffectivePolicy((WIDE, NARROW)).to_dict() == {
         "layers": [
             {
                 "name": "wide",
@@ -68,6 +68,6 @@ def test_as_data() -> None:
             "confirmationRequired": ["runCommand"],
         },
     }
-    assert Effective((Policy(name="x", broken="why"),)).to_dict()["effective"]["broken"] == (
+    assert EffectivePolicy((Policy(name="x", broken="why"),)).to_dict()["effective"]["broken"] == (
         "The policy x cannot be used: why"
     )

@@ -14,7 +14,7 @@ import pytest
 from wap_kernel.files.contained.root import Root
 from wap_kernel.model.path_access import Access
 from wap_kernel.model.policy import Policy
-from wap_kernel.policy.effective import Effective
+from wap_kernel.policy.effective import EffectivePolicy
 from wap_kernel.policy.layers import WORKSPACE, PolicyFiles
 from wap_kernel.policy.paths.protected import ProtectedPaths
 
@@ -183,7 +183,7 @@ def test_the_policy_of_a_folder_speaks_of_paths_from_there_on(make: Make, root: 
     )
 
 
-def allows(effective: Effective, path: str) -> bool:
+def allows(effective: EffectivePolicy, path: str) -> bool:
     return effective.refusal(path, Access.READ) is None
 
 

@@ -14,8 +14,8 @@ import re
 from collections.abc import Collection, Iterable, Iterator, Sequence
 
 from wap_kernel.files.globs.path_glob import PathGlob, name_matcher
-from wap_kernel.model.errors import from_os_error
-from wap_kernel.model.paths import split
+from wap_kernel.model.errors import translate_os_error
+from wap_kernel.model.paths import split_path
 from wap_kernel.policy.effective import Layer
 from wap_kernel.policy.paths.guard import PolicyGuard
 from wap_kernel.providers.process.environment import GIT_CLOSED
@@ -73,7 +73,7 @@ class AttributeFiles:
                 file.write(content)
             os.rename(new, path)
         except OSError as error:
-            raise from_os_error(error, "the attributes for git") from error
+            raise translate_os_error(error, "the attributes for git") from error
 
 
 def _selected(layers: Sequence[Layer], tops: Collection[str]) -> Iterator[bytes]:
@@ -101,7 +101,7 @@ def _denied(layers: Sequence[Layer], tops: Collection[str]) -> Iterator[bytes]:
 
 def _protected(hidden: Iterable[Names], tops: Collection[str]) -> Iterator[Names]:
     for names in sorted(hidden):
-        for top in (tuple(name.casefold() for name in split(top)) for top in tops):
+        for top in (tuple(name.casefold() for name in split_path(top)) for top in tops):
             if names[: len(top)] == top and len(names) > len(top):
                 yield tuple(_WILD.sub(r"\\\1", name) for name in names[len(top) :])
 
@@ -116,7 +116,7 @@ def _in_all(glob: PathGlob, tops: Collection[str]) -> Iterable[Names]:
 
 def _rest(glob: PathGlob, top: str) -> list[Names]:
     """What of a pattern is left in the folder `top`."""
-    states = glob.after(split(top)) - {glob.end}
+    states = glob.after(split_path(top)) - {glob.end}
     follows_any = {state + 1 for state in states if glob.names[state] == "**"}
     return [glob.names[state:] for state in sorted(states - follows_any)]
 

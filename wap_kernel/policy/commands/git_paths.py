@@ -11,7 +11,7 @@ import re
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from wap_kernel.model.paths import split
+from wap_kernel.model.paths import split_path
 from wap_kernel.policy.commands.redirections import MOVES, inside
 from wap_kernel.policy.commands.rule_match import CommandFacts, after_leading
 from wap_kernel.policy.shell.parser import Script
@@ -86,7 +86,7 @@ def folders(script: Script, cwd: str, facts: CommandFacts) -> tuple[str, ...]:
                 found |= dict.fromkeys(
                     path for base in found if (path := inside(word, word.text, base, facts)) is not None
                 )
-    above = ("/".join(split(folder)[:end]) or "." for folder in found for end in range(len(split(folder)) + 1))
+    above = ("/".join(split_path(folder)[:end]) or "." for folder in found for end in range(len(split_path(folder)) + 1))
     return tuple(dict.fromkeys(above))
 
 
@@ -107,5 +107,5 @@ def _paths(text: str, *, after_dashes: bool) -> Iterator[str]:
         return
     path = text if after_dashes else text.rpartition(":")[2]
     # `.git` is closed to the file tools and open to git.
-    if after_dashes or ".git" not in split(path.casefold()):
+    if after_dashes or ".git" not in split_path(path.casefold()):
         yield path.lstrip("/") if ":" in text else path

@@ -13,7 +13,7 @@ from wap_kernel.model.path_access import Access, PathAccess
 from wap_kernel.policy.commands import git_paths
 from wap_kernel.policy.commands.redirections import inside
 from wap_kernel.policy.commands.rule_match import CommandFacts
-from wap_kernel.policy.effective import Effective, is_selection
+from wap_kernel.policy.effective import EffectivePolicy, is_selection
 from wap_kernel.policy.shell.parser import Script
 from wap_kernel.policy.shell.syntax import Word
 from wap_kernel.policy.verdict import Verdict, VerdictKind
@@ -23,7 +23,7 @@ Refuse = Callable[[PathAccess], Verdict | None]
 
 
 def judge_arguments(
-    script: Script, cwd: str, effective: Effective, facts: CommandFacts, refuse: Refuse
+    script: Script, cwd: str, effective: EffectivePolicy, facts: CommandFacts, refuse: Refuse
 ) -> Iterator[Verdict]:
     folders = git_paths.folders(script, cwd, facts) if any(map(git_paths.git_words, script.commands)) else ()
     for command in script.commands:
@@ -56,7 +56,7 @@ def _refusals(
             yield denied or refusals[0]
 
 
-def _unconfined(refusal: Verdict, effective: Effective) -> Iterator[Verdict]:
+def _unconfined(refusal: Verdict, effective: EffectivePolicy) -> Iterator[Verdict]:
     """A word may look like a path and be none, so this asks and does not deny."""
     for policy in effective.layers:
         reason = f"{refusal.reason}, and no sandbox hides it from a command"

@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 
-from wap_kernel.model.paths import below
+from wap_kernel.model.paths import relative_to
 
 BUILTINS = frozenset(
     """
@@ -51,9 +51,9 @@ class Programs:
 
     def _is_trusted(self, folder: str) -> bool:
         real = os.path.realpath(folder)
-        if any(below(real, each) is not None for each in self._protected):
+        if any(relative_to(real, each) is not None for each in self._protected):
             return True
-        return not any(below(real, each) is not None for each in self._untrusted)
+        return not any(relative_to(real, each) is not None for each in self._untrusted)
 
 
 def _is_program(path: str) -> bool:

@@ -10,10 +10,10 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 
 from wap_kernel.model.path_access import Access, PathAccess
-from wap_kernel.model.paths import below
+from wap_kernel.model.paths import relative_to
 from wap_kernel.model.policy import ShellPolicy
 from wap_kernel.policy.commands.rule_match import CommandFacts
-from wap_kernel.policy.effective import Effective
+from wap_kernel.policy.effective import EffectivePolicy
 from wap_kernel.policy.shell.parser import Script
 from wap_kernel.policy.shell.syntax import Redirect, Word
 from wap_kernel.policy.verdict import Verdict
@@ -25,7 +25,7 @@ MOVES = frozenset("cd pushd popd".split())
 def judge_redirections(
     script: Script,
     cwd: str,
-    effective: Effective,
+    effective: EffectivePolicy,
     facts: CommandFacts,
     refuse: Callable[[PathAccess], Verdict | None],
 ) -> Iterator[Verdict]:
@@ -58,7 +58,7 @@ def inside(word: Word, text: str, cwd: str, facts: CommandFacts) -> str | None:
             del names[-1:]
         elif name not in ("", "."):
             names.append(name)
-    found = below("/" + "/".join(names), facts.root)
+    found = relative_to("/" + "/".join(names), facts.root)
     return None if found is None else found or "."
 
 

@@ -15,7 +15,7 @@ from fnmatch import fnmatchcase
 from functools import lru_cache
 from typing import Protocol
 
-from wap_kernel.model.paths import below
+from wap_kernel.model.paths import relative_to
 from wap_kernel.model.policy import CommandRule, VerdictKind
 from wap_kernel.policy.commands.program_lookup import BUILTINS
 from wap_kernel.policy.shell.syntax import Word
@@ -235,7 +235,7 @@ def _points_at(target: str, word: Word, facts: CommandFacts) -> Fit:
         return fit if path == os.path.normpath(target) else Fit.NO
     if target == "/":
         return fit if path == "/" else Fit.NO
-    return fit if below(os.path.normpath(held), path) is not None else Fit.NO
+    return fit if relative_to(os.path.normpath(held), path) is not None else Fit.NO
 
 
 def _absolute(word: Word, facts: CommandFacts) -> tuple[str | None, Fit]:
@@ -256,7 +256,7 @@ def may_leave(word: Word, facts: CommandFacts) -> bool:
     if ".." in parts or (word.glob and any(part[:1] == "." and set(part) & set("*?[") for part in parts)):
         return True
     if word.text.startswith("/"):
-        return below(os.path.normpath(word.text), facts.root) is None
+        return relative_to(os.path.normpath(word.text), facts.root) is None
     # The value may be glued to its option: `-f/etc/passwd`, `--file=/etc/passwd`.
     return "/" in word.text and (word.text.startswith("-") or "=/" in word.text or ":/" in word.text)
 

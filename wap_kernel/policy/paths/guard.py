@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from wap_kernel.files.interface import Folders
 from wap_kernel.model.errors import PathClosed
 from wap_kernel.model.path_access import Access
-from wap_kernel.model.paths import display
-from wap_kernel.policy.effective import Effective
+from wap_kernel.model.paths import render_path
+from wap_kernel.policy.effective import EffectivePolicy
 from wap_kernel.policy.paths.protected import ProtectedPaths
 
 
@@ -21,14 +21,14 @@ class PolicyGuard:
     """A `Guard`. Immutable: when the policy changes, there is a new one."""
 
     protected: ProtectedPaths
-    effective: Effective
+    effective: EffectivePolicy
 
     def check(self, path: str, access: Access, *, folder: bool = False) -> None:
         """Raise PermissionDenied when `access` is refused. `folder`: what is reached is known to be a folder."""
         self.protected.check(path, access)
         refusal = self.effective.refusal(path, access, folder=folder)
         if refusal is not None:
-            raise PathClosed(refusal.reason, hint=refusal.suggestion, path=display(path), rule=refusal.rule)
+            raise PathClosed(refusal.reason, hint=refusal.suggestion, path=render_path(path), rule=refusal.rule)
 
     def check_tree(self, path: str) -> None:
         """About what is protected only; where `may_hold` says so, everything below has to be asked as well."""

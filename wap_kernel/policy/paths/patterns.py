@@ -15,7 +15,7 @@ from functools import cached_property
 from wap_kernel.files.globs.parse import excluding_lines
 from wap_kernel.files.globs.path_glob import Matcher, PathGlob, name_matcher
 from wap_kernel.model.errors import InvalidArgument
-from wap_kernel.model.paths import join, split
+from wap_kernel.model.paths import join_path, split_path
 
 _TOKEN = re.compile(r"\\(?P<escaped>.)|(?P<wild>\*+|\?|\[[!^]?\]?[^\]\\]*\])|(?P<bad>[\[\\])|(?P<plain>.)", re.DOTALL)
 
@@ -66,7 +66,7 @@ class Excluded:
         """The pattern that covers `path` or a folder on the way to it. The root itself is never covered."""
         if not self._anywhere.may_be_in(f"/{path}/".casefold()):
             return None
-        names = split(path)
+        names = split_path(path)
         states = [row.glob.start for row in self.rows]
         for position, name in enumerate(names, start=1):
             is_folder = folder or position < len(names)
@@ -85,16 +85,16 @@ class Excluded:
         if not self._names.may_be_in(text) and not (self._paths and self._completes(folder, text)):
             return set()
         known_folders = folders() if self._takes_back else ()
-        return {name for name in names if self.find(join(folder, name), folder=name in known_folders) is not None}
+        return {name for name in names if self.find(join_path(folder, name), folder=name in known_folders) is not None}
 
     def _completes(self, folder: str, text: str) -> bool:
         """Whether a pattern for paths may end at one of the names in `text`."""
-        above = split(folder)
+        above = split_path(folder)
         return any(row.last_needle in text for row in self._paths if row.completes_in(row.glob.after(above)))
 
     def may_hold(self, folder: str) -> bool:
         """Whether something below `folder` may be covered because of where it stands, so that a move would free it."""
-        above = split(folder)
+        above = split_path(folder)
         floating = {True: {0, 1}, False: set[int]()}
         return self._takes_back or any(
             row.glob.after(above) - floating[row.glob.names[0] == "**"] - {row.glob.end} for row in self._paths

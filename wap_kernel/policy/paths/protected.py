@@ -19,7 +19,7 @@ from functools import cached_property
 from wap_kernel.files.interface import Folders
 from wap_kernel.model.errors import PathClosed
 from wap_kernel.model.path_access import Access
-from wap_kernel.model.paths import below, split
+from wap_kernel.model.paths import relative_to, split_path
 from wap_kernel.providers.process import environment
 
 
@@ -190,7 +190,7 @@ def _by_folder(paths: Iterable[tuple[str, ...]]) -> dict[str, frozenset[str]]:
 
 
 def _fold(path: str) -> tuple[str, ...]:
-    return tuple(name.casefold() for name in split(path))
+    return tuple(name.casefold() for name in split_path(path))
 
 
 def protected_paths(
@@ -207,7 +207,7 @@ def protected_paths(
 
     home = os.path.expanduser("~")
     ipython = os.environ.get("IPYTHONDIR") or os.path.join(home, ".ipython")
-    prefixes = environment.prefixes(os.environ)
+    prefixes = environment.interpreter_prefixes(os.environ)
     # The states of other workspaces are no more this one's business than its own.
     secret = (
         *(state_dir, os.path.join(jupyter_data_dir(), "wap"), jupyter_runtime_dir()),
@@ -242,7 +242,7 @@ def _at_home(home: str, names: Iterable[str]) -> Iterable[str]:
 def _below(root: str, path: str) -> str | None:
     """`path` relative to the root; its last name is not followed, since it is the name that counts."""
     folder, name = os.path.split(os.path.abspath(path))
-    return below(os.path.join(os.path.realpath(folder), name), os.path.realpath(root))
+    return relative_to(os.path.join(os.path.realpath(folder), name), os.path.realpath(root))
 
 
 def _relative(root: str, paths: Iterable[str], *, ancestors: bool = False) -> Iterable[tuple[str, ...]]:
@@ -250,8 +250,8 @@ def _relative(root: str, paths: Iterable[str], *, ancestors: bool = False) -> It
     real_root = os.path.realpath(root)
     for path in filter(None, paths):
         for name in {os.path.realpath(path), os.path.abspath(path)}:
-            relative = below(name, real_root)
+            relative = relative_to(name, real_root)
             if relative:
                 yield _fold(relative)
-            elif ancestors and below(real_root, name) is not None:
+            elif ancestors and relative_to(real_root, name) is not None:
                 yield ()

@@ -18,13 +18,13 @@ from typing import Protocol
 from wap_kernel.files.interface import DirEntry, Files, Folders, Guard, Kind
 from wap_kernel.files.tree_walk import open_real, walk
 from wap_kernel.files.unguarded import Unguarded
+from wap_kernel.model.command import Confinement
 from wap_kernel.model.deadline import Deadline
 from wap_kernel.model.errors import PathClosed, PermissionDenied, WapError
 from wap_kernel.model.limits import MAX_MASKS, MAX_READ_ONLY_MOUNTS
 from wap_kernel.model.path_access import Access
-from wap_kernel.model.paths import join
+from wap_kernel.model.paths import join_path
 from wap_kernel.policy.paths.quarantine import missing
-from wap_kernel.providers.base import Confinement
 
 MAX_GITDIR = 4096
 GIT = ".git"
@@ -113,7 +113,7 @@ class _Search:
             name, is_folder = entry.name, entry.name in folders
             if not (name in hidden or name in read_only):
                 continue
-            path = join(folder, name)
+            path = join_path(folder, name)
             if name.casefold() == GIT:
                 hidden.add(name)  # looked into here or not at all
                 self._git(path, is_folder=is_folder)
@@ -138,7 +138,7 @@ class _Search:
                     said = file.read(MAX_GITDIR).decode("utf-8", "replace").removeprefix("gitdir:").strip()
                 if said.startswith("/"):
                     return  # git writes such a path only for worktrees made elsewhere; see `docs/security.md`
-                said = join(dirname(path) or ".", said)
+                said = join_path(dirname(path) or ".", said)
                 stat = self._files.stat(said)
             if stat.kind is Kind.FOLDER and stat.path != ".":
                 self._repository(stat.path)
@@ -159,10 +159,12 @@ class _Search:
             here = level.folder.path
             is_repository = here == path or any(entry.name == "HEAD" for entry in entries)
             if is_repository:
-                self.absent += [join(here, name) for name in GIT_OBEYED.difference(entry.name for entry in entries)]
+                self.absent += [
+                    join_path(here, name) for name in GIT_OBEYED.difference(entry.name for entry in entries)
+                ]
             for entry in entries:
                 if is_repository and entry.name in GIT_OBEYED:
-                    self.read_only.append(join(here, entry.name))
+                    self.read_only.append(join_path(here, entry.name))
                 elif entry.is_dir(follow_symlinks=False) and (not is_repository or entry.name in GIT_NESTED):
                     level.pending.append(entry.name)
 

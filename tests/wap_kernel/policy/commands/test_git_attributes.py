@@ -18,7 +18,7 @@ from wap_kernel.model.policy import FilesystemPolicy, Policy
 from wap_kernel.model.results import CommandResult
 from wap_kernel.policy import presets
 from wap_kernel.policy.commands.git_attributes import CLOSED, AttributeFiles, text
-from wap_kernel.policy.effective import Effective
+from wap_kernel.policy.effective import EffectivePolicy
 from wap_kernel.policy.paths.guard import PolicyGuard
 from wap_kernel.policy.paths.protected import ProtectedPaths
 
@@ -30,7 +30,7 @@ def layer(*denied: str, allowed: tuple[str, ...] | None = None) -> Policy:
 
 
 def guard(*layers: Policy) -> PolicyGuard:
-    return PolicyGuard(HIDDEN, Effective(layers))
+    return PolicyGuard(HIDDEN, EffectivePolicy(layers))
 
 
 def git(folder: Path, *arguments: str, given: bytes = b"") -> bytes:
@@ -133,7 +133,7 @@ def test_the_file_is_there_when_it_is_needed(tmp_path: Path) -> None:
     Path(path).unlink()  # somebody cleared the state folder
     assert files.file_for(denying, ["."]) == path and Path(path).exists()
     assert files.file_for(denying, []) is None
-    assert files.file_for(PolicyGuard(ProtectedPaths(frozenset(), frozenset()), Effective(())), ["."]) is None
+    assert files.file_for(PolicyGuard(ProtectedPaths(frozenset(), frozenset()), EffectivePolicy(())), ["."]) is None
 
 
 def is_refused(guarded: PolicyGuard, path: str) -> bool:

@@ -7,7 +7,7 @@ import pytest
 from wap_kernel.model.errors import PermissionDenied
 from wap_kernel.model.path_access import Access
 from wap_kernel.model.policy import FilesystemPolicy, Policy
-from wap_kernel.policy.effective import Effective
+from wap_kernel.policy.effective import EffectivePolicy
 from wap_kernel.policy.paths.guard import PolicyGuard
 from wap_kernel.policy.paths.protected import ProtectedPaths
 
@@ -16,7 +16,7 @@ PROTECTED = ProtectedPaths(hidden=frozenset({("run",)}), read_only=frozenset({("
 
 def guard(*sections: FilesystemPolicy, broken: str | None = None) -> PolicyGuard:
     layers = [Policy(name=f"layer{number}", filesystem=section) for number, section in enumerate(sections, start=1)]
-    return PolicyGuard(PROTECTED, Effective((*layers, *([Policy(name="bad", broken=broken)] if broken else []))))
+    return PolicyGuard(PROTECTED, EffectivePolicy((*layers, *([Policy(name="bad", broken=broken)] if broken else []))))
 
 
 DENYING = FilesystemPolicy(denied_paths=("*.env", "conf/prod/*.yml"), read_only_paths=("data/raw/**",))
