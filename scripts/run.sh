@@ -1,7 +1,12 @@
 #!/bin/sh
-# Open JupyterLab on the quickstart, with this repository as the workspace. Arguments go to `jupyter lab`.
+# Open JupyterLab on the quickstart, in a fresh folder of examples. Arguments go to `jupyter lab`.
 set -eu
 cd "$(dirname "$0")/.."
+
+folder="$(mktemp -d "${TMPDIR:-/tmp}/wap-XXXXXX")/tour"
+mkdir "$folder"
+cp notebooks/*.ipynb "$folder"
+printf 'run: the examples are in %s\n' "$folder" >&2
 
 [ "$(id -u)" -ne 0 ] || set -- --allow-root "$@"
 # Without a display, Jupyter would start a text browser in this terminal if it finds one.
@@ -9,8 +14,8 @@ if [ "$(uname)" = Linux ] && [ -z "${DISPLAY:-}${WAYLAND_DISPLAY:-}${BROWSER:-}"
     set -- --no-browser "$@"
 fi
 
-# As the default address and not as a file argument: the address that is printed then leads to the quickstart too.
+# The quickstart is the default address and not a file argument, so that the printed address leads to it too.
 exec .venv/bin/python -m jupyterlab \
-    --ServerApp.root_dir="$PWD" \
-    --LabApp.default_url=/lab/tree/notebooks/quickstart.ipynb \
+    --ServerApp.root_dir="$folder" \
+    --LabApp.default_url=/lab/tree/quickstart.ipynb \
     "$@"

@@ -80,10 +80,10 @@ def test_every_limit_is_a_trait_with_help_and_the_engines_default() -> None:
         assert traits[name].help
 
 
-def test_the_readme_names_every_trait() -> None:
+def test_the_reference_names_every_trait() -> None:
     """Jupyter's own --help-all does not: it loads no extensions."""
-    readme = (Path(__file__).parents[2] / "README.md").read_text()
-    missing = [name for name in WapExtension.class_own_traits(config=True) if f"`{name}`" not in readme]
+    reference = (Path(__file__).parents[2] / "docs" / "reference.md").read_text()
+    missing = [name for name in WapExtension.class_own_traits(config=True) if f"`{name}`" not in reference]
     assert missing == []
 
 
