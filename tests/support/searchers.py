@@ -1,8 +1,9 @@
-"""Searchers for the tests of searching, one for each way in which it is done."""
+"""Searchers for the tests of searching, one for each way in which a search is done."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 
 import pytest
 
@@ -10,21 +11,33 @@ from tests.support.guards import OpenGuard
 from wap_kernel.files.contained.root import Root
 from wap_kernel.files.interface import Guard
 from wap_kernel.files.search import landlock, literal_search
+from wap_kernel.files.search.ripgrep_program import find_system_program, find_wheel_program
 from wap_kernel.files.search.searcher import Searcher
 from wap_kernel.model.results import SearchResult
 
-WAYS = ("in process", "landlock", "descriptors")
+WAYS = ("in process", "landlock", "descriptors", "landlock, system's rg", "descriptors, system's rg")
 OPEN = OpenGuard()
 Search = Callable[..., SearchResult]
 
 
 def make_searcher(root: Root, way: str, guard: Guard = OPEN) -> Searcher:
-    """One that takes the given way; a regular expression is never searched in process, so rg does it on Landlock."""
-    if way == "landlock" and not landlock.abi():
+    """Return a searcher that searches in the given way, with the wheel's rg unless `way` names the system's.
+
+    rg searches for every regular expression, under Landlock if the way is "in process".
+    """
+    method, _, program = way.partition(", ")
+    if method != "descriptors" and not landlock.abi():
         pytest.skip("this kernel has no Landlock")
-    file_budget = literal_search.FILE_BUDGET if way == "in process" else 0
-    searcher = Searcher(guard, root_fd=None if way == "descriptors" else root.fd, file_budget=file_budget)
-    assert searcher._rg.takes_paths == (way != "descriptors")
+    find = partial(find_system_program, root.path) if program else find_wheel_program
+    if find() is None:
+        pytest.skip("there is no rg of that kind")
+    searcher = Searcher(
+        guard,
+        root_fd=None if method == "descriptors" else root.fd,
+        find_program=find,
+        file_budget=literal_search.FILE_BUDGET if method == "in process" else 0,
+    )
+    assert searcher._rg.takes_paths == (method != "descriptors")
     return searcher
 
 

@@ -16,8 +16,8 @@ from wap_kernel.files.search.match_rows import rows
 from wap_kernel.files.search.selection import Selection
 from wap_kernel.files.tree_walk import open_real, unless_gone
 from wap_kernel.model.deadline import Deadline
-from wap_kernel.model.paths import display, join
-from wap_kernel.model.results import Match, SearchResult
+from wap_kernel.model.paths import join_path, render_path
+from wap_kernel.model.results import SearchMatch, SearchResult
 
 FILE_BUDGET = 500
 BYTE_BUDGET = 16 * 1024 * 1024
@@ -80,9 +80,9 @@ def find_literal(
             total += len(lines)
             if total > LINE_BUDGET:
                 return None
-            matching.append((display(path), path, data, lines))
+            matching.append((render_path(path), path, data, lines))
     matching.sort()
-    matches: list[Match] = []
+    matches: list[SearchMatch] = []
     for _, path, data, lines in matching:
         room = limit - len(matches)
         if not room:
@@ -113,4 +113,4 @@ def _open_all(files: Files, wanted: dict[str, set[str]]) -> Generator[tuple[str,
                 file = unless_gone(folder.open, name)
                 if file is not None:
                     with file:
-                        yield join(path, name), file
+                        yield join_path(path, name), file

@@ -6,20 +6,20 @@ from collections.abc import Iterable, Mapping
 
 from wap_kernel.files.search.line_scanner import texts_in, texts_of
 from wap_kernel.model.limits import MAX_SEARCH_RESULT_CHARACTERS
-from wap_kernel.model.paths import display
-from wap_kernel.model.results import Match, SearchResult
+from wap_kernel.model.paths import render_path
+from wap_kernel.model.results import SearchMatch, SearchResult
 
 
-def rows(path: str, found: bytes | Iterable[bytes], columns: Mapping[int, int], context: int) -> list[Match]:
+def rows(path: str, found: bytes | Iterable[bytes], columns: Mapping[int, int], context: int) -> list[SearchMatch]:
     """The lines of a file that `columns` names, with the lines around them. `found` is its content, whole or in blocks.
 
     `columns` tells by the number of the line where in it the match is.
     """
     near = {number for line in columns for number in range(line - context, line + context + 1)}
     texts = texts_in(found, near) if isinstance(found, bytes) else texts_of(found, near)
-    shown = display(path)
+    shown = render_path(path)
     return [
-        Match(
+        SearchMatch(
             path=shown,
             line=line,
             column=column,

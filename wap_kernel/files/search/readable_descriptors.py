@@ -12,7 +12,7 @@ from collections.abc import Iterator
 
 from wap_kernel.files.contained.component_walk import FOLDER_FLAGS
 from wap_kernel.files.interface import Guard
-from wap_kernel.model.paths import join
+from wap_kernel.model.paths import join_path
 
 _NOTHING_THERE = {errno.ENOENT, errno.EACCES, errno.ELOOP, errno.ENOTDIR}
 """Gone, unreadable or replaced since its name was read: nothing to search. Other errors would falsify the answer."""
@@ -43,7 +43,7 @@ def _below(folder: int, path: str, guard: Guard) -> Iterator[int]:
             raise
         try:
             if on_the_way:
-                yield from _below(below, join(path, name), guard)
+                yield from _below(below, join_path(path, name), guard)
             else:
                 yield below
         finally:

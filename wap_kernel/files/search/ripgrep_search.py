@@ -21,8 +21,8 @@ from wap_kernel.files.search.selection import Selection
 from wap_kernel.files.tree_walk import unless_gone
 from wap_kernel.model.deadline import Deadline
 from wap_kernel.model.errors import ProviderUnavailable
-from wap_kernel.model.paths import display, join
-from wap_kernel.model.results import Match, SearchResult
+from wap_kernel.model.paths import join_path, render_path
+from wap_kernel.model.results import SearchMatch, SearchResult
 
 DESCRIPTOR_BATCH = 200
 ARGUMENT_BYTES = 128 * 1024
@@ -63,7 +63,7 @@ class RipgrepSearch:
         counts = self._count_paths() if self._rg.takes_paths else self._count_descriptors()
         first = self._first_files(counts)
         found = {} if self._literal is not None else self._hits(first)
-        matches: list[Match] = []
+        matches: list[SearchMatch] = []
         for path in first:
             file = self._open(path)
             if file is None:
@@ -110,23 +110,23 @@ class RipgrepSearch:
             return self._rg.count(self._query, names, self._deadline, fds=fds)
 
         ask(["-"], [])  # a bad query is an error even if there is nothing to search
-        found = (join(folder, name) for folder, name in self._selection.walk(self._deadline))
+        found = (join_path(folder, name) for folder, name in self._selection.walk(self._deadline))
         paths = sorted(set(self._selection.of(found, self._deadline)))
         return {path: n for path, n, file in self._ask_descriptors(paths, ask) if not self._is_binary(file)}
 
     def _hits(self, paths: list[str]) -> dict[str, list[Hit]]:
         large = {path for path in paths if self._is_large(path)}
-        found = self._ask_hits([path for path in paths if path not in large], places=True)
-        for path, numbered in self._ask_hits(sorted(large), places=False).items():
+        found = self._ask_hits([path for path in paths if path not in large], with_columns=True)
+        for path, numbered in self._ask_hits(sorted(large), with_columns=False).items():
             file = self._open(path)
             if file is not None:
                 with file:
                     found[path] = self._with_places(file, numbered)
         return found
 
-    def _ask_hits(self, paths: list[str], *, places: bool) -> dict[str, list[Hit]]:
+    def _ask_hits(self, paths: list[str], *, with_columns: bool) -> dict[str, list[Hit]]:
         def ask(names: list[str], fds: list[int]) -> dict[str, list[Hit]]:
-            return self._rg.hits(self._query, names, self._limit, self._deadline, fds=fds, places=places)
+            return self._rg.hits(self._query, names, self._limit, self._deadline, fds=fds, with_columns=with_columns)
 
         if not self._rg.takes_paths:
             return {path: found for path, found, _ in self._ask_descriptors(paths, ask)}
@@ -183,7 +183,7 @@ class RipgrepSearch:
         """The files that hold the first matches, in order."""
         first = []
         enough = 0
-        for path in nsmallest(self._limit, counts, key=display):  # each has one match at least
+        for path in nsmallest(self._limit, counts, key=render_path):  # each has one match at least
             if enough >= self._limit:
                 break
             enough += counts[path]

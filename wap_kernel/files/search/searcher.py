@@ -13,12 +13,15 @@ regular expressions are Rust's, and run in rg only: `re` would hold the interpre
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
+from functools import partial
 
 from wap_kernel.files.interface import Files, Guard
-from wap_kernel.files.search import ripgrep
+from wap_kernel.files.search import ripgrep_program
 from wap_kernel.files.search.literal_search import FILE_BUDGET, Literal, find_literal
 from wap_kernel.files.search.match_rows import bounded
 from wap_kernel.files.search.ripgrep import Query, Ripgrep
+from wap_kernel.files.search.ripgrep_program import RipgrepProgram
 from wap_kernel.files.search.ripgrep_search import RipgrepSearch
 from wap_kernel.files.search.selection import Selection
 from wap_kernel.model.deadline import Deadline
@@ -41,11 +44,12 @@ class Searcher:
         self,
         guard: Guard,
         *,
+        root: str | None = None,
         root_fd: int | None = None,
-        program: str | None = None,
+        find_program: Callable[[], RipgrepProgram | None] | None = None,
         file_budget: int = FILE_BUDGET,
     ) -> None:
-        self._rg = Ripgrep(program or ripgrep.find_program(), guard, root_fd)
+        self._rg = Ripgrep(find_program or partial(ripgrep_program.find_program, root), guard, root_fd)
         self._file_budget = file_budget
 
     def close(self) -> None:

@@ -9,11 +9,11 @@ from wap_kernel.files.globs.sets import Exclusions, chosen, selected
 from wap_kernel.files.interface import Files, Guard, Kind, Stat
 from wap_kernel.files.tree_walk import open_real, regular_files
 from wap_kernel.model.deadline import Deadline
-from wap_kernel.model.errors import InvalidArgument, PermissionDenied, from_os_error
+from wap_kernel.model.errors import InvalidArgument, PermissionDenied, translate_os_error
 from wap_kernel.model.limits import MAX_SEARCH_PATHS, MAX_SEARCHED_FILE_BYTES
 from wap_kernel.model.operations import SearchFiles
 from wap_kernel.model.path_access import Access
-from wap_kernel.model.paths import join, split
+from wap_kernel.model.paths import join_path, split_path
 
 CHECKED = 100
 """Files between two looks at the deadline."""
@@ -58,7 +58,7 @@ class Selection:
         self.rows: list[tuple[str, ...]] | None = None
         """What is selected below the folders, as rows of names from the root; None if that is everything."""
         if include is not None and not include.everything:
-            self.rows = [(*split(path), *row) for path in self.folders for row in include.rows]
+            self.rows = [(*split_path(path), *row) for path in self.folders for row in include.rows]
 
     def of(self, paths: Iterable[str], deadline: Deadline) -> Iterator[str]:
         """Those of `paths`, files as rg found them, that are asked for and may be read."""
@@ -79,7 +79,7 @@ class Selection:
             for index, name in enumerate(names):
                 if not index % CHECKED:
                     deadline.check()
-                path = join(folder, name)
+                path = join_path(folder, name)
                 if (
                     name not in hidden
                     and not is_temporary(name)
@@ -125,7 +125,7 @@ def _start(files: Files, path: str) -> Stat:
     try:
         found = files.stat(path)
     except OSError as error:
-        raise from_os_error(error, path) from error
+        raise translate_os_error(error, path) from error
     if found.kind not in (Kind.FILE, Kind.FOLDER):
         raise InvalidArgument(
             f"Not a file or folder: {path}", hint="Pipes, devices and sockets are never opened.", path=path

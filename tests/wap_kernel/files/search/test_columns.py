@@ -53,7 +53,7 @@ def test_columns_go_on_where_a_line_is_cut(ws: Path, search: Search, length: int
 
 
 @pytest.mark.parametrize("way", WAYS)
-def test_places_in_a_large_file_are_asked_for_line_by_line(
+def test_columns_in_a_large_file_are_asked_for_line_by_line(
     ws: Path, root: Root, way: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """In a line that matches everywhere rg would note down every match, and take thirty times as much memory."""
@@ -63,10 +63,10 @@ def test_places_in_a_large_file_are_asked_for_line_by_line(
     asked: list[tuple[int, bool]] = []
     original = searcher._rg.hits
 
-    def hits(query: Query, names: list[str], *arguments: Any, fds: list[int], places: bool = True) -> object:
+    def hits(query: Query, names: list[str], *arguments: Any, fds: list[int], with_columns: bool = True) -> object:
         opened = fds or [ws / name for name in names]
-        asked.append((max(os.stat(each).st_size for each in opened), places))
-        return original(query, names, *arguments, fds=fds, places=places)
+        asked.append((max(os.stat(each).st_size for each in opened), with_columns))
+        return original(query, names, *arguments, fds=fds, with_columns=with_columns)
 
     monkeypatch.setattr(searcher._rg, "hits", hits)
     operation = SearchFiles(paths=(".",), query="[a]", regex=True)

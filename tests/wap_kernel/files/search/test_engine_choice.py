@@ -10,7 +10,7 @@ import pytest
 from tests.support.file_trees import grow
 from tests.support.searchers import OPEN, WAYS, make_searcher
 from wap_kernel.files.contained.root import Root
-from wap_kernel.files.search import literal_search, ripgrep
+from wap_kernel.files.search import literal_search
 from wap_kernel.files.search.searcher import Searcher
 from wap_kernel.model.deadline import Deadline
 from wap_kernel.model.errors import ProviderUnavailable, TimedOut
@@ -50,10 +50,9 @@ def test_a_literal_that_is_everywhere_is_handed_over_to_rg(
     searcher.close()
 
 
-def test_literals_need_no_rg(ws: Path, root: Root, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(ripgrep, "find_program", lambda: None)
+def test_literals_need_no_rg(ws: Path, root: Root) -> None:
     (ws / "f").write_bytes(b"needle\n")
-    searcher = Searcher(OPEN, root_fd=root.fd)
+    searcher = Searcher(OPEN, root_fd=root.fd, find_program=lambda: None)
     for regex in (False, True):  # a pattern without special characters is one too
         operation = SearchFiles(paths=(".",), query="needle", regex=regex)
         assert searcher.search(root, OPEN, operation, Limits(), Deadline(60)).total_matches == 1

@@ -5,12 +5,14 @@ from __future__ import annotations
 import pytest
 
 from wap_kernel.files.search.match_rows import bounded
-from wap_kernel.model.results import Match, SearchResult
+from wap_kernel.model.results import SearchMatch, SearchResult
 
 
 def found(*lengths: int) -> SearchResult:
     matches = [
-        Match(path="a", line=line, column=1, match_text="m", context_before=["x" * (length - 1)], context_after=[])
+        SearchMatch(
+            path="a", line=line, column=1, match_text="m", context_before=["x" * (length - 1)], context_after=[]
+        )
         for line, length in enumerate(lengths, 1)
     ]
     return SearchResult(matches=matches, is_truncated=False, total_matches=len(matches))

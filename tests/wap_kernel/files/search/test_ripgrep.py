@@ -1,16 +1,15 @@
-"""rg as a child: how it is found and started, ended when time is up or the workspace closes."""
+"""rg as a child process: how it starts, and how it ends when time is up or the workspace closes."""
 
 from __future__ import annotations
 
 import json
 import os
 import shutil
-import struct
 import subprocess
 import sys
-import sysconfig
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -19,6 +18,12 @@ from tests.support.guards import OpenGuard
 from wap_kernel.files.search import landlock, ripgrep
 from wap_kernel.files.search.line_scanner import Hit
 from wap_kernel.files.search.ripgrep import Query, Ripgrep
+from wap_kernel.files.search.ripgrep_program import (
+    RipgrepProgram,
+    find_program,
+    find_system_program,
+    find_wheel_program,
+)
 from wap_kernel.model.deadline import Deadline
 from wap_kernel.model.errors import ProviderUnavailable, TimedOut
 from wap_kernel.policy.paths.protected import ProtectedPaths
@@ -26,10 +31,11 @@ from wap_kernel.policy.paths.protected import ProtectedPaths
 QUERY = Query("needle", regex=False, case_sensitive=True)
 
 
-def script(path: Path, text: str) -> str:
+def script(path: Path, text: str) -> Callable[[], RipgrepProgram]:
+    """Write a program that stands for rg, and return how a search finds it."""
     path.write_text(f"#!{sys.executable}\n{text}\n")
     path.chmod(0o755)
-    return str(path)
+    return lambda: RipgrepProgram(str(path))
 
 
 @pytest.fixture
@@ -130,7 +136,7 @@ def test_it_can_be_cancelled(slow: tuple[Ripgrep, Path]) -> None:
 
 
 def test_no_name_is_nothing_to_search() -> None:
-    rg = Ripgrep(ripgrep.find_program(), OpenGuard(), None)
+    rg = Ripgrep(find_program, OpenGuard(), None)
     assert rg.count(QUERY, [], Deadline(30)) == {}
     rg.close()
 
@@ -149,47 +155,35 @@ def test_where_lines_match(tmp_path: Path, pattern: str, hits: list[Hit]) -> Non
     """Bytes, also of a line that rg shows because it is short, and of an empty match where the file ends."""
     path = tmp_path / "new\n1:2:3:x"
     path.write_bytes(b"xx needle\n\n\xff\xc3\xa9 needle needle\n5\nabc")
-    rg = Ripgrep(ripgrep.find_program(), OpenGuard(), None)
+    rg = Ripgrep(find_program, OpenGuard(), None)
     query = Query(pattern, regex=True, case_sensitive=True)
     assert rg.hits(query, [str(path)], 9, Deadline(30)) == {str(path): hits}
-    unplaced = [hit._replace(at=0) for hit in hits]
-    assert rg.hits(query, [str(path)], 9, Deadline(30), places=False) == {str(path): unplaced}
+    without_columns = [hit._replace(at=0) for hit in hits]
+    assert rg.hits(query, [str(path)], 9, Deadline(30), with_columns=False) == {str(path): without_columns}
     assert rg.hits(query, [str(path)], 1, Deadline(30)) == {str(path): hits[:1]}
     rg.close()
 
 
-def test_it_is_found_beside_the_interpreter_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in ("env", "user", "path"):
-        (tmp_path / name).mkdir()
-        script(tmp_path / name / "rg", "")
-    monkeypatch.setenv("PATH", str(tmp_path / "path"))
-    monkeypatch.setattr(sys, "executable", str(tmp_path / "env" / "python"))
-    user = sysconfig.get_preferred_scheme("user")
-    scripts = {user: str(tmp_path / "user")}  # where `pip install --user` puts programs
-    monkeypatch.setattr(sysconfig, "get_path", lambda _, scheme: scripts.get(scheme, str(tmp_path / "env")))
-    assert ripgrep.find_program() == str(tmp_path / "env" / "rg")
-    (tmp_path / "env" / "rg").unlink()
-    assert ripgrep.find_program() == str(tmp_path / "user" / "rg")
-    (tmp_path / "user" / "rg").unlink()
-    assert ripgrep.find_program() == str(tmp_path / "path" / "rg")
-    (tmp_path / "path" / "rg").unlink()
-    assert ripgrep.find_program() is None
-
-
 @pytest.mark.skipif(not landlock.abi(), reason="this kernel has no Landlock")
-def test_a_link_to_outside_is_followed_by_a_plain_rg_and_not_by_ours(tmp_path: Path) -> None:
-    """What a race makes of a folder that was checked before, here held still."""
-    program = ripgrep.find_program()
-    assert program is not None
+@pytest.mark.parametrize("find", [find_wheel_program, find_system_program])
+def test_a_link_to_outside_is_followed_by_an_unconfined_rg_and_not_by_ours(
+    tmp_path: Path, find: Callable[[], RipgrepProgram | None]
+) -> None:
+    """A race makes this of a folder that was checked before; here the moment is held still."""
+    program = find()
+    if program is None:
+        pytest.skip("there is no rg of that kind")
     for name in ("in", "out"):
         (tmp_path / name).mkdir()
         (tmp_path / name / "f").write_bytes(b"needle\n")
     (tmp_path / "in" / "link").symlink_to("../out")
     names = ["./f", "./link/f", "./../out/f", str(tmp_path / "out")]
-    plain = subprocess.run([program, "-c", "needle", *names], cwd=tmp_path / "in", stdout=subprocess.PIPE, check=True)
+    plain = subprocess.run(
+        [program.path, "-c", "needle", *names], cwd=tmp_path / "in", stdout=subprocess.PIPE, check=True
+    )
     assert len(plain.stdout.splitlines()) == len(names)
     root = os.open(tmp_path / "in", os.O_RDONLY)
-    rg = Ripgrep(program, OpenGuard(), root)
+    rg = Ripgrep(find, OpenGuard(), root)
     assert rg.takes_paths
     assert rg.count(QUERY, names, Deadline(30)) == {"./f": 1}
     assert rg.hits(QUERY, names, 5, Deadline(30)) == {"./f": [Hit(1, 0, 0)]}
@@ -197,44 +191,25 @@ def test_a_link_to_outside_is_followed_by_a_plain_rg_and_not_by_ours(tmp_path: P
     os.close(root)
 
 
-LOADED, INTERPRETER = 1, 3
-
-
-@pytest.mark.parametrize(
-    ("segments", "is_static"), [([LOADED], True), ([LOADED, INTERPRETER], False), ([INTERPRETER, LOADED], False)]
-)
-@pytest.mark.parametrize(("order", "mark"), [("<", 1), (">", 2)])
-def test_only_a_static_program_is_given_paths(
-    tmp_path: Path, segments: list[int], is_static: bool, order: str, mark: int
-) -> None:
-    """A dynamic one would need the system's libraries, and then it could be led there."""
-    header = b"\x7fELF\x02" + bytes([mark]) + bytes(26) + struct.pack(order + "Q", 64) + bytes(14)
-    header += struct.pack(order + "HH", 56, len(segments)) + bytes(6)
-    assert len(header) == 64
-    program = tmp_path / "program"
-    program.write_bytes(header + b"".join(struct.pack(order + "I", kind) + bytes(52) for kind in segments))
-    assert ripgrep.is_static(str(program)) is is_static
-
-
-def test_a_script_is_not_a_static_program(tmp_path: Path) -> None:
-    assert not ripgrep.is_static(script(tmp_path / "rg", ""))
-
-
 @pytest.mark.skipif(landlock.abi() == 0, reason="needs Landlock")
-def test_an_upgrade_while_we_run_does_not_end_searching(tmp_path: Path) -> None:
-    """pip puts another file in place of the one that Landlock lets us execute."""
-    installed = ripgrep.find_program()
-    assert installed is not None
+@pytest.mark.parametrize("find", [find_wheel_program, find_system_program])
+def test_an_upgrade_while_we_run_does_not_end_searching(
+    tmp_path: Path, find: Callable[[], RipgrepProgram | None]
+) -> None:
+    """pip, or the system, puts another file in place of the one that Landlock lets us execute."""
+    installed = find()
+    if installed is None:
+        pytest.skip("there is no rg of that kind")
     program = tmp_path / "bin" / "rg"
     (tmp_path / "ws").mkdir()
     (tmp_path / "ws" / "f").write_text("needle\n")
     program.parent.mkdir()
-    shutil.copy(installed, program)
+    shutil.copy(installed.path, program)
     root = os.open(tmp_path / "ws", os.O_RDONLY)
-    rg = Ripgrep(str(program), OpenGuard(), root)
+    rg = Ripgrep(lambda: replace(installed, path=str(program)), OpenGuard(), root)
     assert rg.takes_paths
     program.unlink()
-    shutil.copy(installed, program)
+    shutil.copy(installed.path, program)
     assert rg.count(QUERY, ["./"], Deadline(30)) == {"./f": 1}
     with open(tmp_path / "ws" / "f", "rb") as file:
         name = f"/dev/fd/{file.fileno()}"
@@ -252,7 +227,7 @@ def test_it_cannot_read_what_is_hidden_even_if_it_is_told_to(tmp_path: Path) -> 
     (tmp_path / "link").symlink_to("a/secrets")
     guard = ProtectedPaths(hidden=frozenset({("a", "secrets")}), read_only=frozenset())
     root = os.open(tmp_path, os.O_RDONLY)
-    rg = Ripgrep(ripgrep.find_program(), guard, root)
+    rg = Ripgrep(find_program, guard, root)
     assert rg.takes_paths
     names = ["./", "./link/", "./a/secrets/", "./a/secrets/token"]
     assert rg.count(QUERY, names, Deadline(10)) == {"./a/open": 1, "./b/file": 1, "./top": 1}
