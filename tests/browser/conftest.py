@@ -15,16 +15,6 @@ from tests.support import lab_page as lab
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
 
 
-# Playwright keeps an event loop running below the tests. Jupyter's own fixtures would make and close loops of
-# theirs around every test, which asyncio then refuses.
-@pytest.fixture
-def jp_asyncio_loop() -> None: ...
-
-
-@pytest.fixture
-def jp_server_cleanup() -> None: ...
-
-
 @pytest.fixture(scope="module")
 def browser() -> Iterator[Browser]:
     """Ends with the module, and its event loop with it."""

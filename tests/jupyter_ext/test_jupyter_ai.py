@@ -16,10 +16,10 @@ import pytest
 from mcp import Client
 
 from jupyter_ext import jupyter_ai
-from tests.jupyter_ext.conftest import OPEN_LINES
 from tests.support import peers
 from tests.support.agent_tokens import mint, use
 from tests.support.mcp_clients import answer, connected
+from tests.support.server_processes import OPEN_LINES
 from wap_kernel.dialects.coding_environment.tools import TOOLS
 from wap_kernel.files import content_hash
 
@@ -65,7 +65,7 @@ async def test_calls_are_an_agents(extension: Any, jp_root_dir: Path, fetch: Any
 
 async def test_a_failure_says_what_to_do(extension: Any) -> None:
     for name, arguments in (("readFile", {"path": "missing"}), ("deleteFile", {"path": "missing"})):
-        with pytest.raises(jupyter_ai.ToolFailed) as caught:
+        with pytest.raises(jupyter_ai.ToolError) as caught:
             await getattr(jupyter_ai, name)(**arguments)
         told = json.loads(str(caught.value))
         assert told["code"] == "FILE_NOT_FOUND" and "listFiles" in told["error"]
@@ -76,7 +76,7 @@ async def test_a_person_can_end_it(extension: Any, fetch: Any) -> None:
     (token,) = (await fetch("wap/tokens")).body["tokens"]
     assert token["name"] == "jupyter-server-mcp"
     await extension.tokens.revoke(token["id"])
-    with pytest.raises(jupyter_ai.ToolFailed, match="revoked"):
+    with pytest.raises(jupyter_ai.ToolError, match="revoked"):
         await jupyter_ai.getWorkspaceInfo()
 
 
@@ -95,10 +95,10 @@ async def test_tokens_of_servers_that_ran_before_are_revoked(
 ) -> None:
     monkeypatch.setattr(jupyter_ai, "DEFAULT_PAGE", 2)
     for _ in range(5):
-        await jupyter_ai._mint(extension.tokens)
+        await jupyter_ai._mint_token(extension.tokens)
     namesake = await mint(fetch, name="jupyter-server-mcp")  # a person's
     assert len(await _tokens(fetch)) == 6, "another server may hold one"
-    monkeypatch.setattr(jupyter_ai, "FORGOTTEN", timedelta(seconds=-1))
+    monkeypatch.setattr(jupyter_ai, "UNUSED_LIFETIME", timedelta(seconds=-1))
     await jupyter_ai.getWorkspaceInfo()
     assert len(await _tokens(fetch)) == 2
     assert (await use(fetch, namesake, "exploreFiles", path=".")).status == 200

@@ -1,6 +1,6 @@
-"""Serve scenarios with the fixtures of the engine's tests and of the server's."""
+"""Serve scenarios with Jupyter servers and with workspaces."""
 
 from __future__ import annotations
 
-from tests.jupyter_ext.conftest import *  # noqa: F403
-from tests.wap_kernel.conftest import make_tools, tools  # noqa: F401
+from tests.support.server_fixtures import *  # noqa: F403
+from tests.support.workspace_tools import make_tools, tools  # noqa: F401

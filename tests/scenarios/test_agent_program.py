@@ -12,9 +12,9 @@ from typing import Any
 
 import pytest
 
-from tests.jupyter_ext.conftest import LiveServer, start_server
 from tests.support import peers
 from tests.support.provider_workspace import skip_unless_works
+from tests.support.server_processes import LiveServer, start_server
 from wap_kernel.dialects.coding_environment.tools import TOOLS
 
 SECONDS = 120

@@ -14,8 +14,7 @@ from typing import Any
 
 import pytest
 
-from tests.jupyter_ext.conftest import LiveServer
-from tests.support.server_processes import Place, batch, decide, get
+from tests.support.server_processes import LiveServer, Place, batch, decide, get
 from wap_kernel.files.contained import atomic_write
 
 KILLS = 100 if os.environ.get("WAP_SOAK") else 10

@@ -13,8 +13,7 @@ from typing import Any
 
 import pytest
 
-from tests.jupyter_ext.conftest import LiveServer
-from tests.support.server_processes import Place, batch, decide, get, start
+from tests.support.server_processes import LiveServer, Place, batch, decide, get, start
 
 LONG = "echo begun; touch begun; while [ ! -e go ]; do sleep 0.05; done; echo done"
 TIMEOUT = 120_000

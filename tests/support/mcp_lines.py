@@ -11,8 +11,7 @@ from typing import Any
 
 import pytest
 
-from tests.jupyter_ext.conftest import LiveServer
-from tests.support.server_processes import TOKEN, Place
+from tests.support.server_processes import TOKEN, LiveServer, Place
 
 SECONDS = 60
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any, NamedTuple
 
-from tests.jupyter_ext.conftest import FILE
+from tests.support.server_fixtures import FILE
 
 _INSERT = {"type": "insert", "afterLine": 0, "newContent": "x"}
 _CELL = {"type": "insert", "source": "x"}

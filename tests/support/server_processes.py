@@ -2,20 +2,98 @@
 
 from __future__ import annotations
 
+import contextlib
+import http.client
 import json
 import os
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
-from tests.jupyter_ext.conftest import OPEN_LINES, PROJECT, SECONDS, LiveServer, _wait_for_runtime_file
+PROJECT = Path(__file__).parents[2]
+SECONDS = 90
+"""What anything may take at most. Whoever waits for a run is answered before that."""
 
+OPEN = {"preset": "permissive", "policy": {"shell": {"unconfined": "allow"}}, "provider": "local"}
+"""For tests of everything but policy: commands run as they are."""
+OPEN_LINES = "".join(f"c.WapExtension.{name} = {value!r}\n" for name, value in OPEN.items())
 TOKEN = "a-token"
 OTHERS = ("jupyterlab", "jupyter_lsp", "jupyter_server_terminals", "notebook_shim")
 """Extensions that these tests do without: to import them takes longer than all the rest."""
+
+
+class LiveServer(NamedTuple):
+    process: subprocess.Popen[bytes]
+    port: int
+    token: str
+    root: Path
+    base_url: str
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self.port}{self.base_url}"
+
+    def memory(self, field: str = "VmRSS") -> int:
+        """Bytes; `VmHWM` is the highest that was reached."""
+        for line in Path(f"/proc/{self.process.pid}/status").read_text().splitlines():
+            if line.startswith(field + ":"):
+                return int(line.split()[1]) * 1024
+        raise AssertionError(field)
+
+    def request(self, method: str, path: str, body: Any = None, **headers: str) -> tuple[int, Any]:
+        with contextlib.closing(http.client.HTTPConnection("127.0.0.1", self.port, timeout=SECONDS)) as connection:
+            connection.request(method, self.base_url + path, body, {"Authorization": f"token {self.token}", **headers})
+            response = connection.getresponse()
+            return response.status, json.loads(response.read() or b"null")
+
+
+@contextmanager
+def start_server(folder: Path, *options: str, configuration: str = OPEN_LINES) -> Iterator[LiveServer]:
+    """A Jupyter server with the extension, all of its folders below `folder`."""
+    root = folder / "root"
+    root.mkdir()
+    (folder / "config").mkdir()
+    (folder / "config" / "jupyter_server_config.py").write_text(configuration)
+    environment = {
+        **{name: value for name, value in os.environ.items() if not name.startswith("JUPYTER")},
+        "HOME": str(folder),
+        "JUPYTER_CONFIG_DIR": str(folder / "config"),
+        "JUPYTER_DATA_DIR": str(folder / "data"),
+        "JUPYTER_RUNTIME_DIR": str(folder / "runtime"),
+        "JUPYTER_TOKEN": "a-token",
+        "PYTHONPATH": str(PROJECT),
+    }
+    command = [sys.executable, "-m", "jupyter_server", "--no-browser", "--allow-root", "--ServerApp.port=0"]
+    command += [f"--ServerApp.root_dir={root}", "--ServerApp.base_url=/an%40odd/base/", *options]
+    command += ["--ServerApp.jpserver_extensions=jupyter_ext=True"]
+    with (folder / "log").open("wb") as log:
+        process = subprocess.Popen(command, env=environment, cwd=root, stdout=log, stderr=log)
+    try:
+        info = wait_for_runtime_file(folder, process)
+        yield LiveServer(process, info["port"], "a-token", root, info["base_url"])
+    finally:
+        process.terminate()
+        process.wait(SECONDS)
+
+
+def wait_for_runtime_file(folder: Path, process: subprocess.Popen[bytes]) -> Any:
+    path = folder / "runtime" / f"jpserver-{process.pid}.json"
+    deadline = time.monotonic() + SECONDS
+    while time.monotonic() < deadline and process.poll() is None:
+        with contextlib.suppress(FileNotFoundError, json.JSONDecodeError, ConnectionError):
+            info = json.loads(path.read_text())
+            with contextlib.closing(
+                http.client.HTTPConnection("127.0.0.1", info["port"], timeout=SECONDS)
+            ) as connection:
+                connection.request("GET", info["base_url"] + "api")
+                assert connection.getresponse().status == 200
+            return info
+        time.sleep(0.05)
+    raise AssertionError((folder / "log").read_text())
 
 
 class Place:
@@ -47,7 +125,7 @@ class Place:
         with (self.folder / "log").open("ab") as log:
             process = subprocess.Popen(command, env=self.environment, cwd=self.folder, stdout=log, stderr=log)
         try:
-            info = _wait_for_runtime_file(self.folder, process)
+            info = wait_for_runtime_file(self.folder, process)
             yield LiveServer(process, info["port"], TOKEN, self.root, info["base_url"])
         finally:
             process.terminate()

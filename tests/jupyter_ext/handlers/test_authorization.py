@@ -13,9 +13,9 @@ import pytest
 from jupyter_server.auth import Authorizer
 
 from jupyter_ext import openapi
-from tests.jupyter_ext.conftest import FILE
 from tests.support.http_runs import SECONDS
 from tests.support.routes import DOORS, Door
+from tests.support.server_fixtures import FILE
 from wap_kernel.model.caller import Caller
 from wap_kernel.model.errors import WapError
 
@@ -88,7 +88,7 @@ def _everywhere(status: int, code: str) -> dict[str, tuple[int, str]]:
 
 
 def test_the_matrix_covers_every_route_and_method() -> None:
-    paths = json.loads(openapi.document("/"))["paths"]
+    paths = json.loads(openapi.build_document("/"))["paths"]
     named = {(method.upper(), re.sub(r"{\w+}", "x", path)) for path, item in paths.items() for method in item}
     assert named == {(door.method, f"/{door.path}") for door in DOORS}
 

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from tests.jupyter_ext.conftest import OPEN
 from tests.support.agent_tokens import another_server, bearer, mint
 from tests.support.http_runs import Notes, create, decide, ended, read, shell, start, types
+from tests.support.server_processes import OPEN
 
 DELETE = shell("rm -rf data/", id="shell-1")
 

@@ -12,9 +12,9 @@ from typing import Any
 import pytest
 
 from jupyter_ext.handlers.event_streams import StreamHandler
-from tests.jupyter_ext.conftest import OPEN, start_server
 from tests.support.agent_tokens import bearer, mint
 from tests.support.http_runs import SECONDS, Events, Sent, create, decide, ended, read, shell, start, until
+from tests.support.server_processes import OPEN, start_server
 
 Open = Callable[..., Awaitable[Events]]
 
@@ -205,8 +205,8 @@ async def test_a_reader_that_goes_leaves_nothing_behind(
     await streams[0].next_event()
     for stream in streams:
         stream.close()
-    hub = extension.runner._parts.hub
-    await until(lambda: not hub._watching)
+    notifier = extension.runner._services.notifier
+    await until(lambda: not notifier._subscribers)
     assert (await fetch(f"wap/runs/{run}")).body["status"] == "running"
     await fetch(f"wap/runs/{run}/cancel", method="POST")
     assert "Traceback" not in caplog.text

@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from tests.jupyter_ext.conftest import OPEN
 from tests.support.agent_tokens import bearer, mint
 from tests.support.http_runs import Notes, decide, shell, start
+from tests.support.server_processes import OPEN
 
 CHANGE = shell("chmod 600 a", id="shell-1")
 

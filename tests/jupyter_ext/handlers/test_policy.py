@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
-from tests.jupyter_ext.conftest import OPEN
 from tests.support.policy_calls import SECRET, lay_out
 from tests.support.policy_matrix import DENIED
+from tests.support.server_processes import OPEN
 from wap_kernel.policy import presets
 
 

@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from jupyter_ext import tool_definitions
-from tests.jupyter_ext.conftest import OPEN
 from tests.support.agent_tokens import bearer, mint
 from tests.support.http_runs import Notes, create, read, shell, start, types
+from tests.support.server_processes import OPEN
 from wap_kernel.model.operations import Effect
 
 
@@ -57,7 +57,7 @@ async def test_an_agent_token_opens_its_tools_by_either_name(fetch: Any, jp_root
     ],
 )
 async def test_by_its_name_in_any_dialect(fetch: Any, jp_root_dir: Any, tools: list[str], opened: list[str]) -> None:
-    assert tool_definitions.effects(["shell"]) == (Effect.EXECUTE,)
+    assert tool_definitions.list_effects(["shell"]) == (Effect.EXECUTE,)
     minted = await mint(fetch, tools=tools)
     (jp_root_dir / "b").write_text("b")
     answer = await start(fetch, create("a"), read("b"), shell("true"), headers=bearer(minted))

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from tests.jupyter_ext.conftest import OPEN
 from tests.support.http_runs import batch, create, ended, read, shell, start, types, until
+from tests.support.server_processes import OPEN
 from wap_kernel.dialects.agent_spaces.event_models import parse_events_message
 
 ENDLESS = "echo begun; touch begun; sleep 1000"

@@ -9,7 +9,7 @@ from typing import Any
 import nbformat
 import pytest
 
-from tests.jupyter_ext.conftest import OPEN
+from tests.support.server_processes import OPEN
 from tests.support.spec_tree import ok
 
 ERROR = nbformat.v4.new_output("error", ename="ZeroDivisionError", evalue="1/0", traceback=["\x1b[31mboom\x1b[0m"])

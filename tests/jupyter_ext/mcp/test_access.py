@@ -10,7 +10,6 @@ from typing import Any
 
 import pytest
 
-from tests.jupyter_ext.conftest import OPEN
 from tests.support.agent_tokens import bearer, mint
 from tests.support.http_runs import Notes
 from tests.support.mcp_clients import (
@@ -28,6 +27,7 @@ from tests.support.mcp_clients import (
     request,
     within_time,
 )
+from tests.support.server_processes import OPEN
 from wap_kernel.dialects.coding_environment import progress as watching
 from wap_kernel.dialects.coding_environment.tools import TOOLS
 from wap_kernel.model.limits import MAX_BODY_BYTES

@@ -16,8 +16,8 @@ from typing import Any
 
 import pytest
 
-from tests.jupyter_ext.conftest import LiveServer, start_server
 from tests.support import mcp_calls
+from tests.support.server_processes import LiveServer, start_server
 from wap_kernel.dialects.coding_environment.tools import TOOLS
 
 MODULES = Path(__file__).parents[2] / "node_modules"

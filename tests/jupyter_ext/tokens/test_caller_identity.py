@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 from jupyter_server.auth import Authorizer, IdentityProvider, User
 
-from tests.jupyter_ext.conftest import FILE
 from tests.support.agent_tokens import bearer, mint, use
+from tests.support.server_fixtures import FILE
 
 pytestmark = pytest.mark.usefixtures("a_file")
 

@@ -12,8 +12,8 @@ from jupyter_server.auth.security import passwd
 from tornado.httpclient import HTTPClientError
 from tornado.httputil import HTTPHeaders
 
-from tests.jupyter_ext.conftest import start_server
 from tests.support.agent_tokens import bearer, forms, mint, use
+from tests.support.server_processes import start_server
 
 FILE = "a.txt"
 KERNEL = "api/kernels/00000000-0000-0000-0000-000000000000"

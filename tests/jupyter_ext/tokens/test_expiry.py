@@ -10,17 +10,17 @@ from typing import Any
 
 import pytest
 
-from jupyter_ext.tokens.store import FRESH_SECONDS, AgentTokens
-from tests.jupyter_ext.conftest import FILE, LiveServer
+from jupyter_ext.tokens.store import CACHE_SECONDS, AgentTokenStore
 from tests.support.agent_tokens import another_server, bearer, mint, use
-from tests.support.server_processes import Place
+from tests.support.server_fixtures import FILE
+from tests.support.server_processes import LiveServer, Place
 from tests.support.time_limits import growing
 from wap_kernel.state.directory import workspace_id
 
 pytestmark = pytest.mark.usefixtures("a_file")
 
 
-async def test_an_expired_token_says_so(fetch: Any, tokens: AgentTokens, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_an_expired_token_says_so(fetch: Any, tokens: AgentTokenStore, monkeypatch: pytest.MonkeyPatch) -> None:
     minted = await mint(fetch, expiresIn=60)
     assert (await use(fetch, minted, "readFile", path=FILE)).status == 200
     monkeypatch.setattr(tokens, "_now", lambda: datetime.now(timezone.utc) + timedelta(seconds=61))
@@ -135,7 +135,7 @@ def test_tokens_survive_the_end_of_the_process(tmp_path: Path) -> None:
 
 
 async def test_a_neighbours_revocation_takes_effect(
-    fetch: Any, tokens: AgentTokens, jp_root_dir: Path, monkeypatch: pytest.MonkeyPatch
+    fetch: Any, tokens: AgentTokenStore, jp_root_dir: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     now = 0.0
     monkeypatch.setattr(tokens, "_clock", lambda: now)
@@ -143,16 +143,16 @@ async def test_a_neighbours_revocation_takes_effect(
     assert (await use(fetch, minted, "readFile", path=FILE)).status == 200
     async with another_server(jp_root_dir) as ask:
         assert (await ask("DELETE", f"wap/tokens/{minted['id']}"))[0] == 204
-    now = FRESH_SECONDS
+    now = CACHE_SECONDS
     assert (await use(fetch, minted, "readFile", path=FILE)).code == "UNAUTHENTICATED"
-    assert FRESH_SECONDS <= 1
+    assert CACHE_SECONDS <= 1
 
 
 async def test_a_token_opens_only_the_workspace_that_it_was_minted_in(
     fetch: Any, extension: Any, jp_root_dir: Path
 ) -> None:
     minted = await mint(fetch)
-    elsewhere = AgentTokens(extension.workspace.state_dir, workspace_id(str(jp_root_dir.parent)), extension.log)
+    elsewhere = AgentTokenStore(extension.workspace.state_dir, workspace_id(str(jp_root_dir.parent)), extension.log)
     try:
         with pytest.raises(Exception, match="not known"):
             await elsewhere.verify(minted["token"])
@@ -163,7 +163,7 @@ async def test_a_token_opens_only_the_workspace_that_it_was_minted_in(
         await elsewhere.close()
 
 
-async def test_a_server_that_is_stopping_refuses(fetch: Any, extension: Any, tokens: AgentTokens) -> None:
+async def test_a_server_that_is_stopping_refuses(fetch: Any, extension: Any, tokens: AgentTokenStore) -> None:
     minted = await mint(fetch)
     await extension.stop_extension()
     assert (await use(fetch, minted, "readFile", path=FILE)).code == "PROVIDER_UNAVAILABLE"

@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 
 from jupyter_ext.handlers.routes import ROUTES
-from tests.jupyter_ext.conftest import OPEN
 from tests.support.agent_tokens import bearer, forms, mint
 from tests.support.http_runs import decide, shell, start
 from tests.support.routes import DOORS, Door
+from tests.support.server_processes import OPEN
 
 PEOPLE_ONLY = [pattern for pattern, handler in ROUTES if not handler.open_to_agents]
 

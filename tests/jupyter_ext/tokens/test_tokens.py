@@ -10,10 +10,10 @@ from typing import Any
 
 import pytest
 
-from jupyter_ext.tokens.store import AgentTokens
-from jupyter_ext.tool_definitions import known_tools
-from tests.jupyter_ext.conftest import FILE
+from jupyter_ext.tokens.store import AgentTokenStore
+from jupyter_ext.tool_definitions import list_tool_names
 from tests.support.agent_tokens import bearer, mint, use
+from tests.support.server_fixtures import FILE
 from wap_kernel.dialects.wap import tools as wap
 
 pytestmark = pytest.mark.usefixtures("a_file")
@@ -76,7 +76,7 @@ async def test_a_wrong_request_is_an_invalid_argument(fetch: Any, wrong: dict[st
 
 async def test_an_unknown_tool_or_preset_names_the_known_ones(fetch: Any) -> None:
     tool = await fetch("wap/tokens", method="POST", body='{"name": "x", "tools": ["sudo"]}')
-    assert all(name in tool.body["error"] for name in known_tools())
+    assert all(name in tool.body["error"] for name in list_tool_names())
     preset = await fetch("wap/tokens", method="POST", body='{"name": "x", "preset": "none"}')
     assert all(name in preset.body["error"] for name in ("restrictive", "standard", "permissive"))
 
@@ -166,7 +166,7 @@ async def test_unknown_addresses_and_tools_are_as_for_people(fetch: Any) -> None
         assert (answer.status, answer.code) == (404, "NOT_FOUND"), path
 
 
-async def test_policy_layers_of_a_token(fetch: Any, tokens: AgentTokens) -> None:
+async def test_policy_layers_of_a_token(fetch: Any, tokens: AgentTokenStore) -> None:
     policy = {"filesystem": {"access": "read", "deniedPaths": ["solutions/**"]}}
     minted = await mint(fetch, name="tutor", preset="standard", policy=policy)
     assert minted["policy"] == policy
@@ -176,14 +176,14 @@ async def test_policy_layers_of_a_token(fetch: Any, tokens: AgentTokens) -> None
     assert "tutor" in own.name
 
 
-async def test_a_policy_may_be_written_as_in_a_workspaces_file(fetch: Any, tokens: AgentTokens) -> None:
+async def test_a_policy_may_be_written_as_in_a_workspaces_file(fetch: Any, tokens: AgentTokenStore) -> None:
     minted = await mint(fetch, policy={"deniedPaths": ["solutions/**"]})
     (own,) = (await tokens.verify(minted["token"])).scope.layers
     assert own.filesystem.denied_paths == ("solutions/**",)
 
 
 async def test_a_policy_that_this_version_cannot_read_refuses_everything(
-    fetch: Any, tokens: AgentTokens, state: sqlite3.Connection
+    fetch: Any, tokens: AgentTokenStore, state: sqlite3.Connection
 ) -> None:
     minted = await mint(fetch, policy={"filesystem": {"access": "read"}})
     state.execute("UPDATE tokens SET policy = ?", ('{"from": "the future"}',))

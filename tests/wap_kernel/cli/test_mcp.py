@@ -18,11 +18,10 @@ import pytest
 from mcp import Client, StdioServerParameters
 from mcp.shared.exceptions import MCPError
 
-from tests.jupyter_ext.conftest import LiveServer
 from tests.support import mcp_calls
 from tests.support.mcp_clients import ERAS, LEGACY, answer
 from tests.support.mcp_lines import SECONDS, Process, server, shared, start, token_file, where
-from tests.support.server_processes import Place
+from tests.support.server_processes import LiveServer, Place
 
 __all__ = ["server", "shared", "start", "token_file", "where"]
 

@@ -15,8 +15,7 @@ from typing import Any
 
 import pytest
 
-from tests.jupyter_ext.conftest import LiveServer
-from tests.support.server_processes import TOKEN, Place, batch, decide, get
+from tests.support.server_processes import TOKEN, LiveServer, Place, batch, decide, get
 
 LONG = {"type": "shell", "command": "echo begun; sleep 1000", "timeout": 600_000}
 

@@ -6,12 +6,11 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.jupyter_ext.conftest import LiveServer
-from tests.support.server_processes import TOKEN, Place
+from tests.support.server_processes import TOKEN, LiveServer, Place
 from wap_kernel.client.backend import Backend
 from wap_kernel.client.embedded_backend import EmbeddedBackend
 from wap_kernel.client.server_backend import ServerBackend
-from wap_kernel.client.workspace_client import Hands
+from wap_kernel.client.workspace_client import WorkspaceClient
 
 
 @pytest.fixture(scope="session")
@@ -53,5 +52,5 @@ def backend(request: pytest.FixtureRequest) -> Backend:
 
 
 @pytest.fixture
-def hands(backend: Backend) -> Hands:
-    return Hands(backend)
+def client(backend: Backend) -> WorkspaceClient:
+    return WorkspaceClient(backend)

@@ -10,13 +10,12 @@ from typing import Any
 
 import pytest
 
-from tests.jupyter_ext.conftest import LiveServer
 from tests.support.scripted_server import serving
-from tests.support.server_processes import TOKEN, Place
+from tests.support.server_processes import TOKEN, LiveServer, Place
 from wap_kernel import connect
 from wap_kernel.client.backend import Backend
-from wap_kernel.client.discovery import find
-from wap_kernel.client.workspace_client import Hands
+from wap_kernel.client.discovery import find_backend
+from wap_kernel.client.workspace_client import WorkspaceClient
 from wap_kernel.model.errors import Code, Unauthenticated, WapError
 
 Found = Callable[..., Backend]
@@ -28,7 +27,9 @@ def found(place: Place, tmp_path: Path) -> Iterator[Found]:
     opened: list[Backend] = []
 
     def found(**environ: str) -> Backend:
-        opened.append(find({"JUPYTER_RUNTIME_DIR": os.environ["JUPYTER_RUNTIME_DIR"], **environ}, str(tmp_path)))
+        opened.append(
+            find_backend({"JUPYTER_RUNTIME_DIR": os.environ["JUPYTER_RUNTIME_DIR"], **environ}, str(tmp_path))
+        )
         return opened[-1]
 
     yield found
@@ -52,29 +53,29 @@ def announced(place: Place, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
 
 def test_the_server_that_is_named(server: LiveServer, found: Found) -> None:
     backend = found(WAP_URL=server.url, WAP_TOKEN=TOKEN, JPY_PARENT_PID="1")
-    assert (backend.place.kind, backend.place.name) == ("server", server.url)
-    assert "WAP_URL" in backend.place.reason
+    assert (backend.endpoint.kind, backend.endpoint.name) == ("server", server.url)
+    assert "WAP_URL" in backend.endpoint.reason
     assert backend.call("getWorkspaceInfo", {})["root"] == str(server.root)
 
 
 def test_the_server_that_started_this_kernel(server: LiveServer, found: Found) -> None:
     """By the file that it left itself."""
     backend = found(JPY_PARENT_PID=str(server.process.pid))
-    assert (backend.place.kind, backend.place.reason) == ("server", "it started this kernel")
+    assert (backend.endpoint.kind, backend.endpoint.reason) == ("server", "it started this kernel")
     assert backend.policy()["provider"] == "local"
 
 
 def test_its_own_server_wins_over_all_others(server: LiveServer, found: Found) -> None:
     """Another one is running, whose root holds the folder; nobody looks for it."""
     backend = found(JPY_PARENT_PID=str(os.getpid()))
-    assert backend.place.kind == "embedded"
+    assert backend.endpoint.kind == "embedded"
 
 
 def test_the_server_of_a_hub(server: LiveServer, found: Found) -> None:
     hub = {"JUPYTERHUB_API_TOKEN": TOKEN, "JUPYTERHUB_SERVICE_PREFIX": server.base_url}
     for host in ("127.0.0.1", "0.0.0.0"):
         backend = found(JUPYTERHUB_SERVICE_URL=f"http://{host}:{server.port}{server.base_url}", **hub)
-        assert (backend.place.name, backend.place.reason) == (server.url, "JupyterHub started it")
+        assert (backend.endpoint.name, backend.endpoint.reason) == (server.url, "JupyterHub started it")
     assert found(**hub).place.kind == "embedded"  # nobody says where it is
 
 
@@ -87,8 +88,8 @@ def test_under_a_hub_the_token_is_the_hub_s(server: LiveServer, found: Found, an
 def test_without_a_server_it_is_this_folder(found: Found, tmp_path: Path) -> None:
     for environ in ({}, {"JPY_PARENT_PID": "1"}, {"JPY_PARENT_PID": "../../x"}, {"WAP_URL": ""}):
         backend = found(**environ)
-        assert (backend.place.kind, backend.place.name) == ("embedded", str(tmp_path))
-        assert "no Jupyter server" in backend.place.reason
+        assert (backend.endpoint.kind, backend.endpoint.name) == ("embedded", str(tmp_path))
+        assert "no Jupyter server" in backend.endpoint.reason
         backend.close()
 
 
@@ -107,10 +108,10 @@ TRIED: list[tuple[dict[str, str], list[str]]] = [
 @pytest.mark.parametrize(("environ", "tried"), TRIED, ids=["nothing", "pid", "no pid", "half a hub"])
 def test_without_a_server_it_is_said_what_was_tried(found: Found, environ: dict[str, str], tried: list[str]) -> None:
     backend = found(**environ)
-    assert len(backend.place.tried) == len(tried)
-    assert all(part in told for part, told in zip(tried, backend.place.tried, strict=True)), backend.place.tried
-    shown = repr(Hands(backend).overview())
-    assert all(f"{told}." in shown for told in backend.place.tried)
+    assert len(backend.endpoint.tried) == len(tried)
+    assert all(part in told for part, told in zip(tried, backend.endpoint.tried, strict=True)), backend.endpoint.tried
+    shown = repr(WorkspaceClient(backend).overview())
+    assert all(f"{told}." in shown for told in backend.endpoint.tried)
     assert "set WAP_URL and WAP_TOKEN" in shown
 
 
@@ -130,7 +131,7 @@ def test_a_server_that_has_wap_and_whose_file_is_gone_is_not_passed_over(
 def test_the_kernel_for_classes_does_not_do_without_its_server(announced: Callable[..., str], tmp_path: Path) -> None:
     """Whose policy may just have failed to load."""
     with serving(lambda handler: handler.say(404, b"<html>")) as plain, pytest.raises(WapError, match="404"):
-        find({**os.environ, "JPY_PARENT_PID": announced(url=plain.url)}, str(tmp_path), confined_only=True)
+        find_backend({**os.environ, "JPY_PARENT_PID": announced(url=plain.url)}, str(tmp_path), confined_only=True)
 
 
 def test_a_server_with_a_password_and_no_token_is_explained(found: Found, announced: Callable[..., str]) -> None:
@@ -148,9 +149,9 @@ def test_a_server_with_a_password_and_no_token_is_explained(found: Found, announ
 def test_a_server_without_wap_is_said_to_be_one(found: Found, announced: Callable[..., str]) -> None:
     with serving(lambda handler: handler.say(404, b"<html>")) as plain:
         backend = found(JPY_PARENT_PID=announced(url=plain.url))
-        assert backend.place.kind == "embedded"
-        assert plain.url in backend.place.reason and "does not have wap" in backend.place.reason
-        assert f"{plain.url} answers, but has no wap" in backend.place.tried[-1]
+        assert backend.endpoint.kind == "embedded"
+        assert plain.url in backend.endpoint.reason and "does not have wap" in backend.endpoint.reason
+        assert f"{plain.url} answers, but has no wap" in backend.endpoint.tried[-1]
         with pytest.raises(WapError, match="404") as refused:
             found(WAP_URL=plain.url)
     assert "WAP_URL names it" in refused.value.text
@@ -206,12 +207,12 @@ def test_connect_looks_at_the_environment(server: LiveServer, tmp_path: Path, mo
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("WAP_URL", server.url)
     monkeypatch.setenv("WAP_TOKEN", TOKEN)
-    hands = connect()
-    assert hands.place.kind == "server"
-    hands.close()
-    hands = connect(".")
-    assert (hands.place.kind, hands.overview().data["workspace"]["root"]) == ("embedded", str(tmp_path))
-    hands.close()
+    client = connect()
+    assert client.endpoint.kind == "server"
+    client.close()
+    client = connect(".")
+    assert (client.endpoint.kind, client.overview().data["workspace"]["root"]) == ("embedded", str(tmp_path))
+    client.close()
 
 
 def test_a_server_without_a_token(tmp_path: Path) -> None:
@@ -221,7 +222,7 @@ def test_a_server_without_a_token(tmp_path: Path) -> None:
     config = open_place.folder / "config" / "jupyter_server_config.py"
     config.write_text(config.read_text() + "c.IdentityProvider.token = ''\n")
     with open_place.server() as server:
-        hands = connect(url=server.url)
-        assert hands.write("a.txt", "x").ok
-        assert hands.read("a.txt").text == "x"
-        hands.close()
+        client = connect(url=server.url)
+        assert client.write("a.txt", "x").ok
+        assert client.read("a.txt").text == "x"
+        client.close()

@@ -10,25 +10,24 @@ from pathlib import Path
 
 import pytest
 
-from tests.jupyter_ext.conftest import OPEN_LINES
-from tests.support.server_processes import Place
+from tests.support.server_processes import OPEN_LINES, Place
 from wap_kernel.client.embedded_backend import EmbeddedBackend
-from wap_kernel.client.workspace_client import Hands
+from wap_kernel.client.workspace_client import WorkspaceClient
 from wap_kernel.model.errors import ProviderUnavailable, WapError
 
 
 def test_where_nothing_confines_commands_none_are_run(place: Place, tmp_path: Path) -> None:
     backend = EmbeddedBackend(str(tmp_path), confined_only=True)
-    hands = Hands(backend)
+    client = WorkspaceClient(backend)
     try:
         with pytest.raises(ProviderUnavailable, match="Nothing confines") as refused:
             backend.call("executeCommand", {"command": "touch made"})
         assert "wap doctor" in refused.value.text
-        assert "Nothing confines" in hands.sh("touch made").problems[0]["error"]
-        asked = hands.sh("rm -rf x", approve=True)  # nor if a person agrees
+        assert "Nothing confines" in client.sh("touch made").problems[0]["error"]
+        asked = client.sh("rm -rf x", approve=True)  # nor if a person agrees
         assert not asked.ok
         assert not (tmp_path / "made").exists()
-        assert hands.write("a.txt", "x").ok
+        assert client.write("a.txt", "x").ok
     finally:
         backend.close()
 
@@ -41,7 +40,7 @@ def test_unless_the_configuration_allows_it(place: Place, tmp_path: Path) -> Non
     finally:
         file.write_text(OPEN_LINES)
     try:
-        assert Hands(backend).sh("echo hi").stdout == "hi\n"
+        assert WorkspaceClient(backend).sh("echo hi").stdout == "hi\n"
     finally:
         backend.close()
 
@@ -62,19 +61,19 @@ def _left(before: set[threading.Thread]) -> list[str]:
 def test_what_is_closed_says_so_and_leaves_no_thread(place: Place, tmp_path: Path) -> None:
     before = set(threading.enumerate())
     backend = EmbeddedBackend(str(tmp_path))
-    hands = Hands(backend)
-    running = hands.sh("sleep 1000", wait=False)
+    client = WorkspaceClient(backend)
+    running = client.sh("sleep 1000", wait=False)
     following = backend.follow(running.run_id)
     next(following)
     backend.close()
     backend.close()
     following.close()
     with pytest.raises(ProviderUnavailable, match="closed"):
-        hands.ls()
+        client.ls()
     assert _left(before) == []
     again = EmbeddedBackend(str(tmp_path))
     assert again.get(running.run_id)["status"] == "error"
-    del again, backend, hands, following
+    del again, backend, client, following
     gc.collect()
     assert _left(before) == []
 

@@ -8,9 +8,8 @@ import subprocess
 import sys
 from pathlib import Path
 
-from tests.jupyter_ext.conftest import LiveServer
 from tests.support.scripted_server import serving
-from tests.support.server_processes import TOKEN
+from tests.support.server_processes import TOKEN, LiveServer
 
 ROOT = Path(__file__).resolve().parents[3]
 PROGRAM = """
@@ -30,7 +29,7 @@ bundles = [answer._repr_mimebundle_() for answer in shown]
 undone = ws.revert("last")
 others = [name for name, module in sys.modules.items() if "site-packages" in (getattr(module, "__file__", "") or "")]
 print(json.dumps({
-    "kind": ws.place.kind, "reason": ws.place.reason, "ok": made.ok and undone.ok, "missing": missing,
+    "kind": ws.endpoint.kind, "reason": ws.endpoint.reason, "ok": made.ok and undone.ok, "missing": missing,
     "html": all(bundle["text/html"] for bundle in bundles), "others": others,
 }))
 ws.close()

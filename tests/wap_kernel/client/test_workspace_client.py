@@ -11,13 +11,12 @@ from typing import Any
 
 import pytest
 
-from tests.jupyter_ext.conftest import LiveServer
-from tests.support.server_processes import TOKEN, Place
+from tests.support.server_processes import TOKEN, LiveServer, Place
 from wap_kernel import connect
 from wap_kernel.client import run_tracker
-from wap_kernel.client.backend import Backend, Sent
+from wap_kernel.client.backend import Backend, RunUpdate
 from wap_kernel.client.run_tracker import RunOptions
-from wap_kernel.client.workspace_client import Hands
+from wap_kernel.client.workspace_client import WorkspaceClient
 from wap_kernel.model.errors import ApprovalRequired, Conflict, InvalidArgument, NotFound, PermissionDenied, WapError
 
 ASKS = "rm -rf nothing"
@@ -39,21 +38,21 @@ def _cancel_all(backend: Backend) -> None:
         backend.cancel(run["runId"])
 
 
-def test_looking(hands: Hands, place: Place) -> None:
-    assert set(hands.ls("src")) == {"src/a.py", "src/b.txt"}
-    assert "src/a.py" in hands.ls(depth=2).paths
-    assert hands.ls("src", recursive=True, exclude=["*.txt"]).paths == ["src/a.py"]
-    assert hands.ls("src").data["files"][0]["metadata"]["size"] == 14
-    read = hands.read("src/a.py", lines=(2, None))
+def test_looking(client: WorkspaceClient, place: Place) -> None:
+    assert set(client.ls("src")) == {"src/a.py", "src/b.txt"}
+    assert "src/a.py" in client.ls(depth=2).paths
+    assert client.ls("src", recursive=True, exclude=["*.txt"]).paths == ["src/a.py"]
+    assert client.ls("src").data["files"][0]["metadata"]["size"] == 14
+    read = client.read("src/a.py", lines=(2, None))
     assert (read.text, read.asked) == ("Two\nthree\n", {"path": "src/a.py", "first_line": 2})
-    assert hands.read("src/a.py", lines=(1, 1)).text == "one\n"
-    assert hands.read("src/a.py").hash.startswith("sha256:")
-    overview = hands.overview().data
+    assert client.read("src/a.py", lines=(1, 1)).text == "one\n"
+    assert client.read("src/a.py").hash.startswith("sha256:")
+    overview = client.overview().data
     assert overview["preset"] == "permissive"
     assert overview["workspace"]["root"] == str(place.root)
     assert overview["waiting"] == []
-    assert set(hands._repr_mimebundle_()) == {"text/plain", "text/html"}
-    assert repr(hands) == f"<wap: {hands.place.name}>"
+    assert set(client._repr_mimebundle_()) == {"text/plain", "text/html"}
+    assert repr(client) == f"<wap: {client.endpoint.name}>"
 
 
 @pytest.mark.parametrize(
@@ -69,174 +68,176 @@ def test_looking(hands: Hands, place: Place) -> None:
         ({"globs": ["*.txt"], "path": "src"}, ["src/b.txt"]),
     ],
 )
-def test_searching(hands: Hands, options: dict[str, Any], found: list[str]) -> None:
-    assert [path for path in hands.search("two", **options).paths if path.startswith("src/")] == found
+def test_searching(client: WorkspaceClient, options: dict[str, Any], found: list[str]) -> None:
+    assert [path for path in client.search("two", **options).paths if path.startswith("src/")] == found
 
 
-def test_a_text_is_a_text_and_a_pattern_a_pattern(hands: Hands) -> None:
-    assert hands.search("TWO (2)", "src", ignore_case=True).paths == ["src/b.txt"]
-    assert hands.search("^t..$", "src", regex=True, ignore_case=True).paths == ["src/a.py"]
-    assert hands.search("t.o (2)", "src").paths == []
+def test_a_text_is_a_text_and_a_pattern_a_pattern(client: WorkspaceClient) -> None:
+    assert client.search("TWO (2)", "src", ignore_case=True).paths == ["src/b.txt"]
+    assert client.search("^t..$", "src", regex=True, ignore_case=True).paths == ["src/a.py"]
+    assert client.search("t.o (2)", "src").paths == []
 
 
-def test_changing_is_a_run_that_can_be_undone(hands: Hands, place: Place) -> None:
+def test_changing_is_a_run_that_can_be_undone(client: WorkspaceClient, place: Place) -> None:
     path = place.root / "made" / "x.txt"
     path.unlink(missing_ok=True)
-    assert hands.write("made/x.txt", "one\n").ok
-    assert hands.write("made/x.txt", "two\n").files == ["made/x.txt"]
-    assert hands.edit("made/x.txt", "two", "three").ok
+    assert client.write("made/x.txt", "one\n").ok
+    assert client.write("made/x.txt", "two\n").files == ["made/x.txt"]
+    assert client.edit("made/x.txt", "two", "three").ok
     assert path.read_text() == "three\n"
-    assert hands.changes()["changes"][0]["path"] == "made/x.txt"
-    assert hands.revert().ok
+    assert client.changes()["changes"][0]["path"] == "made/x.txt"
+    assert client.revert().ok
     assert path.read_text() == "two\n"
-    stale = hands.read("made/x.txt").hash
-    assert hands.write("made/x.txt", b"\xff\x00", expected_hash=stale).ok
+    stale = client.read("made/x.txt").hash
+    assert client.write("made/x.txt", b"\xff\x00", expected_hash=stale).ok
     assert path.read_bytes() == b"\xff\x00"
-    assert not hands.delete("made/x.txt", expected_hash=stale).ok
-    assert hands.delete("made/x.txt", dry_run=True).ok
+    assert not client.delete("made/x.txt", expected_hash=stale).ok
+    assert client.delete("made/x.txt", dry_run=True).ok
     assert path.exists()
-    assert hands.delete("made/x.txt").ok
+    assert client.delete("made/x.txt").ok
 
 
-def test_commands(hands: Hands) -> None:
-    result = hands.sh("pwd; echo more >&2; exit 3", timeout=20, cwd="src")
+def test_commands(client: WorkspaceClient) -> None:
+    result = client.sh("pwd; echo more >&2; exit 3", timeout=20, cwd="src")
     assert (result.status, result.ok) == ("completed", False)
     assert result.stdout.endswith("/src\n")
-    assert hands.output("last", "op-1", "stderr") == "more\n"
-    large = hands.sh("seq 1 300000", timeout=60)
-    assert hands.output(large.run_id, "op-1").splitlines()[-1] == "300000"
+    assert client.output("last", "op-1", "stderr") == "more\n"
+    large = client.sh("seq 1 300000", timeout=60)
+    assert client.output(large.run_id, "op-1").splitlines()[-1] == "300000"
 
 
-def test_all_that_happens_is_told(hands: Hands) -> None:
-    sent: list[Sent] = []
-    result = hands.run(
-        [{"type": "message", "content": "x"}, {"type": "shell", "command": "echo hi"}], on_sent=sent.append
+def test_all_that_happens_is_told(client: WorkspaceClient) -> None:
+    sent: list[RunUpdate] = []
+    result = client.run(
+        [{"type": "message", "content": "x"}, {"type": "shell", "command": "echo hi"}], on_update=sent.append
     )
     assert [one.data for one in sent if one.name == "event"] == result.events
     assert "".join(one.data["chunk"] for one in sent if one.name == "output") == "hi\n"
     assert [one.data["status"] for one in sent if one.name == "status"] == ["running", "completed"]
-    assert hands.last is result
+    assert client.last is result
 
 
-def test_it_is_told_how_many_operations_there_are(hands: Hands, backend: Backend) -> None:
+def test_it_is_told_how_many_operations_there_are(client: WorkspaceClient, backend: Backend) -> None:
     """Also of a run that others began, when its question is answered, and of one that undoes another."""
     batch = [{"type": "message", "content": "x"}, {"type": "shell", "command": ASKS}]
     begun: list[dict[str, Any]] = []
 
-    def told(sent: Sent) -> None:
+    def told(sent: RunUpdate) -> None:
         if sent.name == "begun":
             begun.append(sent.data)
 
-    mine = hands.run(batch, on_sent=told)
-    hands.approve(on_sent=told)
+    mine = client.run(batch, on_update=told)
+    client.approve(on_update=told)
     assert begun == [{"runId": mine.run_id, "operations": batch, "total": 2}] * 2
-    theirs = Hands(backend).run(batch).run_id
-    hands.show(theirs)
-    hands.deny(theirs, on_sent=told)
+    theirs = WorkspaceClient(backend).run(batch).run_id
+    client.show(theirs)
+    client.deny(theirs, on_update=told)
     assert begun[2] == {"runId": theirs, "operations": [], "total": 2}
-    made = hands.write("undone.txt", "x").run_id
-    undo = hands.revert(made, on_sent=told)
+    made = client.write("undone.txt", "x").run_id
+    undo = client.revert(made, on_update=told)
     assert begun[3] == {"runId": undo.run_id, "operations": [{"type": "revert", "run": made}], "total": 1}
 
 
-def test_a_whole_message_is_taken_too(hands: Hands) -> None:
+def test_a_whole_message_is_taken_too(client: WorkspaceClient) -> None:
     operation = {"type": "message", "content": "x"}
     message = {"protocolVersion": "1.0", "operations": [operation], "dryRun": True}
-    assert hands.run(message).data["dryRun"] is True
-    assert hands.run(MappingProxyType(message)).ok
-    assert hands.run((MappingProxyType(operation),)).ok
+    assert client.run(message).data["dryRun"] is True
+    assert client.run(MappingProxyType(message)).ok
+    assert client.run((MappingProxyType(operation),)).ok
 
 
 @pytest.mark.parametrize("wrong", ["ls", b"ls", 3, {"protocolVersion": "1.0"}, {"operations": 3}, {"operations": "x"}])
-def test_what_has_no_list_of_operations_is_refused(hands: Hands, wrong: Any) -> None:
-    for ask in (hands.run, hands.check):
+def test_what_has_no_list_of_operations_is_refused(client: WorkspaceClient, wrong: Any) -> None:
+    for ask in (client.run, client.check):
         with pytest.raises(InvalidArgument, match="list"):
             ask(wrong)
 
 
 def test_the_options_of_one_operation_are_those_of_a_run() -> None:
-    taken = list(inspect.signature(Hands.run).parameters)
+    taken = list(inspect.signature(WorkspaceClient.run).parameters)
     assert taken[:2] == ["self", "operations"]
     assert set(RunOptions.__annotations__) == set(taken[2:])
 
 
-def test_what_a_run_was_to_do_is_remembered(hands: Hands, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_a_run_was_to_do_is_remembered(client: WorkspaceClient, monkeypatch: pytest.MonkeyPatch) -> None:
     """Its events do not say what was never run."""
-    monkeypatch.setattr(run_tracker, "REMEMBERED", 2)
+    monkeypatch.setattr(run_tracker, "MAX_TRACKED_RUNS", 2)
     reading = [{"type": "readFile", "path": "none"}, {"type": "readFile", "path": "never"}]
-    first = hands.run(reading, atomic=True)
-    assert repr(hands.show()) == repr(first)
+    first = client.run(reading, atomic=True)
+    assert repr(client.show()) == repr(first)
     assert "not run read never" in repr(first)
-    asked = hands.run([{"type": "shell", "command": ASKS}, {"type": "readFile", "path": "none"}, *reading], atomic=True)
-    assert "not run read never" in repr(hands.show(first.run_id))
-    assert "not run read never" in repr(hands.approve(asked.run_id))
-    hands.sh("true")
-    assert "never" not in repr(hands.show(first.run_id)), "but not for ever"
-    assert "not run read never" in repr(hands.show(asked.run_id))
+    asked = client.run(
+        [{"type": "shell", "command": ASKS}, {"type": "readFile", "path": "none"}, *reading], atomic=True
+    )
+    assert "not run read never" in repr(client.show(first.run_id))
+    assert "not run read never" in repr(client.approve(asked.run_id))
+    client.sh("true")
+    assert "never" not in repr(client.show(first.run_id)), "but not for ever"
+    assert "not run read never" in repr(client.show(asked.run_id))
 
 
-def test_one_that_is_not_waited_for(hands: Hands) -> None:
-    begun = hands.sh(LONG, wait=False)
+def test_one_that_is_not_waited_for(client: WorkspaceClient) -> None:
+    begun = client.sh(LONG, wait=False)
     assert begun.status == "running"
-    assert hands.cancel(begun.run_id[:12]).status == "cancelled"
+    assert client.cancel(begun.run_id[:12]).status == "cancelled"
 
 
 # -- approvals
 
 
-def test_what_asks_is_returned_as_it_waits(hands: Hands) -> None:
-    asked = hands.run([{"type": "shell", "command": ASKS}, {"type": "message", "content": "after"}])
+def test_what_asks_is_returned_as_it_waits(client: WorkspaceClient) -> None:
+    asked = client.run([{"type": "shell", "command": ASKS}, {"type": "message", "content": "after"}])
     assert asked.status == "awaiting_approval"
     assert asked.pending is not None
-    assert [run["runId"] for run in hands.overview().data["waiting"]] == [asked.run_id]
-    sent: list[Sent] = []
-    done = hands.approve(on_sent=sent.append)
+    assert [run["runId"] for run in client.overview().data["waiting"]] == [asked.run_id]
+    sent: list[RunUpdate] = []
+    done = client.approve(on_update=sent.append)
     assert (done.run_id, done.ok) == (asked.run_id, True)
     assert [one.data["type"] for one in sent if one.name == "event"][-2:] == ["shell", "message"]
     with pytest.raises(NotFound, match="Nothing waits"):
-        hands.approve()
+        client.approve()
     with pytest.raises(NotFound, match="completed"):
-        hands.approve(asked.run_id)
+        client.approve(asked.run_id)
 
 
-def test_approvals_are_named_by_run_or_approval(hands: Hands) -> None:
-    first, second, third = (hands.sh(ASKS) for _ in range(3))
+def test_approvals_are_named_by_run_or_approval(client: WorkspaceClient) -> None:
+    first, second, third = (client.sh(ASKS) for _ in range(3))
     with pytest.raises(InvalidArgument, match="3 runs") as refused:
-        hands.deny()
+        client.deny()
     assert first.run_id in refused.value.text
     assert first.pending is not None
-    denied = hands.deny(first.pending["approvalId"], reason="Not today.")
+    denied = client.deny(first.pending["approvalId"], reason="Not today.")
     assert (denied.run_id, denied.status) == (first.run_id, "completed")
     assert denied.problems[0]["reason"] == "Not today."
-    assert hands.approve(second.run_id[4:14]).run_id == second.run_id
+    assert client.approve(second.run_id[4:14]).run_id == second.run_id
     with pytest.raises(NotFound):
-        hands.approve("run_zz")
-    assert hands.approve(third.run_id).ok
+        client.approve("run_zz")
+    assert client.approve(third.run_id).ok
 
 
-def test_several_questions_are_approved_on_the_way(hands: Hands) -> None:
+def test_several_questions_are_approved_on_the_way(client: WorkspaceClient) -> None:
     shell = {"type": "shell", "command": ASKS}
-    done = hands.run([shell, {"type": "message", "content": "x"}, shell], approve=True)
+    done = client.run([shell, {"type": "message", "content": "x"}, shell], approve=True)
     assert done.ok
     assert [event["type"] for event in done.events].count("approvalRequired") == 2
 
 
-def test_somebody_else_decides_while_it_waits(hands: Hands, server: LiveServer) -> None:
-    asked: list[Sent] = []
+def test_somebody_else_decides_while_it_waits(client: WorkspaceClient, server: LiveServer) -> None:
+    asked: list[RunUpdate] = []
 
-    def decide(sent: Sent) -> None:
+    def decide(sent: RunUpdate) -> None:
         asked.append(sent)
         if sent.data.get("status") == "awaiting_approval":
             threading.Thread(target=_approved_by_another, args=(server, sent.data["runId"])).start()
 
-    assert hands.run([{"type": "shell", "command": ASKS}], wait_for_approval=60, on_sent=decide).ok
+    assert client.run([{"type": "shell", "command": ASKS}], wait_for_approval=60, on_update=decide).ok
     assert [one.data["status"] for one in asked if one.name == "status"] == [
         "running",
         "awaiting_approval",
         "running",
         "completed",
     ]
-    assert hands.run([{"type": "shell", "command": ASKS}], wait_for_approval=None, on_sent=decide).ok
+    assert client.run([{"type": "shell", "command": ASKS}], wait_for_approval=None, on_update=decide).ok
 
 
 def _approved_by_another(server: LiveServer, run_id: str) -> None:
@@ -245,32 +246,32 @@ def _approved_by_another(server: LiveServer, run_id: str) -> None:
     server.request("POST", f"wap/runs/{run_id}/decision", json.dumps(body))
 
 
-def test_nobody_decides_in_time(hands: Hands) -> None:
-    assert hands.run([{"type": "shell", "command": ASKS}], wait_for_approval=0.2).status == "awaiting_approval"
+def test_nobody_decides_in_time(client: WorkspaceClient) -> None:
+    assert client.run([{"type": "shell", "command": ASKS}], wait_for_approval=0.2).status == "awaiting_approval"
 
 
-def test_somebody_cancels_while_it_waits(hands: Hands, backend: Backend) -> None:
-    def cancel(sent: Sent) -> None:
+def test_somebody_cancels_while_it_waits(client: WorkspaceClient, backend: Backend) -> None:
+    def cancel(sent: RunUpdate) -> None:
         if sent.data.get("status") == "awaiting_approval":
             threading.Thread(target=backend.cancel, args=(sent.data["runId"],)).start()
 
-    assert hands.run([{"type": "shell", "command": ASKS}], wait_for_approval=60, on_sent=cancel).status == "cancelled"
+    assert client.run([{"type": "shell", "command": ASKS}], wait_for_approval=60, on_update=cancel).status == "cancelled"
 
 
-def test_what_changes_between_question_and_answer_is_asked_again(hands: Hands, place: Place) -> None:
+def test_what_changes_between_question_and_answer_is_asked_again(client: WorkspaceClient, place: Place) -> None:
     """The person at the keyboard said yes to whatever this run asks."""
     (place.root / "data").mkdir(exist_ok=True)
 
-    def change(sent: Sent) -> None:
+    def change(sent: RunUpdate) -> None:
         if sent.data.get("status") == "awaiting_approval":
             (place.root / "data" / "new").write_text("x")
 
-    assert hands.run([{"type": "shell", "command": "rm -rf data"}], approve=True, on_sent=change).ok
+    assert client.run([{"type": "shell", "command": "rm -rf data"}], approve=True, on_update=change).ok
     assert not (place.root / "data").exists()
 
 
-def test_an_agent_has_hands_too_but_no_say(server: LiveServer, hands: Hands) -> None:
-    asked = hands.sh(ASKS)
+def test_an_agent_has_hands_too_but_no_say(server: LiveServer, client: WorkspaceClient) -> None:
+    asked = client.sh(ASKS)
     minted = server.request("POST", "wap/tokens", json.dumps({"name": "an agent"}))[1]
     agent = connect(url=server.url, token=minted["token"])
     try:
@@ -286,86 +287,88 @@ def test_an_agent_has_hands_too_but_no_say(server: LiveServer, hands: Hands) -> 
         agent.close()
 
 
-def test_a_single_call_that_asks_says_where(hands: Hands, backend: Backend) -> None:
+def test_a_single_call_that_asks_says_where(client: WorkspaceClient, backend: Backend) -> None:
     with pytest.raises(ApprovalRequired) as asked:
         backend.call("executeCommand", {"command": ASKS})
-    assert hands.approve(asked.value.details["approvalId"]).data["response"]["exitCode"] == 0
+    assert client.approve(asked.value.details["approvalId"]).data["response"]["exitCode"] == 0
 
 
-def test_a_question_of_somebody_else_is_not_in_the_way(hands: Hands) -> None:
-    theirs = Hands(hands._backend).sh(ASKS)
-    mine = hands.sh(ASKS)
-    assert hands.approve().run_id == mine.run_id
-    assert hands.deny(theirs.run_id).run_id == theirs.run_id
+def test_a_question_of_somebody_else_is_not_in_the_way(client: WorkspaceClient) -> None:
+    theirs = WorkspaceClient(client._backend).sh(ASKS)
+    mine = client.sh(ASKS)
+    assert client.approve().run_id == mine.run_id
+    assert client.deny(theirs.run_id).run_id == theirs.run_id
 
 
-def test_nobody_agrees_to_what_was_not_shown(hands: Hands) -> None:
+def test_nobody_agrees_to_what_was_not_shown(client: WorkspaceClient) -> None:
     both = [{"type": "shell", "command": ASKS, "id": "one"}, {"type": "shell", "command": f"{ASKS} ", "id": "two"}]
-    first = hands.run(both)
-    other = Hands(hands._backend)
+    first = client.run(both)
+    other = WorkspaceClient(client._backend)
     for named in (None, first.run_id, first.run_id[4:10]):
         with pytest.raises(Conflict, match="not been shown"):
             other.approve(named)
     assert other.deny(first.run_id).pending is not None, "and the second question comes"
     with pytest.raises(Conflict, match="not been shown"):
-        hands.approve(first.run_id)
-    assert hands.show(first.run_id).pending is not None
-    assert hands.approve(first.run_id).status == "completed"
+        client.approve(first.run_id)
+    assert client.show(first.run_id).pending is not None
+    assert client.approve(first.run_id).status == "completed"
 
 
 # -- which run
 
 
-def test_runs_by_the_beginning_of_their_id(hands: Hands) -> None:
-    run = hands.sh("true").run_id
-    assert hands.show(run).run_id == hands.show().run_id == hands.show(run[:14]).run_id == hands.show(run[4:12]).run_id
-    assert Hands(hands._backend).show("last").run_id == run
+def test_runs_by_the_beginning_of_their_id(client: WorkspaceClient) -> None:
+    run = client.sh("true").run_id
+    assert (
+        client.show(run).run_id == client.show().run_id == client.show(run[:14]).run_id == client.show(run[4:12]).run_id
+    )
+    assert WorkspaceClient(client._backend).show("last").run_id == run
     with pytest.raises(NotFound, match="No run was begun here"):
-        Hands(hands._backend).revert("last")  # it may be somebody else's
-    hands.sh("true")
+        WorkspaceClient(client._backend).revert("last")  # it may be somebody else's
+    client.sh("true")
     for none in ("", "run_", "r", run[4:7], "nothing", "run_0123456789abcdef", "../policy"):
         with pytest.raises(NotFound):
-            hands.show(none)
-    assert hands.runs(limit=1).data["runs"][0]["runId"] == hands.show().run_id
+            client.show(none)
+    assert client.runs(limit=1).data["runs"][0]["runId"] == client.show().run_id
     with pytest.raises(Conflict):
-        hands.cancel()
+        client.cancel()
 
 
-def test_policy_audit_and_grants(hands: Hands) -> None:
-    assert "layers" in hands.policy().data
-    checked = hands.check([{"type": "shell", "command": ASKS}])
+def test_policy_audit_and_grants(client: WorkspaceClient) -> None:
+    assert "layers" in client.policy().data
+    checked = client.check([{"type": "shell", "command": ASKS}])
     assert [verdict["verdict"] for verdict in checked] == ["ask"]
     assert checked.asked["operations"] == [{"type": "shell", "command": ASKS}]
-    hands.sh("true")
-    hands.sh("true")
-    recorded = [record["tool"] for record in hands.audit(limit=2)]
+    client.sh("true")
+    client.sh("true")
+    recorded = [record["tool"] for record in client.audit(limit=2)]
     assert len(recorded) == 2 and "shell" in recorded  # what was given up before may be recorded late
-    assert [run["runId"] for run in hands.runs(limit=1)] == [hands.show().run_id] and len(hands.runs(limit=1)) == 1
-    hands.sh("chmod 600 src/a.py")
-    assert hands.approve(remember=True).ok
-    assert hands.sh("chmod 600 src/a.py").ok
-    (grant,) = hands.grants()
-    hands.revoke(grant["id"])
-    assert hands.sh("chmod 600 src/a.py").status == "awaiting_approval"
+    assert [run["runId"] for run in client.runs(limit=1)] == [client.show().run_id] and len(client.runs(limit=1)) == 1
+    client.sh("chmod 600 src/a.py")
+    assert client.approve(remember=True).ok
+    assert client.sh("chmod 600 src/a.py").ok
+    (grant,) = client.grants()
+    client.revoke(grant["id"])
+    assert client.sh("chmod 600 src/a.py").status == "awaiting_approval"
 
 
 # -- connecting
 
 
 def test_connecting_to_a_server_that_is_named(server: LiveServer) -> None:
-    hands = connect(url=server.url, token=TOKEN)
-    assert hands.read("src/a.py").text.startswith("one")
-    assert "src" in repr(hands.ls().paths)
-    hands.close()
+    client = connect(url=server.url, token=TOKEN)
+    assert client.read("src/a.py").text.startswith("one")
+    assert "src" in repr(client.ls().paths)
+    client.close()
     with pytest.raises(WapError, match="Not authenticated"):
         connect(url=server.url, token="wrong")
     with pytest.raises(WapError, match="does not answer"):
         connect(url="http://127.0.0.1:9/")
 
 
-def test_what_cannot_be_shown_says_why(hands: Hands, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_cannot_be_shown_says_why(client: WorkspaceClient, monkeypatch: pytest.MonkeyPatch) -> None:
     def gone() -> Any:
         raise NotFound("It is gone.", hint="Start it.")
 
-    monkeypatch.setattr(hands._backend, "policy", gone)
-    assert "It is gone." in hands._repr_mimebundle_()["text/plain"]
+    monkeypatch.setattr(client._backend, "policy", gone)
+    assert "It is gone." in client._repr_mimebundle_()["text/plain"]

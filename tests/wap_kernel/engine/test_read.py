@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from tests.wap_kernel.conftest import Tools
+from tests.support.workspace_tools import Tools
 from tests.wap_kernel.engine.test_fast_path import PLAIN
 from wap_kernel.model.caller import Caller, Scope
 from wap_kernel.model.errors import Code, WapError

@@ -11,24 +11,24 @@ from typing import Any
 import pytest
 
 from tests.support.html_reader import check
+from tests.support.recorded_answers import Recorded
 from tests.support.run_workspace import PERSON, Scene
-from tests.wap_kernel.client.render.conftest import Recorded
-from wap_kernel.client.backend import Sent
+from wap_kernel.client.backend import RunUpdate
 from wap_kernel.client.render import bundle, units
 from wap_kernel.client.render.live_view import LiveRun
 from wap_kernel.client.results import (
-    Answer,
     AuditRecords,
+    ClientResult,
     FileText,
-    Grants,
-    Hits,
+    GrantList,
     Listing,
     Overview,
-    Policy,
+    PolicyReport,
     Problem,
+    RunList,
     RunResult,
-    Runs,
-    Verdicts,
+    SearchHits,
+    VerdictList,
 )
 from wap_kernel.dialects.wap import tools as wap
 
@@ -58,9 +58,9 @@ def attack(request: pytest.FixtureRequest) -> str:
     return ATTACKS[request.param]
 
 
-def shown(answer: Answer, attack: str) -> None:
+def shown(answer: ClientResult, attack: str) -> None:
     both = bundle(answer)
-    seen = units.visible(attack)
+    seen = units.escape_invisible(attack)
     assert seen in check(both).text
     assert seen in both["text/plain"]
 
@@ -77,12 +77,12 @@ def _pending(**pending: Any) -> RunResult:
     return RunResult({"runId": "r", "status": "awaiting_approval", "events": [], "pendingApproval": told})
 
 
-def _hits(path: str = "p", text: str = "t", pattern: str = "t", before: str = "b", **asked: Any) -> Hits:
+def _hits(path: str = "p", text: str = "t", pattern: str = "t", before: str = "b", **asked: Any) -> SearchHits:
     match = {"path": path, "line": 2, "matchText": text, "contextBefore": [before], "contextAfter": []}
-    return Hits({"matches": [match], "isTruncated": False, "totalMatches": 1}, pattern=pattern, **asked)
+    return SearchHits({"matches": [match], "isTruncated": False, "totalMatches": 1}, pattern=pattern, **asked)
 
 
-PLACES: dict[str, Callable[[str], Answer]] = {
+PLACES: dict[str, Callable[[str], ClientResult]] = {
     "run id": lambda bad: RunResult({"runId": bad, "status": "running", "events": []}),
     "status": lambda bad: RunResult({"runId": "r", "status": bad, "events": []}),
     "type": lambda bad: _event(type=bad, **OUTCOME),
@@ -122,17 +122,17 @@ PLACES: dict[str, Callable[[str], Answer]] = {
     "pattern": lambda bad: _hits(pattern=bad),
     "regex": lambda bad: _hits(pattern=bad, regex=True),
     "marked": lambda bad: _hits(text=f"x{bad}y", pattern=bad),
-    "listed run": lambda bad: Runs({"runs": [{"runId": bad, "status": "completed", "startedAt": "x"}]}),
-    "listed agent": lambda bad: Runs({"runs": [{"runId": "r", "status": "error", "agent": bad}]}),
+    "listed run": lambda bad: RunList({"runs": [{"runId": bad, "status": "completed", "startedAt": "x"}]}),
+    "listed agent": lambda bad: RunList({"runs": [{"runId": "r", "status": "error", "agent": bad}]}),
     "audited": lambda bad: AuditRecords({"records": [{"tool": "shell", "outcome": "ok", "summary": {"path": bad}}]}),
     "audited error": lambda bad: AuditRecords({"records": [{"tool": "t", "outcome": "ok", "error": bad}]}),
-    "verdict": lambda bad: Verdicts({"verdicts": [{"operationId": "a", "verdict": "deny", "reason": bad}]}),
-    "grant": lambda bad: Grants({"grants": [{"id": "g", "allows": bad, "createdBy": "ada"}]}),
+    "verdict": lambda bad: VerdictList({"verdicts": [{"operationId": "a", "verdict": "deny", "reason": bad}]}),
+    "grant": lambda bad: GrantList({"grants": [{"id": "g", "allows": bad, "createdBy": "ada"}]}),
     "workspace": lambda bad: Overview({"workspace": {"root": bad}, "waiting": []}),
     "server": lambda bad: Overview({"place": {"kind": "server", "name": bad}, "waiting": []}),
     "what was tried": lambda bad: Overview({"place": {"kind": "embedded", "tried": [bad]}, "waiting": []}),
-    "grant's id": lambda bad: Grants({"grants": [{"id": bad, "allows": "x", "createdBy": "ada"}]}),
-    "denied path": lambda bad: Policy({"layers": [{"name": "x", "filesystem": {"deniedPaths": [bad]}}]}),
+    "grant's id": lambda bad: GrantList({"grants": [{"id": bad, "allows": "x", "createdBy": "ada"}]}),
+    "denied path": lambda bad: PolicyReport({"layers": [{"name": "x", "filesystem": {"deniedPaths": [bad]}}]}),
     "problem": lambda bad: Problem({"error": bad, "code": "X"}),
     "hint": lambda bad: Problem({"error": "x", "hint": bad}),
     "second line": lambda bad: Problem({"error": f"x\n{bad}"}),
@@ -148,9 +148,13 @@ def test_it_is_seen_and_does_nothing(place: str, attack: str) -> None:
 
 def test_a_live_run_shows_it_too(attack: str) -> None:
     live = LiveRun(2, [{"type": "shell", "command": attack}])
-    live.feed(Sent("1", "output", {"operationId": "a", "stream": "stdout", "chunk": f"{attack}\n{attack}"}))
+    live.feed(RunUpdate("1", "output", {"operationId": "a", "stream": "stdout", "chunk": f"{attack}\n{attack}"}))
     both = live.bundle(attack, 1.0)
-    assert check(both).text.count(units.visible(attack)) == both["text/plain"].count(units.visible(attack)) >= 3
+    assert (
+        check(both).text.count(units.escape_invisible(attack))
+        == both["text/plain"].count(units.escape_invisible(attack))
+        >= 3
+    )
 
 
 def test_a_name_cannot_pass_for_a_line_of_ours() -> None:
@@ -177,7 +181,7 @@ def test_real_files_and_real_output(tmp_path: Path) -> None:
     name = "<img src=x onerror=alert(1)>\u202egnp.exe"
     (root / name).write_text("</pre><script>alert(1)</script>\x1b]52;c;ZXZpbA==\x07\n")
     scene = Scene(root, tmp_path / "state")
-    found: list[Answer] = []
+    found: list[ClientResult] = []
 
     async def record() -> None:
         async with scene.opened():
@@ -190,7 +194,7 @@ def test_real_files_and_real_output(tmp_path: Path) -> None:
             found.append(Listing(await call("exploreFiles", path="."), path="."))
             found.append(FileText(await call("readFile", path=name), path=name))
             query = "<script>"
-            found.append(Hits(await call("searchFiles", paths=["."], query=query, type="literal"), pattern=query))
+            found.append(SearchHits(await call("searchFiles", paths=["."], query=query, type="literal"), pattern=query))
             found.append(RunResult(await scene.run({"type": "shell", "command": "ls; cat -- *"})))
 
     asyncio.run(record())

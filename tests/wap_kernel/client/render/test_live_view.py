@@ -8,13 +8,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.support.html_reader import check
-from tests.wap_kernel.client.render.conftest import OPERATIONS, Recorded
-from wap_kernel.client.backend import Sent
+from tests.support.recorded_answers import OPERATIONS, Recorded
+from wap_kernel.client.backend import RunUpdate
 from wap_kernel.client.render.live_view import LONGEST_OPEN_LINE, TAIL_LINES, LiveRun
 
 
-def output(chunk: str, operation: str = "x", stream: str = "stdout") -> Sent:
-    return Sent("1", "output", {"operationId": operation, "stream": stream, "chunk": chunk})
+def output(chunk: str, operation: str = "x", stream: str = "stdout") -> RunUpdate:
+    return RunUpdate("1", "output", {"operationId": operation, "stream": stream, "chunk": chunk})
 
 
 def text(live: LiveRun, seconds: float = 1.5) -> str:
@@ -53,7 +53,7 @@ def test_only_the_end_of_the_output_is_kept() -> None:
 def test_the_next_command_begins_anew() -> None:
     live = LiveRun(2)
     live.feed(output("old\n", "a"))
-    live.feed(Sent("2", "event", {"type": "shell", "operationId": "a", "command": "c", "success": True}))
+    live.feed(RunUpdate("2", "event", {"type": "shell", "operationId": "a", "command": "c", "success": True}))
     assert "old" not in text(live) and "1 of 2" in text(live)
     live.feed(output("new\n", "b"))
     assert "new" in text(live)
@@ -63,15 +63,15 @@ def test_a_question_goes_away_with_its_answer(recorded: Recorded) -> None:
     question = next(sent for sent in recorded.stream if sent.data.get("type") == "approvalRequired")
     live = LiveRun(1)
     live.feed(question)
-    live.feed(Sent("2", "status", {"status": "awaiting_approval"}))
+    live.feed(RunUpdate("2", "status", {"status": "awaiting_approval"}))
     assert "awaiting approval" in text(live) and "%wap deny run_1" in text(live)
     assert "approve run_1" in live.bundle("run_1", 1.0, prefix="")["text/plain"]
-    live.feed(Sent("3", "status", {"status": "running"}))
+    live.feed(RunUpdate("3", "status", {"status": "running"}))
     assert "approve" not in text(live)
 
 
 @given(st.lists(st.builds(output, st.text() | st.sampled_from(["\n" * 50, "x" * 9000, "\r", "\x1b[31m"]))))
-def test_it_ends_as_the_output_does(chunks: list[Sent]) -> None:
+def test_it_ends_as_the_output_does(chunks: list[RunUpdate]) -> None:
     live, whole = LiveRun(1), LiveRun(1)
     for chunk in chunks:
         live.feed(chunk)
@@ -84,7 +84,7 @@ def test_a_card_stays_small_whatever_is_asked() -> None:
     live.feed(output("\x1b[31my" * 10**5 + "\n<&>" * 10**5))
     assert len(live.bundle("run_1", 1.0)["text/html"]) < 30_000
     details = {"command": "d" * 10**6, "cwd": "e" * 10**6, "reason": "f" * 10**6, "agent": "g" * 10**6}
-    live.feed(Sent("1", "event", {"type": "approvalRequired", "operationId": "x", "details": details}))
+    live.feed(RunUpdate("1", "event", {"type": "approvalRequired", "operationId": "x", "details": details}))
     assert len(live.bundle("run_1", 1.0)["text/html"]) < 30_000
 
 
@@ -102,11 +102,11 @@ def test_how_many_there_are_may_be_known_later() -> None:
     """Of a run that somebody else began, or that undoes another."""
     live = LiveRun(0)
     assert "of" not in text(live) and "[" not in text(live)
-    live.feed(Sent("", "begun", {"runId": "run_1", "operations": [], "total": 3}))
-    live.feed(Sent("1", "event", {"type": "message", "operationId": "a", "success": True}))
+    live.feed(RunUpdate("", "begun", {"runId": "run_1", "operations": [], "total": 3}))
+    live.feed(RunUpdate("1", "event", {"type": "message", "operationId": "a", "success": True}))
     assert "1 of 3" in text(live) and "[########----------------]" in text(live)
     assert "now     operation 2" in text(live)
     undo = {"type": "revert", "run": "run_2"}
     live = LiveRun(0)
-    live.feed(Sent("", "begun", {"runId": "run_1", "operations": [undo], "total": 1}))
+    live.feed(RunUpdate("", "begun", {"runId": "run_1", "operations": [undo], "total": 1}))
     assert "0 of 1" in text(live) and "now     undo run_2" in text(live)

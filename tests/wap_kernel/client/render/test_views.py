@@ -8,11 +8,11 @@ from typing import Any
 import pytest
 
 from tests.support.html_reader import check
-from tests.wap_kernel.client.render.conftest import Recorded
+from tests.support.recorded_answers import Recorded
 from wap_kernel.client.render import VIEWS, bundle, text
-from wap_kernel.client.results import FileText, Listing, Overview, Policy, RunResult, Runs, Verdicts
+from wap_kernel.client.results import FileText, Listing, Overview, PolicyReport, RunList, RunResult, VerdictList
 from wap_kernel.dialects.agent_spaces.operations import parse_message
-from wap_kernel.policy.effective import Effective
+from wap_kernel.policy.effective import EffectivePolicy
 from wap_kernel.policy.parse import merge
 from wap_kernel.policy.presets import load
 
@@ -103,7 +103,7 @@ def test_a_question_about_a_push_says_what_is_new_and_what_is_lost_there() -> No
 
 def policy_card(*overrides: dict[str, Any]) -> list[str]:
     layers = tuple(merge(load("standard"), each) for each in overrides)
-    return [" ".join(line.split()) for line in text(Policy(Effective(layers).to_dict())).splitlines()]
+    return [" ".join(line.split()) for line in text(PolicyReport(EffectivePolicy(layers).to_dict())).splitlines()]
 
 
 def test_a_policy_lists_what_every_layer_lets_through() -> None:
@@ -184,7 +184,7 @@ def test_each_operation_is_shown_by_its_own_id() -> None:
     operations = [{"type": "shell", "id": "op-2", "command": "ls"}, {"type": "shell", "command": "sudo ls"}]
     steps = parse_message({"protocolVersion": "1.0", "operations": operations}).steps()
     denied = [{"operationId": step.id, "verdict": "deny", "reason": f"No {step.operation.line}"} for step in steps]
-    verdicts = text(Verdicts({"verdicts": denied}, operations=operations))
+    verdicts = text(VerdictList({"verdicts": denied}, operations=operations))
     assert "deny    run ls: No ls." in verdicts and "deny    run sudo ls: No sudo ls." in verdicts
     events = [{"type": "policyDenied", "operationType": "shell", **one} for one in denied]
     run = text(RunResult({"runId": "run_1", "status": "completed", "events": events}, operations=operations))
@@ -340,8 +340,8 @@ def test_lists_are_tables(recorded: Recorded) -> None:
 
 def test_a_list_of_some_runs_does_not_pass_for_all_of_them() -> None:
     runs = [{"runId": "run_1", "status": "awaiting_approval", "operations": 1}, {"runId": "run_2", "status": "running"}]
-    assert text(Runs({"runs": runs})).startswith("2 runs · 1 waiting for approval\n")
-    some = text(Runs({"runs": runs, "nextCursor": "x"}))
+    assert text(RunList({"runs": runs})).startswith("2 runs · 1 waiting for approval\n")
+    some = text(RunList({"runs": runs, "nextCursor": "x"}))
     assert some.startswith("the newest 2 runs · 1 of them waiting for approval\n")
     assert "there are older ones: ask for more with --limit" in some
 
@@ -358,7 +358,7 @@ def test_a_run_in_a_list_tells_of_its_problems() -> None:
     }
     for (status, problems), words in said.items():
         run = {"runId": "run_1", "status": status, "operations": 1, "user": "ada", "problems": problems}
-        assert words in text(Runs({"runs": [run]})), (status, problems)
+        assert words in text(RunList({"runs": [run]})), (status, problems)
 
 
 def test_verdicts_say_what_they_are_about(recorded: Recorded) -> None:

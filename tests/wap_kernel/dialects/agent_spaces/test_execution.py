@@ -8,20 +8,20 @@ from datetime import datetime, timezone
 from typing import Any
 
 from tests.support.time_limits import growing
-from tests.wap_kernel.conftest import Tools
+from tests.support.workspace_tools import Tools
 from wap_kernel import parse_operation, validate_event
-from wap_kernel.dialects.agent_spaces.event_writer import AgentSpacesEvents
+from wap_kernel.dialects.agent_spaces.event_writer import AgentSpacesEventWriter
 from wap_kernel.model.errors import WapError
 
-events = AgentSpacesEvents(lambda: datetime.now(timezone.utc))
+events = AgentSpacesEventWriter(lambda: datetime.now(timezone.utc))
 
 
 def play(tools: Tools, sent: dict[str, Any]) -> dict[str, Any]:
     operation = parse_operation(sent).engine()
     try:
-        return events.done("x", operation, asyncio.run(tools.workspace.perform(operation)))
+        return events.write_result("x", operation, asyncio.run(tools.workspace.perform(operation)))
     except WapError as error:
-        return events.failed("x", operation, error)
+        return events.write_failure("x", operation, error)
 
 
 def test_files_from_their_creation_to_their_end(make_tools: Callable[..., Tools]) -> None:
