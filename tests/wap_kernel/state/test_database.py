@@ -15,7 +15,7 @@ import pytest
 
 from wap_kernel.files import filesystem_type
 from wap_kernel.model.errors import Code, Conflict, WapError
-from wap_kernel.runs.store.run_store import Ledger
+from wap_kernel.runs.store.run_store import RunStore
 from wap_kernel.state import schema
 from wap_kernel.state.database import CHECKPOINT, Database
 
@@ -159,7 +159,7 @@ def test_the_close_finishes_what_was_handed_in_and_refuses_the_rest(tmp_path: Pa
 def test_the_newest_runs_are_found_without_sorting_all(database: Database) -> None:
     asked: list[str] = []
     database.read(lambda connection: connection.set_trace_callback(asked.append))
-    Ledger(database, "ws").page(None, None, 10, None)
+    RunStore(database, "ws").page(None, None, 10, None)
     database.read(lambda connection: connection.set_trace_callback(None))
     plan = database.read(lambda connection: connection.execute(f"EXPLAIN QUERY PLAN {asked[0]}").fetchall())
     assert plan and not [step for *_, step in plan if "TEMP B-TREE" in step]

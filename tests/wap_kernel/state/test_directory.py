@@ -105,25 +105,24 @@ def test_a_closed_workspace_refuses(make_tools: Callable[..., Any]) -> None:
     assert tools.refuse("readFile", path="x").code is Code.PROVIDER_UNAVAILABLE
 
 
-def test_a_database_of_an_earlier_schema_is_migrated(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("version", [schema.VERSION - 1, schema.VERSION + 1])
+def test_a_database_of_another_schema_is_refused_and_left_alone(tmp_path: Path, version: int) -> None:
     state = open_state_dir(str(tmp_path / "s"))
-    schema.connect(state).close()
-    monkeypatch.setattr(schema, "MIGRATIONS", (*schema.MIGRATIONS, "CREATE TABLE later (id INTEGER)"))
     connection = schema.connect(state)
-    assert connection.execute("SELECT count(*) FROM later").fetchone() == (0,)
+    connection.execute("CREATE TABLE other (id INTEGER)")
+    connection.execute(f"PRAGMA user_version = {version}")
     connection.close()
-    schema.connect(state).close()
+    before = Path(state, "state.db").read_bytes()
+    with pytest.raises(WapError, match=f"state.db has schema {version}, .* has schema {schema.VERSION}") as caught:
+        schema.connect(state)
+    assert caught.value.code is Code.PROVIDER_UNAVAILABLE
+    assert "Move the state folder away" in caught.value.text
+    assert Path(state, "state.db").read_bytes() == before
 
 
-@pytest.mark.parametrize("damage", ["not a database at all", "later"])
-def test_a_database_that_cannot_be_used_is_refused_with_what_to_do(tmp_path: Path, damage: str) -> None:
+def test_a_database_that_cannot_be_used_is_refused_with_what_to_do(tmp_path: Path) -> None:
     state = open_state_dir(str(tmp_path / "s"))
-    if damage == "later":
-        connection = schema.connect(state)
-        connection.execute("PRAGMA user_version = 99")
-        connection.close()
-    else:
-        Path(state, "state.db").write_text(damage * 100)
+    Path(state, "state.db").write_text("not a database at all" * 100)
     with pytest.raises(WapError, match="state database") as caught:
         schema.connect(state)
     assert caught.value.code is Code.PROVIDER_UNAVAILABLE

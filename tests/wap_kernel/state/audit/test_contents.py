@@ -141,13 +141,13 @@ def test_no_run_leaves_contents_in_the_audit(tools: Any, recorded: Callable[[], 
 
 
 def test_what_is_recorded_of_an_error() -> None:
-    assert FileNotFound("No such file or folder: a").record == "No such file or folder: a"
-    assert InvalidArgument("startLine 3 is after endLine 2.").record == "startLine 3 is after endLine 2."
-    assert InvalidArgument("Unknown flags: 'secret'.").record == "Unknown flags."
-    assert InvalidArgument("path: secret").record == "The request is not valid."
-    assert InvalidArgument("'secret' is nothing.").record == "The request is not valid."
-    assert InvalidArgument("my secret: unknown", problems=[]).record == "The request is not valid."
-    assert EditNotFound('Could not find: "secret"').record == "Could not find."
+    assert FileNotFound("No such file or folder: a").audit_text == "No such file or folder: a"
+    assert InvalidArgument("startLine 3 is after endLine 2.").audit_text == "startLine 3 is after endLine 2."
+    assert InvalidArgument("Unknown flags: 'secret'.").audit_text == "Unknown flags."
+    assert InvalidArgument("path: secret").audit_text == "The request is not valid."
+    assert InvalidArgument("'secret' is nothing.").audit_text == "The request is not valid."
+    assert InvalidArgument("my secret: unknown", problems=[]).audit_text == "The request is not valid."
+    assert EditNotFound('Could not find: "secret"').audit_text == "Could not find."
 
 
 HARMLESS = {"after", "end", "len(operation.paths)", "name", "start"}

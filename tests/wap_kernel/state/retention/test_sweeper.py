@@ -15,7 +15,7 @@ import pytest
 
 from wap_kernel.model.caller import Caller
 from wap_kernel.model.operations import CreateDirectory
-from wap_kernel.model.timestamps import text_of_seconds
+from wap_kernel.model.timestamps import format_epoch
 from wap_kernel.state import schema
 from wap_kernel.state.audit import hash_chain
 from wap_kernel.state.audit.log import Audit
@@ -30,7 +30,7 @@ OLD = NOW - DAY
 
 
 def ago(days: float, now: float = NOW) -> str:
-    return text_of_seconds(now - days * DAY)
+    return format_epoch(now - days * DAY)
 
 
 def run(number: int, days: float | None, blobs: str = "", reverts: int | None = None) -> HeldRun:
