@@ -17,8 +17,9 @@ from benchmarks.table import Row, Target, compared
 from benchmarks.timing import Contender, interleaved
 from wap_kernel.files import unguarded
 from wap_kernel.files.contained.root import Root
+from wap_kernel.model.command import Command, Confinement
 from wap_kernel.providers import bubblewrap, host_paths, selection
-from wap_kernel.providers.base import Command, Confinement, Provider
+from wap_kernel.providers.base import Provider
 from wap_kernel.providers.mounts import Layout
 
 MASKS = (0, 50, 200)
@@ -78,9 +79,9 @@ def _start_masked(bench: Bench, provider: Provider, root: Root, masks: int) -> I
 
 
 def _bare_bwrap(root: Root, confinement: Confinement) -> Callable[[], object]:
-    host = host_paths.gather(root, environment=os.environ, secrets=())
-    options = bubblewrap.arguments(Layout(root.path, host).mounts(confinement), network=False)
-    command = [bubblewrap.find(), *options, "--chdir", root.path, "--", *_bash("true")]
+    host = host_paths.gather_host_paths(root, environment=os.environ, secrets=())
+    options = bubblewrap.build_options(Layout(root.path, host).mounts(confinement), network=False)
+    command = [bubblewrap.find_program(), *options, "--chdir", root.path, "--", *_bash("true")]
     return partial(subprocess.run, command, stdin=subprocess.DEVNULL, capture_output=True, check=True)
 
 

@@ -10,10 +10,10 @@ from pathlib import Path
 import pytest
 
 from tests.support.provider_workspace import LONG, Scene
-from wap_kernel.git.local.repository import Permits, LocalRepository
+from wap_kernel.git.local.repository import LocalRepository, Permits
 from wap_kernel.git.local.sandboxed_git import SandboxedGit
+from wap_kernel.model.command import Confinement
 from wap_kernel.model.git.results import GitError, GitFailureReason, Person
-from wap_kernel.providers.base import Confinement
 
 PLAIN = {
     "PATH": os.environ["PATH"],
@@ -84,7 +84,7 @@ class Workspace:
         file.write_bytes(content.encode() if isinstance(content, str) else content)
         return file
 
-    def inside(self, confinement: Confinement | None = None, timeout: float = LONG) -> SandboxedGit:
+    def sandboxed_git(self, confinement: Confinement | None = None, timeout: float = LONG) -> SandboxedGit:
         """As the engine confines git: what it obeys is read-only."""
         if confinement is None:
             guarded = [path for path in (".git/config", ".git/hooks") if (self.folder / path).exists()]
@@ -92,7 +92,7 @@ class Workspace:
             confinement = Confinement(read_only=tuple(guarded), pinned=tuple(pinned))
         return SandboxedGit(self.scene.provider, str(self.folder), confinement=confinement, timeout=timeout)
 
-    def work(
+    def open_repository(
         self,
         permits: Permits = OPEN,
         *,
@@ -100,7 +100,7 @@ class Workspace:
         confinement: Confinement | None = None,
         timeout: float = LONG,
     ) -> LocalRepository:
-        return LocalRepository.open(self.inside(confinement, timeout), permits, folder=folder, identity=BOT)
+        return LocalRepository.open(self.sandboxed_git(confinement, timeout), permits, folder=folder, identity=BOT)
 
 
 MakeWorkspace = Callable[..., Workspace]

@@ -15,7 +15,7 @@ LINKS = {"link.txt": "important.py", "here": "sub"}
 
 def facts(operation: Operation, links: dict[str, str]) -> Facts:
     return Facts(
-        touches=tuple(touch.at(links.get(touch.path, touch.path)) for touch in operation.path_accesses()),
+        accesses=tuple(touch.with_path(links.get(touch.path, touch.path)) for touch in operation.path_accesses()),
         confined=True,
         resolve=lambda name: f"/usr/bin/{name}" if "/" not in name else None,
         home="/home/u",

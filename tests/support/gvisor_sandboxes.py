@@ -12,8 +12,8 @@ from pathlib import Path
 
 from tests.support.provider_workspace import Guard, Journal
 from wap_kernel.files.contained.root import Root
-from wap_kernel.model.command import CancelToken, CommandOutcome
-from wap_kernel.providers.base import Command, Confinement, Provider, ResourceLimits
+from wap_kernel.model.command import CancelToken, Command, CommandOutcome, Confinement
+from wap_kernel.providers.base import Provider, ResourceLimits
 from wap_kernel.providers.gvisor.provider import GvisorProvider
 from wap_kernel.providers.process import supervisor
 

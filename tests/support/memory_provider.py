@@ -14,10 +14,9 @@ from dataclasses import replace
 
 from tests.support.memory_files import MemoryFiles
 from wap_kernel.files.interface import Files, Guard
-from wap_kernel.model.command import CancelToken, CommandOutcome, OnChunk, Stream
+from wap_kernel.model.command import CancelToken, Command, CommandOutcome, OnChunk, Stream
 from wap_kernel.model.errors import ProviderUnavailable, translate_os_error
 from wap_kernel.model.paths import join_path
-from wap_kernel.providers.base import Command
 from wap_kernel.providers.process import environment
 from wap_kernel.providers.process.output_buffer import OutputCollector, render_streams
 
@@ -56,7 +55,9 @@ class MemoryProvider:
 
     # -- commands: `echo WORDS [> FILE]`, `cat FILE ...`, `wait`, `exit CODE` last, separated by `;`
 
-    def run(self, command: Command, *, on_chunk: OnChunk | None = None, cancel: CancelToken | None = None) -> CommandOutcome:
+    def run(
+        self, command: Command, *, on_chunk: OnChunk | None = None, cancel: CancelToken | None = None
+    ) -> CommandOutcome:
         self._ask()
         variables = environment.build_environment(self._environment, command.environment, command.env_allowlist)
         cancel = cancel or CancelToken()
@@ -111,5 +112,5 @@ class MemoryProvider:
 
 def _wait(cancel: CancelToken, timeout: float) -> None:
     asked = threading.Event()
-    with cancel.calling(asked.set):
+    with cancel.on_request(asked.set):
         asked.wait(timeout)

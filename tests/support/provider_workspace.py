@@ -14,9 +14,9 @@ import pytest
 
 from wap_kernel.files.contained.root import Root
 from wap_kernel.files.unguarded import Unguarded
-from wap_kernel.model.command import CancelToken, CommandOutcome, OnChunk, Stream
+from wap_kernel.model.command import CancelToken, Command, CommandOutcome, Confinement, OnChunk, Stream
 from wap_kernel.providers import selection
-from wap_kernel.providers.base import Command, Confinement, Probe, Provider, ResourceLimits
+from wap_kernel.providers.base import Probe, Provider, ResourceLimits
 
 LONG = 60.0
 """Seconds that no test reaches unless something hangs."""

@@ -18,8 +18,9 @@ from typing import Any
 from wap_kernel.cli.machine_checks import MACHINE, Finding, State
 from wap_kernel.engine.jupyter_config import configured
 from wap_kernel.files.contained.root import Root
+from wap_kernel.model.command import Command, Confinement
 from wap_kernel.model.deadline import Deadline
-from wap_kernel.model.errors import InvalidArgument, ProviderUnavailable, WapError, from_os_error
+from wap_kernel.model.errors import InvalidArgument, ProviderUnavailable, WapError, translate_os_error
 from wap_kernel.model.policy import Policy
 from wap_kernel.model.version import __version__
 from wap_kernel.policy import presets
@@ -29,7 +30,7 @@ from wap_kernel.policy.paths import sandbox_masks
 from wap_kernel.policy.paths.guard import PolicyGuard
 from wap_kernel.policy.paths.protected import protected_paths
 from wap_kernel.providers import selection
-from wap_kernel.providers.base import Command, Confinement, Probe, ResourceLimits
+from wap_kernel.providers.base import Probe, ResourceLimits
 from wap_kernel.state.directory import default_state_dir
 
 PROVIDERS = tuple(name for name in selection.NAMES if name != selection.AUTO)
@@ -37,7 +38,7 @@ TRIAL_SECONDS = 30.0
 
 
 @dataclass(frozen=True)
-class Configured:
+class ConfiguredProvider:
     """The provider that was asked for, tried in the folder that is to be served."""
 
     asked: str
@@ -49,12 +50,12 @@ class Configured:
 
 
 @dataclass(frozen=True)
-class Report:
+class DoctorReport:
     version: str
     root: str
     machine: tuple[Finding, ...]
     providers: tuple[Probe, ...]
-    configured: Configured
+    configured: ConfiguredProvider
     limits: ResourceLimits
     policy: tuple[Finding, ...]
 
@@ -69,7 +70,9 @@ class _NoJournal:
     def forget(self, name: str) -> None: ...
 
 
-def examine(root: str, provider: str | None = None, settings: Mapping[str, Any] = MappingProxyType({})) -> Report:
+def examine_folder(
+    root: str, provider: str | None = None, settings: Mapping[str, Any] = MappingProxyType({})
+) -> DoctorReport:
     """`settings` are the traits of `WapExtension` that are configured.
 
     Raises for a folder that cannot be opened, for a provider that does not exist, and on Windows.
@@ -88,10 +91,10 @@ def examine(root: str, provider: str | None = None, settings: Mapping[str, Any] 
         try:
             files = stack.enter_context(closing(Root(root, guard=guard, journal=_NoJournal())))
         except OSError as error:
-            raise from_os_error(error, root) from error
+            raise translate_os_error(error, root) from error
         preset = merge(presets.load(str(settings.get("preset", presets.DEFAULT)).lower()), settings.get("policy", {}))
         effective = PolicyFiles(files, preset=preset).effective()
-        return Report(
+        return DoctorReport(
             version=__version__,
             root=files.path,
             machine=tuple(check() for check in MACHINE),
@@ -102,7 +105,7 @@ def examine(root: str, provider: str | None = None, settings: Mapping[str, Any] 
         )
 
 
-def _try(name: str, files: Root, guard: PolicyGuard) -> Configured:
+def _try(name: str, files: Root, guard: PolicyGuard) -> ConfiguredProvider:
     """With all that would be hidden from a command, since that can be too much for a sandbox."""
     try:
         choice = selection.choose(name, files, secrets=guard.protected.secrets)
@@ -118,9 +121,9 @@ def _try(name: str, files: Root, guard: PolicyGuard) -> Configured:
             )
             if outcome.exit_code != 0:
                 raise ProviderUnavailable(f"`true` ended with {outcome.exit_code}: {outcome.stderr.strip()}")
-            return Configured(name, True, provider.name, provider.confines, choice.reason + hidden)
+            return ConfiguredProvider(name, True, provider.name, provider.confines, choice.reason + hidden)
     except WapError as error:
-        return Configured(name, False, None, False, error.message, error.hint)
+        return ConfiguredProvider(name, False, None, False, error.message, error.hint)
 
 
 def _confinement(files: Root, guard: PolicyGuard) -> Confinement:
@@ -141,7 +144,7 @@ def _policy(layers: Iterable[Policy], preset: Policy) -> Iterator[Finding]:
 
 # -- showing it
 
-MARKS: Mapping[State, str] = {"ok": "ok", "limited": "--", "missing": "!!"}
+STATE_MARKS: Mapping[State, str] = {"ok": "ok", "limited": "--", "missing": "!!"}
 PROMISES = {
     "files outside": "nothing outside the workspace is seen or changed",
     "network": "no network unless policy grants it",
@@ -153,17 +156,17 @@ PROMISES = {
 _WIDTH = 18
 
 
-def to_dict(report: Report) -> dict[str, Any]:
+def to_dict(report: DoctorReport) -> dict[str, Any]:
     """For `--json`: what programs read is what people read."""
     return {**asdict(report), "ok": report.configured.works, "auto": _by_auto(report)}
 
 
-def _by_auto(report: Report) -> str:
+def _by_auto(report: DoctorReport) -> str:
     working = {probe.name for probe in report.providers if probe.works}
     return "bubblewrap" if "bubblewrap" in working else "local"
 
 
-def render(report: Report) -> Iterator[str]:
+def render_report(report: DoctorReport) -> Iterator[str]:
     """The lines for people."""
     yield f"wap {report.version}, for {report.root}"
     yield from _section("This machine", report.machine)
@@ -191,7 +194,7 @@ def _section(title: str, findings: tuple[Finding, ...] | list[Finding]) -> Itera
     yield ""
     yield title
     for finding in findings:
-        yield f"  {MARKS[finding.state]} {finding.name:{_WIDTH}} {finding.detail}"
+        yield f"  {STATE_MARKS[finding.state]} {finding.name:{_WIDTH}} {finding.detail}"
         if finding.fix:
             yield f"     {'':{_WIDTH}} to mend it: {finding.fix}"
 
@@ -207,7 +210,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    report = examine(args.root, args.provider, configured())
-    text = json.dumps(to_dict(report), indent=2) if args.json else "\n".join(render(report))
+    report = examine_folder(args.root, args.provider, configured())
+    text = json.dumps(to_dict(report), indent=2) if args.json else "\n".join(render_report(report))
     sys.stdout.write(text + "\n")
     return 0 if report.configured.works else 1

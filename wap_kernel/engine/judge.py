@@ -1,4 +1,4 @@
-"""What policy says of an operation in this workspace: the facts that a decision needs, gathered; what it leaves open.
+"""Judge operations in this workspace: gather the facts, decide, enforce the verdict, permit what it leaves open.
 
 Runs on the workspace's threads.
 """
@@ -28,7 +28,7 @@ from wap_kernel.model.errors import (
     translate_os_error,
 )
 from wap_kernel.model.limits import MAX_SEARCHED_FILE_BYTES
-from wap_kernel.model.operations import GitAction, Operation, ReadFile, RunCommand
+from wap_kernel.model.operations import GitAction, GitTransfer, Operation, ReadFile, RunCommand
 from wap_kernel.model.path_access import Access
 from wap_kernel.model.paths import outside
 from wap_kernel.model.policy import Grant
@@ -36,8 +36,8 @@ from wap_kernel.model.results import Limits
 from wap_kernel.policy.commands.git_attributes import AttributeFiles
 from wap_kernel.policy.commands.program_lookup import Programs
 from wap_kernel.policy.current import BoundPolicy, CurrentPolicy
-from wap_kernel.policy.decide import Facts, PathAccess, decide, grant_for
-from wap_kernel.policy.grant_store import Grants
+from wap_kernel.policy.decide import Facts, Judgement, PathAccess, judge
+from wap_kernel.policy.grant_store import GrantStore
 from wap_kernel.policy.paths import sandbox_masks
 from wap_kernel.policy.paths.protected import ProtectedPaths
 from wap_kernel.policy.verdict import Verdict, VerdictKind
@@ -46,7 +46,15 @@ from wap_kernel.providers.unavailable import UnavailableProvider
 from wap_kernel.state.undo.manifest import GIT
 
 
+class UnapprovedOperation(ApprovalRequired):
+    """A refusal that carries the judgement behind it, so that the approval request needs no second one."""
+
+    judgement: Judgement | None = None
+
+
 class Judge:
+    """The decisions on operations in one workspace."""
+
     def __init__(
         self,
         files: Files,
@@ -55,7 +63,7 @@ class Judge:
         protected: ProtectedPaths,
         provider: Provider,
         programs: Programs,
-        grants: Grants,
+        grants: GrantStore,
         limits: Limits,
         attributes: AttributeFiles,
         *,
@@ -77,28 +85,32 @@ class Judge:
         self._confined_only = confined_only
         self._git = git
         self._permits: tuple[BoundPolicy | None, dict[bool, Permit]] = (None, {})
-        """Of the binding that was asked about last, with and without the network: seldom is it another."""
+        """The permits of the policy that was asked for last, by network: consecutive operations mostly share it."""
 
-    def binding(self, caller: Caller) -> BoundPolicy:
-        return self._policy.of(caller)
+    def bind(self, caller: Caller) -> BoundPolicy:
+        """Return the policy that binds `caller` now."""
+        return self._policy.bind(caller)
 
     def files_of(self, caller: Caller) -> Files:
-        """As the caller may see and change them."""
-        return self._files.guarded_by(self.binding(caller).guard)
+        """Return the files as the caller may see and change them."""
+        return self._files.guarded_by(self.bind(caller).guard)
 
     def new_overlay(self) -> Files:
-        """For a dry run: the same files, and changes that stay in memory."""
+        """Return the files for a dry run, in which changes stay in memory."""
         return Overlay(self._files)
 
-    def binding_for(self, operation: Operation, caller: Caller, known: BoundPolicy | None = None) -> BoundPolicy:
-        """What binds the caller in this operation; `known`, where it was looked up a moment ago."""
-        return self._narrowed(known or self.binding(caller), operation)
+    def bind_for(self, operation: Operation, caller: Caller, policy: BoundPolicy | None = None) -> BoundPolicy:
+        """Return the policy that binds `caller` in this operation. `policy` is that of the caller, if it is known."""
+        return self._narrow(policy or self.bind(caller), operation)
 
-    def _narrowed(self, binding: BoundPolicy, operation: Operation) -> BoundPolicy:
-        """Where the operation stays in a folder: with that folder's policy, and no file outside. A command sees the
-        whole workspace all the same; only where it begins is bound. So does git, whose answers are then sifted."""
+    def _narrow(self, policy: BoundPolicy, operation: Operation) -> BoundPolicy:
+        """Return the policy of an operation that stays in a folder: with that folder's policy, and no file outside.
+
+        A command sees the whole workspace all the same; only its working directory is bound. So does git, whose
+        answers are filtered afterwards.
+        """
         if operation.within == ".":
-            return binding
+            return policy
         try:
             folder = self._files.resolve(operation.within)
             if self._files.stat(folder).kind is not Kind.FOLDER:
@@ -106,53 +118,65 @@ class Judge:
         except OSError as error:
             raise translate_os_error(error, operation.within) from None
         if folder == ".":
-            return binding
+            return policy
         if not isinstance(operation, RunCommand):
-            return self._policy.within(binding, folder, only=True)
-        if not _is_below(self._resolved(operation.path_accesses()[0]).path, folder):
+            return self._policy.narrow(policy, folder, only=True)
+        if not _is_below(self._resolve(operation.path_accesses()[0]).path, folder):
             raise outside(operation.cwd)
-        return self._policy.within(binding, folder, only=False)
+        return self._policy.narrow(policy, folder, only=False)
 
-    def verdict(self, operation: Operation, binding: BoundPolicy) -> Verdict:
-        return decide(operation, binding.effective, self._facts(operation, binding), self._granted())
+    def judge(self, operation: Operation, policy: BoundPolicy) -> Judgement:
+        """Return the verdict on `operation`, and the grant that would allow it."""
+        return judge(operation, policy.effective, self._gather_facts(operation, policy), self._read_grants())
 
     def may_read(self, path: str, caller: Caller) -> bool:
-        """Whether the caller could read the file at this resolved path, by a tool of its scope and unasked."""
+        """Return whether a tool of the caller's scope may read the file at this resolved path without approval."""
         if caller.scope is not None and not caller.scope.allows("readFile"):
             return False
-        return self.checked(ReadFile(path=path), caller).kind is VerdictKind.ALLOW
+        return self.check(ReadFile(path=path), caller).kind is VerdictKind.ALLOW
 
     def may_name(self, path: str, caller: Caller) -> bool:
-        """Whether the caller may know what this resolved path is called. Less is asked than for a read: a name does
-        not become a secret by the size of its file, and that a folder has a `.git` is no secret of the `.git`."""
+        """Return whether the caller may know what this resolved path is called.
+
+        That takes less than a read: a name does not become a secret by the size of its file, and that a folder has a
+        `.git` is no secret of the `.git`.
+        """
         folder, name = posixpath.split(path)
         is_git = name.casefold() == GIT
         try:
-            self.binding(caller).guard.check((folder or ".") if is_git else path, Access.READ, folder=is_git)
+            self.bind(caller).guard.check((folder or ".") if is_git else path, Access.READ, folder=is_git)
         except PermissionDenied:
             return False
         return True
 
-    def grant_for(self, operation: Operation, caller: Caller) -> Grant | None:
-        """What would have to be granted for it never to be asked about again; None if nothing can be."""
-        binding = self.binding_for(operation, caller)
-        return grant_for(operation, binding.effective, self._facts(operation, binding))
+    def grant_for(
+        self, operation: Operation, caller: Caller, refusal: ApprovalRequired | None = None
+    ) -> Grant | None:
+        """Return the narrowest grant that allows `operation` for good, or None if no grant can.
 
-    def checked(self, operation: Operation, caller: Caller) -> Verdict:
-        """The verdict also where the question itself is refused, or what is allowed cannot be done here."""
+        `refusal` is the refusal that the operation just got: its judgement is used, and nothing is evaluated again.
+        """
+        judgement = refusal.judgement if isinstance(refusal, UnapprovedOperation) else None
+        if judgement is None or judgement.operation is not operation:
+            judgement = self.judge(operation, self.bind_for(operation, caller))
+        return judgement.grant
+
+    def check(self, operation: Operation, caller: Caller) -> Verdict:
+        """Return the verdict on `operation`, which denies it also where it cannot be judged or performed here."""
         try:
-            verdict = self.verdict(operation, self.binding_for(operation, caller))
+            verdict = self.judge(operation, self.bind_for(operation, caller)).verdict
         except WapError as error:  # the path leaves the workspace, or keeps changing
-            return Verdict.of_refusal(error, "containment")
+            return Verdict.from_error(error, "containment")
         if verdict.kind is not VerdictKind.DENY:
             try:
                 self._require_provider(operation, caller)
             except ProviderUnavailable as error:
-                return Verdict.of_refusal(error, "provider")
+                return Verdict.from_error(error, "provider")
         return verdict
 
-    def enforce(self, operation: Operation, verdict: Verdict, caller: Caller, *, approved: bool) -> None:
-        """Raise unless the operation may be performed now."""
+    def enforce(self, judgement: Judgement, caller: Caller, *, approved: bool) -> None:
+        """Raise the refusal unless the operation may be performed now."""
+        operation, verdict = judgement.operation, judgement.verdict
         if verdict.kind is VerdictKind.DENY:
             if verdict.code is Code.INVALID_ARGUMENT:  # no rule's doing: the request itself is wrong
                 raise InvalidArgument(verdict.reason, hint=verdict.suggestion)
@@ -163,12 +187,14 @@ class Judge:
         self._require_provider(operation, caller)
         if verdict.kind is VerdictKind.ASK and not approved:
             hint = verdict.suggestion or "Do it in another way, or have it allowed in the policy."
-            raise ApprovalRequired(
+            unapproved = UnapprovedOperation(
                 f"{verdict.reason}: a person must agree first.", hint=hint, rule=verdict.rule, reason=verdict.reason
             )
+            unapproved.judgement = judgement
+            raise unapproved
 
     def _require_provider(self, operation: Operation, caller: Caller) -> None:
-        """Raise where the caller's commands are not run at all."""
+        """Raise ProviderUnavailable where the caller's commands are not run at all."""
         if not isinstance(operation, RunCommand | GitAction):
             return
         if isinstance(self._provider, UnavailableProvider):
@@ -180,20 +206,26 @@ class Judge:
                 hint="`wap doctor` tells how to get a sandbox; an administrator may set WapExtension.allow_unconfined.",
             )
 
-    def permit(self, binding: BoundPolicy, verdict: Verdict, overlay: Files | None = None) -> Permit:
-        """What is left to an operation that may be performed, in the workspace or in the overlay of a dry run."""
+    def permit(self, policy: BoundPolicy, *, network: bool, overlay: Files | None = None) -> Permit:
+        """Return what an allowed operation may use, in the workspace or in the overlay of a dry run."""
         if overlay is not None:
-            return self._permit(binding, verdict, overlay)
-        known_for, known = self._permits
-        if known_for is not binding:
-            known = {}
-            self._permits = (binding, known)
-        if verdict.network not in known:
-            known[verdict.network] = self._permit(binding, verdict, self._files)
-        return known[verdict.network]
+            return self._new_permit(policy, network, overlay)
+        cached_for, permits = self._permits
+        if cached_for is not policy:
+            permits = {}
+            self._permits = (policy, permits)
+        if network not in permits:
+            permits[network] = self._new_permit(policy, network, self._files)
+        return permits[network]
 
-    def _permit(self, binding: BoundPolicy, verdict: Verdict, files: Files) -> Permit:
-        effective, guard, limits = binding.effective, binding.guard, self._limits
+    def permit_preview(self, operation: GitTransfer, caller: Caller) -> Permit:
+        """Return what the preview of a transfer may use, whatever the verdict on the transfer itself is."""
+        policy = self.bind_for(operation, caller)
+        self._gather_facts(operation, policy)  # raises where a path leaves the workspace
+        return self.permit(policy, network=False)
+
+    def _new_permit(self, policy: BoundPolicy, network: bool, files: Files) -> Permit:
+        effective, guard, limits = policy.effective, policy.guard, self._limits
         bounded = limits.model_copy(
             update={
                 "max_write_size": _least(limits.max_write_size, effective.max_file_size),
@@ -209,22 +241,22 @@ class Judge:
             confine=partial(
                 sandbox_masks.find,
                 self._files,
-                binding.hiding,
+                policy.sandbox_guard,
                 self._protected.places,
-                network=verdict.network,
+                network=network,
                 is_read_only=effective.access == "read",
                 attributes=partial(self._attributes.file_for, guard),
             ),
         )
 
-    def _facts(self, operation: Operation, binding: BoundPolicy) -> Facts:
+    def _gather_facts(self, operation: Operation, policy: BoundPolicy) -> Facts:
         named = operation.path_accesses()
         first, size = None, None
-        if named and binding.effective.max_file_size is not None:
-            first, size = self._sized(named[0])
-        reached = tuple(first if first is not None and touch is named[0] else self._resolved(touch) for touch in named)
+        if named and policy.effective.max_file_size is not None:
+            first, size = self._resolve_with_size(named[0])
+        resolved = tuple(first if first is not None and one is named[0] else self._resolve(one) for one in named)
         return Facts(
-            touches=reached,
+            accesses=resolved,
             confined=self._provider.confines,
             resolve=self._programs.resolve,
             home=self._home,
@@ -235,23 +267,23 @@ class Judge:
             remotes=self._git.allowed,
         )
 
-    def _granted(self) -> Iterator[Grant]:
-        """Read when the first is wanted, which is only if something asks."""
+    def _read_grants(self) -> Iterator[Grant]:
+        """Yield the grants. They are read from the store with the first one, so only if a verdict asks."""
         yield from self._grants.all().values()
 
-    def _resolved(self, touch: PathAccess) -> PathAccess:
+    def _resolve(self, access: PathAccess) -> PathAccess:
         try:
-            return touch.with_path(self._files.resolve(touch.path, follow=touch.follow))
+            return access.with_path(self._files.resolve(access.path, follow=access.follow))
         except OSError:
-            return touch  # a folder on the way is missing; the primitives will say so, or make it and ask the guard
+            return access  # a folder on the way is missing: the operation fails, or creates it and asks the guard
 
-    def _sized(self, touch: PathAccess) -> tuple[PathAccess | None, int | None]:
-        """The path that comes first, resolved, and the size of what stands there; None where it cannot be looked at."""
+    def _resolve_with_size(self, access: PathAccess) -> tuple[PathAccess | None, int | None]:
+        """Return the access with its path resolved, and the size of the file; None for each that is not known."""
         try:
-            stat = self._files.stat(touch.path)
+            stat = self._files.stat(access.path)
         except (OSError, WapError):
             return None, None
-        return (touch.with_path(stat.path) if touch.follow else None), stat.size
+        return (access.with_path(stat.path) if access.follow else None), stat.size
 
 
 def _is_below(path: str, folder: str) -> bool:

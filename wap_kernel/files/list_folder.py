@@ -16,12 +16,12 @@ from wap_kernel.files.interface import Files, Folder, Kind, Stat
 from wap_kernel.files.read import metadata
 from wap_kernel.files.tree_walk import is_gone, open_real, walk, watched
 from wap_kernel.model.deadline import Deadline
-from wap_kernel.model.errors import InvalidArgument, from_os_error
+from wap_kernel.model.errors import InvalidArgument, translate_os_error
 from wap_kernel.model.hints import READ_FILE
 from wap_kernel.model.limits import MAX_LISTED_ENTRIES
 from wap_kernel.model.operations import ListFiles
-from wap_kernel.model.paths import display, join
-from wap_kernel.model.results import FileEntry, FileList, Limits, Metadata
+from wap_kernel.model.paths import render_path, join_path
+from wap_kernel.model.results import FileEntry, FileList, Limits, FileMetadata
 
 
 def list_files(files: Files, operation: ListFiles, limits: Limits, root_path: str, deadline: Deadline) -> FileList:
@@ -93,7 +93,7 @@ class _Listing:
 
     def run(self, files: Files, start: Folder) -> None:
         for level in walk(files, start):
-            prefix = "" if level.folder.path == "." else display(level.folder.path) + "/"
+            prefix = "" if level.folder.path == "." else render_path(level.folder.path) + "/"
             is_beyond = self._bound is not None and prefix > self._bound
             visit = self._count if is_beyond and self._exclusions.by_name else self._collect
             folders = visit(level.folder, prefix)
@@ -131,17 +131,17 @@ class _Listing:
         for entry in watched(folder, self._deadline):
             name = entry.name
             is_folder = entry.is_dir(follow_symlinks=False)
-            if self._exclusions.excludes(join(path, name), is_folder):
+            if self._exclusions.excludes(join_path(path, name), is_folder):
                 continue
             if is_folder:
                 folders.append(name)
                 if self._files_only:
                     continue
             self.total += 1
-            if last is not None and name > last and (name.isascii() or display(name) > last):
+            if last is not None and name > last and (name.isascii() or render_path(name) > last):
                 continue
             is_link = not is_folder and entry.is_symlink()
-            self._found.append((prefix + display(name), path, name, is_folder, is_link))
+            self._found.append((prefix + render_path(name), path, name, is_folder, is_link))
             if len(self._found) >= 2 * self._limit:
                 self._cut()
                 last = self._last_name(prefix)
@@ -193,7 +193,7 @@ class _Newest:
         for entry in watched(folder, asked.deadline):
             name = entry.name
             is_folder = entry.is_dir(follow_symlinks=False)
-            if asked.exclusions.excludes(join(path, name), is_folder):
+            if asked.exclusions.excludes(join_path(path, name), is_folder):
                 continue
             if is_folder:
                 folders.append(name)
@@ -207,7 +207,7 @@ class _Newest:
             time = math.inf if seen is None else -seen.mtime_ns
             if time <= self._bound:
                 is_link = not is_folder and entry.is_symlink()
-                self._found.append((time, (display(join(path, name)), path, name, is_folder, is_link), seen))
+                self._found.append((time, (render_path(join_path(path, name)), path, name, is_folder, is_link), seen))
                 if len(self._found) >= 2 * asked.limit:
                     self._cut()
         return folders
@@ -229,10 +229,10 @@ def _open_start(files: Files, path: str) -> Folder:
             raise InvalidArgument(f"Not a folder: {path}", hint=hint, path=path)
         return files.open_folder(found.path)
     except OSError as error:
-        raise from_os_error(error, path) from error
+        raise translate_os_error(error, path) from error
 
 
-def _entry(found: _Found, described: Metadata | None = None) -> FileEntry:
+def _entry(found: _Found, described: FileMetadata | None = None) -> FileEntry:
     shown, _, _, is_folder, is_link = found
     return FileEntry(path=shown, is_directory=is_folder, is_symlink=is_link or None, metadata=described)
 

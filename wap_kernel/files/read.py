@@ -14,8 +14,8 @@ from wap_kernel.model.errors import BinaryFile, InvalidArgument, TooLarge
 from wap_kernel.model.hints import READ_BASE64, READ_LINES
 from wap_kernel.model.limits import MAX_RANGE_FILE_BYTES
 from wap_kernel.model.operations import Encoding, ReadFile
-from wap_kernel.model.paths import display
-from wap_kernel.model.results import FileContent, Limits, Metadata
+from wap_kernel.model.paths import render_path
+from wap_kernel.model.results import FileContent, Limits, FileMetadata
 
 _Asked = Encoding | Literal["auto"]
 CHUNK = 1024 * 1024
@@ -44,9 +44,9 @@ def read_file(files: Files, operation: ReadFile, limits: Limits, root_path: str)
         return _range(file, start or 1, end, operation.encoding, limits, root_path)
 
 
-def metadata(stat: Stat, root_path: str) -> Metadata:
-    return Metadata(
-        path=display(root_path if stat.path == "." else f"{root_path.rstrip('/')}/{stat.path}"),
+def metadata(stat: Stat, root_path: str) -> FileMetadata:
+    return FileMetadata(
+        path=render_path(root_path if stat.path == "." else f"{root_path.rstrip('/')}/{stat.path}"),
         size=stat.size,
         is_directory=stat.kind is Kind.FOLDER,
         last_modified=timestamp(stat.mtime_ns),

@@ -15,7 +15,7 @@ from wap_kernel.files.globs.sets import Exclusions
 from wap_kernel.files.interface import DirEntry, Files, Folder
 from wap_kernel.model.deadline import Deadline
 from wap_kernel.model.errors import Conflict, InvalidArgument, PermissionDenied
-from wap_kernel.model.paths import join
+from wap_kernel.model.paths import join_path
 
 T = TypeVar("T")
 
@@ -100,7 +100,7 @@ def regular_files(
                 is_folder = True
             else:
                 continue  # links are not followed, pipes and devices not opened
-            if exclusions.excludes(join(path, name), is_folder):
+            if exclusions.excludes(join_path(path, name), is_folder):
                 continue
             if is_folder:
                 level.pending.append(name)
@@ -132,5 +132,5 @@ def unless_gone(open_it: Callable[[str], T], name: str) -> T | None:
 def _enter(files: Files, level: Level, name: str) -> Folder | None:
     """The folder `name` of `level`, or None if the walk has to do without it. A link is never followed."""
     if not level.is_open:
-        return open_real(files, join(level.folder.path, name))
+        return open_real(files, join_path(level.folder.path, name))
     return unless_gone(level.folder.enter, name)

@@ -13,12 +13,12 @@ from wap_kernel.files.notebooks import validation
 from wap_kernel.files.read import read_up_to
 from wap_kernel.model.deadline import Deadline
 from wap_kernel.model.edits import CellEdit
-from wap_kernel.model.errors import AlreadyExists, BinaryFile, FileNotFound, InvalidArgument, TooLarge, from_os_error
+from wap_kernel.model.errors import AlreadyExists, BinaryFile, FileNotFound, InvalidArgument, TooLarge, translate_os_error
 from wap_kernel.model.hints import CREATE_PARENT, DELETE_RECURSIVELY, WRITE_BASE64
 from wap_kernel.model.limits import MAX_HASHED_BYTES
 from wap_kernel.model.operations import CopyFile, CreateDirectory, DeleteFile, ModifyFile, MoveFile, WriteFile
-from wap_kernel.model.paths import display, split
-from wap_kernel.model.results import FileModified, FileWritten, Limits, PathChanged
+from wap_kernel.model.paths import render_path, split_path
+from wap_kernel.model.results import ModifyResult, WriteResult, Limits, PathResult
 
 EDIT_SECONDS = 10.0
 """For all the changes of one call."""
@@ -31,7 +31,7 @@ class Writer:
         self._locks = locks
         self._limits = limits
 
-    def write(self, operation: WriteFile) -> FileWritten:
+    def write(self, operation: WriteFile) -> WriteResult:
         path, data = operation.path, operation.content
         is_append = operation.mode == "append"
         self._check_size(len(data), path)
@@ -54,9 +54,9 @@ class Writer:
                 else:
                     stat = self._files.replace(path, data, exclusive=operation.mode == "create")
                     known = content_hash.of_bytes(data)
-        return FileWritten(path=display(stat.path), bytes_written=len(data), hash=known)
+        return WriteResult(path=render_path(stat.path), bytes_written=len(data), hash=known)
 
-    def modify(self, operation: ModifyFile) -> FileModified:
+    def modify(self, operation: ModifyFile) -> ModifyResult:
         path = operation.path
         with self._locks.hold(self._files.resolve(path)):
             old, stat = self._read(path)
@@ -64,7 +64,7 @@ class Writer:
             if b"\0" in old:
                 raise BinaryFile(f"The file is binary ({stat.size} bytes): {path}", hint=WRITE_BASE64)
             deadline = Deadline(EDIT_SECONDS)
-            new = apply.apply(old, operation.edits, max_size=self._limits.max_write_size, deadline=deadline)
+            new = apply.apply_edits(old, operation.edits, max_size=self._limits.max_write_size, deadline=deadline)
             self._check_size(len(new), path)
             try:
                 self._check_notebook(stat.path, new)
@@ -74,16 +74,16 @@ class Writer:
                 raise
             if new != old:
                 self._files.replace(path, new)
-        diff, cut = unified_diff.unified(display(stat.path), old, new)
-        return FileModified(
-            path=display(stat.path),
+        diff, cut = unified_diff.render_diff(render_path(stat.path), old, new)
+        return ModifyResult(
+            path=render_path(stat.path),
             hash=content_hash.of_bytes(new),
             diff=diff,
             is_diff_truncated=cut or None,
-            replacements=apply.replacements(old, operation.edits),
+            replacements=apply.count_replacements(old, operation.edits),
         )
 
-    def delete(self, operation: DeleteFile) -> PathChanged:
+    def delete(self, operation: DeleteFile) -> PathResult:
         path = operation.path
         with self._locks.hold(self._files.resolve(path, follow=False)):
             stat = self._files.stat(path, follow=False)
@@ -97,9 +97,9 @@ class Writer:
                 if operation.expected_hash is not None:
                     content_hash.require(operation.expected_hash, self._current_hash(path), path)
                 self._files.unlink(path)
-        return PathChanged(path=display(stat.path))
+        return PathResult(path=render_path(stat.path))
 
-    def move(self, operation: MoveFile) -> PathChanged:
+    def move(self, operation: MoveFile) -> PathResult:
         source, destination = operation.source, operation.destination
         stat = self._files.stat(source, follow=False)
         if destination.startswith((f"{source}/", f"{stat.path}/")):  # before any folder is made in it
@@ -128,9 +128,9 @@ class Writer:
                 if operation.overwrite:
                     self._check_overwritable(destination, stat)
                 moved = self._files.rename(source, destination, overwrite=operation.overwrite)
-            return PathChanged(path=display(moved))
+            return PathResult(path=render_path(moved))
 
-    def copy(self, operation: CopyFile) -> PathChanged:
+    def copy(self, operation: CopyFile) -> PathResult:
         source, destination = operation.source, operation.destination
         found = self._files.stat(source)
         real = found.path
@@ -154,11 +154,11 @@ class Writer:
             data, stat = read(new)
             with putting(destination, _OVERWRITE):
                 written = self._files.replace(destination, data, exclusive=not operation.overwrite, mode=stat.mode)
-        return PathChanged(path=display(written.path), hash=content_hash.of_bytes(data))
+        return PathResult(path=render_path(written.path), hash=content_hash.of_bytes(data))
 
-    def make_folder(self, operation: CreateDirectory) -> PathChanged:
+    def make_folder(self, operation: CreateDirectory) -> PathResult:
         self._files.mkdir(operation.path, parents=True)
-        return PathChanged(path=display(self._files.resolve(operation.path)))
+        return PathResult(path=render_path(self._files.resolve(operation.path)))
 
     # -- parts
 
@@ -199,7 +199,7 @@ class Writer:
                 self._files.stat(parent)
                 return
             except FileNotFoundError:
-                if ".." in split(path):
+                if ".." in split_path(path):
                     raise FileNotFound(
                         f"No such folder: {parent}", hint='A path with ".." must exist; name the folder directly.'
                     ) from None
@@ -244,7 +244,7 @@ def putting(path: str, exists: str | None = None) -> Iterator[None]:
         hint = "Name a file to write, in it or elsewhere."
         raise InvalidArgument(f"Is a folder: {path}", hint=hint, path=path) from error
     except OSError as error:
-        raise from_os_error(error, path) from error
+        raise translate_os_error(error, path) from error
 
 
 @contextmanager
@@ -253,4 +253,4 @@ def _naming(path: str) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        raise from_os_error(error, path) from error
+        raise translate_os_error(error, path) from error

@@ -1,6 +1,6 @@
-"""From an operation to git: which function does it, with whose rights, and its answer or git's refusal as a result.
+"""Perform git operations: choose the function for an action, give it the caller's permits, and return its result.
 
-What transfers is imported when it is wanted: many servers have no remote.
+The modules for remotes are imported on first use, because many servers have no remote.
 """
 
 from __future__ import annotations
@@ -14,24 +14,24 @@ from typing import TYPE_CHECKING
 from wap_kernel.files.interface import Guard
 from wap_kernel.git import output_parser
 from wap_kernel.git.local import changes, queries
-from wap_kernel.git.local.repository import Permits, Work, current
-from wap_kernel.git.local.sandboxed_git import Inside
-from wap_kernel.git.remote.preview import Foreseen, of_push
+from wap_kernel.git.local.repository import LocalRepository, Permits, read_current_branch
+from wap_kernel.git.local.sandboxed_git import SandboxedGit
+from wap_kernel.git.remote.preview import TransferPreview, preview_push
 from wap_kernel.git.settings import GitSettings
-from wap_kernel.model.command import CancelToken
+from wap_kernel.model.command import CancelToken, Confinement
 from wap_kernel.model.errors import InvalidArgument, PermissionDenied, WapError
 from wap_kernel.model.git import names
-from wap_kernel.model.git.results import GitActed, GitFailed, Reason, failed
+from wap_kernel.model.git.results import GitError, GitFailureReason, GitResult, build_git_error
 from wap_kernel.model.operations import GitAction, GitTransfer
 from wap_kernel.model.path_access import Access
 from wap_kernel.policy.git_remotes import Remote
-from wap_kernel.providers.base import Confinement, Provider
+from wap_kernel.providers.base import Provider
 
 if TYPE_CHECKING:
-    from wap_kernel.git.remote.transfer import Link
+    from wap_kernel.git.remote.transfer import RemoteLink
 
 
-class Git:
+class GitClient:
     """Git for one workspace. `root` is its real path, `state` a folder of the server that no tool sees."""
 
     def __init__(self, provider: Provider, root: str, state: str, settings: GitSettings) -> None:
@@ -40,158 +40,163 @@ class Git:
         self._state = os.path.join(state, "git")
         self._settings = settings
 
-    def act(self, operation: GitAction, guard: Guard, confinement: Confinement, cancel: CancelToken) -> GitActed:
+    def act(self, operation: GitAction, guard: Guard, confinement: Confinement, cancel: CancelToken) -> GitResult:
         try:
-            return GitActed(answer=_ACTIONS[operation.action](self._call(operation, guard, confinement, cancel)))
-        except GitFailed as error:
-            return GitActed(failure=error.failure)
+            return GitResult(answer=_ACTIONS[operation.action](self._call(operation, guard, confinement, cancel)))
+        except GitError as error:
+            return GitResult(failure=error.failure)
 
-    def foresee(self, operation: GitTransfer, guard: Guard, confinement: Confinement) -> Foreseen:
-        """What it would be about, as far as that can be told: what git says against it is said when it is done. What
-        is certain to be denied is denied now, since nobody need be asked about it."""
+    def preview(self, operation: GitTransfer, guard: Guard, confinement: Confinement) -> TransferPreview:
+        """Return what a transfer would do, for the person who is to approve it.
+
+        A failure of git yields an empty preview, since performing the transfer reports it. A transfer that is certain
+        to be denied raises now, so that no person is operation about it.
+        """
         try:
-            return _foreseen(self._call(operation, guard, confinement, CancelToken()))
+            return _preview_transfer(self._call(operation, guard, confinement, CancelToken()))
         except (PermissionDenied, InvalidArgument):
             raise
-        except (GitFailed, WapError, OSError):
-            return Foreseen()
+        except (GitError, WapError, OSError):
+            return TransferPreview()
 
-    def _call(self, operation: GitAction, guard: Guard, confinement: Confinement, cancel: CancelToken) -> _Call:
+    def _call(self, operation: GitAction, guard: Guard, confinement: Confinement, cancel: CancelToken) -> _GitCall:
         guard.check(self._provider.files.resolve(operation.folder), Access.READ, folder=True)
-        inside = Inside(self._provider, self._root, confinement=confinement, cancel=cancel)
-        return _Call(operation, inside, permits(guard), self._settings, self._state, cancel)
+        git = SandboxedGit(self._provider, self._root, confinement=confinement, cancel=cancel)
+        return _GitCall(operation, git, build_permits(guard), self._settings, self._state, cancel)
 
 
-def _foreseen(call: _Call) -> Foreseen:
+def _preview_transfer(call: _GitCall) -> TransferPreview:
     from wap_kernel.git.remote import transfer
 
     if call.operation.action == "clone":
-        return Foreseen(call.remote(None).url)
-    work = call.work()
-    there = call.remote(work).url
+        return TransferPreview(call.remote(None).url)
+    repository = call.open_repository()
+    there = call.remote(repository).url
     if call.operation.action != "push":
-        return Foreseen(there)
-    transfer.refuse_partial(work.repository)  # of a history that is cut off, too little would be told
-    branch = names.branch(call.operation.branch or current(work))
+        return TransferPreview(there)
+    transfer.refuse_partial(repository.info)  # the list of commits would be incomplete
+    branch = names.check_branch_name(call.operation.branch or read_current_branch(repository))
     force, delete = call.operation.force, call.operation.delete
-    return of_push(work, call.link(work), branch, force=force, delete=delete)
+    return preview_push(repository, call.link(repository), branch, force=force, delete=delete)
 
 
-def permits(guard: Guard) -> Permits:
-    """What the guard of the file tools says of a path holds in every commit too."""
+def build_permits(guard: Guard) -> Permits:
+    """Return permits by which the guard of the file tools decides about paths in every commit too."""
 
-    def allowing(access: Access) -> Callable[[str], bool]:
-        def may(path: str) -> bool:
+    def build_check(access: Access) -> Callable[[str], bool]:
+        def is_allowed(path: str) -> bool:
             try:
                 guard.check(path, access)
             except PermissionDenied:
                 return False
             return True
 
-        return may
+        return is_allowed
 
-    return Permits(allowing(Access.READ), allowing(Access.WRITE))
+    return Permits(build_check(Access.READ), build_check(Access.WRITE))
 
 
 @dataclass(frozen=True)
-class _Call:
+class _GitCall:
     operation: GitAction
-    inside: Inside
+    git: SandboxedGit
     permits: Permits
     settings: GitSettings
     state: str
     cancel: CancelToken
 
-    def work(self, *, commits: bool = False) -> Work:
+    def open_repository(self, *, commits: bool = False) -> LocalRepository:
         identity = self.settings.committer() if commits else None
-        return Work.open(self.inside, self.permits, folder=self.operation.folder, identity=identity)
+        return LocalRepository.open(self.git, self.permits, folder=self.operation.folder, identity=identity)
 
-    def link(self, work: Work | None) -> Link:
-        from wap_kernel.git.remote.server_repository import Host
-        from wap_kernel.git.remote.transfer import Link
+    def link(self, repository: LocalRepository | None) -> RemoteLink:
+        from wap_kernel.git.remote.server_repository import ServerRepository
+        from wap_kernel.git.remote.transfer import RemoteLink
 
-        return Link(Host(self.state, self.remote(work), cancel=self.cancel), self.settings.source)
+        return RemoteLink(ServerRepository(self.state, self.remote(repository), cancel=self.cancel), self.settings.source)
 
-    def remote(self, work: Work | None) -> Remote:
-        """The one that is named, or what the repository calls its remote, if that may be reached."""
+    def remote(self, repository: LocalRepository | None) -> Remote:
+        """Return the remote that the operation names, else the repository's own; raise if it is not allowed."""
         url = self.operation.url
-        if url is None and work is not None:
-            ran = work.read("config", "--get", f"remote.{work.remote}.url", accept=(0, 1))
-            url = output_parser.text(ran.stdout).strip()
+        if url is None and repository is not None:
+            ran = repository.read("config", "--get", f"remote.{repository.remote}.url", accept=(0, 1))
+            url = output_parser.decode_text(ran.stdout).strip()
         if not url:
-            raise failed(Reason.NO_REMOTE, "The repository has no remote. Name its url: https://host/owner/name.git.")
-        return self.settings.remote(url)
+            raise build_git_error(
+                GitFailureReason.NO_REMOTE, "The repository has no remote. Name its url: https://host/owner/name.git."
+            )
+        return self.settings.resolve_remote(url)
 
 
-def _branch(call: _Call) -> object:
+def _branch(call: _GitCall) -> object:
     name, operation = call.operation.branch, call.operation
     if name is None:
-        return queries.branches(call.work())
+        return queries.branches(call.open_repository())
     if operation.delete:
-        return changes.delete_branch(call.work(), name, force=operation.force)
-    return changes.create_branch(call.work(), name, operation.revision or "HEAD")
+        return changes.delete_branch(call.open_repository(), name, force=operation.force)
+    return changes.create_branch(call.open_repository(), name, operation.revision or "HEAD")
 
 
-def _log(call: _Call) -> object:
-    asked = call.operation
-    return queries.log(call.work(), asked.revision or "HEAD", paths=asked.files, limit=asked.limit, skip=asked.skip)
+def _log(call: _GitCall) -> object:
+    operation = call.operation
+    return queries.log(call.open_repository(), operation.revision or "HEAD", paths=operation.files, limit=operation.limit, skip=operation.skip)
 
 
-def _restore(call: _Call) -> object:
-    asked = call.operation
-    return changes.restore(call.work(), asked.files, staged=asked.staged, source=asked.revision)
+def _restore(call: _GitCall) -> object:
+    operation = call.operation
+    return changes.restore(call.open_repository(), operation.files, staged=operation.staged, source=operation.revision)
 
 
-def _commit(call: _Call) -> object:
-    return changes.commit(call.work(commits=True), call.operation.message, call.operation.files)
+def _commit(call: _GitCall) -> object:
+    return changes.commit(call.open_repository(commits=True), call.operation.message, call.operation.files)
 
 
-def _fetch(call: _Call) -> object:
+def _fetch(call: _GitCall) -> object:
     from wap_kernel.git.remote import transfer
 
-    call.settings.require_any()
-    work = call.work()
-    return transfer.fetch(call.link(work), work)
+    call.settings.require_remote()
+    repository = call.open_repository()
+    return transfer.fetch(call.link(repository), repository)
 
 
-def _pull(call: _Call) -> object:
+def _pull(call: _GitCall) -> object:
     from wap_kernel.git.remote import transfer
 
-    call.settings.require_any()
-    work = call.work(commits=True)
-    return transfer.pull(call.link(work), work)
+    call.settings.require_remote()
+    repository = call.open_repository(commits=True)
+    return transfer.pull(call.link(repository), repository)
 
 
-def _push(call: _Call) -> object:
+def _push(call: _GitCall) -> object:
     from wap_kernel.git.remote import transfer
 
-    call.settings.require_any()
-    work, asked = call.work(), call.operation
-    link = call.link(work)
-    return transfer.push(link, work, asked.branch, force=asked.force, delete=asked.delete, agreed=asked.revision)
+    call.settings.require_remote()
+    repository, operation = call.open_repository(), call.operation
+    link = call.link(repository)
+    return transfer.push(link, repository, operation.branch, force=operation.force, delete=operation.delete, approved_commit=operation.revision)
 
 
-def _clone(call: _Call) -> object:
+def _clone(call: _GitCall) -> object:
     from wap_kernel.git.remote import clone
 
-    call.settings.require_any()
+    call.settings.require_remote()
     assert call.operation.destination is not None
     return clone.clone(
-        call.link(None), call.inside, call.permits, call.operation.destination, branch=call.operation.branch
+        call.link(None), call.git, call.permits, call.operation.destination, branch=call.operation.branch
     )
 
 
-_ACTIONS: Mapping[str, Callable[[_Call], object]] = MappingProxyType(
+_ACTIONS: Mapping[str, Callable[[_GitCall], object]] = MappingProxyType(
     {
-        "status": lambda call: queries.status(call.work()),
-        "diff": lambda call: queries.diff(call.work(), call.operation.files),
+        "status": lambda call: queries.status(call.open_repository()),
+        "diff": lambda call: queries.diff(call.open_repository(), call.operation.files),
         "log": _log,
-        "show": lambda call: queries.show(call.work(), call.operation.revision or "HEAD"),
+        "show": lambda call: queries.show(call.open_repository(), call.operation.revision or "HEAD"),
         "branch": _branch,
-        "add": lambda call: changes.add(call.work(), call.operation.files),
+        "add": lambda call: changes.add(call.open_repository(), call.operation.files),
         "restore": _restore,
         "commit": _commit,
-        "checkout": lambda call: changes.checkout(call.work(), call.operation.branch or ""),
+        "checkout": lambda call: changes.checkout(call.open_repository(), call.operation.branch or ""),
         "fetch": _fetch,
         "pull": _pull,
         "push": _push,

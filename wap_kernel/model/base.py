@@ -1,4 +1,4 @@
-"""The base of what operations, changes and results are: frozen, strict about fields, camelCase outside."""
+"""The base class of operations, edits and results: frozen, strict about fields, camelCase outside."""
 
 from __future__ import annotations
 
@@ -7,6 +7,8 @@ from pydantic.alias_generators import to_camel
 
 
 class Model(BaseModel):
+    """A frozen model that refuses unknown fields and serialises by camelCase aliases."""
+
     model_config = ConfigDict(
         frozen=True,
         extra="forbid",

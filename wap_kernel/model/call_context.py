@@ -1,4 +1,4 @@
-"""Say where an operation comes from: its dialect and tool, and the run that it belongs to."""
+"""The origin of an operation: its dialect and tool, and the run that it belongs to."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ class CallContext:
     dry_run: bool = False
     """Whether the operation acts on an overlay instead of the workspace."""
     notice: Callable[[Any], None] = lambda _: None
-    """Receives what cannot be kept for undo, before the operation is performed."""
+    """A callback that receives, before the operation is performed, the paths that undo cannot store."""
 
 
-ALONE = CallContext()
+NO_RUN = CallContext()
 """The context of an operation that belongs to no run."""

@@ -1,4 +1,4 @@
-"""Who asks: the person whom Jupyter knows, the agent that works for them, and what the agent's token opens."""
+"""The caller of an operation: the person whom Jupyter knows, their agent, and the scope of the agent's token."""
 
 from __future__ import annotations
 
@@ -12,27 +12,30 @@ class _Model(BaseModel):
 
 
 class Scope(_Model):
-    """What an agent token opens."""
+    """The tools and the policy that an agent token is limited to."""
 
     tools: frozenset[str] | None = None
-    """The only tools it may use. None: all of them."""
+    """The only tools that the agent may use. None: all of them."""
     layers: Layers = ()
     """Further layers of policy (the token's preset, its own policy). The strictest wins, so they can only narrow."""
 
-    def opens(self, tool: str) -> bool:
+    def allows(self, tool: str) -> bool:
         return self.tools is None or tool in self.tools
 
 
 class Caller(_Model):
-    """`user` is authenticated by Jupyter; `session` is only claimed, and so is `agent` where there is no token.
+    """The person or the agent that an operation is performed for.
 
-    With an agent token, `user` is the person who minted it and `agent` is the token's name.
+    With an agent token, `user` is the person who minted the token and `agent` is the token's name.
     """
 
     user: str = "local"
+    """The user whom Jupyter authenticated."""
     agent: str | None = None
+    """The agent's name; only a claim where there is no token."""
     session: str | None = None
+    """The session that the caller claims."""
     token: str | None = None
     """The id of the agent token."""
     scope: Scope | None = None
-    """None: a person, whom policy binds and nothing else."""
+    """The token's scope. None: a person, whom only policy binds."""

@@ -1,21 +1,62 @@
-"""What the one who runs a command may pass besides it and gets back: a way to end it, its output live, its outcome."""
+"""A command, its confinement, its outcome, and the token that cancels it."""
 
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal
 
 Stream = Literal["stdout", "stderr"]
 OnChunk = Callable[[Stream, bytes], None]
-"""Receives output as it comes, on the thread that runs the command. Bytes: a character may be cut in two."""
+"""A callback that receives output as it comes, on the thread that runs the command.
+
+It receives bytes because a chunk may end in the middle of a character.
+"""
+
+
+@dataclass(frozen=True)
+class Confinement:
+    """The paths and the network that a command may use; a provider that does not confine ignores it.
+
+    Paths are real paths relative to the root, and every one of them exists.
+    """
+
+    hidden: tuple[str, ...] = ()
+    """Paths that the command sees empty: those that policy denies and those that are always protected."""
+    read_only: tuple[str, ...] = ()
+    pinned: tuple[str, ...] = ()
+    """Paths that the command can write, but neither move nor remove: `.git`."""
+    network: bool = False
+    git_attributes: str | None = None
+    """A file of the host from which git takes its attributes, see `policy/commands/git_attributes.py`."""
+
+
+@dataclass(frozen=True)
+class Command:
+    """A command and how a provider runs it."""
+
+    command: str | tuple[str, ...]
+    """A line for the shell, or a program and its arguments that start without a shell."""
+    timeout: float
+    """Seconds."""
+    output_limit: int
+    """Bytes of text, for both streams together."""
+    cwd: str = "."
+    """The folder that the command starts in, relative to the root."""
+    by_alias: bool = False
+    """Whether the command starts in that folder by its name below `/workspace`, in a sandbox that has one."""
+    environment: Mapping[str, str] = field(default_factory=dict)
+    """The caller's own variables; the provider decides to which others they are added."""
+    env_allowlist: frozenset[str] | None = None
+    """The only variables that the command gets, from the server or the caller. None: no such list."""
+    confinement: Confinement = Confinement()
 
 
 @dataclass(frozen=True)
 class CommandOutcome:
-    """What became of a command that was started. Failing, timing out and being cancelled are outcomes, not errors."""
+    """The end of a command that was started. Failure, timeout and cancellation are outcomes, not errors."""
 
     stdout: str
     stderr: str
@@ -24,7 +65,7 @@ class CommandOutcome:
     stdout_truncated: bool
     stderr_truncated: bool
     exit_code: int
-    """128 + n when signal n ended it, as shells say."""
+    """The exit code as shells report it: 128 + n when signal n ended the command."""
     duration: float
     """Seconds until the command itself ended."""
     timed_out: bool = False
@@ -32,7 +73,7 @@ class CommandOutcome:
 
 
 class CancelToken:
-    """Asks for the end of whatever listens, from any thread. It cannot be taken back."""
+    """A request to cancel, made from any thread and never withdrawn."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -50,8 +91,8 @@ class CancelToken:
                 listener()
 
     @contextmanager
-    def calling(self, listener: Callable[[], None]) -> Iterator[None]:
-        """Within the block, `listener` is called on a request, at once if there was one. It must not block."""
+    def on_request(self, listener: Callable[[], None]) -> Iterator[None]:
+        """Call `listener` on a request within the block, at once if there was one before; it must not block."""
         with self._lock:
             self._listeners.append(listener)
             if self._requested:

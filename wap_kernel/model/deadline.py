@@ -1,4 +1,4 @@
-"""Deadline: when a listing or a search has to end, because its time is up or because nobody waits for it any more."""
+"""The deadline of a listing, a search or an edit, which a cancelled call ends early."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from wap_kernel.model.errors import ProviderUnavailable, TimedOut
 
 
 class OperationCancelled(ProviderUnavailable):
-    """Nobody waits for it any more. Whoever checks a deadline has changed nothing yet."""
+    """The caller no longer waits for the operation, which has changed nothing yet."""
 
 
 class Deadline:
-    """`seconds` from now, or as soon as `is_cancelled` says so. Whoever works calls `check` often."""
+    """A point in time after which `check` raises; `is_cancelled` brings it forward."""
 
     def __init__(self, seconds: float, is_cancelled: Callable[[], bool] | None = None) -> None:
         self._seconds = seconds
@@ -25,7 +25,7 @@ class Deadline:
         return max(0.0, self._end - time.monotonic())
 
     def check(self) -> None:
-        """Raise when there is no time left, or no need to go on."""
+        """Raise TimedOut after the deadline, OperationCancelled after a cancellation."""
         if self._is_cancelled is not None and self._is_cancelled():
             raise OperationCancelled("The operation was stopped.", hint="Try again.")
         if time.monotonic() >= self._end:

@@ -1,6 +1,6 @@
-"""Name the environment variables by which a kernel finds its server."""
+"""The environment variables by which a kernel finds its server."""
 
 from __future__ import annotations
 
 SERVER_PID = "WAP_SERVER_PID"
-"""Holds the process id of the server that has the extension and started the kernel."""
+"""The variable that holds the process id of the server that started the kernel."""

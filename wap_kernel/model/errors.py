@@ -1,6 +1,6 @@
-"""The one exception family.
+"""The exception family of the package.
 
-An error says what happened (`message`), what to do next (`hint`) and carries data for programs (`details`).
+An error says what happened (`message`) and what to do next (`hint`), and carries data for programs (`details`).
 It is raised deep inside and translated once, at the edge: to HTTP, to JSON-RPC, to an event, to a notebook card.
 """
 
@@ -40,7 +40,7 @@ class Code(str, Enum):
 
 
 _QUOTED = re.compile(r"[:\"'`]")
-"""Where a message begins to quote."""
+"""The characters at which a message begins to quote."""
 
 
 class WapError(Exception):
@@ -55,33 +55,33 @@ class WapError(Exception):
         self.details = details
 
     @staticmethod
-    def from_dict(told: Mapping[str, Any]) -> WapError:
-        """The error that was told as `{"error", "code", "details"?}`."""
+    def from_dict(data: Mapping[str, Any]) -> WapError:
+        """Return the error that `data` describes as `{"error", "code", "details"?}`."""
         kinds = {kind.code: kind for kind in WapError.__subclasses__()}
-        kind = kinds.get(Code(told["code"]), InternalError)
-        return kind(str(told["error"]), **told.get("details", {}))
+        kind = kinds.get(Code(data["code"]), InternalError)
+        return kind(str(data["error"]), **data.get("details", {}))
 
     def to_dict(self) -> dict[str, Any]:
-        """The form that REST has, and that `from_dict` reads."""
+        """Return the error in the form of REST, which `from_dict` parses."""
         return {"error": self.text, "code": self.code.value, **({"details": self.details} if self.details else {})}
 
     @property
-    def record(self) -> str:
-        """What the audit says of it: paths, commands and rules, but nothing of what is written or read."""
+    def audit_text(self) -> str:
+        """Return the text for the audit: paths, commands and rules, but no content that was written or read."""
         return self.message
 
     @property
     def text(self) -> str:
-        """Message and hint as two sentences, for dialects that have a single text field."""
+        """Return message and hint as two sentences, for dialects that have a single text field."""
         if not self.hint:
             return self.message
         return f"{self.message}{'' if self.message.endswith(('.', '!', '?')) else '.'} {self.hint}"
 
 
-def _unquoted(message: str) -> str:
-    """What follows a colon or stands in quotes may be anything that the caller sent."""
-    kept = _QUOTED.split(message, maxsplit=1)[0].rstrip(" .")
-    return f"{kept}." if " " in kept else "The request is not valid."
+def _remove_quotes(message: str) -> str:
+    """Return `message` up to its first colon or quote, since what follows may be anything that the caller sent."""
+    start = _QUOTED.split(message, maxsplit=1)[0].rstrip(" .")
+    return f"{start}." if " " in start else "The request is not valid."
 
 
 class InvalidArgument(WapError):
@@ -93,13 +93,13 @@ class InvalidArgument(WapError):
     code = Code.INVALID_ARGUMENT
 
     @property
-    def record(self) -> str:
-        # The names of fields are the caller's own, and they come first.
-        return "The request is not valid." if "problems" in self.details else _unquoted(self.message)
+    def audit_text(self) -> str:
+        # The message begins with the names of fields, which are the caller's own.
+        return "The request is not valid." if "problems" in self.details else _remove_quotes(self.message)
 
 
 class Unauthenticated(WapError):
-    """The server does not know who asks."""
+    """The server does not know the caller."""
 
     code = Code.UNAUTHENTICATED
 
@@ -119,7 +119,7 @@ class PathClosed(PermissionDenied):
 
 
 class ApprovalRequired(WapError):
-    """A person must agree before the operation may happen."""
+    """A person must approve the operation before it is performed."""
 
     code = Code.APPROVAL_REQUIRED
 
@@ -143,41 +143,41 @@ class MethodNotAllowed(WapError):
 
 
 class AlreadyExists(WapError):
-    """Something stands where a new file or folder should go."""
+    """The path of a new file or folder is taken."""
 
     code = Code.FILE_EXISTS
 
 
 class Conflict(WapError):
-    """The file is not in the state that the caller saw (`expectedHash`)."""
+    """The file differs from what the caller read (`expectedHash`), or is in use."""
 
     code = Code.CONFLICT
 
 
 class TooLarge(WapError):
-    """A file, a content or an answer exceeds its limit."""
+    """A file, a content or a result exceeds its limit."""
 
     code = Code.SIZE_LIMIT_EXCEEDED
 
 
 class BinaryFile(WapError):
-    """Text was asked of a file that holds NUL bytes."""
+    """The caller wants text of a file that holds NUL bytes."""
 
     code = Code.BINARY_FILE
 
 
 class EditNotFound(WapError):
-    """The text or pattern to replace does not occur. Its message quotes as that of InvalidArgument does."""
+    """The text or pattern to replace does not occur. The message quotes the request as InvalidArgument does."""
 
     code = Code.EDIT_NOT_FOUND
 
     @property
-    def record(self) -> str:
-        return _unquoted(self.message)
+    def audit_text(self) -> str:
+        return _remove_quotes(self.message)
 
 
 class EditAmbiguous(WapError):
-    """The text to replace occurs more than once, and which one is meant is not said."""
+    """The text to replace occurs more than once, and the edit does not choose one."""
 
     code = Code.EDIT_AMBIGUOUS
 
@@ -207,24 +207,24 @@ class InternalError(WapError):
 
 
 class ProviderUnavailable(WapError):
-    """The place where operations happen cannot be reached or cannot start."""
+    """The provider cannot be reached or cannot start."""
 
     code = Code.PROVIDER_UNAVAILABLE
 
 
 class NoSpace(WapError):
-    """The disk or the quota is full; every file is as it was."""
+    """The disk or the quota is full; no file was changed."""
 
     code = Code.NO_SPACE
 
 
 PARTIAL_EFFECT_HINT = "It may have been done in part: look before you call again."
-"""The hint where something was ended from outside."""
+"""The hint of an operation that was interrupted."""
 NO_SPACE_ERRNOS = {errno.ENOSPC, errno.EDQUOT}
 
 
-def from_os_error(error: OSError, path: str) -> WapError:
-    """Translate what the operating system said about `path` (as the caller wrote it, never the host's own path)."""
+def translate_os_error(error: OSError, path: str) -> WapError:
+    """Translate an OSError about `path`, which is written as the caller wrote it, never as a path of the host."""
     number = error.errno
     if number == errno.ENOENT:
         return FileNotFound(f"No such file or folder: {path}", path=path)
@@ -252,10 +252,10 @@ def from_os_error(error: OSError, path: str) -> WapError:
         return InvalidArgument(f"Not a regular file: {path}", hint="Pipes, devices and sockets are never opened.")
     if number == errno.EXDEV:
         return InvalidArgument(
-            f"It cannot be moved to another file system: {path}", hint="Copy it and delete the original.", path=path
+            f"Cannot move to another file system: {path}", hint="Copy it and delete the original.", path=path
         )
     if number in (errno.EBUSY, errno.ETXTBSY):
-        return Conflict(f"It is in use by the system: {path}", hint="Try again later, or leave it alone.", path=path)
+        return Conflict(f"The system is using: {path}", hint="Try again later, or leave it alone.", path=path)
     if number == errno.EFBIG:
         return TooLarge(f"The file system does not hold files of this size: {path}", path=path)
     if number in (errno.EIO, errno.ESTALE, errno.ETIMEDOUT, errno.EHOSTDOWN):

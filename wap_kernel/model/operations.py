@@ -148,9 +148,7 @@ class ModifyFile(_OnPath):
 
     @property
     def content_size(self) -> int:
-        texts = (
-            getattr(edit, name, "") for edit in self.edits for name in ("new_content", "replacement", "source")
-        )
+        texts = (getattr(edit, name, "") for edit in self.edits for name in ("new_content", "replacement", "source"))
         return sum(len(text.encode("utf-8", "surrogatepass")) for text in texts)
 
 

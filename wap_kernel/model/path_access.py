@@ -1,4 +1,4 @@
-"""Describe how an operation reaches a path."""
+"""The paths that an operation names, and how it uses them."""
 
 from __future__ import annotations
 
@@ -24,6 +24,6 @@ class PathAccess:
     folder: bool = False
     """Whether the path is or may be a folder that is not read as a file; the file primitives check when they act."""
 
-    def at(self, path: str) -> PathAccess:
+    def with_path(self, path: str) -> PathAccess:
         """Return the same access to `path`, the resolved form of this path."""
         return replace(self, path=path)

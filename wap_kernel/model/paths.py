@@ -1,6 +1,6 @@
-"""Paths as callers write them, turned into paths relative to the root. Pure text; nothing is looked up.
+"""Parse, join and render workspace paths. Pure text: no function here asks the file system.
 
-`..` is kept: whether it leaves the root depends on links, and only `Root` may answer that.
+`..` is preserved: whether it leaves the root depends on links, and only `Root` can resolve those.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ def outside(path: str) -> OutsideWorkspace:
     )
 
 
-@lru_cache(maxsize=2048)  # a batch asks twice for each path: what is wrong with its messages, and what it means
-def parse(text: str, roots: tuple[str, ...] = ()) -> str:
-    """`text` as a path relative to the root; absolute paths are accepted below one of `roots` (names of the root)."""
+@lru_cache(maxsize=2048)  # a batch parses each path twice: to validate its messages and to build its operations
+def parse_path(text: str, roots: tuple[str, ...] = ()) -> str:
+    """Return `text` relative to the root; an absolute path is accepted below one of `roots` (names of the root)."""
     if not text:
         raise InvalidArgument("The path is empty.", hint='Use "." for the workspace root.')
     if "\0" in text:
@@ -34,27 +34,27 @@ def parse(text: str, roots: tuple[str, ...] = ()) -> str:
     if len(encoded) > MAX_PATH_BYTES:
         raise InvalidArgument(f"The path is too long: {len(encoded)} bytes, at most {MAX_PATH_BYTES}.")
     if text.startswith("/"):
-        relative = next((r for r in (below(text, root) for root in roots) if r is not None), None)
+        relative = next((r for r in (relative_to(text, root) for root in roots) if r is not None), None)
         if relative is None:
             raise outside(text)
         text = relative
-    parts = split(text)
+    parts = split_path(text)
     if len(encoded) > MAX_NAME_BYTES and any(len(part.encode()) > MAX_NAME_BYTES for part in parts):
         raise InvalidArgument(f"A name in the path is too long; at most {MAX_NAME_BYTES} bytes.")
     return "/".join(parts) or "."
 
 
-def split(path: str) -> list[str]:
-    """The components, without empty ones and `.`."""
+def split_path(path: str) -> list[str]:
+    """Return the components of `path`, without empty ones and `.`."""
     return [part for part in path.split("/") if part not in ("", ".")]
 
 
-def lexical(path: str) -> str:
-    """The real path of a path in which no component is a link; EXDEV if it leaves the root."""
+def resolve_lexically(path: str) -> str:
+    """Return the real path of a `path` in which no component is a link; raise EXDEV if it leaves the root."""
     if not (path[:1] in "./" or "/." in path or "//" in path or path[-1] == "/"):
-        return path  # nothing but names, as nearly every path
+        return path  # only names, like nearly every path
     real: list[str] = []
-    for part in split(path):
+    for part in split_path(path):
         if part != "..":
             real.append(part)
         elif real:
@@ -64,28 +64,28 @@ def lexical(path: str) -> str:
     return "/".join(real) or "."
 
 
-def join(folder: str, name: str) -> str:
+def join_path(folder: str, name: str) -> str:
     return name if folder == "." else f"{folder}/{name}"
 
 
-def below(path: str, folder: str) -> str | None:
-    """The part of the absolute `path` below the absolute `folder` (`""` for the folder itself), or None."""
-    path, folder = _tidy(path), _tidy(folder)
+def relative_to(path: str, folder: str) -> str | None:
+    """Return the part of the absolute `path` below the absolute `folder` (`""` for the folder itself), or None."""
+    path, folder = _normalize(path), _normalize(folder)
     if path == folder:
         return ""
     prefix = folder.rstrip("/") + "/"
     return path[len(prefix) :] if path.startswith(prefix) else None
 
 
-def _tidy(path: str) -> str:
-    """An absolute path without empty components and `.`."""
+def _normalize(path: str) -> str:
+    """Return the absolute `path` without empty components and `.`."""
     if "//" in path or "/." in path or path[-1:] == "/" or path[:1] != "/":
-        return "/" + "/".join(split(path))
+        return "/" + "/".join(split_path(path))
     return path
 
 
-def display(path: str) -> str:
-    """A path for an answer: names that are not UTF-8 are shown with their bytes escaped."""
+def render_path(path: str) -> str:
+    """Return `path` for a result or a message, with bytes that are not UTF-8 escaped."""
     try:
         path.encode()
     except UnicodeEncodeError:

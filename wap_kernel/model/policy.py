@@ -1,10 +1,10 @@
-"""The policy model: everything the specifications name, in one place. Pure data; `decision.py` reads it.
+"""Policy layers, command rules and grants. Pure data; `policy/decide.py` evaluates it.
 
 A policy is one *layer*: an administrator's file, a preset, a workspace's `.cws-policy.json`, an agent token's scope.
-The defaults restrict nothing, so a layer says only what it wants to say, and of several layers the strictest wins.
+The defaults restrict nothing, so a layer states only its own restrictions, and of several layers the strictest wins.
 
-The fields of `.cws-policy.json` (`allowedPaths`, `allowedCommands`, ...) stand in the sections; `reading.py` reads both
-forms.
+The fields of `.cws-policy.json` (`allowedPaths`, `allowedCommands`, ...) belong to the sections; the policy parser
+accepts both forms.
 """
 
 from __future__ import annotations
@@ -18,6 +18,8 @@ from pydantic.alias_generators import to_camel
 
 
 class VerdictKind(str, Enum):
+    """The three verdicts on an operation."""
+
     ALLOW = "allow"
     ASK = "ask"
     DENY = "deny"
@@ -34,102 +36,109 @@ class _Section(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", alias_generator=to_camel, populate_by_name=True)
 
 
-def _named(command: str) -> str:
+def _require_program(command: str) -> str:
     if not command.split():
-        raise ValueError("it names no program")
+        raise ValueError("the command names no program")
     return command
 
 
-CommandWords = Annotated[str, AfterValidator(_named)]
+CommandWords = Annotated[str, AfterValidator(_require_program)]
 """A program, or a program with its first words."""
 
 
 class FilesystemPolicy(_Section):
+    """Restrictions on paths and on the sizes of files."""
+
     access: Literal["none", "read", "read-write"] = "read-write"
     max_file_size: int | None = Field(None, gt=0)
-    """Bytes that a file may have to be read or written at all."""
+    """Bytes of the largest file that can be read or written."""
     max_edit_size: int | None = Field(None, gt=0)
-    """Bytes that one write or edit may bring."""
+    """Bytes of new content in one write or edit."""
     allowed_paths: tuple[str, ...] | None = None
-    """*Selected* globs: nothing else can be reached. None: everything."""
+    """Include globs of the only paths that can be reached. None: all paths."""
     denied_paths: tuple[str, ...] = ()
-    """*Excluded* globs, as gitignore reads them: can be neither read nor written, are not listed and not searched."""
+    """Exclude globs (gitignore) of paths that can be neither read, written, listed nor searched."""
     read_only_paths: tuple[str, ...] = ()
-    """*Excluded* globs: can be read."""
+    """Exclude globs (gitignore) of paths that can be read and not written."""
 
 
 class CommandRule(_Section):
-    """What happens to commands of one form. Of the rules that fit, the strictest counts."""
+    """The verdict on commands of one form. Of the rules that match, the strictest counts."""
 
     command: CommandWords
-    """The program and its first words: `git status`, `pip install`, `find`. Options before a word are skipped only
-    where the program's grammar is known (see `policy/commands.py`)."""
+    """The program and its first words: `git status`, `pip install`, `find`.
+
+    Options before a word are skipped only where the program's grammar is known.
+    """
     verdict: VerdictKind
     having: tuple[str, ...] = ()
-    """The rule fits only a command with one of these options (`-r` is also found in `-rf`, `--pre` in `--pre=x`)."""
+    """The rule matches only a command with one of these options (`-rf` has `-r`, `--pre=x` has `--pre`)."""
     without: tuple[str, ...] = ()
-    """The rule does not fit a command that has one of these options."""
+    """The rule does not match a command that has one of these options."""
     targets: tuple[str, ...] = ()
-    """The rule fits only a command that names one of these paths: `/`, `~` (with what is equal to them)."""
+    """The rule matches only a command that names one of these paths: `/`, `~` (or a path equal to them)."""
     leaving: bool = False
-    """The rule fits only a command that may name a path outside the workspace."""
+    """The rule matches only a command that may name a path outside the workspace."""
     alone: bool = False
-    """The rule fits only when nothing follows the words: `git branch` lists, `git branch x` makes one."""
+    """The rule matches only when nothing follows the words: `git branch` lists, `git branch x` creates one."""
     runs_code: bool = False
-    """It runs code of the workspace (python, make, pytest): asks where nothing confines it."""
+    """The command runs code of the workspace (python, make, pytest), so it asks where no provider confines it."""
     writes: bool = False
-    """It writes the files that it is told: asks where nothing confines it, since it may be told any."""
+    """The command writes files that its arguments name, so it asks where no provider confines it."""
     network: bool = False
-    """It gets the network once it is allowed."""
+    """The command gets the network once it is allowed."""
     destructive: bool = False
-    """It destroys what is there; who is asked is told so first."""
+    """The command destroys data; the approval says so first."""
     grantable: bool = True
-    """Whether a person may allow it for good."""
+    """Whether a person may allow the command for good."""
     reason: str | None = None
 
 
 class ShellPolicy(_Section):
+    """Restrictions on commands."""
+
     enabled: bool = True
     allowed_commands: tuple[CommandWords, ...] | None = None
-    """Anything else is denied. None: no such list."""
+    """The only commands that are not denied. None: no such list."""
     blocked_commands: tuple[CommandWords, ...] = ()
-    """Denied: `sudo`."""
+    """Commands that are denied: `sudo`."""
     rules: tuple[CommandRule, ...] = ()
     unknown: VerdictKind = VerdictKind.ALLOW
-    """For a program that no rule fits."""
+    """The verdict on a program that no rule matches."""
     unanalysable: VerdictKind = VerdictKind.ALLOW
-    """For a command line that cannot be read for certain: substitution, eval, `sh -c`, a leading assignment ..."""
+    """The verdict on a command line that cannot be analysed: substitution, eval, `sh -c`, a leading assignment ..."""
     unconfined: VerdictKind = VerdictKind.ALLOW
-    """What the verdict on code (`runsCode`), on the unknown and on the unanalysable is at least where nothing confines
-    the command."""
+    """The least strict verdict on code (`runsCode`), unknown and unanalysable commands that no provider confines."""
     max_timeout_ms: int | None = Field(None, gt=0)
     env_allowlist: tuple[str, ...] | None = None
     """The only variables that a command gets, from the server or from the caller. None: the usual ones."""
 
 
 class NetworkPolicy(_Section):
+    """Restrictions on the network of commands."""
+
     access: Literal["none", "full"] = "full"
-    """For commands. A rule with `network` grants it to a single command in spite of `none`."""
+    """The network of commands. A rule with `network` gives it to a single command in spite of `none`."""
 
 
 class Policy(_Section):
-    """One layer."""
+    """One layer of policy."""
 
     name: str = "policy"
-    """Where it comes from, for people: `standard`, `.cws-policy.json`, `/etc/jupyter/wap-policy.json`."""
+    """The source of the layer, for people: `standard`, `.cws-policy.json`, `/etc/jupyter/wap-policy.json`."""
     filesystem: FilesystemPolicy = FilesystemPolicy()
     shell: ShellPolicy = ShellPolicy()
     network: NetworkPolicy = NetworkPolicy()
     confirmation_required: tuple[str, ...] = ()
-    """Tools (and the older `task.run`) that ask."""
-    of_workspace: bool = Field(False, exclude=True)
-    """It is a `.cws-policy.json`, which is asked for confirmation in the words of the caller's own client."""
+    """Tools (and the older `task.run`) that need a confirmation."""
+    is_workspace_policy: bool = Field(False, exclude=True)
+    """Whether the layer is a `.cws-policy.json`, whose confirmations the caller's own client may give."""
     broken: str | None = None
-    """Why the layer could not be read; everything is then denied with this text."""
+    """The reason why the layer could not be read; it denies every operation with this text."""
 
 
 Layers = tuple[Policy, ...]
-"""The policy in force. The order is that of precedence in texts; the strictest verdict wins."""
+"""The layers of the policy in force. The strictest verdict wins; among equal ones the first layer is quoted."""
 
 
 class CommandForm(BaseModel):
@@ -156,7 +165,7 @@ class CommandForm(BaseModel):
 
 
 class Grant(BaseModel):
-    """What a person allowed "always, here"; serialises to JSON."""
+    """The commands or paths that a person allowed "always, here"; serialises to JSON."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -171,7 +180,7 @@ class Grant(BaseModel):
 
     @property
     def text(self) -> str:
-        """Return what is allowed, in words for people."""
+        """Return the allowed commands or paths, in words for people."""
         if self.kind == "command":
             return ", ".join(form.text for form in self.commands)
         flags = f" ({', '.join(self.flags)})" if self.flags else ""

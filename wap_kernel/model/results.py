@@ -17,7 +17,7 @@ class Result(Model):
     """What an operation answers."""
 
 
-class Metadata(Model):
+class FileMetadata(Model):
     path: str
     """Absolute, as WAP says."""
     size: int
@@ -29,7 +29,7 @@ class FileEntry(Model):
     path: str
     is_directory: bool
     is_symlink: Literal[True] | None = None
-    metadata: Metadata | None = None
+    metadata: FileMetadata | None = None
 
 
 class FileList(Result):
@@ -41,7 +41,7 @@ class FileList(Result):
 class FileContent(Result):
     content: str
     encoding: Encoding
-    metadata: Metadata
+    metadata: FileMetadata
     is_truncated: bool
     total_lines: int
     returned_lines: int
@@ -74,17 +74,17 @@ class NotebookContent(Result):
     total_cells: int
     is_truncated: bool
     language: str | None = None
-    metadata: Metadata
+    metadata: FileMetadata
     hash: str
 
 
-class FileWritten(Result):
+class WriteResult(Result):
     path: str
     bytes_written: int
     hash: str | None = None
 
 
-class FileModified(Result):
+class ModifyResult(Result):
     path: str
     hash: str
     diff: str
@@ -93,7 +93,7 @@ class FileModified(Result):
     """Of a single literal replacement: how often. Not among WAP's fields."""
 
 
-class Match(Model):
+class SearchMatch(Model):
     path: str
     line: int
     column: int = Field(exclude=True)
@@ -105,7 +105,7 @@ class Match(Model):
 
 
 class SearchResult(Result):
-    matches: list[Match]
+    matches: list[SearchMatch]
     is_truncated: bool
     total_matches: int
 
@@ -120,14 +120,14 @@ class CommandResult(Result):
     is_output_truncated: bool
 
 
-class PathChanged(Result):
+class PathResult(Result):
     """Deleted, moved, copied or made: the path that is affected (the new one where there are two)."""
 
     path: str
     hash: str | None = None
 
 
-class Reverted(Result):
+class RevertResult(Result):
     """What a revert did: the paths that are again as they were, and those that were left as they are."""
 
     restored: list[str]

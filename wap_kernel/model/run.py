@@ -1,4 +1,4 @@
-"""What a run is: operations in order, what became of them so far, and what it waits for. Pure data."""
+"""A run, its steps, its status and the approval that it waits for. Pure data."""
 
 from __future__ import annotations
 
@@ -17,6 +17,8 @@ from wap_kernel.model.policy import Grant
 
 
 class RunStatus(str, Enum):
+    """The states of a run."""
+
     RUNNING = "running"
     AWAITING_APPROVAL = "awaiting_approval"
     COMPLETED = "completed"
@@ -34,38 +36,42 @@ class Step:
 
     id: str
     tool: str
-    """By the dialect's own name: `shell`, `executeCommand`."""
+    """The dialect's own name of the tool: `shell`, `executeCommand`."""
     operation: Operation
 
 
 class BatchOptions(BaseModel):
+    """The options with which a run was started."""
+
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     atomic: bool = False
-    """The first failure undoes everything."""
+    """Whether the first failure reverts the whole run."""
     dry_run: bool = False
-    """Nothing is changed: file operations are played on an overlay, commands are not simulated."""
+    """Whether file operations act on an overlay instead of the workspace; commands are not simulated."""
     refused: dict[str, dict[str, Any]] = {}
-    """Operations, by id, that whoever let the caller in does not let happen, as `WapError.to_dict` has an error.
-    Stored with the run: it binds whoever goes on with it after a decision."""
+    """Errors, in the form of `WapError.to_dict`, by the id of the operation that the server's authorizer refused.
+
+    They are stored with the run, so they also bind the process that resumes it after a decision.
+    """
 
 
 @dataclass(frozen=True)
 class Approval:
-    """A question to a person, bound to one operation as it was shown."""
+    """A request for a person's decision, bound to one operation and to the files as the person saw them."""
 
     id: str
     run: str
     position: int
     operation_id: str
     digest: str
-    """Of the operation."""
+    """The digest of the operation."""
     files: Mapping[str, str | None]
-    """What it would act on, as it was when it was shown; see `evidence.py`."""
-    shown: Mapping[str, Any]
-    """What the person needs to decide."""
+    """The digests of the files that the operation acts on, see `runs/approval_evidence.py`."""
+    details: Mapping[str, Any]
+    """The fields that a person needs to decide."""
     grant: Grant | None
-    """What `remember` would store."""
+    """The grant that `remember` would store."""
     created_at: float
     expires_at: float
     decision: str | None = None
@@ -74,51 +80,54 @@ class Approval:
 
     @property
     def private(self) -> frozenset[str]:
-        """What of `shown` is for people only: whoever asks could not read it."""
-        return frozenset((*self.shown.get("private", ()), "private"))
+        """Return the fields of `details` that only people see, because the agent could not read them."""
+        return frozenset((*self.details.get("private", ()), "private"))
 
-    def shown_to(self, is_person: bool) -> dict[str, Any]:
-        left_out = {"private"} if is_person else self.private
-        kept = {name: value for name, value in self.shown.items() if name not in left_out}
-        return {"approvalId": self.id, **kept}
+    def render_for(self, is_person: bool) -> dict[str, Any]:
+        """Return the approval as a person, or as an agent, may see it."""
+        omitted = {"private"} if is_person else self.private
+        visible = {name: value for name, value in self.details.items() if name not in omitted}
+        return {"approvalId": self.id, **visible}
 
 
 @dataclass(frozen=True)
 class Run:
+    """Operations in order, with their status so far."""
+
     number: int
-    """Later runs have larger ones."""
+    """The sequence number; later runs have larger ones."""
     id: str
     status: RunStatus
     caller: Caller
     dialect: str
     options: BatchOptions
     count: int
-    """Of its operations."""
+    """The number of operations."""
     operations: str | None
-    """As they are stored, see `steps`; None where they were not asked for."""
+    """The operations as they are stored, see `steps`; None where the query left them out."""
     position: int
-    """Of the next operation, from 0."""
+    """The position of the next operation, from 0."""
     owner: str | None
-    """The lease of the process that executes it."""
+    """The lease of the process that executes the run."""
     cancel_requested: bool
     started_at: str
     completed_at: str | None = None
     reverts: str | None = None
-    """The run that this one undoes."""
+    """The id of the run that this one reverts."""
     response: Mapping[str, Any] | None = None
-    """Of a single call that waited for approval: its dialect's own answer, or the error."""
+    """The response of a single call that waited for approval, in its dialect's form, or the error."""
     problems: int = 0
-    """How many of its events tell that something failed or was denied."""
+    """The number of events that report a failure or a denial."""
 
     @cached_property
     def steps(self) -> tuple[Step, ...]:
-        """Made when they are wanted."""
-        assert self.operations is not None, "a glance at a run has no operations"
+        """Return the steps, parsed on first use."""
+        assert self.operations is not None, "the query left the operations out"
         return load_steps(self.operations)
 
 
 def dump_steps(steps: Sequence[Step]) -> str:
-    """As JSON, without taking apart what pydantic writes well."""
+    """Return `steps` as JSON, with each operation as pydantic serialises it."""
     heads = (json.dumps([step.id, step.tool, step.operation.kind])[:-1] for step in steps)
     bodies = (step.operation.model_dump_json(by_alias=False) for step in steps)
     return f"[{','.join(f'{head},{body}]' for head, body in zip(heads, bodies, strict=True))}]"

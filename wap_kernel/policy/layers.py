@@ -20,11 +20,11 @@ from wap_kernel.model.policy import Layers, Policy
 from wap_kernel.policy.effective import EffectivePolicy
 from wap_kernel.policy.parse import merge, parse
 
-__all__ = ["ADMINISTRATOR", "WORKSPACE", "PolicyFiles", "merge", "parse"]
+__all__ = ["ADMINISTRATOR_FILE", "WORKSPACE_FILE", "PolicyFiles", "merge", "parse"]
 
-ADMINISTRATOR = "/etc/jupyter/wap-policy.json"
-VARIABLE = "WAP_POLICY"
-WORKSPACE = ".cws-policy.json"
+ADMINISTRATOR_FILE = "/etc/jupyter/wap-policy.json"
+POLICY_VARIABLE = "WAP_POLICY"
+WORKSPACE_FILE = ".cws-policy.json"
 
 MAX_REMEMBERED = 256
 """Policies of folders; callers choose the folders, so there is a bound."""
@@ -40,14 +40,14 @@ class PolicyFiles:
         files: Files,
         *,
         preset: Policy | None = None,
-        administrator: str = ADMINISTRATOR,
+        administrator: str = ADMINISTRATOR_FILE,
         environment: Mapping[str, str] | None = None,
     ) -> None:
         self._files = files
         self._preset = preset
         self._administrator = administrator
         # Once: code that runs in the server later shall not name another file.
-        self._named = (os.environ if environment is None else environment).get(VARIABLE, "")
+        self._named = (os.environ if environment is None else environment).get(POLICY_VARIABLE, "")
         self._known: dict[tuple[str, str], tuple[bytes, Policy]] = {}
         self._last: tuple[Layers, EffectivePolicy | None] = ((), None)
 
@@ -80,16 +80,16 @@ class PolicyFiles:
 
     def layer_for(self, folder: str) -> Policy | None:
         """What `.cws-policy.json` in `folder` says, with its patterns relative to that folder; None: there is none."""
-        path = join_path(folder, WORKSPACE)
+        path = join_path(folder, WORKSPACE_FILE)
         return self._layer(path, lambda: self._read(path), folder=folder, is_workspace_policy=True)
 
     def _by_variable(self) -> Policy | None:
         if not self._named:
             return None
         if not os.path.isabs(self._named):
-            return Policy(name=VARIABLE, broken=f"{VARIABLE} names a relative path; it must begin with /")
-        layer = self._layer(VARIABLE, lambda: _read(self._named))
-        return layer or Policy(name=VARIABLE, broken=f"the file that {VARIABLE} names does not exist")
+            return Policy(name=POLICY_VARIABLE, broken=f"{POLICY_VARIABLE} names a relative path; it must begin with /")
+        layer = self._layer(POLICY_VARIABLE, lambda: _read(self._named))
+        return layer or Policy(name=POLICY_VARIABLE, broken=f"the file that {POLICY_VARIABLE} names does not exist")
 
     def _layer(
         self, name: str, read: Callable[[], bytes | None], *, folder: str = ".", is_workspace_policy: bool = False
@@ -145,7 +145,7 @@ def _are_the_same(found: Layers, known: Layers) -> bool:
     return len(found) == len(known) and all(new is old for new, old in zip(found, known, strict=True))
 
 
-def literally(path: str) -> str:
+def escape_glob(path: str) -> str:
     """A pattern that is this path and nothing else."""
     return re.sub(r"([\\*?\[\]{}!#])", r"\\\1", path)
 
@@ -154,7 +154,7 @@ def _rebased(policy: Policy, folder: str) -> Policy:
     """A policy that stands in `folder` speaks of paths from there on."""
     if folder == "." or policy.broken is not None:
         return policy
-    prefix = literally(folder)
+    prefix = escape_glob(folder)
     filesystem = policy.filesystem
     allowed = filesystem.allowed_paths
     changes = {

@@ -9,10 +9,10 @@ from contextlib import contextmanager
 from wap_kernel.files.contained.handles import LocalFolder
 from wap_kernel.files.contained.root import Root
 from wap_kernel.model.command import CancelToken
-from wap_kernel.model.errors import InvalidArgument, ProviderUnavailable, from_os_error
+from wap_kernel.model.errors import InvalidArgument, ProviderUnavailable, translate_os_error
 
 
-class Ongoing:
+class ActiveCommands:
     """The commands of one provider that run now."""
 
     def __init__(self) -> None:
@@ -21,7 +21,7 @@ class Ongoing:
         self._closed = False
 
     @contextmanager
-    def one(self, cancel: CancelToken) -> Iterator[None]:
+    def track(self, cancel: CancelToken) -> Iterator[None]:
         """Within the block a command runs, which `cancel` ends."""
         with self._changed:
             if self._closed:
@@ -56,4 +56,4 @@ def open_folder(files: Root, path: str) -> LocalFolder:
                 path=path,
             ) from None
     except OSError as error:
-        raise from_os_error(error, path) from error
+        raise translate_os_error(error, path) from error

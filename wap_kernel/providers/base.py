@@ -11,45 +11,7 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from wap_kernel.files.interface import Files
-from wap_kernel.model.command import CancelToken, CommandOutcome, OnChunk
-
-
-@dataclass(frozen=True)
-class Confinement:
-    """What a command may see and do; a provider that does not confine ignores it.
-
-    Paths are real paths relative to the root, of things that exist.
-    """
-
-    hidden: tuple[str, ...] = ()
-    """Shown empty: what policy denies, what is always protected."""
-    read_only: tuple[str, ...] = ()
-    pinned: tuple[str, ...] = ()
-    """Can be written, but not moved away or removed: `.git`."""
-    network: bool = False
-    git_attributes: str | None = None
-    """A file of the host that git shall take its attributes from, see `policy/gitattributes.py`."""
-
-
-@dataclass(frozen=True)
-class Command:
-    """A command and how it shall run."""
-
-    command: str | tuple[str, ...]
-    """A line for the shell, or a program and its arguments for no shell at all."""
-    timeout: float
-    """Seconds."""
-    output_limit: int
-    """Bytes of text, for both streams together."""
-    cwd: str = "."
-    """A folder, relative to the root."""
-    by_alias: bool = False
-    """It begins in that folder by its name below `/workspace`, in a sandbox that has one."""
-    environment: Mapping[str, str] = field(default_factory=dict)
-    """The caller's own variables; the provider decides what they are added to."""
-    env_allowlist: frozenset[str] | None = None
-    """The only variables that it gets, from whomever. None: no such list."""
-    confinement: Confinement = Confinement()
+from wap_kernel.model.command import CancelToken, Command, CommandOutcome, OnChunk
 
 
 @dataclass(frozen=True)
@@ -86,7 +48,9 @@ class Provider(Protocol):
 
     @property
     def files(self) -> Files: ...
-    def run(self, command: Command, *, on_chunk: OnChunk | None = None, cancel: CancelToken | None = None) -> CommandOutcome:
+    def run(
+        self, command: Command, *, on_chunk: OnChunk | None = None, cancel: CancelToken | None = None
+    ) -> CommandOutcome:
         """Run to the end, on the calling thread. Afterwards nothing that the command started is left; exceptions that
         a provider cannot exclude are named in its own text.
 

@@ -23,23 +23,23 @@ from contextlib import ExitStack
 from functools import partial
 
 from wap_kernel.files.contained.root import Root
-from wap_kernel.model.command import CancelToken, CommandOutcome, OnChunk
+from wap_kernel.model.command import CancelToken, Command, CommandOutcome, Confinement, OnChunk
 from wap_kernel.model.errors import Conflict, ProviderUnavailable, WapError
 from wap_kernel.providers import host_paths, seccomp
-from wap_kernel.providers.active_commands import Ongoing, open_folder
-from wap_kernel.providers.base import Command, Confinement, Probe, ResourceLimits
-from wap_kernel.providers.mount_verification import Guards, moved
-from wap_kernel.providers.mounts import HostPaths, Layout, Mount, MountKind, by_alias
+from wap_kernel.providers.active_commands import ActiveCommands, open_folder
+from wap_kernel.providers.base import Probe, ResourceLimits
+from wap_kernel.providers.mount_verification import MountVerifier, mounts_changed_error
+from wap_kernel.providers.mounts import HostPaths, Layout, Mount, MountKind, to_alias
 from wap_kernel.providers.process import environment, run
-from wap_kernel.providers.process.pid_namespace import Namespaced, Sandbox
-from wap_kernel.providers.resource_limits import Limited, find_groups, held
+from wap_kernel.providers.process.pid_namespace import NamespacedCommand, NamespaceProcesses
+from wap_kernel.providers.resource_limits import CommandLimits, enforced_limits, find_groups
 
 SECCOMP = "/proc/sys/kernel/seccomp"
 """Where the kernel says that it can filter system calls."""
-OLDEST = (0, 8, 0)
+OLDEST_VERSION = (0, 8, 0)
 """The first version that can forbid further user namespaces."""
 ATTEMPTS = 5
-_GONE = "No such file or directory"
+_NO_SUCH_FILE = "No such file or directory"
 EMPTY_FILE = os.path.join(os.path.dirname(__file__), "empty")
 PROBE_SECONDS = 10.0
 
@@ -56,7 +56,7 @@ KERNEL_SECRETS = tuple(
     """.split()
 )
 """For these the kernel asks for user 0, not for a capability, and who is root outside has that number inside too."""
-_TABLE: Mapping[MountKind, tuple[str, ...]] = {
+_MOUNT_OPTIONS: Mapping[MountKind, tuple[str, ...]] = {
     MountKind.READ_ONLY: ("--ro-bind", "SOURCE", "TARGET"),
     MountKind.WRITABLE: ("--bind", "SOURCE", "TARGET"),
     MountKind.TEMPORARY: ("--perms", "1777", "--tmpfs", "TARGET"),
@@ -66,7 +66,7 @@ _TABLE: Mapping[MountKind, tuple[str, ...]] = {
     MountKind.PROC: ("--proc", "TARGET"),
     MountKind.DEV: ("--dev", "TARGET"),
 }
-_BEING_MADE = "/proc/self/root/newroot"
+_NEW_ROOT = "/proc/self/root/newroot"
 """Where bubblewrap has the root that it is making. One recursive bind from there copies the workspace with all of its
 guards; each guard a second time by itself would cost 2.5 times as much with 200 of them. It has to be a bind that may
 fail, since bubblewrap first looks for the source before there is such a folder. `Guards` sees whether it was made."""
@@ -95,19 +95,23 @@ class BubblewrapProvider:
         self._environment = os.environ if server_environment is None else server_environment
         self._grace = grace
         self._limits = resources or ResourceLimits()
-        self._program = find(program)
-        self._layout = Layout(root.path, host_paths.gather(root, environment=self._environment, secrets=secrets))
+        self._program = find_program(program)
+        self._layout = Layout(
+            root.path, host_paths.gather_host_paths(root, environment=self._environment, secrets=secrets)
+        )
         self._groups = find_groups()
-        self._filter = seccomp.program(platform.machine()) if os.path.exists(SECCOMP) else None
-        self._ongoing = Ongoing()
+        self._filter = seccomp.build_program(platform.machine()) if os.path.exists(SECCOMP) else None
+        self._active = ActiveCommands()
 
-    def run(self, command: Command, *, on_chunk: OnChunk | None = None, cancel: CancelToken | None = None) -> CommandOutcome:
-        variables = environment.rebuild(self._environment, command.environment, command.env_allowlist)
+    def run(
+        self, command: Command, *, on_chunk: OnChunk | None = None, cancel: CancelToken | None = None
+    ) -> CommandOutcome:
+        variables = environment.build_environment(self._environment, command.environment, command.env_allowlist)
         if command.confinement.git_attributes is not None:
             variables |= environment.GIT_ATTRIBUTES_SETTINGS
-        argv = run.argv(command.command, variables.get("PATH", ""))
+        argv = run.build_argv(command.command, variables.get("PATH", ""))
         cancel = cancel or CancelToken()
-        with open_folder(self.files, command.cwd) as folder, self._ongoing.one(cancel):
+        with open_folder(self.files, command.cwd) as folder, self._active.track(cancel):
             cwd = os.path.join(self.files.path, folder.path)
             return run.follow(
                 lambda stack: self._start(stack, command, argv, variables, os.path.normpath(cwd)),
@@ -118,52 +122,52 @@ class BubblewrapProvider:
             )
 
     def close(self) -> None:
-        self._ongoing.close()
+        self._active.close()
 
     def _start(
         self, stack: ExitStack, command: Command, argv: Sequence[str], variables: Mapping[str, str], cwd: str
-    ) -> Namespaced:
+    ) -> NamespacedCommand:
         attempts = ATTEMPTS
         while True:
             attempts -= 1
-            mounts = self._layout.mounts(host_paths.real(command.confinement, self.files))
-            guards = Guards(mounts, self.files)
-            options = arguments(mounts, network=command.confinement.network, memory=self._limits.memory)
+            mounts = self._layout.mounts(host_paths.resolve_confinement(command.confinement, self.files))
+            verifier = MountVerifier(mounts, self.files)
+            options = build_options(mounts, network=command.confinement.network, memory=self._limits.memory)
             with ExitStack() as started:
-                limited = Limited(started, self._limits, self._groups)
+                limited = CommandLimits(started, self._limits, self._groups)
                 try:
-                    process = Namespaced(
+                    process = NamespacedCommand(
                         started,
                         self._program,
-                        [*options, "--chdir", by_alias(cwd, mounts) if command.by_alias else cwd],
+                        [*options, "--chdir", to_alias(cwd, mounts) if command.by_alias else cwd],
                         argv,
                         variables,
                         self._grace,
-                        before=partial(_check_and_limit, guards, limited),
-                        meanwhile=guards.look_ahead,
-                        inside=limited.inside,
+                        verify=partial(_verify_and_limit, verifier, limited),
+                        during_start=verifier.prefetch,
+                        enter_group=limited.enter,
                         seccomp=None if command.confinement.network else self._filter,
                     )
                 except (Conflict, ProviderUnavailable) as error:
-                    if not guards.explain(error):
-                        if attempts > 0 and _GONE in error.message:
+                    if not verifier.is_race(error):
+                        if attempts > 0 and _NO_SUCH_FILE in error.message:
                             continue  # a file of the system was replaced meanwhile: another one stands there now
                         raise
                     started.close()
-                    guards.remove_stray()
-                    if attempts == 0 or not guards.are_still_there():
-                        raise moved() from error
+                    verifier.remove_stray_mount_points()
+                    if attempts == 0 or not verifier.targets_exist():
+                        raise mounts_changed_error() from error
                 else:
                     stack.push(started.pop_all())
                     return process
 
 
-def _check_and_limit(guards: Guards, limited: Limited, sandbox: Sandbox) -> None:
-    guards.check(sandbox.init)
-    limited.put(sandbox.leader)
+def _verify_and_limit(verifier: MountVerifier, limited: CommandLimits, sandbox: NamespaceProcesses) -> None:
+    verifier.check(sandbox.init)
+    limited.add_process(sandbox.leader)
 
 
-def arguments(mounts: Sequence[Mount], *, network: bool, memory: int | None = None) -> Iterator[str]:
+def build_options(mounts: Sequence[Mount], *, network: bool, memory: int | None = None) -> Iterator[str]:
     """The options for bubblewrap. `memory` bounds what fits into a folder that lives in memory."""
     yield from ISOLATION
     if not network:
@@ -171,7 +175,7 @@ def arguments(mounts: Sequence[Mount], *, network: bool, memory: int | None = No
     for mount in mounts:
         if mount.kind is MountKind.TEMPORARY and memory is not None:
             yield from ("--size", str(memory))
-        for word in _TABLE.get(mount.kind, ()):
+        for word in _MOUNT_OPTIONS.get(mount.kind, ()):
             yield mount.source if word == "SOURCE" else mount.target if word == "TARGET" else word
     if os.geteuid() == 0:
         yield from (word for path in KERNEL_SETTINGS if os.path.exists(path) for word in ("--ro-bind", path, path))
@@ -181,12 +185,12 @@ def arguments(mounts: Sequence[Mount], *, network: bool, memory: int | None = No
         if mount.kind is MountKind.HIDDEN_FOLDER:
             yield from ("--remount-ro", mount.target)
     for mount in mounts:
-        if mount.kind is MountKind.AGAIN:
-            yield from ("--bind-try", f"{_BEING_MADE}{mount.source}", mount.target)
+        if mount.kind is MountKind.COPY:
+            yield from ("--bind-try", f"{_NEW_ROOT}{mount.source}", mount.target)
     yield from ("--remount-ro", "/")
 
 
-def find(program: str | None = None) -> str:
+def find_program(program: str | None = None) -> str:
     found = shutil.which(program or "bwrap")
     if found is None:
         raise ProviderUnavailable(f"bubblewrap is not installed: no program {program or 'bwrap'}.", hint=INSTALL)
@@ -198,23 +202,25 @@ def probe(program: str | None = None) -> Probe:
     if sys.platform != "linux":
         return Probe("bubblewrap", False, "bubblewrap is for Linux.")
     try:
-        found = find(program)
-        version = _version(found)
+        found = find_program(program)
+        version = _read_version(found)
     except WapError as error:
         return Probe("bubblewrap", False, error.message, fix=error.hint)
     text = ".".join(map(str, version))
-    if version < OLDEST:
-        needed = ".".join(map(str, OLDEST))
+    if version < OLDEST_VERSION:
+        needed = ".".join(map(str, OLDEST_VERSION))
         return Probe("bubblewrap", False, f"bubblewrap {text} is too old: {needed} is needed", fix=INSTALL)
     try:
-        _try(found)
+        _try_sandbox(found)
     except WapError as error:
-        return Probe("bubblewrap", False, f"bubblewrap {text}: {error.message}", fix=fix(error.message, _setting))
-    promises = {"files outside": True, "network": True, "other processes": True, **held(ResourceLimits())}
+        return Probe(
+            "bubblewrap", False, f"bubblewrap {text}: {error.message}", fix=find_fix(error.message, _read_setting)
+        )
+    promises = {"files outside": True, "network": True, "other processes": True, **enforced_limits(ResourceLimits())}
     return Probe("bubblewrap", True, f"bubblewrap {text}", promises=promises)
 
 
-def _version(program: str) -> tuple[int, ...]:
+def _read_version(program: str) -> tuple[int, ...]:
     try:
         done = subprocess.run(
             [program, "--version"], stdin=subprocess.DEVNULL, capture_output=True, timeout=PROBE_SECONDS, check=False
@@ -227,15 +233,17 @@ def _version(program: str) -> tuple[int, ...]:
     return tuple(map(int, found.groups()))
 
 
-def _try(program: str) -> None:
+def _try_sandbox(program: str) -> None:
     """Raises if no sandbox can be had."""
-    system = (host_paths.follow(path) for path in host_paths.SYSTEM if os.path.exists(path))
+    system = (host_paths.resolve_links(path) for path in host_paths.SYSTEM if os.path.exists(path))
     with tempfile.TemporaryDirectory(prefix="wap-probe-") as folder:
         root = os.path.realpath(folder)
         mounts = Layout(root, HostPaths(software=tuple(system), temporary=())).mounts(Confinement())
-        options = [*arguments(mounts, network=False), "--chdir", root]
+        options = [*build_options(mounts, network=False), "--chdir", root]
         outcome = run.follow(
-            lambda stack: Namespaced(stack, program, options, ["/bin/sh", "-c", "exit 7"], {}, 0.0, lambda _: None),
+            lambda stack: NamespacedCommand(
+                stack, program, options, ["/bin/sh", "-c", "exit 7"], {}, 0.0, lambda _: None
+            ),
             timeout=PROBE_SECONDS,
             output_limit=1000,
         )
@@ -261,14 +269,14 @@ _FIXES: Sequence[tuple[str, str, str, str]] = (
 """What bubblewrap's reason contains, a setting below /proc/sys and its value, and what to do when both are so."""
 
 
-def fix(reason: str, setting: Callable[[str], str | None]) -> str | None:
+def find_fix(reason: str, setting: Callable[[str], str | None]) -> str | None:
     return next(
         (todo for words, name, value, todo in _FIXES if words in reason and (not name or setting(name) == value)),
         None,
     )
 
 
-def _setting(name: str) -> str | None:
+def _read_setting(name: str) -> str | None:
     try:
         with open(f"/proc/sys/{name}", encoding="ascii") as file:
             return file.read().strip()

@@ -16,11 +16,11 @@ from glob import escape, glob
 
 from wap_kernel.files.contained.root import Root
 from wap_kernel.files.interface import Kind
+from wap_kernel.model.command import Confinement
 from wap_kernel.model.errors import WapError
-from wap_kernel.model.paths import below, split
-from wap_kernel.providers.base import Confinement
-from wap_kernel.providers.mounts import HostPaths, Place
-from wap_kernel.providers.process.environment import activated
+from wap_kernel.model.paths import relative_to, split_path
+from wap_kernel.providers.mounts import HostPaths, ResolvedPath
+from wap_kernel.providers.process.environment import active_environments
 
 SYSTEM = (
     *("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32", "/opt"),
@@ -41,39 +41,39 @@ PREFIX_MARKS = ("pyvenv.cfg", "conda-meta", "lib/python*", "lib/R", "lib/julia")
 _MAX_LINKS = 40
 
 
-def gather(root: Root, *, environment: Mapping[str, str], secrets: Sequence[str]) -> HostPaths:
+def gather_host_paths(root: Root, *, environment: Mapping[str, str], secrets: Sequence[str]) -> HostPaths:
     """`environment` is the server's; it says where home and the environments that it was started in are."""
     home = environment.get("HOME") or os.path.expanduser("~")
     temporary = (home, "/tmp", "/var/tmp", *filter(None, map(environment.get, ("TMPDIR", "TMP", "TEMP"))))
     settings = [name for entry in SETTINGS for name in glob(os.path.join("/etc", entry))]
-    software = (*SYSTEM, *settings, *_prefixes(os.path.realpath(home), environment))
+    software = (*SYSTEM, *settings, *_find_software(os.path.realpath(home), environment))
     return HostPaths(
-        software=tuple(place for place in _places(software) if os.path.exists(place.real)),
-        temporary=tuple(_places(path for path in temporary if path.startswith("/"))),
-        root_names=tuple(_places(name for name in root.names if name != root.path)),
+        software=tuple(path for path in _resolve_unique(software) if os.path.exists(path.real)),
+        temporary=tuple(_resolve_unique(path for path in temporary if path.startswith("/"))),
+        root_names=tuple(_resolve_unique(name for name in root.names if name != root.path)),
         secrets=tuple(dict.fromkeys(os.path.realpath(path) for path in secrets)),
-        look=look,
+        lstat_kind=lstat_kind,
     )
 
 
-def look(path: str) -> Kind | None:
+def lstat_kind(path: str) -> Kind | None:
     try:
         return Kind.of_mode(os.lstat(path).st_mode)
     except OSError:
         return None
 
 
-def real(confinement: Confinement, files: Root) -> Confinement:
+def resolve_confinement(confinement: Confinement, files: Root) -> Confinement:
     """The same with every link replaced by what it leads to; what leads outside is left out, nothing there is shown."""
     return replace(
         confinement,
-        hidden=tuple(_resolved(confinement.hidden, files)),
-        read_only=tuple(_resolved(confinement.read_only, files)),
-        pinned=tuple(_resolved(confinement.pinned, files)),
+        hidden=tuple(_resolve_paths(confinement.hidden, files)),
+        read_only=tuple(_resolve_paths(confinement.read_only, files)),
+        pinned=tuple(_resolve_paths(confinement.pinned, files)),
     )
 
 
-def _resolved(paths: Sequence[str], files: Root) -> Iterator[str]:
+def _resolve_paths(paths: Sequence[str], files: Root) -> Iterator[str]:
     for path in paths:
         try:
             yield files.resolve(path)
@@ -81,9 +81,9 @@ def _resolved(paths: Sequence[str], files: Root) -> Iterator[str]:
             continue  # gone, or outside
 
 
-def follow(path: str) -> Place:
+def resolve_links(path: str) -> ResolvedPath:
     """Where `path` leads, component by component, as the kernel would go."""
-    pending = list(reversed(split(path)))
+    pending = list(reversed(split_path(path)))
     reached = ""
     links: list[tuple[str, str]] = []
     while pending:
@@ -102,31 +102,36 @@ def follow(path: str) -> Place:
         links.append((step, text))
         if text.startswith("/"):
             reached = ""
-        pending.extend(reversed(split(text)))
-    return Place(reached or "/", tuple(links))
+        pending.extend(reversed(split_path(text)))
+    return ResolvedPath(reached or "/", tuple(links))
 
 
-def _places(paths: Sequence[str] | Iterator[str]) -> Iterator[Place]:
-    return map(follow, dict.fromkeys(paths))
+def _resolve_unique(paths: Sequence[str] | Iterator[str]) -> Iterator[ResolvedPath]:
+    return map(resolve_links, dict.fromkeys(paths))
 
 
-def _prefixes(home: str, environment: Mapping[str, str]) -> Iterator[str]:
+def _find_software(home: str, environment: Mapping[str, str]) -> Iterator[str]:
     """Names of folders and of interpreters: following the latter's links finds what lies between."""
-    active = activated(environment)
+    active = active_environments(environment)
     prefixes = [sys.prefix, sys.base_prefix, sys.exec_prefix, *active]
     activated_pythons = (os.path.join(prefix, "bin/python") for prefix in active)
-    for interpreter in (sys.executable, getattr(sys, "_base_executable", ""), *activated_pythons, *_kernels()):
+    for interpreter in (
+        sys.executable,
+        getattr(sys, "_base_executable", ""),
+        *activated_pythons,
+        *_find_kernel_programs(),
+    ):
         if interpreter.startswith("/") and os.path.exists(interpreter):
-            prefixes += _stands_on(interpreter)
+            prefixes += _find_prefixes(interpreter)
             yield interpreter
     for prefix in filter(None, prefixes):
-        if below(home, os.path.realpath(prefix)) is None:
+        if relative_to(home, os.path.realpath(prefix)) is None:
             yield prefix
         else:
             yield from (os.path.join(prefix, part) for part in PREFIX_PARTS)
 
 
-def _stands_on(interpreter: str) -> Iterator[str]:
+def _find_prefixes(interpreter: str) -> Iterator[str]:
     """The prefixes that an interpreter needs: its own, that of what it links to, and that of its `pyvenv.cfg`.
 
     What starts a kernel may also be a script that stands in somebody's project, which is nobody else's business.
@@ -136,10 +141,10 @@ def _stands_on(interpreter: str) -> Iterator[str]:
         prefix = os.path.dirname(folder)
         if os.path.basename(folder) == "bin" and any(glob(os.path.join(escape(prefix), mark)) for mark in PREFIX_MARKS):
             yield prefix
-            yield from _base_of(prefix)
+            yield from _read_base_prefix(prefix)
 
 
-def _base_of(prefix: str) -> Iterator[str]:
+def _read_base_prefix(prefix: str) -> Iterator[str]:
     try:
         with open(os.path.join(prefix, "pyvenv.cfg"), encoding="utf-8", errors="surrogateescape") as file:
             lines = file.read(65536).splitlines()
@@ -150,7 +155,7 @@ def _base_of(prefix: str) -> Iterator[str]:
             yield os.path.dirname(value.strip())
 
 
-def _kernels() -> Iterator[str]:
+def _find_kernel_programs() -> Iterator[str]:
     from jupyter_core.paths import jupyter_path
 
     for folder in jupyter_path("kernels"):

@@ -11,10 +11,9 @@ from collections.abc import Mapping
 from functools import partial
 
 from wap_kernel.files.contained.root import Root
-from wap_kernel.model.command import CancelToken, CommandOutcome, OnChunk
+from wap_kernel.model.command import CancelToken, Command, CommandOutcome, OnChunk
 from wap_kernel.providers import resource_limits
-from wap_kernel.providers.active_commands import Ongoing, open_folder
-from wap_kernel.providers.base import Command
+from wap_kernel.providers.active_commands import ActiveCommands, open_folder
 from wap_kernel.providers.process import environment, run
 
 
@@ -31,13 +30,15 @@ class LocalProvider:
         self._environment = os.environ if server_environment is None else server_environment
         self._grace = grace
         self._groups = resource_limits.find_groups()
-        self._ongoing = Ongoing()
+        self._active = ActiveCommands()
 
-    def run(self, command: Command, *, on_chunk: OnChunk | None = None, cancel: CancelToken | None = None) -> CommandOutcome:
-        variables = environment.rebuild(self._environment, command.environment, command.env_allowlist)
-        argv = run.argv(command.command, variables.get("PATH", ""))
+    def run(
+        self, command: Command, *, on_chunk: OnChunk | None = None, cancel: CancelToken | None = None
+    ) -> CommandOutcome:
+        variables = environment.build_environment(self._environment, command.environment, command.env_allowlist)
+        argv = run.build_argv(command.command, variables.get("PATH", ""))
         cancel = cancel or CancelToken()
-        with open_folder(self.files, command.cwd) as folder, self._ongoing.one(cancel):
+        with open_folder(self.files, command.cwd) as folder, self._active.track(cancel):
             return run.run(
                 argv,
                 cwd=folder.fd,
@@ -47,8 +48,8 @@ class LocalProvider:
                 grace=self._grace,
                 on_chunk=on_chunk,
                 cancel=cancel,
-                make_group=partial(resource_limits.kept, self._groups),
+                make_group=partial(resource_limits.create_group, self._groups),
             )
 
     def close(self) -> None:
-        self._ongoing.close()
+        self._active.close()

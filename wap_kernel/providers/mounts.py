@@ -19,13 +19,13 @@ from dataclasses import dataclass, replace
 from enum import Enum
 
 from wap_kernel.files.interface import Kind
+from wap_kernel.model.command import Confinement
 from wap_kernel.model.errors import PermissionDenied, ProviderUnavailable
-from wap_kernel.model.paths import below, split
-from wap_kernel.providers.base import Confinement
+from wap_kernel.model.paths import relative_to, split_path
 from wap_kernel.providers.process.environment import GIT_ATTRIBUTES
 
 ALIAS = "/workspace"
-_KERNEL = ("/proc", "/sys", "/dev")
+_KERNEL_FOLDERS = ("/proc", "/sys", "/dev")
 
 
 class MountKind(Enum):
@@ -40,7 +40,7 @@ class MountKind(Enum):
     """Empty and read-only."""
     LINK = "link"
     """A symbolic link that says `source`."""
-    AGAIN = "again"
+    COPY = "copy"
     """What is mounted at `source` and below, all of it, at `target` too."""
     PROC = "proc"
     DEV = "dev"
@@ -54,7 +54,7 @@ class Mount:
 
 
 @dataclass(frozen=True)
-class Place:
+class ResolvedPath:
     """Where a name leads on the host: to `real`, past `links` (where each stands, and what it says)."""
 
     real: str
@@ -65,15 +65,15 @@ class Place:
 class HostPaths:
     """The facts about the host that decide; `hostpaths.py` gathers them."""
 
-    software: tuple[Place, ...]
+    software: tuple[ResolvedPath, ...]
     """Read-only: the system's folders, chosen files of /etc, interpreters."""
-    temporary: tuple[Place, ...]
+    temporary: tuple[ResolvedPath, ...]
     """Home, and the folders for temporary files."""
-    root_names: tuple[Place, ...] = ()
+    root_names: tuple[ResolvedPath, ...] = ()
     """Further names of the root."""
     secrets: tuple[str, ...] = ()
     """Real paths that are visible to no command, wherever they lie."""
-    look: Callable[[str], Kind | None] = lambda _: None
+    lstat_kind: Callable[[str], Kind | None] = lambda _: None
     """What stands at an absolute path; None if nothing does. Links are not followed."""
 
 
@@ -86,7 +86,7 @@ class Layout:
     """The mounts for one root; what all commands have in common is worked out once."""
 
     def __init__(self, root: str, host: HostPaths) -> None:
-        if root == "/" or any(below(root, folder) is not None for folder in _KERNEL):
+        if root == "/" or any(relative_to(root, folder) is not None for folder in _KERNEL_FOLDERS):
             raise ProviderUnavailable(
                 f"A sandbox cannot be built around the folder {root}: it holds the system itself.",
                 hint="Serve a folder of your own, your home folder for example.",
@@ -96,26 +96,26 @@ class Layout:
         self._common: dict[tuple[Kind | None, ...], tuple[Mount, ...]] = {}
 
     def mounts(self, confinement: Confinement) -> tuple[Mount, ...]:
-        secrets = tuple(map(self._host.look, self._host.secrets))  # they come and go; the rest of the host stays
+        secrets = tuple(map(self._host.lstat_kind, self._host.secrets))  # they come and go; the rest of the host stays
         if secrets not in self._common:
-            self._common = {secrets: _in_order(_base(self._root, self._host))}
-        guards = list(_guards(self._root, confinement, self._host))
+            self._common = {secrets: _sort_by_depth(_base_mounts(self._root, self._host))}
+        guards = list(_guard_mounts(self._root, confinement, self._host))
         if confinement.git_attributes is not None:
             guards.append(Mount(MountKind.READ_ONLY, GIT_ATTRIBUTES, confinement.git_attributes))
         if not guards:
             return self._common[secrets]
         guarded = {guard.target for guard in guards}  # the root too, where nothing at all may be written
-        return _in_order((*(mount for mount in self._common[secrets] if mount.target not in guarded), *guards))
+        return _sort_by_depth((*(mount for mount in self._common[secrets] if mount.target not in guarded), *guards))
 
 
-def by_alias(folder: str, mounts: Iterable[Mount]) -> str:
+def to_alias(folder: str, mounts: Iterable[Mount]) -> str:
     """The name that a folder of the root has below ALIAS, where the root is mounted there too."""
-    root = next((mount.source for mount in mounts if mount.kind is MountKind.AGAIN and mount.target == ALIAS), None)
-    rest = None if root is None else below(folder, root)
+    root = next((mount.source for mount in mounts if mount.kind is MountKind.COPY and mount.target == ALIAS), None)
+    rest = None if root is None else relative_to(folder, root)
     return folder if rest is None else f"{ALIAS}/{rest}".rstrip("/")
 
 
-def _in_order(mounts: Iterable[Mount]) -> tuple[Mount, ...]:
+def _sort_by_depth(mounts: Iterable[Mount]) -> tuple[Mount, ...]:
     """What is above comes first."""
     return tuple(sorted(mounts, key=lambda mount: mount.target.count("/")))
 
@@ -123,97 +123,99 @@ def _in_order(mounts: Iterable[Mount]) -> tuple[Mount, ...]:
 # -- what every sandbox has
 
 
-def _base(root: str, host: HostPaths) -> Iterator[Mount]:
-    """Of two that want the same place the first wins; the deepest one above a place decides what is seen there."""
+def _base_mounts(root: str, host: HostPaths) -> Iterator[Mount]:
+    """Of two that want the same path the first wins; the deepest one above a path decides what is seen there."""
     yield from (Mount(MountKind.PROC, "/proc"), Mount(MountKind.DEV, "/dev"))
     chosen: dict[str, Mount] = {root: Mount(MountKind.WRITABLE, root, root)}
     wanted = [
-        *(Mount(MountKind.READ_ONLY, place.real, place.real) for place in host.software),
-        *_masks(host.secrets, host.look),
-        *(Mount(MountKind.TEMPORARY, place.real) for place in host.temporary),
+        *(Mount(MountKind.READ_ONLY, path.real, path.real) for path in host.software),
+        *_secret_masks(host.secrets, host.lstat_kind),
+        *(Mount(MountKind.TEMPORARY, path.real) for path in host.temporary),
     ]
-    for mount in _in_order(wanted):
-        above = _above(mount.target, chosen)
-        if mount.target not in chosen and _is_wanted(mount, above, root, host):
+    for mount in _sort_by_depth(wanted):
+        above = _find_above(mount.target, chosen)
+        if mount.target not in chosen and _is_needed(mount, above, root, host):
             chosen[mount.target] = mount
     # Where nothing of the host is shown, there is nothing to mask: of a folder in home, not even its name.
-    yield from (mount for mount in chosen.values() if mount.kind not in _MASKS or _shows_host(mount.target, chosen))
-    yield from _other_names(root, host, chosen)
+    yield from (
+        mount for mount in chosen.values() if mount.kind not in _MASK_KINDS or _shows_host(mount.target, chosen)
+    )
+    yield from _alias_mounts(root, host, chosen)
 
 
-_MASKS = (MountKind.HIDDEN_FILE, MountKind.HIDDEN_FOLDER)
-_BINDS = (MountKind.READ_ONLY, MountKind.WRITABLE)
+_MASK_KINDS = (MountKind.HIDDEN_FILE, MountKind.HIDDEN_FOLDER)
+_BIND_KINDS = (MountKind.READ_ONLY, MountKind.WRITABLE)
 
 
-def _is_wanted(mount: Mount, above: Mount | None, root: str, host: HostPaths) -> bool:
-    if below(mount.target, root) is not None:
+def _is_needed(mount: Mount, above: Mount | None, root: str, host: HostPaths) -> bool:
+    if relative_to(mount.target, root) is not None:
         return False  # what lies in the workspace is the workspace's; the guards say what of it is protected
-    if any(below(mount.target, folder) is not None for folder in _KERNEL) or mount.target == "/":
+    if any(relative_to(mount.target, folder) is not None for folder in _KERNEL_FOLDERS) or mount.target == "/":
         return False
-    if mount.kind in _MASKS:
-        return above is None or above.kind not in _MASKS
+    if mount.kind in _MASK_KINDS:
+        return above is None or above.kind not in _MASK_KINDS
     if above is None or above.kind is MountKind.TEMPORARY:
         return True
     if mount.kind is MountKind.TEMPORARY:
-        return above.kind is MountKind.READ_ONLY and host.look(mount.target) is Kind.FOLDER
+        return above.kind is MountKind.READ_ONLY and host.lstat_kind(mount.target) is Kind.FOLDER
     return False  # seen already, or to remain unseen
 
 
 def _shows_host(target: str, chosen: Mapping[str, Mount]) -> bool:
-    above = _above(target.rpartition("/")[0] or "/", chosen)
-    return above is not None and above.kind in _BINDS
+    above = _find_above(target.rpartition("/")[0] or "/", chosen)
+    return above is not None and above.kind in _BIND_KINDS
 
 
-def _above(path: str, chosen: Mapping[str, Mount]) -> Mount | None:
+def _find_above(path: str, chosen: Mapping[str, Mount]) -> Mount | None:
     """The deepest of `chosen` at or above `path`."""
-    found = [mount for target, mount in chosen.items() if below(path, target) is not None]
+    found = [mount for target, mount in chosen.items() if relative_to(path, target) is not None]
     return max(found, key=lambda mount: len(mount.target), default=None)
 
 
-def _masks(paths: Iterable[str], look: Callable[[str], Kind | None]) -> Iterator[Mount]:
+def _secret_masks(paths: Iterable[str], lstat_kind: Callable[[str], Kind | None]) -> Iterator[Mount]:
     for path in paths:
-        kind = look(path)
+        kind = lstat_kind(path)
         if kind is Kind.FOLDER:
             yield Mount(MountKind.HIDDEN_FOLDER, path)
         elif kind in (Kind.FILE, Kind.SPECIAL):
             yield Mount(MountKind.HIDDEN_FILE, path)
 
 
-def _other_names(root: str, host: HostPaths, chosen: Mapping[str, Mount]) -> Iterator[Mount]:
-    places = (*host.software, *host.temporary, *host.root_names)
-    links = dict(link for place in places for link in place.links)
+def _alias_mounts(root: str, host: HostPaths, chosen: Mapping[str, Mount]) -> Iterator[Mount]:
+    paths = (*host.software, *host.temporary, *host.root_names)
+    links = dict(link for path in paths for link in path.links)
     if _is_free(ALIAS, chosen):
         links.pop(ALIAS, None)
-        yield Mount(MountKind.AGAIN, ALIAS, root)
+        yield Mount(MountKind.COPY, ALIAS, root)
     yield from (Mount(MountKind.LINK, path, text) for path, text in links.items() if _is_free(path, chosen))
 
 
 def _is_free(path: str, chosen: Mapping[str, Mount]) -> bool:
-    above = _above(path, chosen)
-    is_free = not any(below(target, path) is not None for target in chosen)
+    above = _find_above(path, chosen)
+    is_free = not any(relative_to(target, path) is not None for target in chosen)
     return is_free and (above is None or above.kind is MountKind.TEMPORARY)
 
 
-def one_by_one(mounts: Iterable[Mount]) -> tuple[Mount, ...]:
+def expand_copies(mounts: Iterable[Mount]) -> tuple[Mount, ...]:
     """The same without AGAIN, for a provider that cannot mount a tree of mounts at once."""
     mounts = tuple(mounts)
     copies = (
         replace(mount, target=f"{again.target}/{rest}".rstrip("/"))
         for again in mounts
-        if again.kind is MountKind.AGAIN
+        if again.kind is MountKind.COPY
         for mount in mounts
-        if (rest := below(mount.target, again.source)) is not None
+        if (rest := relative_to(mount.target, again.source)) is not None
     )
-    return _in_order((*(mount for mount in mounts if mount.kind is not MountKind.AGAIN), *copies))
+    return _sort_by_depth((*(mount for mount in mounts if mount.kind is not MountKind.COPY), *copies))
 
 
 # -- what protects parts of the workspace
 
 
-def _guards(root: str, confinement: Confinement, host: HostPaths) -> Iterator[Mount]:
-    secrets = [part for part in (below(path, root) for path in host.secrets) if part is not None]
+def _guard_mounts(root: str, confinement: Confinement, host: HostPaths) -> Iterator[Mount]:
+    secrets = [part for part in (relative_to(path, root) for path in host.secrets) if part is not None]
     hidden, read_only, pinned = (
-        [tuple(split(path)) for path in paths]
+        [tuple(split_path(path)) for path in paths]
         for paths in ((*confinement.hidden, *secrets), confinement.read_only, confinement.pinned)
     )
     if () in hidden:
@@ -222,7 +224,7 @@ def _guards(root: str, confinement: Confinement, host: HostPaths) -> Iterator[Mo
             hint="Serve another folder.",
             rule="protected",
         )
-    kinds = {path: kind for path in (*hidden, *read_only, *pinned) if (kind := host.look(_absolute(root, path)))}
+    kinds = {path: kind for path in (*hidden, *read_only, *pinned) if (kind := host.lstat_kind(_join_root(root, path)))}
     wishes: dict[tuple[str, ...], MountKind] = {}  # from the weakest to the strongest, which overwrites
     for path in kinds:
         for end in range(1, len(path)):
@@ -237,15 +239,15 @@ def _guards(root: str, confinement: Confinement, host: HostPaths) -> Iterator[Mo
         around = {wishes[path[:end]] for end in range(len(path)) if path[:end] in wishes}
         if around & _SUFFICIENT[guard]:
             continue
-        target = _absolute(root, path)
-        yield Mount(guard, target, "" if guard in _MASKS else target)
+        target = _join_root(root, path)
+        yield Mount(guard, target, "" if guard in _MASK_KINDS else target)
 
 
 _SUFFICIENT: Mapping[MountKind, frozenset[MountKind]] = {
-    MountKind.WRITABLE: frozenset((MountKind.READ_ONLY, *_MASKS)),
-    MountKind.READ_ONLY: frozenset((MountKind.READ_ONLY, *_MASKS)),
-    MountKind.HIDDEN_FILE: frozenset(_MASKS),
-    MountKind.HIDDEN_FOLDER: frozenset(_MASKS),
+    MountKind.WRITABLE: frozenset((MountKind.READ_ONLY, *_MASK_KINDS)),
+    MountKind.READ_ONLY: frozenset((MountKind.READ_ONLY, *_MASK_KINDS)),
+    MountKind.HIDDEN_FILE: frozenset(_MASK_KINDS),
+    MountKind.HIDDEN_FOLDER: frozenset(_MASK_KINDS),
 }
 """A guard needs no mount of its own below one of these."""
 
@@ -255,5 +257,5 @@ def _can_be_bound(kind: Kind | None) -> bool:
     return kind not in (None, Kind.LINK)
 
 
-def _absolute(root: str, path: tuple[str, ...]) -> str:
+def _join_root(root: str, path: tuple[str, ...]) -> str:
     return "/".join((root.rstrip("/"), *path))

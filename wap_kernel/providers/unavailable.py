@@ -8,12 +8,11 @@ from __future__ import annotations
 from typing import NoReturn
 
 from wap_kernel.files.contained.root import Root
-from wap_kernel.model.command import CancelToken, CommandOutcome, OnChunk
+from wap_kernel.model.command import CancelToken, Command, CommandOutcome, OnChunk
 from wap_kernel.model.errors import ProviderUnavailable
-from wap_kernel.providers.base import Command
 
 
-class RefusingProvider:
+class UnavailableProvider:
     confines = False
 
     def __init__(self, name: str, root: Root, reason: ProviderUnavailable) -> None:
@@ -21,7 +20,9 @@ class RefusingProvider:
         self.files = root
         self._reason = reason
 
-    def run(self, command: Command, *, on_chunk: OnChunk | None = None, cancel: CancelToken | None = None) -> CommandOutcome:
+    def run(
+        self, command: Command, *, on_chunk: OnChunk | None = None, cancel: CancelToken | None = None
+    ) -> CommandOutcome:
         self.refuse()
 
     def refuse(self) -> NoReturn:

@@ -13,14 +13,14 @@ from enum import Enum
 from typing import Any
 
 from wap_kernel.model.errors import PermissionDenied, TimedOut, WapError
-from wap_kernel.model.git.results import GitActed
+from wap_kernel.model.git.results import GitResult
 from wap_kernel.model.hints import Hint
 from wap_kernel.model.limits import MAX_MATCH_LINE_CHARACTERS
 from wap_kernel.model.results import (
     CommandResult,
     FileContent,
-    FileModified,
-    Match,
+    ModifyResult,
+    SearchMatch,
     NotebookContent,
     Result,
     SearchResult,
@@ -110,8 +110,8 @@ def redacted(value: Any, redact: Redact = SHAPES) -> Any:
 
 def result(found: Result, current: CurrentRedactor) -> Result:
     redact = current.now()
-    if isinstance(found, GitActed):
-        return GitActed(answer=redacted(found.answer, redact), failure=redacted(found.failure, redact))
+    if isinstance(found, GitResult):
+        return GitResult(answer=redacted(found.answer, redact), failure=redacted(found.failure, redact))
     if isinstance(found, CommandResult):
         streams = {"stdout": found.stdout, "stderr": found.stderr}
         if found.is_output_truncated:
@@ -131,7 +131,7 @@ def _of_files(found: Result, current: CurrentRedactor) -> Result:
         return found.model_copy(update={"metadata": shown})
     if isinstance(found, SearchResult):
         return found.model_copy(update={"matches": [_match(match, current.line) for match in found.matches]})
-    if isinstance(found, FileModified):
+    if isinstance(found, ModifyResult):
         return found.model_copy(update={"path": redact(found.path), "diff": redact(found.diff)})
     dumped = found.model_dump()
     clean = redacted(dumped, redact)
@@ -156,7 +156,7 @@ def _withheld() -> PermissionDenied:
     )
 
 
-def _match(match: Match, redact: Redact) -> Match:
+def _match(match: SearchMatch, redact: Redact) -> SearchMatch:
     before, after = ([redact(line) for line in lines] for lines in (match.context_before, match.context_after))
     shown = {"match_text": redact(match.match_text), "context_before": before, "context_after": after}
     return match.model_copy(update={**shown, "path": redact(match.path)})

@@ -1,7 +1,7 @@
-"""What a person is shown before they agree: the operation, the command or the diff, the path, the rule, who asks.
+"""Create approvals: what a person sees before deciding, that is the operation, its command or diff, the rule, the caller.
 
-An agreement is to what was shown (`evidence.py`); the question is asked anew when that is another by the time of the
-answer.
+A decision holds for what the approval showed (see `approval_evidence.py`). When that has changed by the time of the
+decision, a new approval takes its place.
 """
 
 from __future__ import annotations
@@ -12,63 +12,83 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from wap_kernel.engine.workspace import Workspace
 from wap_kernel.files.interface import Files
-from wap_kernel.git.remote.preview import Foreseen
+from wap_kernel.git.remote.preview import TransferPreview
 from wap_kernel.model.caller import Caller
 from wap_kernel.model.errors import ApprovalRequired
 from wap_kernel.model.limits import APPROVAL_SECONDS
 from wap_kernel.model.operations import GitTransfer, Operation, RevertRun, RunCommand
 from wap_kernel.model.policy import Grant
 from wap_kernel.model.run import Approval, Step
-from wap_kernel.model.timestamps import text_of_seconds
+from wap_kernel.model.timestamps import format_epoch
 from wap_kernel.redaction.results import CurrentRedactor, redacted
 from wap_kernel.runs import approval_evidence
 from wap_kernel.state.undo.change_recorder import Nameable, Readable
 from wap_kernel.state.undo.preview_diff import difference, path_of
 from wap_kernel.state.undo.report import ForeseenRevert
 
-MAX_NAMED = 20
-"""Paths that could not be undone, named to a person."""
+MAX_NAMED_PATHS = 20
+"""Paths that an approval names as lost to undo."""
 
 
 @dataclass(frozen=True)
-class Questions:
+class ApprovalRequests:
+    """The source of approvals for the operations of one workspace, and the check that they still hold."""
+
     files: Callable[[Caller], Files]
-    """As the caller may see them."""
+    """Returns the files of the workspace, as far as the caller may see them."""
     may_read: Callable[[str, Caller], bool]
-    """Whether the caller could read a file without being asked about it."""
+    """Tells whether the caller may read a file without an approval."""
     may_name: Callable[[str, Caller], bool]
-    """Whether the caller may know what a path is called."""
+    """Tells whether the caller may know the name of a path."""
     grant_for: Callable[[Operation, Caller], Grant | None]
-    foresee: Callable[[Nameable], Mapping[str, Any]]
-    """What could not be undone if a command changed it, of that which may be told."""
-    foresee_transfer: Callable[[Operation, Caller], Foreseen | None]
-    """What a transfer by git would be about."""
-    foresee_revert: Callable[[RevertRun, Caller, Readable], ForeseenRevert]
-    """What a revert would do, and whether the caller may be shown it."""
+    preview_loss: Callable[[Nameable], Mapping[str, Any]]
+    """Returns the paths, of those that may be named, whose change by a command could not be undone."""
+    preview_transfer: Callable[[Operation, Caller], TransferPreview | None]
+    """Returns what a transfer by git would send or fetch."""
+    preview_revert: Callable[[RevertRun, Caller, Readable], ForeseenRevert]
+    """Returns what a revert would do, and whether the caller may see it."""
     redactor: CurrentRedactor
-    """Of what is to be agreed to only the server's own credentials are hidden."""
+    """Redactor of what approvals show. In a diff or note it hides only the server's own credentials: the person must see
+    the rest to decide."""
     seconds: float = APPROVAL_SECONDS
     clock: Callable[[], float] = time.time
 
-    def ask(self, run: str, position: int, step: Step, caller: Caller, refusal: ApprovalRequired) -> Approval:
+    @classmethod
+    def for_workspace(cls, workspace: Workspace, seconds: float) -> ApprovalRequests:
+        judge, undo = workspace.judge, workspace.undo
+        return cls(
+            files=judge.files_of,
+            may_read=judge.may_read,
+            may_name=judge.may_name,
+            grant_for=judge.grant_for,
+            preview_loss=undo.foresee,
+            preview_transfer=workspace.pipeline.foresee,
+            preview_revert=undo.foresee_revert,
+            redactor=workspace.redactor,
+            seconds=seconds,
+        )
+
+    def create(self, run: str, position: int, step: Step, caller: Caller, refusal: ApprovalRequired) -> Approval:
+        """Return a new approval for the operation that `refusal` stopped; it is not stored yet."""
         files, operation = self.files(caller), step.operation
         now = self.clock()
         grant = self.grant_for(operation, caller)
-        foreseen = self.foresee_transfer(operation, caller)
+        transfer = self.preview_transfer(operation, caller)
         private = [] if self.may_show(operation, caller) else ["diff", "note"]
         if isinstance(operation, RunCommand):
-            kind, subject = "shell", self._command(operation, caller)
-        elif isinstance(operation, GitTransfer) and foreseen is not None:
-            kind, subject = "git", foreseen.told(operation)
+            kind, subject = "shell", self._describe_command(operation, caller)
+        elif isinstance(operation, GitTransfer) and transfer is not None:
+            kind, subject = "git", transfer.told(operation)
         elif isinstance(operation, RevertRun):
-            revert = self._revert(operation, caller)
+            revert = self._preview_revert(operation, caller)
             kind, subject, private = "filesystem", dict(revert.told), ["diff"] if revert.is_private else []
         else:
             kind, subject = "filesystem", difference(files, operation)
-        shown: dict[str, Any] = {
+        details: dict[str, Any] = {
             "operationId": step.id,
-            "operation": {"type": step.tool, **_told(operation)},
+            "operation": {"type": step.tool, **_describe_operation(operation)},
             "policy": f"{kind}.approvalRequired",
             "reason": refusal.details.get("reason", refusal.message),
             "rule": refusal.details.get("rule"),
@@ -78,8 +98,8 @@ class Questions:
             "agent": caller.agent,
             "session": caller.session,
             "token": caller.token,
-            "createdAt": text_of_seconds(now),
-            "expiresAt": text_of_seconds(now + self.seconds),
+            "createdAt": format_epoch(now),
+            "expiresAt": format_epoch(now + self.seconds),
             "remember": None if grant is None else grant.text,
             "private": private or None,
         }
@@ -88,11 +108,11 @@ class Questions:
             run=run,
             position=position,
             operation_id=step.id,
-            digest=approval_evidence.digest_of(operation),
-            files=self._evidence(files, operation, caller, foreseen),
-            shown={
+            digest=approval_evidence.digest_operation(operation),
+            files=self._collect_evidence(files, operation, caller, transfer),
+            details={
                 name: redacted(value, self.redactor.without_known if name in ("diff", "note") else self.redactor)
-                for name, value in shown.items()
+                for name, value in details.items()
                 if value is not None
             },
             grant=grant,
@@ -101,45 +121,48 @@ class Questions:
         )
 
     def may_show(self, operation: Operation, caller: Caller) -> bool:
-        """Whether a diff tells the caller nothing that it could not read."""
+        """Return whether a diff shows the caller only what it may read."""
         path = path_of(self.files(caller), operation)
         return path is None or self.may_read(path, caller)
 
-    def changed(self, approval: Approval, step: Step, caller: Caller, *, is_decided: bool = False) -> list[str]:
-        """What is not as it was shown. Once it is decided, what has only been made since does not count."""
-        if approval_evidence.digest_of(step.operation) != approval.digest:
+    def changed_paths(self, approval: Approval, step: Step, caller: Caller, *, is_decided: bool = False) -> list[str]:
+        """Return the paths that differ from what the approval showed.
+
+        With `is_decided`, paths that the approval did not show do not count: the run itself may have created them.
+        """
+        if approval_evidence.digest_operation(step.operation) != approval.digest:
             return [step.id]
-        foreseen = self.foresee_transfer(step.operation, caller)
-        now = self._evidence(self.files(caller), step.operation, caller, foreseen)
+        transfer = self.preview_transfer(step.operation, caller)
+        now = self._collect_evidence(self.files(caller), step.operation, caller, transfer)
         if is_decided:
             now = {path: state for path, state in now.items() if path in approval.files}
-        return approval_evidence.changed(approval.files, now)
+        return approval_evidence.changed_paths(approval.files, now)
 
-    def _evidence(
-        self, files: Files, operation: Operation, caller: Caller, foreseen: Foreseen | None
+    def _collect_evidence(
+        self, files: Files, operation: Operation, caller: Caller, transfer: TransferPreview | None
     ) -> dict[str, str]:
-        found = approval_evidence.gather(files, operation) | (foreseen.evidence if foreseen else {})
+        evidence = approval_evidence.collect_evidence(files, operation) | (transfer.evidence if transfer else {})
         if isinstance(operation, RevertRun):
-            found |= self._revert(operation, caller).evidence
-        return found
+            evidence |= self._preview_revert(operation, caller).evidence
+        return evidence
 
-    def _revert(self, operation: RevertRun, caller: Caller) -> ForeseenRevert:
-        return self.foresee_revert(operation, caller, lambda path: self.may_read(path, caller))
+    def _preview_revert(self, operation: RevertRun, caller: Caller) -> ForeseenRevert:
+        return self.preview_revert(operation, caller, lambda path: self.may_read(path, caller))
 
     def has_expired(self, approval: Approval) -> bool:
         return self.clock() >= approval.expires_at
 
-    def _command(self, operation: RunCommand, caller: Caller) -> dict[str, Any]:
-        lost = list(self.foresee(lambda path: self.may_name(path, caller)).get("notKept", ()))
-        said: dict[str, Any] = {"command": operation.line, "cwd": operation.cwd}
+    def _describe_command(self, operation: RunCommand, caller: Caller) -> dict[str, Any]:
+        lost = list(self.preview_loss(lambda path: self.may_name(path, caller)).get("notKept", ()))
+        subject: dict[str, Any] = {"command": operation.line, "cwd": operation.cwd}
         if operation.environment:
-            said["env"] = operation.environment
+            subject["env"] = operation.environment
         if lost:
-            said["notKept"] = lost[:MAX_NAMED]
-        return said
+            subject["notKept"] = lost[:MAX_NAMED_PATHS]
+        return subject
 
 
-def _told(operation: Operation) -> dict[str, Any]:
-    """With what makes it go further than its name says."""
+def _describe_operation(operation: Operation) -> dict[str, Any]:
+    """Return the summary of an operation with the flags that widen what it does."""
     flags = {name: True for name in ("recursive", "overwrite") if getattr(operation, name, False)}
     return {**operation.summary(), **flags}

@@ -36,9 +36,9 @@ from wap_kernel.runs.services import (
     encode_withdrawal,
     undo_run,
 )
-from wap_kernel.runs.step_execution import PendingApproval, StepExecution, StepOutcome
+from wap_kernel.runs.step_execution import StepExecution, StepOutcome, StepPause
 from wap_kernel.runs.store import rows
-from wap_kernel.state.database import settled
+from wap_kernel.state.database import wait_for
 
 SLICE_SECONDS = 0.05
 SLICE_STEPS = 200
@@ -67,12 +67,12 @@ class RunExecution:
     """One run, for as long as this process executes it."""
 
     def __init__(
-        self, parts: RunServices, run: Run, *, approval: Approval | None = None, overlay: Files | None = None
+        self, services: RunServices, run: Run, *, approval: Approval | None = None, overlay: Files | None = None
     ) -> None:
-        self._parts = parts
+        self._services = services
         self._run = run
         self._refused = {name: WapError.from_dict(error) for name, error in run.options.refused.items()}
-        self._performing = StepExecution(parts, run, approval, overlay, self._tell)
+        self._step_execution = StepExecution(services, run, approval, overlay, self._tell)
         self._position = run.position
         self._events: list[str] = []
         self._problems = 0
@@ -99,7 +99,7 @@ class RunExecution:
         except WapError as error:
             return await self._end_badly(error, self._next_step)
         except Exception as error:  # noqa: BLE001 - a bug; a run must not look as if it went on
-            return await self._end_badly(self._parts.workspace.bug(error, "a run"), self._next_step)
+            return await self._end_badly(self._services.workspace.bug(error, "a run"), self._next_step)
 
     @property
     def _next_step(self) -> Step | None:
@@ -119,7 +119,7 @@ class RunExecution:
     async def _ended_early(self) -> RunStatus:
         if self.stopped is not None:
             return await self._end_badly(self.stopped, self._cut)
-        self._response = self._response or encode_withdrawal(self._parts, self._run, CANCELLED)
+        self._response = self._response or encode_withdrawal(self._services, self._run, CANCELLED)
         if self._run.options.atomic:
             return await self._undo(RunStatus.CANCELLED, "The run was cancelled")
         return await self._finish(RunStatus.CANCELLED)
@@ -132,7 +132,7 @@ class RunExecution:
             return await self._refuse(first, self._refused[first.id])
         is_admitted = False
         try:
-            async with self._parts.admission(self._run.caller, first.operation):
+            async with self._services.admission(self._run.caller, first.operation):
                 is_admitted = True
                 # Whoever is counted is counted operation by operation; reads only cost time.
                 is_counted = self._run.caller.token and first.operation.effect is not Effect.READ
@@ -142,7 +142,7 @@ class RunExecution:
                 raise
             return await self._refuse(first, error)
         finally:
-            self._parts.hub.wake(self._run.id)
+            self._services.notifier.notify(self._run.id)
 
     async def _when_its_turn_comes(self, first: Step, limit: int) -> _SliceEnd:
         """On a thread. A cancel that comes while all threads are busy does not wait for one."""
@@ -152,8 +152,8 @@ class RunExecution:
         def work() -> _SliceEnd:
             return self._on_thread(limit) if turn.take() else _SliceEnd()
 
-        slicing = asyncio.ensure_future(self._parts.workspace.on_thread(type(first.operation), work))
-        with self.cancel.calling(lambda: _call_on_loop(self._loop, cancelled.set)):
+        slicing = asyncio.ensure_future(self._services.workspace.on_thread(type(first.operation), work))
+        with self.cancel.on_request(lambda: _call_on_loop(self._loop, cancelled.set)):
             waiting = asyncio.ensure_future(cancelled.wait())
             await asyncio.wait({slicing, waiting}, return_when=asyncio.FIRST_COMPLETED)
             waiting.cancel()
@@ -164,8 +164,8 @@ class RunExecution:
 
     async def _refuse(self, step: Step, error: WapError) -> _SliceEnd:
         context = CallContext(dialect=self._run.dialect, tool=step.tool, run=self._run.id, step=step.id)
-        self._parts.workspace.refused(step.tool, error, self._run.caller, step.operation, context)
-        return await self._parts.workspace.offload(lambda: self._failed(step, error, flush=True))
+        self._services.workspace.refused(step.tool, error, self._run.caller, step.operation, context)
+        return await self._services.workspace.offload(lambda: self._failed(step, error, flush=True))
 
     def _on_thread(self, limit: int) -> _SliceEnd:
         start, first = self._position, self._run.steps[self._position]
@@ -173,7 +173,7 @@ class RunExecution:
         following = itertools.islice(self._run.steps, start, start + limit)
         steps = list(itertools.takewhile(lambda step: self._belongs(step, first), following))
         stop = _SliceEnd()
-        self._performing.look_up_policy()
+        self._step_execution.look_up_policy()
         while self._position < start + len(steps):
             stop = self._next(steps[self._position - start :])
             # What a change did is stored before the next one begins: its intent waits its turn in the same queue.
@@ -193,7 +193,7 @@ class RunExecution:
 
     def _next(self, steps: Sequence[Step]) -> _SliceEnd:
         """The first of these, or several that can be done together."""
-        done = self._performing.plainly(steps, self._position, self.cancel)
+        done = self._step_execution.plainly(steps, self._position, self.cancel)
         if not done:
             return self._step(steps[0])
         stop = _SliceEnd()
@@ -204,27 +204,27 @@ class RunExecution:
 
     def _step(self, step: Step) -> _SliceEnd:
         try:
-            outcome = self._performing.perform(step, self._position, self.cancel)
+            outcome = self._step_execution.perform(step, self._position, self.cancel)
         except WapError as error:
             return self._failed(step, error)
-        if isinstance(outcome, PendingApproval):
+        if isinstance(outcome, StepPause):
             return _SliceEnd(outcome.approval)
         return self._done(step, outcome)
 
     def _done(self, step: Step, done: StepOutcome) -> _SliceEnd:
         text = to_json(done.event).decode()
         if self._answered + len(text) > MAX_RUN_EVENT_BYTES and step.operation.effect is Effect.READ:
-            hint = "Read the rest in another run, or in parts."
+            hint = "Read the rest in another run, or in services."
             return self._failed(
                 step, TooLarge(f"The events of a run hold {MAX_RUN_EVENT_BYTES} characters.", hint=hint)
             )
         self._store(text, is_problem=rows.is_problem(done.event))
         if done.result is not None:
-            self._response = encode_result(self._parts, self._run, step, done.result)
+            self._response = encode_result(self._services, self._run, step, done.result)
         return _SliceEnd(failed=done.is_failure)
 
     def _failed(self, step: Step, error: WapError, *, flush: bool = False) -> _SliceEnd:
-        event = self._parts.events.failed(step.id, step.operation, error)
+        event = self._services.events.write_failure(step.id, step.operation, error)
         if self._run.options.dry_run:  # it was not let in, or was cancelled: policy was not even asked
             verdict = {"verdict": VerdictKind.DENY.value} if event["type"] == "policyDenied" else {}
             event = {**event, "simulated": True, **verdict}
@@ -232,9 +232,9 @@ class RunExecution:
         self._cut = step if self.cancel.requested else None
         is_given_up = isinstance(error, OperationCancelled) and self.stopped is None
         self._response = (
-            encode_withdrawal(self._parts, self._run, CANCELLED)
+            encode_withdrawal(self._services, self._run, CANCELLED)
             if is_given_up
-            else encode_error(self._parts, self._run, error)
+            else encode_error(self._services, self._run, error)
         )
         if flush:
             self._settle()
@@ -253,34 +253,34 @@ class RunExecution:
             events, self._events = self._events, []
             problems, self._problems = self._problems, 0
             self._stored.append(
-                self._parts.ledger.append(self._run.id, self._position, events, problems, self._response)
+                self._services.store.append(self._run.id, self._position, events, problems, self._response)
             )
 
     def _settle(self) -> None:
         self._hand_in()
         if self._stored:
-            self._parts.ledger.flush()
+            self._services.store.flush()
             stored, self._stored = self._stored, []
             for future in stored:
-                settled(future)
+                wait_for(future)
 
     def _tell(self) -> None:
         """From the thread of a command: there is output."""
-        if self._parts.hub.is_watched(self._run.id):
+        if self._services.notifier.has_subscribers(self._run.id):
             with suppress(RuntimeError):  # the loop is closed, so nobody watches any more
-                self._loop.call_soon_threadsafe(self._parts.hub.wake, self._run.id)
+                self._loop.call_soon_threadsafe(self._services.notifier.notify, self._run.id)
 
     # -- ends
 
     async def _pause(self, approval: Approval) -> RunStatus:
-        step, reason = self._run.steps[self._position], str(approval.shown["reason"])
-        event = self._parts.events.approval(step.id, step.operation, reason, describe_approval(approval))
-        return await self._finish(RunStatus.AWAITING_APPROVAL, events=[event], asked=approval)
+        step, reason = self._run.steps[self._position], str(approval.details["reason"])
+        event = self._services.events.write_approval(step.id, step.operation, reason, describe_approval(approval))
+        return await self._finish(RunStatus.AWAITING_APPROVAL, events=[event], new_approval=approval)
 
     async def _undo(self, status: RunStatus, why: str) -> RunStatus:
         """All or nothing, so nothing."""
         last = self._run.steps[max(0, self._position - 1)]
-        event = await self._parts.workspace.offload(lambda: undo_run(self._parts, self._run, why, last.id))
+        event = await self._services.workspace.offload(lambda: undo_run(self._services, self._run, why, last.id))
         return await self._finish(status, events=[event])
 
     async def _end_badly(self, error: WapError, under_way: Step | None) -> RunStatus:
@@ -290,20 +290,22 @@ class RunExecution:
         if under_way is not None:
             said = f'{said} It was at operation "{under_way.id}" ({under_way.tool}).'
             details |= {"operationId": under_way.id, "operationType": under_way.tool}
-        events = [self._parts.events.error("system", said, details)]
-        self._response = self._response or encode_error(self._parts, self._run, error)
+        events = [self._services.events.write_error("system", said, details)]
+        self._response = self._response or encode_error(self._services, self._run, error)
         try:
             if self._run.options.atomic:
                 why = "The run did not end"
-                events.append(await self._parts.workspace.offload(lambda: undo_run(self._parts, self._run, why, name)))
+                events.append(
+                    await self._services.workspace.offload(lambda: undo_run(self._services, self._run, why, name))
+                )
             return await self._finish(RunStatus.ERROR, events=events)
         except WapError:
             return RunStatus.ERROR  # it is found running with nobody to run it, and settled then
 
     async def _finish(self, status: RunStatus, **more: Any) -> RunStatus:
-        change = partial(self._parts.ledger.change, self._run, RunStatus.RUNNING, status)
-        await self._parts.workspace.offload(lambda: change(position=self._position, response=self._response, **more))
-        self._parts.hub.wake(self._run.id)
+        change = partial(self._services.store.change_status, self._run, RunStatus.RUNNING, status)
+        await self._services.workspace.offload(lambda: change(position=self._position, response=self._response, **more))
+        self._services.notifier.notify(self._run.id)
         return status
 
 

@@ -1,4 +1,4 @@
-"""How a run is told to those who ask: as an events message, as a line of a list, as pages of output."""
+"""Encode a run for clients: as an events message, as an entry of a list, as pages of output."""
 
 from __future__ import annotations
 
@@ -16,60 +16,62 @@ from wap_kernel.runs.store.run_store import RunStore
 PROTOCOL_VERSION = "1.0"
 
 
-def encode_message(ledger: RunStore, run: Run, *, is_person: bool) -> bytes:
-    """The events message as JSON; the events are stored as such and are not taken apart."""
+def encode_message(store: RunStore, run: Run, *, is_person: bool) -> bytes:
+    """Return the events message of a run as JSON; its events are stored as JSON and are not parsed."""
     head: dict[str, Any] = {"protocolVersion": PROTOCOL_VERSION, "runId": run.id, "status": run.status.value}
     tail: dict[str, Any] = {"startedAt": run.started_at}
     if run.completed_at is not None:
         tail["completedAt"] = run.completed_at
-    tail |= {told: True for name, told in _OPTION_FIELDS.items() if getattr(run.options, name)}
+    tail |= {field: True for name, field in _OPTION_FIELDS.items() if getattr(run.options, name)}
     if run.reverts is not None:
         tail["reverts"] = run.reverts
-    if (pending := _pending_approval(ledger, run, is_person)) is not None:
+    if (pending := _pending_approval(store, run, is_person)) is not None:
         tail["pendingApproval"] = pending
     if run.response is not None:
         tail["response"] = run.response
     before, after = f'{json.dumps(head)[:-1]}, "events": [', f"], {json.dumps(tail)[1:]}"
-    return b"".join((before.encode(), b",".join(ledger.events(run.id)), after.encode()))
+    return b"".join((before.encode(), b",".join(store.events(run.id)), after.encode()))
 
 
 _OPTION_FIELDS = {"atomic": "atomic", "dry_run": "dryRun"}
 
 
-def summarize_run(ledger: RunStore, run: Run, redact: Callable[[str], str], *, is_person: bool) -> dict[str, Any]:
-    """Who asks is told as they claim it, but for credentials."""
-    told: dict[str, Any] = {"runId": run.id, "status": run.status.value}
+def summarize_run(store: RunStore, run: Run, redact: Callable[[str], str], *, is_person: bool) -> dict[str, Any]:
+    """Return a run's entry in a list. Callers choose the names of user and agent, so credentials in them are redacted."""
+    entry: dict[str, Any] = {"runId": run.id, "status": run.status.value}
     if run.caller.agent is not None:
-        told["agent"] = redact(run.caller.agent)
-    told |= {
+        entry["agent"] = redact(run.caller.agent)
+    entry |= {
         "user": redact(run.caller.user),
         "dialect": run.dialect,
         "startedAt": run.started_at,
         "operations": run.count,
     }
-    told["problems"] = run.problems
+    entry["problems"] = run.problems
     if run.completed_at is not None:
-        told["completedAt"] = run.completed_at
+        entry["completedAt"] = run.completed_at
     if run.reverts is not None:
-        told["reverts"] = run.reverts
-    if (pending := _pending_approval(ledger, run, is_person)) is not None:
-        told["pendingApproval"] = pending
-    return told
+        entry["reverts"] = run.reverts
+    if (pending := _pending_approval(store, run, is_person)) is not None:
+        entry["pendingApproval"] = pending
+    return entry
 
 
-def _pending_approval(ledger: RunStore, run: Run, is_person: bool) -> dict[str, Any] | None:
-    approval = ledger.pending(run.id) if run.status is RunStatus.AWAITING_APPROVAL else None
-    return None if approval is None else approval.shown_to(is_person)
+def _pending_approval(store: RunStore, run: Run, is_person: bool) -> dict[str, Any] | None:
+    approval = store.pending_approval(run.id) if run.status is RunStatus.AWAITING_APPROVAL else None
+    return None if approval is None else approval.render_for(is_person)
 
 
-def read_output(outputs: OutputStore, run: Run, operation_id: str, stream: Stream, offset: int, limit: int) -> dict[str, Any]:
+def read_output(
+    outputs: OutputStore, run: Run, operation_id: str, stream: Stream, offset: int, limit: int
+) -> dict[str, Any]:
     position = next((number for number, step in enumerate(run.steps) if step.id == operation_id), None)
     if position is None:
         raise NotFound(f"The run has no operation {operation_id!r}.", runId=run.id)
     has_ended = run.status.is_final or run.position > position
     text, after = outputs.read(run.id, position, stream, offset, limit, ended=has_ended)
     size = outputs.size(run.id, position, stream)
-    told: dict[str, Any] = {
+    page: dict[str, Any] = {
         "operationId": operation_id,
         "stream": stream,
         "offset": offset,
@@ -77,8 +79,8 @@ def read_output(outputs: OutputStore, run: Run, operation_id: str, stream: Strea
         "totalBytes": size,
         "isComplete": has_ended and after >= size,
     }
-    if not told["isComplete"]:
-        told["nextOffset"] = after
+    if not page["isComplete"]:
+        page["nextOffset"] = after
     if size >= MAX_SPILLED_BYTES:
-        told["isTruncated"] = True
-    return told
+        page["isTruncated"] = True
+    return page

@@ -114,8 +114,8 @@ BROKEN = [
     (b'{"maxFileSize": 1e999}', "filesystem.maxFileSize"),
     (b'{"filesystem": ' + b'{"a": ' * 50_000 + b"}" * 50_001, "nested too deeply"),
     (b'{"deniedPaths": ["~/x"]}', "filesystem.deniedPaths: The pattern begins with ~"),
-    (b'{"allowedCommands": [""]}', "shell.allowedCommands.0: Value error, it names no program"),
-    (b'{"shell": {"blockedCommands": [" "]}}', "shell.blockedCommands.0: Value error, it names no program"),
+    (b'{"allowedCommands": [""]}', "shell.allowedCommands.0: Value error, the command names no program"),
+    (b'{"shell": {"blockedCommands": [" "]}}', "shell.blockedCommands.0: Value error, the command names no program"),
     (b'{"shell": {"rules": [{"command": " ", "verdict": "ask"}]}}', "shell.rules.0.command"),
     (b'{"shell": {"rules": [{"command": "x", "verdict": "ask", "if": 1}]}}', "shell.rules.0.if"),
 ]

@@ -19,11 +19,11 @@ import pytest
 import wap_kernel
 from tests.support.provider_workspace import LONG, SERVER, Guard, Journal, MakeScene, Scene, alive, skip_unless_works
 from wap_kernel.files.contained.root import Root
+from wap_kernel.model.command import Command
 from wap_kernel.model.errors import Conflict, ExecutionFailed, ProviderUnavailable
 from wap_kernel.providers import bubblewrap
-from wap_kernel.providers.base import Command
 from wap_kernel.providers.bubblewrap import BubblewrapProvider
-from wap_kernel.providers.mount_verification import Guards
+from wap_kernel.providers.mount_verification import MountVerifier
 from wap_kernel.providers.process import pid_namespace
 
 
@@ -54,8 +54,8 @@ def test_a_file_of_the_system_that_is_replaced_meanwhile(
 
     def start(*arguments: Any, **more: Any) -> Any:
         if next(left, None) is not None:
-            raise pid_namespace.sandbox_failure("Can't bind mount /oldroot/etc/group: No such file or directory")
-        return pid_namespace.Namespaced(*arguments, **more)
+            raise pid_namespace.sandbox_error("Can't bind mount /oldroot/etc/group: No such file or directory")
+        return pid_namespace.NamespacedCommand(*arguments, **more)
 
     monkeypatch.setattr(bubblewrap, "Namespaced", start)
     if ends_well:
@@ -177,7 +177,7 @@ def test_the_probe_of_what_works() -> None:
     ],
 )
 def test_what_to_do_about_it(reason: str, settings: dict[str, str], todo: str | None) -> None:
-    found = bubblewrap.fix(reason, settings.get)
+    found = bubblewrap.find_fix(reason, settings.get)
     assert (found is None) if todo is None else (found is not None and todo in found)
 
 
@@ -199,14 +199,14 @@ def between(monkeypatch: pytest.MonkeyPatch) -> Callable[[Callable[[], object]],
 
     def between(act: Callable[[], object]) -> None:
         acts = [act]
-        arguments = bubblewrap.arguments
+        arguments = bubblewrap.build_options
 
         def acting(*given: Any, **named: Any) -> Any:
             if acts:
                 acts.pop()()
             return arguments(*given, **named)
 
-        monkeypatch.setattr(bubblewrap, "arguments", acting)
+        monkeypatch.setattr(bubblewrap, "build_options", acting)
 
     return between
 
@@ -249,13 +249,13 @@ def test_a_hidden_file_that_is_away_while_the_mounts_are_made(
             (scene.folder / old).rename(scene.folder / new)
 
     between(exchange)
-    check = Guards.check
+    check = MountVerifier.check
 
-    def back_again(self: Guards, init: int) -> None:
+    def back_again(self: MountVerifier, init: int) -> None:
         exchange()
         check(self, init)
 
-    monkeypatch.setattr(Guards, "check", back_again)
+    monkeypatch.setattr(MountVerifier, "check", back_again)
     with pytest.raises(Conflict):
         scene.run("touch begun; cat a/.env", hidden=("a/.env",))
     assert not (scene.folder / "begun").exists()
@@ -276,15 +276,15 @@ def test_a_folder_that_is_a_way_out_while_the_mounts_are_made(
         (scene.folder / "a").symlink_to("..")
 
     between(exchange)
-    check = Guards.check
+    check = MountVerifier.check
 
-    def back_again(self: Guards, init: int) -> None:
+    def back_again(self: MountVerifier, init: int) -> None:
         if (scene.folder / "c").exists():
             (scene.folder / "a").unlink()
             (scene.folder / "c").rename(scene.folder / "a")
         check(self, init)
 
-    monkeypatch.setattr(Guards, "check", back_again)
+    monkeypatch.setattr(MountVerifier, "check", back_again)
     outcome = scene.run(f"ls -A a .. {outside}; touch a/begun; cat a/.env", hidden=("a/.env",))
     assert (scene.folder / "a/begun").exists() and not (outside / "begun").exists()
     assert not {path.name for path in before} - {scene.folder.name} & set(outcome.stdout.split())
@@ -297,7 +297,7 @@ def test_the_other_name_is_looked_at_as_well(
     scene: Scene, secret: Path, monkeypatch: pytest.MonkeyPatch, source: str
 ) -> None:
     """Should bubblewrap ever do something else than copy the mounts that it has made, nothing runs."""
-    monkeypatch.setattr(bubblewrap, "_BEING_MADE", source)
+    monkeypatch.setattr(bubblewrap, "_NEW_ROOT", source)
     with pytest.raises(Conflict):
         scene.run("touch begun; cat /workspace/a/.env", hidden=("a/.env",))
     assert not (scene.folder / "begun").exists()

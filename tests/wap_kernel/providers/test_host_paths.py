@@ -12,15 +12,15 @@ import pytest
 from tests.support.provider_workspace import Guard, Journal, MakeScene
 from wap_kernel.files.contained.root import Root
 from wap_kernel.files.interface import Kind
+from wap_kernel.model.command import Confinement
 from wap_kernel.providers import host_paths
-from wap_kernel.providers.base import Confinement
-from wap_kernel.providers.mounts import HostPaths, Place
+from wap_kernel.providers.mounts import HostPaths, ResolvedPath
 
 
 def gather(root: Path, home: Path, **environment: str) -> HostPaths:
     files = Root(str(root), guard=Guard(), journal=Journal())
     try:
-        return host_paths.gather(files, environment={"HOME": str(home), **environment}, secrets=())
+        return host_paths.gather_host_paths(files, environment={"HOME": str(home), **environment}, secrets=())
     finally:
         files.close()
 
@@ -30,7 +30,7 @@ def test_links_are_followed_as_the_kernel_does(tmp_path: Path) -> None:
     (tmp_path / "one").symlink_to("real")
     (tmp_path / "real/two").symlink_to(tmp_path / "one/py")
     (tmp_path / "up").symlink_to("real/../one/two")
-    assert host_paths.follow(f"{tmp_path}/up/bin") == Place(
+    assert host_paths.resolve_links(f"{tmp_path}/up/bin") == ResolvedPath(
         f"{tmp_path}/real/py/bin",
         (
             (f"{tmp_path}/up", "real/../one/two"),
@@ -44,7 +44,7 @@ def test_links_are_followed_as_the_kernel_does(tmp_path: Path) -> None:
 def test_a_loop_of_links_has_an_end(tmp_path: Path) -> None:
     (tmp_path / "a").symlink_to("b")
     (tmp_path / "b").symlink_to("a")
-    assert len(host_paths.follow(str(tmp_path / "a")).links) == 40
+    assert len(host_paths.resolve_links(str(tmp_path / "a")).links) == 40
 
 
 def test_what_stands_somewhere(tmp_path: Path) -> None:
@@ -52,9 +52,9 @@ def test_what_stands_somewhere(tmp_path: Path) -> None:
     (tmp_path / "link").symlink_to("file")
     os.mkfifo(tmp_path / "fifo")
     names = ("", "file", "link", "fifo", "missing", "file/below")
-    kinds = [host_paths.look(str(tmp_path / name)) for name in names]
+    kinds = [host_paths.lstat_kind(str(tmp_path / name)) for name in names]
     assert kinds[:5] == [Kind.FOLDER, Kind.FILE, Kind.LINK, Kind.SPECIAL, None]
-    assert host_paths.look(f"{tmp_path}/file/below") is None
+    assert host_paths.lstat_kind(f"{tmp_path}/file/below") is None
 
 
 def test_guards_are_put_on_what_links_lead_to(tmp_path: Path) -> None:
@@ -67,7 +67,7 @@ def test_guards_are_put_on_what_links_lead_to(tmp_path: Path) -> None:
     given = Confinement(
         hidden=("link", "out", "out/passwd", "a/file"), read_only=("link",), pinned=("a",), network=True
     )
-    found = host_paths.real(given, files)
+    found = host_paths.resolve_confinement(given, files)
     files.close()
     assert found == Confinement(("a/file", "a/file"), ("a/file",), ("a",), network=True)
 
@@ -97,11 +97,11 @@ def test_the_kernels_interpreters_and_what_they_stand_on(tmp_path: Path, monkeyp
     (tmp_path / "data/kernels/broken/kernel.json").write_text('{"argv": 3}')
     monkeypatch.setenv("JUPYTER_PATH", str(tmp_path / "data"))
     found = gather(root, home, CONDA_PREFIX=str(home))
-    shown = {place.real for place in found.software}
+    shown = {path.real for path in found.software}
     assert {str(home / "venv"), str(base), str(home / "scripts/start"), str(home / "start")} <= shown
     assert str(home / "scripts") not in shown
     assert str(home) not in shown  # an interpreter in home itself does not open all of home
-    links = {link for place in found.software for link in place.links}
+    links = {link for path in found.software for link in path.links}
     assert (str(home / ".pyenv/versions/3.12"), "3.12.4") in links
 
 
@@ -129,7 +129,7 @@ def test_what_is_shown_of_a_kernels_folder(
     (tmp_path / "kernels/k/kernel.json").write_text(json.dumps({"argv": [str(project / program)]}))
     (tmp_path / "ws").mkdir()
     monkeypatch.setenv("JUPYTER_PATH", str(tmp_path))
-    shown = {Path(place.real) for place in gather(tmp_path / "ws", tmp_path / "home").software}
+    shown = {Path(path.real) for path in gather(tmp_path / "ws", tmp_path / "home").software}
     assert {path for path in shown if path.is_relative_to(project)} == {project / is_shown, project / program}
 
 

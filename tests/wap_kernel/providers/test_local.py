@@ -14,9 +14,9 @@ import pytest
 
 from tests.support.provider_workspace import Guard, Journal
 from wap_kernel.files.contained.root import Root
-from wap_kernel.model.command import CancelToken, CommandOutcome, Stream
+from wap_kernel.model.command import CancelToken, Command, CommandOutcome, Stream
 from wap_kernel.model.errors import Code, ProviderUnavailable, WapError
-from wap_kernel.providers.base import Command, Provider
+from wap_kernel.providers.base import Provider
 from wap_kernel.providers.local import LocalProvider
 from wap_kernel.providers.process import supervisor, supervisor_handle
 from wap_kernel.providers.resource_limits import ControlGroups

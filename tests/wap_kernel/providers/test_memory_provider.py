@@ -16,9 +16,10 @@ from wap_kernel.files.interface import Files
 from wap_kernel.files.list_folder import list_files
 from wap_kernel.files.read import read_file
 from wap_kernel.files.write import Writer
+from wap_kernel.model.command import Command
 from wap_kernel.model.deadline import Deadline
 from wap_kernel.model.edits import ReplaceLines
-from wap_kernel.model.errors import ProviderUnavailable, WapError, from_os_error
+from wap_kernel.model.errors import ProviderUnavailable, WapError, translate_os_error
 from wap_kernel.model.operations import (
     CopyFile,
     CreateDirectory,
@@ -31,7 +32,7 @@ from wap_kernel.model.operations import (
     WriteFile,
 )
 from wap_kernel.model.results import Limits
-from wap_kernel.providers.base import Command, Provider
+from wap_kernel.providers.base import Provider
 
 LIMITS = Limits()
 
@@ -72,7 +73,7 @@ def perform(files: Files, operation: Operation) -> object:
         try:
             return actions[type(operation)](operation)
         except OSError as error:
-            raise from_os_error(error, str(next(iter(operation.summary().values())))) from error
+            raise translate_os_error(error, str(next(iter(operation.summary().values())))) from error
     except WapError as refusal:
         return refusal.code, refusal.message
 

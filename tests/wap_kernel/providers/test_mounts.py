@@ -7,12 +7,12 @@ from collections.abc import Mapping
 import pytest
 
 from wap_kernel.files.interface import Kind
+from wap_kernel.model.command import Confinement
 from wap_kernel.model.errors import PermissionDenied, ProviderUnavailable
-from wap_kernel.providers.base import Confinement
-from wap_kernel.providers.mounts import HostPaths, Layout, Mount, MountKind, Place, one_by_one, plan
+from wap_kernel.providers.mounts import HostPaths, Layout, Mount, MountKind, ResolvedPath, expand_copies, plan
 
-SYSTEM = (Place("/usr"), Place("/usr/bin", (("/bin", "usr/bin"),)))
-TEMPORARY = (Place("/home/u"), Place("/tmp"))
+SYSTEM = (ResolvedPath("/usr"), ResolvedPath("/usr/bin", (("/bin", "usr/bin"),)))
+TEMPORARY = (ResolvedPath("/home/u"), ResolvedPath("/tmp"))
 SHORT = {
     MountKind.READ_ONLY: "ro",
     MountKind.WRITABLE: "rw",
@@ -24,18 +24,18 @@ SHORT = {
 
 def host(
     *software: str,
-    temporary: tuple[Place, ...] = TEMPORARY,
-    places: tuple[Place, ...] = (),
-    root_names: tuple[Place, ...] = (),
+    temporary: tuple[ResolvedPath, ...] = TEMPORARY,
+    paths: tuple[ResolvedPath, ...] = (),
+    root_names: tuple[ResolvedPath, ...] = (),
     secrets: tuple[str, ...] = (),
     there: Mapping[str, Kind] | None = None,
 ) -> HostPaths:
     return HostPaths(
-        software=(*SYSTEM, *map(Place, software), *places),
+        software=(*SYSTEM, *map(ResolvedPath, software), *paths),
         temporary=temporary,
         root_names=root_names,
         secrets=secrets,
-        look=({} if there is None else there).get,
+        lstat_kind=({} if there is None else there).get,
     )
 
 
@@ -59,7 +59,7 @@ def test_the_usual_case() -> None:
         Mount(MountKind.DEV, "/dev"),
         Mount(MountKind.READ_ONLY, "/usr", "/usr"),
         Mount(MountKind.TEMPORARY, "/tmp"),
-        Mount(MountKind.AGAIN, "/workspace", "/home/u/ws"),
+        Mount(MountKind.COPY, "/workspace", "/home/u/ws"),
         Mount(MountKind.LINK, "/bin", "usr/bin"),
         Mount(MountKind.TEMPORARY, "/home/u"),
         Mount(MountKind.WRITABLE, "/home/u/ws", "/home/u/ws"),
@@ -88,27 +88,27 @@ def test_the_usual_case() -> None:
         ),
         pytest.param(
             "/ws",
-            host(places=(Place("/data/py", (("/home/u/py", "/data/py"), ("/usr/l", "/data/py"))),)),
+            host(paths=(ResolvedPath("/data/py", (("/home/u/py", "/data/py"), ("/usr/l", "/data/py"))),)),
             ["rw /ws", "tmp /home/u", "ro /data/py", "/home/u/py -> /data/py"],
             id="a prefix behind links, one of which is in the system and seen there",
         ),
         pytest.param(
             "/data/u",
             host(
-                temporary=(Place("/data/u", (("/home/u", "/data/u"),)),),
-                root_names=(Place("/data/u", (("/home/u", "/data/u"),)),),
+                temporary=(ResolvedPath("/data/u", (("/home/u", "/data/u"),)),),
+                root_names=(ResolvedPath("/data/u", (("/home/u", "/data/u"),)),),
             ),
             ["rw /data/u", "/home/u -> /data/u"],
             id="home is a link to the root",
         ),
         pytest.param(
-            "/ws", host(temporary=(Place("/usr/tmp"),), there={"/usr/tmp": Kind.FOLDER}), ["rw /ws", "tmp /usr/tmp"],
+            "/ws", host(temporary=(ResolvedPath("/usr/tmp"),), there={"/usr/tmp": Kind.FOLDER}), ["rw /ws", "tmp /usr/tmp"],
             id="a temporary folder in the system",
         ),
         pytest.param(
-            "/ws", host(temporary=(Place("/usr/missing"),)), ["rw /ws"], id="one that is missing there cannot be made"
+            "/ws", host(temporary=(ResolvedPath("/usr/missing"),)), ["rw /ws"], id="one that is missing there cannot be made"
         ),
-        pytest.param("/ws", host(temporary=(Place("/"), Place("/usr"))), ["rw /ws"], id="home is the system"),
+        pytest.param("/ws", host(temporary=(ResolvedPath("/"), ResolvedPath("/usr"))), ["rw /ws"], id="home is the system"),
     ],
 )  # fmt: skip
 def test_where_things_lie(root: str, facts: HostPaths, expected: list[str]) -> None:
@@ -118,12 +118,12 @@ def test_where_things_lie(root: str, facts: HostPaths, expected: list[str]) -> N
 @pytest.mark.parametrize(
     ("root", "facts", "expected"),
     [
-        ("/ws", host(), [(MountKind.AGAIN, "/ws")]),
+        ("/ws", host(), [(MountKind.COPY, "/ws")]),
         ("/workspace", host(), [(MountKind.WRITABLE, "/workspace")]),
         ("/workspace/project", host(), []),
         ("/ws", host("/workspace/.venv"), []),
-        ("/ws", host(temporary=(Place("/workspace"),)), [(MountKind.TEMPORARY, "")]),
-        ("/ws", host(root_names=(Place("/ws", (("/workspace", "/ws"),)),)), [(MountKind.AGAIN, "/ws")]),
+        ("/ws", host(temporary=(ResolvedPath("/workspace"),)), [(MountKind.TEMPORARY, "")]),
+        ("/ws", host(root_names=(ResolvedPath("/ws", (("/workspace", "/ws"),)),)), [(MountKind.COPY, "/ws")]),
     ],
 )
 def test_the_other_name_of_the_workspace(root: str, facts: HostPaths, expected: list[tuple[MountKind, str]]) -> None:
@@ -135,7 +135,7 @@ def test_the_other_name_one_by_one() -> None:
     """Every guard of the workspace a second time, and nothing else."""
     confinement = Confinement(hidden=(".env", "a/b"), read_only=(".git/config",), pinned=(".git",))
     mounts = plan("/ws", confinement, host("/wsx", there=FILES))
-    each = one_by_one(mounts)
+    each = expand_copies(mounts)
     assert {mount for mount in each if mount.target.startswith("/workspace")} == {
         Mount(MountKind.WRITABLE, "/workspace", "/ws"),
         Mount(MountKind.HIDDEN_FILE, "/workspace/.env"),
@@ -145,7 +145,7 @@ def test_the_other_name_one_by_one() -> None:
         Mount(MountKind.READ_ONLY, "/workspace/.git/config", "/ws/.git/config"),
     }
     assert {mount for mount in each if not mount.target.startswith("/workspace")} == {
-        mount for mount in mounts if mount.kind is not MountKind.AGAIN
+        mount for mount in mounts if mount.kind is not MountKind.COPY
     }
     targets = [mount.target for mount in each]
     assert targets.index("/workspace") < targets.index("/workspace/a") < targets.index("/workspace/a/b")

@@ -1,8 +1,8 @@
-"""How answers look: `text(answer)` for a terminal, `bundle(answer)` for a notebook.
+"""Render results: `text(result)` for a terminal, `bundle(result)` for a notebook.
 
-A view says what there is to say (`runs.py`, `files.py`, ...) as blocks (`parts.py`), and two writers make text and HTML
-of them. A bundle is at most `LARGEST` bytes in a saved notebook, whatever was answered: views are asked again with less
-room until it fits. Several answers in one cell share an `Allowance`.
+A view (`run_view.py`, `file_view.py`, ...) describes a result in blocks (`blocks.py`), and two writers turn them into
+text and HTML. A bundle takes at most `MAX_BUNDLE_BYTES` in a saved notebook: views are called again with less room
+until the bundle fits. Several results in one cell share an `Allowance`.
 """
 
 from __future__ import annotations
@@ -12,11 +12,10 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from wap_kernel.client.render import (
-    cutting,
     file_view,
     html_writer,
     listing_view,
-    notes,
+    note_view,
     run_view,
     search_view,
     table_views,
@@ -24,28 +23,28 @@ from wap_kernel.client.render import (
     units,
     workspace_view,
 )
-from wap_kernel.client.render.blocks import Block, Room, held, muted
+from wap_kernel.client.render.blocks import Block, Room, python_hint, muted_row
 
 if TYPE_CHECKING:
-    from wap_kernel.client.results import Answer
+    from wap_kernel.client.results import ClientResult
 
-__all__ = ["LARGEST", "LARGEST_ERROR", "PREFIX", "Allowance", "bundle", "summary", "text", "weight"]
+__all__ = ["MAX_BUNDLE_BYTES", "MAX_ERROR_BYTES", "PREFIX", "Allowance", "bundle", "summarize_error", "text", "saved_bytes"]
 
 PREFIX = "%wap "
-"""What stands before a line that somebody types in a notebook."""
-LARGEST = 100_000
-"""Bytes of a bundle."""
-LARGEST_TEXT = 30_000
-"""Bytes of them for the text."""
-LARGEST_ERROR = 5_000
-"""Bytes kept for the error that may end a cell."""
-LONGEST_SUMMARY = 300
-LEAST = 2_500
-"""Bytes without which nothing is shown of an answer."""
+"""The text before a line that a person types in a notebook."""
+MAX_BUNDLE_BYTES = 100_000
+"""Bytes of a bundle in the file of a notebook."""
+MAX_TEXT_BYTES = 30_000
+"""Bytes of a bundle for its text."""
+MAX_ERROR_BYTES = 5_000
+"""Bytes reserved for the error that may end a cell."""
+MAX_SUMMARY_CHARACTERS = 300
+MIN_BUNDLE_BYTES = 2_500
+"""Bytes below which a result is not shown at all."""
 OUTPUT_BYTES = 200
-"""What an output costs in a notebook's file besides what it shows."""
+"""Bytes that an output takes in the file of a notebook besides its content."""
 LINE_BYTES = 16
-"""What a line costs in a notebook's file besides what it holds."""
+"""Bytes that a line takes in the file of a notebook besides its content."""
 
 View = Callable[[Mapping[str, Any], Mapping[str, Any], Room, str], Iterable[Block]]
 
@@ -60,70 +59,73 @@ VIEWS: Mapping[str, View] = {
     "verdicts": table_views.verdicts,
     "audit": table_views.audit,
     "grants": table_views.grants,
-    "problem": notes.problem,
-    "note": notes.note,
+    "problem": note_view.problem,
+    "note": note_view.note,
 }
 
 _TEXT_ROOM = Room(24_000, 200, 400)
 _HTML_ROOM = Room(56_000, 120, 1000)
 _TRIES = 10
 _ENOUGH = 0.5
-"""Of the bytes that there are: what fills so much was cut little enough."""
-_USED_UP = f"This cell shows {LARGEST // 1000} KB already, so the rest is not shown"
+"""The share of the allowed bytes from which a rendering is large enough."""
+_USED_UP = f"This cell shows {MAX_BUNDLE_BYTES // 1000} KB already, so the rest is not shown"
 
 
-def text(answer: Answer, *, prefix: str = PREFIX, largest: int = LARGEST_TEXT) -> str:
-    return _fitting(text_writer.write, answer, prefix, _TEXT_ROOM, largest)
+def text(result: ClientResult, *, prefix: str = PREFIX, largest: int = MAX_TEXT_BYTES) -> str:
+    return _render(text_writer.write, result, prefix, _TEXT_ROOM, largest)
 
 
-def bundle(answer: Answer, *, prefix: str = PREFIX, largest: int = LARGEST) -> dict[str, str]:
-    plain = text(answer, prefix=prefix, largest=min(LARGEST_TEXT, largest // 3))
-    rich = _fitting(html_writer.write, answer, prefix, _HTML_ROOM, largest - weight(plain))
-    return {"text/plain": plain, "text/html": rich}
+def bundle(result: ClientResult, *, prefix: str = PREFIX, largest: int = MAX_BUNDLE_BYTES) -> dict[str, str]:
+    plain_text = text(result, prefix=prefix, largest=min(MAX_TEXT_BYTES, largest // 3))
+    rich = _render(html_writer.write, result, prefix, _HTML_ROOM, largest - saved_bytes(plain_text))
+    return {"text/plain": plain_text, "text/html": rich}
 
 
 class Allowance:
-    """What the outputs of one cell may take together."""
+    """The bytes that the outputs of one cell may take together."""
 
     def __init__(self) -> None:
-        self._left = LARGEST - LARGEST_ERROR
+        self._left = MAX_BUNDLE_BYTES - MAX_ERROR_BYTES
 
-    def bundle(self, answer: Answer, *, prefix: str = PREFIX) -> dict[str, str]:
-        """Once it is used up a word that says so, and then nothing."""
-        if self._left < 2 * LEAST:  # some are left for the word
-            said = f"{_USED_UP}{held(prefix, '_ holds the last answer')}." if self._left > 0 else ""
+    def bundle(self, result: ClientResult, *, prefix: str = PREFIX) -> dict[str, str]:
+        """Render a result; once the allowance is used up, return a text that says so, and then empty ones."""
+        if self._left < 2 * MIN_BUNDLE_BYTES:  # enough bytes remain for the text that says so
+            notice = f"{_USED_UP}{python_hint(prefix, '_ holds the last result')}." if self._left > 0 else ""
             self._left = 0
-            return {"text/plain": said}
-        shown = bundle(answer, prefix=prefix, largest=self._left - LEAST)
-        self._left -= sum(map(weight, shown.values())) + OUTPUT_BYTES
-        return shown
+            return {"text/plain": notice}
+        rendered = bundle(result, prefix=prefix, largest=self._left - MIN_BUNDLE_BYTES)
+        self._left -= sum(map(saved_bytes, rendered.values())) + OUTPUT_BYTES
+        return rendered
 
 
-def weight(written: str) -> int:
-    """The bytes that it takes in a notebook's file, where every line is a string of its own."""
-    return len(json.dumps(written, ensure_ascii=False).encode()) + LINE_BYTES * (written.count("\n") + 1)
+def saved_bytes(content: str) -> int:
+    """Return the bytes that `content` takes in the file of a notebook, where every line is a string of its own."""
+    return len(json.dumps(content, ensure_ascii=False).encode()) + LINE_BYTES * (content.count("\n") + 1)
 
 
-def summary(said: str) -> str:
-    """Of an error, on one line, for whoever has no place for more."""
-    return units.one_line(cutting.line(said, LONGEST_SUMMARY))
+def summarize_error(message: str) -> str:
+    """Return the message of an error on one short line."""
+    return units.escape_one_line(units.truncate_line(message, MAX_SUMMARY_CHARACTERS))
 
 
-def _fitting(write: Callable[[Iterable[Block]], str], answer: Answer, prefix: str, room: Room, largest: int) -> str:
-    """As much as fits. How much of the room an answer needs is not known: what a smaller room did not make smaller did
-    not need it, and what a much smaller one has left too little of gets some of it back."""
+def _render(write: Callable[[Iterable[Block]], str], result: ClientResult, prefix: str, room: Room, largest: int) -> str:
+    """Render as much of a result as fits into `largest` bytes.
+
+    How much of the room a result needs is not known. Where a smaller room did not shrink the rendering, the next one is
+    much smaller; where it shrank too far, the next one is larger again.
+    """
     best, fits, fails, share, before = "", 0.0, 1.0, 1.0, 0
     for _ in range(_TRIES):
-        written = write(VIEWS[answer.view](answer.data, answer.asked, room.scaled(share), prefix))
-        taken = weight(written)
-        if taken <= largest:
+        written = write(VIEWS[result.view](result.data, result.request, room.scaled(share), prefix))
+        size = saved_bytes(written)
+        if size <= largest:
             best, fits = written, share
-            if share == 1.0 or taken >= _ENOUGH * largest:
+            if share == 1.0 or size >= _ENOUGH * largest:
                 break
         else:
-            fails, shrinks = share, not before or taken < 0.9 * before
-            share *= 0.8 * largest / taken if shrinks else 0.25
-            before = taken
+            fails, shrinks = share, not before or size < 0.9 * before
+            share *= 0.8 * largest / size if shrinks else 0.25
+            before = size
         if fits:
             share = (fits * fails) ** 0.5
-    return best or write([muted(f"Too large to show{held(prefix, '_.to_dict() holds it')}.")])
+    return best or write([muted_row(f"Too large to show{python_hint(prefix, '_.to_dict() holds it')}.")])

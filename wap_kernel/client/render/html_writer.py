@@ -11,17 +11,17 @@ import html
 from collections.abc import Iterable, Sequence
 from itertools import groupby
 
-from wap_kernel.client.render import ansi, cutting, units
+from wap_kernel.client.render import ansi, units
 from wap_kernel.client.render.blocks import (
-    PLAIN,
+    NO_STYLE,
     Bar,
     Block,
     Fields,
     Fold,
-    Head,
-    Line,
+    Header,
+    TextLine,
     LineTone,
-    Look,
+    SpanKind,
     Pre,
     Row,
     Span,
@@ -46,7 +46,7 @@ _TONES: dict[Tone, tuple[str, str, str]] = {
     "plain": ("-", "border-color1", "#999999"),
 }
 """Its sign, JupyterLab's colour for it, and one for where there is none."""
-_LOOKS: dict[Look, tuple[str, str]] = {
+_LOOKS: dict[SpanKind, tuple[str, str]] = {
     "": ("span", ""),
     "code": ("code", "background-color:transparent;padding:0;font-size:12px;word-break:break-word"),
     "type": ("code", "background-color:rgba(128, 128, 128, 0.15);padding:1px 6px;border-radius:3px;font-size:12px"),
@@ -83,13 +83,13 @@ _CELL = "text-align:left;vertical-align:top;padding:2px 14px 2px 0;background-co
 
 def write(blocks: Iterable[Block]) -> str:
     blocks = list(blocks)
-    tone: Tone = next((block.tone for block in blocks if isinstance(block, Head)), "plain")
+    tone: Tone = next((block.tone for block in blocks if isinstance(block, Header)), "plain")
     edge = _color(_TONES[tone][1], _TONES[tone][2], "border-left-color")
     return _tag("div", f"{_CARD};border-left-width:3px;{edge}", "".join(map(_block, blocks)))
 
 
 def _block(block: Block) -> str:
-    if isinstance(block, Head):
+    if isinstance(block, Header):
         return _head(block)
     if isinstance(block, Row):
         return _row(block)
@@ -103,9 +103,9 @@ def _block(block: Block) -> str:
     return _fields(block) if isinstance(block, Fields) else _bar(block)
 
 
-def _head(head: Head) -> str:
+def _head(head: Header) -> str:
     parts = [_outcome(head.tone, head.word, bold=True) if head.word else "", _inline(head.spans)]
-    facts = units.joined(head.facts)
+    facts = units.join_facts(head.facts)
     parts += [_tag("span", _FACTS, _escape(facts))] if facts else []
     parts += [_tag("code", f"{_LOOKS['code'][1]};{_FACTS}", _escape(head.name))] if head.name else []
     return _tag("div", _HEAD, f"{_GAP} ".join(part for part in parts if part))
@@ -113,7 +113,7 @@ def _head(head: Head) -> str:
 
 def _row(row: Row) -> str:
     # The space before them is not part of them: they may stand on a line of their own.
-    facts = f"{_GAP} {_tag('span', _FACTS, _escape(units.joined(row.facts)))}" if row.facts else ""
+    facts = f"{_GAP} {_tag('span', _FACTS, _escape(units.join_facts(row.facts)))}" if row.facts else ""
     said = _inline(row.spans) + facts
     if row.tone is None:
         return _tag("div", _ROW, said)
@@ -152,7 +152,7 @@ def _pre(pre: Pre) -> str:
     if not pre.gutter:
         return label + _tag("pre", _PRE, _whole(body))
     width = max(map(len, pre.gutter))
-    numbers = "\n".join(f"{number:>{width}}" for number in map(units.one_line, pre.gutter))
+    numbers = "\n".join(f"{number:>{width}}" for number in map(units.escape_one_line, pre.gutter))
     gutter = _tag("pre", f"{_INNER};opacity:0.5;padding-right:12px", _whole(html.escape(numbers)))
     return _tag("div", f"{_PRE};display:flex", gutter + _tag("pre", f"{_INNER};overflow-x:auto", _whole(body)))
 
@@ -167,7 +167,7 @@ def _whole(body: str) -> str:
     return f"\n{body}" if body.startswith("\n") else body
 
 
-def _toned(tone: LineTone, lines: Sequence[Line], *, is_whole: bool) -> str:
+def _toned(tone: LineTone, lines: Sequence[TextLine], *, is_whole: bool) -> str:
     """Every line ends with a newline: a browser shows none for the last one of a block."""
     style = _LINE_TONES[tone]
     text = "".join("".join(_styled(span, is_whole) for span in line.spans) + "\n" for line in lines)
@@ -175,9 +175,9 @@ def _toned(tone: LineTone, lines: Sequence[Line], *, is_whole: bool) -> str:
 
 
 def _styled(span: Span, is_whole: bool) -> str:
-    text = html.escape(units.visible(span.text if is_whole else cutting.line(span.text), "\t"))
-    if span.style != PLAIN and text:
-        return _tag("span", ansi.css(span.style), text)
+    text = html.escape(units.escape_invisible(span.text if is_whole else units.truncate_line(span.text), "\t"))
+    if span.style != NO_STYLE and text:
+        return _tag("span", ansi.style_css(span.style), text)
     tag, style = _LOOKS[span.look]
     return _tag(tag, style, text) if span.look else text
 
@@ -221,4 +221,4 @@ def _tag(name: str, style: str, inner: str) -> str:
 
 
 def _escape(text: str) -> str:
-    return html.escape(units.one_line(text))
+    return html.escape(units.escape_one_line(text))

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from wap_kernel.client.render import units
-from wap_kernel.client.render.blocks import Block, Head, Line, Pre, Room, Span, code, muted
+from wap_kernel.client.render.blocks import Block, Header, TextLine, Pre, Room, Span, code_spans, muted_row
 
 
 class _Entry(NamedTuple):
@@ -20,21 +20,21 @@ def blocks(data: Mapping[str, Any], asked: Mapping[str, Any], room: Room, prefix
     entries = data["files"]
     total = data.get("totalFound", len(entries))
     facts = [_counts(entries)] if total == len(entries) else [f"{len(entries):,} of {total:,} entries"]
-    head = Head("plain", "", code(asked.get("path", ".")), tuple(facts))
+    head = Header("plain", "", code_spans(asked.get("path", ".")), tuple(facts))
     shown = entries[: 5 * room.rows]
     lines = _drawn(_tree(shown, str(asked.get("path", "."))), room.characters)
-    found: list[Block] = [head, Pre(tuple(lines), bar="")] if lines else [head, muted("empty")]
+    found: list[Block] = [head, Pre(tuple(lines), bar="")] if lines else [head, muted_row("empty")]
     left = total - min(len(shown), len(lines))
     if left > 0:
-        found.append(muted(f"… {left:,} more; name a folder to see what is in it"))
+        found.append(muted_row(f"… {left:,} more; name a folder to see what is in it"))
     return found
 
 
 def _counts(entries: Sequence[Mapping[str, Any]]) -> str:
     folders = sum(1 for entry in entries if entry.get("isDirectory"))
     files = len(entries) - folders
-    said = [units.counted(folders, "folder")] if folders else []
-    return ", ".join([*said, units.counted(files, "file")] if files or not folders else said)
+    said = [units.format_count(folders, "folder")] if folders else []
+    return ", ".join([*said, units.format_count(files, "file")] if files or not folders else said)
 
 
 _Tree = list[tuple[int, _Entry]]
@@ -54,17 +54,17 @@ def _tree(entries: Sequence[Mapping[str, Any]], base: str) -> _Tree:
             found.append((depth, _Entry(names[depth], True, "", False)))
         metadata = entry.get("metadata") or {}
         is_folder = bool(entry.get("isDirectory"))
-        size = units.size(metadata["size"]) if "size" in metadata and not is_folder else ""
+        size = units.format_size(metadata["size"]) if "size" in metadata and not is_folder else ""
         found.append((len(names) - 1, _Entry(names[-1], is_folder, size, bool(entry.get("isSymlink")))))
         above = names if is_folder else names[:-1]
     return found
 
 
-def _drawn(tree: _Tree, characters: int) -> list[Line]:
+def _drawn(tree: _Tree, characters: int) -> list[TextLine]:
     lasts = _lasts(tree)
     names = [_name(entry) for _, entry in tree]
     width = min(max((2 * depth + len(name) for (depth, _), name in zip(tree, names, strict=True)), default=0), 60)
-    lines: list[Line] = []
+    lines: list[TextLine] = []
     open_: list[bool] = []
     for (depth, entry), name, is_last in zip(tree, names, lasts, strict=True):
         branches = "".join("│ " if goes_on else "  " for goes_on in open_[:depth])
@@ -78,13 +78,13 @@ def _drawn(tree: _Tree, characters: int) -> list[Line]:
         ]
         if entry.size:
             spans.append(Span(" " * max(width - 2 * depth - len(name), 0) + f"  {entry.size:>9}", "muted"))
-        lines.append(Line(tuple(spans)))
+        lines.append(TextLine(tuple(spans)))
     return lines
 
 
 def _name(entry: _Entry) -> str:
     """On one line, whatever it holds, so that the sizes stand below one another."""
-    return units.one_line(entry.name) + ("/" if entry.is_folder else "") + (" (link)" if entry.is_link else "")
+    return units.escape_one_line(entry.name) + ("/" if entry.is_folder else "") + (" (link)" if entry.is_link else "")
 
 
 def _lasts(tree: _Tree) -> list[bool]:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 
-from wap_kernel.client.render import cutting, units
-from wap_kernel.client.render.blocks import Bar, Block, Fields, Fold, Head, Pre, Row, Span, Table
+from wap_kernel.client.render import units
+from wap_kernel.client.render.blocks import Bar, Block, Fields, Fold, Header, Pre, Row, Span, Table
 
 WORD = 7
 """The width of an outcome's word."""
@@ -21,7 +21,7 @@ def _lines(blocks: Iterable[Block], indent: str) -> Iterator[str]:
     """What follows an outcome belongs to it, and stands below it."""
     below = indent
     for block in blocks:
-        if isinstance(block, Head):
+        if isinstance(block, Header):
             yield _head(block)
             indent = below = "  "
         elif isinstance(block, Row):
@@ -40,15 +40,15 @@ def _lines(blocks: Iterable[Block], indent: str) -> Iterator[str]:
             yield indent + _bar(block)
 
 
-def _head(head: Head) -> str:
+def _head(head: Header) -> str:
     words = [head.name, head.word, _inline(head.spans), *head.facts]
-    return units.one_line(units.joined(words))
+    return units.escape_one_line(units.join_facts(words))
 
 
 def _row(row: Row, indent: str) -> str:
     facts = f" ({', '.join(row.facts)})" if row.facts else ""
     word = f"{row.word:{WORD}} " if row.tone is not None else ""
-    return indent + units.one_line(word + _inline(row.spans) + facts)
+    return indent + units.escape_one_line(word + _inline(row.spans) + facts)
 
 
 def _inline(spans: Sequence[Span]) -> str:
@@ -61,7 +61,7 @@ def _pre(pre: Pre, indent: str) -> Iterator[str]:
         gutter = f"{pre.gutter[number]:>{width}} " if pre.gutter else ""
         bar = f"{pre.bar} " if pre.bar else ""
         text = _inline(line.spans)
-        text = units.visible(text if pre.bar == "$" else cutting.line(text), "\t")
+        text = units.escape_invisible(text if pre.bar == "$" else units.truncate_line(text), "\t")
         yield f"{indent}{gutter}{bar}{text}"
 
 
@@ -73,14 +73,14 @@ def _table(table: Table, indent: str) -> Iterator[str]:
 
 
 def _cell(spans: Sequence[Span]) -> str:
-    text = units.one_line(_inline(spans))
+    text = units.escape_one_line(_inline(spans))
     return text if len(text) <= WIDEST_CELL else text[: WIDEST_CELL - 1] + "…"
 
 
 def _fields(fields: Fields, indent: str) -> Iterator[str]:
     width = max((len(name) for name, _ in fields.rows), default=0)
     for name, spans in fields.rows:
-        yield f"{indent}{units.one_line(name):{width}}  {units.one_line(_inline(spans))}"
+        yield f"{indent}{units.escape_one_line(name):{width}}  {units.escape_one_line(_inline(spans))}"
 
 
 def _bar(bar: Bar) -> str:

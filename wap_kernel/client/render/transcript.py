@@ -11,7 +11,7 @@ import re
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from wap_kernel.model.safe_text import one_line, visible
+from wap_kernel.model.safe_text import escape_one_line, escape_invisible
 
 Write = Callable[[str], object]
 Event = Mapping[str, Any]
@@ -21,7 +21,7 @@ NOUNS = {"bytesWritten": "bytes", "size": "bytes", "editsApplied": "edits", "dur
 """What an event counts, and what that is."""
 
 
-class Lines:
+class JsonLines:
     """One JSON object a line: the events, and the events message last."""
 
     def __init__(self, write: Write) -> None:
@@ -64,7 +64,7 @@ class Transcript:
                 if (event.get("operationId"), stream) not in self._shown:
                     self._output(str(event.get("operationId")), stream, str(event.get(stream, "")))
         self._close_line()
-        self._write(line(event) + "\n")
+        self._write(render_event(event) + "\n")
         if "simulated" in event:
             for shown in (event[name] for name in ("note", "diff") if event.get(name)):
                 self._write(f"{BARS['stdout']}{_indented(str(shown))}\n")
@@ -77,7 +77,7 @@ class Transcript:
             self._close_line()
         for piece in re.findall(r"[^\n]*\n|[^\n]+", chunk):
             bar = BARS[stream] if self._open is None else ""
-            self._write(bar + visible(piece))
+            self._write(bar + escape_invisible(piece))
             self._open = None if piece.endswith("\n") else stream
 
     def _close_line(self) -> None:
@@ -86,7 +86,7 @@ class Transcript:
             self._open = None
 
 
-def line(event: Event) -> str:
+def render_event(event: Event) -> str:
     """One event: what became of it, what it was, and the facts."""
     kind = str(event["type"])
     if kind == "approvalRequired":
@@ -120,10 +120,10 @@ def _joined(outcome: str, kind: object, subject: str, detail: str) -> str:
     named = " ".join(part for part in (f"{outcome:7}", str(kind), subject) if part)
     detail = detail.strip()
     separator = "" if not detail else " " if detail.startswith("(") else ": "
-    return one_line(f"{named}{separator}{detail}")
+    return escape_one_line(f"{named}{separator}{detail}")
 
 
-def question(message: Event, where: str) -> str:
+def render_pending_approval(message: Event, where: str) -> str:
     """What a run waits for, and how a person answers. `where` is the address of the server, or how to get one."""
     pending = message["pendingApproval"]
     body = json.dumps({"approvalId": pending["approvalId"], "decision": "approved"})
@@ -141,4 +141,4 @@ def question(message: Event, where: str) -> str:
 
 
 def _indented(text: str) -> str:
-    return visible(text).rstrip("\n").replace("\n", f"\n{BARS['stdout']}")
+    return escape_invisible(text).rstrip("\n").replace("\n", f"\n{BARS['stdout']}")

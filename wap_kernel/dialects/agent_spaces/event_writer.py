@@ -12,36 +12,36 @@ from wap_kernel.dialects.hints import render_hint
 from wap_kernel.files.read import Whole
 from wap_kernel.model.errors import AlreadyExists, ApprovalRequired, EditNotFound, PermissionDenied, TimedOut, WapError
 from wap_kernel.model.operations import Message, ModifyFile, Operation, ReadFile, RunCommand, WriteFile
-from wap_kernel.model.paths import display
+from wap_kernel.model.paths import render_path
 from wap_kernel.model.results import (
     CommandResult,
     FileContent,
-    FileModified,
-    FileWritten,
-    PathChanged,
+    ModifyResult,
+    WriteResult,
+    PathResult,
     Result,
-    Reverted,
+    RevertResult,
 )
-from wap_kernel.model.timestamps import text_of
+from wap_kernel.model.timestamps import format_timestamp
 from wap_kernel.redaction.results import SHAPES, Redact, redacted
 
 TIMED_OUT = 124
 """The exit code of a command that took too long, as `timeout` of coreutils has it."""
-MAX_SAID = 2_000
+MAX_MESSAGE_CHARACTERS = 2_000
 """Characters of a message that its event holds."""
 _AS_IT_IS = frozenset({"operationId", "content", "diff", "closest"})
 """What the sender gave, and what stands in files: an edit must find what was shown."""
 Event = dict[str, Any]
 
 
-class AgentSpacesEvents:
+class AgentSpacesEventWriter:
     """Makes the events of operations, ready for JSON. What has no value is absent."""
 
     def __init__(self, clock: Callable[[], datetime], redact: Redact = SHAPES) -> None:
         self._clock = clock
         self._redact = redact
 
-    def done(self, step_id: str, operation: Operation, result: Result, **extra: Any) -> Event:
+    def write_result(self, step_id: str, operation: Operation, result: Result, **extra: Any) -> Event:
         success = getattr(result, "exit_code", 0) == 0
         if isinstance(operation, Message):
             found = self._said(operation)
@@ -49,11 +49,11 @@ class AgentSpacesEvents:
             found = _RESULTS.get(type(result), _nothing)(operation, result)
         return self._outcome(step_id, operation, success, found | extra)
 
-    def read(self, step_id: str, operation: ReadFile, whole: Whole) -> Event:
+    def write_file_read(self, step_id: str, operation: ReadFile, whole: Whole) -> Event:
         """What `done` says of a file that was read whole; a batch may have a thousand of them."""
         event = {
             "type": TYPES[operation.kind],
-            "timestamp": text_of(self._clock()),
+            "timestamp": format_timestamp(self._clock()),
             "operationId": _unicode(step_id),
             "path": _unicode(operation.path),
             "success": True,
@@ -64,10 +64,10 @@ class AgentSpacesEvents:
         }
         return {**event, "isLossy": True} if whole.is_lossy else event
 
-    def failed(self, step_id: str, operation: Operation, error: WapError) -> Event:
+    def write_failure(self, step_id: str, operation: Operation, error: WapError) -> Event:
         rule = error.details.get("rule")
         if rule is not None or isinstance(error, PermissionDenied | ApprovalRequired):
-            return self.denied(step_id, operation, error.message, render_hint(error.hint, "agent_spaces"), rule)
+            return self.write_denial(step_id, operation, error.message, render_hint(error.hint, "agent_spaces"), rule)
         found = {
             "error": _text(operation, error),
             "code": error.code.value,
@@ -79,7 +79,7 @@ class AgentSpacesEvents:
             found |= _partial(error)
         return self._outcome(step_id, operation, False, found)
 
-    def approval(self, step_id: str, operation: Operation, reason: str, details: Mapping[str, Any]) -> Event:
+    def write_approval(self, step_id: str, operation: Operation, reason: str, details: Mapping[str, Any]) -> Event:
         return self._event(
             "approvalRequired",
             operationId=step_id,
@@ -88,7 +88,7 @@ class AgentSpacesEvents:
             details=dict(details),
         )
 
-    def denied(
+    def write_denial(
         self, step_id: str, operation: Operation, reason: str, suggestion: str | None = None, rule: str | None = None
     ) -> Event:
         return self._event(
@@ -101,13 +101,13 @@ class AgentSpacesEvents:
             details=_named(operation) or None,
         )
 
-    def error(self, category: Category, message: str, details: Mapping[str, Any] | None = None) -> Event:
+    def write_error(self, category: Category, message: str, details: Mapping[str, Any] | None = None) -> Event:
         return self._event("error", category=category, message=message, details=dict(details or {}))
 
     def _said(self, message: Message) -> Event:
         """What it says, for whoever did not send it. A batch may hold a thousand, which are not kept twice over."""
-        is_long = len(message.content) > MAX_SAID
-        return {"content": redacted(message.content, self._redact)[:MAX_SAID], "truncated": is_long or None}
+        is_long = len(message.content) > MAX_MESSAGE_CHARACTERS
+        return {"content": redacted(message.content, self._redact)[:MAX_MESSAGE_CHARACTERS], "truncated": is_long or None}
 
     def _outcome(self, step_id: str, operation: Operation, success: bool, found: Event) -> Event:
         named = {"operationId": step_id, **_named(operation)}
@@ -116,7 +116,7 @@ class AgentSpacesEvents:
     def _event(self, type_: str, **fields: Any) -> Event:
         said = {name: _unicode(value) for name, value in fields.items() if value is not None}
         kept = {name: value if name in _AS_IT_IS else redacted(value, self._redact) for name, value in said.items()}
-        return {"type": type_, "timestamp": text_of(self._clock()), **kept}
+        return {"type": type_, "timestamp": format_timestamp(self._clock()), **kept}
 
 
 def _named(operation: Operation) -> Event:
@@ -140,11 +140,11 @@ def _content(_: Operation, result: FileContent) -> Event:
     }
 
 
-def _written(_: Operation, result: FileWritten) -> Event:
+def _written(_: Operation, result: WriteResult) -> Event:
     return {"bytesWritten": result.bytes_written, "hash": result.hash}
 
 
-def _modified(operation: ModifyFile, result: FileModified) -> Event:
+def _modified(operation: ModifyFile, result: ModifyResult) -> Event:
     return {
         "editsApplied": len(operation.edits),
         "hash": result.hash,
@@ -157,22 +157,22 @@ def _command(_: Operation, result: CommandResult) -> Event:
     return {"exitCode": result.exit_code, **_output(result.model_dump(by_alias=True))}
 
 
-def _changed(_: Operation, result: PathChanged) -> Event:
+def _changed(_: Operation, result: PathResult) -> Event:
     return {"hash": result.hash}
 
 
-def _reverted(_: Operation, result: Reverted) -> Event:
+def _reverted(_: Operation, result: RevertResult) -> Event:
     return {"restored": result.restored, "left": result.left, "notUndone": result.not_undone}
 
 
 _RESULTS: Mapping[type[Result], Callable[[Any, Any], Event]] = MappingProxyType(
     {
         FileContent: _content,
-        FileWritten: _written,
-        FileModified: _modified,
+        WriteResult: _written,
+        ModifyResult: _modified,
         CommandResult: _command,
-        PathChanged: _changed,
-        Reverted: _reverted,
+        PathResult: _changed,
+        RevertResult: _reverted,
     }
 )
 
@@ -202,7 +202,7 @@ def _unicode(value: Any) -> Any:
     """Half characters, such as stand for bytes of a name that is not UTF-8, are shown escaped: no JSON has them."""
     if isinstance(value, str):
         try:
-            return display(value)
+            return render_path(value)
         except UnicodeEncodeError:
             return value.encode("utf-8", "backslashreplace").decode()
     if isinstance(value, Mapping):

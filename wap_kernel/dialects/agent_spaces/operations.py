@@ -71,12 +71,12 @@ def _check_new_path(path: str) -> str:
 def _relative(path: str) -> str:
     """As the engine has it. A name of more than 255 bytes, which may be fewer characters, is for the file system to
     refuse."""
-    return "/".join(paths.split(path)) or "."
+    return "/".join(paths.split_path(path)) or "."
 
 
 def _has_short_names(path: str) -> bool:
     longest = MAX_NAME_BYTES
-    return len(path.encode()) <= longest or all(len(name.encode()) <= longest for name in paths.split(path))
+    return len(path.encode()) <= longest or all(len(name.encode()) <= longest for name in paths.split_path(path))
 
 
 Text = Annotated[str, AfterValidator(_check_text)]

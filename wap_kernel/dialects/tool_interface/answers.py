@@ -12,8 +12,8 @@ from wap_kernel.files.read import count_lines
 from wap_kernel.model.edits import ReplaceText
 from wap_kernel.model.limits import INTERFACE_MAX_STREAM_BYTES
 from wap_kernel.model.operations import ListFiles, ModifyFile, SearchFiles, ViewFile, WriteFile
-from wap_kernel.model.results import CommandResult, FileContent, FileList, FileModified, FileWritten, SearchResult
-from wap_kernel.providers.process.output_buffer import Collector
+from wap_kernel.model.results import CommandResult, FileContent, FileList, ModifyResult, WriteResult, SearchResult
+from wap_kernel.providers.process.output_buffer import OutputCollector
 
 BOM = "\ufeff"
 
@@ -110,7 +110,7 @@ def cut(text: str, total: int) -> tuple[str, bool]:
     data = text.encode("utf-8")
     if len(data) <= INTERFACE_MAX_STREAM_BYTES:
         return text, False
-    kept = Collector(INTERFACE_MAX_STREAM_BYTES)
+    kept = OutputCollector(INTERFACE_MAX_STREAM_BYTES)
     kept.feed(data)
     kept.total = max(kept.total, total)  # the engine may have left out some already, further in the middle
     return kept.text(INTERFACE_MAX_STREAM_BYTES).text, True
@@ -179,11 +179,11 @@ def _listed(operation: ListFiles, result: FileList) -> ReadAnswer:
     )
 
 
-def written(_: WriteFile, result: FileWritten) -> WriteAnswer:
+def written(_: WriteFile, result: WriteResult) -> WriteAnswer:
     return WriteAnswer(file_path=shown(result.path), bytes_written=result.bytes_written, hash=result.hash)
 
 
-def edited(operation: ModifyFile, result: FileModified) -> EditAnswer:
+def edited(operation: ModifyFile, result: ModifyResult) -> EditAnswer:
     (change,) = operation.edits
     assert isinstance(change, ReplaceText)
     replacements = result.replacements or 1

@@ -15,7 +15,7 @@ from pydantic.alias_generators import to_camel
 from wap_kernel.dialects.tool_interface.answers import Answer
 from wap_kernel.dialects.tool_interface.workspace_path import shown
 from wap_kernel.model.git import results as git
-from wap_kernel.model.git.results import GitActed
+from wap_kernel.model.git.results import GitResult
 from wap_kernel.model.operations import GitAction
 
 
@@ -130,11 +130,11 @@ class GitAnswer(GitPart):
 _PATHS = frozenset({"path", "old_path", "untracked", "paths"})
 
 
-def acted(operation: GitAction, result: GitActed) -> GitAnswer:
+def acted(operation: GitAction, result: GitResult) -> GitAnswer:
     return GitAnswer.model_validate(told(operation, result, shown))
 
 
-def told(operation: GitAction, result: GitActed, shown: Callable[[str], str]) -> dict[str, Any]:
+def told(operation: GitAction, result: GitResult, shown: Callable[[str], str]) -> dict[str, Any]:
     """The answer as data; `shown` is how the caller knows a path."""
     said: dict[str, Any] = {"action": operation.action, "exit_code": result.exit_code, "stderr": ""}
     failure = result.failure
@@ -146,7 +146,7 @@ def told(operation: GitAction, result: GitActed, shown: Callable[[str], str]) ->
 
 def _plain(answer: Any, shown: Callable[[str], str]) -> Any:
     """What has no value is absent."""
-    if isinstance(answer, git.ShownFolder):
+    if isinstance(answer, git.FolderAtCommit):
         # Of a folder only the names are paths, and they stand in it.
         return {
             "path": shown(answer.path),

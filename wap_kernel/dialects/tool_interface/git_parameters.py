@@ -11,9 +11,9 @@ from pydantic import Field
 from wap_kernel.dialects.tool import INTEGER
 from wap_kernel.dialects.tool_interface import workspace_path
 from wap_kernel.dialects.tool_interface.parameters import InterfaceParameters, Positive
-from wap_kernel.git.settings import by_https
+from wap_kernel.git.settings import to_https
 from wap_kernel.model.errors import InvalidArgument
-from wap_kernel.model.git.names import branch as branch_name
+from wap_kernel.model.git.names import check_branch_name as branch_name
 from wap_kernel.model.limits import (
     INTERFACE_MAX_GIT_FILES,
     INTERFACE_MAX_GIT_WORD_CHARACTERS,
@@ -21,7 +21,7 @@ from wap_kernel.model.limits import (
     MAX_LOG_COMMITS,
 )
 from wap_kernel.model.operations import GitAction, GitChange, GitRead, GitTransfer, Operation
-from wap_kernel.policy.git_remotes import remote
+from wap_kernel.policy.git_remotes import parse_remote
 
 Paths = Annotated[list[Annotated[str, Field(min_length=1)]], Field(min_length=1, max_length=INTERFACE_MAX_GIT_FILES)]
 Action = Literal[
@@ -142,7 +142,7 @@ class GitParameters(InterfaceParameters):
             "limit": self.limit,
             "skip": self.skip,
             # Checked before it is written down anywhere: it may hold a password.
-            "url": None if self.url is None else remote(by_https(self.url)).url,
+            "url": None if self.url is None else parse_remote(to_https(self.url)).url,
             "destination": None if self.path is None else named(self.path),
         }
         return {name: value for name, value in fields.items() if value is not None}

@@ -12,7 +12,7 @@ WORKSPACE = "/workspace"
 
 def parse(text: str, names_of_root: tuple[str, ...]) -> str:
     """A caller's path relative to the root: below /workspace, relative to it, or as a command's `pwd` shows it."""
-    return paths.parse(text, (WORKSPACE, *names_of_root))
+    return paths.parse_path(text, (WORKSPACE, *names_of_root))
 
 
 def new_file(text: str, names_of_root: tuple[str, ...]) -> str:
@@ -28,10 +28,10 @@ def new_file(text: str, names_of_root: tuple[str, ...]) -> str:
 def beside(text: str, folder: str, names_of_root: tuple[str, ...]) -> str:
     """A path that is relative to `folder` unless it is absolute."""
     path = parse(text, names_of_root)
-    return path if text.startswith("/") else normpath(paths.join(folder, path))
+    return path if text.startswith("/") else normpath(paths.join_path(folder, path))
 
 
 def shown(path: str) -> str:
     """A path of the engine's as the caller knows it."""
-    path = paths.display(path)
+    path = paths.render_path(path)
     return WORKSPACE if path == "." else f"{WORKSPACE}/{path}"

@@ -32,7 +32,7 @@ class ReadNotebookParameters(Parameters):
 
     def operation(self, names_of_root: tuple[str, ...]) -> Operation:
         return ReadNotebook(
-            path=named(paths.parse(self.path, names_of_root)),
+            path=named(paths.parse_path(self.path, names_of_root)),
             cells=None if self.cell_ids is None else tuple(self.cell_ids),
             outputs=self.include_outputs,
         )
@@ -109,7 +109,7 @@ class ModifyNotebookParameters(Parameters):
 
     def operation(self, names_of_root: tuple[str, ...]) -> Operation:
         return ModifyFile(
-            path=named(paths.parse(self.path, names_of_root)),
+            path=named(paths.parse_path(self.path, names_of_root)),
             edits=tuple(item.change() for item in self.operations),
             expected_hash=self.expected_hash,
         )

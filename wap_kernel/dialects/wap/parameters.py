@@ -68,7 +68,7 @@ class ExploreFilesParameters(Parameters):
 
     def operation(self, names_of_root: tuple[str, ...]) -> Operation:
         return ListFiles(
-            path=paths.parse(self.path, names_of_root),
+            path=paths.parse_path(self.path, names_of_root),
             recursive=self.recursive,
             max_depth=self.max_depth,
             exclude=_tuple(self.exclude_patterns),
@@ -84,7 +84,7 @@ class ReadFileParameters(Parameters):
 
     def operation(self, names_of_root: tuple[str, ...]) -> Operation:
         return ReadFile(
-            path=paths.parse(self.path, names_of_root),
+            path=paths.parse_path(self.path, names_of_root),
             start_line=self.start_line,
             end_line=self.end_line,
             encoding=self.encoding,
@@ -168,7 +168,7 @@ class ModifyFileParameters(Parameters):
 
     def operation(self, names_of_root: tuple[str, ...]) -> Operation:
         return ModifyFile(
-            path=paths.parse(self.path, names_of_root),
+            path=paths.parse_path(self.path, names_of_root),
             edits=tuple(item.change() for item in self.operations),
             expected_hash=self.expected_hash,
         )
@@ -186,7 +186,7 @@ class SearchFilesParameters(Parameters):
 
     def operation(self, names_of_root: tuple[str, ...]) -> Operation:
         return SearchFiles(
-            paths=tuple(paths.parse(path, names_of_root) for path in self.paths),
+            paths=tuple(paths.parse_path(path, names_of_root) for path in self.paths),
             query=self.query,
             regex=self.type == "regex",
             recursive=self.recursive,
@@ -208,7 +208,7 @@ class ExecuteCommandParameters(Parameters):
             raise InvalidArgument("The command contains a NUL character.")
         return RunCommand(
             command=self.command,
-            cwd=paths.parse(self.working_directory, names_of_root),
+            cwd=paths.parse_path(self.working_directory, names_of_root),
             timeout_ms=self.timeout,
             environment=self.environment,
         )
@@ -226,7 +226,7 @@ class DeleteFileParameters(Parameters):
 
     def operation(self, names_of_root: tuple[str, ...]) -> Operation:
         return DeleteFile(
-            path=paths.parse(self.path, names_of_root), recursive=self.recursive, expected_hash=self.expected_hash
+            path=paths.parse_path(self.path, names_of_root), recursive=self.recursive, expected_hash=self.expected_hash
         )
 
 
@@ -239,7 +239,7 @@ class _FromTo(Parameters):
 
     def _fields(self, names_of_root: tuple[str, ...]) -> dict[str, Any]:
         return {
-            "source": paths.parse(self.source, names_of_root),
+            "source": paths.parse_path(self.source, names_of_root),
             "destination": _new_file(self.destination, names_of_root),
             "overwrite": self.overwrite,
             "create_directories": self.create_directories,
@@ -261,7 +261,7 @@ class CreateDirectoryParameters(Parameters):
     path: Path
 
     def operation(self, names_of_root: tuple[str, ...]) -> Operation:
-        return CreateDirectory(path=paths.parse(self.path, names_of_root))
+        return CreateDirectory(path=paths.parse_path(self.path, names_of_root))
 
 
 def _tuple(patterns: list[str] | None) -> tuple[str, ...] | None:
@@ -270,7 +270,7 @@ def _tuple(patterns: list[str] | None) -> tuple[str, ...] | None:
 
 def _new_file(text: str, names_of_root: tuple[str, ...]) -> str:
     """The path that a file is to have. With a slash at its end it names a folder, and a file would be made there."""
-    path = paths.parse(text, names_of_root)
+    path = paths.parse_path(text, names_of_root)
     if text.rpartition("/")[2] in ("", "."):
         raise InvalidArgument(
             f"The path names a folder: {text}", hint="Name the file itself, as in folder/file.txt.", path=text

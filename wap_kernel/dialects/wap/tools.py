@@ -22,10 +22,10 @@ from wap_kernel.model.results import (
     CommandResult,
     FileContent,
     FileList,
-    FileModified,
-    FileWritten,
+    ModifyResult,
+    WriteResult,
     NotebookContent,
-    PathChanged,
+    PathResult,
     Result,
     SearchResult,
     WorkspaceDescription,
@@ -36,15 +36,15 @@ from wap_kernel.runs.runner import Runner
 DIALECT = "wap"
 
 
-class WriteFileResponse(FileWritten):
+class WriteFileResponse(WriteResult):
     success: bool
 
 
-class ModifyFileResponse(FileModified):
+class ModifyFileResponse(ModifyResult):
     success: bool
 
 
-class PathChangedResponse(PathChanged):
+class PathChangedResponse(PathResult):
     success: bool
 
 
@@ -206,13 +206,13 @@ async def answer(name: str, operation: Operation, runner: Runner, caller: Caller
     return encoded if isinstance(encoded, bytes) else json.dumps(encoded).encode("ascii")
 
 
-def respond(step: Step, result: Result) -> dict[str, Any]:
+def encode_result(step: Step, result: Result) -> dict[str, Any]:
     """The answer of a call that waited for approval, to be kept."""
     answered: dict[str, Any] = json.loads(_encode(tool(step.tool), result))
     return answered
 
 
-def refuse(_: Step, error: WapError) -> dict[str, Any]:
+def encode_error(_: Step, error: WapError) -> dict[str, Any]:
     """The same of one that failed."""
     return error.to_dict()
 

@@ -13,7 +13,7 @@ import stat
 from collections import deque
 from dataclasses import dataclass
 
-from wap_kernel.model.paths import below, split
+from wap_kernel.model.paths import relative_to, split_path
 
 MAX_LINKS = 40
 MAX_FOLDERS = 256
@@ -49,7 +49,7 @@ class Place:
 
 def walk(root: int, names_of_root: tuple[str, ...], path: str, *, follow: bool) -> Place:
     """The place of `path`; its last name need not exist. With `follow`, a link in last position is resolved too."""
-    pending = deque(split(path))
+    pending = deque(split_path(path))
     folders: list[int] = []
     names: list[str] = []
     links = 0
@@ -80,7 +80,7 @@ def walk(root: int, names_of_root: tuple[str, ...], path: str, *, follow: bool) 
                     while folders:
                         os.close(folders.pop())
                     names.clear()
-                pending.extendleft(reversed(split(target)))
+                pending.extendleft(reversed(split_path(target)))
             elif last:
                 return Place(os.dup(here), name, "/".join([*names, name]))
             elif len(folders) >= MAX_FOLDERS:
@@ -105,7 +105,7 @@ def _read_link(name: str, folder: int) -> str:
 
 def _into_root(target: str, names_of_root: tuple[str, ...]) -> str:
     for name in names_of_root:
-        relative = below(target, name)
+        relative = relative_to(target, name)
         if relative is not None:
             return relative
     raise Escape

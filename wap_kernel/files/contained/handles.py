@@ -14,7 +14,7 @@ from wap_kernel.files.interface import Guard, Kind, Look, Stat
 from wap_kernel.model.errors import InvalidArgument, TooLarge
 from wap_kernel.model.hints import LIST_FOLDER
 from wap_kernel.model.path_access import Access
-from wap_kernel.model.paths import join
+from wap_kernel.model.paths import join_path
 
 # O_NONBLOCK: opening a FIFO must not wait for a writer; it is refused after fstat.
 READ_FLAGS = os.O_RDONLY | sum(getattr(os, name, 0) for name in ("O_CLOEXEC", "O_NONBLOCK", "O_NOCTTY"))
@@ -118,17 +118,17 @@ class LocalFolder:
                 yield batch
 
     def enter(self, name: str) -> LocalFolder:
-        path = join(self.path, name)
+        path = join_path(self.path, name)
         self._guard.check(path, Access.READ, folder=True)
         return LocalFolder(os.open(name, FOLDER_FLAGS, dir_fd=self.fd), path, self._guard)
 
     def open(self, name: str) -> LocalFile:
-        path = join(self.path, name)
+        path = join_path(self.path, name)
         self._guard.check(path, Access.READ)
         return LocalFile(os.open(name, READ_FLAGS | os.O_NOFOLLOW, dir_fd=self.fd), path)
 
     def stat(self, name: str) -> Stat:
-        return stat_of(os.stat(name, dir_fd=self.fd, follow_symlinks=False), join(self.path, name))
+        return stat_of(os.stat(name, dir_fd=self.fd, follow_symlinks=False), join_path(self.path, name))
 
     def look(self, name: str) -> Look:
         return look_at(name, self.fd)
@@ -144,7 +144,7 @@ class LocalFolder:
         with os.scandir(self.fd) as found:
             entries = [(entry.name, entry.is_dir(follow_symlinks=False)) for entry in found]
         for name, is_folder in entries:
-            self._guard.check(join(self.path, name), Access.WRITE, folder=is_folder)
+            self._guard.check(join_path(self.path, name), Access.WRITE, folder=is_folder)
             if is_folder:
                 with self.enter(name) as folder:
                     if os.fstat(folder.fd).st_dev != device:
@@ -156,7 +156,7 @@ class LocalFolder:
         with os.scandir(self.fd) as found:
             entries = [(entry.name, entry.is_dir(follow_symlinks=False)) for entry in found]
         for name, is_folder in entries:
-            self._guard.check(join(self.path, name), Access.WRITE, folder=is_folder)
+            self._guard.check(join_path(self.path, name), Access.WRITE, folder=is_folder)
             if is_folder:
                 with self.enter(name) as folder:
                     folder.clear()

@@ -15,7 +15,7 @@ from wap_kernel.files.contained.handles import READ_FLAGS, LocalFile, look_of
 from wap_kernel.files.contained.openat2 import OpenBeneath
 from wap_kernel.files.interface import Guard, Look
 from wap_kernel.model.path_access import Access
-from wap_kernel.model.paths import lexical
+from wap_kernel.model.paths import resolve_lexically
 
 _LINKED = (errno.ELOOP, errno.EXDEV, errno.EAGAIN)
 """What the kernel says where it meets a link, or something is renamed meanwhile."""
@@ -42,7 +42,7 @@ class Direct:
     def open(self, path: str) -> LocalFile | None:
         if ".." in path:
             return None
-        real = lexical(path)
+        real = resolve_lexically(path)
         self._guard.check(real, Access.READ)
         descriptor = self._opened(path, READ_FLAGS)
         return None if descriptor is None else LocalFile(descriptor, real)
@@ -73,7 +73,7 @@ class Direct:
     def _place(self, path: str) -> Place | None:
         if ".." in path:
             return None
-        real = lexical(path)
+        real = resolve_lexically(path)
         self._guard.check(real, Access.WRITE)
         folder, _, name = real.rpartition("/")
         descriptor = self._opened(folder or ".", _FOLDER)

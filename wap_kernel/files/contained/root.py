@@ -23,7 +23,7 @@ from wap_kernel.files.contained.modes import change_mode
 from wap_kernel.files.interface import Guard, Kind, Look, Stat
 from wap_kernel.model.errors import Conflict, InvalidArgument, WapError
 from wap_kernel.model.path_access import Access
-from wap_kernel.model.paths import lexical, outside, split
+from wap_kernel.model.paths import resolve_lexically, outside, split_path
 
 RETRIES = 64
 
@@ -88,7 +88,7 @@ class Root:
             # Nearly every path exists and has no link in it, which one call tells.
             with suppress(OSError):
                 os.close(self._open_beneath(self.fd, path, os.O_PATH))
-                return lexical(path)
+                return resolve_lexically(path)
         with self._place(path, follow=follow) as place:
             return place.path
 
@@ -175,7 +175,7 @@ class Root:
             os.fsync(place.fd)
 
     def mkdir(self, path: str, *, parents: bool = False) -> bool:
-        parts = split(path)
+        parts = split_path(path)
         made = False
         for end in range(1 if parents else len(parts), len(parts) + 1):
             made = self._mkdir_one("/".join(parts[:end]), errno.EEXIST if end == len(parts) else errno.ENOTDIR)
@@ -240,7 +240,7 @@ class Root:
         is_folder = bool(flags & os.O_DIRECTORY)
 
         def fast(open_beneath: openat2.OpenBeneath) -> tuple[int, str]:
-            real = lexical(path)
+            real = resolve_lexically(path)
             self._guard.check(real, Access.READ, folder=is_folder)
             return open_beneath(self.fd, path, flags & ~os.O_NOFOLLOW), real
 
@@ -257,11 +257,11 @@ class Root:
         return self._resolve(path, fast, slow)
 
     def _place(self, path: str, *, follow: bool) -> Place:
-        parts = split(path)
+        parts = split_path(path)
 
         def fast(open_beneath: openat2.OpenBeneath) -> Place:
             folder = "/".join(parts[:-1]) or "."
-            real = lexical(path)
+            real = resolve_lexically(path)
             place = Place(open_beneath(self.fd, folder, FOLDER_FLAGS & ~os.O_NOFOLLOW), parts[-1], real)
             try:
                 if follow and _is_link(place):
@@ -316,7 +316,7 @@ class Root:
 
 def _leaves_lexically(path: str) -> bool:
     try:
-        lexical(path)
+        resolve_lexically(path)
     except OSError:
         return True
     return False

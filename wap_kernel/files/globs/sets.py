@@ -22,7 +22,7 @@ from wap_kernel.files.globs.parse import excluding_lines, selecting_rows, too_ma
 from wap_kernel.files.globs.path_glob import NamesWithin, PathGlob, name_matcher
 from wap_kernel.model.errors import InvalidArgument
 from wap_kernel.model.limits import DEFAULT_EXCLUSIONS, MAX_GLOBS
-from wap_kernel.model.paths import split
+from wap_kernel.model.paths import split_path
 
 _ALL = (("**",), ("**", "*"))
 _FOLDER_NAME = re.compile(r"(?:\*\*/)*([^/*?\[\]\\!#\s]+)/")
@@ -61,28 +61,28 @@ class Selected:
         return [glob.names for glob in self._globs]
 
     def within(self, folder: str) -> NamesWithin:
-        names = split(folder)
+        names = split_path(folder)
         return NamesWithin([(glob, glob.after(names)) for glob in self._globs])
 
     def matches(self, path: str) -> bool:
-        names = split(path)
+        names = split_path(path)
         return any(glob.end in glob.after(names) for glob in self._globs)
 
     def leads_on(self, folder: str) -> bool:
         """Whether something below `folder` may be selected."""
-        names = split(folder)
+        names = split_path(folder)
         return any(glob.after(names) - {glob.end} for glob in self._globs)
 
     def covers(self, folder: str) -> bool:
         """Whether all that can be below `folder` is selected."""
-        names = split(folder)
+        names = split_path(folder)
         return any(glob.names[state:] in _ALL for glob in self._globs for state in glob.after(names))
 
     def unselected(self, folder: str, names: Sequence[str], folders: Callable[[], Collection[str]]) -> set[str]:
         """Entries of `folder` that are not selected, apart from the `folders` among them that lead on."""
         if self.covers(folder):
             return set()
-        above = split(folder)
+        above = split_path(folder)
         states = [(glob, glob.after(above)) for glob in self._globs]
         left: set[str] = set()
         leading: set[str] = set()

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from wap_kernel.files.contained.handles import not_a_file
 from wap_kernel.files.interface import DirEntry, Files, Guard, Kind, Look, OpenFile, Stat
 from wap_kernel.model.path_access import Access
-from wap_kernel.model.paths import join
+from wap_kernel.model.paths import join_path
 
 FILE_MODE = stat.S_IFREG | 0o644
 FOLDER_MODE = stat.S_IFDIR | 0o755
@@ -146,21 +146,21 @@ class OverlayFolder:
         yield [entry for entry in entries if entry.name not in hidden]
 
     def enter(self, name: str) -> OverlayFolder:
-        path = join(self.path, name)
+        path = join_path(self.path, name)
         self._guard.check(path, Access.READ, folder=True)
         return OverlayFolder(self._layer, path, self._guard)
 
     def open(self, name: str) -> OpenFile:
-        path = join(self.path, name)
+        path = join_path(self.path, name)
         self._guard.check(path, Access.READ)
         return self._layer.open(path)
 
     def stat(self, name: str) -> Stat:
         look = self.look(name)
-        return Stat(join(self.path, name), look.kind, look.size, look.mtime_ns, look.mode)
+        return Stat(join_path(self.path, name), look.kind, look.size, look.mtime_ns, look.mode)
 
     def look(self, name: str) -> Look:
-        found = self._layer.look(self.path if name == "." else join(self.path, name))
+        found = self._layer.look(self.path if name == "." else join_path(self.path, name))
         if found is None:
             raise OSError(errno.ENOENT, os.strerror(errno.ENOENT))
         return found

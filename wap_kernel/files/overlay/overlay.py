@@ -21,7 +21,7 @@ from wap_kernel.files.overlay.handles import FILE_MODE, FOLDER_MODE, GONE, Layer
 from wap_kernel.files.unguarded import Unguarded
 from wap_kernel.model.errors import InvalidArgument, PermissionDenied
 from wap_kernel.model.path_access import Access
-from wap_kernel.model.paths import join, outside, split
+from wap_kernel.model.paths import join_path, outside, split_path
 
 
 class Overlay:
@@ -133,7 +133,7 @@ class Overlay:
         self._layer.put(real, GONE)
 
     def mkdir(self, path: str, *, parents: bool = False) -> bool:
-        parts = split(path)
+        parts = split_path(path)
         made = False
         for end in range(1 if parents else len(parts), len(parts) + 1):
             made = self._mkdir_one("/".join(parts[:end]), errno.EEXIST if end == len(parts) else errno.ENOTDIR)
@@ -157,7 +157,7 @@ class Overlay:
 
     def _below(self, folder: str) -> Iterator[tuple[str, Look]]:
         for name, look in self._layer.children(folder).items():
-            path = join(folder, name)
+            path = join_path(folder, name)
             yield path, look
             if look.kind is Kind.FOLDER:
                 yield from self._below(path)
@@ -181,7 +181,7 @@ class Overlay:
 
     def _walk(self, path: str, *, follow: bool) -> str:
         """Where `path` is; its last name need not exist."""
-        pending, here, links = deque(split(path)), ".", 0
+        pending, here, links = deque(split_path(path)), ".", 0
         while pending:
             name = pending.popleft()
             if name == "..":
@@ -189,7 +189,7 @@ class Overlay:
                     raise outside(path)
                 here = posixpath.dirname(here) or "."
                 continue
-            place = join(here, name)
+            place = join_path(here, name)
             found = self._layer.look(place)
             if found is not None and found.kind is Kind.LINK and (follow or pending):
                 links += 1
@@ -198,7 +198,7 @@ class Overlay:
                 target = found.target or ""
                 if target.startswith("/"):
                     target, here = self._from_top(place, path), "."
-                pending.extendleft(reversed(split(target)))
+                pending.extendleft(reversed(split_path(target)))
                 continue
             if pending and (found is None or found.kind is not Kind.FOLDER):
                 raise _failure(errno.ENOENT if found is None else errno.ENOTDIR)

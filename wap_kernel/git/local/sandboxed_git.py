@@ -11,20 +11,20 @@ from dataclasses import dataclass, replace
 from os.path import dirname
 
 from wap_kernel.git import output_parser
-from wap_kernel.git.failure_messages import explained
+from wap_kernel.git.failure_messages import parse_git_error
 from wap_kernel.git.local import hardened_env
-from wap_kernel.model.command import CancelToken, CommandOutcome, Stream
+from wap_kernel.model.command import CancelToken, Command, CommandOutcome, Confinement, Stream
 from wap_kernel.model.errors import TimedOut
-from wap_kernel.model.git.results import GitFailed, Reason, failed
+from wap_kernel.model.git.results import GitError, GitFailureReason, build_git_error
 from wap_kernel.model.limits import MAX_GIT_OUTPUT_BYTES
-from wap_kernel.model.paths import below, display
-from wap_kernel.providers.base import Command, Confinement, Provider
+from wap_kernel.model.paths import relative_to, render_path
+from wap_kernel.providers.base import Provider
 from wap_kernel.redaction.redactor import Redactor
 
-MAX_STDERR = 64 * 1024
-TIMEOUT = 120.0
+MAX_STDERR_BYTES = 64 * 1024
+TIMEOUT_SECONDS = 120.0
 
-_LOOK = """\
+_INSPECT_SCRIPT = """\
 about=$(git rev-parse --path-format=absolute --is-shallow-repository --show-toplevel && echo .) || exit
 common=$(git rev-parse --path-format=absolute --git-common-dir && echo .) || exit
 own=$(git rev-parse --path-format=absolute --git-dir && echo .) || exit
@@ -48,7 +48,7 @@ git config --list --name-only -z
 With an argument also whether something of the repository is a link: its objects would then be those of another one, and
 what is written would be written there. A HEAD of the old kind, a link to `refs/...`, names a branch.
 """
-_UNDERWAY = {
+_UNDERWAY_MARKS = {
     "MERGE_HEAD": "merge",
     "rebase-merge": "rebase",
     "rebase-apply": "rebase",
@@ -59,7 +59,7 @@ _UNDERWAY = {
 
 
 @dataclass(frozen=True)
-class Ran:
+class GitOutput:
     exit_code: int
     stdout: bytes
     stderr: str
@@ -67,7 +67,7 @@ class Ran:
 
 
 @dataclass(frozen=True)
-class Repository:
+class RepositoryInfo:
     """What is known of a repository before anything is done in it."""
 
     folder: str
@@ -80,7 +80,7 @@ class Repository:
     """Switch off the filters and merge drivers that it configures."""
 
 
-class Inside:
+class SandboxedGit:
     """Runs git through a provider. `root` is the workspace's real path, as commands see it."""
 
     def __init__(
@@ -89,7 +89,7 @@ class Inside:
         root: str,
         *,
         confinement: Confinement | None = None,
-        timeout: float = TIMEOUT,
+        timeout: float = TIMEOUT_SECONDS,
         cancel: CancelToken | None = None,
     ) -> None:
         self.provider = provider
@@ -99,82 +99,89 @@ class Inside:
         self._cancel = cancel
         self._redact = Redactor()
 
-    def look(self, folder: str = ".") -> Repository:
+    def inspect(self, folder: str = ".") -> RepositoryInfo:
         """The repository that `folder` lies in. Raises GitFailed if there is none in the workspace."""
         # Where nothing confines git, a link could lead to any repository of the machine.
-        ran = self.shell(_LOOK, () if self.provider.confines else ("links",), folder=folder)
+        ran = self.run_script(_INSPECT_SCRIPT, () if self.provider.confines else ("links",), folder=folder)
         if ran.exit_code:
-            raise explained(ran.exit_code, ran.stderr)
-        about, git_dir, common, marked, keys = map(output_parser.text, ran.stdout.split(b"\0", 4))
+            raise parse_git_error(ran.exit_code, ran.stderr)
+        about, git_dir, common, marked, keys = map(output_parser.decode_text, ran.stdout.split(b"\0", 4))
         shallow, _, top = about.partition("\n")
         marks = marked.split()
-        relative = below(top, self.root)
-        if relative is None or any(below(path, self.root) is None for path in (git_dir, common)):
-            raise failed(
-                Reason.OUTSIDE,
+        relative = relative_to(top, self.root)
+        if relative is None or any(relative_to(path, self.root) is None for path in (git_dir, common)):
+            raise build_git_error(
+                GitFailureReason.OUTSIDE,
                 "The repository's files lie outside of the workspace. Clone it into the workspace instead.",
             )
         borrows = "alternates" in marks
         if borrows and not self.provider.confines:
-            raise borrowed()
+            raise borrowed_objects_error()
         if "linked" in marks:
-            raise failed(
-                Reason.OUTSIDE,
+            raise build_git_error(
+                GitFailureReason.OUTSIDE,
                 "Something in .git (objects, refs, the index) is a link, so it may be another repository's. Put the "
                 "files themselves there, or clone the repository.",
             )
-        found = hardened_env.drivers(keys.split("\0"))
-        if ran.truncated or len(found) > hardened_env.MAX_DRIVERS or any(display(name) != name for _, name in found):
+        found = hardened_env.find_drivers(keys.split("\0"))
+        if (
+            ran.truncated
+            or len(found) > hardened_env.MAX_DRIVERS
+            or any(render_path(name) != name for _, name in found)
+        ):
             # Then they cannot be switched off by name.
-            raise failed(
-                Reason.OTHER, "The repository configures too many or oddly named filters. A person removes them first."
+            raise build_git_error(
+                GitFailureReason.OTHER,
+                "The repository configures too many or oddly named filters. A person removes them first.",
             )
-        return Repository(
+        return RepositoryInfo(
             folder=relative or ".",
             shallow=shallow == "true",
             borrows=borrows,
-            underway=next((_UNDERWAY[mark] for mark in marks if mark in _UNDERWAY), None),
-            settings=hardened_env.without_drivers(found),
+            underway=next((_UNDERWAY_MARKS[mark] for mark in marks if mark in _UNDERWAY_MARKS), None),
+            settings=hardened_env.disable_drivers(found),
         )
 
-    def git(
+    def run(
         self,
-        repository: Repository,
+        info: RepositoryInfo,
         *arguments: str,
         settings: Iterable[tuple[str, str]] = (),
         accept: Sequence[int] = (0,),
         limit: int = MAX_GIT_OUTPUT_BYTES,
         partial: bool = False,
         **variables: str,
-    ) -> Ran:
+    ) -> GitOutput:
         """Run git at the top of `repository`; raises GitFailed for an exit code that is not in `accept`, and for an
         answer beyond `limit` unless a part of it will do."""
         ran = self._run(
-            ("git", *arguments), repository.folder, (*repository.settings, *settings), limit=limit, **variables
+            ("git", *arguments), info.folder, (*info.settings, *settings), limit=limit, **variables
         )
         if ran.exit_code not in accept:
-            raise explained(ran.exit_code, ran.stderr, ran.stdout[:MAX_STDERR].decode("utf-8", "replace"))
+            raise parse_git_error(ran.exit_code, ran.stderr, ran.stdout[:MAX_STDERR_BYTES].decode("utf-8", "replace"))
         if ran.truncated and not partial:
-            raise failed(Reason.TOO_LARGE, "Git's answer is too long. Name fewer files.")
+            raise build_git_error(GitFailureReason.TOO_LARGE, "Git's answer is too long. Name fewer files.")
         return ran
 
     def read(
         self,
-        repository: Repository,
+        info: RepositoryInfo,
         *arguments: str,
         accept: Sequence[int] = (0,),
         limit: int = MAX_GIT_OUTPUT_BYTES,
         partial: bool = False,
-    ) -> Ran:
+    ) -> GitOutput:
         """The same for what changes nothing, not even the index's cache."""
-        return self.git(repository, *arguments, accept=accept, limit=limit, partial=partial, GIT_OPTIONAL_LOCKS="0")
+        return self.run(info, *arguments, accept=accept, limit=limit, partial=partial, GIT_OPTIONAL_LOCKS="0")
 
-    def shell(self, script: str, arguments: Sequence[str], *, folder: str, repository: Repository | None = None) -> Ran:
+    def run_script(
+        self, script: str, arguments: Sequence[str], *, folder: str, info: RepositoryInfo | None = None
+    ) -> GitOutput:
         """A script of ours, whose words are `arguments`: several git processes for the price of one sandbox."""
-        settings = repository.settings if repository else ()
+        settings = info.settings if info else ()
         return self._run(("sh", "-c", script, "sh", *arguments), folder, settings)
 
-    def stream(self, repository: Repository, *arguments: str, take: Callable[[bytes], bool]) -> Ran:
+    def stream(self, info: RepositoryInfo, *arguments: str, take: Callable[[bytes], bool]) -> GitOutput:
         """Output goes to `take`, piece by piece, as it comes; False ends the command."""
         cancel = CancelToken()
 
@@ -182,9 +189,9 @@ class Inside:
             if stream == "stdout" and not take(chunk):
                 cancel.request()
 
-        with (self._cancel or CancelToken()).calling(cancel.request):
-            outcome = self._start(("git", *arguments), repository.folder, repository.settings, on_chunk, cancel, {})
-        return Ran(outcome.exit_code, b"", self._redact(outcome.stderr), outcome.cancelled)
+        with (self._cancel or CancelToken()).on_request(cancel.request):
+            outcome = self._start(("git", *arguments), info.folder, info.settings, on_chunk, cancel, {})
+        return GitOutput(outcome.exit_code, b"", self._redact(outcome.stderr), outcome.cancelled)
 
     def _run(
         self,
@@ -194,7 +201,7 @@ class Inside:
         *,
         limit: int = MAX_GIT_OUTPUT_BYTES,
         **variables: str,
-    ) -> Ran:
+    ) -> GitOutput:
         kept = bytearray()
         total = 0
 
@@ -206,8 +213,8 @@ class Inside:
 
         outcome = self._start(program, folder, settings, on_chunk, self._cancel, variables)
         if outcome.cancelled:
-            raise failed(Reason.CANCELLED, "It was cancelled.", outcome.exit_code)
-        return Ran(outcome.exit_code, bytes(kept), self._redact(outcome.stderr), total > limit)
+            raise build_git_error(GitFailureReason.CANCELLED, "It was cancelled.", outcome.exit_code)
+        return GitOutput(outcome.exit_code, bytes(kept), self._redact(outcome.stderr), total > limit)
 
     def _start(
         self,
@@ -219,12 +226,12 @@ class Inside:
         variables: dict[str, str],
     ) -> CommandOutcome:
         # Without a ceiling git would take a repository above the workspace for ours.
-        environment = hardened_env.variables(settings, GIT_CEILING_DIRECTORIES=dirname(self.root), **variables)
+        environment = hardened_env.build_variables(settings, GIT_CEILING_DIRECTORIES=dirname(self.root), **variables)
         outcome = self.provider.run(
             Command(
-                hardened_env.argv(program, environment),
+                hardened_env.build_argv(program, environment),
                 timeout=self._timeout,
-                output_limit=MAX_STDERR,
+                output_limit=MAX_STDERR_BYTES,
                 cwd=folder,
                 confinement=self._confinement,
             ),
@@ -239,9 +246,9 @@ class Inside:
         return outcome
 
 
-def borrowed() -> GitFailed:
-    return failed(
-        Reason.BORROWED,
+def borrowed_objects_error() -> GitError:
+    return build_git_error(
+        GitFailureReason.BORROWED,
         "The repository borrows objects from another one (objects/info/alternates). Run `git repack -a -d`, remove "
         "that file, and try again.",
     )

@@ -5,15 +5,15 @@ from __future__ import annotations
 from wap_kernel.files.interface import Files
 from wap_kernel.files.unguarded import Unguarded
 from wap_kernel.git import output_parser
-from wap_kernel.git.failure_messages import explained
+from wap_kernel.git.failure_messages import parse_git_error
 from wap_kernel.git.local.changes import check_writes
-from wap_kernel.git.local.repository import Permits, Work, denied
-from wap_kernel.git.local.sandboxed_git import Inside
+from wap_kernel.git.local.repository import Permits, LocalRepository, path_denied_error
+from wap_kernel.git.local.sandboxed_git import SandboxedGit
 from wap_kernel.git.remote import bundles
-from wap_kernel.git.remote.transfer import Link, bring_in
-from wap_kernel.model.errors import InvalidArgument, from_os_error
+from wap_kernel.git.remote.transfer import RemoteLink, import_refs
+from wap_kernel.model.errors import InvalidArgument, translate_os_error
 from wap_kernel.model.git import names
-from wap_kernel.model.git.results import Cloned, Reason, failed
+from wap_kernel.model.git.results import CloneResult, GitFailureReason, build_git_error
 
 _INIT = """\
 git init --quiet --template= --initial-branch="$1" . || exit
@@ -24,65 +24,65 @@ git config "branch.$1.remote" "$2" && git config "branch.$1.merge" "refs/heads/$
 
 
 def clone(
-    link: Link, inside: Inside, permits: Permits, path: str, *, branch: str | None = None, depth: int | None = None
-) -> Cloned:
+    link: RemoteLink, git: SandboxedGit, permits: Permits, path: str, *, branch: str | None = None, depth: int | None = None
+) -> CloneResult:
     """Nothing of the folder is left if it fails."""
     if depth is not None:
         raise InvalidArgument("Shallow clones are not supported.", hint="Leave depth out: the whole history is cloned.")
-    path = names.path(path)
+    path = names.parse_git_path(path)
     if not permits.may_write(path):
-        raise denied(path)
-    files = inside.provider.files.guarded_by(Unguarded())
-    with link.host.held():
-        _refuse_existing(files, path)
-        link.update()
-        chosen = names.branch(branch or _default_branch(link))
-        tracking = f"refs/remotes/{link.host.remote.name}/{chosen}"
-        commit = bundles.refs(link.host, tracking).get(tracking)
+        raise path_denied_error(path)
+    files = git.provider.files.guarded_by(Unguarded())
+    with link.server.lock():
+        _check_absent(files, path)
+        link.fetch_remote()
+        chosen = names.check_branch_name(branch or _read_default_branch(link))
+        tracking = f"refs/remotes/{link.server.remote.name}/{chosen}"
+        commit = bundles.read_server_refs(link.server, tracking).get(tracking)
         if commit is None:
-            raise failed(Reason.UNKNOWN_REVISION, "The remote has no such branch, or no commit at all.")
+            raise build_git_error(GitFailureReason.UNKNOWN_REVISION, "The remote has no such branch, or no commit at all.")
         link.refuse_lfs(commit)
         try:
             files.mkdir(path, parents=True)
         except OSError as error:
-            raise from_os_error(error, path) from error
+            raise translate_os_error(error, path) from error
         try:
-            return _fill(link, inside, permits, path, chosen, commit)
+            return _populate(link, git, permits, path, chosen, commit)
         except BaseException:
             files.remove_tree(path)
             raise
 
 
-def _refuse_existing(files: Files, path: str) -> None:
+def _check_absent(files: Files, path: str) -> None:
     try:
         if path != ".":
             files.stat(path, follow=False)
     except FileNotFoundError:
         return
     except OSError as error:
-        raise from_os_error(error, path) from error
-    raise failed(Reason.EXISTS, "Something stands at that path already. Name a folder that does not exist yet.")
+        raise translate_os_error(error, path) from error
+    raise build_git_error(GitFailureReason.EXISTS, "Something stands at that path already. Name a folder that does not exist yet.")
 
 
-def _default_branch(link: Link) -> str:
-    said = link.remotely("ls-remote", "--symref", "--quiet", "--end-of-options", link.host.remote.url, "HEAD")
-    for line in output_parser.rows(said):
+def _read_default_branch(link: RemoteLink) -> str:
+    said = link.run_remote("ls-remote", "--symref", "--quiet", "--end-of-options", link.server.remote.url, "HEAD")
+    for line in output_parser.split_lines(said):
         ref, _, name = line.removeprefix("ref: ").partition("\t")
         if line.startswith("ref: refs/heads/") and name == "HEAD":
             return ref.removeprefix("refs/heads/")
-    raise failed(Reason.UNKNOWN_REVISION, "The remote has no commit yet. Run `git init` and push instead.")
+    raise build_git_error(GitFailureReason.UNKNOWN_REVISION, "The remote has no commit yet. Run `git init` and push instead.")
 
 
-def _fill(link: Link, inside: Inside, permits: Permits, path: str, branch: str, commit: str) -> Cloned:
-    remote = link.host.remote
-    ran = inside.shell(_INIT, (branch, remote.name, remote.url), folder=path)
+def _populate(link: RemoteLink, git: SandboxedGit, permits: Permits, path: str, branch: str, commit: str) -> CloneResult:
+    remote = link.server.remote
+    ran = git.run_script(_INIT, (branch, remote.name, remote.url), folder=path)
     if ran.exit_code:
-        raise explained(ran.exit_code, ran.stderr)
-    work = Work.open(inside, permits, folder=path, remote=remote.name)
-    if work.repository.folder != path:
-        raise failed(Reason.OUTSIDE, "The new repository is not where it was made. Try again.")
-    _, listed = link.host.git("ls-tree", "-r", "-z", "--name-only", "--full-tree", commit)
-    check_writes(work, output_parser.lines(listed))
-    fetched = bring_in(link, inside, work.repository)
-    work.change("reset", "--quiet", "--hard", "--no-recurse-submodules", commit)
-    return Cloned(remote.name, path, branch, commit, fetched.refs)
+        raise parse_git_error(ran.exit_code, ran.stderr)
+    repository = LocalRepository.open(git, permits, folder=path, remote=remote.name)
+    if repository.info.folder != path:
+        raise build_git_error(GitFailureReason.OUTSIDE, "The new repository is not where it was made. Try again.")
+    _, listed = link.server.run("ls-tree", "-r", "-z", "--name-only", "--full-tree", commit)
+    check_writes(repository, output_parser.split_records(listed))
+    fetched = import_refs(link, git, repository.info)
+    repository.change("reset", "--quiet", "--hard", "--no-recurse-submodules", commit)
+    return CloneResult(remote.name, path, branch, commit, fetched.refs)

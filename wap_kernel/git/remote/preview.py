@@ -13,25 +13,25 @@ from typing import TYPE_CHECKING, Any
 
 from wap_kernel.files import content_hash
 from wap_kernel.git import output_parser
-from wap_kernel.git.local.repository import Work
+from wap_kernel.git.local.repository import LocalRepository
 from wap_kernel.git.remote import bundles
 from wap_kernel.model.limits import MAX_PREVIEWED_COMMITS
 from wap_kernel.model.operations import GitTransfer
-from wap_kernel.model.paths import display
+from wap_kernel.model.paths import render_path
 
 if TYPE_CHECKING:
-    from wap_kernel.git.remote.server_repository import Host, Variables
-    from wap_kernel.git.remote.transfer import Link
+    from wap_kernel.git.remote.server_repository import ServerRepository, Variables
+    from wap_kernel.git.remote.transfer import RemoteLink
 
 ABSENT = "absent"
 _REMOTE = "the remote"
 _BRANCH = "the branch "
-_SEEN = "what was last seen there"
+_LAST_SEEN = "what was last seen there"
 _LISTED = "what is new and what is lost there"
 _MORE = "... and more"
-_NONE = "0" * 40
+_NO_COMMIT = "0" * 40
 """No commit has this id."""
-_SHOWN = (
+_LOG_OPTIONS = (
     f"--max-count={MAX_PREVIEWED_COMMITS + 1}",
     "--no-show-signature",
     "--no-color",
@@ -41,7 +41,7 @@ _SHOWN = (
 
 
 @dataclass(frozen=True)
-class Foreseen:
+class TransferPreview:
     remote: str | None = None
     branch: str | None = None
     commit: str | None = None
@@ -59,13 +59,13 @@ class Foreseen:
         found = {_REMOTE: self.remote or ABSENT}
         if self.branch is None:
             return found
-        found |= {f"{_BRANCH}{self.branch}": self.commit or ABSENT, _SEEN: self.seen or ABSENT}
+        found |= {f"{_BRANCH}{self.branch}": self.commit or ABSENT, _LAST_SEEN: self.seen or ABSENT}
         return {**found, _LISTED: content_hash.of_bytes("\n".join((*self.commits, "", *self.overwritten)).encode())}
 
     def told(self, operation: GitTransfer) -> dict[str, Any]:
         """For the person who is asked."""
         said = {
-            "command": _named(operation, self.evidence).line,
+            "command": _fill_in_evidence(operation, self.evidence).line,
             "cwd": operation.folder,
             "remote": self.remote,
             "branch": self.branch,
@@ -77,16 +77,16 @@ class Foreseen:
         return {name: value for name, value in said.items() if value is not None}
 
 
-def bound(operation: GitTransfer, evidence: Mapping[str, str | None]) -> GitTransfer:
+def bind_evidence(operation: GitTransfer, evidence: Mapping[str, str | None]) -> GitTransfer:
     """The operation with what was agreed to in the place of names. Who was shown no commit has agreed to none."""
-    named = _named(operation, evidence)
+    named = _fill_in_evidence(operation, evidence)
     shown = [commit for name, commit in evidence.items() if name.startswith(_BRANCH) and commit != ABSENT]
     if operation.action != "push" or operation.delete or shown:
         return named
-    return named.model_copy(update={"revision": _NONE})
+    return named.model_copy(update={"revision": _NO_COMMIT})
 
 
-def _named(operation: GitTransfer, evidence: Mapping[str, str | None]) -> GitTransfer:
+def _fill_in_evidence(operation: GitTransfer, evidence: Mapping[str, str | None]) -> GitTransfer:
     update: dict[str, str] = {}
     if (remote := evidence.get(_REMOTE)) not in (None, ABSENT):
         update["url"] = str(remote)
@@ -98,29 +98,29 @@ def _named(operation: GitTransfer, evidence: Mapping[str, str | None]) -> GitTra
     return operation.model_copy(update=update)
 
 
-def of_push(work: Work, link: Link, branch: str, *, force: bool, delete: bool) -> Foreseen:
+def preview_push(repository: LocalRepository, link: RemoteLink, branch: str, *, force: bool, delete: bool) -> TransferPreview:
     """The commits are brought to the server to be listed: in the workspace an object can hold anything, whatever its
     name says, and here the names are made anew. What came is gone afterwards."""
-    host, ref = link.host, f"refs/heads/{branch}"
-    with host.held(), host.aside() as aside:
-        seen = host.last_seen(branch)
+    server, ref = link.server, f"refs/heads/{branch}"
+    with server.lock(), server.quarantine() as quarantine:
+        seen = server.read_last_seen(branch)
         commit: str | None = None
         added: tuple[str, ...] = ()
-        if not delete and work.ref(ref) is not None:
+        if not delete and repository.find_ref(ref) is not None:
             try:
-                commit = bundles.take_out(work.inside, work.repository, host, ref, variables=aside)
-                added = _listed(host, aside, commit, seen)
+                commit = bundles.export_commit(repository.git, repository.info, server, ref, variables=quarantine)
+                added = _list_commits(server, quarantine, commit, seen)
             finally:
-                host.git("update-ref", "-d", bundles.ARRIVED)
-        lost = _listed(host, aside, seen, commit) if seen is not None and (force or delete) else ()
-    return Foreseen(host.remote.url, branch, commit, added, seen, lost)
+                server.run("update-ref", "-d", bundles.ARRIVED_REF)
+        lost = _list_commits(server, quarantine, seen, commit) if seen is not None and (force or delete) else ()
+    return TransferPreview(server.remote.url, branch, commit, added, seen, lost)
 
 
-def _listed(host: Host, aside: Variables, commit: str, without: str | None) -> tuple[str, ...]:
+def _list_commits(server: ServerRepository, quarantine: Variables, commit: str, without: str | None) -> tuple[str, ...]:
     excluded = () if without is None else (f"^{without}",)
-    return _subjects(host.git("log", *_SHOWN, commit, *excluded, "--", variables=aside)[1])
+    return _parse_subjects(server.run("log", *_LOG_OPTIONS, commit, *excluded, "--", variables=quarantine)[1])
 
 
-def _subjects(stdout: bytes) -> tuple[str, ...]:
-    found = tuple(map(display, output_parser.rows(stdout)))
+def _parse_subjects(stdout: bytes) -> tuple[str, ...]:
+    found = tuple(map(render_path, output_parser.split_lines(stdout)))
     return found if len(found) <= MAX_PREVIEWED_COMMITS else (*found[:MAX_PREVIEWED_COMMITS], _MORE)

@@ -22,32 +22,32 @@ from types import MappingProxyType
 from typing import IO
 from urllib.parse import urlsplit
 
-from wap_kernel.git.failure_messages import explained
+from wap_kernel.git.failure_messages import parse_git_error
 from wap_kernel.git.local import hardened_env
 from wap_kernel.git.remote.credentials import Credential
 from wap_kernel.model.command import CancelToken
 from wap_kernel.model.errors import ProviderUnavailable, TimedOut
-from wap_kernel.model.git.results import Reason, failed
+from wap_kernel.model.git.results import GitFailureReason, build_git_error
 from wap_kernel.policy.git_remotes import Remote
-from wap_kernel.providers.process.environment import KEPT_WITHOUT_PASSWORD
+from wap_kernel.providers.process.environment import INHERITED_PROXIES
 from wap_kernel.redaction.known_secrets import MASK
 from wap_kernel.redaction.redactor import Redactor
 from wap_kernel.state.file_lock import try_lock
 
-TIMEOUT = 600.0
-PATIENCE = 60.0
+TIMEOUT_SECONDS = 600.0
+LOCK_SECONDS = 60.0
 """Seconds to wait for another transfer with the same remote."""
-_LOOK_AGAIN = 0.05
-MAX_STDOUT = 16 * 1024 * 1024
-MAX_STDERR = 64 * 1024
-MAX_FILE = 1280 * 1024 * 1024
+_POLL_SECONDS = 0.05
+MAX_STDOUT_BYTES = 16 * 1024 * 1024
+MAX_STDERR_BYTES = 64 * 1024
+MAX_FILE_BYTES = 1280 * 1024 * 1024
 """Bytes of a file that git may write: a remote can send without end."""
-_LIMITED = 'ulimit -f "$0" && exec git "$@"'
+_LIMITED_GIT = 'ulimit -f "$0" && exec git "$@"'
 _BLOCK = 512
 _NOT_FOUND = 127
-_ASIDE = "aside-"
+_QUARANTINE_PREFIX = "aside-"
 PATH = "/usr/local/bin:/usr/bin:/bin"
-_KEPT = (*sorted(KEPT_WITHOUT_PASSWORD), "NO_PROXY", "no_proxy", "SSL_CERT_FILE", "SSL_CERT_DIR")
+_INHERITED = (*sorted(INHERITED_PROXIES), "NO_PROXY", "no_proxy", "SSL_CERT_FILE", "SSL_CERT_DIR")
 
 ASKPASS = """\
 #!/bin/sh
@@ -60,7 +60,7 @@ Variables = Mapping[str, str]
 NO_VARIABLES: Variables = MappingProxyType({})
 
 
-class Host:
+class ServerRepository:
     """The bare repository for one remote, in `state`, a folder of the server that no tool sees.
 
     One operation at a time holds it, across processes.
@@ -72,8 +72,8 @@ class Host:
         remote: Remote,
         *,
         environment: Mapping[str, str] | None = None,
-        timeout: float = TIMEOUT,
-        patience: float = PATIENCE,
+        timeout: float = TIMEOUT_SECONDS,
+        patience: float = LOCK_SECONDS,
         cancel: CancelToken | None = None,
     ) -> None:
         server = os.environ if environment is None else environment
@@ -83,10 +83,10 @@ class Host:
         self._timeout = timeout
         self._patience = patience
         self._cancel = cancel or CancelToken()
-        self._kept = {name: server[name] for name in _KEPT if "@" not in server.get(name, "@")}
+        self._kept = {name: server[name] for name in _INHERITED if "@" not in server.get(name, "@")}
 
     @contextmanager
-    def held(self) -> Iterator[None]:
+    def lock(self) -> Iterator[None]:
         """Within the block the repository exists and is nobody else's."""
         self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         with open(self._folder / "lock", "w", encoding="ascii") as lock:
@@ -95,47 +95,47 @@ class Host:
             askpass.write_text(ASKPASS, encoding="ascii")
             askpass.chmod(0o700)
             if not os.path.exists(os.path.join(self.bare, "HEAD")):
-                self.git("init", "--quiet", "--bare", "--template=", "--initial-branch=none", self.bare, anywhere=True)
+                self.run("init", "--quiet", "--bare", "--template=", "--initial-branch=none", self.bare, anywhere=True)
             for left in Path(self.bare, "objects", "pack").glob("tmp_*"):
                 left.unlink()  # of a transfer that was ended
-            for aside in self._folder.glob(f"{_ASIDE}*"):
-                shutil.rmtree(aside, ignore_errors=True)
+            for quarantine in self._folder.glob(f"{_QUARANTINE_PREFIX}*"):
+                shutil.rmtree(quarantine, ignore_errors=True)
             yield
 
     def _take(self, lock: IO[str]) -> None:
         """Not longer than a person would wait, and not when it is cancelled."""
         until = time.monotonic() + self._patience
         stopped = threading.Event()
-        with self._cancel.calling(stopped.set):
+        with self._cancel.on_request(stopped.set):
             while not try_lock(lock.fileno()):
                 if time.monotonic() >= until:
-                    raise failed(
-                        Reason.LOCKED,
+                    raise build_git_error(
+                        GitFailureReason.LOCKED,
                         f"Another transfer with this remote is under way, since {self._patience:g} seconds at least. "
                         "Try again later.",
                     )
-                if stopped.wait(_LOOK_AGAIN):
-                    raise failed(Reason.CANCELLED, "It was cancelled.")
+                if stopped.wait(_POLL_SECONDS):
+                    raise build_git_error(GitFailureReason.CANCELLED, "It was cancelled.")
 
-    def last_seen(self, branch: str) -> str | None:
+    def read_last_seen(self, branch: str) -> str | None:
         """Where the branch was, there, when it was last fetched or pushed from here; None: never. Nobody has to hold
         the repository for it."""
         if not os.path.exists(os.path.join(self.bare, "HEAD")):
             return None
         ref = f"refs/remotes/{self.remote.name}/{branch}"
-        status, stdout = self.git("rev-parse", "--verify", "--quiet", f"{ref}^{{commit}}", accept=(0, 1, 128))
+        status, stdout = self.run("rev-parse", "--verify", "--quiet", f"{ref}^{{commit}}", accept=(0, 1, 128))
         return stdout.decode("ascii", "replace").strip() if status == 0 else None
 
     @contextmanager
-    def aside(self) -> Iterator[dict[str, str]]:
+    def quarantine(self) -> Iterator[dict[str, str]]:
         """Variables for git under which objects that come in are gone afterwards: for a look at what nobody has agreed
         to yet. Within `held`."""
-        with TemporaryDirectory(dir=self._folder, prefix=_ASIDE) as folder:
+        with TemporaryDirectory(dir=self._folder, prefix=_QUARANTINE_PREFIX) as folder:
             objects = os.path.join(self.bare, "objects")
             yield {"GIT_OBJECT_DIRECTORY": folder, "GIT_ALTERNATE_OBJECT_DIRECTORIES": objects}
 
     @contextmanager
-    def temporary(self, name: str) -> Iterator[Path]:
+    def temporary_file(self, name: str) -> Iterator[Path]:
         """A path for a file that is gone afterwards."""
         path = self._folder / name
         try:
@@ -144,7 +144,7 @@ class Host:
             with suppress(FileNotFoundError):
                 path.unlink()
 
-    def git(
+    def run(
         self,
         *arguments: str,
         accept: Sequence[int] = (0,),
@@ -154,7 +154,7 @@ class Host:
         """Git on the repository itself, with no network and no credential."""
         return self._run(arguments, (), variables, Redactor(), accept, anywhere=anywhere)
 
-    def remotely(
+    def run_remote(
         self, *arguments: str, credential: Credential | None, accept: Sequence[int] = (0,)
     ) -> tuple[int, bytes]:
         """Git that talks to the remote, and to nothing else."""
@@ -206,14 +206,14 @@ class Host:
         inherited: Sequence[int] = (),
         anywhere: bool = False,
     ) -> tuple[int, bytes]:
-        environment = {"PATH": PATH, **hardened_env.variables(settings), **variables}
+        environment = {"PATH": PATH, **hardened_env.build_variables(settings), **variables}
         if not anywhere:
             environment["GIT_DIR"] = self.bare
         # What a remote says goes to a file, of which the end is read: it may talk without end.
         with TemporaryFile(dir=self._folder) as said_there:
             try:
                 process = subprocess.Popen(
-                    ["sh", "-c", _LIMITED, str(MAX_FILE // _BLOCK), *arguments],
+                    ["sh", "-c", _LIMITED_GIT, str(MAX_FILE_BYTES // _BLOCK), *arguments],
                     cwd=self._folder,
                     env=environment,
                     stdin=subprocess.DEVNULL,
@@ -223,21 +223,21 @@ class Host:
                     start_new_session=True,
                 )
             except OSError as error:
-                raise _no_git() from error
+                raise _no_git_error() from error
             stdout = self._output(process)
-            left_out = said_there.seek(max(0, said_there.seek(0, os.SEEK_END) - MAX_STDERR))
+            left_out = said_there.seek(max(0, said_there.seek(0, os.SEEK_END) - MAX_STDERR_BYTES))
             stderr = said_there.read().decode("utf-8", "replace")
         if left_out and (cut := redact.known.open_start(stderr)):
             stderr = f"{MASK}{stderr[cut:]}"
         if self._cancel.requested:
-            raise failed(Reason.CANCELLED, "It was cancelled.", process.returncode)
+            raise build_git_error(GitFailureReason.CANCELLED, "It was cancelled.", process.returncode)
         said = redact(stderr)
-        if len(stdout) > MAX_STDOUT:
-            raise failed(Reason.TOO_LARGE, "The remote repository has too many refs or files.")
+        if len(stdout) > MAX_STDOUT_BYTES:
+            raise build_git_error(GitFailureReason.TOO_LARGE, "The remote repository has too many refs or files.")
         if process.returncode == _NOT_FOUND:
-            raise _no_git()
+            raise _no_git_error()
         if process.returncode not in accept:
-            raise explained(process.returncode, said, redact(stdout[:65536].decode("utf-8", "replace")))
+            raise parse_git_error(process.returncode, said, redact(stdout[:65536].decode("utf-8", "replace")))
         return process.returncode, stdout
 
     def _output(self, process: subprocess.Popen[bytes]) -> bytes:
@@ -251,10 +251,10 @@ class Host:
         clock = threading.Timer(self._timeout, end)
         clock.start()
         try:
-            with process, self._cancel.calling(lambda: _kill(process)):
+            with process, self._cancel.on_request(lambda: _kill(process)):
                 assert process.stdout is not None
-                stdout = process.stdout.read(MAX_STDOUT + 1)
-                if len(stdout) > MAX_STDOUT:
+                stdout = process.stdout.read(MAX_STDOUT_BYTES + 1)
+                if len(stdout) > MAX_STDOUT_BYTES:
                     _kill(process)
         except BaseException:
             _kill(process)
@@ -268,7 +268,7 @@ class Host:
         return stdout
 
 
-def _no_git() -> ProviderUnavailable:
+def _no_git_error() -> ProviderUnavailable:
     return ProviderUnavailable("Git cannot be started on the server.", hint="Install git.")
 
 

@@ -10,18 +10,18 @@ import re
 
 from wap_kernel.model.errors import InvalidArgument, PathClosed
 from wap_kernel.model.limits import MAX_GIT_NAME_BYTES
-from wap_kernel.model.paths import outside, parse, split
+from wap_kernel.model.paths import outside, parse_path, split_path
 
 _BAD_IN_BRANCH = re.compile(r"[\x00-\x20\x7f~^:?*\[\\]|\.\.|@\{|//|/\.|\.lock(/|$)|^[-./]|[./]$")
 _RESERVED = re.compile(
     r"(HEAD|FETCH_HEAD|ORIG_HEAD|MERGE_HEAD|@|refs(/.*)?|[0-9a-f]{40}|[0-9a-f]{64})\Z", re.IGNORECASE
 )
 _REVISION = re.compile(r"[\w@][\w./@{}^~+#=,-]*\Z")
-BETWEEN = ("..", "...")
+RANGE_DOTS = ("..", "...")
 _ID = re.compile(r"[0-9a-f]{40}([0-9a-f]{24})?\Z")
 
 
-def branch(name: str) -> str:
+def check_branch_name(name: str) -> str:
     """A name for a branch, by git's own rules and without what could be taken for something else."""
     if not name or len(name.encode("utf-8", "replace")) > MAX_GIT_NAME_BYTES or _BAD_IN_BRANCH.search(name):
         raise _bad_branch(name)
@@ -38,7 +38,7 @@ def _bad_branch(name: str) -> InvalidArgument:
     )
 
 
-def revision(text: str) -> str:
+def check_revision(text: str) -> str:
     """One commit: a branch, a tag, an id, `HEAD~2`. No option, no search, no path."""
     if (
         len(text) > MAX_GIT_NAME_BYTES
@@ -53,33 +53,33 @@ def revision(text: str) -> str:
     return text
 
 
-def revisions(text: str) -> tuple[str, ...]:
+def parse_revisions(text: str) -> tuple[str, ...]:
     """One commit, or the two ends of a range with what stands between them: (`a`,), (`a`, `..`, `b`)."""
     left, dots, right = text.partition("..")
     if not dots:
-        return (revision(text),)
+        return (check_revision(text),)
     if right.startswith("."):
         dots, right = "...", right[1:]
-    return (revision(left or "HEAD"), dots, revision(right or "HEAD"))
+    return (check_revision(left or "HEAD"), dots, check_revision(right or "HEAD"))
 
 
-def is_id(text: str) -> bool:
+def is_commit_id(text: str) -> bool:
     return _ID.match(text) is not None
 
 
-def path(text: str) -> str:
+def parse_git_path(text: str) -> str:
     """A path relative to the workspace, taken literally. `..` is refused: what it leads to depends on links."""
-    relative = parse(text)
-    if ".." in split(relative):
+    relative = parse_path(text)
+    if ".." in split_path(relative):
         raise outside(text)
-    if any(part.casefold() == ".git" for part in split(relative)):
+    if any(part.casefold() == ".git" for part in split_path(relative)):
         raise PathClosed(f"The path belongs to git itself: {text}", hint="Name files of the project.", path=text)
     return relative
 
 
-def within(text: str, folder: str) -> str:
+def relative_to_repository(text: str, folder: str) -> str:
     """`text`, relative to the workspace, as a path relative to the repository in `folder`."""
-    names, above = split(path(text)), split(folder)
+    names, above = split_path(parse_git_path(text)), split_path(folder)
     if names == above[: len(names)]:
         return "."  # the repository itself, or a folder that holds it
     if names[: len(above)] != above:

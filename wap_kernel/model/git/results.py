@@ -9,7 +9,7 @@ from typing import Any
 from wap_kernel.model.results import Result
 
 
-class Reason(str, Enum):
+class GitFailureReason(str, Enum):
     """Why git failed, as far as it is known."""
 
     NO_REPOSITORY = "no-repository"
@@ -42,10 +42,10 @@ class Reason(str, Enum):
 
 
 @dataclass(frozen=True)
-class Failure:
+class GitFailure:
     """Git said no. It is an answer, not an error of the server."""
 
-    reason: Reason
+    reason: GitFailureReason
     text: str
     """What happened and what to do next."""
     exit_code: int
@@ -53,21 +53,21 @@ class Failure:
     conflicts: tuple[str, ...] = ()
 
     @property
-    def record(self) -> str:
-        """What the audit says of it: nothing of what git printed."""
+    def audit_text(self) -> str:
+        """Return the text for the audit, without what git printed."""
         return f"{self.reason.value}: {self.text}"
 
 
-class GitFailed(Exception):
+class GitError(Exception):
     """Carries a Failure to the rim, where it becomes the answer."""
 
-    def __init__(self, failure: Failure) -> None:
+    def __init__(self, failure: GitFailure) -> None:
         super().__init__(f"{failure.text} {failure.stderr}".strip())
         self.failure = failure
 
 
-def failed(reason: Reason, text: str, exit_code: int = 1, stderr: str = "") -> GitFailed:
-    return GitFailed(Failure(reason, text, exit_code, stderr))
+def build_git_error(reason: GitFailureReason, text: str, exit_code: int = 1, stderr: str = "") -> GitError:
+    return GitError(GitFailure(reason, text, exit_code, stderr))
 
 
 @dataclass(frozen=True)
@@ -120,7 +120,7 @@ class Diff:
 
 
 @dataclass(frozen=True)
-class Differences:
+class WorkingTreeDiff:
     staged: Diff
     unstaged: Diff
 
@@ -144,21 +144,21 @@ class Commit:
 
 
 @dataclass(frozen=True)
-class Log:
+class CommitLog:
     commits: tuple[Commit, ...]
     more: bool
     """There are older ones."""
 
 
 @dataclass(frozen=True)
-class ShownCommit:
+class CommitDetails:
     commit: Commit
     diff: Diff
     """Against the first parent."""
 
 
 @dataclass(frozen=True)
-class ShownFile:
+class FileAtCommit:
     path: str
     commit: str
     size: int
@@ -168,7 +168,7 @@ class ShownFile:
 
 
 @dataclass(frozen=True)
-class ShownFolder:
+class FolderAtCommit:
     path: str
     commit: str
     names: tuple[str, ...]
@@ -177,7 +177,7 @@ class ShownFolder:
 
 
 @dataclass(frozen=True)
-class Committed:
+class CommitResult:
     id: str
     branch: str | None
     author: Person
@@ -186,19 +186,19 @@ class Committed:
 
 
 @dataclass(frozen=True)
-class Added:
+class AddResult:
     paths: tuple[str, ...]
     left_out: int
     note: str | None = None
 
 
 @dataclass(frozen=True)
-class Restored:
+class RestoreResult:
     paths: tuple[str, ...]
 
 
 @dataclass(frozen=True)
-class CheckedOut:
+class CheckoutResult:
     branch: str | None
     commit: str | None
     created: bool
@@ -214,7 +214,7 @@ class Branch:
 
 
 @dataclass(frozen=True)
-class Branches:
+class BranchList:
     current: str | None
     branches: tuple[Branch, ...]
 
@@ -228,14 +228,14 @@ class RefChange:
 
 
 @dataclass(frozen=True)
-class Fetched:
+class FetchResult:
     remote: str
     refs: tuple[RefChange, ...]
 
 
 @dataclass(frozen=True)
-class Pulled:
-    fetched: Fetched
+class PullResult:
+    fetched: FetchResult
     branch: str
     before: str | None
     after: str
@@ -244,13 +244,13 @@ class Pulled:
 
 
 @dataclass(frozen=True)
-class Pushed:
+class PushResult:
     remote: str
     refs: tuple[RefChange, ...]
 
 
 @dataclass(frozen=True)
-class Cloned:
+class CloneResult:
     remote: str
     path: str
     branch: str
@@ -258,11 +258,11 @@ class Cloned:
     refs: tuple[RefChange, ...] = field(default=())
 
 
-class GitActed(Result):
+class GitResult(Result):
     """The answer of a git operation, one of the classes above, or the reason why git failed."""
 
     answer: Any = None
-    failure: Failure | None = None
+    failure: GitFailure | None = None
 
     @property
     def exit_code(self) -> int:

@@ -1,4 +1,4 @@
-"""What one shell does with `%wap`: it finds its hands, does what a line says, and shows what became of it."""
+"""What one shell does with `%wap`: it finds its client, does what a line says, and shows what became of it."""
 
 from __future__ import annotations
 
@@ -6,21 +6,21 @@ import shlex
 import threading
 from typing import TYPE_CHECKING, Any
 
-from wap_kernel.client.render import Allowance, cutting, summary
-from wap_kernel.client.results import Answer, Note, Problem, RunResult
+from wap_kernel.client.render import Allowance, units, summarize_error
+from wap_kernel.client.results import ClientResult, Note, Problem, RunResult
 from wap_kernel.model.errors import Code, ProviderUnavailable, WapError
 from wap_kernel.model.limits import MAX_MAGIC_LINE_CHARACTERS
-from wap_kernel.model.safe_text import visible
-from wap_kernel.notebook.language import Completer, Line, parse, parse_cell, perform, usage
-from wap_kernel.notebook.magics.display import Screen, Silent, screen
+from wap_kernel.model.safe_text import escape_invisible
+from wap_kernel.notebook.language import Completer, Line, parse, parse_cell, execute_line, usage
+from wap_kernel.notebook.magics.display import Screen, SilentScreen, open_screen
 
 if TYPE_CHECKING:
     from IPython.core.interactiveshell import InteractiveShell
 
-    from wap_kernel.client.workspace_client import Hands
+    from wap_kernel.client.workspace_client import WorkspaceClient
 
 
-class Interrupted(KeyboardInterrupt):
+class MagicInterrupted(KeyboardInterrupt):
     """There is nothing to see in a traceback."""
 
     def _render_traceback_(self) -> list[str]:
@@ -31,17 +31,17 @@ class Session:
     def __init__(self, shell: InteractiveShell) -> None:
         self._shell = shell
         self._lock = threading.Lock()
-        self._hands: Hands | None = None
+        self._client: WorkspaceClient | None = None
         self._had_server = False
-        self._shown: tuple[Answer, Screen] | None = None
+        self._shown: tuple[ClientResult, Screen] | None = None
         """What this cell has shown already, and where."""
         self._is_hidden = False
         """It was to be quiet, so that it has not."""
         self.allowance = Allowance()
-        self.completer = Completer(self.hands, lambda: self._hands is not None)
+        self.completer = Completer(self.client, lambda: self._client is not None)
 
-    def do(self, line: str, cell: str | None) -> Answer | None:
-        shown, self._is_hidden = screen(self._shell, self.allowance), False
+    def do(self, line: str, cell: str | None) -> ClientResult | None:
+        shown, self._is_hidden = open_screen(self._shell, self.allowance), False
         asked: Line | None = None
         try:
             asked = parse(line) if cell is None else parse_cell(line, cell)
@@ -57,23 +57,23 @@ class Session:
             self._shown, self._is_hidden = (answer, shown), True
         return answer
 
-    def hands(self) -> Hands:
+    def client(self) -> WorkspaceClient:
         """Found when they are first needed, and again when their server has gone away."""
         from wap_kernel.client.workspace_client import connect
 
         with self._lock:
-            if self._hands is None:
+            if self._client is None:
                 found = connect()
-                if self._had_server and found.place.kind != "server":
+                if self._had_server and found.endpoint.kind != "server":
                     found.close()
                     # Whatever policy the server had must not be left behind unnoticed.
                     raise ProviderUnavailable(
                         "The server has gone away.", hint="Restart the kernel to work without it."
                     )
-                self._hands, self._had_server = found, found.place.kind == "server"
-            return self._hands
+                self._client, self._had_server = found, found.endpoint.kind == "server"
+            return self._client
 
-    def has_shown(self, answer: Answer, *, ends_cell: bool) -> bool:
+    def has_shown(self, answer: ClientResult, *, ends_cell: bool) -> bool:
         """Whether IPython need not show it because it stands there, or because whoever wrote the line wants it quiet.
         Where the cell does not end with that line, another asks for it by its name."""
         if self._shown is None or self._shown[0] is not answer or (self._is_hidden and not ends_cell):
@@ -88,27 +88,27 @@ class Session:
 
     def close(self) -> None:
         with self._lock:
-            if self._hands is not None:
-                self._hands.close()
-                self._hands = None
+            if self._client is not None:
+                self._client.close()
+                self._client = None
 
-    def _perform(self, asked: Line, shown: Screen) -> Answer:
+    def _perform(self, asked: Line, shown: Screen) -> ClientResult:
         if asked.command.name == "help":
             return Note({"text": usage(asked.options.about or "")})
-        show = Silent() if asked.options.quiet else shown
-        hands: Hands | None = None
+        show = SilentScreen() if asked.options.quiet else shown
+        client: WorkspaceClient | None = None
         before: RunResult | None = None
         try:
-            hands = self.hands()
-            before = hands.last
-            return perform(asked, hands, show, self._shell.user_ns)
+            client = self.client()
+            before = client.last
+            return execute_line(asked, client, show, self._shell.user_ns)
         except KeyboardInterrupt:
-            if hands is None or not show.has_begun:
-                raise Interrupted(_without_a_run(asked)) from None
-            run = None if hands.last is before else hands.last
+            if client is None or not show.has_begun:
+                raise MagicInterrupted(_without_a_run(asked)) from None
+            run = None if client.last is before else client.last
             if run is not None:
                 shown.final(run)
-            raise Interrupted(_end_of(run)) from None
+            raise MagicInterrupted(_end_of(run)) from None
 
     def _end(self, asked: Line, answer: RunResult, shown: Screen) -> None:
         self._is_hidden = asked.options.quiet and answer.ok
@@ -121,9 +121,9 @@ class Session:
             except WapError as error:
                 raise _plainly(error) from None
 
-    def _problem(self, error: WapError, shown: Screen) -> Answer | None:
+    def _problem(self, error: WapError, shown: Screen) -> ClientResult | None:
         place = {"line": error.details["line"]} if "line" in error.details else {}
-        problem = Problem.of(error, **place)
+        problem = Problem.from_error(error, **place)
         shown.final(problem)
         self._shown = problem, shown
         # A terminal has written "Out[1]:" before it asks, and nothing would follow.
@@ -159,8 +159,8 @@ def _end_of(run: RunResult | None) -> str:
 
 def _plainly(error: WapError) -> WapError:
     """The same error, which IPython shows as a line instead of a traceback; it saves both the line and the argument."""
-    error.args = (summary(error.message),)
-    short = WapError(cutting.line(error.message), hint=cutting.line(error.hint or "")).text
+    error.args = (summarize_error(error.message),)
+    short = WapError(units.truncate_line(error.message), hint=units.truncate_line(error.hint or "")).text
     told: dict[str, Any] = vars(error)
-    told["_render_traceback_"] = lambda: [f"{type(error).__name__}: {visible(short)}"]
+    told["_render_traceback_"] = lambda: [f"{type(error).__name__}: {escape_invisible(short)}"]
     return error

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from wap_kernel.model.paths import below
+from wap_kernel.model.paths import relative_to
 from wap_kernel.providers.base import ResourceLimits
 from wap_kernel.providers.mounts import Mount, MountKind
 
@@ -71,14 +71,14 @@ class Bundle:
     """A process to run to its end before the first command."""
 
 
-def bundle(mounts: Sequence[Mount], *, shell: str, folder: str, limits: ResourceLimits, network: bool) -> Bundle:
+def build_bundle(mounts: Sequence[Mount], *, shell: str, folder: str, limits: ResourceLimits, network: bool) -> Bundle:
     """For a sandbox whose own files on the host are in `folder`: `root`, `empty`, `hidden-<n>`."""
     hidden = [mount.target for mount in mounts if mount.kind is MountKind.HIDDEN_FOLDER]
     stand_ins = {target: f"{folder}/hidden-{number}" for number, target in enumerate(hidden)}
     temporary = [mount.target for mount in mounts if mount.kind is MountKind.TEMPORARY]
     links = [(mount.target, mount.source) for mount in mounts if mount.kind is MountKind.LINK]
-    late = [link for link in links if any(below(link[0], top) is not None for top in temporary)]
-    init = process([shell, "-c", _INIT], [SEARCH_PATH], "/", user=KEEPER)
+    late = [link for link in links if any(relative_to(link[0], top) is not None for top in temporary)]
+    init = build_process([shell, "-c", _INIT], [SEARCH_PATH], "/", user=KEEPER)
     return Bundle(
         config={
             "ociVersion": "1.0.0",
@@ -92,9 +92,9 @@ def bundle(mounts: Sequence[Mount], *, shell: str, folder: str, limits: Resource
         },
         watched=(SHARED_MEMORY, *temporary),
         links=tuple(link for link in links if link not in late),
-        stand_ins=tuple((stand_in, _points_below(target, mounts)) for target, stand_in in stand_ins.items()),
-        preparation=process(
-            [shell, "-c", _PREPARE, "prepare", *(word for link in late for word in link), "--", "/dev", *kept(mounts)],
+        stand_ins=tuple((stand_in, _mount_points_below(target, mounts)) for target, stand_in in stand_ins.items()),
+        preparation=build_process(
+            [shell, "-c", _PREPARE, "prepare", *(word for link in late for word in link), "--", "/dev", *find_keeper_paths(mounts)],
             [SEARCH_PATH],
             "/",
             capabilities=["CAP_CHOWN"],
@@ -102,7 +102,7 @@ def bundle(mounts: Sequence[Mount], *, shell: str, folder: str, limits: Resource
     )
 
 
-def kept(mounts: Sequence[Mount]) -> tuple[str, ...]:
+def find_keeper_paths(mounts: Sequence[Mount]) -> tuple[str, ...]:
     """What of the temporary folders no command may replace: links, and everything on the way to a mount or a link."""
     targets = {mount.target: mount for mount in mounts}
     found: list[str] = []
@@ -117,7 +117,7 @@ def kept(mounts: Sequence[Mount]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(found))
 
 
-def process(
+def build_process(
     argv: Sequence[str], environment: Sequence[str], cwd: str, *, user: int = 0, capabilities: Sequence[str] = ()
 ) -> dict[str, Any]:
     """One process, as config.json and `runsc exec --process` describe it."""
@@ -148,7 +148,7 @@ def _oci_mounts(mount: Mount, empty: str, stand_ins: Mapping[str, str], memory: 
             return [_kernel(mount.target, "proc"), _kernel("/sys", "sysfs")]
         case MountKind.DEV:
             return [{"destination": mount.target, "type": "dev", "source": "dev"}, _tmpfs(SHARED_MEMORY, memory)]
-        case MountKind.LINK | MountKind.AGAIN:  # made otherwise, or one by one
+        case MountKind.LINK | MountKind.COPY:  # made otherwise, or one by one
             return []
 
 
@@ -165,9 +165,9 @@ def _tmpfs(target: str, memory: int | None) -> dict[str, Any]:
     return {"destination": target, "type": "tmpfs", "source": "tmpfs", "options": ["mode=1777", *size]}
 
 
-def _points_below(target: str, mounts: Iterable[Mount]) -> tuple[str, ...]:
+def _mount_points_below(target: str, mounts: Iterable[Mount]) -> tuple[str, ...]:
     """Folders: below a hidden one `plan` puts nothing but the workspace."""
-    return tuple(name for mount in mounts if (name := below(mount.target, target)))
+    return tuple(name for mount in mounts if (name := relative_to(mount.target, target)))
 
 
 def _rlimits(limits: ResourceLimits) -> list[dict[str, Any]]:

@@ -23,29 +23,29 @@ from dataclasses import replace
 from secrets import token_hex
 
 from wap_kernel.files.contained.root import Root
-from wap_kernel.model.command import CancelToken, CommandOutcome, OnChunk
+from wap_kernel.model.command import CancelToken, Command, CommandOutcome, Confinement, OnChunk
 from wap_kernel.model.errors import Conflict, ProviderUnavailable, WapError
 from wap_kernel.providers import host_paths
-from wap_kernel.providers.active_commands import Ongoing, open_folder
-from wap_kernel.providers.base import Command, Confinement, Probe, ResourceLimits
+from wap_kernel.providers.active_commands import ActiveCommands, open_folder
+from wap_kernel.providers.base import Probe, ResourceLimits
 from wap_kernel.providers.gvisor import bundle
-from wap_kernel.providers.gvisor.command import SandboxedCommand
-from wap_kernel.providers.gvisor.pool import IDLE, Home, Pool, Wanted, identities
-from wap_kernel.providers.gvisor.sandbox import Sandbox, run_to_its_end
-from wap_kernel.providers.mount_verification import Guards
-from wap_kernel.providers.mounts import HostPaths, Layout, Mount, MountKind, by_alias, one_by_one
+from wap_kernel.providers.gvisor.command import GvisorCommand
+from wap_kernel.providers.gvisor.pool import IDLE_SECONDS, PoolFolder, SandboxKey, SandboxPool, read_identities
+from wap_kernel.providers.gvisor.sandbox import GvisorSandbox, run_runsc
+from wap_kernel.providers.mount_verification import MountVerifier
+from wap_kernel.providers.mounts import HostPaths, Layout, Mount, MountKind, expand_copies, to_alias
 from wap_kernel.providers.process import environment, run
-from wap_kernel.providers.process.supervisor_handle import TAG, cannot_start
+from wap_kernel.providers.process.supervisor_handle import TAG, start_error
 from wap_kernel.providers.resource_limits import ControlGroups, find_groups
 
 PROGRAM_VARIABLE = "RUNSC_PATH"
 INSTALL = "apt install runsc, or https://gvisor.dev/docs/user_guide/install/; RUNSC_PATH names one elsewhere"
 
 ATTEMPTS = 5
-LONGEST_WORD = 128 * 1024
+MAX_WORD_BYTES = 128 * 1024
 """gVisor would take longer ones, but what runs here shall run with every provider."""
-_FROM_THE_HOST = (MountKind.READ_ONLY, MountKind.WRITABLE, MountKind.HIDDEN_FILE, MountKind.HIDDEN_FOLDER)
-MOST_FROM_THE_HOST = 200
+_HOST_MOUNT_KINDS = (MountKind.READ_ONLY, MountKind.WRITABLE, MountKind.HIDDEN_FILE, MountKind.HIDDEN_FOLDER)
+MAX_HOST_MOUNTS = 200
 """For each of these runsc has a descriptor, and it wants number 256 for something else. Some twenty are its own."""
 
 
@@ -64,7 +64,7 @@ class GvisorProvider:
         grace: float = run.GRACE,
         resources: ResourceLimits | None = None,
         program: str | None = None,
-        idle: float = IDLE,
+        idle: float = IDLE_SECONDS,
     ) -> None:
         """`secrets` are absolute paths that no command sees, wherever they lie."""
         self.files = root
@@ -72,32 +72,36 @@ class GvisorProvider:
         self._grace = grace
         self._limits = resources or ResourceLimits()
         self._groups = find_groups()
-        self._program = find(program)
+        self._program = find_program(program)
         with ExitStack() as undo:
-            self._home = undo.enter_context(closing(Home(self._program)))
-            host = host_paths.gather(root, environment=self._environment, secrets=(*secrets, self._home.path))
+            self._home = undo.enter_context(closing(PoolFolder(self._program)))
+            host = host_paths.gather_host_paths(
+                root, environment=self._environment, secrets=(*secrets, self._home.path)
+            )
             self._layout = Layout(root.path, host)
             undo.pop_all()
-        self._pool = Pool(self._home, self._start, idle=idle)
-        self._ongoing = Ongoing()
+        self._pool = SandboxPool(self._home, self._start, idle=idle)
+        self._active = ActiveCommands()
 
-    def run(self, command: Command, *, on_chunk: OnChunk | None = None, cancel: CancelToken | None = None) -> CommandOutcome:
-        variables = environment.rebuild(self._environment, command.environment, command.env_allowlist)
+    def run(
+        self, command: Command, *, on_chunk: OnChunk | None = None, cancel: CancelToken | None = None
+    ) -> CommandOutcome:
+        variables = environment.build_environment(self._environment, command.environment, command.env_allowlist)
         if command.confinement.git_attributes is not None:
             variables |= environment.GIT_ATTRIBUTES_SETTINGS
-        argv = run.argv(command.command, variables.get("PATH", ""))
+        argv = run.build_argv(command.command, variables.get("PATH", ""))
         cancel = cancel or CancelToken()
         variables[TAG] = token_hex(16)  # as everywhere: a command sees the same variables with every provider
-        with open_folder(self.files, command.cwd) as folder, self._ongoing.one(cancel):
+        with open_folder(self.files, command.cwd) as folder, self._active.track(cancel):
             cwd = os.path.normpath(os.path.join(self.files.path, folder.path))
             if command.by_alias:
-                cwd = by_alias(cwd, self._layout.mounts(Confinement()))
-            process = bundle.process(argv, _described(variables), cwd)
-            if any(len(os.fsencode(word)) >= LONGEST_WORD for word in (*process["args"], *process["env"])):
-                raise cannot_start("exec", errno.E2BIG)
+                cwd = to_alias(cwd, self._layout.mounts(Confinement()))
+            process = bundle.build_process(argv, _encode_variables(variables), cwd)
+            if any(len(os.fsencode(word)) >= MAX_WORD_BYTES for word in (*process["args"], *process["env"])):
+                raise start_error("exec", errno.E2BIG)
             with self._sandbox(command.confinement) as sandbox:
                 return run.follow(
-                    lambda stack: SandboxedCommand(stack, sandbox, process, self._grace),
+                    lambda stack: GvisorCommand(stack, sandbox, process, self._grace),
                     timeout=command.timeout,
                     output_limit=command.output_limit,
                     on_chunk=on_chunk,
@@ -106,15 +110,15 @@ class GvisorProvider:
 
     def close(self) -> None:
         """May be called again."""
-        self._ongoing.close()
+        self._active.close()
         self._pool.close()
         self._home.close()
 
     @contextmanager
-    def _sandbox(self, confinement: Confinement) -> Iterator[Sandbox]:
+    def _sandbox(self, confinement: Confinement) -> Iterator[GvisorSandbox]:
         for attempt in range(1, ATTEMPTS + 1):
-            mounts = _without_copies(self._layout.mounts(host_paths.real(confinement, self.files)))
-            wanted = Wanted(mounts, confinement.network, identities(mounts, self.files.path))
+            mounts = _expand_mounts(self._layout.mounts(host_paths.resolve_confinement(confinement, self.files)))
+            wanted = SandboxKey(mounts, confinement.network, read_identities(mounts, self.files.path))
             try:
                 sandbox = self._pool.take(wanted)
                 break
@@ -124,60 +128,60 @@ class GvisorProvider:
         try:
             yield sandbox
         finally:
-            self._pool.give_back(sandbox, wanted)
+            self._pool.put_back(sandbox, wanted)
 
-    def _start(self, wanted: Wanted, folder: str) -> Sandbox:
-        from_the_host = _from_the_host(wanted.mounts)
-        guards = Guards(from_the_host, self.files, by_flags=False)
+    def _start(self, wanted: SandboxKey, folder: str) -> GvisorSandbox:
+        from_the_host = _select_host_mounts(wanted.mounts)
+        verifier = MountVerifier(from_the_host, self.files, checks_flags=False)
         try:
-            return Sandbox(
+            return GvisorSandbox(
                 self._program,
                 folder,
                 wanted.mounts,
                 network=wanted.network,
                 limits=self._limits,
                 groups=self._groups,
-                check=guards.check,
+                check=verifier.check,
             )
         except (Conflict, ProviderUnavailable) as error:
-            if not guards.explain(error):
-                if len(from_the_host) > MOST_FROM_THE_HOST:
-                    raise _too_many(len(from_the_host), error) from error
+            if not verifier.is_race(error):
+                if len(from_the_host) > MAX_HOST_MOUNTS:
+                    raise _too_many_mounts_error(len(from_the_host), error) from error
                 raise
-            guards.remove_stray()
+            verifier.remove_stray_mount_points()
             raise Conflict(
                 "Protected files of the workspace keep changing while the command is being started.",
                 hint="Nothing was run. Try again.",
             ) from error
 
 
-def _from_the_host(mounts: Sequence[Mount]) -> list[Mount]:
-    return [mount for mount in mounts if mount.kind in _FROM_THE_HOST]
+def _select_host_mounts(mounts: Sequence[Mount]) -> list[Mount]:
+    return [mount for mount in mounts if mount.kind in _HOST_MOUNT_KINDS]
 
 
-def _without_copies(mounts: Sequence[Mount]) -> tuple[Mount, ...]:
+def _expand_mounts(mounts: Sequence[Mount]) -> tuple[Mount, ...]:
     """Where every guard a second time would be too many, the other name of the workspace is a link."""
-    each = one_by_one(mounts)
-    if len(_from_the_host(each)) <= MOST_FROM_THE_HOST:
+    each = expand_copies(mounts)
+    if len(_select_host_mounts(each)) <= MAX_HOST_MOUNTS:
         return each
-    return tuple(replace(mount, kind=MountKind.LINK) if mount.kind is MountKind.AGAIN else mount for mount in mounts)
+    return tuple(replace(mount, kind=MountKind.LINK) if mount.kind is MountKind.COPY else mount for mount in mounts)
 
 
-def _too_many(number: int, error: WapError) -> ProviderUnavailable:
+def _too_many_mounts_error(number: int, error: WapError) -> ProviderUnavailable:
     return ProviderUnavailable(
-        f"A sandbox with {number} mounts is too large for gVisor, which takes little more than {MOST_FROM_THE_HOST}: "
+        f"A sandbox with {number} mounts is too large for gVisor, which takes little more than {MAX_HOST_MOUNTS}: "
         f"{error.message}",
         hint="Make the patterns of policy coarser, so that they name folders, not files.",
     )
 
 
-def _described(variables: Mapping[str, str]) -> list[str]:
+def _encode_variables(variables: Mapping[str, str]) -> list[str]:
     """runsc would add a HOME of its own if there were none, and takes nothing but UTF-8."""
     described = (f"{name}={value}" for name, value in {"HOME": "", **variables}.items())
     return [os.fsencode(variable).decode("utf-8", "replace") for variable in described]
 
 
-def find(program: str | None = None) -> str:
+def find_program(program: str | None = None) -> str:
     """runsc: the one named, that of $RUNSC_PATH, or that on the PATH."""
     found = shutil.which(program or os.environ.get(PROGRAM_VARIABLE) or "runsc")
     if found is None:
@@ -190,20 +194,20 @@ def probe(program: str | None = None) -> Probe:
     if sys.platform != "linux":
         return Probe("gvisor", False, "gVisor is for Linux.")
     try:
-        found = find(program)
-        detail = _describe(found)
+        found = find_program(program)
+        detail = _describe_program(found)
         with tempfile.TemporaryDirectory(prefix="wap-probe-") as folder:
-            works_statx = _try(found, folder)
+            has_statx = _try_sandbox(found, folder)
     except WapError as error:
         return Probe("gvisor", False, error.message, fix=error.hint)
     except (OSError, subprocess.SubprocessError) as error:
         return Probe("gvisor", False, f"runsc cannot be run: {error}", fix=INSTALL)
-    lacking = "" if works_statx else "; this build fails statx, so `ls` and `stat` do not work in it"
+    lacking = "" if has_statx else "; this build fails statx, so `ls` and `stat` do not work in it"
     return Probe(
         "gvisor",
         True,
         detail + lacking,
-        fix=None if works_statx else "install a newer build: https://gvisor.dev/docs/user_guide/install/",
+        fix=None if has_statx else "install a newer build: https://gvisor.dev/docs/user_guide/install/",
         promises={
             "files outside": True,
             "network": True,
@@ -211,37 +215,37 @@ def probe(program: str | None = None) -> Probe:
             "processes": True,
             "memory": "memory" in find_groups().folders,
             "file size": True,
-            "statx": works_statx,
+            "statx": has_statx,
             "niceness": False,
             "no user namespaces": False,
         },
     )
 
 
-def _describe(program: str) -> str:
-    version = run_to_its_end([program, "--version"]).stdout.decode("utf-8", "replace").partition("\n")[0]
+def _describe_program(program: str) -> str:
+    version = run_runsc([program, "--version"]).stdout.decode("utf-8", "replace").partition("\n")[0]
     # The flag's own text ends with its default, which is what we use: newer builds have a better one than older.
-    platform = re.search(rb"-platform string\n.*\(default \"?(\w+)\"?\)", run_to_its_end([program, "flags"]).stdout)
+    platform = re.search(rb"-platform string\n.*\(default \"?(\w+)\"?\)", run_runsc([program, "flags"]).stdout)
     return f"{version}, platform {platform.group(1).decode() if platform else 'unknown'}"
 
 
-def _try(program: str, folder: str) -> bool:
+def _try_sandbox(program: str, folder: str) -> bool:
     """Whether statx works in a sandbox. Raises if there is none to be had."""
     workspace, files = os.path.join(os.path.realpath(folder), "workspace"), os.path.join(folder, "sandbox")
     os.mkdir(workspace)
     os.mkdir(files)
-    system = (host_paths.follow(path) for path in host_paths.SYSTEM if os.path.exists(path))
-    sandbox = Sandbox(
+    system = (host_paths.resolve_links(path) for path in host_paths.SYSTEM if os.path.exists(path))
+    sandbox = GvisorSandbox(
         program,
         files,
-        _without_copies(Layout(workspace, HostPaths(software=tuple(system), temporary=())).mounts(Confinement())),
+        _expand_mounts(Layout(workspace, HostPaths(software=tuple(system), temporary=())).mounts(Confinement())),
         network=False,
         limits=ResourceLimits(),
         groups=ControlGroups(),
         check=lambda _: None,
     )
     try:
-        ls = bundle.process(["ls", workspace], [bundle.SEARCH_PATH], "/")
-        return run_to_its_end(sandbox.command(ls).argv).returncode == 0
+        ls = bundle.build_process(["ls", workspace], [bundle.SEARCH_PATH], "/")
+        return run_runsc(sandbox.prepare_call(ls).argv).returncode == 0
     finally:
         sandbox.end()

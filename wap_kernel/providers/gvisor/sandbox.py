@@ -19,17 +19,17 @@ from contextlib import ExitStack, suppress
 from typing import Any
 
 from wap_kernel.model.errors import InvalidArgument, ProviderUnavailable
-from wap_kernel.model.paths import display
+from wap_kernel.model.paths import render_path
 from wap_kernel.providers.base import ResourceLimits
-from wap_kernel.providers.gvisor.bundle import Bundle, bundle
+from wap_kernel.providers.gvisor.bundle import Bundle, build_bundle
 from wap_kernel.providers.mounts import Mount
 from wap_kernel.providers.process import supervisor
-from wap_kernel.providers.process.supervisor_handle import NICE, pipe
-from wap_kernel.providers.resource_limits import ControlGroups, limited
+from wap_kernel.providers.process.supervisor_handle import NICE, open_pipe
+from wap_kernel.providers.resource_limits import ControlGroups, open_limits
 
-START = 20.0
+START_SECONDS = 20.0
 """Seconds for a sandbox to start. It takes a fifth of one where there is nothing else to do."""
-PATIENCE = 5.0
+CALL_SECONDS = 5.0
 """Seconds for process 1 to answer, for a call of runsc, and for the end."""
 _LONGEST_ANSWER = 64 * 1024
 _GOFER = b"runsc-gofer"
@@ -37,7 +37,7 @@ _SHELLS = ("/bin/bash", "/usr/bin/bash", "/bin/sh")
 _HINT = "`wap doctor` tells what works on this machine."
 
 
-def command_line(program: str, state: str, *, network: bool = False) -> list[str]:
+def build_runsc_argv(program: str, state: str, *, network: bool = False) -> list[str]:
     """runsc and its flags, for a sub-command. No overlay, no caching: a change is seen at once on both sides."""
     return [
         program,
@@ -50,7 +50,7 @@ def command_line(program: str, state: str, *, network: bool = False) -> list[str
     ]
 
 
-def run_to_its_end(argv: Sequence[str], seconds: float = PATIENCE) -> subprocess.CompletedProcess[bytes]:
+def run_runsc(argv: Sequence[str], seconds: float = CALL_SECONDS) -> subprocess.CompletedProcess[bytes]:
     """A short call of runsc, with all that it says in `stdout`."""
     return subprocess.run(
         argv,
@@ -63,7 +63,7 @@ def run_to_its_end(argv: Sequence[str], seconds: float = PATIENCE) -> subprocess
     )
 
 
-class Sandbox:
+class GvisorSandbox:
     """For one command at a time. `folder` exists, is empty and private, and is removed at the end."""
 
     def __init__(
@@ -80,37 +80,37 @@ class Sandbox:
         """`check` gets the number of a process that sees the mounts, before anything runs; it raises to prevent it."""
         self._folder = folder
         self._id = f"wap-{secrets.token_hex(8)}"
-        self._runsc = command_line(program, os.path.join(folder, "state"), network=network)
+        self._runsc = build_runsc_argv(program, os.path.join(folder, "state"), network=network)
         self._is_reliable = True
         self._commands = 0
         shell = next(filter(os.path.exists, _SHELLS), _SHELLS[-1])
-        spec = bundle(mounts, shell=shell, folder=folder, limits=limits, network=network)
+        spec = build_bundle(mounts, shell=shell, folder=folder, limits=limits, network=network)
         with ExitStack() as undo:
             undo.callback(shutil.rmtree, folder, ignore_errors=True)
-            _make(folder, spec)
+            _create_files(folder, spec)
             self._pipes = undo.enter_context(ExitStack())
             with ExitStack() as theirs:
-                questions, self._questions = pipe(theirs, self._pipes)
-                self._answers, answers = pipe(self._pipes, theirs)
+                requests, self._requests = open_pipe(theirs, self._pipes)
+                self._answers, answers = open_pipe(self._pipes, theirs)
                 nice = shutil.which("nice")
                 self._process = subprocess.Popen(
                     [*([nice, "-n", str(NICE)] if nice else []), *self._runsc, "run", f"--bundle={folder}", self._id],
-                    stdin=questions,
+                    stdin=requests,
                     stdout=answers,
                     stderr=answers,
                     env={},
                     start_new_session=True,
                 )
-            self._kept = undo.enter_context(ExitStack())  # until nothing runs any more
+            self._limits_stack = undo.enter_context(ExitStack())  # until nothing runs any more
             undo.callback(self.end)
             watched = "".join(f"watch {path}\n" for path in spec.watched)
-            self._processes = self._ask(watched + "processes", START)
+            self._processes = self._request(watched + "processes", START_SECONDS)
             if not self._processes.startswith(b"/proc/"):
-                raise _cannot_start(self._processes)
+                raise _start_error(self._processes)
             check(self._gofer())
             self._limit(limits, groups)
             self._prepare(spec.preparation)
-            self._files = self._ask("files", PATIENCE)
+            self._files = self._request("files", CALL_SECONDS)
             undo.pop_all()
 
     # -- its state
@@ -121,20 +121,20 @@ class Sandbox:
 
     def is_quiet(self) -> bool:
         """Whether nothing runs in it but process 1. Nothing does in one that has ended."""
-        return not self.is_alive or self._ask("processes", PATIENCE) == self._processes
+        return not self.is_alive or self._request("processes", CALL_SECONDS) == self._processes
 
-    def is_untouched(self) -> bool:
+    def is_clean(self) -> bool:
         """Whether the next command would find it, now that it is quiet, as the first one did."""
-        return self.is_alive and self._ask("files", PATIENCE) == self._files and self._is_reliable
+        return self.is_alive and self._request("files", CALL_SECONDS) == self._files and self._is_reliable
 
-    def _ask(self, question: str, seconds: float) -> bytes:
+    def _request(self, request: str, seconds: float) -> bytes:
         """The line that it answers. Without an end: it has ended, or takes too long and is not to be relied on."""
         answer = b""
         deadline = time.monotonic() + seconds
         ready = select.poll()
         ready.register(self._answers, select.POLLIN)
         try:
-            os.write(self._questions, os.fsencode(question) + b"\n")
+            os.write(self._requests, os.fsencode(request) + b"\n")
         except BrokenPipeError:
             pass  # why, can still be read
         while not answer.endswith(b"\n") and len(answer) < _LONGEST_ANSWER:
@@ -155,36 +155,36 @@ class Sandbox:
             with suppress(OSError), open(f"/proc/{process.pid}/cmdline", "rb") as file:
                 if file.read(len(_GOFER)) == _GOFER:
                     return process.pid
-        raise _cannot_start(b"it has no process for the host's files")
+        raise _start_error(b"it has no process for the host's files")
 
     def _limit(self, limits: ResourceLimits, groups: ControlGroups) -> None:
         """gVisor holds the other limits. What belongs to the sandbox itself is counted too: some 50 MB."""
         if "memory" in groups.folders:
             memory = ResourceLimits(processes=None, memory=limits.memory, file_size=None)
-            put = self._kept.enter_context(limited(memory, groups))
+            put = self._limits_stack.enter_context(open_limits(memory, groups))
             for process in self._descendants():
                 with suppress(ProcessLookupError):
                     put(process.pid)
 
-    def _descendants(self) -> list[supervisor.Process]:
-        return supervisor.below({self._process.pid}, supervisor.process_table())
+    def _descendants(self) -> list[supervisor.ProcessEntry]:
+        return supervisor.find_descendants({self._process.pid}, supervisor.read_process_table())
 
     def _prepare(self, process: Mapping[str, Any]) -> None:
-        call = self.command(process)
-        done = run_to_its_end(call.argv, START)
-        call.forget()
+        call = self.prepare_call(process)
+        done = run_runsc(call.argv, START_SECONDS)
+        call.remove_files()
         if done.returncode != 0:
-            raise _cannot_start(done.stdout)
+            raise _start_error(done.stdout)
 
     # -- commands
 
-    def command(self, process: Mapping[str, Any]) -> Call:
+    def prepare_call(self, process: Mapping[str, Any]) -> ExecCall:
         """How to run this process in it."""
         self._commands += 1
         name = os.path.join(self._folder, f"command-{self._commands}")
-        _write(f"{name}.json", process)
+        _write_json(f"{name}.json", process)
         options = [f"--process={name}.json", f"--internal-pid-file={name}.pid"]
-        return Call([self._runsc[0], f"--log={name}.log", *self._runsc[1:], "exec", *options, self._id], name)
+        return ExecCall([self._runsc[0], f"--log={name}.log", *self._runsc[1:], "exec", *options, self._id], name)
 
     def signal_all(self, number: signal.Signals) -> None:
         """To every process but process 1, which ignores it."""
@@ -192,7 +192,7 @@ class Sandbox:
 
     def _call(self, *arguments: str) -> None:
         try:
-            run_to_its_end([*self._runsc, *arguments])  # it may fail: most often the sandbox has just ended
+            run_runsc([*self._runsc, *arguments])  # it may fail: most often the sandbox has just ended
         except subprocess.TimeoutExpired:
             pass  # whoever called goes on to stronger means
 
@@ -201,25 +201,25 @@ class Sandbox:
     def kill(self) -> None:
         """Everything, from outside; `end` is still to be called."""
         for process in self._descendants():
-            supervisor.send(process, signal.SIGKILL)
+            supervisor.send_signal(process, signal.SIGKILL)
         self._process.kill()
 
     def end(self) -> None:
         """With everything that runs in it, and without a trace. May be called again."""
         self._pipes.close()
         try:
-            self._process.wait(PATIENCE)
+            self._process.wait(CALL_SECONDS)
         except subprocess.TimeoutExpired:
             self.kill()
             self._process.wait()
-        self._kept.close()
+        self._limits_stack.close()
         if os.path.isdir(self._folder):
             if os.listdir(os.path.join(self._folder, "state")):
                 self._call("delete", "--force", self._id)
             shutil.rmtree(self._folder, ignore_errors=True)
 
 
-class Call:
+class ExecCall:
     """A call of `runsc exec`, and what it leaves to tell how it went."""
 
     def __init__(self, argv: list[str], name: str) -> None:
@@ -233,7 +233,7 @@ class Call:
         self._has_started = self._has_started or os.path.exists(f"{self._name}.pid")
         return self._has_started
 
-    def complaint(self) -> str:
+    def read_error(self) -> str:
         """Why there was none."""
         try:
             with open(f"{self._name}.log", encoding="utf-8", errors="replace") as file:
@@ -242,14 +242,14 @@ class Call:
             return "runsc does not say why"
         return str(message)
 
-    def forget(self) -> None:
+    def remove_files(self) -> None:
         """Remove what it left; the variables of a command are nobody's business afterwards."""
         for ending in ("json", "pid", "log"):
             with suppress(FileNotFoundError):
                 os.unlink(f"{self._name}.{ending}")
 
 
-def _make(folder: str, spec: Bundle) -> None:
+def _create_files(folder: str, spec: Bundle) -> None:
     for path in (f"{folder}/root", f"{folder}/state", *(stand_in for stand_in, _ in spec.stand_ins)):
         os.mkdir(path, 0o755)
     for stand_in, points in spec.stand_ins:
@@ -259,15 +259,15 @@ def _make(folder: str, spec: Bundle) -> None:
         os.makedirs(os.path.dirname(f"{folder}/root{path}"), exist_ok=True)
         os.symlink(text, f"{folder}/root{path}")
     os.close(os.open(f"{folder}/empty", os.O_WRONLY | os.O_CREAT, 0o444))
-    _write(f"{folder}/config.json", spec.config)
+    _write_json(f"{folder}/config.json", spec.config)
 
 
-def _write(path: str, data: Mapping[str, Any]) -> None:
+def _write_json(path: str, data: Mapping[str, Any]) -> None:
     try:
         text = json.dumps(data, ensure_ascii=False).encode()
     except UnicodeEncodeError as error:
         # runsc would silently take another name, and make that on the host where it is a mount point.
-        name = display(error.object[: error.end].rpartition('"')[2])
+        name = render_path(error.object[: error.end].rpartition('"')[2])
         raise InvalidArgument(
             f"gVisor cannot take a name that is not UTF-8: {name}", hint="Rename it, or use another provider."
         ) from None
@@ -275,7 +275,7 @@ def _write(path: str, data: Mapping[str, Any]) -> None:
         file.write(text)
 
 
-def _cannot_start(said: bytes) -> ProviderUnavailable:
+def _start_error(said: bytes) -> ProviderUnavailable:
     lines = said.decode("utf-8", "replace").strip().splitlines()
     reason = lines[-1] if lines else "runsc does not answer"
     return ProviderUnavailable(f"The sandbox could not be started: {reason}", hint=_HINT)

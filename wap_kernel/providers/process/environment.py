@@ -14,11 +14,11 @@ import sys
 from collections.abc import Iterable, Mapping
 
 from wap_kernel.model.errors import InvalidArgument, PermissionDenied
-from wap_kernel.model.paths import below
+from wap_kernel.model.paths import relative_to
 
 DEFAULT_PATH = "/usr/local/bin:/usr/bin:/bin"
 
-KEPT = frozenset(
+INHERITED = frozenset(
     """
     HOME USER LOGNAME SHELL LANG LANGUAGE TZ TERM COLORTERM TMPDIR TMP TEMP
     XDG_CACHE_HOME XDG_CONFIG_HOME XDG_DATA_HOME XDG_STATE_HOME
@@ -33,8 +33,8 @@ KEPT = frozenset(
     NO_PROXY no_proxy
     """.split()
 )
-KEPT_PREFIXES = ("LC_",)
-KEPT_WITHOUT_PASSWORD = frozenset("HTTP_PROXY HTTPS_PROXY ALL_PROXY http_proxy https_proxy all_proxy".split())
+INHERITED_PREFIXES = ("LC_",)
+INHERITED_PROXIES = frozenset("HTTP_PROXY HTTPS_PROXY ALL_PROXY http_proxy https_proxy all_proxy".split())
 """Kept unless the address holds a user and a password."""
 
 REFUSED = frozenset(
@@ -94,24 +94,24 @@ GIT_ATTRIBUTES_SETTINGS = {
     **{"GIT_CONFIG_KEY_5": f"filter.{GIT_CLOSED}.required", "GIT_CONFIG_VALUE_5": "true"},
 }
 """Beside the others, where there is such a file."""
-ALWAYS = frozenset({"PATH", *GIT_SETTINGS})
+ALWAYS_SET = frozenset({"PATH", *GIT_SETTINGS})
 """What a command gets whatever a list allows."""
 
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\Z")
 
 
-def rebuild(
+def build_environment(
     server: Mapping[str, str], caller: Mapping[str, str], allowlist: frozenset[str] | None = None
 ) -> dict[str, str]:
     """The whole environment of a command. Raises for a variable that the caller may not set.
 
     With an `allowlist` it gets no variable that is not named there, from whomever, except for PATH.
     """
-    environment = {name: value for name, value in server.items() if _is_kept(name, value)}
+    environment = {name: value for name, value in server.items() if _is_inherited(name, value)}
     environment |= GIT_SETTINGS
-    environment["PATH"] = _path(server.get("PATH") or DEFAULT_PATH, os.path.dirname(sys.executable or ""))
+    environment["PATH"] = _build_search_path(server.get("PATH") or DEFAULT_PATH, os.path.dirname(sys.executable or ""))
     for name, value in caller.items():
-        check(name, value)
+        check_variable(name, value)
         if allowlist is not None and name not in allowlist:
             raise PermissionDenied(
                 f"The environment variable {name} is not in the policy's envAllowlist.",
@@ -122,14 +122,14 @@ def rebuild(
         environment[name] = value
     if allowlist is None:
         return environment
-    return {name: value for name, value in environment.items() if name in allowlist or name in ALWAYS}
+    return {name: value for name, value in environment.items() if name in allowlist or name in ALWAYS_SET}
 
 
-def for_sandbox(server: Mapping[str, str]) -> dict[str, str]:
+def restrict_search_path(server: Mapping[str, str]) -> dict[str, str]:
     """The server's environment without what of PATH is empty in a sandbox and can be filled there: a command would
     decide itself what `ls` is. The interpreters are read-only wherever they stand."""
     own = [server.get("HOME") or os.path.expanduser("~"), server.get("TMPDIR") or "/tmp", "/tmp", "/var/tmp"]
-    interpreters = prefixes(server)
+    interpreters = interpreter_prefixes(server)
     folders = [
         folder
         for folder in (server.get("PATH") or DEFAULT_PATH).split(os.pathsep)
@@ -138,25 +138,25 @@ def for_sandbox(server: Mapping[str, str]) -> dict[str, str]:
     return {**server, "PATH": os.pathsep.join(folders)}
 
 
-def activated(server: Mapping[str, str]) -> tuple[str, ...]:
+def active_environments(server: Mapping[str, str]) -> tuple[str, ...]:
     """The folders of the environments that the server was started in, its own or others."""
     return tuple(prefix for name in ("CONDA_PREFIX", "VIRTUAL_ENV") if (prefix := server.get(name, "")).startswith("/"))
 
 
-def prefixes(server: Mapping[str, str]) -> tuple[str, ...]:
+def interpreter_prefixes(server: Mapping[str, str]) -> tuple[str, ...]:
     """Where interpreters and what is installed for them stand, which no command may change."""
-    return (sys.prefix, sys.base_prefix, *activated(server))
+    return (sys.prefix, sys.base_prefix, *active_environments(server))
 
 
 def _is_below(folder: str, places: Iterable[str]) -> bool:
-    return any(below(folder, place) is not None for place in places)
+    return any(relative_to(folder, place) is not None for place in places)
 
 
-def _is_kept(name: str, value: str) -> bool:
-    return name in KEPT or name.startswith(KEPT_PREFIXES) or (name in KEPT_WITHOUT_PASSWORD and "@" not in value)
+def _is_inherited(name: str, value: str) -> bool:
+    return name in INHERITED or name.startswith(INHERITED_PREFIXES) or (name in INHERITED_PROXIES and "@" not in value)
 
 
-def _path(path: str, interpreter: str) -> str:
+def _build_search_path(path: str, interpreter: str) -> str:
     """`path` with the server's interpreter on it. A relative folder would be one in the workspace: left out."""
     folders = list(dict.fromkeys(folder for folder in path.split(os.pathsep) if folder.startswith("/")))
     if interpreter and interpreter not in folders:
@@ -164,7 +164,7 @@ def _path(path: str, interpreter: str) -> str:
     return os.pathsep.join(folders)
 
 
-def check(name: str, value: str) -> None:
+def check_variable(name: str, value: str) -> None:
     """Raise for a variable that no caller may set, whatever the policy."""
     if name in REFUSED or name.startswith(REFUSED_PREFIXES) or name.endswith(REFUSED_SUFFIXES):
         raise PermissionDenied(

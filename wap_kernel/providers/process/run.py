@@ -18,23 +18,23 @@ from typing import Literal, Protocol
 
 from wap_kernel.model.command import CancelToken, CommandOutcome, OnChunk, Stream
 from wap_kernel.model.errors import ExecutionFailed, InvalidArgument
-from wap_kernel.providers.process.output_buffer import Collector, finish
-from wap_kernel.providers.process.supervisor_handle import Group, Supervised, cannot_start, pipe
+from wap_kernel.providers.process.output_buffer import OutputCollector, render_streams
+from wap_kernel.providers.process.supervisor_handle import CommandGroup, SupervisedCommand, open_pipe, start_error
 
 GRACE = 5.0
 """Seconds between TERM and KILL."""
 BUFFER_SIZE = 1024 * 1024
-FREE = 64 * 1024 * 1024
-RATE = 64 * 1024 * 1024
+UNTHROTTLED_BYTES = 64 * 1024 * 1024
+BYTES_PER_SECOND = 64 * 1024 * 1024
 """A command may write FREE bytes at nearly any speed, then RATE bytes a second: a flood must not hold the server."""
-BREATH = 0.002
+READ_PAUSE_SECONDS = 0.002
 """Seconds between two reads of a talkative command: the pipe fills, and one read brings what a hundred would."""
 _FIRST_BUFFER_SIZE = 64 * 1024
-PARTIAL = 64 * 1024
+MAX_PARTIAL_OUTPUT_BYTES = 64 * 1024
 """What is answered of the output of a command that was ended: an error is no place for a megabyte."""
 
 
-class Process(Protocol):
+class StartedCommand(Protocol):
     """A command that was started, with whoever watches over it."""
 
     stdout: int
@@ -44,7 +44,7 @@ class Process(Protocol):
     leader: int | None
     """None as long as it has not begun."""
     exit_code: int | None
-    patience: float
+    end_timeout: float
     """Seconds after which everything must have ended, from when that was asked for."""
     due: float
     """When `tick` wants to be called, by the monotonic clock."""
@@ -56,14 +56,14 @@ class Process(Protocol):
     def end(self) -> None:
         """Ask for the end of everything, and do not wait for it."""
 
-    def finish(self, patience: float | None = None) -> None:
+    def finish(self, timeout: float | None = None) -> None:
         """Leave nothing, after so many seconds at the latest. `stack` calls it too."""
 
 
-def argv(command: str | Sequence[str], path: str) -> list[str]:
+def build_argv(command: str | Sequence[str], path: str) -> list[str]:
     """The argument vector for a command line, or for a program and its arguments, which is looked up on `path`."""
     if isinstance(command, str):
-        return shell(command, path)
+        return build_shell_argv(command, path)
     for word in command:
         _check_text(word)
     program = command[0] if command else ""
@@ -77,7 +77,7 @@ def argv(command: str | Sequence[str], path: str) -> list[str]:
     return [found, *command[1:]]
 
 
-def shell(command: str, path: str, candidates: Sequence[str] = ("/bin/bash", "/usr/bin/bash")) -> list[str]:
+def build_shell_argv(command: str, path: str, candidates: Sequence[str] = ("/bin/bash", "/usr/bin/bash")) -> list[str]:
     """The argument vector for a command line: bash without start-up files, else sh.
 
     `--` because a command may begin with `-`, which would be read as an option.
@@ -108,14 +108,14 @@ def run(
     grace: float = GRACE,
     on_chunk: OnChunk | None = None,
     cancel: CancelToken | None = None,
-    make_group: Callable[[ExitStack], Group | None] = lambda _: None,
+    make_group: Callable[[ExitStack], CommandGroup | None] = lambda _: None,
 ) -> CommandOutcome:
     """Run `argv` in the open folder `cwd` with this environment and the tag; nothing of it is left afterwards.
 
     What can escape in spite of everything is said in `supervised.py`.
     """
     return follow(
-        lambda stack: Supervised(stack, argv, cwd, environment, grace, make_group(stack)),
+        lambda stack: SupervisedCommand(stack, argv, cwd, environment, grace, make_group(stack)),
         timeout=timeout,
         output_limit=output_limit,
         on_chunk=on_chunk,
@@ -124,7 +124,7 @@ def run(
 
 
 def follow(
-    start: Callable[[ExitStack], Process],
+    start: Callable[[ExitStack], StartedCommand],
     *,
     timeout: float,
     output_limit: int,
@@ -138,32 +138,35 @@ def follow(
         try:
             execution = _Execution(stack, start(stack), output_limit, on_chunk)
         except OSError as error:
-            raise cannot_start("fork", error.errno or 0) from error
-        stack.enter_context((cancel or CancelToken()).calling(execution.wake))
+            raise start_error("fork", error.errno or 0) from error
+        stack.enter_context((cancel or CancelToken()).on_request(execution.wake))
         return execution.follow(timeout)
 
 
-def pause(total: int, elapsed: float) -> float:
+def compute_pause(total: int, elapsed: float) -> float:
     """Seconds to wait before the next read, after `total` bytes in `elapsed` seconds."""
     if total <= BUFFER_SIZE:
         return 0.0
-    return max(BREATH, (total - FREE) / RATE - elapsed)
+    return max(READ_PAUSE_SECONDS, (total - UNTHROTTLED_BYTES) / BYTES_PER_SECOND - elapsed)
 
 
 class _Execution:
     """The loop that follows a command: output, status, cancellation and time, on one thread."""
 
-    def __init__(self, stack: ExitStack, process: Process, output_limit: int, on_chunk: OnChunk | None) -> None:
+    def __init__(self, stack: ExitStack, process: StartedCommand, output_limit: int, on_chunk: OnChunk | None) -> None:
         self._process = process
         self._on_chunk = on_chunk
         self._began = time.monotonic()
         self._ended: float | None = None
         self._stopped: Literal["timeout", "cancel"] | None = None
         self._limit = output_limit
-        self._output: dict[Stream, Collector] = {"stdout": Collector(output_limit), "stderr": Collector(output_limit)}
+        self._output: dict[Stream, OutputCollector] = {
+            "stdout": OutputCollector(output_limit),
+            "stderr": OutputCollector(output_limit),
+        }
         self._open: dict[Stream, int] = {"stdout": process.stdout, "stderr": process.stderr}
         self._buffer = bytearray(_FIRST_BUFFER_SIZE)
-        woken, self._waker = pipe(stack, stack)
+        woken, self._waker = open_pipe(stack, stack)
         os.set_blocking(self._waker, False)
         # A second selector without the output serves while a flood is slowed down.
         self._quiet = stack.enter_context(selectors.DefaultSelector())
@@ -200,7 +203,7 @@ class _Execution:
                     over = not self._process.listen()
                     if self._process.exit_code is not None and self._ended is None:
                         self._ended = time.monotonic()
-                        deadline = self._ended + self._process.patience
+                        deadline = self._ended + self._process.end_timeout
                 elif key.data == "wake":
                     os.read(key.fd, 64)
                     if not (self._stopped or self._ended):
@@ -208,7 +211,7 @@ class _Execution:
                 else:
                     self._read(key.data)
                     now = time.monotonic()
-                    resume = now + pause(self._total, now - self._began)
+                    resume = now + compute_pause(self._total, now - self._began)
         self._process.finish(0.0 if not over else None)
         self._drain()
         return self._outcome()
@@ -217,7 +220,7 @@ class _Execution:
         """Ask for the end; returns when to stop waiting for it."""
         self._stopped = reason
         self._process.end()
-        return time.monotonic() + self._process.patience
+        return time.monotonic() + self._process.end_timeout
 
     @property
     def _total(self) -> int:
@@ -239,7 +242,7 @@ class _Execution:
             if self._on_chunk is not None:
                 self._on_chunk(stream, bytes(chunk))
         if was_small and collector.total > BUFFER_SIZE:
-            _widen(self._open[stream])
+            _enlarge_pipe(self._open[stream])
             self._buffer = bytearray(BUFFER_SIZE)
         return count
 
@@ -251,8 +254,8 @@ class _Execution:
                 left -= count
 
     def _outcome(self) -> CommandOutcome:
-        limit = min(self._limit, PARTIAL) if self._stopped else self._limit
-        stdout, stderr = finish(self._output["stdout"], self._output["stderr"], limit)
+        limit = min(self._limit, MAX_PARTIAL_OUTPUT_BYTES) if self._stopped else self._limit
+        stdout, stderr = render_streams(self._output["stdout"], self._output["stderr"], limit)
         if self._process.leader is None:
             lines = stderr.text.splitlines()
             raise ExecutionFailed(
@@ -275,7 +278,7 @@ class _Execution:
         )
 
 
-def _widen(descriptor: int) -> None:
+def _enlarge_pipe(descriptor: int) -> None:
     """A larger pipe, for a command that writes much. Not for all: what one user may hold in pipes is limited."""
     if sys.platform == "linux":
         import fcntl

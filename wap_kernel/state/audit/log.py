@@ -19,27 +19,27 @@ from dataclasses import replace
 from functools import partial
 from typing import Any, Literal, NamedTuple
 
-from wap_kernel.model.call_context import ALONE, CallContext
+from wap_kernel.model.call_context import NO_RUN, CallContext
 from wap_kernel.model.caller import Caller
 from wap_kernel.model.errors import ApprovalRequired, NoSpace, PermissionDenied, ProviderUnavailable, WapError
 from wap_kernel.model.operations import Effect, Operation
-from wap_kernel.model.timestamps import text_of_seconds
+from wap_kernel.model.timestamps import format_epoch
 from wap_kernel.redaction.results import SHAPES, Redact, redacted
 from wap_kernel.state.audit import hash_chain, query
-from wap_kernel.state.audit.hash_chain import Head
-from wap_kernel.state.audit.head_log import Heads
-from wap_kernel.state.audit.query import Page
-from wap_kernel.state.database import Database, settled
-from wap_kernel.state.json_encoder import encoder
+from wap_kernel.state.audit.hash_chain import ChainHead
+from wap_kernel.state.audit.head_log import HeadLog
+from wap_kernel.state.audit.query import AuditQuery
+from wap_kernel.state.database import Database, wait_for
+from wap_kernel.state.json_encoder import make_encoder
 
 SHORTEST_SECRET = 8
 """Characters of a credential, at least."""
 
 Outcome = Literal["ok", "denied", "failed"]
-_encode = encoder()
+_encode = make_encoder()
 
 
-class Unparsed:
+class UnparsedOperation:
     """Stands for an operation that could not be made out of a request."""
 
     effect = Effect.READ
@@ -55,13 +55,13 @@ def is_denial(error: WapError) -> bool:
     return isinstance(error, (PermissionDenied, ApprovalRequired))
 
 
-class Record:
+class AuditRecord:
     """An operation under way. It gives an intent (unless it is denied) and an outcome, under one id."""
 
     __slots__ = ("caller", "context", "is_over", "number", "operation", "started", "step")
 
     def __init__(
-        self, operation: Operation | Unparsed, caller: Caller, context: CallContext, number: int, step: str | None
+        self, operation: Operation | UnparsedOperation, caller: Caller, context: CallContext, number: int, step: str | None
     ) -> None:
         self.operation = operation
         self.caller = caller
@@ -77,10 +77,10 @@ class Record:
         self.started = time.monotonic()
 
 
-class Entry(NamedTuple):
+class AuditEntry(NamedTuple):
     """What there is to write of a record, now or at its end."""
 
-    record: Record
+    record: AuditRecord
     at: float
     outcome: Outcome | None = None
     error: WapError | None = None
@@ -89,7 +89,7 @@ class Entry(NamedTuple):
     """Of a command."""
 
     @classmethod
-    def of_end(cls, record: Record, outcome: Outcome, error: WapError | None = None, exit_code: int = 0) -> Entry:
+    def of_end(cls, record: AuditRecord, outcome: Outcome, error: WapError | None = None, exit_code: int = 0) -> AuditEntry:
         return cls(record, time.time(), outcome, error, time.monotonic() - record.started, exit_code)
 
 
@@ -99,20 +99,20 @@ class Audit:
         self._workspace = workspace
         self._log = log
         self._redact = redact
-        self._heads = Heads(log)
+        self._heads = HeadLog(log)
         self._prefix = secrets.token_hex(8)
         self._numbers = itertools.count(1)
-        self._reads: deque[Entry] = deque()
+        self._reads: deque[AuditEntry] = deque()
         self._is_due = False
         """Whether the writing thread has been told of reads."""
         self._sender: tuple[Caller | None, CallContext | None, dict[str, str | None]] = (None, None, {})
         """Of the last record that was written."""
 
     def record(
-        self, operation: Operation | Unparsed, caller: Caller, context: CallContext = ALONE, *, step: str | None = None
-    ) -> Record:
+        self, operation: Operation | UnparsedOperation, caller: Caller, context: CallContext = NO_RUN, *, step: str | None = None
+    ) -> AuditRecord:
         """`step`: the operation's id in the run, where it shares its context with others."""
-        return Record(operation, caller, context, next(self._numbers), step or context.step)
+        return AuditRecord(operation, caller, context, next(self._numbers), step or context.step)
 
     def refused(
         self,
@@ -120,29 +120,29 @@ class Audit:
         error: WapError,
         caller: Caller,
         operation: Operation | None = None,
-        context: CallContext = ALONE,
+        context: CallContext = NO_RUN,
     ) -> None:
         """A request that was not performed, and maybe never became an operation."""
-        record = self.record(operation or Unparsed(tool), caller, context)
+        record = self.record(operation or UnparsedOperation(tool), caller, context)
         self.outcome(record, "denied" if is_denial(error) else "failed", error)
 
-    def intent(self, record: Record) -> Callable[[], None]:
+    def intent(self, record: AuditRecord) -> Callable[[], None]:
         """Hand it in. It must be written before the operation acts: call what this returns, which raises if it cannot
         be, so that nothing acts unrecorded. Whoever stores something else in between has waited for it already."""
         if record.operation.effect is Effect.READ:
-            self._put_read(Entry(record, time.time()))
+            self._put_read(AuditEntry(record, time.time()))
             return lambda: None
         return self.intents([record])
 
-    def intents(self, records: Sequence[Record]) -> Callable[[], None]:
+    def intents(self, records: Sequence[AuditRecord]) -> Callable[[], None]:
         """Of changes that begin together."""
         now = time.time()
-        return partial(self._require, self._hand_in([Entry(record, now) for record in records]))
+        return partial(self._require, self._hand_in([AuditEntry(record, now) for record in records]))
 
-    def outcome(self, record: Record, outcome: Outcome, error: WapError | None = None, *, exit_code: int = 0) -> None:
+    def outcome(self, record: AuditRecord, outcome: Outcome, error: WapError | None = None, *, exit_code: int = 0) -> None:
         """Written before the answer; that of a run's operation before the next one begins. What happened has happened:
         a failure to write is logged, not raised."""
-        entry = Entry.of_end(record, outcome, error, exit_code)
+        entry = AuditEntry.of_end(record, outcome, error, exit_code)
         if record.operation.effect is Effect.READ:
             record.is_over = True
             self._put_read(entry)
@@ -152,11 +152,11 @@ class Audit:
             with suppress(WapError):  # the log has it
                 self._require(written)
 
-    def outcomes(self, entries: Sequence[Entry]) -> None:
+    def outcomes(self, entries: Sequence[AuditEntry]) -> None:
         """Of changes of a run that began together."""
         self._hand_in(entries)
 
-    def page(self, page: Page) -> dict[str, Any]:
+    def page(self, page: AuditQuery) -> dict[str, Any]:
         """What was recorded of this workspace up to now, for people: `{"records": [...], "nextCursor"?}`.
 
         Read on the reading connection: looking for something rare may take a while, and mutations must not wait for it.
@@ -164,7 +164,7 @@ class Audit:
         with suppress(WapError):  # what cannot be written does not keep the rest from being read
             self._heads.committed(*self._database.write(self._write))
         own = replace(page, workspace=self._workspace)
-        return self._database.read(lambda connection: query.read(connection, own))
+        return self._database.read(lambda connection: query.read_records(connection, own))
 
     def close(self) -> None:
         """Write what is left; the database stays open."""
@@ -174,23 +174,23 @@ class Audit:
             self._log.error("audit: the last records could not be written: %s", error)
         self._heads.tell()
 
-    def _put_read(self, entry: Entry) -> None:
+    def _put_read(self, entry: AuditEntry) -> None:
         self._reads.append(entry)
         # Set from the first record of a group until the group is taken, so that further reads wake nobody.
         if not self._is_due:
             self._is_due = True
             self._database.later(self._write).add_done_callback(self._written)
 
-    def _hand_in(self, entries: Sequence[Entry]) -> Future[tuple[Head, int]]:
+    def _hand_in(self, entries: Sequence[AuditEntry]) -> Future[tuple[ChainHead, int]]:
         written = self._database.later(partial(self._write, entries=entries))
         written.add_done_callback(self._written)
         return written
 
-    def _require(self, written: Future[tuple[Head, int]]) -> None:
+    def _require(self, written: Future[tuple[ChainHead, int]]) -> None:
         try:
             if not written.done():
                 self._database.write(lambda _: None)
-            settled(written)
+            wait_for(written)
         except NoSpace:
             raise NoSpace(
                 "No space left for the audit, so nothing was changed.", hint="Free some space and try again."
@@ -200,20 +200,20 @@ class Audit:
                 "The audit cannot be written, so nothing was changed.", hint="The server's log says why."
             ) from None
 
-    def _written(self, done: Future[tuple[Head, int]]) -> None:
+    def _written(self, done: Future[tuple[ChainHead, int]]) -> None:
         if done.exception() is None:
             self._heads.committed(*done.result())
 
     # -- on the writing thread
 
-    def _write(self, connection: sqlite3.Connection, *, entries: Sequence[Entry] = ()) -> tuple[Head, int]:
+    def _write(self, connection: sqlite3.Connection, *, entries: Sequence[AuditEntry] = ()) -> tuple[ChainHead, int]:
         """All reads so far, and then what somebody waits for. That is never in the queue: whoever waits for it must be
         told of its own failure, not of that of a neighbour who took it along."""
         self._is_due = False
         rows = list(self._taken())
         try:
             rows += map(self._row, entries)
-            return hash_chain.append(connection, rows), len(rows)
+            return hash_chain.append_records(connection, rows), len(rows)
         except Exception as error:
             self._log.error("audit: %d records could not be written: %s", len(rows), error)
             raise
@@ -228,18 +228,18 @@ class Audit:
             except Exception as error:  # noqa: BLE001 - one that cannot be written must not keep others out
                 self._log.error("audit: %s could not be written: %s", self._id(entry.record), error)
 
-    def _row(self, entry: Entry) -> dict[str, Any]:
+    def _row(self, entry: AuditEntry) -> dict[str, Any]:
         record, error = entry.record, entry.error
         return {
             **self._of_sender(record.caller, record.context),
             "operation_id": self._id(record),
             "phase": "intent" if entry.outcome is None else "outcome",
-            "at": text_of_seconds(entry.at),
+            "at": format_epoch(entry.at),
             "operation": _plain(record.operation.kind),
             "summary": _encode(redacted(_summary(entry), self._redact)),
             "outcome": entry.outcome,
             "code": None if error is None else error.code.value,
-            "error": None if error is None else _plain(self._redact(error.record)),
+            "error": None if error is None else _plain(self._redact(error.audit_text)),
             "duration_ms": None if entry.duration is None else round(entry.duration * 1000, 3),
             "step": _plain(self._named(record.step)),
         }
@@ -266,11 +266,11 @@ class Audit:
         self._sender = (caller, context, columns)
         return columns
 
-    def _id(self, record: Record) -> str:
+    def _id(self, record: AuditRecord) -> str:
         return f"{self._prefix}-{record.number}"
 
 
-def _summary(entry: Entry) -> dict[str, object]:
+def _summary(entry: AuditEntry) -> dict[str, object]:
     summary = entry.record.operation.summary()
     if entry.record.context.dry_run:
         summary = {**summary, "dryRun": True}

@@ -6,14 +6,14 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from wap_kernel.model.timestamps import text_of_seconds
+from wap_kernel.model.timestamps import format_epoch
 from wap_kernel.state.undo.blob_store import Stored
 
 DAY = 86400.0
 
 
 @dataclass(frozen=True)
-class Retention:
+class RetentionLimits:
     run_days: float = 30
     """For runs that have ended, with their events, output and before-images;"""
     size: int = 1024**3
@@ -31,7 +31,7 @@ class Retention:
 
 
 @dataclass(frozen=True)
-class HeldRun:
+class StoredRun:
     number: int
     id: str
     ended_at: str | None
@@ -44,23 +44,23 @@ class HeldRun:
 
 
 @dataclass(frozen=True)
-class Held:
+class StorageUsage:
     size: int
     changed_at: float
 
 
 @dataclass(frozen=True)
-class Holdings:
+class StateInventory:
     """What there is."""
 
-    runs: Sequence[HeldRun]
-    outputs: Mapping[str, Held]
+    runs: Sequence[StoredRun]
+    outputs: Mapping[str, StorageUsage]
     """By the run."""
     blobs: Sequence[Stored]
 
 
 @dataclass(frozen=True)
-class Plan:
+class RetentionPlan:
     runs: tuple[str, ...]
     outputs: tuple[str, ...]
     """Of the runs above, and of those that were removed by somebody who got no further."""
@@ -69,12 +69,12 @@ class Plan:
     """Bytes that are freed."""
 
 
-def cutoff(now: float, days: float) -> str:
+def compute_cutoff(now: float, days: float) -> str:
     """What has an earlier time is too old."""
-    return text_of_seconds(now - days * DAY)
+    return format_epoch(now - days * DAY)
 
 
-def plan(held: Holdings, bounds: Retention, now: float) -> Plan:
+def plan_sweep(held: StateInventory, bounds: RetentionLimits, now: float) -> RetentionPlan:
     runs = _runs(held, bounds, now)
     kept = [run for run in held.runs if run.id not in runs]
     referred = {digest for run in kept for digest in run.blobs}
@@ -83,15 +83,15 @@ def plan(held: Holdings, bounds: Retention, now: float) -> Plan:
     outputs = [name for name, it in held.outputs.items() if name in runs or (name not in known and it.changed_at < old)]
     blobs = [blob for blob in held.blobs if blob.digest not in referred and blob.used_at < old]
     size = sum(held.outputs[name].size for name in outputs) + sum(blob.size for blob in blobs)
-    return Plan(tuple(runs), tuple(outputs), tuple(blobs), size)
+    return RetentionPlan(tuple(runs), tuple(outputs), tuple(blobs), size)
 
 
-def _runs(held: Holdings, bounds: Retention, now: float) -> dict[str, None]:
+def _runs(held: StateInventory, bounds: RetentionLimits, now: float) -> dict[str, None]:
     """Those to remove, oldest first. A run that is being undone stays as long as that takes."""
     under_way = [run for run in held.runs if run.ended_at is None]
     pinned = {run.id for run in under_way} | {run.reverts for run in under_way}
     candidates = sorted((run for run in held.runs if run.id not in pinned), key=lambda run: run.number)
-    limit = cutoff(now, bounds.run_days)
+    limit = compute_cutoff(now, bounds.run_days)
     found = {run.id: None for run in candidates if run.ended_at is not None and run.ended_at < limit}
 
     own = {run.id: run.size + (held.outputs[run.id].size if run.id in held.outputs else 0) for run in held.runs}

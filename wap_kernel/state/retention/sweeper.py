@@ -21,9 +21,9 @@ from typing import TypeVar
 
 from wap_kernel.model.errors import ProviderUnavailable
 from wap_kernel.model.run import RunStatus
-from wap_kernel.model.timestamps import text_of_seconds
+from wap_kernel.model.timestamps import format_epoch
 from wap_kernel.state.audit import hash_chain
-from wap_kernel.state.retention.policy import Held, HeldRun, Holdings, Retention, cutoff, plan
+from wap_kernel.state.retention.policy import StorageUsage, StoredRun, StateInventory, RetentionLimits, compute_cutoff, plan_sweep
 from wap_kernel.state.undo.blob_store import Blobs
 from wap_kernel.state.undo.change_store import NO_RUN
 from wap_kernel.state.undo.concurrent_calls import Beside
@@ -51,7 +51,7 @@ Progress = Callable[[str, int, int], None]
 
 
 @dataclass(frozen=True)
-class Freed:
+class SweepResult:
     runs: int = 0
     outputs: int = 0
     blobs: int = 0
@@ -59,7 +59,7 @@ class Freed:
     audit_records: int = 0
     size: int = 0
     """Bytes of files. The database uses again what rows leave free, and gives back what is much."""
-    anchor: hash_chain.Head | None = None
+    anchor: hash_chain.ChainHead | None = None
     """Where the audit begins now, if some of it was cut."""
 
 
@@ -75,7 +75,7 @@ class Sweeper:
         self,
         state_dir: str,
         connection: sqlite3.Connection,
-        bounds: Retention | None = None,
+        bounds: RetentionLimits | None = None,
         *,
         user: str = "local",
         now: float | None = None,
@@ -88,26 +88,26 @@ class Sweeper:
         self._blobs = Blobs(state_dir)
         self._beside = Beside(state_dir)
         self._connection = connection
-        self._bounds = bounds or Retention()
+        self._bounds = bounds or RetentionLimits()
         self._user = user
         self._now = time.time() if now is None else now
         self._progress = progress
         self._rest = rest
         self._log = log or logging.getLogger("wap_kernel")
 
-    def preview(self) -> Freed:
+    def preview(self) -> SweepResult:
         """What `sweep` would free."""
-        found = plan(self.look(), self._bounds, self._now)
+        found = plan_sweep(self.look(), self._bounds, self._now)
         first, last = self._audit_range()
         (tokens,) = self._connection.execute(f"SELECT count(*) FROM tokens WHERE {self._dead_tokens()}").fetchone()
-        return Freed(len(found.runs), len(found.outputs), len(found.blobs), tokens, last - first, found.size)
+        return SweepResult(len(found.runs), len(found.outputs), len(found.blobs), tokens, last - first, found.size)
 
-    def sweep(self) -> Freed:
-        found = plan(self.look(), self._bounds, self._now)
+    def sweep(self) -> SweepResult:
+        found = plan_sweep(self.look(), self._bounds, self._now)
         removed = {run for run in self._each("runs", found.runs) if self._remove_run(run)}
         self._forget_calls()
         stayed = {run for run in found.runs if run not in removed}
-        freed = Freed(runs=len(removed))
+        freed = SweepResult(runs=len(removed))
         for name in self._each("outputs", [name for name in found.outputs if name not in stayed]):
             size = _tree(os.path.join(self._outputs, name)).size
             shutil.rmtree(os.path.join(self._outputs, name), ignore_errors=True)
@@ -124,7 +124,7 @@ class Sweeper:
 
     # -- looking
 
-    def look(self) -> Holdings:
+    def look(self) -> StateInventory:
         # Files first: what is named between the two looks is young, and what was named before them is seen.
         outputs = {entry.name: _tree(entry.path) for entry in _entries(self._outputs)}
         blobs = list(self._blobs.all())
@@ -136,10 +136,10 @@ class Sweeper:
             " FROM runs ORDER BY number"
         ).fetchall()
         runs = [
-            HeldRun(number, run, ended_at, reverts, frozenset(references.get(run, ())), sizes.get(run, 0))
+            StoredRun(number, run, ended_at, reverts, frozenset(references.get(run, ())), sizes.get(run, 0))
             for number, run, ended_at, reverts in rows
         ]
-        return Holdings(runs, outputs, blobs)
+        return StateInventory(runs, outputs, blobs)
 
     def _references(self) -> dict[str, set[str]]:
         """Every digest that stands anywhere in what is known of a run's changes: rather one too many than one less."""
@@ -217,7 +217,7 @@ class Sweeper:
                     self._connection.execute(f"DELETE FROM changes WHERE id IN ({query})", (NO_RUN,))
 
     def _dead_tokens(self) -> str:
-        limit = cutoff(self._now, self._bounds.token_days)
+        limit = compute_cutoff(self._now, self._bounds.token_days)
         return f"revoked_at < '{limit}' OR expires_at < '{limit}'"
 
     def _remove_tokens(self) -> int:
@@ -231,7 +231,7 @@ class Sweeper:
         age and size: the chain goes on from it."""
         query = "SELECT coalesce(min(id), 1) - 1, coalesce(max(id), 1) - 1 FROM audit"
         first, last = self._connection.execute(query).fetchone()
-        limit = cutoff(self._now, self._bounds.audit_days)
+        limit = compute_cutoff(self._now, self._bounds.audit_days)
         young = self._connection.execute("SELECT id FROM audit WHERE at >= ? ORDER BY id LIMIT 1", (limit,)).fetchone()
         old = last if young is None else young[0] - 1
         return first, max(first, min(last, max(old, self._too_much_audit())))
@@ -251,17 +251,17 @@ class Sweeper:
                     return kept - 1
         return 0
 
-    def _cut_audit(self) -> tuple[int, hash_chain.Head | None]:
+    def _cut_audit(self) -> tuple[int, hash_chain.ChainHead | None]:
         """How many records, and the last of them. Each piece leaves a record of its own: who is stopped in between
         has told the truth."""
         start, last = self._audit_range()
-        at, total = text_of_seconds(self._now), last - start
+        at, total = format_epoch(self._now), last - start
         count, anchor = 0, None
         while start < last and not self._rest():
             self._progress("audit", count, total)
             end = min(start + BATCH, last)
             with self._writing():
-                cut = hash_chain.cut(self._connection, end, at, self._user)
+                cut = hash_chain.cut_records(self._connection, end, at, self._user)
             if cut is not None:  # else somebody else did it meanwhile
                 self._log.info("wap audit cut %d to %d, anchor %s", start + 1, end, cut)
                 count, anchor = count + end - start, cut
@@ -294,7 +294,7 @@ def _entries(folder: str) -> list[os.DirEntry[str]]:
         return []
 
 
-def _tree(path: str) -> Held:
+def _tree(path: str) -> StorageUsage:
     """All bytes below, and when the last of them changed."""
     size, changed = 0, 0.0
     for folder, _, names in os.walk(path):
@@ -303,4 +303,4 @@ def _tree(path: str) -> Held:
                 status = os.lstat(found)
                 size += 0 if found == folder else status.st_size
                 changed = max(changed, status.st_mtime)
-    return Held(size, changed)
+    return StorageUsage(size, changed)

@@ -20,7 +20,7 @@ from wap_kernel.model.deadline import Deadline
 from wap_kernel.model.errors import WapError
 from wap_kernel.model.limits import MAX_HASHED_BYTES
 from wap_kernel.model.operations import GitAction, Operation, RunCommand, WriteFile
-from wap_kernel.model.paths import display
+from wap_kernel.model.paths import render_path
 from wap_kernel.state.database import Database
 from wap_kernel.state.undo import manifest
 from wap_kernel.state.undo.blob_store import Blobs
@@ -74,7 +74,9 @@ class NotKept:
         )
 
     def to_dict(self) -> dict[str, Any]:
-        named = [{"path": display(path), "reason": reason} for path, reason in {**self.places, **self.files}.items()]
+        named = [
+            {"path": render_path(path), "reason": reason} for path, reason in {**self.places, **self.files}.items()
+        ]
         more = len(named) - MAX_NAMED
         return {"notKept": named[:MAX_NAMED], **({"more": more} if more > 0 else {})}
 
@@ -292,7 +294,7 @@ class Snapshots:
                 found.append(change)
         for path in manifest.out_of_sight(before, after):
             found.append(Change(path, Image.of(before.entries[path], digests.get(path)), None))
-        not_undone = [display(path) for path in manifest.changed_places(before, after)]
+        not_undone = [render_path(path) for path in manifest.changed_places(before, after)]
         note = {**not_kept.to_dict(), "isOver": True, "notUndone": not_undone}
         self.changes.add(run, position, found, note)
 

@@ -20,7 +20,7 @@ from dataclasses import dataclass, field
 from wap_kernel.files import tree_walk
 from wap_kernel.files.interface import DirEntry, Files, Folder, Kind, Look
 from wap_kernel.model.deadline import Deadline
-from wap_kernel.model.paths import join
+from wap_kernel.model.paths import join_path
 
 RACY_NS = 50_000_000
 """Times of files are counted in ticks, so one that changed this shortly ago may change again without a trace."""
@@ -84,7 +84,7 @@ def take_tree(files: Files, path: str, deadline: Deadline, *, bound: int) -> tup
         for entry, look in _looks(level.folder, deadline):
             if len(found) >= bound:
                 return found, False
-            found[join(level.folder.path, entry.name)] = look
+            found[join_path(level.folder.path, entry.name)] = look
             if look.kind is Kind.FOLDER:
                 level.pending.append(entry.name)
     return found, True
@@ -194,7 +194,7 @@ class _Walk:
         taken.walked.add(path)
         folders = []
         for name, look in found.items():
-            place = join(path, name)
+            place = join_path(path, name)
             reason = self._reason(name, place, look, device)
             if reason is not None:
                 self._leave_out(place, reason, look)
@@ -239,7 +239,7 @@ class _Walk:
             if reason != GIT:
                 looks = itertools.islice(looks, MAX_FINGERPRINTED + 1 - self._fingerprinted)
             for entry, found in sorted(looks, key=lambda pair: pair[0].name):
-                digest.update(_line(join(level.folder.path, entry.name), found, in_objects=in_objects))
+                digest.update(_line(join_path(level.folder.path, entry.name), found, in_objects=in_objects))
                 if found.kind is Kind.FOLDER and not in_objects:
                     level.pending.append(entry.name)
                 self._fingerprinted += reason != GIT

@@ -12,7 +12,7 @@ from wap_kernel.model.deadline import Deadline
 from wap_kernel.model.errors import InvalidArgument, WapError
 from wap_kernel.model.operations import DeleteFile, ModifyFile, Operation, WriteFile
 from wap_kernel.model.path_access import Access
-from wap_kernel.model.paths import display
+from wap_kernel.model.paths import render_path
 
 MAX_SHOWN = 1024 * 1024
 """Bytes of a file of which a diff is made."""
@@ -34,7 +34,7 @@ def difference(files: Files, operation: Operation) -> dict[str, Any]:
     path = path_of(files, operation)
     if path is None:
         return {}
-    return {"path": display(path), **_difference(files, operation, path)}
+    return {"path": render_path(path), **_difference(files, operation, path)}
 
 
 def _difference(files: Files, operation: Operation, path: str) -> dict[str, Any]:
@@ -48,7 +48,7 @@ def _difference(files: Files, operation: Operation, path: str) -> dict[str, Any]
         return {}
     if b"\0" in old or b"\0" in new:
         return {"note": f"Binary: {len(old)} bytes now, {len(new)} bytes then."}
-    diff, is_cut = unified_diff.unified(display(path), old, new)
+    diff, is_cut = unified_diff.render_diff(render_path(path), old, new)
     return {"diff": diff, **({"isDiffTruncated": True} if is_cut else {})}
 
 
@@ -69,5 +69,5 @@ def _result(operation: Operation, old: bytes) -> bytes | None:
     if isinstance(operation, WriteFile):
         return old + operation.content if operation.mode == "append" else operation.content
     if isinstance(operation, ModifyFile):
-        return apply.apply(old, operation.edits, max_size=2 * MAX_SHOWN, deadline=Deadline(EDIT_SECONDS))
+        return apply.apply_edits(old, operation.edits, max_size=2 * MAX_SHOWN, deadline=Deadline(EDIT_SECONDS))
     return b"" if isinstance(operation, DeleteFile) else None

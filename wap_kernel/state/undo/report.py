@@ -13,8 +13,8 @@ from wap_kernel.files.tree_walk import unless_gone
 from wap_kernel.model.deadline import Deadline
 from wap_kernel.model.errors import Conflict
 from wap_kernel.model.operations import RevertRun
-from wap_kernel.model.paths import display
-from wap_kernel.model.safe_text import one_line
+from wap_kernel.model.paths import render_path
+from wap_kernel.model.safe_text import escape_one_line
 from wap_kernel.state.undo.change_recorder import Nameable, Readable, Snapshots
 from wap_kernel.state.undo.change_store import Change, Note
 from wap_kernel.state.undo.file_image import Image
@@ -49,7 +49,7 @@ def describe(
     changes = sorted(survey.changes, key=lambda change: change.path)
     for change in changes[:MAX_ENTRIES]:
         path, now = change.path, survey.images[change.path]
-        entry: dict[str, Any] = {"path": display(path), "change": _kind_of(change, now)}
+        entry: dict[str, Any] = {"path": render_path(path), "change": _kind_of(change, now)}
         if readable(path):
             entry |= diffs_shown.of(change, now)
         entry["revertible"] = path not in lost
@@ -121,7 +121,7 @@ def _named(back: Sequence[Change]) -> str:
     # What a person had comes first: thousands of new files must not hide it.
     ordered = sorted(back, key=lambda change: _kind_of(change, change.before) in _MADE)
     for change in ordered[:MAX_NAMED]:
-        name = f"{_apart(unified_diff.quoted(display(change.path)))} ({_BACK[_kind_of(change, change.before)]})"
+        name = f"{_apart(unified_diff.quote_path(render_path(change.path)))} ({_BACK[_kind_of(change, change.before)]})"
         room -= len(name)
         if room < 0:
             break
@@ -140,7 +140,7 @@ def _refusal(survey: Survey) -> str:
     try:
         refuse(survey)
     except Conflict as error:
-        return f" As things stand it will be refused. {one_line(error.text)}"
+        return f" As things stand it will be refused. {escape_one_line(error.text)}"
     return ""
 
 
@@ -184,7 +184,7 @@ class _Diffs:
         return {"diff": text, **({"isDiffTruncated": True} if is_cut else {})}
 
     def _compared(self, path: str, before: Image, after: Image, now: Image) -> tuple[str | None, bool]:
-        named = unified_diff.quoted(display(path))
+        named = unified_diff.quote_path(render_path(path))
         sizes = f"{named}: {before.size or 0} bytes before, {after.size or 0} bytes after\n"
         if max(before.size or 0, after.size or 0) > MAX_DIFFED:
             return f"Large file {sizes}", True
@@ -194,7 +194,7 @@ class _Diffs:
             return None, False
         if b"\0" in old or b"\0" in new:
             return f"Binary file {sizes}", False
-        return unified_diff.unified(display(path), old, new)
+        return unified_diff.render_diff(render_path(path), old, new)
 
 
 def _content(snapshots: Snapshots, image: Image, path: str, now: Image) -> bytes | None:

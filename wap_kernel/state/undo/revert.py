@@ -18,8 +18,8 @@ from wap_kernel.files.tree_walk import unless_gone
 from wap_kernel.model.deadline import Deadline
 from wap_kernel.model.errors import Conflict, PermissionDenied, WapError
 from wap_kernel.model.path_access import Access
-from wap_kernel.model.paths import display
-from wap_kernel.model.results import Reverted
+from wap_kernel.model.paths import render_path
+from wap_kernel.model.results import RevertResult
 from wap_kernel.state.directory import open_lock
 from wap_kernel.state.file_lock import lock_within
 from wap_kernel.state.undo.change_recorder import Notice, NotKept, Snapshots
@@ -93,7 +93,7 @@ class Reverting:
         position: int = 0,
         force: bool = False,
         notice: Notice = lambda _: None,
-    ) -> Reverted:
+    ) -> RevertResult:
         """Undo what `run` changed, as a part of the run `into` (which may be the same). `guard` is the caller's.
 
         Refused, with nothing changed, where a later change would be lost, the caller may not write, something was not
@@ -108,7 +108,7 @@ class Reverting:
 
         return self._undo(run, once)
 
-    def take_back(self, run: str, guard: Guard) -> Reverted:
+    def take_back(self, run: str, guard: Guard) -> RevertResult:
         """Undo what `run` has changed so far, but for what others have changed since or what was not kept.
 
         Policy has no say in it: what the run found is put back, and nobody sees it. It is recorded when it is done:
@@ -128,16 +128,16 @@ class Reverting:
 
         return self._undo(run, once)
 
-    def _undo(self, run: str, once: Callable[[], Done]) -> Reverted:
+    def _undo(self, run: str, once: Callable[[], Done]) -> RevertResult:
         with self._turn(run):
             done = once()
             restored = done.restored
             if done.survey.unreachable:  # in folders that the run had closed and that are open again
                 done = once()
                 restored |= done.restored
-        return Reverted(
-            restored=sorted(map(display, restored)),
-            left=sorted(map(display, done.left)) or None,
+        return RevertResult(
+            restored=sorted(map(render_path, restored)),
+            left=sorted(map(render_path, done.left)) or None,
             not_undone=done.survey.not_undone or None,
         )
 
@@ -264,7 +264,7 @@ def refuse(survey: Survey, refused: Sequence[str] = ()) -> None:
     """Raise if it cannot all be undone; `refused` is what policy closes."""
     if refused:
         said = f"Policy or protection keeps these from being restored: {_named(refused)}."
-        raise PermissionDenied(said, hint=CLOSED, paths=sorted(map(display, refused)))
+        raise PermissionDenied(said, hint=CLOSED, paths=sorted(map(render_path, refused)))
     planned = survey.planned
     unknown = "A command of the run was interrupted, so it is not known what it changed"
     for paths, said, hint in (
@@ -274,10 +274,10 @@ def refuse(survey: Survey, refused: Sequence[str] = ()) -> None:
         ((".",) if not survey.is_known else (), unknown, "With force what is known is reverted."),
     ):
         if paths:
-            raise Conflict(f"{said}.", hint=hint, paths=sorted(map(display, paths)))
+            raise Conflict(f"{said}.", hint=hint, paths=sorted(map(render_path, paths)))
 
 
 def _named(paths: Collection[str]) -> str:
-    shown = [display(path) for path in sorted(paths)[:MAX_SHOWN]]
+    shown = [render_path(path) for path in sorted(paths)[:MAX_SHOWN]]
     more = len(paths) - len(shown)
     return ", ".join(shown) + (f" and {more} more" if more else "")

@@ -16,7 +16,7 @@ from wap_kernel.model.operations import (
     Operation,
     WriteFile,
 )
-from wap_kernel.model.paths import join, split
+from wap_kernel.model.paths import join_path, split_path
 
 
 @dataclass(frozen=True)
@@ -58,18 +58,18 @@ def _new(files: Files, path: str, *, make: bool, follow: bool = True) -> tuple[s
         made = _missing(files, posixpath.dirname(path)) if make else []
         if not made:
             raise
-        return (*made, join(made[-1], posixpath.basename(path)))
+        return (*made, join_path(made[-1], posixpath.basename(path)))
 
 
 def _missing(files: Files, path: str) -> list[str]:
     """The folders that are not there on the way to the folder `path`, as `mkdir` with parents would make them."""
     missing: list[str] = []
     here = "."
-    for name in split(path):
+    for name in split_path(path):
         if name == "..":
             here = posixpath.dirname(here) or "."
             continue
-        here = join(here, name)
+        here = join_path(here, name)
         if here in missing:
             continue
         try:

@@ -13,7 +13,7 @@ from wap_kernel.model.deadline import Deadline
 from wap_kernel.model.errors import InvalidArgument, PermissionDenied, WapError
 from wap_kernel.model.operations import GitAction, Operation, RevertRun, RunCommand
 from wap_kernel.model.path_access import Access, PathAccess
-from wap_kernel.model.results import Reverted
+from wap_kernel.model.results import RevertResult
 from wap_kernel.model.run import Run
 from wap_kernel.state.undo import crash_recovery, report
 from wap_kernel.state.undo.change_recorder import Nameable, Readable, Snapshots
@@ -85,7 +85,7 @@ class Undoing:
         """Raise if a revert would be refused."""
         self._kept().check(operation.run, self._guard_of(caller), force=operation.force)
 
-    def revert(self, operation: RevertRun, guard: Guard, context: CallContext) -> Reverted:
+    def revert(self, operation: RevertRun, guard: Guard, context: CallContext) -> RevertResult:
         if context.run is None:
             raise InvalidArgument("A revert is a run of its own.", hint="Revert the run, not an operation.")
         return self._kept().revert(

@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.support.html_reader import is_shown
-from wap_kernel.client.render.transcript import Lines, Transcript, line, question
-from wap_kernel.model.safe_text import visible
+from wap_kernel.client.render.transcript import JsonLines, Transcript, render_event, render_pending_approval
+from wap_kernel.model.safe_text import escape_invisible
 
 AT = {"timestamp": "2024-01-15T10:30:00Z"}
 
@@ -57,7 +57,7 @@ AT = {"timestamp": "2024-01-15T10:30:00Z"}
     ],
 )
 def test_an_event_is_a_line(event: dict[str, Any], expected: str) -> None:
-    assert line({**AT, **event}) == expected
+    assert render_event({**AT, **event}) == expected
 
 
 class Terminal:
@@ -125,12 +125,12 @@ def test_output_never_forges_a_line_and_loses_nothing(chunks: list[tuple[str, st
     for bar, stream in (("  | ", "stdout"), ("  ! ", "stderr")):
         told = "".join(text.removeprefix(bar) for text in shown if text.startswith(bar))
         sent = "".join(chunk for name, chunk in chunks if name == stream).replace("\n", "")
-        assert told == visible(sent, "\t")
+        assert told == escape_invisible(sent, "\t")
 
 
 def test_json_is_one_object_a_line() -> None:
     written: list[str] = []
-    lines = Lines(written.append)
+    lines = JsonLines(written.append)
     lines.show("event", {"type": "message", "content": "a\nb"})
     lines.show("output", {"operationId": "x", "stream": "stdout", "chunk": "c"})
     lines.show("status", {"status": "completed"})
@@ -144,7 +144,7 @@ def test_json_is_one_object_a_line() -> None:
 
 def test_a_question_names_what_a_person_needs() -> None:
     pending = {"approvalId": "apr_1", "operationId": "x", "command": "rm -rf d\x1b[2J", "diff": "-a\n+b\n"}
-    text = question({"runId": "run_1", "pendingApproval": pending}, " at http://localhost:8888/")
+    text = render_pending_approval({"runId": "run_1", "pendingApproval": pending}, " at http://localhost:8888/")
     assert "POST wap/runs/run_1/decision" in text and "%wap approve run_1" in text
     assert '{"approvalId": "apr_1", "decision": "approved"}' in text
     assert "command: rm -rf d\\x1b[2J\n" in text

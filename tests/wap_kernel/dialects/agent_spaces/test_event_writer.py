@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from tests.support.agent_spaces_examples import EVENTS
 from wap_kernel import parse_event, validate_event
 from wap_kernel.dialects.agent_spaces.event_models import TYPES
-from wap_kernel.dialects.agent_spaces.event_writer import MAX_SAID, AgentSpacesEvents
+from wap_kernel.dialects.agent_spaces.event_writer import MAX_MESSAGE_CHARACTERS, AgentSpacesEventWriter
 from wap_kernel.model import errors
 from wap_kernel.model.edits import ReplaceText
 from wap_kernel.model.git.results import GitFailure, GitFailureReason, GitResult
@@ -59,7 +59,7 @@ from wap_kernel.redaction.redactor import Redactor
 
 MOMENT = datetime(2024, 1, 15, 10, 30, tzinfo=timezone.utc)
 HASH = f"sha256:{'0' * 64}"
-events = AgentSpacesEvents(lambda: MOMENT)
+events = AgentSpacesEventWriter(lambda: MOMENT)
 
 
 def command_result(**fields: Any) -> CommandResult:
@@ -81,24 +81,24 @@ TEST = RunCommand(command="bun run test.ts")
 PARTIAL = {"stdout": "a", "stderr": "b", "durationMs": 30_000, "stdoutBytes": 1, "stderrBytes": 1}
 
 WRITTEN: dict[str, dict[str, Any]] = {
-    "message": events.done("msg-1", Message(content="Processing data..."), Result()),
-    "createFile": events.done("file-1", CREATE, WriteResult(path="src/utils.ts", bytes_written=31, hash=HASH)),
-    "createFile on failure": events.failed("file-1", CREATE, errors.AlreadyExists("Already exists: src/utils.ts")),
-    "readFile": events.done("read-1", READ, content('{"key": "value"}')),
-    "editFile": events.done("edit-1", EDIT, ModifyResult(path="src/app.ts", hash=HASH, diff="@@ ...")),
-    "deleteFile": events.done("del-1", DELETE, PathResult(path="temp.txt")),
-    "shell": events.done("shell-1", TEST, command_result(stdout="All tests passed!\n", duration_ms=1234)),
-    "shell on timeout": events.failed(
+    "message": events.write_result("msg-1", Message(content="Processing data..."), Result()),
+    "createFile": events.write_result("file-1", CREATE, WriteResult(path="src/utils.ts", bytes_written=31, hash=HASH)),
+    "createFile on failure": events.write_failure("file-1", CREATE, errors.AlreadyExists("Already exists: src/utils.ts")),
+    "readFile": events.write_result("read-1", READ, content('{"key": "value"}')),
+    "editFile": events.write_result("edit-1", EDIT, ModifyResult(path="src/app.ts", hash=HASH, diff="@@ ...")),
+    "deleteFile": events.write_result("del-1", DELETE, PathResult(path="temp.txt")),
+    "shell": events.write_result("shell-1", TEST, command_result(stdout="All tests passed!\n", duration_ms=1234)),
+    "shell on timeout": events.write_failure(
         "shell-1", RunCommand(command="sleep 1000"), errors.TimedOut("Too long.", timeoutMs=30_000, **PARTIAL)
     ),
-    "approvalRequired": events.approval(
+    "approvalRequired": events.write_approval(
         "shell-1",
         RunCommand(command="rm -rf data/"),
         "Destructive command requires approval",
         {"command": "rm -rf data/", "policy": "shell.approvalRequired"},
     ),
-    "policyDenied": events.denied("shell-1", TEST, "Command 'sudo' is blocked", "Remove sudo from command"),
-    "error": events.error("execution", "Docker container not available"),
+    "policyDenied": events.write_denial("shell-1", TEST, "Command 'sudo' is blocked", "Remove sudo from command"),
+    "error": events.write_error("execution", "Docker container not available"),
 }
 
 
@@ -111,8 +111,8 @@ def test_the_examples_of_the_specification_are_written(name: str) -> None:
 
 
 def test_times_are_utc() -> None:
-    elsewhere = AgentSpacesEvents(lambda: MOMENT.astimezone(timezone(timedelta(hours=5))))
-    assert elsewhere.error("system", "")["timestamp"] == "2024-01-15T10:30:00.000Z"
+    elsewhere = AgentSpacesEventWriter(lambda: MOMENT.astimezone(timezone(timedelta(hours=5))))
+    assert elsewhere.write_error("system", "")["timestamp"] == "2024-01-15T10:30:00.000Z"
 
 
 # -- every result
@@ -262,13 +262,13 @@ DONE: tuple[tuple[Operation, Result, dict[str, Any]], ...] = (
 
 @pytest.mark.parametrize(("operation", "result", "expected"), DONE, ids=lambda one: getattr(one, "kind", ""))
 def test_every_result(operation: Operation, result: Result, expected: dict[str, Any]) -> None:
-    event = events.done("x", operation, result)
+    event = events.write_result("x", operation, result)
     assert event == {"timestamp": "2024-01-15T10:30:00.000Z", "operationId": "x", **expected}
     assert parse_event(event).model_dump(by_alias=True, exclude_unset=True) == event
 
 
 def test_what_the_runner_adds() -> None:
-    event = events.done(
+    event = events.write_result(
         "x", DELETE, PathResult(path="temp.txt"), simulated=True, notKept={"files": ["big.bin"]}, diff=None
     )
     assert (event["simulated"], event["notKept"], "diff" in event) == (True, {"files": ["big.bin"]}, False)
@@ -291,7 +291,7 @@ def test_the_tables_of_this_test_are_complete() -> None:
 @pytest.mark.parametrize("error", WAP_ERRORS)
 def test_every_error_of_every_operation(error: type[errors.WapError]) -> None:
     for kind, operation in EXAMPLE_OF.items():
-        event = events.failed("x", operation, error("It went wrong", hint="Try again."))
+        event = events.write_failure("x", operation, error("It went wrong", hint="Try again."))
         assert validate_event(json.dumps(event)).success
         if error in (errors.PermissionDenied, errors.ApprovalRequired):
             assert (event["type"], event["operationType"]) == ("policyDenied", TYPES[kind])
@@ -302,28 +302,28 @@ def test_every_error_of_every_operation(error: type[errors.WapError]) -> None:
 
 
 def test_what_was_denied_is_named_without_what_it_holds() -> None:
-    named = {kind: events.denied("x", operation, "No").get("details") for kind, operation in EXAMPLE_OF.items()}
+    named = {kind: events.write_denial("x", operation, "No").get("details") for kind, operation in EXAMPLE_OF.items()}
     assert named[CREATE.kind] == {"path": "src/utils.ts"} and named[TEST.kind] == {"command": "bun run test.ts"}
     assert named[Message.kind] is None and "helper" not in json.dumps(named)
 
 
 def test_no_message_tells_a_credential_that_is_known() -> None:
-    telling = AgentSpacesEvents(lambda: MOMENT, Redactor(("correct-horse-battery",)))
-    event = telling.done("m", Message(content="token: correct-horse-battery"), Result())
+    telling = AgentSpacesEventWriter(lambda: MOMENT, Redactor(("correct-horse-battery",)))
+    event = telling.write_result("m", Message(content="token: correct-horse-battery"), Result())
     assert event["content"] == "token: ***"
 
 
 def test_a_message_is_told_as_it_was_said_but_not_at_any_length() -> None:
     assert WRITTEN["message"]["content"] == "Processing data..." and "truncated" not in WRITTEN["message"]
-    long = events.done("x", Message(content="é" * 5_000), Result())
-    assert (long["content"], long["truncated"]) == ("é" * MAX_SAID, True)
+    long = events.write_result("x", Message(content="é" * 5_000), Result())
+    assert (long["content"], long["truncated"]) == ("é" * MAX_MESSAGE_CHARACTERS, True)
     assert validate_event(long).success
-    secret = events.done("x", Message(content="with https://ada:hunter2@example.org/x"), Result())
+    secret = events.write_result("x", Message(content="with https://ada:hunter2@example.org/x"), Result())
     assert "hunter2" not in secret["content"]
 
 
 def test_whatever_names_a_rule_is_denied_by_it() -> None:
-    event = events.failed("x", CREATE, errors.TooLarge("Too much", hint="Write less.", rule="maxFileSize"))
+    event = events.write_failure("x", CREATE, errors.TooLarge("Too much", hint="Write less.", rule="maxFileSize"))
     assert event == {
         "type": "policyDenied",
         "timestamp": "2024-01-15T10:30:00.000Z",
@@ -338,14 +338,14 @@ def test_whatever_names_a_rule_is_denied_by_it() -> None:
 
 def test_an_edit_that_is_not_found_shows_what_is_close() -> None:
     closest = {"startLine": 3, "endLine": 3, "text": "const x = 2;", "similarity": 0.9}
-    event = events.failed("x", EDIT, errors.EditNotFound("Could not find", hint="Read it.", closest=closest))
+    event = events.write_failure("x", EDIT, errors.EditNotFound("Could not find", hint="Read it.", closest=closest))
     assert (event["error"], event["closest"]) == ("Could not find", closest)
     assert validate_event(event).success
 
 
 def test_a_revert_that_would_lose_something_names_the_files() -> None:
     error = errors.Conflict("Changed since", paths=["a", "b"])
-    event = events.failed("x", RevertRun(run="run_1"), error)
+    event = events.write_failure("x", RevertRun(run="run_1"), error)
     assert (event["code"], event["paths"]) == ("CONFLICT", ["a", "b"])
     assert validate_event(event).success
 
@@ -356,11 +356,11 @@ HALVES = ("\ud800", "\udcff", "a\udc80b\ud83d")
 @pytest.mark.parametrize("half", HALVES)
 def test_text_that_is_not_unicode_is_shown_escaped(half: str) -> None:
     for event in (
-        events.failed(half, ReadFile(path=half), errors.FileNotFound(half)),
-        events.done("x", TEST, command_result(stdout=half)),
-        events.approval("x", TEST, half, {half: [half, {"a": half}]}),
-        events.denied("x", TEST, half, half, half),
-        events.error("system", half, {"path": half}),
+        events.write_failure(half, ReadFile(path=half), errors.FileNotFound(half)),
+        events.write_result("x", TEST, command_result(stdout=half)),
+        events.write_approval("x", TEST, half, {half: [half, {"a": half}]}),
+        events.write_denial("x", TEST, half, half, half),
+        events.write_error("system", half, {"path": half}),
     ):
         json.dumps(event, ensure_ascii=False).encode()
         assert validate_event(json.dumps(event)).success
@@ -376,16 +376,16 @@ def test_whatever_is_written_can_be_read(
     operation: Operation, error: type[errors.WapError], text: str, details: dict[str, Any]
 ) -> None:
     for event in (
-        events.failed(text or "x", operation, error(text, hint=text, **details)),
-        events.approval(text, operation, text, details),
-        events.error("system", text, details),
+        events.write_failure(text or "x", operation, error(text, hint=text, **details)),
+        events.write_approval(text, operation, text, details),
+        events.write_error("system", text, details),
     ):
         again = parse_event(json.dumps(event))
         assert again.model_dump(by_alias=True, exclude_unset=True) == event
 
 
 def test_a_command_that_was_ended_keeps_its_output() -> None:
-    event = events.failed("x", TEST, errors.ExecutionFailed("The command was ended before it was done.", **PARTIAL))
+    event = events.write_failure("x", TEST, errors.ExecutionFailed("The command was ended before it was done.", **PARTIAL))
     assert (event["success"], event["error"]) == (False, "The command was ended before it was done.")
     assert (event["stdout"], event["stderr"], event["durationMs"]) == ("a", "b", 30_000)
     assert "exitCode" not in event and "timedOut" not in event

@@ -17,7 +17,7 @@ import pytest
 from tests.support.guards import NoJournal, OpenGuard
 from wap_kernel.files.contained.root import Root
 from wap_kernel.files.interface import Kind
-from wap_kernel.model.errors import Code, WapError, from_os_error
+from wap_kernel.model.errors import Code, WapError, translate_os_error
 
 OUTSIDE_TEXT = b"outside"
 
@@ -194,7 +194,7 @@ def test_special_files_are_refused_at_once(root: Root, tree: Path, name: str, ac
             os.chdir(here)
     with pytest.raises((WapError, OSError)) as caught:
         (READS | WRITES)[act](root, name)
-    error = caught.value if isinstance(caught.value, WapError) else from_os_error(caught.value, name)
+    error = caught.value if isinstance(caught.value, WapError) else translate_os_error(caught.value, name)
     assert error.code is Code.INVALID_ARGUMENT
     assert stat.S_ISFIFO(os.lstat(tree / name).st_mode) or stat.S_ISSOCK(os.lstat(tree / name).st_mode)
 
@@ -273,7 +273,7 @@ def test_a_mounted_file_system_is_neither_moved_nor_emptied(root: Root, tree: Pa
         ):
             with pytest.raises(OSError) as caught:  # noqa: PT011 - the translation says more
                 act()
-            assert from_os_error(caught.value, "x").code in (Code.CONFLICT, Code.INVALID_ARGUMENT)
+            assert translate_os_error(caught.value, "x").code in (Code.CONFLICT, Code.INVALID_ARGUMENT)
         assert (tree / "dir" / "mount" / "f").exists()
     finally:
         subprocess.run(["umount", str(tree / "dir" / "mount")], check=True)

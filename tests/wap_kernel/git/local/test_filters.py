@@ -10,7 +10,7 @@ from tests.support.git_repository import Workspace, plain, reason
 from tests.support.git_team import Team
 from wap_kernel.git.local import changes
 from wap_kernel.git.remote.transfer import pull, push
-from wap_kernel.model.git.results import GitFailed, Reason
+from wap_kernel.model.git.results import GitError, GitFailureReason
 
 POINTER = "version https://git-lfs.github.com/spec/v1\noid sha256:1\n"
 ATTRIBUTES = "*.bin filter=lfs diff=lfs merge=lfs -text\n"
@@ -31,29 +31,29 @@ def large(workspace: Workspace) -> Workspace:
 def test_a_large_file_is_not_committed_in_the_place_of_its_pointer(large: Workspace, files: list[str]) -> None:
     large.write("t", "text")
     head = large.plain("rev-parse", "HEAD")
-    for act in (lambda: changes.add(large.work(), files), lambda: changes.commit(large.work(), "all", files)):
-        with pytest.raises(GitFailed) as caught:
+    for act in (lambda: changes.add(large.open_repository(), files), lambda: changes.commit(large.open_repository(), "all", files)):
+        with pytest.raises(GitError) as caught:
             act()
-        assert reason(caught) is Reason.LFS and "a.bin" in caught.value.failure.text
+        assert reason(caught) is GitFailureReason.LFS and "a.bin" in caught.value.failure.text
     assert large.plain("rev-parse", "HEAD") == head
     assert large.plain("diff", "--cached", "--name-only") == ""
-    changes.commit(large.work(), "the text", ["t"])
+    changes.commit(large.open_repository(), "the text", ["t"])
     assert large.plain("show", "HEAD:a.bin") == POINTER
 
 
 def test_a_large_file_can_be_removed(large: Workspace) -> None:
     (large.folder / "a.bin").unlink()
-    changes.commit(large.work(), "without it", ["a.bin"])
+    changes.commit(large.open_repository(), "without it", ["a.bin"])
     assert large.plain("ls-files").split() == [".gitattributes", "README.md", "sub/b.bin"]
 
 
 def test_a_pointer_is_not_written_over_the_contents(large: Workspace) -> None:
     for paths, source in ((["a.bin"], None), (["."], None), (["a.bin"], "HEAD")):
-        with pytest.raises(GitFailed) as caught:
-            changes.restore(large.work(), paths, source=source)
-        assert reason(caught) is Reason.LFS
+        with pytest.raises(GitError) as caught:
+            changes.restore(large.open_repository(), paths, source=source)
+        assert reason(caught) is GitFailureReason.LFS
     assert (large.folder / "a.bin").read_text() == "the contents"
-    changes.restore(large.work(), ["a.bin"], staged=True)
+    changes.restore(large.open_repository(), ["a.bin"], staged=True)
 
 
 def test_a_branch_with_other_large_files_is_not_checked_out(large: Workspace) -> None:
@@ -65,38 +65,38 @@ def test_a_branch_with_other_large_files_is_not_checked_out(large: Workspace) ->
     large.plain("switch", "--quiet", "-c", "text")
     large.write("t", "text")
     large.save()
-    with pytest.raises(GitFailed) as caught:
-        changes.checkout(large.work(), "main")
-    assert reason(caught) is Reason.LFS
-    changes.checkout(large.work(), "other")  # where they are the same
+    with pytest.raises(GitError) as caught:
+        changes.checkout(large.open_repository(), "main")
+    assert reason(caught) is GitFailureReason.LFS
+    changes.checkout(large.open_repository(), "other")  # where they are the same
     large.plain("switch", "--quiet", "before")  # nothing here says that there are large files
-    with pytest.raises(GitFailed) as caught:
-        changes.checkout(large.work(), "main")
-    assert reason(caught) is Reason.LFS
+    with pytest.raises(GitError) as caught:
+        changes.checkout(large.open_repository(), "main")
+    assert reason(caught) is GitFailureReason.LFS
 
 
 def test_large_files_that_a_person_fetched_are_not_pulled(team: Team, tmp_path: Path) -> None:
     workspace = team.workspace
-    push(team.link(), workspace.work())
+    push(team.link(), workspace.open_repository())
     team.colleague(tmp_path / "colleague", ".gitattributes", ATTRIBUTES)
     team.colleague(tmp_path / "colleague", "a.bin", POINTER)
     plain(workspace.folder, "fetch", "--quiet", str(team.bare()), "main:refs/remotes/origin/main")
     head = workspace.plain("rev-parse", "HEAD")
-    with pytest.raises(GitFailed) as caught:
-        pull(team.link(), workspace.work())
-    assert reason(caught) is Reason.LFS and workspace.plain("rev-parse", "HEAD") == head
+    with pytest.raises(GitError) as caught:
+        pull(team.link(), workspace.open_repository())
+    assert reason(caught) is GitFailureReason.LFS and workspace.plain("rev-parse", "HEAD") == head
 
 
 def test_what_another_filter_would_have_done_is_said(workspace: Workspace) -> None:
     workspace.write(".gitattributes", "*.ipynb filter=nbstripout\n")
     workspace.plain("config", "filter.nbstripout.clean", "false")
     workspace.write("a.ipynb", "{}")
-    assert changes.add(workspace.work(), [".gitattributes"]).note is None
-    note = changes.add(workspace.work(), ["."]).note
+    assert changes.add(workspace.open_repository(), [".gitattributes"]).note is None
+    note = changes.add(workspace.open_repository(), ["."]).note
     assert note == "Filters are not run here (nbstripout), so these were added as they are: a.ipynb."
     workspace.write("a.ipynb", "{1}")
-    assert changes.commit(workspace.work(), "all", ["."]).note == note
+    assert changes.commit(workspace.open_repository(), "all", ["."]).note == note
     workspace.write("a.ipynb", "{2}")
     workspace.plain("switch", "--quiet", "--detach")
-    found = changes.commit(workspace.work(), "all", ["."]).note
+    found = changes.commit(workspace.open_repository(), "all", ["."]).note
     assert found is not None and note is not None and found.startswith(note) and "detached" in found

@@ -7,9 +7,16 @@ import pytest
 from tests.support.git_repository import BOT, MakeWorkspace, Workspace, reason
 from tests.support.provider_workspace import ALL
 from wap_kernel.git.local import changes, queries
+from wap_kernel.model.command import Confinement
 from wap_kernel.model.errors import InvalidArgument
-from wap_kernel.model.git.results import ChangedFile, GitFailed, Reason, ShownCommit, ShownFile, ShownFolder
-from wap_kernel.providers.base import Confinement
+from wap_kernel.model.git.results import (
+    ChangedFile,
+    CommitDetails,
+    FileAtCommit,
+    FolderAtCommit,
+    GitError,
+    GitFailureReason,
+)
 
 
 @pytest.mark.parametrize("provider", ALL)
@@ -18,25 +25,25 @@ def test_the_same_answers_on_every_provider(make: MakeWorkspace, provider: str) 
     workspace = make(provider)
     workspace.init()
     workspace.write("src/server.ts", "port = 1\n")
-    work = workspace.work()
-    assert queries.status(work).untracked == ("src/",)
-    made = changes.commit(work, "fix: update port", ["src/server.ts"])
+    repository = workspace.open_repository()
+    assert queries.status(repository).untracked == ("src/",)
+    made = changes.commit(repository, "fix: update port", ["src/server.ts"])
     assert made.id == workspace.plain("rev-parse", "HEAD").strip()
     assert (made.branch, made.author, made.files) == ("main", BOT, 1)
     workspace.write("src/server.ts", "port = 2\n")
-    found = queries.diff(work)
+    found = queries.diff(repository)
     assert [(file.path, file.kind, file.added, file.deleted) for file in found.unstaged.files] == [
         ("src/server.ts", "modified", 1, 1)
     ]
     assert found.unstaged.files[0].patch == workspace.plain("diff")
     assert found.staged.files == ()
-    checked = changes.checkout(work, "feature/new-thing")
+    checked = changes.checkout(repository, "feature/new-thing")
     assert checked.created and checked.branch == "feature/new-thing"
     assert workspace.plain("branch", "--show-current").strip() == "feature/new-thing"
-    assert [commit.subject for commit in queries.log(work).commits] == ["fix: update port", "saved"]
-    assert not changes.checkout(work, "main").created
-    assert changes.restore(work, ["src"]).paths == ("src/server.ts",)
-    assert queries.status(work).changed == ()
+    assert [commit.subject for commit in queries.log(repository).commits] == ["fix: update port", "saved"]
+    assert not changes.checkout(repository, "main").created
+    assert changes.restore(repository, ["src"]).paths == ("src/server.ts",)
+    assert queries.status(repository).changed == ()
 
 
 def test_git_status(workspace: Workspace) -> None:
@@ -51,7 +58,7 @@ def test_git_status(workspace: Workspace) -> None:
     workspace.write("added", "1")
     workspace.plain("add", "added")
     workspace.write('odd "name"\n', "1")
-    status = queries.status(workspace.work())
+    status = queries.status(workspace.open_repository())
     assert status.staged == (ChangedFile("added", "added"), ChangedFile("new name", "renamed", "renamed"))
     assert status.changed == (
         ChangedFile("deleted", "deleted"),
@@ -67,7 +74,7 @@ def test_ahead_and_behind_without_a_configured_upstream(workspace: Workspace) ->
     workspace.plain("reset", "--quiet", "--hard", "HEAD~1")
     workspace.save(message="ours 1")
     workspace.save(message="ours 2")
-    status = queries.status(workspace.work())
+    status = queries.status(workspace.open_repository())
     assert (status.upstream, status.ahead, status.behind) == ("origin/main", 2, 1)
 
 
@@ -87,7 +94,7 @@ def test_diff_of_everything_that_git_can_say(workspace: Workspace) -> None:
     workspace.write("ünïcode", "diff --git a/x b/x\n" + lines)
     workspace.write('we"ird\n\t\\', "1\n" + lines)
     workspace.plain("add", "--all")
-    found = queries.diff(workspace.work()).staged
+    found = queries.diff(workspace.open_repository()).staged
     assert {file.path: (file.kind, file.added, file.deleted) for file in found.files} == {
         "text": ("modified", 1, 0),
         "binary": ("modified", None, None),
@@ -108,57 +115,57 @@ def test_a_subfolder_is_a_repository_of_its_own(make: MakeWorkspace) -> None:
     workspace.write("projects/one/a.txt", "a")
     workspace.write("outside.txt", "a")
     confinement = Confinement(read_only=("projects/one/.git/config",), pinned=("projects/one/.git",))
-    work = workspace.work(folder="projects/one", confinement=confinement)
-    assert queries.status(work).untracked == ("projects/one/a.txt",)
+    repository = workspace.open_repository(folder="projects/one", confinement=confinement)
+    assert queries.status(repository).untracked == ("projects/one/a.txt",)
     with pytest.raises(InvalidArgument, match="not in this repository"):
-        changes.add(work, ["outside.txt"])
-    assert changes.add(work, ["."]).paths == ("projects/one/a.txt",)
+        changes.add(repository, ["outside.txt"])
+    assert changes.add(repository, ["."]).paths == ("projects/one/a.txt",)
 
 
 def test_show(workspace: Workspace) -> None:
     workspace.write("src/a.py", "print()\n")
     workspace.write("logo", b"\0png")
     commit = workspace.save(message="subject\n\nbody\nof two lines")
-    work = workspace.work()
-    shown = queries.show(work)
-    assert isinstance(shown, ShownCommit)
+    repository = workspace.open_repository()
+    shown = queries.show(repository)
+    assert isinstance(shown, CommitDetails)
     assert (shown.commit.id, shown.commit.subject, shown.commit.body) == (commit, "subject", "body\nof two lines")
     assert [file.path for file in shown.diff.files] == ["logo", "src/a.py"]
-    first = queries.show(work, "HEAD~1")
-    assert isinstance(first, ShownCommit) and first.diff.files[0].kind == "added"
-    assert queries.show(work, "HEAD:src/a.py") == ShownFile("src/a.py", commit, 8, "print()\n", False)
-    logo = queries.show(work, "HEAD:logo")
-    assert isinstance(logo, ShownFile) and logo.content is None and logo.size == 4
-    assert queries.show(work, "HEAD:src") == ShownFolder("src", commit, ("a.py",), 0)
-    top = queries.show(work, "HEAD:")
-    assert isinstance(top, ShownFolder) and top.names == ("README.md", "logo", "src/")
-    with pytest.raises(GitFailed) as caught:
-        queries.show(work, "HEAD:none")
-    assert reason(caught) is Reason.UNKNOWN_PATH
+    first = queries.show(repository, "HEAD~1")
+    assert isinstance(first, CommitDetails) and first.diff.files[0].kind == "added"
+    assert queries.show(repository, "HEAD:src/a.py") == FileAtCommit("src/a.py", commit, 8, "print()\n", False)
+    logo = queries.show(repository, "HEAD:logo")
+    assert isinstance(logo, FileAtCommit) and logo.content is None and logo.size == 4
+    assert queries.show(repository, "HEAD:src") == FolderAtCommit("src", commit, ("a.py",), 0)
+    top = queries.show(repository, "HEAD:")
+    assert isinstance(top, FolderAtCommit) and top.names == ("README.md", "logo", "src/")
+    with pytest.raises(GitError) as caught:
+        queries.show(repository, "HEAD:none")
+    assert reason(caught) is GitFailureReason.UNKNOWN_PATH
 
 
 def test_log_by_range_path_and_page(workspace: Workspace) -> None:
     for number in range(4):
         workspace.write(f"file{number % 2}", str(number))
         workspace.save(message=f"number {number}")
-    work = workspace.work()
-    page = queries.log(work, limit=2, skip=1)
+    repository = workspace.open_repository()
+    page = queries.log(repository, limit=2, skip=1)
     assert [commit.subject for commit in page.commits] == ["number 2", "number 1"] and page.more
-    assert [commit.subject for commit in queries.log(work, paths=["file1"]).commits] == ["number 3", "number 1"]
-    assert [commit.subject for commit in queries.log(work, "HEAD~2..HEAD").commits] == ["number 3", "number 2"]
-    assert not queries.log(work, limit=5).more
+    assert [commit.subject for commit in queries.log(repository, paths=["file1"]).commits] == ["number 3", "number 1"]
+    assert [commit.subject for commit in queries.log(repository, "HEAD~2..HEAD").commits] == ["number 3", "number 2"]
+    assert not queries.log(repository, limit=5).more
 
 
 def test_branches_with_a_config_that_is_read_only(workspace: Workspace) -> None:
-    work = workspace.work()
-    made = changes.create_branch(work, "topic")
+    repository = workspace.open_repository()
+    made = changes.create_branch(repository, "topic")
     assert [(branch.name, branch.current) for branch in made.branches] == [("main", True), ("topic", False)]
-    assert [branch.name for branch in changes.delete_branch(work, "topic").branches] == ["main"]
-    changes.checkout(work, "other")
+    assert [branch.name for branch in changes.delete_branch(repository, "topic").branches] == ["main"]
+    changes.checkout(repository, "other")
     workspace.save(message="only here")
-    changes.checkout(work, "main")
-    with pytest.raises(GitFailed) as caught:
-        changes.delete_branch(work, "other")
-    assert reason(caught) is Reason.UNMERGED_BRANCH
-    assert changes.delete_branch(work, "other", force=True).current == "main"
+    changes.checkout(repository, "main")
+    with pytest.raises(GitError) as caught:
+        changes.delete_branch(repository, "other")
+    assert reason(caught) is GitFailureReason.UNMERGED_BRANCH
+    assert changes.delete_branch(repository, "other", force=True).current == "main"
     assert "autoSetupMerge" not in (workspace.folder / ".git/config").read_text()

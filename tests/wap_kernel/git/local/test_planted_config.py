@@ -21,7 +21,7 @@ from tests.support.tool_interface import Interface, opened
 from wap_kernel.git.local import changes, queries
 from wap_kernel.git.remote.transfer import fetch, pull, push
 from wap_kernel.model.errors import TimedOut, WapError
-from wap_kernel.model.git.results import GitFailed
+from wap_kernel.model.git.results import GitError
 
 
 def work_through(tools: Interface) -> None:
@@ -116,17 +116,17 @@ def test_all_of_it_at_once_and_the_token_goes_to_the_right_host(team: Team, tmp_
     workspace = team.workspace
     outside = tmp_path / "outside"
     program = make_program(workspace, outside)
-    push(team.link(), workspace.work())
+    push(team.link(), workspace.open_repository())
     team.colleague(tmp_path / "colleague", "theirs", "1")
     plant_everything(workspace, program)
-    work = workspace.work()
-    fetch(team.link(), work)
-    changes.checkout(work, "topic")
+    repository = workspace.open_repository()
+    fetch(team.link(), repository)
+    changes.checkout(repository, "topic")
     workspace.write("mine", "1")
-    changes.commit(work, "mine", ["mine"])
-    push(team.link(), work)
-    changes.checkout(work, "main")
-    assert pull(team.link(), work).kind == "fast-forward"
+    changes.commit(repository, "mine", ["mine"])
+    push(team.link(), repository)
+    changes.checkout(repository, "main")
+    assert pull(team.link(), repository).kind == "fast-forward"
     assert list(outside.iterdir()) == []
     assert not (workspace.folder / ".git/ran-inside").exists()
     assert {password for _, password in team.server.seen} <= {None, *team.server.tokens}
@@ -145,12 +145,12 @@ def test_a_repository_made_by_hand(workspace: Workspace, tmp_path: Path) -> None
         ("refs/heads/-x", b"0" * 40),
     ):
         (git / path).write_bytes(content)
-        with pytest.raises((GitFailed, WapError)):
-            changes.commit(workspace.work(), "message", ["README.md"])
+        with pytest.raises((GitError, WapError)):
+            changes.commit(workspace.open_repository(), "message", ["README.md"])
     assert list(outside.iterdir()) == []
 
 
 def test_a_pipe_that_git_reads_ends_in_time(workspace: Workspace) -> None:
     os.mkfifo(workspace.folder / ".git/info/attributes")
     with pytest.raises(TimedOut):
-        queries.status(workspace.work(timeout=1.0))
+        queries.status(workspace.open_repository(timeout=1.0))

@@ -6,9 +6,9 @@ import pytest
 
 from tests.support.git_repository import Workspace, denying
 from wap_kernel.git.local import changes, queries
+from wap_kernel.model.command import Confinement
 from wap_kernel.model.errors import InvalidArgument, PermissionDenied
-from wap_kernel.model.git.results import GitFailed, ShownCommit, ShownFolder
-from wap_kernel.providers.base import Confinement
+from wap_kernel.model.git.results import CommitDetails, FolderAtCommit, GitError
 
 # -- names that are not what they seem
 
@@ -23,30 +23,30 @@ from wap_kernel.providers.base import Confinement
 )
 def test_a_branch_with_such_a_name_is_refused(workspace: Workspace, name: str) -> None:
     with pytest.raises(InvalidArgument):
-        changes.create_branch(workspace.work(), name)
+        changes.create_branch(workspace.open_repository(), name)
 
 
 @pytest.mark.parametrize("name", ["-p", "--output=x", "--all", ":/saved", "HEAD^{/saved}", "a b", "$(id)", "HEAD\n"])
 def test_a_revision_that_is_an_option_or_a_search_is_refused(workspace: Workspace, name: str) -> None:
-    work = workspace.work()
+    repository = workspace.open_repository()
     with pytest.raises(InvalidArgument):
-        queries.log(work, name)
+        queries.log(repository, name)
     assert not (workspace.folder / "x").exists()
 
 
 @pytest.mark.parametrize("path", ["../x", "a/../../x", "/etc/passwd", ".git/config", "a/.GIT/x", "x\0y", ""])
 def test_a_path_that_leaves_or_belongs_to_git_is_refused(workspace: Workspace, path: str) -> None:
     with pytest.raises((PermissionDenied, InvalidArgument)):
-        changes.add(workspace.work(), [path])
+        changes.add(workspace.open_repository(), [path])
 
 
 def test_paths_are_taken_literally(workspace: Workspace) -> None:
     for name in ("*.txt", "a.txt", "-A", ":(top)x", ":!a.txt"):
         workspace.write(name, "1")
-    work = workspace.work()
-    added = changes.add(work, ["*.txt", "-A", ":(top)x", ":!a.txt"])
+    repository = workspace.open_repository()
+    added = changes.add(repository, ["*.txt", "-A", ":(top)x", ":!a.txt"])
     assert sorted(added.paths) == sorted(["*.txt", "-A", ":(top)x", ":!a.txt"])
-    assert queries.status(work).untracked == ("a.txt",)
+    assert queries.status(repository).untracked == ("a.txt",)
 
 
 # -- policy
@@ -57,20 +57,20 @@ def test_git_show_of_a_denied_path_is_denied(workspace: Workspace) -> None:
     workspace.write("secrets/key", "KEY\n")
     workspace.write("open", "open\n")
     workspace.save()
-    work = workspace.work(denying(".env", "secrets"))
+    repository = workspace.open_repository(denying(".env", "secrets"))
     for target in ("HEAD:.env", "HEAD:./.env", "main:.env", "HEAD:secrets", "HEAD:secrets/key"):
         with pytest.raises(PermissionDenied):
-            queries.show(work, target)
+            queries.show(repository, target)
     for blob in (f"{workspace.plain('rev-parse', 'HEAD:.env').strip()}", "HEAD^{tree}"):
-        with pytest.raises(GitFailed):
-            queries.show(work, blob)
+        with pytest.raises(GitError):
+            queries.show(repository, blob)
     subtree = workspace.plain("rev-parse", "HEAD:secrets").strip()
-    with pytest.raises(GitFailed):
-        queries.show(work, f"{subtree}:key")
-    top = queries.show(work, "HEAD:")
-    assert isinstance(top, ShownFolder) and top.names == ("README.md", "open") and top.left_out == 2
-    shown = queries.show(work)
-    assert isinstance(shown, ShownCommit)
+    with pytest.raises(GitError):
+        queries.show(repository, f"{subtree}:key")
+    top = queries.show(repository, "HEAD:")
+    assert isinstance(top, FolderAtCommit) and top.names == ("README.md", "open") and top.left_out == 2
+    shown = queries.show(repository)
+    assert isinstance(shown, CommitDetails)
     assert [file.path for file in shown.diff.files] == ["open"] and shown.diff.left_out == 2
 
 
@@ -83,15 +83,15 @@ def test_a_denied_path_is_in_no_diff(workspace: Workspace) -> None:
     workspace.write("a", "b\n")
     workspace.write("z", "y\n")
     workspace.plain("add", "a")
-    work = workspace.work(denying(".env"))
-    found = queries.diff(work)
+    repository = workspace.open_repository(denying(".env"))
+    found = queries.diff(repository)
     assert "TOKEN" not in str(found) and ".env" not in str(found)
     assert [file.path for file in found.staged.files] == ["a"] and found.staged.left_out == 1
     with pytest.raises(PermissionDenied):
-        queries.diff(work, [".env"])
+        queries.diff(repository, [".env"])
     with pytest.raises(PermissionDenied):
-        queries.log(work, paths=[".env"])
-    assert queries.status(work).left_out == 1
+        queries.log(repository, paths=[".env"])
+    assert queries.status(repository).left_out == 1
 
 
 def test_a_denied_file_in_conflict_shows_nothing(workspace: Workspace) -> None:
@@ -106,7 +106,7 @@ def test_a_denied_file_in_conflict_shows_nothing(workspace: Workspace) -> None:
     workspace.save()
     workspace.plain("merge", "theirs", check=False)
     workspace.write("a", "b\n")
-    found = queries.diff(workspace.work(denying(".env")))
+    found = queries.diff(workspace.open_repository(denying(".env")))
     assert "TOKEN" not in str(found) and [file.path for file in found.unstaged.files] == ["a"]
 
 
@@ -116,8 +116,8 @@ def test_a_file_that_the_sandbox_hides_is_not_committed_empty(workspace: Workspa
     workspace.save()
     workspace.write("a", "b\n")
     confinement = Confinement(hidden=(".env",), read_only=(".git/config", ".git/hooks"), pinned=(".git",))
-    work = workspace.work(denying(".env"), confinement=confinement)
-    changes.commit(work, "all", ["."])
+    repository = workspace.open_repository(denying(".env"), confinement=confinement)
+    changes.commit(repository, "all", ["."])
     assert workspace.plain("show", "HEAD:.env") == "TOKEN=one\n"
     assert workspace.plain("diff", "--name-only", "HEAD~1", "HEAD").split() == ["a"]
 
@@ -128,7 +128,7 @@ def test_a_file_that_became_a_folder_brings_no_denied_file_with_it(workspace: Wo
     (workspace.folder / "x").unlink()
     workspace.write("x/.env", "TOKEN=one\n")
     workspace.write("x/ok", "ok\n")
-    added = changes.add(workspace.work(denying(".env")), ["."])
+    added = changes.add(workspace.open_repository(denying(".env")), ["."])
     assert (set(added.paths), added.left_out) == ({"x", "x/ok"}, 1)
     assert workspace.plain("ls-files").split() == ["README.md", "x/ok"]
 
@@ -138,10 +138,10 @@ def test_a_branch_that_would_change_a_protected_file_is_not_checked_out(workspac
     workspace.write(".cws-policy.json", "{}")
     workspace.save()
     workspace.plain("switch", "--quiet", "main")
-    work = workspace.work(denying(".cws-policy.json"))
+    repository = workspace.open_repository(denying(".cws-policy.json"))
     with pytest.raises(PermissionDenied):
-        changes.checkout(work, "sly")
+        changes.checkout(repository, "sly")
     with pytest.raises(PermissionDenied):
-        changes.restore(work, [".cws-policy.json"], source="sly")
-    changes.restore(work, ["."], source="sly")
+        changes.restore(repository, [".cws-policy.json"], source="sly")
+    changes.restore(repository, ["."], source="sly")
     assert not (workspace.folder / ".cws-policy.json").exists()

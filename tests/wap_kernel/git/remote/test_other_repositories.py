@@ -12,10 +12,10 @@ import pytest
 from tests.support.git_repository import Workspace, plain, reason
 from tests.support.git_team import Team
 from wap_kernel.git.local import queries
-from wap_kernel.git.local.repository import Work
+from wap_kernel.git.local.repository import LocalRepository
 from wap_kernel.git.remote.transfer import fetch, push
-from wap_kernel.model.git.results import GitFailed, Reason
-from wap_kernel.providers.base import Confinement
+from wap_kernel.model.command import Confinement
+from wap_kernel.model.git.results import GitError, GitFailureReason
 
 
 def make_secret(folder: Path) -> tuple[Path, str]:
@@ -79,20 +79,20 @@ KINDS = (
 @pytest.mark.parametrize("kind", KINDS)
 def test_nothing_comes_from_another_repository(team: Team, tmp_path: Path, kind: str) -> None:
     workspace = team.workspace
-    push(team.link(), workspace.work())
+    push(team.link(), workspace.open_repository())
     other, commit = make_secret(tmp_path / "elsewhere")
     plant(workspace.folder / ".git", other, commit, kind)
 
-    def look() -> Work:
-        return workspace.work(confinement=Confinement())
+    def look() -> LocalRepository:
+        return workspace.open_repository(confinement=Confinement())
 
-    with pytest.raises(GitFailed):
+    with pytest.raises(GitError):
         push(team.link(), look())
-    with pytest.raises(GitFailed):
+    with pytest.raises(GitError):
         queries.show(look(), f"{commit}:secret")
     # In the sandbox such a link leads nowhere, and a fetch needs nothing of what should be there.
     leads_nowhere = workspace.scene.provider.confines and kind in ("loose objects", "one object", "pack")
-    with nullcontext() if leads_nowhere else pytest.raises(GitFailed):
+    with nullcontext() if leads_nowhere else pytest.raises(GitError):
         fetch(team.link(), look())
     bares = [team.bare(), next(team.state.rglob("repository.git"))]
     for bare in bares:
@@ -111,9 +111,9 @@ def test_nothing_of_a_repository_is_a_link_where_nothing_confines_git(
     if (git / name).exists():
         (git / name).rename(workspace.folder / "old")
     (git / name).symlink_to(other / ".git" / name)
-    with pytest.raises(GitFailed) as caught:
-        queries.status(workspace.work())
-    assert reason(caught) is Reason.OUTSIDE
+    with pytest.raises(GitError) as caught:
+        queries.status(workspace.open_repository())
+    assert reason(caught) is GitFailureReason.OUTSIDE
 
 
 @pytest.mark.parametrize("workspace", ["local", "bubblewrap"], indirect=True)
@@ -121,9 +121,9 @@ def test_a_head_of_the_old_kind(workspace: Workspace) -> None:
     head = workspace.folder / ".git/HEAD"
     head.unlink()
     head.symlink_to("refs/heads/main")
-    assert queries.status(workspace.work()).branch == "main"
+    assert queries.status(workspace.open_repository()).branch == "main"
     head.unlink()
     head.symlink_to("refs/../refs/heads/main")
     if not workspace.scene.provider.confines:
-        with pytest.raises(GitFailed):
-            workspace.work()
+        with pytest.raises(GitError):
+            workspace.open_repository()

@@ -17,7 +17,7 @@ from wap_kernel.git.remote.transfer import push
 from wap_kernel.git.settings import GitSettings
 from wap_kernel.model.caller import Caller
 from wap_kernel.model.errors import Code, Conflict, InvalidArgument
-from wap_kernel.model.git.results import GitFailed, Reason
+from wap_kernel.model.git.results import GitError, GitFailureReason
 from wap_kernel.model.limits import MAX_PREVIEWED_COMMITS
 from wap_kernel.model.policy import CommandRule, Policy, ShellPolicy
 from wap_kernel.policy import presets
@@ -275,11 +275,11 @@ def test_an_agent_that_asks_again_asks_about_the_new_commit(connected: Interface
 
 def test_what_moves_after_the_answer_is_not_pushed(team: Team) -> None:
     workspace = team.workspace
-    agreed = workspace.save()
+    approved_commit = workspace.save()
     workspace.save()
-    with pytest.raises(GitFailed) as caught:
-        push(team.link(), workspace.work(), "main", agreed=agreed)
-    assert caught.value.failure.reason is Reason.MOVED and "it asks" in caught.value.failure.text
+    with pytest.raises(GitError) as caught:
+        push(team.link(), workspace.open_repository(), "main", approved_commit=agreed)
+    assert caught.value.failure.reason is GitFailureReason.MOVED and "it asks" in caught.value.failure.text
     assert team.server.seen == []
 
 
@@ -353,25 +353,25 @@ def test_the_files_that_git_changed_are_put_back_and_its_commits_are_not(
 
 
 def test_a_transfer_waits_for_another_with_an_end(team: Team) -> None:
-    from wap_kernel.git.remote.server_repository import Host
+    from wap_kernel.git.remote.server_repository import ServerRepository
 
-    with team.link().host.held():
-        waiting = Host(str(team.state), team.remote(), environment={}, patience=0.1)
-        with pytest.raises(GitFailed) as caught, waiting.held():
+    with team.link().server.lock():
+        waiting = ServerRepository(str(team.state), team.remote(), environment={}, patience=0.1)
+        with pytest.raises(GitError) as caught, waiting.lock():
             raise AssertionError("it is held by another")
-    assert caught.value.failure.reason is Reason.LOCKED and "Try again later" in caught.value.failure.text
-    with waiting.held():
+    assert caught.value.failure.reason is GitFailureReason.LOCKED and "Try again later" in caught.value.failure.text
+    with waiting.lock():
         pass
 
 
 def test_a_transfer_that_waits_can_be_cancelled(team: Team) -> None:
-    from wap_kernel.git.remote.server_repository import Host
+    from wap_kernel.git.remote.server_repository import ServerRepository
     from wap_kernel.model.command import CancelToken
 
     cancel = CancelToken()
     cancel.request()
-    with team.link().host.held():
-        waiting = Host(str(team.state), team.remote(), environment={}, cancel=cancel)
-        with pytest.raises(GitFailed) as caught, waiting.held():
+    with team.link().server.lock():
+        waiting = ServerRepository(str(team.state), team.remote(), environment={}, cancel=cancel)
+        with pytest.raises(GitError) as caught, waiting.lock():
             raise AssertionError("it is held by another")
-    assert caught.value.failure.reason is Reason.CANCELLED
+    assert caught.value.failure.reason is GitFailureReason.CANCELLED

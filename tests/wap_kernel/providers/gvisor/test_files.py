@@ -11,11 +11,12 @@ from pathlib import Path
 import pytest
 
 from tests.support.gvisor_sandboxes import PATIENCE, furnished, providing, run
+from wap_kernel.model.command import Command, Confinement
 from wap_kernel.model.errors import Code, ProviderUnavailable, WapError
-from wap_kernel.providers.base import Command, Confinement, Probe
+from wap_kernel.providers.base import Probe
 from wap_kernel.providers.gvisor import provider as gvisor
 from wap_kernel.providers.gvisor.provider import GvisorProvider
-from wap_kernel.providers.gvisor.sandbox import Sandbox
+from wap_kernel.providers.gvisor.sandbox import GvisorSandbox
 
 
 def test_a_file_is_seen_on_both_sides_at_once(provider: GvisorProvider, workspace: Path) -> None:
@@ -82,12 +83,12 @@ def test_a_guarded_file_that_was_replaced_is_guarded_again(provider: GvisorProvi
 def test_what_is_removed_while_the_sandbox_starts_is_not_made_again(
     provider: GvisorProvider, workspace: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    class Late(Sandbox):
+    class Late(GvisorSandbox):
         def __init__(self, *arguments: object, **options: object) -> None:
             (workspace / ".env").unlink(missing_ok=True)
             super().__init__(*arguments, **options)  # type: ignore[arg-type]  # passed on as they are
 
-    monkeypatch.setattr(gvisor, "Sandbox", Late)
+    monkeypatch.setattr(gvisor, "GvisorSandbox", Late)
     assert run(provider, "cat keys/*; echo done").stdout == "done\n"
     assert not (workspace / ".env").exists()
 

@@ -13,8 +13,9 @@ from pathlib import Path
 import pytest
 
 from tests.support.gvisor_sandboxes import PATIENCE, providing, run, script
+from wap_kernel.model.command import Confinement
 from wap_kernel.model.errors import ProviderUnavailable
-from wap_kernel.providers.base import Confinement, Probe, Provider, ResourceLimits
+from wap_kernel.providers.base import Probe, Provider, ResourceLimits
 from wap_kernel.providers.gvisor import provider as gvisor
 from wap_kernel.providers.gvisor.provider import GvisorProvider, probe
 

@@ -10,16 +10,15 @@ from pathlib import Path
 import pytest
 
 from tests.support.provider_workspace import LONG, Scene, alive
-from wap_kernel.engine.thread_pool import Threads
-from wap_kernel.model.command import CancelToken, CommandOutcome, OnChunk
+from wap_kernel.engine.thread_pool import ThreadPool
+from wap_kernel.model.command import CancelToken, Command, CommandOutcome, OnChunk
 from wap_kernel.model.errors import ExecutionFailed
-from wap_kernel.providers.base import Command
-from wap_kernel.providers.process.stream import HELD, Chunk, stream
+from wap_kernel.providers.process.stream import MAX_BUFFERED_BYTES, Chunk, stream_output
 
 
 @pytest.fixture
-def threads() -> Iterator[Threads]:
-    threads = Threads("test", 2)
+def threads() -> Iterator[ThreadPool]:
+    threads = ThreadPool("test", 2)
     yield threads
     threads.close()
 
@@ -36,12 +35,12 @@ def command(text: str | tuple[str, ...], **environment: str) -> Command:
 
 
 def follow_it(
-    scene: Scene, threads: Threads, given: Command, held: int = HELD
+    scene: Scene, threads: ThreadPool, given: Command, held: int = MAX_BUFFERED_BYTES
 ) -> AsyncGenerator[Chunk | CommandOutcome, None]:
     def run(on_chunk: OnChunk, cancel: CancelToken) -> Awaitable[CommandOutcome]:
         return threads.run(lambda: scene.provider.run(given, on_chunk=on_chunk, cancel=cancel))
 
-    return stream(run, held=held)
+    return stream_output(run, held=held)
 
 
 def wait_for(file: Path) -> None:
@@ -56,7 +55,7 @@ async def collect(chunks: AsyncIterator[Chunk | CommandOutcome]) -> tuple[list[C
     return [item for item in found if isinstance(item, Chunk)], found[-1]
 
 
-def test_chunks_come_while_it_runs(scene: Scene, threads: Threads) -> None:
+def test_chunks_come_while_it_runs(scene: Scene, threads: ThreadPool) -> None:
     text = "printf one; until [ -e go ]; do sleep 0.01; done; printf two >&2; exit 3"
 
     async def follow() -> list[object]:
@@ -72,14 +71,14 @@ def test_chunks_come_while_it_runs(scene: Scene, threads: Threads) -> None:
     assert (outcome.stdout, outcome.stderr, outcome.exit_code) == ("one", "two", 3)
 
 
-def test_the_chunks_are_the_whole_output(scene: Scene, threads: Threads) -> None:
+def test_the_chunks_are_the_whole_output(scene: Scene, threads: ThreadPool) -> None:
     chunks, outcome = asyncio.run(collect(follow_it(scene, threads, command("seq 100000"))))
     assert b"".join(chunk.data for chunk in chunks) == b"".join(b"%d\n" % i for i in range(1, 100_001))
     assert sum(chunk.left_out for chunk in chunks) == 0
     assert outcome.stdout_bytes == sum(len(chunk.data) for chunk in chunks)
 
 
-def test_a_reader_that_does_not_keep_up_misses_bytes_and_is_told_how_many(scene: Scene, threads: Threads) -> None:
+def test_a_reader_that_does_not_keep_up_misses_bytes_and_is_told_how_many(scene: Scene, threads: ThreadPool) -> None:
     async def follow() -> tuple[list[Chunk], CommandOutcome]:
         chunks = follow_it(scene, threads, command("seq 100000; touch done"), held=100_000)
         first = await anext(chunks)
@@ -94,7 +93,7 @@ def test_a_reader_that_does_not_keep_up_misses_bytes_and_is_told_how_many(scene:
     assert outcome.exit_code == 0
 
 
-def test_leaving_early_ends_the_command(scene: Scene, threads: Threads) -> None:
+def test_leaving_early_ends_the_command(scene: Scene, threads: ThreadPool) -> None:
     async def leave() -> None:
         chunks = follow_it(scene, threads, command("echo; sleep 1000", CASE_MARK="leaving early"))
         async for _ in chunks:
@@ -105,6 +104,6 @@ def test_leaving_early_ends_the_command(scene: Scene, threads: Threads) -> None:
     assert alive("CASE_MARK=leaving early") == []
 
 
-def test_a_command_that_cannot_be_started(scene: Scene, threads: Threads) -> None:
+def test_a_command_that_cannot_be_started(scene: Scene, threads: ThreadPool) -> None:
     with pytest.raises(ExecutionFailed):
         asyncio.run(collect(follow_it(scene, threads, command(("/no/such/program",)))))
