@@ -9,10 +9,9 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
-import jsonschema
 import pytest
 
-from wap_kernel.dialects import json_schema
+from tests.support.tool_schemas import check_call
 from wap_kernel.dialects.coding_environment import outcome, tool_call
 from wap_kernel.dialects.coding_environment import tools as coding_tools
 from wap_kernel.dialects.coding_environment.confirmation_prompt import Question
@@ -54,8 +53,7 @@ class Coding:
         answer = outcome.structured
         assert answer is not None and json.loads(outcome.text) == answer
         tool = coding_tools.TOOLS[name]
-        jsonschema.validate(arguments, json_schema.of(tool.parameters, "validation"))
-        jsonschema.validate(answer, json_schema.of(tool.response, "serialization"))
+        check_call(tool, arguments, answer)
         return answer
 
     async def refuse(self, name: str, arguments: dict[str, Any], **more: Any) -> RpcError:

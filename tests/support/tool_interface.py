@@ -10,11 +10,11 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, TypeVar
 
-import jsonschema
 import pytest
 
 from tests.support.git_repository import BOT, plain
-from wap_kernel.dialects import json_schema, tool_interface
+from tests.support.tool_schemas import check_call
+from wap_kernel.dialects import tool_interface
 from wap_kernel.dialects.registry import open_runner
 from wap_kernel.engine.workspace import Workspace
 from wap_kernel.git.settings import GitSettings
@@ -23,7 +23,7 @@ from wap_kernel.model.errors import Code, WapError
 from wap_kernel.model.policy import Policy
 from wap_kernel.model.run import Run, RunStatus
 from wap_kernel.runs.decisions import Decision
-from wap_kernel.state.audit.query import Page
+from wap_kernel.state.audit.query import AuditQuery
 
 OPEN = Policy(name="open")
 AGENT = Caller(user="ada", agent="opencode", session="s1")
@@ -70,8 +70,7 @@ class Interface:
     def __call__(self, tool: str, /, *, caller: Caller = AGENT, **fields: Any) -> dict[str, Any]:
         known = tool_interface.TOOLS[tool]
         answer: dict[str, Any] = json.loads(self._wait(self.send(tool, fields, caller)))
-        jsonschema.validate(fields, json_schema.of(known.parameters, "validation"))
-        jsonschema.validate(answer, json_schema.of(known.response, "serialization"))
+        check_call(known, fields, answer)
         self.said.append(answer)
         return answer
 
@@ -110,7 +109,7 @@ class Interface:
 
     def audit(self, limit: int = 100) -> list[dict[str, Any]]:
         """Newest first."""
-        records: list[dict[str, Any]] = self._wait(self.workspace.audit_page(Page(limit=limit)))["records"]
+        records: list[dict[str, Any]] = self._wait(self.workspace.audit_page(AuditQuery(limit=limit)))["records"]
         return records
 
     def clear(self) -> None:
