@@ -15,7 +15,7 @@ from benchmarks import peers
 from benchmarks.bench import Bench, agree
 from benchmarks.table import Row, Target, compared
 from benchmarks.timing import Contender, interleaved
-from wap_kernel.files import unguarded
+from wap_kernel.files.interface import NullGuard
 from wap_kernel.files.contained.root import Root
 from wap_kernel.model.command import Command, Confinement
 from wap_kernel.providers import bubblewrap, host_paths, selection
@@ -25,7 +25,7 @@ from wap_kernel.providers.mounts import Layout
 MASKS = (0, 50, 200)
 
 
-class Unguarded(unguarded.Unguarded):
+class Unguarded(NullGuard):
     """A guard and a journal that are never in the way."""
 
     def note(self, name: str, path: str) -> None: ...

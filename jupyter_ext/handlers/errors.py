@@ -1,13 +1,16 @@
-"""From the exception family to HTTP: the one table of statuses, and what Tornado's own errors mean in our codes."""
+"""Errors as HTTP responses: the table of statuses, the JSON body, and the mixin that writes them."""
 
 from __future__ import annotations
 
 import json
+import math
 import traceback
 from collections.abc import Mapping
 from http.client import responses
-from types import MappingProxyType
+from types import MappingProxyType, TracebackType
+from typing import Any
 
+from jupyter_server.base.handlers import APIHandler
 from tornado import web
 
 from wap_kernel.model.errors import (
@@ -18,10 +21,13 @@ from wap_kernel.model.errors import (
     NotFound,
     PermissionDenied,
     ProviderUnavailable,
+    RateLimited,
     TooLarge,
     Unauthenticated,
     WapError,
 )
+
+from .request_body import BodyReader
 
 STATUS: Mapping[Code, int] = MappingProxyType(
     {
@@ -62,7 +68,7 @@ _BY_STATUS: Mapping[int, type[WapError]] = MappingProxyType(
 
 
 def from_exception(error: BaseException | None) -> WapError:
-    """The error to answer for whatever ended a request. A bug tells its story to the log, not to the caller."""
+    """Return the error that answers a request which ended with `error`; the text of a bug goes to the log only."""
     if isinstance(error, WapError):
         return error
     if isinstance(error, web.HTTPError) and error.status_code in _BY_STATUS:
@@ -71,20 +77,20 @@ def from_exception(error: BaseException | None) -> WapError:
     return InternalError("Internal error.", hint="The server's log says more.")
 
 
-def body(error: WapError) -> bytes:
-    """`{"error", "code", "details"?}`."""
+def encode(error: WapError) -> bytes:
+    """Encode an error as JSON: `{"error", "code", "details"?}`."""
     from wap_kernel.redaction import results  # the engine is loaded with the workspace, not with the routes
 
-    error = results.told(error)
+    error = results.redact_outgoing(error)
     answer: dict[str, object] = {"error": error.text, "code": error.code.value}
     if error.details:
         answer["details"] = error.details
-    # In ASCII even a name that is not valid Unicode can be written.
+    # ASCII can encode even a file name that is not valid Unicode.
     return json.dumps(answer, default=str).encode("ascii")
 
 
-def describe(error: BaseException) -> str:
-    """A traceback for the log without the exceptions' texts: those quote paths, arguments and contents."""
+def format_traceback(error: BaseException) -> str:
+    """Format a traceback for the log without the texts of exceptions: they quote paths, arguments and contents."""
     parts: list[str] = []
     current: BaseException | None = error
     while current is not None and len(parts) < 5:
@@ -92,3 +98,46 @@ def describe(error: BaseException) -> str:
         parts.append(f"{frames}{type(current).__module__}.{type(current).__qualname__}")
         current = current.__cause__ or current.__context__
     return "\ncaused by:\n".join(parts)
+
+
+class ErrorResponses(BodyReader, APIHandler):
+    """Write every error of a handler as JSON."""
+
+    allowed: tuple[str, ...] = ()
+    """The methods of the route, for the Allow header."""
+
+    def write_error(self, status_code: int, **kwargs: Any) -> None:
+        _, exception, _ = kwargs.get("exc_info") or (None, web.HTTPError(status_code), None)
+        if not self.is_read:
+            self.set_header("Connection", "close")  # Tornado closes it and does not say so
+        self.finish(self._error_body(from_exception(exception)))
+
+    def compute_etag(self) -> None:
+        """Return no ETag: every answer is made for one request, and hashing a megabyte would block the event loop."""
+
+    def write_refusal(self, error: WapError) -> None:
+        body = self._error_body(error)
+        self.set_header("Content-Type", "application/json")
+        self.set_header("Content-Length", len(body))
+        self.write(body)
+
+    def _error_body(self, error: WapError) -> bytes:
+        self.set_error_headers(error)
+        return encode(error)
+
+    def set_error_headers(self, error: WapError) -> None:
+        """Set the status and headers of an error response."""
+        self.set_status(STATUS[error.code])
+        if isinstance(error, MethodNotAllowed):
+            self.set_header("Allow", ", ".join((*self.allowed, "OPTIONS")))
+        if isinstance(error, RateLimited):
+            self.set_header("Retry-After", math.ceil(error.details["retryAfterMs"] / 1000))
+        if getattr(self, "_jupyter_current_user", None) is not None:
+            self.set_cors_headers()  # Tornado has cleared them; a page that may read answers may read errors
+
+    def log_exception(
+        self, typ: type[BaseException] | None, value: BaseException | None, tb: TracebackType | None
+    ) -> None:
+        """Log bugs only: a refusal stands in the access log, and its text quotes the caller."""
+        if value is not None and isinstance(from_exception(value), InternalError):
+            self.log.error("Error in %s %s\n%s", self.request.method, self.request.path, format_traceback(value))

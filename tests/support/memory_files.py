@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 
-from wap_kernel.files.interface import DirEntry, Files, Guard, Kind, Look, Stat
+from wap_kernel.files.interface import DirEntry, FileKind, Files, Guard, LinkStat, Stat
 from wap_kernel.model.errors import InvalidArgument
 from wap_kernel.model.path_access import Access
 from wap_kernel.model.paths import join_path, outside, resolve_lexically
@@ -27,20 +27,20 @@ class Node:
     mtime_ns: int = field(default_factory=time.time_ns)
 
     @property
-    def kind(self) -> Kind:
-        return Kind.FOLDER if self.data is None else Kind.FILE
+    def kind(self) -> FileKind:
+        return FileKind.FOLDER if self.data is None else FileKind.FILE
 
 
 @dataclass(frozen=True)
 class Entry:
     name: str
-    kind: Kind
+    kind: FileKind
 
     def is_dir(self, *, follow_symlinks: bool = True) -> bool:
-        return self.kind is Kind.FOLDER
+        return self.kind is FileKind.FOLDER
 
     def is_file(self, *, follow_symlinks: bool = True) -> bool:
-        return self.kind is Kind.FILE
+        return self.kind is FileKind.FILE
 
     def is_symlink(self) -> bool:
         return False
@@ -87,7 +87,7 @@ class MemoryFolder:
     def stat(self, name: str) -> Stat:
         return self._files.stat(join_path(self.path, name))
 
-    def look(self, name: str) -> Look:
+    def lstat(self, name: str) -> LinkStat:
         return _look(self.stat(name))
 
     def close(self) -> None: ...
@@ -127,7 +127,7 @@ class MemoryFiles:
 
     def open_folder(self, path: str) -> MemoryFolder:
         found = self.stat(path)
-        if found.kind is not Kind.FOLDER:
+        if found.kind is not FileKind.FOLDER:
             raise fail(errno.ENOTDIR)
         return MemoryFolder(self, found.path)
 
@@ -141,7 +141,7 @@ class MemoryFiles:
         kind = modes.S_IFDIR if node.data is None else modes.S_IFREG
         return Stat(real, node.kind, len(node.data or b""), node.mtime_ns, kind | node.mode)
 
-    def look(self, path: str) -> Look | None:
+    def lstat(self, path: str) -> LinkStat | None:
         try:
             return _look(self.stat(path))
         except (FileNotFoundError, NotADirectoryError):
@@ -174,14 +174,14 @@ class MemoryFiles:
 
     def unlink(self, path: str) -> None:
         real = self._target(path)
-        if self.stat(real).kind is Kind.FOLDER:
+        if self.stat(real).kind is FileKind.FOLDER:
             raise fail(errno.EISDIR)
         del self._nodes[real]
 
     def remove_tree(self, path: str) -> None:
         real = self._target(path)
         self.guard.check_tree(real)
-        if self.stat(real).kind is not Kind.FOLDER:
+        if self.stat(real).kind is not FileKind.FOLDER:
             raise fail(errno.ENOTDIR)
         for inner in self._tree(real):
             del self._nodes[inner]
@@ -216,8 +216,8 @@ class MemoryFiles:
             raise fail(errno.ENOTDIR)
 
 
-def _look(found: Stat) -> Look:
-    return Look(found.kind, 0, 0, found.size, found.mtime_ns, found.mtime_ns, found.mode)
+def _look(found: Stat) -> LinkStat:
+    return LinkStat(found.kind, 0, 0, found.size, found.mtime_ns, found.mtime_ns, found.mode)
 
 
 def _parent(path: str) -> str:

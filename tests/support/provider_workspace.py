@@ -13,7 +13,7 @@ from secrets import token_hex
 import pytest
 
 from wap_kernel.files.contained.root import Root
-from wap_kernel.files.unguarded import Unguarded
+from wap_kernel.files.interface import NullGuard
 from wap_kernel.model.command import CancelToken, Command, CommandOutcome, Confinement, OnChunk, Stream
 from wap_kernel.providers import selection
 from wap_kernel.providers.base import Probe, Provider, ResourceLimits
@@ -27,7 +27,7 @@ CONFINING = ("bubblewrap", "gvisor")
 ALL = ("local", *CONFINING)
 
 
-class Guard(Unguarded):
+class Guard(NullGuard):
     """Refuses nothing: what a command sees is the sandbox's business."""
 
 

@@ -12,9 +12,8 @@ from typing import Any
 from wap_kernel.files.interface import Files, Guard, Locks
 from wap_kernel.files.list_folder import list_files
 from wap_kernel.files.notebooks.read import read_notebook
-from wap_kernel.files.read import read_file
+from wap_kernel.files.read import read_file, view_file
 from wap_kernel.files.search.searcher import Searcher
-from wap_kernel.files.viewing import view_file
 from wap_kernel.files.write import Writer
 from wap_kernel.git.client import GitClient
 from wap_kernel.git.remote.preview import TransferPreview
@@ -173,13 +172,13 @@ class Actions:
             )
         return result
 
-    def foresee(self, operation: GitTransfer, permit: Permit) -> TransferPreview:
-        """What a transfer would be about, for the person who is asked."""
+    def preview_transfer(self, operation: GitTransfer, permit: Permit) -> TransferPreview:
+        """Return what a transfer would do, for the person who decides."""
         masks = Masks(Confinement())
         if self._provider.confines:
             masks = permit.confine(Deadline(WALK_SECONDS))
         try:
-            return self._git.foresee(operation, permit.guard, masks.confinement)
+            return self._git.preview(operation, permit.guard, masks.confinement)
         finally:
             set_aside(unguarded(permit.files), masks.absent)
 

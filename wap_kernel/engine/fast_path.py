@@ -1,19 +1,19 @@
-"""Operations where nothing but the path has a say, in as few calls as they take.
+"""Read and create files in a batch without a policy decision per file.
 
-Of a thousand operations nearly all are like that: no link is on the way, and the policy has nothing to ask but what the
-guard is asked about every path anyway. Then the path as it is written is the path that is reached, which the kernel
-itself makes sure of. Whatever is not plain is answered None and left to the pipeline in `pipeline.py`, from the
-beginning.
+Nearly every file of a batch lies behind a path without links, under a policy by which only the guard decides
+(`EffectivePolicy.only_guard_decides`). The kernel then makes sure that the path as it is written is the path that is
+reached, and the guard checks that one path. For every other operation, and for every failure, the fast path returns
+None and the pipeline in `pipeline.py` performs the operation from the beginning.
 """
 
 from __future__ import annotations
 
 import sys
 
-from wap_kernel.files.contained.linkless import Direct
+from wap_kernel.files.contained.linkless import LinklessFiles
 from wap_kernel.files.contained.root import Root
 from wap_kernel.files.notebooks import validation
-from wap_kernel.files.read import Whole, read_whole
+from wap_kernel.files.read import WholeFile, read_whole
 from wap_kernel.model.errors import WapError
 from wap_kernel.model.operations import Operation, ReadFile, WriteFile
 from wap_kernel.model.results import Limits
@@ -21,17 +21,18 @@ from wap_kernel.policy.current import BoundPolicy
 
 
 class FastPath:
-    """What a binding leaves to plain operations."""
+    """The files that one bound policy opens without further decisions."""
 
-    def __init__(self, root: Root, binding: BoundPolicy, limits: Limits) -> None:
-        effective = binding.effective
-        self.files: Direct | None = None if _asks(binding) else root.direct(binding.guard)
-        """None: nothing is plain."""
+    def __init__(self, root: Root, policy: BoundPolicy, limits: Limits) -> None:
+        effective = policy.effective
+        self.files: LinklessFiles | None = root.open_linkless(policy.guard) if effective.only_guard_decides else None
+        """None where the fast path is closed."""
         self._max_read = limits.max_file_size
         self._max_size = _least(effective.max_file_size)
         self._max_new = min(self._max_size, _least(effective.max_edit_size), limits.max_write_size)
 
-    def read(self, operation: ReadFile) -> Whole | None:
+    def read(self, operation: ReadFile) -> WholeFile | None:
+        """Return the whole file, or None: then the pipeline must read it."""
         if self.files is None or operation.within != ".":
             return None
         if operation.start_line is not None or operation.end_line is not None:
@@ -47,8 +48,8 @@ class FastPath:
         except (OSError, WapError, UnicodeEncodeError):  # the last: no file has such a name
             return None
 
-    def makes(self, operation: Operation) -> bool:
-        """Whether it makes a file, if it can be made at all; `is_free` tells that."""
+    def accepts(self, operation: Operation) -> bool:
+        """Return whether `operation` creates a file in the way of the fast path, provided that its path `is_free`."""
         return (
             isinstance(operation, WriteFile)
             and operation.mode == "create"
@@ -64,11 +65,6 @@ class FastPath:
             return self.files is not None and self.files.is_free(path)
         except (OSError, WapError):
             return False
-
-
-def _asks(binding: BoundPolicy) -> bool:
-    effective = binding.effective
-    return effective.broken is not None or any(policy.confirmation_required for policy in effective.layers)
 
 
 def _least(limit: int | None) -> int:

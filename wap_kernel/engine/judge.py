@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from functools import partial
 
 from wap_kernel.engine.actions import Permit
-from wap_kernel.files.interface import Files, Kind
+from wap_kernel.files.interface import FileKind, Files
 from wap_kernel.files.overlay.overlay import Overlay
 from wap_kernel.git.settings import GitSettings
 from wap_kernel.model.caller import Caller
@@ -113,7 +113,7 @@ class Judge:
             return policy
         try:
             folder = self._files.resolve(operation.within)
-            if self._files.stat(folder).kind is not Kind.FOLDER:
+            if self._files.stat(folder).kind is not FileKind.FOLDER:
                 raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR))
         except OSError as error:
             raise translate_os_error(error, operation.within) from None
@@ -149,9 +149,7 @@ class Judge:
             return False
         return True
 
-    def grant_for(
-        self, operation: Operation, caller: Caller, refusal: ApprovalRequired | None = None
-    ) -> Grant | None:
+    def grant_for(self, operation: Operation, caller: Caller, refusal: ApprovalRequired | None = None) -> Grant | None:
         """Return the narrowest grant that allows `operation` for good, or None if no grant can.
 
         `refusal` is the refusal that the operation just got: its judgement is used, and nothing is evaluated again.

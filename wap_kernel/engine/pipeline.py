@@ -17,7 +17,7 @@ from wap_kernel.engine.fast_path import FastPath
 from wap_kernel.engine.judge import Judge
 from wap_kernel.files.contained.root import Root
 from wap_kernel.files.interface import Locks
-from wap_kernel.files.read import Whole
+from wap_kernel.files.read import WholeFile
 from wap_kernel.git.remote.preview import TransferPreview
 from wap_kernel.model.call_context import CallContext
 from wap_kernel.model.caller import Caller
@@ -42,13 +42,17 @@ from wap_kernel.redaction.stream import RedactedStream
 from wap_kernel.state.audit.log import Audit, is_denial
 from wap_kernel.state.undo.undo import Undoing
 
-KEEP_SECONDS = 120.0
-"""What it may take to keep what a command could change."""
+BEFORE_IMAGE_SECONDS = 120.0
+"""Seconds that the before-images of what a command could change may take."""
 Changed = Callable[[Operation, Caller, CallContext], None]
 
 
 class Pipeline:
-    """`changed` is told of what was changed; `bug` logs an error that nobody foresaw and says what callers hear."""
+    """The one way from an operation to its result.
+
+    `changed` is called with every operation that changed something; `bug` logs an unexpected error and returns the
+    error for the caller.
+    """
 
     def __init__(
         self,
@@ -69,7 +73,7 @@ class Pipeline:
         self._judge = judge
         self._actions = actions
         self._undo = undo
-        self._making = None if undo.changes is None else BulkCreate(audit, locks, undo.changes, self._translate)
+        self._bulk_create = None if undo.changes is None else BulkCreate(audit, locks, undo.changes, self._translate)
         self._redactor = redactor
         self._limits = limits
         self._changed = changed
@@ -84,21 +88,21 @@ class Pipeline:
         on_chunk: OnChunk | None = None,
         options: ExecutionOptions = DEFAULTS,
     ) -> Result:
-        """Do it, or raise a WapError; both are audited."""
+        """Perform `operation` or raise a WapError; both are audited."""
         watched = None if on_chunk is None else RedactedStream(on_chunk, self._redactor.now)
         record = self._audit.record(operation, caller, context)
         try:
-            binding = self._judge.binding_for(operation, caller, options.binding)
-            verdict = self._judge.verdict(operation, binding)
-            self._judge.enforce(operation, verdict, caller, approved=options.approved)
+            policy = self._judge.bind_for(operation, caller, options.policy)
+            judgement = self._judge.judge(operation, policy)
+            self._judge.enforce(judgement, caller, approved=options.approved)
             require_intent = self._audit.intent(record)
-            permit = self._judge.permit(binding, verdict, options.overlay)
+            permit = self._judge.permit(policy, network=judgement.verdict.network, overlay=options.overlay)
             with self._before_image(operation, context, cancel):
                 require_intent()
                 result = self._actions.perform(operation, permit, cancel, watched, context)
-            result = results.result(result, self._redactor)
+            result = results.redact_result(result, self._redactor)
         except Exception as error:  # noqa: BLE001 - whatever it is, it is audited, and a bug is logged
-            failure = results.error(self._translate(error, operation), self._redactor)
+            failure = results.redact_error(self._translate(error, operation), self._redactor)
             self._audit.outcome(record, "denied" if is_denial(failure) else "failed", failure)
             raise failure from None
         finally:
@@ -112,38 +116,46 @@ class Pipeline:
             self._changed(operation, caller, context)
         return result
 
-    def plain(self, binding: BoundPolicy) -> FastPath:
-        return FastPath(self._files, binding, self._limits)
+    def fast_path(self, policy: BoundPolicy) -> FastPath:
+        return FastPath(self._files, policy, self._limits)
 
-    def read_plainly(
-        self, plain: FastPath, operation: ReadFile, caller: Caller, context: CallContext, step: str
-    ) -> Whole | None:
-        """What `perform` would find, or None: then it has to be asked. `step`: in a context that many share."""
+    def read_fast(
+        self, fast_path: FastPath, operation: ReadFile, caller: Caller, context: CallContext, step: str
+    ) -> WholeFile | None:
+        """Return what `perform` would read, or None: then `perform` must answer.
+
+        `step` is the id of the step, in a context that many steps share.
+        """
         record = self._audit.record(operation, caller, context, step=step)
-        whole = plain.read(operation)
+        whole = fast_path.read(operation)
         if whole is not None and self._redactor.withholds(whole.content):
             return None
         if whole is not None:
             self._audit.outcome(record, "ok")
         return whole
 
-    def make_plainly(
-        self, plain: FastPath, wanted: Sequence[NewFile], caller: Caller, context: CallContext, cancel: CancelToken
+    def create_in_bulk(
+        self, fast_path: FastPath, files: Sequence[NewFile], caller: Caller, context: CallContext, cancel: CancelToken
     ) -> list[WriteResult | WapError]:
-        """What `perform` would answer, for the first of them; where there is none, it has to be asked. Only where undo
-        is on: else nobody would know what was under way in a crash."""
-        if self._making is None:
+        """Create the first of `files` and return what `perform` would answer for them.
+
+        Where the list is empty, `perform` must answer for the first one. It is empty where undo is off: without
+        before-images a crash would leave no trace of the files that were being created.
+        """
+        if self._bulk_create is None:
             return []
-        made = self._making.make(plain, wanted, caller, context, cancel)
-        for new, result in zip(wanted, made, strict=False):
+        created = self._bulk_create.create(fast_path, files, caller, context, cancel)
+        for new, result in zip(files, created, strict=False):
             if isinstance(result, WriteResult):
                 self._changed(new.operation, caller, context)
-        return made
+        return created
 
     @contextmanager
-    def recording(self, operation: Operation, caller: Caller, context: CallContext) -> Iterator[Callable[[], None]]:
-        """Record something that is done without `perform`. Whoever stores nothing else first calls what this gives, to
-        be sure that the intent is written."""
+    def audit_action(self, operation: Operation, caller: Caller, context: CallContext) -> Iterator[Callable[[], None]]:
+        """Audit an action that is done without `perform`.
+
+        A caller that stores nothing else first calls the yielded function, which makes sure that the intent is written.
+        """
         record = self._audit.record(operation, caller, context)
         require_intent = self._audit.intent(record)
         try:
@@ -153,24 +165,24 @@ class Pipeline:
             raise
         self._audit.outcome(record, "ok")
 
-    def take_back(self, run: Run) -> list[str]:
-        """Undo what an atomic run has changed so far; returns what could not be."""
+    def undo_run(self, run: Run) -> list[str]:
+        """Undo the changes of an atomic run so far, and return what could not be undone."""
         operation, context = RevertRun(run=run.id), CallContext(dialect=run.dialect, tool="undo", run=run.id)
-        with self.recording(operation, run.caller, context) as require_intent:
+        with self.audit_action(operation, run.caller, context) as require_intent:
             require_intent()
             left = self._undo.take_back(run)
         self._changed(operation, run.caller, context)
         return left
 
-    def foresee(self, operation: Operation, caller: Caller) -> TransferPreview | None:
-        """What a transfer by git would be about, nothing where that cannot be looked up; None of anything else. Raises
-        what would be said of it whoever agreed."""
+    def preview_transfer(self, operation: Operation, caller: Caller) -> TransferPreview | None:
+        """Return the preview of a transfer by git, empty where it cannot be made, or None for any other operation.
+
+        Raise the refusal that the transfer would get even with an approval.
+        """
         if not isinstance(operation, GitTransfer):
             return None
         try:
-            binding = self._judge.binding_for(operation, caller)
-            permit = self._judge.permit(binding, self._judge.verdict(operation, binding))
-            return self._actions.foresee(operation, permit)
+            return self._actions.preview_transfer(operation, self._judge.permit_preview(operation, caller))
         except (PermissionDenied, InvalidArgument):
             raise
         except WapError:
@@ -179,10 +191,10 @@ class Pipeline:
     def _before_image(
         self, operation: Operation, context: CallContext, cancel: CancelToken
     ) -> AbstractContextManager[None]:
-        """Keeps what the operation is about to change, for undo; only a run can be undone."""
+        """Return a context that keeps what the operation is about to change. Only a run can be undone."""
         if operation.effect is Effect.READ or context.dry_run:
             return nullcontext()
-        deadline = Deadline(KEEP_SECONDS, lambda: cancel.requested)
+        deadline = Deadline(BEFORE_IMAGE_SECONDS, lambda: cancel.requested)
         if context.run is None:
             return self._undo.beside(operation, deadline)
         return self._undo.around(operation, context, deadline)

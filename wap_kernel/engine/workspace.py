@@ -45,7 +45,7 @@ from wap_kernel.policy import presets
 from wap_kernel.policy.commands.git_attributes import AttributeFiles
 from wap_kernel.policy.commands.program_lookup import Programs
 from wap_kernel.policy.current import CurrentPolicy
-from wap_kernel.policy.grant_store import Grants
+from wap_kernel.policy.grant_store import GrantStore
 from wap_kernel.policy.layers import PolicyFiles
 from wap_kernel.policy.paths.protected import protected_paths
 from wap_kernel.policy.verdict import Verdict
@@ -57,7 +57,7 @@ from wap_kernel.providers.unavailable import UnavailableProvider
 from wap_kernel.redaction import results
 from wap_kernel.redaction.results import CurrentRedactor
 from wap_kernel.state.audit.log import Audit
-from wap_kernel.state.audit.query import Page
+from wap_kernel.state.audit.query import AuditQuery
 from wap_kernel.state.database import Database
 from wap_kernel.state.directory import default_state_dir, open_state_dir, workspace_id
 from wap_kernel.state.leases import Lease
@@ -140,7 +140,7 @@ class Workspace:
         self.lease = lease
         self.database = opened.enter_context(closing(Database(state, self.log)))
         self._audit = opened.enter_context(closing(Audit(self.database, identifier, self.log, self.redactor)))
-        self.grants = opened.enter_context(closing(Grants(state, identifier)))
+        self.grants = opened.enter_context(closing(GrantStore(state, identifier)))
         self._pools = {
             kind: opened.enter_context(closing(ThreadPool(kind.__name__, count))) for kind, count in THREADS.items()
         }
@@ -150,7 +150,7 @@ class Workspace:
         snapshots: Snapshots | None = None
         if self._keeps:
             snapshots = Snapshots(self._files.guarded_by(protected), self.database, state, Caps(), self.log)
-        self.undo = Undoing(snapshots, locks, lambda caller: self.judge.binding(caller).guard)
+        self.undo = Undoing(snapshots, locks, lambda caller: self.judge.bind(caller).guard)
         """What runs changed, and how it is taken back."""
         server = environment.restrict_search_path(os.environ) if self._provider.confines else os.environ
         path = environment.build_environment(server, {})["PATH"]
@@ -248,7 +248,7 @@ class Workspace:
         def verdicts() -> Iterator[Verdict]:
             for operation in operations:
                 deadline.check()
-                yield self.judge.checked(operation, caller)
+                yield self.judge.check(operation, caller)
 
         return await self.offload(lambda: list(verdicts()))
 
@@ -261,7 +261,7 @@ class Workspace:
         if caller.token is None:  # what people have allowed each other's agents is for people to know
             grants = [{"id": identifier, "allows": grant.text} for identifier, grant in self.grants.all().items()]
         return {
-            **self.judge.binding(caller).effective.to_dict(),
+            **self.judge.bind(caller).effective.to_dict(),
             "provider": self._provider.name,
             "confinesCommands": self._provider.confines,
             "git": self._git.to_dict(),
@@ -278,7 +278,7 @@ class Workspace:
         record = self._audit.record(said, caller, CallContext(tool=action))
         await self.offload(lambda: self._audit.outcome(record, "ok"))
 
-    async def audit_page(self, page: Page) -> dict[str, Any]:
+    async def audit_page(self, page: AuditQuery) -> dict[str, Any]:
         return await self.offload(lambda: self._audit.page(page))
 
     def refused(
@@ -291,7 +291,7 @@ class Workspace:
     ) -> None:
         """Record a request that was refused before it was performed, or before it even became an operation. The error
         is about to be told, so it is redacted as well."""
-        results.error(error, self.redactor)
+        results.redact_error(error, self.redactor)
         self._audit.refused(tool, error, caller, operation, context)
 
     async def on_thread(self, kind: type[Operation], work: Callable[[], T]) -> T:

@@ -10,26 +10,24 @@ from wap_kernel.model.hints import OMIT_EXPECTED_HASH
 from wap_kernel.model.limits import MAX_HASHED_BYTES
 
 CHUNK = 1024 * 1024
-PATTERN = r"^sha256:[0-9a-f]{64}$"
+HASH_PATTERN = r"^sha256:[0-9a-f]{64}$"
 
 
-def of_bytes(data: bytes) -> str:
+def hash_bytes(data: bytes) -> str:
     return f"sha256:{hashlib.sha256(data).hexdigest()}"
 
 
-def of_file(files: Files, path: str) -> str:
+def hash_file(files: Files, path: str) -> str:
     digest = hashlib.sha256()
     with files.open(path) as file:
         if file.stat.size > MAX_HASHED_BYTES:
-            raise TooLarge(
-                f"Files over {MAX_HASHED_BYTES} bytes are not hashed: {path}", hint=OMIT_EXPECTED_HASH
-            )
+            raise TooLarge(f"Files over {MAX_HASHED_BYTES} bytes are not hashed: {path}", hint=OMIT_EXPECTED_HASH)
         while chunk := file.read(CHUNK):
             digest.update(chunk)
     return f"sha256:{digest.hexdigest()}"
 
 
-def require(expected: str | None, current: str | None, path: str) -> None:
+def check_hash(expected: str | None, current: str | None, path: str) -> None:
     """Raise Conflict when the file is not what the caller saw; `current` is None when there is no file."""
     if expected is None or expected == current:
         return

@@ -11,7 +11,7 @@ import ctypes
 import os
 import sys
 
-NETWORK = {
+NETWORK_TYPES = {
     0x00006969: "nfs",
     0x0000517B: "smb",
     0xFF534D42: "cifs",
@@ -37,12 +37,12 @@ _STATFS_SIZE = 512
 """More than the structure has on any architecture. `f_type` comes first, and its four lowest bytes are all of it."""
 
 
-def is_network(folder: str) -> bool:
+def is_network_filesystem(folder: str) -> bool:
     """What cannot be found out counts as a network filesystem: the safe journal works everywhere."""
     if not sys.platform.startswith("linux"):
         return False
     kind = _kind_of(folder)
-    return kind is None or kind in NETWORK
+    return kind is None or kind in NETWORK_TYPES
 
 
 def _kind_of(folder: str) -> int | None:

@@ -17,7 +17,7 @@ from typing import NamedTuple, Protocol
 from wap_kernel.model.path_access import Access
 
 
-class Kind(Enum):
+class FileKind(Enum):
     FILE = "file"
     FOLDER = "folder"
     LINK = "link"
@@ -25,27 +25,27 @@ class Kind(Enum):
     """FIFO, device, socket: never opened."""
 
     @classmethod
-    def of_mode(cls, mode: int) -> Kind:
+    def of_mode(cls, mode: int) -> FileKind:
         return _KINDS.get(stat.S_IFMT(mode), cls.SPECIAL)
 
 
-_KINDS = {stat.S_IFREG: Kind.FILE, stat.S_IFDIR: Kind.FOLDER, stat.S_IFLNK: Kind.LINK}
+_KINDS = {stat.S_IFREG: FileKind.FILE, stat.S_IFDIR: FileKind.FOLDER, stat.S_IFLNK: FileKind.LINK}
 
 
 @dataclass(frozen=True)
 class Stat:
     path: str
     """Where it really is, relative to the root, with every link resolved."""
-    kind: Kind
+    kind: FileKind
     size: int
     mtime_ns: int
     mode: int
 
 
-class Look(NamedTuple):
+class LinkStat(NamedTuple):
     """A name as the file system has it, links not followed: what tells whether something has changed since."""
 
-    kind: Kind
+    kind: FileKind
     inode: int
     device: int
     size: int
@@ -56,7 +56,7 @@ class Look(NamedTuple):
     """Of a link: what it says, as it says it."""
 
 
-Folders = Callable[[], Collection[str]]
+FindFolders = Callable[[], Collection[str]]
 """Which of the names that are asked about are folders; called only where that matters."""
 
 
@@ -73,7 +73,7 @@ class Guard(Protocol):
         """Whether something below the folder `path` may be refused that would not be elsewhere: moving the folder
         would then take it out of the rule's reach, so whoever moves it looks first."""
 
-    def hidden_among(self, folder: str, names: Sequence[str], folders: Folders = tuple) -> Collection[str]:
+    def hidden_among(self, folder: str, names: Sequence[str], folders: FindFolders = tuple) -> Collection[str]:
         """Which of the entries of `folder` must not be listed or searched."""
 
     def hidden_names(self, folder: str) -> frozenset[str]:
@@ -81,6 +81,24 @@ class Guard(Protocol):
 
     def names_leading_to_hidden(self, folder: str) -> frozenset[str]:
         """Names in `folder`, casefolded, of folders that hold something hidden further down."""
+
+
+class NullGuard:
+    """A guard that refuses nothing and hides nothing, for code that checks the caller's own guard elsewhere."""
+
+    def check(self, path: str, access: Access, *, folder: bool = False) -> None: ...
+    def check_tree(self, path: str) -> None: ...
+    def may_hold(self, path: str) -> bool:
+        return False
+
+    def hidden_among(self, folder: str, names: Sequence[str], folders: FindFolders = tuple) -> Collection[str]:
+        return ()
+
+    def hidden_names(self, folder: str) -> frozenset[str]:
+        return frozenset()
+
+    def names_leading_to_hidden(self, folder: str) -> frozenset[str]:
+        return frozenset()
 
 
 class Locks(Protocol):
@@ -123,7 +141,7 @@ class Folder(Protocol):
     def enter(self, name: str) -> Folder: ...
     def open(self, name: str) -> OpenFile: ...
     def stat(self, name: str) -> Stat: ...
-    def look(self, name: str) -> Look:
+    def lstat(self, name: str) -> LinkStat:
         """At an entry, or at the folder itself by the name `.`."""
 
     def close(self) -> None: ...
@@ -145,7 +163,7 @@ class Files(Protocol):
     def resolve(self, path: str, *, follow: bool = True) -> str:
         """Where `path` really is or would be made; its last name need not exist."""
 
-    def look(self, path: str) -> Look | None:
+    def lstat(self, path: str) -> LinkStat | None:
         """What stands at the real path `path`: nothing does if a folder on the way has become a link."""
 
     def replace(self, path: str, data: bytes, *, exclusive: bool = False, mode: int | None = None) -> Stat:

@@ -11,17 +11,17 @@ import math
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
-from wap_kernel.files.globs.sets import Exclusions, chosen, selected
-from wap_kernel.files.interface import Files, Folder, Kind, Stat
-from wap_kernel.files.read import metadata
-from wap_kernel.files.tree_walk import is_gone, open_real, walk, watched
+from wap_kernel.files.globs.sets import ExcludeSet, build_include_set, choose_excludes
+from wap_kernel.files.interface import FileKind, Files, Folder, Stat
+from wap_kernel.files.read import build_metadata
+from wap_kernel.files.tree_walk import is_unreadable, iterate_entries, open_real_folder, walk_tree
 from wap_kernel.model.deadline import Deadline
 from wap_kernel.model.errors import InvalidArgument, translate_os_error
 from wap_kernel.model.hints import READ_FILE
 from wap_kernel.model.limits import MAX_LISTED_ENTRIES
 from wap_kernel.model.operations import ListFiles
-from wap_kernel.model.paths import render_path, join_path
-from wap_kernel.model.results import FileEntry, FileList, Limits, FileMetadata
+from wap_kernel.model.paths import join_path, render_path
+from wap_kernel.model.results import FileEntry, FileList, FileMetadata, Limits
 
 
 def list_files(files: Files, operation: ListFiles, limits: Limits, root_path: str, deadline: Deadline) -> FileList:
@@ -34,10 +34,13 @@ def list_files(files: Files, operation: ListFiles, limits: Limits, root_path: st
         )
     left_out = operation.start_entry - 1
     limit = limits.max_directory_entries if operation.limit is None else min(operation.limit, MAX_LISTED_ENTRIES)
-    patterns, include = chosen(operation.exclude, recursive=operation.recursive), selected(operation.include)
+    patterns, include = (
+        choose_excludes(operation.exclude, recursive=operation.recursive),
+        build_include_set(operation.include),
+    )
     start = _open_start(files, operation.path)
     asked = _Asked(
-        exclusions=Exclusions(patterns, start.path, include),
+        exclusions=ExcludeSet(patterns, start.path, include),
         files_only=include is not None,
         max_depth=operation.max_depth if operation.recursive else 1,
         limit=left_out + limit,
@@ -73,7 +76,7 @@ _Found = tuple[str, str, str, bool, bool]
 
 
 class _Asked(NamedTuple):
-    exclusions: Exclusions
+    exclusions: ExcludeSet
     files_only: bool
     """Folders are on the way, but no entries."""
     max_depth: int | None
@@ -92,7 +95,7 @@ class _Listing:
         """When set, `limit` entries are known that come no later than this path."""
 
     def run(self, files: Files, start: Folder) -> None:
-        for level in walk(files, start):
+        for level in walk_tree(files, start):
             prefix = "" if level.folder.path == "." else render_path(level.folder.path) + "/"
             is_beyond = self._bound is not None and prefix > self._bound
             visit = self._count if is_beyond and self._exclusions.by_name else self._collect
@@ -128,7 +131,7 @@ class _Listing:
         folders = []
         path = folder.path
         last = self._last_name(prefix)
-        for entry in watched(folder, self._deadline):
+        for entry in iterate_entries(folder, self._deadline):
             name = entry.name
             is_folder = entry.is_dir(follow_symlinks=False)
             if self._exclusions.excludes(join_path(path, name), is_folder):
@@ -173,7 +176,7 @@ class _Newest:
 
     def run(self, files: Files, start: Folder) -> None:
         max_depth = self._asked.max_depth
-        for level in walk(files, start):
+        for level in walk_tree(files, start):
             folders = self._collect(level.folder)
             if max_depth is None or level.depth < max_depth:
                 level.pending = folders
@@ -182,7 +185,7 @@ class _Newest:
         """With metadata if `root_path` is given."""
         self._cut()
         return [
-            _entry(found, None if seen is None or root_path is None else metadata(seen, root_path))
+            _entry(found, None if seen is None or root_path is None else build_metadata(seen, root_path))
             for _, found, seen in self._found
         ]
 
@@ -190,7 +193,7 @@ class _Newest:
         asked = self._asked
         folders = []
         path = folder.path
-        for entry in watched(folder, asked.deadline):
+        for entry in iterate_entries(folder, asked.deadline):
             name = entry.name
             is_folder = entry.is_dir(follow_symlinks=False)
             if asked.exclusions.excludes(join_path(path, name), is_folder):
@@ -222,10 +225,8 @@ class _Newest:
 def _open_start(files: Files, path: str) -> Folder:
     try:
         found = files.stat(path)
-        if found.kind is not Kind.FOLDER:
-            hint = (
-                READ_FILE if found.kind is Kind.FILE else "Pipes, devices and sockets are never opened."
-            )
+        if found.kind is not FileKind.FOLDER:
+            hint = READ_FILE if found.kind is FileKind.FILE else "Pipes, devices and sockets are never opened."
             raise InvalidArgument(f"Not a folder: {path}", hint=hint, path=path)
         return files.open_folder(found.path)
     except OSError as error:
@@ -244,14 +245,16 @@ def _with_metadata(files: Files, found: list[_Found], root_path: str) -> list[Fi
         by_folder.setdefault(entry[1], []).append(entry)
     described: dict[tuple[str, str], FileEntry] = {}
     for path, entries in by_folder.items():
-        folder = open_real(files, path)
+        folder = open_real_folder(files, path)
         if folder is not None:
             with folder:
                 described.update(_described(folder, entries, root_path))
     return [described[entry[1:3]] for entry in found if entry[1:3] in described]
 
 
-def _described(folder: Folder, entries: Iterable[_Found], root_path: str) -> Iterator[tuple[tuple[str, str], FileEntry]]:
+def _described(
+    folder: Folder, entries: Iterable[_Found], root_path: str
+) -> Iterator[tuple[tuple[str, str], FileEntry]]:
     for entry in entries:
         try:
             seen = _look(folder, entry[2])
@@ -260,8 +263,8 @@ def _described(folder: Folder, entries: Iterable[_Found], root_path: str) -> Ite
         if seen is None:
             yield entry[1:3], _entry(entry)
         else:
-            now = (*entry[:3], seen.kind is Kind.FOLDER, seen.kind is Kind.LINK)
-            yield entry[1:3], _entry(now, metadata(seen, root_path))
+            now = (*entry[:3], seen.kind is FileKind.FOLDER, seen.kind is FileKind.LINK)
+            yield entry[1:3], _entry(now, build_metadata(seen, root_path))
 
 
 def _look(folder: Folder, name: str) -> Stat | None:
@@ -271,6 +274,6 @@ def _look(folder: Folder, name: str) -> Stat | None:
     except FileNotFoundError:
         raise
     except OSError as error:
-        if not is_gone(error):
+        if not is_unreadable(error):
             raise
         return None

@@ -8,20 +8,20 @@ import mimetypes
 from datetime import datetime, timezone
 from typing import Literal, NamedTuple
 
-from wap_kernel.files.content_hash import of_bytes
-from wap_kernel.files.interface import Files, Kind, OpenFile, Stat
+from wap_kernel.files.content_hash import hash_bytes, hash_file
+from wap_kernel.files.interface import FileKind, Files, OpenFile, Stat
 from wap_kernel.model.errors import BinaryFile, InvalidArgument, TooLarge
 from wap_kernel.model.hints import READ_BASE64, READ_LINES
 from wap_kernel.model.limits import MAX_RANGE_FILE_BYTES
-from wap_kernel.model.operations import Encoding, ReadFile
+from wap_kernel.model.operations import Encoding, ReadFile, ViewFile
 from wap_kernel.model.paths import render_path
-from wap_kernel.model.results import FileContent, Limits, FileMetadata
+from wap_kernel.model.results import FileContent, FileMetadata, Limits
 
 _Asked = Encoding | Literal["auto"]
 CHUNK = 1024 * 1024
 
 
-class Whole(NamedTuple):
+class WholeFile(NamedTuple):
     """All that a file holds."""
 
     content: str
@@ -40,20 +40,48 @@ def read_file(files: Files, operation: ReadFile, limits: Limits, root_path: str)
     with files.open(operation.path) as file:
         if start is None and end is None:
             whole = read_whole(file, operation.encoding, operation.max_size or limits.max_file_size)
-            return answered(whole, file.stat, root_path)
+            return build_content(whole, file.stat, root_path)
         return _range(file, start or 1, end, operation.encoding, limits, root_path)
 
 
-def metadata(stat: Stat, root_path: str) -> FileMetadata:
+def view_file(files: Files, operation: ViewFile, limits: Limits, root_path: str) -> FileContent:
+    """Of a binary file there is no content, and its encoding is said to be base64."""
+    try:
+        found = read_file(files, operation, limits, root_path)
+    except BinaryFile:
+        stat = files.stat(operation.path)
+        return FileContent(
+            content="",
+            encoding="base64",
+            metadata=build_metadata(stat, root_path),
+            is_truncated=True,
+            total_lines=0,
+            returned_lines=0,
+            hash=hash_file(files, operation.path),
+        )
+    if operation.max_line is None:
+        return found
+    content, is_cut = cut_lines(found.content, operation.max_line)
+    return found.model_copy(update={"content": content, "is_truncated": found.is_truncated or is_cut})
+
+
+def cut_lines(content: str, length: int) -> tuple[str, bool]:
+    """The text with no line longer than `length`, but for the note at its end; and whether one was. Pure."""
+    lines = content.split("\n")
+    cut = [line if len(line) <= length else f"{line[:length]}... [{len(line) - length} more]" for line in lines]
+    return "\n".join(cut), cut != lines
+
+
+def build_metadata(stat: Stat, root_path: str) -> FileMetadata:
     return FileMetadata(
         path=render_path(root_path if stat.path == "." else f"{root_path.rstrip('/')}/{stat.path}"),
         size=stat.size,
-        is_directory=stat.kind is Kind.FOLDER,
-        last_modified=timestamp(stat.mtime_ns),
+        is_directory=stat.kind is FileKind.FOLDER,
+        last_modified=format_mtime(stat.mtime_ns),
     )
 
 
-def timestamp(mtime_ns: int) -> str:
+def format_mtime(mtime_ns: int) -> str:
     try:
         moment = datetime.fromtimestamp(mtime_ns / 1e9, timezone.utc)
     except (ValueError, OverflowError, OSError):  # a date that no calendar of ours has, which a file may well bear
@@ -75,7 +103,7 @@ def count_lines(data: bytes) -> int:
     return data.count(b"\n") + (not data.endswith(b"\n") and data != b"")
 
 
-def read_whole(file: OpenFile, asked: _Asked, limit: int) -> Whole:
+def read_whole(file: OpenFile, asked: _Asked, limit: int) -> WholeFile:
     stat = file.stat
     data = read_up_to(file, limit)
     if len(data) > limit:
@@ -88,14 +116,14 @@ def read_whole(file: OpenFile, asked: _Asked, limit: int) -> Whole:
     if asked == "utf-8" and b"\0" in data:
         raise _binary(stat)
     content, encoding, lossy = _encode(data, asked)
-    return Whole(content, encoding, stat.size, count_lines(data), of_bytes(data), lossy)
+    return WholeFile(content, encoding, stat.size, count_lines(data), hash_bytes(data), lossy)
 
 
-def answered(whole: Whole, stat: Stat, root_path: str) -> FileContent:
+def build_content(whole: WholeFile, stat: Stat, root_path: str) -> FileContent:
     return FileContent(
         content=whole.content,
         encoding=whole.encoding,
-        metadata=metadata(stat, root_path),
+        metadata=build_metadata(stat, root_path),
         is_truncated=False,
         total_lines=whole.lines,
         returned_lines=whole.lines,
@@ -129,7 +157,7 @@ def _range(file: OpenFile, start: int, end: int | None, asked: _Asked, limits: L
     return FileContent(
         content=content,
         encoding=encoding,
-        metadata=metadata(stat, root_path),
+        metadata=build_metadata(stat, root_path),
         is_truncated=truncated,
         total_lines=span.total_lines,
         returned_lines=count_lines(data),

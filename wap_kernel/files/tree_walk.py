@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import TypeVar
 
-from wap_kernel.files.globs.sets import Exclusions
+from wap_kernel.files.globs.sets import ExcludeSet
 from wap_kernel.files.interface import DirEntry, Files, Folder
 from wap_kernel.model.deadline import Deadline
 from wap_kernel.model.errors import Conflict, InvalidArgument, PermissionDenied
@@ -19,13 +19,13 @@ from wap_kernel.model.paths import join_path
 
 T = TypeVar("T")
 
-MAX_HELD = 64
+MAX_OPEN_FOLDERS = 64
 """Folders kept open along one path; deeper ones are opened from the root, so that depth does not cost descriptors."""
 
-CHECKED = 64
+DEADLINE_INTERVAL = 64
 """Entries between two looks at the deadline; a caller's patterns may take milliseconds for each."""
 
-GONE = (PermissionDenied, InvalidArgument, Conflict)
+UNREADABLE = (PermissionDenied, InvalidArgument, Conflict)
 """What the primitives raise for something that is no longer, or never was, readable at its path."""
 
 _GONE_ERRORS = {
@@ -34,13 +34,13 @@ _GONE_ERRORS = {
 }
 
 
-def is_gone(error: OSError) -> bool:
+def is_unreadable(error: OSError) -> bool:
     """Whether a walk goes on without the file or folder that gave this error."""
     return error.errno in _GONE_ERRORS
 
 
 @dataclass
-class Level:
+class WalkLevel:
     """A folder on the way down. Whoever walks puts the names of the folders to go into in `pending`, last one first."""
 
     folder: Folder
@@ -55,9 +55,9 @@ class Level:
             self.folder.close()
 
 
-def walk(files: Files, start: Folder) -> Iterator[Level]:
+def walk_tree(files: Files, start: Folder) -> Iterator[WalkLevel]:
     """Each folder from `start` down, depth first. Closes every folder that it hands out, `start` too."""
-    levels = [Level(start, 1)]
+    levels = [WalkLevel(start, 1)]
     try:
         yield levels[0]
         while levels:
@@ -68,31 +68,31 @@ def walk(files: Files, start: Folder) -> Iterator[Level]:
             folder = _enter(files, level, level.pending.pop())
             if folder is None:
                 continue
-            levels.append(Level(folder, level.depth + 1))
+            levels.append(WalkLevel(folder, level.depth + 1))
             yield levels[-1]
-            if len(levels) > MAX_HELD:
+            if len(levels) > MAX_OPEN_FOLDERS:
                 levels[-1].close()
     finally:
         for level in levels:
             level.close()
 
 
-def watched(folder: Folder, deadline: Deadline) -> Iterator[DirEntry]:
+def iterate_entries(folder: Folder, deadline: Deadline) -> Iterator[DirEntry]:
     """The entries of the folder, with a look at the deadline every now and then."""
     deadline.check()
     for batch in folder.batches():
-        for begin in range(0, len(batch), CHECKED):
-            yield from batch[begin : begin + CHECKED]
+        for begin in range(0, len(batch), DEADLINE_INTERVAL):
+            yield from batch[begin : begin + DEADLINE_INTERVAL]
             deadline.check()
 
 
-def regular_files(
-    files: Files, start: Folder, exclusions: Exclusions, deadline: Deadline, *, recursive: bool
+def iterate_files(
+    files: Files, start: Folder, exclusions: ExcludeSet, deadline: Deadline, *, recursive: bool
 ) -> Iterator[tuple[str, str]]:
     """Folder and name of each regular file below `start`, in no order, without what is excluded."""
-    for level in walk(files, start):
+    for level in walk_tree(files, start):
         path = level.folder.path
-        for entry in watched(level.folder, deadline):
+        for entry in iterate_entries(level.folder, deadline):
             name = entry.name
             if entry.is_file(follow_symlinks=False):
                 is_folder = False
@@ -108,29 +108,29 @@ def regular_files(
                 yield path, name
 
 
-def open_real(files: Files, path: str) -> Folder | None:
+def open_real_folder(files: Files, path: str) -> Folder | None:
     """The folder at the real path `path`, or None if it is gone. A link that took its place is not followed."""
-    folder = unless_gone(files.open_folder, path)
+    folder = try_open(files.open_folder, path)
     if folder is not None and folder.path != path:
         folder.close()
         return None
     return folder
 
 
-def unless_gone(open_it: Callable[[str], T], name: str) -> T | None:
+def try_open(open_it: Callable[[str], T], name: str) -> T | None:
     """What `open_it(name)` gives, or None if a walk or a search has to do without it."""
     try:
         return open_it(name)
-    except GONE:
+    except UNREADABLE:
         return None
     except OSError as error:
-        if is_gone(error):
+        if is_unreadable(error):
             return None
         raise
 
 
-def _enter(files: Files, level: Level, name: str) -> Folder | None:
+def _enter(files: Files, level: WalkLevel, name: str) -> Folder | None:
     """The folder `name` of `level`, or None if the walk has to do without it. A link is never followed."""
     if not level.is_open:
-        return open_real(files, join_path(level.folder.path, name))
-    return unless_gone(level.folder.enter, name)
+        return open_real_folder(files, join_path(level.folder.path, name))
+    return try_open(level.folder.enter, name)

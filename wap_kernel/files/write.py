@@ -8,17 +8,24 @@ from contextlib import contextmanager
 
 from wap_kernel.files import content_hash
 from wap_kernel.files.edit import apply, unified_diff
-from wap_kernel.files.interface import Files, Kind, Locks, Stat
+from wap_kernel.files.interface import FileKind, Files, Locks, Stat
 from wap_kernel.files.notebooks import validation
 from wap_kernel.files.read import read_up_to
 from wap_kernel.model.deadline import Deadline
 from wap_kernel.model.edits import CellEdit
-from wap_kernel.model.errors import AlreadyExists, BinaryFile, FileNotFound, InvalidArgument, TooLarge, translate_os_error
+from wap_kernel.model.errors import (
+    AlreadyExists,
+    BinaryFile,
+    FileNotFound,
+    InvalidArgument,
+    TooLarge,
+    translate_os_error,
+)
 from wap_kernel.model.hints import CREATE_PARENT, DELETE_RECURSIVELY, WRITE_BASE64
 from wap_kernel.model.limits import MAX_HASHED_BYTES
 from wap_kernel.model.operations import CopyFile, CreateDirectory, DeleteFile, ModifyFile, MoveFile, WriteFile
 from wap_kernel.model.paths import render_path, split_path
-from wap_kernel.model.results import ModifyResult, WriteResult, Limits, PathResult
+from wap_kernel.model.results import Limits, ModifyResult, PathResult, WriteResult
 
 EDIT_SECONDS = 10.0
 """For all the changes of one call."""
@@ -37,30 +44,30 @@ class Writer:
         self._check_size(len(data), path)
 
         def check() -> None:
-            content_hash.require(operation.expected_hash, None, path)
+            content_hash.check_hash(operation.expected_hash, None, path)
             self._check_notebook(path, data, append=is_append)
 
         if operation.create_directories:
             self._make_parent(path, check)
-        with putting(path, 'Change it with modifyFile, or replace it with mode "overwrite".'):
+        with translate_target_errors(path, 'Change it with modifyFile, or replace it with mode "overwrite".'):
             real = self._files.resolve(path)
             self._check_notebook(real, data, append=is_append)
             with self._locks.hold(real):
                 if operation.expected_hash is not None:
-                    content_hash.require(operation.expected_hash, self._current_hash(path), path)
+                    content_hash.check_hash(operation.expected_hash, self._current_hash(path), path)
                 if is_append:
                     stat = self._files.append(path, data)
-                    known = content_hash.of_file(self._files, path) if stat.size <= MAX_HASHED_BYTES else None
+                    known = content_hash.hash_file(self._files, path) if stat.size <= MAX_HASHED_BYTES else None
                 else:
                     stat = self._files.replace(path, data, exclusive=operation.mode == "create")
-                    known = content_hash.of_bytes(data)
+                    known = content_hash.hash_bytes(data)
         return WriteResult(path=render_path(stat.path), bytes_written=len(data), hash=known)
 
     def modify(self, operation: ModifyFile) -> ModifyResult:
         path = operation.path
         with self._locks.hold(self._files.resolve(path)):
             old, stat = self._read(path)
-            content_hash.require(operation.expected_hash, content_hash.of_bytes(old), path)
+            content_hash.check_hash(operation.expected_hash, content_hash.hash_bytes(old), path)
             if b"\0" in old:
                 raise BinaryFile(f"The file is binary ({stat.size} bytes): {path}", hint=WRITE_BASE64)
             deadline = Deadline(EDIT_SECONDS)
@@ -77,7 +84,7 @@ class Writer:
         diff, cut = unified_diff.render_diff(render_path(stat.path), old, new)
         return ModifyResult(
             path=render_path(stat.path),
-            hash=content_hash.of_bytes(new),
+            hash=content_hash.hash_bytes(new),
             diff=diff,
             is_diff_truncated=cut or None,
             replacements=apply.count_replacements(old, operation.edits),
@@ -87,7 +94,7 @@ class Writer:
         path = operation.path
         with self._locks.hold(self._files.resolve(path, follow=False)):
             stat = self._files.stat(path, follow=False)
-            if stat.kind is Kind.FOLDER:
+            if stat.kind is FileKind.FOLDER:
                 if operation.expected_hash is not None:
                     raise InvalidArgument(f"A folder has no hash: {path}")
                 if not operation.recursive:
@@ -95,7 +102,7 @@ class Writer:
                 self._files.remove_tree(path)
             else:
                 if operation.expected_hash is not None:
-                    content_hash.require(operation.expected_hash, self._current_hash(path), path)
+                    content_hash.check_hash(operation.expected_hash, self._current_hash(path), path)
                 self._files.unlink(path)
         return PathResult(path=render_path(stat.path))
 
@@ -107,8 +114,8 @@ class Writer:
 
         def check(new: str) -> None:
             if operation.expected_hash is not None:
-                content_hash.require(operation.expected_hash, self._current_hash(source), source)
-            if validation.is_notebook(new) and stat.kind is Kind.FILE:
+                content_hash.check_hash(operation.expected_hash, self._current_hash(source), source)
+            if validation.is_notebook(new) and stat.kind is FileKind.FILE:
                 self._check_notebook(new, self._read(source)[0])
 
         def check_first() -> None:
@@ -118,13 +125,13 @@ class Writer:
 
         if operation.create_directories:
             self._make_parent(destination, check_first)
-        with putting(destination):
+        with translate_target_errors(destination):
             new = self._files.resolve(destination, follow=False)
         if new.startswith(f"{stat.path}/"):
             raise InvalidArgument(f"A folder cannot be moved into itself: {source}")
         with self._locks.hold(stat.path, new):
             check(new)
-            with putting(destination, _OVERWRITE):
+            with translate_target_errors(destination, _OVERWRITE):
                 if operation.overwrite:
                     self._check_overwritable(destination, stat)
                 moved = self._files.rename(source, destination, overwrite=operation.overwrite)
@@ -134,27 +141,27 @@ class Writer:
         source, destination = operation.source, operation.destination
         found = self._files.stat(source)
         real = found.path
-        if found.kind is Kind.FOLDER:
+        if found.kind is FileKind.FOLDER:
             hint = "Only files are copied. Copy a folder with a command: cp -r."
             raise InvalidArgument(f"Is a folder: {source}", hint=hint, path=source)
 
         def read(new: str) -> tuple[bytes, Stat]:
             data, stat = self._read(source)
-            content_hash.require(operation.expected_hash, content_hash.of_bytes(data), source)
+            content_hash.check_hash(operation.expected_hash, content_hash.hash_bytes(data), source)
             self._check_notebook(new, data)
             return data, stat
 
         if operation.create_directories:
             self._make_parent(destination, lambda: read(destination))
-        with putting(destination):
+        with translate_target_errors(destination):
             new = self._files.resolve(destination)
         if real == new:
             raise InvalidArgument(f"Source and destination are the same file: {source}")
         with self._locks.hold(real, new):
             data, stat = read(new)
-            with putting(destination, _OVERWRITE):
+            with translate_target_errors(destination, _OVERWRITE):
                 written = self._files.replace(destination, data, exclusive=not operation.overwrite, mode=stat.mode)
-        return PathResult(path=render_path(written.path), hash=content_hash.of_bytes(data))
+        return PathResult(path=render_path(written.path), hash=content_hash.hash_bytes(data))
 
     def make_folder(self, operation: CreateDirectory) -> PathResult:
         self._files.mkdir(operation.path, parents=True)
@@ -185,7 +192,7 @@ class Writer:
 
     def _current_hash(self, path: str) -> str | None:
         try:
-            return content_hash.of_file(self._files, path)
+            return content_hash.hash_file(self._files, path)
         except FileNotFoundError:
             return None
 
@@ -222,22 +229,20 @@ class Writer:
             stat = self._files.stat(destination, follow=False)
         except FileNotFoundError:
             return
-        if stat.kind is Kind.FOLDER:
+        if stat.kind is FileKind.FOLDER:
             raise AlreadyExists(f"A folder stands there and is not overwritten: {destination}")
-        if source.kind is Kind.FOLDER:
+        if source.kind is FileKind.FOLDER:
             raise AlreadyExists(f"A file stands there and a folder does not replace it: {destination}")
 
 
 @contextmanager
-def putting(path: str, exists: str | None = None) -> Iterator[None]:
+def translate_target_errors(path: str, exists: str | None = None) -> Iterator[None]:
     """Something is put at `path`: what the operating system misses there is a folder on the way. `exists`: what to do
     when it says that something stands there."""
     try:
         yield
     except FileNotFoundError as error:
-        raise FileNotFound(
-            f"No such folder on the way to: {path}", hint=CREATE_PARENT, path=path
-        ) from error
+        raise FileNotFound(f"No such folder on the way to: {path}", hint=CREATE_PARENT, path=path) from error
     except FileExistsError as error:
         raise AlreadyExists(f"Already exists: {path}", hint=exists, path=path) from error
     except IsADirectoryError as error:

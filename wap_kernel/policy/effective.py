@@ -1,4 +1,4 @@
-"""The policy in force: its layers with compiled patterns and what they come to together. Pure; the strictest wins."""
+"""The policy in force: its layers with compiled patterns, combined so that the strictest wins. Pure."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Callable, Collection, Iterable, Sequence
 from functools import cached_property
 from typing import Any, Literal
 
-from wap_kernel.files.globs.sets import Selected
+from wap_kernel.files.globs.sets import IncludeSet
 from wap_kernel.model.errors import InvalidArgument
 from wap_kernel.model.path_access import Access
 from wap_kernel.model.policy import Layers, Policy
@@ -14,11 +14,11 @@ from wap_kernel.policy.paths.patterns import Excluded
 from wap_kernel.policy.verdict import Verdict, VerdictKind
 
 FileAccess = Literal["none", "read", "read-write"]
-SELECTION = ": allowedPaths"
+ALLOWED_PATHS_SUFFIX = ": allowedPaths"
 _BY_STRICTNESS: tuple[FileAccess, ...] = ("none", "read", "read-write")
 
 
-class Layer:
+class CompiledLayer:
     """One policy with its patterns compiled. A bad pattern raises InvalidArgument."""
 
     def __init__(self, policy: Policy) -> None:
@@ -26,30 +26,33 @@ class Layer:
         self.policy = policy
         self.denied = Excluded(filesystem.denied_paths)
         self.read_only = Excluded(filesystem.read_only_paths)
-        allowed = None if filesystem.allowed_paths is None else Selected(filesystem.allowed_paths)
+        allowed = None if filesystem.allowed_paths is None else IncludeSet(filesystem.allowed_paths)
         self.allowed = None if allowed is None or allowed.everything else allowed
-        """None: everything."""
+        """The compiled `allowedPaths`; None where the layer allows every path."""
 
 
 class EffectivePolicy:
-    """What all layers together say. Made once and asked for every path, so the minima are computed when first asked."""
+    """All layers of a policy combined.
 
-    def __init__(self, layers: Layers, *, compiled: Iterable[Layer] | None = None) -> None:
+    Every path of every operation is checked against it, so it is compiled once and its minima are cached.
+    """
+
+    def __init__(self, layers: Layers, *, compiled: Iterable[CompiledLayer] | None = None) -> None:
         self.compiled = tuple(map(_compiled, layers) if compiled is None else compiled)
         self.layers = tuple(layer.policy for layer in self.compiled)
-        self._denying = tuple(layer for layer in self.compiled if layer.denied)
-        self._keeping = tuple(layer for layer in self.compiled if layer.read_only)
-        self._selecting = tuple((layer, layer.allowed) for layer in self.compiled if layer.allowed is not None)
+        self._denying_layers = tuple(layer for layer in self.compiled if layer.denied)
+        self._read_only_layers = tuple(layer for layer in self.compiled if layer.read_only)
+        self._allowing_layers = tuple((layer, layer.allowed) for layer in self.compiled if layer.allowed is not None)
 
     def with_layer(self, policy: Policy) -> EffectivePolicy:
-        """Narrowed by one more layer, such as an agent token's scope."""
+        """Return the policy narrowed by one more layer, such as an agent token's scope."""
         return EffectivePolicy((), compiled=(*self.compiled, _compiled(policy)))
 
-    # -- what the layers come to
+    # -- combined settings
 
     @cached_property
     def broken(self) -> Verdict | None:
-        """The refusal of everything, when a layer could not be read."""
+        """The verdict that denies every operation, where a layer could not be read."""
         for policy in self.layers:
             if policy.broken is not None:
                 return Verdict(
@@ -62,10 +65,21 @@ class EffectivePolicy:
                 )
         return None
 
+    @cached_property
+    def only_guard_decides(self) -> bool:
+        """Return whether nothing but the guard and the size limits has a say on reading and writing a file.
+
+        That is so where no layer is broken and no layer requires a confirmation. It is sufficient, because `decide`
+        draws its verdicts on an operation on files from four sources only: a broken layer, the paths, the sizes, and
+        `confirmationRequired`. The guard checks the paths by the same functions when a file is opened, so the two
+        agree on every path that has no link in it. `max_file_size` and `max_edit_size` are for the caller to compare.
+        Grants need not be looked up, since nothing asks.
+        """
+        return self.broken is None and not any(policy.confirmation_required for policy in self.layers)
+
     @property
-    def closes(self) -> bool:
-        """Whether there are paths that cannot be read."""
-        return bool(self._denying or self._selecting)
+    def has_closed_paths(self) -> bool:
+        return bool(self._denying_layers or self._allowing_layers)
 
     @cached_property
     def access(self) -> FileAccess:
@@ -93,59 +107,62 @@ class EffectivePolicy:
         return all(policy.shell.enabled for policy in self.layers)
 
     def allows_network(self, granted: Sequence[bool] | None = None) -> bool:
-        """Whether every layer opens the network; `granted` tells, layer by layer, where rules for a command do."""
+        """Return whether every layer opens the network. `granted` says, layer by layer, where a command's rule does."""
         by_rule = [False] * len(self.layers) if granted is None else granted
         return all(policy.network.access == "full" or rule for policy, rule in zip(self.layers, by_rule, strict=True))
 
     # -- paths
 
     def refusal(self, path: str, access: Access, *, folder: bool = False) -> Verdict | None:
-        """Why `access` to the real path `path` is refused, or None.
+        """Return the verdict that refuses `access` to the real path `path`, or None.
 
-        `folder`: it is known to be one. A folder on the way to something that `allowedPaths` selects may be listed and
-        made, which a file of that name may not be read.
+        With `folder` the path is known to be a folder: one on the way to something that `allowedPaths` selects may be
+        listed and created, whereas a file of that name may not be read.
         """
         if self.broken is not None:
             return self.broken
         if self.access == "none":
             return _refused("filesystem.access", "Filesystem access is disabled")
-        for layer in self._denying:
+        for layer in self._denying_layers:
             if (pattern := layer.denied.find(path, folder=folder)) is not None:
                 return _matched(layer, "deniedPaths", pattern, f'Path "{path}" is denied by policy')
         if access is Access.WRITE:
             if self.access == "read":
                 return _refused("filesystem.access", "Filesystem is read-only")
-            for layer in self._keeping:
+            for layer in self._read_only_layers:
                 if (pattern := layer.read_only.find(path, folder=folder)) is not None:
                     return _matched(layer, "readOnlyPaths", pattern, f'Path "{path}" is read-only')
-        for layer, allowed in self._selecting:
+        for layer, allowed in self._allowing_layers:
             if not (allowed.matches(path) or (folder and allowed.leads_on(path)) or path == "."):
                 listed = ", ".join(layer.policy.filesystem.allowed_paths or ())
-                rule = f"{layer.policy.name}{SELECTION}"
+                rule = f"{layer.policy.name}{ALLOWED_PATHS_SUFFIX}"
                 return _refused(rule, f'Path "{path}" is not in allowed paths', f"Allowed paths: {listed or 'none'}")
         return None
 
     def hidden_among(
         self, folder: str, names: Sequence[str], folders: Callable[[], Collection[str]]
     ) -> Collection[str]:
-        """Which entries of a folder that may be listed must not be shown."""
+        """Return the entries that must not appear in a listing of `folder`."""
         if self.broken is not None or self.access == "none":
             return set(names)
         hidden: set[str] = set()
-        for layer in self._denying:
+        for layer in self._denying_layers:
             hidden |= layer.denied.among(folder, names, folders)
-        for _, allowed in self._selecting:
+        for _, allowed in self._allowing_layers:
             hidden |= allowed.unselected(folder, names, folders)
         return hidden
 
     def read_only_among(
         self, folder: str, names: Sequence[str], folders: Callable[[], Collection[str]]
     ) -> Collection[str]:
-        """Which entries of a folder can be read, but not changed, when the rest of it can."""
-        return {name for layer in self._keeping for name in layer.read_only.among(folder, names, folders)}
+        """Return the entries of `folder` that can be read but not changed, while the rest of it can."""
+        return {name for layer in self._read_only_layers for name in layer.read_only.among(folder, names, folders)}
 
     def may_hold(self, folder: str) -> bool:
-        """Whether a move of `folder` may free something below it from a pattern; then what is below must be asked."""
+        """Return whether moving `folder` may free something below it from a pattern.
+
+        Then everything below it must be checked before the move.
+        """
         return any(
             layer.denied.may_hold(folder)
             or layer.read_only.may_hold(folder)
@@ -154,7 +171,7 @@ class EffectivePolicy:
         )
 
     def to_dict(self) -> dict[str, Any]:
-        """For people and programs: what each layer says, and what it comes to."""
+        """Return each layer and the combined settings as JSON data, for people and programs."""
         effective = {
             "access": self.access,
             "maxFileSize": self.max_file_size,
@@ -173,16 +190,16 @@ class EffectivePolicy:
         }
 
 
-def _compiled(policy: Policy) -> Layer:
+def _compiled(policy: Policy) -> CompiledLayer:
     try:
-        return Layer(policy)
-    except InvalidArgument as error:  # `reading.py` finds it in a file; a policy may also come from somewhere else
-        return Layer(Policy(name=policy.name, broken=error.text))
+        return CompiledLayer(policy)
+    except InvalidArgument as error:  # `parse.py` reports it for a file; a policy may also come from elsewhere
+        return CompiledLayer(Policy(name=policy.name, broken=error.text))
 
 
-def is_selection(rule: str) -> bool:
-    """Whether the rule refuses what is not among the allowed paths, rather than what is denied."""
-    return rule.endswith(SELECTION)
+def is_allowed_paths_rule(rule: str) -> bool:
+    """Return whether `rule` refuses a path because `allowedPaths` does not list it."""
+    return rule.endswith(ALLOWED_PATHS_SUFFIX)
 
 
 def _least(limits: Iterable[int | None]) -> int | None:
@@ -193,6 +210,6 @@ def _refused(rule: str, reason: str, suggestion: str | None = None) -> Verdict:
     return Verdict(VerdictKind.DENY, rule, reason, suggestion, closes_path=True)
 
 
-def _matched(layer: Layer, field: str, pattern: str, reason: str) -> Verdict:
+def _matched(layer: CompiledLayer, field: str, pattern: str, reason: str) -> Verdict:
     name = layer.policy.name
     return _refused(f"{name}: {pattern}", reason, f'It matches "{pattern}" in {field} of {name}.')

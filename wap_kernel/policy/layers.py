@@ -11,8 +11,8 @@ import re
 import stat
 from collections.abc import Callable, Iterable, Mapping
 
-from wap_kernel.files.globs.parse import expanded
-from wap_kernel.files.interface import Files, Kind
+from wap_kernel.files.globs.parse import expand_braces
+from wap_kernel.files.interface import FileKind, Files
 from wap_kernel.model.errors import PermissionDenied, WapError, translate_os_error
 from wap_kernel.model.limits import MAX_POLICY_BYTES
 from wap_kernel.model.paths import join_path
@@ -114,7 +114,7 @@ class PolicyFiles:
 
     def _read(self, path: str) -> bytes | None:
         try:
-            if self._files.stat(path, follow=False).kind is Kind.LINK:
+            if self._files.stat(path, follow=False).kind is FileKind.LINK:
                 # The name is protected, and what a link leads to has another one.
                 raise PermissionDenied(f"It is a link, and must be a file: {path}")
             with self._files.open(path) as file:
@@ -167,7 +167,7 @@ def _rebased(policy: Policy, folder: str) -> Policy:
 
 def _excluding_below(prefix: str, patterns: Iterable[str]) -> Iterable[str]:
     for pattern in patterns:
-        for line in expanded(pattern):
+        for line in expand_braces(pattern):
             negation, body = ("!", line[1:]) if line.startswith("!") else ("", line)
             anywhere = "" if "/" in body.rstrip("/") else "**/"
             yield f"{negation}{prefix}/{anywhere}{body.removeprefix('./').removeprefix('/')}"

@@ -13,7 +13,7 @@ from typing import Any, NoReturn
 
 from pydantic import ValidationError
 
-from wap_kernel.files.globs.sets import Selected
+from wap_kernel.files.globs.sets import IncludeSet
 from wap_kernel.model.errors import InvalidArgument
 from wap_kernel.model.limits import MAX_POLICY_BYTES
 from wap_kernel.model.policy import CommandRule, Policy
@@ -151,7 +151,7 @@ def _check_globs(policy: Policy) -> None:
     for field, patterns, compiled in (
         ("deniedPaths", filesystem.denied_paths, Excluded),
         ("readOnlyPaths", filesystem.read_only_paths, Excluded),
-        ("allowedPaths", filesystem.allowed_paths or (), Selected),
+        ("allowedPaths", filesystem.allowed_paths or (), IncludeSet),
     ):
         try:
             compiled(patterns)

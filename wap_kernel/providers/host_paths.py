@@ -15,7 +15,7 @@ from dataclasses import replace
 from glob import escape, glob
 
 from wap_kernel.files.contained.root import Root
-from wap_kernel.files.interface import Kind
+from wap_kernel.files.interface import FileKind
 from wap_kernel.model.command import Confinement
 from wap_kernel.model.errors import WapError
 from wap_kernel.model.paths import relative_to, split_path
@@ -56,9 +56,9 @@ def gather_host_paths(root: Root, *, environment: Mapping[str, str], secrets: Se
     )
 
 
-def lstat_kind(path: str) -> Kind | None:
+def lstat_kind(path: str) -> FileKind | None:
     try:
-        return Kind.of_mode(os.lstat(path).st_mode)
+        return FileKind.of_mode(os.lstat(path).st_mode)
     except OSError:
         return None
 

@@ -18,7 +18,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from enum import Enum
 
-from wap_kernel.files.interface import Kind
+from wap_kernel.files.interface import FileKind
 from wap_kernel.model.command import Confinement
 from wap_kernel.model.errors import PermissionDenied, ProviderUnavailable
 from wap_kernel.model.paths import relative_to, split_path
@@ -73,7 +73,7 @@ class HostPaths:
     """Further names of the root."""
     secrets: tuple[str, ...] = ()
     """Real paths that are visible to no command, wherever they lie."""
-    lstat_kind: Callable[[str], Kind | None] = lambda _: None
+    lstat_kind: Callable[[str], FileKind | None] = lambda _: None
     """What stands at an absolute path; None if nothing does. Links are not followed."""
 
 
@@ -93,7 +93,7 @@ class Layout:
             )
         self._root = root
         self._host = host
-        self._common: dict[tuple[Kind | None, ...], tuple[Mount, ...]] = {}
+        self._common: dict[tuple[FileKind | None, ...], tuple[Mount, ...]] = {}
 
     def mounts(self, confinement: Confinement) -> tuple[Mount, ...]:
         secrets = tuple(map(self._host.lstat_kind, self._host.secrets))  # they come and go; the rest of the host stays
@@ -157,7 +157,7 @@ def _is_needed(mount: Mount, above: Mount | None, root: str, host: HostPaths) ->
     if above is None or above.kind is MountKind.TEMPORARY:
         return True
     if mount.kind is MountKind.TEMPORARY:
-        return above.kind is MountKind.READ_ONLY and host.lstat_kind(mount.target) is Kind.FOLDER
+        return above.kind is MountKind.READ_ONLY and host.lstat_kind(mount.target) is FileKind.FOLDER
     return False  # seen already, or to remain unseen
 
 
@@ -172,12 +172,12 @@ def _find_above(path: str, chosen: Mapping[str, Mount]) -> Mount | None:
     return max(found, key=lambda mount: len(mount.target), default=None)
 
 
-def _secret_masks(paths: Iterable[str], lstat_kind: Callable[[str], Kind | None]) -> Iterator[Mount]:
+def _secret_masks(paths: Iterable[str], lstat_kind: Callable[[str], FileKind | None]) -> Iterator[Mount]:
     for path in paths:
         kind = lstat_kind(path)
-        if kind is Kind.FOLDER:
+        if kind is FileKind.FOLDER:
             yield Mount(MountKind.HIDDEN_FOLDER, path)
-        elif kind in (Kind.FILE, Kind.SPECIAL):
+        elif kind in (FileKind.FILE, FileKind.SPECIAL):
             yield Mount(MountKind.HIDDEN_FILE, path)
 
 
@@ -233,7 +233,7 @@ def _guard_mounts(root: str, confinement: Confinement, host: HostPaths) -> Itera
         wishes.update((path, guard) for path in paths if _can_be_bound(kinds.get(path)))
     for path in hidden:
         if _can_be_bound(kind := kinds.get(path)):
-            wishes[path] = MountKind.HIDDEN_FOLDER if kind is Kind.FOLDER else MountKind.HIDDEN_FILE
+            wishes[path] = MountKind.HIDDEN_FOLDER if kind is FileKind.FOLDER else MountKind.HIDDEN_FILE
     for path, guard in wishes.items():
         # The root is one of them: a writable folder in a root that is read-only would be a hole.
         around = {wishes[path[:end]] for end in range(len(path)) if path[:end] in wishes}
@@ -252,9 +252,9 @@ _SUFFICIENT: Mapping[MountKind, frozenset[MountKind]] = {
 """A guard needs no mount of its own below one of these."""
 
 
-def _can_be_bound(kind: Kind | None) -> bool:
+def _can_be_bound(kind: FileKind | None) -> bool:
     """Nothing can be mounted on a link. What it leads to inside has a real path of its own; outside is not shown."""
-    return kind not in (None, Kind.LINK)
+    return kind not in (None, FileKind.LINK)
 
 
 def _join_root(root: str, path: tuple[str, ...]) -> str:

@@ -15,7 +15,7 @@ from functools import cached_property
 from urllib.parse import quote
 
 MASK = "***"
-MAX_HELD = 6000
+MAX_TAIL_CHARACTERS = 6000
 """Characters of a text's end that are looked at; longer than any credential."""
 _LONGEST_FORM = 6
 """Characters of a form to one of the secret, at the end of a piece: percent-encoded twice over, or a line for each."""
@@ -71,7 +71,7 @@ class KnownSecrets:
         cores = [core.decode("ascii") for core, _ in self._base64]
         firsts = sorted({text[0] for text in (*self._plain, *cores)}.union("%+-/_"))
         self._first = re.compile(f"[{re.escape(''.join(firsts))}]") if self._plain else None
-        self._held = min(MAX_HELD, _LONGEST_FORM * max(map(len, self._plain), default=0))
+        self._held = min(MAX_TAIL_CHARACTERS, _LONGEST_FORM * max(map(len, self._plain), default=0))
         self._ends = [*self._plain, *(quote(secret, safe="") for secret in self._plain), *cores, *self._fragments]
 
     def without(self, text: str) -> str:
@@ -195,4 +195,4 @@ def _without_runs(text: str, pattern: re.Pattern[str]) -> str:
     return "".join((*kept, text[done:])) if kept else text
 
 
-NOTHING_KNOWN = KnownSecrets()
+NO_SECRETS = KnownSecrets()

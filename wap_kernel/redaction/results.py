@@ -20,17 +20,17 @@ from wap_kernel.model.results import (
     CommandResult,
     FileContent,
     ModifyResult,
-    SearchMatch,
     NotebookContent,
     Result,
+    SearchMatch,
     SearchResult,
 )
-from wap_kernel.redaction.known_secrets import MASK, NOTHING_KNOWN, KnownSecrets
+from wap_kernel.redaction.known_secrets import MASK, NO_SECRETS, KnownSecrets
 from wap_kernel.redaction.redactor import Redactor
-from wap_kernel.redaction.truncation import CUT, SHORTEST_PART, has_cut_one, without_cut_ones
+from wap_kernel.redaction.truncation import SHORTEST_PART, TRUNCATION_MARK, has_partial_secret, mask_partial_secrets
 
 Redact = Callable[[str], str]
-SHAPES = Redactor()
+PATTERN_REDACTOR = Redactor()
 """Knows no secret, only what secrets look like."""
 SHORTEST_WITHHELD = 16
 """Characters of a secret for whose sake a file is not shown: a shorter one may be a word like any other."""
@@ -55,7 +55,7 @@ class CurrentRedactor:
 
     @property
     def withholds_nothing(self) -> bool:
-        return self._current().long is NOTHING_KNOWN
+        return self._current().long is NO_SECRETS
 
     def without_known(self, text: str) -> str:
         """Without the server's own credentials; what merely looks like one stays."""
@@ -71,9 +71,9 @@ class CurrentRedactor:
     def withholds(self, text: str, *, is_cut: bool = False) -> bool:
         """Whether it holds a credential of the server, in any form, or a part of one where it was cut."""
         known = self._current().long
-        if known is NOTHING_KNOWN:
+        if known is NO_SECRETS:
             return False
-        return known.without(text) != text or (is_cut and has_cut_one(text, known))
+        return known.without(text) != text or (is_cut and has_partial_secret(text, known))
 
     def _current(self) -> _Known:
         secrets, fragments = self._secrets(), self._fragments()
@@ -86,36 +86,36 @@ class _Known:
     def __init__(self, secrets: tuple[str, ...], fragments: tuple[str, ...]) -> None:
         self.secrets = secrets
         self.fragments = fragments
-        self.redactor = Redactor(secrets, fragments) if secrets else SHAPES
+        self.redactor = Redactor(secrets, fragments) if secrets else PATTERN_REDACTOR
         long = tuple(secret for secret in secrets if len(secret) >= SHORTEST_WITHHELD)
-        self.long = NOTHING_KNOWN
+        self.long = NO_SECRETS
         """Without what may be a word like any other."""
         if long:
             self.long = self.redactor.known if long == secrets else KnownSecrets(long, fragments)
 
 
-def redacted(value: Any, redact: Redact = SHAPES) -> Any:
+def redact_value(value: Any, redact: Redact = PATTERN_REDACTOR) -> Any:
     """The same value, with all its texts redacted."""
     if isinstance(value, str):
         return value if isinstance(value, Enum) else redact(value)
     if isinstance(value, Mapping):
-        return {name: redacted(each, redact) for name, each in value.items()}
+        return {name: redact_value(each, redact) for name, each in value.items()}
     if isinstance(value, list | tuple):
-        return type(value)(redacted(each, redact) for each in value)
+        return type(value)(redact_value(each, redact) for each in value)
     if is_dataclass(value) and not isinstance(value, type):
-        named = {field.name: redacted(getattr(value, field.name), redact) for field in fields(value)}
+        named = {field.name: redact_value(getattr(value, field.name), redact) for field in fields(value)}
         return replace(value, **named)
     return value
 
 
-def result(found: Result, current: CurrentRedactor) -> Result:
+def redact_result(found: Result, current: CurrentRedactor) -> Result:
     redact = current.now()
     if isinstance(found, GitResult):
-        return GitResult(answer=redacted(found.answer, redact), failure=redacted(found.failure, redact))
+        return GitResult(answer=redact_value(found.answer, redact), failure=redact_value(found.failure, redact))
     if isinstance(found, CommandResult):
         streams = {"stdout": found.stdout, "stderr": found.stderr}
         if found.is_output_truncated:
-            streams = {name: without_cut_ones(text, redact.known) for name, text in streams.items()}
+            streams = {name: mask_partial_secrets(text, redact.known) for name, text in streams.items()}
         return found.model_copy(update={name: redact(text) for name, text in streams.items()})
     return found if current.withholds_nothing else _of_files(found, current)
 
@@ -134,14 +134,14 @@ def _of_files(found: Result, current: CurrentRedactor) -> Result:
     if isinstance(found, ModifyResult):
         return found.model_copy(update={"path": redact(found.path), "diff": redact(found.diff)})
     dumped = found.model_dump()
-    clean = redacted(dumped, redact)
+    clean = redact_value(dumped, redact)
     return found if clean == dumped else type(found).model_validate(clean)
 
 
 def _texts(found: FileContent | NotebookContent) -> Iterator[tuple[str, bool]]:
     """As they are, not as JSON: there a quote would be another text. And whether they were cut."""
     if isinstance(found, FileContent):
-        yield (f"{found.content}{CUT}", True) if found.is_truncated else (found.content, False)
+        yield (f"{found.content}{TRUNCATION_MARK}", True) if found.is_truncated else (found.content, False)
         return
     for cell in found.cells:
         yield cell.source, False
@@ -162,17 +162,17 @@ def _match(match: SearchMatch, redact: Redact) -> SearchMatch:
     return match.model_copy(update={**shown, "path": redact(match.path)})
 
 
-def error(found: WapError, redact: Redact) -> WapError:
+def redact_error(found: WapError, redact: Redact) -> WapError:
     """The same error: whoever raised it has no more use for it."""
     found.message = redact(found.message)
     found.args = (found.message,)
     if found.hint is not None and not isinstance(found.hint, Hint):  # a hint with a key quotes nothing of the caller's
         found.hint = redact(found.hint)
-    found.details = redacted(found.details, redact)
+    found.details = redact_value(found.details, redact)
     return found
 
 
-def told(found: WapError) -> WapError:
+def redact_outgoing(found: WapError) -> WapError:
     """On its way out: also what was wrong with a request, of which no operation has come. The output that a timeout
     carries was redacted where it was made, and is long."""
-    return found if isinstance(found, TimedOut) else error(found, SHAPES)
+    return found if isinstance(found, TimedOut) else redact_error(found, PATTERN_REDACTOR)

@@ -9,7 +9,7 @@ from collections.abc import Callable
 
 from wap_kernel.model.command import OnChunk, Stream
 from wap_kernel.redaction.redactor import Redactor
-from wap_kernel.redaction.truncation import open_end
+from wap_kernel.redaction.truncation import find_open_end
 
 
 class RedactedStream:
@@ -27,7 +27,7 @@ class RedactedStream:
         # Byte by byte: whatever the encoding is, what is looked for is ASCII.
         text = self._held.pop(stream, "") + chunk.decode("latin-1")
         before = self._last.get(stream, "")
-        start = max(open_end(before + text, self._redactor().known) - len(before), 0)
+        start = max(find_open_end(before + text, self._redactor().known) - len(before), 0)
         self._give(stream, text[:start])
         if start < len(text):
             self._held[stream] = text[start:]

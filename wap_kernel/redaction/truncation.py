@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from itertools import islice
 
-from wap_kernel.redaction.known_secrets import MASK, MAX_HELD, NOTHING_KNOWN, KnownSecrets
+from wap_kernel.redaction.known_secrets import MASK, MAX_TAIL_CHARACTERS, NO_SECRETS, KnownSecrets
 
 _BETWEEN = re.compile(r"[\s<>]|(?<=\W)['\"]|['\"](?!\w)")
 """In a text that is turned round: a quote within a word may be a part of it, and so may one that comes last."""
@@ -14,7 +14,7 @@ _MAY_GO_ON = re.compile(
     r"|(?<![\w.@/:-])[a-z][\w.-]{0,63}:[^\s:@/]{1,256}(?:@[\w.-]{0,255})?\Z"
 )
 _LEFT_OUT = re.compile(r"(\n\[\.\.\. \d{1,20} bytes left out \.\.\.\]\n)")
-CUT = "... [more]"
+TRUNCATION_MARK = "... [more]"
 """What stands where a text ends before its end."""
 _CUT_WITHIN = re.compile(r"\.\.\. \[(?:\d{1,20} )?more\](?=\n|\Z)|\n\[\.\.\. \d{1,20} characters left out \.\.\.\]\n")
 """The notes of `files/viewing.py` and of `files/notebook_reading.py`."""
@@ -31,13 +31,13 @@ _REST = re.compile(
 )
 
 
-def open_end(text: str, known: KnownSecrets = NOTHING_KNOWN) -> int:
+def find_open_end(text: str, known: KnownSecrets = NO_SECRETS) -> int:
     """Where that begins which may be a part of something longer; the length of `text` if there is nothing."""
     return min(_open_end(text), known.open_end(text))
 
 
 def _open_end(text: str) -> int:
-    tail = text[-MAX_HELD:]
+    tail = text[-MAX_TAIL_CHARACTERS:]
     offset = len(text) - len(tail)
     line = max(tail.rfind("\n"), tail.rfind("\r")) + 1
     header = tail.lower().find("authorization", line)
@@ -50,24 +50,27 @@ def _open_end(text: str) -> int:
     return offset + word if _MAY_GO_ON.search(tail, word) else len(text)
 
 
-def has_cut_one(text: str, known: KnownSecrets) -> bool:
+def has_partial_secret(text: str, known: KnownSecrets) -> bool:
     """Whether a cut has left a part of a known secret. A text may say of itself that it was cut, so not all such notes
     are believed."""
     for note in islice(_CUT_WITHIN.finditer(text), MAX_NOTES):
-        head = text[max(0, note.start() - MAX_HELD) : note.start()]
+        head = text[max(0, note.start() - MAX_TAIL_CHARACTERS) : note.start()]
         if len(head) - known.open_end(head) >= SHORTEST_PART:
             return True
-        if note[0].startswith("\n") and known.open_start(text[note.end() : note.end() + MAX_HELD]) >= SHORTEST_PART:
+        if (
+            note[0].startswith("\n")
+            and known.open_start(text[note.end() : note.end() + MAX_TAIL_CHARACTERS]) >= SHORTEST_PART
+        ):
             return True
     return False
 
 
-def without_cut_ones(text: str, known: KnownSecrets = NOTHING_KNOWN) -> str:
+def mask_partial_secrets(text: str, known: KnownSecrets = NO_SECRETS) -> str:
     """An output without its middle (see `commands/output.py`), and without what the cut left of a credential."""
     pieces = _LEFT_OUT.split(text, MAX_LEFT_OUT)
     for place in range(1, len(pieces), 2):
         head, tail = pieces[place - 1], pieces[place + 1]
-        end = open_end(head, known)
+        end = find_open_end(head, known)
         pieces[place - 1] = head if end == len(head) else head[:end] + MASK
         rest = _REST.match(tail)
         start = max(rest.end() if rest else 0, known.open_start(tail))

@@ -11,8 +11,8 @@ from collections.abc import Iterator, Mapping
 from posixpath import normpath
 
 from wap_kernel.files import content_hash
-from wap_kernel.files.interface import Files, Kind
-from wap_kernel.files.tree_walk import open_real, walk, watched
+from wap_kernel.files.interface import FileKind, Files
+from wap_kernel.files.tree_walk import iterate_entries, open_real_folder, walk_tree
 from wap_kernel.git.remote import preview
 from wap_kernel.model.deadline import Deadline
 from wap_kernel.model.errors import WapError
@@ -72,12 +72,12 @@ def _describe_path(files: Files, path: str, *, follow: bool, operation: Operatio
         return ABSENT
     try:
         stat = files.stat(real, follow=False)
-        if stat.kind is Kind.FOLDER:
+        if stat.kind is FileKind.FOLDER:
             is_cwd = isinstance(operation, RunCommand)
             return f"{real} {'folder' if is_cwd else _hash_folder(files, real)}"
-        if stat.kind is not Kind.FILE or stat.size > MAX_HASHED_BYTES:
+        if stat.kind is not FileKind.FILE or stat.size > MAX_HASHED_BYTES:
             return f"{real} {stat.kind.value}:{stat.size}:{stat.mtime_ns}"
-        return f"{real} {content_hash.of_file(files, real)}"
+        return f"{real} {content_hash.hash_file(files, real)}"
     except (OSError, WapError):
         return f"{real} {ABSENT}"
 
@@ -85,11 +85,11 @@ def _describe_path(files: Files, path: str, *, follow: bool, operation: Operatio
 def _hash_folder(files: Files, path: str) -> str:
     """Return a hash of the names, sizes and times below a folder; a very large folder is hashed in part."""
     entries: list[str] = []
-    start = open_real(files, path)
+    start = open_real_folder(files, path)
     if start is not None:
         deadline = Deadline(FOLDER_SECONDS)
-        for level in walk(files, start):
-            for entry in watched(level.folder, deadline):
+        for level in walk_tree(files, start):
+            for entry in iterate_entries(level.folder, deadline):
                 if entry.is_dir(follow_symlinks=False):
                     level.pending.append(entry.name)
                 stat = level.folder.stat(entry.name)

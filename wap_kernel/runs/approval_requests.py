@@ -1,4 +1,4 @@
-"""Create approvals: what a person sees before deciding, that is the operation, its command or diff, the rule, the caller.
+"""Create approvals, which show a person the operation, its command or diff, the rule and the caller.
 
 A decision holds for what the approval showed (see `approval_evidence.py`). When that has changed by the time of the
 decision, a new approval takes its place.
@@ -22,7 +22,7 @@ from wap_kernel.model.operations import GitTransfer, Operation, RevertRun, RunCo
 from wap_kernel.model.policy import Grant
 from wap_kernel.model.run import Approval, Step
 from wap_kernel.model.timestamps import format_epoch
-from wap_kernel.redaction.results import CurrentRedactor, redacted
+from wap_kernel.redaction.results import CurrentRedactor, redact_value
 from wap_kernel.runs import approval_evidence
 from wap_kernel.state.undo.change_recorder import Nameable, Readable
 from wap_kernel.state.undo.preview_diff import difference, path_of
@@ -42,7 +42,8 @@ class ApprovalRequests:
     """Tells whether the caller may read a file without an approval."""
     may_name: Callable[[str, Caller], bool]
     """Tells whether the caller may know the name of a path."""
-    grant_for: Callable[[Operation, Caller], Grant | None]
+    grant_for: Callable[[Operation, Caller, ApprovalRequired], Grant | None]
+    """Returns the grant that a person can give with the approval of the operation that a refusal stopped."""
     preview_loss: Callable[[Nameable], Mapping[str, Any]]
     """Returns the paths, of those that may be named, whose change by a command could not be undone."""
     preview_transfer: Callable[[Operation, Caller], TransferPreview | None]
@@ -50,8 +51,7 @@ class ApprovalRequests:
     preview_revert: Callable[[RevertRun, Caller, Readable], ForeseenRevert]
     """Returns what a revert would do, and whether the caller may see it."""
     redactor: CurrentRedactor
-    """Redactor of what approvals show. In a diff or note it hides only the server's own credentials: the person must see
-    the rest to decide."""
+    """Redactor of what approvals show; in a diff or a note it hides the server's own credentials only."""
     seconds: float = APPROVAL_SECONDS
     clock: Callable[[], float] = time.time
 
@@ -64,7 +64,7 @@ class ApprovalRequests:
             may_name=judge.may_name,
             grant_for=judge.grant_for,
             preview_loss=undo.foresee,
-            preview_transfer=workspace.pipeline.foresee,
+            preview_transfer=workspace.pipeline.preview_transfer,
             preview_revert=undo.foresee_revert,
             redactor=workspace.redactor,
             seconds=seconds,
@@ -74,13 +74,13 @@ class ApprovalRequests:
         """Return a new approval for the operation that `refusal` stopped; it is not stored yet."""
         files, operation = self.files(caller), step.operation
         now = self.clock()
-        grant = self.grant_for(operation, caller)
+        grant = self.grant_for(operation, caller, refusal)
         transfer = self.preview_transfer(operation, caller)
         private = [] if self.may_show(operation, caller) else ["diff", "note"]
         if isinstance(operation, RunCommand):
             kind, subject = "shell", self._describe_command(operation, caller)
         elif isinstance(operation, GitTransfer) and transfer is not None:
-            kind, subject = "git", transfer.told(operation)
+            kind, subject = "git", transfer.describe(operation)
         elif isinstance(operation, RevertRun):
             revert = self._preview_revert(operation, caller)
             kind, subject, private = "filesystem", dict(revert.told), ["diff"] if revert.is_private else []
@@ -111,7 +111,7 @@ class ApprovalRequests:
             digest=approval_evidence.digest_operation(operation),
             files=self._collect_evidence(files, operation, caller, transfer),
             details={
-                name: redacted(value, self.redactor.without_known if name in ("diff", "note") else self.redactor)
+                name: redact_value(value, self.redactor.without_known if name in ("diff", "note") else self.redactor)
                 for name, value in details.items()
                 if value is not None
             },

@@ -1,4 +1,4 @@
-"""One operation of a run: performed, played in a dry run, or turned into a question. On the workspace's threads."""
+"""Execute one step of a run: perform it, simulate it in a dry run, or pause for approval. On threads."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 
 from wap_kernel.engine.bulk_create import NewFile
 from wap_kernel.engine.execution_options import ExecutionOptions
-from wap_kernel.engine.fast_path import Plain
+from wap_kernel.engine.fast_path import FastPath
 from wap_kernel.files.interface import Files
 from wap_kernel.model.call_context import CallContext
 from wap_kernel.model.command import CancelToken
@@ -17,117 +17,133 @@ from wap_kernel.model.limits import MAX_PENDING_APPROVALS
 from wap_kernel.model.operations import Effect, Operation, ReadFile, RunCommand, WriteFile
 from wap_kernel.model.results import Result
 from wap_kernel.model.run import Approval, Run, RunStatus, Step
-from wap_kernel.policy.current import Binding
+from wap_kernel.policy.current import BoundPolicy
 from wap_kernel.policy.verdict import VerdictKind
-from wap_kernel.redaction.results import redacted
+from wap_kernel.redaction.results import redact_value
 from wap_kernel.runs.approval_evidence import bind_operation
-from wap_kernel.runs.services import RunServices
+from wap_kernel.runs.services import RunServices, repeat_refusal
 from wap_kernel.runs.store.outputs import OutputSpill
 from wap_kernel.state.undo.change_recorder import NotKept
 from wap_kernel.state.undo.preview_diff import difference
 
 MAX_BULK_FILES = 16
-"""New files that are under way at once: so many may be there without their events after a crash. All or nothing needs
-to know better, so there it is one."""
+"""New files that are created together: so many may exist without their events after a crash. An atomic run has to know
+them exactly, so it creates one at a time."""
 MAX_BULK_BYTES = 8 * 1024 * 1024
-"""Bytes of them: what takes long must be cancelled sooner."""
+"""Bytes of files that are created together: a cancel waits until all of them are written."""
 
 
 @dataclass(frozen=True)
 class StepOutcome:
+    """The event of a step that was executed, with its result if there is one."""
+
     event: dict[str, Any]
     result: Result | None = None
     is_failure: bool = False
 
 
 @dataclass(frozen=True)
-class PendingApproval:
+class StepPause:
+    """The approval that a step waits for."""
+
     approval: Approval
 
 
 class StepExecution:
+    """The execution of the steps of one run, one after the other; `notify` is called when a command has output."""
+
     def __init__(
-        self, parts: RunServices, run: Run, approval: Approval | None, overlay: Files | None, tell: Callable[[], None]
+        self,
+        services: RunServices,
+        run: Run,
+        approval: Approval | None,
+        overlay: Files | None,
+        notify: Callable[[], None],
     ) -> None:
-        self._parts = parts
+        self._services = services
         self._run = run
         self._approval = approval
         self._overlay = overlay
-        self._tell = tell
-        self._binding: Binding | None = None
-        self._plain: Plain | None = None
+        self._notify = notify
+        self._policy: BoundPolicy | None = None
+        self._fast_path: FastPath | None = None
         self._shared = CallContext()
 
-    def look_up_policy(self) -> None:
-        """Once for operations that follow each other within a moment."""
-        self._binding = self._parts.workspace.judge.binding(self._run.caller)
-        # A single call's answer is made of more than a plain read finds, and a dry run has files of its own.
-        if self._overlay is None and self._run.dialect not in self._parts.encoders:
-            self._plain = self._parts.workspace.pipeline.plain(self._binding)
+    def load_policy(self) -> None:
+        """Load the policy that binds the caller, once for the steps of one slice."""
+        self._policy = self._services.workspace.judge.bind(self._run.caller)
+        # The response of a single call needs more than the fast path reads, and a dry run has files of its own.
+        if self._overlay is None and self._run.dialect not in self._services.encoders:
+            self._fast_path = self._services.workspace.pipeline.fast_path(self._policy)
 
-    def plainly(self, steps: Sequence[Step], position: int, cancel: CancelToken) -> list[StepOutcome | WapError]:
-        """What became of the first of these, where they are plain (see `plain.py`); where there is none, `perform` the
-        first."""
-        if self._plain is None or (self._approval is not None and self._approval.position >= position):
+    def perform_on_fast_path(
+        self, steps: Sequence[Step], position: int, cancel: CancelToken
+    ) -> list[StepOutcome | WapError]:
+        """Return the outcomes of the first steps if the fast path takes them; if empty, `perform` the first step."""
+        if self._fast_path is None or (self._approval is not None and self._approval.position >= position):
             return []
         operation = steps[0].operation
         if type(operation) is ReadFile:
-            return self._read(self._plain, steps[0], operation)
-        return self._make(self._plain, steps, position, cancel) if self._plain.makes(operation) else []
+            return self._read_file(self._fast_path, steps[0], operation)
+        if not self._fast_path.accepts(operation):
+            return []
+        return self._create_files(self._fast_path, steps, position, cancel)
 
-    def _read(self, plain: Plain, step: Step, operation: ReadFile) -> list[StepOutcome | WapError]:
-        context = self._sharing(step.tool)
-        whole = self._parts.workspace.pipeline.read_plainly(plain, operation, self._run.caller, context, step.id)
-        return [] if whole is None else [StepOutcome(self._parts.events.read(step.id, operation, whole))]
+    def _read_file(self, fast_path: FastPath, step: Step, operation: ReadFile) -> list[StepOutcome | WapError]:
+        context = self._shared_context(step.tool)
+        whole = self._services.workspace.pipeline.read_fast(fast_path, operation, self._run.caller, context, step.id)
+        return [] if whole is None else [StepOutcome(self._services.events.write_file_read(step.id, operation, whole))]
 
-    def _make(self, plain: Plain, steps: Sequence[Step], position: int, cancel: CancelToken) -> list[StepOutcome | WapError]:
-        wanted: dict[str, NewFile] = {}
+    def _create_files(
+        self, fast_path: FastPath, steps: Sequence[Step], position: int, cancel: CancelToken
+    ) -> list[StepOutcome | WapError]:
+        new_files: dict[str, NewFile] = {}
         size = 0
         for number, step in enumerate(steps[: 1 if self._run.options.atomic else MAX_BULK_FILES]):
             operation = step.operation
-            if not (isinstance(operation, WriteFile) and plain.makes(operation)) or step.tool != steps[0].tool:
+            if not (isinstance(operation, WriteFile) and fast_path.accepts(operation)) or step.tool != steps[0].tool:
                 break
             new = NewFile(position + number, step.id, operation)
             size += len(operation.content)
-            if new.path in wanted or (wanted and size > MAX_BULK_BYTES):
+            if new.path in new_files or (new_files and size > MAX_BULK_BYTES):
                 break
-            wanted[new.path] = new
-        context, files = self._sharing(steps[0].tool), list(wanted.values())
-        made = self._parts.workspace.pipeline.make_plainly(plain, files, self._run.caller, context, cancel)
-        done = self._parts.events.done
+            new_files[new.path] = new
+        context, files = self._shared_context(steps[0].tool), list(new_files.values())
+        results = self._services.workspace.pipeline.create_in_bulk(fast_path, files, self._run.caller, context, cancel)
+        write_result = self._services.events.write_result
         return [
-            result if isinstance(result, WapError) else StepOutcome(done(new.step, new.operation, result))
-            for new, result in zip(files, made, strict=False)
+            result if isinstance(result, WapError) else StepOutcome(write_result(new.step, new.operation, result))
+            for new, result in zip(files, results, strict=False)
         ]
 
-    def _sharing(self, tool: str) -> CallContext:
-        """A context for many operations that differ in nothing else."""
+    def _shared_context(self, tool: str) -> CallContext:
+        """Return one context for the operations of a tool that the fast path takes."""
         if self._shared.tool != tool:
             self._shared = CallContext(dialect=self._run.dialect, tool=tool, run=self._run.id)
         return self._shared
 
-    def perform(self, step: Step, position: int, cancel: CancelToken) -> StepOutcome | PendingApproval:
-        """Or a WapError."""
+    def perform(self, step: Step, position: int, cancel: CancelToken) -> StepOutcome | StepPause:
+        """Perform a step, or pause the run for approval; raise the WapError of a step that failed."""
         if self._overlay is not None:
-            return self._play(step, position, self._overlay, cancel)
+            return self._simulate(step, position, self._overlay, cancel)
         approval = self._approval if self._approval and self._approval.position == position else None
         operation = step.operation
         if approval is not None:
-            # Between the decision and now: what was agreed to must still be what would happen.
-            if self._parts.questions.changed(approval, step, self._run.caller, is_decided=True):
-                return self._ask(step, position, repeat_refusal(approval))
+            # Since the decision, what the approval showed may have changed.
+            if self._services.approval_requests.changed_paths(approval, step, self._run.caller, is_decided=True):
+                return self._pause(step, position, repeat_refusal(approval))
             operation = bind_operation(operation, approval)
         try:
-            return self._really(step, position, operation, approval, cancel)
+            return self._perform_operation(step, position, operation, approval, cancel)
         except ApprovalRequired as refusal:
-            return self._ask(step, position, refusal)
+            return self._pause(step, position, refusal)
 
-    def _really(
+    def _perform_operation(
         self, step: Step, position: int, operation: Operation, approval: Approval | None, cancel: CancelToken
     ) -> StepOutcome:
         spill: OutputSpill | None = None
         if isinstance(operation, RunCommand):
-            spill = self._parts.outputs.spill(self._run.id, position, self._tell)
+            spill = self._services.outputs.spill(self._run.id, position, self._notify)
         notices: list[NotKept] = []
         context = CallContext(
             dialect=self._run.dialect,
@@ -135,41 +151,42 @@ class StepExecution:
             run=self._run.id,
             position=position,
             step=step.id,
-            notice=lambda not_kept: self._notice(step, not_kept, notices),
+            notice=lambda loss: self._log_loss(step, loss, notices),
         )
-        options = ExecutionOptions(approved=approval is not None, binding=self._binding)
+        options = ExecutionOptions(approved=approval is not None, policy=self._policy)
         try:
-            result = self._parts.workspace.pipeline.perform(
+            result = self._services.workspace.pipeline.perform(
                 operation, self._run.caller, context, cancel, spill, options
             )
         finally:
             if spill is not None:
                 spill.close()
         extra = {"notKept": notices[0].to_dict()["notKept"]} if notices else {}
-        event = self._parts.events.done(step.id, operation, result, **extra)
+        event = self._services.events.write_result(step.id, operation, result, **extra)
         return StepOutcome(event, result, getattr(result, "exit_code", 0) != 0)
 
-    def _notice(self, step: Step, not_kept: NotKept, notices: list[NotKept]) -> None:
-        """Told before the command begins, to whoever watches, and again with its event."""
-        not_kept = not_kept.visible(lambda path: self._parts.workspace.judge.may_name(path, self._run.caller))
-        if not not_kept:
+    def _log_loss(self, step: Step, loss: NotKept, notices: list[NotKept]) -> None:
+        """Log, before a command begins, what could not be undone; its event repeats it."""
+        loss = loss.visible(lambda path: self._services.workspace.judge.may_name(path, self._run.caller))
+        if not loss:
             return
-        notices.append(not_kept)
-        said = {"runId": self._run.id, "status": RunStatus.RUNNING.value, "operationId": step.id}
-        self._parts.ledger.tell(self._run.id, {**said, **not_kept.to_dict()})
-        self._tell()
+        notices.append(loss)
+        status = {"runId": self._run.id, "status": RunStatus.RUNNING.value, "operationId": step.id}
+        self._services.store.log_status(self._run.id, {**status, **loss.to_dict()})
+        self._notify()
 
-    def _ask(self, step: Step, position: int, refusal: ApprovalRequired) -> PendingApproval:
+    def _pause(self, step: Step, position: int, refusal: ApprovalRequired) -> StepPause:
         caller = self._run.caller
-        if caller.token is not None and self._parts.ledger.waiting(caller.token) >= MAX_PENDING_APPROVALS:
+        if caller.token is not None and self._services.store.count_pending_runs(caller.token) >= MAX_PENDING_APPROVALS:
             raise too_many_pending()
-        return PendingApproval(self._parts.questions.ask(self._run.id, position, step, caller, refusal))
+        return StepPause(self._services.approval_requests.create(self._run.id, position, step, caller, refusal))
 
-    def _play(self, step: Step, position: int, overlay: Files, cancel: CancelToken) -> StepOutcome:
-        """File operations on the overlay, with what would be said to them; commands not at all."""
-        workspace, caller, operation = self._parts.workspace, self._run.caller, step.operation
-        verdict = workspace.judge.checked(operation, caller)
-        said: dict[str, Any] = {"simulated": True, "verdict": verdict.kind.value, "rule": verdict.rule}
+    def _simulate(self, step: Step, position: int, overlay: Files, cancel: CancelToken) -> StepOutcome:
+        """Perform a file operation on the overlay and add its verdict to the event; do not run a command."""
+        workspace, caller, operation = self._services.workspace, self._run.caller, step.operation
+        events = self._services.events
+        verdict = workspace.judge.check(operation, caller)
+        simulation: dict[str, Any] = {"simulated": True, "verdict": verdict.kind.value, "rule": verdict.rule}
         context = CallContext(
             dialect=self._run.dialect,
             tool=step.tool,
@@ -181,34 +198,27 @@ class StepExecution:
         options = ExecutionOptions(approved=operation.effect is not Effect.READ, overlay=overlay)
         if isinstance(operation, RunCommand) and verdict.kind is not VerdictKind.DENY:
             error = ExecutionFailed("Commands are not simulated in a dry run.")
-            return StepOutcome({**self._parts.events.failed(step.id, operation, error), **said, "simulated": False})
+            return StepOutcome({**events.write_failure(step.id, operation, error), **simulation, "simulated": False})
         if operation.effect is Effect.READ and verdict.kind is VerdictKind.ASK:
-            # Reading is what a person would have to agree to, dry run or not.
-            event = self._parts.events.approval(step.id, operation, verdict.reason, {"rule": verdict.rule})
+            # The dry run would really read the file, so a person would have to approve that.
+            event = events.write_approval(step.id, operation, verdict.reason, {"rule": verdict.rule})
             return StepOutcome({**event, "simulated": False, "verdict": verdict.kind.value})
-        may_show = self._parts.questions.may_show(operation, caller)
-        shown = difference(overlay.guarded_by(workspace.judge.binding(caller).guard), operation) if may_show else {}
-        shown = redacted(shown, workspace.redactor.without_known)
+        may_show = self._services.approval_requests.may_show(operation, caller)
+        diff = difference(overlay.guarded_by(workspace.judge.bind(caller).guard), operation) if may_show else {}
+        diff = redact_value(diff, workspace.redactor.without_known)
         try:
             result = workspace.pipeline.perform(operation, caller, context, cancel, options=options)
         except WapError as error:
             if cancel.requested:
                 raise
-            return StepOutcome({**self._parts.events.failed(step.id, operation, error), **said}, is_failure=True)
-        return StepOutcome({**self._parts.events.done(step.id, operation, result), **shown, **said}, result)
+            return StepOutcome({**events.write_failure(step.id, operation, error), **simulation}, is_failure=True)
+        return StepOutcome({**events.write_result(step.id, operation, result), **diff, **simulation}, result)
 
 
 def too_many_pending() -> RateLimited:
     return RateLimited(
         f"{MAX_PENDING_APPROVALS} runs of this agent wait for a person already.",
-        hint="Have them decided, or cancel them.",
+        hint="Have a person decide on them, or cancel them.",
         limit="waitingRuns",
         retryAfterMs=60_000,
-    )
-
-
-def repeat_refusal(approval: Approval) -> ApprovalRequired:
-    reason = str(approval.shown["reason"])
-    return ApprovalRequired(
-        reason, hint=approval.shown.get("suggestion"), rule=approval.shown.get("rule"), reason=reason
     )

@@ -173,7 +173,7 @@ def connect(state_dir: str) -> sqlite3.Connection:
             connection.execute("PRAGMA auto_vacuum = INCREMENTAL")
         # A large transaction must not leave a journal of its size for ever.
         connection.execute("PRAGMA journal_size_limit = 67108864")
-        if filesystem_type.is_network(state_dir):
+        if filesystem_type.is_network_filesystem(state_dir):
             _set_journal_mode(connection, "delete")
             connection.execute("PRAGMA synchronous = FULL")
         else:

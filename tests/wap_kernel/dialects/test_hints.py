@@ -16,7 +16,7 @@ import pytest
 import wap_kernel
 from wap_kernel.dialects import tool_interface
 from wap_kernel.dialects.agent_spaces import operations as agent_spaces
-from wap_kernel.dialects.agent_spaces.event_writer import AgentSpacesEvents
+from wap_kernel.dialects.agent_spaces.event_writer import AgentSpacesEventWriter
 from wap_kernel.dialects.coding_environment import rpc_errors
 from wap_kernel.dialects.coding_environment import tools as coding_tools
 from wap_kernel.dialects.hints import render_hint, reword_text
@@ -72,8 +72,8 @@ def _in_coding_environment(error: WapError) -> str:
 
 
 def _in_agent_spaces(error: WapError) -> str:
-    events = AgentSpacesEvents(partial(datetime.now, timezone.utc))
-    event = events.failed("op-1", ReadFile(path="a"), error)
+    events = AgentSpacesEventWriter(partial(datetime.now, timezone.utc))
+    event = events.write_failure("op-1", ReadFile(path="a"), error)
     return str(event.get("error") or event.get("suggestion"))
 
 
@@ -115,7 +115,7 @@ def test_a_hint_without_a_key_names_no_tool() -> None:
 def test_every_hint_with_a_key_survives_the_redaction_of_its_error() -> None:
     for hint in HINTS:
         assert (
-            results.error(errors.InvalidArgument("The message.", hint=hint), Redactor(("a-known-secret",))).hint is hint
+            results.redact_error(errors.InvalidArgument("The message.", hint=hint), Redactor(("a-known-secret",))).hint is hint
         )
 
 

@@ -17,7 +17,7 @@ import pytest
 
 from tests.support.run_workspace import ASKING, PERSON, Scene, create, play
 from wap_kernel.files.contained import atomic_write
-from wap_kernel.files.contained.linkless import Direct
+from wap_kernel.files.contained.linkless import LinklessFiles
 from wap_kernel.model.policy import Policy
 from wap_kernel.policy.parse import merge
 from wap_kernel.runs.step_execution import MAX_BULK_FILES
@@ -34,8 +34,8 @@ Row = dict[str, Any]
 
 def _audit(scene: Scene) -> list[Row]:
     with closing(schema.connect(str(scene.state))) as connection:
-        assert hash_chain.verify(connection).problem is None
-        return [dict(row) for row in hash_chain.rows(connection)]
+        assert hash_chain.verify_chain(connection).problem is None
+        return [dict(row) for row in hash_chain.iterate_records(connection)]
 
 
 CASES = [
@@ -103,16 +103,16 @@ def test_the_intents_are_stored_before_anything_is_made(tmp_path: Path) -> None:
 def test_a_cancel_among_them_leaves_out_the_rest(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     scene = Scene(tmp_path / "ws", tmp_path / "state", policy=PLAIN)
     scene.root.mkdir()
-    before = Direct.create
+    before = LinklessFiles.create
 
     async def scenario(scene: Scene) -> None:
-        def and_cancel(direct: Direct, path: str, data: bytes, unsettled: atomic_write.Unsettled) -> Any:
+        def and_cancel(direct: LinklessFiles, path: str, data: bytes, pending_sync: atomic_write.PendingSync) -> Any:
             if path == "new-4":
                 (execution, _), *_ = scene.runner._executions.values()
                 execution.cancel.request()
-            return before(direct, path, data, unsettled)
+            return before(direct, path, data, pending_sync)
 
-        monkeypatch.setattr(Direct, "create", and_cancel)
+        monkeypatch.setattr(LinklessFiles, "create", and_cancel)
         message = await scene.run(*(create(f"new-{number}") for number in range(MANY)))
         assert message["status"] == "cancelled"
         assert [event["path"] for event in message["events"]] == [f"new-{number}" for number in range(5)]
@@ -209,14 +209,14 @@ def test_after_a_kill_among_them_all_that_were_under_way_are_named(tmp_path: Pat
 def test_all_or_nothing_is_never_several_at_a_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     scene = Scene(tmp_path / "ws", tmp_path / "state", policy=PLAIN)
     scene.root.mkdir()
-    before = Direct.create
+    before = LinklessFiles.create
 
-    def but_one(direct: Direct, path: str, data: bytes, unsettled: atomic_write.Unsettled) -> Any:
+    def but_one(direct: LinklessFiles, path: str, data: bytes, pending_sync: atomic_write.PendingSync) -> Any:
         if path == "new-3":
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-        return before(direct, path, data, unsettled)
+        return before(direct, path, data, pending_sync)
 
-    monkeypatch.setattr(Direct, "create", but_one)
+    monkeypatch.setattr(LinklessFiles, "create", but_one)
 
     async def scenario(scene: Scene) -> None:
         message = await scene.run(*(create(f"new-{number}") for number in range(8)), atomic=True)

@@ -76,7 +76,7 @@ def test_folders_in_which_nothing_can_be_selected_are_not_entered(
     entered: list[str] = []
     original = walking._enter
 
-    def enter(files: Root, level: walking.Level, name: str) -> object:
+    def enter(files: Root, level: walking.WalkLevel, name: str) -> object:
         entered.append(name)
         return original(files, level, name)
 

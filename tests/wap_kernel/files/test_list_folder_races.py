@@ -22,7 +22,7 @@ def test_a_folder_that_vanishes_on_the_way_is_left_out(root: Root, ws: Path, mon
     grow(ws, {"a": {"x": b""}, "b": {"y": b""}})
     original = walking._enter
 
-    def vanish(files: Root, level: walking.Level, name: str) -> object:
+    def vanish(files: Root, level: walking.WalkLevel, name: str) -> object:
         if name == "a":
             (ws / "a").rename(ws.parent / "moved")
             (ws / "a").symlink_to(ws.parent / "moved")

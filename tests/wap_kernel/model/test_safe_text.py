@@ -1,4 +1,4 @@
-"""What cannot be seen is written out, wherever something is shown."""
+"""Tests of safe_text: invisible and control characters are escaped wherever text is displayed."""
 
 from __future__ import annotations
 
@@ -40,4 +40,4 @@ def test_what_people_write_stays(text: str) -> None:
 
 
 def test_there_is_one_rule() -> None:
-    assert units.visible is escape_invisible
+    assert units.escape_invisible is escape_invisible

@@ -8,8 +8,8 @@ from typing import Any, get_args
 import pytest
 
 from wap_kernel.dialects import tool_interface
-from wap_kernel.dialects.coding_environment import tools as coding_tools
 from wap_kernel.dialects.agent_spaces import operations as agent_spaces
+from wap_kernel.dialects.coding_environment import tools as coding_tools
 from wap_kernel.dialects.wap import tools as wap
 from wap_kernel.model.operations import (
     DeleteFile,

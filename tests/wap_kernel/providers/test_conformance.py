@@ -23,7 +23,7 @@ from tests.support.provider_workspace import (
     skip_unless_works,
 )
 from tests.support.time_limits import growing
-from wap_kernel.files.interface import Kind
+from wap_kernel.files.interface import FileKind
 from wap_kernel.model.command import CancelToken, Stream
 from wap_kernel.model.errors import Code, WapError
 from wap_kernel.providers.process import run, supervisor_handle
@@ -113,7 +113,7 @@ def test_what_a_command_writes_the_file_tools_see(scene: Scene) -> None:
     files = scene.provider.files
     with files.open("case/link") as file:
         assert (file.read(), file.stat.path, file.stat.mode & 0o777) == (b"a\r\n", "case/sub/file", 0o640)
-    assert files.stat("case/sub").kind is Kind.FOLDER
+    assert files.stat("case/sub").kind is FileKind.FOLDER
     found = os.stat(scene.folder / "case/sub/file")
     assert (found.st_uid, found.st_gid) == (os.getuid(), os.getgid())
 

@@ -11,7 +11,7 @@ import pytest
 
 from tests.support.provider_workspace import Guard, Journal, MakeScene
 from wap_kernel.files.contained.root import Root
-from wap_kernel.files.interface import Kind
+from wap_kernel.files.interface import FileKind
 from wap_kernel.model.command import Confinement
 from wap_kernel.providers import host_paths
 from wap_kernel.providers.mounts import HostPaths, ResolvedPath
@@ -53,7 +53,7 @@ def test_what_stands_somewhere(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "fifo")
     names = ("", "file", "link", "fifo", "missing", "file/below")
     kinds = [host_paths.lstat_kind(str(tmp_path / name)) for name in names]
-    assert kinds[:5] == [Kind.FOLDER, Kind.FILE, Kind.LINK, Kind.SPECIAL, None]
+    assert kinds[:5] == [FileKind.FOLDER, FileKind.FILE, FileKind.LINK, FileKind.SPECIAL, None]
     assert host_paths.lstat_kind(f"{tmp_path}/file/below") is None
 
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 import pytest
 
-from wap_kernel.files.interface import Kind
+from wap_kernel.files.interface import FileKind
 from wap_kernel.model.command import Confinement
 from wap_kernel.model.errors import PermissionDenied, ProviderUnavailable
 from wap_kernel.providers.mounts import HostPaths, Layout, Mount, MountKind, ResolvedPath, expand_copies, plan
@@ -28,7 +28,7 @@ def host(
     paths: tuple[ResolvedPath, ...] = (),
     root_names: tuple[ResolvedPath, ...] = (),
     secrets: tuple[str, ...] = (),
-    there: Mapping[str, Kind] | None = None,
+    there: Mapping[str, FileKind] | None = None,
 ) -> HostPaths:
     return HostPaths(
         software=(*SYSTEM, *map(ResolvedPath, software), *paths),
@@ -102,7 +102,7 @@ def test_the_usual_case() -> None:
             id="home is a link to the root",
         ),
         pytest.param(
-            "/ws", host(temporary=(ResolvedPath("/usr/tmp"),), there={"/usr/tmp": Kind.FOLDER}), ["rw /ws", "tmp /usr/tmp"],
+            "/ws", host(temporary=(ResolvedPath("/usr/tmp"),), there={"/usr/tmp": FileKind.FOLDER}), ["rw /ws", "tmp /usr/tmp"],
             id="a temporary folder in the system",
         ),
         pytest.param(
@@ -155,24 +155,24 @@ def test_the_other_name_one_by_one() -> None:
     ("root", "facts", "expected"),
     [
         pytest.param(
-            "/ws", host("/opt/c", secrets=("/opt/c/key",), there={"/opt/c/key": Kind.FILE}),
+            "/ws", host("/opt/c", secrets=("/opt/c/key",), there={"/opt/c/key": FileKind.FILE}),
             ["rw /ws", "tmp /home/u", "ro /opt/c", "hide /opt/c/key"], id="in a prefix",
         ),
         pytest.param(
-            "/ws", host(secrets=("/home/u/s", "/var/s"), there={"/home/u/s": Kind.FOLDER, "/var/s": Kind.FOLDER}),
+            "/ws", host(secrets=("/home/u/s", "/var/s"), there={"/home/u/s": FileKind.FOLDER, "/var/s": FileKind.FOLDER}),
             ["rw /ws", "tmp /home/u"], id="where nothing of the host is seen",
         ),
         pytest.param("/ws", host("/opt", secrets=("/opt/key",)), ["rw /ws", "tmp /home/u", "ro /opt"], id="missing"),
         pytest.param(
-            "/ws", host(secrets=("/ws/a/s",), there={"/ws/a/s": Kind.FOLDER}),
+            "/ws", host(secrets=("/ws/a/s",), there={"/ws/a/s": FileKind.FOLDER}),
             ["rw /ws", "tmp /home/u", "rw /ws/a", "hide/ /ws/a/s"], id="in the workspace",
         ),
         pytest.param(
-            "/opt/s/ws", host("/opt", secrets=("/opt/s",), there={"/opt/s": Kind.FOLDER}),
+            "/opt/s/ws", host("/opt", secrets=("/opt/s",), there={"/opt/s": FileKind.FOLDER}),
             ["ro /opt", "tmp /home/u", "hide/ /opt/s", "rw /opt/s/ws"], id="the workspace lies in it",
         ),
         pytest.param(
-            "/ws", host("/opt", "/opt/s/py", secrets=("/opt/s",), there={"/opt/s": Kind.FOLDER}),
+            "/ws", host("/opt", "/opt/s/py", secrets=("/opt/s",), there={"/opt/s": FileKind.FOLDER}),
             ["rw /ws", "ro /opt", "tmp /home/u", "hide/ /opt/s"], id="a prefix in it stays hidden",
         ),
     ],
@@ -182,21 +182,21 @@ def test_secrets(root: str, facts: HostPaths, expected: list[str]) -> None:
 
 
 def test_a_secret_that_appears_later_is_masked() -> None:
-    there: dict[str, Kind] = {}
+    there: dict[str, FileKind] = {}
     layout = Layout("/ws", host("/opt", secrets=("/opt/key",), there=there))
     assert "hide /opt/key" not in shown(layout.mounts(Confinement()))
-    there["/opt/key"] = Kind.FILE
+    there["/opt/key"] = FileKind.FILE
     assert "hide /opt/key" in shown(layout.mounts(Confinement()))
 
 
 FILES = {
-    "/ws/.env": Kind.FILE,
-    "/ws/.git": Kind.FOLDER,
-    "/ws/.git/config": Kind.FILE,
-    "/ws/a/b/.env": Kind.FILE,
-    "/ws/a/b": Kind.FOLDER,
-    "/ws/link": Kind.LINK,
-    "/ws/pipe": Kind.SPECIAL,
+    "/ws/.env": FileKind.FILE,
+    "/ws/.git": FileKind.FOLDER,
+    "/ws/.git/config": FileKind.FILE,
+    "/ws/a/b/.env": FileKind.FILE,
+    "/ws/a/b": FileKind.FOLDER,
+    "/ws/link": FileKind.LINK,
+    "/ws/pipe": FileKind.SPECIAL,
 }
 
 
@@ -229,7 +229,7 @@ def test_guards(confinement: Confinement, expected: list[str]) -> None:
 )
 def test_a_root_in_which_nothing_is_writable(confinement: Confinement, expected: list[str]) -> None:
     """One mount for the root, and none below it that would open a folder again."""
-    mounts = plan("/ws", confinement, host(there={"/ws": Kind.FOLDER, **FILES}))
+    mounts = plan("/ws", confinement, host(there={"/ws": FileKind.FOLDER, **FILES}))
     assert [text for text in shown(mounts) if "/ws" in text] == sorted(expected)
 
 

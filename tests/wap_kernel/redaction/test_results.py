@@ -23,10 +23,10 @@ from wap_kernel.model.operations import RunCommand
 from wap_kernel.model.results import CommandResult
 from wap_kernel.model.run import BatchOptions, Step
 from wap_kernel.policy import presets
-from wap_kernel.providers.process.output_buffer import Collector
+from wap_kernel.providers.process.output_buffer import OutputCollector
 from wap_kernel.redaction import results
 from wap_kernel.redaction.redactor import Redactor
-from wap_kernel.redaction.results import SHAPES, CurrentRedactor
+from wap_kernel.redaction.results import PATTERN_REDACTOR, CurrentRedactor
 from wap_kernel.redaction.stream import RedactedStream
 
 SECRET = "hunter2"
@@ -231,7 +231,7 @@ TEXT = (
 )
 
 
-def streamed(*pieces: bytes, redactor: Redactor = SHAPES) -> bytes:
+def streamed(*pieces: bytes, redactor: Redactor = PATTERN_REDACTOR) -> bytes:
     given: list[bytes] = []
     stream = RedactedStream(lambda _, piece: given.append(piece), lambda: redactor)
     for piece in pieces:
@@ -242,7 +242,7 @@ def streamed(*pieces: bytes, redactor: Redactor = SHAPES) -> bytes:
 
 def test_output_in_pieces_is_redacted_wherever_it_is_cut() -> None:
     data = TEXT.encode()
-    assert streamed(data) == SHAPES(TEXT).encode()
+    assert streamed(data) == PATTERN_REDACTOR(TEXT).encode()
     cuts = [(data[:at], data[at : at + 9], data[at + 9 :]) for at in range(len(data))]
     for pieces in (*cuts, [data[at : at + 1] for at in range(len(data))]):
         found = streamed(*pieces)
@@ -270,7 +270,7 @@ def test_no_half_of_a_known_secret_is_left_where_an_output_is_cut() -> None:
     for form in (token, quote(token, safe=""), base64.b64encode(token.encode()).decode()):
         for at in range(4, len(form) - 4):
             cut = f"{'.' * 50} {form[:at]}\n[... 7 bytes left out ...]\n{form[at:]} {'.' * 50}"
-            found = results.result(command_result(cut), CurrentRedactor(lambda: (token,)))
+            found = results.redact_result(command_result(cut), CurrentRedactor(lambda: (token,)))
             assert isinstance(found, CommandResult)
             assert form[:at] not in found.stdout and form[at:] not in found.stdout, (at, found.stdout)
 
@@ -279,14 +279,14 @@ def test_no_half_of_a_credential_is_left_where_an_output_is_cut() -> None:
     halves = ("hunter2hunter2", "0123456789abcdefGHIJ")
     text = f"https://ada:{halves[0]}@h ghp_{halves[1]} "
     for shift in range(len(text) + 1):
-        kept = Collector(2000)
+        kept = OutputCollector(2000)
         kept.feed(("." * shift + " " + text * 200).encode())
         cut = kept.text(1000)
-        found = results.result(command_result(cut.text), NOTHING)
+        found = results.redact_result(command_result(cut.text), NOTHING)
         assert isinstance(found, CommandResult) and cut.truncated and "left out" in found.stdout
         assert not any(half[at : at + 10] in found.stdout for half in halves for at in range(len(half) - 9)), found
     plain_words = ("words like any other, " * 200)[:900] + "\n[... 7 bytes left out ...]\nther, 123 more words"
-    assert results.result(command_result(plain_words), NOTHING) == command_result(plain_words)
+    assert results.redact_result(command_result(plain_words), NOTHING) == command_result(plain_words)
 
 
 def command_result(stdout: str) -> CommandResult:
@@ -295,7 +295,7 @@ def command_result(stdout: str) -> CommandResult:
     )
 
 
-@pytest.mark.parametrize("redactor", [SHAPES, Redactor(["correct-horse-battery"])], ids=["nothing known", "known"])
+@pytest.mark.parametrize("redactor", [PATTERN_REDACTOR, Redactor(["correct-horse-battery"])], ids=["nothing known", "known"])
 def test_other_output_comes_at_once_and_as_it_is(redactor: Redactor) -> None:
     given: list[bytes] = []
     stream = RedactedStream(lambda _, piece: given.append(piece), lambda: redactor)

@@ -19,7 +19,7 @@ from wap_kernel.model.run import RunStatus
 from wap_kernel.policy import presets
 from wap_kernel.policy.parse import merge
 from wap_kernel.runs.runner import Runner
-from wap_kernel.state.audit.query import Page
+from wap_kernel.state.audit.query import AuditQuery
 from wap_kernel.state.undo.change_recorder import Caps
 
 # -- dry runs
@@ -75,7 +75,7 @@ def test_an_atomic_dry_run_that_fails_undid_nothing(scene: Scene) -> None:
         assert (message["status"], types(message)) == ("error", ["createFile", "readFile", "error"])
         said = "An operation failed, so everything would have been undone. This was a dry run: nothing was changed."
         assert message["events"][-1]["message"] == said
-        page = await scene.runner.workspace.audit_page(Page(limit=10))
+        page = await scene.runner.workspace.audit_page(AuditQuery(limit=10))
         assert [record["tool"] for record in page["records"]] == ["readFile", "createFile"]
 
     play(scene, scenario)
@@ -157,7 +157,7 @@ def test_a_revert_that_would_lose_a_later_change_is_refused_unless_forced(scene:
 
 def test_all_of_it_on_a_network_filesystem(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
     """Where SQLite's shared log is not possible; what the probe answers there is simulated."""
-    monkeypatch.setattr(filesystem_type, "is_network", lambda _: True)
+    monkeypatch.setattr(filesystem_type, "is_network_filesystem", lambda _: True)
 
     async def asks(scene: Scene) -> None:
         database = scene.runner.workspace.database

@@ -168,13 +168,13 @@ def test_the_newest_runs_are_found_without_sorting_all(database: Database) -> No
 def test_this_folder_is_on_a_disk_and_network_filesystems_are_known(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    assert not filesystem_type.is_network("/proc")
-    assert filesystem_type.is_network(str(tmp_path / "missing"))  # not known, so the safe way
+    assert not filesystem_type.is_network_filesystem("/proc")
+    assert filesystem_type.is_network_filesystem(str(tmp_path / "missing"))  # not known, so the safe way
     assert not {0xEF53, 0x58465342, 0x9123683E, 0x01021994, 0x794C7630} & set(
-        filesystem_type.NETWORK
+        filesystem_type.NETWORK_TYPES
     )  # ext4 xfs btrfs ...
-    monkeypatch.setattr(filesystem_type, "NETWORK", {0x9FA0: "proc"})
-    assert filesystem_type.is_network("/proc")
+    monkeypatch.setattr(filesystem_type, "NETWORK_TYPES", {0x9FA0: "proc"})
+    assert filesystem_type.is_network_filesystem("/proc")
 
 
 def on_the_network(_: str) -> bool:
@@ -189,7 +189,7 @@ def test_the_journal_fits_the_filesystem_and_moves_with_the_folder(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for answer, mode, synchronous in ((on_a_disk, "wal", 1), (on_the_network, "delete", 2), (on_a_disk, "wal", 1)):
-        monkeypatch.setattr(filesystem_type, "is_network", answer)
+        monkeypatch.setattr(filesystem_type, "is_network_filesystem", answer)
         connection = schema.connect(str(tmp_path))
         assert journal(connection) == mode
         assert connection.execute("PRAGMA synchronous").fetchone() == (synchronous,)
@@ -201,9 +201,9 @@ def test_the_journal_fits_the_filesystem_and_moves_with_the_folder(
 
 
 def test_a_neighbour_who_keeps_the_unsafe_journal_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(filesystem_type, "is_network", on_a_disk)
+    monkeypatch.setattr(filesystem_type, "is_network_filesystem", on_a_disk)
     neighbour = schema.connect(str(tmp_path))
-    monkeypatch.setattr(filesystem_type, "is_network", on_the_network)
+    monkeypatch.setattr(filesystem_type, "is_network_filesystem", on_the_network)
     monkeypatch.setattr(schema, "PATIENCE", 0.05)
     with pytest.raises(WapError, match="another process keeps it") as caught:
         schema.connect(str(tmp_path))
@@ -215,7 +215,7 @@ def test_a_neighbour_who_keeps_the_unsafe_journal_is_named(tmp_path: Path, monke
 
 
 def _write_many(folder: str, name: str, count: int, network: bool) -> None:
-    filesystem_type.is_network = on_the_network if network else on_a_disk
+    filesystem_type.is_network_filesystem = on_the_network if network else on_a_disk
     database = Database(folder, LOG)
     for number in range(count):
         database.write(insert(f"{name}{number}"))

@@ -9,7 +9,7 @@ from typing import Any
 
 from wap_kernel.dialects.agent_spaces.event_models import TYPES, Category
 from wap_kernel.dialects.hints import render_hint
-from wap_kernel.files.read import Whole
+from wap_kernel.files.read import WholeFile
 from wap_kernel.model.errors import AlreadyExists, ApprovalRequired, EditNotFound, PermissionDenied, TimedOut, WapError
 from wap_kernel.model.operations import Message, ModifyFile, Operation, ReadFile, RunCommand, WriteFile
 from wap_kernel.model.paths import render_path
@@ -23,7 +23,7 @@ from wap_kernel.model.results import (
     RevertResult,
 )
 from wap_kernel.model.timestamps import format_timestamp
-from wap_kernel.redaction.results import SHAPES, Redact, redacted
+from wap_kernel.redaction.results import PATTERN_REDACTOR, Redact, redact_value
 
 TIMED_OUT = 124
 """The exit code of a command that took too long, as `timeout` of coreutils has it."""
@@ -37,7 +37,7 @@ Event = dict[str, Any]
 class AgentSpacesEventWriter:
     """Makes the events of operations, ready for JSON. What has no value is absent."""
 
-    def __init__(self, clock: Callable[[], datetime], redact: Redact = SHAPES) -> None:
+    def __init__(self, clock: Callable[[], datetime], redact: Redact = PATTERN_REDACTOR) -> None:
         self._clock = clock
         self._redact = redact
 
@@ -49,7 +49,7 @@ class AgentSpacesEventWriter:
             found = _RESULTS.get(type(result), _nothing)(operation, result)
         return self._outcome(step_id, operation, success, found | extra)
 
-    def write_file_read(self, step_id: str, operation: ReadFile, whole: Whole) -> Event:
+    def write_file_read(self, step_id: str, operation: ReadFile, whole: WholeFile) -> Event:
         """What `done` says of a file that was read whole; a batch may have a thousand of them."""
         event = {
             "type": TYPES[operation.kind],
@@ -107,7 +107,7 @@ class AgentSpacesEventWriter:
     def _said(self, message: Message) -> Event:
         """What it says, for whoever did not send it. A batch may hold a thousand, which are not kept twice over."""
         is_long = len(message.content) > MAX_MESSAGE_CHARACTERS
-        return {"content": redacted(message.content, self._redact)[:MAX_MESSAGE_CHARACTERS], "truncated": is_long or None}
+        return {"content": redact_value(message.content, self._redact)[:MAX_MESSAGE_CHARACTERS], "truncated": is_long or None}
 
     def _outcome(self, step_id: str, operation: Operation, success: bool, found: Event) -> Event:
         named = {"operationId": step_id, **_named(operation)}
@@ -115,7 +115,7 @@ class AgentSpacesEventWriter:
 
     def _event(self, type_: str, **fields: Any) -> Event:
         said = {name: _unicode(value) for name, value in fields.items() if value is not None}
-        kept = {name: value if name in _AS_IT_IS else redacted(value, self._redact) for name, value in said.items()}
+        kept = {name: value if name in _AS_IT_IS else redact_value(value, self._redact) for name, value in said.items()}
         return {"type": type_, "timestamp": format_timestamp(self._clock()), **kept}
 
 

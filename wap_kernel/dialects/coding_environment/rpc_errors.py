@@ -88,7 +88,7 @@ def translated(tool: str, error: WapError) -> WapError:
     details = error.details
     if isinstance(variable := details.get("variable"), str):
         details = {**details, "variable": _cut(variable)}
-    return results.told(type(error)(_cut(error.message), hint=hint, **details))
+    return results.redact_outgoing(type(error)(_cut(error.message), hint=hint, **details))
 
 
 def _cut(text: str) -> str:

@@ -15,7 +15,7 @@ from wap_kernel.dialects.coding_environment.rpc_errors import INVALID_PARAMS, Rp
 from wap_kernel.dialects.mcp import sdk_errors
 from wap_kernel.dialects.tool import invalid
 from wap_kernel.model.errors import InvalidArgument, WapError
-from wap_kernel.redaction.results import CurrentRedactor, redacted
+from wap_kernel.redaction.results import CurrentRedactor, redact_value
 
 _OF_A_CALL = ("params", "params.name", "params.arguments")
 _NOT_OPENED = InvalidArgument(
@@ -51,10 +51,10 @@ def explaining(redactor: CurrentRedactor) -> ServerMiddleware[Any]:
             is_too_early = error.code == INVALID_PARAMS and not error.error.data
             failure = as_sent(rpc_error(ctx.method, _NOT_OPENED)) if is_too_early else error
         else:
-            return result if redactor.withholds_nothing else redacted(result, redactor.without_known)
+            return result if redactor.withholds_nothing else redact_value(result, redactor.without_known)
         told = sdk_errors.told(failure.error)
         if not redactor.withholds_nothing:
-            told = ErrorData.model_validate(redacted(told.model_dump(), redactor.without_known))
+            told = ErrorData.model_validate(redact_value(told.model_dump(), redactor.without_known))
         raise MCPError(told.code, told.message, told.data) from None
 
     return explained

@@ -14,11 +14,11 @@ from wap_kernel.dialects.batch_authorization import SCOPE
 from wap_kernel.dialects.coding_environment.rpc_errors import OFFERED
 from wap_kernel.dialects.coding_environment.tools import DIALECT, listed
 from wap_kernel.dialects.mcp import errors
-from wap_kernel.dialects.mcp.identity import Desk, Message, connection_of
+from wap_kernel.dialects.mcp.identity import CallerResolver, Message, get_connection
 from wap_kernel.dialects.mcp.resource_uri import media_type, path_of, template, uri_of
 from wap_kernel.dialects.mcp.subscriptions import Changes, Subscriber
 from wap_kernel.engine.workspace import Workspace
-from wap_kernel.files.interface import Files, Kind
+from wap_kernel.files.interface import Files, FileKind
 from wap_kernel.model.call_context import CallContext
 from wap_kernel.model.caller import Caller
 from wap_kernel.model.errors import InvalidArgument, PathClosed, PermissionDenied, RateLimited, WapError
@@ -39,7 +39,9 @@ R = TypeVar("R", bound=Result)
 class Resources:
     """As far as `listFiles` and `readFile` are among `only` these tools, or all."""
 
-    def __init__(self, workspace: Workspace, desk: Desk, changes: Changes, only: Collection[str] | None) -> None:
+    def __init__(
+        self, workspace: Workspace, desk: CallerResolver, changes: Changes, only: Collection[str] | None
+    ) -> None:
         self._workspace = workspace
         self._desk = desk
         self._only = only
@@ -133,7 +135,7 @@ class Resources:
         self._changes.close()
 
     def _subscriber(self, message: Message) -> Subscriber:
-        connection = connection_of(message)
+        connection = get_connection(message)
         found: Subscriber | None = connection.state.get(_SUBSCRIBER)
         if found is None:
             found = connection.state[_SUBSCRIBER] = Subscriber(self._changes, message.session)
@@ -192,7 +194,7 @@ def _page(root: str, files: Files, found: FileList, start: int) -> tuple[list[ty
 def _is_file(files: Files, path: str) -> bool:
     """Whether it can be read: not a link that leads out of the workspace, to a folder or nowhere, and not a pipe."""
     try:
-        return files.stat(path).kind is Kind.FILE
+        return files.stat(path).kind is FileKind.FILE
     except (OSError, WapError):
         return False
 

@@ -11,7 +11,7 @@ from wap_kernel.dialects.tool_interface.errors import translated
 from wap_kernel.dialects.tool_interface.parameters import ReadParameters
 from wap_kernel.dialects.tool_interface.tools import TOOLS, WorkspaceTool
 from wap_kernel.engine.workspace import Workspace
-from wap_kernel.files.interface import Kind
+from wap_kernel.files.interface import FileKind
 from wap_kernel.model.call_context import CallContext
 from wap_kernel.model.caller import Caller
 from wap_kernel.model.errors import WapError
@@ -50,19 +50,19 @@ async def answer(name: str, operation: Operation, runner: Runner, caller: Caller
     step = Step(name, name, operation)
     encode = partial(_encode, tool(name), operation)
     try:
-        encoded = await runner.answer(step, caller, dialect=DIALECT, encode=encode, wait=wait)
+        encoded = await runner.answer_call(step, caller, dialect=DIALECT, encode=encode, wait=wait)
     except WapError as error:
         raise translated(error) from None
     return encoded if isinstance(encoded, bytes) else json.dumps(encoded).encode("ascii")
 
 
-def respond(step: Step, result: Result) -> dict[str, Any]:
+def encode_result(step: Step, result: Result) -> dict[str, Any]:
     """The answer of a call that waited for approval, to be kept."""
     answered: dict[str, Any] = json.loads(_encode(tool(step.tool), step.operation, result))
     return answered
 
 
-def refuse(_: Step, error: WapError) -> dict[str, Any]:
+def encode_error(_: Step, error: WapError) -> dict[str, Any]:
     """The same of one that failed. When it is raised again, for who waits, nothing of it changes."""
     return translated(error).to_dict()
 
@@ -82,6 +82,6 @@ def _operation(called: WorkspaceTool[Any], body: bytes, workspace: Workspace, ca
 def _is_folder(path: str, workspace: Workspace, caller: Caller) -> bool:
     """As far as the caller may know; for what is refused or missing the pipeline has the words."""
     try:
-        return workspace.judge.files_of(caller).stat(path).kind is Kind.FOLDER
+        return workspace.judge.files_of(caller).stat(path).kind is FileKind.FOLDER
     except (OSError, WapError):
         return False

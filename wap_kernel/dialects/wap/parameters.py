@@ -52,7 +52,7 @@ Patterns = Annotated[
 Hash = Annotated[
     str,
     Field(
-        pattern=content_hash.PATTERN,
+        pattern=content_hash.HASH_PATTERN,
         description="Refuse with CONFLICT unless the file still has this hash (from a read).",
     ),
 ]

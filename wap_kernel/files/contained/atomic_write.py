@@ -18,9 +18,11 @@ from contextlib import suppress
 from functools import cache
 from typing import Protocol
 
-from wap_kernel.files.contained.component_walk import Place
+from wap_kernel.files.contained.component_walk import Location
 
 _HAS_EFFECTIVE_IDS = os.access in os.supports_effective_ids
+_CAN_CHMOD_LINKS = os.chmod in os.supports_follow_symlinks
+_O_PATH = getattr(os, "O_PATH", 0)
 
 STEPS = ("noted", "created", "written", "synced", "renamed", "folder synced", "forgotten")
 TEMPORARY_PREFIX = ".wap-"
@@ -37,16 +39,16 @@ class Journal(Protocol):
     def forget(self, name: str) -> None: ...
 
 
-class Unsettled:
+class PendingSync:
     """Files that have their names already, and folders that are not synced yet: once for all that was put into one.
 
-    None of it may be told before `settle` has returned."""
+    None of it may be told before `sync` has returned."""
 
     def __init__(self) -> None:
         self._folders: dict[tuple[int, int], int] = {}
         self._temporary: list[tuple[Journal, str]] = []
 
-    def hold(self, folder: int) -> None:
+    def add_folder(self, folder: int) -> None:
         """Before something is put into it, so that nothing can fail afterwards."""
         found = os.fstat(folder)
         if (found.st_dev, found.st_ino) not in self._folders:
@@ -55,7 +57,7 @@ class Unsettled:
     def add(self, temporary: str, journal: Journal) -> None:
         self._temporary.append((journal, temporary))
 
-    def settle(self) -> None:
+    def sync(self) -> None:
         """Raises what `fsync` does; whatever happens, nothing is left open."""
         try:
             for folder in self._folders.values():
@@ -73,8 +75,8 @@ def is_temporary(name: str) -> bool:
     return name.startswith(TEMPORARY_PREFIX) and name.endswith(TEMPORARY_SUFFIX)
 
 
-def replace(
-    place: Place,
+def write_file(
+    location: Location,
     data: bytes,
     *,
     exclusive: bool,
@@ -82,70 +84,72 @@ def replace(
     journal: Journal,
     step: Step,
     restoring: bool = False,
-    unsettled: Unsettled | None = None,
+    pending_sync: PendingSync | None = None,
 ) -> os.stat_result:
-    """Put a file with `data` at `place`. An existing file's mode and owner are kept unless `mode` is given.
+    """Put a file with `data` at `location`. An existing file's mode and owner are kept unless `mode` is given.
 
-    With `unsettled` the last two steps are left to it.
-    `restoring`: it is what stood there before, so it takes the place of a read-only file too and gets all of its mode.
+    With `pending_sync` the last two steps are left to it.
+    `restoring`: it is what stood there before, so it takes the location of a read-only file too and gets all of its mode.
     """
-    old = _existing(place, even_read_only=restoring)
+    old = _existing(location, even_read_only=restoring)
     if old is not None and exclusive:
         raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST))
-    if unsettled is not None:
-        unsettled.hold(place.fd)
-    temporary = _note_temporary(place, journal)
+    if pending_sync is not None:
+        pending_sync.add_folder(location.fd)
+    temporary = _note_temporary(location, journal)
     step("noted")
     try:
         bits = 0o7777 if restoring else 0o777  # new content has not earned a setuid bit
-        result = _write_temporary(place.fd, temporary, data, old, mode, bits, step)
+        result = _write_temporary(location.fd, temporary, data, old, mode, bits, step)
         if exclusive:
-            rename_exclusive(place.fd, temporary, place.fd, place.name)
+            rename_exclusive(location.fd, temporary, location.fd, location.name)
         else:
-            os.rename(temporary, place.name, src_dir_fd=place.fd, dst_dir_fd=place.fd)
+            os.rename(temporary, location.name, src_dir_fd=location.fd, dst_dir_fd=location.fd)
     except OSError:
-        _discard(place.fd, temporary)
+        _discard(location.fd, temporary)
         journal.forget(temporary)
         raise
     step("renamed")
-    if unsettled is not None:
-        unsettled.add(temporary, journal)
+    if pending_sync is not None:
+        pending_sync.add(temporary, journal)
         return result
-    os.fsync(place.fd)
+    os.fsync(location.fd)
     step("folder synced")
     journal.forget(temporary)
     step("forgotten")
     return result
 
 
-def replace_by_link(place: Place, target: str, *, journal: Journal) -> None:
-    """Put a link at `place`, by the same protocol."""
-    temporary = _note_temporary(place, journal)
+def write_link(location: Location, target: str, *, journal: Journal) -> None:
+    """Put a link at `location`, by the same protocol."""
+    temporary = _note_temporary(location, journal)
     try:
-        os.symlink(target, temporary, dir_fd=place.fd)
-        os.rename(temporary, place.name, src_dir_fd=place.fd, dst_dir_fd=place.fd)
+        os.symlink(target, temporary, dir_fd=location.fd)
+        os.rename(temporary, location.name, src_dir_fd=location.fd, dst_dir_fd=location.fd)
     except OSError:
-        _discard(place.fd, temporary)
+        _discard(location.fd, temporary)
         journal.forget(temporary)
         raise
-    os.fsync(place.fd)
+    os.fsync(location.fd)
     journal.forget(temporary)
 
 
-def _note_temporary(place: Place, journal: Journal) -> str:
+def _note_temporary(location: Location, journal: Journal) -> str:
     temporary = f"{TEMPORARY_PREFIX}{secrets.token_hex(12)}{TEMPORARY_SUFFIX}"
-    journal.note(temporary, os.path.join(os.path.dirname(place.path), temporary))
+    journal.note(temporary, os.path.join(os.path.dirname(location.path), temporary))
     return temporary
 
 
-def _existing(place: Place, *, even_read_only: bool) -> os.stat_result | None:
+def _existing(location: Location, *, even_read_only: bool) -> os.stat_result | None:
     try:
-        old = os.stat(place.name, dir_fd=place.fd, follow_symlinks=False)
+        old = os.stat(location.name, dir_fd=location.fd, follow_symlinks=False)
     except FileNotFoundError:
         return None
     if stat.S_ISDIR(old.st_mode):
         raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
-    if not even_read_only and not os.access(place.name, os.W_OK, dir_fd=place.fd, effective_ids=_HAS_EFFECTIVE_IDS):
+    if not even_read_only and not os.access(
+        location.name, os.W_OK, dir_fd=location.fd, effective_ids=_HAS_EFFECTIVE_IDS
+    ):
         # A rename would not ask, but whoever made the file read-only meant it.
         raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
     return old
@@ -201,6 +205,22 @@ def _keep_owner(descriptor: int, old: os.stat_result) -> None:
 def _discard(folder: int, name: str) -> None:
     with suppress(FileNotFoundError):
         os.unlink(name, dir_fd=folder)
+
+
+def change_mode(location: Location, mode: int) -> None:
+    bits = stat.S_IMODE(mode)
+    if _CAN_CHMOD_LINKS:
+        os.chmod(location.name, bits, dir_fd=location.fd, follow_symlinks=False)
+        return
+    # Linux: no such call, and a file that may not be read cannot be opened for fchmod. A descriptor that stands for the
+    # name alone is always to be had, and its own entry in /proc names nothing else.
+    descriptor = os.open(location.name, _O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=location.fd)
+    try:
+        if stat.S_ISLNK(os.fstat(descriptor).st_mode):
+            raise OSError(errno.ELOOP, os.strerror(errno.ELOOP))
+        os.chmod(f"/proc/self/fd/{descriptor}", bits)
+    finally:
+        os.close(descriptor)
 
 
 _RENAME_NOREPLACE = 1

@@ -2,7 +2,7 @@
 
 Every step opens the next folder relative to the one before with O_NOFOLLOW, so a folder that is swapped for a link
 between two steps is noticed and never followed. `..` goes back along the descriptors that are held, never through the
-filesystem. This is the only place that interprets links; openat2 hands over to it when it meets one.
+filesystem. This is the only location that interprets links; openat2 hands over to it when it meets one.
 """
 
 from __future__ import annotations
@@ -21,17 +21,17 @@ MAX_FOLDERS = 256
 FOLDER_FLAGS = os.O_RDONLY | getattr(os, "O_DIRECTORY", 0) | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_CLOEXEC", 0)
 
 
-class Escape(Exception):
+class RootEscape(Exception):
     """The path leaves the root."""
 
 
-class Raced(Exception):
+class RaceDetected(Exception):
     """Something was renamed under our feet; resolve again."""
 
 
 @dataclass(frozen=True)
-class Place:
-    """A name in an open folder. `name` is `.` when the place is the folder itself. Close it after use."""
+class Location:
+    """A name in an open folder. `name` is `.` when the location is the folder itself. Close it after use."""
 
     fd: int
     name: str
@@ -40,15 +40,15 @@ class Place:
     def close(self) -> None:
         os.close(self.fd)
 
-    def __enter__(self) -> Place:
+    def __enter__(self) -> Location:
         return self
 
     def __exit__(self, *_: object) -> None:
         self.close()
 
 
-def walk(root: int, names_of_root: tuple[str, ...], path: str, *, follow: bool) -> Place:
-    """The place of `path`; its last name need not exist. With `follow`, a link in last position is resolved too."""
+def walk_components(root: int, names_of_root: tuple[str, ...], path: str, *, follow: bool) -> Location:
+    """The location of `path`; its last name need not exist. With `follow`, a link in last position is resolved too."""
     pending = deque(split_path(path))
     folders: list[int] = []
     names: list[str] = []
@@ -59,7 +59,7 @@ def walk(root: int, names_of_root: tuple[str, ...], path: str, *, follow: bool) 
             here = folders[-1] if folders else root
             if name == "..":
                 if not folders:
-                    raise Escape
+                    raise RootEscape
                 os.close(folders.pop())
                 names.pop()
                 continue
@@ -69,7 +69,7 @@ def walk(root: int, names_of_root: tuple[str, ...], path: str, *, follow: bool) 
             except FileNotFoundError:
                 if not last:
                     raise
-                return Place(os.dup(here), name, "/".join([*names, name]))
+                return Location(os.dup(here), name, "/".join([*names, name]))
             if stat.S_ISLNK(mode) and (follow or not last):
                 links += 1
                 if links > MAX_LINKS:
@@ -82,13 +82,13 @@ def walk(root: int, names_of_root: tuple[str, ...], path: str, *, follow: bool) 
                     names.clear()
                 pending.extendleft(reversed(split_path(target)))
             elif last:
-                return Place(os.dup(here), name, "/".join([*names, name]))
+                return Location(os.dup(here), name, "/".join([*names, name]))
             elif len(folders) >= MAX_FOLDERS:
                 raise OSError(errno.ENAMETOOLONG, os.strerror(errno.ENAMETOOLONG))
             else:
                 folders.append(_open_folder(name, here, mode))
                 names.append(name)
-        return Place(os.dup(folders[-1] if folders else root), ".", "/".join(names) or ".")
+        return Location(os.dup(folders[-1] if folders else root), ".", "/".join(names) or ".")
     finally:
         for folder in folders:
             os.close(folder)
@@ -99,7 +99,7 @@ def _read_link(name: str, folder: int) -> str:
         return os.readlink(name, dir_fd=folder)
     except OSError as error:
         if error.errno in (errno.EINVAL, errno.ENOENT):
-            raise Raced from None
+            raise RaceDetected from None
         raise
 
 
@@ -108,7 +108,7 @@ def _into_root(target: str, names_of_root: tuple[str, ...]) -> str:
         relative = relative_to(target, name)
         if relative is not None:
             return relative
-    raise Escape
+    raise RootEscape
 
 
 def _open_folder(name: str, folder: int, mode: int) -> int:
@@ -117,5 +117,5 @@ def _open_folder(name: str, folder: int, mode: int) -> int:
     except OSError as error:
         # A link with O_DIRECTORY | O_NOFOLLOW is ENOTDIR on Linux and ELOOP elsewhere.
         if stat.S_ISDIR(mode) and error.errno in (errno.ENOTDIR, errno.ELOOP, errno.ENOENT):
-            raise Raced from None
+            raise RaceDetected from None
         raise

@@ -10,7 +10,7 @@ from itertools import islice
 
 from wap_kernel.files.contained.atomic_write import TEMPORARY_PREFIX, is_temporary
 from wap_kernel.files.contained.component_walk import FOLDER_FLAGS
-from wap_kernel.files.interface import Guard, Kind, Look, Stat
+from wap_kernel.files.interface import FileKind, Guard, LinkStat, Stat
 from wap_kernel.model.errors import InvalidArgument, TooLarge
 from wap_kernel.model.hints import LIST_FOLDER
 from wap_kernel.model.path_access import Access
@@ -28,13 +28,13 @@ MAX_REMOVED_DEPTH = 200
 """A descriptor is held for each level while a tree is removed."""
 
 
-def stat_of(found: os.stat_result, path: str) -> Stat:
-    return Stat(path, Kind.of_mode(found.st_mode), found.st_size, found.st_mtime_ns, found.st_mode)
+def build_stat(found: os.stat_result, path: str) -> Stat:
+    return Stat(path, FileKind.of_mode(found.st_mode), found.st_size, found.st_mtime_ns, found.st_mode)
 
 
-def look_of(found: os.stat_result, target: str | None = None) -> Look:
-    return Look(
-        Kind.of_mode(found.st_mode),
+def build_link_stat(found: os.stat_result, target: str | None = None) -> LinkStat:
+    return LinkStat(
+        FileKind.of_mode(found.st_mode),
         found.st_ino,
         found.st_dev,
         found.st_size,
@@ -45,13 +45,13 @@ def look_of(found: os.stat_result, target: str | None = None) -> Look:
     )
 
 
-def look_at(name: str, folder: int) -> Look:
-    look = look_of(os.stat(name, dir_fd=folder, follow_symlinks=False))
-    return look._replace(target=os.readlink(name, dir_fd=folder)) if look.kind is Kind.LINK else look
+def stat_link(name: str, folder: int) -> LinkStat:
+    link_stat = build_link_stat(os.stat(name, dir_fd=folder, follow_symlinks=False))
+    return link_stat._replace(target=os.readlink(name, dir_fd=folder)) if link_stat.kind is FileKind.LINK else link_stat
 
 
-def not_a_file(stat: Stat) -> InvalidArgument:
-    if stat.kind is Kind.FOLDER:
+def special_file_error(stat: Stat) -> InvalidArgument:
+    if stat.kind is FileKind.FOLDER:
         return InvalidArgument(f"Is a folder: {stat.path}", hint=LIST_FOLDER, path=stat.path)
     hint = "Pipes, devices and sockets are never opened."
     return InvalidArgument(f"Not a regular file: {stat.path}", hint=hint, path=stat.path)
@@ -70,10 +70,10 @@ class LocalFile:
 
     def __init__(self, fd: int, path: str) -> None:
         self.fd = fd
-        self.stat = stat_of(os.fstat(fd), path)
-        if self.stat.kind is not Kind.FILE:
+        self.stat = build_stat(os.fstat(fd), path)
+        if self.stat.kind is not FileKind.FILE:
             os.close(fd)
-            raise not_a_file(self.stat)
+            raise special_file_error(self.stat)
 
     def read(self, size: int = -1) -> bytes:
         """`size` bytes, fewer only where the file ends; everything when `size` is negative."""
@@ -128,10 +128,10 @@ class LocalFolder:
         return LocalFile(os.open(name, READ_FLAGS | os.O_NOFOLLOW, dir_fd=self.fd), path)
 
     def stat(self, name: str) -> Stat:
-        return stat_of(os.stat(name, dir_fd=self.fd, follow_symlinks=False), join_path(self.path, name))
+        return build_stat(os.stat(name, dir_fd=self.fd, follow_symlinks=False), join_path(self.path, name))
 
-    def look(self, name: str) -> Look:
-        return look_at(name, self.fd)
+    def lstat(self, name: str) -> LinkStat:
+        return stat_link(name, self.fd)
 
     def check_removable(self, depth: int = 1) -> None:
         """Raise before anything is removed if something below may not be."""

@@ -10,10 +10,10 @@ import errno
 import os
 
 from wap_kernel.files.contained import atomic_write
-from wap_kernel.files.contained.component_walk import FOLDER_FLAGS, Place
-from wap_kernel.files.contained.handles import READ_FLAGS, LocalFile, look_of
+from wap_kernel.files.contained.component_walk import FOLDER_FLAGS, Location
+from wap_kernel.files.contained.handles import READ_FLAGS, LocalFile, build_link_stat
 from wap_kernel.files.contained.openat2 import OpenBeneath
-from wap_kernel.files.interface import Guard, Look
+from wap_kernel.files.interface import Guard, LinkStat
 from wap_kernel.model.path_access import Access
 from wap_kernel.model.paths import resolve_lexically
 
@@ -22,7 +22,7 @@ _LINKED = (errno.ELOOP, errno.EXDEV, errno.EAGAIN)
 _FOLDER = FOLDER_FLAGS & ~getattr(os, "O_NOFOLLOW", 0)
 
 
-class Direct:
+class LinklessFiles:
     """Failures are as those of `Root`."""
 
     def __init__(
@@ -44,42 +44,48 @@ class Direct:
             return None
         real = resolve_lexically(path)
         self._guard.check(real, Access.READ)
-        descriptor = self._opened(path, READ_FLAGS)
+        descriptor = self._open(path, READ_FLAGS)
         return None if descriptor is None else LocalFile(descriptor, real)
 
     def is_free(self, path: str) -> bool:
         """Whether a file can be made at `path`: its folder is there and nothing stands in it under this name."""
-        place = self._place(path)
-        if place is None:
+        location = self._locate(path)
+        if location is None:
             return False
-        with place:
+        with location:
             try:
-                os.stat(place.name, dir_fd=place.fd, follow_symlinks=False)
+                os.stat(location.name, dir_fd=location.fd, follow_symlinks=False)
             except FileNotFoundError:
                 return True
             return False
 
-    def create(self, path: str, data: bytes, unsettled: atomic_write.Unsettled) -> Look:
-        """A new file, by the write protocol; `unsettled` has to be settled before anybody is told of it."""
-        place = self._place(path)
-        if place is None:  # a link has come in the way since somebody looked
+    def create(self, path: str, data: bytes, pending_sync: atomic_write.PendingSync) -> LinkStat:
+        """A new file, by the write protocol; `pending_sync` has to be settled before anybody is told of it."""
+        location = self._locate(path)
+        if location is None:  # a link has come in the way since somebody looked
             raise OSError(errno.ELOOP, os.strerror(errno.ELOOP))
-        with place:
-            made = atomic_write.replace(
-                place, data, exclusive=True, mode=None, journal=self._journal, step=self._step, unsettled=unsettled
+        with location:
+            made = atomic_write.write_file(
+                location,
+                data,
+                exclusive=True,
+                mode=None,
+                journal=self._journal,
+                step=self._step,
+                pending_sync=pending_sync,
             )
-            return look_of(made)
+            return build_link_stat(made)
 
-    def _place(self, path: str) -> Place | None:
+    def _locate(self, path: str) -> Location | None:
         if ".." in path:
             return None
         real = resolve_lexically(path)
         self._guard.check(real, Access.WRITE)
         folder, _, name = real.rpartition("/")
-        descriptor = self._opened(folder or ".", _FOLDER)
-        return None if descriptor is None else Place(descriptor, name, real)
+        descriptor = self._open(folder or ".", _FOLDER)
+        return None if descriptor is None else Location(descriptor, name, real)
 
-    def _opened(self, path: str, flags: int) -> int | None:
+    def _open(self, path: str, flags: int) -> int | None:
         try:
             return self._open_beneath(self._root, path, flags)
         except OSError as error:

@@ -25,7 +25,7 @@ def load() -> OpenBeneath | None:
     """A function (folder, path, flags) -> descriptor, or None where the kernel or a seccomp filter has no openat2.
 
     It refuses every link, also those that stay inside: then the path that was opened is exactly the path that was
-    named, which needs no second look. A path with links takes the component walk, the one place that reads links.
+    named, which needs no second link_stat. A path with links takes the component walk, the one location that reads links.
     """
     if not sys.platform.startswith("linux"):
         return None

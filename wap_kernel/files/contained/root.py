@@ -16,14 +16,21 @@ from contextlib import suppress
 from typing import TypeVar
 
 from wap_kernel.files.contained import atomic_write, openat2
-from wap_kernel.files.contained.component_walk import FOLDER_FLAGS, Escape, Place, Raced, walk
-from wap_kernel.files.contained.handles import READ_FLAGS, LocalFile, LocalFolder, look_at, not_a_file, stat_of
-from wap_kernel.files.contained.linkless import Direct
-from wap_kernel.files.contained.modes import change_mode
-from wap_kernel.files.interface import Guard, Kind, Look, Stat
+from wap_kernel.files.contained.atomic_write import change_mode
+from wap_kernel.files.contained.component_walk import FOLDER_FLAGS, Location, RaceDetected, RootEscape, walk_components
+from wap_kernel.files.contained.handles import (
+    READ_FLAGS,
+    LocalFile,
+    LocalFolder,
+    build_stat,
+    special_file_error,
+    stat_link,
+)
+from wap_kernel.files.contained.linkless import LinklessFiles
+from wap_kernel.files.interface import FileKind, Guard, LinkStat, Stat
 from wap_kernel.model.errors import Conflict, InvalidArgument, WapError
 from wap_kernel.model.path_access import Access
-from wap_kernel.model.paths import resolve_lexically, outside, split_path
+from wap_kernel.model.paths import outside, resolve_lexically, split_path
 
 RETRIES = 64
 
@@ -59,11 +66,11 @@ class Root:
         other._guard = guard
         return other
 
-    def direct(self, guard: Guard) -> Direct | None:
+    def open_linkless(self, guard: Guard) -> LinklessFiles | None:
         """The short way to files that no link leads to; None where the kernel has no openat2."""
         if self._open_beneath is None:
             return None
-        return Direct(self.fd, self._open_beneath, guard, self._journal, self._step)
+        return LinklessFiles(self.fd, self._open_beneath, guard, self._journal, self._step)
 
     # -- reading
 
@@ -76,9 +83,9 @@ class Root:
         return LocalFolder(fd, real, self._guard)
 
     def stat(self, path: str, *, follow: bool = True) -> Stat:
-        with self._place(path, follow=follow) as place:
-            found = self._found(place)
-            self._guard.check(place.path, Access.READ, folder=found is not None and found.kind is Kind.FOLDER)
+        with self._locate(path, follow=follow) as location:
+            found = self._stat_location(location)
+            self._guard.check(location.path, Access.READ, folder=found is not None and found.kind is FileKind.FOLDER)
             if found is None:
                 raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT))
             return found
@@ -89,50 +96,50 @@ class Root:
             with suppress(OSError):
                 os.close(self._open_beneath(self.fd, path, os.O_PATH))
                 return resolve_lexically(path)
-        with self._place(path, follow=follow) as place:
-            return place.path
+        with self._locate(path, follow=follow) as location:
+            return location.path
 
-    def look(self, path: str) -> Look | None:
+    def lstat(self, path: str) -> LinkStat | None:
         try:
-            with self._place(path, follow=False) as place:
-                if place.path != path:
+            with self._locate(path, follow=False) as location:
+                if location.path != path:
                     return None
-                look = look_at(place.name, place.fd)
-                self._guard.check(place.path, Access.READ, folder=look.kind is Kind.FOLDER)
-                return look
+                link_stat = stat_link(location.name, location.fd)
+                self._guard.check(location.path, Access.READ, folder=link_stat.kind is FileKind.FOLDER)
+                return link_stat
         except (FileNotFoundError, NotADirectoryError):
             return None
 
     # -- writing
 
     def replace(self, path: str, data: bytes, *, exclusive: bool = False, mode: int | None = None) -> Stat:
-        with self._target(path) as place:
-            self._refuse_special(place)
-            written = atomic_write.replace(
-                place, data, exclusive=exclusive, mode=mode, journal=self._journal, step=self._step
+        with self._locate_target(path) as location:
+            self._refuse_special(location)
+            written = atomic_write.write_file(
+                location, data, exclusive=exclusive, mode=mode, journal=self._journal, step=self._step
             )
-            return stat_of(written, place.path)
+            return build_stat(written, location.path)
 
     def append(self, path: str, data: bytes) -> Stat:
         """Add to the file itself, which a live logger may hold open; only a new file is made by the write protocol."""
         with suppress(FileExistsError):
             return self.replace(path, data, exclusive=True)
-        with self._target(path) as place:
-            self._refuse_special(place)
+        with self._locate_target(path) as location:
+            self._refuse_special(location)
             flags = os.O_WRONLY | os.O_APPEND | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
-            descriptor = os.open(place.name, flags, dir_fd=place.fd)
+            descriptor = os.open(location.name, flags, dir_fd=location.fd)
             try:
                 before = os.fstat(descriptor)
                 if not stat.S_ISREG(before.st_mode):
-                    raise not_a_file(stat_of(before, place.path))
+                    raise special_file_error(build_stat(before, location.path))
                 atomic_write.append_all(descriptor, data, before.st_size)
                 os.fsync(descriptor)
-                return stat_of(os.fstat(descriptor), place.path)
+                return build_stat(os.fstat(descriptor), location.path)
             finally:
                 os.close(descriptor)
 
     def rename(self, source: str, destination: str, *, overwrite: bool = False) -> str:
-        with self._target(source, follow=False) as old, self._target(destination, follow=False) as new:
+        with self._locate_target(source, follow=False) as old, self._locate_target(destination, follow=False) as new:
             self._guard.check_tree(old.path)
             self._guard.check_tree(new.path)
             self._check_movable(old)
@@ -144,35 +151,35 @@ class Root:
             os.fsync(old.fd)
             return new.path
 
-    def _check_movable(self, place: Place) -> None:
-        if not self._guard.may_hold(place.path):
+    def _check_movable(self, location: Location) -> None:
+        if not self._guard.may_hold(location.path):
             return
-        with suppress(NotADirectoryError), self._folder_at(place) as folder:
+        with suppress(NotADirectoryError), self._folder_at(location) as folder:
             folder.check_removable()
 
-    def _folder_at(self, place: Place) -> LocalFolder:
+    def _folder_at(self, location: Location) -> LocalFolder:
         try:
-            return LocalFolder(os.open(place.name, FOLDER_FLAGS, dir_fd=place.fd), place.path, self._guard)
+            return LocalFolder(os.open(location.name, FOLDER_FLAGS, dir_fd=location.fd), location.path, self._guard)
         except OSError as error:
             if error.errno == errno.ELOOP:  # a link is not a folder
                 raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR)) from None
             raise
 
     def unlink(self, path: str) -> None:
-        with self._target(path, follow=False) as place:
-            os.unlink(place.name, dir_fd=place.fd)
-            os.fsync(place.fd)
+        with self._locate_target(path, follow=False) as location:
+            os.unlink(location.name, dir_fd=location.fd)
+            os.fsync(location.fd)
 
     def remove_tree(self, path: str) -> None:
-        with self._target(path, follow=False) as place:
-            self._guard.check_tree(place.path)
-            with self._folder_at(place) as folder:
-                if os.fstat(folder.fd).st_dev != os.fstat(place.fd).st_dev:
+        with self._locate_target(path, follow=False) as location:
+            self._guard.check_tree(location.path)
+            with self._folder_at(location) as folder:
+                if os.fstat(folder.fd).st_dev != os.fstat(location.fd).st_dev:
                     raise OSError(errno.EBUSY, os.strerror(errno.EBUSY))  # a mount point cannot be removed
                 folder.check_removable()
                 folder.clear()
-            os.rmdir(place.name, dir_fd=place.fd)
-            os.fsync(place.fd)
+            os.rmdir(location.name, dir_fd=location.fd)
+            os.fsync(location.fd)
 
     def mkdir(self, path: str, *, parents: bool = False) -> bool:
         parts = split_path(path)
@@ -182,16 +189,16 @@ class Root:
         return made
 
     def _mkdir_one(self, path: str, not_a_folder: int) -> bool:
-        with self._place(path, follow=True) as place:
+        with self._locate(path, follow=True) as location:
             try:
-                found = os.stat(place.name, dir_fd=place.fd, follow_symlinks=False)
+                found = os.stat(location.name, dir_fd=location.fd, follow_symlinks=False)
             except FileNotFoundError:
-                self._guard.check(place.path, Access.WRITE, folder=True)
+                self._guard.check(location.path, Access.WRITE, folder=True)
                 try:
-                    os.mkdir(place.name, dir_fd=place.fd)
+                    os.mkdir(location.name, dir_fd=location.fd)
                 except FileExistsError:
                     return False  # another writer made it first, which is what was wanted
-                os.fsync(place.fd)
+                os.fsync(location.fd)
                 return True
             if not stat.S_ISDIR(found.st_mode):
                 raise OSError(not_a_folder, os.strerror(not_a_folder))
@@ -200,41 +207,41 @@ class Root:
     # -- putting back
 
     def restore(self, path: str, data: bytes, mode: int) -> None:
-        with self._target(path, follow=False) as place:
-            atomic_write.replace(
-                place, data, exclusive=False, mode=mode, journal=self._journal, step=self._step, restoring=True
+        with self._locate_target(path, follow=False) as location:
+            atomic_write.write_file(
+                location, data, exclusive=False, mode=mode, journal=self._journal, step=self._step, restoring=True
             )
 
     def symlink(self, path: str, target: str) -> None:
-        with self._target(path, follow=False) as place:
-            self._guard.check_tree(place.path)
-            atomic_write.replace_by_link(place, target, journal=self._journal)
+        with self._locate_target(path, follow=False) as location:
+            self._guard.check_tree(location.path)
+            atomic_write.write_link(location, target, journal=self._journal)
 
     def chmod(self, path: str, mode: int) -> None:
-        with self._target(path, follow=False) as place:
-            change_mode(place, mode)
+        with self._locate_target(path, follow=False) as location:
+            change_mode(location, mode)
 
     def rmdir(self, path: str) -> None:
-        with self._target(path, follow=False) as place:
-            os.rmdir(place.name, dir_fd=place.fd)
-            os.fsync(place.fd)
+        with self._locate_target(path, follow=False) as location:
+            os.rmdir(location.name, dir_fd=location.fd)
+            os.fsync(location.fd)
 
     # -- resolution
 
-    def _target(self, path: str, *, follow: bool = True) -> Place:
-        """The place of something that will be changed."""
-        place = self._place(path, follow=follow)
-        if place.name == "." and place.path != ".":  # the path ended in "..": name the folder from its parent
-            place.close()
-            return self._target(place.path, follow=follow)
+    def _locate_target(self, path: str, *, follow: bool = True) -> Location:
+        """The location of something that will be changed."""
+        location = self._locate(path, follow=follow)
+        if location.name == "." and location.path != ".":  # the path ended in "..": name the folder from its parent
+            location.close()
+            return self._locate_target(location.path, follow=follow)
         try:
-            if place.path == ".":
+            if location.path == ".":
                 raise InvalidArgument("The workspace root itself cannot be changed.", hint="Name something inside it.")
-            self._guard.check(place.path, Access.WRITE)
+            self._guard.check(location.path, Access.WRITE)
         except WapError:
-            place.close()
+            location.close()
             raise
-        return place
+        return location
 
     def _open(self, path: str, flags: int) -> tuple[int, str]:
         is_folder = bool(flags & os.O_DIRECTORY)
@@ -245,34 +252,34 @@ class Root:
             return open_beneath(self.fd, path, flags & ~os.O_NOFOLLOW), real
 
         def slow() -> tuple[int, str]:
-            with walk(self.fd, self.names, path, follow=True) as place:
-                self._guard.check(place.path, Access.READ, folder=is_folder)
+            with walk_components(self.fd, self.names, path, follow=True) as location:
+                self._guard.check(location.path, Access.READ, folder=is_folder)
                 try:
-                    return os.open(place.name, flags | os.O_NOFOLLOW, dir_fd=place.fd), place.path
+                    return os.open(location.name, flags | os.O_NOFOLLOW, dir_fd=location.fd), location.path
                 except OSError as error:
-                    if error.errno in (errno.ELOOP, errno.ENOTDIR) and _is_link(place):
-                        raise Raced from None
+                    if error.errno in (errno.ELOOP, errno.ENOTDIR) and _is_link(location):
+                        raise RaceDetected from None
                     raise
 
         return self._resolve(path, fast, slow)
 
-    def _place(self, path: str, *, follow: bool) -> Place:
+    def _locate(self, path: str, *, follow: bool) -> Location:
         parts = split_path(path)
 
-        def fast(open_beneath: openat2.OpenBeneath) -> Place:
+        def fast(open_beneath: openat2.OpenBeneath) -> Location:
             folder = "/".join(parts[:-1]) or "."
             real = resolve_lexically(path)
-            place = Place(open_beneath(self.fd, folder, FOLDER_FLAGS & ~os.O_NOFOLLOW), parts[-1], real)
+            location = Location(open_beneath(self.fd, folder, FOLDER_FLAGS & ~os.O_NOFOLLOW), parts[-1], real)
             try:
-                if follow and _is_link(place):
+                if follow and _is_link(location):
                     raise OSError(errno.ELOOP, os.strerror(errno.ELOOP))
             except OSError:
-                place.close()
+                location.close()
                 raise
-            return place
+            return location
 
-        def slow() -> Place:
-            return walk(self.fd, self.names, path, follow=follow)
+        def slow() -> Location:
+            return walk_components(self.fd, self.names, path, follow=follow)
 
         if not parts or parts[-1] == "..":
             return self._resolve(path, None, slow)
@@ -292,24 +299,24 @@ class Root:
                         raise
             try:
                 return slow()
-            except Escape:
+            except RootEscape:
                 raise outside(path) from None
             except FileNotFoundError:
                 if _leaves_lexically(path):  # through a folder that is not there: refused like any other way out
                     raise outside(path) from None
                 raise
-            except Raced:
+            except RaceDetected:
                 continue
         raise Conflict(f"The path keeps changing while it is being opened: {path}", hint="Try again.", path=path)
 
-    def _refuse_special(self, place: Place) -> None:
-        found = self._found(place)
-        if found is not None and found.kind is Kind.SPECIAL:
-            raise not_a_file(found)
+    def _refuse_special(self, location: Location) -> None:
+        found = self._stat_location(location)
+        if found is not None and found.kind is FileKind.SPECIAL:
+            raise special_file_error(found)
 
-    def _found(self, place: Place) -> Stat | None:
+    def _stat_location(self, location: Location) -> Stat | None:
         try:
-            return stat_of(os.stat(place.name, dir_fd=place.fd, follow_symlinks=False), place.path)
+            return build_stat(os.stat(location.name, dir_fd=location.fd, follow_symlinks=False), location.path)
         except FileNotFoundError:
             return None
 
@@ -322,8 +329,8 @@ def _leaves_lexically(path: str) -> bool:
     return False
 
 
-def _is_link(place: Place) -> bool:
+def _is_link(location: Location) -> bool:
     try:
-        return stat.S_ISLNK(os.stat(place.name, dir_fd=place.fd, follow_symlinks=False).st_mode)
+        return stat.S_ISLNK(os.stat(location.name, dir_fd=location.fd, follow_symlinks=False).st_mode)
     except FileNotFoundError:
         return False

@@ -1,4 +1,4 @@
-"""Edits on the bytes of a file: in order, all or nothing. Pure; what an edit does not touch stays byte for byte.
+"""Apply edits to the bytes of a file: in order, all or nothing, every other byte unchanged. Pure.
 
 A line ends with its `\\n`; a `\\r` before it belongs to the ending. New lines take the ending of what they replace, and
 in a file that is CRLF throughout, plain `\\n` in new content becomes CRLF. A byte order mark is no part of line 1.
@@ -11,19 +11,19 @@ import io
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from wap_kernel.files.edit.closest_match import closest
+from wap_kernel.files.edit.closest_match import find_closest
 from wap_kernel.files.edit.js_regex import replace
-from wap_kernel.files.notebooks.cells import Document
+from wap_kernel.files.notebooks.cells import NotebookDocument
 from wap_kernel.model.deadline import Deadline
 from wap_kernel.model.edits import CellEdit, DeleteLines, Edit, InsertLines, RegexReplace, ReplaceLines, ReplaceText
 from wap_kernel.model.errors import EditAmbiguous, EditNotFound, InvalidArgument, TimedOut, TooLarge, WapError
 
-SHOWN = 50
+QUOTED_CHARACTERS = 50
 """Characters of a text that an error quotes."""
 
 
-def apply(data: bytes, changes: Sequence[Edit], *, max_size: int, deadline: Deadline) -> bytes:
-    """The new content. An error names the position of the change that failed."""
+def apply_edits(data: bytes, changes: Sequence[Edit], *, max_size: int, deadline: Deadline) -> bytes:
+    """Return the new content. An error names the position of the edit that failed."""
     mark = codecs.BOM_UTF8 if data.startswith(codecs.BOM_UTF8) else b""
     content: bytes | _Lines = data[len(mark) :]
     for index, change in enumerate(changes):
@@ -33,12 +33,12 @@ def apply(data: bytes, changes: Sequence[Edit], *, max_size: int, deadline: Dead
             elif isinstance(change, ReplaceText):
                 content = _replace_text(bytes(content), change, max_size)
             elif isinstance(change, CellEdit):
-                _encoded(getattr(change, "source", ""))
-                document = Document(bytes(content))
+                _encode(getattr(change, "source", ""))
+                document = NotebookDocument(bytes(content))
                 document.change(change)
                 content = bytes(document)
             else:
-                # Kept as lines from one line edit to the next: to split a large file for each would take seconds.
+                # Stays split from one line edit to the next: to split a large file for each would take seconds.
                 content = content if isinstance(content, _Lines) else _Lines(content, marked=bool(mark))
                 _LINE_EDITS[type(change)](content, change)
             _check_size(len(mark) + len(content), max_size)
@@ -50,14 +50,14 @@ def apply(data: bytes, changes: Sequence[Edit], *, max_size: int, deadline: Dead
     return mark + bytes(content)
 
 
-def replacements(data: bytes, changes: Sequence[Edit]) -> int | None:
-    """How often a single literal replacement is made in `data`; None for other changes."""
+def count_replacements(data: bytes, changes: Sequence[Edit]) -> int | None:
+    """Return how often a single literal replacement occurs in `data`; None for other edits."""
     if len(changes) != 1 or not isinstance(changes[0], ReplaceText):
         return None
     change = changes[0]
     if change.which != "every":
         return 1
-    return data.removeprefix(codecs.BOM_UTF8).count(_encoded(change.old_content))
+    return data.removeprefix(codecs.BOM_UTF8).count(_encode(change.old_content))
 
 
 def _check_size(size: int, max_size: int) -> None:
@@ -66,14 +66,14 @@ def _check_size(size: int, max_size: int) -> None:
 
 
 def _replace_text(data: bytes, change: ReplaceText, max_size: int) -> bytes:
-    old, new = _encoded(change.old_content), _encoded(change.new_content)
+    old, new = _encode(change.old_content), _encode(change.new_content)
     if not old:
         raise InvalidArgument("The text to replace is empty.", hint="Name some text of the file.")
     first = data.find(old)
     if first < 0:
-        near = closest(data.decode("utf-8", "replace"), change.old_content)
+        near = find_closest(data.decode("utf-8", "replace"), change.old_content)
         raise EditNotFound(
-            f'Could not find content to replace: "{change.old_content[:SHOWN]}..."',
+            f'Could not find content to replace: "{change.old_content[:QUOTED_CHARACTERS]}..."',
             hint="Read the file again: the text must be the same, character for character.",
             **({} if near is None else {"closest": near.to_dict()}),
         )
@@ -84,7 +84,7 @@ def _replace_text(data: bytes, change: ReplaceText, max_size: int) -> bytes:
             occurrences=data.count(old),
         )
     count = data.count(old) if change.which == "every" else 1
-    _check_size(len(data) + count * (len(new) - len(old)), max_size)  # before it is made
+    _check_size(len(data) + count * (len(new) - len(old)), max_size)  # before the text is built
     return data.replace(old, new, count)
 
 
@@ -93,7 +93,7 @@ def split_lines(data: bytes) -> list[bytes]:
 
 
 class _Lines:
-    """The lines of a file, which know their size in bytes and their usual ending without being read again."""
+    """The lines of a file, with their size in bytes and their usual ending, which edits keep up to date."""
 
     def __init__(self, data: bytes, *, marked: bool) -> None:
         self._lines = split_lines(data)
@@ -113,7 +113,7 @@ class _Lines:
 
     @property
     def ending(self) -> bytes:
-        """CRLF if every line ends with it."""
+        """The ending of new lines: CRLF if every line ends with it, else LF."""
         newlines = self.count - (self.count > 0 and not _ending(self._lines[-1]))
         return b"\r\n" if newlines and self._crlf == newlines else b"\n"
 
@@ -121,7 +121,7 @@ class _Lines:
         return _ending(self._lines[number - 1])
 
     def splice(self, start: int, end: int, new: list[bytes]) -> None:
-        """Put `new` in the place of the lines from `start` up to `end`, counted from 0 as in a slice."""
+        """Replace the lines from `start` up to `end`, counted from 0 as in a slice, by `new`."""
         for sign, lines in ((-1, self._lines[start:end]), (1, new)):
             self._size += sign * sum(map(len, lines))
             self._crlf += sign * sum(line.endswith(b"\r\n") for line in lines)
@@ -130,11 +130,11 @@ class _Lines:
     def end_last_line(self) -> None:
         self.splice(self.count - 1, self.count, [self._lines[-1] + self.ending])
 
-    def written(self, content: str, *, at_top: bool) -> list[bytes]:
-        """New content as lines of this file."""
+    def encode_content(self, content: str, *, at_top: bool) -> list[bytes]:
+        """Return new content as lines with the endings of this file."""
         if at_top and self._marked:
             content = content.removeprefix("\ufeff")  # a caller who sends line 1 as it was read sends the mark along
-        new = _encoded(content)
+        new = _encode(content)
         if self.ending == b"\r\n" and b"\r\n" not in new:
             new = new.replace(b"\n", b"\r\n")
         return split_lines(new)
@@ -142,7 +142,7 @@ class _Lines:
 
 def _replace(lines: _Lines, change: ReplaceLines) -> None:
     _check_range(change.start_line, change.end_line, lines.count)
-    new = lines.written(change.new_content, at_top=change.start_line == 1)
+    new = lines.encode_content(change.new_content, at_top=change.start_line == 1)
     if new and not _ending(new[-1]):
         new[-1] += lines.ending_of(change.end_line)
     lines.splice(change.start_line - 1, change.end_line, new)
@@ -152,7 +152,7 @@ def _insert(lines: _Lines, change: InsertLines) -> None:
     after = change.after_line
     if not 0 <= after <= lines.count:
         raise InvalidArgument(f"afterLine {after} is not in the file: it has {lines.count} lines.")
-    new = lines.written(change.new_content, at_top=after == 0)
+    new = lines.encode_content(change.new_content, at_top=after == 0)
     if new and lines.count:
         if after and not lines.ending_of(after):
             lines.end_last_line()  # now the new last line has no ending
@@ -174,7 +174,7 @@ _LINE_EDITS: dict[type, Callable[[_Lines, Any], None]] = {
 
 
 def _regex_replace(data: bytes, change: RegexReplace, max_size: int, deadline: Deadline) -> bytes:
-    _encoded(change.replacement)
+    _encode(change.replacement)
     # surrogateescape carries bytes that are not UTF-8 through the text and back unchanged.
     text = data.decode("utf-8", "surrogateescape")
     replaced = replace.replace(
@@ -183,7 +183,7 @@ def _regex_replace(data: bytes, change: RegexReplace, max_size: int, deadline: D
     return replaced.encode("utf-8", "surrogateescape")
 
 
-def _encoded(content: str) -> bytes:
+def _encode(content: str) -> bytes:
     try:
         return content.encode("utf-8")
     except UnicodeEncodeError as error:

@@ -21,7 +21,7 @@ _STARS = re.compile(r"\*+")
 _GAPS = re.compile(r"(?:(?<=/)|^)(?:\*\*/)+")
 
 
-def expanded(pattern: str) -> list[str]:
+def expand_braces(pattern: str) -> list[str]:
     """The patterns that braces stand for."""
     if len(pattern) > MAX_GLOB_CHARACTERS or "\0" in pattern:
         raise InvalidArgument(
@@ -36,13 +36,13 @@ def expanded(pattern: str) -> list[str]:
     try:
         return list(bracex.expand(pattern, keep_escapes=True, limit=MAX_GLOBS))
     except bracex.ExpansionLimitException:
-        raise too_many(pattern) from None
+        raise too_many_error(pattern) from None
 
 
-def selecting_rows(pattern: str) -> list[list[str]]:
+def parse_include(pattern: str) -> list[list[str]]:
     """A selecting pattern as rows of names, braces expanded. One that begins with `/` or holds `..` finds nothing."""
     rows = []
-    for line in expanded(pattern):
+    for line in expand_braces(pattern):
         names = line.removeprefix("./").rstrip("/").split("/")
         if any(len(_STARS.findall(name)) > MAX_STARS for name in names):
             raise InvalidArgument(
@@ -54,18 +54,18 @@ def selecting_rows(pattern: str) -> list[list[str]]:
     return rows
 
 
-def excluding_lines(patterns: Iterable[str]) -> list[str]:
+def parse_excludes(patterns: Iterable[str]) -> list[str]:
     """Excluding patterns, checked, with braces expanded, `dir/**` written as `/dir/`."""
     lines: list[str] = []
     costly = 0
     for pattern in patterns:
-        for text in expanded(pattern):
+        for text in expand_braces(pattern):
             line = _normalise(text)
             costly += _is_costly(line, pattern)
             if line:
                 lines.append(line)
         if len(lines) > MAX_GLOBS:
-            raise too_many(pattern)
+            raise too_many_error(pattern)
         if costly > MAX_COSTLY:
             raise _too_costly(pattern)
     return lines
@@ -101,7 +101,7 @@ def _is_costly(line: str, pattern: str) -> bool:
     return gaps > 1 or max(stars, default=0) > 2
 
 
-def too_many(pattern: str) -> InvalidArgument:
+def too_many_error(pattern: str) -> InvalidArgument:
     return InvalidArgument(
         f"More than {MAX_GLOBS} patterns, braces expanded.",
         hint="Use coarser patterns.",

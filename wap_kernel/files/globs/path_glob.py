@@ -13,7 +13,7 @@ Matcher = Callable[[str], bool]
 _WILD = re.compile(r"[*?\[\\]")
 
 
-def name_matcher(pattern: str) -> Matcher:
+def compile_name(pattern: str) -> Matcher:
     """Whether a name fits a pattern for one name."""
     if not _WILD.search(pattern):
         return pattern.__eq__
@@ -86,7 +86,7 @@ class PathGlob:
         return frozenset(states)
 
 
-class NamesWithin:
+class FolderMatcher:
     """What some globs say of the entries of one folder, by their names: a walk asks this, which is fast."""
 
     def __init__(self, states: Iterable[tuple[PathGlob, frozenset[int]]]) -> None:

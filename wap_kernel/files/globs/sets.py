@@ -18,8 +18,8 @@ from pathspec import GitIgnoreSpec
 from pathspec.patterns.gitignore import GitIgnorePatternError
 from pathspec.patterns.gitignore.spec import GitIgnoreSpecPattern
 
-from wap_kernel.files.globs.parse import excluding_lines, selecting_rows, too_many
-from wap_kernel.files.globs.path_glob import NamesWithin, PathGlob, name_matcher
+from wap_kernel.files.globs.parse import parse_excludes, parse_include, too_many_error
+from wap_kernel.files.globs.path_glob import FolderMatcher, PathGlob, compile_name
 from wap_kernel.model.errors import InvalidArgument
 from wap_kernel.model.limits import DEFAULT_EXCLUSIONS, MAX_GLOBS
 from wap_kernel.model.paths import split_path
@@ -28,11 +28,11 @@ _ALL = (("**",), ("**", "*"))
 _FOLDER_NAME = re.compile(r"(?:\*\*/)*([^/*?\[\]\\!#\s]+)/")
 
 
-class Patterns:
+class ExcludePatterns:
     """What a caller wants excluded, checked and compiled; where it applies is for `Exclusions`."""
 
     def __init__(self, patterns: Iterable[str]) -> None:
-        lines = excluding_lines(patterns)
+        lines = parse_excludes(patterns)
         ordered = any(line.startswith("!") for line in lines)  # then the last match wins, and a set has no order
         names = {} if ordered else {line: found[1] for line in lines if (found := _FOLDER_NAME.fullmatch(line))}
         self.folder_names = frozenset(names.values())
@@ -43,13 +43,13 @@ class Patterns:
         """Whether some of them take back what others say."""
 
 
-class Selected:
+class IncludeSet:
     """What a caller or a policy selects; a path that no pattern matches is not."""
 
     def __init__(self, patterns: Iterable[str]) -> None:
-        self._globs = [PathGlob(names, name_matcher) for pattern in patterns for names in selecting_rows(pattern)]
+        self._globs = [PathGlob(names, compile_name) for pattern in patterns for names in parse_include(pattern)]
         if len(self._globs) > MAX_GLOBS:
-            raise too_many("")
+            raise too_many_error("")
 
     @property
     def everything(self) -> bool:
@@ -60,9 +60,9 @@ class Selected:
         """The patterns, braces expanded, as patterns for one name each."""
         return [glob.names for glob in self._globs]
 
-    def within(self, folder: str) -> NamesWithin:
+    def within(self, folder: str) -> FolderMatcher:
         names = split_path(folder)
-        return NamesWithin([(glob, glob.after(names)) for glob in self._globs])
+        return FolderMatcher([(glob, glob.after(names)) for glob in self._globs])
 
     def matches(self, path: str) -> bool:
         names = split_path(path)
@@ -94,7 +94,7 @@ class Selected:
         return left | leading.difference(folders()) if leading else left
 
 
-class Exclusions:
+class ExcludeSet:
     """The patterns of one operation that begins at the folder `start`: what it leaves out.
 
     Where it selects (`include`, relative to the start), that is all else: files that are not selected, and folders in
@@ -104,7 +104,7 @@ class Exclusions:
     that a listing of `node_modules/x` shows what is there and still leaves out a `node_modules` further down.
     """
 
-    def __init__(self, patterns: Patterns, start: str = ".", include: Selected | None = None) -> None:
+    def __init__(self, patterns: ExcludePatterns, start: str = ".", include: IncludeSet | None = None) -> None:
         self.folder_names = patterns.folder_names
         self.by_name = not patterns.rest
         """Whether `folder_names` and `within` are all there is to ask."""
@@ -119,7 +119,7 @@ class Exclusions:
         self._relative = GitIgnoreSpec(inner) if any(covering) else None
         self._folders: dict[str, bool] = {".": False, start: False}
         self._include = include
-        self._last = "", NamesWithin(())
+        self._last = "", FolderMatcher(())
         """The folder that was last asked about, and what is selected in it."""
 
     def excludes(self, path: str, is_folder: bool) -> bool:
@@ -140,7 +140,7 @@ class Exclusions:
             return True
         return self._relative is not None and self._relative.match_file(path[len(self._prefix) :])
 
-    def within(self, folder: str) -> NamesWithin | None:
+    def within(self, folder: str) -> FolderMatcher | None:
         """What is selected in `folder`, the start or below it; None if everything is."""
         return None if self._include is None else self._within(folder, self._include)
 
@@ -155,7 +155,7 @@ class Exclusions:
             self._folders[folder] = known
         return known
 
-    def _within(self, folder: str, include: Selected) -> NamesWithin:
+    def _within(self, folder: str, include: IncludeSet) -> FolderMatcher:
         if folder != self._last[0]:
             self._last = folder, include.within(folder[len(self._prefix) :])
         return self._last[1]
@@ -175,16 +175,16 @@ class Exclusions:
         return bool(self._prefix and pattern.include and pattern.match_file(_flat(self._prefix)) is not None)
 
 
-def chosen(exclude: Iterable[str] | None, *, recursive: bool) -> Patterns:
+def choose_excludes(exclude: Iterable[str] | None, *, recursive: bool) -> ExcludePatterns:
     """What the caller excludes, or the defaults, which are for recursive operations."""
     if exclude is not None:
-        return Patterns(exclude)
-    return DEFAULTS if recursive else NOTHING
+        return ExcludePatterns(exclude)
+    return DEFAULT_PATTERNS if recursive else NO_PATTERNS
 
 
-def selected(include: Iterable[str] | None) -> Selected | None:
+def build_include_set(include: Iterable[str] | None) -> IncludeSet | None:
     """What the caller selects; None if that is everything."""
-    return None if include is None else Selected(include)
+    return None if include is None else IncludeSet(include)
 
 
 def _compiled(lines: list[str]) -> list[GitIgnoreSpecPattern]:
@@ -211,5 +211,5 @@ def _flat(text: str) -> str:
     return text.replace("\n", "\x1f") if "\n" in text else text
 
 
-DEFAULTS = Patterns(DEFAULT_EXCLUSIONS)
-NOTHING = Patterns(())
+DEFAULT_PATTERNS = ExcludePatterns(DEFAULT_EXCLUSIONS)
+NO_PATTERNS = ExcludePatterns(())

@@ -41,7 +41,7 @@ class _Placed:
     after: str = ""
 
 
-class Document:
+class NotebookDocument:
     """The text of a notebook, taken apart around its cells."""
 
     def __init__(self, data: bytes) -> None:
@@ -54,7 +54,7 @@ class Document:
             )
         try:
             text = data.removeprefix(codecs.BOM_UTF8).decode("utf-8")
-            members = dict(json_spans.members(text))
+            members = dict(json_spans.iterate_members(text))
             start, end = members["cells"]
             self._has_ids = _has_ids(text, members)
             self._about = json.loads(text[slice(*members["metadata"])])
@@ -122,9 +122,9 @@ class Document:
     def replace(self, change: ReplaceCell) -> None:
         one = self._placed[self._find(change.cell_id)]
         kind = str(change.cell_type or one.cell["cell_type"])
-        if (kind, change.source) == (one.cell["cell_type"], source_of(one.cell)):
+        if (kind, change.source) == (one.cell["cell_type"], get_source(one.cell)):
             return
-        spans = dict(json_spans.members(one.text))
+        spans = dict(json_spans.iterate_members(one.text))
         new = {"source": self._source(change.source)}
         if kind == "code":  # what it has put out was put out by another source
             new |= _OF_CODE
@@ -197,19 +197,19 @@ class Document:
         return text if self._indent is None else text.replace("\n", self._line(3))
 
 
-_CHANGES: dict[type, Callable[[Document, Any], None]] = {
-    InsertCell: Document.insert,
-    ReplaceCell: Document.replace,
-    DeleteCell: Document.delete,
-    MoveCell: Document.move,
+_CHANGES: dict[type, Callable[[NotebookDocument, Any], None]] = {
+    InsertCell: NotebookDocument.insert,
+    ReplaceCell: NotebookDocument.replace,
+    DeleteCell: NotebookDocument.delete,
+    MoveCell: NotebookDocument.move,
 }
 
 
-def source_of(cell: Cell) -> str:
-    return joined(cell.get("source"))
+def get_source(cell: Cell) -> str:
+    return join_lines(cell.get("source"))
 
 
-def joined(text: Any) -> str:
+def join_lines(text: Any) -> str:
     """nbformat has texts whole or as lists of lines."""
     if isinstance(text, list):
         return "".join(part for part in text if isinstance(part, str))
@@ -218,7 +218,7 @@ def joined(text: Any) -> str:
 
 def _placed(text: str, start: int) -> Iterator[_Placed]:
     last = start + 1  # what follows the bracket, or a comma
-    for cell, (begin, end) in json_spans.elements(text, start):
+    for cell, (begin, end) in json_spans.iterate_elements(text, start):
         if not isinstance(cell, dict) or not isinstance(cell.get("cell_type"), str):
             raise ValueError(cell)
         following = end

@@ -15,7 +15,7 @@ _SPACE = re.compile(r"[ \t\r\n]*")
 _DECODER = json.JSONDecoder()
 
 
-def members(text: str) -> Iterator[tuple[str, Span]]:
+def iterate_members(text: str) -> Iterator[tuple[str, Span]]:
     """The names in the object that `text` is, each with the span of its value."""
     position = _after(text, _skip(text, 0), "{")
     while not text.startswith("}", position):
@@ -28,7 +28,7 @@ def members(text: str) -> Iterator[tuple[str, Span]]:
         raise ValueError("something follows")
 
 
-def elements(text: str, start: int) -> Iterator[tuple[Any, Span]]:
+def iterate_elements(text: str, start: int) -> Iterator[tuple[Any, Span]]:
     """The elements of the array that begins at `start`, each with its span."""
     position = _after(text, start, "[")
     while not text.startswith("]", position):

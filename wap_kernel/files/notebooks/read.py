@@ -5,10 +5,10 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from wap_kernel.files.content_hash import of_bytes
+from wap_kernel.files.content_hash import hash_bytes
 from wap_kernel.files.interface import Files
-from wap_kernel.files.notebooks.cells import Cell, Document, joined, source_of
-from wap_kernel.files.read import metadata, read_up_to
+from wap_kernel.files.notebooks.cells import Cell, NotebookDocument, get_source, join_lines
+from wap_kernel.files.read import build_metadata, read_up_to
 from wap_kernel.model.errors import InvalidArgument, TooLarge
 from wap_kernel.model.limits import MAX_CELL_OUTPUT_CHARACTERS, MAX_CELL_OUTPUTS, MAX_NOTEBOOK_BYTES
 from wap_kernel.model.operations import ReadNotebook
@@ -25,7 +25,7 @@ def read_notebook(files: Files, operation: ReadNotebook, limits: Limits, root_pa
     """The cells that are asked for, as many as fit into an answer."""
     with files.open(operation.path) as file:
         data, stat = read_up_to(file, MAX_NOTEBOOK_BYTES), file.stat
-    document = Document(data)
+    document = NotebookDocument(data)
     wanted = _wanted(document, operation.cells)
     cells: list[NotebookCell] = []
     left = limits.max_file_size
@@ -48,8 +48,8 @@ def read_notebook(files: Files, operation: ReadNotebook, limits: Limits, root_pa
         total_cells=len(document.cells),
         is_truncated=len(cells) < len(wanted),
         language=None if document.language is None else _text(document.language)[:MAX_TYPE],
-        metadata=metadata(stat, root_path),
-        hash=of_bytes(data),
+        metadata=build_metadata(stat, root_path),
+        hash=hash_bytes(data),
     )
 
 
@@ -63,7 +63,7 @@ def _size(cell: NotebookCell) -> int:
     return sum(map(len, texts)) + OVERHEAD * (1 + len(outputs))
 
 
-def _wanted(document: Document, names: tuple[str, ...] | None) -> list[tuple[str, Cell]]:
+def _wanted(document: NotebookDocument, names: tuple[str, ...] | None) -> list[tuple[str, Cell]]:
     known = dict(zip(document.names, document.cells, strict=True))
     if names is None:
         return list(known.items())
@@ -87,7 +87,7 @@ def _shown(name: str, cell: Cell, most: int | None) -> NotebookCell:
     return NotebookCell(
         id=name,
         type=_text(str(cell["cell_type"]))[:MAX_TYPE],
-        source=_text(source_of(cell)),
+        source=_text(get_source(cell)),
         execution_count=count if type(count) is int else None,
         outputs=kept,
         outputs_left_out=left_out or None,
@@ -99,13 +99,13 @@ def _output(output: dict[str, Any]) -> CellOutput:
     data = output.get("data")
     bundle = data if isinstance(data, dict) else {}
     if kind == "stream":
-        text = joined(output.get("text"))
+        text = join_lines(output.get("text"))
     elif kind == "error":
         traceback = output.get("traceback")
         lines = [line for line in traceback if isinstance(line, str)] if isinstance(traceback, list) else []
         text = "\n".join(lines) or f"{output.get('ename')}: {output.get('evalue')}"
     else:
-        text = joined(bundle.get("text/plain"))
+        text = join_lines(bundle.get("text/plain"))
     text = _text(_COLOURS.sub("", text))
     others = sorted(_text(mime)[:MAX_TYPE] for mime in bundle if mime != "text/plain")
     return CellOutput(

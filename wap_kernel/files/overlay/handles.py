@@ -8,8 +8,8 @@ import stat
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from wap_kernel.files.contained.handles import not_a_file
-from wap_kernel.files.interface import DirEntry, Files, Guard, Kind, Look, OpenFile, Stat
+from wap_kernel.files.contained.handles import special_file_error
+from wap_kernel.files.interface import DirEntry, FileKind, Files, Guard, LinkStat, OpenFile, Stat
 from wap_kernel.model.path_access import Access
 from wap_kernel.model.paths import join_path
 
@@ -18,49 +18,49 @@ FOLDER_MODE = stat.S_IFDIR | 0o755
 
 
 @dataclass(frozen=True)
-class Node:
+class OverlayNode:
     """What stands at a path here. A folder was made here, so what the files below have at its path does not count."""
 
-    look: Look | None
+    link_stat: LinkStat | None
     """None: nothing; it was removed."""
     data: bytes | None = None
     source: str | None = None
     """Of a file or link that was moved here: where the files below have it."""
 
 
-GONE = Node(None)
+REMOVED = OverlayNode(None)
 
 
-class Layer:
+class OverlayLayer:
     """The changes, by real path, over the files below."""
 
     def __init__(self, files: Files) -> None:
         self.files = files
-        self._nodes: dict[str, Node] = {}
+        self._nodes: dict[str, OverlayNode] = {}
 
-    def node(self, path: str) -> Node | None:
+    def node(self, path: str) -> OverlayNode | None:
         return self._nodes.get(path)
 
-    def put(self, path: str, node: Node) -> None:
-        if node.look is None:  # with all that was below
+    def put(self, path: str, node: OverlayNode) -> None:
+        if node.link_stat is None:  # with all that was below
             for below in [known for known in self._nodes if known.startswith(f"{path}/")]:
                 del self._nodes[below]
         self._nodes[path] = node
 
-    def look(self, path: str) -> Look | None:
+    def lstat(self, path: str) -> LinkStat | None:
         """Without any link on the way: `path` is real."""
         node = self._nodes.get(path)
         if node is not None:
-            return node.look
-        return None if self._is_new(_parent(path)) else self.files.look(path)
+            return node.link_stat
+        return None if self._is_new(_parent(path)) else self.files.lstat(path)
 
     def open(self, path: str) -> OpenFile:
-        node, look = self._nodes.get(path), self.look(path)
-        if look is None:
+        node, link_stat = self._nodes.get(path), self.lstat(path)
+        if link_stat is None:
             raise OSError(errno.ENOENT, os.strerror(errno.ENOENT))
-        found = Stat(path, look.kind, look.size, look.mtime_ns, look.mode)
-        if look.kind is not Kind.FILE:
-            raise not_a_file(found)
+        found = Stat(path, link_stat.kind, link_stat.size, link_stat.mtime_ns, link_stat.mode)
+        if link_stat.kind is not FileKind.FILE:
+            raise special_file_error(found)
         if node is None:
             return self.files.open(path)
         if node.data is not None:
@@ -68,19 +68,19 @@ class Layer:
         with self.files.open(node.source or path) as file:
             return VirtualFile(found, file.read())
 
-    def children(self, folder: str) -> dict[str, Look]:
-        found: dict[str, Look] = {}
+    def children(self, folder: str) -> dict[str, LinkStat]:
+        found: dict[str, LinkStat] = {}
         if not self._is_new(folder):
             with self.files.open_folder(folder) as opened:
                 for batch in opened.batches():
-                    found.update({entry.name: opened.look(entry.name) for entry in batch})
+                    found.update({entry.name: opened.lstat(entry.name) for entry in batch})
         for path, node in self._nodes.items():
             if _parent(path) == folder and path != ".":
                 name = path.rpartition("/")[2]
-                if node.look is None:
+                if node.link_stat is None:
                     found.pop(name, None)
                 else:
-                    found[name] = node.look
+                    found[name] = node.link_stat
         return found
 
     def _is_new(self, folder: str) -> bool:
@@ -115,22 +115,22 @@ class VirtualFile:
 @dataclass(frozen=True)
 class _Entry:
     name: str
-    kind: Kind
+    kind: FileKind
 
     def is_dir(self, *, follow_symlinks: bool = True) -> bool:
-        return self.kind is Kind.FOLDER
+        return self.kind is FileKind.FOLDER
 
     def is_file(self, *, follow_symlinks: bool = True) -> bool:
-        return self.kind is Kind.FILE
+        return self.kind is FileKind.FILE
 
     def is_symlink(self) -> bool:
-        return self.kind is Kind.LINK
+        return self.kind is FileKind.LINK
 
 
 class OverlayFolder:
-    def __init__(self, layer: Layer, path: str, guard: Guard) -> None:
-        found = layer.look(path)
-        if found is None or found.kind is not Kind.FOLDER:
+    def __init__(self, layer: OverlayLayer, path: str, guard: Guard) -> None:
+        found = layer.lstat(path)
+        if found is None or found.kind is not FileKind.FOLDER:
             number = errno.ENOENT if found is None else errno.ENOTDIR
             raise OSError(number, os.strerror(number))
         self.path = path
@@ -138,10 +138,10 @@ class OverlayFolder:
         self._guard = guard
 
     def batches(self) -> Iterator[Sequence[DirEntry]]:
-        entries = [_Entry(name, look.kind) for name, look in self._layer.children(self.path).items()]
+        entries = [_Entry(name, link_stat.kind) for name, link_stat in self._layer.children(self.path).items()]
         names = [entry.name for entry in entries]
         hidden = self._guard.hidden_among(
-            self.path, names, lambda: {entry.name for entry in entries if entry.kind is Kind.FOLDER}
+            self.path, names, lambda: {entry.name for entry in entries if entry.kind is FileKind.FOLDER}
         )
         yield [entry for entry in entries if entry.name not in hidden]
 
@@ -156,11 +156,11 @@ class OverlayFolder:
         return self._layer.open(path)
 
     def stat(self, name: str) -> Stat:
-        look = self.look(name)
-        return Stat(join_path(self.path, name), look.kind, look.size, look.mtime_ns, look.mode)
+        link_stat = self.lstat(name)
+        return Stat(join_path(self.path, name), link_stat.kind, link_stat.size, link_stat.mtime_ns, link_stat.mode)
 
-    def look(self, name: str) -> Look:
-        found = self._layer.look(self.path if name == "." else join_path(self.path, name))
+    def lstat(self, name: str) -> LinkStat:
+        found = self._layer.lstat(self.path if name == "." else join_path(self.path, name))
         if found is None:
             raise OSError(errno.ENOENT, os.strerror(errno.ENOENT))
         return found

@@ -15,10 +15,9 @@ from collections.abc import Iterator
 from contextlib import suppress
 
 from wap_kernel.files.contained.component_walk import MAX_LINKS
-from wap_kernel.files.contained.handles import not_a_file
-from wap_kernel.files.interface import Files, Guard, Kind, Look, OpenFile, Stat
-from wap_kernel.files.overlay.handles import FILE_MODE, FOLDER_MODE, GONE, Layer, Node, OverlayFolder
-from wap_kernel.files.unguarded import Unguarded
+from wap_kernel.files.contained.handles import special_file_error
+from wap_kernel.files.interface import FileKind, Files, Guard, LinkStat, NullGuard, OpenFile, Stat
+from wap_kernel.files.overlay.handles import FILE_MODE, FOLDER_MODE, REMOVED, OverlayFolder, OverlayLayer, OverlayNode
 from wap_kernel.model.errors import InvalidArgument, PermissionDenied
 from wap_kernel.model.path_access import Access
 from wap_kernel.model.paths import join_path, outside, split_path
@@ -28,8 +27,8 @@ class Overlay:
     """`files` are those below. Under another guard (`guarded_by`) the changes are the same; until then it has none."""
 
     def __init__(self, files: Files) -> None:
-        self._layer = Layer(files.guarded_by(Unguarded()))
-        self._guard: Guard = Unguarded()
+        self._layer = OverlayLayer(files.guarded_by(NullGuard()))
+        self._guard: Guard = NullGuard()
 
     def guarded_by(self, guard: Guard) -> Overlay:
         other = object.__new__(Overlay)
@@ -50,8 +49,8 @@ class Overlay:
 
     def stat(self, path: str, *, follow: bool = True) -> Stat:
         real = self._resolve(path, follow=follow)
-        found = self._layer.look(real)
-        self._guard.check(real, Access.READ, folder=found is not None and found.kind is Kind.FOLDER)
+        found = self._layer.lstat(real)
+        self._guard.check(real, Access.READ, folder=found is not None and found.kind is FileKind.FOLDER)
         if found is None:
             raise _failure(errno.ENOENT)
         return _stat(real, found)
@@ -59,25 +58,25 @@ class Overlay:
     def resolve(self, path: str, *, follow: bool = True) -> str:
         return self._resolve(path, follow=follow)
 
-    def look(self, path: str) -> Look | None:
+    def lstat(self, path: str) -> LinkStat | None:
         try:
             real = self._resolve(path, follow=False)
         except (FileNotFoundError, NotADirectoryError):
             return None
-        found = self._layer.look(real) if real == path else None
+        found = self._layer.lstat(real) if real == path else None
         if found is not None:
-            self._guard.check(real, Access.READ, folder=found.kind is Kind.FOLDER)
+            self._guard.check(real, Access.READ, folder=found.kind is FileKind.FOLDER)
         return found
 
     # -- writing
 
     def replace(self, path: str, data: bytes, *, exclusive: bool = False, mode: int | None = None) -> Stat:
         real = self._target(path)
-        old = self._layer.look(real)
+        old = self._layer.lstat(real)
         if old is not None:
-            if old.kind is Kind.SPECIAL:
-                raise not_a_file(_stat(real, old))
-            if old.kind is Kind.FOLDER:
+            if old.kind is FileKind.SPECIAL:
+                raise special_file_error(_stat(real, old))
+            if old.kind is FileKind.FOLDER:
                 raise _failure(errno.EISDIR)
             if not old.mode & 0o200 and os.geteuid() != 0:
                 raise _failure(errno.EACCES)
@@ -97,40 +96,40 @@ class Overlay:
         old, new = self._target(source, follow=False), self._target(destination, follow=False)
         self._guard.check_tree(old)
         self._guard.check_tree(new)
-        moved, standing = self._layer.look(old), self._layer.look(new)
+        moved, standing = self._layer.lstat(old), self._layer.lstat(new)
         if moved is None:
             raise _failure(errno.ENOENT)
         if standing is not None and not overwrite:
             raise _failure(errno.EEXIST)
-        if moved.kind is Kind.FOLDER:
+        if moved.kind is FileKind.FOLDER:
             raise InvalidArgument(f"A dry run does not move folders: {source}", hint="Move its files one by one.")
-        if standing is not None and standing.kind is Kind.FOLDER:
+        if standing is not None and standing.kind is FileKind.FOLDER:
             raise _failure(errno.EISDIR)
         if old != new:
-            self._layer.put(new, self._layer.node(old) or Node(moved, source=old))
-            self._layer.put(old, GONE)
+            self._layer.put(new, self._layer.node(old) or OverlayNode(moved, source=old))
+            self._layer.put(old, REMOVED)
         return new
 
     def unlink(self, path: str) -> None:
         real = self._target(path, follow=False)
-        found = self._layer.look(real)
+        found = self._layer.lstat(real)
         if found is None:
             raise _failure(errno.ENOENT)
-        if found.kind is Kind.FOLDER:
+        if found.kind is FileKind.FOLDER:
             raise _failure(errno.EISDIR)
-        self._layer.put(real, GONE)
+        self._layer.put(real, REMOVED)
 
     def remove_tree(self, path: str) -> None:
         real = self._target(path, follow=False)
         self._guard.check_tree(real)
-        found = self._layer.look(real)
+        found = self._layer.lstat(real)
         if found is None:
             raise _failure(errno.ENOENT)
-        if found.kind is not Kind.FOLDER:
+        if found.kind is not FileKind.FOLDER:
             raise _failure(errno.ENOTDIR)
-        for below, look in self._below(real):
-            self._guard.check(below, Access.WRITE, folder=look.kind is Kind.FOLDER)
-        self._layer.put(real, GONE)
+        for below, link_stat in self._below(real):
+            self._guard.check(below, Access.WRITE, folder=link_stat.kind is FileKind.FOLDER)
+        self._layer.put(real, REMOVED)
 
     def mkdir(self, path: str, *, parents: bool = False) -> bool:
         parts = split_path(path)
@@ -141,25 +140,25 @@ class Overlay:
 
     def _mkdir_one(self, path: str, not_a_folder: int) -> bool:
         real = self._resolve(path, follow=True)
-        found = self._layer.look(real)
+        found = self._layer.lstat(real)
         if found is None:
             self._guard.check(real, Access.WRITE, folder=True)
-            self._layer.put(real, Node(_new(Kind.FOLDER, 0, FOLDER_MODE)))
+            self._layer.put(real, OverlayNode(_new(FileKind.FOLDER, 0, FOLDER_MODE)))
             return True
-        if found.kind is not Kind.FOLDER:
+        if found.kind is not FileKind.FOLDER:
             raise _failure(not_a_folder)
         return False
 
     def _put_file(self, real: str, data: bytes, mode: int) -> Stat:
-        look = _new(Kind.FILE, len(data), FILE_MODE & ~0o777 | mode & 0o777)
-        self._layer.put(real, Node(look, data))
-        return _stat(real, look)
+        link_stat = _new(FileKind.FILE, len(data), FILE_MODE & ~0o777 | mode & 0o777)
+        self._layer.put(real, OverlayNode(link_stat, data))
+        return _stat(real, link_stat)
 
-    def _below(self, folder: str) -> Iterator[tuple[str, Look]]:
-        for name, look in self._layer.children(folder).items():
+    def _below(self, folder: str) -> Iterator[tuple[str, LinkStat]]:
+        for name, link_stat in self._layer.children(folder).items():
             path = join_path(folder, name)
-            yield path, look
-            if look.kind is Kind.FOLDER:
+            yield path, link_stat
+            if link_stat.kind is FileKind.FOLDER:
                 yield from self._below(path)
 
     # -- resolution
@@ -190,8 +189,8 @@ class Overlay:
                 here = posixpath.dirname(here) or "."
                 continue
             place = join_path(here, name)
-            found = self._layer.look(place)
-            if found is not None and found.kind is Kind.LINK and (follow or pending):
+            found = self._layer.lstat(place)
+            if found is not None and found.kind is FileKind.LINK and (follow or pending):
                 links += 1
                 if links > MAX_LINKS:
                     raise _failure(errno.ELOOP)
@@ -200,7 +199,7 @@ class Overlay:
                     target, here = self._from_top(place, path), "."
                 pending.extendleft(reversed(split_path(target)))
                 continue
-            if pending and (found is None or found.kind is not Kind.FOLDER):
+            if pending and (found is None or found.kind is not FileKind.FOLDER):
                 raise _failure(errno.ENOENT if found is None else errno.ENOTDIR)
             here = place
         return here
@@ -214,13 +213,13 @@ class Overlay:
             raise outside(path) from None
 
 
-def _new(kind: Kind, size: int, mode: int) -> Look:
+def _new(kind: FileKind, size: int, mode: int) -> LinkStat:
     now = time.time_ns()
-    return Look(kind, 0, 0, size, now, now, mode)
+    return LinkStat(kind, 0, 0, size, now, now, mode)
 
 
-def _stat(path: str, look: Look) -> Stat:
-    return Stat(path, look.kind, look.size, look.mtime_ns, look.mode)
+def _stat(path: str, link_stat: LinkStat) -> Stat:
+    return Stat(path, link_stat.kind, link_stat.size, link_stat.mtime_ns, link_stat.mode)
 
 
 def _failure(number: int) -> OSError:

@@ -1,6 +1,6 @@
-"""Looking for a literal in process: faster than starting rg, as long as there is little to read and little to find.
+"""Search for a literal in process: faster than rg as long as there is little to read and little to find.
 
-rg is the judge of everything bigger, so this gives up early. Python holds the interpreter's lock line by line, and
+rg does every larger search, so this gives up early. Python holds the interpreter's lock line by line, and
 other threads of the server wait for it.
 """
 
@@ -11,33 +11,35 @@ from contextlib import closing
 from dataclasses import dataclass
 
 from wap_kernel.files.interface import Files, OpenFile
-from wap_kernel.files.search.line_scanner import Hit, column_in, hits
-from wap_kernel.files.search.match_rows import rows
+from wap_kernel.files.search.line_scanner import Hit, compute_column, find_hits
+from wap_kernel.files.search.match_rows import build_matches
 from wap_kernel.files.search.selection import Selection
-from wap_kernel.files.tree_walk import open_real, unless_gone
+from wap_kernel.files.tree_walk import open_real_folder, try_open
 from wap_kernel.model.deadline import Deadline
 from wap_kernel.model.paths import join_path, render_path
 from wap_kernel.model.results import SearchMatch, SearchResult
 
 FILE_BUDGET = 500
+"""Files to search before rg is faster."""
 BYTE_BUDGET = 16 * 1024 * 1024
+"""Bytes to search before rg is faster."""
 LINE_BUDGET = 10_000
-"""What is searched, and found, before rg is faster."""
+"""Matching lines to find before rg is faster."""
 
 
 _FOLDED_TO_ASCII = {b"k": "\u212a".encode(), b"s": "\u017f".encode()}
-"""The Kelvin sign and the long s: all that Unicode takes for another case of a letter of ASCII."""
+"""The Kelvin sign and the long s: the only other characters that fold to a letter of ASCII."""
 
 
 @dataclass(frozen=True)
 class Literal:
-    """What to look for. `folded`: it is ASCII in lower case, and is found in either."""
+    """Bytes to search for. `folded`: they are ASCII in lower case, and match in either case."""
 
     text: bytes
     folded: bool = False
 
-    def searchable(self, data: bytes) -> bytes | None:
-        """`data` as it is to be searched, every byte in its place; None if that needs to know more than ASCII."""
+    def fold(self, data: bytes) -> bytes | None:
+        """Return `data` as it is to be searched, with the same offsets; None if that needs more than ASCII."""
         if not self.folded:
             return data
         if any(letter in self.text and other in data for letter, other in _FOLDED_TO_ASCII.items()):
@@ -45,7 +47,7 @@ class Literal:
         return data.lower()
 
 
-def find_literal(
+def search_literal(
     files: Files,
     selection: Selection,
     literal: Literal,
@@ -55,14 +57,14 @@ def find_literal(
     limit: int,
     file_budget: int = FILE_BUDGET,
 ) -> SearchResult | None:
-    """The whole search, or None when there is more to do than pays."""
-    wanted = _by_folder(selection, deadline, file_budget)
-    if wanted is None:
+    """Return the result of the whole search, or None if rg is faster."""
+    names_by_folder = _group_by_folder(selection, deadline, file_budget)
+    if names_by_folder is None:
         return None
     budget = BYTE_BUDGET
     matching: list[tuple[str, str, bytes, list[Hit]]] = []
     total = 0
-    with closing(_open_all(files, wanted)) as found:
+    with closing(_open_all(files, names_by_folder)) as found:
         for path, file in found:
             deadline.check()
             if file.stat.size > selection.max_file_size:
@@ -71,12 +73,12 @@ def find_literal(
                 return None
             data = file.read(file.stat.size + 1)
             budget -= len(data)
-            searchable = literal.searchable(data)
+            searchable = literal.fold(data)
             if searchable is None:
                 return None
             if literal.text not in searchable or b"\0" in data:
                 continue
-            lines = hits([searchable], literal.text, LINE_BUDGET + 1 - total)
+            lines = find_hits([searchable], literal.text, LINE_BUDGET + 1 - total)
             total += len(lines)
             if total > LINE_BUDGET:
                 return None
@@ -87,30 +89,30 @@ def find_literal(
         room = limit - len(matches)
         if not room:
             break
-        matches += rows(path, data, {hit.line: column_in(data, hit) for hit in lines[:room]}, context)
+        matches += build_matches(path, data, {hit.line: compute_column(data, hit) for hit in lines[:room]}, context)
     return SearchResult(matches=matches, is_truncated=total > len(matches), total_matches=total)
 
 
-def _by_folder(selection: Selection, deadline: Deadline, file_budget: int) -> dict[str, set[str]] | None:
-    """The names of the files by the folder that they are in, or None when there are too many."""
-    wanted: dict[str, set[str]] = {}
+def _group_by_folder(selection: Selection, deadline: Deadline, file_budget: int) -> dict[str, set[str]] | None:
+    """Return the names of the files by their folder, or None if there are too many."""
+    names_by_folder: dict[str, set[str]] = {}
     with closing(selection.walk(deadline)) as walk:
         for number, (folder, name) in enumerate(walk):
             if number == file_budget:
                 return None
-            wanted.setdefault(folder, set()).add(name)
-    return wanted
+            names_by_folder.setdefault(folder, set()).add(name)
+    return names_by_folder
 
 
-def _open_all(files: Files, wanted: dict[str, set[str]]) -> Generator[tuple[str, OpenFile], None, None]:
-    """Each file that is still there, open until the next is asked for. A folder is opened once for all its files."""
-    for path, names in wanted.items():
-        folder = open_real(files, path)
+def _open_all(files: Files, names_by_folder: dict[str, set[str]]) -> Generator[tuple[str, OpenFile], None, None]:
+    """Yield each file that is still there, open until the next one. A folder is opened once for all its files."""
+    for path, names in names_by_folder.items():
+        folder = open_real_folder(files, path)
         if folder is None:
             continue
         with folder:
             for name in names:
-                file = unless_gone(folder.open, name)
+                file = try_open(folder.open, name)
                 if file is not None:
                     with file:
                         yield join_path(path, name), file

@@ -1,7 +1,7 @@
-"""One search by rg: it counts, and only the files that come first are asked for lines.
+"""Search with rg: it counts in all files, and then finds the lines of those that come first.
 
-It is given paths where it is confined to the root, and open descriptors elsewhere. The texts of an answer are read
-through the file primitives in both cases, so whatever is returned came through containment.
+rg gets paths where it is confined to the root, and open descriptors elsewhere. The texts of a result are read through
+the file primitives in both cases, so everything that is returned came through containment.
 """
 
 from __future__ import annotations
@@ -14,11 +14,11 @@ from typing import TypeVar
 
 from wap_kernel.files.contained.handles import LocalFile
 from wap_kernel.files.interface import Files, OpenFile
-from wap_kernel.files.search.line_scanner import BLOCK, Hit, blocks, column_in, column_of, hits
-from wap_kernel.files.search.match_rows import rows
-from wap_kernel.files.search.ripgrep import Query, Ripgrep, memory_file
+from wap_kernel.files.search.line_scanner import BLOCK, Hit, compute_column, find_hits, read_blocks, read_column
+from wap_kernel.files.search.match_rows import build_matches
+from wap_kernel.files.search.ripgrep import Ripgrep, SearchQuery, open_memory_file
 from wap_kernel.files.search.selection import Selection
-from wap_kernel.files.tree_walk import unless_gone
+from wap_kernel.files.tree_walk import try_open
 from wap_kernel.model.deadline import Deadline
 from wap_kernel.model.errors import ProviderUnavailable
 from wap_kernel.model.paths import join_path, render_path
@@ -26,7 +26,7 @@ from wap_kernel.model.results import SearchMatch, SearchResult
 
 DESCRIPTOR_BATCH = 200
 ARGUMENT_BYTES = 128 * 1024
-"""Of paths in one command line; systems allow far more."""
+"""Bytes of paths in one command line; systems allow far more."""
 MAX_GLOBS = 100
 
 LONG = 1024 * 1024
@@ -35,16 +35,18 @@ _SHORT = 4096
 
 T = TypeVar("T")
 
-_PLAIN_NAME = re.compile(r"[A-Za-z0-9_.-]+")
-_PLAIN_GLOB = re.compile(r"\*?[A-Za-z0-9_.-]+\*?|\*{1,2}")
+_SAFE_NAME = re.compile(r"[A-Za-z0-9_.-]+")
+_SAFE_GLOB = re.compile(r"\*?[A-Za-z0-9_.-]+\*?|\*{1,2}")
 
 
 class RipgrepSearch:
+    """One search with rg."""
+
     def __init__(
         self,
         files: Files,
         rg: Ripgrep,
-        query: Query,
+        query: SearchQuery,
         selection: Selection,
         context: int,
         limit: int,
@@ -59,10 +61,10 @@ class RipgrepSearch:
         self._deadline = deadline
         self._literal = query.literal
 
-    def result(self) -> SearchResult:
+    def run(self) -> SearchResult:
         counts = self._count_paths() if self._rg.takes_paths else self._count_descriptors()
-        first = self._first_files(counts)
-        found = {} if self._literal is not None else self._hits(first)
+        first = self._choose_first(counts)
+        found = {} if self._literal is not None else self._find_hits(first)
         matches: list[SearchMatch] = []
         for path in first:
             file = self._open(path)
@@ -72,29 +74,29 @@ class RipgrepSearch:
                 room = self._limit - len(matches)
                 whole = file.read(BLOCK) if file.stat.size < BLOCK else None
                 if self._literal is not None:
-                    lines = hits(self._blocks(file) if whole is None else [whole], self._literal, room)
+                    lines = find_hits(self._blocks(file) if whole is None else [whole], self._literal, room)
                 else:
                     lines = found.get(path, [])[:room]
                 if whole is not None:
-                    columns = {hit.line: column_in(whole, hit) for hit in lines}
+                    columns = {hit.line: compute_column(whole, hit) for hit in lines}
                 else:
-                    columns = {hit.line: column_of(file, hit, self._deadline.check) for hit in lines}
-                matches += rows(path, self._blocks(file) if whole is None else whole, columns, self._context)
+                    columns = {hit.line: read_column(file, hit, self._deadline.check) for hit in lines}
+                matches += build_matches(path, self._blocks(file) if whole is None else whole, columns, self._context)
         total = sum(counts.values())
         return SearchResult(matches=matches, is_truncated=total > len(matches), total_matches=total)
 
     def _count_paths(self) -> dict[str, int]:
         selection = self._selection
-        # Pruning is for speed: `selection` decides. Given are only names that rg cannot read as more than a name.
-        pruned = [f"--glob=!**/{name}/" for name in sorted(selection.pruned) if _PLAIN_NAME.fullmatch(name)]
+        # Pruning is for speed: `selection` decides. rg gets only names that it cannot read as a pattern.
+        pruned = [f"--glob=!**/{name}/" for name in sorted(selection.pruned) if _SAFE_NAME.fullmatch(name)]
         depth = [] if selection.recursive else ["--max-depth=1"]
-        options = [*_globs(selection.rows), *pruned, *depth]  # of globs the last that matches counts
+        options = [*_make_globs(selection.rows), *pruned, *depth]  # the last glob that matches counts
         counts: dict[str, int] = {}
-        # Nothing may be left to search; a bad query is an error all the same, so rg is given its empty stdin.
-        for names in _batches([_argument(path) for path in (*selection.folders, *selection.named)] or ["-"]):
+        # A bad query is an error even if there is nothing to search, so rg then gets its empty stdin.
+        for names in _iterate_batches([_to_argument(path) for path in (*selection.folders, *selection.named)] or ["-"]):
             found = self._rg.count(self._query, names, self._deadline, options=options)
             by_path = {name[2:]: number for name, number in found.items()}
-            counts |= {path: by_path[path] for path in selection.of(by_path, self._deadline)}
+            counts |= {path: by_path[path] for path in selection.filter_paths(by_path, self._deadline)}
         for path in selection.named & counts.keys():  # rg searches a named file even if it is binary
             file = self._open(path)
             if file is None:
@@ -111,17 +113,17 @@ class RipgrepSearch:
 
         ask(["-"], [])  # a bad query is an error even if there is nothing to search
         found = (join_path(folder, name) for folder, name in self._selection.walk(self._deadline))
-        paths = sorted(set(self._selection.of(found, self._deadline)))
+        paths = sorted(set(self._selection.filter_paths(found, self._deadline)))
         return {path: n for path, n, file in self._ask_descriptors(paths, ask) if not self._is_binary(file)}
 
-    def _hits(self, paths: list[str]) -> dict[str, list[Hit]]:
+    def _find_hits(self, paths: list[str]) -> dict[str, list[Hit]]:
         large = {path for path in paths if self._is_large(path)}
         found = self._ask_hits([path for path in paths if path not in large], with_columns=True)
         for path, numbered in self._ask_hits(sorted(large), with_columns=False).items():
             file = self._open(path)
             if file is not None:
                 with file:
-                    found[path] = self._with_places(file, numbered)
+                    found[path] = self._add_columns(file, numbered)
         return found
 
     def _ask_hits(self, paths: list[str], *, with_columns: bool) -> dict[str, list[Hit]]:
@@ -131,24 +133,24 @@ class RipgrepSearch:
         if not self._rg.takes_paths:
             return {path: found for path, found, _ in self._ask_descriptors(paths, ask)}
         answers: dict[str, list[Hit]] = {}
-        for names in _batches(map(_argument, paths)):
+        for names in _iterate_batches(map(_to_argument, paths)):
             answers.update((name[2:], found) for name, found in ask(names, []).items())
         return answers
 
-    def _with_places(self, file: OpenFile, numbered: list[Hit]) -> list[Hit]:
-        """The same hits and where they match, for a file that may have endless lines: rg is given their beginnings."""
-        with memory_file() as lines:
-            lengths = [lines.write(self._beginning(file, hit) + b"\n") - 1 for hit in numbered]
+    def _add_columns(self, file: OpenFile, numbered: list[Hit]) -> list[Hit]:
+        """Return the hits with their columns, for a file that may have endless lines: rg gets their beginnings."""
+        with open_memory_file() as lines:
+            lengths = [lines.write(self._read_beginning(file, hit) + b"\n") - 1 for hit in numbered]
             lines.flush()
             name = f"/dev/fd/{lines.fileno()}"
             answers = self._rg.hits(self._query, [name], len(numbered), self._deadline, fds=[lines.fileno()])
-        places = {hit.line: hit.at for hit in answers.get(name, ())}
+        columns = {hit.line: hit.at for hit in answers.get(name, ())}
         return [
-            hit._replace(at=places.get(number, length))
+            hit._replace(at=columns.get(number, length))
             for number, (hit, length) in enumerate(zip(numbered, lengths, strict=True), 1)
         ]
 
-    def _beginning(self, file: OpenFile, hit: Hit) -> bytes:
+    def _read_beginning(self, file: OpenFile, hit: Hit) -> bytes:
         self._deadline.check()
         file.seek(hit.start)
         line = file.read(_SHORT)
@@ -157,16 +159,16 @@ class RipgrepSearch:
         return line.partition(b"\n")[0]
 
     def _is_large(self, path: str) -> bool:
-        found = unless_gone(self._files.stat, path)
+        found = try_open(self._files.stat, path)
         return found is not None and found.size > LONG
 
     def _ask_descriptors(
         self, paths: list[str], ask: Callable[[list[str], list[int]], dict[str, T]]
     ) -> Iterator[tuple[str, T, OpenFile]]:
-        """What rg says of each file that it says something of, together with the open file."""
+        """Yield path, answer and open file for each file that rg answers something for."""
         for begin in range(0, len(paths), DESCRIPTOR_BATCH):
             with ExitStack() as stack:
-                handed: dict[str, tuple[str, LocalFile]] = {}
+                files_by_name: dict[str, tuple[str, LocalFile]] = {}
                 for path in paths[begin : begin + DESCRIPTOR_BATCH]:
                     file = self._open(path)
                     if file is None:
@@ -174,13 +176,13 @@ class RipgrepSearch:
                     stack.enter_context(file)
                     if not isinstance(file, LocalFile):
                         raise ProviderUnavailable("rg can search only files of this machine.")
-                    handed[f"/dev/fd/{file.fd}"] = (path, file)
-                answers = ask(list(handed), [file.fd for _, file in handed.values()])
+                    files_by_name[f"/dev/fd/{file.fd}"] = (path, file)
+                answers = ask(list(files_by_name), [file.fd for _, file in files_by_name.values()])
                 for name, answer in answers.items():
-                    yield handed[name][0], answer, handed[name][1]
+                    yield files_by_name[name][0], answer, files_by_name[name][1]
 
-    def _first_files(self, counts: Mapping[str, int]) -> list[str]:
-        """The files that hold the first matches, in order."""
+    def _choose_first(self, counts: Mapping[str, int]) -> list[str]:
+        """Return the files that contain the first matches, in order."""
         first = []
         enough = 0
         for path in nsmallest(self._limit, counts, key=render_path):  # each has one match at least
@@ -191,35 +193,35 @@ class RipgrepSearch:
         return first
 
     def _open(self, path: str) -> OpenFile | None:
-        """The file at the real path `path`, or None if the search has to do without it."""
-        file = unless_gone(self._files.open, path)
+        """Return the file at the real path `path`, or None if it is gone, replaced or too large."""
+        file = try_open(self._files.open, path)
         if file is None or (file.stat.path == path and file.stat.size <= self._selection.max_file_size):
             return file
-        with file:  # a link has taken its place, or it is too big
+        with file:  # a link has replaced it, or it is too large
             return None
 
     def _blocks(self, file: OpenFile) -> Iterator[bytes]:
         file.seek(0)
-        return blocks(file, self._deadline.check)
+        return read_blocks(file, self._deadline.check)
 
     def _is_binary(self, file: OpenFile) -> bool:
         return any(b"\0" in block for block in self._blocks(file))
 
 
-def _argument(path: str) -> str:
-    """A path as rg is given it: never an option, and recognisable in the output."""
+def _to_argument(path: str) -> str:
+    """Return a path as an argument of rg: never an option, and recognisable in the output."""
     return "./" if path == "." else f"./{path}"
 
 
-def _globs(rows: Sequence[tuple[str, ...]] | None) -> list[str]:
-    """Options that leave out files which cannot be selected, if rg is sure to leave out no other."""
-    if rows is None or len(rows) > MAX_GLOBS or not all(_PLAIN_GLOB.fullmatch(name) for row in rows for name in row):
+def _make_globs(rows: Sequence[tuple[str, ...]] | None) -> list[str]:
+    """Return options that leave out files which cannot be selected, if rg is sure to leave out no other."""
+    if rows is None or len(rows) > MAX_GLOBS or not all(_SAFE_GLOB.fullmatch(name) for row in rows for name in row):
         return []
-    ended = [row[:-1] for row in rows if row[-1] == "**"]  # to us `a/**` is `a` as well
+    ended = [row[:-1] for row in rows if row[-1] == "**"]  # `a/**` selects `a` as well
     return [f"--glob=/{'/'.join(row)}" for row in sorted({*rows, *ended})]
 
 
-def _batches(names: Iterable[str]) -> Iterator[list[str]]:
+def _iterate_batches(names: Iterable[str]) -> Iterator[list[str]]:
     batch: list[str] = []
     size = 0
     for name in names:

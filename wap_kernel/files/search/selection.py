@@ -1,13 +1,13 @@
-"""Selection: which files a search is about. Made from the start paths, the exclusions and the guard."""
+"""Select the files of a search by the start paths, the exclusions and the guard."""
 
 from __future__ import annotations
 
 from collections.abc import Generator, Iterable, Iterator
 
 from wap_kernel.files.contained.atomic_write import is_temporary
-from wap_kernel.files.globs.sets import Exclusions, chosen, selected
-from wap_kernel.files.interface import Files, Guard, Kind, Stat
-from wap_kernel.files.tree_walk import open_real, regular_files
+from wap_kernel.files.globs.sets import ExcludeSet, build_include_set, choose_excludes
+from wap_kernel.files.interface import FileKind, Files, Guard, Stat
+from wap_kernel.files.tree_walk import iterate_files, open_real_folder
 from wap_kernel.model.deadline import Deadline
 from wap_kernel.model.errors import InvalidArgument, PermissionDenied, translate_os_error
 from wap_kernel.model.limits import MAX_SEARCH_PATHS, MAX_SEARCHED_FILE_BYTES
@@ -15,13 +15,15 @@ from wap_kernel.model.operations import SearchFiles
 from wap_kernel.model.path_access import Access
 from wap_kernel.model.paths import join_path, split_path
 
-CHECKED = 100
-"""Files between two looks at the deadline."""
+FILES_PER_DEADLINE_CHECK = 100
+"""Files between two checks of the deadline."""
 
 
 class Selection:
-    """Files that are named, and files below folders that are named unless they are excluded or hidden; of all these,
-    those that the operation's `include` selects."""
+    """The files that a search names, and those below the folders that it names unless they are excluded or hidden.
+
+    Of all these, the operation's `include` selects.
+    """
 
     def __init__(
         self, files: Files, guard: Guard, operation: SearchFiles, max_file_size: int = MAX_SEARCHED_FILE_BYTES
@@ -34,34 +36,34 @@ class Selection:
         self.recursive = operation.recursive
         self.max_file_size = max_file_size
         self.named: set[str] = set()
-        """Real paths of files, as far as they are searched at all; exclusions do not apply to them."""
-        self.folders: dict[str, Exclusions] = {}
-        """Real paths of folders, and what is excluded below each."""
+        """Real paths of the files to search that the operation names; exclusions do not apply to them."""
+        self.folders: dict[str, ExcludeSet] = {}
+        """Real paths of the folders that the operation names, with the exclusions below each."""
         self._files = files
         self._guard = guard
-        patterns = chosen(operation.exclude, recursive=operation.recursive)
-        include = selected(operation.include)
-        starts = {_start(files, path) for path in operation.paths}
-        # rg would ignore its own limit for a file that is named.
-        named = (found.path for found in starts if found.kind is Kind.FILE and found.size <= max_file_size)
+        patterns = choose_excludes(operation.exclude, recursive=operation.recursive)
+        include = build_include_set(operation.include)
+        starts = {_stat_start(files, path) for path in operation.paths}
+        # rg ignores its own limit for a file that is named.
+        named = (found.path for found in starts if found.kind is FileKind.FILE and found.size <= max_file_size)
         self.named.update(path for path in named if include is None or include.matches(path.rpartition("/")[2]))
-        for path in sorted({found.path for found in starts if found.kind is Kind.FOLDER}):
-            # A folder below another one that is searched anyway is left out; an excluded one is a start of its own, and
-            # so is every one from which globs are to be read.
+        for path in sorted({found.path for found in starts if found.kind is FileKind.FOLDER}):
+            # A folder below another start that is searched anyway is left out; an excluded one is a start of its own,
+            # and so is every one that globs are relative to.
             if include is not None:
                 if include.leads_on("."):
-                    self.folders[path] = Exclusions(patterns, path, include)
+                    self.folders[path] = ExcludeSet(patterns, path, include)
             elif not (self.recursive and any(not known.covers_folder(path) for known in self._above(path))):
-                self.folders[path] = Exclusions(patterns, path)
+                self.folders[path] = ExcludeSet(patterns, path)
         self.pruned = frozenset().union(*(exclusions.folder_names for exclusions in self.folders.values()))
-        """Names of folders that are excluded everywhere."""
+        """Names of the folders that are excluded everywhere."""
         self.rows: list[tuple[str, ...]] | None = None
-        """What is selected below the folders, as rows of names from the root; None if that is everything."""
+        """Selected paths below the folders, as rows of names from the root; None if every path is selected."""
         if include is not None and not include.everything:
             self.rows = [(*split_path(path), *row) for path in self.folders for row in include.rows]
 
-    def of(self, paths: Iterable[str], deadline: Deadline) -> Iterator[str]:
-        """Those of `paths`, files as rg found them, that are asked for and may be read."""
+    def filter_paths(self, paths: Iterable[str], deadline: Deadline) -> Iterator[str]:
+        """Yield those of `paths`, files that rg found, that are selected and may be read."""
         folders: dict[str, list[str]] = {}
         for path in paths:
             if path in self.named:
@@ -77,7 +79,7 @@ class Selection:
             hidden = self._guard.hidden_among(folder, names)
             everything = any(owner.only_names for owner in owners)
             for index, name in enumerate(names):
-                if not index % CHECKED:
+                if not index % FILES_PER_DEADLINE_CHECK:
                     deadline.check()
                 path = join_path(folder, name)
                 if (
@@ -88,24 +90,24 @@ class Selection:
                     yield path
 
     def walk(self, deadline: Deadline) -> Generator[tuple[str, str], None, None]:
-        """Folder and name of each of the files, by real paths, in no order; one may come twice."""
+        """Yield folder and name of each selected file, by real paths, in no order; one may come twice."""
         for path in self.named:
             folder, _, name = path.rpartition("/")
             yield folder or ".", name
         for path, exclusions in self.folders.items():
-            start = open_real(self._files, path)
+            start = open_real_folder(self._files, path)
             if start is not None:
-                yield from regular_files(self._files, start, exclusions, deadline, recursive=self.recursive)
+                yield from iterate_files(self._files, start, exclusions, deadline, recursive=self.recursive)
 
-    def _starts_for(self, folder: str) -> list[Exclusions]:
-        """The starts that bring the search into `folder`."""
+    def _starts_for(self, folder: str) -> list[ExcludeSet]:
+        """Return the exclusions of the starts that bring the search into `folder`."""
         owners = [self.folders[folder]] if folder in self.folders else []
         if self.recursive:
             owners += [owner for owner in self._above(folder) if not owner.covers_folder(folder)]
         return owners if owners and self._is_readable(folder, folder=True) else []
 
-    def _above(self, folder: str) -> list[Exclusions]:
-        """The starts that lie above `folder`."""
+    def _above(self, folder: str) -> list[ExcludeSet]:
+        """Return the exclusions of the starts that lie above `folder`."""
         above = []
         while folder != ".":
             folder = folder.rpartition("/")[0] or "."
@@ -121,12 +123,12 @@ class Selection:
         return True
 
 
-def _start(files: Files, path: str) -> Stat:
+def _stat_start(files: Files, path: str) -> Stat:
     try:
         found = files.stat(path)
     except OSError as error:
         raise translate_os_error(error, path) from error
-    if found.kind not in (Kind.FILE, Kind.FOLDER):
+    if found.kind not in (FileKind.FILE, FileKind.FOLDER):
         raise InvalidArgument(
             f"Not a file or folder: {path}", hint="Pipes, devices and sockets are never opened.", path=path
         )

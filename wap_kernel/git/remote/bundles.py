@@ -1,6 +1,6 @@
-"""Objects on their way out of the workspace and into it, as bundles.
+"""Carry objects out of the workspace and into it, as bundles.
 
-A bundle is a file with commits and all that belongs to them. It is made where the objects are, out of what is visible
+A bundle is a file with commits and all that belongs to them. Git makes it where the objects are, out of what is visible
 there, so nothing that a workspace's repository merely points at (alternates, a `.git` file) can be among them.
 """
 
@@ -10,10 +10,10 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from secrets import token_hex
 
-from wap_kernel.files.unguarded import Unguarded
+from wap_kernel.files.interface import NullGuard
 from wap_kernel.git import output_parser
 from wap_kernel.git.failure_messages import parse_git_error
-from wap_kernel.git.local.sandboxed_git import SandboxedGit, RepositoryInfo
+from wap_kernel.git.local.sandboxed_git import RepositoryInfo, SandboxedGit
 from wap_kernel.git.remote.server_repository import NO_VARIABLES, ServerRepository, Variables
 from wap_kernel.model.errors import translate_os_error
 from wap_kernel.model.git import names
@@ -39,13 +39,15 @@ def export_commit(
     limit: int = MAX_BUNDLE_BYTES,
     variables: Variables = NO_VARIABLES,
 ) -> str:
-    """Bring `ref` of the workspace into the server's repository; returns its commit, which ARRIVED keeps. `variables`
-    are for git there."""
+    """Copy `ref` of the workspace into the server's repository as ARRIVED_REF, and return its commit.
+
+    `variables` are for git in the server's repository.
+    """
     with server.temporary_file("out.bundle") as path:
         known = list(read_server_refs(server).values())[:MAX_KNOWN_COMMITS]
         ended = _write_bundle(git, info, path, (ref, *(f"^{one}" for one in known)), limit)
         if ended is not None and "empty bundle" in ended.failure.stderr:
-            # All of it is known already; so ask for the commit itself, with nothing to subtract.
+            # The server has all of it already; so bundle the commit itself, with nothing to subtract.
             ended = _write_bundle(git, info, path, ("--max-count=1", ref), limit)
         if ended is not None:
             raise ended
@@ -70,20 +72,23 @@ def _write_bundle(
                 file.write(piece)
             return size <= limit
 
-        ran = git.stream(info, "bundle", "create", "--quiet", "-", "--ignore-missing", *what, take=take)
+        output = git.stream(info, "bundle", "create", "--quiet", "-", "--ignore-missing", *what, take=take)
     if size > limit:
         raise _too_large_error(limit)
-    if ran.truncated:
-        raise build_git_error(GitFailureReason.CANCELLED, "It was cancelled.", ran.exit_code)
-    return parse_git_error(ran.exit_code, ran.stderr) if ran.exit_code else None
+    if output.truncated:
+        raise build_git_error(GitFailureReason.CANCELLED, "The git operation was cancelled.", output.exit_code)
+    return parse_git_error(output.exit_code, output.stderr) if output.exit_code else None
 
 
 def import_commits(
     git: SandboxedGit, info: RepositoryInfo, server: ServerRepository, wanted: Mapping[str, str], known: Iterable[str]
 ) -> None:
-    """Bring commits of the server's repository into the workspace's: `wanted` are refs here, `known` ids there."""
-    held = _find_common_commits(server, known)
-    for excluded in (held, []):  # the workspace may have lost what its refs promise; then everything is sent
+    """Copy commits of the server's repository into the workspace's.
+
+    `wanted` are refs of the server's repository, `known` commit ids of the workspace's.
+    """
+    common = _find_common_commits(server, known)
+    for excluded in (common, []):  # the workspace may have lost what its refs promise; then everything is sent
         with server.temporary_file("in.bundle") as path:
             arguments = (*wanted, *(f"^{one}" for one in excluded))
             try:
@@ -99,7 +104,7 @@ def import_commits(
 
 
 def _unbundle(git: SandboxedGit, info: RepositoryInfo, path: Path, *, last: bool) -> bool:
-    files = git.provider.files.guarded_by(Unguarded())
+    files = git.provider.files.guarded_by(NullGuard())
     name = f".wap-{token_hex(8)}.bundle"
     try:
         with open(path, "rb") as file:
@@ -107,37 +112,37 @@ def _unbundle(git: SandboxedGit, info: RepositoryInfo, path: Path, *, last: bool
             while piece := file.read(_PIECE_BYTES):
                 files.append(name, piece)
         accept = (0,) if last else (0, 1, 128)
-        ran = git.run(info, "bundle", "unbundle", f"{git.root}/{name}", accept=accept)
-        return ran.exit_code == 0
+        output = git.run(info, "bundle", "unbundle", f"{git.root}/{name}", accept=accept)
+        return output.exit_code == 0
     except OSError as error:
         raise translate_os_error(error, name) from error
     finally:
         try:
             files.unlink(name)
         except OSError:
-            pass  # it was never made, or somebody inside removed it
+            pass  # it was never created, or a command in the workspace removed it
 
 
 def set_refs(git: SandboxedGit, info: RepositoryInfo, changes: Mapping[str, str | None]) -> None:
-    """Set refs of the workspace's repository; None removes one."""
+    """Set refs of the workspace's repository; None removes a ref."""
     pairs = list(changes.items())
     for start in range(0, len(pairs), MAX_KNOWN_COMMITS):
         words = [word for name, value in pairs[start : start + MAX_KNOWN_COMMITS] for word in (name, value or "-")]
-        ran = git.run_script(_SET_REFS, words, folder=info.folder, info=info)
-        if ran.exit_code:
-            raise parse_git_error(ran.exit_code, ran.stderr)
+        output = git.run_script(_SET_REFS, words, folder=info.folder, info=info)
+        if output.exit_code:
+            raise parse_git_error(output.exit_code, output.stderr)
 
 
 def read_server_refs(server: ServerRepository, *patterns: str, variables: Variables = NO_VARIABLES) -> dict[str, str]:
-    """Refs of the server's repository, by their full names."""
+    """Return refs of the server's repository, by their full names."""
     _, stdout = server.run("for-each-ref", "--format=%(refname)%00%(objectname)", *patterns, variables=variables)
     return _parse_refs(stdout)
 
 
 def read_workspace_refs(git: SandboxedGit, info: RepositoryInfo, *patterns: str) -> dict[str, str]:
-    """The same of the workspace's. Whoever works there decides what they say."""
-    ran = git.read(info, "for-each-ref", "--format=%(refname)%00%(objectname)", *patterns)
-    return _parse_refs(ran.stdout)
+    """Return refs of the workspace's repository, by their full names; the agent can forge them."""
+    output = git.read(info, "for-each-ref", "--format=%(refname)%00%(objectname)", *patterns)
+    return _parse_refs(output.stdout)
 
 
 def _parse_refs(stdout: bytes) -> dict[str, str]:
@@ -150,13 +155,15 @@ def _parse_refs(stdout: bytes) -> dict[str, str]:
 
 
 def _find_common_commits(server: ServerRepository, identifiers: Iterable[str]) -> list[str]:
-    """The commits among `identifiers` that the server has too."""
-    asked = [one for one in dict.fromkeys(identifiers) if names.is_commit_id(one)][:MAX_KNOWN_COMMITS]
-    if not asked:
+    """Return the commits among `identifiers` that the server's repository has too."""
+    candidates = [one for one in dict.fromkeys(identifiers) if names.is_commit_id(one)][:MAX_KNOWN_COMMITS]
+    if not candidates:
         return []
-    _, stdout = server.run("rev-list", "--ignore-missing", "--no-walk", *asked)
+    _, stdout = server.run("rev-list", "--ignore-missing", "--no-walk", *candidates)
     return [one for one in stdout.decode("ascii", "replace").split() if names.is_commit_id(one)]
 
 
 def _too_large_error(limit: int) -> GitError:
-    return build_git_error(GitFailureReason.TOO_LARGE, f"The commits take more than {limit // 1024**2} MiB. A person transfers them.")
+    return build_git_error(
+        GitFailureReason.TOO_LARGE, f"The commits take more than {limit // 1024**2} MiB. A person transfers them."
+    )

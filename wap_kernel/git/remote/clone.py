@@ -1,13 +1,12 @@
-"""Clone: a new folder of the workspace with the remote's repository in it."""
+"""Clone a remote's repository into a new folder of the workspace."""
 
 from __future__ import annotations
 
-from wap_kernel.files.interface import Files
-from wap_kernel.files.unguarded import Unguarded
+from wap_kernel.files.interface import Files, NullGuard
 from wap_kernel.git import output_parser
 from wap_kernel.git.failure_messages import parse_git_error
 from wap_kernel.git.local.changes import check_writes
-from wap_kernel.git.local.repository import Permits, LocalRepository, path_denied_error
+from wap_kernel.git.local.repository import LocalRepository, Permits, path_denied_error
 from wap_kernel.git.local.sandboxed_git import SandboxedGit
 from wap_kernel.git.remote import bundles
 from wap_kernel.git.remote.transfer import RemoteLink, import_refs
@@ -24,15 +23,21 @@ git config "branch.$1.remote" "$2" && git config "branch.$1.merge" "refs/heads/$
 
 
 def clone(
-    link: RemoteLink, git: SandboxedGit, permits: Permits, path: str, *, branch: str | None = None, depth: int | None = None
+    link: RemoteLink,
+    git: SandboxedGit,
+    permits: Permits,
+    path: str,
+    *,
+    branch: str | None = None,
+    depth: int | None = None,
 ) -> CloneResult:
-    """Nothing of the folder is left if it fails."""
+    """Clone the remote's repository into `path`; after a failure nothing of the folder is left."""
     if depth is not None:
         raise InvalidArgument("Shallow clones are not supported.", hint="Leave depth out: the whole history is cloned.")
     path = names.parse_git_path(path)
     if not permits.may_write(path):
         raise path_denied_error(path)
-    files = git.provider.files.guarded_by(Unguarded())
+    files = git.provider.files.guarded_by(NullGuard())
     with link.server.lock():
         _check_absent(files, path)
         link.fetch_remote()
@@ -40,7 +45,9 @@ def clone(
         tracking = f"refs/remotes/{link.server.remote.name}/{chosen}"
         commit = bundles.read_server_refs(link.server, tracking).get(tracking)
         if commit is None:
-            raise build_git_error(GitFailureReason.UNKNOWN_REVISION, "The remote has no such branch, or no commit at all.")
+            raise build_git_error(
+                GitFailureReason.UNKNOWN_REVISION, "The remote has no such branch, or no commit at all."
+            )
         link.refuse_lfs(commit)
         try:
             files.mkdir(path, parents=True)
@@ -61,23 +68,29 @@ def _check_absent(files: Files, path: str) -> None:
         return
     except OSError as error:
         raise translate_os_error(error, path) from error
-    raise build_git_error(GitFailureReason.EXISTS, "Something stands at that path already. Name a folder that does not exist yet.")
+    raise build_git_error(
+        GitFailureReason.EXISTS, "Something stands at that path already. Name a folder that does not exist yet."
+    )
 
 
 def _read_default_branch(link: RemoteLink) -> str:
-    said = link.run_remote("ls-remote", "--symref", "--quiet", "--end-of-options", link.server.remote.url, "HEAD")
-    for line in output_parser.split_lines(said):
+    listed = link.run_remote("ls-remote", "--symref", "--quiet", "--end-of-options", link.server.remote.url, "HEAD")
+    for line in output_parser.split_lines(listed):
         ref, _, name = line.removeprefix("ref: ").partition("\t")
         if line.startswith("ref: refs/heads/") and name == "HEAD":
             return ref.removeprefix("refs/heads/")
-    raise build_git_error(GitFailureReason.UNKNOWN_REVISION, "The remote has no commit yet. Run `git init` and push instead.")
+    raise build_git_error(
+        GitFailureReason.UNKNOWN_REVISION, "The remote has no commit yet. Run `git init` and push instead."
+    )
 
 
-def _populate(link: RemoteLink, git: SandboxedGit, permits: Permits, path: str, branch: str, commit: str) -> CloneResult:
+def _populate(
+    link: RemoteLink, git: SandboxedGit, permits: Permits, path: str, branch: str, commit: str
+) -> CloneResult:
     remote = link.server.remote
-    ran = git.run_script(_INIT, (branch, remote.name, remote.url), folder=path)
-    if ran.exit_code:
-        raise parse_git_error(ran.exit_code, ran.stderr)
+    output = git.run_script(_INIT, (branch, remote.name, remote.url), folder=path)
+    if output.exit_code:
+        raise parse_git_error(output.exit_code, output.stderr)
     repository = LocalRepository.open(git, permits, folder=path, remote=remote.name)
     if repository.info.folder != path:
         raise build_git_error(GitFailureReason.OUTSIDE, "The new repository is not where it was made. Try again.")

@@ -1,8 +1,8 @@
-"""What a transfer would be about: the remote's address, the branch, the commit. A person agrees to these, not to names.
+"""Preview a transfer: the remote's address, the branch and the commit that a person approves.
 
-A branch is a name that whoever works in the workspace can move, and so is `origin`. So both are looked up when the
-question is asked, again when it is answered, and what is then pushed is the commit that was shown. What is new there
-and what is lost is counted from where the server itself last saw the branch: the workspace's own refs can be forged.
+A branch is a name that the agent can move, and so is `origin`. So both are resolved when the approval is requested and
+again when it is decided, and the push takes the commit that the person saw. New and lost commits are counted from where
+the server itself last saw the branch, because the agent can forge the workspace's own refs.
 """
 
 from __future__ import annotations
@@ -42,29 +42,31 @@ _LOG_OPTIONS = (
 
 @dataclass(frozen=True)
 class TransferPreview:
+    """The effect of a transfer, as far as it is known before."""
+
     remote: str | None = None
     branch: str | None = None
     commit: str | None = None
-    """None: there is none, or the branch is to be deleted."""
+    """The commit to push. None: there is none, or the branch is to be deleted."""
     commits: tuple[str, ...] = ()
-    """What would be new there, newest first: ids and subjects."""
+    """Commits that would be new at the remote, newest first: ids and subjects."""
     seen: str | None = None
-    """The commit that the branch was at, there, when the server last saw it."""
+    """The commit that the remote's branch was at when the server last saw it."""
     overwritten: tuple[str, ...] = ()
-    """What would be lost there, by force or by deletion: ids and subjects."""
+    """Commits that the remote would lose, by force or by deletion: ids and subjects."""
 
     @property
     def evidence(self) -> dict[str, str]:
-        """What must be the same when it is done; see `runs/evidence.py`."""
+        """Return the facts that must be the same when the transfer runs; see `runs/approval_evidence.py`."""
         found = {_REMOTE: self.remote or ABSENT}
         if self.branch is None:
             return found
         found |= {f"{_BRANCH}{self.branch}": self.commit or ABSENT, _LAST_SEEN: self.seen or ABSENT}
-        return {**found, _LISTED: content_hash.of_bytes("\n".join((*self.commits, "", *self.overwritten)).encode())}
+        return {**found, _LISTED: content_hash.hash_bytes("\n".join((*self.commits, "", *self.overwritten)).encode())}
 
-    def told(self, operation: GitTransfer) -> dict[str, Any]:
-        """For the person who is asked."""
-        said = {
+    def describe(self, operation: GitTransfer) -> dict[str, Any]:
+        """Return the description for the person who decides about the approval."""
+        described = {
             "command": _fill_in_evidence(operation, self.evidence).line,
             "cwd": operation.folder,
             "remote": self.remote,
@@ -74,14 +76,17 @@ class TransferPreview:
             "seen": self.seen,
             "overwritten": list(self.overwritten) or None,
         }
-        return {name: value for name, value in said.items() if value is not None}
+        return {name: value for name, value in described.items() if value is not None}
 
 
 def bind_evidence(operation: GitTransfer, evidence: Mapping[str, str | None]) -> GitTransfer:
-    """The operation with what was agreed to in the place of names. Who was shown no commit has agreed to none."""
+    """Return the operation with the approved facts instead of names.
+
+    A person who saw no commit has approved none: the push then gets a commit id that does not exist.
+    """
     named = _fill_in_evidence(operation, evidence)
-    shown = [commit for name, commit in evidence.items() if name.startswith(_BRANCH) and commit != ABSENT]
-    if operation.action != "push" or operation.delete or shown:
+    approved = [commit for name, commit in evidence.items() if name.startswith(_BRANCH) and commit != ABSENT]
+    if operation.action != "push" or operation.delete or approved:
         return named
     return named.model_copy(update={"revision": _NO_COMMIT})
 
@@ -98,9 +103,14 @@ def _fill_in_evidence(operation: GitTransfer, evidence: Mapping[str, str | None]
     return operation.model_copy(update=update)
 
 
-def preview_push(repository: LocalRepository, link: RemoteLink, branch: str, *, force: bool, delete: bool) -> TransferPreview:
-    """The commits are brought to the server to be listed: in the workspace an object can hold anything, whatever its
-    name says, and here the names are made anew. What came is gone afterwards."""
+def preview_push(
+    repository: LocalRepository, link: RemoteLink, branch: str, *, force: bool, delete: bool
+) -> TransferPreview:
+    """Return the preview of a push.
+
+    The commits are listed in a quarantine of the server's repository: in the workspace an object can hold anything,
+    whatever its id says, and the import computes the ids anew. The quarantine is removed afterwards.
+    """
     server, ref = link.server, f"refs/heads/{branch}"
     with server.lock(), server.quarantine() as quarantine:
         seen = server.read_last_seen(branch)

@@ -13,10 +13,10 @@ import os
 import re
 from collections.abc import Collection, Iterable, Iterator, Sequence
 
-from wap_kernel.files.globs.path_glob import PathGlob, name_matcher
+from wap_kernel.files.globs.path_glob import PathGlob, compile_name
 from wap_kernel.model.errors import translate_os_error
 from wap_kernel.model.paths import split_path
-from wap_kernel.policy.effective import Layer
+from wap_kernel.policy.effective import CompiledLayer
 from wap_kernel.policy.paths.guard import PolicyGuard
 from wap_kernel.providers.process.environment import GIT_CLOSED
 
@@ -76,16 +76,16 @@ class AttributeFiles:
             raise translate_os_error(error, "the attributes for git") from error
 
 
-def _selected(layers: Sequence[Layer], tops: Collection[str]) -> Iterator[bytes]:
+def _selected(layers: Sequence[CompiledLayer], tops: Collection[str]) -> Iterator[bytes]:
     """Where some paths are allowed all others are closed. What several layers allow in common is not worked out."""
     selecting = [layer.allowed for layer in layers if layer.allowed is not None]
     if selecting:
         yield _line(("**",), CLOSED)
     for names in selecting[0].rows if len(selecting) == 1 else ():
-        yield from (_line(rest, OPEN) for rest in _in_all(PathGlob(names, name_matcher), tops))
+        yield from (_line(rest, OPEN) for rest in _in_all(PathGlob(names, compile_name), tops))
 
 
-def _denied(layers: Sequence[Layer], tops: Collection[str]) -> Iterator[bytes]:
+def _denied(layers: Sequence[CompiledLayer], tops: Collection[str]) -> Iterator[bytes]:
     """The last line that fits counts. So what a layer takes back comes before what others close; two that take back
     could undo each other's, and take back nothing. A folder that is closed stays closed with all that is in it."""
     taking_back = [layer for layer in layers if any(row.negated for row in layer.denied.rows)]

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
-from wap_kernel.files.interface import Folders
+from wap_kernel.files.interface import FindFolders
 from wap_kernel.model.errors import PathClosed
 from wap_kernel.model.path_access import Access
 from wap_kernel.model.paths import render_path
@@ -44,7 +44,7 @@ class PolicyGuard:
     def names_leading_to_hidden(self, folder: str) -> frozenset[str]:
         return self.protected.names_leading_to_hidden(folder)
 
-    def hidden_among(self, folder: str, names: Sequence[str], folders: Folders = tuple) -> Collection[str]:
+    def hidden_among(self, folder: str, names: Sequence[str], folders: FindFolders = tuple) -> Collection[str]:
         """Which of the entries of `folder` must be neither listed nor searched.
 
         Without `folders`, none is taken for a folder on the way to something that `allowedPaths` selects.
@@ -52,7 +52,7 @@ class PolicyGuard:
         by_policy = self.effective.hidden_among(folder, names, folders)
         return _with_folded(by_policy, names, self.protected.hidden_names(folder))
 
-    def read_only_among(self, folder: str, names: Sequence[str], folders: Folders = tuple) -> Collection[str]:
+    def read_only_among(self, folder: str, names: Sequence[str], folders: FindFolders = tuple) -> Collection[str]:
         """Which of the entries of `folder` can be read, but not changed, although `folder` can."""
         by_policy = self.effective.read_only_among(folder, names, folders)
         return _with_folded(by_policy, names, self.protected.read_only_names(folder))

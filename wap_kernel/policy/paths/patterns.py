@@ -12,8 +12,8 @@ from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
-from wap_kernel.files.globs.parse import excluding_lines
-from wap_kernel.files.globs.path_glob import Matcher, PathGlob, name_matcher
+from wap_kernel.files.globs.parse import parse_excludes
+from wap_kernel.files.globs.path_glob import Matcher, PathGlob, compile_name
 from wap_kernel.model.errors import InvalidArgument
 from wap_kernel.model.paths import join_path, split_path
 
@@ -51,7 +51,7 @@ class Excluded:
 
     def __init__(self, patterns: Iterable[str]) -> None:
         self.patterns = tuple(patterns)
-        excluding_lines(self.patterns)  # refuses what costs too much, all together
+        parse_excludes(self.patterns)  # refuses what costs too much, all together
         self.rows = [row for pattern in self.patterns for row in _rows(pattern)]
         closing = [row for row in self.rows if not row.negated]
         self._takes_back = len(closing) < len(self.rows)
@@ -141,7 +141,7 @@ def _rows(pattern: str) -> Iterable[_Row]:
         raise _unclear("is empty, begins with # or has spaces around it", pattern)
     if body.startswith("~/"):
         raise _unclear("begins with ~, which is no home folder here: patterns are relative to the workspace", pattern)
-    for line in excluding_lines([pattern]):
+    for line in parse_excludes([pattern]):
         text = line.removeprefix("!")
         names = text.strip("/").split("/")
         if ".." in names:
@@ -169,10 +169,10 @@ def _unclear(problem: str, pattern: str) -> InvalidArgument:
 
 
 def _caseless(name: str) -> Matcher:
-    folded = name_matcher(name.casefold())
+    folded = compile_name(name.casefold())
     if "[" not in name:
         return lambda text: folded(text.casefold())
-    exact = name_matcher(name)  # `[!a-z]` fits `A`, and not `a`
+    exact = compile_name(name)  # `[!a-z]` fits `A`, and not `a`
     return lambda text: folded(text.casefold()) or exact(text)
 
 

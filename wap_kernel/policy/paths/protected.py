@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from enum import IntEnum
 from functools import cached_property
 
-from wap_kernel.files.interface import Folders
+from wap_kernel.files.interface import FindFolders
 from wap_kernel.model.errors import PathClosed
 from wap_kernel.model.path_access import Access
 from wap_kernel.model.paths import relative_to, split_path
@@ -151,7 +151,7 @@ class ProtectedPaths:
         """Never: what is protected by its place is known to `check_tree`, and names stay protected wherever they go."""
         return False
 
-    def hidden_among(self, folder: str, names: Sequence[str], folders: Folders = tuple) -> Collection[str]:
+    def hidden_among(self, folder: str, names: Sequence[str], folders: FindFolders = tuple) -> Collection[str]:
         hidden = self.hidden_names(folder)
         return [name for name in names if name.casefold() in hidden] if hidden else ()
 

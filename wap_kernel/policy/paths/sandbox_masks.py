@@ -15,9 +15,8 @@ from dataclasses import dataclass
 from posixpath import dirname
 from typing import Protocol
 
-from wap_kernel.files.interface import DirEntry, Files, Folders, Guard, Kind
-from wap_kernel.files.tree_walk import open_real, walk
-from wap_kernel.files.unguarded import Unguarded
+from wap_kernel.files.interface import DirEntry, FileKind, Files, FindFolders, Guard, NullGuard
+from wap_kernel.files.tree_walk import open_real_folder, walk_tree
 from wap_kernel.model.command import Confinement
 from wap_kernel.model.deadline import Deadline
 from wap_kernel.model.errors import PathClosed, PermissionDenied, WapError
@@ -35,7 +34,7 @@ GIT_NESTED = frozenset({"modules", "worktrees"})
 
 
 class Rules(Guard, Protocol):
-    def read_only_among(self, folder: str, names: Sequence[str], folders: Folders = tuple) -> Collection[str]:
+    def read_only_among(self, folder: str, names: Sequence[str], folders: FindFolders = tuple) -> Collection[str]:
         """Which of the entries of `folder` can be read, but not changed."""
 
 
@@ -48,7 +47,7 @@ class Masks:
 
 def unguarded(files: Files) -> Files:
     """The same files for whoever looks after what is hidden."""
-    return files.guarded_by(Unguarded())
+    return files.guarded_by(NullGuard())
 
 
 def find(
@@ -95,10 +94,10 @@ class _Search:
         """Folders that hold a `.git`."""
 
     def run(self) -> None:
-        start = open_real(self._files, ".")
+        start = open_real_folder(self._files, ".")
         if start is None:
             return
-        for level in walk(self._files, start):
+        for level in walk_tree(self._files, start):
             for batch in level.folder.batches():
                 self._deadline.check()
                 level.pending += self._visit(level.folder.path, batch)
@@ -133,14 +132,14 @@ class _Search:
         self.read_only.append(path)
         try:
             stat = self._files.stat(path)
-            if stat.kind is Kind.FILE:
+            if stat.kind is FileKind.FILE:
                 with self._files.open(path) as file:
                     said = file.read(MAX_GITDIR).decode("utf-8", "replace").removeprefix("gitdir:").strip()
                 if said.startswith("/"):
                     return  # git writes such a path only for worktrees made elsewhere; see `docs/security.md`
                 said = join_path(dirname(path) or ".", said)
                 stat = self._files.stat(said)
-            if stat.kind is Kind.FOLDER and stat.path != ".":
+            if stat.kind is FileKind.FOLDER and stat.path != ".":
                 self._repository(stat.path)
         except (OSError, WapError):
             return  # it leads nowhere, or out of the workspace, where a command sees nothing
@@ -150,10 +149,10 @@ class _Search:
         if path in self.pinned:
             return
         self.pinned.append(path)
-        folder = open_real(self._files, path)
+        folder = open_real_folder(self._files, path)
         if folder is None:
             return
-        for level in walk(self._files, folder):
+        for level in walk_tree(self._files, folder):
             entries = [entry for batch in level.folder.batches() for entry in batch if not entry.is_symlink()]
             self._deadline.check()
             here = level.folder.path

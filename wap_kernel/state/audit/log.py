@@ -24,7 +24,7 @@ from wap_kernel.model.caller import Caller
 from wap_kernel.model.errors import ApprovalRequired, NoSpace, PermissionDenied, ProviderUnavailable, WapError
 from wap_kernel.model.operations import Effect, Operation
 from wap_kernel.model.timestamps import format_epoch
-from wap_kernel.redaction.results import SHAPES, Redact, redacted
+from wap_kernel.redaction.results import PATTERN_REDACTOR, Redact, redact_value
 from wap_kernel.state.audit import hash_chain, query
 from wap_kernel.state.audit.hash_chain import ChainHead
 from wap_kernel.state.audit.head_log import HeadLog
@@ -61,7 +61,12 @@ class AuditRecord:
     __slots__ = ("caller", "context", "is_over", "number", "operation", "started", "step")
 
     def __init__(
-        self, operation: Operation | UnparsedOperation, caller: Caller, context: CallContext, number: int, step: str | None
+        self,
+        operation: Operation | UnparsedOperation,
+        caller: Caller,
+        context: CallContext,
+        number: int,
+        step: str | None,
     ) -> None:
         self.operation = operation
         self.caller = caller
@@ -89,12 +94,14 @@ class AuditEntry(NamedTuple):
     """Of a command."""
 
     @classmethod
-    def of_end(cls, record: AuditRecord, outcome: Outcome, error: WapError | None = None, exit_code: int = 0) -> AuditEntry:
+    def of_end(
+        cls, record: AuditRecord, outcome: Outcome, error: WapError | None = None, exit_code: int = 0
+    ) -> AuditEntry:
         return cls(record, time.time(), outcome, error, time.monotonic() - record.started, exit_code)
 
 
 class Audit:
-    def __init__(self, database: Database, workspace: str, log: logging.Logger, redact: Redact = SHAPES) -> None:
+    def __init__(self, database: Database, workspace: str, log: logging.Logger, redact: Redact = PATTERN_REDACTOR) -> None:
         self._database = database
         self._workspace = workspace
         self._log = log
@@ -109,7 +116,12 @@ class Audit:
         """Of the last record that was written."""
 
     def record(
-        self, operation: Operation | UnparsedOperation, caller: Caller, context: CallContext = NO_RUN, *, step: str | None = None
+        self,
+        operation: Operation | UnparsedOperation,
+        caller: Caller,
+        context: CallContext = NO_RUN,
+        *,
+        step: str | None = None,
     ) -> AuditRecord:
         """`step`: the operation's id in the run, where it shares its context with others."""
         return AuditRecord(operation, caller, context, next(self._numbers), step or context.step)
@@ -139,7 +151,9 @@ class Audit:
         now = time.time()
         return partial(self._require, self._hand_in([AuditEntry(record, now) for record in records]))
 
-    def outcome(self, record: AuditRecord, outcome: Outcome, error: WapError | None = None, *, exit_code: int = 0) -> None:
+    def outcome(
+        self, record: AuditRecord, outcome: Outcome, error: WapError | None = None, *, exit_code: int = 0
+    ) -> None:
         """Written before the answer; that of a run's operation before the next one begins. What happened has happened:
         a failure to write is logged, not raised."""
         entry = AuditEntry.of_end(record, outcome, error, exit_code)
@@ -236,7 +250,7 @@ class Audit:
             "phase": "intent" if entry.outcome is None else "outcome",
             "at": format_epoch(entry.at),
             "operation": _plain(record.operation.kind),
-            "summary": _encode(redacted(_summary(entry), self._redact)),
+            "summary": _encode(redact_value(_summary(entry), self._redact)),
             "outcome": entry.outcome,
             "code": None if error is None else error.code.value,
             "error": None if error is None else _plain(self._redact(error.audit_text)),

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from wap_kernel.files import content_hash
-from wap_kernel.files.interface import Kind, Look, RestorableFiles
+from wap_kernel.files.interface import FileKind, LinkStat, RestorableFiles
 from wap_kernel.model.deadline import Deadline
 from wap_kernel.model.errors import WapError
 from wap_kernel.model.limits import MAX_HASHED_BYTES
@@ -145,7 +145,7 @@ class Snapshots:
             os.close(held)
 
     @contextmanager
-    def undoing(self, looks: Mapping[str, Look | None]) -> Iterator[None]:
+    def undoing(self, looks: Mapping[str, LinkStat | None]) -> Iterator[None]:
         """Undo an atomic run at these paths inside. That is recorded as the run's when it is done; until then it is not
         to be taken for the work of another run's command either."""
         before = {path: Image.of(look) for path, look in looks.items()}
@@ -175,7 +175,7 @@ class Snapshots:
         before = manifest.take(self.files, deadline, bound=self._caps.entries)
         budget = self.budget()
         lost: dict[str, str] = {}
-        for size, path in sorted((look.size, path) for path, look in before.entries.items() if look.kind is Kind.FILE):
+        for size, path in sorted((look.size, path) for path, look in before.entries.items() if look.kind is FileKind.FILE):
             if size > budget.limit:
                 lost[path] = budget.refusal(size)
             else:
@@ -189,7 +189,7 @@ class Snapshots:
         """For a look at what stands there now, which may be more than would be kept."""
         return Budget(MAX_HASHED_BYTES, 2 * self._caps.total)
 
-    def keep(self, looks: Mapping[str, Look | None], budget: Budget, lost: dict[str, str]) -> dict[str, Image]:
+    def keep(self, looks: Mapping[str, LinkStat | None], budget: Budget, lost: dict[str, str]) -> dict[str, Image]:
         """The images of what stands at these paths, with contents; those that could not be had are added to `lost`."""
         images: dict[str, Image] = {}
         for path, look in looks.items():
@@ -203,21 +203,21 @@ class Snapshots:
     def _before(self, operation: Operation, lost: dict[str, str], deadline: Deadline) -> dict[str, Image]:
         return self.keep(self._looks(operation, lost, deadline), self.budget(), lost)
 
-    def _looks(self, operation: Operation, lost: dict[str, str], deadline: Deadline) -> dict[str, Look | None]:
+    def _looks(self, operation: Operation, lost: dict[str, str], deadline: Deadline) -> dict[str, LinkStat | None]:
         """At all that it will change."""
         where = targets(operation, self.files)
-        looks: dict[str, Look | None] = {path: self.files.look(path) for path in where.paths}
+        looks: dict[str, LinkStat | None] = {path: self.files.lstat(path) for path in where.paths}
         if where.tree is not None:
             tree = self._tree(where.tree, deadline, lost)
             if where.moved_to is not None:
                 new = (where.moved_to + path[len(where.tree) :] for path in tree)
-                looks.update({path: self.files.look(path) for path in new})
+                looks.update({path: self.files.lstat(path) for path in new})
             looks.update(tree)
         return looks
 
-    def _tree(self, path: str, deadline: Deadline, lost: dict[str, str]) -> dict[str, Look | None]:
-        look = self.files.look(path)
-        if look is None or look.kind is not Kind.FOLDER:
+    def _tree(self, path: str, deadline: Deadline, lost: dict[str, str]) -> dict[str, LinkStat | None]:
+        look = self.files.lstat(path)
+        if look is None or look.kind is not FileKind.FOLDER:
             return {path: look}
         below, is_all = manifest.take_tree(self.files, path, deadline, bound=self._caps.entries)
         if not is_all:
@@ -233,9 +233,9 @@ class Snapshots:
 
     def _written(self, path: str, operation: WriteFile) -> Image:
         """Whose content is known, so that a small write is not read back."""
-        look = self.files.look(path)
-        if look is not None and look.kind is Kind.FILE and look.size == len(operation.content):
-            return Image.of(look, content_hash.of_bytes(operation.content).removeprefix("sha256:"))
+        look = self.files.lstat(path)
+        if look is not None and look.kind is FileKind.FILE and look.size == len(operation.content):
+            return Image.of(look, content_hash.hash_bytes(operation.content).removeprefix("sha256:"))
         return self.imager.image_of(path, look, self.hashed())
 
     # -- commands
@@ -262,7 +262,7 @@ class Snapshots:
         """The digests of the files that were kept. The small ones first: so most of them are."""
         budget = self.budget()
         digests: dict[str, str] = {}
-        files = [(look.size, path) for path, look in before.entries.items() if look.kind is Kind.FILE]
+        files = [(look.size, path) for path, look in before.entries.items() if look.kind is FileKind.FILE]
         for count, (_, path) in enumerate(sorted(files)):
             if count % 64 == 0:
                 deadline.check()

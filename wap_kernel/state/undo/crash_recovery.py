@@ -79,7 +79,7 @@ def _digest_left(snapshots: Snapshots, operation: Operation, before: Image) -> s
     if isinstance(operation, CopyFile):
         return snapshots.imager.image(snapshots.files.resolve(operation.source), snapshots.hashed()).digest
     content = _content_left(snapshots, operation, before)
-    return None if content is None else content_hash.of_bytes(content).removeprefix("sha256:")
+    return None if content is None else content_hash.hash_bytes(content).removeprefix("sha256:")
 
 
 def _content_left(snapshots: Snapshots, operation: Operation, before: Image) -> bytes | None:
@@ -92,5 +92,5 @@ def _content_left(snapshots: Snapshots, operation: Operation, before: Image) -> 
         return kept + operation.content
     if isinstance(operation, ModifyFile):
         deadline = Deadline(EDIT_SECONDS)
-        return apply.apply(kept, operation.edits, max_size=MAX_HASHED_BYTES, deadline=deadline)
+        return apply.apply_edits(kept, operation.edits, max_size=MAX_HASHED_BYTES, deadline=deadline)
     return None

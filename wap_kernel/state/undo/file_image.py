@@ -7,7 +7,7 @@ import stat
 from dataclasses import dataclass, replace
 from typing import Literal
 
-from wap_kernel.files.interface import Kind, Look
+from wap_kernel.files.interface import FileKind, LinkStat
 
 What = Literal["absent", "file", "link", "folder", "special"]
 
@@ -25,15 +25,15 @@ class Image:
     """Of a file: what tells its content from another where it was too large to be hashed."""
 
     @classmethod
-    def of(cls, look: Look | None, digest: str | None = None) -> Image:
+    def of(cls, look: LinkStat | None, digest: str | None = None) -> Image:
         if look is None:
             return ABSENT
         mode = stat.S_IMODE(look.mode)
-        if look.kind is Kind.FILE:
+        if look.kind is FileKind.FILE:
             return cls("file", mode, look.size, digest=digest, stamp=f"{look.inode}:{look.size}:{look.mtime_ns}")
-        if look.kind is Kind.LINK:
+        if look.kind is FileKind.LINK:
             return cls("link", target=look.target)
-        return cls("folder" if look.kind is Kind.FOLDER else "special", mode)
+        return cls("folder" if look.kind is FileKind.FOLDER else "special", mode)
 
     @classmethod
     def load(cls, text: str) -> Image:

@@ -7,8 +7,8 @@ import time
 from collections.abc import Callable
 from typing import TypeVar
 
-from wap_kernel.files.interface import Files, Kind, Look, OpenFile
-from wap_kernel.files.tree_walk import unless_gone
+from wap_kernel.files.interface import Files, FileKind, LinkStat, OpenFile
+from wap_kernel.files.tree_walk import try_open
 from wap_kernel.state.undo.blob_store import CHUNK, Blobs
 from wap_kernel.state.undo.file_image import Image
 from wap_kernel.state.undo.manifest import RACY_NS
@@ -51,10 +51,10 @@ class Imager:
 
     def image(self, path: str, budget: Budget) -> Image:
         """Of what stands there now, for a comparison; the content is hashed as far as the budget goes."""
-        return self.image_of(path, self._files.look(path), budget)
+        return self.image_of(path, self._files.lstat(path), budget)
 
-    def image_of(self, path: str, look: Look | None, budget: Budget) -> Image:
-        if look is None or look.kind is not Kind.FILE:
+    def image_of(self, path: str, look: LinkStat | None, budget: Budget) -> Image:
+        if look is None or look.kind is not FileKind.FILE:
             return Image.of(look)
         known = self._known.get(_key(look))
         if known is not None:
@@ -62,10 +62,10 @@ class Imager:
         image, _ = self._read(path, look, budget, _hash)
         return image
 
-    def keep(self, path: str, look: Look, budget: Budget) -> tuple[Image, str | None]:
+    def keep(self, path: str, look: LinkStat, budget: Budget) -> tuple[Image, str | None]:
         """With the content in the store, or the reason why it is not."""
-        if look.kind is not Kind.FILE:
-            return Image.of(look), "it is no file" if look.kind is Kind.SPECIAL else None
+        if look.kind is not FileKind.FILE:
+            return Image.of(look), "it is no file" if look.kind is FileKind.SPECIAL else None
         known = self._known.get(_key(look))
         if known is not None and look.size <= budget.limit and self._blobs.touch(known, look.size):
             budget.spend(look.size)
@@ -77,19 +77,19 @@ class Imager:
         return None if kept is None else kept.digest
 
     def _read(
-        self, path: str, look: Look, budget: Budget, read: Callable[[OpenFile, int], str | None]
+        self, path: str, look: LinkStat, budget: Budget, read: Callable[[OpenFile, int], str | None]
     ) -> tuple[Image, str | None]:
         for attempt in range(1, TRIES + 1):
             if look.size > budget.limit:
                 return Image.of(look), budget.refusal(look.size)
             began = time.time_ns()
-            file = unless_gone(self._files.open, path)
+            file = try_open(self._files.open, path)
             if file is None:
-                return Image.of(self._files.look(path)), "it cannot be read"
+                return Image.of(self._files.lstat(path)), "it cannot be read"
             with file:
                 digest = read(file, budget.limit) if file.stat.path == path else None
-            now = self._files.look(path)
-            if now is None or now.kind is not Kind.FILE:
+            now = self._files.lstat(path)
+            if now is None or now.kind is not FileKind.FILE:
                 return Image.of(now), None
             if digest is not None and (now == look or attempt == TRIES):
                 self._remember(look, digest, began)
@@ -98,14 +98,14 @@ class Imager:
             look = now
         return Image.of(look), budget.refusal(look.size)
 
-    def _remember(self, look: Look, digest: str, began: int) -> None:
+    def _remember(self, look: LinkStat, digest: str, began: int) -> None:
         if look.ctime_ns < began - RACY_NS:
             if len(self._known) >= MAX_REMEMBERED:
                 self._known.clear()
             self._known[_key(look)] = digest
 
 
-def _key(look: Look) -> _Key:
+def _key(look: LinkStat) -> _Key:
     return look.device, look.inode, look.size, look.mtime_ns, look.ctime_ns
 
 

@@ -18,7 +18,7 @@ from collections.abc import Collection, Iterator
 from dataclasses import dataclass, field
 
 from wap_kernel.files import tree_walk
-from wap_kernel.files.interface import DirEntry, Files, Folder, Kind, Look
+from wap_kernel.files.interface import DirEntry, Files, Folder, FileKind, LinkStat
 from wap_kernel.model.deadline import Deadline
 from wap_kernel.model.paths import join_path
 
@@ -45,7 +45,7 @@ REASONS = {
 class Manifest:
     taken_ns: int = field(default_factory=time.time_ns)
     """When the walk began."""
-    entries: dict[str, Look] = field(default_factory=dict)
+    entries: dict[str, LinkStat] = field(default_factory=dict)
     """By the real path relative to the root. A place that is left out is no entry either, unless it cannot be read."""
     walked: set[str] = field(default_factory=set)
     """The folders that were looked into."""
@@ -62,8 +62,8 @@ class Manifest:
 @dataclass(frozen=True)
 class Difference:
     path: str
-    before: Look | None
-    after: Look | None
+    before: LinkStat | None
+    after: LinkStat | None
     is_certain: bool
     """False: only the content can tell whether there is one."""
 
@@ -74,18 +74,18 @@ def take(files: Files, deadline: Deadline, *, bound: int, known: Manifest | None
     return _Walk(files, deadline, bound, known).run()
 
 
-def take_tree(files: Files, path: str, deadline: Deadline, *, bound: int) -> tuple[dict[str, Look], bool]:
+def take_tree(files: Files, path: str, deadline: Deadline, *, bound: int) -> tuple[dict[str, LinkStat], bool]:
     """All that is below the folder `path`, nothing left out; and whether that is within the bound."""
-    found: dict[str, Look] = {}
-    start = tree_walk.open_real(files, path)
+    found: dict[str, LinkStat] = {}
+    start = tree_walk.open_real_folder(files, path)
     if start is None:
         return found, True
-    for level in tree_walk.walk(files, start):
+    for level in tree_walk.walk_tree(files, start):
         for entry, look in _looks(level.folder, deadline):
             if len(found) >= bound:
                 return found, False
             found[join_path(level.folder.path, entry.name)] = look
-            if look.kind is Kind.FOLDER:
+            if look.kind is FileKind.FOLDER:
                 level.pending.append(entry.name)
     return found, True
 
@@ -104,15 +104,15 @@ def differences(before: Manifest, after: Manifest) -> Iterator[Difference]:
             yield Difference(path, None, new, is_certain=True)
 
 
-def _differs(old: Look, new: Look, *, racy: bool) -> bool | None:
+def _differs(old: LinkStat, new: LinkStat, *, racy: bool) -> bool | None:
     """Whether that is certain; None: it does not."""
     if old.kind is not new.kind or old.target != new.target:
         return True
-    if old.kind is Kind.LINK:
+    if old.kind is FileKind.LINK:
         return None
     if stat.S_IMODE(old.mode) != stat.S_IMODE(new.mode):
         return True
-    if old.kind is Kind.FILE and (racy or old != new):
+    if old.kind is FileKind.FILE and (racy or old != new):
         return False
     return None
 
@@ -145,9 +145,9 @@ def _may_differ(old: str | None, new: str | None) -> bool:
     return old is None or old != new
 
 
-def _looks(folder: Folder, deadline: Deadline) -> Iterator[tuple[DirEntry, Look]]:
-    for entry in tree_walk.watched(folder, deadline):
-        look = tree_walk.unless_gone(folder.look, entry.name)
+def _looks(folder: Folder, deadline: Deadline) -> Iterator[tuple[DirEntry, LinkStat]]:
+    for entry in tree_walk.iterate_entries(folder, deadline):
+        look = tree_walk.try_open(folder.lstat, entry.name)
         if look is not None:
             yield entry, look
 
@@ -163,8 +163,8 @@ class _Walk:
 
     def run(self) -> Manifest:
         start = self._files.open_folder(".")
-        device = start.look(".").device
-        for level in tree_walk.walk(self._files, start):
+        device = start.lstat(".").device
+        for level in tree_walk.walk_tree(self._files, start):
             level.pending.extend(self._folders_in(level.folder, device))
         self._leave_out_what_was_closed()
         return self._taken
@@ -172,9 +172,9 @@ class _Walk:
     def _leave_out_what_was_closed(self) -> None:
         """Nothing is known of what is in these, so nothing in them may be taken for new when they open."""
         entries, walked = self._taken.entries, self._taken.walked
-        folders = [path for path, look in entries.items() if look.kind is Kind.FOLDER and path not in walked]
+        folders = [path for path, look in entries.items() if look.kind is FileKind.FOLDER and path not in walked]
         for path in folders:
-            if self._files.look(path) is None:
+            if self._files.lstat(path) is None:
                 del entries[path]  # gone since its name was read
             else:
                 self._taken.excluded[path] = "closed"
@@ -183,14 +183,14 @@ class _Walk:
     def _folders_in(self, folder: Folder, device: int) -> list[str]:
         """Take what is in the folder, and tell where to go on."""
         path, taken = folder.path, self._taken
-        found: dict[str, Look] = {}
+        found: dict[str, LinkStat] = {}
         room = self._bound - len(taken.entries)
         for entry, look in _looks(folder, self._deadline):
             found[entry.name] = look
             if len(found) > room:
-                return self._leave_out(path, "bound", folder.look("."))
+                return self._leave_out(path, "bound", folder.lstat("."))
         if path != "." and not self._was_walked(path) and any(mark in found for mark in MARKS_OF_ENVIRONMENTS):
-            return self._leave_out(path, "environment", folder.look("."))
+            return self._leave_out(path, "environment", folder.lstat("."))
         taken.walked.add(path)
         folders = []
         for name, look in found.items():
@@ -200,14 +200,14 @@ class _Walk:
                 self._leave_out(place, reason, look)
                 continue
             taken.entries[place] = look
-            if look.kind is Kind.FOLDER:
+            if look.kind is FileKind.FOLDER:
                 folders.append(name)
         return folders
 
-    def _reason(self, name: str, place: str, look: Look, device: int) -> str | None:
+    def _reason(self, name: str, place: str, look: LinkStat, device: int) -> str | None:
         if name.casefold() == GIT:
             return GIT
-        if look.kind is Kind.FOLDER:
+        if look.kind is FileKind.FOLDER:
             if self._known is not None and self._known.excluded.get(place, "closed") != "closed":
                 return self._known.excluded[place]
             if name == MADE_BY_TOOLS:
@@ -219,20 +219,20 @@ class _Walk:
     def _was_walked(self, path: str) -> bool:
         return self._known is not None and path in self._known.walked
 
-    def _leave_out(self, path: str, reason: str, look: Look) -> list[str]:
+    def _leave_out(self, path: str, reason: str, look: LinkStat) -> list[str]:
         self._taken.excluded[path] = reason
         self._taken.entries.pop(path, None)
         self._taken.fingerprints[path] = self._fingerprint(path, reason, look)
         return []
 
-    def _fingerprint(self, path: str, reason: str, look: Look) -> str | None:
+    def _fingerprint(self, path: str, reason: str, look: LinkStat) -> str | None:
         if reason not in (GIT, MADE_BY_TOOLS, "environment"):
             return None
         if self._known is not None and self._known.fingerprints.get(path, "") is None:
             return None
         digest = hashlib.sha256(_line("", look, in_objects=False))
-        start = tree_walk.open_real(self._files, path) if look.kind is Kind.FOLDER else None
-        for level in tree_walk.walk(self._files, start) if start is not None else ():
+        start = tree_walk.open_real_folder(self._files, path) if look.kind is FileKind.FOLDER else None
+        for level in tree_walk.walk_tree(self._files, start) if start is not None else ():
             # Of all that git keeps but its objects, which never change: of those the folders are enough.
             in_objects = reason == GIT and level.folder.path.endswith("/objects")
             looks = _looks(level.folder, self._deadline)
@@ -240,7 +240,7 @@ class _Walk:
                 looks = itertools.islice(looks, MAX_FINGERPRINTED + 1 - self._fingerprinted)
             for entry, found in sorted(looks, key=lambda pair: pair[0].name):
                 digest.update(_line(join_path(level.folder.path, entry.name), found, in_objects=in_objects))
-                if found.kind is Kind.FOLDER and not in_objects:
+                if found.kind is FileKind.FOLDER and not in_objects:
                     level.pending.append(entry.name)
                 self._fingerprinted += reason != GIT
             if reason != GIT and self._fingerprinted > MAX_FINGERPRINTED:
@@ -248,9 +248,9 @@ class _Walk:
         return digest.hexdigest()
 
 
-def _line(path: str, look: Look, *, in_objects: bool) -> bytes:
+def _line(path: str, look: LinkStat, *, in_objects: bool) -> bytes:
     # What a folder holds is told by the lines that follow; its own times also tell of locks that came and went.
     # Of the times of a file, the last one cannot be set by hand.
     times = (look.mtime_ns, look.ctime_ns)
-    facts = (look.inode, look.size, *times) if look.kind is not Kind.FOLDER or in_objects else ()
+    facts = (look.inode, look.size, *times) if look.kind is not FileKind.FOLDER or in_objects else ()
     return repr((path, look.kind.value, look.mode, look.target, facts)).encode("utf-8", "backslashreplace")

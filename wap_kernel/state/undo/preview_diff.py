@@ -6,7 +6,7 @@ import posixpath
 from typing import Any
 
 from wap_kernel.files.edit import apply, unified_diff
-from wap_kernel.files.interface import Files, Kind
+from wap_kernel.files.interface import Files, FileKind
 from wap_kernel.files.read import read_up_to
 from wap_kernel.model.deadline import Deadline
 from wap_kernel.model.errors import InvalidArgument, WapError
@@ -54,7 +54,7 @@ def _difference(files: Files, operation: Operation, path: str) -> dict[str, Any]
 
 def _content(files: Files, path: str) -> bytes:
     try:
-        if files.stat(path, follow=False).kind is Kind.FOLDER:
+        if files.stat(path, follow=False).kind is FileKind.FOLDER:
             return b""
         with files.open(path) as file:
             data = read_up_to(file, MAX_SHOWN)

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from wap_kernel.files.edit import unified_diff
-from wap_kernel.files.tree_walk import unless_gone
+from wap_kernel.files.tree_walk import try_open
 from wap_kernel.model.deadline import Deadline
 from wap_kernel.model.errors import Conflict
 from wap_kernel.model.operations import RevertRun
@@ -204,7 +204,7 @@ def _content(snapshots: Snapshots, image: Image, path: str, now: Image) -> bytes
     kept = None if image.digest is None else snapshots.blobs.read(image.digest)
     if kept is not None or not now.has_content_of(image):
         return kept
-    file = unless_gone(snapshots.files.open, path)
+    file = try_open(snapshots.files.open, path)
     if file is None:
         return None
     with file:

@@ -13,8 +13,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from wap_kernel.files.interface import Guard, Kind, Locks, Look
-from wap_kernel.files.tree_walk import unless_gone
+from wap_kernel.files.interface import Guard, FileKind, Locks, LinkStat
+from wap_kernel.files.tree_walk import try_open
 from wap_kernel.model.deadline import Deadline
 from wap_kernel.model.errors import Conflict, PermissionDenied, WapError
 from wap_kernel.model.path_access import Access
@@ -48,7 +48,7 @@ class Survey:
 
     changes: Sequence[Change]
     notes: Sequence[Note]
-    looks: Mapping[str, Look | None]
+    looks: Mapping[str, LinkStat | None]
     images: Mapping[str, Image]
     planned: Plan
     unreachable: Collection[str]
@@ -143,7 +143,7 @@ class Reverting:
 
     def survey(self, run: str, deadline: Deadline) -> Survey:
         changes, notes = self._snapshots.changes.of(run), self._snapshots.changes.notes(run)
-        looks: dict[str, Look | None] = {}
+        looks: dict[str, LinkStat | None] = {}
         images: dict[str, Image] = {}
         unreachable: set[str] = set()
         budget = self._snapshots.hashed()
@@ -151,7 +151,7 @@ class Reverting:
             deadline.check()
             path = change.path
             try:
-                looks[path] = self._snapshots.files.look(path)
+                looks[path] = self._snapshots.files.lstat(path)
                 images[path] = self._snapshots.imager.image_of(path, looks[path], budget)
             except (OSError, WapError):
                 looks[path], images[path] = None, ABSENT
@@ -161,10 +161,10 @@ class Reverting:
             planned.conflicts += self._others_in(change, looks, deadline)
         return Survey(changes, notes, looks, images, planned, unreachable)
 
-    def _others_in(self, change: Change, looks: Mapping[str, Look | None], deadline: Deadline) -> list[str]:
+    def _others_in(self, change: Change, looks: Mapping[str, LinkStat | None], deadline: Deadline) -> list[str]:
         """What others put into a folder that would have to go."""
         look = looks[change.path]
-        if look is None or look.kind is not Kind.FOLDER or change.before.kind in ("folder", "absent"):
+        if look is None or look.kind is not FileKind.FOLDER or change.before.kind in ("folder", "absent"):
             return []
         below, _ = take_tree(self._snapshots.files, change.path, deadline, bound=len(looks))
         return [path for path in below if path not in looks]
@@ -202,7 +202,7 @@ class Reverting:
         putting_back = PuttingBack(self._snapshots, self._locks, undoer, survey.looks, record)
         left = putting_back.carry_out(survey.planned, force=force)
         for folder, identifiers in made.items():
-            look = unless_gone(self._snapshots.files.look, folder)
+            look = try_open(self._snapshots.files.lstat, folder)
             changes.end({folder: ABSENT}, identifiers, {folder: Image.of(look)})
         return left
 

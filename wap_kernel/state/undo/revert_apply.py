@@ -10,7 +10,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 
-from wap_kernel.files.interface import Folders, Guard, Kind, Locks, Look, RestorableFiles
+from wap_kernel.files.interface import FindFolders, Guard, FileKind, Locks, LinkStat, RestorableFiles
 from wap_kernel.model.errors import PermissionDenied, WapError
 from wap_kernel.model.path_access import Access
 from wap_kernel.state.undo.blob_store import Blobs
@@ -49,7 +49,7 @@ class Undoer:
     def may_hold(self, path: str) -> bool:
         return self.guard.may_hold(path)
 
-    def hidden_among(self, folder: str, names: Sequence[str], folders: Folders = tuple) -> Collection[str]:
+    def hidden_among(self, folder: str, names: Sequence[str], folders: FindFolders = tuple) -> Collection[str]:
         return self.guard.hidden_among(folder, names, folders)
 
     def hidden_names(self, folder: str) -> frozenset[str]:
@@ -63,7 +63,7 @@ class PuttingBack:
     """`looks`: what stood there when the plan was made."""
 
     def __init__(
-        self, snapshots: Snapshots, locks: Locks, guard: Guard, looks: Mapping[str, Look | None], made: Made
+        self, snapshots: Snapshots, locks: Locks, guard: Guard, looks: Mapping[str, LinkStat | None], made: Made
     ) -> None:
         self._snapshots = snapshots
         self._files: RestorableFiles = snapshots.files.guarded_by(guard)
@@ -131,9 +131,9 @@ class PuttingBack:
         image = self._snapshots.imager.image(step.path, self._snapshots.hashed())
         return image.is_like(step.wanted)
 
-    def _look(self, path: str) -> Look | None:
+    def _look(self, path: str) -> LinkStat | None:
         """By what is protected always: nobody is told what is seen."""
-        return self._snapshots.files.look(path)
+        return self._snapshots.files.lstat(path)
 
     @contextmanager
     def _opened_parent(self, path: str) -> Iterator[bool]:
@@ -146,7 +146,7 @@ class PuttingBack:
             if look is None:
                 self._made(parent)
                 self._files.mkdir(parent)
-            elif look.kind is not Kind.FOLDER:
+            elif look.kind is not FileKind.FOLDER:
                 yield False
                 return
             elif end == len(names) and look.mode & 0o300 != 0o300:
@@ -159,11 +159,11 @@ class PuttingBack:
         yield True
 
 
-def _identity(look: Look | None) -> tuple[object, ...] | None:
+def _identity(look: LinkStat | None) -> tuple[object, ...] | None:
     """What tells that nobody has changed it meanwhile. Not its ctime and mode: all names of a file share them, and
     another name may have been restored already. Nor what a folder tells of those in it."""
     if look is None:
         return None
-    if look.kind is Kind.FOLDER:
+    if look.kind is FileKind.FOLDER:
         return (look.kind,)
     return look.kind, look.inode, look.size, look.mtime_ns, look.target

@@ -6,7 +6,7 @@ import posixpath
 from dataclasses import dataclass
 
 from wap_kernel.files.interface import Files
-from wap_kernel.files.write import putting
+from wap_kernel.files.write import translate_target_errors
 from wap_kernel.model.operations import (
     CopyFile,
     CreateDirectory,
@@ -31,7 +31,7 @@ class Targets:
 def targets(operation: Operation, files: Files) -> Targets:
     """Raises what the operation itself would, when a path cannot be reached."""
     if isinstance(operation, WriteFile):
-        with putting(operation.path):
+        with translate_target_errors(operation.path):
             return Targets(_new(files, operation.path, make=operation.create_directories))
     if isinstance(operation, ModifyFile):
         return Targets((files.resolve(operation.path),))
@@ -40,11 +40,11 @@ def targets(operation: Operation, files: Files) -> Targets:
     if isinstance(operation, CreateDirectory):
         return Targets(tuple(_missing(files, operation.path)))
     if isinstance(operation, CopyFile):
-        with putting(operation.destination):
+        with translate_target_errors(operation.destination):
             return Targets(_new(files, operation.destination, make=operation.create_directories))
     if isinstance(operation, MoveFile):
         source = files.resolve(operation.source, follow=False)
-        with putting(operation.destination):
+        with translate_target_errors(operation.destination):
             new = _new(files, operation.destination, make=operation.create_directories, follow=False)
         return Targets(new[:-1], tree=source, moved_to=new[-1])
     return Targets()
@@ -76,6 +76,6 @@ def _missing(files: Files, path: str) -> list[str]:
             here = files.resolve(here)
         except FileNotFoundError:
             pass  # in a folder that will be made
-        if files.look(here) is None:
+        if files.lstat(here) is None:
             missing.append(here)
     return missing

@@ -16,7 +16,7 @@ import pytest
 
 from tests.support.guards import NoJournal, OpenGuard
 from wap_kernel.files.contained.root import Root
-from wap_kernel.files.interface import Kind
+from wap_kernel.files.interface import FileKind
 from wap_kernel.model.errors import Code, WapError, translate_os_error
 
 OUTSIDE_TEXT = b"outside"
@@ -202,7 +202,7 @@ def test_special_files_are_refused_at_once(root: Root, tree: Path, name: str, ac
 @pytest.mark.parametrize("path", [".", "./", "dir/..", "dir/sub/../..", "dir/./../."])
 def test_the_root_by_other_names(root: Root, tree: Path, path: str) -> None:
     assert root.stat(path).path == "."
-    assert root.stat(path).kind is Kind.FOLDER
+    assert root.stat(path).kind is FileKind.FOLDER
     assert root.open_folder(path).path == "."
     for act in ("replace", "unlink", "remove_tree", "rename from"):
         with pytest.raises(WapError, match="root itself"):
@@ -231,10 +231,10 @@ def test_new_content_of_a_private_file_is_private_while_it_is_written(tree: Path
     (tree / "key").chmod(0o600)
     modes = []
 
-    def look(step: str) -> None:
+    def record_modes(step: str) -> None:
         modes.extend(path.stat().st_mode & 0o777 for path in tree.glob(".wap-*"))
 
-    watched = Root(str(tree), guard=OpenGuard(), journal=NoJournal(), step=look)
+    watched = Root(str(tree), guard=OpenGuard(), journal=NoJournal(), step=record_modes)
     watched.replace("key", b"new")
     watched.close()
     assert set(modes) == {0o600}

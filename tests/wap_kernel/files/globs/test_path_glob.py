@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from wcmatch import glob
 
-from wap_kernel.files.globs.sets import Selected
+from wap_kernel.files.globs.sets import IncludeSet
 from wap_kernel.model.errors import InvalidArgument
 
 CASES = [
@@ -49,7 +49,7 @@ CASES = [
 
 @pytest.mark.parametrize(("pattern", "path", "selected"), CASES)
 def test_one_pattern(pattern: str, path: str, selected: bool) -> None:
-    assert Selected([pattern]).matches(path) is selected
+    assert IncludeSet([pattern]).matches(path) is selected
 
 
 @pytest.mark.parametrize(
@@ -68,13 +68,13 @@ def test_one_pattern(pattern: str, path: str, selected: bool) -> None:
     ],
 )
 def test_folders_on_the_way(patterns: list[str], folder: str, leads: bool, covers: bool) -> None:
-    selected = Selected(patterns)
+    selected = IncludeSet(patterns)
     assert selected.leads_on(folder) is leads
     assert selected.covers(folder) is covers
 
 
 def test_entries_are_left_out_unless_they_are_selected_or_folders_that_lead_on() -> None:
-    selected = Selected(["src/**/*.py", "*.md"])
+    selected = IncludeSet(["src/**/*.py", "*.md"])
     names = ["src", "lib", "a.md", "b.txt"]
     assert selected.unselected(".", names, lambda: {"src", "lib"}) == {"lib", "b.txt"}
     assert selected.unselected(".", names, frozenset) == {"src", "lib", "b.txt"}
@@ -85,19 +85,19 @@ def test_asking_for_kinds_is_left_to_where_they_matter() -> None:
     def must_not_be_asked() -> set[str]:
         raise AssertionError
 
-    assert Selected(["src/**"]).unselected("src", ["a", "b"], must_not_be_asked) == set()
-    assert Selected(["src/*.py"]).unselected("src", ["a", "b.py"], must_not_be_asked) == {"a"}
+    assert IncludeSet(["src/**"]).unselected("src", ["a", "b"], must_not_be_asked) == set()
+    assert IncludeSet(["src/*.py"]).unselected("src", ["a", "b.py"], must_not_be_asked) == {"a"}
 
 
 def test_only_what_selects_everything_is_everything() -> None:
-    assert Selected(["**/*"]).everything and Selected(["a", "**"]).everything and Selected(["**/**/*"]).everything
-    assert not Selected(["*"]).everything and not Selected(["**/*.*"]).everything
+    assert IncludeSet(["**/*"]).everything and IncludeSet(["a", "**"]).everything and IncludeSet(["**/**/*"]).everything
+    assert not IncludeSet(["*"]).everything and not IncludeSet(["**/*.*"]).everything
 
 
 @pytest.mark.parametrize("pattern", ["{a,b}" * 12, "x" * 1001, "nul\0", "*a*a*a*a*b", "{1..100000}"])
 def test_patterns_that_cost_too_much_are_refused(pattern: str) -> None:
     with pytest.raises(InvalidArgument):
-        Selected([pattern])
+        IncludeSet([pattern])
 
 
 names = st.text(st.sampled_from("ab."), min_size=1, max_size=3).filter(lambda name: name.strip(".") != "")
@@ -112,12 +112,12 @@ patterns = st.lists(parts, min_size=1, max_size=4).map("/".join)
 def test_agrees_with_wcmatch(pattern: str, path: str) -> None:
     flags = glob.GLOBSTAR | glob.DOTMATCH | glob.FORCEUNIX
     expected = glob.globmatch(path, pattern, flags=flags) or glob.globmatch(path + "/", pattern, flags=flags)
-    assert Selected([pattern]).matches(path) is expected
+    assert IncludeSet([pattern]).matches(path) is expected
 
 
 @given(st.lists(patterns, max_size=3), paths)
 def test_every_folder_above_a_selected_path_leads_on(chosen: list[str], path: str) -> None:
-    selected = Selected(chosen)
+    selected = IncludeSet(chosen)
     above = [".", *("/".join(path.split("/")[:end]) for end in range(1, path.count("/") + 1))]
     if selected.matches(path):
         assert all(selected.leads_on(folder) for folder in above)

@@ -12,16 +12,16 @@ from hypothesis import strategies as st
 
 from tests.support.time_limits import cpu_time
 from wap_kernel.files.globs.parse import MAX_COSTLY
-from wap_kernel.files.globs.sets import DEFAULTS, Exclusions, Patterns
+from wap_kernel.files.globs.sets import DEFAULT_PATTERNS, ExcludeSet, ExcludePatterns
 from wap_kernel.model.errors import InvalidArgument
 from wap_kernel.model.limits import DEFAULT_EXCLUSIONS
 
 
-def exclusions_of(patterns: Iterable[str], start: str = ".") -> Exclusions:
-    return Exclusions(Patterns(patterns), start)
+def exclusions_of(patterns: Iterable[str], start: str = ".") -> ExcludeSet:
+    return ExcludeSet(ExcludePatterns(patterns), start)
 
 
-def covers(exclusions: Exclusions, path: str) -> bool:
+def covers(exclusions: ExcludeSet, path: str) -> bool:
     """Whether the file `path` or a folder on the way to it is excluded."""
     return exclusions.covers_folder(path.rpartition("/")[0] or ".") or exclusions.excludes(path, is_folder=False)
 
@@ -80,7 +80,7 @@ def test_one_pattern(pattern: str, path: str, excluded: bool) -> None:
 
 
 def test_defaults_are_all_folder_names() -> None:
-    exclusions = Exclusions(DEFAULTS)
+    exclusions = ExcludeSet(DEFAULT_PATTERNS)
     assert exclusions.only_names
     assert {"node_modules", ".git", "__pycache__"} < exclusions.folder_names
     assert len(exclusions.folder_names) == len(DEFAULT_EXCLUSIONS)
@@ -180,15 +180,15 @@ def test_too_many_patterns_are_refused() -> None:
 def test_many_expensive_patterns_are_refused(pattern: str) -> None:
     """Each alone is bearable."""
     patterns = [pattern.format(number) for number in range(MAX_COSTLY + 1)]
-    Patterns(patterns[1:])
+    ExcludePatterns(patterns[1:])
     with pytest.raises(InvalidArgument):
-        Patterns(patterns)
+        ExcludePatterns(patterns)
     with pytest.raises(InvalidArgument):
-        Patterns([pattern.format("{1..200}")])
+        ExcludePatterns([pattern.format("{1..200}")])
 
 
 def test_many_cheap_patterns_are_fine() -> None:
-    Patterns([f"**/cache*{number}*" for number in range(300)] + [f"*.x{number}" for number in range(300)])
+    ExcludePatterns([f"**/cache*{number}*" for number in range(300)] + [f"*.x{number}" for number in range(300)])
 
 
 @pytest.mark.parametrize("pattern", ["**/a/**/*a*b", "**/a*/**/*b", "*a*a*b", "/a*a*a*b"])

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from wap_kernel.files.notebooks import cells
-from wap_kernel.files.notebooks.cells import Document
+from wap_kernel.files.notebooks.cells import NotebookDocument
 from wap_kernel.model.edits import CellEdit, DeleteCell, InsertCell, MoveCell, ReplaceCell
 from wap_kernel.model.errors import EditNotFound, InvalidArgument, TooLarge, WapError
 
@@ -30,7 +30,7 @@ def notebook(*sources: str, minor: int = 5) -> Any:
 
 
 def changed(data: str | bytes, *changes: CellEdit) -> str:
-    document = Document(data.encode() if isinstance(data, str) else data)
+    document = NotebookDocument(data.encode() if isinstance(data, str) else data)
     for change in changes:
         document.change(change)
     return bytes(document).decode()
@@ -76,14 +76,14 @@ def test_a_new_source_clears_what_the_old_one_put_out() -> None:
 def test_an_id_may_be_chosen_and_is_the_same_each_time_otherwise() -> None:
     before = nbformat.writes(notebook("1"))
     insert = InsertCell(source="new")
-    first, second = Document(changed(before, insert).encode()), Document(changed(before, insert, insert).encode())
+    first, second = NotebookDocument(changed(before, insert).encode()), NotebookDocument(changed(before, insert, insert).encode())
     assert first.names[:2] == second.names[:2] and len(set(second.names)) == 3
-    assert Document(changed(before, InsertCell(source="", cell_id="mine")).encode()).names == ["a", "mine"]
+    assert NotebookDocument(changed(before, InsertCell(source="", cell_id="mine")).encode()).names == ["a", "mine"]
 
 
 def test_cells_without_ids_are_named_by_their_position() -> None:
     before = nbformat.writes(notebook("1", "2", "3", minor=4))
-    assert Document(before.encode()).names == ["cell-0", "cell-1", "cell-2"]
+    assert NotebookDocument(before.encode()).names == ["cell-0", "cell-1", "cell-2"]
     after = changed(before, DeleteCell(cell_id="cell-0"), ReplaceCell(cell_id="cell-0", source="now first"))
     assert sources(after) == ["now first", "3"]
     inserted = changed(after, InsertCell(source="new", after_cell="cell-0"))
@@ -145,16 +145,16 @@ NO_NOTEBOOKS = [
 @pytest.mark.parametrize("text", NO_NOTEBOOKS, ids=range(len(NO_NOTEBOOKS)))
 def test_what_is_no_notebook(text: str) -> None:
     with pytest.raises(InvalidArgument):
-        Document(text.encode())
+        NotebookDocument(text.encode())
     with pytest.raises(InvalidArgument):
-        Document(text.encode() + b"\xff")
+        NotebookDocument(text.encode() + b"\xff")
 
 
 @pytest.mark.parametrize("bound", ["MAX_NOTEBOOK", "MAX_PARTS"])
 def test_a_huge_notebook_is_not_parsed(monkeypatch: pytest.MonkeyPatch, bound: str) -> None:
     monkeypatch.setattr(cells, bound, 5)
     with pytest.raises(TooLarge):
-        Document(nbformat.writes(notebook("1")).encode())
+        NotebookDocument(nbformat.writes(notebook("1")).encode())
 
 
 @pytest.mark.parametrize(
@@ -198,7 +198,7 @@ def test_each_cell_has_a_name_of_its_own() -> None:
     odd = [{"id": "x"}, {"id": "x"}, {}, {"id": "cell-1"}, {"id": "no name"}, {"id": 3}, {"id": "cell-6"}, {"id": "y"}]
     found = [{"cell_type": "raw", "metadata": {}, "source": str(number), **one} for number, one in enumerate(odd)]
     text = json.dumps({"cells": found, "metadata": {}, "nbformat": 4, "nbformat_minor": 5})
-    names = Document(text.encode()).names
+    names = NotebookDocument(text.encode()).names
     assert names == ["x", "cell-1", "cell-2", "cell-3", "cell-4", "cell-5", "cell-6", "y"]
     for number, name in enumerate(names):
         after = json.loads(changed(text, ReplaceCell(cell_id=name, source="new")))

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from tests.support.guards import NoJournal, OpenGuard
 from wap_kernel.files.contained.root import Root
-from wap_kernel.files.interface import Files, Kind
+from wap_kernel.files.interface import Files, FileKind
 from wap_kernel.files.list_folder import list_files
 from wap_kernel.files.overlay.overlay import Overlay
 from wap_kernel.files.write import Writer
@@ -65,10 +65,10 @@ def seen(files: Files) -> dict[str, Any]:
     )
     found: dict[str, Any] = {}
     for entry in listed.files:
-        look = files.look(entry.path)
+        look = files.lstat(entry.path)
         assert look is not None
         found[entry.path] = look.kind, look.target
-        if look.kind is Kind.FILE:
+        if look.kind is FileKind.FILE:
             with files.open(entry.path) as file:
                 found[entry.path] = file.read(), file.stat.mode, file.stat.size
     return found
@@ -171,7 +171,7 @@ def test_the_guard_is_asked_about_what_is_really_reached(root: Root) -> None:
     for attempt in (
         lambda: overlay.open("secret"),
         lambda: overlay.stat("secret"),
-        lambda: overlay.look("secret"),
+        lambda: overlay.lstat("secret"),
         lambda: overlay.replace("way/f", b""),
         lambda: overlay.mkdir("way/f"),
         lambda: overlay.rename("secret", "x"),

@@ -5,9 +5,9 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from wap_kernel.files.interface import Kind, Stat
+from wap_kernel.files.interface import FileKind, Stat
 from wap_kernel.files.overlay.handles import VirtualFile
-from wap_kernel.files.search.line_scanner import Hit, column_in, column_of, hits, texts_in, texts_of
+from wap_kernel.files.search.line_scanner import Hit, compute_column, read_column, find_hits, split_lines, read_lines
 from wap_kernel.model.limits import MAX_MATCH_LINE_CHARACTERS
 
 texts = st.lists(st.sampled_from([b"a", b"b", b"ab", b"\n", b"\r", b"\r\n", "é".encode(), b"\xff"])).map(b"".join)
@@ -32,7 +32,7 @@ def test_lines_with_a_literal(data: bytes, literal: bytes, size: int, limit: int
         if literal in line:
             expected.append(Hit(number, start, line.index(literal)))
         start += len(line) + 1
-    assert hits(cut(data, size), literal, limit) == expected[:limit]
+    assert find_hits(cut(data, size), literal, limit) == expected[:limit]
 
 
 strays = [bytes([byte]) for byte in b"\x80\x9f\xc3\xe0\xe2\xed\xf0\xf4\xff"]
@@ -41,7 +41,7 @@ pieces = st.sampled_from([b"a", b"\n", b"\r", "é".encode(), "€".encode(), "�
 
 class InMemory(VirtualFile):
     def __init__(self, data: bytes) -> None:
-        super().__init__(Stat("f", Kind.FILE, len(data), 0, 0o644), data)
+        super().__init__(Stat("f", FileKind.FILE, len(data), 0, 0o644), data)
 
 
 @given(st.lists(pieces, max_size=12).map(b"".join), st.data())
@@ -52,7 +52,7 @@ def test_the_column_is_that_of_the_character_in_the_decoded_line(data: bytes, dr
     at = draw.draw(st.integers(0, len(line)))
     expected = 1 + sum(end <= at for end in _ends(line))
     hit = Hit(1, start, at)
-    assert column_in(data, hit) == column_of(InMemory(data), hit, lambda: None) == expected
+    assert compute_column(data, hit) == read_column(InMemory(data), hit, lambda: None) == expected
 
 
 def _ends(line: bytes) -> list[int]:
@@ -71,27 +71,27 @@ def _ends(line: bytes) -> list[int]:
 
 def test_a_column_far_along_a_line_that_is_not_held_whole() -> None:
     data = b"x\n" + "é".encode() * 300_000 + b"needle"
-    (hit,) = hits(cut(data, 4096), b"needle", 5)
+    (hit,) = find_hits(cut(data, 4096), b"needle", 5)
     assert hit == Hit(2, 2, 600_000)
-    assert column_of(InMemory(data), hit, lambda: None) == column_in(data, hit) == 300_001
+    assert read_column(InMemory(data), hit, lambda: None) == compute_column(data, hit) == 300_001
 
 
 @given(texts, st.integers(1, 9), st.sets(st.integers(-2, 12)))
 def test_texts_of_lines(data: bytes, size: int, numbers: set[int]) -> None:
     expected = {number: line.decode("utf-8", "replace") for number, line in enumerate(lines_of(data), 1)}
     wanted = {n: text for n, text in expected.items() if n in numbers}
-    assert texts_of(cut(data, size), numbers) == wanted
-    assert texts_in(data, numbers) == wanted
+    assert read_lines(cut(data, size), numbers) == wanted
+    assert split_lines(data, numbers) == wanted
 
 
 def test_a_long_line_is_cut_at_a_character() -> None:
     data = b"x\n" + "😀".encode() * 100_000 + b"\r\nlast"
     for size in (7, 4096, len(data)):
-        found = texts_of(cut(data, size), [1, 2, 3])
-        assert found == texts_in(data, [1, 2, 3]) == {1: "x", 2: "😀" * MAX_MATCH_LINE_CHARACTERS, 3: "last"}
+        found = read_lines(cut(data, size), [1, 2, 3])
+        assert found == split_lines(data, [1, 2, 3]) == {1: "x", 2: "😀" * MAX_MATCH_LINE_CHARACTERS, 3: "last"}
 
 
 def test_reading_stops_after_the_last_wanted_line() -> None:
     source = iter([b"one\n", b"two\n", b"three\n"])
-    assert texts_of(source, [1]) == {1: "one"}
+    assert read_lines(source, [1]) == {1: "one"}
     assert list(source) == [b"two\n", b"three\n"]

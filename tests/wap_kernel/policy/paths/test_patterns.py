@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from wap_kernel.files.globs.sets import Exclusions, Patterns
+from wap_kernel.files.globs.sets import ExcludeSet, ExcludePatterns
 from wap_kernel.model.errors import InvalidArgument
 from wap_kernel.policy.paths.patterns import Excluded
 
@@ -104,7 +104,7 @@ def accepted(patterns: list[str]) -> bool:
 @given(lists.filter(accepted), st.lists(st.booleans(), min_size=4, max_size=4), st.lists(lower, min_size=1, max_size=4))
 def test_agrees_with_pathspec(patterns: list[str], negated: list[bool], path: list[str]) -> None:
     patterns = [("!" if negate else "") + pattern for pattern, negate in zip(patterns, negated, strict=False)]
-    reference = Exclusions(Patterns(patterns)).covers_folder("/".join(path))
+    reference = ExcludeSet(ExcludePatterns(patterns)).covers_folder("/".join(path))
     assert (Excluded(patterns).find("/".join(path), folder=True) is not None) is reference
 
 

@@ -12,7 +12,7 @@ import pytest
 
 from tests.support.undo_workspace import NAMES, Undoable, paths
 from wap_kernel.files.contained.handles import LocalFolder
-from wap_kernel.files.interface import Look
+from wap_kernel.files.interface import LinkStat
 from wap_kernel.files.write import Writer
 from wap_kernel.model.deadline import Deadline
 from wap_kernel.model.edits import ReplaceText
@@ -193,19 +193,19 @@ def test_content_that_changes_within_one_tick_of_the_clock_is_noticed(
 ) -> None:
     """Which the file system would tell by nothing at all."""
     (undo.folder / "f").write_text("f\n")
-    same = undo.files.look("f")
+    same = undo.files.lstat("f")
     with undo.snapshots.around(RunCommand(command=":"), "run", 0, Deadline(10), undo.notices.append):
         assert same is not None
         (undo.folder / "f").write_text("F\n")
         os.utime(undo.folder / "f", ns=(same.mtime_ns, same.mtime_ns))
-        look = LocalFolder.look
+        look = LocalFolder.lstat
 
-        def frozen(self: LocalFolder, name: str) -> Look:
+        def frozen(self: LocalFolder, name: str) -> LinkStat:
             assert same is not None
             found = look(self, name)
             return same if name == "f" else found
 
-        monkeypatch.setattr(LocalFolder, "look", frozen)
+        monkeypatch.setattr(LocalFolder, "lstat", frozen)
     assert paths(undo.describe("run")) == {"f": "modified"}
 
 

@@ -12,7 +12,7 @@ import pytest
 
 from tests.support.undo_workspace import NoJournal
 from wap_kernel.files.contained.root import Root
-from wap_kernel.files.interface import Kind, Look
+from wap_kernel.files.interface import FileKind, LinkStat
 from wap_kernel.model.deadline import Deadline
 from wap_kernel.policy.paths.protected import ProtectedPaths
 from wap_kernel.state.undo.manifest import RACY_NS, Manifest, changed_places, differences, out_of_sight, take, take_tree
@@ -56,7 +56,7 @@ def test_what_is_left_out_is_stated(root: Root, tmp_path: Path) -> None:
     }
     assert manifest.fingerprints.keys() == manifest.excluded.keys()
     assert manifest.entries["out"].target == "../outside"
-    assert manifest.entries["pipe"].kind is Kind.SPECIAL
+    assert manifest.entries["pipe"].kind is FileKind.SPECIAL
 
 
 def test_differences_of_every_kind(root: Root) -> None:
@@ -103,7 +103,7 @@ def test_folders_beyond_the_bound_are_left_out_both_times(root: Root) -> None:
 
 def test_what_is_in_a_folder_that_could_not_be_read_is_never_new(root: Root) -> None:
     """By any user but root."""
-    folder = Look(Kind.FOLDER, 1, 1, 0, 0, 0, 0o40000)
+    folder = LinkStat(FileKind.FOLDER, 1, 1, 0, 0, 0, 0o40000)
     before = Manifest(entries={"d": folder}, walked={"."}, excluded={"d": "closed"})
     after = Manifest(entries={"d": folder._replace(mode=0o40700), "d/f": folder._replace(inode=2)}, walked={".", "d"})
     assert changed(before, after) == {"d": True}
@@ -140,7 +140,7 @@ def test_what_would_take_too_long_to_compare_may_have_changed(root: Root, monkey
 
 
 def test_what_was_in_a_folder_that_was_closed_is_out_of_sight() -> None:
-    folder = Look(Kind.FOLDER, 1, 1, 0, 0, 0, 0o40700)
+    folder = LinkStat(FileKind.FOLDER, 1, 1, 0, 0, 0, 0o40700)
     before = Manifest(
         entries={"d": folder, "d/e": folder, "d/e/f": folder, "da": folder}, walked={".", "d", "d/e", "da"}
     )

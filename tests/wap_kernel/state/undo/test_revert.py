@@ -17,7 +17,7 @@ import pytest
 from tests.support.undo_workspace import ATTACK, SCENE, Undoable, dying, paths
 from wap_kernel.files.contained.handles import LocalFolder
 from wap_kernel.files.contained.root import Root
-from wap_kernel.files.interface import Look
+from wap_kernel.files.interface import LinkStat
 from wap_kernel.model.caller import Caller
 from wap_kernel.model.errors import Conflict, PermissionDenied
 from wap_kernel.model.operations import DeleteFile
@@ -219,13 +219,13 @@ def test_a_folder_that_the_run_closed_to_us_is_opened_and_what_is_in_it_restored
     """Root may look anywhere, so what other users are refused is refused here."""
     undo.command("scene", "mkdir d; echo old > d/f; echo old > g")
     before = undo.tree()
-    look, enter = Root.look, LocalFolder.enter
+    look, enter = Root.lstat, LocalFolder.enter
 
     def refuse(folder: str, mode: int) -> None:
         if os.stat(undo.folder / folder).st_mode & mode != mode:
             raise PermissionError(errno.EACCES, "closed")
 
-    def looking(self: Root, path: str) -> Look | None:
+    def looking(self: Root, path: str) -> LinkStat | None:
         refuse(os.path.dirname(path), 0o100)
         return look(self, path)
 
@@ -233,7 +233,7 @@ def test_a_folder_that_the_run_closed_to_us_is_opened_and_what_is_in_it_restored
         refuse(os.path.join(self.path, name), 0o500)
         return enter(self, name)
 
-    monkeypatch.setattr(Root, "look", looking)
+    monkeypatch.setattr(Root, "lstat", looking)
     monkeypatch.setattr(LocalFolder, "enter", entering)
     for script in [*scripts, "echo new > g"]:
         undo.command("run", script)
