@@ -6,7 +6,7 @@ from typing import Any
 
 from wap_kernel.model.operations import Operation, RunCommand
 from wap_kernel.model.policy import CommandRule, Grant, Policy, ShellPolicy
-from wap_kernel.policy.decide import Facts, Verdict, VerdictKind, decide, grant_for
+from wap_kernel.policy.decide import Facts, Verdict, VerdictKind, decide, judge
 from wap_kernel.policy.effective import EffectivePolicy
 
 LINKS = {"link.txt": "important.py", "here": "sub"}
@@ -28,7 +28,7 @@ def verdict(operation: Operation, *layers: Policy, grants: tuple[Grant, ...] = (
 
 
 def grantable(operation: Operation, *layers: Policy) -> Grant | None:
-    return grant_for(operation, EffectivePolicy(layers), facts(operation, LINKS))
+    return judge(operation, EffectivePolicy(layers), facts(operation, LINKS)).grant
 
 
 def granted(operation: Operation, *layers: Policy) -> Grant:

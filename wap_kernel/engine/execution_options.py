@@ -1,4 +1,4 @@
-"""Carry what a run already knows about an operation: its approval, its policy, its overlay."""
+"""Options of one execution: the approval, the policy and the overlay that a run already has."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ class ExecutionOptions:
 
     approved: bool = False
     """A person approved this operation, so a verdict of ask allows it. A verdict of deny still denies it."""
-    binding: BoundPolicy | None = None
+    policy: BoundPolicy | None = None
     """The policy, where the run looked it up a moment ago for this operation and its neighbours."""
     overlay: Files | None = None
     """The files of a dry run, which receive the changes instead of the workspace."""

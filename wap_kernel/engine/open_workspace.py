@@ -26,7 +26,7 @@ def open_workspace(
 ) -> Workspace:
     """`settings` are those of `wap_kernel.engine.jupyter_config.configured`."""
     from wap_kernel.engine.workspace import Workspace
-    from wap_kernel.git.configuring import parse_git_settings
+    from wap_kernel.git.settings import parse_git_settings
     from wap_kernel.model.results import Limits
     from wap_kernel.policy import presets
     from wap_kernel.policy.parse import merge

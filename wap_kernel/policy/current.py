@@ -1,4 +1,4 @@
-"""The policy that binds one caller now: the layers of this machine, narrowed by what the caller's token opens."""
+"""The policy that binds one caller now: the layers of this machine, narrowed by the scope of the caller's token."""
 
 from __future__ import annotations
 
@@ -7,71 +7,72 @@ from dataclasses import dataclass
 from wap_kernel.model.caller import Caller
 from wap_kernel.model.policy import FilesystemPolicy, Layers, Policy
 from wap_kernel.policy.effective import EffectivePolicy
-from wap_kernel.policy.layers import PolicyFiles, literally
+from wap_kernel.policy.layers import PolicyFiles, escape_glob
 from wap_kernel.policy.paths.guard import PolicyGuard
 from wap_kernel.policy.paths.protected import ProtectedPaths
 
-MAX_REMEMBERED = 256
-"""Scopes; each token has one."""
+MAX_CACHED = 256
+"""Bound policies in the cache; each token has one of its own."""
 
 
 @dataclass(frozen=True)
 class BoundPolicy:
+    """The policy of one caller, with the guards that enforce it."""
+
     effective: EffectivePolicy
     guard: PolicyGuard
-    hiding: PolicyGuard
-    """What a sandbox hides: not what only lies outside of the folder that an operation stays in."""
+    sandbox_guard: PolicyGuard
+    """The guard by which a sandbox hides paths. It does not hide what merely lies outside of the operation's folder."""
 
 
 class CurrentPolicy:
-    """Asked before every operation, on any thread; compiled again only when a layer has changed."""
+    """The policies of all callers, for any thread. Only a layer that changed is compiled again."""
 
     def __init__(self, files: PolicyFiles, protected: ProtectedPaths) -> None:
         self._files = files
         self._protected = protected
-        self._known: tuple[EffectivePolicy | None, dict[str | None, tuple[Layers, BoundPolicy]]] = (None, {})
-        """By token. Layers are compared, not hashed: that takes longer than many an operation."""
-        self._within: dict[tuple[str, bool], tuple[BoundPolicy, Policy | None, BoundPolicy]] = {}
+        self._cache: tuple[EffectivePolicy | None, dict[str | None, tuple[Layers, BoundPolicy]]] = (None, {})
+        """Bound policies by token. Layers are compared and not hashed: a hash takes longer than many an operation."""
+        self._cache_within: dict[tuple[str, bool], tuple[BoundPolicy, Policy | None, BoundPolicy]] = {}
 
-    def of(self, caller: Caller) -> BoundPolicy:
-        return self._bound(self._files.effective(), caller)
-
-    def _bound(self, common: EffectivePolicy, caller: Caller) -> BoundPolicy:
-        known_for, bindings = self._known
-        if known_for is not common:
-            bindings = {}
-            self._known = (common, bindings)
-        layers = _scope(caller)
-        known, binding = bindings.get(caller.token, (None, None))
-        if binding is None or known != layers:
-            if len(bindings) >= MAX_REMEMBERED:
-                bindings.clear()
+    def bind(self, caller: Caller) -> BoundPolicy:
+        """Return the policy that binds `caller` now."""
+        common = self._files.effective()
+        cached_for, cache = self._cache
+        if cached_for is not common:
+            cache = {}
+            self._cache = (common, cache)
+        layers = caller.scope.layers if caller.scope is not None else ()
+        cached_layers, policy = cache.get(caller.token, (None, None))
+        if policy is None or cached_layers != layers:
+            if len(cache) >= MAX_CACHED:
+                cache.clear()
             effective = common
             for layer in layers:
                 effective = effective.with_layer(layer)
             guard = PolicyGuard(self._protected, effective)
-            binding = BoundPolicy(effective, guard, guard)
-            bindings[caller.token] = (layers, binding)
-        return binding
+            policy = BoundPolicy(effective, guard, guard)
+            cache[caller.token] = (layers, policy)
+        return policy
 
-    def within(self, binding: BoundPolicy, folder: str, *, only: bool) -> BoundPolicy:
-        """Narrowed by the policy file of the real folder `folder`; with `only` nothing outside of it can be reached."""
+    def narrow(self, policy: BoundPolicy, folder: str, *, only: bool) -> BoundPolicy:
+        """Return `policy` narrowed by the policy file of the real folder `folder`.
+
+        With `only` nothing outside of the folder can be reached.
+        """
         layer = self._files.layer_for(folder)
-        known = self._within.get((folder, only))
-        if known is not None and known[0] is binding and known[1] is layer:
-            return known[2]
-        effective = binding.effective if layer is None else binding.effective.with_layer(layer)
-        hiding = PolicyGuard(self._protected, effective)
+        cached = self._cache_within.get((folder, only))
+        if cached is not None and cached[0] is policy and cached[1] is layer:
+            return cached[2]
+        effective = policy.effective if layer is None else policy.effective.with_layer(layer)
+        sandbox_guard = PolicyGuard(self._protected, effective)
         if only:
-            inside = literally(folder)
+            inside = escape_glob(folder)
             paths = FilesystemPolicy(allowed_paths=(inside, f"{inside}/**"))
             effective = effective.with_layer(Policy(name="workspaceRoot", filesystem=paths))
-        narrowed = BoundPolicy(effective, PolicyGuard(self._protected, effective) if only else hiding, hiding)
-        if len(self._within) >= MAX_REMEMBERED:
-            self._within.clear()
-        self._within[folder, only] = (binding, layer, narrowed)
+        guard = PolicyGuard(self._protected, effective) if only else sandbox_guard
+        narrowed = BoundPolicy(effective, guard, sandbox_guard)
+        if len(self._cache_within) >= MAX_CACHED:
+            self._cache_within.clear()
+        self._cache_within[folder, only] = (policy, layer, narrowed)
         return narrowed
-
-
-def _scope(caller: Caller) -> Layers:
-    return caller.scope.layers if caller.scope is not None else ()

@@ -181,7 +181,9 @@ def _collect_findings(operation: Operation, script: Script, policy: EffectivePol
     """Return every verdict on `operation`. `EffectivePolicy.only_guard_decides` relies on what is asked here."""
     if policy.broken is not None:
         return [_Finding(policy.broken)]
-    findings = [_Finding(verdict) for verdict in (*_check_paths(facts, policy), *_check_sizes(operation, policy, facts))]
+    findings = [
+        _Finding(verdict) for verdict in (*_check_paths(facts, policy), *_check_sizes(operation, policy, facts))
+    ]
     if isinstance(operation, RunCommand):
         findings += _evaluate_command(operation, script, policy, facts)
     if isinstance(operation, GitAction):

@@ -1,7 +1,7 @@
-"""Where a workspace may push to and fetch from, and what a person may be asked about it. Pure.
+"""Decide which git remotes a workspace may reach, and which pushes a person must approve. Pure.
 
-The address comes from policy or the server's settings. What the workspace's own config calls `origin` is of no
-importance: it can be written by whoever works there.
+The address comes from policy or the server's settings. What the workspace's own config calls `origin` does not count:
+the agent can write that file.
 """
 
 from __future__ import annotations
@@ -16,30 +16,30 @@ from urllib.parse import urlsplit
 from wap_kernel.model.errors import InvalidArgument, PermissionDenied
 from wap_kernel.model.git import names
 
-RULE = "git.remotes"
-PROTECTED = ("main", "master", "release", "release/*", "production")
+REMOTES_RULE = "git.remotes"
+PROTECTED_BRANCHES = ("main", "master", "release", "release/*", "production")
 
 
 @dataclass(frozen=True)
 class Remote:
-    """A repository elsewhere. `check` has been passed; make it with `remote`."""
+    """A repository on another machine. `parse_remote` makes one from a checked address."""
 
     url: str
     name: str = "origin"
-    protected: tuple[str, ...] = PROTECTED
-    """Patterns of branches to which a push is a question of its own."""
+    protected: tuple[str, ...] = PROTECTED_BRANCHES
+    """Patterns of the branches to which every push needs an approval of its own."""
     ca_file: str | None = None
-    """Certificates to trust instead of the system's, for a server within the house."""
+    """A file of certificates to trust instead of the system's, for a private server."""
 
     @property
     def origin(self) -> str:
-        """Scheme, host and port: who gets the credential."""
+        """Return scheme, host and port, to which the credential belongs."""
         parts = urlsplit(self.url)
         return f"{parts.scheme}://{parts.netloc}"
 
     @property
     def repository(self) -> tuple[str, str]:
-        """Owner and name, as GitHub has them."""
+        """Return owner and name, as GitHub has them."""
         path = urlsplit(self.url).path.strip("/").removesuffix(".git")
         owner, _, name = path.rpartition("/")
         return owner.rpartition("/")[2], name
@@ -48,22 +48,25 @@ class Remote:
         return any(fnmatchcase(branch, pattern) for pattern in self.protected)
 
 
-def remote(
+def parse_remote(
     url: str,
     *,
     name: str = "origin",
-    protected: tuple[str, ...] = PROTECTED,
+    protected: tuple[str, ...] = PROTECTED_BRANCHES,
     ca_file: str | None = None,
     allow_http: bool = False,
 ) -> Remote:
-    """Check and make one. `allow_http`: also without TLS, to this machine itself only."""
+    """Return the remote at `url`, or raise InvalidArgument.
+
+    With `allow_http` an address on this machine itself needs no TLS.
+    """
     try:
         parts = urlsplit(url)
         port = parts.port
     except ValueError:
         raise _bad_url() from None
-    is_plain_text = url.isascii() and url.isprintable() and not any(character in url for character in " '\"\\<>")
-    if not (is_plain_text and parts.hostname and parts.path.strip("/")) or port == 0 or parts.query or parts.fragment:
+    is_printable = url.isascii() and url.isprintable() and not any(character in url for character in " '\"\\<>")
+    if not (is_printable and parts.hostname and parts.path.strip("/")) or port == 0 or parts.query or parts.fragment:
         raise _bad_url()
     if parts.username is not None or parts.password is not None or "@" in parts.netloc:
         raise InvalidArgument(
@@ -79,22 +82,25 @@ def remote(
     return Remote(url, name, protected, ca_file)
 
 
-def refusal(url: str, allowed: Sequence[str]) -> PermissionDenied | None:
-    """Why the remote at `url` may not be reached, which is not quoted; None if one of the patterns allows it."""
+def refuse_remote(url: str, allowed: Sequence[str]) -> PermissionDenied | None:
+    """Return the refusal of the remote at `url`, or None if one of the patterns allows it.
+
+    The refusal does not quote the address.
+    """
     if any(_allows(pattern, url) for pattern in allowed):
         return None
     return PermissionDenied(
         f"The remote is not among those that this server may reach (host {urlsplit(url).hostname}).",
         hint=f"Allowed are: {', '.join(allowed)}.",
-        rule=RULE,
+        rule=REMOTES_RULE,
     )
 
 
 def _allows(pattern: str, url: str) -> bool:
-    wanted, found = urlsplit(pattern), urlsplit(url)
-    same_place = (wanted.scheme, wanted.netloc.casefold()) == (found.scheme, found.netloc.casefold())
-    paths = {found.path, found.path.removesuffix(".git")}
-    return same_place and any(fnmatchcase(path, wanted.path or "/*") for path in paths)
+    allowed, actual = urlsplit(pattern), urlsplit(url)
+    is_same_host = (allowed.scheme, allowed.netloc.casefold()) == (actual.scheme, actual.netloc.casefold())
+    paths = {actual.path, actual.path.removesuffix(".git")}
+    return is_same_host and any(fnmatchcase(path, allowed.path or "/*") for path in paths)
 
 
 def _bad_url() -> InvalidArgument:
@@ -108,8 +114,8 @@ def _is_loopback(host: str) -> bool:
         return host == "localhost"
 
 
-class Verb(str, Enum):
-    """What policy has a rule for. A push may be several of these at once."""
+class RemoteVerb(str, Enum):
+    """A kind of remote action that policy can have a rule for. One push may be several of these."""
 
     FETCH = "git.fetch"
     PULL = "git.pull"
@@ -121,35 +127,41 @@ class Verb(str, Enum):
 
     @property
     def asks(self) -> bool:
-        """Whether a person is asked unless policy says otherwise."""
-        return self in (Verb.PUSH_PROTECTED, Verb.PUSH_FORCE, Verb.PUSH_DELETE)
+        """Return whether a person must approve the action unless policy says otherwise."""
+        return self in (RemoteVerb.PUSH_PROTECTED, RemoteVerb.PUSH_FORCE, RemoteVerb.PUSH_DELETE)
 
 
 @dataclass(frozen=True)
-class Question:
-    verb: Verb
+class RemoteEffect:
+    """An effect of a remote action that policy judges by itself."""
+
+    verb: RemoteVerb
     text: str
-    """What would happen, for the person who decides."""
+    """The effect in words, for the person who decides."""
 
 
-def questions(action: str, remote: Remote, branch: str | None = None, **options: bool) -> tuple[Question, ...]:
-    """What policy is to be asked before `action` (fetch, pull, clone, push); `force` and `delete` are for push."""
-    return tuple(_questions(action, remote, branch, options))
+def list_remote_effects(
+    action: str, remote: Remote, branch: str | None = None, **options: bool
+) -> tuple[RemoteEffect, ...]:
+    """Return the effects of `action` (fetch, pull, clone, push). The options `force` and `delete` are for push."""
+    return tuple(_remote_effects(action, remote, branch, options))
 
 
-def _questions(action: str, remote: Remote, branch: str | None, options: dict[str, bool]) -> Iterator[Question]:
+def _remote_effects(
+    action: str, remote: Remote, branch: str | None, options: dict[str, bool]
+) -> Iterator[RemoteEffect]:
     where = remote.url
     if action != "push":
-        yield Question(Verb(f"git.{action}"), f"{action} from {where}")
+        yield RemoteEffect(RemoteVerb(f"git.{action}"), f"{action} from {where}")
         return
     what = branch or "the current branch"
-    yield Question(Verb.PUSH, f"push {what} to {where}")
+    yield RemoteEffect(RemoteVerb.PUSH, f"push {what} to {where}")
     # Which branch is current is decided inside the workspace, so it counts as protected until it is known.
     if remote.protected if branch is None else remote.is_protected(branch):
         unnamed = f"push {what}, which may be a protected one, to {where}"
         named = f"push to the protected branch {branch} of {where}"
-        yield Question(Verb.PUSH_PROTECTED, named if branch else unnamed)
+        yield RemoteEffect(RemoteVerb.PUSH_PROTECTED, named if branch else unnamed)
     if options.get("force"):
-        yield Question(Verb.PUSH_FORCE, f"overwrite {what} of {where}: commits there may be lost")
+        yield RemoteEffect(RemoteVerb.PUSH_FORCE, f"overwrite {what} of {where}: commits there may be lost")
     if options.get("delete"):
-        yield Question(Verb.PUSH_DELETE, f"delete {what} of {where}")
+        yield RemoteEffect(RemoteVerb.PUSH_DELETE, f"delete {what} of {where}")

@@ -17,19 +17,19 @@ from wap_kernel.model.timestamps import utc_now
 from wap_kernel.state.schema import connect
 
 
-def new_id() -> str:
+def new_grant_id() -> str:
     return secrets.token_hex(8)
 
 
 @dataclass(frozen=True)
-class Given:
+class StoredGrant:
     id: str
     grant: Grant
     created_at: str
     created_by: str
 
 
-class Grants:
+class GrantStore:
     """Any thread may ask, whenever an operation asks; other processes may change them meanwhile."""
 
     def __init__(self, state_dir: str, workspace: str) -> None:
@@ -49,19 +49,19 @@ class Grants:
                     self._seen = version
             return dict(self._known)
 
-    def given(self) -> list[Given]:
+    def given(self) -> list[StoredGrant]:
         """Oldest first."""
         with self._lock, _usable():
             rows = self._connection.execute(
                 "SELECT id, body, created_at, created_by FROM grants WHERE workspace = ? ORDER BY created_at, id",
                 (self._workspace,),
             ).fetchall()
-        known = ((row, grant_in(row[1])) for row in rows)
-        return [Given(row[0], grant, row[2], row[3]) for row, grant in known if grant is not None]
+        known = ((row, decode_grant(row[1])) for row in rows)
+        return [StoredGrant(row[0], grant, row[2], row[3]) for row, grant in known if grant is not None]
 
     def add(self, grant: Grant, by: str) -> str:
         with self._lock, _usable():
-            identifier = new_id()
+            identifier = new_grant_id()
             self.insert(self._connection, identifier, grant, by)
             self._seen = None  # our own changes do not count in data_version
         return identifier
@@ -90,7 +90,7 @@ class Grants:
         rows = self._connection.execute(
             "SELECT id, body FROM grants WHERE workspace = ? ORDER BY created_at, id", (self._workspace,)
         )
-        return {identifier: grant for identifier, body in rows if (grant := grant_in(body)) is not None}
+        return {identifier: grant for identifier, body in rows if (grant := decode_grant(body)) is not None}
 
 
 @contextmanager
@@ -103,7 +103,7 @@ def _usable() -> Iterator[None]:
         ) from error
 
 
-def grant_in(body: str) -> Grant | None:
+def decode_grant(body: str) -> Grant | None:
     """None for what a later version wrote: a grant that is not understood allows nothing."""
     try:
         return Grant.model_validate_json(body)

@@ -126,7 +126,7 @@ def grant_for_git(operation: GitAction) -> Grant:
     return Grant(kind="command", operation=operation.kind, commands=(form,))
 
 
-def covered(grants: Iterable[Grant], needed: Grant | None) -> bool:
+def covers(grants: Iterable[Grant], needed: Grant | None) -> bool:
     """Whether the grants together allow what is needed."""
     if needed is None:
         return False

@@ -17,7 +17,7 @@ from pydantic import BaseModel, ConfigDict
 from wap_kernel.model.errors import InternalError, InvalidArgument
 from wap_kernel.model.path_access import Access
 from wap_kernel.model.policy import Policy, VerdictKind
-from wap_kernel.policy.commands.evaluate import judge
+from wap_kernel.policy.commands.evaluate import evaluate_script
 from wap_kernel.policy.effective import EffectivePolicy
 from wap_kernel.policy.shell.parser import parse
 
@@ -42,7 +42,7 @@ class Example(BaseModel):
         if self.command is not None:
             if not policy.shell.enabled:
                 return VerdictKind.DENY
-            return judge(parse(self.command), policy.shell, ExampleFacts(self.confined)).kind
+            return evaluate_script(parse(self.command), policy.shell, ExampleFacts(self.confined)).kind
         refusal = EffectivePolicy((policy,)).refusal(self.path or ".", Access[self.access.upper()])
         return refusal.kind if refusal else VerdictKind.ALLOW
 

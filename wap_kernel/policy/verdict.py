@@ -1,4 +1,4 @@
-"""What is said about an operation: allow, ask or deny, with the rule and the reason. Pure data."""
+"""Verdict: allow, ask or deny, with the rule and the reason. Pure data."""
 
 from __future__ import annotations
 
@@ -7,27 +7,33 @@ from dataclasses import dataclass
 from wap_kernel.model.errors import Code, PathClosed, WapError
 from wap_kernel.model.policy import VerdictKind
 
-__all__ = ["VerdictKind", "Verdict"]
+__all__ = ["Verdict", "VerdictKind"]
 
 
 @dataclass(frozen=True)
 class Verdict:
+    """The decision on an operation, or on one part of it."""
+
     kind: VerdictKind
     rule: str
-    """Which rule said so, as a person would look for it: `git push`, `unknown`, `maxFileSize`."""
+    """The rule behind the verdict, as a person would look for it: `git push`, `unknown`, `maxFileSize`."""
     reason: str
     suggestion: str | None = None
     code: Code = Code.PERMISSION_DENIED
-    """What a refusal is reported as."""
+    """The error code of a refusal."""
     network: bool = False
-    """Whether the command gets the network although the policy grants none."""
+    """True where the command gets the network although the policy grants none."""
     closes_path: bool = False
-    """Whether the verdict is about a path, and not about the operation itself."""
+    """True where the verdict is about a path, and not about the operation itself."""
     grantable: bool = True
-    """Whether a person may allow it for good."""
+    """True where a person may allow the operation for good."""
 
     @classmethod
-    def of_refusal(cls, error: WapError, rule: str) -> Verdict:
-        """What will be refused in any case, told beforehand; `rule`, where the error names none."""
+    def from_error(cls, error: WapError, rule: str) -> Verdict:
+        """Return the verdict that an operation which fails with `error` gets before it is tried.
+
+        `rule` is the rule where the error names none.
+        """
         rule = str(error.details.get("rule", rule))
-        return cls(VerdictKind.DENY, rule, error.message, error.hint, error.code, closes_path=isinstance(error, PathClosed), grantable=False)
+        is_path = isinstance(error, PathClosed)
+        return cls(VerdictKind.DENY, rule, error.message, error.hint, error.code, closes_path=is_path, grantable=False)

@@ -27,7 +27,7 @@ from wap_kernel.model.operations import (
 )
 from wap_kernel.model.policy import CommandRule, FilesystemPolicy, Grant, NetworkPolicy, Policy, ShellPolicy
 from wap_kernel.policy import presets
-from wap_kernel.policy.decide import Facts, Verdict, VerdictKind, decide, grant_for
+from wap_kernel.policy.decide import Facts, Verdict, VerdictKind, decide, judge
 from wap_kernel.policy.effective import EffectivePolicy
 from wap_kernel.policy.paths.protected import ProtectedPaths
 
@@ -37,7 +37,7 @@ PROTECTED = ProtectedPaths(hidden=frozenset({("run",)}), read_only=frozenset({("
 
 def facts(operation: Operation, *, confined: bool = True, size: int | None = None) -> Facts:
     return Facts(
-        touches=operation.path_accesses(),
+        accesses=operation.path_accesses(),
         confined=confined,
         resolve=lambda name: PROGRAMS.get(name) or (name if name in PROGRAMS.values() else None),
         home="/home/u",
@@ -352,7 +352,7 @@ OPERATIONS: list[Operation] = [
 GRANTS = tuple(
     grant
     for operation in OPERATIONS
-    if (grant := grant_for(operation, EffectivePolicy((CONFIRMING,)), facts(operation))) is not None
+    if (grant := judge(operation, EffectivePolicy((CONFIRMING,)), facts(operation)).grant) is not None
 )
 questions = st.tuples(st.sampled_from(OPERATIONS), st.booleans(), st.sampled_from([(), GRANTS]))
 

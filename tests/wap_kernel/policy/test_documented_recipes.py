@@ -21,7 +21,7 @@ from wap_kernel.model.policy import Policy
 from wap_kernel.policy import presets
 from wap_kernel.policy.decide import Facts, Verdict, decide
 from wap_kernel.policy.effective import EffectivePolicy
-from wap_kernel.policy.layers import VARIABLE
+from wap_kernel.policy.layers import POLICY_VARIABLE
 from wap_kernel.policy.parse import merge, parse
 
 TEXT = (Path(__file__).parents[3] / "docs" / "policy.md").read_text()
@@ -55,7 +55,7 @@ def test_what_the_document_posts_is_accepted_and_answered_so() -> None:
 
 def verdict(layers: tuple[Policy, ...], operation: Operation) -> Verdict:
     facts = Facts(
-        touches=operation.path_accesses(),
+        accesses=operation.path_accesses(),
         confined=True,
         resolve=lambda name: name if name.startswith("/") else f"/usr/bin/{name}",
         home="/home/u",
@@ -77,7 +77,7 @@ def configure(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str]
             (tmp_path / "config/jupyter_server_config.py").write_text(text)
         else:
             (tmp_path / "policy.json").write_text(text)
-            monkeypatch.setenv(VARIABLE, str(tmp_path / "policy.json"))
+            monkeypatch.setenv(POLICY_VARIABLE, str(tmp_path / "policy.json"))
         configured = jupyter_config.configured()
         return merge(presets.load(configured.get("preset", presets.DEFAULT)), configured.get("policy", {}))
 

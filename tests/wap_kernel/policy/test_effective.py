@@ -28,7 +28,11 @@ def test_nothing_said_is_nothing_restricted() -> None:
 
 
 def test_the_strictest_of_each() -> None:
-    for effective in (EffectivePolicy((WIDE, NARROW)), EffectivePolicy((NARROW, WIDE)), EffectivePolicy((WIDE,)).with_layer(NARROW)):
+    for effective in (
+        EffectivePolicy((WIDE, NARROW)),
+        EffectivePolicy((NARROW, WIDE)),
+        EffectivePolicy((WIDE,)).with_layer(NARROW),
+    ):
         assert (effective.access, effective.max_file_size, effective.max_edit_size) == ("read", 10, 5)
         assert (effective.max_timeout_ms, effective.env_allowlist) == (1000, {"HOME"})
         assert not effective.shell_enabled

@@ -12,7 +12,7 @@ from wap_kernel.model.errors import Code
 from wap_kernel.model.operations import RunCommand
 from wap_kernel.model.policy import CommandForm, Grant
 from wap_kernel.policy import presets
-from wap_kernel.policy.grant_store import Grants
+from wap_kernel.policy.grant_store import GrantStore
 from wap_kernel.state.schema import connect
 
 TOUCH = Grant(kind="command", operation="runCommand", commands=(CommandForm(words=("frob", "x"), cwd="."),))
@@ -20,18 +20,18 @@ WRITE = Grant(kind="path", operation="writeFile", paths=("a",))
 
 
 def test_grants_are_kept_listed_and_revoked(tmp_path: Path) -> None:
-    grants = Grants(str(tmp_path), "one")
+    grants = GrantStore(str(tmp_path), "one")
     first, second = grants.add(TOUCH, "ann"), grants.add(WRITE, "ann")
     assert grants.all() == {first: TOUCH, second: WRITE}
     assert grants.revoke(first) and not grants.revoke(first)
     grants.close()
-    again = Grants(str(tmp_path), "one")
+    again = GrantStore(str(tmp_path), "one")
     assert again.all() == {second: WRITE}
     again.close()
 
 
 def test_a_neighbours_change_is_seen_and_other_workspaces_are_apart(tmp_path: Path) -> None:
-    one, neighbour, other = (Grants(str(tmp_path), name) for name in ("one", "one", "other"))
+    one, neighbour, other = (GrantStore(str(tmp_path), name) for name in ("one", "one", "other"))
     assert one.all() == {}
     identifier = neighbour.add(TOUCH, "ann")
     assert one.all() == {identifier: TOUCH}
@@ -43,7 +43,7 @@ def test_a_neighbours_change_is_seen_and_other_workspaces_are_apart(tmp_path: Pa
 
 
 def test_what_is_not_understood_allows_nothing(tmp_path: Path) -> None:
-    grants = Grants(str(tmp_path), "one")
+    grants = GrantStore(str(tmp_path), "one")
     grants.add(WRITE, "ann")
     connection = connect(str(tmp_path))
     connection.execute('UPDATE grants SET body = \'{"kind": "everything"}\'')

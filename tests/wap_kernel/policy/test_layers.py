@@ -15,7 +15,7 @@ from wap_kernel.files.contained.root import Root
 from wap_kernel.model.path_access import Access
 from wap_kernel.model.policy import Policy
 from wap_kernel.policy.effective import EffectivePolicy
-from wap_kernel.policy.layers import WORKSPACE, PolicyFiles
+from wap_kernel.policy.layers import WORKSPACE_FILE, PolicyFiles
 from wap_kernel.policy.paths.protected import ProtectedPaths
 
 Make = Callable[..., PolicyFiles]
@@ -59,8 +59,8 @@ def test_the_layers_in_order(make: Make, tmp_path: Path, root: Path) -> None:
     files = make(WAP_POLICY=str(tmp_path / "named.json"))
     write(tmp_path / "etc.json", maxFileSize=3)
     write(tmp_path / "named.json", maxFileSize=2)
-    write(root / WORKSPACE, maxFileSize=1)
-    assert names(files) == ["etc.json", "WAP_POLICY", "preset", WORKSPACE]
+    write(root / WORKSPACE_FILE, maxFileSize=1)
+    assert names(files) == ["etc.json", "WAP_POLICY", "preset", WORKSPACE_FILE]
     assert [layer.filesystem.max_file_size for layer in files.layers()] == [3, 2, None, 1]
     assert files.effective().max_file_size == 1
 
@@ -72,29 +72,29 @@ def test_what_is_not_there_is_no_layer(make: Make) -> None:
 
 def test_nothing_is_parsed_or_compiled_again_until_something_changes(make: Make, root: Path) -> None:
     files = make()
-    write(root / WORKSPACE, maxFileSize=1)
+    write(root / WORKSPACE_FILE, maxFileSize=1)
     layers, effective = files.layers(), files.effective()
     assert files.layers() is layers and files.effective() is effective
-    (root / WORKSPACE).touch()
+    (root / WORKSPACE_FILE).touch()
     assert files.layers() is layers and files.effective() is effective
-    write(root / WORKSPACE, maxFileSize=2)
+    write(root / WORKSPACE_FILE, maxFileSize=2)
     assert files.effective().max_file_size == 2
 
 
 def test_a_change_that_keeps_size_and_times_is_seen(make: Make, root: Path) -> None:
     files = make()
-    write(root / WORKSPACE, maxFileSize=1)
-    before = (root / WORKSPACE).stat()
+    write(root / WORKSPACE_FILE, maxFileSize=1)
+    before = (root / WORKSPACE_FILE).stat()
     assert files.effective().max_file_size == 1
-    write(root / WORKSPACE, maxFileSize=2)
-    os.utime(root / WORKSPACE, ns=(before.st_atime_ns, before.st_mtime_ns))
+    write(root / WORKSPACE_FILE, maxFileSize=2)
+    os.utime(root / WORKSPACE_FILE, ns=(before.st_atime_ns, before.st_mtime_ns))
     assert files.effective().max_file_size == 2
 
 
 def test_files_that_come_and_go(make: Make, tmp_path: Path, root: Path) -> None:
     files = make()
     assert names(files) == ["preset"]
-    for path in (root / WORKSPACE, tmp_path / "etc.json"):
+    for path in (root / WORKSPACE_FILE, tmp_path / "etc.json"):
         write(path, maxFileSize=1)
         assert files.effective().max_file_size == 1
         path.unlink()
@@ -115,9 +115,9 @@ def test_a_file_that_is_named_must_be_there(make: Make, tmp_path: Path) -> None:
 
 def test_a_broken_file_says_where_and_heals(make: Make, root: Path) -> None:
     files = make()
-    (root / WORKSPACE).write_text("{\n  oops")
-    assert WORKSPACE in broken(files) and "line 2" in broken(files)
-    write(root / WORKSPACE)
+    (root / WORKSPACE_FILE).write_text("{\n  oops")
+    assert WORKSPACE_FILE in broken(files) and "line 2" in broken(files)
+    write(root / WORKSPACE_FILE)
     assert files.effective().broken is None
 
 
@@ -134,8 +134,8 @@ OBSTACLES: dict[str, Callable[[Path, Path], None]] = {
 @pytest.mark.parametrize("obstacle", OBSTACLES)
 def test_in_the_workspace_what_cannot_be_read_is_broken(make: Make, tmp_path: Path, root: Path, obstacle: str) -> None:
     write(tmp_path / "outside.json")
-    OBSTACLES[obstacle](root / WORKSPACE, tmp_path / "outside.json")
-    assert WORKSPACE in broken(make())
+    OBSTACLES[obstacle](root / WORKSPACE_FILE, tmp_path / "outside.json")
+    assert WORKSPACE_FILE in broken(make())
 
 
 @pytest.mark.parametrize("obstacle", [name for name in OBSTACLES if name != "a link that leads out"])
@@ -166,7 +166,11 @@ def test_the_policy_of_a_folder_speaks_of_paths_from_there_on(make: Make, root: 
     (root / folder / "deep").mkdir(parents=True)
     assert files.layer_for(folder) is None
     assert files.layer_for("missing/folder") is None
-    write(root / folder / WORKSPACE, allowedPaths=["src/**"], deniedPaths=["*.env", "/top", "conf/{a,b}.yml", "!x.env"])
+    write(
+        root / folder / WORKSPACE_FILE,
+        allowedPaths=["src/**"],
+        deniedPaths=["*.env", "/top", "conf/{a,b}.yml", "!x.env"],
+    )
     layer = files.layer_for(folder)
     assert layer is not None and layer is files.layer_for(folder)
     effective = files.effective().with_layer(layer)
@@ -191,7 +195,7 @@ def test_only_so_many_folders_are_remembered(make: Make, root: Path) -> None:
     files = make()
     for number in range(300):
         (root / f"f{number}").mkdir()
-        write(root / f"f{number}" / WORKSPACE, maxFileSize=number + 1)
+        write(root / f"f{number}" / WORKSPACE_FILE, maxFileSize=number + 1)
     found = [files.layer_for(f"f{number}") for number in range(300)]
     assert [layer and layer.filesystem.max_file_size for layer in found] == list(range(1, 301))
     assert len(files._known) <= 256

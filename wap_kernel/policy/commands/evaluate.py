@@ -37,28 +37,33 @@ MAX_WRAPPING = 8
 
 
 @dataclass(frozen=True)
-class Judged:
+class CommandVerdict:
     """One command of the script with what is said about it; `command` is without its wrappers."""
 
     command: SimpleCommand
     verdict: Verdict
 
 
-def judge(script: Script, shell: ShellPolicy, facts: CommandFacts) -> Verdict:
+def evaluate_script(script: Script, shell: ShellPolicy, facts: CommandFacts) -> Verdict:
     """The strictest of what is said about the commands and about the script as a whole."""
-    judged = judge_commands(script, shell, facts)
+    judged = evaluate_commands(script, shell, facts)
     verdict = max((each.verdict for each in judged), key=lambda each: each.kind.strictness, default=_NOTHING)
     asks = [each.verdict for each in judged if each.verdict.kind is VerdictKind.ASK]
-    network = any(each.verdict.network for each in judged) and all(
-        each.verdict.network or _is_harmless(each, shell, facts) for each in judged
+    grantable = verdict.grantable and all(each.grantable for each in asks)
+    return replace(verdict, network=opens_network(judged, shell, facts), grantable=grantable)
+
+
+def opens_network(verdicts: Sequence[CommandVerdict], shell: ShellPolicy, facts: CommandFacts) -> bool:
+    """Return whether a rule opens the network, and every other command of the script is harmless."""
+    return any(each.verdict.network for each in verdicts) and all(
+        each.verdict.network or _is_harmless(each, shell, facts) for each in verdicts
     )
-    return replace(verdict, network=network, grantable=verdict.grantable and all(each.grantable for each in asks))
 
 
 _NOTHING = Verdict(VerdictKind.ALLOW, "nothing to run", "The command runs nothing.")
 
 
-def judge_commands(script: Script, shell: ShellPolicy, facts: CommandFacts) -> tuple[Judged, ...]:
+def evaluate_commands(script: Script, shell: ShellPolicy, facts: CommandFacts) -> tuple[CommandVerdict, ...]:
     """What is said about each command, wrappers included, and last about what cannot be analysed."""
     unclear = _Unclear(list(script.problems), script.whole)
     runs = [
@@ -67,7 +72,9 @@ def judge_commands(script: Script, shell: ShellPolicy, facts: CommandFacts) -> t
         for run in _runs(_Run(command), unclear, facts, 0)
         if run.command.words
     ]
-    found = [Judged(SimpleCommand(run.command.words), verdict) for run, verdict in _looked_at(runs, script, shell)]
+    found = [
+        CommandVerdict(SimpleCommand(run.command.words), verdict) for run, verdict in _looked_at(runs, script, shell)
+    ]
     if unclear.problems:
         verdict = _unanalysable(unclear.problems, shell, facts)
         if verdict.kind is VerdictKind.ALLOW and unclear.whole and _is_short(script.given):
@@ -75,7 +82,7 @@ def judge_commands(script: Script, shell: ShellPolicy, facts: CommandFacts) -> t
             verdict = _unless_named(verdict, "The line", mentions)
         elif verdict.kind is VerdictKind.ALLOW and sought(shell):
             verdict = replace(verdict, kind=VerdictKind.ASK)
-        found.append(Judged(SimpleCommand(()), verdict))
+        found.append(CommandVerdict(SimpleCommand(()), verdict))
     return tuple(found)
 
 
@@ -149,7 +156,9 @@ def _judge_run(run: _Run, shell: ShellPolicy, facts: CommandFacts) -> Verdict:
             )
     verdict = _by_rules(run, program, shell, facts)
     if blocked is Fit.POSSIBLE:
-        asked = Verdict(VerdictKind.ASK, "blocked", f'Command "{_shown(run)}" may be one that is blocked', grantable=False)
+        asked = Verdict(
+            VerdictKind.ASK, "blocked", f'Command "{_shown(run)}" may be one that is blocked', grantable=False
+        )
         verdict = max(verdict, asked, key=lambda each: each.kind.strictness)
     if not facts.confined and (may_go_home(words) or any(may_leave(word, facts) for word in words[1:])):
         verdict = _at_least(shell.unconfined, verdict, "but may reach files outside the workspace")
@@ -197,7 +206,9 @@ def _unless_named(verdict: Verdict, what: str, found: Sought | None) -> Verdict:
 def _by_rules(run: _Run, program: Program, shell: ShellPolicy, facts: CommandFacts) -> Verdict:
     fitting = [
         (
-            rule.verdict if fit is Fit.CERTAIN else min(rule.verdict, VerdictKind.ASK, key=lambda answer: answer.strictness),
+            rule.verdict
+            if fit is Fit.CERTAIN
+            else min(rule.verdict, VerdictKind.ASK, key=lambda answer: answer.strictness),
             rule,
         )
         for rule in shell.rules
@@ -269,7 +280,11 @@ def _blocked(shown: str) -> Verdict:
 def _not_allowed(shown: str, shell: ShellPolicy) -> Verdict:
     suggestion = "Allowed commands: " + (", ".join(shell.allowed_commands or ()) or "none")
     return Verdict(
-        VerdictKind.DENY, "allowedCommands", f'Command "{shown}" is not in allowed commands', suggestion, grantable=False
+        VerdictKind.DENY,
+        "allowedCommands",
+        f'Command "{shown}" is not in allowed commands',
+        suggestion,
+        grantable=False,
     )
 
 
@@ -290,7 +305,7 @@ def _at_least(least: VerdictKind, verdict: Verdict, why: str) -> Verdict:
     return replace(verdict, kind=least, rule="unconfined", reason=reason, suggestion="A sandbox would confine it.")
 
 
-def _is_harmless(judged: Judged, shell: ShellPolicy, facts: CommandFacts) -> bool:
+def _is_harmless(judged: CommandVerdict, shell: ShellPolicy, facts: CommandFacts) -> bool:
     """Whether it can be let near the network for the sake of its neighbour: `pip install x | tail`."""
     if judged.verdict.kind is not VerdictKind.ALLOW or judged.verdict.rule == "unknown":
         return False

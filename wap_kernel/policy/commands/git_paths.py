@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from wap_kernel.model.paths import split_path
-from wap_kernel.policy.commands.redirections import MOVES, inside
+from wap_kernel.policy.commands.redirections import MOVES, resolve_inside
 from wap_kernel.policy.commands.rule_match import CommandFacts, after_leading
 from wap_kernel.policy.shell.parser import Script
 from wap_kernel.policy.shell.syntax import SimpleCommand, Word
@@ -84,9 +84,11 @@ def folders(script: Script, cwd: str, facts: CommandFacts) -> tuple[str, ...]:
         for before, word in zip(command.words, command.words[1:], strict=False):
             if (before.text in MOVES or before.text == "-C") and len(found) < MAX_FOLDERS:
                 found |= dict.fromkeys(
-                    path for base in found if (path := inside(word, word.text, base, facts)) is not None
+                    path for base in found if (path := resolve_inside(word, word.text, base, facts)) is not None
                 )
-    above = ("/".join(split_path(folder)[:end]) or "." for folder in found for end in range(len(split_path(folder)) + 1))
+    above = (
+        "/".join(split_path(folder)[:end]) or "." for folder in found for end in range(len(split_path(folder)) + 1)
+    )
     return tuple(dict.fromkeys(above))
 
 

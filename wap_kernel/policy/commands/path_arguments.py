@@ -11,9 +11,9 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from wap_kernel.model.path_access import Access, PathAccess
 from wap_kernel.policy.commands import git_paths
-from wap_kernel.policy.commands.redirections import inside
+from wap_kernel.policy.commands.redirections import resolve_inside
 from wap_kernel.policy.commands.rule_match import CommandFacts
-from wap_kernel.policy.effective import EffectivePolicy, is_selection
+from wap_kernel.policy.effective import EffectivePolicy, is_allowed_paths_rule
 from wap_kernel.policy.shell.parser import Script
 from wap_kernel.policy.shell.syntax import Word
 from wap_kernel.policy.verdict import Verdict, VerdictKind
@@ -22,7 +22,7 @@ Refuse = Callable[[PathAccess], Verdict | None]
 """Why a path inside is refused."""
 
 
-def judge_arguments(
+def evaluate_arguments(
     script: Script, cwd: str, effective: EffectivePolicy, facts: CommandFacts, refuse: Refuse
 ) -> Iterator[Verdict]:
     folders = git_paths.folders(script, cwd, facts) if any(map(git_paths.git_words, script.commands)) else ()
@@ -35,9 +35,9 @@ def judge_arguments(
         for name in git_paths.asked(command):
             found = _refusals(name.word, (name.path,), folders, facts, refuse)
             # Nearly every word is no path in allowedPaths, and most words are revisions.
-            yield from (refusal for refusal in found if name.is_path or not is_selection(refusal.rule))
+            yield from (refusal for refusal in found if name.is_path or not is_allowed_paths_rule(refusal.rule))
         option = git_paths.prints_as_text(command)
-        if option is not None and effective.closes:
+        if option is not None and effective.has_closed_paths:
             reason = f"With {option} git prints the contents of denied files as well"
             suggestion = f"Leave out {option}, or name the files that are wanted."
             yield Verdict(VerdictKind.ASK, "deniedPaths", reason, suggestion, grantable=False)
@@ -49,9 +49,9 @@ def _refusals(
     """For each text at most one. From any of the folders it may be denied; it is not among what is allowed only if it
     is so from all of them."""
     for text in filter(None, texts):
-        paths = [path for folder in folders if (path := inside(word, text, folder, facts)) is not None]
+        paths = [path for folder in folders if (path := resolve_inside(word, text, folder, facts)) is not None]
         refusals = [refusal for path in paths if (refusal := refuse(PathAccess(path, Access.READ, folder=True)))]
-        denied = next((refusal for refusal in refusals if not is_selection(refusal.rule)), None)
+        denied = next((refusal for refusal in refusals if not is_allowed_paths_rule(refusal.rule)), None)
         if denied is not None or (refusals and len(refusals) == len(paths)):
             yield denied or refusals[0]
 

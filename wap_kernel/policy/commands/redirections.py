@@ -22,7 +22,7 @@ HARMLESS = frozenset("/dev/null /dev/zero /dev/stdin /dev/stdout /dev/stderr".sp
 MOVES = frozenset("cd pushd popd".split())
 
 
-def judge_redirections(
+def evaluate_redirections(
     script: Script,
     cwd: str,
     effective: EffectivePolicy,
@@ -36,7 +36,7 @@ def judge_redirections(
         if text in HARMLESS or (moves and not text.startswith(("/", "~"))):
             continue  # a relative path after `cd`: the script has a problem, and the path is not the one that it seems
         access = Access.READ if redirect.mode == "read" else Access.WRITE
-        path = inside(redirect.target, redirect.target.text, cwd, facts)
+        path = resolve_inside(redirect.target, redirect.target.text, cwd, facts)
         if path is not None:
             refusal = refuse(PathAccess(path, access))
             if refusal is not None:
@@ -46,7 +46,7 @@ def judge_redirections(
                 yield _outside(redirect, policy.shell, facts)
 
 
-def inside(word: Word, text: str, cwd: str, facts: CommandFacts) -> str | None:
+def resolve_inside(word: Word, text: str, cwd: str, facts: CommandFacts) -> str | None:
     """The path below the root that `text`, the word or a part of it, means, links aside. None: it is outside."""
     if word.home:
         if text != "~" and not text.startswith("~/"):

@@ -28,6 +28,7 @@ MAX_PLAIN = 16 * 1024
 MAX_BEYOND = 4 * 1024
 """tree-sitter can need the square of the length: for what the strict reader has read, and for what it has not."""
 MAX_DEPTH = 60
+MAX_CACHED_SCRIPTS = 32
 
 
 @dataclass(frozen=True)
@@ -82,6 +83,15 @@ _UNARY_TESTS = frozenset(f"-{letter}" for letter in "abcdefghkLnNOoprsStuwxzG")
 
 
 def parse(command: str) -> Script:
+    """Return the commands that `command` would run.
+
+    The last scripts are cached: the verdict on an operation, a wrapped command line in every layer, and the evidence
+    of an approval need the script of the same line within a moment.
+    """
+    return _parse_cached(command) if len(command) <= MAX_PARSED_COMMAND_CHARACTERS else _parse_spellings(command)
+
+
+def _parse_spellings(command: str) -> Script:
     script = _parse(command)
     if script.problems and script.whole and (plain := spelling_variants.plain(command)) != command:
         # tree-sitter errs about a line that goes on, and about quotes within `$'...'`.
@@ -89,6 +99,9 @@ def parse(command: str) -> Script:
         others = [each for each in _parse(plain).commands if _texts(each) not in known]
         script = replace(script, commands=(*script.commands, *others))
     return replace(script, text=command)
+
+
+_parse_cached = lru_cache(maxsize=MAX_CACHED_SCRIPTS)(_parse_spellings)
 
 
 def _parse(command: str) -> Script:

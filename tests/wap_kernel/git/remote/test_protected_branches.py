@@ -13,7 +13,7 @@ from wap_kernel.git.settings import GitSettings
 from wap_kernel.model.operations import GitTransfer
 from wap_kernel.model.policy import CommandRule, Policy, ShellPolicy
 from wap_kernel.policy import presets
-from wap_kernel.policy.git_remotes import PROTECTED
+from wap_kernel.policy.git_remotes import PROTECTED_BRANCHES
 
 URL = "https://github.com/ada/engine.git"
 ASKS = Policy(name="house", shell=ShellPolicy(rules=(CommandRule(command="git push", verdict="ask"),)))
@@ -23,7 +23,7 @@ def said(folder: Path, *pushes: dict[str, Any], policy: Policy = OPEN, **setting
     """The verdict and its rule, for each push."""
     with opened(folder, policy=policy, git=GitSettings(**settings)) as tools:
         judge = tools.workspace.judge
-        verdicts = [judge.checked(GitTransfer(action="push", **fields), AGENT) for fields in pushes]
+        verdicts = [judge.check(GitTransfer(action="push", **fields), AGENT) for fields in pushes]
     return [(verdict.answer.value, verdict.rule) for verdict in verdicts]
 
 
@@ -40,7 +40,7 @@ def test_the_policy_tells_them(tmp_path: Path) -> None:
     with opened(tmp_path, git=settings) as tools:
         told = asyncio.run(tools.workspace.describe_policy(AGENT))
     assert told["git"] == {"remotes": ["https://github.com/ada/*"], "protectedBranches": ["trunk"]}
-    assert GitSettings().to_dict() == {"remotes": [], "protectedBranches": [*PROTECTED]}
+    assert GitSettings().to_dict() == {"remotes": [], "protectedBranches": [*PROTECTED_BRANCHES]}
 
 
 @pytest.mark.parametrize(
@@ -88,7 +88,7 @@ def test_what_can_be_allowed_for_good(tmp_path: Path, fields: dict[str, Any], re
             return
         tools.workspace.grants.add(grant, "ada")
         judge = tools.workspace.judge
-        assert judge.checked(push, AGENT).rule == "grant"
+        assert judge.check(push, AGENT).rule == "grant"
         others: tuple[dict[str, Any], ...] = (
             {"branch": "y"},
             {"url": "https://github.com/ada/other.git"},
@@ -99,4 +99,4 @@ def test_what_can_be_allowed_for_good(tmp_path: Path, fields: dict[str, Any], re
             {"folder": "elsewhere"},
         )
         for other in others:
-            assert judge.checked(push.model_copy(update=other), AGENT).answer.value == "ask", other
+            assert judge.check(push.model_copy(update=other), AGENT).kind.value == "ask", other

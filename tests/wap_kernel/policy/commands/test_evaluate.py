@@ -12,7 +12,7 @@ import pytest
 
 from wap_kernel.model.policy import ShellPolicy
 from wap_kernel.policy import presets
-from wap_kernel.policy.commands.evaluate import judge, judge_commands
+from wap_kernel.policy.commands.evaluate import evaluate_commands, evaluate_script
 from wap_kernel.policy.presets import ExampleFacts
 from wap_kernel.policy.shell.parser import parse
 from wap_kernel.policy.verdict import Verdict, VerdictKind
@@ -25,7 +25,7 @@ def shell_of(table: dict[str, Any]) -> ShellPolicy:
 
 
 def verdict(command: str, shell: ShellPolicy, *, confined: bool = True) -> Verdict:
-    return judge(parse(command), shell, ExampleFacts(confined))
+    return evaluate_script(parse(command), shell, ExampleFacts(confined))
 
 
 @pytest.mark.parametrize(
@@ -105,11 +105,11 @@ def test_what_the_callers_variables_hold_is_looked_through_once() -> None:
     for size, expected in ((16_000, VerdictKind.ALLOW), (1_000_000, VerdictKind.ASK)):
         script = replace(parse(line), given=("word " * (size // 5),))
         started = process_time()
-        assert judge(script, PERMISSIVE, ExampleFacts(True)).kind is expected
+        assert evaluate_script(script, PERMISSIVE, ExampleFacts(True)).kind is expected
         assert process_time() - started < 2
     for held, expected in (("sudo", VerdictKind.ASK), ("pseudo", VerdictKind.ALLOW)):
         script = replace(parse("frob a; $X id; other b"), given=(held,))
-        assert judge(script, PERMISSIVE, ExampleFacts(True)).kind is expected
+        assert evaluate_script(script, PERMISSIVE, ExampleFacts(True)).kind is expected
 
 
 LISTED = ShellPolicy(allowed_commands=("git status", "make"))
@@ -219,7 +219,7 @@ def test_what_may_be_allowed_for_good(command: str, grantable: bool) -> None:
 
 
 def test_each_command_has_its_verdict() -> None:
-    judged = judge_commands(parse("ls | timeout 5 git push"), STANDARD, ExampleFacts(True))
+    judged = evaluate_commands(parse("ls | timeout 5 git push"), STANDARD, ExampleFacts(True))
     assert [(each.command.words[0].text, each.verdict.kind) for each in judged] == [
         ("ls", VerdictKind.ALLOW),
         ("timeout", VerdictKind.ALLOW),
@@ -247,7 +247,7 @@ class Nowhere(ExampleFacts):
     ],
 )
 def test_a_program_that_nobody_vouches_for_is_unknown(command: str, answer: VerdictKind) -> None:
-    assert judge(parse(command), STANDARD, Nowhere(True)).kind is answer
+    assert evaluate_script(parse(command), STANDARD, Nowhere(True)).kind is answer
 
 
 def test_wrappers_do_not_nest_for_ever() -> None:

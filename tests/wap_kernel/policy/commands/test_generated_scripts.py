@@ -17,7 +17,7 @@ from tests.support.exec_log import Execution, executed, needs_sandbox
 from tests.support.shell_grammar import PLAIN_PROGRAMS, plain_script, script
 from tests.support.shell_spellings import BLOCKED, blocked_script
 from wap_kernel.policy import presets
-from wap_kernel.policy.commands.evaluate import judge
+from wap_kernel.policy.commands.evaluate import evaluate_script
 from wap_kernel.policy.commands.program_lookup import Programs
 from wap_kernel.policy.presets import ExampleFacts
 from wap_kernel.policy.shell.parser import SimpleCommand, parse
@@ -89,7 +89,7 @@ def test_what_is_allowed_runs_only_allowed_programs(tmp_path: Path, workspace: P
     def found() -> Iterator[str]:
         while True:
             text = script(random)
-            if judge(parse(text), shell, facts).kind is VerdictKind.ALLOW:
+            if evaluate_script(parse(text), shell, facts).kind is VerdictKind.ALLOW:
                 yield text
 
     scripts = _until(ALLOWED_SCRIPTS, found())
@@ -121,7 +121,7 @@ def test_what_is_permitted_is_neither_sudo_nor_the_end_of_the_home_folder(
     others: list[str] = []
     while len(permitted) < PERMITTED_SCRIPTS:
         text = blocked_script(random)
-        (permitted if judge(parse(text), shell, facts).kind is VerdictKind.ALLOW else others).append(text)
+        (permitted if evaluate_script(parse(text), shell, facts).kind is VerdictKind.ALLOW else others).append(text)
     environment = {"PATH": path, **HOSTILE, "HOME": str(home)}
     runs = executed(permitted + others[:20], tmp_path, workspace, environment)
     found = [any(_is_forbidden(each, str(home)) for each in programs) for programs in runs]
