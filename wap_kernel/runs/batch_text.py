@@ -1,4 +1,4 @@
-"""A batch of operations as people write it: an operations message or a bare list of operations, in JSON or YAML."""
+"""Parse a batch of operations as people write it: an operations message or a list of operations, in JSON or YAML."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from wap_kernel.model.errors import InvalidArgument
 
 STDIN = "-"
 PROTOCOL_VERSION = "1.0"
-_QUOTES = 'Put quotes around it: "{{name}}".'
+_QUOTE_HINT = 'Put quotes around it: "{{name}}".'
 
 
-def load(source: str) -> dict[str, Any]:
-    """The message in the file `source`, or on standard input where it is `-`. Its operations are not looked at."""
+def load_batch(source: str) -> dict[str, Any]:
+    """Return the message in the file `source`, or on standard input for `-`; its operations are not checked."""
     try:
         data = sys.stdin.buffer.read() if source == STDIN else Path(source).read_bytes()
         text = data.decode("utf-8-sig")
@@ -25,30 +25,32 @@ def load(source: str) -> dict[str, Any]:
         raise InvalidArgument(f"{source} cannot be read: {error.strerror}.") from None
     except UnicodeDecodeError as error:
         raise InvalidArgument(f"{source} is not UTF-8: byte {error.start} is wrong.") from None
-    return read(text, "standard input" if source == STDIN else source)
+    return parse_batch(text, "standard input" if source == STDIN else source)
 
 
-def read(text: str, name: str, first_line: int = 1) -> dict[str, Any]:
-    """The message in `text`; `name` is how errors call it, and `first_line` what they count its lines from."""
-    sent = _json(text, name, first_line) if is_json(text, name) else _yaml(text, name, first_line)
+def parse_batch(text: str, name: str, first_line: int = 1) -> dict[str, Any]:
+    """Return the message in `text`; errors call it `name` and count its lines from `first_line`."""
+    sent = _parse_json(text, name, first_line) if is_json(text, name) else _parse_yaml(text, name, first_line)
     if isinstance(sent, list):
         return {"protocolVersion": PROTOCOL_VERSION, "operations": sent}
     if not isinstance(sent, dict) or "operations" not in sent:
         raise InvalidArgument(
             f"{name} is no batch of operations.",
-            hint='It should be a list of operations, or {"protocolVersion": "1.0", "operations": [...]}.',
+            hint='Write a list of operations, or {"protocolVersion": "1.0", "operations": [...]}.',
         )
     return sent
 
 
-def ids(given: Sequence[str | None]) -> list[str]:
-    """What each operation is called, by its own id or else its number. Whoever runs operations and whoever shows what
-    became of them ask here: a command must never be shown with another's verdict."""
-    taken = set(given)
-    return [own or _free(f"op-{number}", taken) for number, own in enumerate(given, 1)]
+def assign_ids(own_ids: Sequence[str | None]) -> list[str]:
+    """Return the id of each operation: its own, or else one made of its number.
+
+    The runner and the code that shows events both use this: a command must never be shown with another's verdict.
+    """
+    taken = set(own_ids)
+    return [own or _make_unique(f"op-{number}", taken) for number, own in enumerate(own_ids, 1)]
 
 
-def _free(name: str, taken: Collection[str | None]) -> str:
+def _make_unique(name: str, taken: Collection[str | None]) -> str:
     while name in taken:
         name += "_"
     return name
@@ -58,38 +60,40 @@ def is_json(text: str, name: str = "") -> bool:
     return not name.endswith((".yaml", ".yml")) and text.lstrip().startswith(("{", "["))
 
 
-def yaml_tree(text: str) -> Any:
-    """PyYAML's nodes of a text that `read` has read; they know where they begin."""
+def compose_yaml(text: str) -> Any:
+    """Return PyYAML's nodes, with their positions, of a text that `parse_batch` has accepted."""
     yaml = importlib.import_module("yaml")
-    return yaml.compose(text, _loader(yaml))
+    return yaml.compose(text, _make_loader(yaml))
 
 
 def line_of(mark: Any, text: str) -> int:
-    return _place(text, mark.index)[0]
+    return _line_and_column(text, mark.index)[0]
 
 
-def _place(text: str, index: int) -> tuple[int, int]:
-    """Line and column as editors count: to YAML, some other characters end a line as well. What ends too soon ends
-    where its last word does, and not on a line that is not there."""
+def _line_and_column(text: str, index: int) -> tuple[int, int]:
+    """Return the line and column of `index` as editors count them, at most the end of the last word.
+
+    To YAML some other characters end a line as well, and a text that ends too soon ends after its last line.
+    """
     index = min(index, len(text.rstrip()))
     return text.count("\n", 0, index) + 1, index - text.rfind("\n", 0, index)
 
 
-def _json(text: str, name: str, first_line: int) -> Any:
+def _parse_json(text: str, name: str, first_line: int) -> Any:
     try:
         return json.loads(text)
     except json.JSONDecodeError as error:
-        line, column = _place(text, error.pos)
-        hint = _QUOTES if text[: error.pos + 1].endswith("{{") else None
+        line, column = _line_and_column(text, error.pos)
+        hint = _QUOTE_HINT if text[: error.pos + 1].endswith("{{") else None
         line += first_line - 1
-        place = f"{error.msg}, line {line}, column {column}"
-        raise InvalidArgument(f"{name} is not valid JSON: {place}.", hint=hint, line=line) from None
-    except (RecursionError, ValueError) as error:  # so many digits that Python makes no number of them
-        told = "nested too deeply" if isinstance(error, RecursionError) else "not valid JSON: a number is too long"
-        raise InvalidArgument(f"{name} is {told}.") from None
+        problem = f"{error.msg}, line {line}, column {column}"
+        raise InvalidArgument(f"{name} is not valid JSON: {problem}.", hint=hint, line=line) from None
+    except (RecursionError, ValueError) as error:  # Python refuses to convert very many digits
+        problem = "nested too deeply" if isinstance(error, RecursionError) else "not valid JSON: a number is too long"
+        raise InvalidArgument(f"{name} is {problem}.") from None
 
 
-def _yaml(text: str, name: str, first_line: int) -> Any:
+def _parse_yaml(text: str, name: str, first_line: int) -> Any:
     try:
         yaml = importlib.import_module("yaml")
     except ImportError:
@@ -97,38 +101,36 @@ def _yaml(text: str, name: str, first_line: int) -> Any:
             f"{name} is not JSON, and YAML cannot be read here.", hint="Write JSON, or `pip install PyYAML`."
         ) from None
     try:
-        sent = yaml.load(text, _loader(yaml))
+        sent = yaml.load(text, _make_loader(yaml))
         json.dumps(sent)
     except yaml.MarkedYAMLError as error:
-        raise _marked(error, text, name, first_line) from None
+        raise _yaml_error(error, text, name, first_line) from None
     except RecursionError:
         raise InvalidArgument(f"{name} is nested too deeply.") from None
     except (yaml.YAMLError, TypeError, ValueError) as error:
-        raise InvalidArgument(f"{name} holds what JSON cannot: {error}.") from None
-    except (LookupError, AttributeError):  # what PyYAML raises for a tag with a value that is none of its kind
+        raise InvalidArgument(f"{name} holds a value that JSON does not have: {error}.") from None
+    except (LookupError, AttributeError):  # PyYAML raises these for a tag with a value of another kind
         raise InvalidArgument(f"{name} holds a tag that does not fit its value.", hint="Leave tags out.") from None
     if isinstance(sent, dict) and sent.get("protocolVersion") == 1.0:
         sent["protocolVersion"] = PROTOCOL_VERSION  # to YAML, an unquoted 1.0 is a number
     return sent
 
 
-def _marked(error: Any, text: str, name: str, first_line: int) -> InvalidArgument:
+def _yaml_error(error: Any, text: str, name: str, first_line: int) -> InvalidArgument:
     mark, problem = error.problem_mark or error.context_mark, error.problem or error.context
     if mark is None:
         return InvalidArgument(f"{name} is not valid YAML: {problem}.")
-    line, column = _place(text, mark.index)
-    # Braces begin a mapping, whose key would be one as well.
+    line, column = _line_and_column(text, mark.index)
+    # To YAML, {{name}} is a mapping with a mapping as its key.
     is_variable = problem == "found unhashable key" and "{{" in text.split("\n")[line - 1]
-    hint = _QUOTES if is_variable else None
+    hint = _QUOTE_HINT if is_variable else None
     line += first_line - 1
-    place = f"{problem}, line {line}, column {column}"
-    return InvalidArgument(f"{name} is not valid YAML: {place}.", hint=hint, line=line)
+    return InvalidArgument(f"{name} is not valid YAML: {problem}, line {line}, column {column}.", hint=hint, line=line)
 
 
-def _loader(yaml: Any) -> Any:
+def _make_loader(yaml: Any) -> Any:
     class Loader(yaml.SafeLoader):  # type: ignore[misc]  # PyYAML ships no types
-        """JSON in other clothes: a date stays text, and an alias, by which a page of text becomes gigabytes, is
-        refused."""
+        """A loader of what JSON has: a date stays text, and an alias, which may expand to gigabytes, is refused."""
 
         yaml_implicit_resolvers = {  # noqa: RUF012 - as PyYAML declares it
             first: [(tag, pattern) for tag, pattern in resolvers if tag != "tag:yaml.org,2002:timestamp"]

@@ -37,7 +37,7 @@ _OPTION_FIELDS = {"atomic": "atomic", "dry_run": "dryRun"}
 
 
 def summarize_run(store: RunStore, run: Run, redact: Callable[[str], str], *, is_person: bool) -> dict[str, Any]:
-    """Return a run's entry in a list. Callers choose the names of user and agent, so credentials in them are redacted."""
+    """Return a run's entry in a list; names that callers choose may hold credentials, which are redacted."""
     entry: dict[str, Any] = {"runId": run.id, "status": run.status.value}
     if run.caller.agent is not None:
         entry["agent"] = redact(run.caller.agent)

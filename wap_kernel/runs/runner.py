@@ -1,12 +1,12 @@
-"""Runner: batches of operations as runs, which can be watched, decided on, cancelled and undone, also by another
-process and after a restart. What is true of a run stands in the state database; this adds the tasks that execute."""
+"""Run batches of operations: start, decide, cancel and revert runs, also those of another process or an earlier one.
+
+The state database holds everything about a run; the Runner adds the tasks that execute runs in this process.
+"""
 
 from __future__ import annotations
 
 import asyncio
-import sqlite3
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import AbstractAsyncContextManager, nullcontext
 from functools import partial
 from typing import Any, TypeVar
 
@@ -19,11 +19,10 @@ from wap_kernel.model.errors import (
     InvalidArgument,
     PermissionDenied,
     ProviderUnavailable,
-    RateLimited,
     WapError,
 )
-from wap_kernel.model.limits import APPROVAL_SECONDS, MAX_PENDING_OPERATION_CHARACTERS
-from wap_kernel.model.operations import Operation, RevertRun
+from wap_kernel.model.limits import APPROVAL_SECONDS
+from wap_kernel.model.operations import RevertRun
 from wap_kernel.model.results import Result
 from wap_kernel.model.run import Approval, BatchOptions, Run, RunStatus, Step
 from wap_kernel.runs import decisions, recovery
@@ -31,25 +30,23 @@ from wap_kernel.runs.approval_requests import ApprovalRequests
 from wap_kernel.runs.decisions import Decision
 from wap_kernel.runs.event_stream import RunNotifier
 from wap_kernel.runs.execution import RunExecution
-from wap_kernel.runs.pending_calls import PendingCalls, new_run_id
+from wap_kernel.runs.pending_calls import PendingCalls
 from wap_kernel.runs.queries import RunQueries
-from wap_kernel.runs.services import Admission, EventWriter, ResponseEncoder, RunServices
+from wap_kernel.runs.run_creation import check_revert, create_run, new_run_id
+from wap_kernel.runs.services import Admission, EventWriter, ResponseEncoder, RunServices, admit_all
 from wap_kernel.runs.store.outputs import OutputStore
-from wap_kernel.runs.store.run_store import NewRun, RunStore
-from wap_kernel.state.retention.background import BackgroundSweeps
+from wap_kernel.runs.store.records import NewRun
+from wap_kernel.runs.store.run_store import RunStore
+from wap_kernel.state.retention.schedule import BackgroundSweeper
 
 UPKEEP_SECONDS = 2.0
-"""Between two looks at what other processes want, what has expired and who has died."""
+"""Seconds between two rounds of upkeep: cancels by other processes, expired approvals, runs of dead processes."""
 REVERT = "revert"
 T = TypeVar("T")
 
 
-def _admit_all(_: Caller, __: Operation) -> AbstractAsyncContextManager[None]:
-    return nullcontext()
-
-
 class Runner(RunQueries):
-    """Lives on the event loop that first asks it for something; `close` it before the workspace."""
+    """The runs of one workspace, on the event loop of the first call; `close` it before the workspace."""
 
     def __init__(
         self,
@@ -57,44 +54,33 @@ class Runner(RunQueries):
         *,
         events: EventWriter,
         encoders: Mapping[str, ResponseEncoder],
-        admission: Admission = _admit_all,
+        admission: Admission = admit_all,
         changed: Callable[[Run], None] = lambda _: None,
         approval_seconds: float = APPROVAL_SECONDS,
     ) -> None:
-        judge = workspace.judge
         super().__init__(
             RunServices(
                 workspace=workspace,
-                ledger=RunStore(workspace.database, workspace.id, changed),
+                store=RunStore(workspace.database, workspace.id, changed),
                 outputs=OutputStore(workspace.state_dir),
-                hub=RunNotifier(),
+                notifier=RunNotifier(),
                 events=events,
                 encoders=encoders,
-                questions=ApprovalRequests(
-                    judge.files_of,
-                    judge.may_read,
-                    judge.may_name,
-                    judge.grant_for,
-                    workspace.undo.foresee,
-                    workspace.pipeline.foresee,
-                    workspace.undo.foresee_revert,
-                    workspace.redactor,
-                    approval_seconds,
-                ),
+                approval_requests=ApprovalRequests.for_workspace(workspace, approval_seconds),
                 admission=admission,
             )
         )
-        self._parking = PendingCalls(self._parts)
+        self._pending_calls = PendingCalls(self._services)
         self._executions: dict[str, tuple[RunExecution, asyncio.Task[RunStatus]]] = {}
-        self._tending: asyncio.Task[None] | None = None
-        self._settling: asyncio.Future[None] | None = None
-        """What was left from before, by the first who asks."""
+        self._upkeep: asyncio.Task[None] | None = None
+        self._recovery: asyncio.Future[None] | None = None
+        """Recovery of the runs that an earlier process left, begun by the first call."""
         self._is_closing = False
-        self._sweeps = BackgroundSweeps(workspace.state_dir, workspace.log)
+        self._sweeps = BackgroundSweeper(workspace.state_dir, workspace.log)
 
     @property
     def running(self) -> int:
-        """How many runs this process executes."""
+        """Return how many runs this process executes."""
         return len(self._executions)
 
     # -- starting
@@ -111,7 +97,7 @@ class Runner(RunQueries):
         refused: Mapping[str, WapError] | None = None,
         reverts: str | None = None,
     ) -> Run:
-        """Store a run and begin it; or answer the one that was started under the same key."""
+        """Store a run and begin it, or return the run that was started under the same key."""
         if options.atomic and not self.workspace.undo.is_on:
             raise InvalidArgument("atomic: Undo is switched off here.", hint="See WapExtension.undo.")
         not_allowed = {name: error.to_dict() for name, error in (refused or {}).items()}
@@ -126,127 +112,105 @@ class Runner(RunQueries):
             digest=digest,
             reverts=reverts,
         )
-        run, is_new = await self._on_thread(lambda: self._create(new))
+        run, is_new = await self._on_thread(lambda: create_run(self._store, new))
         if is_new:
             self._execute(run)
             self._sweeps.count_run()
         return run
 
-    def _create(self, new: NewRun) -> tuple[Run, bool]:
-        earlier = self._earlier(new)
-        if earlier is not None:
-            return earlier, False
-        if new.caller.token is not None and self._ledger.held(new.caller.token) > MAX_PENDING_OPERATION_CHARACTERS:
-            raise RateLimited(
-                f"The runs of this agent that have not ended hold over {MAX_PENDING_OPERATION_CHARACTERS} characters.",
-                hint="Wait until some have ended, or cancel them.",
-                limit="heldBytes",
-                retryAfterMs=10_000,
-            )
-        try:
-            return self._ledger.create(new), True
-        except sqlite3.IntegrityError:  # somebody was faster with the same key
-            found = self._earlier(new)
-            if found is None:
-                raise Conflict("The run could not be stored.", hint="Try again.") from None
-            return found, False
-
-    def _earlier(self, new: NewRun) -> Run | None:
-        found = None if new.key is None else self._ledger.under_key(new.caller, new.key)
-        if found is None:
-            return None
-        run, digest = found
-        if digest != new.digest:
-            raise Conflict("This Idempotency-Key was used for another request.", hint="Use a new key.", runId=run.id)
-        return run
-
     def _execute(self, run: Run, *, approval: Approval | None = None) -> None:
         overlay = self.workspace.judge.new_overlay() if run.options.dry_run else None
-        execution = RunExecution(self._parts, run, overlay=overlay, approval=approval)
+        execution = RunExecution(self._services, run, overlay=overlay, approval=approval)
         if self._is_closing:
             _stop(execution)
-        task = asyncio.get_running_loop().create_task(execution.go())
+        task = asyncio.get_running_loop().create_task(execution.execute())
         self._executions[run.id] = (execution, task)
         task.add_done_callback(lambda _: self._forget(run.id, task))
 
     def _forget(self, run_id: str, task: asyncio.Task[RunStatus]) -> None:
-        """A run that asked may go on already, with another task."""
+        # After an approval the run may go on already, with another task.
         if self._executions.get(run_id, (None, None))[1] is task:
             del self._executions[run_id]
 
-    async def answer(
+    async def answer_call(
         self, step: Step, caller: Caller, *, dialect: str, encode: Callable[[Result], T], wait: float = 0.0
     ) -> T | dict[str, Any]:
-        """Perform one operation of a dialect that has no runs. What asks becomes a run that waits for a person; it
-        keeps the dialect's own answer, which is returned if it comes within `wait` seconds."""
+        """Perform a single call of a dialect that has no runs, and return its response.
+
+        A call that needs approval becomes a run that waits for a person and stores the response in the dialect's own
+        form. If it comes within `wait` seconds it is returned, else ApprovalRequired is raised.
+        """
         try:
             return await self.workspace.answer(
                 step.operation, caller, encode, CallContext(dialect=dialect, tool=step.tool)
             )
         except ApprovalRequired as error:
             refusal = error
-        kept = await self.ask(step, caller, refusal, dialect=dialect, wait=wait)
-        if "code" in kept and "error" in kept:
-            raise WapError.from_dict(kept)
-        return kept
+        response = await self.request_approval(step, caller, refusal, dialect=dialect, wait=wait)
+        if "code" in response and "error" in response:
+            raise WapError.from_dict(response)
+        return response
 
-    async def ask(
+    async def request_approval(
         self, step: Step, caller: Caller, refusal: ApprovalRequired, *, dialect: str, wait: float = 0.0
     ) -> dict[str, Any]:
-        """Have a person decide on what was refused: what the dialect answers then, be it that the call failed. Without
-        an answer within `wait` seconds `refusal` is raised, which then names the run."""
-        await self._begun()
+        """Have a person decide on a call that was refused, and return its response, which may be an error.
+
+        Without a decision within `wait` seconds `refusal` is raised, which then names the run.
+        """
+        await self._ensure_started()
+        request = partial(self._pending_calls.request_approval, step, caller, dialect, refusal)
         try:
-            approval = await self.workspace.offload(lambda: self._parking.park(step, caller, dialect, refusal))
+            approval = await self.workspace.offload(request)
         except WapError as error:
             context = CallContext(dialect=dialect, tool=step.tool)
             self.workspace.refused(step.tool, error, caller, step.operation, context)
             raise
         refusal.details = {"rule": refusal.details["rule"], "runId": approval.run, "approvalId": approval.id}
-        answer = await self.response(approval.run, wait)
-        if answer is None:
+        response = await self.wait_for_response(approval.run, wait)
+        if response is None:
             raise refusal
-        return answer
+        return response
 
-    async def response(self, run_id: str, seconds: float) -> dict[str, Any] | None:
-        """The answer that the run of a single call keeps, in its dialect's own form; None while there is none."""
-        run = await self._until(run_id, seconds, lambda status: status.is_final)
+    async def wait_for_response(self, run_id: str, seconds: float) -> dict[str, Any] | None:
+        """Wait for the response that the run of a single call stores; return None if the time is over before."""
+        run = await self._wait_for_status(run_id, seconds, lambda status: status.is_final)
         return None if run.response is None else dict(run.response)
 
     # -- deciding, ending and undoing
 
     async def decide(self, run_id: str, decision: Decision, caller: Caller) -> Run:
-        """What a person says to the operation that waits. The run goes on in this process."""
+        """Apply a person's decision on a pending approval; the run goes on in this process."""
         if caller.token is not None:
-            raise PermissionDenied("This needs a person.", hint="An agent token cannot decide.")
+            raise PermissionDenied("Only a person may decide on an approval.", hint="An agent token cannot decide.")
         waiting = await self.get(run_id, caller)
         run, approval = await self.workspace.offload(
-            lambda: decisions.apply_decision(self._parts, waiting, decision, caller)
+            lambda: decisions.apply_decision(self._services, waiting, decision, caller)
         )
         if run.status is RunStatus.RUNNING:
             self._execute(run, approval=approval if decision.approved else None)
-        self._parts.hub.wake(run.id)
+        self._services.notifier.notify(run.id)
         return run
 
     async def cancel(self, run_id: str, caller: Caller) -> Run:
-        """Stop; what was done stays done (an atomic run is undone)."""
+        """Cancel a run; its changes stay, except that an atomic run is undone."""
         run = await self.get(run_id, caller)
         if run.status.is_final and run.status is not RunStatus.CANCELLED:
             raise Conflict(f"The run has ended already ({run.status.value}).", runId=run.id)
         if not run.status.is_final:
-            await self._on_thread(lambda: self._ledger.request_cancel(run_id))
+            await self._on_thread(lambda: self._store.request_cancel(run_id))
             await self.workspace.administered("cancelRun", run_id, caller)
-        for _ in range(3):  # it may ask just then, and be answered just then
+        for _ in range(3):  # the run may pause for approval, and a person decide, in the meantime
             if run.status.is_final:
                 break
             await self._cancel_once(run, caller)
             run = await self.get(run_id, caller)
-        self._parts.hub.wake(run_id)
+        self._services.notifier.notify(run_id)
         return run
 
     async def withdraw(self, run_id: str, caller: Caller) -> None:
-        """Cancel it for a call that no longer waits, unless another call has asked for the same."""
-        if not self._parking.is_shared(run_id):
+        """Cancel the run of a call that waits no longer, unless another call waits for the same run."""
+        if not self._pending_calls.is_shared(run_id):
             await self.cancel(run_id, caller)
 
     async def _cancel_once(self, run: Run, caller: Caller) -> None:
@@ -255,82 +219,75 @@ class Runner(RunQueries):
             execution.cancel.request()
             await asyncio.wait([task])
         elif run.status is RunStatus.AWAITING_APPROVAL:
-            await self.workspace.offload(lambda: recovery.cancel_pending(self._parts, run, caller))
+            await self.workspace.offload(lambda: recovery.cancel_pending(self._services, run, caller))
         else:
-            await self.wait(run.id, 2 * UPKEEP_SECONDS)  # whoever executes it looks every now and then
+            await self.wait(run.id, 2 * UPKEEP_SECONDS)  # the process that executes it polls for cancels
 
-    def cancel_all_of(self, token: str) -> None:
-        """What an agent's token has begun ends with the token."""
+    def cancel_runs_of(self, token: str) -> None:
+        """Cancel the runs of an agent token that this process executes."""
         for execution, _ in self._executions.values():
             if execution.token == token:
                 execution.cancel.request()
 
     async def revert(self, run_id: str, caller: Caller, *, force: bool = False) -> Run:
-        """Undo what a run changed, as a run of its own, which can be reverted too."""
+        """Start a run that undoes what a run changed; it can be reverted too."""
         run = await self.get(run_id, caller)
-        if force and caller.token is not None:
-            raise PermissionDenied("Only a person may force a revert.", hint="It would overwrite later changes.")
-        if run.reverts is not None and caller.token is not None:  # what a person agreed to once would happen twice
-            raise PermissionDenied("Only a person may revert a revert.", hint="Send the operations again instead.")
-        if not run.status.is_final:
-            raise Conflict(f"The run has not ended ({run.status.value}).", hint="Cancel it first.", runId=run.id)
-        if run.options.dry_run:
-            raise InvalidArgument("A dry run changed nothing.", runId=run.id)
+        check_revert(run, caller, force=force)
         operation = RevertRun(run=run.id, force=force)
         await self.workspace.offload(lambda: self.workspace.undo.check(operation, caller))
         step = Step(REVERT, REVERT, operation)
         return await self.start([step], BatchOptions(), caller, dialect=REVERT, reverts=run.id)
 
-    # -- life
+    # -- upkeep
 
-    async def _tend(self) -> None:
+    async def _maintain_runs(self) -> None:
         suspects: frozenset[str] = frozenset()
         while True:
             await asyncio.sleep(UPKEEP_SECONDS)
             try:
-                mine = await self._threads.run(self._mine)
-                # Twice in a row: one that is just being begun has no task yet either.
-                lost = frozenset(run.id for run in mine if run.id not in self._executions)
-                for run in mine:
+                own = await self._threads.run(self._own_running_runs)
+                # Lost in two rounds: a run that is just being started has no task yet either.
+                lost = frozenset(run.id for run in own if run.id not in self._executions)
+                for run in own:
                     if run.cancel_requested and run.id in self._executions:
                         self._executions[run.id][0].cancel.request()
-                await self.workspace.offload(partial(recovery.recover_runs, self._parts, suspects & lost))
+                await self.workspace.offload(partial(recovery.recover_runs, self._services, suspects & lost))
                 suspects = lost
-            except Exception as error:  # noqa: BLE001 - it is tried again; whoever asks for something is told
-                self.workspace.bug(error, "tending the runs")
+            except Exception as error:  # noqa: BLE001 - the next round tries again; a call gets its own error
+                self.workspace.bug(error, "the upkeep of runs")
 
-    def _mine(self) -> list[Run]:
+    def _own_running_runs(self) -> list[Run]:
         owner = self.workspace.lease.id
-        return [run for run in self._ledger.with_status(RunStatus.RUNNING) if run.owner == owner]
+        return [run for run in self._store.with_status(RunStatus.RUNNING) if run.owner == owner]
 
     async def close(self) -> None:
-        """End what runs; each such run is marked as interrupted."""
+        """End the runs that this process executes, each with an error that says so."""
         self._is_closing = True
-        if self._tending is not None:
-            self._tending.cancel()
-            await asyncio.wait([self._tending])
+        if self._upkeep is not None:
+            self._upkeep.cancel()
+            await asyncio.wait([self._upkeep])
         while self._executions:
             running = list(self._executions.values())
             for execution, _ in running:
                 _stop(execution)
             await asyncio.wait([task for _, task in running])
-            await asyncio.sleep(0)  # lets them be forgotten
-        self._parts.hub.close()
+            await asyncio.sleep(0)  # runs their done callbacks, which forget them
+        self._services.notifier.close()
         loop = asyncio.get_running_loop()
         await loop.run_in_executor(None, self._sweeps.close)
         await loop.run_in_executor(None, self._threads.close)
 
-    async def _begun(self) -> None:
-        """Whoever asks finds everything settled, also who comes while the first still waits, or has gone."""
-        if self._parts.hub.is_closed:  # its threads would never come to it
+    async def _ensure_started(self) -> None:
+        """Start the upkeep, and wait for the recovery; a call that is cancelled does not cancel it for the others."""
+        if self._services.notifier.is_closed:  # the threads are closed as well
             raise ProviderUnavailable("The workspace is closed.")
-        if self._tending is None:
-            self._tending = asyncio.get_running_loop().create_task(self._tend())
-            self._sweeps.begin()
-        if self._settling is None or _has_failed(self._settling):  # then whoever comes tries again
-            self._settling = asyncio.ensure_future(self._threads.run(lambda: recovery.recover_runs(self._parts)))
-        if not self._settling.done():
-            await asyncio.shield(self._settling)
+        if self._upkeep is None:
+            self._upkeep = asyncio.get_running_loop().create_task(self._maintain_runs())
+            self._sweeps.start()
+        if self._recovery is None or _has_failed(self._recovery):  # after a failure the next call tries again
+            self._recovery = asyncio.ensure_future(self._threads.run(lambda: recovery.recover_runs(self._services)))
+        if not self._recovery.done():
+            await asyncio.shield(self._recovery)
 
 
 def _has_failed(task: asyncio.Future[None]) -> bool:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from contextlib import AbstractAsyncContextManager
+from contextlib import AbstractAsyncContextManager, nullcontext
 from dataclasses import dataclass
 from typing import Any, Literal, Protocol
 
@@ -23,6 +23,10 @@ CANCELLED = "The run was cancelled."
 Category = Literal["validation", "policy", "execution", "timeout", "system"]
 Admission = Callable[[Caller, Operation], AbstractAsyncContextManager[None]]
 """Returns the context that an operation runs in: it counts the operation against the caller's limits, or raises."""
+
+
+def admit_all(_: Caller, __: Operation) -> AbstractAsyncContextManager[None]:
+    return nullcontext()
 
 
 class EventWriter(Protocol):

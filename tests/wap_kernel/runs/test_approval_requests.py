@@ -15,7 +15,7 @@ from wap_kernel.model.run import Run, RunStatus
 from wap_kernel.policy import presets
 from wap_kernel.policy.parse import merge
 from wap_kernel.runs.decisions import Decision
-from wap_kernel.state.audit.query import Page
+from wap_kernel.state.audit.query import AuditQuery
 
 # -- approvals
 
@@ -131,7 +131,7 @@ def test_what_is_remembered_is_not_asked_again_until_it_is_revoked(scene: Scene)
         assert (await scene.run(ask))["status"] == "completed"
         (given,) = scene.runner.workspace.grants.given()
         assert given.created_by == "ada"
-        page = await scene.runner.workspace.audit_page(Page(limit=10))
+        page = await scene.runner.workspace.audit_page(AuditQuery(limit=10))
         (decided,) = [record for record in page["records"] if record["tool"] == "decide"]
         remembered = {"grant": given.id, "remember": "factor 12"}
         assert decided["summary"].items() >= {"decision": "approved", **remembered}.items()

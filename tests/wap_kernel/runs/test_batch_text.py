@@ -47,7 +47,7 @@ def test_a_date_in_yaml_stays_text() -> None:
         ("a.yaml", "- type: message\n  content: [", "a.yaml is not valid YAML: .*line 2, column"),
         ("a.yaml", "- &a [x]\n- *a\n", "an alias is not allowed, line 2, column 3"),
         ("a.yaml", "- !!python/object/apply:os.system [id]\n", "could not determine a constructor"),
-        ("a.yaml", "- !!binary aGk=\n", "holds what JSON cannot"),
+        ("a.yaml", "- !!binary aGk=\n", "holds a value that JSON does not have"),
         ("a.json", "[" * 100_000, "nested too deeply"),
         ("a.yaml", "- " * 3_000, "nested too deeply"),
         ("a.json", '{"operations": [\n\n', "line 1, column 17"),
@@ -70,7 +70,14 @@ def test_a_variable_without_quotes_is_told_what_it_needs(name: str) -> None:
 
 
 def test_operations_without_an_id_are_numbered_beside_those_that_have_one() -> None:
-    assert batch_text.assign_ids([None, "op-1", None, "x", "op-3", None]) == ["op-1_", "op-1", "op-3_", "x", "op-3", "op-6"]
+    assert batch_text.assign_ids([None, "op-1", None, "x", "op-3", None]) == [
+        "op-1_",
+        "op-1",
+        "op-3_",
+        "x",
+        "op-3",
+        "op-6",
+    ]
 
 
 def test_without_pyyaml_json_still_works(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -14,7 +14,7 @@ import pytest
 from tests.support.run_workspace import DELETE, PERSON, Scene, create, play, types
 from wap_kernel.model.errors import Conflict
 from wap_kernel.model.run import RunStatus
-from wap_kernel.state.audit.query import Page
+from wap_kernel.state.audit.query import AuditQuery
 
 # -- cancelling
 
@@ -22,14 +22,14 @@ from wap_kernel.state.audit.query import Page
 def test_cancelling_ends_the_command_and_leaves_the_rest_undone(scene: Scene) -> None:
     async def scenario(scene: Scene) -> None:
         run = await scene.start(create("a"), {"type": "shell", "command": "echo begun; sleep 60"}, create("b"))
-        async for live in scene.runner.follow(run.id, None, PERSON):
+        async for live in scene.runner.stream_events(run.id, None, PERSON):
             if live.name == "output":
                 break
         cancelled = await scene.message(await scene.runner.cancel(run.id, PERSON))
         assert (cancelled["status"], types(cancelled)) == ("cancelled", ["createFile", "shell"])
         assert cancelled["events"][1].items() >= {"success": False, "stdout": "begun\n"}.items()
         assert (await scene.runner.cancel(run.id, PERSON)).status is RunStatus.CANCELLED
-        page = await scene.runner.workspace.audit_page(Page(limit=10))
+        page = await scene.runner.workspace.audit_page(AuditQuery(limit=10))
         (told,) = [record for record in page["records"] if record["tool"] == "cancelRun"]
         assert (told["user"], told["summary"]) == ("ada", {"action": "cancelRun", "subject": run.id})
         assert scene.tree() == {"a": "new", "data": None, "data/x.txt": "x"}
@@ -146,7 +146,7 @@ def test_the_run_of_a_living_neighbour_is_left_alone_and_can_be_cancelled(scene:
 
 
 async def _until_output(scene: Scene, run_id: str) -> AsyncIterator[Any]:
-    async for live in scene.runner.follow(run_id, None, PERSON):
+    async for live in scene.runner.stream_events(run_id, None, PERSON):
         yield live
         if live.name == "output":
             return

@@ -22,12 +22,12 @@ def test_an_id_of_another_run_leaves_nothing_out(scene: Scene) -> None:
     async def scenario(scene: Scene) -> None:
         shell = {"type": "shell", "command": "echo some; echo more >&2"}
         runs = [(await scene.run(create(name), shell))["runId"] for name in ("a", "b")]
-        first, second = [await _all(scene.runner.follow(run, None, PERSON)) for run in runs]
+        first, second = [await _all(scene.runner.stream_events(run, None, PERSON)) for run in runs]
         assert [live.name for live in first] == ["status", "event", "output", "output", "event", "status"]
         for foreign in (second[0].id, second[-1].id, *NEVER_SENT):
-            assert await _all(scene.runner.follow(runs[0], foreign, PERSON)) == first, foreign
+            assert await _all(scene.runner.stream_events(runs[0], foreign, PERSON)) == first, foreign
         for number, live in enumerate(first):
-            assert await _all(scene.runner.follow(runs[0], live.id, PERSON)) == first[number + 1 :]
+            assert await _all(scene.runner.stream_events(runs[0], live.id, PERSON)) == first[number + 1 :]
 
     play(scene, scenario)
 
@@ -35,24 +35,24 @@ def test_an_id_of_another_run_leaves_nothing_out(scene: Scene) -> None:
 def test_an_id_from_before_the_state_began_anew_does_not_make_deaf(scene: Scene) -> None:
     async def scenario(scene: Scene) -> None:
         before = (await scene.run(create("a")))["runId"]
-        everything = await scene.runner.follow_all(NEVER_SENT[0], PERSON)
+        everything = await scene.runner.stream_all_events(NEVER_SENT[0], PERSON)
         told = [await asyncio.wait_for(anext(everything), WAIT) for _ in range(3)]
         assert {live.data["runId"] for live in told} == {before}
         after = (await scene.run(create("b")))["runId"]
         assert (await asyncio.wait_for(anext(everything), WAIT)).data["runId"] == after
         await everything.aclose()
-        last = await scene.runner.follow_all(told[-1].id, PERSON)
+        last = await scene.runner.stream_all_events(told[-1].id, PERSON)
         assert (await asyncio.wait_for(anext(last), WAIT)).data["runId"] == after, "what was seen is not told again"
         await last.aclose()
         with pytest.raises(InvalidArgument):
-            await scene.runner.follow_all("\u0663", PERSON)
+            await scene.runner.stream_all_events("\u0663", PERSON)
 
     play(scene, scenario)
 
 
 def test_a_stream_begins_when_it_is_opened_and_not_when_it_is_first_read(scene: Scene) -> None:
     async def scenario(scene: Scene) -> None:
-        opened = await scene.runner.follow_all(None, PERSON)
+        opened = await scene.runner.stream_all_events(None, PERSON)
         run = (await scene.run(create("a")))["runId"]
         assert (await asyncio.wait_for(anext(opened), WAIT)).data["runId"] == run
         await opened.aclose()

@@ -31,14 +31,14 @@ from wap_kernel.runs.decisions import Decision
 from wap_kernel.runs.runner import Runner
 from wap_kernel.state.undo import change_recorder
 
-NOTHING = "Nothing was done. Call again if it is still wanted: a person is asked anew."
+NOTHING = "Nothing was done. Call again if you still need it: a person is asked again."
 SCRIPT = "echo begun; touch begun; while [ ! -e go ]; do sleep 0.02; done; echo done > made"
 Call = Callable[[Runner], Awaitable[object]]
 BODY = json.dumps({"command": "sh script"}).encode()
 CALLS: dict[str, Call] = {
     "wap": lambda runner: wap.call("executeCommand", BODY, runner, PERSON),
     "tool_interface": lambda runner: tool_interface.call("bash", BODY, runner, PERSON),
-    "coding_environment": lambda runner: tool_call.call(
+    "coding_environment": lambda runner: tool_call.call_tool(
         "runCommand", {"command": "sh", "args": ["script"]}, runner, PERSON
     ),
 }
@@ -195,7 +195,9 @@ def test_its_process_died_while_it_ran(scene: Scene, dialect: str) -> None:
         asked = await ask(scene, dialect)
         execute(scene, GONE)
         response = await kept(scene, asked, RunStatus.ERROR)
-        check(dialect, response, "EXECUTION_FAILED", "The process that executed this run ended while", PARTIAL_EFFECT_HINT)
+        check(
+            dialect, response, "EXECUTION_FAILED", "The process that executed this run ended while", PARTIAL_EFFECT_HINT
+        )
 
     play(scene, scenario)
 
@@ -209,9 +211,9 @@ def test_its_process_died_when_it_was_done(
 
     async def scenario(scene: Scene) -> None:
         asked = await ask(scene, dialect)
-        ledger = scene.runner._ledger
+        store = scene.runner._store
         with monkeypatch.context() as patched:
-            patched.setattr(ledger, "change", partial(_only_until_it_ends, ledger.change))
+            patched.setattr(store, "change_status", partial(_only_until_it_ends, store.change_status))
             await approve(scene, asked)
             await until(lambda: not scene.runner.running)
         if is_cancelled:
@@ -224,7 +226,9 @@ def test_its_process_died_when_it_was_done(
     play(scene, scenario)
 
 
-def _only_until_it_ends(change: Callable[..., bool], run: Any, expected: RunStatus, status: RunStatus, **more: Any) -> bool:
+def _only_until_it_ends(
+    change: Callable[..., bool], run: Any, expected: RunStatus, status: RunStatus, **more: Any
+) -> bool:
     return False if status.is_final else change(run, expected, status, **more)
 
 

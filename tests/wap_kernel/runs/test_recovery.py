@@ -141,15 +141,15 @@ def test_a_run_whose_end_could_not_be_stored_does_not_run_for_ever(
     scene: Scene, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, atomic: bool
 ) -> None:
     async def scenario(scene: Scene) -> None:
-        ledger = scene.runner._ledger
-        change, failures = ledger.change, iter(range(3))
+        store = scene.runner._store
+        change, failures = store.change_status, iter(range(3))
 
         def full(*arguments: Any, **more: Any) -> bool:
             if next(failures, None) is not None:
                 raise NoSpace("No space left.")
             return change(*arguments, **more)
 
-        monkeypatch.setattr(ledger, "change", full)
+        monkeypatch.setattr(store, "change_status", full)
         run = await scene.start(create("a"), atomic=atomic)
         stored = await ended(scene, run.id)
         if not atomic:  # its last operation was stored, so nothing is missing
@@ -162,14 +162,14 @@ def test_a_run_whose_end_could_not_be_stored_does_not_run_for_ever(
         assert "a" not in scene.tree()
 
     play(scene, scenario)
-    assert "a run could not be settled: No space left." in caplog.text
+    assert "a run could not be recovered: No space left." in caplog.text
     assert "Traceback" not in caplog.text, "a full disk is no bug"
 
 
 def test_looking_after_runs_survives_anything(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
     async def scenario(scene: Scene) -> None:
-        ledger = scene.runner._ledger
-        with_status, failures = ledger.with_status, iter(range(3))
+        store = scene.runner._store
+        with_status, failures = store.with_status, iter(range(3))
 
         def broken(status: RunStatus) -> list[Run]:
             if next(failures, None) is not None:
@@ -177,7 +177,7 @@ def test_looking_after_runs_survives_anything(scene: Scene, monkeypatch: pytest.
             return with_status(status)
 
         message = await scene.run(create("a"), create("b"))
-        monkeypatch.setattr(ledger, "with_status", broken)
+        monkeypatch.setattr(store, "with_status", broken)
         execute(scene, "UPDATE positions SET position = 1", GONE)
         await eventually(lambda: scene.runner.wait(message["runId"], 0), lambda run: run.status.is_final)
 
@@ -200,7 +200,7 @@ def test_an_atomic_run_is_undone_when_the_server_stops(scene: Scene) -> None:
     async def scenario() -> None:
         async with scene.opened():
             run = await scene.start(create("a"), {"type": "shell", "command": "echo begun; sleep 60"}, atomic=True)
-            async for live in scene.runner.follow(run.id, None, PERSON):
+            async for live in scene.runner.stream_events(run.id, None, PERSON):
                 if live.name == "output":
                     break
         async with scene.opened():
@@ -217,7 +217,7 @@ def test_a_stop_names_the_command_that_it_ended_and_not_the_next_one(scene: Scen
     async def scenario() -> None:
         async with scene.opened():
             run = await scene.start(first, create("second"), create("third"))
-            async for live in scene.runner.follow(run.id, None, PERSON):
+            async for live in scene.runner.stream_events(run.id, None, PERSON):
                 if live.name == "output":
                     break
         async with scene.opened():
@@ -275,9 +275,9 @@ def test_what_a_token_began_ends_with_the_token(scene: Scene) -> None:
 
     async def scenario(scene: Scene) -> None:
         run = await scene.start({"type": "shell", "command": "sleep 60"}, caller=Caller(token="t"))
-        scene.runner.cancel_all_of("other")
+        scene.runner.cancel_runs_of("other")
         assert (await scene.runner.get(run.id, PERSON)).status is RunStatus.RUNNING
-        scene.runner.cancel_all_of("t")
+        scene.runner.cancel_runs_of("t")
         assert (await scene.runner.wait(run.id, WAIT)).status is RunStatus.CANCELLED
 
     play(scene, scenario)
@@ -301,7 +301,7 @@ def test_they_are_announced_in_the_order_in_which_they_are_stored(scene: Scene) 
 
     def changed(run: Run) -> None:
         if run.status is RunStatus.AWAITING_APPROVAL:
-            end = partial(scene.runner._ledger.change, run, RunStatus.AWAITING_APPROVAL, RunStatus.CANCELLED)
+            end = partial(scene.runner._store.change_status, run, RunStatus.AWAITING_APPROVAL, RunStatus.CANCELLED)
             hurried = threading.Thread(target=end)
             hurried.start()
             hurried.join(0.2)  # it has every chance to be first
@@ -319,10 +319,10 @@ def test_they_are_announced_in_the_order_in_which_they_are_stored(scene: Scene) 
 
 def test_what_an_atomic_run_took_back_is_recorded(scene: Scene) -> None:
     async def scenario(scene: Scene) -> None:
-        from wap_kernel.state.audit.query import Page
+        from wap_kernel.state.audit.query import AuditQuery
 
         await scene.run(create("a"), {"type": "readFile", "path": "missing"}, atomic=True)
-        page = await scene.runner.workspace.audit_page(Page(limit=10))
+        page = await scene.runner.workspace.audit_page(AuditQuery(limit=10))
         assert [record["tool"] for record in page["records"]] == ["undo", "readFile", "createFile"]
 
     play(scene, scenario)
@@ -358,7 +358,7 @@ def test_the_output_of_a_run_that_was_killed_can_be_followed(scene: Scene) -> No
         message = await scene.run({"type": "shell", "id": "s", "command": "echo all of it"})
         execute(scene, "DELETE FROM positions", "DELETE FROM run_log WHERE kind = 'event'", GONE)
         await ended(scene, message["runId"])
-        lives = [live async for live in scene.runner.follow(message["runId"], None, PERSON)]
+        lives = [live async for live in scene.runner.stream_events(message["runId"], None, PERSON)]
         assert "all of it\n" in [live.data.get("chunk") for live in lives]
 
     play(scene, scenario)

@@ -67,7 +67,7 @@ changes = st.one_of(
     _operation("deleteFile", path=paths),
     _operation("shell", command=commands),
 )
-questions = _operation("shell", command=removals)
+approval_requests = _operation("shell", command=removals)
 operations = st.one_of(
     creations,
     changes,
@@ -76,7 +76,7 @@ operations = st.one_of(
 )
 batches = st.lists(operations, min_size=1, max_size=5)
 asking = st.tuples(
-    st.lists(operations, max_size=2), questions, st.lists(st.one_of(questions, operations), max_size=2)
+    st.lists(operations, max_size=2), approval_requests, st.lists(st.one_of(approval_requests, operations), max_size=2)
 ).map(lambda parts: [*parts[0], parts[1], *parts[2]])
 
 

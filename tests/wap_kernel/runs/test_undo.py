@@ -199,7 +199,7 @@ CALLS: dict[str, Callable[[Runner], Awaitable[object]]] = {
     "tool_interface": lambda runner: tool_interface.call(
         "write", b'{"file_path": "data/x.txt", "content": "theirs"}', runner, PERSON
     ),
-    "coding_environment": lambda runner: tool_call.call(
+    "coding_environment": lambda runner: tool_call.call_tool(
         "writeFile", {"path": "data/x.txt", "contents": "theirs"}, runner, PERSON
     ),
 }

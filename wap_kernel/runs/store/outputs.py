@@ -1,7 +1,7 @@
-"""The whole output of the commands of runs, in files of the state folder: written while a command runs, read by page.
+"""Store the whole output of commands in files of the state folder: written while a command runs, read by page.
 
-`outputs/<run>/<position>.stdout` and `.stderr`. An event holds the beginning and the end of it; who wants the rest, or
-wants it now, reads here.
+The files are `outputs/<run>/<position>.stdout` and `.stderr`. The event of a command holds the beginning and the end
+of its output; the rest, and the output of a command that still runs, is read here.
 """
 
 from __future__ import annotations
@@ -19,32 +19,32 @@ STREAMS: tuple[Stream, ...] = get_args(Stream)
 _LONGEST_CHARACTER = 4
 
 
-class Spill:
-    """Takes in the output of one command, on the thread that runs it."""
+class OutputSpill:
+    """The output files of one command, written on the thread that runs it; `notify` is called after each chunk."""
 
-    def __init__(self, folder: str, position: int, told: Callable[[], None]) -> None:
+    def __init__(self, folder: str, position: int, notify: Callable[[], None]) -> None:
         self._folder = folder
         self._position = position
-        self._told = told
+        self._notify = notify
         self._files: dict[Stream, IO[bytes]] = {}
         self._room = dict.fromkeys(STREAMS, MAX_SPILLED_BYTES)
 
     def __call__(self, stream: Stream, chunk: bytes) -> None:
-        kept = chunk[: self._room[stream]]
-        if not kept:
+        stored = chunk[: self._room[stream]]
+        if not stored:
             return
-        self._room[stream] -= len(kept)
-        # A full disk must not end the command: its answer still has the beginning and the end.
+        self._room[stream] -= len(stored)
+        # A full disk must not end the command: its result still has the beginning and the end.
         with suppress(OSError):
-            self._file(stream).write(kept)
-        self._told()
+            self._open(stream).write(stored)
+        self._notify()
 
     def close(self) -> None:
         for file in self._files.values():
             with suppress(OSError):
                 file.close()
 
-    def _file(self, stream: Stream) -> IO[bytes]:
+    def _open(self, stream: Stream) -> IO[bytes]:
         if stream not in self._files:
             os.makedirs(self._folder, mode=0o700, exist_ok=True)
             descriptor = os.open(
@@ -56,12 +56,15 @@ class Spill:
         return self._files[stream]
 
 
-class Outputs:
+class OutputStore:
+    """The output of the commands of all runs."""
+
     def __init__(self, state_dir: str) -> None:
         self._folder = os.path.join(state_dir, "outputs")
 
-    def spill(self, run: str, position: int, told: Callable[[], None]) -> Spill:
-        return Spill(os.path.join(self._folder, run), position, told)
+    def spill(self, run: str, position: int, notify: Callable[[], None]) -> OutputSpill:
+        """Return the output files of the command at `position`, created when there is output."""
+        return OutputSpill(os.path.join(self._folder, run), position, notify)
 
     def size(self, run: str, position: int, stream: Stream) -> int:
         try:
@@ -70,9 +73,10 @@ class Outputs:
             return 0
 
     def read(self, run: str, position: int, stream: Stream, offset: int, limit: int, *, ended: bool) -> tuple[str, int]:
-        """Text from the byte `offset` on, and the offset after it.
+        """Return text from the byte `offset` on, and the offset after it.
 
-        Cut between characters; one that is not all there yet is left for the next page, unless the command has ended.
+        The text ends between two characters. A character whose bytes are not all there yet is left for the next page,
+        unless the command has ended.
         """
         if offset >= self.size(run, position, stream):
             return "", offset
@@ -83,7 +87,7 @@ class Outputs:
                 is_last = not file.read(1)
         except FileNotFoundError:
             return "", offset
-        whole = data if ended and is_last else data[: len(data) - _cut(data)]
+        whole = data if ended and is_last else data[: len(data) - _count_incomplete_bytes(data)]
         return whole.decode("utf-8", "replace"), offset + len(whole)
 
     def remove(self, run: str) -> None:
@@ -93,8 +97,8 @@ class Outputs:
         return os.path.join(self._folder, run, f"{position}.{stream}")
 
 
-def _cut(data: bytes) -> int:
-    """How many bytes at the end begin a character that is not complete."""
+def _count_incomplete_bytes(data: bytes) -> int:
+    """Return how many bytes at the end begin a character that is not complete."""
     for length in range(1, min(_LONGEST_CHARACTER, len(data) + 1)):
         byte = data[-length]
         if byte >= 0xC0:

@@ -1,4 +1,4 @@
-"""Between the rows of the state database and what a run is: one function for each way."""
+"""Encode runs, events and approvals as rows of the state database, and decode them."""
 
 from __future__ import annotations
 
@@ -9,7 +9,9 @@ from typing import Any
 
 from wap_kernel.model.caller import Caller
 from wap_kernel.model.run import Approval, BatchOptions, Run, RunStatus
-from wap_kernel.policy.grant_store import grant_in
+from wap_kernel.model.timestamps import utc_now
+from wap_kernel.policy.grant_store import decode_grant
+from wap_kernel.runs.store.records import NewRun, sender_key
 
 Event = Mapping[str, Any]
 
@@ -18,11 +20,24 @@ RUN_COLUMNS = (
     "cancel_requested, started_at, completed_at, reverts, response, "
     "COALESCE((SELECT problems FROM problems WHERE problems.run = runs.id), 0)"
 )
-"""The columns of a run, with `operations` or NULL for a glance."""
+"""Columns of a run; `{operations}` stands for that column, or for NULL in a header."""
 APPROVAL_COLUMNS = (
     "id, run, position, operation_id, digest, files, shown, granted, created_at, expires_at, decision, decided_by, "
     "reason"
 )
+
+
+def insert_run(connection: sqlite3.Connection, workspace: str, new: NewRun, operations: str) -> None:
+    connection.execute(
+        "INSERT INTO runs (id, workspace, status, caller, asker, dialect, options, operations, size, count,"
+        " owner, idempotency_key, request_digest, reverts, started_at) VALUES (?,?,?,?,?,?,?,?,?,?,?,?,?,?,?)",
+        (
+            *(new.id, workspace, new.status.value, new.caller.model_dump_json(), sender_key(new.caller)),
+            *(new.dialect, new.options.model_dump_json(), operations, len(operations)),
+            *(len(new.steps), new.owner),
+            *(new.key, new.digest, new.reverts, utc_now()),
+        ),
+    )
 
 
 def insert_log(connection: sqlite3.Connection, run: str, kind: str, bodies: Iterable[Event | str]) -> None:
@@ -33,7 +48,10 @@ def insert_log(connection: sqlite3.Connection, run: str, kind: str, bodies: Iter
 
 
 def store_position(connection: sqlite3.Connection, run: str, position: int) -> None:
-    """In a table of its own: a row of `runs` holds all operations and is long to write."""
+    """Store the position of the next operation.
+
+    It has a table of its own: a row of `runs` holds all operations and takes long to write.
+    """
     connection.execute("INSERT OR REPLACE INTO positions VALUES (?, ?)", (run, position))
 
 
@@ -42,14 +60,13 @@ def store_response(connection: sqlite3.Connection, run: str, response: Mapping[s
 
 
 def is_problem(event: Event) -> bool:
-    """Whether it tells that something failed or was denied. What a dry run leaves out did not fail."""
+    """Return whether an event reports a failure or a denial; an operation that a dry run leaves out did not fail."""
     is_failure = event.get("success") is False and event.get("simulated") is not False
     return is_failure or event["type"] in ("policyDenied", "error")
 
 
 def add_problems(connection: sqlite3.Connection, run: str, count: int) -> None:
-    """Most runs have none, and no row."""
-    if count:
+    if count:  # most runs have no problem, and no row
         connection.execute(
             "INSERT INTO problems VALUES (?, ?)"
             " ON CONFLICT (run) DO UPDATE SET problems = problems.problems + excluded.problems",
@@ -63,7 +80,7 @@ def insert_approval(connection: sqlite3.Connection, approval: Approval) -> None:
         " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
         (
             *(approval.id, approval.run, approval.position, approval.operation_id, approval.digest),
-            *(json.dumps(dict(approval.files)), json.dumps(dict(approval.shown))),
+            *(json.dumps(dict(approval.files)), json.dumps(dict(approval.details))),
             None if approval.grant is None else approval.grant.model_dump_json(),
             *(approval.created_at, approval.expires_at),
         ),
@@ -71,7 +88,7 @@ def insert_approval(connection: sqlite3.Connection, approval: Approval) -> None:
 
 
 def store_decision(connection: sqlite3.Connection, decided: Approval) -> bool:
-    """Once and never again."""
+    """Store a person's decision; return False if the approval is decided already."""
     return bool(
         connection.execute(
             "UPDATE approvals SET decision = ?, decided_by = ?, decided_at = strftime('%s', 'now'), reason = ?"
@@ -105,7 +122,7 @@ def decode_run(row: Sequence[Any]) -> Run:
 
 
 def decode_approval(row: Sequence[Any]) -> Approval:
-    (identifier, run, position, operation_id, digest, files, shown, granted, created, expires, *decided) = row
-    grant = None if granted is None else grant_in(granted)
-    known = (json.loads(files), json.loads(shown), grant)
-    return Approval(identifier, run, position, operation_id, digest, *known, created, expires, *decided)
+    (identifier, run, position, operation_id, digest, files, details, granted, created, expires, *decision) = row
+    grant = None if granted is None else decode_grant(granted)
+    content = (json.loads(files), json.loads(details), grant)
+    return Approval(identifier, run, position, operation_id, digest, *content, created, expires, *decision)

@@ -1,7 +1,8 @@
-"""The rows of runs: what was asked, what happened so far, what waits for a person.
+"""Store runs in the state database: their operations, their log, their approvals.
 
-Every change is one transaction, so that whoever looks after a crash finds either all of it or nothing. A run belongs to
-the process whose lease is its `owner`; who waits for a person belongs to nobody and is taken over with the decision.
+Every change is one transaction, so that a process that reads after a crash finds either all of it or nothing. A run
+belongs to the process whose lease is its `owner`. A run that waits for a person has no owner: the process that stores
+the decision takes it over.
 """
 
 from __future__ import annotations
@@ -11,86 +12,45 @@ import sqlite3
 import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Future
-from dataclasses import dataclass, replace
-from typing import Any, NamedTuple
+from dataclasses import replace
+from typing import Any
 
 from wap_kernel.model.caller import Caller
 from wap_kernel.model.errors import NotFound
-from wap_kernel.model.run import Approval, BatchOptions, Run, RunStatus, Step, dump_steps
+from wap_kernel.model.run import Approval, Run, RunStatus, dump_steps
 from wap_kernel.model.timestamps import utc_now
 from wap_kernel.runs.store import rows
+from wap_kernel.runs.store.records import LogEntry, NewRun, Progress, sender_key
 from wap_kernel.runs.store.rows import Event
 from wap_kernel.state.database import Database
 
 LOCKS = 64
-"""Runs whose changes of status do not wait for each other."""
+"""Number of locks: changes of status of runs that share none do not wait for each other."""
 MAX_LOG_READ_CHARACTERS = 4 * 1024 * 1024
-"""Characters of a log that are read at once."""
-
-
-@dataclass(frozen=True)
-class NewRun:
-    id: str
-    caller: Caller
-    dialect: str
-    options: BatchOptions
-    steps: tuple[Step, ...]
-    owner: str | None
-    status: RunStatus = RunStatus.RUNNING
-    key: str | None = None
-    """Of the request, so that a repeated one answers this run."""
-    digest: str | None = None
-    """Of the request under that key."""
-    reverts: str | None = None
-
-
-@dataclass(frozen=True)
-class LogEntry:
-    """A line of a run's log."""
-
-    id: int
-    run: str
-    kind: str
-    body: dict[str, Any]
-
-
-class Progress(NamedTuple):
-    status: RunStatus
-    position: int
-    """Of the next operation, from 0."""
-
-
-def sender_key(caller: Caller) -> str:
-    """Whose keys and runs are whose. People share one: with a shared token each request has a name of its own."""
-    return caller.token or ""
+"""Characters of a log that one query returns, up to a last entry of any size."""
 
 
 class RunStore:
-    """`changed` is told of every run that has another status; of one run, in the order in which they are stored."""
+    """The runs of one workspace.
+
+    `changed` is called with every run whose status has changed, for one run in the order in which the changes are
+    stored. A header is a Run without its operations, which may be megabytes.
+    """
 
     def __init__(self, database: Database, workspace: str, changed: Callable[[Run], None] = lambda _: None) -> None:
         self._database = database
         self._workspace = workspace
         self._changed = changed
-        self._telling = [threading.Lock() for _ in range(LOCKS)]
+        self._status_locks = [threading.Lock() for _ in range(LOCKS)]
 
     # -- writing
 
     def create(self, new: NewRun, approval: Approval | None = None, events: Sequence[Event] = ()) -> Run:
-        """Store a run before it starts. Raises IntegrityError when its key was used before."""
+        """Store a run before it starts; raise IntegrityError when its key was used before."""
         operations = dump_steps(new.steps)
 
         def work(connection: sqlite3.Connection) -> None:
-            connection.execute(
-                "INSERT INTO runs (id, workspace, status, caller, asker, dialect, options, operations, size, count,"
-                " owner, idempotency_key, request_digest, reverts, started_at) VALUES (?,?,?,?,?,?,?,?,?,?,?,?,?,?,?)",
-                (
-                    *(new.id, self._workspace, new.status.value, new.caller.model_dump_json(), sender_key(new.caller)),
-                    *(new.dialect, new.options.model_dump_json(), operations, len(operations)),
-                    *(len(new.steps), new.owner),
-                    *(new.key, new.digest, new.reverts, utc_now()),
-                ),
-            )
+            rows.insert_run(connection, self._workspace, new, operations)
             if approval is not None:
                 rows.insert_approval(connection, approval)
             rows.insert_log(connection, new.id, "status", [{"runId": new.id, "status": new.status.value}])
@@ -98,7 +58,7 @@ class RunStore:
 
         with self._in_order(new.id):
             self._database.write(work)
-            run = self.glance(new.id)
+            run = self.require_header(new.id)
             vars(run)["steps"] = new.steps  # known already; they may be megabytes
             self._changed(run)
         return run
@@ -106,8 +66,10 @@ class RunStore:
     def append(
         self, run: str, position: int, events: Sequence[str], problems: int, response: Mapping[str, Any] | None = None
     ) -> Future[None]:
-        """Events as JSON, how many of them are problems, the position of the next operation, and the answer of a single
-        call; stored with the next commit."""
+        """Append events to the log, and store the position of the next operation and the response of a single call.
+
+        `events` are JSON texts, `problems` is the number of problems among them. They are stored with the next commit.
+        """
 
         def work(connection: sqlite3.Connection) -> None:
             rows.insert_log(connection, run, "event", events)
@@ -118,15 +80,15 @@ class RunStore:
 
         return self._database.later(work)
 
-    def tell(self, run: str, body: Event) -> None:
-        """Something that whoever watches the status should know."""
+    def log_status(self, run: str, body: Event) -> None:
+        """Append an entry to the log for clients that watch the status of the run."""
         self._database.write(lambda connection: rows.insert_log(connection, run, "status", [body]))
 
     def flush(self) -> None:
-        """Wait until everything so far is stored."""
+        """Wait until everything that was appended so far is stored."""
         self._database.write(lambda _: None)
 
-    def change(
+    def change_status(
         self,
         run: Run,
         expected: RunStatus,
@@ -136,11 +98,14 @@ class RunStore:
         owner: str | None = None,
         events: Sequence[Event] = (),
         response: Mapping[str, Any] | None = None,
-        asked: Approval | None = None,
-        decided: Approval | None = None,
-        granted: Callable[[sqlite3.Connection], object] | None = None,
+        new_approval: Approval | None = None,
+        decided_approval: Approval | None = None,
+        insert_grant: Callable[[sqlite3.Connection], object] | None = None,
     ) -> bool:
-        """From one status to another, with all that belongs to it; False if somebody else changed it first."""
+        """Change the status of a run from `expected`, with all that belongs to it, in one transaction.
+
+        Return False, with nothing changed, if the run no longer has that status or the approval is decided already.
+        """
 
         def work(connection: sqlite3.Connection) -> bool:
             changed = connection.execute(
@@ -155,12 +120,12 @@ class RunStore:
                 return False
             if position is not None:
                 rows.store_position(connection, run.id, position)
-            if decided is not None and not rows.store_decision(connection, decided):
+            if decided_approval is not None and not rows.store_decision(connection, decided_approval):
                 raise _AlreadyDecided
-            if asked is not None:
-                rows.insert_approval(connection, asked)
-            if granted is not None:
-                granted(connection)
+            if new_approval is not None:
+                rows.insert_approval(connection, new_approval)
+            if insert_grant is not None:
+                insert_grant(connection)
             rows.insert_log(connection, run.id, "event", events)
             rows.add_problems(connection, run.id, sum(map(rows.is_problem, events)))
             if status is not expected:
@@ -177,11 +142,14 @@ class RunStore:
         return is_changed
 
     def _in_order(self, run: str) -> threading.Lock:
-        """From storing a change until it is told: whoever sees it stored may change the run again at once."""
-        return self._telling[hash(run) % LOCKS]
+        """Return the lock that is held from storing a change until `changed` has been called.
+
+        Another thread that sees the change stored may change the run again before that.
+        """
+        return self._status_locks[hash(run) % LOCKS]
 
     def claim(self, run: Run, owner: str) -> bool:
-        """Take a running run over from whoever executed it; False if somebody else has."""
+        """Take a running run over from its owner; return False if another process has."""
 
         def work(connection: sqlite3.Connection) -> bool:
             query = "UPDATE runs SET owner = ? WHERE id = ? AND status = 'running' AND owner IS ?"
@@ -190,7 +158,7 @@ class RunStore:
         return self._database.write(work)
 
     def request_cancel(self, run: str) -> None:
-        """For the process that executes it."""
+        """Mark a run as to be cancelled; the process that executes it polls the mark."""
         self._database.write(
             lambda connection: connection.execute("UPDATE runs SET cancel_requested = 1 WHERE id = ?", (run,))
         )
@@ -208,8 +176,10 @@ class RunStore:
         return found
 
     def progress(self, run: str) -> Progress:
-        """For whoever waits and looks often. SQLite reads a row up to the last column that is asked for, and the
-        operations, which may be megabytes, stand after these."""
+        """Return the status and the position of a run, cheaply enough to be polled.
+
+        SQLite reads a row up to the last column that is selected, and the operations stand after these two.
+        """
         query = "SELECT status, COALESCE(position, 0) FROM runs LEFT JOIN positions ON run = id"
         values = (run, self._workspace)
         row = self._database.read(
@@ -219,15 +189,15 @@ class RunStore:
             raise _no_run(run)
         return Progress(RunStatus(row[0]), row[1])
 
-    def glance(self, run: str) -> Run:
-        """All but its operations."""
+    def require_header(self, run: str) -> Run:
+        """Return the header of a run; raise NotFound if there is none."""
         found = self._runs("id = ? AND workspace = ?", (run, self._workspace), "", operations="NULL")
         if not found:
             raise _no_run(run)
         return found[0]
 
-    def under_key(self, caller: Caller, key: str) -> tuple[Run, str | None] | None:
-        """The run that was started under this key, and the digest of its request."""
+    def find_by_key(self, caller: Caller, key: str) -> tuple[Run, str | None] | None:
+        """Return the run that the sender started under this key, and the digest of its request."""
         row = self._database.read(
             lambda connection: connection.execute(
                 "SELECT id, request_digest FROM runs WHERE workspace = ? AND asker = ? AND idempotency_key = ?",
@@ -237,8 +207,8 @@ class RunStore:
         return None if row is None else (self.require(row[0]), row[1])
 
     def page(self, status: RunStatus | None, before: int | None, limit: int, by: str | None) -> list[Run]:
-        """Newest first; `by`: only of this asker."""
-        # Plus: else SQLite takes an index on the workspace, and sorts all of its runs to find the newest.
+        """Return the headers of a page of runs, newest first; with `by` only those of this sender."""
+        # The plus keeps SQLite from an index on the workspace, by which it would sort all runs to find the newest.
         where, values = ["+workspace = ?" if status is None and by is None else "workspace = ?"], [self._workspace]
         for column, value in (("status = ?", status and status.value), ("number < ?", before), ("asker = ?", by)):
             if value is not None:
@@ -248,25 +218,25 @@ class RunStore:
         return self._runs(" AND ".join(where), tuple(values), rest, operations="NULL")
 
     def with_status(self, status: RunStatus) -> list[Run]:
-        """Glances."""
+        """Return the headers of the runs that have this status, oldest first."""
         where = "workspace = ? AND status = ?"
         return self._runs(where, (self._workspace, status.value), "ORDER BY number", operations="NULL")
 
-    def held(self, by: str) -> int:
-        """How much the operations of this asker's runs take that have not ended."""
+    def count_pending_characters(self, by: str) -> int:
+        """Return how many characters the operations of this sender's unfinished runs have."""
         live = "status IN ('running', 'awaiting_approval')"
         query = f"SELECT SUM(size) FROM runs WHERE workspace = ? AND {live} AND asker = ?"
         row = self._database.read(lambda connection: connection.execute(query, (self._workspace, by)).fetchone())
         return int(row[0] or 0)
 
-    def waiting(self, by: str) -> int:
-        """How many runs of this asker wait for a person."""
+    def count_pending_runs(self, by: str) -> int:
+        """Return how many runs of this sender wait for a person."""
         query = "SELECT COUNT(*) FROM runs WHERE workspace = ? AND status = 'awaiting_approval' AND asker = ?"
         row = self._database.read(lambda connection: connection.execute(query, (self._workspace, by)).fetchone())
         return int(row[0])
 
     def events(self, run: str) -> list[bytes]:
-        """Each as JSON; megabytes of it go out as they are."""
+        """Return the events of a run as JSON texts, which may be megabytes and are sent as they are."""
         found = self._database.read(
             lambda connection: connection.execute(
                 "SELECT CAST(body AS BLOB) FROM run_log WHERE run = ? AND kind = 'event' ORDER BY id", (run,)
@@ -275,11 +245,11 @@ class RunStore:
         return [row[0] for row in found]
 
     def log_after(self, last: int, limit: int, *, run: str | None = None, by: str | None = None) -> list[LogEntry]:
-        """The log of one run, or of all (of this asker)."""
+        """Return the entries after `last` in the log of one run or of all runs; with `by` only those of this sender."""
         if run is not None:
             query, values = "FROM run_log l WHERE l.run = ? AND l.id > ?", (run, last)
         else:
-            # CROSS: the log is walked from where the reader is; else all runs would be.
+            # CROSS makes SQLite walk the log from where the reader is, instead of all runs.
             query = "FROM run_log l CROSS JOIN runs r ON r.id = l.run WHERE l.id > ?2 AND r.workspace = ?1"
             values = (self._workspace, last)
             if by is not None:
@@ -289,7 +259,7 @@ class RunStore:
         return [LogEntry(number, name, kind, json.loads(body)) for number, name, kind, body in found]
 
     def last_entry(self) -> int:
-        """The end of the log."""
+        """Return the id of the last entry in the log of all runs."""
         row = self._database.read(lambda connection: connection.execute("SELECT MAX(id) FROM run_log").fetchone())
         return int(row[0] or 0)
 
@@ -297,7 +267,7 @@ class RunStore:
         found = self._approvals("id = ?", (identifier,))
         return found[0] if found else None
 
-    def pending(self, run: str) -> Approval | None:
+    def pending_approval(self, run: str) -> Approval | None:
         found = self._approvals("run = ? AND decision IS NULL ORDER BY created_at DESC LIMIT 1", (run,))
         return found[0] if found else None
 
@@ -320,15 +290,15 @@ class RunStore:
 
 
 def _take_page(rows: Iterable[Sequence[Any]]) -> list[Sequence[Any]]:
-    """At least one, and no more than a reader can be given at once."""
-    found: list[Sequence[Any]] = []
+    """Return the first rows of a query, at least one, until their bodies exceed the limit."""
+    page: list[Sequence[Any]] = []
     size = 0
     for row in rows:
-        found.append(row)
+        page.append(row)
         size += len(row[-1])
         if size > MAX_LOG_READ_CHARACTERS:
             break
-    return found
+    return page
 
 
 def _no_run(run: str) -> NotFound:
@@ -336,4 +306,4 @@ def _no_run(run: str) -> NotFound:
 
 
 class _AlreadyDecided(Exception):
-    """Takes back the transaction in which an approval turned out to be decided already."""
+    """Rolls back the transaction in which an approval turned out to be decided already."""
