@@ -1,1 +1,1 @@
-"""Define the vocabulary as data: operations, results, errors, callers, policies, runs."""
+"""The vocabulary as data: operations, results, errors, callers, policies, runs."""

@@ -20,7 +20,7 @@ class CallContext:
     step: str | None = None
     """The operation's id in the run."""
     dry_run: bool = False
-    """Whether the operation acts on an overlay instead of the workspace."""
+    """True if the operation acts on an overlay instead of the workspace."""
     notice: Callable[[Any], None] = lambda _: None
     """A callback that receives, before the operation is performed, the paths that undo cannot store."""
 

@@ -46,7 +46,7 @@ class Command:
     cwd: str = "."
     """The folder that the command starts in, relative to the root."""
     by_alias: bool = False
-    """Whether the command starts in that folder by its name below `/workspace`, in a sandbox that has one."""
+    """True if the command starts in that folder by its name below `/workspace`, in a sandbox that has one."""
     environment: Mapping[str, str] = field(default_factory=dict)
     """The caller's own variables; the provider decides to which others they are added."""
     env_allowlist: frozenset[str] | None = None
@@ -77,7 +77,7 @@ class CancelToken:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._listeners: list[Callable[[], None]] = []
+        self._listeners: list[Callable[[], object]] = []
         self._requested = False
 
     @property
@@ -91,7 +91,7 @@ class CancelToken:
                 listener()
 
     @contextmanager
-    def on_request(self, listener: Callable[[], None]) -> Iterator[None]:
+    def on_request(self, listener: Callable[[], object]) -> Iterator[None]:
         """Call `listener` on a request within the block, at once if there was one before; it must not block."""
         with self._lock:
             self._listeners.append(listener)

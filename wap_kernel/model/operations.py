@@ -1,8 +1,8 @@
-"""The vocabulary: one model per operation, shared by every dialect. What they answer stands in `results.py`.
+"""One model per operation, shared by every dialect; `results.py` has their results.
 
-Paths are POSIX paths relative to the root, already parsed by the dialect (see `files/paths.py`); `"."` is the root.
+Paths are POSIX paths relative to the root, already parsed by the dialect (see `paths.py`); `"."` is the root.
 Dialects translate their own field names to these.
-Nothing here touches a disk.
+Pure data: no function here asks the file system.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from wap_kernel.model.path_access import Access, PathAccess
 
 
 class Effect(str, Enum):
-    """What an operation does to the world; also the action that Jupyter's authorizer is asked about."""
+    """The effect of an operation, which is also the action that Jupyter's authorizer decides about."""
 
     READ = "read"
     WRITE = "write"
@@ -29,19 +29,21 @@ class Effect(str, Enum):
 
 
 class Operation(Model):
-    """Something an agent wants done."""
+    """The base of all operations."""
 
     kind: ClassVar[str]
     effect: ClassVar[Effect]
     within: str = "."
-    """A folder that it stays in, and whose own policy file counts as well."""
+    """The folder that the operation stays in, and whose own policy file counts as well."""
     confirmed: bool = False
-    """Whoever asks says that somebody agreed. That satisfies what the workspace's own policy files want to have
-    confirmed, and nothing else."""
+    """True if the caller claims that a person confirmed the operation.
+
+    The claim satisfies the confirmations that the workspace's own policy files require, and nothing else.
+    """
 
     @property
     def content_size(self) -> int:
-        """The bytes that it brings to be written."""
+        """Return the number of bytes of new content."""
         return 0
 
     def path_accesses(self) -> tuple[PathAccess, ...]:
@@ -49,19 +51,19 @@ class Operation(Model):
         return ()
 
     def summary(self) -> dict[str, object]:
-        """What the audit may say of it: paths and commands, never contents."""
+        """Return the fields that the audit records: paths and commands, never contents."""
         return {}
 
 
 class Message(Operation):
-    """Words to whoever watches; nothing is done."""
+    """Send a text to the people who watch the run; nothing is done."""
 
     kind = "message"
     effect = Effect.READ
     content: str
 
 
-class _OnPath(Operation):
+class _PathOperation(Operation):
     path: str
 
     def path_accesses(self) -> tuple[PathAccess, ...]:
@@ -72,62 +74,68 @@ class _OnPath(Operation):
         return {"path": self.path}
 
 
-class ListFiles(_OnPath):
+class ListFiles(_PathOperation):
+    """List a folder."""
+
     kind = "listFiles"
     effect = Effect.READ
     recursive: bool = False
     max_depth: int | None = None
     exclude: tuple[str, ...] | None = None
-    """None means the default exclusions for a recursive listing and nothing otherwise."""
+    """Exclude globs. None: the default exclusions for a recursive listing, none otherwise."""
     include: tuple[str, ...] | None = None
-    """Selecting globs, relative to `path`. With them only files and links are listed; None lists everything."""
+    """Include globs, relative to `path`. With them only files and links are listed. None: all entries."""
     limit: int | None = None
-    """Of entries in the answer, where the dialect has a bound of its own."""
+    """The number of entries in the result, where the dialect has a limit of its own."""
     start_entry: int = 1
-    """The first one in the answer; those before it are counted only."""
+    """The first entry in the result; those before it are only counted."""
     newest_first: bool = False
-    """By time of modification instead of by path; a limit keeps the newest."""
+    """True if entries are sorted by time of modification instead of by path."""
     metadata: bool = False
 
     def path_accesses(self) -> tuple[PathAccess, ...]:
         return (PathAccess(self.path, Access.READ, folder=True),)
 
     def summary(self) -> dict[str, object]:
-        return {**super().summary(), **_selecting(self.include)}
+        return {**super().summary(), **_summarize_include(self.include)}
 
 
 Encoding = Literal["utf-8", "base64"]
 
 
-class ReadFile(_OnPath):
+class ReadFile(_PathOperation):
+    """Read a file, whole or by a range of lines."""
+
     kind = "readFile"
     effect = Effect.READ
     start_line: int | None = None
     end_line: int | None = None
     encoding: Encoding | Literal["auto"] = "utf-8"
-    """`auto`: UTF-8 if that is what it is, else base64."""
+    """The encoding of the result; `auto` is UTF-8 where the file is valid UTF-8, else base64."""
     max_size: int | None = None
-    """Of the answer, where the dialect has a bound of its own."""
+    """Bytes of the result, where the dialect has a limit of its own."""
 
 
 class ViewFile(ReadFile):
-    """A file for somebody who looks at it: one that is binary is described, not refused."""
+    """Read a file for display: a binary file is described, not refused."""
 
     kind = "viewFile"
     max_line: int | None = None
-    """Characters of a line that are shown; None: all."""
+    """Characters of a line, after which it is truncated. None: no limit."""
 
 
 class ReadNotebook(ReadFile):
-    """A notebook cell by cell."""
+    """Read a notebook cell by cell."""
 
     kind = "readNotebook"
     cells: tuple[str, ...] | None = None
-    """The ids of those that are wanted; None: all."""
+    """The ids of the cells in the result. None: all cells."""
     outputs: bool = True
 
 
-class WriteFile(_OnPath):
+class WriteFile(_PathOperation):
+    """Create, overwrite or append to a file."""
+
     kind = "writeFile"
     effect = Effect.WRITE
     content: bytes
@@ -140,7 +148,9 @@ class WriteFile(_OnPath):
         return len(self.content)
 
 
-class ModifyFile(_OnPath):
+class ModifyFile(_PathOperation):
+    """Apply edits to a file, all or none."""
+
     kind = "modifyFile"
     effect = Effect.WRITE
     edits: tuple[Edit, ...]
@@ -153,6 +163,8 @@ class ModifyFile(_OnPath):
 
 
 class SearchFiles(Operation):
+    """Search files for a text or a regular expression."""
+
     kind = "searchFiles"
     effect = Effect.READ
     paths: tuple[str, ...]
@@ -162,43 +174,45 @@ class SearchFiles(Operation):
     recursive: bool = True
     exclude: tuple[str, ...] | None = None
     include: tuple[str, ...] | None = None
-    """Selecting globs, relative to each folder in `paths`, and to the folder of each file there."""
+    """Include globs, relative to each folder in `paths`, and to the folder of each file there."""
     limit: int | None = None
-    """Of matches in the answer, where the dialect has a bound of its own."""
+    """The number of matches in the result, where the dialect has a limit of its own."""
     context_lines: int = 2
 
     def path_accesses(self) -> tuple[PathAccess, ...]:
         return tuple(PathAccess(path, Access.READ, folder=True) for path in self.paths)
 
     def summary(self) -> dict[str, object]:
-        return {"paths": list(self.paths), "query": self.query, **_selecting(self.include)}
+        return {"paths": list(self.paths), "query": self.query, **_summarize_include(self.include)}
 
 
-def _selecting(include: tuple[str, ...] | None) -> dict[str, object]:
+def _summarize_include(include: tuple[str, ...] | None) -> dict[str, object]:
     return {} if include is None else {"include": list(include)}
 
 
 class RunCommand(Operation):
+    """Run a command."""
+
     kind = "runCommand"
     effect = Effect.EXECUTE
     command: str
-    """A line for the shell; a program where there are `args`."""
+    """A line for the shell, or a program where there are `args`."""
     args: tuple[str, ...] | None = None
-    """For the program, which is then started as it is, without a shell."""
+    """The arguments of the program, which then starts without a shell."""
     cwd: str = "."
     by_alias: bool = False
-    """Where a sandbox has the workspace at `/workspace` too, `pwd` says that."""
+    """True if the command starts below `/workspace`, in a sandbox that has the workspace there too."""
     timeout_ms: float | None = None
     environment: dict[str, str] = Field(default_factory=dict)
 
     @property
     def line(self) -> str:
-        """As a shell would have to be told it."""
-        return self.command if self.args is None else " ".join(map(_quoted, (self.command, *self.args)))
+        """Return the command as a line for a shell."""
+        return self.command if self.args is None else " ".join(map(_quote, (self.command, *self.args)))
 
     @property
     def argv(self) -> str | tuple[str, ...]:
-        """As a provider is told it."""
+        """Return the command in the form that a provider takes."""
         return self.command if self.args is None else (self.command, *self.args)
 
     def path_accesses(self) -> tuple[PathAccess, ...]:
@@ -208,15 +222,17 @@ class RunCommand(Operation):
         return {"command": self.line, "cwd": self.cwd, "environment": sorted(self.environment)}
 
 
-_PLAIN_WORD = re.compile(r"[\w@%+:,./-]+", re.ASCII)
+_SAFE_WORD = re.compile(r"[\w@%+:,./-]+", re.ASCII)
 
 
-def _quoted(word: str) -> str:
-    """Unlike `shlex.quote` also where there is a `=`: bare, the first word would be an assignment."""
-    return word if _PLAIN_WORD.fullmatch(word) else "'" + word.replace("'", "'\"'\"'") + "'"
+def _quote(word: str) -> str:
+    """Quote `word` for a shell, unlike `shlex.quote` also where it has a `=`, which would begin an assignment."""
+    return word if _SAFE_WORD.fullmatch(word) else "'" + word.replace("'", "'\"'\"'") + "'"
 
 
-class DeleteFile(_OnPath):
+class DeleteFile(_PathOperation):
+    """Delete a file or a folder."""
+
     kind = "deleteFile"
     effect = Effect.WRITE
     recursive: bool = False
@@ -226,7 +242,7 @@ class DeleteFile(_OnPath):
         return (PathAccess(self.path, Access.WRITE, follow=False),)
 
 
-class _FromTo(Operation):
+class _TransferOperation(Operation):
     effect = Effect.WRITE
     source: str
     destination: str
@@ -238,7 +254,9 @@ class _FromTo(Operation):
         return {"source": self.source, "destination": self.destination}
 
 
-class MoveFile(_FromTo):
+class MoveFile(_TransferOperation):
+    """Move a file or a folder."""
+
     kind = "moveFile"
 
     def path_accesses(self) -> tuple[PathAccess, ...]:
@@ -248,14 +266,18 @@ class MoveFile(_FromTo):
         )
 
 
-class CopyFile(_FromTo):
+class CopyFile(_TransferOperation):
+    """Copy a file."""
+
     kind = "copyFile"
 
     def path_accesses(self) -> tuple[PathAccess, ...]:
         return (PathAccess(self.source, Access.READ), PathAccess(self.destination, Access.WRITE))
 
 
-class CreateDirectory(_OnPath):
+class CreateDirectory(_PathOperation):
+    """Create a folder with its parents."""
+
     kind = "createDirectory"
     effect = Effect.WRITE
 
@@ -264,7 +286,7 @@ class CreateDirectory(_OnPath):
 
 
 class RevertRun(Operation):
-    """Undo what a run changed."""
+    """Revert the changes of a run."""
 
     kind = "revert"
     effect = Effect.WRITE
@@ -276,7 +298,7 @@ class RevertRun(Operation):
 
 
 class DecideApproval(Operation):
-    """A person's answer to what an agent wants to do."""
+    """Record a person's decision about an approval."""
 
     kind = "decide"
     effect = Effect.WRITE
@@ -284,17 +306,17 @@ class DecideApproval(Operation):
     approval: str
     decision: str
     grant: str | None = None
-    """The id of what was allowed for good,"""
+    """The id of the grant that the decision stored."""
     remember: str | None = None
-    """and what that is: the grant may be revoked when somebody asks."""
+    """The text of that grant, recorded because the grant may be revoked later."""
 
     def summary(self) -> dict[str, object]:
-        said: dict[str, object] = {"run": self.run, "approval": self.approval, "decision": self.decision}
-        return said if self.grant is None else {**said, "grant": self.grant, "remember": self.remember}
+        decision: dict[str, object] = {"run": self.run, "approval": self.approval, "decision": self.decision}
+        return decision if self.grant is None else {**decision, "grant": self.grant, "remember": self.remember}
 
 
 class Administer(Operation):
-    """Something that a person does about what agents may do: a token is minted, a grant revoked."""
+    """Record a person's administrative action: minting a token, revoking a grant."""
 
     kind = "administer"
     effect = Effect.WRITE
@@ -306,11 +328,11 @@ class Administer(Operation):
 
 
 class GitAction(Operation):
-    """Something that git is to do in a repository of the workspace. Which fields count depends on the action."""
+    """Run a git command in a repository of the workspace; the action decides which fields count."""
 
     action: str
     folder: str = "."
-    """In which the repository lies."""
+    """The folder of the repository."""
     files: tuple[str, ...] = ()
     message: str = ""
     branch: str | None = None
@@ -322,20 +344,20 @@ class GitAction(Operation):
     limit: int = 50
     skip: int = 0
     url: str | None = None
-    """Of the remote; None: what the repository calls its remote."""
+    """The URL of the remote. None: the remote that the repository names."""
     destination: str | None = None
-    """Of a clone."""
+    """The folder of a clone."""
 
     @property
     def line(self) -> str:
-        """As a shell would have to be told it, without files and message: the same rules speak for both."""
+        """Return the action as a line for a shell, without files and message, so that command rules apply to it."""
         flags = [f"--{name}" for name in ("staged", "force", "delete") if getattr(self, name)]
         remote = ["origin"] if self.action == "push" and self.branch and not self.url else []
         named = (self.branch, self.revision)
         if self.action == "push" and self.branch and self.revision:
             named = (f"{self.revision}:{self.branch}", None)
         words = (self.url, *remote, *named, self.destination)
-        return " ".join(map(_quoted, ("git", self.action, *flags, *(word for word in words if word))))
+        return " ".join(map(_quote, ("git", self.action, *flags, *(word for word in words if word))))
 
     def path_accesses(self) -> tuple[PathAccess, ...]:
         # These are the paths that the operation names; git asks about every other path when it acts.
@@ -351,13 +373,15 @@ class GitAction(Operation):
 
 
 class GitRead(GitAction):
+    """Read the repository."""
+
     kind = "gitRead"
     effect = Effect.READ
     action: Literal["status", "diff", "log", "show", "branch"]
 
 
 class GitChange(GitAction):
-    """Of the workspace's own repository and its files."""
+    """Change the repository and its files."""
 
     kind = "gitChange"
     effect = Effect.WRITE
@@ -365,7 +389,7 @@ class GitChange(GitAction):
 
 
 class GitTransfer(GitAction):
-    """Between the workspace and a repository elsewhere."""
+    """Transfer commits between the workspace and a remote."""
 
     kind = "gitTransfer"
     effect = Effect.EXECUTE
@@ -373,6 +397,8 @@ class GitTransfer(GitAction):
 
 
 class DescribeWorkspace(Operation):
+    """Describe the workspace and its limits."""
+
     kind = "describeWorkspace"
     effect = Effect.READ
 

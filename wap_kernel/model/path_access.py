@@ -7,7 +7,7 @@ from enum import Enum
 
 
 class Access(Enum):
-    """How a path is used."""
+    """The use of a path: reading or writing."""
 
     READ = "read"
     WRITE = "write"
@@ -20,9 +20,9 @@ class PathAccess:
     path: str
     access: Access
     follow: bool = True
-    """Whether a link in the last position is followed."""
+    """True if a link in the last position is followed."""
     folder: bool = False
-    """Whether the path is or may be a folder that is not read as a file; the file primitives check when they act."""
+    """True if the path is or may be a folder that is not read as a file; the file primitives check when they act."""
 
     def with_path(self, path: str) -> PathAccess:
         """Return the same access to `path`, the resolved form of this path."""

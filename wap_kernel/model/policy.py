@@ -90,7 +90,7 @@ class CommandRule(_Section):
     destructive: bool = False
     """The command destroys data; the approval says so first."""
     grantable: bool = True
-    """Whether a person may allow the command for good."""
+    """True if a person may allow the command for good."""
     reason: str | None = None
 
 
@@ -132,7 +132,7 @@ class Policy(_Section):
     confirmation_required: tuple[str, ...] = ()
     """Tools (and the older `task.run`) that need a confirmation."""
     is_workspace_policy: bool = Field(False, exclude=True)
-    """Whether the layer is a `.cws-policy.json`, whose confirmations the caller's own client may give."""
+    """True if the layer is a `.cws-policy.json`, whose confirmations the caller's own client may give."""
     broken: str | None = None
     """The reason why the layer could not be read; it denies every operation with this text."""
 

@@ -1,6 +1,6 @@
-"""What operations answer: one model per result, shared by every dialect.
+"""One model per result of an operation, shared by every dialect.
 
-They serialise by camelCase aliases, which is what WAP calls the fields. A field that is None is absent from an answer.
+Results serialise by camelCase aliases, the names that WAP gives the fields. Dialects omit a field that is None.
 """
 
 from __future__ import annotations
@@ -14,18 +14,22 @@ from wap_kernel.model.operations import Encoding
 
 
 class Result(Model):
-    """What an operation answers."""
+    """The base of all results."""
 
 
 class FileMetadata(Model):
+    """Size, type and time of a file or a folder."""
+
     path: str
-    """Absolute, as WAP says."""
+    """The absolute path, as WAP requires."""
     size: int
     is_directory: bool
     last_modified: str
 
 
 class FileEntry(Model):
+    """One entry of a listing."""
+
     path: str
     is_directory: bool
     is_symlink: Literal[True] | None = None
@@ -33,12 +37,16 @@ class FileEntry(Model):
 
 
 class FileList(Result):
+    """The result of a listing."""
+
     files: list[FileEntry]
     is_truncated: bool
     total_found: int
 
 
 class FileContent(Result):
+    """The result of a read."""
+
     content: str
     encoding: Encoding
     metadata: FileMetadata
@@ -47,29 +55,35 @@ class FileContent(Result):
     returned_lines: int
     hash: str
     is_lossy: Literal[True] | None = None
-    """Bytes that are not UTF-8 were replaced by U+FFFD in `content`."""
+    """True if bytes that are not UTF-8 were replaced by U+FFFD in `content`."""
 
 
 class CellOutput(Model):
+    """One output of a notebook cell, as text."""
+
     type: str
-    """As nbformat calls it: `stream`, `execute_result`, `display_data`, `error`."""
+    """The type in nbformat: `stream`, `execute_result`, `display_data`, `error`."""
     text: str
     mime_types: list[str] | None = None
-    """What else there is of it."""
+    """The MIME types of the output besides its text."""
     is_truncated: Literal[True] | None = None
 
 
 class NotebookCell(Model):
+    """One cell of a notebook."""
+
     id: str
     type: str
     source: str
     execution_count: int | None = None
     outputs: list[CellOutput] | None = None
     outputs_left_out: int | None = None
-    """How many it has besides."""
+    """The number of outputs that the result omits."""
 
 
 class NotebookContent(Result):
+    """The result of reading a notebook."""
+
     cells: list[NotebookCell]
     total_cells: int
     is_truncated: bool
@@ -79,38 +93,50 @@ class NotebookContent(Result):
 
 
 class WriteResult(Result):
+    """The result of a write."""
+
     path: str
     bytes_written: int
     hash: str | None = None
 
 
 class ModifyResult(Result):
+    """The result of edits."""
+
     path: str
     hash: str
     diff: str
     is_diff_truncated: Literal[True] | None = None
     replacements: int | None = Field(None, exclude=True)
-    """Of a single literal replacement: how often. Not among WAP's fields."""
+    """The number of replacements of a single literal edit. Not among WAP's fields."""
 
 
 class SearchMatch(Model):
+    """One line that a search matched."""
+
     path: str
     line: int
     column: int = Field(exclude=True)
-    """Where the first match in the line begins: characters of `match_text`, from 1, counted on where that is cut. Not
-    among WAP's fields, so it is left out where this is serialised."""
+    """The column of the first match in the line, in characters from 1, which may lie beyond a truncated `match_text`.
+
+    Not among WAP's fields, so it is not serialised.
+    """
     match_text: str
     context_before: list[str]
     context_after: list[str]
 
 
 class SearchResult(Result):
+    """The result of a search."""
+
     matches: list[SearchMatch]
     is_truncated: bool
     total_matches: int
 
 
 class CommandResult(Result):
+    """The result of a command."""
+
     stdout: str
     stderr: str
     exit_code: int
@@ -121,24 +147,26 @@ class CommandResult(Result):
 
 
 class PathResult(Result):
-    """Deleted, moved, copied or made: the path that is affected (the new one where there are two)."""
+    """The result of a deletion, a move, a copy or a new folder: the changed path, the new one where there are two."""
 
     path: str
     hash: str | None = None
 
 
 class RevertResult(Result):
-    """What a revert did: the paths that are again as they were, and those that were left as they are."""
+    """The result of a revert: the paths that were restored and those that were left unchanged."""
 
     restored: list[str]
     left: list[str] | None = None
     not_undone: list[str] | None = None
-    """What the run changed, or may have changed, where nothing is ever undone: `.git`, installed packages, and `.` for
-    all that a command did which was interrupted with the server."""
+    """The paths that the run changed, or may have changed, and that a revert never covers.
+
+    These are `.git`, installed packages, and `.` for a command that was interrupted with the server.
+    """
 
 
 class Limits(Model):
-    """Bounds of one answer, WAP's recommended values, and of what may be written; a policy may set lower ones."""
+    """Limits of one result and of one write, with the values that WAP recommends; a policy may set lower ones."""
 
     max_file_size: int = Field(1024 * 1024, gt=0)
     max_directory_entries: int = Field(500, gt=0)
@@ -150,6 +178,8 @@ class Limits(Model):
 
 
 class WorkspaceDescription(Result):
+    """The workspace, its provider and its limits."""
+
     root: str
     default_exclusions: list[str]
     limits: Limits

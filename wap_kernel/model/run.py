@@ -46,9 +46,9 @@ class BatchOptions(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     atomic: bool = False
-    """Whether the first failure reverts the whole run."""
+    """True if the first failure reverts the whole run."""
     dry_run: bool = False
-    """Whether file operations act on an overlay instead of the workspace; commands are not simulated."""
+    """True if file operations act on an overlay instead of the workspace; commands are not simulated."""
     refused: dict[str, dict[str, Any]] = {}
     """Errors, in the form of `WapError.to_dict`, by the id of the operation that the server's authorizer refused.
 

@@ -23,7 +23,7 @@ from wap_kernel.model.call_context import CallContext
 from wap_kernel.model.command import CancelToken
 from wap_kernel.model.deadline import OperationCancelled
 from wap_kernel.model.errors import TooLarge, WapError
-from wap_kernel.model.limits import MAX_RUN_EVENT_BYTES
+from wap_kernel.model.limits import MAX_RUN_EVENT_CHARACTERS
 from wap_kernel.model.operations import Effect
 from wap_kernel.model.run import Approval, Run, RunStatus, Step
 from wap_kernel.policy.verdict import VerdictKind
@@ -202,10 +202,10 @@ class RunExecution:
         if isinstance(outcome, WapError):
             return self._record_failure(step, outcome)
         text = to_json(outcome.event).decode()
-        if self._event_characters + len(text) > MAX_RUN_EVENT_BYTES and step.operation.effect is Effect.READ:
+        if self._event_characters + len(text) > MAX_RUN_EVENT_CHARACTERS and step.operation.effect is Effect.READ:
             hint = "Read the rest in another run, or in parts."
             return self._record_failure(
-                step, TooLarge(f"The events of a run hold {MAX_RUN_EVENT_BYTES} characters.", hint=hint)
+                step, TooLarge(f"The events of a run hold {MAX_RUN_EVENT_CHARACTERS} characters.", hint=hint)
             )
         self._add_event(text, is_problem=rows.is_problem(outcome.event))
         if outcome.result is not None:

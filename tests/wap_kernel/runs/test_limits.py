@@ -10,7 +10,7 @@ from wap_kernel.model.errors import RateLimited
 
 
 def test_the_events_of_a_run_are_bounded(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("wap_kernel.model.limits.MAX_RUN_EVENT_BYTES", 10_000)
+    monkeypatch.setattr("wap_kernel.model.limits.MAX_RUN_EVENT_CHARACTERS", 10_000)
     (scene.root / "big.txt").write_text("x" * 4_000)
 
     async def scenario(scene: Scene) -> None:

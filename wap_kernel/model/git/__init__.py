@@ -1,1 +1,1 @@
-"""Define the data of git operations."""
+"""The data of git operations."""

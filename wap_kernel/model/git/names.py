@@ -1,7 +1,7 @@
-"""Names that callers bring: branches, revisions, paths. Pure.
+"""Validate the names of branches, revisions and paths that callers send. Pure.
 
-Git reads a word as an option, a pattern, a range or a search if it looks like one. So only words that can be nothing
-but what they are meant to be are let through, and everything else is refused with what to write instead.
+Git takes a word for an option, a pattern, a range or a search if it looks like one. So only words that git can take
+for nothing else are accepted, and an error says what to write instead.
 """
 
 from __future__ import annotations
@@ -22,16 +22,16 @@ _ID = re.compile(r"[0-9a-f]{40}([0-9a-f]{24})?\Z")
 
 
 def check_branch_name(name: str) -> str:
-    """A name for a branch, by git's own rules and without what could be taken for something else."""
+    """Return `name` if it is a branch name by git's rules that git cannot take for anything else, or raise."""
     if not name or len(name.encode("utf-8", "replace")) > MAX_GIT_NAME_BYTES or _BAD_IN_BRANCH.search(name):
-        raise _bad_branch(name)
-    # What cannot be seen is refused too: a person who is asked about a branch must see which one it is.
+        raise _build_branch_error(name)
+    # Invisible characters are refused too: a person who approves a push must see the branch.
     if _RESERVED.match(name) or not name.isprintable():
-        raise _bad_branch(name)
+        raise _build_branch_error(name)
     return name
 
 
-def _bad_branch(name: str) -> InvalidArgument:
+def _build_branch_error(name: str) -> InvalidArgument:
     return InvalidArgument(
         f"Not a name for a branch: {name[:MAX_GIT_NAME_BYTES]!r}",
         hint="Use letters, digits, '-', '_' and '/', and no '-' first: feature/new-thing.",
@@ -39,7 +39,7 @@ def _bad_branch(name: str) -> InvalidArgument:
 
 
 def check_revision(text: str) -> str:
-    """One commit: a branch, a tag, an id, `HEAD~2`. No option, no search, no path."""
+    """Return `text` if it names one commit (a branch, a tag, an id, `HEAD~2`), or raise."""
     if (
         len(text) > MAX_GIT_NAME_BYTES
         or not _REVISION.match(text)
@@ -54,7 +54,7 @@ def check_revision(text: str) -> str:
 
 
 def parse_revisions(text: str) -> tuple[str, ...]:
-    """One commit, or the two ends of a range with what stands between them: (`a`,), (`a`, `..`, `b`)."""
+    """Split a commit or a range of commits into its words: (`a`,), (`a`, `..`, `b`)."""
     left, dots, right = text.partition("..")
     if not dots:
         return (check_revision(text),)
@@ -68,7 +68,7 @@ def is_commit_id(text: str) -> bool:
 
 
 def parse_git_path(text: str) -> str:
-    """A path relative to the workspace, taken literally. `..` is refused: what it leads to depends on links."""
+    """Return `text` as a path relative to the workspace; `..` is refused, since its target depends on links."""
     relative = parse_path(text)
     if ".." in split_path(relative):
         raise outside(text)
@@ -78,7 +78,7 @@ def parse_git_path(text: str) -> str:
 
 
 def relative_to_repository(text: str, folder: str) -> str:
-    """`text`, relative to the workspace, as a path relative to the repository in `folder`."""
+    """Return the workspace path `text` relative to the repository in `folder`."""
     names, above = split_path(parse_git_path(text)), split_path(folder)
     if names == above[: len(names)]:
         return "."  # the repository itself, or a folder that holds it

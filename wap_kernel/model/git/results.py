@@ -1,4 +1,4 @@
-"""What git operations answer. Paths are relative to the workspace, as all tools say them."""
+"""The results and failures of git operations. Paths are relative to the workspace."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from wap_kernel.model.results import Result
 
 
 class GitFailureReason(str, Enum):
-    """Why git failed, as far as it is known."""
+    """The reason of a failure of git, as far as it is known."""
 
     NO_REPOSITORY = "no-repository"
     OUTSIDE = "outside"
@@ -43,11 +43,11 @@ class GitFailureReason(str, Enum):
 
 @dataclass(frozen=True)
 class GitFailure:
-    """Git said no. It is an answer, not an error of the server."""
+    """A failure of git, which is a result and not an error of the server."""
 
     reason: GitFailureReason
     text: str
-    """What happened and what to do next."""
+    """A sentence that says what happened and what to do next."""
     exit_code: int
     stderr: str
     conflicts: tuple[str, ...] = ()
@@ -59,7 +59,7 @@ class GitFailure:
 
 
 class GitError(Exception):
-    """Carries a Failure to the rim, where it becomes the answer."""
+    """An exception that carries a GitFailure to the git client, which returns it as the result."""
 
     def __init__(self, failure: GitFailure) -> None:
         super().__init__(f"{failure.text} {failure.stderr}".strip())
@@ -72,18 +72,22 @@ def build_git_error(reason: GitFailureReason, text: str, exit_code: int = 1, std
 
 @dataclass(frozen=True)
 class ChangedFile:
+    """A file that differs from the commit or the index."""
+
     path: str
     kind: str
-    """added, modified, deleted, renamed, copied, type-changed; of a conflict: both-modified, deleted-by-them ..."""
+    """added, modified, deleted, renamed, copied, type-changed; for a conflict both-modified, deleted-by-them ..."""
     old_path: str | None = None
 
 
 @dataclass(frozen=True)
 class GitStatus:
+    """The result of `git status`."""
+
     branch: str | None
-    """None: the head is detached."""
+    """The current branch. None: the head is detached."""
     commit: str | None
-    """None: there is no commit yet."""
+    """The current commit. None: there is no commit yet."""
     upstream: str | None
     ahead: int
     behind: int
@@ -92,47 +96,58 @@ class GitStatus:
     untracked: tuple[str, ...]
     conflicts: tuple[ChangedFile, ...]
     left_out: int = 0
-    """Paths that policy does not show. One that the sandbox hides counts, changed or not: there git sees it empty."""
+    """The number of paths that policy hides; one that the sandbox hides counts unchanged too: git sees it empty."""
     underway: str | None = None
-    """merge, rebase, cherry-pick, revert, bisect."""
+    """The unfinished command: merge, rebase, cherry-pick, revert, bisect."""
     note: str | None = None
 
 
 @dataclass(frozen=True)
 class FileDiff:
+    """The diff of one file."""
+
     path: str
     kind: str
     added: int | None
-    """Lines; None for a binary file."""
+    """The number of added lines. None: the file is binary."""
     deleted: int | None
+    """The number of deleted lines. None: the file is binary."""
     patch: str = ""
-    """Empty when the patches together are too long."""
+    """The patch, empty when the patches together are too long."""
     old_path: str | None = None
 
 
 @dataclass(frozen=True)
 class Diff:
+    """The diffs of several files."""
+
     files: tuple[FileDiff, ...] = ()
     left_out: int = 0
-    """Files that policy does not show."""
+    """The number of files that policy hides."""
     truncated: bool = False
-    """Some files come without their patch, or with a part of it."""
+    """True if some patches are missing or truncated."""
 
 
 @dataclass(frozen=True)
 class WorkingTreeDiff:
+    """The result of `git diff` without a revision."""
+
     staged: Diff
     unstaged: Diff
 
 
 @dataclass(frozen=True)
 class Person:
+    """The author or the committer of a commit."""
+
     name: str
     email: str
 
 
 @dataclass(frozen=True)
 class Commit:
+    """A commit without its diff."""
+
     id: str
     parents: tuple[str, ...]
     author: Person
@@ -145,39 +160,49 @@ class Commit:
 
 @dataclass(frozen=True)
 class CommitLog:
+    """The result of `git log`."""
+
     commits: tuple[Commit, ...]
     more: bool
-    """There are older ones."""
+    """True if there are older commits."""
 
 
 @dataclass(frozen=True)
 class CommitDetails:
+    """The result of `git show COMMIT`."""
+
     commit: Commit
     diff: Diff
-    """Against the first parent."""
+    """The diff against the first parent."""
 
 
 @dataclass(frozen=True)
 class FileAtCommit:
+    """The result of `git show COMMIT:FILE`."""
+
     path: str
     commit: str
     size: int
     content: str | None
-    """None: it is binary."""
+    """The text. None: the file is binary."""
     truncated: bool
 
 
 @dataclass(frozen=True)
 class FolderAtCommit:
+    """The result of `git show COMMIT:FOLDER`."""
+
     path: str
     commit: str
     names: tuple[str, ...]
-    """A folder's ends in `/`."""
+    """The names of the entries; those of folders end in `/`."""
     left_out: int
 
 
 @dataclass(frozen=True)
 class CommitResult:
+    """The result of `git commit`."""
+
     id: str
     branch: str | None
     author: Person
@@ -187,6 +212,8 @@ class CommitResult:
 
 @dataclass(frozen=True)
 class AddResult:
+    """The result of `git add`."""
+
     paths: tuple[str, ...]
     left_out: int
     note: str | None = None
@@ -194,11 +221,15 @@ class AddResult:
 
 @dataclass(frozen=True)
 class RestoreResult:
+    """The result of `git restore`."""
+
     paths: tuple[str, ...]
 
 
 @dataclass(frozen=True)
 class CheckoutResult:
+    """The result of `git checkout`."""
+
     branch: str | None
     commit: str | None
     created: bool
@@ -207,6 +238,8 @@ class CheckoutResult:
 
 @dataclass(frozen=True)
 class Branch:
+    """A local or remote branch."""
+
     name: str
     commit: str
     current: bool
@@ -215,26 +248,34 @@ class Branch:
 
 @dataclass(frozen=True)
 class BranchList:
+    """The result of `git branch`."""
+
     current: str | None
     branches: tuple[Branch, ...]
 
 
 @dataclass(frozen=True)
 class RefChange:
+    """A reference that a transfer moved."""
+
     name: str
-    """As people say it: `main`, `origin/main`."""
+    """The short name: `main`, `origin/main`."""
     before: str | None
     after: str | None
 
 
 @dataclass(frozen=True)
 class FetchResult:
+    """The result of `git fetch`."""
+
     remote: str
     refs: tuple[RefChange, ...]
 
 
 @dataclass(frozen=True)
 class PullResult:
+    """The result of `git pull`."""
+
     fetched: FetchResult
     branch: str
     before: str | None
@@ -245,12 +286,16 @@ class PullResult:
 
 @dataclass(frozen=True)
 class PushResult:
+    """The result of `git push`."""
+
     remote: str
     refs: tuple[RefChange, ...]
 
 
 @dataclass(frozen=True)
 class CloneResult:
+    """The result of `git clone`."""
+
     remote: str
     path: str
     branch: str
@@ -259,7 +304,7 @@ class CloneResult:
 
 
 class GitResult(Result):
-    """The answer of a git operation, one of the classes above, or the reason why git failed."""
+    """The result of a git operation: one of the classes above, or the failure."""
 
     answer: Any = None
     failure: GitFailure | None = None
