@@ -1,4 +1,4 @@
-"""A JupyterLab server with a token, and a browser that has logged in."""
+"""A JupyterLab server with a token, and a browser that has logged in: both are started once for all tests here."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import shutil
 from collections.abc import Iterator
 
 import pytest
-from playwright.sync_api import Browser, Page, sync_playwright
+from playwright.sync_api import Browser, BrowserContext, Page, sync_playwright
 
 from scripts.demo import Server, running_server
 from tests.support import lab_page as lab
@@ -15,9 +15,9 @@ from tests.support import lab_page as lab
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="package")
 def browser() -> Iterator[Browser]:
-    """Ends with the module, and its event loop with it."""
+    """Ends with the package: until then an event loop runs below the tests, and `asyncio.run` would be refused."""
     if CHROMIUM is None:
         pytest.skip("there is no Chromium on PATH")
     # Chromium refuses its own sandbox to root. The pages that it opens are ours.
@@ -28,19 +28,36 @@ def browser() -> Iterator[Browser]:
         browser.close()
 
 
-@pytest.fixture
-def server() -> Iterator[Server]:
+@pytest.fixture(scope="package")
+def shared_server() -> Iterator[Server]:
     with running_server() as running:
-        for plugin, values in lab.QUIET.items():
-            lab.change_settings(running, plugin, values)
         yield running
 
 
 @pytest.fixture
-def page(browser: Browser, server: Server) -> Iterator[Page]:
-    """Logged in, as wide as a laptop."""
-    context = browser.new_context(viewport={"width": 1280, "height": 900}, device_scale_factor=2)
+def server(shared_server: Server) -> Iterator[Server]:
+    """A server with an empty workspace, no kernel, no pending run, and settings that are those of `QUIET` alone."""
+    lab.change_settings(shared_server, lab.THEME_PLUGIN, {})
+    for plugin, values in lab.QUIET.items():
+        lab.change_settings(shared_server, plugin, values)
+    yield shared_server
+    lab.clear_server(shared_server)
+
+
+@pytest.fixture(scope="package")
+def context(browser: Browser, shared_server: Server) -> Iterator[BrowserContext]:
+    """Logged in, as wide as a laptop; JupyterLab's scripts are loaded and compiled once."""
+    context = browser.new_context(viewport={"width": 1280, "height": 900})
     page = context.new_page()
-    lab.log_in(page, server)
-    yield page
+    lab.log_in(page, shared_server)
+    page.close()
+    yield context
     context.close()
+
+
+@pytest.fixture
+def page(context: BrowserContext, server: Server) -> Iterator[Page]:
+    page = context.new_page()
+    page.set_default_timeout(lab.LOADING)
+    yield page
+    page.close()

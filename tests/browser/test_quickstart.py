@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import os
 import shutil
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from playwright.sync_api import Browser
+from playwright.sync_api import Browser, BrowserContext
 
 from scripts.demo import Server
 from scripts.notebooks import path_of
@@ -16,14 +17,26 @@ from tests.support import lab_page as lab
 IMAGES = Path(__file__).resolve().parents[2] / "docs" / "images"
 
 
+@pytest.fixture(scope="module")
+def pictured(browser: Browser, shared_server: Server) -> Iterator[BrowserContext]:
+    """Logged in, with a window of the size of the pictures."""
+    context = browser.new_context(viewport={"width": 1000, "height": 1280}, device_scale_factor=1.5)
+    page = context.new_page()
+    lab.log_in(page, shared_server)
+    page.close()
+    yield context
+    context.close()
+
+
 @pytest.mark.parametrize("theme", ["light", "dark"])
-def test_it_runs_is_approved_and_undone(browser: Browser, server: Server, tmp_path: Path, theme: lab.Theme) -> None:
+def test_it_runs_is_approved_and_undone(
+    pictured: BrowserContext, server: Server, tmp_path: Path, theme: lab.Theme
+) -> None:
     lab.set_theme(server, theme)
     (server.workspace / theme).mkdir()  # in a place of its own, so it has a kernel of its own
     shutil.copy(path_of("quickstart"), server.workspace / theme)
-    context = browser.new_context(viewport={"width": 1000, "height": 1280}, device_scale_factor=1.5)
-    page = context.new_page()
-    lab.log_in(page, server)
+    page = pictured.new_page()
+    page.set_default_timeout(lab.LOADING)
     lab.open_notebook(page, server, f"{theme}/quickstart.ipynb")
     lab.run_all(page)
     shown = lab.cell_outputs(page)
@@ -39,4 +52,4 @@ def test_it_runs_is_approved_and_undone(browser: Browser, server: Server, tmp_pa
     assert page.locator(".jp-RenderedHTMLCommon", has_text="raise ValueError(amount)").last.is_visible()
     folder = IMAGES if os.environ.get("WAP_PICTURES") == "1" else tmp_path
     lab.screenshot(page, folder / f"quickstart-{theme}.png")
-    context.close()
+    page.close()

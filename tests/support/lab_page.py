@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import shutil
 import urllib.request
 from pathlib import Path
 from typing import Any, Literal
@@ -13,6 +14,7 @@ from playwright.sync_api import Locator, Page
 from scripts.demo import Server
 
 Theme = Literal["light", "dark"]
+THEME_PLUGIN = "@jupyterlab/apputils-extension:themes"
 THEMES = {"light": "JupyterLab Light", "dark": "JupyterLab Dark"}
 LOADING = 60_000
 """Milliseconds; the first page of a busy machine compiles a lot of JavaScript."""
@@ -24,20 +26,34 @@ QUIET: dict[str, dict[str, Any]] = {
 }
 
 
-def change_settings(server: Server, plugin: str, values: dict[str, Any]) -> None:
-    """A person's settings, as JupyterLab itself stores them; they hold from the next page on."""
+def _request(server: Server, method: str, path: str, body: Any = None) -> Any:
     request = urllib.request.Request(
-        f"{server.url}lab/api/settings/{plugin}",
-        method="PUT",
-        data=json.dumps({"raw": json.dumps(values)}).encode(),
+        f"{server.url}{path}",
+        method=method,
+        data=None if body is None else json.dumps(body).encode(),
         headers={"Authorization": f"token {server.token}", "Content-Type": "application/json"},
     )
-    with urllib.request.build_opener(urllib.request.ProxyHandler({})).open(request, timeout=60):
-        pass
+    with urllib.request.build_opener(urllib.request.ProxyHandler({})).open(request, timeout=60) as response:
+        return json.loads(response.read() or b"null")
+
+
+def change_settings(server: Server, plugin: str, values: dict[str, Any]) -> None:
+    """Store a person's settings as JupyterLab itself does; they hold from the next page on."""
+    _request(server, "PUT", f"lab/api/settings/{plugin}", {"raw": json.dumps(values)})
+
+
+def clear_server(server: Server) -> None:
+    """End every kernel, cancel every run that waits for a person, and empty the workspace."""
+    for session in _request(server, "GET", "api/sessions"):
+        _request(server, "DELETE", f"api/sessions/{session['id']}")
+    for run in _request(server, "GET", "wap/runs?status=awaiting_approval")["runs"]:
+        _request(server, "POST", f"wap/runs/{run['runId']}/cancel", {})
+    for entry in server.workspace.iterdir():
+        shutil.rmtree(entry) if entry.is_dir() else entry.unlink()
 
 
 def set_theme(server: Server, theme: Theme) -> None:
-    change_settings(server, "@jupyterlab/apputils-extension:themes", {"theme": THEMES[theme]})
+    change_settings(server, THEME_PLUGIN, {"theme": THEMES[theme]})
 
 
 def log_in(page: Page, server: Server) -> None:
