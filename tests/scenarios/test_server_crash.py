@@ -5,7 +5,6 @@ from __future__ import annotations
 import http.client
 import itertools
 import json
-import os
 import random
 import signal
 import threading
@@ -14,10 +13,13 @@ from typing import Any
 
 import pytest
 
+from tests.support.budgets import choose_budget
 from tests.support.server_processes import LiveServer, Place, batch, decide, get
 from wap_kernel.files.contained import atomic_write
 
-KILLS = 100 if os.environ.get("WAP_SOAK") else 10
+KILLS = choose_budget(suite=4, soak=100)
+ATOMIC_KILLS = choose_budget(suite=2, soak=20)
+"""Each kill starts a server anew."""
 CLIENTS = 4
 BEGUN = 2 * CLIENTS
 """Runs that are known before the moment of death is drawn."""
@@ -160,7 +162,7 @@ def test_of_an_atomic_batch_that_is_killed_nothing_stays(tmp_path: Path) -> None
         file.write_text("old")
     before = {file.name: "old" for file in files}
     moments = random.Random(5)
-    for _ in range(KILLS // 5):
+    for _ in range(ATOMIC_KILLS):
         with place.server() as server:
             status, message = server.request("POST", "wap/runs?wait=0", ATOMIC)
             assert status == 202, message

@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.support.budgets import choose_budget
 from tests.support.grant_workspace import ASKING, grantable, run, verdict
 from wap_kernel.model.operations import RunCommand
 from wap_kernel.policy.decide import VerdictKind
@@ -88,7 +89,7 @@ def pairs(draw: st.DrawFn) -> tuple[Line, Line]:
     return one, replace(one, words=words)
 
 
-@settings(max_examples=max(1000, settings().max_examples))
+@settings(max_examples=choose_budget(suite=250, soak=5000))
 @given(pairs())
 def test_a_grant_covers_the_same_words_or_other_names_after_a_wide_pair(pair: tuple[Line, Line]) -> None:
     one, other = pair

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import os
 import shutil
 import tempfile
 from collections.abc import Coroutine
@@ -23,6 +22,7 @@ from hypothesis.stateful import (
     run_state_machine_as_test,
 )
 
+from tests.support.budgets import SOAK
 from tests.support.run_model import Model, ModelRun, Operation, Tree
 from wap_kernel.dialects.agent_spaces import operations as agent_spaces
 from wap_kernel.dialects.registry import open_runner
@@ -33,8 +33,7 @@ from wap_kernel.model.policy import CommandRule, Policy, ShellPolicy, VerdictKin
 from wap_kernel.model.run import Run
 from wap_kernel.runs.decisions import Decision
 
-SOAK = bool(os.environ.get("WAP_SOAK"))
-MACHINES, STEPS, LEAST = (50, 50, 2000) if SOAK else (18, 40, 300)
+MACHINES, STEPS, LEAST = (50, 50, 2000) if SOAK else (8, 40, 150)
 """How many machines, of how many steps each at most; `LEAST` steps are taken in all, which is counted."""
 PATIENCE = 60.0
 

@@ -7,16 +7,18 @@ import json
 from hypothesis import given
 from hypothesis import strategies as st
 
-from wap_kernel.state.json_encoder import encoder
+from tests.support.budgets import limit_examples
+from wap_kernel.state.json_encoder import make_encoder
 
 VALUES = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats() | st.text(st.characters()),
     lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner),
 )
-ENCODE = encoder()
-SORTED = encoder(sort_keys=True, separators=(",", ":"), default=repr)
+ENCODE = make_encoder()
+SORTED = make_encoder(sort_keys=True, separators=(",", ":"), default=repr)
 
 
+@limit_examples(20)  # nested values take long to draw
 @given(st.dictionaries(st.text(), VALUES))
 def test_it_writes_what_dumps_writes(value: dict[str, object]) -> None:
     assert ENCODE(value) == json.dumps(value)

@@ -7,26 +7,27 @@ import sys
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.support.budgets import limit_examples
 from tests.support.html_reader import check
 from tests.support.time_limits import cpu_time
 from wap_kernel.client.render import bundle
 from wap_kernel.client.results import (
-    Answer,
     AuditRecords,
+    ClientResult,
     FileText,
-    Grants,
-    Hits,
+    GrantList,
     Listing,
     Note,
     Overview,
-    Policy,
+    PolicyReport,
     Problem,
+    RunList,
     RunResult,
-    Runs,
-    Verdicts,
+    SearchHits,
+    VerdictList,
 )
 
 TEXT = st.one_of(
@@ -112,25 +113,27 @@ RUNS = st.lists(st.builds(lambda run, rest: {"runId": run, **rest}, TEXT, _some(
 RECORD = _some(at=TEXT, tool=TEXT, outcome=WORD, error=TEXT, user=TEXT, summary=_some(path=TEXT))
 LAYER = _some(name=TEXT, filesystem=_some(deniedPaths=st.lists(TEXT)), shell=_some(blockedCommands=st.lists(TEXT)))
 
-ANSWERS: st.SearchStrategy[Answer] = st.one_of(
+ANSWERS: st.SearchStrategy[ClientResult] = st.one_of(
     st.builds(RunResult, RUN),
     st.builds(lambda data, path, first: FileText(data, path=path, first_line=first), FILE, TEXT, st.integers(1, 10**9)),
     st.builds(lambda data, path: Listing(data, path=path), LISTING, TEXT),
-    st.builds(lambda data, pattern, regex: Hits(data, pattern=pattern, regex=regex), HITS, TEXT, st.booleans()),
-    st.builds(lambda runs: Runs({"runs": runs}), RUNS),
+    st.builds(lambda data, pattern, regex: SearchHits(data, pattern=pattern, regex=regex), HITS, TEXT, st.booleans()),
+    st.builds(lambda runs: RunList({"runs": runs}), RUNS),
     st.builds(lambda records: AuditRecords({"records": records}), st.lists(RECORD)),
-    st.builds(lambda layers: Policy({"layers": layers, "effective": {"shell": True}}), st.lists(LAYER, max_size=4)),
-    st.builds(lambda root, name: Overview({"workspace": {"root": root}, "place": {"name": name}}), TEXT, TEXT),
-    st.builds(lambda reason, rule: Verdicts({"verdicts": [{"reason": reason, "rule": rule}]}), TEXT, TEXT),
-    st.builds(lambda grants: Grants({"grants": grants}), st.lists(_some(id=TEXT, allows=TEXT, createdBy=TEXT))),
+    st.builds(
+        lambda layers: PolicyReport({"layers": layers, "effective": {"shell": True}}), st.lists(LAYER, max_size=4)
+    ),
+    st.builds(lambda root, name: Overview({"workspace": {"root": root}, "endpoint": {"name": name}}), TEXT, TEXT),
+    st.builds(lambda reason, rule: VerdictList({"verdicts": [{"reason": reason, "rule": rule}]}), TEXT, TEXT),
+    st.builds(lambda grants: GrantList({"grants": grants}), st.lists(_some(id=TEXT, allows=TEXT, createdBy=TEXT))),
     st.builds(Problem, _some(error=TEXT, hint=TEXT, code=WORD, line=COUNT)),
     st.builds(Note, _some(text=TEXT)),
 )
 
 
-@settings(max_examples=300)
+@limit_examples(60)
 @given(ANSWERS)
-def test_a_bundle_is_small_safe_and_visible(answer: Answer) -> None:
+def test_a_bundle_is_small_safe_and_visible(answer: ClientResult) -> None:
     check(bundle(answer))
 
 
@@ -154,7 +157,7 @@ LARGE = {
     ),
     "a thousand commands": _run(*(_shell(f"{n}\n" * 50) for n in range(1_000))),
     "entries": Listing({"files": [{"path": f"d{n % 40}/f{n}"} for n in range(5_000)], "totalFound": 5_000}, path="."),
-    "hits": Hits(
+    "hits": SearchHits(
         {
             "matches": [{"path": f"f{n // 9}", "line": n, "matchText": "ab" * 200} for n in range(900)],
             "totalMatches": 900,
@@ -189,7 +192,7 @@ def test_problems_are_shown_before_what_went_well() -> None:
 def test_a_cruel_pattern_does_not_hang() -> None:
     match = {"path": "a", "line": 1, "matchText": "a" * 40 + "!", "contextBefore": [], "contextAfter": []}
     for pattern in ("(a+)+$", "(a|a)*$", "(((a{99}){99}){99}){99}", "(" * 190, "a{1,99999}{1,99999}"):
-        hits = Hits({"matches": [match] * 50, "totalMatches": 50}, pattern=pattern, regex=True)
+        hits = SearchHits({"matches": [match] * 50, "totalMatches": 50}, pattern=pattern, regex=True)
         with cpu_time(20):
             check(bundle(hits))
 

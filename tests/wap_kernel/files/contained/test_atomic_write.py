@@ -15,6 +15,7 @@ from typing import Any
 
 import pytest
 
+from tests.support.budgets import choose_budget
 from wap_kernel.files.contained import atomic_write
 from wap_kernel.files.contained.root import Root
 from wap_kernel.model.errors import Code
@@ -135,7 +136,7 @@ def test_sigkill_at_random_moments_leaves_every_file_old_or_new(tmp_path: Path, 
     ws.mkdir()
     (ws / "m").write_bytes(b"x\n" * 10)
     moments = random.Random(20)
-    for _ in range(200 if os.environ.get("WAP_SOAK") else 20):
+    for _ in range(choose_budget(suite=6, soak=200)):
         writer = subprocess.Popen(
             [sys.executable, "-c", textwrap.dedent(WRITER), str(ws), str(state)], stdout=subprocess.PIPE
         )

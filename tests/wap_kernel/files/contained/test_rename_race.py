@@ -14,14 +14,15 @@ from typing import Any
 
 import pytest
 
+from tests.support.budgets import choose_budget
 from tests.support.rename_attacker import swapping
 from wap_kernel.files.contained import openat2
 from wap_kernel.files.contained.root import Root
 from wap_kernel.model.errors import Code, WapError
 
-SOAK = bool(os.environ.get("WAP_SOAK"))
-READ_TRIES = 10_000
-TRIES = 10_000 if SOAK else 500
+READ_TRIES = choose_budget(suite=3000, soak=10_000)
+TRIES = choose_budget(suite=150, soak=10_000)
+"""At least: tries go on until the attacker got in between."""
 PATIENCE = 50
 OUTSIDE_IS_REFUSED = {Code.PERMISSION_DENIED, errno.EXDEV}
 

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import itertools
-import os
 import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from tests.support.budgets import choose_budget
 from tests.support.file_trees import grow
 from tests.support.guards import OpenGuard
 from tests.support.rename_attacker import swapping
@@ -24,7 +24,7 @@ from wap_kernel.model.results import Limits
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="RENAME_EXCHANGE is Linux's")
 
-TRIES = 10_000 if os.environ.get("WAP_SOAK") else 500
+TRIES = choose_budget(suite=200, soak=10_000)
 PATIENCE = 50
 FILES = 20
 
@@ -45,7 +45,7 @@ def swapped(root: Root, tmp_path: Path) -> Iterator[Root]:
 @pytest.mark.soak
 @pytest.mark.parametrize("way", ["in process", "landlock", "descriptors"])
 def test_nothing_from_outside(swapped: Root, way: str) -> None:
-    if way == "landlock" and not landlock.abi():
+    if way == "landlock" and not landlock.read_abi():
         pytest.skip("this kernel has no Landlock")
     budget = FILE_BUDGET if way == "in process" else 0
     root_fd = None if way == "descriptors" else swapped.fd

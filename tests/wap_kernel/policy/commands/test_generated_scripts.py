@@ -13,6 +13,7 @@ from random import Random
 
 import pytest
 
+from tests.support.budgets import SOAK, choose_budget
 from tests.support.exec_log import Execution, executed, needs_sandbox
 from tests.support.shell_grammar import PLAIN_PROGRAMS, plain_script, script
 from tests.support.shell_spellings import BLOCKED, blocked_script
@@ -20,13 +21,12 @@ from wap_kernel.policy import presets
 from wap_kernel.policy.commands.evaluate import evaluate_script
 from wap_kernel.policy.commands.program_lookup import Programs
 from wap_kernel.policy.presets import ExampleFacts
-from wap_kernel.policy.shell.parser import SimpleCommand, parse
+from wap_kernel.policy.shell.parser import SimpleCommand, parse_command
 from wap_kernel.policy.verdict import VerdictKind
 
-SOAK = os.environ.get("WAP_SOAK") == "1"
-ALLOWED_SCRIPTS = 8000 if SOAK else 100
-PLAIN_SCRIPTS = 8000 if SOAK else 100
-PERMITTED_SCRIPTS = 4000 if SOAK else 60
+ALLOWED_SCRIPTS = choose_budget(suite=100, soak=8000)
+PLAIN_SCRIPTS = choose_budget(suite=100, soak=8000)
+PERMITTED_SCRIPTS = choose_budget(suite=60, soak=4000)
 SEED = Random().randrange(10**9) if SOAK else 3
 
 HELPERS = frozenset({"pr", "gzip"})
@@ -82,14 +82,14 @@ def _until(wanted: int, found: Iterator[str]) -> list[str]:
 def test_what_is_allowed_runs_only_allowed_programs(tmp_path: Path, workspace: Path, traps: Path) -> None:
     path = f"{traps}:/usr/bin:/bin"
     facts = RealFacts(Programs(path, untrusted=[str(workspace)]), workspace)
-    shell = presets.load("standard").shell
+    shell = presets.load_preset("standard").shell
     allowed = [rule.command.split()[0] for rule in shell.rules if rule.verdict is VerdictKind.ALLOW]
     random = Random(SEED)
 
     def found() -> Iterator[str]:
         while True:
             text = script(random)
-            if evaluate_script(parse(text), shell, facts).kind is VerdictKind.ALLOW:
+            if evaluate_script(parse_command(text), shell, facts).kind is VerdictKind.ALLOW:
                 yield text
 
     scripts = _until(ALLOWED_SCRIPTS, found())
@@ -115,13 +115,15 @@ def test_what_is_permitted_is_neither_sudo_nor_the_end_of_the_home_folder(
     home.mkdir()
     path = f"{traps}:/usr/bin:/bin"
     facts = RealFacts(Programs(path, untrusted=[str(workspace)]), workspace, str(home))
-    shell = presets.load("permissive").shell
+    shell = presets.load_preset("permissive").shell
     random = Random(SEED)
     permitted: list[str] = []
     others: list[str] = []
     while len(permitted) < PERMITTED_SCRIPTS:
         text = blocked_script(random)
-        (permitted if evaluate_script(parse(text), shell, facts).kind is VerdictKind.ALLOW else others).append(text)
+        (permitted if evaluate_script(parse_command(text), shell, facts).kind is VerdictKind.ALLOW else others).append(
+            text
+        )
     environment = {"PATH": path, **HOSTILE, "HOME": str(home)}
     runs = executed(permitted + others[:20], tmp_path, workspace, environment)
     found = [any(_is_forbidden(each, str(home)) for each in programs) for programs in runs]
@@ -148,14 +150,14 @@ def test_bash_reads_the_same_words(tmp_path: Path, workspace: Path, traps: Path)
     def found() -> Iterator[str]:
         while True:
             text = plain_script(random)
-            if not parse(text).problems:
+            if not parse_command(text).problems:
                 yield text
 
     scripts = _until(PLAIN_SCRIPTS, found())
     runs = executed(scripts, tmp_path, workspace, {"PATH": str(traps), **HOSTILE})
     compared = 0
     for text, programs in zip(scripts, runs, strict=True):
-        commands = parse(text).commands
+        commands = parse_command(text).commands
         if "||" not in text and all(map(_is_certain, commands)):  # what follows `||` does not run
             compared += 1
             words = Counter(tuple(word.text for word in command.words) for command in commands)
