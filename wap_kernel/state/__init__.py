@@ -1,1 +1,1 @@
-"""What outlives an operation: the state folder, leases, locks and the audit."""
+"""Store the state of a workspace: the audit, changes, leases and locks."""

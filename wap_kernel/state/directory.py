@@ -1,4 +1,4 @@
-"""The state folder: where the audit, leases and locks of one workspace live, shared by every process that serves it."""
+"""Open the state folder: every process that serves a workspace stores the audit, leases and locks there."""
 
 from __future__ import annotations
 
@@ -9,38 +9,38 @@ from wap_kernel.model.errors import NO_SPACE_ERRNOS, NoSpace, ProviderUnavailabl
 
 
 def default_state_dir(root: str) -> str:
-    """`<jupyter data dir>/wap/<id of the root>`."""
+    """Return `<jupyter data dir>/wap/<id of the root>`."""
     from jupyter_core.paths import jupyter_data_dir
 
     return os.path.join(jupyter_data_dir(), "wap", workspace_id(root))
 
 
 def workspace_id(root: str) -> str:
-    """The same folder has the same id in every process, however it was named."""
+    """Return the id of a root, which is the same in every process and for every name of the folder."""
     return hashlib.sha256(os.fsencode(os.path.realpath(root))).hexdigest()[:16]
 
 
 def open_state_dir(path: str) -> str:
-    """Make the folder if need be, closed to everybody else, and return its real path."""
+    """Make the folder if need be, closed to all other users, and return its real path."""
     try:
         os.makedirs(path, mode=0o700, exist_ok=True)
         os.chmod(path, 0o700)
         os.makedirs(os.path.join(path, "locks"), mode=0o700, exist_ok=True)
     except OSError as error:
-        raise unusable(error) from error
+        raise make_unusable_error(error) from error
     return os.path.realpath(path)
 
 
 def open_lock(path: str) -> int:
-    """A descriptor of a file of the state folder that exists to be locked."""
+    """Return a descriptor of a file of the state folder that exists to be locked."""
     try:
         return os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     except OSError as error:
-        raise unusable(error) from error
+        raise make_unusable_error(error) from error
 
 
-def unusable(error: OSError) -> WapError:
-    """What the system says of the state folder, which must not pass for something about a file of the caller's."""
+def make_unusable_error(error: OSError) -> WapError:
+    """Return a system error of the state folder as one that names no file of the caller's."""
     if error.errno in NO_SPACE_ERRNOS:
         return NoSpace("No space left for the workspace's state, so nothing was changed.", hint="Free some space.")
     return ProviderUnavailable(

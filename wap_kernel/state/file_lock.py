@@ -1,4 +1,4 @@
-"""Advisory locks on open files. The kernel gives them back at any death of the holder."""
+"""Take advisory locks on open files. The kernel releases them when the holder dies."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ _POLL = 0.002
 
 
 def try_lock(descriptor: int, *, shared: bool = False) -> bool:
-    """Take the lock, or say that somebody else has it. Several may have it `shared`, while nobody has it alone."""
+    """Take the lock, and return whether it was free. Several processes may have it `shared` together."""
     import fcntl  # not on Windows, where this package must import, though it does not run
 
     try:
@@ -19,7 +19,7 @@ def try_lock(descriptor: int, *, shared: bool = False) -> bool:
 
 
 def lock_within(descriptor: int, seconds: float, *, shared: bool = False) -> bool:
-    """Take the lock, waiting for it if need be. A stopped process may hold it for ever, hence the limit."""
+    """Take the lock, and return whether it became free in time. A stopped process may hold it for ever."""
     deadline = time.monotonic() + seconds
     while not try_lock(descriptor, shared=shared):
         if time.monotonic() > deadline:

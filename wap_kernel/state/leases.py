@@ -1,8 +1,7 @@
-"""A lease says that a process is alive; what a dead one left behind is cleaned up at the next start.
+"""Hold a lease that shows that a process is alive, and remove the temporary files of dead processes.
 
-`leases/<workspace>/<id>/lock` is held with flock for the life of the process, so the kernel gives it back at any death.
-Beside it stands one symbolic link per temporary file under way: named like the file, pointing at its path below the
-root.
+A process holds `leases/<workspace>/<id>/lock` with flock for its life, so the kernel releases it when the process dies.
+Its folder has one symbolic link per temporary file in use: named like the file, pointing at its path below the root.
 """
 
 from __future__ import annotations
@@ -14,10 +13,10 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 
 from wap_kernel.model.errors import ProviderUnavailable, WapError
-from wap_kernel.state.directory import open_lock, unusable
+from wap_kernel.state.directory import make_unusable_error, open_lock
 from wap_kernel.state.file_lock import lock_within, try_lock
 
-PATIENCE = 10.0
+LOCK_TIMEOUT_SECONDS = 10.0
 
 
 class Lease:
@@ -29,15 +28,15 @@ class Lease:
         self._folder = os.path.join(self._leases, self.id)
         try:
             os.makedirs(self._leases, mode=0o700, exist_ok=True)
-            with _mutex(self._leases):  # nobody may take a lease for dead between mkdir and the lock
+            with _mutex(self._leases):  # no process may take the lease for dead between mkdir and the lock
                 os.mkdir(self._folder, 0o700)
                 self._lock = open_lock(os.path.join(self._folder, "lock"))
                 try_lock(self._lock)
         except OSError as error:
-            raise unusable(error) from error
+            raise make_unusable_error(error) from error
 
     def is_alive(self, identifier: str) -> bool:
-        """Whether the process with this lease on the same workspace lives."""
+        """Return whether the process with this lease on the same workspace lives."""
         if identifier == self.id:
             return True
         with _mutex(self._leases):
@@ -47,26 +46,26 @@ class Lease:
         try:
             os.symlink(path, os.path.join(self._folder, name))
         except OSError as error:
-            raise unusable(error) from error
+            raise make_unusable_error(error) from error
 
     def forget(self, name: str) -> None:
-        """The file has its place by now, so nothing here is a failure of that; a note too many does no harm."""
+        """Remove the note of a file that has its final name; failures are ignored, for a note too many does no harm."""
         with suppress(OSError):
             os.unlink(os.path.join(self._folder, name))
 
-    def clean_up_after_the_dead(self, remove: Callable[[str, str], bool]) -> None:
-        """Call `remove(name, path)` for every temporary file that a dead process noted; what it cannot remove stays."""
+    def remove_leftovers(self, remove: Callable[[str, str], bool]) -> None:
+        """Call `remove(name, path)` for every temporary file that a dead process noted; failures are tried again."""
         with _mutex(self._leases):
             for entry in os.listdir(self._leases):
                 folder = os.path.join(self._leases, entry)
                 if folder != self._folder and os.path.isdir(folder) and _is_dead(folder):
                     names = [name for name in os.listdir(folder) if name != "lock"]
-                    settled = [remove(name, os.readlink(os.path.join(folder, name))) for name in names]
-                    if all(settled):
+                    removed = [remove(name, os.readlink(os.path.join(folder, name))) for name in names]
+                    if all(removed):
                         shutil.rmtree(folder)
 
     def close(self) -> None:
-        """What cannot be removed any more is a dead lease like any other; nobody is kept from closing the rest."""
+        """Release the lease. Files that cannot be removed are a dead lease, which the next start removes."""
         try:
             with suppress(OSError, WapError), _mutex(self._leases):
                 shutil.rmtree(self._folder)
@@ -89,10 +88,10 @@ def _is_dead(folder: str) -> bool:
 def _mutex(folder: str) -> Iterator[None]:
     descriptor = open_lock(os.path.join(folder, ".mutex"))
     try:
-        if not lock_within(descriptor, PATIENCE):
+        if not lock_within(descriptor, LOCK_TIMEOUT_SECONDS):
             raise ProviderUnavailable(
-                "Another process of this workspace does not let go of its state.",
-                hint="Is a server on the same folder stopped (Ctrl-Z)? End it.",
+                "Another process of this workspace does not release its lock on the state.",
+                hint="If a server on the same folder is stopped (Ctrl-Z), end it.",
             )
         yield
     finally:

@@ -1,5 +1,8 @@
-"""Locks on paths, between the threads of a process and between processes: of two writers with the same
-`expectedHash` exactly one may win. They stand in the state folder, out of reach of every tool."""
+"""Lock paths between the threads of a process and between processes.
+
+Of two writers with the same `expectedHash` exactly one may win. The lock files are in the state folder, out of reach of
+every tool.
+"""
 
 from __future__ import annotations
 
@@ -15,12 +18,14 @@ from wap_kernel.state.directory import open_lock
 from wap_kernel.state.file_lock import lock_within
 
 BUCKETS = 1024
-"""Paths share locks, so that the number of lock files is bounded; seldom do two writers meet in one by chance."""
-PATIENCE = 15.0
-"""Seconds to wait for a neighbour: longer than any edit may take."""
+"""Number of lock files. Paths share them, and two writers seldom meet in one by chance."""
+LOCK_TIMEOUT_SECONDS = 15.0
+"""Seconds to wait for another writer: longer than any edit may take."""
 
 
 class PathLocks:
+    """The locks on the paths of one workspace."""
+
     def __init__(self, state_dir: str) -> None:
         self._folder = os.path.join(state_dir, "locks")
         self._threads = [threading.Lock() for _ in range(BUCKETS)]
@@ -28,19 +33,21 @@ class PathLocks:
 
     @contextmanager
     def hold(self, *paths: str) -> Iterator[None]:
-        """Hold the locks of these resolved paths. Taken in one order, so two holders never wait for each other. What
-        the thread holds already it may hold once more."""
-        deadline = time.monotonic() + PATIENCE
-        held: set[int] = self._mine.__dict__.setdefault("held", set())
-        wanted = {zlib.crc32(os.fsencode(path)) % BUCKETS for path in paths} - held
+        """Hold the locks of these resolved paths until the block ends.
+
+        The locks are taken in one order, so two holders never wait for each other. A thread may hold a lock twice.
+        """
+        deadline = time.monotonic() + LOCK_TIMEOUT_SECONDS
+        own_buckets: set[int] = self._mine.__dict__.setdefault("own_buckets", set())
+        buckets = {zlib.crc32(os.fsencode(path)) % BUCKETS for path in paths} - own_buckets
         with ExitStack() as stack:
-            for bucket in sorted(wanted):
+            for bucket in sorted(buckets):
                 stack.enter_context(self._bucket(bucket, deadline))
-            held |= wanted
+            own_buckets |= buckets
             try:
                 yield
             finally:
-                held -= wanted
+                own_buckets -= buckets
 
     @contextmanager
     def _bucket(self, bucket: int, deadline: float) -> Iterator[None]:
@@ -59,4 +66,4 @@ class PathLocks:
 
 
 def _busy() -> Conflict:
-    return Conflict("Somebody else has been changing the same file for too long.", hint="Try again in a moment.")
+    return Conflict("Another call has been changing the same file for too long.", hint="Try again in a moment.")

@@ -71,11 +71,11 @@ def test_what_was_committed_reaches_the_database_itself_without_a_further_commit
 
 
 def test_what_can_wait_is_written_in_order_before_what_cannot(database: Database) -> None:
-    futures = [database.later(insert(str(number))) for number in range(5)]
+    futures = [database.enqueue(insert(str(number))) for number in range(5)]
     database.write(insert("now"))
     assert all(future.done() for future in futures)
     assert database.read(names) == ["0", "1", "2", "3", "4", "now"]
-    assert database.later(insert("soon")).result(60) == 1
+    assert database.enqueue(insert("soon")).result(60) == 1
 
 
 class Mine(Exception):
@@ -88,8 +88,12 @@ def test_a_failure_takes_back_its_own_work_and_nobody_elses(database: Database) 
         raise Mine
 
     gate = threading.Event()
-    first = database.later(lambda _: gate.wait(60))  # keeps the thread, so that the rest makes one group
-    before, failed, after = database.later(insert("before")), database.later(fail), database.later(insert("after"))
+    first = database.enqueue(lambda _: gate.wait(60))  # keeps the thread, so that the rest makes one group
+    before, failed, after = (
+        database.enqueue(insert("before")),
+        database.enqueue(fail),
+        database.enqueue(insert("after")),
+    )
     gate.set()
     assert first.result(60)
     assert (before.result(60), after.result(60)) == (1, 1)
@@ -145,10 +149,10 @@ def test_when_the_commit_fails_everybody_is_told(database: Database) -> None:
 
 def test_the_close_finishes_what_was_handed_in_and_refuses_the_rest(tmp_path: Path) -> None:
     database = Database(str(tmp_path), LOG)
-    futures = [database.later(insert(str(number))) for number in range(100)]
+    futures = [database.enqueue(insert(str(number))) for number in range(100)]
     database.close()
     assert [future.result(0) for future in futures] == [1] * 100
-    for call in (database.write, database.read, lambda work: database.later(work).result(0)):
+    for call in (database.write, database.read, lambda work: database.enqueue(work).result(0)):
         with pytest.raises(WapError, match="closed"):
             call(insert("late"))
 

@@ -12,7 +12,7 @@ import pytest
 
 from wap_kernel.model.errors import Code, ProviderUnavailable, WapError
 from wap_kernel.policy import presets
-from wap_kernel.policy.parse import merge
+from wap_kernel.policy.parse import merge_policy
 from wap_kernel.state import schema
 from wap_kernel.state.directory import open_state_dir
 from wap_kernel.state.leases import Lease
@@ -24,7 +24,7 @@ CHANGING: dict[str, dict[str, Any]] = {
     "deleteFile": {"path": "kept"},
     "executeCommand": {"command": "touch made"},
 }
-OPEN = merge(presets.load("permissive"), {"shell": {"unconfined": "allow"}})
+OPEN = merge_policy(presets.load_preset("permissive"), {"shell": {"unconfined": "allow"}})
 
 
 @pytest.mark.parametrize("become", ["removed", "moved"])

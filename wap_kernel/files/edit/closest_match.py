@@ -1,7 +1,8 @@
-"""Where a text that does not occur in a file was probably meant: shown to whoever asked, never applied. Pure.
+"""Find the lines that a text which does not occur in a file was probably meant for. Pure.
 
-Two steps, so that a large file costs little: windows of as many lines as the text has are ranked by the words that they
-share with it, and only the best are compared character by character.
+An error shows them to the caller; they are never edited. Two steps, so that a large file costs little: windows of as
+many lines as the text has are ranked by the words that they share with it, and only the best are compared character by
+character.
 """
 
 from __future__ import annotations
@@ -15,15 +16,17 @@ from heapq import nlargest
 from typing import Any
 
 MAX_LINES = 50_000
-MAX_COMPARED = 4_000
+MAX_COMPARED_CHARACTERS = 4_000
 """Characters of a text that are compared."""
 CANDIDATES = 5
-LEAST_SIMILARITY = 0.4
+MIN_SIMILARITY = 0.4
 _WORD = re.compile(r"\w+|[^\w\s]")
 
 
 @dataclass(frozen=True)
-class Closest:
+class ClosestMatch:
+    """Lines of a file that are much like a text."""
+
     start_line: int
     end_line: int
     text: str
@@ -38,44 +41,44 @@ class Closest:
         }
 
 
-def closest(text: str, wanted: str) -> Closest | None:
-    """The lines most like `wanted`, or None if nothing is much like it."""
+def find_closest(text: str, wanted: str) -> ClosestMatch | None:
+    """Return the lines most like `wanted`, or None if none are much like it."""
     lines = _lines(text)[:MAX_LINES]
     height = max(1, len(_lines(wanted)))
-    compared = wanted[:MAX_COMPARED]
+    compared = wanted[:MAX_COMPARED_CHARACTERS]
     matcher = SequenceMatcher(None, b=compared, autojunk=False)
-    best: Closest | None = None
-    for start in nlargest(CANDIDATES, *_ranked(lines, wanted, height)):
+    best: ClosestMatch | None = None
+    for start in nlargest(CANDIDATES, *_rank_windows(lines, wanted, height)):
         region = "".join(lines[start : start + height])
-        shown = region[:MAX_COMPARED]
-        matcher.set_seq1(shown if wanted.endswith("\n") else shown.rstrip("\r\n"))
+        excerpt = region[:MAX_COMPARED_CHARACTERS]
+        matcher.set_seq1(excerpt if wanted.endswith("\n") else excerpt.rstrip("\r\n"))
         similarity = matcher.ratio()
-        if similarity >= LEAST_SIMILARITY and (best is None or similarity > best.similarity):
-            best = Closest(start + 1, min(start + height, len(lines)), shown, similarity)
+        if similarity >= MIN_SIMILARITY and (best is None or similarity > best.similarity):
+            best = ClosestMatch(start + 1, min(start + height, len(lines)), excerpt, similarity)
     return best
 
 
 def _lines(text: str) -> list[str]:
-    """With their endings; only a newline ends a line, as everywhere else here."""
+    """Split `text` into lines with their endings; only a newline ends a line."""
     *ended, rest = text.split("\n")
     return [f"{line}\n" for line in ended] + ([rest] if rest else [])
 
 
-def _ranked(lines: list[str], wanted: str, height: int) -> tuple[list[int], Callable[[int], int]]:
-    """The starts of windows, and how many of the wanted words each holds."""
+def _rank_windows(lines: list[str], wanted: str, height: int) -> tuple[list[int], Callable[[int], int]]:
+    """Return the starts of the windows, and a function that counts the words of `wanted` in each."""
     needed = Counter(_WORD.findall(wanted))
-    words = [[word for word in _WORD.findall(line[:MAX_COMPARED]) if word in needed] for line in lines]
-    held: Counter[str] = Counter()
+    words = [[word for word in _WORD.findall(line[:MAX_COMPARED_CHARACTERS]) if word in needed] for line in lines]
+    counted: Counter[str] = Counter()
     scores: list[int] = []
     score = 0
     for number, entering in enumerate(words):
         for word in entering:
-            score += held[word] < needed[word]
-            held[word] += 1
+            score += counted[word] < needed[word]
+            counted[word] += 1
         if number >= height:
             for word in words[number - height]:
-                held[word] -= 1
-                score -= held[word] < needed[word]
+                counted[word] -= 1
+                score -= counted[word] < needed[word]
         if number >= height - 1:
             scores.append(score)
     if not scores and lines:

@@ -1,4 +1,4 @@
-"""Unified diffs of two versions of a file, bounded in work and size. Pure.
+"""Render a unified diff of two versions of a file, bounded in work and size. Pure.
 
 Myers' algorithm, as in git, because its work is easily counted: beyond `MAX_STEPS` all that lies between the first and
 the last difference is shown as replaced, which is a valid diff though not the shortest.
@@ -12,13 +12,13 @@ from collections.abc import Iterator, Sequence
 from wap_kernel.model.limits import MAX_DIFF_CHARACTERS
 
 MAX_STEPS = 1_000_000
-"""Of comparing lines, and so also of the memory for it: 4 bytes each."""
-LONGEST_LINE = 2000
-"""Characters of a line, where not all can be shown."""
+"""Steps of comparing lines; each takes 4 bytes of memory."""
+MAX_LINE_CHARACTERS = 2000
+"""Characters of a line in a diff that was truncated."""
 CONTEXT = 3
 
 _Change = tuple[int, int, int, int]
-"""From, to in the old lines and from, to in the new: these were replaced by those."""
+"""Start and end in the old lines, start and end in the new lines that replace them."""
 _QUOTED = {
     '"': '\\"',
     "\\": "\\\\",
@@ -26,47 +26,47 @@ _QUOTED = {
 }
 
 
-def unified(path: str, old: bytes, new: bytes) -> tuple[str, bool]:
-    """The diff as text, and whether it was cut. Bytes that are not UTF-8 are shown replaced."""
+def render_diff(path: str, old: bytes, new: bytes) -> tuple[str, bool]:
+    """Return the diff as text, and whether it was truncated. Bytes that are not UTF-8 are replaced."""
     if old == new:
         return "", False
     before, after = _lines(old), _lines(new)
     changes = _changes(before, after)
-    text, is_cut = _bounded(path, _hunks(before, after, changes))
-    if is_cut:
-        # Whoever decides on it sees something of every line that there is room for.
-        text, _ = _bounded(path, map(_shortened, _hunks(before, after, changes)))
-    return text, is_cut
+    text, is_truncated = _truncate(path, _hunks(before, after, changes))
+    if is_truncated:
+        # The person who decides on it sees a part of every line that there is room for.
+        text, _ = _truncate(path, map(_shorten, _hunks(before, after, changes)))
+    return text, is_truncated
 
 
-def _bounded(path: str, hunks: Iterator[str]) -> tuple[str, bool]:
-    lines = [f"--- {quoted(f'a/{path}')}\n", f"+++ {quoted(f'b/{path}')}\n"]
+def _truncate(path: str, hunks: Iterator[str]) -> tuple[str, bool]:
+    lines = [f"--- {quote_path(f'a/{path}')}\n", f"+++ {quote_path(f'b/{path}')}\n"]
     size = 0
     for line in hunks:
-        shown = line if line.endswith("\n") else f"{line}\n\\ No newline at end of file\n"
-        size += len(shown)
+        rendered = line if line.endswith("\n") else f"{line}\n\\ No newline at end of file\n"
+        size += len(rendered)
         if size > MAX_DIFF_CHARACTERS:
             return "".join(lines), True
-        lines.append(shown)
+        lines.append(rendered)
     return "".join(lines), False
 
 
-def _shortened(line: str) -> str:
+def _shorten(line: str) -> str:
     text = line.removesuffix("\n")
-    if len(text) <= LONGEST_LINE:
+    if len(text) <= MAX_LINE_CHARACTERS:
         return line
-    left_out = len(text) - LONGEST_LINE
-    return f"{text[:LONGEST_LINE]} [... {left_out} characters left out ...]{line[len(text) :]}"
+    left_out = len(text) - MAX_LINE_CHARACTERS
+    return f"{text[:MAX_LINE_CHARACTERS]} [... {left_out} characters left out ...]{line[len(text) :]}"
 
 
-def quoted(path: str) -> str:
-    """As git does, in quotes if a character of the path could be taken for something else. Letters stay as they are."""
+def quote_path(path: str) -> str:
+    """Return the path as git writes it: in quotes if a character could be misread. Letters stay as they are."""
     if path.isprintable() and not _QUOTED.keys() & set(path):
         return path
-    return f'"{"".join(_escaped(character) for character in path)}"'
+    return f'"{"".join(_escape(character) for character in path)}"'
 
 
-def _escaped(character: str) -> str:
+def _escape(character: str) -> str:
     if character in _QUOTED:
         return _QUOTED[character]
     if character.isprintable():
@@ -78,7 +78,7 @@ def _escaped(character: str) -> str:
 
 
 def _hunks(before: list[str], after: list[str], changes: list[_Change]) -> Iterator[str]:
-    for group in _grouped(changes):
+    for group in _group(changes):
         lead = min(CONTEXT, group[0][0])
         tail = min(CONTEXT, len(before) - group[-1][1])
         start, end = group[0][0] - lead, group[-1][1] + tail
@@ -92,7 +92,7 @@ def _hunks(before: list[str], after: list[str], changes: list[_Change]) -> Itera
         yield from (f" {line}" for line in before[start:end])
 
 
-def _grouped(changes: list[_Change]) -> Iterator[list[_Change]]:
+def _group(changes: list[_Change]) -> Iterator[list[_Change]]:
     group: list[_Change] = []
     for change in changes:
         if group and change[0] - group[-1][1] > 2 * CONTEXT:
@@ -109,16 +109,16 @@ def _position(start: int, count: int) -> str:
     return f"{start + 1 if count else start},{count}"
 
 
-# -- comparing
+# -- comparison
 
 
 def _changes(before: list[str], after: list[str]) -> list[_Change]:
-    head = _common(iter(before), iter(after))
-    tail = min(_common(reversed(before), reversed(after)), min(len(before), len(after)) - head)
+    head = _count_common(iter(before), iter(after))
+    tail = min(_count_common(reversed(before), reversed(after)), min(len(before), len(after)) - head)
     old_end, new_end = len(before) - tail, len(after) - tail
     # Lines that only one side has are no part of what is common; without them there is often nothing left to compare.
     in_both = set(before[head:old_end]).intersection(after[head:new_end])
-    number = {line: place for place, line in enumerate(in_both)}  # long lines are then compared once only
+    number = {line: index for index, line in enumerate(in_both)}  # long lines are then compared once only
     old = [index for index in range(head, old_end) if before[index] in number]
     new = [index for index in range(head, new_end) if after[index] in number]
     old_numbers, new_numbers = [number[before[index]] for index in old], [number[after[index]] for index in new]
@@ -133,13 +133,13 @@ def _changes(before: list[str], after: list[str]) -> list[_Change]:
 
 
 def _longest_common(old: Sequence[int], new: Sequence[int], steps: int) -> list[tuple[int, int]] | None:
-    """The pairs of indices of a longest common subsequence, or None if it takes more steps (Myers, 1986)."""
+    """Return the index pairs of a longest common subsequence, or None if it takes more steps (Myers, 1986)."""
     rows: list[array[int]] = []
     previous = array("i", [0])  # how far each diagonal got with one edit less
     for edits in range(len(old) + len(new) + 1):
         row = array("i")
         for diagonal in range(-edits, edits + 1, 2):
-            x = _entered(previous, edits, diagonal)[0] if edits else 0
+            x = _enter_diagonal(previous, edits, diagonal)[0] if edits else 0
             start = x
             while x < len(old) and x - diagonal < len(new) and old[x] == new[x - diagonal]:
                 x += 1
@@ -148,24 +148,27 @@ def _longest_common(old: Sequence[int], new: Sequence[int], steps: int) -> list[
                 return None
             row.append(x)
             if x >= len(old) and x - diagonal >= len(new):
-                return _walked_back(rows, x, diagonal)
+                return _walk_back(rows, x, diagonal)
         rows.append(row)
         previous = row
     raise AssertionError("deleting every line and adding every other is always enough")
 
 
-def _entered(previous: array[int], edits: int, diagonal: int) -> tuple[int, int]:
-    """Where a diagonal is entered with its last edit, and from which diagonal: by a new line or without an old one."""
+def _enter_diagonal(previous: array[int], edits: int, diagonal: int) -> tuple[int, int]:
+    """Return where the last edit enters `diagonal`, and the diagonal that it comes from.
+
+    The edit adds a new line or removes an old one.
+    """
     left = (diagonal - 1 + edits - 1) // 2
     if diagonal == -edits or (diagonal != edits and previous[left] < previous[left + 1]):
         return previous[left + 1], diagonal + 1
     return previous[left] + 1, diagonal - 1
 
 
-def _walked_back(rows: list[array[int]], x: int, diagonal: int) -> list[tuple[int, int]]:
+def _walk_back(rows: list[array[int]], x: int, diagonal: int) -> list[tuple[int, int]]:
     pairs: list[tuple[int, int]] = []
     for edits in range(len(rows), -1, -1):
-        start, came_from = _entered(rows[edits - 1], edits, diagonal) if edits else (0, 0)
+        start, came_from = _enter_diagonal(rows[edits - 1], edits, diagonal) if edits else (0, 0)
         pairs += ((index, index - diagonal) for index in range(x - 1, start - 1, -1))
         if edits:
             x, diagonal = rows[edits - 1][(came_from + edits - 1) // 2], came_from
@@ -177,7 +180,7 @@ def _lines(data: bytes) -> list[str]:
     return [f"{line}\n" for line in lines] + ([rest] if rest else [])
 
 
-def _common(one: Iterator[str], other: Iterator[str]) -> int:
+def _count_common(one: Iterator[str], other: Iterator[str]) -> int:
     count = 0
     for left, right in zip(one, other, strict=False):
         if left != right:

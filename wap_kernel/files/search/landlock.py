@@ -1,7 +1,7 @@
-"""Landlock: a thread gives up access to every file except what lies below some open descriptors, for good.
+"""Restrict a thread with Landlock to the files below some open descriptors, for good.
 
-What the thread starts inherits the restriction, so a child process that opens paths by itself cannot be led out of
-the root by a rename. Only filesystem rights are restricted, and only those the kernel knows (its "ABI" version).
+The processes that the thread starts inherit the restriction, so a child that opens paths by itself cannot be led out
+of the root by a rename. Only filesystem rights are restricted, and only those the kernel knows (its "ABI" version).
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ EXECUTE = 1 << 0
 READ_FILE = 1 << 2
 READ_FOLDER = 1 << 3
 
-_RIGHTS_OF_ABI = {1: 13}  # how many rights of files and folders an ABI knows
-# Later ones also know truncation by path and ioctl on devices. rg does neither, and they are not cheap: at every open
-# the kernel would look for a rule about them up to the top of the file system.
+_RIGHTS_OF_ABI = {1: 13}  # the number of rights of files and folders that an ABI knows
+# Later ABIs also know truncation by path and ioctl on devices. rg does neither, and they are not cheap: at every open
+# the kernel would search for a rule about them up to the top of the file system.
 _RIGHTS_OF_LATER_ABI = 14
 
 
@@ -35,8 +35,8 @@ class _PathBeneathAttr(ctypes.Structure):
     _fields_ = [("allowed_access", ctypes.c_uint64), ("parent_fd", ctypes.c_int32)]
 
 
-def abi() -> int:
-    """The kernel's version of Landlock, 0 where there is none or it is switched off."""
+def read_abi() -> int:
+    """Return the kernel's version of Landlock, 0 where there is none or it is switched off."""
     if sys.platform != "linux":
         return 0
     version: int = _libc().syscall(_CREATE_RULESET, None, ctypes.c_size_t(0), ctypes.c_uint32(_CREATE_RULESET_VERSION))
@@ -44,21 +44,21 @@ def abi() -> int:
 
 
 def restrict_thread(rules: Iterable[tuple[int, int]]) -> None:
-    """Leave the calling thread, and what it starts, only the given rights below each descriptor. There is no way back.
+    """Leave the calling thread, and the processes it starts, only the given rights below each descriptor.
 
-    Raises OSError if the kernel refuses; the thread must then not go on to start anything.
+    There is no way back. Raises OSError if the kernel refuses; the thread must then start no process.
     """
     libc = _libc()
-    handled = (1 << _RIGHTS_OF_ABI.get(abi(), _RIGHTS_OF_LATER_ABI)) - 1
+    handled = (1 << _RIGHTS_OF_ABI.get(read_abi(), _RIGHTS_OF_LATER_ABI)) - 1
     attr = _RulesetAttr(handled)
     size = ctypes.c_size_t(ctypes.sizeof(attr))
-    ruleset = _checked(libc.syscall(_CREATE_RULESET, ctypes.byref(attr), size, ctypes.c_uint32(0)))
+    ruleset = _check(libc.syscall(_CREATE_RULESET, ctypes.byref(attr), size, ctypes.c_uint32(0)))
     try:
         for fd, rights in rules:
             rule = _PathBeneathAttr(rights, fd)
-            _checked(libc.syscall(_ADD_RULE, ruleset, _RULE_PATH_BENEATH, ctypes.byref(rule), ctypes.c_uint32(0)))
-        _checked(libc.prctl(_PR_SET_NO_NEW_PRIVS, *map(ctypes.c_ulong, (1, 0, 0, 0))))
-        _checked(libc.syscall(_RESTRICT_SELF, ruleset, ctypes.c_uint32(0)))
+            _check(libc.syscall(_ADD_RULE, ruleset, _RULE_PATH_BENEATH, ctypes.byref(rule), ctypes.c_uint32(0)))
+        _check(libc.prctl(_PR_SET_NO_NEW_PRIVS, *map(ctypes.c_ulong, (1, 0, 0, 0))))
+        _check(libc.syscall(_RESTRICT_SELF, ruleset, ctypes.c_uint32(0)))
     finally:
         os.close(ruleset)
 
@@ -67,7 +67,7 @@ def _libc() -> ctypes.CDLL:
     return ctypes.CDLL(None, use_errno=True)
 
 
-def _checked(result: int) -> int:
+def _check(result: int) -> int:
     if result < 0:
         number = ctypes.get_errno()
         raise OSError(number, os.strerror(number))

@@ -1,4 +1,4 @@
-"""Lines in blocks of bytes: where a literal occurs, and the texts of numbered lines. A file is never held whole.
+"""Scan blocks of bytes for lines: find a literal, read numbered lines. A file is never in memory as a whole.
 
 Lines end at `\\n`; a `\\r` before it belongs to the ending. Pure functions over an iterable of blocks.
 """
@@ -21,15 +21,15 @@ class Hit(NamedTuple):
     """A line that matches."""
 
     line: int
-    """Its number, from 1."""
+    """The line's number, from 1."""
     start: int
-    """Where it begins in the file."""
+    """The line's offset in the file."""
     at: int
     """Bytes of the line before its first match."""
 
 
-def blocks(file: OpenFile, tick: Callable[[], None] = lambda: None) -> Iterator[bytes]:
-    """The rest of the file; `tick` is called before every block and may raise to stop."""
+def read_blocks(file: OpenFile, tick: Callable[[], None] = lambda: None) -> Iterator[bytes]:
+    """Yield the rest of the file; `tick` is called before every block and may raise to stop."""
     while True:
         tick()
         block = file.read(BLOCK)
@@ -38,13 +38,13 @@ def blocks(file: OpenFile, tick: Callable[[], None] = lambda: None) -> Iterator[
         yield block
 
 
-def hits(found: Iterable[bytes], literal: bytes, limit: int) -> list[Hit]:
-    """The first `limit` lines that hold `literal`, which has no line ending in it."""
+def find_hits(data_blocks: Iterable[bytes], literal: bytes, limit: int) -> list[Hit]:
+    """Return the first `limit` lines that contain `literal`, which has no line ending in it."""
     numbered: list[Hit] = []
-    line, start = 1, 0  # of the line that is looked at
+    line, start = 1, 0  # of the current line
     offset = 0  # of the first byte of `data`
-    tail = b""  # the end of the block before, in which `literal` may have begun
-    for block in found:
+    tail = b""  # the end of the block before, in which `literal` may have partial
+    for block in data_blocks:
         data = tail + block
         done = 0  # how far the newlines of `data` are counted
         hit = data.find(literal)
@@ -68,79 +68,79 @@ def hits(found: Iterable[bytes], literal: bytes, limit: int) -> list[Hit]:
     return numbered
 
 
-def column_in(data: bytes, hit: Hit) -> int:
-    """The number, from 1, of the character that the match begins with, in the line as `texts_of` decodes it."""
+def compute_column(data: bytes, hit: Hit) -> int:
+    """Return the number, from 1, of the character where the match begins, in the line as `read_lines` decodes it."""
     piece = data[hit.start : hit.start + hit.at + 1]
-    return len(piece) if len(piece) > hit.at and piece.isascii() else _column([piece], hit.at)
+    return len(piece) if len(piece) > hit.at and piece.isascii() else _count_column([piece], hit.at)
 
 
-def column_of(file: OpenFile, hit: Hit, tick: Callable[[], None]) -> int:
-    """The same for a file that is not held whole."""
+def read_column(file: OpenFile, hit: Hit, tick: Callable[[], None]) -> int:
+    """Return what `compute_column` does, for a file that is read block by block."""
     file.seek(hit.start)
-    return _column(_first(blocks(file, tick), hit.at + 1), hit.at)
+    return _count_column(_take_bytes(read_blocks(file, tick), hit.at + 1), hit.at)
 
 
-def texts_of(found: Iterable[bytes], numbers: Iterable[int]) -> dict[int, str]:
-    """The lines with the given numbers, as far as they exist, decoded and cut."""
-    wanted = sorted({number for number in numbers if number > 0}, reverse=True)
+def read_lines(data_blocks: Iterable[bytes], numbers: Iterable[int]) -> dict[int, str]:
+    """Return the lines with the given numbers, as far as they exist, decoded and truncated."""
+    pending = sorted({number for number in numbers if number > 0}, reverse=True)
     texts: dict[int, str] = {}
     line = 1
-    begun = bytearray()  # what is known of the current line, if it is wanted
-    for block in found if wanted else ():
-        if wanted[-1] > line:
+    partial = bytearray()  # the beginning of the current line, if its number is among `numbers`
+    for block in data_blocks if pending else ():
+        if pending[-1] > line:
             skipped = block.count(b"\n")
-            if line + skipped < wanted[-1]:
+            if line + skipped < pending[-1]:
                 line += skipped
                 continue
         start = 0
         while True:
             end = block.find(b"\n", start)
-            if wanted[-1] == line:
+            if pending[-1] == line:
                 piece = block[start : end if end >= 0 else len(block)]
-                begun += piece[: _MAX_LINE_BYTES + 2 - len(begun)]
+                partial += piece[: _MAX_LINE_BYTES + 2 - len(partial)]
                 if end >= 0:
-                    texts[wanted.pop()] = _text(begun.removesuffix(b"\r"))
-                    begun.clear()
-                    if not wanted:
+                    texts[pending.pop()] = _decode(partial.removesuffix(b"\r"))
+                    partial.clear()
+                    if not pending:
                         return texts
             if end < 0:
                 break
             line += 1
             start = end + 1
-    if begun:  # the last line has no ending
-        texts[line] = _text(begun)
+    if partial:  # the last line has no ending
+        texts[line] = _decode(partial)
     return texts
 
 
-def texts_in(data: bytes, numbers: Iterable[int]) -> dict[int, str]:
-    """The same as `texts_of` for a text that is held whole, and faster when it is short."""
-    wanted = sorted({number for number in numbers if number > 0})
-    if not wanted:
+def split_lines(data: bytes, numbers: Iterable[int]) -> dict[int, str]:
+    """Return what `read_lines` does, for a whole text, and faster if it is short."""
+    pending = sorted({number for number in numbers if number > 0})
+    if not pending:
         return {}
-    lines = data.split(b"\n", wanted[-1])
-    last = len(lines)  # what follows the last newline, or the rest of the text, which is not wanted then
-    texts = {number: _text(lines[number - 1].removesuffix(b"\r")) for number in wanted if number < last}
-    if last <= wanted[-1] and lines[-1] and last in wanted:
-        texts[last] = _text(lines[-1])
+    lines = data.split(b"\n", pending[-1])
+    last = len(lines)  # what follows the last newline, or the rest of the text, whose number is not pending then
+    texts = {number: _decode(lines[number - 1].removesuffix(b"\r")) for number in pending if number < last}
+    if last <= pending[-1] and lines[-1] and last in pending:
+        texts[last] = _decode(lines[-1])
     return texts
 
 
-def _text(line: bytes | bytearray) -> str:
+def _decode(line: bytes | bytearray) -> str:
     if len(line) <= MAX_MATCH_LINE_CHARACTERS:
         return line.decode("utf-8", "replace")
     return bytes(line[:_MAX_LINE_BYTES]).decode("utf-8", "replace")[:MAX_MATCH_LINE_CHARACTERS]
 
 
-def _first(found: Iterable[bytes], size: int) -> Iterator[bytes]:
-    for block in found:
+def _take_bytes(data_blocks: Iterable[bytes], size: int) -> Iterator[bytes]:
+    for block in data_blocks:
         yield block[:size]
         size -= len(block)
         if size <= 0:
             return
 
 
-def _column(line: Iterable[bytes], at: int) -> int:
-    """`line` ends with the byte `at`: what that byte completes, or has begun, is the character that is asked for."""
+def _count_column(line: Iterable[bytes], at: int) -> int:
+    """Return the number of the character that the byte `at`, the last of `line`, belongs to."""
     decoder = getincrementaldecoder("utf-8")("replace")
     length = characters = 0
     for piece in line:

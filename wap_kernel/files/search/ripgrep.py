@@ -25,7 +25,6 @@ import threading
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import Future
 from contextlib import suppress
-from dataclasses import dataclass
 from functools import cached_property
 from itertools import chain
 from typing import IO
@@ -33,12 +32,12 @@ from typing import IO
 from wap_kernel.files.interface import Guard
 from wap_kernel.files.search import landlock
 from wap_kernel.files.search.line_scanner import Hit
-from wap_kernel.files.search.readable_descriptors import readable
+from wap_kernel.files.search.readable_descriptors import iterate_readable
 from wap_kernel.files.search.ripgrep_program import RipgrepProgram
+from wap_kernel.files.search.search_query import SearchQuery
 from wap_kernel.model.deadline import Deadline
 from wap_kernel.model.errors import InternalError, InvalidArgument, ProviderUnavailable
 from wap_kernel.model.hints import REGEX_SYNTAX
-from wap_kernel.model.limits import MAX_SEARCHED_FILE_BYTES
 
 NICENESS = 10
 
@@ -55,33 +54,6 @@ _OPTIONS = (
 _COUNT = re.compile(r"([^\0]+)\0(\d+)\r?\n")
 _LINE = re.compile(r"([^\0]+)\0(\d+):(?:(\d+):)?(\d+):[^\n]*\n")
 _EXIT_WITHOUT_MATCH = 1
-
-
-@dataclass(frozen=True)
-class Query:
-    """A text or a pattern to search for, and how."""
-
-    text: str
-    regex: bool
-    case_sensitive: bool
-    max_file_size: int = MAX_SEARCHED_FILE_BYTES
-
-    @property
-    def literal(self) -> bytes | None:
-        """The bytes to find as they are, or None if only rg can tell what matches."""
-        return self.text.encode() if not self.regex and self.case_sensitive else None
-
-    @property
-    def folded(self) -> bytes | None:
-        """The bytes in lower case that match in either case, or None. ASCII only: rg knows how Unicode folds."""
-        is_folded = not self.regex and not self.case_sensitive and self.text.isascii()
-        return self.text.lower().encode() if is_folded else None
-
-    @property
-    def arguments(self) -> tuple[str, ...]:
-        syntax = () if self.regex else ("--fixed-strings",)
-        case = "--case-sensitive" if self.case_sensitive else "--ignore-case"
-        return (*syntax, case, f"--max-filesize={self.max_file_size}", f"--regexp={self.text}")
 
 
 class Ripgrep:
@@ -105,13 +77,13 @@ class Ripgrep:
 
     @property
     def takes_paths(self) -> bool:
-        """Whether rg may be given paths (below the root, beginning with `./`), and not only descriptors."""
+        """True if rg may get paths (below the root, beginning with `./`), and not only descriptors."""
         self._require_program()
         return self._program_fd is not None
 
     def count(
         self,
-        query: Query,
+        query: SearchQuery,
         names: Sequence[str],
         deadline: Deadline,
         *,
@@ -124,7 +96,7 @@ class Ripgrep:
 
     def hits(
         self,
-        query: Query,
+        query: SearchQuery,
         names: Sequence[str],
         limit: int,
         deadline: Deadline,
@@ -167,7 +139,7 @@ class Ripgrep:
         if not names:
             return ""  # without a name rg would search its working directory
         deadline.check()
-        with memory_file() as output:
+        with open_memory_file() as output:
             process = self._start([*arguments, *names], output.fileno(), fds)
             try:
                 errors = _read_until_end(process, deadline)
@@ -189,7 +161,7 @@ class Ripgrep:
     @cached_property
     def _program(self) -> RipgrepProgram | None:
         program = self._find_program()
-        if program is not None and program.can_be_confined and self._root_fd is not None and landlock.abi() > 0:
+        if program is not None and program.can_be_confined and self._root_fd is not None and landlock.read_abi() > 0:
             self._program_fd = os.open(program.path, os.O_PATH | os.O_CLOEXEC)
         return program
 
@@ -255,7 +227,7 @@ class Ripgrep:
             started.set_result(process)
 
     def _restrict(self, program: RipgrepProgram, root_fd: int, program_fd: int) -> None:
-        files = ((fd, landlock.READ_FILE) for fd in readable(root_fd, self._guard))
+        files = ((fd, landlock.READ_FILE) for fd in iterate_readable(root_fd, self._guard))
         own = (program_fd, landlock.READ_FILE | landlock.EXECUTE)
         with program.landlock_rules() as rules:
             landlock.restrict_thread(chain(files, [(root_fd, landlock.READ_FOLDER), own], rules))
@@ -292,7 +264,7 @@ def _read_until_end(process: subprocess.Popen[bytes], deadline: Deadline) -> byt
         errors += chunk
 
 
-def memory_file() -> IO[bytes]:
+def open_memory_file() -> IO[bytes]:
     """Open a file in memory for rg's input or output.
 
     rg writes once per file, and through a pipe each of these would wake the server up.

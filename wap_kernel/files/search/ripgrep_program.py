@@ -16,7 +16,6 @@ from __future__ import annotations
 import hashlib
 import os
 import re
-import struct
 import subprocess
 import sys
 import threading
@@ -28,6 +27,7 @@ from importlib import metadata
 from typing import Literal, NamedTuple
 
 from wap_kernel.files.search import landlock
+from wap_kernel.files.search.elf import is_static, read_loader
 from wap_kernel.model.errors import ProviderUnavailable
 
 SYSTEM_PATH = ("/usr/local/bin", "/usr/bin", "/bin")
@@ -58,7 +58,6 @@ SHA256 = {
 
 _PROBE_SECONDS = 10.0
 _LOADER_CACHE = "/etc/ld.so.cache"
-_PT_INTERP = 3
 _VERSION = re.compile(rb"^ripgrep (\d+(?:\.\d+)*)", re.MULTILINE)
 _LIBRARY = re.compile(rb"(/[^\n]*?) \(0x[0-9a-f]+\)$", re.MULTILINE)
 _PLATFORM_TAG = re.compile(r"^Tag: [^-\n]+-[^-\n]+-(\S+)$", re.MULTILINE)
@@ -83,7 +82,7 @@ class RipgrepProgram:
     libraries: tuple[str, ...] = ()
     """Files besides the program that a dynamic loader reads, the loader itself included."""
     can_be_confined: bool = False
-    """Whether the program is known to run where Landlock lets it read nothing but itself and its libraries."""
+    """True if the program is known to run where Landlock lets it read nothing but itself and its libraries."""
 
     @contextmanager
     def landlock_rules(self) -> Iterator[list[Rule]]:
@@ -123,7 +122,7 @@ def find_program(root: str | None = None) -> RipgrepProgram | None:
     Raises ProviderUnavailable if the rg of the wheel is needed and its digest is not the pinned one.
     """
     system = find_system_program(root)
-    if system is not None and (system.can_be_confined or not landlock.abi()):
+    if system is not None and (system.can_be_confined or not landlock.read_abi()):
         return system
     return find_wheel_program() or system
 
@@ -190,7 +189,7 @@ def _read_version(path: str, stdin: int = subprocess.DEVNULL) -> str | None:
 
 def _list_libraries(path: str) -> tuple[str, ...]:
     """Return the files that the dynamic loader would read to start `path`; none if it does not say."""
-    loader = _read_loader(path)
+    loader = read_loader(path)
     if loader is None:
         return ()
     # Loaders of glibc and of musl both know `--list`.
@@ -200,7 +199,7 @@ def _list_libraries(path: str) -> tuple[str, ...]:
 
 def _runs_confined(program: RipgrepProgram) -> bool:
     """Return whether `program` starts where Landlock lets it read its own files only."""
-    if not landlock.abi() or not (program.is_static or program.libraries):
+    if not landlock.read_abi() or not (program.is_static or program.libraries):
         return False
     versions: list[str | None] = []
 
@@ -264,47 +263,3 @@ def _verify_wheel_file(file: _FileIdentity) -> RipgrepProgram:
         )
     static = is_static(file.path)
     return RipgrepProgram(file.path, wheel.version, "wheel", is_static=static, can_be_confined=static)
-
-
-# -- ELF
-
-
-class _Segment(NamedTuple):
-    kind: int
-    offset: int
-    size: int
-
-
-def is_static(program: str) -> bool:
-    """Return whether `program` is an ELF executable that needs no dynamic loader."""
-    segments = _read_segments(program)
-    return bool(segments) and all(segment.kind != _PT_INTERP for segment in segments)
-
-
-def _read_loader(program: str) -> str | None:
-    """Return the dynamic loader that an ELF executable names, or None."""
-    named = next((segment for segment in _read_segments(program) if segment.kind == _PT_INTERP), None)
-    if named is None:
-        return None
-    with open(program, "rb") as file:
-        file.seek(named.offset)
-        return os.fsdecode(file.read(named.size).rstrip(b"\0"))
-
-
-def _read_segments(program: str) -> list[_Segment]:
-    """Return the program headers of a 64-bit ELF file, none for any other file."""
-    with open(program, "rb") as file:
-        header = file.read(64)
-        if len(header) < 64 or header[:5] != b"\x7fELF\x02":
-            return []
-        order = "<" if header[5] == 1 else ">"
-        (offset,) = struct.unpack_from(order + "Q", header, 32)
-        size, number = struct.unpack_from(order + "HH", header, 54)
-        file.seek(offset)
-        table = file.read(size * number)
-    layout = struct.Struct(order + "IIQQQQ")  # kind, flags, offset, two addresses, size in the file
-    segments: list[_Segment] = []
-    for at in range(0, len(table) - layout.size + 1, size or 1):
-        kind, _, start, _, _, length = layout.unpack_from(table, at)
-        segments.append(_Segment(kind, start, length))
-    return segments

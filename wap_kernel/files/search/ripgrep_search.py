@@ -16,7 +16,8 @@ from wap_kernel.files.contained.handles import LocalFile
 from wap_kernel.files.interface import Files, OpenFile
 from wap_kernel.files.search.line_scanner import BLOCK, Hit, compute_column, find_hits, read_blocks, read_column
 from wap_kernel.files.search.match_rows import build_matches
-from wap_kernel.files.search.ripgrep import Ripgrep, SearchQuery, open_memory_file
+from wap_kernel.files.search.ripgrep import Ripgrep, open_memory_file
+from wap_kernel.files.search.search_query import SearchQuery
 from wap_kernel.files.search.selection import Selection
 from wap_kernel.files.tree_walk import try_open
 from wap_kernel.model.deadline import Deadline

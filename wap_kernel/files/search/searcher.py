@@ -1,13 +1,13 @@
-"""Searching file contents: one match per line, sorted by path and line, with the exact total.
+"""Search file contents: one match per line, sorted by path and line, with the exact total.
 
-A literal (or a pattern that is one) in a small workspace is looked for in process, which is faster than starting rg,
+A literal (or a pattern that is one) in a small workspace is searched for in process, which is faster than starting rg,
 unless it turns out to be nearly everywhere or, where case does not matter, to need more than ASCII. Otherwise rg
-counts, and only the files that come first are asked for lines. The texts of an answer are always read through the file
-primitives, so whatever is returned came through containment, whoever found it.
+counts, and then finds the lines of the files that come first. The texts of a result are always read through the file
+primitives, so everything that is returned came through containment.
 
-A file with a NUL byte is binary and skipped, and so is one over 256 MiB, even when it is named. Lines are cut at 2,000
-characters; in one of more than 1 MiB a pattern's column is that of a match in the first MiB, or where that ends. The
-regular expressions are Rust's, and run in rg only: `re` would hold the interpreter's lock.
+A file with a NUL byte is binary and skipped, and so is one over 256 MiB, even if it is named. Lines are truncated to
+2,000 characters; in one of more than 1 MiB a pattern's column is that of a match in the first MiB, or where that ends.
+The regular expressions are Rust's, and run in rg only: `re` would hold the interpreter's lock.
 """
 
 from __future__ import annotations
@@ -18,11 +18,12 @@ from functools import partial
 
 from wap_kernel.files.interface import Files, Guard
 from wap_kernel.files.search import ripgrep_program
-from wap_kernel.files.search.literal_search import FILE_BUDGET, Literal, find_literal
-from wap_kernel.files.search.match_rows import bounded
-from wap_kernel.files.search.ripgrep import Query, Ripgrep
+from wap_kernel.files.search.literal_search import FILE_BUDGET, Literal, search_literal
+from wap_kernel.files.search.match_rows import truncate_result
+from wap_kernel.files.search.ripgrep import Ripgrep
 from wap_kernel.files.search.ripgrep_program import RipgrepProgram
 from wap_kernel.files.search.ripgrep_search import RipgrepSearch
+from wap_kernel.files.search.search_query import SearchQuery
 from wap_kernel.files.search.selection import Selection
 from wap_kernel.model.deadline import Deadline
 from wap_kernel.model.errors import InvalidArgument
@@ -31,13 +32,14 @@ from wap_kernel.model.operations import SearchFiles
 from wap_kernel.model.results import Limits, SearchResult
 
 _META = re.compile(r"[\\.+*?()|\[\]{}^$]")
-"""A Rust pattern without any of these is a literal."""
+"""Characters without which a Rust pattern is a literal."""
 
 
 class Searcher:
-    """Searches below one root. `root_fd` None keeps rg to descriptors; `file_budget` 0 keeps everything to rg.
+    """Searches below one root.
 
-    `guard` is what holds for everybody; a search may be given a stricter one.
+    Without `root_fd` rg gets descriptors only; with a `file_budget` of 0 rg does every search. rg is found when the
+    first search needs it, never below `root`. `guard` holds for every caller; a search may get a stricter one.
     """
 
     def __init__(
@@ -53,7 +55,7 @@ class Searcher:
         self._file_budget = file_budget
 
     def close(self) -> None:
-        """Stop what is running; call it before waiting for the threads that search."""
+        """End the running searches; call it before waiting for the threads that search."""
         self._rg.close()
 
     def search(
@@ -66,15 +68,15 @@ class Searcher:
         *,
         max_file_size: int = MAX_SEARCHED_FILE_BYTES,
     ) -> SearchResult:
-        _check(operation)
+        _validate(operation)
         is_regex = operation.regex and _META.search(operation.query) is not None
-        query = Query(operation.query, is_regex, operation.case_sensitive, max_file_size)
+        query = SearchQuery(operation.query, is_regex, operation.case_sensitive, max_file_size)
         selection = Selection(files, guard, operation, max_file_size)
         context = operation.context_lines
         limit = limits.max_search_results if operation.limit is None else min(operation.limit, MAX_MATCHES)
         literal = query.literal or query.folded
         if literal is not None:
-            found = find_literal(
+            found = search_literal(
                 files,
                 selection,
                 Literal(literal, folded=not query.case_sensitive),
@@ -84,11 +86,11 @@ class Searcher:
                 file_budget=self._file_budget,
             )
             if found is not None:
-                return bounded(found)
-        return bounded(RipgrepSearch(files, self._rg, query, selection, context, limit, deadline).result())
+                return truncate_result(found)
+        return truncate_result(RipgrepSearch(files, self._rg, query, selection, context, limit, deadline).run())
 
 
-def _check(operation: SearchFiles) -> None:
+def _validate(operation: SearchFiles) -> None:
     query = operation.query
     if not query:
         raise InvalidArgument("The query is empty.", hint="Name a text or a pattern to search for.")

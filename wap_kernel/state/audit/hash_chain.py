@@ -18,7 +18,7 @@ from operator import itemgetter
 from typing import Any
 
 from wap_kernel.model.errors import InvalidArgument
-from wap_kernel.state.json_encoder import encoder
+from wap_kernel.state.json_encoder import make_encoder
 
 HASH = "hash"
 COLUMNS = (
@@ -34,13 +34,13 @@ _LAST = 2**63 - 1
 
 _INSERT = f"INSERT INTO audit ({', '.join((*COLUMNS, HASH))}) VALUES ({', '.join('?' * (len(COLUMNS) + 1))})"
 _values = itemgetter(*COLUMNS, HASH)
-_encode = encoder(sort_keys=True, separators=(",", ":"), default=repr)
+_encode = make_encoder(sort_keys=True, separators=(",", ":"), default=repr)
 
 Row = Mapping[str, Any]
 
 
 @dataclass(frozen=True)
-class Head:
+class ChainHead:
     """A record and its hash, which stands for everything up to it."""
 
     id: int
@@ -50,53 +50,53 @@ class Head:
         return f"{self.id}:{self.hash}"
 
     @classmethod
-    def parse(cls, text: str) -> Head:
+    def parse(cls, text: str) -> ChainHead:
         number, _, digest = text.partition(":")
         if not (number.isascii() and number.isdigit() and len(digest) == 64):
             raise InvalidArgument(f"{text!r} is not the head of an audit.", hint="It looks like 1234:9f86d081...")
         return cls(int(number), digest)
 
 
-START = Head(0, "")
+START = ChainHead(0, "")
 """Before the first record."""
 
 
-def canonical(row: Row) -> str:
+def encode_record(row: Row) -> str:
     """Return the record as JSON with sorted names and without nulls, so an added column changes no hash."""
     return _encode({name: value for name, value in row.items() if value is not None and name != HASH})
 
 
-def link(previous: str, row: Row) -> str:
-    return hashlib.sha256(f"{previous}\n{canonical(row)}".encode("ascii")).hexdigest()
+def hash_record(previous: str, row: Row) -> str:
+    return hashlib.sha256(f"{previous}\n{encode_record(row)}".encode("ascii")).hexdigest()
 
 
-def append(connection: sqlite3.Connection, records: Sequence[dict[str, Any]]) -> Head:
+def append_records(connection: sqlite3.Connection, records: Sequence[dict[str, Any]]) -> ChainHead:
     """Add records that have everything but id and hash. Needs a transaction that holds the writing lock."""
-    head = tail(connection)
+    head = read_head(connection)
     number, digest = head.id, head.hash
     for row in records:
         row["id"] = number = number + 1
-        row[HASH] = digest = link(digest, row)
+        row[HASH] = digest = hash_record(digest, row)
     if records and connection.executemany(_INSERT, map(_values, records)).rowcount != len(records):
         raise sqlite3.DatabaseError("the table does not take them all")  # a foreign trigger may drop them
-    return Head(number, digest)
+    return ChainHead(number, digest)
 
 
-def tail(connection: sqlite3.Connection) -> Head:
+def read_head(connection: sqlite3.Connection) -> ChainHead:
     """Return the last record; the chain goes on from it."""
     row = connection.execute("SELECT id, hash FROM audit ORDER BY id DESC LIMIT 1").fetchone()
     if row is None:
-        return anchor(connection)
-    return Head(row[0], row[1] or "")  # a record without a hash was forged, and `verify` reports it
+        return read_anchor(connection)
+    return ChainHead(row[0], row[1] or "")  # a record without a hash was forged, and `verify` reports it
 
 
-def anchor(connection: sqlite3.Connection) -> Head:
+def read_anchor(connection: sqlite3.Connection) -> ChainHead:
     """Return where the chain begins: the last record that was cut."""
     row = connection.execute("SELECT audit_id, hash FROM audit_anchors ORDER BY audit_id DESC LIMIT 1").fetchone()
-    return START if row is None else Head(*row)
+    return START if row is None else ChainHead(*row)
 
 
-def cut(connection: sqlite3.Connection, last: int, at: str, user: str) -> Head | None:
+def cut_records(connection: sqlite3.Connection, last: int, at: str, user: str) -> ChainHead | None:
     """Remove the records up to `last`, anchor the rest, record who did it, and return the anchor.
 
     Returns None if nothing was cut. The newest record stays, for the chain goes on from it. Needs a transaction that
@@ -106,7 +106,7 @@ def cut(connection: sqlite3.Connection, last: int, at: str, user: str) -> Head |
     first, newest = connection.execute("SELECT min(id), max(id) FROM audit").fetchone()
     if row is None or last == newest:
         return None
-    new_anchor = Head(last, row[0] or "")
+    new_anchor = ChainHead(last, row[0] or "")
     connection.execute("DELETE FROM audit_anchors")
     connection.execute(
         "INSERT INTO audit_anchors (audit_id, hash, at) VALUES (?, ?, ?)", (new_anchor.id, new_anchor.hash, at)
@@ -118,11 +118,11 @@ def cut(connection: sqlite3.Connection, last: int, at: str, user: str) -> Head |
         **{"workspace": row[1], "user": user, "outcome": "ok"},
         "summary": json.dumps({"from": first, "upTo": last, "anchor": new_anchor.hash}),
     }
-    append(connection, [record])
+    append_records(connection, [record])
     return new_anchor
 
 
-def rows(connection: sqlite3.Connection) -> Iterator[Row]:
+def iterate_records(connection: sqlite3.Connection) -> Iterator[Row]:
     """Yield every record from the oldest on, even if the chain is broken."""
     last = -(2**63)
     while chunk := _rows(connection, last, _LAST, CHUNK).fetchall():
@@ -144,23 +144,23 @@ def _as_dict(cursor: sqlite3.Cursor, values: tuple[Any, ...]) -> dict[str, Any]:
 
 
 @dataclass(frozen=True)
-class Report:
+class ChainReport:
     """The result of a verification, up to the first problem."""
 
     records: int
     cut: int
     """The last record that retention removed, 0 if it removed none."""
-    head: Head
+    head: ChainHead
     problem: str | None = None
     cut_by: str | None = None
     """Time and user of the last cut."""
 
 
-class Broken(Exception):
+class BrokenChain(Exception):
     """The chain does not hold at a record."""
 
 
-def walk(connection: sqlite3.Connection, each: Callable[[Row, Head], None]) -> tuple[Head, Head]:
+def walk_chain(connection: sqlite3.Connection, each: Callable[[Row, ChainHead], None]) -> tuple[ChainHead, ChainHead]:
     """Call `each(row, head)` for every record from the oldest on, and return the anchor and the head at the end.
 
     Raises Broken at the first record that does not fit. Others may append and cut meanwhile.
@@ -169,7 +169,7 @@ def walk(connection: sqlite3.Connection, each: Callable[[Row, Head], None]) -> t
     while True:
         connection.execute("BEGIN")
         try:
-            start = anchor(connection)
+            start = read_anchor(connection)
             if start.id > position.id:
                 position = start
             chunk = _rows(connection, position.id, _LAST, CHUNK).fetchall()
@@ -177,7 +177,7 @@ def walk(connection: sqlite3.Connection, each: Callable[[Row, Head], None]) -> t
         finally:
             connection.execute("COMMIT")
         if least is not None and least <= start.id:
-            raise Broken(f"Record {least} stands where retention has cut everything up to {start.id}.")
+            raise BrokenChain(f"Record {least} stands where retention has cut everything up to {start.id}.")
         if not chunk:
             return start, position
         for row in chunk:
@@ -185,39 +185,39 @@ def walk(connection: sqlite3.Connection, each: Callable[[Row, Head], None]) -> t
             each(row, position)
 
 
-def _check_link(position: Head, row: Row) -> Head:
+def _check_link(position: ChainHead, row: Row) -> ChainHead:
     """Return the head at `row`, which must be the record after `position`."""
     number = row["id"]
     if row[HASH] is None:
-        raise Broken(f"Record {number} carries no hash.")
+        raise BrokenChain(f"Record {number} carries no hash.")
     if number != position.id + 1:
         missing = f"{position.id + 1} to {number - 1}" if number > position.id + 2 else str(number - 1)
         why = ", and no anchor says that retention cut them" if position == START else ""
-        raise Broken(f"Before record {number} there is a gap: {missing} missing{why}.")
-    digest = link(position.hash, row)
+        raise BrokenChain(f"Before record {number} there is a gap: {missing} missing{why}.")
+    digest = hash_record(position.hash, row)
     if row[HASH] != digest:
-        raise Broken(f"Record {number} does not fit its hash: it was changed, or what stood before it was.")
-    return Head(number, digest)
+        raise BrokenChain(f"Record {number} does not fit its hash: it was changed, or what stood before it was.")
+    return ChainHead(number, digest)
 
 
-def verify(connection: sqlite3.Connection, noted: Sequence[Head] = ()) -> Report:
+def verify_chain(connection: sqlite3.Connection, noted: Sequence[ChainHead] = ()) -> ChainReport:
     """Walk the whole chain, and compare it with heads that were noted elsewhere."""
     try:
         return _verify_chain(connection, noted)
     except sqlite3.DatabaseError as error:  # a table or a page is gone
         if "locked" in str(error):
             raise
-        return Report(0, 0, START, f"The audit cannot be read: {error}.")
+        return ChainReport(0, 0, START, f"The audit cannot be read: {error}.")
 
 
-def _verify_chain(connection: sqlite3.Connection, noted: Sequence[Head]) -> Report:
+def _verify_chain(connection: sqlite3.Connection, noted: Sequence[ChainHead]) -> ChainReport:
     seen: dict[int, str] = {}
-    cuts: dict[Head, str] = {}
+    cuts: dict[ChainHead, str] = {}
     wanted = {head.id for head in noted}
     records = 0
-    start, last = anchor(connection), START
+    start, last = read_anchor(connection), START
 
-    def each(row: Row, head: Head) -> None:
+    def each(row: Row, head: ChainHead) -> None:
         nonlocal last, records
         last = head
         records += 1
@@ -228,27 +228,27 @@ def _verify_chain(connection: sqlite3.Connection, noted: Sequence[Head]) -> Repo
 
     problem: str | None = None
     try:
-        start, last = walk(connection, each)
-    except Broken as error:
+        start, last = walk_chain(connection, each)
+    except BrokenChain as error:
         problem = str(error)
     seen[start.id] = start.hash
     if problem is None and start != START:
         problem = _check_anchor(start, last, cuts)
     if problem is None:
         problem = next((found for head in noted if (found := _check_head(head, seen, start, last)) is not None), None)
-    return Report(records, cut=start.id, head=last, problem=problem, cut_by=cuts.get(start))
+    return ChainReport(records, cut=start.id, head=last, problem=problem, cut_by=cuts.get(start))
 
 
-def _parse_cut(row: Row) -> dict[Head, str]:
+def _parse_cut(row: Row) -> dict[ChainHead, str]:
     """Return the anchor that the record of a cut names, with its time and user; nothing if the record is forged."""
     try:
         summary = json.loads(row["summary"])
-        return {Head(int(summary["upTo"]), str(summary["anchor"])): f"{row['at']} by {row['user']}"}
+        return {ChainHead(int(summary["upTo"]), str(summary["anchor"])): f"{row['at']} by {row['user']}"}
     except (TypeError, ValueError, KeyError):
         return {}
 
 
-def _check_anchor(start: Head, last: Head, cuts: Mapping[Head, str]) -> str | None:
+def _check_anchor(start: ChainHead, last: ChainHead, cuts: Mapping[ChainHead, str]) -> str | None:
     if last == start:
         return f"All records are gone, up to {start.id}, and retention never takes the newest."
     if start not in cuts:
@@ -256,7 +256,7 @@ def _check_anchor(start: Head, last: Head, cuts: Mapping[Head, str]) -> str | No
     return None
 
 
-def _check_head(noted: Head, seen: Mapping[int, str], start: Head, last: Head) -> str | None:
+def _check_head(noted: ChainHead, seen: Mapping[int, str], start: ChainHead, last: ChainHead) -> str | None:
     if noted.id < start.id:
         return f"Record {noted.id} was cut by retention (up to {start.id}): a later head is needed to compare with."
     if noted.id > last.id:

@@ -1,47 +1,49 @@
-"""The head of the audit's chain, told to the server's log: who cuts the tail off the one seldom holds the other."""
+"""Log the head of the audit's chain: an attacker who cuts the chain's tail off seldom controls the log as well."""
 
 from __future__ import annotations
 
 import logging
 import threading
 
-from wap_kernel.state.audit.hash_chain import START, Head
+from wap_kernel.state.audit.hash_chain import START, ChainHead
 
 EVERY = 1000
-"""Records after which the head is told,"""
+"""Records after which the head is logged."""
 SECONDS = 300.0
-"""or after this time, if there was any."""
+"""Seconds after a record until the head is logged."""
 
 
-class Heads:
+class HeadLog:
+    """Writes the newest head to the log after some records or some time."""
+
     def __init__(self, log: logging.Logger) -> None:
         self._log = log
         self._lock = threading.Lock()
         self._newest = START
-        self._untold = 0
+        self._unlogged = 0
         self._timer: threading.Timer | None = None
 
-    def committed(self, head: Head, count: int) -> None:
-        """Records were stored, the last of them this one. Any thread may say so, also late."""
+    def note_commit(self, head: ChainHead, count: int) -> None:
+        """Count records that were stored, the last of them `head`. Threads may call this late and in any order."""
         with self._lock:
             if head.id > self._newest.id:
                 self._newest = head
-            self._untold += count
-            if self._untold >= EVERY:
-                self._tell()
-            elif self._untold and self._timer is None:
-                self._timer = threading.Timer(SECONDS, self.tell)
+            self._unlogged += count
+            if self._unlogged >= EVERY:
+                self._write()
+            elif self._unlogged and self._timer is None:
+                self._timer = threading.Timer(SECONDS, self.write)
                 self._timer.daemon = True
                 self._timer.start()
 
-    def tell(self) -> None:
+    def write(self) -> None:
         with self._lock:
-            self._tell()
+            self._write()
 
-    def _tell(self) -> None:
+    def _write(self) -> None:
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
-        if self._untold:
+        if self._unlogged:
             self._log.info("wap audit head %s", self._newest)
-            self._untold = 0
+            self._unlogged = 0

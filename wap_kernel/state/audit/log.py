@@ -1,7 +1,7 @@
-"""The audit: what was asked, by whom, and how it ended. Paths and commands, never contents or output.
+"""Record every operation, its caller and its outcome: paths and commands, never contents or output.
 
-Whoever must not act unrecorded waits for the commit; the records of reads are committed in groups, and everything that
-can be left to the writing thread (times as text, ids, JSON, hashes) is left to it.
+An operation that changes something waits until its intent is committed. The records of reads are committed in groups,
+and the writing thread does everything that it can (times as text, ids, JSON, hashes).
 """
 
 from __future__ import annotations
@@ -33,14 +33,14 @@ from wap_kernel.state.database import Database, wait_for
 from wap_kernel.state.json_encoder import make_encoder
 
 SHORTEST_SECRET = 8
-"""Characters of a credential, at least."""
+"""Characters that a credential has at least."""
 
 Outcome = Literal["ok", "denied", "failed"]
 _encode = make_encoder()
 
 
 class UnparsedOperation:
-    """Stands for an operation that could not be made out of a request."""
+    """A request that is not a valid operation, for the audit."""
 
     effect = Effect.READ
 
@@ -56,7 +56,7 @@ def is_denial(error: WapError) -> bool:
 
 
 class AuditRecord:
-    """An operation under way. It gives an intent (unless it is denied) and an outcome, under one id."""
+    """An operation that runs. It has an intent (unless it is denied) and an outcome, under one id."""
 
     __slots__ = ("caller", "context", "is_over", "number", "operation", "started", "step")
 
@@ -75,15 +75,15 @@ class AuditRecord:
         self.step = step
         self.started = time.monotonic()
         self.is_over = False
-        """Its outcome is there: the intent, if it is not written yet, says nothing that the outcome does not."""
+        """True if the outcome is known: an intent that is not written yet is then left out."""
 
     def begin(self) -> None:
-        """What it took begins now: others of the same group came before it."""
+        """Restart the duration, once the operations before it in its group have ended."""
         self.started = time.monotonic()
 
 
 class AuditEntry(NamedTuple):
-    """What there is to write of a record, now or at its end."""
+    """The intent or the outcome of a record, to be written."""
 
     record: AuditRecord
     at: float
@@ -91,29 +91,33 @@ class AuditEntry(NamedTuple):
     error: WapError | None = None
     duration: float | None = None
     exit_code: int = 0
-    """Of a command."""
+    """The exit code of a command."""
 
     @classmethod
-    def of_end(
+    def at_end(
         cls, record: AuditRecord, outcome: Outcome, error: WapError | None = None, exit_code: int = 0
     ) -> AuditEntry:
         return cls(record, time.time(), outcome, error, time.monotonic() - record.started, exit_code)
 
 
 class Audit:
-    def __init__(self, database: Database, workspace: str, log: logging.Logger, redact: Redact = PATTERN_REDACTOR) -> None:
+    """The audit of one workspace."""
+
+    def __init__(
+        self, database: Database, workspace: str, log: logging.Logger, redact: Redact = PATTERN_REDACTOR
+    ) -> None:
         self._database = database
         self._workspace = workspace
         self._log = log
         self._redact = redact
-        self._heads = HeadLog(log)
+        self._head_log = HeadLog(log)
         self._prefix = secrets.token_hex(8)
         self._numbers = itertools.count(1)
         self._reads: deque[AuditEntry] = deque()
         self._is_due = False
-        """Whether the writing thread has been told of reads."""
+        """True if a write of the queued reads is enqueued."""
         self._sender: tuple[Caller | None, CallContext | None, dict[str, str | None]] = (None, None, {})
-        """Of the last record that was written."""
+        """Caller and context of the last record that was written, and their columns."""
 
     def record(
         self,
@@ -123,7 +127,7 @@ class Audit:
         *,
         step: str | None = None,
     ) -> AuditRecord:
-        """`step`: the operation's id in the run, where it shares its context with others."""
+        """Return a new record. `step` is the operation's id in the run, if it shares its context with others."""
         return AuditRecord(operation, caller, context, next(self._numbers), step or context.step)
 
     def refused(
@@ -134,29 +138,34 @@ class Audit:
         operation: Operation | None = None,
         context: CallContext = NO_RUN,
     ) -> None:
-        """A request that was not performed, and maybe never became an operation."""
+        """Record a request that was not performed, and may not be a valid operation."""
         record = self.record(operation or UnparsedOperation(tool), caller, context)
         self.outcome(record, "denied" if is_denial(error) else "failed", error)
 
     def intent(self, record: AuditRecord) -> Callable[[], None]:
-        """Hand it in. It must be written before the operation acts: call what this returns, which raises if it cannot
-        be, so that nothing acts unrecorded. Whoever stores something else in between has waited for it already."""
+        """Enqueue the intent, and return a function that waits until it is written.
+
+        Call that function before the operation acts: it raises if the intent cannot be written, so that nothing acts
+        unrecorded. A write to the database in between makes the wait short.
+        """
         if record.operation.effect is Effect.READ:
             self._put_read(AuditEntry(record, time.time()))
             return lambda: None
         return self.intents([record])
 
     def intents(self, records: Sequence[AuditRecord]) -> Callable[[], None]:
-        """Of changes that begin together."""
+        """Enqueue the intents of operations that begin together, as `intent` does."""
         now = time.time()
         return partial(self._require, self._hand_in([AuditEntry(record, now) for record in records]))
 
     def outcome(
         self, record: AuditRecord, outcome: Outcome, error: WapError | None = None, *, exit_code: int = 0
     ) -> None:
-        """Written before the answer; that of a run's operation before the next one begins. What happened has happened:
-        a failure to write is logged, not raised."""
-        entry = AuditEntry.of_end(record, outcome, error, exit_code)
+        """Write the outcome before the caller gets the result; in a run, before the next operation begins.
+
+        A failure to write is logged, not raised: the operation has happened.
+        """
+        entry = AuditEntry.at_end(record, outcome, error, exit_code)
         if record.operation.effect is Effect.READ:
             record.is_over = True
             self._put_read(entry)
@@ -167,37 +176,37 @@ class Audit:
                 self._require(written)
 
     def outcomes(self, entries: Sequence[AuditEntry]) -> None:
-        """Of changes of a run that began together."""
+        """Enqueue the outcomes of a run's operations that began together."""
         self._hand_in(entries)
 
     def page(self, page: AuditQuery) -> dict[str, Any]:
-        """What was recorded of this workspace up to now, for people: `{"records": [...], "nextCursor"?}`.
+        """Return the records of this workspace up to now: `{"records": [...], "nextCursor"?}`.
 
-        Read on the reading connection: looking for something rare may take a while, and mutations must not wait for it.
+        A search for something rare may take a while, so it uses a reading connection: changes must not wait for it.
         """
-        with suppress(WapError):  # what cannot be written does not keep the rest from being read
-            self._heads.committed(*self._database.write(self._write))
+        with suppress(WapError):  # the stored records can be read even if new ones cannot be written
+            self._head_log.note_commit(*self._database.write(self._write))
         own = replace(page, workspace=self._workspace)
         return self._database.read(lambda connection: query.read_records(connection, own))
 
     def close(self) -> None:
-        """Write what is left; the database stays open."""
+        """Write the last records; the database stays open."""
         try:
-            self._heads.committed(*self._database.write(self._write))
-        except Exception as error:  # noqa: BLE001 - said already where it happened; closing goes on
+            self._head_log.note_commit(*self._database.write(self._write))
+        except Exception as error:  # noqa: BLE001 - logged; closing goes on
             self._log.error("audit: the last records could not be written: %s", error)
-        self._heads.tell()
+        self._head_log.write()
 
     def _put_read(self, entry: AuditEntry) -> None:
         self._reads.append(entry)
-        # Set from the first record of a group until the group is taken, so that further reads wake nobody.
+        # Set from the first record of a group until the group is taken, so that further reads enqueue nothing.
         if not self._is_due:
             self._is_due = True
-            self._database.later(self._write).add_done_callback(self._written)
+            self._database.enqueue(self._write).add_done_callback(self._note_written)
 
     def _hand_in(self, entries: Sequence[AuditEntry]) -> Future[tuple[ChainHead, int]]:
-        written = self._database.later(partial(self._write, entries=entries))
-        written.add_done_callback(self._written)
+        written = self._database.enqueue(partial(self._write, entries=entries))
+        written.add_done_callback(self._note_written)
         return written
 
     def _require(self, written: Future[tuple[ChainHead, int]]) -> None:
@@ -214,17 +223,20 @@ class Audit:
                 "The audit cannot be written, so nothing was changed.", hint="The server's log says why."
             ) from None
 
-    def _written(self, done: Future[tuple[ChainHead, int]]) -> None:
+    def _note_written(self, done: Future[tuple[ChainHead, int]]) -> None:
         if done.exception() is None:
-            self._heads.committed(*done.result())
+            self._head_log.note_commit(*done.result())
 
     # -- on the writing thread
 
     def _write(self, connection: sqlite3.Connection, *, entries: Sequence[AuditEntry] = ()) -> tuple[ChainHead, int]:
-        """All reads so far, and then what somebody waits for. That is never in the queue: whoever waits for it must be
-        told of its own failure, not of that of a neighbour who took it along."""
+        """Write all queued reads, and then `entries`, for which a thread waits.
+
+        `entries` are never in the queue: the thread must get the failure of its own entries, not of another write that
+        took them along.
+        """
         self._is_due = False
-        rows = list(self._taken())
+        rows = list(self._take_reads())
         try:
             rows += map(self._row, entries)
             return hash_chain.append_records(connection, rows), len(rows)
@@ -232,49 +244,49 @@ class Audit:
             self._log.error("audit: %d records could not be written: %s", len(rows), error)
             raise
 
-    def _taken(self) -> Iterator[dict[str, Any]]:
+    def _take_reads(self) -> Iterator[dict[str, Any]]:
         for _ in range(len(self._reads)):
             entry = self._reads.popleft()
             if entry.outcome is None and entry.record.is_over:
                 continue
             try:
                 yield self._row(entry)
-            except Exception as error:  # noqa: BLE001 - one that cannot be written must not keep others out
+            except Exception as error:  # noqa: BLE001 - one that cannot be written must not keep the others out
                 self._log.error("audit: %s could not be written: %s", self._id(entry.record), error)
 
     def _row(self, entry: AuditEntry) -> dict[str, Any]:
         record, error = entry.record, entry.error
         return {
-            **self._of_sender(record.caller, record.context),
+            **self._sender_columns(record.caller, record.context),
             "operation_id": self._id(record),
             "phase": "intent" if entry.outcome is None else "outcome",
             "at": format_epoch(entry.at),
-            "operation": _plain(record.operation.kind),
+            "operation": _escape_invalid(record.operation.kind),
             "summary": _encode(redact_value(_summary(entry), self._redact)),
             "outcome": entry.outcome,
             "code": None if error is None else error.code.value,
-            "error": None if error is None else _plain(self._redact(error.audit_text)),
+            "error": None if error is None else _escape_invalid(self._redact(error.audit_text)),
             "duration_ms": None if entry.duration is None else round(entry.duration * 1000, 3),
-            "step": _plain(self._named(record.step)),
+            "step": _escape_invalid(self._redact_name(record.step)),
         }
 
-    def _named(self, name: str | None) -> str | None:
-        """What callers call themselves and their operations; short ones, as most are, hold no credential."""
+    def _redact_name(self, name: str | None) -> str | None:
+        """Return a name that the caller chose, redacted unless it is too short to hold a credential."""
         return name if name is None or len(name) < SHORTEST_SECRET else self._redact(name)
 
-    def _of_sender(self, caller: Caller, context: CallContext) -> dict[str, str | None]:
-        """The columns that all records of a batch have alike, made once for those that follow each other."""
+    def _sender_columns(self, caller: Caller, context: CallContext) -> dict[str, str | None]:
+        """Return the columns of caller and context, computed once for records that follow each other."""
         known_caller, known_context, known = self._sender
         if known_caller is caller and known_context is context:
             return known
         columns = {
             "workspace": self._workspace,
-            "user": _plain(self._named(caller.user)),
-            "agent": _plain(self._named(caller.agent)),
-            "session": _plain(self._named(caller.session)),
+            "user": _escape_invalid(self._redact_name(caller.user)),
+            "agent": _escape_invalid(self._redact_name(caller.agent)),
+            "session": _escape_invalid(self._redact_name(caller.session)),
             "token": caller.token,
             "dialect": context.dialect,
-            "tool": _plain(self._named(context.tool)),
+            "tool": _escape_invalid(self._redact_name(context.tool)),
             "run": context.run,
         }
         self._sender = (caller, context, columns)
@@ -291,6 +303,6 @@ def _summary(entry: AuditEntry) -> dict[str, object]:
     return {**summary, "exitCode": entry.exit_code} if entry.exit_code else summary
 
 
-def _plain(text: str | None) -> str | None:
-    """Names that are not UTF-8, which SQLite does not take, with their bytes escaped."""
+def _escape_invalid(text: str | None) -> str | None:
+    """Return the text with bytes that are not UTF-8 escaped, for SQLite does not take them."""
     return text if text is None or text.isascii() else text.encode("utf-8", "backslashreplace").decode("utf-8")

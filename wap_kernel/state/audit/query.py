@@ -1,4 +1,4 @@
-"""The audit as people read it: one record per operation, newest first, made of its intent and its outcome."""
+"""Read the audit for people: one record per operation, newest first, made of its intent and its outcome."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Any
 from wap_kernel.model.errors import InvalidArgument
 
 UNFINISHED = "unfinished"
-"""An intent without an outcome: under way, or the process died."""
+"""The outcome of an intent without one: the operation runs, or the process died."""
 OUTCOMES = ("ok", "denied", "failed", UNFINISHED)
 
 _FROM_FIRST = {
@@ -27,10 +27,10 @@ _FROM_FIRST = {
     "runId": "run",
     "operationId": "step",
 }
-"""Field of a record, column of the operation's first row."""
+"""Columns of the operation's first row by the field of a record."""
 _FROM_LAST = {"outcome": "outcome", "code": "code", "error": "error", "durationMs": "duration_ms"}
 
-# What was denied has no intent, and retention may have cut one: such an outcome stands for itself.
+# A denied operation has no intent, and retention may have cut one: such an outcome is a record of its own.
 _QUERY = """
 SELECT a.id AS number, COALESCE(o.summary, a.summary) AS summary, a.tool AS tool, {columns}
 FROM audit a LEFT JOIN audit o ON a.phase = 'intent' AND o.operation_id = a.operation_id AND o.phase = 'outcome'
@@ -49,19 +49,19 @@ _OUTCOME = "CASE a.phase WHEN 'intent' THEN o.outcome ELSE a.outcome END"
 
 
 @dataclass(frozen=True)
-class Page:
-    """What is asked for. `tool` is the dialect's own name or the engine's."""
+class AuditQuery:
+    """A page of records to read. `tool` is the dialect's own name or the engine's."""
 
     limit: int
     cursor: str | None = None
     tool: str | None = None
     outcome: str | None = None
     workspace: str | None = None
-    """None: of every workspace that the state folder serves."""
+    """The workspace's id, None for every workspace that the state folder serves."""
 
 
-def read(connection: sqlite3.Connection, page: Page) -> dict[str, Any]:
-    """`{"records": [...], "nextCursor"?}`."""
+def read_records(connection: sqlite3.Connection, page: AuditQuery) -> dict[str, Any]:
+    """Return `{"records": [...], "nextCursor"?}`."""
     values: dict[str, Any] = {"before": _position(page.cursor), "limit": page.limit + 1}
     conditions: list[str] = []
     if page.workspace is not None:
@@ -104,7 +104,7 @@ def _record(row: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _summary(text: str) -> dict[str, Any]:
-    """Somebody may have tampered with it, and must not keep others from reading the rest."""
+    """Return the summary; one that was tampered with must not keep people from reading the other records."""
     try:
         found = json.loads(text)
     except (TypeError, ValueError):

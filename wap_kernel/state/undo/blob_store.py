@@ -1,7 +1,7 @@
-"""The store of before-images: contents by their hash, in the state folder, shared by everything that keeps some.
+"""Store before-images by their hash in the state folder, shared by all runs.
 
-`blobs/ab/cdef...`: a name is the SHA-256 of what it holds, so equal contents are stored once and a damaged one is told
-when it is read. A new one is written under another name and renamed, so that no name ever stands for a part.
+`blobs/ab/cdef...`: a name is the SHA-256 of the content, so equal contents are stored once and a damaged one shows when
+it is read. A new one is written under another name and renamed, so that no name ever stands for a part.
 """
 
 from __future__ import annotations
@@ -22,20 +22,22 @@ from wap_kernel.files.interface import OpenFile
 from wap_kernel.model.errors import NoSpace, ProviderUnavailable, WapError
 
 FRESH_SECONDS = 600.0
-"""How exact the time of the last use is. Whoever collects what is unused waits much longer."""
+"""Precision of the time of the last use, in seconds. Retention waits much longer before it removes a content."""
 CHUNK = 1024 * 1024
 TEMPORARY = "tmp-"
 _FICLONE = 0x40049409
 _FULL = (errno.ENOSPC, errno.EDQUOT)
 
 
-class Kept(NamedTuple):
+class StoredContent(NamedTuple):
+    """A content in the store."""
+
     digest: str
     size: int
 
 
-class Stored(NamedTuple):
-    """A content or, with no digest, what a crash left of one. `used_at`: when it was last stored or asked for."""
+class BlobFile(NamedTuple):
+    """A file of the store; one without a digest is the rest of a crash. `used_at` is the time of its last use."""
 
     path: str
     digest: str | None
@@ -46,21 +48,21 @@ class Stored(NamedTuple):
 @dataclass
 class _New:
     number: int
-    """Of the descriptor."""
-    kept: Kept | None = None
+    """The number of the descriptor."""
+    content: StoredContent | None = None
 
 
-class Blobs:
-    """Any thread and any process may use the same folder."""
+class BlobStore:
+    """The store of one state folder; any thread and any process may use it."""
 
     def __init__(self, state_dir: str) -> None:
         self.folder = os.path.join(state_dir, "blobs")
         os.makedirs(self.folder, mode=0o700, exist_ok=True)
 
-    def keep(self, file: OpenFile, limit: int) -> Kept | None:
-        """Store what the file holds; None if that is more than `limit` bytes.
+    def keep(self, file: OpenFile, limit: int) -> StoredContent | None:
+        """Store the content of the file; return None if that is more than `limit` bytes.
 
-        Like the state database it survives any crash of ours, and a power cut may take the last ones.
+        Like the state database the store survives any crash of the server, and a power cut may take the last contents.
         """
         expected = min(file.stat.size, CHUNK, limit)
         data = file.read(expected + 1)
@@ -69,22 +71,22 @@ class Blobs:
         file.seek(0)
         return self._keep_large(file, limit)
 
-    def put(self, data: bytes) -> Kept:
-        kept = Kept(hashlib.sha256(data).hexdigest(), len(data))
-        if not self.touch(*kept):
+    def put(self, data: bytes) -> StoredContent:
+        content = StoredContent(hashlib.sha256(data).hexdigest(), len(data))
+        if not self.mark_used(*content):
             with self._new() as new:
                 write_all(new.number, data)
-                new.kept = kept
-        return kept
+                new.content = content
+        return content
 
-    def _keep_large(self, file: OpenFile, limit: int) -> Kept | None:
+    def _keep_large(self, file: OpenFile, limit: int) -> StoredContent | None:
         with self._new() as new:
-            new.kept = _cloned(file, new.number, limit) or _copied(file, new.number, limit)
-        return new.kept
+            new.content = _clone(file, new.number, limit) or _copy(file, new.number, limit)
+        return new.content
 
     @contextmanager
     def _new(self) -> Iterator[_New]:
-        """A file under another name, which becomes a content when its hash is known in the end."""
+        """Open a temporary file, which becomes a content when the block ends and its hash is known."""
         temporary = os.path.join(self.folder, f"{TEMPORARY}{secrets.token_hex(12)}")
         try:
             new = _New(os.open(temporary, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
@@ -93,8 +95,8 @@ class Blobs:
                     yield new
                 finally:
                     os.close(new.number)
-                if new.kept is not None:
-                    self._name(temporary, new.kept.digest)
+                if new.content is not None:
+                    self._name(temporary, new.content.digest)
             finally:
                 with suppress(FileNotFoundError):
                     os.unlink(temporary)
@@ -109,8 +111,8 @@ class Blobs:
             os.makedirs(os.path.dirname(path), mode=0o700, exist_ok=True)
             os.rename(temporary, path)
 
-    def touch(self, digest: str, size: int) -> bool:
-        """Whether it is there; if so it counts as used now, and nobody collects it for a while."""
+    def mark_used(self, digest: str, size: int) -> bool:
+        """Return whether a content is stored; if so it counts as used now, and retention keeps it for a while."""
         path = self._path(digest)
         try:
             found = os.stat(path)
@@ -121,7 +123,7 @@ class Blobs:
         return found.st_size == size
 
     def read(self, digest: str) -> bytes | None:
-        """The content, or None if it is not there (any more) or damaged."""
+        """Return the content, or None if it is missing or damaged."""
         try:
             with open(self._path(digest), "rb") as stored:
                 data = stored.read()
@@ -131,9 +133,9 @@ class Blobs:
             raise _unusable(error) from error
         return data if hashlib.sha256(data).hexdigest() == digest else None
 
-    # -- collecting what is no longer used
+    # -- retention
 
-    def all(self) -> Iterator[Stored]:
+    def all(self) -> Iterator[BlobFile]:
         for folder in (self.folder, *sorted(_folders(self.folder))):
             with os.scandir(folder) as entries:
                 for entry in entries:
@@ -142,18 +144,18 @@ class Blobs:
                             found = entry.stat(follow_symlinks=False)
                             is_whole = folder != self.folder
                             digest = os.path.basename(folder) + entry.name if is_whole else None
-                            yield Stored(entry.path, digest, found.st_size, found.st_mtime)
+                            yield BlobFile(entry.path, digest, found.st_size, found.st_mtime)
 
-    def remove(self, stored: Stored, *, unused_for: float = 3600.0) -> int:
-        """The bytes freed: none if somebody has used it meanwhile, for a process may be about to name it."""
+    def remove(self, stored: BlobFile, *, unused_for: float = 3600.0) -> int:
+        """Remove a file and return the bytes freed: 0 if it was used lately, for a process may be about to name it."""
         with suppress(FileNotFoundError):
-            # Out of reach first: what somebody begins to use between a look and the removal would be lost.
-            aside = os.path.join(self.folder, f"{TEMPORARY}{secrets.token_hex(12)}")
-            os.rename(stored.path, aside)
-            if os.stat(aside).st_mtime < time.time() - unused_for:
-                os.unlink(aside)
+            # Renamed first: a content that a process begins to use between the check and the removal would be lost.
+            unreachable = os.path.join(self.folder, f"{TEMPORARY}{secrets.token_hex(12)}")
+            os.rename(stored.path, unreachable)
+            if os.stat(unreachable).st_mtime < time.time() - unused_for:
+                os.unlink(unreachable)
                 return stored.size
-            os.rename(aside, stored.path)
+            os.rename(unreachable, stored.path)
         return 0
 
     def _path(self, digest: str) -> str:
@@ -165,8 +167,11 @@ def _folders(folder: str) -> list[str]:
         return [entry.path for entry in entries if entry.is_dir(follow_symlinks=False)]
 
 
-def _cloned(file: OpenFile, descriptor: int, limit: int) -> Kept | None:
-    """By sharing the blocks, where the file system can. The clone is hashed: the file itself may go on changing."""
+def _clone(file: OpenFile, descriptor: int, limit: int) -> StoredContent | None:
+    """Clone the file by sharing its blocks, where the file system can.
+
+    The clone is hashed: the file itself may go on changing.
+    """
     if not isinstance(file, LocalFile) or file.stat.size > limit:
         return None
     try:
@@ -179,10 +184,10 @@ def _cloned(file: OpenFile, descriptor: int, limit: int) -> Kept | None:
     while chunk := os.read(descriptor, CHUNK):
         digest.update(chunk)
         size += len(chunk)
-    return Kept(digest.hexdigest(), size) if size <= limit else None
+    return StoredContent(digest.hexdigest(), size) if size <= limit else None
 
 
-def _copied(file: OpenFile, descriptor: int, limit: int) -> Kept | None:
+def _copy(file: OpenFile, descriptor: int, limit: int) -> StoredContent | None:
     os.ftruncate(descriptor, 0)
     os.lseek(descriptor, 0, os.SEEK_SET)
     digest, size = hashlib.sha256(), 0
@@ -192,13 +197,13 @@ def _copied(file: OpenFile, descriptor: int, limit: int) -> Kept | None:
             return None
         digest.update(chunk)
         write_all(descriptor, chunk)
-    return Kept(digest.hexdigest(), size)
+    return StoredContent(digest.hexdigest(), size)
 
 
 def _unusable(error: OSError) -> WapError:
     if error.errno in _FULL:
         return NoSpace("No space left to keep what would be changed, so nothing was changed.", hint="Free some space.")
     return ProviderUnavailable(
-        f"What would be changed cannot be kept for undo ({os.strerror(error.errno or 0)}), so nothing was changed.",
+        f"What would be changed cannot be content for undo ({os.strerror(error.errno or 0)}), so nothing was changed.",
         hint="The workspace's state folder must be writable.",
     )

@@ -1,4 +1,4 @@
-"""The rows of undo: what runs changed, what could not be kept, and what each says about a path in the end."""
+"""Store the changes of runs, and notes about what could not be stored."""
 
 from __future__ import annotations
 
@@ -11,39 +11,43 @@ from typing import Any, NamedTuple
 
 from wap_kernel.model.run import RunStatus
 from wap_kernel.state.database import Database
-from wap_kernel.state.undo.file_image import ABSENT, Image
+from wap_kernel.state.undo.file_image import ABSENT, FileImage
 
 NO_RUN = ""
-"""Of what a single call, or the undo of an atomic run, changed beside a command; see `beside.py`."""
+"""The run of changes by a single call, or by the revert of an atomic run, while a command ran."""
 Note = Mapping[str, Any]
-"""What there is to say about an operation: `notKept`, and of a command `notUndone` and whether it `isOver`."""
+"""Facts about an operation: `notKept`, and for a command `notUndone` and `isOver`."""
 
 
 @dataclass(frozen=True)
-class Change:
+class RecordedChange:
+    """A path before and after a run's operation."""
+
     path: str
-    before: Image
-    after: Image | None
-    """None: it is not known, because the server died before it was recorded."""
+    before: FileImage
+    after: FileImage | None
+    """The image afterwards, None if the server died before it was recorded."""
     is_broken: bool = False
-    """Somebody else changed it between two changes of this run."""
+    """True if another process changed the path between two changes of this run."""
 
 
-class Begun(NamedTuple):
+class UnfinishedChange(NamedTuple):
     """A change whose end was not recorded."""
 
     id: int
     position: int
     path: str
-    before: Image
+    before: FileImage
 
 
-class Changes:
+class ChangeStore:
+    """The changes and notes in the state database."""
+
     def __init__(self, database: Database) -> None:
         self._database = database
 
-    def begin(self, run: str, position: int, before: Mapping[str, Image], note: Note | None = None) -> list[int]:
-        """Store what stands at the paths that an operation will change, before it does; the ids are for `end`."""
+    def begin(self, run: str, position: int, before: Mapping[str, FileImage], note: Note | None = None) -> list[int]:
+        """Store the images of the paths that an operation will change, and return ids for `end`."""
 
         def insert(connection: sqlite3.Connection) -> list[int]:
             if note is not None:
@@ -52,8 +56,8 @@ class Changes:
 
         return self._database.write(insert)
 
-    def end(self, before: Mapping[str, Image], identifiers: Sequence[int], after: Mapping[str, Image]) -> None:
-        """Store what stands there now, soon; of what is as it was nothing remains."""
+    def end(self, before: Mapping[str, FileImage], identifiers: Sequence[int], after: Mapping[str, FileImage]) -> None:
+        """Store the images afterwards, soon; the rows of unchanged paths are removed."""
 
         def update(connection: sqlite3.Connection) -> None:
             for (path, old), identifier in zip(before.items(), identifiers, strict=True):
@@ -63,22 +67,22 @@ class Changes:
                 else:
                     connection.execute("UPDATE changes SET after = ? WHERE id = ?", (new.dump(), identifier))
 
-        self._database.later(update)
+        self._database.enqueue(update)
 
     def begin_new(self, run: str, paths: Mapping[int, str]) -> list[int]:
-        """Like `begin` of several operations, by position, each of which makes a file where nothing stands."""
+        """Store, as `begin` does, that several operations will each create a file; `paths` are by position."""
         nothing = ABSENT.dump()
         rows = [(run, position, _column(path), nothing) for position, path in paths.items()]
 
         def insert(connection: sqlite3.Connection) -> list[int]:
             connection.executemany("INSERT INTO changes (run, position, path, before) VALUES (?, ?, ?, ?)", rows)
             (last,) = connection.execute("SELECT last_insert_rowid()").fetchone()
-            return list(range(last - len(rows) + 1, last + 1))  # nobody else writes within a transaction
+            return list(range(last - len(rows) + 1, last + 1))  # no other process writes within a transaction
 
         return self._database.write(insert)
 
-    def end_new(self, after: Mapping[int, Image]) -> None:
-        """By the ids of `begin_new`; what is absent was not made."""
+    def end_new(self, after: Mapping[int, FileImage]) -> None:
+        """Store the images afterwards by the ids of `begin_new`; an absent file was not created."""
         made = [(image.dump(), identifier) for identifier, image in after.items() if image != ABSENT]
         missing = [(identifier,) for identifier, image in after.items() if image == ABSENT]
 
@@ -86,16 +90,19 @@ class Changes:
             connection.executemany("UPDATE changes SET after = ? WHERE id = ?", made)
             connection.executemany("DELETE FROM changes WHERE id = ?", missing)
 
-        self._database.later(update)
+        self._database.enqueue(update)
 
-    def under_way(self, run: str) -> list[Begun]:
-        """What operations have begun to change, and of which nobody knows how it ended."""
+    def under_way(self, run: str) -> list[UnfinishedChange]:
+        """Return the changes whose end was not recorded."""
         query = "SELECT id, position, path, before FROM changes WHERE run = ? AND after IS NULL ORDER BY id"
         rows = self._database.write(lambda connection: connection.execute(query, (run,)).fetchall())
-        return [Begun(number, position, _path(path), Image.load(before)) for number, position, path, before in rows]
+        return [
+            UnfinishedChange(number, position, _path(path), FileImage.load(before))
+            for number, position, path, before in rows
+        ]
 
-    def add(self, run: str, position: int, changes: Iterable[Change], note: Note | None = None) -> None:
-        """Store changes that are known from both sides, and what there is to say about them."""
+    def add(self, run: str, position: int, changes: Iterable[RecordedChange], note: Note | None = None) -> None:
+        """Store changes with both images, and a note about them."""
 
         def insert(connection: sqlite3.Connection) -> None:
             for change in changes:
@@ -105,16 +112,16 @@ class Changes:
 
         self._database.write(insert)
 
-    def of(self, run: str) -> list[Change]:
-        """One for each path that is not as it was: from what stood there first to what the run left in the end."""
-        # By the thread that writes, so that what was to be stored soon is stored.
+    def of(self, run: str) -> list[RecordedChange]:
+        """Return one change for each path that differs: from its first image to its last."""
+        # On the writing connection, so that enqueued changes are stored first.
         rows = self._database.write(
             lambda connection: connection.execute(
                 "SELECT path, before, after FROM changes WHERE run = ? ORDER BY id", (run,)
             ).fetchall()
         )
-        return collapsed(
-            Change(_path(path), Image.load(before), None if after is None else Image.load(after))
+        return collapse_changes(
+            RecordedChange(_path(path), FileImage.load(before), None if after is None else FileImage.load(after))
             for path, before, after in rows
         )
 
@@ -126,29 +133,31 @@ class Changes:
         )
         return [json.loads(body) for (body,) in rows]
 
-    # -- others at the same time
+    # -- concurrent changes
 
-    def mark(self, run: str) -> Mark:
-        """Where the others are now, to tell later what they have changed since."""
+    def mark(self, run: str) -> ChangeMark:
+        """Return a mark of the present, for `of_others_since`."""
 
-        def look(connection: sqlite3.Connection) -> Mark:
+        def query(connection: sqlite3.Connection) -> ChangeMark:
             (last,) = connection.execute("SELECT coalesce(max(id), 0) FROM changes").fetchone()
             under_way = connection.execute("SELECT id FROM changes WHERE after IS NULL AND run != ?", (run,))
-            return Mark(last, frozenset(identifier for (identifier,) in under_way))
+            return ChangeMark(last, frozenset(identifier for (identifier,) in under_way))
 
-        return self._database.read(look)
+        return self._database.read(query)
 
     def begin_command(self, run: str, position: int, note: Note) -> None:
-        """Store that it is under way."""
+        """Store that a command runs."""
         self._database.write(lambda connection: _note(connection, run, position, note))
 
-    def of_others_since(self, mark: Mark, run: str) -> dict[str, list[Image | None]]:
-        """What others left at the paths that they have changed since; None where they are still at it. What a run that
-        is over left under way says nothing of who changed it later; of a call nobody knows whether it is over."""
+    def of_others_since(self, mark: ChangeMark, run: str) -> dict[str, list[FileImage | None]]:
+        """Return the images that others left at the paths they changed since `mark`; None where they still run.
 
-        def look(connection: sqlite3.Connection) -> dict[str, list[Image | None]]:
+        A run that has ended says nothing with a change it left unfinished; a single call may still run.
+        """
+
+        def query(connection: sqlite3.Connection) -> dict[str, list[FileImage | None]]:
             oldest = min(mark.under_way, default=mark.last + 1)
-            found: dict[str, list[Image | None]] = {}
+            found: dict[str, list[FileImage | None]] = {}
             for identifier, path, after, is_running in connection.execute(
                 "SELECT id, path, after, run = ? OR run IN (SELECT id FROM runs WHERE status = ?) FROM changes"
                 " WHERE id >= ? AND run != ?",
@@ -156,33 +165,35 @@ class Changes:
             ):
                 is_of_now = after is not None or is_running
                 if identifier > mark.last or (identifier in mark.under_way and is_of_now):
-                    found.setdefault(_path(path), []).append(None if after is None else Image.load(after))
+                    found.setdefault(_path(path), []).append(None if after is None else FileImage.load(after))
             return found
 
-        return self._database.write(look)
+        return self._database.write(query)
 
 
 @dataclass(frozen=True)
-class Mark:
+class ChangeMark:
+    """The last change and the unfinished changes at one moment."""
+
     last: int
     under_way: frozenset[int]
 
 
-def collapsed(changes: Iterable[Change]) -> list[Change]:
-    """Several changes of one path, in order, come to one from the first before to the last after, or to none."""
-    found: dict[str, Change] = {}
+def collapse_changes(changes: Iterable[RecordedChange]) -> list[RecordedChange]:
+    """Collapse the changes of each path, in order, to one from the first image to the last, or to none."""
+    found: dict[str, RecordedChange] = {}
     for change in changes:
         first = found.get(change.path)
         if first is None:
             found[change.path] = change
             continue
         is_broken = first.is_broken or first.after is None or not first.after.is_like(change.before)
-        found[change.path] = Change(change.path, first.before, change.after, is_broken)
+        found[change.path] = RecordedChange(change.path, first.before, change.after, is_broken)
     return [change for change in found.values() if change.after is None or not change.before.is_like(change.after)]
 
 
 def _insert(
-    connection: sqlite3.Connection, run: str, position: int, path: str, before: Image, after: Image | None
+    connection: sqlite3.Connection, run: str, position: int, path: str, before: FileImage, after: FileImage | None
 ) -> int:
     row = connection.execute(
         "INSERT INTO changes (run, position, path, before, after) VALUES (?, ?, ?, ?, ?)",
@@ -196,7 +207,7 @@ def _note(connection: sqlite3.Connection, run: str, position: int, body: Note) -
 
 
 def _column(path: str) -> str | bytes:
-    """A name that is not UTF-8 is stored as its bytes, since SQLite's text is UTF-8."""
+    """Return the path as text, or as bytes if it is not UTF-8, since SQLite's text is UTF-8."""
     try:
         path.encode()
     except UnicodeEncodeError:

@@ -1,8 +1,10 @@
-"""Single calls beside commands. What a command changed is found by looking, so a call that changes files meanwhile has
-to be recorded, or undoing the command would take back what the call did. Where no command is under way, in any process
-on the workspace, a call leaves no record: it only keeps commands from beginning until it is over.
+"""Coordinate single calls with commands.
 
-Both are told by locks, which the kernel gives back at any death.
+The changes of a command are found by comparison, so a call that changes files meanwhile has to be recorded, or a revert
+of the command would revert the call too. While no command runs, in any process on the workspace, a call leaves no
+record: it only keeps commands from beginning until it ends.
+
+Both use locks, which the kernel releases when a process dies.
 """
 
 from __future__ import annotations
@@ -19,22 +21,26 @@ from wap_kernel.state.file_lock import lock_within, try_lock
 PATIENCE = 15.0
 """Seconds that a command waits for the calls that began before it; what takes longer counts as the command's."""
 _POLL = 0.1
-"""Seconds until it is looked whether the command is still wanted."""
+"""Seconds between two checks of the command's deadline."""
 
 
-class Beside:
+class ConcurrentCalls:
+    """The locks of commands and calls on one state folder."""
+
     def __init__(self, state_dir: str) -> None:
         self._commands = os.path.join(state_dir, "locks", "commands")
-        """Shared by all that are under way."""
+        """Lock that running commands share."""
         self._calls = os.path.join(state_dir, "locks", "calls")
-        """Shared by those that are not recorded."""
+        """Lock that unrecorded calls share."""
         self._recorded = os.path.join(state_dir, "locks", "recorded")
-        """And by those that are."""
+        """Lock that recorded calls share."""
 
     @contextmanager
     def command(self, deadline: Deadline) -> Iterator[None]:
-        """Around a command and the looks before and after it. Whoever calls from now on finds it, so only those are
-        waited for who have not."""
+        """Hold the lock of a command, around its manifests as well.
+
+        Later calls see it, so only the calls that began before are waited for.
+        """
         descriptor = open_lock(self._commands)
         try:
             lock_within(descriptor, PATIENCE, shared=True)
@@ -53,18 +59,18 @@ class Beside:
             os.close(descriptor)
 
     def hold_off(self) -> int | None:
-        """A descriptor: no command begins until it is closed. None: one is under way, or about to be."""
+        """Return a descriptor until whose close no command begins; None if a command runs or is about to."""
         descriptor = open_lock(self._calls)
-        is_held = False
+        has_lock = False
         try:
-            is_held = try_lock(descriptor, shared=True) and not self.is_command_under_way()
+            has_lock = try_lock(descriptor, shared=True) and not self.is_command_under_way()
         finally:
-            if not is_held:
+            if not has_lock:
                 os.close(descriptor)
-        return descriptor if is_held else None
+        return descriptor if has_lock else None
 
     def recording(self) -> int:
-        """A descriptor: what is recorded beside commands is not forgotten until it is closed."""
+        """Return a descriptor until whose close the records of calls stay."""
         descriptor = open_lock(self._recorded)
         lock_within(descriptor, PATIENCE, shared=True)
         return descriptor
@@ -75,7 +81,7 @@ class Beside:
 
     @contextmanager
     def unless_a_command(self) -> Iterator[bool]:
-        """Whether none is under way, and nothing is being recorded; neither begins inside then."""
+        """Yield whether no command and no recorded call runs; if so, none begins in the block."""
         with _alone(self._commands) as no_command, _alone(self._recorded) as no_record:
             yield no_command and no_record
 

@@ -1,4 +1,4 @@
-"""What stands at a path, as far as undo cares: kind, content by hash, mode, where a link points. Pure data."""
+"""The image of a path for undo: kind, hash of the content, mode, target of a link. Pure data."""
 
 from __future__ import annotations
 
@@ -9,34 +9,40 @@ from typing import Literal
 
 from wap_kernel.files.interface import FileKind, LinkStat
 
-What = Literal["absent", "file", "link", "folder", "special"]
+ImageKind = Literal["absent", "file", "link", "folder", "special"]
 
 
 @dataclass(frozen=True)
-class Image:
-    """`digest` in a before-image says that the content was kept."""
+class FileImage:
+    """A path's state; a before-image with a `digest` has its content in the store."""
 
-    kind: What = "absent"
+    kind: ImageKind = "absent"
     mode: int | None = None
     size: int | None = None
     target: str | None = None
     digest: str | None = None
     stamp: str | None = None
-    """Of a file: what tells its content from another where it was too large to be hashed."""
+    """Inode, size and time of a file, which stand for the content of one too large to be hashed."""
 
     @classmethod
-    def of(cls, look: LinkStat | None, digest: str | None = None) -> Image:
-        if look is None:
+    def of(cls, link_stat: LinkStat | None, digest: str | None = None) -> FileImage:
+        if link_stat is None:
             return ABSENT
-        mode = stat.S_IMODE(look.mode)
-        if look.kind is FileKind.FILE:
-            return cls("file", mode, look.size, digest=digest, stamp=f"{look.inode}:{look.size}:{look.mtime_ns}")
-        if look.kind is FileKind.LINK:
-            return cls("link", target=look.target)
-        return cls("folder" if look.kind is FileKind.FOLDER else "special", mode)
+        mode = stat.S_IMODE(link_stat.mode)
+        if link_stat.kind is FileKind.FILE:
+            return cls(
+                "file",
+                mode,
+                link_stat.size,
+                digest=digest,
+                stamp=f"{link_stat.inode}:{link_stat.size}:{link_stat.mtime_ns}",
+            )
+        if link_stat.kind is FileKind.LINK:
+            return cls("link", target=link_stat.target)
+        return cls("folder" if link_stat.kind is FileKind.FOLDER else "special", mode)
 
     @classmethod
-    def load(cls, text: str) -> Image:
+    def load(cls, text: str) -> FileImage:
         return cls(**json.loads(text))
 
     def dump(self) -> str:
@@ -46,8 +52,8 @@ class Image:
     def can_be_restored(self) -> bool:
         return self.kind != "special" and (self.kind != "file" or self.digest is not None)
 
-    def has_content_of(self, other: Image) -> bool:
-        """Whether it is the same but for the mode."""
+    def has_content_of(self, other: FileImage) -> bool:
+        """Return whether both are the same but for the mode."""
         if self.kind != other.kind:
             return False
         if self.kind == "link":
@@ -58,12 +64,12 @@ class Image:
             return self.stamp == other.stamp
         return True
 
-    def is_like(self, other: Image) -> bool:
+    def is_like(self, other: FileImage) -> bool:
         return self.has_content_of(other) and self.mode == other.mode
 
-    def opened(self) -> Image:
-        """A folder while something is put back in it: its owner may write there."""
+    def opened(self) -> FileImage:
+        """Return a folder's image with write permission for its owner, as while files are restored in it."""
         return replace(self, mode=(self.mode or 0) | 0o700) if self.kind == "folder" else self
 
 
-ABSENT = Image()
+ABSENT = FileImage()

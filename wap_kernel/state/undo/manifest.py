@@ -1,7 +1,7 @@
-"""The manifest: what stands where in the workspace, as the file system tells without anything being read.
+"""Take a manifest of the workspace: the link stat of every path, without reading contents.
 
-One is taken before a command and one after it; where they differ the command changed something, or somebody else did
-meanwhile. Walked by descriptors: links are not followed and mount points not entered. Left out, and stated:
+One is taken before a command and one after it; where they differ, the command or another process changed something.
+The walk uses descriptors: links are not followed and mount points not entered. Left out, and listed:
 
 * every `.git`, `node_modules` and virtual environments, which a command of their own makes again; a fingerprint is
   taken of each, so that it can be told that it changed;
@@ -18,14 +18,14 @@ from collections.abc import Collection, Iterator
 from dataclasses import dataclass, field
 
 from wap_kernel.files import tree_walk
-from wap_kernel.files.interface import DirEntry, Files, Folder, FileKind, LinkStat
+from wap_kernel.files.interface import DirEntry, FileKind, Files, Folder, LinkStat
 from wap_kernel.model.deadline import Deadline
 from wap_kernel.model.paths import join_path
 
 RACY_NS = 50_000_000
 """Times of files are counted in ticks, so one that changed this shortly ago may change again without a trace."""
 MAX_FINGERPRINTED = 20_000
-"""Files of packages and environments, altogether: a look at each takes some 10 microseconds, twice for a command."""
+"""Files of packages and environments in a manifest: the stat of each takes some 10 microseconds."""
 
 GIT = ".git"
 MADE_BY_TOOLS = "node_modules"
@@ -43,55 +43,62 @@ REASONS = {
 
 @dataclass
 class Manifest:
+    """The link stats of a workspace at one time."""
+
     taken_ns: int = field(default_factory=time.time_ns)
-    """When the walk began."""
+    """The time at which the walk began."""
     entries: dict[str, LinkStat] = field(default_factory=dict)
-    """By the real path relative to the root. A place that is left out is no entry either, unless it cannot be read."""
+    """Link stats by real path relative to the root; excluded paths are absent unless they cannot be read."""
     walked: set[str] = field(default_factory=set)
-    """The folders that were looked into."""
+    """The folders that were listed."""
     excluded: dict[str, str] = field(default_factory=dict)
-    """Places that are left out, and why: see `REASONS`."""
+    """Excluded paths with a key of `REASONS`."""
     fingerprints: dict[str, str | None] = field(default_factory=dict)
-    """Of the places that are left out; None where it would take too long to tell whether something changes there."""
+    """Fingerprints of excluded paths, None where one would take too long."""
 
     def is_racy(self, path: str) -> bool:
-        """Whether the times of this entry may stay the same though its content changes after the walk."""
+        """Return whether the entry's times may stay the same though its content changes after the walk."""
         return self.entries[path].ctime_ns > self.taken_ns - RACY_NS
 
 
 @dataclass(frozen=True)
 class Difference:
+    """A path that differs between two manifests."""
+
     path: str
     before: LinkStat | None
     after: LinkStat | None
     is_certain: bool
-    """False: only the content can tell whether there is one."""
+    """False if only a comparison of contents can tell."""
 
 
-def take(files: Files, deadline: Deadline, *, bound: int, known: Manifest | None = None) -> Manifest:
-    """Of the whole workspace. `known` is the one from before: what was walked then is walked now, whatever has been put
-    into it since, and what was left out then is left out now."""
+def take_manifest(files: Files, deadline: Deadline, *, bound: int, known: Manifest | None = None) -> Manifest:
+    """Return the manifest of the whole workspace.
+
+    `known` is an earlier one: folders that were walked then are walked now, whatever was put into them since, and
+    paths that were excluded then are excluded now.
+    """
     return _Walk(files, deadline, bound, known).run()
 
 
 def take_tree(files: Files, path: str, deadline: Deadline, *, bound: int) -> tuple[dict[str, LinkStat], bool]:
-    """All that is below the folder `path`, nothing left out; and whether that is within the bound."""
+    """Return the link stats of everything below the folder `path`, and whether that is within the bound."""
     found: dict[str, LinkStat] = {}
     start = tree_walk.open_real_folder(files, path)
     if start is None:
         return found, True
     for level in tree_walk.walk_tree(files, start):
-        for entry, look in _looks(level.folder, deadline):
+        for entry, link_stat in _iterate_stats(level.folder, deadline):
             if len(found) >= bound:
                 return found, False
-            found[join_path(level.folder.path, entry.name)] = look
-            if look.kind is FileKind.FOLDER:
+            found[join_path(level.folder.path, entry.name)] = link_stat
+            if link_stat.kind is FileKind.FOLDER:
                 level.pending.append(entry.name)
     return found, True
 
 
-def differences(before: Manifest, after: Manifest) -> Iterator[Difference]:
-    """Pure. What lies in a place that either of them left out is no difference."""
+def iterate_differences(before: Manifest, after: Manifest) -> Iterator[Difference]:
+    """Yield the differences, except below paths that either manifest excludes. Pure."""
     for path, old in before.entries.items():
         new = after.entries.get(path)
         if new is None:
@@ -105,7 +112,7 @@ def differences(before: Manifest, after: Manifest) -> Iterator[Difference]:
 
 
 def _differs(old: LinkStat, new: LinkStat, *, racy: bool) -> bool | None:
-    """Whether that is certain; None: it does not."""
+    """Return whether a difference is certain, or None if there is none."""
     if old.kind is not new.kind or old.target != new.target:
         return True
     if old.kind is FileKind.LINK:
@@ -117,8 +124,8 @@ def _differs(old: LinkStat, new: LinkStat, *, racy: bool) -> bool | None:
     return None
 
 
-def out_of_sight(before: Manifest, after: Manifest) -> list[str]:
-    """What was in folders that can no longer be read: nobody knows what has become of it."""
+def list_unreadable(before: Manifest, after: Manifest) -> list[str]:
+    """Return the paths in folders that can no longer be read."""
     closed = {path for path, reason in after.excluded.items() if reason == "closed" and path in before.walked}
     return [path for path in before.entries if path not in closed and _is_in(path, closed)] if closed else []
 
@@ -127,16 +134,16 @@ def _is_left_out(path: str, manifest: Manifest) -> bool:
     return bool(manifest.excluded) and _is_in(path, manifest.excluded)
 
 
-def _is_in(path: str, places: Collection[str]) -> bool:
+def _is_in(path: str, paths: Collection[str]) -> bool:
     while path:
-        if path in places:
+        if path in paths:
             return True
         path = path.rpartition("/")[0]
     return False
 
 
-def changed_places(before: Manifest, after: Manifest) -> list[str]:
-    """Those that were left out and came, went, changed or may have changed."""
+def list_changed_exclusions(before: Manifest, after: Manifest) -> list[str]:
+    """Return the excluded paths that came, went, changed or may have changed."""
     both = before.fingerprints.keys() | after.fingerprints.keys()
     return sorted(path for path in both if _may_differ(before.fingerprints.get(path), after.fingerprints.get(path)))
 
@@ -145,11 +152,11 @@ def _may_differ(old: str | None, new: str | None) -> bool:
     return old is None or old != new
 
 
-def _looks(folder: Folder, deadline: Deadline) -> Iterator[tuple[DirEntry, LinkStat]]:
+def _iterate_stats(folder: Folder, deadline: Deadline) -> Iterator[tuple[DirEntry, LinkStat]]:
     for entry in tree_walk.iterate_entries(folder, deadline):
-        look = tree_walk.try_open(folder.lstat, entry.name)
-        if look is not None:
-            yield entry, look
+        link_stat = tree_walk.try_open(folder.lstat, entry.name)
+        if link_stat is not None:
+            yield entry, link_stat
 
 
 class _Walk:
@@ -170,9 +177,11 @@ class _Walk:
         return self._taken
 
     def _leave_out_what_was_closed(self) -> None:
-        """Nothing is known of what is in these, so nothing in them may be taken for new when they open."""
+        """Exclude the folders that cannot be read, so that nothing in them counts as new when they open."""
         entries, walked = self._taken.entries, self._taken.walked
-        folders = [path for path, look in entries.items() if look.kind is FileKind.FOLDER and path not in walked]
+        folders = [
+            path for path, link_stat in entries.items() if link_stat.kind is FileKind.FOLDER and path not in walked
+        ]
         for path in folders:
             if self._files.lstat(path) is None:
                 del entries[path]  # gone since its name was read
@@ -181,64 +190,64 @@ class _Walk:
                 self._taken.fingerprints[path] = repr(entries[path])
 
     def _folders_in(self, folder: Folder, device: int) -> list[str]:
-        """Take what is in the folder, and tell where to go on."""
+        """Take the entries of the folder, and return the names of the folders to walk next."""
         path, taken = folder.path, self._taken
         found: dict[str, LinkStat] = {}
         room = self._bound - len(taken.entries)
-        for entry, look in _looks(folder, self._deadline):
-            found[entry.name] = look
+        for entry, link_stat in _iterate_stats(folder, self._deadline):
+            found[entry.name] = link_stat
             if len(found) > room:
                 return self._leave_out(path, "bound", folder.lstat("."))
         if path != "." and not self._was_walked(path) and any(mark in found for mark in MARKS_OF_ENVIRONMENTS):
             return self._leave_out(path, "environment", folder.lstat("."))
         taken.walked.add(path)
         folders = []
-        for name, look in found.items():
-            place = join_path(path, name)
-            reason = self._reason(name, place, look, device)
+        for name, link_stat in found.items():
+            entry_path = join_path(path, name)
+            reason = self._reason(name, entry_path, link_stat, device)
             if reason is not None:
-                self._leave_out(place, reason, look)
+                self._leave_out(entry_path, reason, link_stat)
                 continue
-            taken.entries[place] = look
-            if look.kind is FileKind.FOLDER:
+            taken.entries[entry_path] = link_stat
+            if link_stat.kind is FileKind.FOLDER:
                 folders.append(name)
         return folders
 
-    def _reason(self, name: str, place: str, look: LinkStat, device: int) -> str | None:
+    def _reason(self, name: str, entry_path: str, link_stat: LinkStat, device: int) -> str | None:
         if name.casefold() == GIT:
             return GIT
-        if look.kind is FileKind.FOLDER:
-            if self._known is not None and self._known.excluded.get(place, "closed") != "closed":
-                return self._known.excluded[place]
+        if link_stat.kind is FileKind.FOLDER:
+            if self._known is not None and self._known.excluded.get(entry_path, "closed") != "closed":
+                return self._known.excluded[entry_path]
             if name == MADE_BY_TOOLS:
                 return MADE_BY_TOOLS
-            if look.device != device:
+            if link_stat.device != device:
                 return "mount"
         return None
 
     def _was_walked(self, path: str) -> bool:
         return self._known is not None and path in self._known.walked
 
-    def _leave_out(self, path: str, reason: str, look: LinkStat) -> list[str]:
+    def _leave_out(self, path: str, reason: str, link_stat: LinkStat) -> list[str]:
         self._taken.excluded[path] = reason
         self._taken.entries.pop(path, None)
-        self._taken.fingerprints[path] = self._fingerprint(path, reason, look)
+        self._taken.fingerprints[path] = self._fingerprint(path, reason, link_stat)
         return []
 
-    def _fingerprint(self, path: str, reason: str, look: LinkStat) -> str | None:
+    def _fingerprint(self, path: str, reason: str, link_stat: LinkStat) -> str | None:
         if reason not in (GIT, MADE_BY_TOOLS, "environment"):
             return None
         if self._known is not None and self._known.fingerprints.get(path, "") is None:
             return None
-        digest = hashlib.sha256(_line("", look, in_objects=False))
-        start = tree_walk.open_real_folder(self._files, path) if look.kind is FileKind.FOLDER else None
+        digest = hashlib.sha256(_line("", link_stat, in_objects=False))
+        start = tree_walk.open_real_folder(self._files, path) if link_stat.kind is FileKind.FOLDER else None
         for level in tree_walk.walk_tree(self._files, start) if start is not None else ():
             # Of all that git keeps but its objects, which never change: of those the folders are enough.
             in_objects = reason == GIT and level.folder.path.endswith("/objects")
-            looks = _looks(level.folder, self._deadline)
+            stats = _iterate_stats(level.folder, self._deadline)
             if reason != GIT:
-                looks = itertools.islice(looks, MAX_FINGERPRINTED + 1 - self._fingerprinted)
-            for entry, found in sorted(looks, key=lambda pair: pair[0].name):
+                stats = itertools.islice(stats, MAX_FINGERPRINTED + 1 - self._fingerprinted)
+            for entry, found in sorted(stats, key=lambda pair: pair[0].name):
                 digest.update(_line(join_path(level.folder.path, entry.name), found, in_objects=in_objects))
                 if found.kind is FileKind.FOLDER and not in_objects:
                     level.pending.append(entry.name)
@@ -248,9 +257,11 @@ class _Walk:
         return digest.hexdigest()
 
 
-def _line(path: str, look: LinkStat, *, in_objects: bool) -> bytes:
+def _line(path: str, link_stat: LinkStat, *, in_objects: bool) -> bytes:
     # What a folder holds is told by the lines that follow; its own times also tell of locks that came and went.
     # Of the times of a file, the last one cannot be set by hand.
-    times = (look.mtime_ns, look.ctime_ns)
-    facts = (look.inode, look.size, *times) if look.kind is not FileKind.FOLDER or in_objects else ()
-    return repr((path, look.kind.value, look.mode, look.target, facts)).encode("utf-8", "backslashreplace")
+    times = (link_stat.mtime_ns, link_stat.ctime_ns)
+    facts = (link_stat.inode, link_stat.size, *times) if link_stat.kind is not FileKind.FOLDER or in_objects else ()
+    return repr((path, link_stat.kind.value, link_stat.mode, link_stat.target, facts)).encode(
+        "utf-8", "backslashreplace"
+    )

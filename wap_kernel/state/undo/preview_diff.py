@@ -1,4 +1,4 @@
-"""What an operation would make of a file, for people: the path as it is resolved and a unified diff, or words."""
+"""Preview a file operation for people: the resolved path and a unified diff, or a note."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import posixpath
 from typing import Any
 
 from wap_kernel.files.edit import apply, unified_diff
-from wap_kernel.files.interface import Files, FileKind
+from wap_kernel.files.interface import FileKind, Files
 from wap_kernel.files.read import read_up_to
 from wap_kernel.model.deadline import Deadline
 from wap_kernel.model.errors import InvalidArgument, WapError
@@ -14,14 +14,14 @@ from wap_kernel.model.operations import DeleteFile, ModifyFile, Operation, Write
 from wap_kernel.model.path_access import Access
 from wap_kernel.model.paths import render_path
 
-MAX_SHOWN = 1024 * 1024
-"""Bytes of a file of which a diff is made."""
+MAX_DIFF_BYTES = 1024 * 1024
+"""Size of the largest file that gets a diff."""
 EDIT_SECONDS = 5.0
 
 
-def path_of(files: Files, operation: Operation) -> str | None:
-    """Where it would change something, links resolved."""
-    named = next((touch for touch in operation.path_accesses() if touch.access is Access.WRITE), None)
+def find_written_path(files: Files, operation: Operation) -> str | None:
+    """Return the real path that the operation would change."""
+    named = next((path_access for path_access in operation.path_accesses() if path_access.access is Access.WRITE), None)
     if named is None:
         return None
     try:
@@ -30,8 +30,8 @@ def path_of(files: Files, operation: Operation) -> str | None:
         return posixpath.normpath(named.path)
 
 
-def difference(files: Files, operation: Operation) -> dict[str, Any]:
-    path = path_of(files, operation)
+def preview_difference(files: Files, operation: Operation) -> dict[str, Any]:
+    path = find_written_path(files, operation)
     if path is None:
         return {}
     return {"path": render_path(path), **_difference(files, operation, path)}
@@ -42,14 +42,14 @@ def _difference(files: Files, operation: Operation, path: str) -> dict[str, Any]
         old = _content(files, path)
         new = _result(operation, old)
     except (OSError, WapError) as error:
-        # It would fail as things stand, or cannot be looked at; the person should know that too.
+        # The operation would fail, or the file cannot be read; the person should know that too.
         return {"note": error.text if isinstance(error, WapError) else f"{type(error).__name__}"}
     if new is None:
         return {}
     if b"\0" in old or b"\0" in new:
         return {"note": f"Binary: {len(old)} bytes now, {len(new)} bytes then."}
-    diff, is_cut = unified_diff.render_diff(render_path(path), old, new)
-    return {"diff": diff, **({"isDiffTruncated": True} if is_cut else {})}
+    diff, is_truncated = unified_diff.render_diff(render_path(path), old, new)
+    return {"diff": diff, **({"isDiffTruncated": True} if is_truncated else {})}
 
 
 def _content(files: Files, path: str) -> bytes:
@@ -57,11 +57,11 @@ def _content(files: Files, path: str) -> bytes:
         if files.stat(path, follow=False).kind is FileKind.FOLDER:
             return b""
         with files.open(path) as file:
-            data = read_up_to(file, MAX_SHOWN)
+            data = read_up_to(file, MAX_DIFF_BYTES)
     except FileNotFoundError:
         return b""
-    if len(data) > MAX_SHOWN:
-        raise InvalidArgument(f"The file is too large to show a difference ({MAX_SHOWN} bytes).")
+    if len(data) > MAX_DIFF_BYTES:
+        raise InvalidArgument(f"The file is too large to show a difference ({MAX_DIFF_BYTES} bytes).")
     return data
 
 
@@ -69,5 +69,5 @@ def _result(operation: Operation, old: bytes) -> bytes | None:
     if isinstance(operation, WriteFile):
         return old + operation.content if operation.mode == "append" else operation.content
     if isinstance(operation, ModifyFile):
-        return apply.apply_edits(old, operation.edits, max_size=2 * MAX_SHOWN, deadline=Deadline(EDIT_SECONDS))
+        return apply.apply_edits(old, operation.edits, max_size=2 * MAX_DIFF_BYTES, deadline=Deadline(EDIT_SECONDS))
     return b"" if isinstance(operation, DeleteFile) else None

@@ -1,6 +1,6 @@
-"""What it takes to undo a run: steps in an order that works, and where a later change would be lost. Pure.
+"""Plan the revert of a run: steps in an order that works, and conflicts with later changes. Pure.
 
-Half of it may have been done before, by a revert that was interrupted: what is as it was needs no step.
+An interrupted revert may have done a part before: a restored path needs no step.
 """
 
 from __future__ import annotations
@@ -9,12 +9,12 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from enum import IntEnum
 
-from wap_kernel.state.undo.change_store import Change
-from wap_kernel.state.undo.file_image import Image
+from wap_kernel.state.undo.change_store import RecordedChange
+from wap_kernel.state.undo.file_image import FileImage
 
 
-class Do(IntEnum):
-    """In this order: what is in the way goes first, and folders are closed when all is in them."""
+class StepKind(IntEnum):
+    """The kinds of steps, in their order: removals first, and the modes of folders last."""
 
     REMOVE = 1
     REMOVE_FOLDER = 2
@@ -26,30 +26,34 @@ class Do(IntEnum):
 
 
 @dataclass(frozen=True)
-class Step:
-    do: Do
+class RevertStep:
+    """A step of a revert at one path."""
+
+    do: StepKind
     path: str
-    wanted: Image
+    wanted: FileImage
 
 
 @dataclass
-class Plan:
-    steps: list[Step] = field(default_factory=list)
+class RevertPlan:
+    """The steps of a revert, and the paths that it cannot restore."""
+
+    steps: list[RevertStep] = field(default_factory=list)
     conflicts: list[str] = field(default_factory=list)
-    """What stands there now is not what the run left there."""
+    """Paths that changed since the run."""
     lost: list[str] = field(default_factory=list)
-    """What stood there was not kept."""
-    changes: dict[str, Change] = field(default_factory=dict)
-    """Those that the steps undo, by path."""
+    """Paths whose before-image has no stored content."""
+    changes: dict[str, RecordedChange] = field(default_factory=dict)
+    """Changes that the steps revert, by path."""
 
 
-def plan(
-    changes: Iterable[Change],
-    current: Mapping[str, Image],
-    has_content: Callable[[Image], bool] = lambda image: image.can_be_restored,
-) -> Plan:
-    """`current`: what stands at the changed paths now, hashed. `has_content`: whether it can still be put back."""
-    made = Plan()
+def plan_revert(
+    changes: Iterable[RecordedChange],
+    current: Mapping[str, FileImage],
+    has_content: Callable[[FileImage], bool] = lambda image: image.can_be_restored,
+) -> RevertPlan:
+    """Return the plan. `current` are the present images of the paths; `has_content` checks the store."""
+    made = RevertPlan()
     for change in changes:
         path, wanted, now = change.path, change.before, current[change.path]
         if now.is_like(wanted):
@@ -65,8 +69,8 @@ def plan(
     return made
 
 
-def is_as_left(change: Change, now: Image) -> bool:
-    """Whether nothing but the run, or a revert of it that was interrupted, has changed what stands there."""
+def is_as_left(change: RecordedChange, now: FileImage) -> bool:
+    """Return whether only the run, or an interrupted revert of it, has changed the path."""
     before, after = change.before, change.after
     if after is None or change.is_broken:
         return False
@@ -79,22 +83,22 @@ def is_as_left(change: Change, now: Image) -> bool:
     return now.kind == "absent" and "folder" in (before.kind, after.kind) and after.kind != "absent" != before.kind
 
 
-def _steps(path: str, wanted: Image, now: Image) -> Iterator[Step]:
+def _steps(path: str, wanted: FileImage, now: FileImage) -> Iterator[RevertStep]:
     if now.kind == "folder" and wanted.kind != "folder":
-        yield Step(Do.REMOVE_FOLDER, path, wanted)
+        yield RevertStep(StepKind.REMOVE_FOLDER, path, wanted)
     elif now.kind not in ("folder", "absent") and wanted.kind in ("folder", "absent"):
-        yield Step(Do.REMOVE, path, wanted)
+        yield RevertStep(StepKind.REMOVE, path, wanted)
     if wanted.kind == "folder":
         if now.kind != "folder":
-            yield Step(Do.MAKE_FOLDER, path, wanted)
-        yield Step(Do.SET_FOLDER_MODE, path, wanted)
+            yield RevertStep(StepKind.MAKE_FOLDER, path, wanted)
+        yield RevertStep(StepKind.SET_FOLDER_MODE, path, wanted)
     elif wanted.kind == "file":
-        yield Step(Do.SET_MODE if now.has_content_of(wanted) else Do.WRITE, path, wanted)
+        yield RevertStep(StepKind.SET_MODE if now.has_content_of(wanted) else StepKind.WRITE, path, wanted)
     elif wanted.kind == "link":
-        yield Step(Do.LINK, path, wanted)
+        yield RevertStep(StepKind.LINK, path, wanted)
 
 
-def _order(step: Step) -> tuple[int, int, str]:
-    """Folders are made from above and removed and closed from below; files go before the folders that they are in."""
+def _order(step: RevertStep) -> tuple[int, int, str]:
+    """Return the sort key: folders are made from above, and removed and closed from below."""
     depth = step.path.count("/")
-    return step.do, depth if step.do is Do.MAKE_FOLDER else -depth, step.path
+    return step.do, depth if step.do is StepKind.MAKE_FOLDER else -depth, step.path

@@ -1,4 +1,4 @@
-"""Where a file operation will change something: the real paths, also of folders that it will make on the way."""
+"""Find the real paths that a file operation will change, with the folders that it will make."""
 
 from __future__ import annotations
 
@@ -20,38 +20,40 @@ from wap_kernel.model.paths import join_path, split_path
 
 
 @dataclass(frozen=True)
-class Targets:
+class OperationTargets:
+    """The real paths that an operation will change."""
+
     paths: tuple[str, ...] = ()
     tree: str | None = None
-    """With all that is below, if it is a folder."""
+    """A path that changes with everything below."""
     moved_to: str | None = None
-    """Where the tree goes."""
+    """The destination of the tree."""
 
 
-def targets(operation: Operation, files: Files) -> Targets:
-    """Raises what the operation itself would, when a path cannot be reached."""
+def find_targets(operation: Operation, files: Files) -> OperationTargets:
+    """Return the paths; raise what the operation itself would raise if a path cannot be reached."""
     if isinstance(operation, WriteFile):
         with translate_target_errors(operation.path):
-            return Targets(_new(files, operation.path, make=operation.create_directories))
+            return OperationTargets(_new(files, operation.path, make=operation.create_directories))
     if isinstance(operation, ModifyFile):
-        return Targets((files.resolve(operation.path),))
+        return OperationTargets((files.resolve(operation.path),))
     if isinstance(operation, DeleteFile):
-        return Targets(tree=files.resolve(operation.path, follow=False))
+        return OperationTargets(tree=files.resolve(operation.path, follow=False))
     if isinstance(operation, CreateDirectory):
-        return Targets(tuple(_missing(files, operation.path)))
+        return OperationTargets(tuple(_missing(files, operation.path)))
     if isinstance(operation, CopyFile):
         with translate_target_errors(operation.destination):
-            return Targets(_new(files, operation.destination, make=operation.create_directories))
+            return OperationTargets(_new(files, operation.destination, make=operation.create_directories))
     if isinstance(operation, MoveFile):
         source = files.resolve(operation.source, follow=False)
         with translate_target_errors(operation.destination):
             new = _new(files, operation.destination, make=operation.create_directories, follow=False)
-        return Targets(new[:-1], tree=source, moved_to=new[-1])
-    return Targets()
+        return OperationTargets(new[:-1], tree=source, moved_to=new[-1])
+    return OperationTargets()
 
 
 def _new(files: Files, path: str, *, make: bool, follow: bool = True) -> tuple[str, ...]:
-    """The folders that will be made, and last the path itself."""
+    """Return the folders that will be made, and last the path itself."""
     try:
         return (files.resolve(path, follow=follow),)
     except FileNotFoundError:
@@ -62,7 +64,7 @@ def _new(files: Files, path: str, *, make: bool, follow: bool = True) -> tuple[s
 
 
 def _missing(files: Files, path: str) -> list[str]:
-    """The folders that are not there on the way to the folder `path`, as `mkdir` with parents would make them."""
+    """Return the missing folders up to the folder `path`, in the order in which `mkdir -p` makes them."""
     missing: list[str] = []
     here = "."
     for name in split_path(path):

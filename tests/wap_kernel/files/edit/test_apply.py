@@ -18,7 +18,7 @@ MIB = 1024 * 1024
 
 
 def apply(data: bytes, changes: Sequence[Edit], *, max_size: int = MIB) -> bytes:
-    return editing.apply(data, changes, max_size=max_size, deadline=Deadline(60))
+    return editing.apply_edits(data, changes, max_size=max_size, deadline=Deadline(60))
 
 
 def replace(start: int, end: int, new: str) -> ReplaceLines:
@@ -149,7 +149,7 @@ def test_all_changes_share_one_deadline() -> None:
             return max(0.0, self.left)
 
     with pytest.raises(TimedOut) as caught:
-        editing.apply(b"a\n", [insert(0, "x")] * 9, max_size=MIB, deadline=Counted(60))
+        editing.apply_edits(b"a\n", [insert(0, "x")] * 9, max_size=MIB, deadline=Counted(60))
     assert caught.value.details["operation"] == 2
 
 

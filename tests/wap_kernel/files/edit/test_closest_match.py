@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.support.time_limits import cpu_time
-from wap_kernel.files.edit.apply import apply
-from wap_kernel.files.edit.closest_match import LEAST_SIMILARITY, MAX_LINES, closest
+from wap_kernel.files.edit.apply import apply_edits
+from wap_kernel.files.edit.closest_match import MAX_LINES, MIN_SIMILARITY, find_closest
 from wap_kernel.model.deadline import Deadline
 from wap_kernel.model.edits import ReplaceText
 from wap_kernel.model.errors import EditNotFound
@@ -17,7 +17,7 @@ CODE = "import os\n\n\ndef greet(name):\n    # be kind\n    return 'Hello ' + na
 
 
 def test_the_region_that_shares_most_words_is_found() -> None:
-    found = closest(CODE, "def greet(name):\n    # be kind\n    return 'Hi ' + name\n")
+    found = find_closest(CODE, "def greet(name):\n    # be kind\n    return 'Hi ' + name\n")
     assert found is not None
     assert (found.start_line, found.end_line) == (4, 6)
     assert found.text == "def greet(name):\n    # be kind\n    return 'Hello ' + name\n"
@@ -29,18 +29,18 @@ def test_the_region_that_shares_most_words_is_found() -> None:
     [("    return 'Hello '+name", 6), ("os.exit(0)", 10), ("import  os", 1)],
 )
 def test_one_line(wanted: str, line: int) -> None:
-    found = closest(CODE, wanted)
+    found = find_closest(CODE, wanted)
     assert found is not None
     assert (found.start_line, found.end_line) == (line, line)
 
 
 @pytest.mark.parametrize(("text", "wanted"), [("", "x"), (CODE, "%%%%"), (CODE, "Lorem ipsum dolor sit amet")])
 def test_what_is_like_nothing_has_no_place(text: str, wanted: str) -> None:
-    assert closest(text, wanted) is None
+    assert find_closest(text, wanted) is None
 
 
 def test_a_longer_text_than_the_file_is_compared_with_all_of_it() -> None:
-    found = closest("a = 1\n", "a = 1\nb = 2\n")
+    found = find_closest("a = 1\n", "a = 1\nb = 2\n")
     assert found is not None
     assert (found.start_line, found.end_line) == (1, 1)
 
@@ -48,21 +48,21 @@ def test_a_longer_text_than_the_file_is_compared_with_all_of_it() -> None:
 def test_a_failed_edit_tells_the_place_and_changes_nothing() -> None:
     change = ReplaceText(old_content="return 'Hi ' + name", new_content="")
     with pytest.raises(EditNotFound) as refused:
-        apply(CODE.encode(), [change], max_size=10_000, deadline=Deadline(5))
+        apply_edits(CODE.encode(), [change], max_size=10_000, deadline=Deadline(5))
     assert refused.value.details["closest"]["startLine"] == 6
 
 
 def test_a_large_file_takes_no_noticeable_time() -> None:
     text = "".join(f"line number {number} of many\n" for number in range(2 * MAX_LINES))
     with cpu_time(20):
-        found = closest(text, "line number 777 of any\nline number 778 of many\n")
+        found = find_closest(text, "line number 777 of any\nline number 778 of many\n")
     assert found is not None
-    assert found.similarity > LEAST_SIMILARITY
+    assert found.similarity > MIN_SIMILARITY
 
 
 @given(st.text(max_size=200), st.text(max_size=60))
 def test_a_place_is_lines_of_the_text(text: str, wanted: str) -> None:
-    found = closest(text, wanted)
+    found = find_closest(text, wanted)
     if found is not None:
         lines = text.split("\n")
         assert 1 <= found.start_line <= found.end_line <= len(lines)

@@ -11,16 +11,16 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from wap_kernel.files.edit import unified_diff
-from wap_kernel.files.edit.unified_diff import unified
+from wap_kernel.files.edit.unified_diff import render_diff
 
 
 def test_equal_files_have_no_diff() -> None:
-    assert unified("a", b"x\n", b"x\n") == ("", False)
+    assert render_diff("a", b"x\n", b"x\n") == ("", False)
 
 
 def test_a_changed_line_with_its_context() -> None:
     old = b"".join(b"%d\n" % number for number in range(1, 11))
-    diff, cut = unified("n.txt", old, old.replace(b"5\n", b"five\n"))
+    diff, cut = render_diff("n.txt", old, old.replace(b"5\n", b"five\n"))
     assert not cut
     assert diff.splitlines() == [
         "--- a/n.txt", "+++ b/n.txt", "@@ -2,7 +2,7 @@", " 2", " 3", " 4", "-5", "+five", " 6", " 7", " 8",
@@ -28,13 +28,13 @@ def test_a_changed_line_with_its_context() -> None:
 
 
 def test_a_missing_final_newline_is_said() -> None:
-    diff, _ = unified("a", b"x", b"y\n")
+    diff, _ = render_diff("a", b"x", b"y\n")
     assert diff.splitlines()[-3:] == ["-x", "\\ No newline at end of file", "+y"]
 
 
 def test_a_large_change_is_cut_and_quick() -> None:
     old = b"".join(b"old %d\n" % number for number in range(100_000))
-    diff, cut = unified("a", old, old.replace(b"old", b"new"))
+    diff, cut = render_diff("a", old, old.replace(b"old", b"new"))
     assert cut
     assert len(diff) <= unified_diff.MAX_DIFF_CHARACTERS + 100
 
@@ -50,7 +50,7 @@ class Counting(list[int]):
 
 
 def test_of_lines_that_are_too_long_the_beginning_is_shown() -> None:
-    text, cut = unified("a.js", b"first\n" + b"x" * 100_000 + b"\nlast\n", b"first\n" + b"y" * 100_000)
+    text, cut = render_diff("a.js", b"first\n" + b"x" * 100_000 + b"\nlast\n", b"first\n" + b"y" * 100_000)
     assert cut
     assert text.splitlines() == [
         "--- a/a.js",
@@ -63,7 +63,7 @@ def test_of_lines_that_are_too_long_the_beginning_is_shown() -> None:
         "\\ No newline at end of file",
     ]
     long = b"z" * 50_000
-    assert unified("a", long, long + b"\n")[1] is True and unified("a", b"", long)[1] is False
+    assert render_diff("a", long, long + b"\n")[1] is True and render_diff("a", b"", long)[1] is False
 
 
 def test_the_work_is_bounded_by_the_steps() -> None:
@@ -75,14 +75,14 @@ def test_the_work_is_bounded_by_the_steps() -> None:
 
 def test_lines_of_one_side_only_cost_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(unified_diff, "MAX_STEPS", 2000)
-    diff, _ = unified("a", b"a\nx\n" * 1000, b"a\ny\n" * 1000)
+    diff, _ = render_diff("a", b"a\nx\n" * 1000, b"a\ny\n" * 1000)
     assert diff.count("\n a\n") == 1000
     assert diff.count("\n-x\n") == diff.count("\n+y\n") == 1000
 
 
 def test_beyond_the_bound_the_middle_is_shown_as_replaced(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(unified_diff, "MAX_STEPS", 1)
-    diff, _ = unified("a", b"0\na\nb\nc\n9\n", b"0\nb\na\nc\nb\n9\n")
+    diff, _ = render_diff("a", b"0\na\nb\nc\n9\n", b"0\nb\na\nc\nb\n9\n")
     assert diff.splitlines()[2:] == ["@@ -1,5 +1,6 @@", " 0", "-a", "-b", "-c", "+b", "+a", "+c", "+b", " 9"]
 
 
@@ -113,14 +113,14 @@ def test_what_is_common_is_as_long_as_can_be(old: list[int], new: list[int]) -> 
     ],
 )
 def test_a_path_in_the_header_is_quoted_as_git_does(path: str, shown: str) -> None:
-    assert unified(path, b"", b"x\n")[0].split("\n")[0] == f"--- {shown}"
+    assert render_diff(path, b"", b"x\n")[0].split("\n")[0] == f"--- {shown}"
 
 
 @pytest.mark.skipif(shutil.which("git") is None, reason="needs git")
 def test_git_understands_a_quoted_path(tmp_path: Path) -> None:
     path = 'a\tb\n"c\\\x1b'
     (tmp_path / path).write_bytes(b"old\n")
-    diff, _ = unified(path, b"old\n", b"new\n")
+    diff, _ = render_diff(path, b"old\n", b"new\n")
     subprocess.run(["git", "apply", "-"], input=diff.encode(), cwd=tmp_path, check=True, capture_output=True)
     assert (tmp_path / path).read_bytes() == b"new\n"
 
@@ -139,7 +139,7 @@ def test_git_applies_it(
     if not before or before == after:
         return
     (tmp_path / "f").write_bytes(before)
-    diff, _ = unified("f", before, after)
+    diff, _ = render_diff("f", before, after)
     command = ["git", "apply", "--unidiff-zero", "--whitespace=nowarn", "-"]
     subprocess.run(command, input=diff.encode(), cwd=tmp_path, check=True, capture_output=True)
     assert (tmp_path / "f").read_bytes() == after

@@ -11,8 +11,8 @@ import pytest
 from tests.support.searchers import OPEN, WAYS, Search, make_searcher
 from wap_kernel.files.contained.root import Root
 from wap_kernel.files.search.line_scanner import BLOCK
-from wap_kernel.files.search.ripgrep import Query
 from wap_kernel.files.search.ripgrep_search import LONG
+from wap_kernel.files.search.search_query import SearchQuery
 from wap_kernel.model.deadline import Deadline
 from wap_kernel.model.operations import SearchFiles
 from wap_kernel.model.results import Limits
@@ -63,7 +63,9 @@ def test_columns_in_a_large_file_are_asked_for_line_by_line(
     asked: list[tuple[int, bool]] = []
     original = searcher._rg.hits
 
-    def hits(query: Query, names: list[str], *arguments: Any, fds: list[int], with_columns: bool = True) -> object:
+    def hits(
+        query: SearchQuery, names: list[str], *arguments: Any, fds: list[int], with_columns: bool = True
+    ) -> object:
         opened = fds or [ws / name for name in names]
         asked.append((max(os.stat(each).st_size for each in opened), with_columns))
         return original(query, names, *arguments, fds=fds, with_columns=with_columns)

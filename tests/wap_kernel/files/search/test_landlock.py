@@ -11,7 +11,7 @@ import pytest
 
 from wap_kernel.files.search import landlock
 
-pytestmark = pytest.mark.skipif(not landlock.abi(), reason="this kernel has no Landlock")
+pytestmark = pytest.mark.skipif(not landlock.read_abi(), reason="this kernel has no Landlock")
 
 
 @pytest.fixture
@@ -86,4 +86,4 @@ def test_a_bad_rule_is_an_error_and_not_a_loose_restriction(inside: Path) -> Non
 
 def test_missing_elsewhere(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(landlock.sys, "platform", "darwin")
-    assert landlock.abi() == 0
+    assert landlock.read_abi() == 0

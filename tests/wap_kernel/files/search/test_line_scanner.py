@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from wap_kernel.files.interface import FileKind, Stat
 from wap_kernel.files.overlay.handles import VirtualFile
-from wap_kernel.files.search.line_scanner import Hit, compute_column, read_column, find_hits, split_lines, read_lines
+from wap_kernel.files.search.line_scanner import Hit, compute_column, find_hits, read_column, read_lines, split_lines
 from wap_kernel.model.limits import MAX_MATCH_LINE_CHARACTERS
 
 texts = st.lists(st.sampled_from([b"a", b"b", b"ab", b"\n", b"\r", b"\r\n", "é".encode(), b"\xff"])).map(b"".join)

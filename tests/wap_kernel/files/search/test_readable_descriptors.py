@@ -12,7 +12,7 @@ import pytest
 
 from tests.support.file_trees import grow
 from wap_kernel.files.search import readable_descriptors as module
-from wap_kernel.files.search.readable_descriptors import readable
+from wap_kernel.files.search.readable_descriptors import iterate_readable
 from wap_kernel.policy.paths.protected import ProtectedPaths
 
 HIDING = ProtectedPaths(hidden=frozenset({("a", "b", "secret"), ("state",)}), read_only=frozenset())
@@ -32,24 +32,24 @@ def name_of(fd: int) -> str:
 
 
 def test_nothing_hidden_is_all_of_the_root(folder: int) -> None:
-    assert list(readable(folder, ProtectedPaths(frozenset(), frozenset()))) == [folder]
+    assert list(iterate_readable(folder, ProtectedPaths(frozenset(), frozenset()))) == [folder]
 
 
 def test_everything_but_what_is_hidden(folder: int) -> None:
-    assert sorted(map(name_of, readable(folder, HIDING))) == ["c", "open", "top", "z"]
+    assert sorted(map(name_of, iterate_readable(folder, HIDING))) == ["c", "open", "top", "z"]
 
 
 def test_few_descriptors_at_a_time(folder: int, tmp_path: Path) -> None:
     grow(tmp_path, {f"f{number}": b"" for number in range(100)})
     before = len(os.listdir("/proc/self/fd"))
-    assert max(len(os.listdir("/proc/self/fd")) for _ in readable(folder, HIDING)) <= before + 3
+    assert max(len(os.listdir("/proc/self/fd")) for _ in iterate_readable(folder, HIDING)) <= before + 3
     assert len(os.listdir("/proc/self/fd")) == before
 
 
 @pytest.mark.parametrize("number", [errno.ENOENT, errno.EACCES, errno.ELOOP, errno.ENOTDIR])
 def test_what_is_gone_is_left_out(folder: int, monkeypatch: pytest.MonkeyPatch, number: int) -> None:
     fail_to_open("top", number, monkeypatch)
-    assert sorted(map(name_of, readable(folder, HIDING))) == ["c", "open", "z"]
+    assert sorted(map(name_of, iterate_readable(folder, HIDING))) == ["c", "open", "z"]
 
 
 @pytest.mark.parametrize("number", [errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.EIO])
@@ -57,7 +57,7 @@ def test_other_errors_are_not_hidden(folder: int, monkeypatch: pytest.MonkeyPatc
     """A search that leaves files out because the server ran out of descriptors would lie about its total."""
     fail_to_open("top", number, monkeypatch)
     with pytest.raises(OSError, match=re.escape(os.strerror(number))):
-        list(readable(folder, HIDING))
+        list(iterate_readable(folder, HIDING))
 
 
 def fail_to_open(name: str, number: int, monkeypatch: pytest.MonkeyPatch) -> None:

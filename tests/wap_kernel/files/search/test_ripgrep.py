@@ -17,18 +17,19 @@ import pytest
 from tests.support.guards import OpenGuard
 from wap_kernel.files.search import landlock, ripgrep
 from wap_kernel.files.search.line_scanner import Hit
-from wap_kernel.files.search.ripgrep import Query, Ripgrep
+from wap_kernel.files.search.ripgrep import Ripgrep
 from wap_kernel.files.search.ripgrep_program import (
     RipgrepProgram,
     find_program,
     find_system_program,
     find_wheel_program,
 )
+from wap_kernel.files.search.search_query import SearchQuery
 from wap_kernel.model.deadline import Deadline
 from wap_kernel.model.errors import ProviderUnavailable, TimedOut
 from wap_kernel.policy.paths.protected import ProtectedPaths
 
-QUERY = Query("needle", regex=False, case_sensitive=True)
+QUERY = SearchQuery("needle", regex=False, case_sensitive=True)
 
 
 def script(path: Path, text: str) -> Callable[[], RipgrepProgram]:
@@ -97,7 +98,7 @@ facts = [sys.argv[1:], dict(os.environ), sys.stdin.read()]
 open({str(told)!r}, "w").write(json.dumps(facts))
 """
     rg = Ripgrep(script(tmp_path / "rg", text), OpenGuard(), None)
-    rg.count(Query("-q", regex=True, case_sensitive=True), ["-n"], Deadline(30))
+    rg.count(SearchQuery("-q", regex=True, case_sensitive=True), ["-n"], Deadline(30))
     rg.close()
     arguments, environment, stdin = json.loads(told.read_text())
     assert "--no-config" in arguments
@@ -156,7 +157,7 @@ def test_where_lines_match(tmp_path: Path, pattern: str, hits: list[Hit]) -> Non
     path = tmp_path / "new\n1:2:3:x"
     path.write_bytes(b"xx needle\n\n\xff\xc3\xa9 needle needle\n5\nabc")
     rg = Ripgrep(find_program, OpenGuard(), None)
-    query = Query(pattern, regex=True, case_sensitive=True)
+    query = SearchQuery(pattern, regex=True, case_sensitive=True)
     assert rg.hits(query, [str(path)], 9, Deadline(30)) == {str(path): hits}
     without_columns = [hit._replace(at=0) for hit in hits]
     assert rg.hits(query, [str(path)], 9, Deadline(30), with_columns=False) == {str(path): without_columns}
@@ -164,7 +165,7 @@ def test_where_lines_match(tmp_path: Path, pattern: str, hits: list[Hit]) -> Non
     rg.close()
 
 
-@pytest.mark.skipif(not landlock.abi(), reason="this kernel has no Landlock")
+@pytest.mark.skipif(not landlock.read_abi(), reason="this kernel has no Landlock")
 @pytest.mark.parametrize("find", [find_wheel_program, find_system_program])
 def test_a_link_to_outside_is_followed_by_an_unconfined_rg_and_not_by_ours(
     tmp_path: Path, find: Callable[[], RipgrepProgram | None]
@@ -191,7 +192,7 @@ def test_a_link_to_outside_is_followed_by_an_unconfined_rg_and_not_by_ours(
     os.close(root)
 
 
-@pytest.mark.skipif(landlock.abi() == 0, reason="needs Landlock")
+@pytest.mark.skipif(landlock.read_abi() == 0, reason="needs Landlock")
 @pytest.mark.parametrize("find", [find_wheel_program, find_system_program])
 def test_an_upgrade_while_we_run_does_not_end_searching(
     tmp_path: Path, find: Callable[[], RipgrepProgram | None]
@@ -218,7 +219,7 @@ def test_an_upgrade_while_we_run_does_not_end_searching(
     os.close(root)
 
 
-@pytest.mark.skipif(landlock.abi() == 0, reason="needs Landlock")
+@pytest.mark.skipif(landlock.read_abi() == 0, reason="needs Landlock")
 def test_it_cannot_read_what_is_hidden_even_if_it_is_told_to(tmp_path: Path) -> None:
     """A link that appears between our look and rg's would otherwise make the secret count."""
     for name in ("a/secrets/token", "a/secrets/deep/token", "a/open", "b/file", "top"):

@@ -11,8 +11,9 @@ from typing import Any
 
 import pytest
 
-from wap_kernel.files.search import landlock, ripgrep_program
-from wap_kernel.files.search.ripgrep_program import find_program, find_system_program, find_wheel_program, is_static
+from wap_kernel.files.search import elf, landlock, ripgrep_program
+from wap_kernel.files.search.elf import is_static
+from wap_kernel.files.search.ripgrep_program import find_program, find_system_program, find_wheel_program
 from wap_kernel.model.errors import Code, ProviderUnavailable
 
 
@@ -30,7 +31,7 @@ def system(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 @pytest.fixture
 def unconfined(monkeypatch: pytest.MonkeyPatch) -> None:
     """A kernel without Landlock, where a program need not run confined."""
-    monkeypatch.setattr(landlock, "abi", lambda: 0)
+    monkeypatch.setattr(landlock, "read_abi", lambda: 0)
 
 
 def write_rg(folder: Path, version: str) -> Path:
@@ -102,7 +103,7 @@ def test_the_rg_of_the_wheel_is_none_of_the_systems(system: Path, monkeypatch: p
     assert program is not None and program.source == "wheel"
 
 
-@pytest.mark.skipif(not landlock.abi(), reason="this kernel has no Landlock")
+@pytest.mark.skipif(not landlock.read_abi(), reason="this kernel has no Landlock")
 def test_one_that_cannot_be_confined_gives_way_to_the_wheels(system: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A script needs its interpreter, which Landlock does not let it read."""
     script = write_rg(system, "14.0.0")
@@ -113,7 +114,7 @@ def test_one_that_cannot_be_confined_gives_way_to_the_wheels(system: Path, monke
     assert program is not None and (program.path, program.can_be_confined) == (str(script), False)
 
 
-@pytest.mark.skipif(not landlock.abi(), reason="this kernel has no Landlock")
+@pytest.mark.skipif(not landlock.read_abi(), reason="this kernel has no Landlock")
 def test_the_systems_own_rg_runs_under_landlock() -> None:
     program = find_system_program()
     if program is None:
@@ -221,7 +222,7 @@ def test_a_script_is_not_a_static_program(tmp_path: Path) -> None:
 
 def test_the_libraries_of_a_dynamic_program_include_its_loader() -> None:
     """The interpreter of these tests is dynamic on most systems."""
-    loader = ripgrep_program._read_loader(sys.executable)
+    loader = elf.read_loader(sys.executable)
     if loader is None:
         pytest.skip("this Python is static")
     libraries = ripgrep_program._list_libraries(sys.executable)

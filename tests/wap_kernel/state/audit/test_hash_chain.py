@@ -17,7 +17,7 @@ from wap_kernel.model.errors import InvalidArgument, WapError
 from wap_kernel.model.operations import CreateDirectory
 from wap_kernel.state import schema
 from wap_kernel.state.audit import hash_chain
-from wap_kernel.state.audit.hash_chain import Head
+from wap_kernel.state.audit.hash_chain import ChainHead
 from wap_kernel.state.audit.log import Audit
 from wap_kernel.state.database import Database
 from wap_kernel.state.directory import open_state_dir
@@ -60,21 +60,21 @@ def kept(ten: Path, state: str) -> Iterator[sqlite3.Connection]:
     connection.close()
 
 
-def problem(connection: sqlite3.Connection, *noted: Head) -> str:
-    found = hash_chain.verify(connection, noted).problem
+def problem(connection: sqlite3.Connection, *noted: ChainHead) -> str:
+    found = hash_chain.verify_chain(connection, noted).problem
     assert found is not None
     return found
 
 
 def test_what_nobody_touched_is_as_it_was_written(kept: sqlite3.Connection) -> None:
-    report = hash_chain.verify(kept)
-    assert report == hash_chain.Report(records=10, cut=0, head=hash_chain.tail(kept), problem=None)
+    report = hash_chain.verify_chain(kept)
+    assert report == hash_chain.ChainReport(records=10, cut=0, head=hash_chain.read_head(kept), problem=None)
 
 
 def test_an_empty_audit_is_fine(state: str) -> None:
     connection = schema.connect(state)
-    assert hash_chain.verify(connection) == hash_chain.Report(0, 0, 0, hash_chain.START)
-    assert "tail was cut off" in problem(connection, Head(1, "0" * 64))
+    assert hash_chain.verify_chain(connection) == hash_chain.ChainReport(0, 0, 0, hash_chain.START)
+    assert "tail was cut off" in problem(connection, ChainHead(1, "0" * 64))
     connection.close()
 
 
@@ -84,7 +84,7 @@ def test_a_change_to_any_column_shows(kept: sqlite3.Connection, column: str, num
     other = {"phase": "intent" if number % 2 == 0 else "outcome", "outcome": "ok", "duration_ms": 0.1254}
     # No duration is measured to a tenth of a microsecond, so this is another one.
     kept.execute(f"UPDATE audit SET {column} = ? WHERE id = ?", (other.get(column, "something else"), number))
-    report = hash_chain.verify(kept)
+    report = hash_chain.verify_chain(kept)
     assert report.problem is not None and report.problem.startswith(f"Record {number} does not fit its hash")
     assert report.records == number - 1
 
@@ -124,58 +124,58 @@ def test_damage_shows(kept: sqlite3.Connection, damage: str) -> None:
 
 
 def test_a_tail_that_was_cut_off_shows_with_a_head_noted_elsewhere(kept: sqlite3.Connection) -> None:
-    head = hash_chain.tail(kept)
+    head = hash_chain.read_head(kept)
     kept.execute("DELETE FROM audit WHERE id > 8")
-    assert hash_chain.verify(kept).problem is None
+    assert hash_chain.verify_chain(kept).problem is None
     assert "Record 10 was noted and is missing: the last one is 8" in problem(kept, head)
 
 
 def test_an_audit_that_was_written_anew_shows_with_a_head_noted_elsewhere(kept: sqlite3.Connection, state: str) -> None:
-    heads = [Head(*row) for row in kept.execute("SELECT id, hash FROM audit WHERE id IN (4, 10)")]
-    assert hash_chain.verify(kept, heads).problem is None
+    heads = [ChainHead(*row) for row in kept.execute("SELECT id, hash FROM audit WHERE id IN (4, 10)")]
+    assert hash_chain.verify_chain(kept, heads).problem is None
     kept.execute("DELETE FROM audit")
     record(state, "d", 5)
-    assert hash_chain.verify(kept).problem is None
+    assert hash_chain.verify_chain(kept).problem is None
     assert "Record 4 does not have the hash that was noted" in problem(kept, *heads)
 
 
 @pytest.mark.parametrize("text", ["", "12", "12:", "x:" + "0" * 64, "12:short", "-1:" + "0" * 64])
 def test_a_head_is_read_as_it_is_written(text: str) -> None:
     with pytest.raises(WapError, match="is not the head of an audit"):
-        Head.parse(text)
-    assert Head.parse("12:" + "a" * 64) == Head(12, "a" * 64)
+        ChainHead.parse(text)
+    assert ChainHead.parse("12:" + "a" * 64) == ChainHead(12, "a" * 64)
 
 
 # -- retention
 
 
-def cut(connection: sqlite3.Connection, last: int) -> Head | None:
+def cut(connection: sqlite3.Connection, last: int) -> ChainHead | None:
     connection.execute("BEGIN IMMEDIATE")
-    anchor = hash_chain.cut(connection, last, AT, "janitor")
+    anchor = hash_chain.cut_records(connection, last, AT, "janitor")
     connection.execute("COMMIT")
     return anchor
 
 
 def test_what_retention_leaves_can_be_verified(kept: sqlite3.Connection, state: str) -> None:
-    heads = {number: Head(number, digest) for number, digest in kept.execute("SELECT id, hash FROM audit")}
+    heads = {number: ChainHead(number, digest) for number, digest in kept.execute("SELECT id, hash FROM audit")}
     assert cut(kept, 3) == heads[3]
     assert cut(kept, 4) == heads[4]
     assert cut(kept, 4) is None
     record(state, "e", 1)
-    report = hash_chain.verify(kept, [heads[4], heads[10]])
+    report = hash_chain.verify_chain(kept, [heads[4], heads[10]])
     assert (report.records, report.cut, report.problem) == (6 + 2 + 2, 4, None)
     assert report.cut_by == f"{AT} by janitor"
     assert "Record 2 was cut by retention (up to 4)" in problem(kept, heads[2])
-    assert "does not have the hash" in problem(kept, Head(4, "0" * 64))
+    assert "does not have the hash" in problem(kept, ChainHead(4, "0" * 64))
     kept.execute("DELETE FROM audit_anchors")
     assert "no anchor says that retention cut them" in problem(kept)
 
 
 def test_the_newest_is_never_cut(kept: sqlite3.Connection) -> None:
     assert cut(kept, 10) is None
-    assert hash_chain.verify(kept).records == 10
+    assert hash_chain.verify_chain(kept).records == 10
     assert cut(kept, 9) is not None
-    report = hash_chain.verify(kept)
+    report = hash_chain.verify_chain(kept)
     assert (report.records, report.head.id, report.problem) == (2, 11, None)
 
 
@@ -210,7 +210,7 @@ def test_a_record_of_a_cut_that_says_nothing_covers_nothing(kept: sqlite3.Connec
         "at": AT,
         "operation": hash_chain.CUT,
     }
-    hash_chain.append(kept, [{**row, "workspace": "w", "user": "me", "summary": summary}])
+    hash_chain.append_records(kept, [{**row, "workspace": "w", "user": "me", "summary": summary}])
     forge_cut(kept, 5)
     assert "The records up to 5 are gone" in problem(kept)
 
@@ -220,12 +220,12 @@ def test_a_cut_in_the_middle_of_a_walk_is_no_damage(kept: sqlite3.Connection, st
     seen: list[int] = []
     neighbour = schema.connect(state)
 
-    def each(row: hash_chain.Row, head: Head) -> None:
+    def each(row: hash_chain.Row, head: ChainHead) -> None:
         seen.append(head.id)
         if head.id == 2:
             cut(neighbour, 7)
 
-    start, head = hash_chain.walk(kept, each)
+    start, head = hash_chain.walk_chain(kept, each)
     assert (start.id, head.id) == (7, 11)
     assert seen == [1, 2, 8, 9, 10, 11]
     neighbour.close()
@@ -257,7 +257,7 @@ def test_retention_does_not_hide_a_record_without_a_hash(kept: sqlite3.Connectio
 
 def test_an_added_column_changes_no_hash(kept: sqlite3.Connection) -> None:
     kept.execute("ALTER TABLE audit ADD COLUMN later TEXT")
-    assert hash_chain.verify(kept).problem is None
+    assert hash_chain.verify_chain(kept).problem is None
     kept.execute("UPDATE audit SET later = 'x' WHERE id = 3")
     assert "Record 3 does not fit" in problem(kept)
 
@@ -278,6 +278,6 @@ def _in_processes(work: Callable[..., None], *arguments: tuple[Any, ...]) -> Non
 def test_two_processes_write_one_chain(state: str) -> None:
     _in_processes(record, (state, "a", 200), (state, "b", 200))
     connection = schema.connect(state)
-    report = hash_chain.verify(connection)
+    report = hash_chain.verify_chain(connection)
     connection.close()
     assert (report.records, report.problem) == (800, None)

@@ -45,8 +45,8 @@ def rows(folder: Path) -> list[dict[str, Any]]:
     return found
 
 
-def verified(database: Database) -> hash_chain.Report:
-    report = database.read(hash_chain.verify)
+def verified(database: Database) -> hash_chain.ChainReport:
+    report = database.read(hash_chain.verify_chain)
     assert report.problem is None
     return report
 
@@ -73,7 +73,7 @@ def test_reads_and_mutations_are_written_in_order(tmp_path: Path) -> None:
 def test_reads_alone_are_written_soon_and_all_of_them_at_the_close(tmp_path: Path) -> None:
     with opened(tmp_path) as (audit, database):
         audit.intent(audit.record(ReadFile(path="first"), ME))()
-        database.later(lambda _: None).result(10)
+        database.enqueue(lambda _: None).result(10)
         assert len(rows(tmp_path)) == 1
         for number in range(1200):
             audit.intent(audit.record(ReadFile(path=str(number)), ME))
@@ -94,7 +94,7 @@ def test_names_that_are_not_unicode_are_written_escaped(tmp_path: Path) -> None:
     caller = Caller.model_construct(user="\udcff", agent="\ud800", session="é", token=None)
     with opened(tmp_path) as (audit, database):
         audit.refused("tool\udc80", NotFound("bad \ud801"), caller)
-        database.later(lambda _: None).result(10)
+        database.enqueue(lambda _: None).result(10)
         verified(database)
     (row,) = rows(tmp_path)
     assert [row[name] for name in ("operation", "user", "agent", "session", "error")] == [
@@ -181,9 +181,9 @@ def test_after_the_close_nobody_waits_for_ever(tmp_path: Path) -> None:
     assert rows(tmp_path) == []
 
 
-def _told(caplog: pytest.LogCaptureFixture) -> list[hash_chain.Head]:
+def _told(caplog: pytest.LogCaptureFixture) -> list[hash_chain.ChainHead]:
     lines = [record.getMessage() for record in caplog.records if "audit head" in record.getMessage()]
-    return [hash_chain.Head.parse(line.removeprefix("wap audit head ")) for line in lines]
+    return [hash_chain.ChainHead.parse(line.removeprefix("wap audit head ")) for line in lines]
 
 
 def test_the_head_is_told_after_many_records_and_at_the_close(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
@@ -196,7 +196,7 @@ def test_the_head_is_told_after_many_records_and_at_the_close(tmp_path: Path, ca
     told = _told(caplog)
     assert told[-1].id == 3 * head_log.EVERY // 2 + 1
     with opened(tmp_path) as (_, database):
-        assert database.read(lambda connection: hash_chain.verify(connection, told)).problem is None
+        assert database.read(lambda connection: hash_chain.verify_chain(connection, told)).problem is None
     assert _told(caplog) == told  # nothing new, nothing to tell
 
 

@@ -21,9 +21,17 @@ from wap_kernel.state.audit import hash_chain
 from wap_kernel.state.audit.log import Audit
 from wap_kernel.state.database import Database
 from wap_kernel.state.retention import sweeper
-from wap_kernel.state.retention.policy import DAY, Held, HeldRun, Holdings, Plan, Retention, plan
-from wap_kernel.state.retention.sweeper import Freed, Sweeper
-from wap_kernel.state.undo.blob_store import Blobs, Stored
+from wap_kernel.state.retention.policy import (
+    DAY,
+    RetentionLimits,
+    RetentionPlan,
+    StateInventory,
+    StorageUsage,
+    StoredRun,
+    plan_sweep,
+)
+from wap_kernel.state.retention.sweeper import Sweeper, SweepResult
+from wap_kernel.state.undo.blob_store import BlobFile, BlobStore
 
 NOW = 1_800_000_000.0
 OLD = NOW - DAY
@@ -33,24 +41,26 @@ def ago(days: float, now: float = NOW) -> str:
     return format_epoch(now - days * DAY)
 
 
-def run(number: int, days: float | None, blobs: str = "", reverts: int | None = None) -> HeldRun:
+def run(number: int, days: float | None, blobs: str = "", reverts: int | None = None) -> StoredRun:
     """A run that ended so many days ago; None: it has not ended."""
     ended = None if days is None else ago(days)
-    return HeldRun(number, f"r{number}", ended, None if reverts is None else f"r{reverts}", frozenset(blobs))
+    return StoredRun(number, f"r{number}", ended, None if reverts is None else f"r{reverts}", frozenset(blobs))
 
 
 def holdings(
-    *runs: HeldRun, outputs: dict[str, int] | None = None, blobs: dict[str, int] | None = None, at: float = OLD
-) -> Holdings:
-    return Holdings(
+    *runs: StoredRun, outputs: dict[str, int] | None = None, blobs: dict[str, int] | None = None, at: float = OLD
+) -> StateInventory:
+    return StateInventory(
         runs,
-        {name: Held(size, at) for name, size in (outputs or {}).items()},
-        [Stored(digest, digest, size, at) for digest, size in (blobs or {}).items()],
+        {name: StorageUsage(size, at) for name, size in (outputs or {}).items()},
+        [BlobFile(digest, digest, size, at) for digest, size in (blobs or {}).items()],
     )
 
 
-def decide(held: Holdings, bounds: Retention | None = None) -> tuple[list[str], list[str], list[str | None], int]:
-    found: Plan = plan(held, bounds or Retention(), NOW)
+def decide(
+    held: StateInventory, limits: RetentionLimits | None = None
+) -> tuple[list[str], list[str], list[str | None], int]:
+    found: RetentionPlan = plan_sweep(held, limits or RetentionLimits(), NOW)
     return list(found.runs), sorted(found.outputs), [blob.digest for blob in found.blobs], found.size
 
 
@@ -65,14 +75,14 @@ def test_runs_go_after_thirty_days_with_what_only_they_need() -> None:
 
 def test_a_run_that_runs_or_waits_stays_and_so_does_what_it_undoes() -> None:
     held = holdings(run(1, 99, "a"), run(2, 99), run(3, None, reverts=1), blobs={"a": 1}, outputs={"r3": 5})
-    assert decide(held, Retention(size=0)) == (["r2"], [], [], 0)
+    assert decide(held, RetentionLimits(size=0)) == (["r2"], [], [], 0)
 
 
 def test_rows_count_too() -> None:
     held = holdings(*(replace(run(number, 1), size=100) for number in (1, 2, 3)), outputs={"r2": 50})
-    assert decide(held, Retention(size=350))[0] == []
-    assert decide(held, Retention(size=349))[0] == ["r1"]
-    assert decide(held, Retention(size=249))[0] == ["r1", "r2"]
+    assert decide(held, RetentionLimits(size=350))[0] == []
+    assert decide(held, RetentionLimits(size=349))[0] == ["r1"]
+    assert decide(held, RetentionLimits(size=249))[0] == ["r1", "r2"]
 
 
 def test_the_oldest_go_first_when_it_is_too_much_and_only_as_many_as_needed() -> None:
@@ -81,10 +91,10 @@ def test_the_oldest_go_first_when_it_is_too_much_and_only_as_many_as_needed() ->
         outputs={"r2": 10, "r3": 10, "r4": 10},
         blobs={"b": 100, "c": 100, "d": 100},
     )
-    assert decide(held, Retention(size=330))[0] == []
-    assert decide(held, Retention(size=329)) == (["r2"], ["r2"], ["b"], 110)  # r1 has nothing to give
-    assert decide(held, Retention(size=219)) == (["r2", "r3"], ["r2", "r3"], ["b", "c"], 220)
-    assert decide(held, Retention(size=0))[0] == ["r2", "r3", "r4"]
+    assert decide(held, RetentionLimits(size=330))[0] == []
+    assert decide(held, RetentionLimits(size=329)) == (["r2"], ["r2"], ["b"], 110)  # r1 has nothing to give
+    assert decide(held, RetentionLimits(size=219)) == (["r2", "r3"], ["r2", "r3"], ["b", "c"], 220)
+    assert decide(held, RetentionLimits(size=0))[0] == ["r2", "r3", "r4"]
 
 
 def test_what_nothing_refers_to_stays_while_somebody_may_be_about_to() -> None:
@@ -107,7 +117,7 @@ class State:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self.connection = schema.connect(str(folder))
-        self.blobs = Blobs(str(folder))
+        self.blobs = BlobStore(str(folder))
         self.now = time.time()
 
     def run(self, name: str, days: float, status: str = "completed", reverts: str | None = None) -> None:
@@ -154,7 +164,7 @@ class State:
         row = {**dict.fromkeys(hash_chain.COLUMNS), "operation_id": "o", "phase": "outcome", "operation": "readFile"}
         row |= {"workspace": "w", "user": "me", "summary": "{}", "outcome": "ok"}
         self.connection.execute("BEGIN IMMEDIATE")
-        hash_chain.append(self.connection, [{**row, "at": ago(each, self.now)} for each in days])
+        hash_chain.append_records(self.connection, [{**row, "at": ago(each, self.now)} for each in days])
         self.connection.execute("COMMIT")
 
     def token(self, name: str, expires: float, revoked: float | None = None) -> None:
@@ -168,8 +178,8 @@ class State:
     def column(self, query: str) -> list[object]:
         return [row[0] for row in self.connection.execute(query)]
 
-    def sweeper(self, bounds: Retention | None = None, **options: object) -> Sweeper:
-        return Sweeper(str(self.folder), self.connection, bounds, user="janitor", **options)  # type: ignore[arg-type]
+    def sweeper(self, limits: RetentionLimits | None = None, **options: object) -> Sweeper:
+        return Sweeper(str(self.folder), self.connection, limits, user="janitor", **options)  # type: ignore[arg-type]
 
 
 @pytest.fixture
@@ -199,7 +209,7 @@ def filled(state: State) -> None:
 
 def test_a_sweep_takes_what_is_old_and_says_what_it_freed(state: State) -> None:
     filled(state)
-    expected = Freed(runs=1, outputs=1, blobs=1, tokens=2, audit_records=2, size=103)
+    expected = SweepResult(runs=1, outputs=1, blobs=1, tokens=2, audit_records=2, size=103)
     assert state.sweeper().preview() == expected
     assert state.sweeper().preview() == expected  # nothing was touched
     freed = state.sweeper().sweep()
@@ -212,7 +222,7 @@ def test_a_sweep_takes_what_is_old_and_says_what_it_freed(state: State) -> None:
     assert {state.blobs.read(str(blob.digest)) for blob in state.blobs.all()} == {b"young", b"shared", b"wanted"}
     assert state.column("SELECT id FROM tokens ORDER BY id") == ["good", "just expired"]
     assert state.column("SELECT token FROM bytes_written ORDER BY token") == ["good", "just expired"]
-    assert state.sweeper().sweep() == Freed()
+    assert state.sweeper().sweep() == SweepResult()
 
 
 def test_the_audit_stays_verifiable_and_says_who_cut_it(
@@ -223,13 +233,13 @@ def test_the_audit_stays_verifiable_and_says_who_cut_it(
     state.audit(*(number + 0.5 for number in range(372, 362, -1)))
     freed = state.sweeper().sweep()
     assert freed.audit_records == 8
-    report = hash_chain.verify(state.connection)
+    report = hash_chain.verify_chain(state.connection)
     assert (report.records, report.cut, report.problem) == (2 + 2, 8, None)
     rows = state.connection.execute("SELECT operation, user, summary FROM audit ORDER BY id DESC LIMIT 2").fetchall()
     assert [row[:2] for row in rows] == [("gc", "janitor")] * 2
     last, first = (json.loads(row[2]) for row in rows)
     assert (first["from"], first["upTo"], last["from"], last["upTo"]) == (1, 5, 6, 8)
-    assert freed.anchor == hash_chain.Head(8, last["anchor"])
+    assert freed.anchor == hash_chain.ChainHead(8, last["anchor"])
     assert f"wap audit cut 6 to 8, anchor {freed.anchor}" in caplog.text
 
 
@@ -246,14 +256,14 @@ def test_the_chain_holds_while_a_server_writes(state: State, monkeypatch: pytest
     assert state.sweeper(progress=write).sweep().audit_records == 99
     audit.close()
     database.close()
-    report = hash_chain.verify(state.connection)
+    report = hash_chain.verify_chain(state.connection)
     assert (report.records, report.cut, report.problem) == (1 + 33 + 33, 99, None)
 
 
 def test_the_newest_audit_record_stays_however_old(state: State) -> None:
     state.audit(900, 800, 700)
     assert state.sweeper().sweep().audit_records == 2
-    assert hash_chain.verify(state.connection).problem is None
+    assert hash_chain.verify_chain(state.connection).problem is None
     assert state.column("SELECT id FROM audit ORDER BY id") == [3, 4]
 
 
@@ -261,24 +271,24 @@ def test_what_the_audit_has_too_much_goes_from_the_oldest_on_and_the_chain_holds
     state.audit(*[1] * 100)
     (size,) = state.column(f"SELECT sum({sweeper._AUDIT_SIZE}) FROM audit")
     assert isinstance(size, int)
-    assert state.sweeper(Retention(audit_size=size)).sweep() == Freed()
-    bounds = Retention(audit_size=size - 1)
-    assert state.sweeper(bounds).preview().audit_records == 11  # down to nine tenths
-    assert state.sweeper(bounds).sweep().audit_records == 11
-    report = hash_chain.verify(state.connection)
+    assert state.sweeper(RetentionLimits(audit_size=size)).sweep() == SweepResult()
+    limits = RetentionLimits(audit_size=size - 1)
+    assert state.sweeper(limits).preview().audit_records == 11  # down to nine tenths
+    assert state.sweeper(limits).sweep().audit_records == 11
+    report = hash_chain.verify_chain(state.connection)
     assert (report.records, report.cut, report.problem) == (89 + 1, 11, None)
-    assert state.sweeper(bounds).sweep() == Freed()  # the record of the cut does not lead to the next one
-    assert state.sweeper(Retention(audit_size=0)).sweep().audit_records == 89
+    assert state.sweeper(limits).sweep() == SweepResult()  # the record of the cut does not lead to the next one
+    assert state.sweeper(RetentionLimits(audit_size=0)).sweep().audit_records == 89
     assert state.column("SELECT operation FROM audit") == ["gc", "gc"]
-    assert hash_chain.verify(state.connection).problem is None
+    assert hash_chain.verify_chain(state.connection).problem is None
 
 
 def test_what_the_audit_has_too_much_or_too_old_goes_whichever_is_more(state: State) -> None:
     state.audit(*[400] * 30, *[1] * 70)
     (size,) = state.column(f"SELECT sum({sweeper._AUDIT_SIZE}) FROM audit")
     assert isinstance(size, int)
-    assert state.sweeper(Retention(audit_size=size - 1)).preview().audit_records == 30
-    assert 49 <= state.sweeper(Retention(audit_size=size // 2)).preview().audit_records <= 56
+    assert state.sweeper(RetentionLimits(audit_size=size - 1)).preview().audit_records == 30
+    assert 49 <= state.sweeper(RetentionLimits(audit_size=size // 2)).preview().audit_records <= 56
 
 
 def test_what_a_sweep_that_was_killed_left_is_found_by_the_next(state: State) -> None:
@@ -287,7 +297,7 @@ def test_what_a_sweep_that_was_killed_left_is_found_by_the_next(state: State) ->
     left = state.folder / "blobs" / "tmp-0123"
     left.write_bytes(b"half a")
     state.age(left, 24)
-    assert state.sweeper().sweep() == Freed(outputs=1, blobs=2, size=5 + 7 + 6)
+    assert state.sweeper().sweep() == SweepResult(outputs=1, blobs=2, size=5 + 7 + 6)
     assert not left.exists()
 
 
@@ -301,7 +311,7 @@ def test_a_run_that_came_back_to_life_after_the_plan_keeps_everything(state: Sta
         if what == "runs":
             state.run("revert", 0, "running", reverts="old")
 
-    assert state.sweeper(progress=begin).sweep() == Freed()
+    assert state.sweeper(progress=begin).sweep() == SweepResult()
     assert state.column("SELECT id FROM runs ORDER BY number") == ["old", "revert"]
     assert state.path(digest).exists()
     assert folder.exists()
@@ -315,7 +325,7 @@ def test_a_before_image_that_somebody_takes_up_again_after_the_plan_stays(state:
         if what == "before-images":
             assert state.blobs.touch(*kept)
 
-    assert state.sweeper(progress=touch).sweep() == Freed()
+    assert state.sweeper(progress=touch).sweep() == SweepResult()
     assert state.blobs.read(kept.digest) == b"wanted again"
 
 
@@ -326,9 +336,9 @@ def test_too_much_takes_the_oldest_that_has_ended(state: State) -> None:
     state.output("second", b"b" * 1000)
     state.run("runs", 9, "running")
     state.output("runs", b"c" * 1000)
-    assert state.sweeper(Retention(size=2100)).sweep() == Freed(runs=1, blobs=1, size=1000)
-    assert state.sweeper(Retention(size=500)).sweep() == Freed(runs=1, outputs=1, size=1000)
-    assert state.sweeper(Retention(size=500)).sweep() == Freed()
+    assert state.sweeper(RetentionLimits(size=2100)).sweep() == SweepResult(runs=1, blobs=1, size=1000)
+    assert state.sweeper(RetentionLimits(size=500)).sweep() == SweepResult(runs=1, outputs=1, size=1000)
+    assert state.sweeper(RetentionLimits(size=500)).sweep() == SweepResult()
 
 
 def test_what_runs_have_in_the_database_counts(state: State) -> None:
@@ -337,10 +347,10 @@ def test_what_runs_have_in_the_database_counts(state: State) -> None:
         state.connection.execute("INSERT INTO run_log (run, kind, body) VALUES (?, 'event', ?)", (name, "é" * 50_000))
     state.run("waits", 9, "awaiting_approval")
     state.connection.execute("UPDATE runs SET operations = ? WHERE id = 'waits'", ("x" * 100_000,))
-    assert state.sweeper(Retention(size=401_000)).sweep() == Freed()
-    assert state.sweeper(Retention(size=301_000)).sweep() == Freed(runs=1)
+    assert state.sweeper(RetentionLimits(size=401_000)).sweep() == SweepResult()
+    assert state.sweeper(RetentionLimits(size=301_000)).sweep() == SweepResult(runs=1)
     assert state.column("SELECT id FROM runs ORDER BY number") == ["second", "third", "waits"]
-    assert state.sweeper(Retention(size=0)).sweep() == Freed(runs=2)
+    assert state.sweeper(RetentionLimits(size=0)).sweep() == SweepResult(runs=2)
     assert state.column("SELECT DISTINCT run FROM run_log") == ["waits"]
 
 
@@ -350,8 +360,8 @@ def test_who_is_told_to_stop_leaves_the_rest(state: State) -> None:
         state.output(name, b"x")
     state.audit(400, 0)
     pauses = iter([False, True])
-    assert state.sweeper(rest=lambda: next(pauses, True)).sweep() == Freed(runs=1)
-    assert state.sweeper().preview() == Freed(runs=1, outputs=2, audit_records=1, size=2)
+    assert state.sweeper(rest=lambda: next(pauses, True)).sweep() == SweepResult(runs=1)
+    assert state.sweeper().preview() == SweepResult(runs=1, outputs=2, audit_records=1, size=2)
 
 
 def test_space_is_given_back(tmp_path: Path) -> None:
@@ -360,11 +370,11 @@ def test_space_is_given_back(tmp_path: Path) -> None:
     bare.close()
     state = State(tmp_path)
     state.run("old", 40)
-    size = 4096 * (sweeper.SPARE + 3 * sweeper.VACUUMED)
+    size = 4096 * (sweeper.SPARE_PAGES + 3 * sweeper.VACUUM_PAGES)
     state.connection.execute("UPDATE runs SET operations = ?", ("x" * size,))
     before = state.column("PRAGMA page_count")[0]
-    assert state.sweeper().sweep() == Freed(runs=1)
+    assert state.sweeper().sweep() == SweepResult(runs=1)
     after = state.column("PRAGMA page_count")[0]
     assert isinstance(before, int) and isinstance(after, int)
-    assert sweeper.SPARE < after < before - 2 * sweeper.VACUUMED
+    assert sweeper.SPARE_PAGES < after < before - 2 * sweeper.VACUUM_PAGES
     state.connection.close()

@@ -28,7 +28,7 @@ from wap_kernel.model.operations import (
     WriteFile,
 )
 from wap_kernel.model.results import Limits
-from wap_kernel.state.undo.blob_store import Blobs
+from wap_kernel.state.undo.blob_store import BlobStore
 from wap_kernel.state.undo.imager import Imager
 
 
@@ -140,10 +140,10 @@ def test_the_before_image_is_stored_before_the_operation(undo: Undoable) -> None
 def test_what_cannot_be_kept_for_lack_of_space_is_not_changed(
     undo: Undoable, monkeypatch: pytest.MonkeyPatch, operation: Operation
 ) -> None:
-    def full(self: Blobs, *_: Any) -> None:
+    def full(self: BlobStore, *_: Any) -> None:
         raise NoSpace("No space left.")
 
-    monkeypatch.setattr(Blobs, "put", full)
+    monkeypatch.setattr(BlobStore, "put", full)
     before = undo.tree()
     with pytest.raises(NoSpace):
         undo.do("run", operation)

@@ -20,7 +20,7 @@ from wap_kernel.model.operations import Operation, RunCommand, WriteFile
 from wap_kernel.state import schema
 from wap_kernel.state.retention.sweeper import Sweeper
 from wap_kernel.state.undo import manifest
-from wap_kernel.state.undo.concurrent_calls import Beside
+from wap_kernel.state.undo.concurrent_calls import ConcurrentCalls
 
 __all__ = ["undo"]
 SECONDS = 30
@@ -31,7 +31,7 @@ WRITE = WriteFile(path="new", content=b"theirs")
 def command(undo: Undoable, deadline: Deadline | None = None) -> Iterator[None]:
     nothing, deadline = RunCommand(command=":"), deadline or Deadline(10)
     snapshots = undo.snapshots
-    with snapshots.announced(nothing, deadline), snapshots.around(nothing, "run", 0, deadline, undo.notices.append):
+    with snapshots.announce(nothing, deadline), snapshots.around(nothing, "run", 0, deadline, undo.notices.append):
         yield
 
 
@@ -84,7 +84,7 @@ def test_a_call_while_a_command_is_prepared(undo: Undoable, monkeypatch: pytest.
 def test_a_command_waits_for_the_calls_that_began_before_it(
     undo: Undoable, neighbour: Undoable, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    take, is_taken = manifest.take, threading.Event()
+    take, is_taken = manifest.take_manifest, threading.Event()
 
     def taking(*arguments: Any, **options: Any) -> Any:
         is_taken.set()
@@ -94,12 +94,12 @@ def test_a_command_waits_for_the_calls_that_began_before_it(
         with command(undo):
             pass
 
-    monkeypatch.setattr(manifest, "take", taking)
+    monkeypatch.setattr(manifest, "take_manifest", taking)
     thread = threading.Thread(target=run)
-    with neighbour.snapshots.beside(WRITE, Deadline(10)):
+    with neighbour.snapshots.around_call(WRITE, Deadline(10)):
         thread.start()
         deadline = time.monotonic() + 60
-        while not Beside(undo.state).is_command_under_way():
+        while not ConcurrentCalls(undo.state).is_command_under_way():
             assert time.monotonic() < deadline
             time.sleep(0.01)
         neighbour.call(WriteFile(path="later", content=b"theirs"))  # which does not wait for it, nor it for this
@@ -113,12 +113,12 @@ def test_a_command_waits_for_the_calls_that_began_before_it(
 
 def test_a_command_that_is_cancelled_does_not_wait(undo: Undoable) -> None:
     with (
-        undo.snapshots.beside(WRITE, Deadline(10)),
+        undo.snapshots.around_call(WRITE, Deadline(10)),
         pytest.raises(ProviderUnavailable),
         command(undo, Deadline(10, lambda: True)),
     ):
         pass
-    assert not Beside(undo.state).is_command_under_way()
+    assert not ConcurrentCalls(undo.state).is_command_under_way()
 
 
 def test_a_call_that_its_process_did_not_survive_is_not_the_commands_either(undo: Undoable) -> None:
@@ -170,9 +170,9 @@ def test_the_records_go_when_no_command_needs_them(undo: Undoable) -> None:
 
 def test_what_is_being_recorded_is_not_forgotten(undo: Undoable) -> None:
     """Not even when the command beside it is over: another one may begin before the call is."""
-    beside = Beside(undo.state)
+    beside = ConcurrentCalls(undo.state)
     with command(undo):
-        call = undo.snapshots.beside(WRITE, Deadline(10))
+        call = undo.snapshots.around_call(WRITE, Deadline(10))
         call.__enter__()
     assert not beside.is_command_under_way()
     with beside.unless_a_command() as may_forget:
@@ -183,10 +183,10 @@ def test_what_is_being_recorded_is_not_forgotten(undo: Undoable) -> None:
 
 
 def test_no_descriptor_is_left_when_there_are_no_more(undo: Undoable, monkeypatch: pytest.MonkeyPatch) -> None:
-    beside = Beside(undo.state)
+    beside = ConcurrentCalls(undo.state)
     before = len(os.listdir("/proc/self/fd"))
     with monkeypatch.context() as patched:
-        patched.setattr(Beside, "is_command_under_way", lambda _: os.open("/nothing/there", os.O_RDONLY))
+        patched.setattr(ConcurrentCalls, "is_command_under_way", lambda _: os.open("/nothing/there", os.O_RDONLY))
         for _ in range(3):
             with pytest.raises(FileNotFoundError):
                 beside.hold_off()

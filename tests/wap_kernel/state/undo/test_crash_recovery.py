@@ -20,7 +20,7 @@ from wap_kernel.model.operations import (
     WriteFile,
 )
 from wap_kernel.model.run import BatchOptions, Run, RunStatus, Step, dump_steps
-from wap_kernel.state.undo.crash_recovery import settle
+from wap_kernel.state.undo.crash_recovery import recover_changes
 
 FIRST = WriteFile(path="first", content=b"1")
 """What the run does before it is interrupted."""
@@ -85,7 +85,7 @@ def test_what_was_under_way_is_undone_whether_it_was_done_or_not(
     before = {path: found for path, found in undo.tree().items() if path != FIRST.path}
     undo.interrupted("run", operation, is_done=is_done)
     assert is_done is (undo.tree() != {**before, FIRST.path: undo.tree()[FIRST.path]})
-    assert settle(undo.snapshots, _run(operation)) == [3]
+    assert recover_changes(undo.snapshots, _run(operation)) == [3]
     assert all(change.after is not None for change in undo.snapshots.changes.of("run"))
     assert undo.revert("run", into="revert").left is None
     assert undo.tree() == before
@@ -99,7 +99,7 @@ def test_what_somebody_else_put_there_is_left_to_them(undo: Undoable, operation:
     theirs.parent.mkdir(parents=True, exist_ok=True)
     theirs.unlink(missing_ok=True)
     theirs.write_text("theirs")
-    settle(undo.snapshots, _run(operation))
+    recover_changes(undo.snapshots, _run(operation))
     assert last in (undo.take_back("run").left or ())
     assert theirs.read_text() == "theirs"
     assert not (undo.folder / FIRST.path).exists()
@@ -110,6 +110,6 @@ def test_what_an_earlier_operation_failed_to_record_is_not_taken_for_known(undo:
     edit = ModifyFile(path="old", edits=EDITS)
     undo.interrupted("run", edit, is_done=True)
     undo.write("run", "old", b"one\n")
-    assert settle(undo.snapshots, _run(edit, position=4)) == [3]
+    assert recover_changes(undo.snapshots, _run(edit, position=4)) == [3]
     (unknown,) = undo.snapshots.changes.under_way("run")
     assert unknown.path == "old"

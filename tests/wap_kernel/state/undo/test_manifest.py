@@ -15,7 +15,15 @@ from wap_kernel.files.contained.root import Root
 from wap_kernel.files.interface import FileKind, LinkStat
 from wap_kernel.model.deadline import Deadline
 from wap_kernel.policy.paths.protected import ProtectedPaths
-from wap_kernel.state.undo.manifest import RACY_NS, Manifest, changed_places, differences, out_of_sight, take, take_tree
+from wap_kernel.state.undo.manifest import (
+    RACY_NS,
+    Manifest,
+    iterate_differences,
+    list_changed_exclusions,
+    list_unreadable,
+    take_manifest,
+    take_tree,
+)
 
 
 @pytest.fixture
@@ -28,7 +36,7 @@ def root(tmp_path: Path) -> Iterator[Root]:
 
 
 def taken(root: Root, bound: int = 1000, known: Manifest | None = None) -> Manifest:
-    return take(root, Deadline(10), bound=bound, known=known)
+    return take_manifest(root, Deadline(10), bound=bound, known=known)
 
 
 def run(root: Root, script: str) -> None:
@@ -36,7 +44,7 @@ def run(root: Root, script: str) -> None:
 
 
 def changed(before: Manifest, after: Manifest) -> dict[str, bool]:
-    return {difference.path: difference.is_certain for difference in differences(before, after)}
+    return {difference.path: difference.is_certain for difference in iterate_differences(before, after)}
 
 
 def test_what_is_left_out_is_stated(root: Root, tmp_path: Path) -> None:
@@ -115,28 +123,28 @@ def test_a_change_of_git_is_told_and_a_look_is_none(root: Root) -> None:
     run(root, f"git init -q sub; echo 1 > sub/f; cd sub; git add f; {git} commit -qm 1")
     before = taken(root)
     run(root, "cd sub; git log -1; git cat-file -p HEAD; GIT_OPTIONAL_LOCKS=0 git status")
-    assert changed_places(before, taken(root, known=before)) == []
+    assert list_changed_exclusions(before, taken(root, known=before)) == []
     run(root, f"cd sub; {git} commit -q --allow-empty -m 2")
-    assert changed_places(before, taken(root, known=before)) == ["sub/.git"]
+    assert list_changed_exclusions(before, taken(root, known=before)) == ["sub/.git"]
     run(root, "rm -rf sub/.git; git init -q new")
-    assert changed_places(before, taken(root, known=before)) == ["new/.git", "sub/.git"]
+    assert list_changed_exclusions(before, taken(root, known=before)) == ["new/.git", "sub/.git"]
 
 
 def test_a_change_of_packages_is_told_though_its_traces_are_removed(root: Root) -> None:
     run(root, "mkdir -p node_modules/m venv; touch venv/pyvenv.cfg; echo 1 > node_modules/m/f")
     before = taken(root)
-    assert changed_places(before, taken(root, known=before)) == []
+    assert list_changed_exclusions(before, taken(root, known=before)) == []
     run(root, "touch -r node_modules/m/f ref; echo 2 > node_modules/m/f; touch -r ref node_modules/m/f; rm ref")
-    assert changed_places(before, taken(root, known=before)) == ["node_modules"]
+    assert list_changed_exclusions(before, taken(root, known=before)) == ["node_modules"]
     run(root, "mkdir -p venv/lib/x; touch venv/lib/x/f")
-    assert changed_places(before, taken(root, known=before)) == ["node_modules", "venv"]
+    assert list_changed_exclusions(before, taken(root, known=before)) == ["node_modules", "venv"]
 
 
 def test_what_would_take_too_long_to_compare_may_have_changed(root: Root, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("wap_kernel.state.undo.manifest.MAX_FINGERPRINTED", 3)
     run(root, "mkdir node_modules git; touch node_modules/{1,2,3,4}; git init -q git")
     before = taken(root)
-    assert changed_places(before, taken(root, known=before)) == ["node_modules"]
+    assert list_changed_exclusions(before, taken(root, known=before)) == ["node_modules"]
 
 
 def test_what_was_in_a_folder_that_was_closed_is_out_of_sight() -> None:
@@ -145,8 +153,8 @@ def test_what_was_in_a_folder_that_was_closed_is_out_of_sight() -> None:
         entries={"d": folder, "d/e": folder, "d/e/f": folder, "da": folder}, walked={".", "d", "d/e", "da"}
     )
     after = Manifest(entries={"d": folder, "da": folder}, walked={".", "da"}, excluded={"d": "closed"})
-    assert out_of_sight(before, after) == ["d/e", "d/e/f"]
-    assert out_of_sight(after, after) == []
+    assert list_unreadable(before, after) == ["d/e", "d/e/f"]
+    assert list_unreadable(after, after) == []
 
 
 def test_a_tree_is_taken_whole(root: Root) -> None:

@@ -11,7 +11,7 @@ import pytest
 from tests.support.undo_workspace import Undoable, paths
 from wap_kernel.model.operations import RevertRun
 from wap_kernel.state.undo import report
-from wap_kernel.state.undo.undo import Undoing
+from wap_kernel.state.undo.undo import Undo
 
 
 @pytest.fixture
@@ -51,8 +51,8 @@ def test_what_was_not_kept_is_named_to_those_only_who_may_know_its_name(tmp_path
     (*_, notice) = undo.notices
     assert {*notice.files, *notice.places} == {"shut/secret", "shut/node_modules", "large"}
     assert notice.visible(nameable).files.keys() == {"large"} and not notice.visible(nameable).places
-    undoing = Undoing(undo.snapshots, undo.locks, lambda _: undo.guard)
-    assert [item["path"] for item in undoing.foresee(nameable)["notKept"]] == ["large"]
+    undoing = Undo(undo.snapshots, undo.locks, lambda _: undo.guard)
+    assert [item["path"] for item in undoing.preview_losses(nameable)["notKept"]] == ["large"]
     undo.close()
 
 
@@ -70,9 +70,9 @@ def test_a_description_is_bounded(undo: Undoable, monkeypatch: pytest.MonkeyPatc
     assert described["more"] == 1 and all("diff" not in entry for entry in described["changes"])
 
 
-def _foreseen(undo: Undoable, *, force: bool = False) -> report.ForeseenRevert:
+def _foreseen(undo: Undoable, *, force: bool = False) -> report.RevertPreview:
     operation = RevertRun(run="run", force=force)
-    return report.foresee(undo.snapshots, undo.reverting, operation, lambda _: True, lambda _: True)
+    return report.preview_revert(undo.snapshots, undo.reverting, operation, lambda _: True, lambda _: True)
 
 
 def test_a_question_names_what_has_no_diff_and_what_a_name_cannot_pass_for(
@@ -81,7 +81,7 @@ def test_a_question_names_what_has_no_diff_and_what_a_name_cannot_pass_for(
     monkeypatch.setattr(report, "MAX_DIFFED", 9)
     odd = "touch $'two\\nlines' z-empty; mkdir z-folder; printf 'a\\0' > $'z\\nbinary'; echo 1234567890 > z-large"
     undo.command("run", f"touch {{100..280}}; {odd}")
-    told = _foreseen(undo).told
+    told = _foreseen(undo).summary
     names = told["note"].partition(": ")[2].removesuffix(".").split(", ")
     expected = [*map(str, range(100, 281)), '"two\\nlines"', '"z\\nbinary"', "z-empty", "z-folder", "z-large"]
     assert names == [f"{name} (removed)" for name in expected]
@@ -90,15 +90,15 @@ def test_a_question_names_what_has_no_diff_and_what_a_name_cannot_pass_for(
         "Large file z-large: 11 bytes before, 0 bytes after",
     ]
     monkeypatch.setattr(report, "MAX_NAMED", 3)
-    assert _foreseen(undo).told["note"].endswith(": 100 (removed), 101 (removed), 102 (removed) and 183 more.")
+    assert _foreseen(undo).summary["note"].endswith(": 100 (removed), 101 (removed), 102 (removed) and 183 more.")
     monkeypatch.setattr(report, "MAX_NAMES", 30)
-    assert _foreseen(undo).told["note"].endswith(": 100 (removed), 101 (removed) and 184 more.")
+    assert _foreseen(undo).summary["note"].endswith(": 100 (removed), 101 (removed) and 184 more.")
 
 
 def test_what_a_person_had_is_named_before_what_the_run_made(undo: Undoable) -> None:
     (undo.folder / "z").write_text("1")
     undo.command("run", "touch a 'b (removed), c'; echo 2 > z")
-    named = _foreseen(undo).told["note"].partition(": ")[2]
+    named = _foreseen(undo).summary["note"].partition(": ")[2]
     assert named == 'z (as it was), a (removed), "b (removed), c" (removed).'
 
 
@@ -109,14 +109,14 @@ def test_an_agreement_to_a_revert_is_to_contents_and_modes_and_what_stands_in_it
     os.utime(file, (1, 1))
     (undo.folder / "same").write_text("2\n")
     (undo.folder / "same").replace(file)
-    assert _foreseen(undo) == first and "refused" not in first.told["note"]
+    assert _foreseen(undo) == first and "refused" not in first.summary["note"]
     for mode, content in ((0o600, "2\n"), (0o644, "4")):
         file.chmod(mode)
         file.write_text(content)
         foreseen = _foreseen(undo)
         assert foreseen.evidence != first.evidence
-        assert "it will be refused. Changed since the run: a. A revert would lose that" in foreseen.told["note"]
-        assert "refused" not in _foreseen(undo, force=True).told["note"]
+        assert "it will be refused. Changed since the run: a. A revert would lose that" in foreseen.summary["note"]
+        assert "refused" not in _foreseen(undo, force=True).summary["note"]
     undo.command("run", "touch $'b\\n'")
     (undo.folder / "b\n").write_text("later")
-    assert "\n" not in _foreseen(undo).told["note"]
+    assert "\n" not in _foreseen(undo).summary["note"]

@@ -22,9 +22,9 @@ from wap_kernel.model.caller import Caller
 from wap_kernel.model.errors import Conflict, PermissionDenied
 from wap_kernel.model.operations import DeleteFile
 from wap_kernel.policy.paths.protected import ProtectedPaths
-from wap_kernel.state.undo.revert_apply import PuttingBack
-from wap_kernel.state.undo.revert_plan import Step
-from wap_kernel.state.undo.undo import Undoing
+from wap_kernel.state.undo.revert_apply import RevertExecutor
+from wap_kernel.state.undo.revert_plan import RevertStep
+from wap_kernel.state.undo.undo import Undo
 
 
 @pytest.fixture
@@ -97,14 +97,14 @@ def test_a_link_does_not_lead_an_allowed_removal_to_a_file_that_policy_closes(
 ) -> None:
     undo.command("scene", "mkdir d shut; echo theirs > shut/a.env")
     undo.command("run", "echo 1 > d/a.env")
-    do = PuttingBack._do
+    do = RevertExecutor._do
 
-    def swap(self: PuttingBack, step: Step) -> bool:
+    def swap(self: RevertExecutor, step: RevertStep) -> bool:
         (undo.folder / "d").rename(undo.folder / "aside")
         (undo.folder / "d").symlink_to("shut")
         return do(self, step)
 
-    monkeypatch.setattr(PuttingBack, "_do", swap)
+    monkeypatch.setattr(RevertExecutor, "_do", swap)
     guard = undo.policy(denied_paths=("*.env",))
     assert undo.reverting.revert("run", guard, into="revert").left == ["d/a.env"]
     assert (undo.folder / "shut/a.env").read_text() == "theirs\n"
@@ -284,7 +284,7 @@ def test_an_atomic_undo_names_what_it_cannot_know(tmp_path: Path) -> None:
     undo.command("run", "git config user.x y; echo 1 > node_modules/f; echo 1 > large; echo 1 > f")
     undo.interrupted_command("run", "echo 1 > g")
     run = SimpleNamespace(id="run", caller=Caller())
-    undoing = Undoing(undo.snapshots, undo.locks, lambda _: undo.guard)
+    undoing = Undo(undo.snapshots, undo.locks, lambda _: undo.guard)
     assert undoing.take_back(run) == [".", ".git", "large", "node_modules"]  # type: ignore[arg-type]
     assert not (undo.folder / "f").exists()
     undo.close()

@@ -25,9 +25,9 @@ from wap_kernel.model.operations import (
     Operation,
     WriteFile,
 )
-from wap_kernel.state.undo.change_store import Change, collapsed
-from wap_kernel.state.undo.file_image import ABSENT, Image
-from wap_kernel.state.undo.revert_plan import Do, plan
+from wap_kernel.state.undo.change_store import RecordedChange, collapse_changes
+from wap_kernel.state.undo.file_image import ABSENT, FileImage
+from wap_kernel.state.undo.revert_plan import StepKind, plan_revert
 
 
 @pytest.fixture
@@ -179,38 +179,42 @@ def test_the_rollback_of_a_run_into_itself_leaves_no_change(undo: Undoable) -> N
 # -- the plan alone
 
 
-def file(digest: str, mode: int = 0o644) -> Image:
-    return Image("file", mode, 1, digest=digest, stamp=digest)
+def file(digest: str, mode: int = 0o644) -> FileImage:
+    return FileImage("file", mode, 1, digest=digest, stamp=digest)
 
 
-FOLDER = Image("folder", 0o755)
+FOLDER = FileImage("folder", 0o755)
 
 
 def test_the_order_of_steps() -> None:
     changes = [
-        Change("d", FOLDER, file("1")),
-        Change("d/x", file("2"), ABSENT),
-        Change("new", ABSENT, FOLDER),
-        Change("new/sub", ABSENT, FOLDER),
-        Change("new/sub/f", ABSENT, file("3")),
+        RecordedChange("d", FOLDER, file("1")),
+        RecordedChange("d/x", file("2"), ABSENT),
+        RecordedChange("new", ABSENT, FOLDER),
+        RecordedChange("new/sub", ABSENT, FOLDER),
+        RecordedChange("new/sub/f", ABSENT, file("3")),
     ]
-    made = plan(changes, {change.path: change.after or ABSENT for change in changes})
+    made = plan_revert(changes, {change.path: change.after or ABSENT for change in changes})
     assert [(step.do, step.path) for step in made.steps] == [
-        (Do.REMOVE, "new/sub/f"),
-        (Do.REMOVE, "d"),
-        (Do.REMOVE_FOLDER, "new/sub"),
-        (Do.REMOVE_FOLDER, "new"),
-        (Do.MAKE_FOLDER, "d"),
-        (Do.WRITE, "d/x"),
-        (Do.SET_FOLDER_MODE, "d"),
+        (StepKind.REMOVE, "new/sub/f"),
+        (StepKind.REMOVE, "d"),
+        (StepKind.REMOVE_FOLDER, "new/sub"),
+        (StepKind.REMOVE_FOLDER, "new"),
+        (StepKind.MAKE_FOLDER, "d"),
+        (StepKind.WRITE, "d/x"),
+        (StepKind.SET_FOLDER_MODE, "d"),
     ]
 
 
 def test_changes_of_one_path_come_to_one() -> None:
     one, two, three = file("1"), file("2"), file("3")
-    assert collapsed([Change("f", one, two), Change("f", two, three)]) == [Change("f", one, three)]
-    assert collapsed([Change("f", one, two), Change("f", two, one)]) == []
-    assert collapsed([Change("f", one, None), Change("f", two, three)]) == [Change("f", one, three, is_broken=True)]
+    assert collapse_changes([RecordedChange("f", one, two), RecordedChange("f", two, three)]) == [
+        RecordedChange("f", one, three)
+    ]
+    assert collapse_changes([RecordedChange("f", one, two), RecordedChange("f", two, one)]) == []
+    assert collapse_changes([RecordedChange("f", one, None), RecordedChange("f", two, three)]) == [
+        RecordedChange("f", one, three, is_broken=True)
+    ]
 
 
 # -- any sequence of operations

@@ -1,4 +1,4 @@
-r"""Sets of characters as JavaScript's patterns mean them, written as the inside of a `[...]` of the `regex` module.
+r"""Sets of characters with JavaScript's meaning, rendered as a `[...]` of the `regex` module.
 
 JavaScript's `\d` and `\w` are ASCII, its `\s` knows U+FEFF, and its `i` has rules of its own (without `u`, `k` does not
 match the Kelvin sign); so sets are spelled out here and the `regex` module never sees its own `\w` or IGNORECASE.
@@ -17,7 +17,7 @@ LAST = 0x10FFFF
 SURROGATES = range(0xD800, 0xE000)
 
 Ranges = tuple[tuple[int, int], ...]
-"""Code points from, to (both included); sorted and apart from each other once `_merged`."""
+"""Ranges of code points, both ends included; sorted and apart from each other once `_merge` made them."""
 
 DIGITS: Ranges = ((0x30, 0x39),)
 WORD: Ranges = ((0x30, 0x39), (0x41, 0x5A), (0x5F, 0x5F), (0x61, 0x7A))
@@ -44,8 +44,8 @@ _SCRIPT = regex.compile(r"(?:Script(?:_Extensions)?|scx?)=[A-Z][a-z]+(?:_[A-Z][a
 
 
 @dataclass(frozen=True)
-class Set:
-    """Characters by range and by property (`\\p{...}`, as the regex module writes it)."""
+class CharacterSet:
+    """Characters by range and by property (`\\p{...}`, in the notation of the regex module)."""
 
     ranges: Ranges = ()
     properties: tuple[str, ...] = ()
@@ -54,8 +54,8 @@ class Set:
     def size(self) -> int:
         return 1 + len(self.ranges) + len(self.properties)
 
-    def ignoring_case(self, *, unicode: bool) -> Set:
-        """With every character that `i` makes equal to one of these."""
+    def add_case_variants(self, *, unicode: bool) -> CharacterSet:
+        """Return the set with every character that the flag `i` makes equal to one of its own."""
         table = _case_table(unicode)
         points = list(table)  # sorted
         found = [
@@ -68,26 +68,29 @@ class Set:
             named = [ord(character) for character in regex.findall(f"[{''.join(self.properties)}]", cased)]
             found += named
         missing = {same for point in found for same in table[point]}.difference(found)
-        return Set(_merged((*self.ranges, *((point, point) for point in missing))), self.properties)
+        return CharacterSet(_merge((*self.ranges, *((point, point) for point in missing))), self.properties)
 
-    def notation(self, *, negated: bool = False) -> str:
+    def render(self, *, negated: bool = False) -> str:
         if not self.ranges and not self.properties:
             return "(?s:.)" if negated else "(?!)"
-        ranges = (literal(low) if low == high else f"{literal(low)}-{literal(high)}" for low, high in self.ranges)
+        ranges = (
+            render_character(low) if low == high else f"{render_character(low)}-{render_character(high)}"
+            for low, high in self.ranges
+        )
         return f"[{'^' if negated else ''}{''.join(ranges)}{''.join(self.properties)}]"
 
 
-def characters(*points: int) -> Set:
-    return Set(_merged((point, point) for point in points))
+def make_set(*points: int) -> CharacterSet:
+    return CharacterSet(_merge((point, point) for point in points))
 
 
-def union(sets: Iterable[Set]) -> Set:
+def unite(sets: Iterable[CharacterSet]) -> CharacterSet:
     sets = list(sets)
-    ranges = _merged(pair for chosen in sets for pair in chosen.ranges)
-    return Set(ranges, tuple(dict.fromkeys(name for chosen in sets for name in chosen.properties)))
+    ranges = _merge(pair for chosen in sets for pair in chosen.ranges)
+    return CharacterSet(ranges, tuple(dict.fromkeys(name for chosen in sets for name in chosen.properties)))
 
 
-def complement(ranges: Ranges) -> Ranges:
+def invert(ranges: Ranges) -> Ranges:
     out, start = [], 0
     for low, high in ranges:
         if low > start:
@@ -96,21 +99,24 @@ def complement(ranges: Ranges) -> Ranges:
     return (*out, (start, LAST)) if start <= LAST else tuple(out)
 
 
-def literal(point: int) -> str:
-    """One character, in a notation that has no other meaning anywhere."""
+def render_character(point: int) -> str:
+    """Return a character in a notation that has no other meaning anywhere."""
     character = chr(point)
     return character if character.isascii() and character.isalnum() else f"\\U{point:08x}"
 
 
-def same_ignoring_case(point: int, *, unicode: bool) -> tuple[int, ...]:
-    """The character and those that `i` makes equal to it."""
+def list_case_variants(point: int, *, unicode: bool) -> tuple[int, ...]:
+    """Return the character and those that the flag `i` makes equal to it."""
     if point < 0x80 and not unicode:  # the common case, without the table
         return tuple({ord(chr(point).lower()), ord(chr(point).upper())})
     return _case_table(unicode).get(point, (point,))
 
 
-def property_notation(name: str, *, negated: bool) -> str | None:
-    """`\\p{name}` or `\\P{name}` for the regex module, or None: its own names are looser, so those are listed here."""
+def render_property(name: str, *, negated: bool) -> str | None:
+    """Return `\\p{name}` or `\\P{name}` for the regex module, or None if JavaScript has no such property.
+
+    The regex module also takes looser names, so JavaScript's are listed here.
+    """
     key, _, value = name.partition("=")
     if name in _CATEGORIES:
         name = f"gc={name}"
@@ -127,7 +133,7 @@ def property_notation(name: str, *, negated: bool) -> str | None:
     return notation
 
 
-def _merged(ranges: Iterable[tuple[int, int]]) -> Ranges:
+def _merge(ranges: Iterable[tuple[int, int]]) -> Ranges:
     out: list[tuple[int, int]] = []
     for low, high in sorted(ranges):
         if out and low <= out[-1][1] + 1:
@@ -139,7 +145,7 @@ def _merged(ranges: Iterable[tuple[int, int]]) -> Ranges:
 
 @lru_cache(maxsize=2)
 def _case_table(unicode: bool) -> dict[int, tuple[int, ...]]:
-    """Each character that has others equal to it under `i`, sorted. With `u` by simple folding, else by upper case."""
+    """Map each character to those that the flag `i` makes equal: with `u` by simple folding, else by upper case."""
     # Left out because nothing there has case: CJK, Hangul, private use; and without `u` all beyond 16 bits.
     candidates = [*range(0x2E00), *range(0xA640, 0xAC00), *range(0xFB00, 0x1F200 if unicode else 0x10000)]
     classes: dict[str, list[int]] = {}

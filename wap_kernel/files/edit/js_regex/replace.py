@@ -1,7 +1,8 @@
-"""regexReplace as JavaScript understands it, on the `regex` module for its timeout.
+"""Replace by a regular expression as JavaScript does, on the `regex` module, which has a timeout.
 
 The protocol's examples are JavaScript, and the differences bite: Python's `.` matches `\\r`, so `x.*$` would eat the
-line endings of a CRLF file, and its `$` also matches before a final newline. See jspattern for the pattern.
+line endings of a CRLF file, and its `$` also matches before a final newline. `translate.py` translates the
+pattern.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from collections.abc import Callable, Iterator
 
 import regex
 
-from wap_kernel.files.edit.js_regex.translate import Translated, translate
+from wap_kernel.files.edit.js_regex.translate import TranslatedPattern, translate
 from wap_kernel.model.deadline import Deadline
 from wap_kernel.model.errors import EditNotFound, InvalidArgument, TimedOut, TooLarge
 from wap_kernel.model.limits import REGEX_TIMEOUT_SECONDS
@@ -20,9 +21,9 @@ FLAGS = "gimsu"
 
 
 def replace(text: str, pattern: str, replacement: str, flags: str, *, max_size: int, deadline: Deadline) -> str:
-    """`text.replace(new RegExp(pattern, flags), replacement)`, except that no match is an error, not a shrug."""
+    """Return `text.replace(new RegExp(pattern, flags), replacement)`; raise EditNotFound if nothing matches."""
     translated, compiled = _compile(pattern, flags)
-    expand = _expander(replacement, translated)
+    expand = _make_expander(replacement, translated)
     seconds = min(REGEX_TIMEOUT_SECONDS, deadline.remaining)
     done, size, pieces = 0, 0, list[str]()
     try:
@@ -47,7 +48,7 @@ def replace(text: str, pattern: str, replacement: str, flags: str, *, max_size: 
         ) from None
     if not pieces:
         raise EditNotFound(
-            "The pattern matches nothing.", hint="Read the file; nothing was changed.", pattern=_shortened(pattern)
+            "The pattern matches nothing.", hint="Read the file; nothing was changed.", pattern=_shorten(pattern)
         )
     pieces.append(text[done:])
     return "".join(pieces)
@@ -57,14 +58,14 @@ def _matches(compiled: regex.Pattern[str], text: str, seconds: float) -> Iterato
     stop = time.monotonic() + seconds
     position, nothing_at = 0, -1
     while position <= len(text):
-        # A timeout of nothing at all would mean none.
+        # A timeout of 0 would mean no timeout.
         left = max(stop - time.monotonic(), 0.001)
         for match in compiled.finditer(text, position, concurrent=True, timeout=left):
             if time.monotonic() >= stop:
                 raise TimeoutError
             start, end = match.span()
             if start == nothing_at:
-                # Behind a match of nothing JavaScript goes on with the next character; this one is a second try here.
+                # After an empty match JavaScript goes on with the next character; the regex module tries here again.
                 position = start + 1
                 break
             nothing_at = end if start == end else -1
@@ -73,7 +74,7 @@ def _matches(compiled: regex.Pattern[str], text: str, seconds: float) -> Iterato
             return
 
 
-def _compile(pattern: str, flags: str) -> tuple[Translated, regex.Pattern[str]]:
+def _compile(pattern: str, flags: str) -> tuple[TranslatedPattern, regex.Pattern[str]]:
     if set(flags) - set(FLAGS) or len(set(flags)) != len(flags):
         raise InvalidArgument(
             f"Unknown or repeated regex flags: {flags!r}.", hint=f"Known flags: {', '.join(FLAGS)}.", flags=flags
@@ -83,16 +84,16 @@ def _compile(pattern: str, flags: str) -> tuple[Translated, regex.Pattern[str]]:
         return translated, regex.compile(translated.source, regex.VERSION0, cache_pattern=False)
     except (regex.error, ValueError, OverflowError, RecursionError, MemoryError) as error:
         raise InvalidArgument(
-            f"The pattern cannot be used: {type(error).__name__}.", pattern=_shortened(pattern)
+            f"The pattern cannot be used: {type(error).__name__}.", pattern=_shorten(pattern)
         ) from None
 
 
-def _shortened(pattern: str) -> str:
+def _shorten(pattern: str) -> str:
     return pattern if len(pattern) <= 80 else f"{pattern[:80]}..."
 
 
-def _expander(replacement: str, translated: Translated) -> Callable[[regex.Match[str]], str]:
-    """A function that fills `$1`, `$<name>`, `$&`, `$$`, `` $` `` and `$'` in; anything else is literal."""
+def _make_expander(replacement: str, translated: TranslatedPattern) -> Callable[[regex.Match[str]], str]:
+    """Return a function that fills in `$1`, `$<name>`, `$&`, `$$`, `` $` `` and `$'`; anything else is literal."""
     if "$" not in replacement:
         return lambda _: replacement
     pieces: list[Callable[[regex.Match[str]], str]] = []
@@ -136,7 +137,7 @@ def _expander(replacement: str, translated: Translated) -> Callable[[regex.Match
 
 
 def _group_number(digits: str, groups: int) -> str | None:
-    """The longest of one or two digits that names a group, as JavaScript reads `$10`."""
+    """Return the two digits, or else the one, that name a group, as JavaScript reads `$10`."""
     for length in (2, 1):
         candidate = digits[:length]
         if len(candidate) == length and candidate.isascii() and candidate.isdigit() and 1 <= int(candidate) <= groups:
