@@ -1,11 +1,11 @@
 """The Jupyter server extension: WAP's routes on Jupyter's own port, behind Jupyter's own authentication.
 
-Importing this package costs next to nothing; the application and all it needs load when a server asks for them.
+Importing this package costs next to nothing; the application loads when a server asks for it.
 """
 
 from __future__ import annotations
 
-TYPE_CHECKING = False  # what `typing` says, without its import
+TYPE_CHECKING = False  # as in `typing`, without importing it
 if TYPE_CHECKING:
     from typing import Any
 

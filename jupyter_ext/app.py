@@ -1,4 +1,4 @@
-"""The extension application: wiring only. It opens the workspace that the server's settings name and adds routes."""
+"""The extension application: open the workspace that the server serves, and add the routes. Wiring only."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, cast
 from jupyter_server.extension.application import ExtensionApp
 from traitlets import Bool, CaselessStrEnum, Dict, Float, Integer, List, TraitError, Unicode, validate
 
-from wap_kernel.dialects.mcp.http.lazy_server import Hosted
+from wap_kernel.dialects.mcp.http.lazy_server import LazyMcpServer
 from wap_kernel.model.environment import SERVER_PID
 from wap_kernel.model.errors import ProviderUnavailable, WapError
 from wap_kernel.model.operations import Operation
@@ -21,14 +21,14 @@ from wap_kernel.policy import presets
 from wap_kernel.providers import selection
 
 from . import server_paths
-from .notifications import FilesChanged, Notifications, RunChanged
+from .notifications import FilesNotification, Notifications, RunNotification
 
 if TYPE_CHECKING:
     import asyncio
 
     from jupyter_server.serverapp import ServerApp
 
-    from wap_kernel.dialects.mcp.http.sessions import Sessions
+    from wap_kernel.dialects.mcp.http.sessions import McpSessions
     from wap_kernel.dialects.mcp.subscriptions import Changes
     from wap_kernel.engine.workspace import Workspace
     from wap_kernel.model.call_context import CallContext
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from wap_kernel.model.run import Run
     from wap_kernel.runs.runner import Runner
 
-    from .tokens.store import AgentTokens
+    from .tokens.store import AgentTokenStore
 
 _DEFAULTS = Limits()
 
@@ -52,106 +52,108 @@ class WapExtension(ExtensionApp):
     max_file_size = Integer(
         _DEFAULTS.max_file_size,
         min=1,
-        help="""The largest file, in bytes, that readFile returns whole. A larger one is refused with a hint to ask for
-        a range of lines; a range is cut at this size.""",
+        help="""The largest file, in bytes, that readFile returns whole. A larger file is refused with a hint to read a
+        range of lines; a range is truncated at this size.""",
     ).tag(config=True)
 
     max_directory_entries = Integer(
         _DEFAULTS.max_directory_entries,
         min=1,
-        help="""How many entries exploreFiles returns at most. It still counts all of them (totalFound).""",
+        help="""The number of entries that exploreFiles returns at most; totalFound still counts all of them.""",
     ).tag(config=True)
 
     max_search_results = Integer(
         _DEFAULTS.max_search_results,
         min=1,
-        help="""How many matches searchFiles returns at most. It still counts all of them (totalMatches).""",
+        help="""The number of matches that searchFiles returns at most; totalMatches still counts all of them.""",
     ).tag(config=True)
 
     max_output_size = Integer(
         _DEFAULTS.max_output_size,
         min=1,
-        help="""How many bytes of output executeCommand returns, stdout and stderr together. Of longer output the
-        beginning and the end are kept.""",
+        help="""The bytes of output that executeCommand returns, stdout and stderr together. Longer output is truncated
+        in the middle.""",
     ).tag(config=True)
 
     max_write_size = Integer(
         _DEFAULTS.max_write_size,
         min=1,
-        help="""The largest content, in bytes, that one writeFile or modifyFile may leave in a file. A request's body is
-        limited to 32 MiB in any case.""",
+        help="""The largest file, in bytes, that one writeFile or modifyFile may write. The body of a request is limited
+        to 32 MiB in any case.""",
     ).tag(config=True)
 
     default_timeout_ms = Integer(
         _DEFAULTS.default_timeout_ms,
         min=1,
-        help="""After how many milliseconds a command is ended when the caller names no timeout.""",
+        help="""The timeout of a command, in milliseconds, when the caller names none.""",
     ).tag(config=True)
 
     max_timeout_ms = Integer(
         _DEFAULTS.max_timeout_ms,
         min=1,
-        help="""The longest timeout, in milliseconds, that a caller may give to a command; longer ones are cut.""",
+        help="""The longest timeout, in milliseconds, that a caller may set for a command; longer ones are reduced.""",
     ).tag(config=True)
 
     preset = CaselessStrEnum(
         list(presets.PRESETS),
         default_value=presets.DEFAULT,
-        help="""What agents may do unless something stricter is said elsewhere: restrictive (read small files, no
-        commands), standard (read and write, well-known commands, ask for the others, no network) or permissive
-        (everything that a sandbox confines).""",
+        help="""The policy of the server to begin with: restrictive (read small files, no commands), standard (read and
+        write, well-known commands, ask for the others, no network) or permissive (everything that a sandbox
+        confines). Further layers of policy can only narrow it.""",
     ).tag(config=True)
 
     policy = Dict(
-        help="""What differs from the preset, in the form of a policy file, e.g.
+        help="""Rules that replace those of the preset, in the form of a policy file, e.g.
         {"filesystem": {"deniedPaths": ["solutions/**"]}}. See docs/policy.md.""",
     ).tag(config=True)
 
     provider = CaselessStrEnum(
         list(selection.NAMES),
         default_value=selection.AUTO,
-        help="""Where commands run: bubblewrap or gvisor confine them, local does not. auto takes bubblewrap where it
-        works, else local. One that is named and cannot start refuses every command. `wap doctor` tells what works.""",
+        help="""The provider that runs commands: bubblewrap and gvisor confine them, local does not. auto chooses
+        bubblewrap where it works, else local. A provider that is chosen by name and cannot start refuses every
+        command. `wap doctor` shows which providers work.""",
     ).tag(config=True)
 
     allow_unconfined = Bool(
         False,
-        help="""Whether an agent token may run commands where nothing confines them (the provider local).""",
+        help="""Whether agents with a token may run commands that nothing confines (the provider local).""",
     ).tag(config=True)
 
     undo = Bool(
         True,
-        help="""Whether what runs change is kept, so that a run can be undone. Around a command that takes a walk over
-        the workspace; see docs/undo.md for what is kept and what is not.""",
+        help="""Whether the changes of runs are stored, so that a run can be reverted. Each command then costs a walk
+        over the workspace; docs/undo.md says which changes are stored.""",
     ).tag(config=True)
 
     git = Dict(
-        help="""The git remotes that may be reached, and the credential for them, which nobody in the workspace sees,
-        e.g. {"remotes": ["https://github.com/ada/*"], "githubApp": {"id": "1", "keyFile": "/etc/jupyter/app.pem"}}.
-        Empty: no remote. See docs/git.md.""",
+        help="""The git remotes that the workspace may reach, and the credential for them, which never enters the
+        workspace, e.g.
+        {"remotes": ["https://github.com/ada/*"], "githubApp": {"id": "1", "keyFile": "/etc/jupyter/app.pem"}}.
+        By default no remote is reachable. See docs/git.md.""",
     ).tag(config=True)
 
     state_dir = Unicode(
         "",
-        help="""Where the audit and other state of this workspace is kept (created with mode 0700, unreadable to every
-        tool). Empty: a folder of its own in Jupyter's data folder.""",
+        help="""The folder for the audit and other state of this workspace (created with mode 0700, unreadable to every
+        tool). By default a folder of its own in Jupyter's data folder.""",
     ).tag(config=True)
 
     mcp_tools = List(
         Unicode(),
-        help="""The tools that MCP clients are offered at wap/mcp, e.g. ["readFile", "listFiles", "searchFiles"]. Empty:
-        all of them. Files are offered as resources as far as listFiles and readFile are. An agent token's scope
-        narrows them further.""",
+        help="""The tools that wap/mcp offers to MCP clients, e.g. ["readFile", "listFiles", "searchFiles"]; by default
+        all of them. Resources are listed only with listFiles and read only with readFile. The scope of an agent token
+        narrows the tools further.""",
     ).tag(config=True)
 
     @validate("mcp_tools")
-    def _known_tools(self, proposal: Any) -> list[str]:
+    def _check_tool_names(self, proposal: Any) -> list[str]:
         names: list[str] = proposal["value"]
         if names:
-            from wap_kernel.dialects.coding_environment.tools import chosen
+            from wap_kernel.dialects.coding_environment.tools import check_tool_names
 
             try:
-                chosen(names)
+                check_tool_names(names)
             except WapError as error:
                 raise TraitError(error.text) from None
         return names
@@ -159,30 +161,30 @@ class WapExtension(ExtensionApp):
     mcp_wait = Float(
         0.0,
         min=0.0,
-        help="""How many seconds an MCP tool call waits for a person to agree, where it does not say so itself. Without
-        waiting the client is told which run to look at later.""",
+        help="""The seconds that an MCP tool call waits for an approval, unless the call itself sets them. With 0 the
+        answer names the run to look at later.""",
     ).tag(config=True)
 
     workspace: Workspace | None = None
     runner: Runner | None = None
-    mcp: Hosted
-    tokens: AgentTokens | None = None
+    mcp: LazyMcpServer
+    tokens: AgentTokenStore | None = None
     notifications: Notifications
     _changes: Changes | None = None
-    """For the subscriptions of MCP clients."""
+    """The changes that MCP clients subscribe to, once the MCP server runs."""
     unavailable = ""
-    """Why there is no workspace, for callers to read."""
+    """The error text for callers while there is no workspace."""
 
     def initialize_settings(self) -> None:
         server = self._server()
         loop = cast("asyncio.AbstractEventLoop", cast(Any, server.io_loop).asyncio_loop)
-        self.notifications = Notifications(cast(Any, server.event_logger), loop, self._without_credentials)
-        self.mcp = Hosted(self._open_mcp)
+        self.notifications = Notifications(cast(Any, server.event_logger), loop, self._redact)
+        self.mcp = LazyMcpServer(self._open_mcp)
         self.workspace = self._open_workspace()
         try:
             self.tokens = self._open_tokens()
-        except WapError as error:  # without tokens agents would be sent to the server's own
-            self.log.error("wap: agent tokens cannot be used: %s", error.text)
+        except WapError as error:  # without agent tokens, agents would need the server's own token
+            self.log.error("wap cannot open the agent tokens: %s", error.text)
         if self.workspace is None:
             self.log.warning("wap answers every request with PROVIDER_UNAVAILABLE: %s", self.unavailable)
         else:
@@ -191,18 +193,18 @@ class WapExtension(ExtensionApp):
             self.log.info("wap serves %s", self.workspace.root)
 
     def initialize_handlers(self) -> None:
-        # Loaded here: where there is no workspace, there is no use for the dialects either.
+        # Imported here: without a workspace the dialects need not load.
         if self.workspace is None:
-            from .handlers.missing import MissingHandler
+            from .handlers.base import NotFoundHandler
 
-            self.handlers.append((r"/wap(?:/.*)?", MissingHandler))
+            self.handlers.append((r"/wap(?:/.*)?", NotFoundHandler))
         else:
             from .handlers.routes import ROUTES
 
             self.handlers.extend(ROUTES)
 
     def current_activity(self) -> dict[str, Any] | None:
-        """Running commands keep a server from being culled as idle."""
+        """Return the running commands and runs, which keep a server from being culled as idle."""
         commands = self.workspace.running if self.workspace is not None else 0
         runs = self.runner.running if self.runner is not None else 0
         return {"commands": commands, "runs": runs} if commands or runs else None
@@ -218,17 +220,17 @@ class WapExtension(ExtensionApp):
         tokens, self.tokens = self.tokens, None
         await self._close(tokens)
 
-    async def _close(self, part: Hosted | Runner | Workspace | AgentTokens | None) -> None:
-        """What goes wrong keeps neither the others from closing nor the server from stopping."""
+    async def _close(self, part: LazyMcpServer | Runner | Workspace | AgentTokenStore | None) -> None:
+        """Close one part. An error is logged, so that the other parts close and the server stops."""
         try:
             if part is not None:
                 await part.close()
         except Exception:
-            self.log.exception("wap: %s did not close in order", type(part).__name__)
+            self.log.exception("wap: closing %s failed", type(part).__name__)
 
     def _open_workspace(self) -> Workspace | None:
         server = self._server()
-        root = server_paths.root(server)
+        root = server_paths.find_root(server)
         if root is None:
             self.unavailable = (
                 f"The contents manager of this server ({type(server.contents_manager).__name__}) does not keep its "
@@ -236,22 +238,22 @@ class WapExtension(ExtensionApp):
             )
             return None
         from wap_kernel.engine.workspace import Workspace
-        from wap_kernel.git.configuring import git_settings
-        from wap_kernel.policy.parse import merge
+        from wap_kernel.git.settings import parse_git_settings
+        from wap_kernel.policy.parse import merge_policy
 
         limits = Limits(**{name: getattr(self, name) for name in Limits.model_fields})
         try:
             return Workspace(
                 root,
-                policy=merge(presets.load(self.preset), self.policy),
+                policy=merge_policy(presets.load_preset(self.preset), self.policy),
                 provider=self.provider,
                 allow_unconfined=self.allow_unconfined,
                 state_dir=self.state_dir or None,
                 limits=limits,
-                hidden=server_paths.secrets(server),
-                read_only=server_paths.settings_files(server, self),
+                hidden=server_paths.list_secret_files(server),
+                read_only=server_paths.list_settings_files(server, self),
                 undo=self.undo,
-                git=git_settings(self.git),
+                git=parse_git_settings(self.git),
                 changed=self._announce_files,
                 log=self.log,
             )
@@ -267,54 +269,56 @@ class WapExtension(ExtensionApp):
 
         return open_runner(workspace, admission=self._admit, changed=self._announce_run)
 
-    def _open_mcp(self) -> Sessions:
-        """With the first request: it takes most of a second to import."""
-        from wap_kernel.dialects.mcp.http.sessions import Sessions
-        from wap_kernel.dialects.mcp.server import build
+    def _open_mcp(self) -> McpSessions:
+        """Build the MCP server, on the first request: the import takes most of a second."""
+        from wap_kernel.dialects.mcp.http.sessions import McpSessions
+        from wap_kernel.dialects.mcp.server import build_server
         from wap_kernel.dialects.mcp.subscriptions import Changes
 
-        from .handlers.mcp import asker_of
+        from .handlers.mcp import get_requester
 
         if self.runner is None:
             raise ProviderUnavailable(self.unavailable)
         self._changes = Changes()
-        server = build(self.runner, asker_of, self._changes, only=self.mcp_tools or None, wait=self.mcp_wait)
-        return Sessions(server)
+        server = build_server(
+            self.runner, get_requester, self._changes, only=self.mcp_tools or None, wait=self.mcp_wait
+        )
+        return McpSessions(server)
 
     @asynccontextmanager
     async def _admit(self, caller: Caller, operation: Operation) -> AsyncIterator[None]:
-        """Counts the operations of an agent's runs as those of its calls."""
+        """Count the operations of an agent's runs like those of its calls."""
         if caller.token is None:
             yield
             return
-        from .handlers.base import RATES
+        from .handlers.base import RATE_LIMITER
 
         if self.tokens is None:
-            raise ProviderUnavailable("There are no agent tokens here now.")
-        async with self.settings[RATES].admit(await self.tokens.known(caller.token), operation):
+            raise ProviderUnavailable("The agent tokens of this server are not available.")
+        async with self.settings[RATE_LIMITER].admit(await self.tokens.get_unrevoked(caller.token), operation):
             yield
 
-    def _without_credentials(self, text: str) -> str:
-        return text if self.workspace is None else self.workspace.redactor.without_known(text)
+    def _redact(self, text: str) -> str:
+        return text if self.workspace is None else self.workspace.redactor.mask_known(text)
 
     def _announce_run(self, run: Run) -> None:
-        self.notifications.announce(RunChanged(run.id, run.status.value, run.caller.agent))
+        self.notifications.announce(RunNotification(run.id, run.status.value, run.caller.agent))
 
     def _announce_files(self, operation: Operation, caller: Caller, context: CallContext) -> None:
-        paths = tuple(touch.path for touch in operation.path_accesses() if touch.access is Access.WRITE)
-        self.notifications.announce(FilesChanged(paths, context.run, caller.agent))
+        paths = tuple(access.path for access in operation.path_accesses() if access.access is Access.WRITE)
+        self.notifications.announce(FilesNotification(paths, context.run, caller.agent))
         if self._changes is not None:
             self._changes.announce(operation)
 
-    def _open_tokens(self) -> AgentTokens | None:
+    def _open_tokens(self) -> AgentTokenStore | None:
         if self.workspace is None:
             return None
-        from .handlers.base import RATES, TOKENS
-        from .tokens.rate_limits import Rates
-        from .tokens.store import AgentTokens
+        from .handlers.base import RATE_LIMITER, TOKENS
+        from .tokens.rate_limits import RateLimiter
+        from .tokens.store import AgentTokenStore
 
-        tokens = AgentTokens(self.workspace.state_dir, self.workspace.id, self.log)
-        self.settings.update({TOKENS: tokens, RATES: Rates(tokens)})
+        tokens = AgentTokenStore(self.workspace.state_dir, self.workspace.id, self.log)
+        self.settings.update({TOKENS: tokens, RATE_LIMITER: RateLimiter(tokens)})
         return tokens
 
     def _server(self) -> ServerApp:

@@ -1,9 +1,9 @@
-"""An ASGI application behind a tornado handler: the request's body as it comes, the answer as it is made.
+"""Run an ASGI application behind a Tornado handler; stream the request's body and the response.
 
-What flows is slowed by who reads it, in both directions: a chunk of the body is taken from the socket when the one
-before was taken by the application, and the application goes on when what it sent has left. A client that goes away
-before it has its answer ends the application's work. A small body is waited for and handed over whole: every wait is a
-round of the event loop, and most requests are small.
+There is back-pressure in both directions: a chunk of the body is read from the socket when the application has received
+the one before, and the application continues when the chunk it sent has left. A client that disconnects before it has
+its response cancels the application. A small body is buffered and handed over whole: every wait is a round of the event
+loop, and most requests are small.
 """
 
 from __future__ import annotations
@@ -24,22 +24,22 @@ Receive = Callable[[], Awaitable[Message]]
 Send = Callable[[Message], Awaitable[None]]
 Application = Callable[[Scope, Receive, Send], Awaitable[None]]
 
-CREDENTIALS = frozenset({"authorization", "cookie", "x-xsrftoken"})
-"""Headers that end here: the handler has seen them, and an application has no use for them."""
-_PER_CONNECTION = frozenset({"connection", "keep-alive", "transfer-encoding", "upgrade"})
-"""Of an answer: tornado's own affair."""
-SMALL = 64 * 1024
-"""Bytes of a body that is handed over whole."""
-_DIGITS = 10
-"""A longer number is no small one, whatever it is made of."""
+CREDENTIAL_HEADERS = frozenset({"authorization", "cookie", "x-xsrftoken"})
+"""Headers that the application does not get: the handler has checked them."""
+_HOP_BY_HOP = frozenset({"connection", "keep-alive", "transfer-encoding", "upgrade"})
+"""Headers of a response that Tornado sets itself."""
+MAX_SMALL_BODY_BYTES = 64 * 1024
+"""The largest body that is handed over whole."""
+_MAX_LENGTH_DIGITS = 10
+"""Digits of a Content-Length that are parsed; a longer number is not small."""
 
 
-def scope_of(request: HTTPServerRequest, more: Mapping[str, Any]) -> Scope:
-    """The request as ASGI has it, without credentials. The query may hold one too and is left out."""
+def build_scope(request: HTTPServerRequest, more: Mapping[str, Any]) -> Scope:
+    """Build the ASGI scope of a request, without credentials; the query may hold one too and is left out."""
     headers = [
         (name.lower().encode("latin-1"), value.encode("latin-1", "replace"))
         for name, value in request.headers.get_all()
-        if name.lower() not in CREDENTIALS
+        if name.lower() not in CREDENTIAL_HEADERS
     ]
     return {
         "type": "http",
@@ -58,123 +58,123 @@ def scope_of(request: HTTPServerRequest, more: Mapping[str, Any]) -> Scope:
     }
 
 
-class Exchange:
-    """One request to an application and its answer. `feed` it the body, then `end_body`, then await `answered`."""
+class AsgiExchange:
+    """One request to an application and its response: `feed` the body, `end_body`, then await `finish`."""
 
     def __init__(self, application: Application, handler: RequestHandler, scope: Scope) -> None:
         self._handler = handler
-        self._whole = bytearray() if _is_small(handler.request) else None
-        """What there is of a small body."""
+        self._buffer = bytearray() if _is_small(handler.request) else None
+        """The part of a small body that has arrived; None for a body that is streamed."""
         self._chunk: bytes | None = None
         self._arrived = asyncio.Event()
-        """There is a chunk, the body has ended, or the client has gone."""
-        self._taken = asyncio.Event()
-        """There is room for a chunk, or nobody takes any more."""
-        self._taken.set()
+        """Set while there is a chunk, and when the body has ended or the client has disconnected."""
+        self._has_room = asyncio.Event()
+        """Set while there is room for a chunk, and when the application receives no more."""
+        self._has_room.set()
         self._body_ended = asyncio.Event()
-        self._is_body_told = False
-        self._is_gone = asyncio.Event()
-        self._is_deaf = False
-        """The application takes nothing any more."""
+        self._is_body_received = False
+        self._disconnected = asyncio.Event()
+        self._is_ignoring_body = False
+        """True when the application receives no more of the body."""
         self._has_started = False
         self._is_complete = False
         self._application = partial(application, scope)
         self._task: asyncio.Task[None] | None = None
-        if self._whole is None:
-            self._begin_work()
+        if self._buffer is None:
+            self._start_application()
 
-    def _begin_work(self) -> None:
+    def _start_application(self) -> None:
         self._task = asyncio.ensure_future(self._serve())
-        self._task.add_done_callback(_hear)
+        self._task.add_done_callback(_consume_exception)
 
     async def _serve(self) -> None:
         try:
             await self._application(self._receive, self._send)
         finally:
-            self._deafen()
+            self._ignore_body()
 
-    def _deafen(self) -> None:
-        self._is_deaf = True
-        self._taken.set()
+    def _ignore_body(self) -> None:
+        self._is_ignoring_body = True
+        self._has_room.set()
 
     @property
     def has_started(self) -> bool:
-        """Whether some of the answer has left."""
+        """True when a part of the response has left."""
         return self._has_started
 
     async def feed(self, chunk: bytes) -> None:
-        """Returns when there is room for more. What the application will not take any more is dropped."""
-        if self._whole is not None:
-            self._whole += chunk
+        """Hand over a chunk when there is room; drop it when the application receives no more."""
+        if self._buffer is not None:
+            self._buffer += chunk
             return
-        await self._taken.wait()
-        if not self._is_deaf:
+        await self._has_room.wait()
+        if not self._is_ignoring_body:
             self._chunk = chunk
-            self._taken.clear()
+            self._has_room.clear()
             self._arrived.set()
 
     def end_body(self) -> None:
-        if self._whole is not None and not self._is_gone.is_set():
-            self._chunk = bytes(self._whole)
-            self._begin_work()
+        if self._buffer is not None and not self._disconnected.is_set():
+            self._chunk = bytes(self._buffer)
+            self._start_application()
         self._body_ended.set()
         self._arrived.set()
 
     def disconnect(self) -> None:
-        """The client has gone. Whoever has its whole answer was not interrupted, and what follows an answer goes on."""
-        self._is_gone.set()
+        """Cancel the application after the client disconnected, unless the response is complete."""
+        self._disconnected.set()
         self._arrived.set()
-        self._deafen()
+        self._ignore_body()
         self._body_ended.set()
         if self._task is not None and not self._is_complete:
             self._task.cancel()
 
-    async def answered(self) -> None:
-        """Until the application has ended. Raises what it raises."""
-        if self._task is None:  # the client went before its request was whole
+    async def finish(self) -> None:
+        """Wait until the application has ended; raise what it raises."""
+        if self._task is None:  # the client disconnected before its request was complete
             return
         try:
             await self._task
         except asyncio.CancelledError:
-            if not self._is_gone.is_set():  # it is this request's own task that was cancelled
+            if not self._disconnected.is_set():  # this request's own task was cancelled
                 self._task.cancel()
                 raise
-        if not self._is_complete and not self._is_gone.is_set():
-            raise RuntimeError("The application ended without an answer.")
+        if not self._is_complete and not self._disconnected.is_set():
+            raise RuntimeError("The application ended without a complete response.")
 
     # -- the application's side
 
     async def _receive(self) -> Message:
-        if not self._is_body_told:
+        if not self._is_body_received:
             await self._arrived.wait()
-        if self._is_gone.is_set():
+        if self._disconnected.is_set():
             return {"type": "http.disconnect"}
-        if self._is_body_told:
-            await self._is_gone.wait()
+        if self._is_body_received:
+            await self._disconnected.wait()
             return {"type": "http.disconnect"}
         chunk, self._chunk = self._chunk, None
-        self._taken.set()
-        self._is_body_told = chunk is None or self._whole is not None
+        self._has_room.set()
+        self._is_body_received = chunk is None or self._buffer is not None
         if not self._body_ended.is_set():
             self._arrived.clear()
-        return {"type": "http.request", "body": chunk or b"", "more_body": not self._is_body_told}
+        return {"type": "http.request", "body": chunk or b"", "more_body": not self._is_body_received}
 
     async def _send(self, message: Message) -> None:
-        if self._is_gone.is_set():
-            return  # `http.disconnect` tells; an error would be logged as one
+        if self._disconnected.is_set():
+            return  # `http.disconnect` says so; an exception would be logged as an error
         if message["type"] == "http.response.start":
-            await self._begin(message)
+            await self._start_response(message)
         elif message["type"] == "http.response.body":
             await self._write(message.get("body", b""), is_last=not message.get("more_body", False))
 
-    async def _begin(self, message: Message) -> None:
-        """Of a stream the headers leave at once, since its first word may take a while; else they go with the body."""
+    async def _start_response(self, message: Message) -> None:
+        """Set status and headers; a stream sends them now, since its first event may take a while."""
         handler = self._handler
         handler.set_status(message["status"])
         handler.clear_header("Content-Type")
         for raw_name, raw_value in message.get("headers", ()):
             name = raw_name.decode("latin-1")
-            if name.lower() not in _PER_CONNECTION:
+            if name.lower() not in _HOP_BY_HOP:
                 handler.set_header(name, raw_value.decode("latin-1"))
         if "Content-Length" not in handler._headers:
             await self._flush()
@@ -183,12 +183,12 @@ class Exchange:
         if body:
             self._handler.write(bytes(body))
         if is_last:
-            self._deafen()
-            # An answer that is finished while its request is still being sent would be cut off with the connection.
+            self._ignore_body()
+            # Tornado would close the connection of a client that still sends its request, and cut the response off.
             await self._body_ended.wait()
             self._is_complete = True
         await self._flush()
-        if is_last and not self._is_gone.is_set():
+        if is_last and not self._disconnected.is_set():
             self._handler.finish()
 
     async def _flush(self) -> None:
@@ -200,12 +200,12 @@ class Exchange:
 
 
 def _is_small(request: HTTPServerRequest) -> bool:
-    """A body of a length that was not told may go on for ever."""
+    """Return whether the body declares a small length; one without a length may be endless."""
     length = request.headers.get("Content-Length", "")
-    return length.isdecimal() and len(length) < _DIGITS and int(length) <= SMALL
+    return length.isdecimal() and len(length) < _MAX_LENGTH_DIGITS and int(length) <= MAX_SMALL_BODY_BYTES
 
 
-def _hear(task: asyncio.Task[None]) -> None:
-    """Nobody may be left to await it."""
+def _consume_exception(task: asyncio.Task[None]) -> None:
+    """Mark the exception of a task as retrieved; no caller may be left to await it."""
     if not task.cancelled():
         task.exception()

@@ -1,7 +1,7 @@
 """The tools for Jupyter AI, by way of jupyter-server-mcp, which runs in the server's process and calls these functions.
 
-Its port asks nobody for a token. So whoever calls is an agent and never a person: there is a token for all of them,
-which nobody holds but this process. It stands in the list of tokens and can be revoked there.
+The port of jupyter-server-mcp demands no token. So every caller is an agent and never a person: all of them share one
+agent token, which only this process holds. A person can see it in the list of tokens and revoke it.
 """
 
 from __future__ import annotations
@@ -18,108 +18,110 @@ from pydantic import Field, WithJsonSchema
 
 from wap_kernel.dialects import json_schema
 from wap_kernel.dialects.coding_environment.outcome import CallOutcome
-from wap_kernel.dialects.coding_environment.rpc_errors import RpcError, rpc_error
-from wap_kernel.dialects.coding_environment.tool_call import call
+from wap_kernel.dialects.coding_environment.rpc_errors import RpcError, to_rpc_error
+from wap_kernel.dialects.coding_environment.tool_call import call_tool
 from wap_kernel.dialects.coding_environment.tools import TOOLS, CodingTool
 from wap_kernel.model.caller import Caller
 from wap_kernel.model.errors import ProviderUnavailable, WapError
 from wap_kernel.model.limits import DEFAULT_PAGE
 
 from .app import WapExtension
-from .handlers.base import RATES
-from .tokens.store import AgentToken, AgentTokens, Order
+from .handlers.base import RATE_LIMITER
+from .tokens.models import AgentToken, TokenSpec
+from .tokens.store import AgentTokenStore
 
 NAME = "jupyter-server-mcp"
 LIFETIME = timedelta(days=365)
-"""Of its token; a server that runs longer than that is started again for it."""
-FORGOTTEN = timedelta(days=7)
-"""A token that was not used for so long is nobody's any more."""
+"""The lifetime of the token; a server that runs longer must be restarted to get another."""
+UNUSED_LIFETIME = timedelta(days=7)
+"""The time after which an unused token of an earlier server is revoked."""
 TOKEN = "wap_jupyter_server_mcp"
-"""Where the application's settings hold it, once it is there."""
+"""The application setting that holds the future of the token."""
 
 Function = Callable[..., Awaitable[dict[str, Any]]]
 
 
-class ToolFailed(Exception):
-    """What a model reads when a call has failed: JSON, as the same tool over MCP has it."""
+class ToolError(Exception):
+    """The error of a tool call as a model reads it: the same JSON as over MCP."""
 
 
 def tools() -> list[str]:
-    """For the entry point `jupyter_server_mcp.tools`: where each function is found. None without the extension."""
-    app = _extension()
+    """List the import path of each tool, for the entry point `jupyter_server_mcp.tools`; none without the extension."""
+    app = _find_extension()
     if app is None or app.runner is None:
         return []
     return [f"{__name__}:{name}" for name in TOOLS if not app.mcp_tools or name in app.mcp_tools]
 
 
 def __getattr__(name: str) -> Function:
-    """Each tool as a function of this module, made from the same table as MCP's."""
+    """Return a tool as a function of this module, built from the same table as MCP's."""
     if name not in TOOLS:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return _function(TOOLS[name])
+    return _build_function(TOOLS[name])
 
 
-def _function(tool: CodingTool[Any]) -> Function:
+def _build_function(tool: CodingTool[Any]) -> Function:
     async def function(**arguments: Any) -> dict[str, Any]:
-        return await _answer(tool.name, {name: value for name, value in arguments.items() if value is not None})
+        return await _call_tool(tool.name, {name: value for name, value in arguments.items() if value is not None})
 
-    parameters = _parameters(tool)
+    parameters = _build_parameters(tool)
     function.__name__ = function.__qualname__ = tool.name
     function.__doc__ = tool.description
-    function.__annotations__ = {one.name: one.annotation for one in parameters} | {"return": dict[str, Any]}
+    function.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
+    function.__annotations__["return"] = dict[str, Any]
     function.__signature__ = Signature(parameters, return_annotation=dict[str, Any])  # type: ignore[attr-defined]  # PEP 362
     return function
 
 
-def _parameters(tool: CodingTool[Any]) -> list[Parameter]:
-    """They are told as MCP tells them and passed on unread: what they mean is checked in one place."""
-    schema = json_schema.of(tool.parameters, "validation")
-    needed = schema.get("required", ())
+def _build_parameters(tool: CodingTool[Any]) -> list[Parameter]:
+    """Build the parameters with the schemas of MCP. Values are passed on unchecked: the tool call checks them."""
+    schema = json_schema.build_schema(tool.parameters, "validation")
+    required = schema.get("required", ())
     absent = Field(default_factory=lambda: None)
     return [
         Parameter(
             name,
             Parameter.KEYWORD_ONLY,
-            default=Parameter.empty if name in needed else absent,
-            annotation=Annotated[Any, WithJsonSchema(described)],
+            default=Parameter.empty if name in required else absent,
+            annotation=Annotated[Any, WithJsonSchema(property_schema)],
         )
-        for name, described in schema["properties"].items()
+        for name, property_schema in schema["properties"].items()
     ]
 
 
-async def _answer(name: str, arguments: dict[str, Any]) -> dict[str, Any]:
+async def _call_tool(name: str, arguments: dict[str, Any]) -> dict[str, Any]:
     try:
-        outcome = await _outcome(name, arguments)
+        outcome = await _call_engine(name, arguments)
     except (RpcError, WapError) as error:
-        failure = rpc_error(name, error) if isinstance(error, WapError) else error
-        raise ToolFailed(json.dumps({"error": failure.message, **failure.data}, ensure_ascii=False)) from None
+        failure = to_rpc_error(name, error) if isinstance(error, WapError) else error
+        raise ToolError(json.dumps({"error": failure.message, **failure.data}, ensure_ascii=False)) from None
     if outcome.structured is None:
-        raise ToolFailed(outcome.text)
+        raise ToolError(outcome.text)
     return outcome.structured
 
 
-async def _outcome(name: str, arguments: dict[str, Any]) -> CallOutcome:
-    app = _extension()
+async def _call_engine(name: str, arguments: dict[str, Any]) -> CallOutcome:
+    app = _find_extension()
     if app is None or app.runner is None:
-        raise ProviderUnavailable("There is no workspace here.", hint="Is the extension jupyter_ext enabled?")
-    agent = await _agent(app)
-    rates = app.settings[RATES]
-    return await call(
+        raise ProviderUnavailable("This server has no workspace.", hint="Is the extension jupyter_ext enabled?")
+    agent = await _verify_agent(app)
+    limiter = app.settings[RATE_LIMITER]
+    return await call_tool(
         name,
         arguments,
         app.runner,
         Caller(user=agent.created_by, agent=agent.name, token=agent.id, scope=agent.scope),
         wait=app.mcp_wait,
-        admit=lambda _, operation: rates.admit(agent, operation),
+        admit=lambda _, operation: limiter.admit(agent, operation),
     )
 
 
-async def _agent(app: WapExtension) -> AgentToken:
-    """Who calls. A token that was revoked stays so until the server starts again."""
+async def _verify_agent(app: WapExtension) -> AgentToken:
+    """Return the verified token of all callers. After a revocation there is no other until the server restarts."""
     if app.tokens is None:
-        raise ProviderUnavailable("There are no agent tokens here now.")
-    if TOKEN not in app.settings:  # calls that come at once wait for the same one
-        app.settings[TOKEN] = asyncio.ensure_future(_mint(app.tokens))
+        raise ProviderUnavailable("The agent tokens of this server are not available.")
+    if TOKEN not in app.settings:  # concurrent calls wait for the same token
+        app.settings[TOKEN] = asyncio.ensure_future(_mint_token(app.tokens))
     minting: asyncio.Future[str] = app.settings[TOKEN]
     try:
         token = await asyncio.shield(minting)
@@ -130,20 +132,22 @@ async def _agent(app: WapExtension) -> AgentToken:
     return await app.tokens.verify(token)
 
 
-async def _mint(tokens: AgentTokens) -> str:
-    """What the holder sends. Of servers that ran before there is one left each; another server on the same folder may
-    hold one too, and uses it now and then."""
+async def _mint_token(tokens: AgentTokenStore) -> str:
+    """Mint a token and return its text; revoke the unused tokens of earlier servers.
+
+    Another server on the same folder may hold a token too; it uses it now and then, which keeps the token.
+    """
     user, now = Caller().user, datetime.now(timezone.utc)
-    async for token in _all(tokens):
+    async for token in _list_all(tokens):
         is_ours = (token.name, token.created_by, token.revoked_at) == (NAME, user, None)
-        if is_ours and (token.last_used_at or token.created_at) < now - FORGOTTEN:
+        if is_ours and (token.last_used_at or token.created_at) < now - UNUSED_LIFETIME:
             await tokens.revoke(token.id)
-    order = Order(name=NAME, expires_at=now + LIFETIME)
-    _, minted = await tokens.mint(order, user)
+    spec = TokenSpec(name=NAME, expires_at=now + LIFETIME)
+    _, minted = await tokens.mint(spec, user)
     return minted
 
 
-async def _all(tokens: AgentTokens) -> AsyncIterator[AgentToken]:
+async def _list_all(tokens: AgentTokenStore) -> AsyncIterator[AgentToken]:
     page, following = await tokens.page(DEFAULT_PAGE)
     while True:
         for token in page:
@@ -153,8 +157,8 @@ async def _all(tokens: AgentTokens) -> AsyncIterator[AgentToken]:
         page, following = await tokens.page(DEFAULT_PAGE, following)
 
 
-def _extension() -> WapExtension | None:
-    """Of the server of this process, if it has it."""
+def _find_extension() -> WapExtension | None:
+    """Return the extension of the server in this process, if it has one."""
     if not ServerApp.initialized():
         return None
     extensions = ServerApp.instance().extension_manager.extension_apps

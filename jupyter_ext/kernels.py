@@ -1,6 +1,6 @@
-"""For whoever hands a class a server: no kernel but those that are allowed.
+"""A kernel spec manager for classrooms: start no kernel but the allowed ones.
 
-Jupyter leaves the others out of its lists and starts them all the same when somebody names them.
+Jupyter only hides the other kernels from its lists; a client that names one can still start it.
 """
 
 from __future__ import annotations
@@ -9,8 +9,11 @@ from jupyter_client.kernelspec import KernelSpec, KernelSpecManager, NoSuchKerne
 
 
 class AllowedKernels(KernelSpecManager):
-    """`c.ServerApp.kernel_spec_manager_class = "jupyter_ext.kernels.AllowedKernels"`, with
-    `c.KernelSpecManager.allowed_kernelspecs = {"wap"}`."""
+    """A kernel spec manager that knows only the kernels in `allowed_kernelspecs`.
+
+    Set `c.ServerApp.kernel_spec_manager_class = "jupyter_ext.kernels.AllowedKernels"` together with
+    `c.KernelSpecManager.allowed_kernelspecs = {"wap"}`.
+    """
 
     def get_kernel_spec(self, kernel_name: str) -> KernelSpec:
         allowed = {name.lower() for name in self.allowed_kernelspecs}

@@ -1,1 +1,1 @@
-"""Thin handlers: each authenticates, calls a dialect and writes JSON. `routes.py` is the table of contents."""
+"""Thin handlers: each authenticates, calls a dialect and writes JSON. `routes.py` lists them all."""

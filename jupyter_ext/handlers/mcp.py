@@ -1,7 +1,7 @@
 """POST, GET and DELETE wap/mcp: MCP streamable HTTP, by the official SDK behind the ASGI bridge.
 
-Who may come in is decided here, as on every route; what is asked for, operation by operation, by the server behind.
-A refusal is a JSON-RPC error, so that clients show its text.
+The handler authenticates the client, as on every route; the MCP server authorizes each operation. A refusal is a
+JSON-RPC error, so that clients show its text.
 """
 
 from __future__ import annotations
@@ -14,58 +14,60 @@ from contextlib import AbstractAsyncContextManager, nullcontext
 from functools import partial
 from typing import TYPE_CHECKING, Any, cast
 
-from wap_kernel.dialects.body_complexity import Structure
+from wap_kernel.dialects.body_complexity import StructureCounter
 from wap_kernel.model.caller import Caller
 from wap_kernel.model.errors import Code, PermissionDenied, WapError
 from wap_kernel.model.limits import MAX_BODY_BYTES
 from wap_kernel.model.operations import Effect, Operation
 
-from ..asgi import Application, Exchange, Message, Receive, Scope, Send, scope_of
-from ..tokens.bearer import presented
-from .base import RATES, WapHandler, verb
+from ..asgi import Application, AsgiExchange, Message, Receive, Scope, Send, build_scope
+from ..tokens.bearer import find_token
+from .base import RATE_LIMITER, WapHandler, verb
 
 if TYPE_CHECKING:
-    from wap_kernel.dialects.mcp.identity import Asker
     from wap_kernel.dialects.mcp.identity import Message as Received
+    from wap_kernel.dialects.mcp.identity import Requester
 
     from ..app import WapExtension
 
 SESSION = "Mcp-Session-Id"
-ASKER = "wap.asker"
-"""Where the request's scope holds who asks."""
-HEADERS = "mcp-session-id, mcp-protocol-version, mcp-method, mcp-name"
+REQUESTER = "wap.asker"
+"""The key of the ASGI scope that holds the requester."""
+MCP_HEADERS = "mcp-session-id, mcp-protocol-version, mcp-method, mcp-name"
 CHECK_SECONDS = 10.0
-"""Between two looks whether the token of a stream is still good."""
+"""The interval at which a stream's token is verified again."""
 INVALID_REQUEST = -32600
 INTERNAL_ERROR = -32603
 
 
-def asker_of(message: Received) -> Asker:
-    """Who sent a message."""
-    assert message.request is not None  # over HTTP there is one
-    asker: Asker = message.request.scope[ASKER]
-    return asker
+def get_requester(message: Received) -> Requester:
+    """Return the requester who sent a message."""
+    assert message.request is not None  # always there over HTTP
+    requester: Requester = message.request.scope[REQUESTER]
+    return requester
 
 
 class McpHandler(WapHandler):
+    """Pass the messages of MCP clients to the MCP server."""
+
     allowed = ("GET", "POST", "DELETE")
     open_to_agents = True
     origin_hint = "See ServerApp.allow_origin, or use no browser."
     size_hint = "Write less at once, or have a command make the file."
 
-    _exchange: Exchange | None = None
+    _exchange: AsgiExchange | None = None
     _size = 0
     _checked_at = 0.0
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
-        self._structure = Structure()
+        self._structure = StructureCounter()
 
     async def _admit(self) -> None:
         await super()._admit()
         if self.request.method not in self.allowed:
             return
-        # A browser sends a page's origin with everything; MCP has it refused also where a token came with it.
+        # A browser sends a page's origin with everything; MCP demands a refusal also where a token came with it.
         if not self.check_origin():
             raise PermissionDenied("Requests from this origin are not allowed.", hint=self.origin_hint)
         if SESSION not in self.request.headers:
@@ -73,36 +75,39 @@ class McpHandler(WapHandler):
         sessions = await cast("WapExtension", self.extensionapp).mcp.sessions()
         from wap_kernel.dialects.mcp.http.sessions import credential
 
-        scope = scope_of(self.request, {"user": credential(self._credential), ASKER: _Asker(self)})
+        scope = build_scope(self.request, {"user": credential(self._credential), REQUESTER: _HttpRequester(self)})
         self._checked_at = asyncio.get_running_loop().time()
-        self._exchange = Exchange(partial(self._watched, sessions.handle_request), self, scope)
+        self._exchange = AsgiExchange(partial(self._serve_while_valid, sessions.handle_request), self, scope)
 
-    async def _watched(self, application: Application, scope: Scope, receive: Receive, send: Send) -> None:
-        """A stream may outlive the token that opened it; it says something every 15 seconds at least."""
+    async def _serve_while_valid(self, application: Application, scope: Scope, receive: Receive, send: Send) -> None:
+        """Serve until the token is no longer valid; a stream sends something every 15 seconds at least."""
 
-        async def send_if_known(message: Message) -> None:
-            if await self._is_known():
+        async def send_if_valid(message: Message) -> None:
+            if await self._is_token_valid():
                 await send(message)
             elif self._exchange is not None:
                 self._exchange.disconnect()
 
-        await application(scope, receive, send_if_known)
+        await application(scope, receive, send_if_valid)
 
-    async def _is_known(self) -> bool:
-        now, shown = asyncio.get_running_loop().time(), presented(self.request)
-        if shown is None or now - self._checked_at < CHECK_SECONDS:
+    async def _is_token_valid(self) -> bool:
+        now, presented = asyncio.get_running_loop().time(), find_token(self.request)
+        if presented is None or now - self._checked_at < CHECK_SECONDS:
             return True
         self._checked_at = now
         try:
-            await self.tokens.verify(shown.token())
+            await self.tokens.verify(presented.token())
         except WapError:
             return False
         return True
 
     @property
     def _credential(self) -> str:
-        """What a session belongs to. Jupyter makes up a new user for each request without a cookie, so a name says
-        nothing where there is a token, or no authentication at all."""
+        """The credential that owns a session.
+
+        Jupyter makes up a new user for each request without a cookie, so a name says nothing where there is a token, or
+        no authentication at all.
+        """
         if self.agent is not None:
             return f"agent {self.agent.id}"
         if not self.identity_provider.auth_enabled:
@@ -129,7 +134,7 @@ class McpHandler(WapHandler):
         return self._exchange.feed(chunk)
 
     def _count(self, chunk: bytes) -> None:
-        """The SDK parses a body in one go, on the event loop: see `structure`."""
+        """Count the bytes and the structure of the body: the SDK parses it in one go, on the event loop."""
         self._size += len(chunk)
         if self._size > MAX_BODY_BYTES:
             raise self.too_large()
@@ -139,7 +144,7 @@ class McpHandler(WapHandler):
     async def post(self) -> None:
         assert self._exchange is not None
         self._exchange.end_body()
-        await self._exchange.answered()
+        await self._exchange.finish()
 
     get = delete = post
 
@@ -151,31 +156,31 @@ class McpHandler(WapHandler):
     def options(self, *args: str) -> None:
         super().options(*args)
         allowed = self._headers.get("Access-Control-Allow-Headers", "")
-        self.set_header("Access-Control-Allow-Headers", f"{allowed}, {HEADERS}")
+        self.set_header("Access-Control-Allow-Headers", f"{allowed}, {MCP_HEADERS}")
 
     def set_default_headers(self) -> None:
         super().set_default_headers()
         self.set_header("Access-Control-Expose-Headers", SESSION)
 
     def update_api_activity(self) -> None:
-        """To listen is not to work: an open stream would keep an idle server from being culled."""
+        """Record activity, but none for GET: an open stream would keep an idle server from being culled."""
         if self.request.method != "GET":
             super().update_api_activity()
 
     def _error_body(self, error: WapError) -> bytes:
-        self.begin_error(error)
+        self.set_error_headers(error)
         code = INTERNAL_ERROR if error.code is Code.INTERNAL_ERROR else INVALID_REQUEST
-        told = {"code": code, "message": error.text, "data": {"code": error.code.value, **error.details}}
-        return json.dumps({"jsonrpc": "2.0", "id": None, "error": told}, default=str).encode("ascii")
+        failure = {"code": code, "message": error.text, "data": {"code": error.code.value, **error.details}}
+        return json.dumps({"jsonrpc": "2.0", "id": None, "error": failure}, default=str).encode("ascii")
 
 
-class _Asker:
-    """Of what a request carries; see `wap_kernel.dialects.mcp.identity`."""
+class _HttpRequester:
+    """The sender of one HTTP request; see `wap_kernel.dialects.mcp.identity.Requester`."""
 
     def __init__(self, handler: McpHandler) -> None:
         self._handler = handler
         self._caller = handler.caller
-        self._session = self._caller.session or handler._claim(SESSION)
+        self._session = self._caller.session or handler.claim_from(SESSION)
 
     @property
     def credential(self) -> str:
@@ -189,4 +194,4 @@ class _Asker:
 
     def admit(self, operation: Operation) -> AbstractAsyncContextManager[None]:
         agent = self._handler.agent
-        return nullcontext() if agent is None else self._handler.settings[RATES].admit(agent, operation)
+        return nullcontext() if agent is None else self._handler.settings[RATE_LIMITER].admit(agent, operation)

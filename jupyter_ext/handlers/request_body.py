@@ -1,9 +1,9 @@
-"""Taking a request's body: only from callers who were let in, only up to a limit, and never cutting a client off.
+"""Read a request's body: only from authenticated callers, only up to a limit, and without resetting connections.
 
 Tornado closes a connection whose answer is finished before the body was read. A client that is still sending then gets
-a reset and loses the answer; one that is not has no hint that its next request goes nowhere. So a refusal is written at
-once and the rest of the body, if there is one, is taken and dropped, for a bounded number of bytes and seconds. What is
-read to its end keeps its connection; an answer that cannot wait for that says `Connection: close`.
+a reset and loses the answer; one that is not has no hint that its next request goes nowhere. So a refusal is written
+immediately and the rest of the body, if there is one, is read and dropped, for a bounded number of bytes and seconds. A
+request that is read to its end keeps its connection; an answer that cannot wait for that says `Connection: close`.
 """
 
 from __future__ import annotations
@@ -16,18 +16,18 @@ from tornado.web import RequestHandler
 from wap_kernel.model.errors import TooLarge, WapError
 from wap_kernel.model.limits import MAX_BODY_BYTES
 
-DROP_LIMIT = 4 * MAX_BODY_BYTES
-DROP_SECONDS = 30.0
+MAX_DROPPED_BYTES = 4 * MAX_BODY_BYTES
+MAX_DROP_SECONDS = 30.0
 IDLE_SECONDS = 2.0
 
 
 class BodyReader(RequestHandler):
-    """Mix in front of a handler with `@stream_request_body`; `write_refusal` says how an error looks."""
+    """A mixin for a handler with `@stream_request_body`; `write_refusal` writes the errors."""
 
     size_hint = "Write large files in parts with mode append."
     refused = False
     is_read = False
-    """Whether the request was read to its end."""
+    """True when the request was read to its end."""
     _dropped = 0
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
@@ -35,27 +35,27 @@ class BodyReader(RequestHandler):
         self._received = bytearray()
 
     def take_body(self) -> bytes:
-        """The whole body, once; the handler keeps no second copy of it."""
+        """Return the whole body, once; the handler drops its own copy."""
         taken, self._received = bytes(self._received), bytearray()
         return taken
 
     def check_length(self) -> None:
-        """Refuse a body that announces itself as too large; one that does not is counted as it comes."""
+        """Refuse a body whose declared length is too large; other bodies are counted as they arrive."""
         if self._declared_length() > MAX_BODY_BYTES:
             raise self.too_large()
 
     def refuse(self, error: WapError) -> None:
-        """Answer before the body has been read; raises `error` where Tornado's ordinary way is the better one."""
+        """Answer with `error` before the body has been read; raise it where Tornado should answer instead."""
         # With `Expect: 100-continue` the client has sent nothing yet, and an unfinished answer would be followed
-        # by Tornado's "100 Continue". Beyond the drop limit there is no use in waiting.
-        if "Expect" in self.request.headers or self._declared_length() > DROP_LIMIT:
+        # by Tornado's "100 Continue". A body over the drop limit is not worth waiting for.
+        if "Expect" in self.request.headers or self._declared_length() > MAX_DROPPED_BYTES:
             raise error
         self._refuse_now(error)
 
     def data_received(self, chunk: bytes) -> None:
         if self.refused:
             self._dropped += len(chunk)
-            if self._dropped > DROP_LIMIT and not self._finished:
+            if self._dropped > MAX_DROPPED_BYTES and not self._finished:
                 self.finish()
         elif len(self._received) + len(chunk) > MAX_BODY_BYTES:
             self._received = bytearray()
@@ -69,7 +69,7 @@ class BodyReader(RequestHandler):
         )
 
     def write_refusal(self, error: WapError) -> None:
-        """What an error looks like is the handler's affair; `WapHandler` says it."""
+        """Write an error as the handler formats it; `ErrorResponses` implements it."""
         raise NotImplementedError
 
     def _refuse_now(self, error: WapError) -> None:
@@ -78,18 +78,18 @@ class BodyReader(RequestHandler):
         self.write_refusal(error)
         self.flush()
         loop = asyncio.get_running_loop()
-        loop.call_later(IDLE_SECONDS, self._hang_up, loop.time() + DROP_SECONDS, 0)
+        loop.call_later(IDLE_SECONDS, self._close_when_idle, loop.time() + MAX_DROP_SECONDS, 0)
 
-    def _hang_up(self, deadline: float, dropped_before: int) -> None:
+    def _close_when_idle(self, deadline: float, dropped_before: int) -> None:
         if self._finished:
             return
         loop = asyncio.get_running_loop()
         if self._dropped == dropped_before or loop.time() > deadline:
             self.finish()
         else:
-            loop.call_later(IDLE_SECONDS, self._hang_up, deadline, self._dropped)
+            loop.call_later(IDLE_SECONDS, self._close_when_idle, deadline, self._dropped)
 
     def _declared_length(self) -> int:
         declared = self.request.headers.get("Content-Length", "")
-        # What is not a number is Tornado's to refuse. 19 digits are enough to be too large, 5,000 make int() raise.
+        # Tornado refuses what is not a number. 19 digits are enough to be too large, 5,000 make int() raise.
         return int(declared[:19]) if declared.isascii() and declared.isdigit() else 0

@@ -1,20 +1,17 @@
-"""The table of contents: every route of the extension, in the order in which they are tried."""
+"""The route table: every route of the extension, in the order in which Tornado tries them."""
 
 from __future__ import annotations
 
-from .approvals import DecisionHandler
+from .approvals import DecisionHandler, GrantHandler, GrantsHandler
 from .audit import AuditHandler
-from .base import WapHandler
+from .base import NotFoundHandler, WapHandler
 from .documents import OpenApiHandler, ToolsHandler
 from .event_streams import EventsHandler, RunStreamHandler
-from .grants import GrantHandler, GrantsHandler
 from .mcp import McpHandler
-from .missing import MissingHandler
-from .policy import CheckHandler, PolicyHandler
+from .policy import PolicyCheckHandler, PolicyHandler
 from .runs import CancelHandler, ChangesHandler, OutputHandler, RevertHandler, RunHandler, RunsHandler
 from .tokens import TokenHandler, TokensHandler
-from .tools import ToolHandler
-from .workspace_tools import WorkspaceToolHandler
+from .tools import ToolHandler, WorkspaceToolHandler
 
 ROUTES: tuple[tuple[str, type[WapHandler]], ...] = (
     (r"/wap/api/([A-Za-z]+)", ToolHandler),
@@ -32,11 +29,11 @@ ROUTES: tuple[tuple[str, type[WapHandler]], ...] = (
     (r"/wap/tools", ToolsHandler),
     (r"/wap/audit", AuditHandler),
     (r"/wap/policy", PolicyHandler),
-    (r"/wap/policy/check", CheckHandler),
+    (r"/wap/policy/check", PolicyCheckHandler),
     (r"/wap/grants", GrantsHandler),
     (r"/wap/grants/([^/]+)", GrantHandler),
     (r"/wap/tokens", TokensHandler),
     (r"/wap/tokens/([^/]+)", TokenHandler),
     (r"/wap/openapi\.json", OpenApiHandler),
-    (r"/wap(?:/.*)?", MissingHandler),
+    (r"/wap(?:/.*)?", NotFoundHandler),
 )

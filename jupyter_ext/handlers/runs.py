@@ -1,15 +1,19 @@
-"""POST and GET wap/runs, and one run: look at it, cancel it, undo it, see its changes and read its output."""
+"""POST and GET wap/runs, and one run: get it, cancel it, revert it, list its changes and read its output."""
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
 import json
 from collections.abc import Mapping, Sequence
 from typing import cast
 
+from pydantic import Field
+
 from wap_kernel.dialects import batch_authorization
 from wap_kernel.dialects.agent_spaces import operations as agent_spaces
 from wap_kernel.dialects.agent_spaces.operations import OperationsMessage
+from wap_kernel.dialects.tool import Parameters
 from wap_kernel.model.command import Stream
 from wap_kernel.model.errors import InvalidArgument, NotFound, PermissionDenied, WapError
 from wap_kernel.model.limits import (
@@ -22,39 +26,84 @@ from wap_kernel.model.limits import (
     MAX_PAGE,
 )
 from wap_kernel.model.operations import Effect
-from wap_kernel.model.run import RunStatus, Step
+from wap_kernel.model.run import Run, RunStatus, Step
 from wap_kernel.runs.store.outputs import STREAMS
 
 from . import parameters
 from .base import WapHandler, verb
-from .run_requests import Revert
-from .waiting import WaitingHandler
 
 DIALECT = "agent_spaces"
 KEY_HEADER = "Idempotency-Key"
 
 
-class RunsHandler(WaitingHandler):
+class RunResponseHandler(WapHandler):
+    """Answer with the events message of a run. A client that disconnects ends the wait, never the run."""
+
+    _wait: asyncio.Future[Run] | None = None
+    _is_disconnected = False
+
+    async def answer_started_run(self, run: Run, wait: float) -> None:
+        """Answer 201 when the run has ended, 202 while it runs or waits for an approval."""
+        self.set_header("Location", f"{self.base_url}wap/runs/{run.id}")
+        run = await self._wait_for(run, wait)
+        self.set_status(201 if run.status.is_final else 202)
+        await self.write_message(run)
+
+    async def answer_continued_run(self, run: Run, wait: float) -> None:
+        """Answer 202 while the run is running, 200 when it has ended or waits for an approval again."""
+        run = await self._wait_for(run, wait)
+        self.set_status(202 if run.status is RunStatus.RUNNING else 200)
+        await self.write_message(run)
+
+    async def _wait_for(self, run: Run, wait: float) -> Run:
+        if wait == 0 or run.status is not RunStatus.RUNNING or self._is_disconnected:
+            return run
+        self._wait = asyncio.ensure_future(self.runner.wait(run.id, wait))
+        try:
+            return await self._wait
+        except asyncio.CancelledError:
+            if not self._is_disconnected:
+                raise
+            return run
+        finally:
+            self._wait = None
+
+    async def write_message(self, run: Run) -> None:
+        if self._is_disconnected:
+            self.set_status(499, "Client closed the connection")  # for the access log; nobody reads the answer
+            return
+        self.finish(await self.runner.encode_message(run, self.caller))
+
+    def on_connection_close(self) -> None:
+        super().on_connection_close()
+        self._is_disconnected = True
+        if self._wait is not None:
+            self._wait.cancel()
+
+
+class RunsHandler(RunResponseHandler):
+    """Start a run; list the runs."""
+
     allowed = ("GET", "HEAD", "POST")
     open_to_agents = True
 
     @verb
     async def post(self) -> None:
-        wait, key = parameters.seconds(self.request, "wait", DEFAULT_WAIT_SECONDS), self._key()
+        wait, key = parameters.get_seconds(self.request, "wait", DEFAULT_WAIT_SECONDS), self._idempotency_key()
         body, workspace = self.take_body(), self.workspace
-        message, steps, digest = await workspace.offload(lambda: _read(body))
-        refused = await self._refusals(steps)
+        message, steps, digest = await workspace.offload(lambda: _parse_message(body))
+        refused = await self._find_refused_steps(steps)
         run = await self.runner.start(
             steps, message.options(), self.caller, dialect=DIALECT, key=key, digest=digest, refused=refused
         )
-        await self.answer_begun(run, wait)
+        await self.answer_started_run(run, wait)
 
     @verb
     async def get(self) -> None:
         await self.authorize(Effect.READ)
-        status = parameters.choice(self.request, "status", [status.value for status in RunStatus])
-        limit = parameters.whole(self.request, "limit", DEFAULT_PAGE, 1, MAX_PAGE)
-        cursor = parameters.text(self.request, "cursor")
+        status = parameters.get_choice(self.request, "status", [status.value for status in RunStatus])
+        limit = parameters.get_integer(self.request, "limit", DEFAULT_PAGE, 1, MAX_PAGE)
+        cursor = parameters.get_text(self.request, "cursor")
         chosen = None if status is None else RunStatus(status)
         try:
             runs, following = await self.runner.page(self.caller, chosen, limit, cursor)
@@ -67,7 +116,7 @@ class RunsHandler(WaitingHandler):
 
     head = get
 
-    def _key(self) -> str | None:
+    def _idempotency_key(self) -> str | None:
         key = self.request.headers.get(KEY_HEADER)
         if key is not None and not (
             0 < len(key) <= MAX_IDEMPOTENCY_KEY_CHARACTERS and key.isascii() and key.isprintable()
@@ -77,15 +126,17 @@ class RunsHandler(WaitingHandler):
             )
         return key
 
-    async def _refusals(self, steps: Sequence[Step]) -> Mapping[str, WapError]:
+    async def _find_refused_steps(self, steps: Sequence[Step]) -> Mapping[str, WapError]:
         try:
-            return await batch_authorization.refusals(steps, self.caller, self.authorize)
+            return await batch_authorization.find_refusals(steps, self.caller, self.authorize)
         except PermissionDenied as error:
             self.workspace.refused("runs", error, self.caller)
             raise
 
 
-class RunHandler(WaitingHandler):
+class RunHandler(RunResponseHandler):
+    """Return one run with its events."""
+
     allowed = ("GET", "HEAD")
     open_to_agents = True
 
@@ -97,7 +148,9 @@ class RunHandler(WaitingHandler):
     head = get
 
 
-class CancelHandler(WaitingHandler):
+class CancelHandler(RunResponseHandler):
+    """Cancel one run."""
+
     allowed = ("POST",)
     open_to_agents = True
 
@@ -107,26 +160,36 @@ class CancelHandler(WaitingHandler):
         await self.write_message(await self.runner.cancel(run_id, self.caller))
 
 
-class RevertHandler(WaitingHandler):
+class RevertRequest(Parameters):
+    """The body of `POST wap/runs/{runId}/revert`; it may be empty."""
+
+    force: bool = Field(False, description="Also where a later change would be lost.")
+
+
+class RevertHandler(RunResponseHandler):
+    """Revert one run, as a run of its own."""
+
     allowed = ("POST",)
     open_to_agents = True
 
     @verb
     async def post(self, run_id: str) -> None:
         await self.authorize(Effect.WRITE)
-        wait = parameters.seconds(self.request, "wait", DEFAULT_WAIT_SECONDS)
-        request = Revert.read(self.take_body())
-        await self.answer_begun(await self.runner.revert(run_id, self.caller, force=request.force), wait)
+        wait = parameters.get_seconds(self.request, "wait", DEFAULT_WAIT_SECONDS)
+        request = parameters.parse_body(RevertRequest, self.take_body())
+        await self.answer_started_run(await self.runner.revert(run_id, self.caller, force=request.force), wait)
 
 
 class ChangesHandler(WapHandler):
+    """List the changes of one run."""
+
     allowed = ("GET", "HEAD")
     open_to_agents = True
 
     @verb
     async def get(self, run_id: str) -> None:
         await self.authorize(Effect.READ)
-        async with self.counted():  # it looks at every file that the run changed
+        async with self.count_as_operation():  # the server stats every file that the run changed
             changes = await self.runner.changes(run_id, self.caller)
         self.finish(await self.workspace.offload(lambda: json.dumps(changes)))
 
@@ -134,22 +197,24 @@ class ChangesHandler(WapHandler):
 
 
 class OutputHandler(WapHandler):
+    """Return one page of a command's output."""
+
     allowed = ("GET", "HEAD")
     open_to_agents = True
 
     @verb
     async def get(self, run_id: str, operation_id: str) -> None:
         await self.authorize(Effect.READ)
-        stream = cast(Stream, parameters.choice(self.request, "stream", STREAMS) or STREAMS[0])
-        offset = parameters.whole(self.request, "offset", 0, 0, MAX_OUTPUT_OFFSET)
-        limit = parameters.whole(self.request, "limit", DEFAULT_OUTPUT_PAGE_BYTES, 1, MAX_OUTPUT_PAGE_BYTES)
+        stream = cast(Stream, parameters.get_choice(self.request, "stream", STREAMS) or STREAMS[0])
+        offset = parameters.get_integer(self.request, "offset", 0, 0, MAX_OUTPUT_OFFSET)
+        limit = parameters.get_integer(self.request, "limit", DEFAULT_OUTPUT_PAGE_BYTES, 1, MAX_OUTPUT_PAGE_BYTES)
         page = await self.runner.output(run_id, operation_id, stream, offset, limit, self.caller)
         self.finish(await self.workspace.offload(lambda: json.dumps(page)))
 
     head = get
 
 
-def _read(body: bytes) -> tuple[OperationsMessage, list[Step], str]:
-    """The message, its steps, and the digest by which a repeated request is told from another one."""
+def _parse_message(body: bytes) -> tuple[OperationsMessage, list[Step], str]:
+    """Return the message, its steps, and the digest that tells a repeated request from another one."""
     message = agent_spaces.parse_message(body)
     return message, message.steps(), hashlib.sha256(body).hexdigest()

@@ -1,4 +1,4 @@
-"""The OpenAPI 3.1 document, made from the models that check the requests. A test compares it with the route table."""
+"""Build the OpenAPI 3.1 document from the models that check the requests. A test compares it with the route table."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from ..handlers.base import AGENT_HEADER, SESSION_HEADER
 from . import audit, mcp, parts, person_routes, runs, tools, workspace_tools
 from .tools import ERRORS
 
-__all__ = ["ERRORS", "document"]
+__all__ = ["ERRORS", "build_document"]
 
 _SECURITY_SCHEMES = {
     "token": {
@@ -31,9 +31,9 @@ _SECURITY_SCHEMES = {
 
 
 @cache
-def document(base_url: str) -> bytes:
-    """The answer of `GET wap/openapi.json` for a server at `base_url`. It never changes, so it is made once."""
-    whole = {
+def build_document(base_url: str) -> bytes:
+    """Build the answer of `GET wap/openapi.json` for a server at `base_url`; it never changes, so it is cached."""
+    document = {
         "openapi": "3.1.0",
         "info": {
             "title": "wap",
@@ -57,12 +57,12 @@ def document(base_url: str) -> bytes:
             "schemas": {"Error": parts.ERROR},
             "securitySchemes": _SECURITY_SCHEMES,
             "parameters": {
-                "agent": _claim(AGENT_HEADER, "the agent"),
-                "session": _claim(SESSION_HEADER, "the agent's session"),
+                "agent": _claim_header(AGENT_HEADER, "the agent"),
+                "session": _claim_header(SESSION_HEADER, "the agent's session"),
             },
         },
     }
-    return json.dumps(whole).encode("ascii")
+    return json.dumps(document).encode("ascii")
 
 
 def _openapi() -> parts.Route:
@@ -73,6 +73,6 @@ def _openapi() -> parts.Route:
     }
 
 
-def _claim(name: str, whom: str) -> dict[str, Any]:
-    description = f"The name of {whom}, recorded as claimed; cut after {MAX_CLAIM_CHARACTERS} characters."
+def _claim_header(name: str, claimant: str) -> dict[str, Any]:
+    description = f"The name of {claimant}, recorded as claimed; truncated after {MAX_CLAIM_CHARACTERS} characters."
     return parts.header(name, {"type": "string"}, description)

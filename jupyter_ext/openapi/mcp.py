@@ -1,4 +1,4 @@
-"""wap/mcp, for the OpenAPI document: that it is there. What is said on it the Model Context Protocol describes."""
+"""The route wap/mcp, for the OpenAPI document. The Model Context Protocol describes its messages."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _ERROR = {
             "properties": {
                 "code": {"type": "integer"},
                 "message": {"type": "string"},
-                "data": {"description": "Of a refusal by this server: its `code`, as on the other routes."},
+                "data": {"description": "The `code` of a refusal by this server, as on the other routes."},
             },
             "required": ["code", "message"],
         },
@@ -29,19 +29,19 @@ _ERROR = {
     "required": ["jsonrpc", "error"],
 }
 _REFUSALS = {
-    "400": "The message, or a header, is not as the protocol wants it.",
-    "403": "A stranger, or one who may not.",
-    "404": "No such session, or no such method.",
+    "400": "The message, or a header, does not follow the protocol.",
+    "403": "The client is not authenticated, or may not do this.",
+    "404": "There is no such session, or no such method.",
     "406": "The Accept header names neither JSON nor server-sent events.",
     "409": "The session has such a stream already.",
     "413": "The body is too large.",
-    "415": "The body is not said to be JSON.",
-    "500": "A bug.",
+    "415": "The Content-Type is not JSON.",
+    "500": "The server has a bug.",
     "503": "There is no workspace, or no session is free.",
 }
 _EVENTS: parts.Route = {"text/event-stream": {"schema": {}}}
-"""The SDK's events; each holds a message, and the first one only says where to go on."""
-_SESSION = parts.header("Mcp-Session-Id", {"type": "string"}, "As the answer to initialize named it.")
+"""The SDK's events; each holds a message, except the first, which only has an id to continue after."""
+_SESSION = parts.header("Mcp-Session-Id", {"type": "string"}, "The session id in the answer to initialize.")
 
 
 def paths() -> dict[str, Any]:
@@ -68,7 +68,7 @@ def _post() -> parts.Route:
         "requestBody": {"required": True, "content": parts.json(_MESSAGE)},
         "responses": {
             "200": {"description": "The answer.", "content": {**parts.json(_MESSAGE), **_EVENTS}},
-            "202": {"description": "Taken; there is no answer."},
+            "202": {"description": "Accepted; there is no answer."},
             **_refusals("415"),
         },
     }
@@ -77,7 +77,7 @@ def _post() -> parts.Route:
 def _get() -> parts.Route:
     return {
         "operationId": "listenToMcp",
-        "summary": "What the server says by itself; with Last-Event-ID what was missed",
+        "summary": "The messages of the server; with Last-Event-ID also those that the client missed",
         "parameters": [_SESSION],
         "responses": {"200": {"description": "Server-sent events.", "content": _EVENTS}, **_refusals("409")},
     }

@@ -1,14 +1,14 @@
-"""What the descriptions of routes are put together from: answers with their errors, parameters, JSON."""
+"""Parts of the descriptions of routes: responses with their errors, parameters, JSON."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from typing import Any
 
+from wap_kernel.dialects.json_schema import Schema
 from wap_kernel.model.errors import Code
 
 from ..handlers.errors import STATUS
-from ..schemas import Schema
 
 Route = dict[str, Any]
 
@@ -34,8 +34,8 @@ ERROR = {
 
 
 def responses(answer: Schema | None, codes: Iterable[Code], success: str = "200") -> dict[str, Any]:
-    done = {"description": "Done."}
-    return {success: done if answer is None else {**done, "content": json(answer)}, **errors(codes)}
+    content = {} if answer is None else {"content": json(answer)}
+    return {success: {"description": "Done.", **content}, **errors(codes)}
 
 
 def errors(codes: Iterable[Code]) -> dict[str, Any]:
@@ -54,23 +54,23 @@ def json(schema: Schema) -> dict[str, Any]:
     return {"application/json": {"schema": schema}}
 
 
-def listed(name: str, item: Schema) -> Schema:
-    """A page of a list."""
+def page_of(name: str, item: Schema) -> Schema:
+    """Return the schema of one page of a list."""
     properties = {name: {"type": "array", "items": item}, "nextCursor": {"type": "string"}}
     return {"type": "object", "properties": properties, "required": [name], "additionalProperties": False}
 
 
-def page(default: int, largest: int) -> list[dict[str, Any]]:
-    """The parameters that lists have."""
+def page_parameters(default: int, largest: int) -> list[dict[str, Any]]:
+    """Return the query parameters of a list."""
     limit = {"type": "integer", "minimum": 1, "maximum": largest, "default": default}
     return [
-        query("limit", limit, "How many at most."),
-        query("cursor", {"type": "string"}, "nextCursor of the page before."),
+        query("limit", limit, "Items at most."),
+        query("cursor", {"type": "string"}, "The nextCursor of the previous page."),
     ]
 
 
 def choice(name: str, known: Sequence[str], description: str) -> dict[str, Any]:
-    """The first is the default."""
+    """Return a query parameter with the values `known`; the first is the default."""
     return query(name, {"type": "string", "enum": list(known), "default": known[0]}, description)
 
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
+from wap_kernel.dialects import json_schema
 from wap_kernel.model.errors import Code
 from wap_kernel.model.limits import DEFAULT_PAGE, MAX_PAGE
 
-from .. import schemas
-from ..tokens.requests import NewToken
-from ..tokens.store import AgentToken, MintedToken
+from ..tokens.models import AgentToken, MintedToken
+from ..tokens.requests import TokenRequest
 from . import parts
 
 PERSON = "Needs a person's credential."
@@ -18,7 +18,7 @@ _GRANT = {
     "type": "object",
     "properties": {
         "id": {"type": "string"},
-        "allows": {"type": "string", "description": "What is no longer asked about, for people to read."},
+        "allows": {"type": "string", "description": "The operations that need no approval any more, in words."},
         "createdAt": {"type": "string"},
         "createdBy": {"type": "string"},
     },
@@ -30,7 +30,7 @@ _GRANT = {
 def paths() -> dict[str, Any]:
     return {
         "/wap/grants": {"get": _grants()},
-        "/wap/grants/{id}": {"delete": _revoke("revokeGrant", "Ask again about what a grant allows")},
+        "/wap/grants/{id}": {"delete": _revoke("revokeGrant", "Revoke a grant")},
         "/wap/tokens": {"post": _mint(), "get": _tokens()},
         "/wap/tokens/{id}": {"delete": _revoke("revokeToken", "Revoke an agent token")},
     }
@@ -40,7 +40,7 @@ def _grants() -> parts.Route:
     answer = {"type": "object", "properties": {"grants": {"type": "array", "items": _GRANT}}, "required": ["grants"]}
     return {
         "operationId": "listGrants",
-        "summary": "What a person allowed for good (remember), newest first",
+        "summary": "The grants (approvals that a person had remembered), newest first",
         "description": PERSON,
         "responses": parts.responses(answer, parts.ALWAYS),
     }
@@ -51,18 +51,22 @@ def _mint() -> parts.Route:
         "operationId": "mintToken",
         "summary": "Mint an agent token",
         "description": f"{PERSON} The token is in this answer and never again.",
-        "requestBody": {"required": True, "content": parts.json(schemas.of(NewToken, "validation"))},
-        "responses": parts.responses(schemas.of(MintedToken, "serialization"), parts.ALWAYS, success="201"),
+        "requestBody": {"required": True, "content": parts.json(json_schema.build_schema(TokenRequest, "validation"))},
+        "responses": parts.responses(
+            json_schema.build_schema(MintedToken, "serialization"), parts.ALWAYS, success="201"
+        ),
     }
 
 
 def _tokens() -> parts.Route:
     return {
         "operationId": "listTokens",
-        "summary": "The agent tokens, newest first, also those that are revoked or have expired",
+        "summary": "The agent tokens, newest first, also revoked and expired ones",
         "description": PERSON,
-        "parameters": parts.page(DEFAULT_PAGE, MAX_PAGE),
-        "responses": parts.responses(parts.listed("tokens", schemas.of(AgentToken, "serialization")), parts.ALWAYS),
+        "parameters": parts.page_parameters(DEFAULT_PAGE, MAX_PAGE),
+        "responses": parts.responses(
+            parts.page_of("tokens", json_schema.build_schema(AgentToken, "serialization")), parts.ALWAYS
+        ),
     }
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from wap_kernel.dialects import json_schema
 from wap_kernel.dialects.agent_spaces.event_models import EventsMessage
 from wap_kernel.dialects.agent_spaces.operations import OperationsMessage
 from wap_kernel.model.errors import Code
@@ -20,16 +21,15 @@ from wap_kernel.model.limits import (
 from wap_kernel.model.run import RunStatus
 from wap_kernel.runs.store.outputs import STREAMS
 
-from .. import schemas
-from ..handlers import runs as handlers
-from ..handlers.run_requests import Decided, Revert
+from ..handlers.approvals import DecisionRequest
+from ..handlers.runs import KEY_HEADER, RevertRequest
 from . import parts
 from .tools import CLAIMS
 
 _ONE = (*parts.ALWAYS, Code.NOT_FOUND)
 _STATUSES = [status.value for status in RunStatus]
 _RUN = [parts.path("runId")]
-_WAITING = {"type": "number", "minimum": 0, "maximum": MAX_WAIT_SECONDS, "default": DEFAULT_WAIT_SECONDS}
+_WAIT_SECONDS = {"type": "number", "minimum": 0, "maximum": MAX_WAIT_SECONDS, "default": DEFAULT_WAIT_SECONDS}
 _LOCATION = {"Location": {"description": "The run's own address.", "schema": {"type": "string"}}}
 
 _SUMMARY = {
@@ -42,9 +42,12 @@ _SUMMARY = {
         "dialect": {"type": "string"},
         "startedAt": {"type": "string"},
         "completedAt": {"type": "string"},
-        "operations": {"type": "integer", "description": "How many it has."},
-        "problems": {"type": "integer", "description": "How many of its events tell of a failure or a denial so far."},
-        "reverts": {"type": "string", "description": "The run that it undoes."},
+        "operations": {"type": "integer", "description": "The number of its operations."},
+        "problems": {
+            "type": "integer",
+            "description": "The number of its events so far with a failure or denial.",
+        },
+        "reverts": {"type": "string", "description": "The run that it reverts."},
         "pendingApproval": {"type": "object"},
     },
     "required": ["runId", "status", "startedAt", "operations", "problems"],
@@ -59,16 +62,19 @@ _CHANGES = {
                 "properties": {
                     "path": {"type": "string"},
                     "change": {"type": "string"},
-                    "diff": {"type": "string", "description": "From before the run to after it, for text."},
+                    "diff": {
+                        "type": "string",
+                        "description": "The change of a text file, from before the run to after.",
+                    },
                     "revertible": {"type": "boolean"},
-                    "conflict": {"type": "boolean", "description": "It was changed again since."},
+                    "conflict": {"type": "boolean", "description": "The file was changed again since."},
                 },
                 "required": ["path", "change"],
             },
         },
-        "more": {"type": "integer", "description": "How many further changes are not listed."},
-        "notKept": {"type": "array", "description": "What was too large to keep, and so cannot be undone."},
-        "notUndone": {"type": "array", "description": "Places that a revert leaves alone."},
+        "more": {"type": "integer", "description": "The number of further changes that are not listed."},
+        "notKept": {"type": "array", "description": "Files that were too large to store, and so cannot be reverted."},
+        "notUndone": {"type": "array", "description": "Paths that a revert leaves alone."},
     },
     "required": ["changes"],
 }
@@ -78,18 +84,18 @@ _OUTPUT = {
         "operationId": {"type": "string"},
         "stream": {"enum": list(STREAMS)},
         "offset": {"type": "integer"},
-        "content": {"type": "string", "description": "UTF-8, with replacements for what is not."},
-        "totalBytes": {"type": "integer", "description": "So far, while the command runs."},
-        "isComplete": {"type": "boolean", "description": "Nothing comes after this page."},
-        "nextOffset": {"type": "integer", "description": "Where the next page begins, unless this is the last."},
-        "isTruncated": {"type": "boolean", "description": "There was more than is kept."},
+        "content": {"type": "string", "description": "Text; bytes that are not UTF-8 are replaced."},
+        "totalBytes": {"type": "integer", "description": "The bytes so far, while the command runs."},
+        "isComplete": {"type": "boolean", "description": "Whether this is the last page."},
+        "nextOffset": {"type": "integer", "description": "The offset of the next page, unless this is the last."},
+        "isTruncated": {"type": "boolean", "description": "Whether the command wrote more than is stored."},
     },
     "required": ["operationId", "stream", "offset", "content", "totalBytes", "isComplete"],
 }
 _SENT = {
     "type": "object",
     "properties": {
-        "id": {"type": "string", "description": "Where to go on after it: Last-Event-ID."},
+        "id": {"type": "string", "description": "The id to continue after: Last-Event-ID."},
         "event": {"enum": ["event", "output", "status"]},
         "data": {"type": "string", "description": "JSON."},
     },
@@ -114,14 +120,17 @@ def paths() -> dict[str, Any]:
 
 def _start() -> parts.Route:
     key = {"type": "string", "minLength": 1, "maxLength": MAX_IDEMPOTENCY_KEY_CHARACTERS, "pattern": "^[ -~]+$"}
-    again = "A repeated request with this key answers the first one's run; with another body it is a CONFLICT."
+    again = "A repeated request with this key returns the run of the first; with another body it is a CONFLICT."
     return {
         "operationId": "startRun",
-        "summary": "Do the operations of an Agent Spaces message, in order",
+        "summary": "Run the operations of an Agent Spaces message, in order",
         "description": "A failed or denied operation does not stop the rest; one that needs approval pauses the run.",
-        "parameters": [_wait(), parts.header(handlers.KEY_HEADER, key, again), *CLAIMS],
-        "requestBody": {"required": True, "content": parts.json(schemas.of(OperationsMessage, "validation"))},
-        "responses": _begun((*parts.ALWAYS, Code.CONFLICT, Code.NO_SPACE, Code.RATE_LIMITED)),
+        "parameters": [_wait(), parts.header(KEY_HEADER, key, again), *CLAIMS],
+        "requestBody": {
+            "required": True,
+            "content": parts.json(json_schema.build_schema(OperationsMessage, "validation")),
+        },
+        "responses": _started((*parts.ALWAYS, Code.CONFLICT, Code.NO_SPACE, Code.RATE_LIMITED)),
     }
 
 
@@ -130,8 +139,8 @@ def _list() -> parts.Route:
     return {
         "operationId": "listRuns",
         "summary": "The runs, newest first; an agent sees its own",
-        "parameters": [status, *parts.page(DEFAULT_PAGE, MAX_PAGE)],
-        "responses": parts.responses(parts.listed("runs", _SUMMARY), parts.ALWAYS),
+        "parameters": [status, *parts.page_parameters(DEFAULT_PAGE, MAX_PAGE)],
+        "responses": parts.responses(parts.page_of("runs", _SUMMARY), parts.ALWAYS),
     }
 
 
@@ -149,12 +158,18 @@ def _decide() -> parts.Route:
     return {
         "operationId": "decide",
         "summary": "Approve or deny the operation that a run waits with",
-        "description": "Needs a person's credential. Decided, expired or changed since it was shown: CONFLICT.",
+        "description": "Needs a person's credential. Decided, expired, or changed since it was shown: CONFLICT.",
         "parameters": [*_RUN, _wait()],
-        "requestBody": {"required": True, "content": parts.json(schemas.of(Decided, "validation"))},
+        "requestBody": {
+            "required": True,
+            "content": parts.json(json_schema.build_schema(DecisionRequest, "validation")),
+        },
         "responses": {
-            "200": {"description": "The run went on and has ended or asks again.", "content": parts.json(_message())},
-            "202": {"description": "The run goes on.", "content": parts.json(_message())},
+            "200": {
+                "description": "The run has ended or waits again.",
+                "content": parts.json(_message()),
+            },
+            "202": {"description": "The run continues.", "content": parts.json(_message())},
             **parts.errors(codes),
         },
     }
@@ -163,7 +178,7 @@ def _decide() -> parts.Route:
 def _cancel() -> parts.Route:
     return {
         "operationId": "cancelRun",
-        "summary": "Stop a run; what it has done stays done",
+        "summary": "Cancel a run; its changes stay",
         "parameters": _RUN,
         "responses": parts.responses(_message(), (*_ONE, Code.CONFLICT, Code.NO_SPACE)),
     }
@@ -172,18 +187,21 @@ def _cancel() -> parts.Route:
 def _revert() -> parts.Route:
     return {
         "operationId": "revertRun",
-        "summary": "Undo what a run changed, as a run of its own",
-        "description": "Where a later change would be lost: CONFLICT, which names the files.",
+        "summary": "Revert the changes of a run, as a run of its own",
+        "description": "Answers CONFLICT, with the files, where a later change would be lost.",
         "parameters": [*_RUN, _wait(), *CLAIMS],
-        "requestBody": {"required": False, "content": parts.json(schemas.of(Revert, "validation"))},
-        "responses": _begun((*_ONE, Code.CONFLICT, Code.NO_SPACE, Code.RATE_LIMITED)),
+        "requestBody": {
+            "required": False,
+            "content": parts.json(json_schema.build_schema(RevertRequest, "validation")),
+        },
+        "responses": _started((*_ONE, Code.CONFLICT, Code.NO_SPACE, Code.RATE_LIMITED)),
     }
 
 
 def _changes() -> parts.Route:
     return {
         "operationId": "getChanges",
-        "summary": "What a run changed, and what a revert would do",
+        "summary": "The changes of a run, and what a revert would do",
         "parameters": _RUN,
         "responses": parts.responses(_CHANGES, _ONE),
     }
@@ -198,8 +216,8 @@ def _output() -> parts.Route:
         "parameters": [
             *_RUN,
             parts.path("operationId"),
-            parts.choice("stream", STREAMS, "Which of the two."),
-            parts.query("offset", offset, "In bytes."),
+            parts.choice("stream", STREAMS, "The stream of output."),
+            parts.query("offset", offset, "The first byte of the page."),
             parts.query("limit", limit, "Bytes at most."),
         ],
         "responses": parts.responses(_OUTPUT, _ONE),
@@ -207,49 +225,53 @@ def _output() -> parts.Route:
 
 
 def _stream() -> parts.Route:
-    nothing = {"204": {"description": "The run has ended, and the reader has seen all of it."}}
+    nothing = {"204": {"description": "The run has ended, and the client has seen all of it."}}
     return {
         "operationId": "streamRun",
-        "summary": "The events, output and status of a run as they come; ends with the run",
-        "parameters": [*_RUN, *_resuming()],
-        "responses": {**_live(), **nothing, **parts.errors(_ONE)},
+        "summary": "The events, output and status of a run as they happen; ends with the run",
+        "parameters": [*_RUN, *_resume_parameters()],
+        "responses": {**_event_stream(), **nothing, **parts.errors(_ONE)},
     }
 
 
 def _events() -> parts.Route:
     return {
         "operationId": "streamEvents",
-        "summary": "The events and status of all runs as they come; never ends",
-        "parameters": _resuming(),
-        "responses": {**_live(), **parts.errors(parts.ALWAYS)},
+        "summary": "The events and status of all runs as they happen; never ends",
+        "parameters": _resume_parameters(),
+        "responses": {**_event_stream(), **parts.errors(parts.ALWAYS)},
     }
 
 
 def _wait() -> dict[str, Any]:
-    return parts.query("wait", _WAITING, "Seconds to wait for the run; 0 answers at once.")
+    return parts.query("wait", _WAIT_SECONDS, "Seconds to wait for the run; 0 answers immediately.")
 
 
-def _resuming() -> list[dict[str, Any]]:
+def _resume_parameters() -> list[dict[str, Any]]:
     schema = {"type": "string"}
     return [
-        parts.header("Last-Event-ID", schema, "Go on after this event."),
-        parts.query("lastEventId", schema, "The same, for who cannot send the header."),
+        parts.header("Last-Event-ID", schema, "Continue after this event."),
+        parts.query("lastEventId", schema, "Last-Event-ID for clients that cannot send the header."),
     ]
 
 
-def _live() -> dict[str, Any]:
+def _event_stream() -> dict[str, Any]:
     text = "Server-sent events: `event` (an Agent Spaces event), `output` ({operationId, stream, chunk}), `status`."
     return {"200": {"description": text, "content": {"text/event-stream": {"schema": _SENT}}}}
 
 
-def _begun(codes: tuple[Code, ...]) -> dict[str, Any]:
+def _started(codes: tuple[Code, ...]) -> dict[str, Any]:
     content = parts.json(_message())
     return {
-        "201": {"description": "It has ended.", "headers": _LOCATION, "content": content},
-        "202": {"description": "It goes on, or waits for a person.", "headers": _LOCATION, "content": content},
+        "201": {"description": "The run has ended.", "headers": _LOCATION, "content": content},
+        "202": {
+            "description": "The run goes on, or waits for an approval.",
+            "headers": _LOCATION,
+            "content": content,
+        },
         **parts.errors(codes),
     }
 
 
-def _message() -> schemas.Schema:
-    return schemas.of(EventsMessage, "serialization")
+def _message() -> json_schema.Schema:
+    return json_schema.build_schema(EventsMessage, "serialization")

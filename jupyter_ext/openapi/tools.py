@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping
 from types import MappingProxyType
 from typing import Any
 
+from wap_kernel.dialects import json_schema
 from wap_kernel.dialects.agent_spaces.operations import OperationsMessage
 from wap_kernel.dialects.tool import Tool
 from wap_kernel.dialects.wap import tools as wap
@@ -13,20 +14,20 @@ from wap_kernel.model.errors import Code
 from wap_kernel.model.limits import MAX_WAIT_SECONDS
 from wap_kernel.model.policy import VerdictKind
 
-from .. import schemas, tool_definitions
+from .. import tool_definitions
 from . import parts
 
 CLAIMS = [{"$ref": "#/components/parameters/agent"}, {"$ref": "#/components/parameters/session"}]
 
-_WAITING = {"type": "number", "minimum": 0, "maximum": MAX_WAIT_SECONDS, "default": 0}
-_WAIT = parts.query("wait", _WAITING, "Seconds to wait for a person, where policy wants one to agree.")
+_WAIT_SECONDS = {"type": "number", "minimum": 0, "maximum": MAX_WAIT_SECONDS, "default": 0}
+_WAIT = parts.query("wait", _WAIT_SECONDS, "Seconds to wait for an approval, where policy demands one.")
 
-# Every tool: a path may keep changing while it is resolved, the audit may find no room, an agent token has its limits,
-# policy may want a person to agree.
+# Every tool: a path may keep changing while it is resolved, the disk may be full for the audit, an agent token has its
+# limits, policy may demand an approval.
 _TOOL = (Code.CONFLICT, Code.NO_SPACE, Code.RATE_LIMITED, Code.APPROVAL_REQUIRED)
 _CHANGES = (Code.FILE_NOT_FOUND, Code.FILE_EXISTS)
 
-# What a single tool may answer besides.
+# Further errors of each tool.
 ERRORS: Mapping[str, tuple[Code, ...]] = MappingProxyType(
     {
         "exploreFiles": (Code.FILE_NOT_FOUND,),
@@ -56,8 +57,8 @@ def paths() -> dict[str, Any]:
 
 
 def route(tool: Tool[Any], errors: Iterable[Code]) -> parts.Route:
-    """Of a single tool, whichever dialect it is of."""
-    parameters = schemas.of(tool.parameters, "validation")
+    """Describe the route of a single tool of any dialect."""
+    parameters = json_schema.build_schema(tool.parameters, "validation")
     codes = (*parts.ALWAYS, *_TOOL, *errors)
     return {
         "operationId": tool.name,
@@ -65,7 +66,7 @@ def route(tool: Tool[Any], errors: Iterable[Code]) -> parts.Route:
         "description": tool.description,
         "parameters": [*CLAIMS, _WAIT],
         "requestBody": {"required": bool(parameters.get("required")), "content": parts.json(parameters)},
-        "responses": parts.responses(schemas.of(tool.response, "serialization"), codes),
+        "responses": parts.responses(json_schema.build_schema(tool.response, "serialization"), codes),
     }
 
 
@@ -79,8 +80,8 @@ def _tools() -> parts.Route:
         "operationId": "listTools",
         "summary": "The tools' definitions, ready to paste into a model call",
         "parameters": [
-            parts.choice("format", tool_definitions.FORMATS, "For whom the definitions are written."),
-            parts.choice("dialect", tool_definitions.DIALECTS, "Whose tools."),
+            parts.choice("format", tool_definitions.FORMATS, "The format of the definitions."),
+            parts.choice("dialect", tool_definitions.DIALECTS, "The dialect of the tools."),
         ],
         "responses": parts.responses(answer, parts.ALWAYS),
     }
@@ -94,7 +95,7 @@ def _policy() -> parts.Route:
     }
     return {
         "operationId": "getPolicy",
-        "summary": "The policy that binds the caller: its layers, and what they come to together",
+        "summary": "The policy that binds the caller: its layers, and the effective policy",
         "responses": parts.responses(answer, parts.ALWAYS),
     }
 
@@ -119,7 +120,10 @@ def _check() -> parts.Route:
     }
     return {
         "operationId": "checkPolicy",
-        "summary": "What would be said about the operations of an Agent Spaces message; nothing is executed",
-        "requestBody": {"required": True, "content": parts.json(schemas.of(OperationsMessage, "validation"))},
+        "summary": "The verdicts on the operations of an Agent Spaces message; none is performed",
+        "requestBody": {
+            "required": True,
+            "content": parts.json(json_schema.build_schema(OperationsMessage, "validation")),
+        },
         "responses": parts.responses(answer, (*parts.ALWAYS, Code.RATE_LIMITED, Code.TIMEOUT)),
     }

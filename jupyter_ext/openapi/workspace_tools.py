@@ -6,12 +6,12 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Any
 
-from wap_kernel.dialects import tool_interface
+from wap_kernel.dialects.tool_interface import tools as interface_tools
 from wap_kernel.model.errors import Code
 
 from .tools import route
 
-# What a single tool may answer besides.
+# Further errors of each tool.
 ERRORS: Mapping[str, tuple[Code, ...]] = MappingProxyType(
     {
         "bash": (Code.FILE_NOT_FOUND, Code.EXECUTION_FAILED, Code.TIMEOUT),
@@ -26,5 +26,5 @@ ERRORS: Mapping[str, tuple[Code, ...]] = MappingProxyType(
 
 
 def paths() -> dict[str, Any]:
-    tools = tool_interface.TOOLS.values()
+    tools = interface_tools.TOOLS.values()
     return {f"/wap/workspace/{tool.name}": {"post": route(tool, ERRORS[tool.name])} for tool in tools}

@@ -1,8 +1,8 @@
-"""How much an agent token may do: operations at once, commands a minute, bytes written a day.
+"""Rate limits of agent tokens: concurrent operations, commands a minute, bytes written a day.
 
-The first two are counted in memory, since a restart ends every operation anyway. The bytes of a day are kept in the
-state folder: they survive a restart, and servers that share the folder share the count. What counts is the content that
-requests bring; what a command writes is for the sandbox to bound.
+The first two are counted in memory, since a restart ends every operation anyway. The bytes of a day are counted in the
+state folder: they survive a restart, and servers that share the folder share the count. Only the content of requests
+counts; the sandbox bounds what a command writes.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ from pydantic.alias_generators import to_camel
 from wap_kernel.model.errors import RateLimited, WapError
 from wap_kernel.model.operations import GitAction, Operation, RunCommand
 
-WINDOW = 60.0
-"""Seconds of the window in which commands are counted."""
+COMMAND_WINDOW_SECONDS = 60.0
+"""The window in which commands are counted."""
 _LARGEST = 2**53 - 1  # what every JSON reader keeps exact
 
 
@@ -35,8 +35,8 @@ class RateLimits(BaseModel):
     )
 
 
-class Limited(Protocol):
-    """Who is counted."""
+class RateLimitedToken(Protocol):
+    """A token whose operations are counted."""
 
     @property
     def id(self) -> str: ...
@@ -44,88 +44,92 @@ class Limited(Protocol):
     def limits(self) -> RateLimits: ...
 
 
-class Ledger(Protocol):
-    """Where the bytes of a day are kept."""
+class DailyByteCounter(Protocol):
+    """A store of the bytes that each token wrote on a day."""
 
     async def charge(self, token: str, day: str, amount: int, limit: int) -> bool:
-        """Add `amount`, unless the day's sum would then be over `limit`; whether it was added."""
+        """Add `amount` unless the day's sum would pass `limit`; return whether it was added."""
 
 
-class _Usage:
+class _TokenUsage:
     def __init__(self) -> None:
         self.underway = 0
         self.commands: deque[float] = deque()
 
 
-class Rates:
+class RateLimiter:
+    """Admit the operations of agent tokens within their rate limits."""
+
     def __init__(
         self,
-        ledger: Ledger,
+        counter: DailyByteCounter,
         *,
         clock: Callable[[], float] = time.monotonic,
         now: Callable[[], datetime] = lambda: datetime.now(timezone.utc),
     ) -> None:
-        self._ledger = ledger
+        self._counter = counter
         self._clock = clock
         self._now = now
-        self._usage: dict[str, _Usage] = {}
+        self._usage: dict[str, _TokenUsage] = {}
 
     @asynccontextmanager
-    async def admit(self, token: Limited, operation: Operation) -> AsyncIterator[None]:
-        """Around an operation of an agent; raises RateLimited instead of letting it begin.
+    async def admit(self, token: RateLimitedToken, operation: Operation) -> AsyncIterator[None]:
+        """Count an operation of an agent while the block runs; raise RateLimited instead of entering it.
 
-        What was refused counts for nothing, so that an agent which keeps asking is served as soon as one that waits.
+        A refused operation counts for nothing, so an agent that keeps trying is served as soon as one that waits.
         """
-        usage = self._usage.setdefault(token.id, _Usage())
-        # Nothing is awaited between the questions and the counting, so two requests cannot both take the last place.
+        usage = self._usage.setdefault(token.id, _TokenUsage())
+        # Nothing is awaited between the checks and the counting, so two requests cannot both take the last slot.
         if usage.underway >= token.limits.concurrent_operations:
-            raise _limited("concurrentOperations", token.limits.concurrent_operations, "operations at once", 1.0)
+            raise _rate_limit_error(
+                "concurrentOperations", token.limits.concurrent_operations, "operations at once", 1.0
+            )
         if isinstance(operation, RunCommand | GitAction):
             self._count_command(usage, token.limits.commands_per_minute)
         usage.underway += 1
         try:
-            async with self._paid(token, operation):
+            async with self._charge_content(token, operation):
                 yield
         finally:
             usage.underway -= 1
 
-    def _count_command(self, usage: _Usage, limit: int) -> None:
+    def _count_command(self, usage: _TokenUsage, limit: int) -> None:
         now = self._clock()
-        while usage.commands and usage.commands[0] <= now - WINDOW:
+        while usage.commands and usage.commands[0] <= now - COMMAND_WINDOW_SECONDS:
             usage.commands.popleft()
         if len(usage.commands) >= limit:
-            free_in = usage.commands[0] + WINDOW - now if usage.commands else WINDOW
-            raise _limited("commandsPerMinute", limit, "commands a minute", free_in)
+            free_in = usage.commands[0] + COMMAND_WINDOW_SECONDS - now if usage.commands else COMMAND_WINDOW_SECONDS
+            raise _rate_limit_error("commandsPerMinute", limit, "commands a minute", free_in)
         usage.commands.append(now)
 
     @asynccontextmanager
-    async def _paid(self, token: Limited, operation: Operation) -> AsyncIterator[None]:
-        """Charged before it is written, or many writers at once would pass the limit together."""
+    async def _charge_content(self, token: RateLimitedToken, operation: Operation) -> AsyncIterator[None]:
+        """Charge the bytes before they are written, or concurrent writers would pass the limit together."""
         amount = operation.content_size
         if not amount:
             yield
             return
         now = self._now()
         day, limit = now.date().isoformat(), token.limits.bytes_written_per_day
-        if not await self._ledger.charge(token.id, day, amount, limit):
-            raise _limited("bytesWrittenPerDay", limit, "bytes written a day", _until_midnight(now))
+        if not await self._counter.charge(token.id, day, amount, limit):
+            raise _rate_limit_error("bytesWrittenPerDay", limit, "bytes written a day", _seconds_to_midnight(now))
         try:
             yield
         except WapError:
-            # Nothing was written. A caller who went away (CancelledError) may have had the write done all the same.
+            # Nothing was written. After a CancelledError the write may have been done all the same.
             with suppress(WapError):
-                await self._ledger.charge(token.id, day, -amount, limit)
+                await self._counter.charge(token.id, day, -amount, limit)
             raise
 
 
-def _until_midnight(now: datetime) -> float:
+def _seconds_to_midnight(now: datetime) -> float:
     tomorrow = datetime.combine(now.date() + timedelta(days=1), datetime.min.time(), timezone.utc)
     return (tomorrow - now).total_seconds()
 
 
-def _limited(name: str, limit: int, of_what: str, seconds: float) -> RateLimited:
+def _rate_limit_error(name: str, limit: int, counted: str, seconds: float) -> RateLimited:
     return RateLimited(
-        f"This agent token is limited to {limit} {of_what}.",
+        f"This agent token is limited to {limit} {counted}.",
         hint="Try again later, or have a person mint a token with other limits.",
         limit=name,
         retryAfterMs=max(1, round(seconds * 1000)),

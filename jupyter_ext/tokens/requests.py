@@ -1,4 +1,4 @@
-"""What a person may ask for in an agent token: the request's fields, their defaults and their bounds."""
+"""The request for an agent token: its fields, their defaults and their bounds."""
 
 from __future__ import annotations
 
@@ -13,21 +13,22 @@ from pydantic_core import PydanticCustomError
 from wap_kernel.dialects.tool import INTEGER, Parameters
 from wap_kernel.model.errors import InvalidArgument
 
-from ..tool_definitions import known_tools
+from ..tool_definitions import list_tool_names
+from .models import TokenSpec
 from .rate_limits import RateLimits
-from .store import Order, layers
+from .store import build_policy_layers
 
-DEFAULT_LIFE = timedelta(days=7)
-LONGEST_LIFE = timedelta(days=366)
+DEFAULT_LIFETIME = timedelta(days=7)
+MAX_LIFETIME = timedelta(days=366)
 
 
-def known_presets() -> tuple[str, ...]:
-    from wap_kernel.policy import presets  # with all that checks their examples
+def list_presets() -> tuple[str, ...]:
+    from wap_kernel.policy import presets  # loads all that checks their examples
 
     return tuple(presets.PRESETS)
 
 
-def _printable(name: str) -> str:
+def _check_printable(name: str) -> str:
     if not name.isprintable() or not name.strip():
         raise PydanticCustomError("name", "It must be printable: it stands in lists and in the audit.")
     return name
@@ -42,14 +43,14 @@ def _one_of(kind: str, known: Callable[[], tuple[str, ...]]) -> Callable[[str], 
     return check
 
 
-Tool = Annotated[str, AfterValidator(_one_of("tool", known_tools))]
-Preset = Annotated[str, AfterValidator(_one_of("preset", known_presets))]
+Tool = Annotated[str, AfterValidator(_one_of("tool", list_tool_names))]
+Preset = Annotated[str, AfterValidator(_one_of("preset", list_presets))]
 
 
-class NewToken(Parameters):
+class TokenRequest(Parameters):
     """The body of `POST wap/tokens`."""
 
-    name: Annotated[str, AfterValidator(_printable)] = Field(
+    name: Annotated[str, AfterValidator(_check_printable)] = Field(
         min_length=1,
         max_length=100,
         description="Who will hold it; the audit's name for the agent. Several tokens may have the same name.",
@@ -62,29 +63,29 @@ class NewToken(Parameters):
         None, description="A policy, as in a policy file, that binds it besides the server's; it can only narrow."
     )
     expires_in: Annotated[int, INTEGER] | None = Field(
-        None, ge=1, le=int(LONGEST_LIFE.total_seconds()), description="Seconds from now. Default 7 days, at most 366."
+        None, ge=1, le=int(MAX_LIFETIME.total_seconds()), description="Seconds from now. Default 7 days, at most 366."
     )
     expires_at: AwareDatetime | None = Field(None, strict=False, description="Instead of expiresIn.")
     limits: RateLimits = Field(RateLimits(), description="How much it may do.")
 
-    def order(self) -> Order:
-        """Takes a while: the policy's patterns are compiled to see whether they can be."""
+    def to_spec(self) -> TokenSpec:
+        """Return the token to mint. Takes a while: the policy's patterns are compiled to check them."""
         if self.policy is not None:
-            (policy,) = layers(self.name, None, json.dumps(self.policy))
+            (policy,) = build_policy_layers(self.name, None, json.dumps(self.policy))
             if policy.broken is not None:
                 raise InvalidArgument(f"policy: {policy.broken}")
         tools = None if self.tools is None else tuple(dict.fromkeys(self.tools))
-        return Order(
+        return TokenSpec(
             **{"name": self.name, "tools": tools, "preset": self.preset, "policy": self.policy},
             limits=self.limits,
-            expires_at=self._end(datetime.now(timezone.utc)),
+            expires_at=self._expiry(datetime.now(timezone.utc)),
         )
 
-    def _end(self, now: datetime) -> datetime:
+    def _expiry(self, now: datetime) -> datetime:
         if self.expires_at is None:
-            return now + (DEFAULT_LIFE if self.expires_in is None else timedelta(seconds=self.expires_in))
+            return now + (DEFAULT_LIFETIME if self.expires_in is None else timedelta(seconds=self.expires_in))
         if self.expires_in is not None:
             raise InvalidArgument("expiresAt: expiresIn says it already.", hint="Send one of them.")
-        if not now < self.expires_at <= now + LONGEST_LIFE:
+        if not now < self.expires_at <= now + MAX_LIFETIME:
             raise InvalidArgument("expiresAt: It must be in the future, within 366 days.")
         return self.expires_at

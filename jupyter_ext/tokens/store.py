@@ -113,7 +113,7 @@ class AgentTokenStore:
         return cached.token
 
     async def get_unrevoked(self, token_id: str) -> AgentToken:
-        """Return the token of a run that goes on; it may have expired since, but raises PermissionDenied when revoked."""
+        """Return the token that started a run, also when it has expired; raise PermissionDenied when it was revoked."""
         row = await self._run(lambda: self._row(token_id))
         token = None if row is None else _token_from_row(row)
         if token is None or token.revoked_at is not None:
@@ -249,11 +249,11 @@ def build_policy_layers(name: str, preset: str | None, policy: str | None) -> La
     layers: list[Policy] = []
     if preset is not None:
         try:
-            layers.append(presets.load(preset))
+            layers.append(presets.load_preset(preset))
         except WapError as error:
             layers.append(Policy(name=preset, broken=error.text))
     if policy is not None:
-        layers.append(parse.parse(policy.encode("utf-8"), f"of the agent token {name!r}"))
+        layers.append(parse.parse_policy(policy.encode("utf-8"), f"of the agent token {name!r}"))
     return tuple(layers)
 
 

@@ -12,7 +12,7 @@ from tornado import web
 from tornado.httpserver import HTTPServer
 from tornado.netutil import bind_sockets
 
-from jupyter_ext.asgi import SMALL, Exchange, Receive, Scope, Send, scope_of
+from jupyter_ext.asgi import MAX_SMALL_BODY_BYTES, AsgiExchange, Receive, Scope, Send, build_scope
 from tests.support.http_runs import SECONDS, until
 
 MIB = 2**20
@@ -26,7 +26,7 @@ class Handler(web.RequestHandler):
     gone = 0
 
     async def prepare(self) -> None:
-        self.exchange = Exchange(type(self).application_behind, self, scope_of(self.request, {"more": "said"}))
+        self.exchange = AsgiExchange(type(self).application_behind, self, build_scope(self.request, {"more": "said"}))
 
     def data_received(self, chunk: bytes) -> Awaitable[None]:
         type(self).fed += len(chunk)
@@ -34,7 +34,7 @@ class Handler(web.RequestHandler):
 
     async def post(self) -> None:
         self.exchange.end_body()
-        await self.exchange.answered()
+        await self.exchange.finish()
 
     get = post
 
@@ -219,7 +219,7 @@ async def test_a_client_that_goes_away_while_it_sends_ends_the_work_too() -> Non
 
     async with served(work) as (kind, connect):
         connection = await connect()
-        await connection.begin(Content_Length=str(SMALL + 1))
+        await connection.begin(Content_Length=str(MAX_SMALL_BODY_BYTES + 1))
         await connection.send(b"some")
         await until(lambda: kind.fed > 0)
         connection.writer.close()

@@ -11,7 +11,7 @@ import pytest
 import yaml
 from jupyter_events import EventLogger
 
-from jupyter_ext.notifications import MAX_PATHS, SCHEMA, FilesChanged, Notifications, RunChanged
+from jupyter_ext.notifications import MAX_PATHS, SCHEMA, FilesNotification, Notifications, RunNotification
 from tests.support.http_runs import SECONDS, create, start
 from wap_kernel.model.run import RunStatus
 
@@ -56,15 +56,15 @@ def test_the_schema_states_its_limitations() -> None:
 async def test_no_credential_is_announced(logger: EventLogger, jp_asyncio_loop: asyncio.AbstractEventLoop) -> None:
     notifications = Notifications(logger, jp_asyncio_loop, lambda text: text.replace("hunter2", "***"))
     listener = Listener(logger)
-    notifications.announce(FilesChanged(("a-hunter2",), None, "hunter2"))
-    notifications.announce(RunChanged("run_1", "running", "agent hunter2"))
+    notifications.announce(FilesNotification(("a-hunter2",), None, "hunter2"))
+    notifications.announce(RunNotification("run_1", "running", "agent hunter2"))
     assert await listener.next() == {"kind": "files", "paths": ["a-***"], "agent": "***"}
     assert await listener.next() == {"kind": "run", "runId": "run_1", "status": "running", "agent": "agent ***"}
 
 
 async def test_a_run(notifications: Notifications, listener: Listener) -> None:
-    notifications.announce(RunChanged("run_1", "running", "claude"))
-    notifications.announce(RunChanged("run_1", "completed"))
+    notifications.announce(RunNotification("run_1", "running", "claude"))
+    notifications.announce(RunNotification("run_1", "completed"))
     assert await listener.next() == {"kind": "run", "runId": "run_1", "status": "running", "agent": "claude"}
     assert await listener.next() == {"kind": "run", "runId": "run_1", "status": "completed"}
 
@@ -73,9 +73,9 @@ async def test_files_are_told_of_together_and_before_the_run_ends(
     notifications: Notifications, listener: Listener
 ) -> None:
     for number in range(20):
-        notifications.announce(FilesChanged((f"f{number}", "same"), run="run_1"))
-    notifications.announce(FilesChanged(("alone",), agent="claude"))
-    notifications.announce(RunChanged("run_1", "completed"))
+        notifications.announce(FilesNotification((f"f{number}", "same"), run="run_1"))
+    notifications.announce(FilesNotification(("alone",), agent="claude"))
+    notifications.announce(RunNotification("run_1", "completed"))
     told = await listener.next()
     assert (told["kind"], told["runId"]) == ("files", "run_1")
     assert set(told["paths"]) == {"same", *(f"f{number}" for number in range(20))}
@@ -85,20 +85,20 @@ async def test_files_are_told_of_together_and_before_the_run_ends(
 
 async def test_too_many_files_are_not_named(notifications: Notifications, listener: Listener) -> None:
     for number in range(MAX_PATHS):
-        notifications.announce(FilesChanged((f"f{number}",), run="all"))
-        notifications.announce(FilesChanged((f"f{number}", "one more"), run="more"))
+        notifications.announce(FilesNotification((f"f{number}",), run="all"))
+        notifications.announce(FilesNotification((f"f{number}", "one more"), run="more"))
     assert len((await listener.next())["paths"]) == MAX_PATHS
     assert await listener.next() == {"kind": "files", "runId": "more"}
 
 
 async def test_after_a_command_anything_may_have_changed(notifications: Notifications, listener: Listener) -> None:
     for paths in (("a",), (), ("b",)):
-        notifications.announce(FilesChanged(paths))
+        notifications.announce(FilesNotification(paths))
     assert await listener.next() == {"kind": "files"}
 
 
 async def test_from_a_thread(notifications: Notifications, listener: Listener) -> None:
-    await asyncio.to_thread(notifications.announce, FilesChanged(("a",)))
+    await asyncio.to_thread(notifications.announce, FilesNotification(("a",)))
     assert await listener.next() == {"kind": "files", "paths": ["a"]}
 
 
@@ -106,7 +106,7 @@ def test_after_the_loop_is_closed() -> None:
     loop = asyncio.new_event_loop()
     notifications = Notifications(EventLogger(), loop)
     loop.close()
-    notifications.announce(FilesChanged(("a",)))
+    notifications.announce(FilesNotification(("a",)))
 
 
 def test_two_workspaces_of_one_server() -> None:

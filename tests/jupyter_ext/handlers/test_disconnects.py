@@ -50,7 +50,7 @@ async def test_what_cannot_be_closed_keeps_nothing_else_open(
     monkeypatch.setattr(runner, "close", fails)
     shutil.rmtree(workspace.state_dir)  # a person tidied up
     await extension.stop_extension()
-    assert "Runner did not close in order" in caplog.text
+    assert "closing Runner failed" in caplog.text
     with pytest.raises(ProviderUnavailable, match="closed"):
         await workspace.perform(ListFiles(path="."))
     with pytest.raises(ProviderUnavailable, match="shutting down"):

@@ -9,11 +9,12 @@ from typing import Any
 import jsonschema
 import pytest
 
-from jupyter_ext import openapi, schemas
+from jupyter_ext import openapi
+from jupyter_ext.handlers.base import NotFoundHandler
 from jupyter_ext.handlers.errors import STATUS
-from jupyter_ext.handlers.missing import MissingHandler
 from jupyter_ext.handlers.routes import ROUTES
-from wap_kernel.dialects import tool_interface
+from wap_kernel.dialects import json_schema
+from wap_kernel.dialects.tool_interface import tools as interface_tools
 from wap_kernel.dialects.wap import tools as wap
 from wap_kernel.model.operations import Effect
 
@@ -33,7 +34,10 @@ def _keywords(schema: Any) -> set[str]:
 
 @pytest.mark.parametrize("tool", TOOLS, ids=lambda tool: tool.name)
 def test_schemas_stand_on_their_own(tool: Any) -> None:
-    for schema in (schemas.of(tool.parameters, "validation"), schemas.of(tool.response, "serialization")):
+    for schema in (
+        json_schema.build_schema(tool.parameters, "validation"),
+        json_schema.build_schema(tool.response, "serialization"),
+    ):
         jsonschema.Draft202012Validator.check_schema(schema)
         assert schema["type"] == "object"
         assert not _keywords(schema) & {"$ref", "$defs", "discriminator", "title"}
@@ -41,7 +45,7 @@ def test_schemas_stand_on_their_own(tool: Any) -> None:
 
 
 def test_a_schema_keeps_what_the_model_checks() -> None:
-    schema = schemas.of(wap.TOOLS["modifyFile"].parameters, "validation")
+    schema = json_schema.build_schema(wap.TOOLS["modifyFile"].parameters, "validation")
     validator = jsonschema.Draft202012Validator(schema)
     change = {"type": "replace", "startLine": 1, "endLine": 2, "newContent": "x"}
     validator.validate({"path": "a", "operations": [change]})
@@ -89,8 +93,8 @@ async def test_an_unknown_choice_lists_the_known_ones(fetch: Any, params: dict[s
 
 
 def test_the_openapi_document_and_the_route_table_agree() -> None:
-    document = json.loads(openapi.document("/"))
-    served = [(pattern, handler) for pattern, handler in ROUTES if handler is not MissingHandler]
+    document = json.loads(openapi.build_document("/"))
+    served = [(pattern, handler) for pattern, handler in ROUTES if handler is not NotFoundHandler]
     used = set()
     for path, item in document["paths"].items():
         pattern, handler = next((pattern, handler) for pattern, handler in ROUTES if re.fullmatch(pattern, path))
@@ -101,7 +105,7 @@ def test_the_openapi_document_and_the_route_table_agree() -> None:
 
 
 def test_every_error_is_documented_with_its_status() -> None:
-    document = json.loads(openapi.document("/"))
+    document = json.loads(openapi.build_document("/"))
     paths = document["paths"]
     assert paths.keys() > {MCP}
     for item in (paths[path] for path in paths if path != MCP):
@@ -113,7 +117,7 @@ def test_every_error_is_documented_with_its_status() -> None:
 
 
 def test_what_can_happen_to_every_tool_is_documented_for_every_tool() -> None:
-    document = json.loads(openapi.document("/"))
+    document = json.loads(openapi.build_document("/"))
     for name in wap.TOOLS:
         responses = document["paths"][f"/wap/api/{name}"]["post"]["responses"]
         codes = {code for response in responses.values() for code in response["description"].split(", ")}
@@ -122,12 +126,12 @@ def test_what_can_happen_to_every_tool_is_documented_for_every_tool() -> None:
 
 @pytest.mark.parametrize(("base_url", "url"), [("/", "/"), ("/a%40b/", "/a%40b"), ("/user/me/", "/user/me")])
 def test_the_document_names_the_base_url(base_url: str, url: str) -> None:
-    assert json.loads(openapi.document(base_url))["servers"] == [{"url": url}]
+    assert json.loads(openapi.build_document(base_url))["servers"] == [{"url": url}]
 
 
 def test_every_call_of_a_tool_can_wait_for_a_person() -> None:
-    paths = json.loads(openapi.document("/"))["paths"]
-    calls = [*(f"/wap/api/{name}" for name in wap.TOOLS), *(f"/wap/workspace/{name}" for name in tool_interface.TOOLS)]
+    paths = json.loads(openapi.build_document("/"))["paths"]
+    calls = [*(f"/wap/api/{name}" for name in wap.TOOLS), *(f"/wap/workspace/{name}" for name in interface_tools.TOOLS)]
     for path in calls:
         assert "wait" in [parameter.get("name") for parameter in paths[path]["post"]["parameters"]], path
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from jupyter_ext.handlers import body
+from jupyter_ext.handlers import request_body
 
 MB = 1024 * 1024
 BLOCK = b"x" * MB
@@ -100,12 +100,12 @@ def test_a_stranger_is_refused_before_the_body_is_sent(live_server: Any, token: 
 
 
 def test_a_body_that_announces_too_much_is_refused_before_it_is_sent(live_server: Any) -> None:
-    for length in (body.MAX_BODY_BYTES + 1, 10**12, "9" * 5000):
+    for length in (request_body.MAX_BODY_BYTES + 1, 10**12, "9" * 5000):
         with Client(live_server, live_server.token) as client:
             client.head(f"Content-Length: {length}")
             status, answer = client.answer()
             assert (status, answer["code"]) == (413, "SIZE_LIMIT_EXCEEDED")
-            assert answer["details"] == {"limit": body.MAX_BODY_BYTES}
+            assert answer["details"] == {"limit": request_body.MAX_BODY_BYTES}
 
 
 @FRAMINGS
@@ -124,7 +124,7 @@ def test_33_mb_are_refused_and_the_client_can_read_why(live_server: Any, framing
 
 @FRAMINGS
 def test_32_mb_are_accepted(live_server: Any, framing: Any) -> None:
-    header, parts = framing(body.MAX_BODY_BYTES)
+    header, parts = framing(request_body.MAX_BODY_BYTES)
     with Client(live_server, live_server.token) as client:
         client.head(header)
         client.send(*parts)
@@ -138,7 +138,7 @@ def test_beyond_the_drop_limit_the_connection_ends(live_server: Any) -> None:
         assert client.answer()[0] == 403
         chunk = b"%x\r\n%s\r\n" % (MB, BLOCK)
         with pytest.raises(OSError, match=r"reset|[Bb]roken pipe"):
-            client.send(*[chunk] * (2 * body.DROP_LIMIT // MB))
+            client.send(*[chunk] * (2 * request_body.MAX_DROPPED_BYTES // MB))
 
 
 def test_expect_100_continue_lets_the_authenticated_continue(live_server: Any) -> None:

@@ -12,7 +12,7 @@ from jupyter_server.auth import Authorizer
 from jupyter_ext import tool_definitions
 from tests.support.agent_tokens import bearer, mint
 from tests.support.http_runs import SECONDS, decide
-from wap_kernel.dialects import tool_interface
+from wap_kernel.dialects.tool_interface import tools as interface_tools
 from wap_kernel.model.operations import Effect
 
 REQUESTS: dict[str, dict[str, Any]] = {
@@ -39,7 +39,7 @@ async def use(fetch: Any, tool: str, token: Any = None, query: dict[str, str] | 
 
 async def test_every_tool_answers(fetch: Any) -> None:
     answers = {tool: await use(fetch, tool, **fields) for tool, fields in REQUESTS.items()}
-    assert {tool: answer.status for tool, answer in answers.items()} == dict.fromkeys(tool_interface.TOOLS, 200)
+    assert {tool: answer.status for tool, answer in answers.items()} == dict.fromkeys(interface_tools.TOOLS, 200)
     assert answers["bash"].body["stdout"] == "hello\n"
     assert answers["read"].body["content"] == "1: a"
     assert answers["edit"].body["lines_changed"] == 1
@@ -262,8 +262,8 @@ async def test_a_token_sees_the_definitions_of_its_tools(fetch: Any) -> None:
 
 
 def test_what_a_token_may_do_with_git() -> None:
-    assert tool_definitions.effects({"git"}) == (Effect.READ, Effect.WRITE, Effect.EXECUTE)
-    assert tool_definitions.effects({"grep"}) == (Effect.READ,)
+    assert tool_definitions.list_effects({"git"}) == (Effect.READ, Effect.WRITE, Effect.EXECUTE)
+    assert tool_definitions.list_effects({"grep"}) == (Effect.READ,)
 
 
 @pytest.mark.parametrize(

@@ -28,7 +28,7 @@ from tests.support.mcp_clients import (
     within_time,
 )
 from tests.support.server_processes import OPEN
-from wap_kernel.dialects.coding_environment import progress as watching
+from wap_kernel.dialects.coding_environment import progress as call_progress
 from wap_kernel.dialects.coding_environment.tools import TOOLS
 from wap_kernel.model.limits import MAX_BODY_BYTES
 
@@ -253,7 +253,7 @@ async def test_a_person_in_jupyter_decides_what_asks(
     connect: Connect, fetch: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """`confirmed` and the client's user do not satisfy a preset that asks; the call can wait for the person."""
-    monkeypatch.setattr(watching, "SILENCE", 0.05)
+    monkeypatch.setattr(call_progress, "HEARTBEAT_SECONDS", 0.05)
     agent = bearer(await mint(fetch, preset="standard"))
     arguments = {"command": "sh", "args": ["-c", "echo hi"], "options": {"confirmed": True}}
     told = asyncio.Event()

@@ -35,7 +35,7 @@ class Bridge:
 @asynccontextmanager
 async def _bridge(url: str, token: str) -> AsyncIterator[Bridge]:
     pipe = asyncio.subprocess.PIPE
-    command = [sys.executable, "-m", "wap_kernel.cli.main", "mcp", "--url", url]
+    command = [sys.executable, "-m", "wap_kernel.cli", "mcp", "--url", url]
     process = await asyncio.create_subprocess_exec(
         *command, stdin=pipe, stdout=pipe, limit=2**24, env={"WAP_TOKEN": token, "PYTHONPATH": ":".join(sys.path)}
     )

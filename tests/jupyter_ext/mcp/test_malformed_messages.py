@@ -146,7 +146,7 @@ async def test_a_method_that_there_is_not(post: Post) -> None:
 
 def test_a_call_before_the_handshake(tmp_path: Path) -> None:
     """Over HTTP there is no session to ask in then."""
-    command = [sys.executable, "-m", "wap_kernel.cli.main", "mcp", str(tmp_path)]
+    command = [sys.executable, "-m", "wap_kernel.cli", "mcp", str(tmp_path)]
     line = json.dumps(_sent("tools/list", {})) + "\n"
     done = subprocess.run(command, input=line, capture_output=True, text=True, timeout=SECONDS, check=False)
     error = json.loads(done.stdout)["error"]

@@ -27,7 +27,7 @@ from tests.support.mcp_clients import (
     request,
     within_time,
 )
-from wap_kernel.dialects.mcp.http.sessions import Sessions
+from wap_kernel.dialects.mcp.http.sessions import McpSessions
 from wap_kernel.model.limits import MCP_MAX_SESSIONS_PER_CREDENTIAL
 
 __all__ = ["connect", "mcp_url", "post"]
@@ -259,7 +259,7 @@ async def test_a_session_in_use_is_not_ended_for_another(
 
 
 async def test_an_idle_session_ends(post: Post, extension: Any) -> None:
-    sessions: Sessions = await extension.mcp.sessions()
+    sessions: McpSessions = await extension.mcp.sessions()
     sessions.session_idle_timeout = 0.05
     session = (await post(INITIALIZE)).headers["Mcp-Session-Id"]  # a second request might come too late already
     await until(lambda: sessions.open == 0)

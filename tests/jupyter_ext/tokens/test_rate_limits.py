@@ -14,8 +14,8 @@ from typing import Any
 
 import pytest
 
-from jupyter_ext.tokens.rate_limits import WINDOW, RateLimits, Rates
-from jupyter_ext.tokens.store import AgentTokens
+from jupyter_ext.tokens.rate_limits import COMMAND_WINDOW_SECONDS, RateLimiter, RateLimits
+from jupyter_ext.tokens.store import AgentTokenStore
 from tests.support.agent_tokens import another_server, bearer, mint, use
 from wap_kernel.model.edits import DeleteLines, InsertLines, RegexReplace, ReplaceLines
 from wap_kernel.model.errors import Conflict, RateLimited
@@ -57,21 +57,21 @@ class Clock:
 
 
 @asynccontextmanager
-async def _rates(folder: Path, clock: Clock) -> AsyncIterator[Rates]:
-    tokens = AgentTokens(open_state_dir(str(folder / "state")), "w", logging.getLogger("test"))
+async def _rates(folder: Path, clock: Clock) -> AsyncIterator[RateLimiter]:
+    tokens = AgentTokenStore(open_state_dir(str(folder / "state")), "w", logging.getLogger("test"))
     try:
-        yield Rates(tokens, clock=clock, now=clock.now)
+        yield RateLimiter(tokens, clock=clock, now=clock.now)
     finally:
         await tokens.close()
 
 
-async def _do(rates: Rates, token: Any, operation: Operation, *, fails: Exception | None = None) -> None:
+async def _do(rates: RateLimiter, token: Any, operation: Operation, *, fails: Exception | None = None) -> None:
     async with rates.admit(token, operation):
         if fails is not None:
             raise fails
 
 
-async def _refused(rates: Rates, token: Any, operation: Operation) -> tuple[str, int]:
+async def _refused(rates: RateLimiter, token: Any, operation: Operation) -> tuple[str, int]:
     with pytest.raises(RateLimited) as caught:
         await _do(rates, token, operation)
     return caught.value.details["limit"], caught.value.details["retryAfterMs"]
@@ -127,7 +127,7 @@ async def test_commands_a_minute_slide(tmp_path: Path) -> None:
         clock.seconds = 45.0
         assert await _refused(rates, token, COMMAND) == ("commandsPerMinute", 15_000)
         await _do(rates, token, READ)
-        clock.seconds = WINDOW
+        clock.seconds = COMMAND_WINDOW_SECONDS
         await _do(rates, token, COMMAND)
         assert await _refused(rates, token, COMMAND) == ("commandsPerMinute", 20_000)
 
