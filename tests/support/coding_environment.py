@@ -14,7 +14,7 @@ import pytest
 from tests.support.tool_schemas import check_call
 from wap_kernel.dialects.coding_environment import outcome, tool_call
 from wap_kernel.dialects.coding_environment import tools as coding_tools
-from wap_kernel.dialects.coding_environment.confirmation_prompt import Question
+from wap_kernel.dialects.coding_environment.confirmation_prompt import ConfirmationPrompt
 from wap_kernel.dialects.coding_environment.rpc_errors import RpcError
 from wap_kernel.dialects.registry import open_runner
 from wap_kernel.engine.workspace import Workspace
@@ -45,7 +45,7 @@ class Coding:
 
     async def outcome(self, name: str, arguments: dict[str, Any], **more: Any) -> outcome.CallOutcome:
         caller = more.pop("caller", CLIENT)
-        return await tool_call.call(name, arguments, self.runner, caller, **more)
+        return await tool_call.call_tool(name, arguments, self.runner, caller, **more)
 
     async def call(self, name: str, arguments: dict[str, Any], **more: Any) -> dict[str, Any]:
         outcome = await self.outcome(name, arguments, **more)
@@ -109,11 +109,11 @@ class User:
     """Of the client; says the same to every question, and remembers them."""
 
     def __init__(self, agrees: bool, meanwhile: Callable[[], Any] = lambda: None) -> None:
-        self.asked: list[Question] = []
+        self.asked: list[ConfirmationPrompt] = []
         self._agrees = agrees
         self._meanwhile = meanwhile
 
-    async def confirm(self, question: Question) -> bool:
+    async def confirm(self, question: ConfirmationPrompt) -> bool:
         self.asked.append(question)
         self._meanwhile()
         return self._agrees

@@ -16,10 +16,10 @@ from mcp.shared.exceptions import MCPError
 
 from tests.support.http_runs import batch
 from tests.support.policy_matrix import DENIED, PLACES, SIZE, Call
-from wap_kernel.dialects import tool_interface
 from wap_kernel.dialects.agent_spaces.operations import parse_message
 from wap_kernel.dialects.coding_environment import tools as coding_tools
 from wap_kernel.dialects.coding_environment import workspace_root
+from wap_kernel.dialects.tool_interface import tool_call
 from wap_kernel.dialects.wap import tools as wap
 from wap_kernel.model.caller import Caller
 from wap_kernel.model.operations import Operation
@@ -47,7 +47,7 @@ def lay_out(root: Path, preset: str, repository: Path | None = None) -> None:
     (root / ".cws-policy.json").write_text("{}")
     for place in PLACES.values():
         (root / place.notebook).write_text(_NOTEBOOK)
-    limit = presets.load(preset).filesystem.max_file_size
+    limit = presets.load_preset(preset).filesystem.max_file_size
     assert limit is not None
     for name in ("big.txt", "big.ipynb"):
         with (root / name).open("wb") as file:
@@ -132,12 +132,12 @@ class Everything:
     async def _operation(self, call: Call, fields: dict[str, Any]) -> Operation:
         body = json.dumps(fields).encode()
         if call.dialect == "wap":
-            return await wap.parse(call.tool, body, self._workspace, Caller())
+            return await wap.parse_request(call.tool, body, self._workspace, Caller())
         if call.dialect == "interface":
-            return await tool_interface.parse(call.tool, body, self._workspace, Caller())
+            return await tool_call.parse_request(call.tool, body, self._workspace, Caller())
         if call.dialect == "agent spaces" or call.tool == "runOperations":
             operations = fields.get("operations") or [{"type": call.tool, **fields}]
             return parse_message(batch(*operations).encode()).steps()[0].operation
         sent = coding_tools.TOOLS[call.tool].parse(body)
-        operation: Operation = sent.engine(workspace_root.at(".", self._workspace.names_of_root))
+        operation: Operation = sent.build_operation(workspace_root.build_root_folder(".", self._workspace.names_of_root))
         return operation

@@ -1,14 +1,14 @@
-"""What the tools answer, with the catalog's names, made of the operation and the engine's result. Pure.
+"""The answers of the tools, with the catalog's names, rendered from an operation and its result. Pure.
 
-Fields that the catalog does not have (`durationMs`, the `hash` of what was written, and `truncated` with `total` where
-something was cut) are ours.
+The catalog does not have the fields `durationMs`, `hash` of a written file, and `truncated` with `total`. The models
+have no docstrings, since those would become descriptions in the tools' schemas.
 """
 
 from __future__ import annotations
 
 from typing import Any, Literal
 
-from wap_kernel.dialects.coding_environment.workspace_root import shown
+from wap_kernel.dialects.coding_environment.workspace_root import render_relative
 from wap_kernel.model.base import Model
 from wap_kernel.model.limits import CODING_DEFAULT_TIMEOUT_SECONDS, CODING_MAX_READ_BYTES
 from wap_kernel.model.operations import (
@@ -34,7 +34,7 @@ from wap_kernel.model.results import (
 )
 
 
-class FileRead(Model):
+class ReadAnswer(Model):
     path: str
     size: int
     mtime: str
@@ -43,13 +43,13 @@ class FileRead(Model):
     content: str
 
 
-class FileSaved(Model):
+class WriteAnswer(Model):
     path: str
     size: int
     hash: str
 
 
-class Listed(Model):
+class ListEntry(Model):
     name: str
     path: str
     type: Literal["file", "dir", "link"]
@@ -57,31 +57,31 @@ class Listed(Model):
     mtime: str | None = None
 
 
-class Listing(Model):
+class ListAnswer(Model):
     path: str
-    entries: list[Listed]
+    entries: list[ListEntry]
     count: int
     truncated: Literal[True] | None = None
-    """There are more: `total`."""
+    """True when there are more than are listed: `total` of them."""
     total: int | None = None
 
 
-class Found(Model):
+class SearchMatch(Model):
     path: str
     line: int
     column: int
     text: str
 
 
-class Search(Model):
+class SearchAnswer(Model):
     query: str
-    results: list[Found]
+    results: list[SearchMatch]
     count: int
     truncated: Literal[True] | None = None
     total: int | None = None
 
 
-class CommandRun(Model):
+class CommandAnswer(Model):
     command: str
     args: list[str]
     exit_code: int
@@ -89,32 +89,32 @@ class CommandRun(Model):
     stderr: str
     duration_ms: int
     truncated: Literal[True] | None = None
-    """The middle of the output was left out; of so many bytes:"""
+    """True when the middle of the output is left out; the two fields below then hold the full sizes."""
     stdout_bytes: int | None = None
     stderr_bytes: int | None = None
 
 
-class FileEdited(Model):
+class EditAnswer(Model):
     path: str
     hash: str
     diff: str
     diff_truncated: Literal[True] | None = None
 
 
-class FileDeleted(Model):
+class DeleteAnswer(Model):
     path: str
-    deleted: Literal[True] = True
+    render_deletion: Literal[True] = True
 
 
-class Globbed(Model):
+class GlobAnswer(Model):
     pattern: str
-    files: list[Listed]
+    files: list[ListEntry]
     count: int
     truncated: Literal[True] | None = None
     total: int | None = None
 
 
-class Bounds(Model):
+class WorkspaceLimits(Model):
     max_file_size: int
     max_output_size: int
     default_timeout: float
@@ -123,14 +123,14 @@ class Bounds(Model):
 
 class WorkspaceInfo(Model):
     root: str
-    """Absolute."""
+    """The absolute path of the server's root."""
     workspace_root: str
     version: str
     provider: str
     confines_commands: bool
     default_exclusions: list[str]
-    limits: Bounds
-    """In bytes and seconds."""
+    limits: WorkspaceLimits
+    """Limits in bytes and seconds."""
 
 
 class RunReport(Model):
@@ -147,12 +147,12 @@ class RunReport(Model):
     reverts: str | None = None
     pending_approval: dict[str, Any] | None = None
     response: dict[str, Any] | None = None
-    """Of a single call that a person had to agree to: its own answer."""
+    """The answer of a single call that waited for an approval."""
 
 
-def read(operation: ReadFile, result: FileContent) -> FileRead:
-    return FileRead(
-        path=shown(operation.path, operation.within),
+def render_read(operation: ReadFile, result: FileContent) -> ReadAnswer:
+    return ReadAnswer(
+        path=render_relative(operation.path, operation.within),
         size=result.metadata.size,
         mtime=result.metadata.last_modified,
         hash=result.hash,
@@ -161,90 +161,97 @@ def read(operation: ReadFile, result: FileContent) -> FileRead:
     )
 
 
-def written(operation: WriteFile, result: WriteResult) -> FileSaved:
-    assert result.hash is not None  # of a file that was written whole
-    return FileSaved(path=shown(operation.path, operation.within), size=result.bytes_written, hash=result.hash)
+def render_write(operation: WriteFile, result: WriteResult) -> WriteAnswer:
+    assert result.hash is not None  # the result of a whole write has one
+    return WriteAnswer(
+        path=render_relative(operation.path, operation.within), size=result.bytes_written, hash=result.hash
+    )
 
 
-def listed(operation: ListFiles, result: FileList) -> Listing:
-    entries = [_entry(entry, operation.within) for entry in result.files]
-    path = shown(operation.path, operation.within)
-    return Listing(path=path, entries=entries, **_cut(len(entries), result.is_truncated, result.total_found))
+def render_list(operation: ListFiles, result: FileList) -> ListAnswer:
+    entries = [_render_entry(entry, operation.within) for entry in result.files]
+    path = render_relative(operation.path, operation.within)
+    return ListAnswer(path=path, entries=entries, **_count_items(len(entries), result.is_truncated, result.total_found))
 
 
-def globbed(operation: ListFiles, result: FileList) -> Globbed:
-    files = [_entry(entry, operation.within) for entry in result.files]
+def render_glob(operation: ListFiles, result: FileList) -> GlobAnswer:
+    files = [_render_entry(entry, operation.within) for entry in result.files]
     pattern = (operation.include or ("",))[0]
-    return Globbed(pattern=pattern, files=files, **_cut(len(files), result.is_truncated, result.total_found))
+    return GlobAnswer(pattern=pattern, files=files, **_count_items(len(files), result.is_truncated, result.total_found))
 
 
-def _entry(entry: FileEntry, within: str) -> Listed:
-    path, about = shown(entry.path, within), entry.metadata
-    return Listed(
+def _render_entry(entry: FileEntry, within: str) -> ListEntry:
+    path, metadata = render_relative(entry.path, within), entry.metadata
+    return ListEntry(
         name=path.rpartition("/")[2],
         path=path,
         type="link" if entry.is_symlink else "dir" if entry.is_directory else "file",
-        size=None if about is None else about.size,
-        mtime=None if about is None else about.last_modified,
+        size=None if metadata is None else metadata.size,
+        mtime=None if metadata is None else metadata.last_modified,
     )
 
 
-def found(operation: SearchFiles, result: SearchResult) -> Search:
+def render_search(operation: SearchFiles, result: SearchResult) -> SearchAnswer:
     results = [
-        Found(path=shown(match.path, operation.within), line=match.line, column=match.column, text=match.match_text)
+        SearchMatch(
+            path=render_relative(match.path, operation.within),
+            line=match.line,
+            column=match.column,
+            text=match.match_text,
+        )
         for match in result.matches
     ]
-    return Search(
-        query=operation.query, results=results, **_cut(len(results), result.is_truncated, result.total_matches)
+    return SearchAnswer(
+        query=operation.query, results=results, **_count_items(len(results), result.is_truncated, result.total_matches)
     )
 
 
-def ran(operation: RunCommand, result: CommandResult) -> CommandRun:
-    is_cut = result.is_output_truncated
-    return CommandRun(
+def render_command(operation: RunCommand, result: CommandResult) -> CommandAnswer:
+    is_truncated = result.is_output_truncated
+    return CommandAnswer(
         command=operation.command,
         args=list(operation.args or ()),
         exit_code=result.exit_code,
         stdout=result.stdout,
         stderr=result.stderr,
         duration_ms=result.duration_ms,
-        truncated=is_cut or None,
-        stdout_bytes=result.stdout_bytes if is_cut else None,
-        stderr_bytes=result.stderr_bytes if is_cut else None,
+        truncated=is_truncated or None,
+        stdout_bytes=result.stdout_bytes if is_truncated else None,
+        stderr_bytes=result.stderr_bytes if is_truncated else None,
     )
 
 
-def edited(operation: ModifyFile, result: ModifyResult) -> FileEdited:
-    return FileEdited(
-        path=shown(operation.path, operation.within),
+def render_edit(operation: ModifyFile, result: ModifyResult) -> EditAnswer:
+    return EditAnswer(
+        path=render_relative(operation.path, operation.within),
         hash=result.hash,
-        diff=_from(operation.within, result.diff),
+        diff=_relocate_diff(operation.within, result.diff),
         diff_truncated=result.is_diff_truncated,
     )
 
 
-def _from(within: str, diff: str) -> str:
-    """The diff with the two paths at its head as the caller knows them, so that it can be applied from there."""
+def _relocate_diff(within: str, diff: str) -> str:
+    """Make the two paths at the head of a diff relative to `within`, so that the diff can be applied there."""
     if within == "." or not diff:
         return diff
     old, new, hunks = diff.split("\n", 2)
     return "\n".join((old.replace(f"a/{within}/", "a/", 1), new.replace(f"b/{within}/", "b/", 1), hunks))
 
 
-def deleted(operation: DeleteFile, _: PathResult) -> FileDeleted:
-    return FileDeleted(path=shown(operation.path, operation.within))
+def render_deletion(operation: DeleteFile, _: PathResult) -> DeleteAnswer:
+    return DeleteAnswer(path=render_relative(operation.path, operation.within))
 
 
-def described(operation: DescribeWorkspace, result: WorkspaceDescription) -> WorkspaceInfo:
+def render_workspace(operation: DescribeWorkspace, result: WorkspaceDescription) -> WorkspaceInfo:
     limits = result.limits
     return WorkspaceInfo(
         root=result.root,
-        workspace_root=shown(operation.within, "."),
+        workspace_root=render_relative(operation.within, "."),
         version=result.version,
         provider=result.provider,
         confines_commands=result.confines_commands,
         default_exclusions=result.default_exclusions,
-        limits=Bounds(
+        limits=WorkspaceLimits(
             max_file_size=min(CODING_MAX_READ_BYTES, limits.max_write_size),
             max_output_size=limits.max_output_size,
             default_timeout=min(CODING_DEFAULT_TIMEOUT_SECONDS, limits.max_timeout_ms / 1000),
@@ -253,5 +260,5 @@ def described(operation: DescribeWorkspace, result: WorkspaceDescription) -> Wor
     )
 
 
-def _cut(count: int, is_truncated: bool, total: int) -> dict[str, Any]:
+def _count_items(count: int, is_truncated: bool, total: int) -> dict[str, Any]:
     return {"count": count, **({"truncated": True, "total": total} if is_truncated else {})}

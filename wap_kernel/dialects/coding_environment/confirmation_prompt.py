@@ -1,6 +1,6 @@
-"""What the user of an MCP client is shown before they say yes: the command, or the change as a diff.
+"""The prompt that an MCP client shows its user before a call: the command, or the change as a diff.
 
-It satisfies the workspace's own policy file and nothing else, since the answer comes from the agent's own client.
+The user's yes satisfies the workspace's own policy file and nothing else: it comes through the agent's own client.
 """
 
 from __future__ import annotations
@@ -30,33 +30,35 @@ from wap_kernel.model.operations import (
 from wap_kernel.model.paths import render_path
 from wap_kernel.model.safe_text import escape_invisible, escape_one_line
 from wap_kernel.runs import approval_evidence
-from wap_kernel.state.undo.preview_diff import difference, path_of
+from wap_kernel.state.undo.preview_diff import find_written_path, preview_difference
 
 RULE = "confirmationRequired"
 
 
 @dataclass(frozen=True)
-class Question:
-    """Paths are relative to the server's root: the user knows no workspaceRoot."""
+class ConfirmationPrompt:
+    """An operation to confirm. Paths are relative to the server's root: the user knows no workspaceRoot."""
 
     tool: str
     reason: str
     digest: str
-    """Of the whole operation, and of what stands where it would act as far as that is shown: what the text leaves out
-    is agreed to as well, and nothing else is."""
+    """A digest of the whole operation and of the files it would change, as far as the prompt shows them.
+
+    The user also confirms what a truncated text leaves out, and nothing else.
+    """
     command: str | None = None
     folder: str | None = None
     environment: dict[str, str] = field(default_factory=dict)
     path: str | None = None
     diff: str | None = None
-    is_diff_cut: bool = False
+    is_diff_truncated: bool = False
     size: str | None = None
-    """In words, of what a diff may show a part of."""
+    """The size of the whole change, in words; the diff may show only a part."""
     note: str | None = None
 
     @property
     def text(self) -> str:
-        """For people. No character of it moves a cursor or hides another."""
+        """The prompt for people. No character in it moves a cursor or hides another."""
         head, lines = [f"{escape_one_line(self.reason)}. Do you agree?"], [""]
         if self.command is not None:
             lines += [f"Command: {escape_one_line(self.command)}", f"Folder: {escape_one_line(self.folder or '.')}"]
@@ -68,53 +70,55 @@ class Question:
             lines.append(f"{self.tool}: {escape_one_line(self.path)}")
         lines += [escape_invisible(text) for text in (self.note, self.diff) if text]
         whole = "\n".join([*head, *lines])
-        left_out = len(whole) - CODING_MAX_PROMPT_CHARACTERS
-        if left_out <= 0 and not self.is_diff_cut:
+        excess = len(whole) - CODING_MAX_PROMPT_CHARACTERS
+        if excess <= 0 and not self.is_diff_truncated:
             return whole
-        # Said before it, too: not everybody reads to the end.
-        size = self.size or f"{'more than ' if self.is_diff_cut else ''}{len(whole)} characters"
+        # The head says it, too: not everybody reads to the end.
+        size = self.size or f"{'more than ' if self.is_diff_truncated else ''}{len(whole)} characters"
         head.append(f"Only the beginning is shown. In all: {size}.")
-        rest = "the rest is" if self.is_diff_cut else f"{left_out} more characters are"
+        rest = "the rest is" if self.is_diff_truncated else f"{excess} more characters are"
         return f"{chr(10).join([*head, *lines])[:CODING_MAX_PROMPT_CHARACTERS]}\n... ({rest} not shown)"
 
     @property
     def key(self) -> str:
-        """Tells this question from every other."""
+        """A key that no other prompt has."""
         return hashlib.sha256(f"{self.digest}\n{self.text}".encode("utf-8", "replace")).hexdigest()
 
 
-def question(
+def build_prompt(
     tool: str, operation: Operation, refusal: ApprovalRequired, workspace: Workspace, caller: Caller
-) -> Question:
-    """On a thread: it looks at the file that would be changed."""
+) -> ConfirmationPrompt:
+    """Build the prompt for an operation. It reads the file that would be changed, so call it on a thread."""
     reason, digest = str(refusal.details.get("reason", refusal.message)), approval_evidence.digest_operation(operation)
     if isinstance(operation, RunCommand):
-        return Question(tool, reason, digest, operation.line, _shown(operation.cwd), dict(operation.environment))
+        return ConfirmationPrompt(
+            tool, reason, digest, operation.line, _render_path(operation.cwd), dict(operation.environment)
+        )
     if isinstance(operation, GitAction):
-        folder, note = _shown(operation.folder), _told_to_git(operation) or None
-        return Question(tool, reason, digest, operation.line, folder, note=note)
-    named = operation.summary().get("path")
-    path = _shown(named) if isinstance(named, str) else None
+        folder, note = _render_path(operation.folder), _describe_git_arguments(operation) or None
+        return ConfirmationPrompt(tool, reason, digest, operation.line, folder, note=note)
+    summary_path = operation.summary().get("path")
+    path = _render_path(summary_path) if isinstance(summary_path, str) else None
     if operation.effect is Effect.READ:
-        return Question(tool, reason, digest, path=path, note=_looked_for(operation) or None)
+        return ConfirmationPrompt(tool, reason, digest, path=path, note=_describe_query(operation) or None)
     files = workspace.judge.files_of(caller)
-    real = path_of(files, operation)
+    real = find_written_path(files, operation)
     if real is None:
-        return Question(tool, reason, digest, path=path)
+        return ConfirmationPrompt(tool, reason, digest, path=path)
     if workspace.judge.may_read(real, caller) or _is_absent(files, real):
-        change = difference(files, operation)
+        change = preview_difference(files, operation)
         digest = "\n".join((digest, *approval_evidence.collect_evidence(files, operation).values()))
-    else:  # a diff would tell what a read would not
-        change = unread_preview.shown(render_path(real), operation)
-    return Question(
+    else:  # a diff would show content that a read refuses
+        change = unread_preview.preview_change(render_path(real), operation)
+    return ConfirmationPrompt(
         tool,
         reason,
         digest,
         path=path,
         diff=change.get("diff"),
-        is_diff_cut=bool(change.get("isDiffTruncated")),
-        size=_size(operation),
-        note="\n".join(filter(None, (_everything(operation), change.get("note")))) or None,
+        is_diff_truncated=bool(change.get("isDiffTruncated")),
+        size=_describe_size(operation),
+        note="\n".join(filter(None, (_describe_recursion(operation), change.get("note")))) or None,
     )
 
 
@@ -128,39 +132,39 @@ def _is_absent(files: Files, path: str) -> bool:
     return False
 
 
-def _looked_for(operation: Operation) -> str:
-    """By what reads: the path does not say it."""
+def _describe_query(operation: Operation) -> str:
+    """Describe the text and the files of a search or listing, which the path does not name."""
     lines = []
     if isinstance(operation, SearchFiles):
-        lines = [f"Folder: {escape_one_line(_shown(path))}" for path in operation.paths]
+        lines = [f"Folder: {escape_one_line(_render_path(path))}" for path in operation.paths]
         lines.append(f"{'Pattern' if operation.regex else 'Text'}: {escape_one_line(operation.query)}")
     if isinstance(operation, SearchFiles | ListFiles):
         lines += [f"Files: {escape_one_line(pattern)}" for pattern in operation.include or ()]
     return "\n".join(lines)
 
 
-def _size(operation: Operation) -> str | None:
+def _describe_size(operation: Operation) -> str | None:
     if isinstance(operation, WriteFile):
         lines = operation.content.count(b"\n") + (not operation.content.endswith(b"\n"))
         return f"{operation.content_size} bytes in {lines} lines are written"
     if isinstance(operation, ModifyFile):
         is_wide = any(isinstance(change, ReplaceText) and change.which == "every" for change in operation.edits)
-        places = ", in every place where the old text stands" if is_wide else ""
-        return f"{len(operation.edits)} edits with {operation.content_size} bytes of new text{places}"
+        occurrences = ", in every place where the old text stands" if is_wide else ""
+        return f"{len(operation.edits)} edits with {operation.content_size} bytes of new text{occurrences}"
     return None
 
 
-def _everything(operation: Operation) -> str | None:
+def _describe_recursion(operation: Operation) -> str | None:
     is_deep = isinstance(operation, DeleteFile) and operation.recursive
     return "With everything in it." if is_deep else None
 
 
-def _shown(path: str) -> str:
+def _render_path(path: str) -> str:
     return render_path(posixpath.normpath(path))
 
 
-def _told_to_git(operation: GitAction) -> str:
-    """What its line leaves out."""
-    files = [f"File: {escape_one_line(_shown(path))}" for path in operation.files]
+def _describe_git_arguments(operation: GitAction) -> str:
+    """Describe the files and the message of a git command, which its line leaves out."""
+    files = [f"File: {escape_one_line(_render_path(path))}" for path in operation.files]
     message = [f"Message: {operation.message}"] if operation.message else []
     return "\n".join((*files, *message))

@@ -1,4 +1,4 @@
-"""The arguments of the tools that the catalog does not have, and how each becomes an operation or a run."""
+"""The arguments of the extra tools, and the operation or run that each stands for."""
 
 from __future__ import annotations
 
@@ -8,8 +8,15 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from wap_kernel.dialects.agent_spaces.operations import OperationsMessage
-from wap_kernel.dialects.coding_environment.parameters import MAX_RESULTS, Confirmed, Path, Placed, Positive, small
-from wap_kernel.dialects.coding_environment.workspace_root import Place
+from wap_kernel.dialects.coding_environment.parameters import (
+    DEFAULT_MAX_RESULTS,
+    Confirmed,
+    Path,
+    Positive,
+    RootedParameters,
+    check_size,
+)
+from wap_kernel.dialects.coding_environment.workspace_root import RootFolder
 from wap_kernel.dialects.tool import Parameters
 from wap_kernel.dialects.wap.parameters import Hash
 from wap_kernel.model.edits import ReplaceText
@@ -32,7 +39,7 @@ class TextEdit(Parameters):
         return ReplaceText(old_content=self.old_text, new_content=self.new_text, which=which)
 
 
-class EditFileParameters(Placed):
+class EditFileParameters(RootedParameters):
     path: Path
     edits: list[TextEdit] | None = Field(
         None,
@@ -46,11 +53,11 @@ class EditFileParameters(Placed):
     expected_hash: Hash | None = None
     confirmed: Confirmed = False
 
-    def engine(self, place: Place) -> Operation:
-        return small(
+    def build_operation(self, root: RootFolder) -> Operation:
+        return check_size(
             ModifyFile(
-                path=place.path(self.path),
-                within=place.within,
+                path=root.resolve(self.path),
+                within=root.within,
                 edits=tuple(edit.change() for edit in self._edits()),
                 expected_hash=self.expected_hash,
                 confirmed=self.confirmed,
@@ -69,36 +76,36 @@ class EditFileParameters(Placed):
         )
 
 
-class DeleteFileParameters(Placed):
+class DeleteFileParameters(RootedParameters):
     path: Path
     recursive: bool = Field(False, description="Needed to delete a folder with everything in it.")
     expected_hash: Hash | None = None
     confirmed: Confirmed = False
 
-    def engine(self, place: Place) -> Operation:
-        path = place.path(self.path)
-        if place.within != "." and posixpath.normpath(path) == place.within:
+    def build_operation(self, root: RootFolder) -> Operation:
+        path = root.resolve(self.path)
+        if root.within != "." and posixpath.normpath(path) == root.within:
             raise InvalidArgument("workspaceRoot itself cannot be deleted.", hint="Name something inside it.")
         return DeleteFile(
             path=path,
-            within=place.within,
+            within=root.within,
             recursive=self.recursive,
             expected_hash=self.expected_hash,
             confirmed=self.confirmed,
         )
 
 
-class GlobFilesParameters(Placed):
+class GlobFilesParameters(RootedParameters):
     pattern: str = Field(
         min_length=1, description='Relative to path, e.g. "src/**/*.{ts,tsx}". * does not cross a /, ** does.'
     )
     path: Path = "."
-    max_results: Positive = Field(MAX_RESULTS, description="How many files are answered at most.")
+    max_results: Positive = Field(DEFAULT_MAX_RESULTS, description="How many files are answered at most.")
 
-    def engine(self, place: Place) -> Operation:
+    def build_operation(self, root: RootFolder) -> Operation:
         return ListFiles(
-            path=place.path(self.path),
-            within=place.within,
+            path=root.resolve(self.path),
+            within=root.within,
             recursive=True,
             include=(self.pattern,),
             limit=self.max_results,
@@ -107,9 +114,9 @@ class GlobFilesParameters(Placed):
         )
 
 
-class GetWorkspaceInfoParameters(Placed):
-    def engine(self, place: Place) -> Operation:
-        return DescribeWorkspace(within=place.within)
+class GetWorkspaceInfoParameters(RootedParameters):
+    def build_operation(self, root: RootFolder) -> Operation:
+        return DescribeWorkspace(within=root.within)
 
 
 class RunOperationsParameters(OperationsMessage):

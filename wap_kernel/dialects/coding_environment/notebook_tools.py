@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pydantic import Field
 
-from wap_kernel.dialects.coding_environment.parameters import Confirmed, Path, Placed, small
-from wap_kernel.dialects.coding_environment.workspace_root import Place, shown
+from wap_kernel.dialects.coding_environment.parameters import Confirmed, Path, RootedParameters, check_size
+from wap_kernel.dialects.coding_environment.workspace_root import RootFolder, render_relative
 from wap_kernel.dialects.wap import notebook_parameters
 from wap_kernel.dialects.wap.parameters import Hash
 from wap_kernel.model.base import Model
@@ -13,31 +13,31 @@ from wap_kernel.model.operations import ModifyFile, Operation, ReadNotebook
 from wap_kernel.model.results import NotebookCell, NotebookContent
 
 
-class ReadNotebookParameters(Placed):
+class ReadNotebookParameters(RootedParameters):
     path: Path
     cell_ids: notebook_parameters.CellIds | None = None
     include_outputs: notebook_parameters.IncludeOutputs = True
 
-    def engine(self, place: Place) -> Operation:
+    def build_operation(self, root: RootFolder) -> Operation:
         return ReadNotebook(
-            path=notebook_parameters.named(place.path(self.path)),
-            within=place.within,
+            path=notebook_parameters.check_notebook_path(root.resolve(self.path)),
+            within=root.within,
             cells=None if self.cell_ids is None else tuple(self.cell_ids),
             outputs=self.include_outputs,
         )
 
 
-class EditNotebookParameters(Placed):
+class EditNotebookParameters(RootedParameters):
     path: Path
     edits: notebook_parameters.CellEdits
     expected_hash: Hash | None = None
     confirmed: Confirmed = False
 
-    def engine(self, place: Place) -> Operation:
-        return small(
+    def build_operation(self, root: RootFolder) -> Operation:
+        return check_size(
             ModifyFile(
-                path=notebook_parameters.named(place.path(self.path)),
-                within=place.within,
+                path=notebook_parameters.check_notebook_path(root.resolve(self.path)),
+                within=root.within,
                 edits=tuple(edit.change() for edit in self.edits),
                 expected_hash=self.expected_hash,
                 confirmed=self.confirmed,
@@ -45,20 +45,20 @@ class EditNotebookParameters(Placed):
         )
 
 
-class NotebookRead(Model):
+class NotebookAnswer(Model):
     path: str
     hash: str
     language: str | None = None
     cells: list[NotebookCell]
     count: int
     truncated: bool | None = Field(None)
-    """There are more, which did not fit; name those that are wanted."""
+    """True when more cells did not fit; request them by their ids."""
     total: int
 
 
-def read(operation: ReadNotebook, result: NotebookContent) -> NotebookRead:
-    return NotebookRead(
-        path=shown(operation.path, operation.within),
+def render_notebook(operation: ReadNotebook, result: NotebookContent) -> NotebookAnswer:
+    return NotebookAnswer(
+        path=render_relative(operation.path, operation.within),
         hash=result.hash,
         language=result.language,
         cells=result.cells,

@@ -1,4 +1,4 @@
-"""The arguments of the catalog's five tools, with its names and defaults, and how each becomes an operation."""
+"""The arguments of the catalog's five tools, with its names and defaults, and the operation that each stands for."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import Annotated
 
 from pydantic import Field
 
-from wap_kernel.dialects.coding_environment.workspace_root import Place
+from wap_kernel.dialects.coding_environment.workspace_root import RootFolder
 from wap_kernel.dialects.tool import INTEGER, Parameters
 from wap_kernel.dialects.wap.parameters import Hash
 from wap_kernel.model.errors import InvalidArgument, TooLarge
@@ -21,8 +21,8 @@ from wap_kernel.model.limits import (
 )
 from wap_kernel.model.operations import ListFiles, Operation, ReadFile, RunCommand, SearchFiles, WriteFile
 
-MAX_ENTRIES, MAX_RESULTS = 10_000, 1_000
-"""Where the caller does not say how many."""
+DEFAULT_MAX_ENTRIES, DEFAULT_MAX_RESULTS = 10_000, 1_000
+"""The limits of a listing and a search where the caller sets none."""
 
 Positive = Annotated[int, Field(ge=1, le=MAX_INTEGER), INTEGER]
 Path = Annotated[
@@ -44,7 +44,7 @@ Confirmed = Annotated[
 ]
 
 
-class Placed(Parameters):
+class RootedParameters(Parameters):
     """Arguments of a tool that stays in a folder."""
 
     workspace_root: str = Field(
@@ -54,17 +54,17 @@ class Placed(Parameters):
         "in. A command starts in it, and may reach what else the server's root holds. Default: that root.",
     )
 
-    def engine(self, place: Place) -> Operation:
+    def build_operation(self, root: RootFolder) -> Operation:
         raise NotImplementedError
 
 
-class ReadFileParameters(Placed):
+class ReadFileParameters(RootedParameters):
     path: Path
 
-    def engine(self, place: Place) -> Operation:
-        # What is not all UTF-8 as bytes: replaced characters would be written back by whoever edits what they read.
+    def build_operation(self, root: RootFolder) -> Operation:
+        # A file that is not all UTF-8 comes as bytes: an agent would write replaced characters back with its edit.
         return ReadFile(
-            path=place.path(self.path), within=place.within, encoding="auto", max_size=CODING_MAX_READ_BYTES
+            path=root.resolve(self.path), within=root.within, encoding="auto", max_size=CODING_MAX_READ_BYTES
         )
 
 
@@ -77,16 +77,16 @@ class WriteOptions(Parameters):
     confirmed: Confirmed = False
 
 
-class WriteFileParameters(Placed):
+class WriteFileParameters(RootedParameters):
     path: Path
     contents: str = Field(description="The whole new content of the file, as text.")
     options: WriteOptions = Field(default_factory=lambda: WriteOptions())
 
-    def engine(self, place: Place) -> Operation:
-        return small(
+    def build_operation(self, root: RootFolder) -> Operation:
+        return check_size(
             WriteFile(
-                path=place.new_file(self.path),
-                within=place.within,
+                path=root.resolve_new_file(self.path),
+                within=root.within,
                 content=self.contents.encode("utf-8"),
                 create_directories=self.options.create_if_missing,
                 expected_hash=self.options.expected_hash,
@@ -98,19 +98,19 @@ class WriteFileParameters(Placed):
 class ListOptions(Parameters):
     recursive: bool = Field(False, description="List everything below as well (node_modules, .git etc. are left out).")
     globs: Globs | None = None
-    max_entries: Positive = Field(MAX_ENTRIES, description="How many entries are answered at most.")
+    max_entries: Positive = Field(DEFAULT_MAX_ENTRIES, description="How many entries are answered at most.")
 
 
-class ListFilesParameters(Placed):
+class ListFilesParameters(RootedParameters):
     path: Path = "."
     options: ListOptions = Field(default_factory=lambda: ListOptions())
 
-    def engine(self, place: Place) -> Operation:
+    def build_operation(self, root: RootFolder) -> Operation:
         return ListFiles(
-            path=place.path(self.path),
-            within=place.within,
+            path=root.resolve(self.path),
+            within=root.within,
             recursive=self.options.recursive,
-            include=selecting(self.options.globs),
+            include=to_include(self.options.globs),
             limit=self.options.max_entries,
             metadata=True,
         )
@@ -122,21 +122,21 @@ class SearchOptions(Parameters):
     )
     case_sensitive: bool = Field(False, description="Whether a and A are different.")
     globs: Globs | None = None
-    max_results: Positive = Field(MAX_RESULTS, description="How many matching lines are answered at most.")
+    max_results: Positive = Field(DEFAULT_MAX_RESULTS, description="How many matching lines are answered at most.")
 
 
-class SearchFilesParameters(Placed):
+class SearchFilesParameters(RootedParameters):
     query: str = Field(min_length=1, description="What to look for, within one line.")
     options: SearchOptions = Field(default_factory=lambda: SearchOptions())
 
-    def engine(self, place: Place) -> Operation:
+    def build_operation(self, root: RootFolder) -> Operation:
         return SearchFiles(
-            paths=(place.within,),
-            within=place.within,
+            paths=(root.within,),
+            within=root.within,
             query=self.query,
             regex=self.options.regex,
             case_sensitive=self.options.case_sensitive,
-            include=selecting(self.options.globs),
+            include=to_include(self.options.globs),
             limit=self.options.max_results,
             context_lines=0,
         )
@@ -156,7 +156,7 @@ class CommandOptions(Parameters):
     confirmed: Confirmed = False
 
 
-class RunCommandParameters(Placed):
+class RunCommandParameters(RootedParameters):
     command: str = Field(min_length=1, description="The program: a name or a path. No shell reads it; see args.")
     args: list[str] = Field(
         default_factory=list,
@@ -165,12 +165,12 @@ class RunCommandParameters(Placed):
     )
     options: CommandOptions = Field(default_factory=lambda: CommandOptions())
 
-    def engine(self, place: Place) -> Operation:
+    def build_operation(self, root: RootFolder) -> Operation:
         words = (self.command, *self.args)
         program, *more = self.command.split()[:2] or [""]
         if not program:
             raise InvalidArgument("command: It names no program.", hint='As in {"command": "ls", "args": ["-l"]}.')
-        if more and "/" not in program:  # no program has such a name, and a policy would ask a person about it
+        if more and "/" not in program:  # no program has such a name, and policy would have a person asked about it
             raise InvalidArgument(
                 "command: It names one program, and no shell reads it.",
                 hint='Put each argument into args, as in {"command": "ls", "args": ["-l", "src"]}.',
@@ -185,16 +185,16 @@ class RunCommandParameters(Placed):
         return RunCommand(
             command=self.command,
             args=tuple(self.args),
-            cwd=place.path(self.options.cwd),
-            within=place.within,
+            cwd=root.resolve(self.options.cwd),
+            within=root.within,
             timeout_ms=min(self.options.timeout * 1000, MAX_INTEGER),
             environment=self.options.env,
             confirmed=self.options.confirmed,
         )
 
 
-def small(operation: Operation) -> Operation:
-    """The write or edit, if it does not bring too much."""
+def check_size(operation: Operation) -> Operation:
+    """Return the write or edit; raise TooLarge when its content is over the limit."""
     size = operation.content_size
     if size > CODING_MAX_EDIT_BYTES:
         raise TooLarge(
@@ -206,5 +206,5 @@ def small(operation: Operation) -> Operation:
     return operation
 
 
-def selecting(globs: list[str] | None) -> tuple[str, ...] | None:
+def to_include(globs: list[str] | None) -> tuple[str, ...] | None:
     return None if globs is None else tuple(globs)

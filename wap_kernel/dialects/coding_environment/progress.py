@@ -1,4 +1,4 @@
-"""Telling a client how a call gets on: the end of the output so far, now and then, and that it is still alive."""
+"""Report the progress of a call to the client: the end of the output so far, and heartbeats."""
 
 from __future__ import annotations
 
@@ -13,21 +13,19 @@ from wap_kernel.model.safe_text import escape_invisible
 from wap_kernel.runs.runner import Runner
 
 Progress = Callable[[float, float | None, str], Awaitable[None]]
-"""Seconds so far, of how many if that is known, and words."""
+"""Send a progress message: seconds so far, seconds in all if known, and text."""
 
-INTERVAL = 0.5
-"""Seconds between two messages, so that a command that writes much does not flood its reader."""
-SILENCE = 10.0
-"""After so many seconds without output a message says no more than that it goes on; clients give up on silence."""
-KEPT = 1_000
-"""Characters of the output."""
-
-
-WAITS = "The run goes on, or waits for a person in Jupyter."
+INTERVAL_SECONDS = 0.5
+"""The pause between two messages, so that a command that writes much does not flood the client."""
+HEARTBEAT_SECONDS = 10.0
+"""The silence after which a message is repeated; clients give up on a silent server."""
+MAX_TAIL_CHARACTERS = 1_000
+"""Characters of the output that a message shows."""
+RUN_CONTINUES = "The run goes on, or waits for a person in Jupyter."
 
 
-class Tail:
-    """The end of what was written, both streams as they came."""
+class OutputTail:
+    """The end of a command's output, both streams interleaved as they arrived."""
 
     def __init__(self, silent: str) -> None:
         self.changed = asyncio.Event()
@@ -40,25 +38,25 @@ class Tail:
         return escape_invisible(self._text) or self._silent
 
     def add(self, text: str) -> None:
-        self._text = (self._text + text)[-KEPT:]
+        self._text = (self._text + text)[-MAX_TAIL_CHARACTERS:]
         self.changed.set()
 
     def add_bytes(self, stream: str, data: bytes) -> None:
-        """A character may be cut in two."""
+        """Add bytes of one stream; a chunk may end within a character."""
         if stream not in self._decoders:
             self._decoders[stream] = codecs.getincrementaldecoder("utf-8")("replace")
-        if text := self._decoders[stream].decode(data[-4 * KEPT :]):
+        if text := self._decoders[stream].decode(data[-4 * MAX_TAIL_CHARACTERS :]):
             self.add(text)
 
 
 @asynccontextmanager
-async def telling(progress: Progress | None, silent: str) -> AsyncIterator[Tail]:
-    """While inside, `progress` is told what is added. That it cannot be told does not end the work."""
-    tail = Tail(silent)
+async def report_output(progress: Progress | None, silent: str) -> AsyncIterator[OutputTail]:
+    """Report what is added to the tail while the block runs; a failing report does not end the work."""
+    tail = OutputTail(silent)
     if progress is None:
         yield tail
         return
-    task = asyncio.ensure_future(_tell(progress, tail))
+    task = asyncio.ensure_future(_report(progress, tail))
     try:
         yield tail
     finally:
@@ -66,23 +64,23 @@ async def telling(progress: Progress | None, silent: str) -> AsyncIterator[Tail]
         await asyncio.gather(task, return_exceptions=True)
 
 
-async def _tell(progress: Progress, tail: Tail) -> None:
-    began = time.monotonic()
+async def _report(progress: Progress, tail: OutputTail) -> None:
+    started = time.monotonic()
     while True:
         with suppress(asyncio.TimeoutError):
-            await asyncio.wait_for(tail.changed.wait(), SILENCE)
+            await asyncio.wait_for(tail.changed.wait(), HEARTBEAT_SECONDS)
         tail.changed.clear()
-        await progress(time.monotonic() - began, None, tail.text)
-        await asyncio.sleep(INTERVAL)
+        await progress(time.monotonic() - started, None, tail.text)
+        await asyncio.sleep(INTERVAL_SECONDS)
 
 
 @asynccontextmanager
-async def following(runner: Runner, run_id: str, caller: Caller, progress: Progress | None) -> AsyncIterator[None]:
-    """While inside, `progress` is told what a run writes."""
+async def report_run(runner: Runner, run_id: str, caller: Caller, progress: Progress | None) -> AsyncIterator[None]:
+    """Report the output of a run while the block runs."""
     if progress is None:
         yield
         return
-    async with telling(progress, WAITS) as tail:
+    async with report_output(progress, RUN_CONTINUES) as tail:
         task = asyncio.ensure_future(_follow(runner, run_id, caller, tail))
         try:
             yield
@@ -91,13 +89,13 @@ async def following(runner: Runner, run_id: str, caller: Caller, progress: Progr
             await asyncio.gather(task, return_exceptions=True)
 
 
-async def until_over(runner: Runner, run_id: str, caller: Caller, tail: Tail, seconds: float) -> None:
-    """Until the run has ended, or for so many seconds."""
+async def follow_until_end(runner: Runner, run_id: str, caller: Caller, tail: OutputTail, seconds: float) -> None:
+    """Collect the output of a run until it ends, for at most `seconds`."""
     with suppress(asyncio.TimeoutError):
         await asyncio.wait_for(_follow(runner, run_id, caller, tail), seconds)
 
 
-async def _follow(runner: Runner, run_id: str, caller: Caller, tail: Tail) -> None:
-    async for live in runner.follow(run_id, None, caller):
-        if live.name == "output":
-            tail.add(str(live.data["chunk"]))
+async def _follow(runner: Runner, run_id: str, caller: Caller, tail: OutputTail) -> None:
+    async for event in runner.stream_events(run_id, None, caller):
+        if event.name == "output":
+            tail.add(str(event.data["chunk"]))

@@ -7,11 +7,12 @@
 | policy, protection or the operating system closes a path | -32002 |
 | a file or a content is too large | -32003 |
 | a command is not allowed, or a tool not opened to this agent | -32004 |
-| somebody must agree first | -32005 |
+| a confirmation or an approval is needed first | -32005 |
 | a command timed out (the data holds its output so far) or could not be started; nothing confines commands; too many \
 calls; no space; a file is changing or in use; a bug | -32603 |
 
-The data holds `code` (see `errors.Code`), which tells apart what shares a number, `hint` (what to do next) and details.
+The data holds `code` (see `errors.Code`), which tells errors with the same number apart, `hint` (what to do next) and
+details.
 """
 
 from __future__ import annotations
@@ -20,9 +21,9 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Any
 
-from wap_kernel.dialects.agent_spaces.event_writer import _unicode
-from wap_kernel.dialects.batch_authorization import SCOPE
-from wap_kernel.dialects.coding_environment.workspace_root import shown
+from wap_kernel.dialects.agent_spaces.event_writer import _escape_surrogates
+from wap_kernel.dialects.batch_authorization import SCOPE_RULE
+from wap_kernel.dialects.coding_environment.workspace_root import render_relative
 from wap_kernel.dialects.hints import render_coding_hint
 from wap_kernel.model.errors import Code, OutsideWorkspace, PathClosed, WapError
 from wap_kernel.model.limits import CODING_MAX_ERROR_CHARACTERS
@@ -38,9 +39,9 @@ OPERATION_DENIED = -32004
 CONFIRMATION_REQUIRED = -32005
 
 WORKSPACE_ROOT = "workspaceRoot: allowedPaths"
-"""The rule by which a link does not lead out of workspaceRoot."""
-OFFERED = "mcp_tools"
-"""The rule by which files are offered no further than the tools that read them."""
+"""The rule that keeps links from leading out of workspaceRoot."""
+OFFERED_TOOLS = "mcp_tools"
+"""The rule that offers files as resources only where the tools that read them are offered."""
 
 _CODES: Mapping[Code, int] = MappingProxyType(
     {
@@ -68,57 +69,62 @@ class RpcError(Exception):
         self.data = dict(data)
 
 
-def rpc_error(tool: str, error: WapError) -> RpcError:
-    told = translated(tool, error)
-    data = {"code": told.code.value, "hint": told.hint, **told.details}
-    return RpcError(_code(tool, error), _unicode(told.text), _unicode(data))
+def to_rpc_error(tool: str, error: WapError) -> RpcError:
+    """Convert an error of `tool` to a JSON-RPC error."""
+    translated = translate_error(tool, error)
+    data = {"code": translated.code.value, "hint": translated.hint, **translated.details}
+    return RpcError(_choose_code(tool, error), _escape_surrogates(translated.text), _escape_surrogates(data))
 
 
-def error_answer(tool: str, error: WapError) -> dict[str, Any]:
-    """The same for the other tools, in the form that REST has."""
-    told = translated(tool, error)
-    answer: dict[str, Any] = {"error": told.text, "code": told.code.value, "details": told.details or None}
-    cleaned: dict[str, Any] = _unicode({name: value for name, value in answer.items() if value is not None})
+def encode_tool_error(tool: str, error: WapError) -> dict[str, Any]:
+    """Encode an error of a tool outside the catalog, in the form that REST has."""
+    translated = translate_error(tool, error)
+    answer: dict[str, Any] = {
+        "error": translated.text,
+        "code": translated.code.value,
+        "details": translated.details or None,
+    }
+    cleaned: dict[str, Any] = _escape_surrogates({name: value for name, value in answer.items() if value is not None})
     return cleaned
 
 
-def translated(tool: str, error: WapError) -> WapError:
-    """In the words of these tools."""
+def translate_error(tool: str, error: WapError) -> WapError:
+    """Return the error with the hint of this dialect, truncated and redacted."""
     hint = render_coding_hint(tool, error.code, error.hint)
     details = error.details
     if isinstance(variable := details.get("variable"), str):
-        details = {**details, "variable": _cut(variable)}
-    return results.redact_outgoing(type(error)(_cut(error.message), hint=hint, **details))
+        details = {**details, "variable": _truncate(variable)}
+    return results.redact_outgoing(type(error)(_truncate(error.message), hint=hint, **details))
 
 
-def _cut(text: str) -> str:
-    """A name that the caller has chosen may be of any length, and stand in it."""
+def _truncate(text: str) -> str:
+    """Truncate a text that may quote a name of any length."""
     return text if len(text) <= CODING_MAX_ERROR_CHARACTERS else f"{text[:CODING_MAX_ERROR_CHARACTERS]}..."
 
 
-def placed(error: WapError, operation: Operation) -> WapError:
-    """With its path as the caller knows it."""
+def relocate_error(error: WapError, operation: Operation) -> WapError:
+    """Return the error with its path relative to workspaceRoot, as the caller knows it."""
     path, within = error.details.get("path"), operation.within
     if within == ".":
         return error
-    # As policy has it; its patterns stay as they are written.
+    # The text of policy starts with the path; its patterns stay as they are written.
     message = error.message.replace(f'Path "{within}/', 'Path "', 1)
     if not isinstance(path, str):
         return type(error)(message, hint=error.hint, **error.details)
     if error.code is Code.FILE_NOT_FOUND and path == within:
         hint = "Name a folder that there is; listFiles without workspaceRoot shows them."
         return type(error)(f"workspaceRoot is no folder: {path}", hint=hint, **error.details)
-    known = shown(path, within)
+    relative = render_relative(path, within)
     if message.endswith(f": {path}"):
-        message = f"{message.removesuffix(path)}{known}"
-    return type(error)(message, hint=error.hint, **{**error.details, "path": known})
+        message = f"{message.removesuffix(path)}{relative}"
+    return type(error)(message, hint=error.hint, **{**error.details, "path": relative})
 
 
-def _code(tool: str, error: WapError) -> int:
+def _choose_code(tool: str, error: WapError) -> int:
     if error.code is Code.PERMISSION_DENIED:
         if isinstance(error, OutsideWorkspace) or error.details.get("rule") == WORKSPACE_ROOT:
             return PATH_TRAVERSAL
-        if error.details.get("rule") in (SCOPE, OFFERED) or (
+        if error.details.get("rule") in (SCOPE_RULE, OFFERED_TOOLS) or (
             tool == "runCommand" and not isinstance(error, PathClosed)
         ):
             return OPERATION_DENIED

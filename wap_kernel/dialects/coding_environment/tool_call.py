@@ -1,11 +1,11 @@
-"""One call of a tool, from its arguments to its answer: who may, what it means, who must agree first."""
+"""Call one tool: authorize the caller, parse the arguments, get a confirmation or approval, encode the answer."""
 
 from __future__ import annotations
 
 import asyncio
 import json
 from collections.abc import Awaitable, Callable, Mapping
-from contextlib import aclosing, nullcontext, suppress
+from contextlib import aclosing, nullcontext
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, TypeVar
@@ -14,15 +14,15 @@ from pydantic import BaseModel
 
 from wap_kernel.dialects import batch_authorization
 from wap_kernel.dialects.agent_spaces import operations as agent_spaces
-from wap_kernel.dialects.batch_authorization import SCOPE, Authorize
-from wap_kernel.dialects.coding_environment import confirmation_prompt, outcome, workspace_root
-from wap_kernel.dialects.coding_environment import progress as watching
-from wap_kernel.dialects.coding_environment.confirmation_prompt import Question
+from wap_kernel.dialects.batch_authorization import SCOPE_RULE, Authorize
+from wap_kernel.dialects.coding_environment import confirmation_prompt, outcome, run_wait, workspace_root
+from wap_kernel.dialects.coding_environment import progress as call_progress
+from wap_kernel.dialects.coding_environment.confirmation_prompt import ConfirmationPrompt
 from wap_kernel.dialects.coding_environment.extra_parameters import GetRunParameters, RunOperationsParameters
 from wap_kernel.dialects.coding_environment.outcome import CallOutcome
-from wap_kernel.dialects.coding_environment.parameters import Placed
+from wap_kernel.dialects.coding_environment.parameters import RootedParameters
 from wap_kernel.dialects.coding_environment.progress import Progress
-from wap_kernel.dialects.coding_environment.rpc_errors import RpcError, placed, rpc_error
+from wap_kernel.dialects.coding_environment.rpc_errors import RpcError, relocate_error, to_rpc_error
 from wap_kernel.dialects.coding_environment.tools import DIALECT, TOOLS, CodingTool
 from wap_kernel.model.call_context import CallContext
 from wap_kernel.model.caller import Caller
@@ -43,12 +43,12 @@ from wap_kernel.providers.process.stream import Chunk
 from wap_kernel.runs.runner import Runner
 from wap_kernel.runs.services import Admission
 
-Confirm = Callable[[Question], Awaitable[bool]]
-"""Asks the user of the client."""
+Confirm = Callable[[ConfirmationPrompt], Awaitable[bool]]
+"""Ask the user of the client to confirm; return whether they did."""
 T = TypeVar("T")
 
 
-async def call(
+async def call_tool(
     name: str,
     arguments: Mapping[str, Any] | None,
     runner: Runner,
@@ -60,40 +60,40 @@ async def call(
     authorize: Authorize | None = None,
     admit: Admission | None = None,
 ) -> CallOutcome:
-    """Do what a client asks for. What a person in Jupyter must agree to is waited for `wait` seconds.
+    """Call the tool `name`; wait at most `wait` seconds for the approval of a person in Jupyter.
 
-    Errors of the catalog's tools are raised as RpcError, those of the others are outcomes. Cancelling the task ends
-    what was begun.
+    Errors of the catalog's tools are raised as RpcError, those of the other tools are outcomes. Cancelling the task
+    ends the operation and withdraws its approval.
     """
     tool = TOOLS.get(name)
     if tool is None:
-        raise rpc_error(name, NotFound(f"There is no tool named {name!r}.", hint=f"Tools: {', '.join(TOOLS)}."))
-    ongoing = _Call(tool, runner, caller, confirm, progress, wait, authorize, admit)
+        raise to_rpc_error(name, NotFound(f"There is no tool named {name!r}.", hint=f"Tools: {', '.join(TOOLS)}."))
+    tool_call = _ToolCall(tool, runner, caller, confirm, progress, wait, authorize, admit)
     try:
-        return await ongoing.answer(arguments or {})
+        return await tool_call.perform(arguments or {})
     except RpcError:
         raise
     except WapError as error:
         failure = error
-    except Exception as error:  # noqa: BLE001 - a bug: it is logged, and what it says stays here
+    except Exception as error:  # noqa: BLE001 - a bug: the server logs it and hides its text
         failure = runner.workspace.bug(error, name)
     if tool.in_catalog:
-        raise rpc_error(name, failure)
-    return outcome.failed(tool, failure)
+        raise to_rpc_error(name, failure)
+    return outcome.encode_failure(tool, failure)
 
 
-def respond(step: Step, result: Result) -> dict[str, Any]:
-    """The answer of a call that waited for approval, to be kept."""
-    return outcome.performed(TOOLS[step.tool], step.operation, result).structured or {}
+def encode_result(step: Step, result: Result) -> dict[str, Any]:
+    """Encode the result of a call that waited for approval, for the run store."""
+    return outcome.encode_result(TOOLS[step.tool], step.operation, result).structured or {}
 
 
-def refuse(step: Step, error: WapError) -> dict[str, Any]:
-    """The same of one that failed: a JSON-RPC error for the catalog's tools."""
-    return outcome.refused(TOOLS[step.tool], placed(error, step.operation))
+def encode_error(step: Step, error: WapError) -> dict[str, Any]:
+    """Encode the error of a call that waited for approval, for the run store."""
+    return outcome.encode_stored_error(TOOLS[step.tool], relocate_error(error, step.operation))
 
 
 @dataclass(frozen=True)
-class _Call:
+class _ToolCall:
     tool: CodingTool[Any]
     runner: Runner
     caller: Caller
@@ -103,94 +103,94 @@ class _Call:
     authorize: Authorize | None
     admit: Admission | None
 
-    async def answer(self, arguments: Mapping[str, Any]) -> CallOutcome:
+    async def perform(self, arguments: Mapping[str, Any]) -> CallOutcome:
         try:
             await self._check_scope()
-            sent = await self._parse(arguments)
-            operation = await self._operation(sent) if isinstance(sent, Placed) else None
+            parameters = await self._parse(arguments)
+            operation = await self._build_operation(parameters) if isinstance(parameters, RootedParameters) else None
             if operation is not None and operation.effect is not self.tool.least_effect:
-                await self._authorized(operation.effect)
+                await self._authorize(operation.effect)
         except WapError as error:
-            self._refused(error)
+            self._record_refusal(error)
             raise
         if operation is not None:
-            return await self._single(operation)
-        if isinstance(sent, RunOperationsParameters):
-            return await self._batch(sent)
-        assert isinstance(sent, GetRunParameters)
-        return await self._look(sent)
+            return await self._perform_single(operation)
+        if isinstance(parameters, RunOperationsParameters):
+            return await self._run_batch(parameters)
+        assert isinstance(parameters, GetRunParameters)
+        return await self._get_run(parameters)
 
-    # -- before
+    # -- before the operation
 
     async def _check_scope(self) -> None:
-        """Before the arguments are read: who may not use a tool need not learn what it thinks of them."""
+        """Check the scope before the arguments are parsed: a caller it refuses learns nothing about them."""
         scope = self.caller.scope
         if scope is not None and not self.tool.is_opened_by(scope.tools):
             opened = sorted(scope.tools or ())
             raise PermissionDenied(
                 f"This agent token does not open {self.tool.name}.",
                 hint=f"It opens: {', '.join(opened)}.",
-                rule=SCOPE,
+                rule=SCOPE_RULE,
                 allowedTools=opened,
             )
         if self.tool.parameters is not RunOperationsParameters:
-            await self._authorized(self.tool.least_effect)
+            await self._authorize(self.tool.least_effect)
 
-    async def _authorized(self, effect: Effect) -> None:
+    async def _authorize(self, effect: Effect) -> None:
         if self.authorize is not None:
             await self.authorize(effect)
 
     async def _parse(self, arguments: Mapping[str, Any]) -> BaseModel:
         def parse() -> BaseModel:
-            # By way of JSON: it knows what text is, and the rules for it are there.
-            sent: BaseModel = self.tool.parse(json.dumps(arguments).encode("ascii"))
-            return sent
+            # As JSON: strict parsing of JSON accepts what a client can send, and checks that text is Unicode.
+            parsed: BaseModel = self.tool.parse(json.dumps(arguments).encode("ascii"))
+            return parsed
 
-        # What changes something brings contents, which may be large.
+        # A tool that writes has contents among its arguments, which may be large.
         return parse() if self.tool.effect is Effect.READ else await self.runner.workspace.offload(parse)
 
-    async def _operation(self, sent: Placed) -> Operation:
+    async def _build_operation(self, parameters: RootedParameters) -> Operation:
         workspace = self.runner.workspace
-        within = workspace_root.named(sent.workspace_root, workspace.names_of_root)
+        within = workspace_root.parse_root(parameters.workspace_root, workspace.names_of_root)
         if within != ".":
-            within = await workspace.offload(partial(self._real, within))
-        return sent.engine(workspace_root.at(within, workspace.names_of_root))
+            within = await workspace.offload(partial(self._resolve_folder, within))
+        return parameters.build_operation(workspace_root.build_root_folder(within, workspace.names_of_root))
 
-    def _real(self, folder: str) -> str:
-        """What the engine finds has real paths, and they are told relative to this."""
+    def _resolve_folder(self, folder: str) -> str:
+        """Resolve the links of a folder: results of the engine have real paths, which answers make relative to it."""
         try:
             return self.runner.workspace.judge.files_of(self.caller).resolve(folder)
         except OSError as error:
             raise translate_os_error(error, folder) from None
 
-    def _refused(self, error: WapError) -> None:
+    def _record_refusal(self, error: WapError) -> None:
         self.runner.workspace.refused(self.tool.name, error, self.caller)
 
     # -- a single operation
 
-    async def _single(self, operation: Operation) -> CallOutcome:
+    async def _perform_single(self, operation: Operation) -> CallOutcome:
         try:
             async with nullcontext() if self.admit is None else self.admit(self.caller, operation):
-                return await self._agreed(operation)
+                return await self._perform_with_consent(operation)
         except RateLimited as error:
-            self._refused(error)
+            self._record_refusal(error)
             raise
         except WapError as error:
-            raise placed(error, operation) from None
+            raise relocate_error(error, operation) from None
 
-    async def _agreed(self, operation: Operation) -> CallOutcome:
+    async def _perform_with_consent(self, operation: Operation) -> CallOutcome:
         try:
             return await self._perform(operation)
         except ApprovalRequired as error:
             refusal = error
         confirmed = operation.model_copy(update={"confirmed": True})
-        if not await self._is_enough(confirmed, refusal):
-            return await self._decided(operation, refusal)
+        if not await self._is_confirmation_enough(confirmed, refusal):
+            return await self._wait_for_approval(operation, refusal)
         if self.confirm is not None:
-            await self._ask(self.confirm, operation, refusal)
+            await self._get_confirmation(self.confirm, operation, refusal)
             return await self._perform_confirmed(confirmed)
         if self.tool.confirmed_by is None:
-            return await self._decided(operation, refusal)
+            return await self._wait_for_approval(operation, refusal)
         raise ApprovalRequired(
             f"{refusal.details['reason']}.",
             hint=f"Show the user what you want to do; when they agree, call again with {self.tool.confirmed_by}: true.",
@@ -199,14 +199,14 @@ class _Call:
 
     async def _perform(self, operation: Operation) -> CallOutcome:
         workspace, context = self.runner.workspace, CallContext(dialect=DIALECT, tool=self.tool.name)
-        encode = partial(outcome.performed, self.tool, operation)
+        encode = partial(outcome.encode_result, self.tool, operation)
         if self.progress is not None and isinstance(operation, GitTransfer):
-            async with watching.telling(self.progress, "Git is at work."):
+            async with call_progress.report_output(self.progress, "Git is at work."):
                 return await workspace.answer(operation, self.caller, encode, context)
         if self.progress is None or not isinstance(operation, RunCommand):
             return await workspace.answer(operation, self.caller, encode, context)
         async with (
-            watching.telling(self.progress, "The command runs and has written nothing yet.") as tail,
+            call_progress.report_output(self.progress, "The command runs and has written nothing yet.") as tail,
             aclosing(workspace.stream(operation, self.caller, context)) as stream,
         ):
             async for item in stream:
@@ -219,97 +219,82 @@ class _Call:
     async def _perform_confirmed(self, operation: Operation) -> CallOutcome:
         try:
             return await self._perform(operation)
-        except ApprovalRequired as refusal:  # since a moment ago
-            return await self._decided(operation, refusal)
+        except ApprovalRequired as refusal:  # the policy has just changed
+            return await self._wait_for_approval(operation, refusal)
 
-    async def _is_enough(self, confirmed: Operation, refusal: ApprovalRequired) -> bool:
-        """Whether the word of the client's user settles it. Else it is for a person in Jupyter."""
+    async def _is_confirmation_enough(self, confirmed: Operation, refusal: ApprovalRequired) -> bool:
+        """Return whether the confirmation of the client's user suffices; else a person in Jupyter must approve."""
         if refusal.details.get("rule") != confirmation_prompt.RULE:
             return False
         (verdict,) = await self.runner.workspace.check([confirmed], self.caller)
         return verdict.kind is VerdictKind.ALLOW
 
-    async def _ask(self, confirm: Confirm, operation: Operation, refusal: ApprovalRequired) -> None:
+    async def _get_confirmation(self, confirm: Confirm, operation: Operation, refusal: ApprovalRequired) -> None:
         workspace = self.runner.workspace
-        look = partial(confirmation_prompt.question, self.tool.name, operation, refusal, workspace, self.caller)
-        question = await workspace.offload(look)
-        if not await confirm(question):
+        build = partial(confirmation_prompt.build_prompt, self.tool.name, operation, refusal, workspace, self.caller)
+        prompt = await workspace.offload(build)
+        if not await confirm(prompt):
             raise ApprovalRequired(
                 "The user did not agree.",
                 hint="Do not try it in another way; ask them what to do instead.",
                 rule=confirmation_prompt.RULE,
                 declined=True,
             )
-        if await workspace.offload(look) != question:
+        if await workspace.offload(build) != prompt:
             raise Conflict("What was shown to the user has changed since.", hint="Call again, to have it shown anew.")
 
-    async def _decided(self, operation: Operation, refusal: ApprovalRequired) -> CallOutcome:
-        """By a person in Jupyter, which may take longer than is waited."""
+    async def _wait_for_approval(self, operation: Operation, refusal: ApprovalRequired) -> CallOutcome:
+        """Request the approval of a person in Jupyter; raise ApprovalRequired when it takes longer than `wait`."""
         step = Step(self.tool.name, self.tool.name, operation)
-        asking = asyncio.ensure_future(self.runner.ask(step, self.caller, refusal, dialect=DIALECT))
+        request = asyncio.ensure_future(self.runner.request_approval(step, self.caller, refusal, dialect=DIALECT))
         try:
-            return outcome.kept(self.tool, await asyncio.shield(asking))
+            return outcome.decode_stored(self.tool, await asyncio.shield(request))
         except asyncio.CancelledError:
-            await asyncio.shield(asyncio.ensure_future(self._take_back(asking)))
+            await asyncio.shield(asyncio.ensure_future(run_wait.withdraw_request(request, self.runner, self.caller)))
             raise
         except ApprovalRequired as error:
-            waiting = error
-        run_id = str(waiting.details["runId"])
-        answer = await self._for(run_id, self.wait, self.runner.response(run_id, self.wait))
+            pending = error
+        run_id = str(pending.details["runId"])
+        answer = await self._wait_for_run(run_id, self.wait, self.runner.wait_for_response(run_id, self.wait))
         if answer is not None:
-            return outcome.kept(self.tool, answer)
-        waiting.hint = (
+            return outcome.decode_stored(self.tool, answer)
+        pending.hint = (
             f"A person decides in Jupyter, and then it is done. See what became of it with getRun {run_id};"
             " until they have decided, the same call is answered with the same run."
         )
-        raise waiting
+        raise pending
 
     # -- runs
 
-    async def _batch(self, sent: RunOperationsParameters) -> CallOutcome:
+    async def _run_batch(self, parameters: RunOperationsParameters) -> CallOutcome:
         try:
-            steps = await self.runner.workspace.offload(sent.steps)
-            refused = await batch_authorization.refusals(steps, self.caller, self.authorize)
+            steps = await self.runner.workspace.offload(parameters.steps)
+            refused = await batch_authorization.find_refusals(steps, self.caller, self.authorize)
         except PermissionDenied as error:
-            self._refused(error)
+            self._record_refusal(error)
             raise
-        run = await self.runner.start(steps, sent.options(), self.caller, dialect=agent_spaces.DIALECT, refused=refused)
-        await self._for(run.id, sent.wait, self.runner.wait(run.id, sent.wait))
+        run = await self.runner.start(
+            steps, parameters.options(), self.caller, dialect=agent_spaces.DIALECT, refused=refused
+        )
+        await self._wait_for_run(run.id, parameters.wait, self.runner.wait(run.id, parameters.wait))
         return await self._report(run.id)
 
-    async def _look(self, sent: GetRunParameters) -> CallOutcome:
-        run = await self.runner.get(sent.run_id, self.caller)
-        if sent.wait and not run.status.is_final:
-            async with watching.telling(self.progress, watching.WAITS) as tail:
-                await watching.until_over(self.runner, run.id, self.caller, tail, sent.wait)
+    async def _get_run(self, parameters: GetRunParameters) -> CallOutcome:
+        run = await self.runner.get(parameters.run_id, self.caller)
+        if parameters.wait and not run.status.is_final:
+            async with call_progress.report_output(self.progress, call_progress.RUN_CONTINUES) as tail:
+                await call_progress.follow_until_end(self.runner, run.id, self.caller, tail, parameters.wait)
         return await self._report(run.id)
 
-    async def _for(self, run_id: str, seconds: float, waiting: Awaitable[T]) -> T:
-        """What is awaited; the run ends with whoever waits for it, if nobody else does."""
-        try:
-            async with watching.following(self.runner, run_id, self.caller, self.progress if seconds else None):
-                return await waiting
-        except asyncio.CancelledError:
-            # A task of its own: whoever was cancelled may not be let wait.
-            ending = asyncio.ensure_future(self._withdraw(run_id))
-            await asyncio.shield(ending)
-            raise
+    async def _wait_for_run(self, run_id: str, seconds: float, wait: Awaitable[T]) -> T:
+        async def report() -> T:
+            async with call_progress.report_run(self.runner, run_id, self.caller, self.progress if seconds else None):
+                return await wait
 
-    async def _take_back(self, asking: Awaitable[object]) -> None:
-        """A question that is being put."""
-        try:
-            await asking
-        except ApprovalRequired as error:
-            await self._withdraw(str(error.details["runId"]))
-        except WapError:
-            pass  # it was not put
-
-    async def _withdraw(self, run_id: str) -> None:
-        with suppress(WapError):
-            await self.runner.withdraw(run_id, self.caller)
+        return await run_wait.withdraw_on_cancel(report(), self.runner, run_id, self.caller)
 
     async def _report(self, run_id: str) -> CallOutcome:
         run = await self.runner.get(run_id, self.caller)
-        message = await self.runner.encoded(run, self.caller)
-        read = self.tool.response.model_validate_json
-        return await self.runner.workspace.offload(lambda: outcome.answered(read(message)))
+        message = await self.runner.encode_message(run, self.caller)
+        parse = self.tool.response.model_validate_json
+        return await self.runner.workspace.offload(lambda: outcome.encode_answer(parse(message)))

@@ -1,4 +1,4 @@
-"""The tools: the catalog's five, and further ones in the same form for what it leaves out."""
+"""The tool table: the catalog's five tools, and extra tools in the same form."""
 
 from __future__ import annotations
 
@@ -20,14 +20,16 @@ DIALECT = "coding_environment"
 
 @dataclass(frozen=True)
 class CodingTool(Tool[P]):
+    """A tool of this dialect."""
+
     answer: Callable[[Any, Any], BaseModel] | None = None
-    """Of the operation and its result; None where it is no single operation."""
+    """The function that renders the answer from the operation and its result; None for a tool of runs."""
     in_catalog: bool = False
-    """Then its errors are JSON-RPC errors; else they are results that a model sees."""
+    """True for a tool of the catalog: its errors are JSON-RPC errors; those of other tools are results."""
 
     @property
     def confirmed_by(self) -> str | None:
-        """The argument by which the caller says that the user has agreed."""
+        """The argument by which the caller says that the user has confirmed the call; None where there is none."""
         fields = self.parameters.model_fields
         if "confirmed" in fields:
             return "confirmed"
@@ -44,9 +46,9 @@ _CATALOG: tuple[CodingTool[Any], ...] = (
         'editFile or deleteFile as expectedHash. Example: {"path": "src/main.py"}',
         Effect.READ,
         parameters.ReadFileParameters,
-        answers.FileRead,
+        answers.ReadAnswer,
         idempotent=True,
-        answer=answers.read,
+        answer=answers.render_read,
         in_catalog=True,
     ),
     CodingTool(
@@ -58,10 +60,10 @@ _CATALOG: tuple[CodingTool[Any], ...] = (
         '"notes/todo.md", "contents": "- first\\n"}',
         Effect.WRITE,
         parameters.WriteFileParameters,
-        answers.FileSaved,
+        answers.WriteAnswer,
         destructive=True,
         idempotent=True,
-        answer=answers.written,
+        answer=answers.render_write,
         in_catalog=True,
     ),
     CodingTool(
@@ -72,9 +74,9 @@ _CATALOG: tuple[CodingTool[Any], ...] = (
         '{"path": "src", "options": {"recursive": true, "globs": ["**/*.py"]}}',
         Effect.READ,
         parameters.ListFilesParameters,
-        answers.Listing,
+        answers.ListAnswer,
         idempotent=True,
-        answer=answers.listed,
+        answer=answers.render_list,
         in_catalog=True,
     ),
     CodingTool(
@@ -85,9 +87,9 @@ _CATALOG: tuple[CodingTool[Any], ...] = (
         '"options": {"regex": true, "globs": ["**/*.py"]}}',
         Effect.READ,
         parameters.SearchFilesParameters,
-        answers.Search,
+        answers.SearchAnswer,
         idempotent=True,
-        answer=answers.found,
+        answer=answers.render_search,
         in_catalog=True,
     ),
     CodingTool(
@@ -99,14 +101,14 @@ _CATALOG: tuple[CodingTool[Any], ...] = (
         '"options": {"timeout": 60}}',
         Effect.EXECUTE,
         parameters.RunCommandParameters,
-        answers.CommandRun,
+        answers.CommandAnswer,
         destructive=True,
-        answer=answers.ran,
+        answer=answers.render_command,
         in_catalog=True,
     ),
 )
 
-_FURTHER: tuple[CodingTool[Any], ...] = (
+_EXTRA: tuple[CodingTool[Any], ...] = (
     CodingTool(
         "editFile",
         "Edit a file",
@@ -116,9 +118,9 @@ _FURTHER: tuple[CodingTool[Any], ...] = (
         '"edits": [{"oldText": "port = 3000", "newText": "port = 8080"}]}',
         Effect.WRITE,
         extra_parameters.EditFileParameters,
-        answers.FileEdited,
+        answers.EditAnswer,
         destructive=True,
-        answer=answers.edited,
+        answer=answers.render_edit,
     ),
     CodingTool(
         "deleteFile",
@@ -127,9 +129,9 @@ _FURTHER: tuple[CodingTool[Any], ...] = (
         'Example: {"path": "build/old.log"}',
         Effect.WRITE,
         extra_parameters.DeleteFileParameters,
-        answers.FileDeleted,
+        answers.DeleteAnswer,
         destructive=True,
-        answer=answers.deleted,
+        answer=answers.render_deletion,
     ),
     CodingTool(
         "globFiles",
@@ -138,9 +140,9 @@ _FURTHER: tuple[CodingTool[Any], ...] = (
         'layout of a folder: listFiles. Example: {"pattern": "**/test_*.py"}',
         Effect.READ,
         extra_parameters.GlobFilesParameters,
-        answers.Globbed,
+        answers.GlobAnswer,
         idempotent=True,
-        answer=answers.globbed,
+        answer=answers.render_glob,
     ),
     CodingTool(
         "readNotebook",
@@ -150,9 +152,9 @@ _FURTHER: tuple[CodingTool[Any], ...] = (
         '{"path": "analysis.ipynb"}',
         Effect.READ,
         notebook_tools.ReadNotebookParameters,
-        notebook_tools.NotebookRead,
+        notebook_tools.NotebookAnswer,
         idempotent=True,
-        answer=notebook_tools.read,
+        answer=notebook_tools.render_notebook,
     ),
     CodingTool(
         "editNotebook",
@@ -163,9 +165,9 @@ _FURTHER: tuple[CodingTool[Any], ...] = (
         '"x = 1"}, {"type": "insert", "cellType": "markdown", "source": "# Results", "afterCell": "a1b2"}]}',
         Effect.WRITE,
         notebook_tools.EditNotebookParameters,
-        answers.FileEdited,
+        answers.EditAnswer,
         destructive=True,
-        answer=answers.edited,
+        answer=answers.render_edit,
     ),
     CodingTool(
         "git",
@@ -179,7 +181,7 @@ _FURTHER: tuple[CodingTool[Any], ...] = (
         git_tool.GitToolAnswer,
         destructive=True,
         effects=(Effect.READ, Effect.WRITE, Effect.EXECUTE),
-        answer=git_tool.acted,
+        answer=git_tool.render_git,
     ),
     CodingTool(
         "runOperations",
@@ -215,22 +217,25 @@ _FURTHER: tuple[CodingTool[Any], ...] = (
         extra_parameters.GetWorkspaceInfoParameters,
         answers.WorkspaceInfo,
         idempotent=True,
-        answer=answers.described,
+        answer=answers.render_workspace,
     ),
 )
 
-TOOLS = MappingProxyType({tool.name: tool for tool in (*_CATALOG, *_FURTHER)})
+TOOLS = MappingProxyType({tool.name: tool for tool in (*_CATALOG, *_EXTRA)})
 CATALOG = tuple(tool.name for tool in _CATALOG)
 
 
-def listed(caller: Caller, only: Collection[str] | None = None) -> list[CodingTool[Any]]:
-    """The tools that this caller may use; `only`: those that a setting names."""
+def list_tools(caller: Caller, only: Collection[str] | None = None) -> list[CodingTool[Any]]:
+    """List the tools that the caller may use, among `only` those that a setting names."""
     opened = None if caller.scope is None else caller.scope.tools
     return [tool for tool in TOOLS.values() if (only is None or tool.name in only) and tool.is_opened_by(opened)]
 
 
-def chosen(names: Collection[str]) -> Collection[str] | None:
-    """What the setting `mcp_tools` names; None, which is all, where it names nothing. Raises InvalidArgument."""
+def check_tool_names(names: Collection[str]) -> Collection[str] | None:
+    """Return the tool names of the setting `mcp_tools`; None, for all tools, where it is empty.
+
+    Raises InvalidArgument for an unknown name.
+    """
     unknown = [name for name in names if name not in TOOLS]
     if unknown:
         raise InvalidArgument(f"mcp_tools: There is no tool named {unknown[0]!r}.", hint=f"Tools: {', '.join(TOOLS)}.")

@@ -1,4 +1,4 @@
-"""What a caller brings to a file that it may not read: that much can be shown to whoever is asked, and no more."""
+"""Preview a change to a file that the caller may not read: only the caller's own content is shown."""
 
 from __future__ import annotations
 
@@ -15,25 +15,25 @@ _OLD = ("old_content", "pattern")
 _NEW = ("new_content", "replacement", "source")
 
 
-def shown(path: str, operation: Operation) -> dict[str, Any]:
-    """As `runs.differences` has it."""
+def preview_change(path: str, operation: Operation) -> dict[str, Any]:
+    """Render the preview in the form of `preview_diff.difference`."""
     if isinstance(operation, ModifyFile):
-        text = "\n".join(line for change in operation.edits for line in _edit(change))
-        is_cut = len(text) > MAX_DIFF_CHARACTERS
-        told = {"diff": text[:MAX_DIFF_CHARACTERS], **({"isDiffTruncated": True} if is_cut else {})}
-        return {**told, "note": HIDDEN}
+        text = "\n".join(line for edit in operation.edits for line in _render_edit(edit))
+        is_truncated = len(text) > MAX_DIFF_CHARACTERS
+        preview = {"diff": text[:MAX_DIFF_CHARACTERS], **({"isDiffTruncated": True} if is_truncated else {})}
+        return {**preview, "note": HIDDEN}
     if not isinstance(operation, WriteFile):
         return {"note": HIDDEN}
-    what = "is added at its end" if operation.mode == "append" else "takes its place"
+    effect = "is added at its end" if operation.mode == "append" else "takes its place"
     if b"\0" in operation.content:
-        return {"note": f"{HIDDEN} {operation.content_size} bytes, binary: this {what}."}
-    text, is_cut = unified_diff.unified(path, b"", operation.content)
-    told = {"diff": text, **({"isDiffTruncated": True} if is_cut else {})}
-    return {**told, "note": f"{HIDDEN} {operation.content_size} bytes: this {what}."}
+        return {"note": f"{HIDDEN} {operation.content_size} bytes, binary: this {effect}."}
+    text, is_truncated = unified_diff.render_diff(path, b"", operation.content)
+    preview = {"diff": text, **({"isDiffTruncated": True} if is_truncated else {})}
+    return {**preview, "note": f"{HIDDEN} {operation.content_size} bytes: this {effect}."}
 
 
-def _edit(change: Edit) -> Iterator[str]:
-    fields = change.model_dump(exclude_none=True)
+def _render_edit(edit: Edit) -> Iterator[str]:
+    fields = edit.model_dump(exclude_none=True)
     old = [line for name in _OLD for line in str(fields.pop(name, "")).splitlines()]
     new = [line for name in _NEW for line in str(fields.pop(name, "")).splitlines()]
     yield f"@@ {', '.join(f'{name} {value}' for name, value in fields.items())} @@"

@@ -12,9 +12,9 @@ from wap_kernel.dialects.coding_environment.rpc_errors import RpcError
 from wap_kernel.model.policy import Policy
 from wap_kernel.model.run import RunStatus
 from wap_kernel.policy import presets
-from wap_kernel.policy.parse import merge
+from wap_kernel.policy.parse import merge_policy
 
-ASKING = merge(presets.load("permissive"), {"shell": {"unconfined": "allow"}})
+ASKING = merge_policy(presets.load_preset("permissive"), {"shell": {"unconfined": "allow"}})
 """Allows what the tests do, and asks for recursive deletion."""
 DELETE = {"command": "rm", "args": ["-r", "data"]}
 
@@ -106,7 +106,7 @@ def test_a_cancelled_call_leaves_the_question_to_others_who_asked_it(coding: Cod
                 await first
         for _ in range(2):  # whoever asks again after having cancelled has not asked anew either
             second = asyncio.ensure_future(coding.outcome("runCommand", DELETE, caller=other, wait=WAIT))
-            await until(lambda: coding.runner._parking.is_shared(run_id))
+            await until(lambda: coding.runner._pending_calls.is_shared(run_id))
             second.cancel()
             with pytest.raises(asyncio.CancelledError):
                 await second

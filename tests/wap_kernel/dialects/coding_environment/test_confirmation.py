@@ -10,9 +10,9 @@ from tests.support.coding_environment import CLIENT, WAIT, Coding, User, play
 from wap_kernel.dialects.coding_environment.tools import CATALOG
 from wap_kernel.model.caller import Caller, Scope
 from wap_kernel.policy import presets
-from wap_kernel.policy.parse import merge
+from wap_kernel.policy.parse import merge_policy
 
-ASKING = merge(presets.load("permissive"), {"shell": {"unconfined": "allow"}})
+ASKING = merge_policy(presets.load_preset("permissive"), {"shell": {"unconfined": "allow"}})
 """Allows what the tests do, and asks for recursive deletion."""
 DELETE = {"command": "rm", "args": ["-r", "data"]}
 

@@ -31,7 +31,10 @@ def _objects(schema: Any) -> list[dict[str, Any]]:
 
 @pytest.mark.parametrize("tool", TOOLS.values(), ids=lambda tool: tool.name)
 def test_schemas_are_closed_and_stand_on_their_own(tool: Any) -> None:
-    for schema in (json_schema.of(tool.parameters, "validation"), json_schema.of(tool.response, "serialization")):
+    for schema in (
+        json_schema.build_schema(tool.parameters, "validation"),
+        json_schema.build_schema(tool.response, "serialization"),
+    ):
         jsonschema.Draft202012Validator.check_schema(schema)
         assert schema["type"] == "object"
         assert all(one["additionalProperties"] is False for one in _objects(schema))
@@ -43,9 +46,9 @@ def test_schemas_are_closed_and_stand_on_their_own(tool: Any) -> None:
 def test_a_description_says_when_not_to_use_it_and_has_an_example_that_fits(tool: Any) -> None:
     assert re.search(r"\bNot |says nothing about", tool.description)
     example = json.loads(tool.description.partition("Example: ")[2])
-    jsonschema.validate(example, json_schema.of(tool.parameters, "validation"))
+    jsonschema.validate(example, json_schema.build_schema(tool.parameters, "validation"))
     tool.parse(json.dumps(example).encode())
-    for schema in _objects(json_schema.of(tool.parameters, "validation")):
+    for schema in _objects(json_schema.build_schema(tool.parameters, "validation")):
         undescribed = [name for name, field in schema["properties"].items() if not _is_described(field)]
         assert tool.name == "runOperations" or undescribed == []
 
@@ -76,7 +79,7 @@ DEFAULTS = [
 
 @pytest.mark.parametrize(("tool", "option", "default"), DEFAULTS)
 def test_defaults_are_those_of_the_catalog(tool: str, option: str, default: object) -> None:
-    schema = json_schema.of(TOOLS[tool].parameters, "validation")
+    schema = json_schema.build_schema(TOOLS[tool].parameters, "validation")
     assert schema["properties"]["options"]["properties"][option]["default"] == default
     assert schema["properties"]["workspaceRoot"]["default"] == "."
 
@@ -123,7 +126,7 @@ def test_whatever_is_sent_the_answer_or_the_error_is_as_described(tmp_path: Path
         if outcome.structured is None:
             assert name not in CATALOG and json.loads(outcome.text)["code"] != "INTERNAL_ERROR"
         else:
-            jsonschema.validate(outcome.structured, json_schema.of(TOOLS[name].response, "serialization"))
+            jsonschema.validate(outcome.structured, json_schema.build_schema(TOOLS[name].response, "serialization"))
             assert json.loads(outcome.text) == outcome.structured
 
     @settings(max_examples=150, deadline=None, suppress_health_check=list(HealthCheck))

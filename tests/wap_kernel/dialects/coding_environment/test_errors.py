@@ -17,7 +17,7 @@ from wap_kernel.model.caller import Caller, Scope
 from wap_kernel.model.errors import Code, InternalError, WapError
 from wap_kernel.model.limits import CODING_MAX_EDIT_BYTES, CODING_MAX_READ_BYTES
 from wap_kernel.policy import presets
-from wap_kernel.policy.parse import merge
+from wap_kernel.policy.parse import merge_policy
 
 EXAMPLE = {
     "allowedPaths": ["**/*"],
@@ -310,10 +310,10 @@ def test_a_tool_that_the_agents_token_does_not_open(coding: Coding) -> None:
         assert (error.code, error.data["rule"]) == (-32004, "token.tools")
         assert (await coding.fail("deleteFile", {"path": "a"}, caller=agent))["code"] == "PERMISSION_DENIED"
         await coding.call("listFiles", {}, caller=agent)
-        names = [tool.name for tool in coding_tools.listed(agent)]
+        names = [tool.name for tool in coding_tools.list_tools(agent)]
         assert names == ["readFile", "listFiles", "globFiles", "readNotebook", "runOperations", "getRun"]
-        assert [tool.name for tool in coding_tools.listed(agent, {"readFile", "writeFile"})] == ["readFile"]
-        assert [tool.name for tool in coding_tools.listed(Caller())] == list(TOOLS)
+        assert [tool.name for tool in coding_tools.list_tools(agent, {"readFile", "writeFile"})] == ["readFile"]
+        assert [tool.name for tool in coding_tools.list_tools(Caller())] == list(TOOLS)
 
     play(coding, scenario)
 
@@ -331,7 +331,7 @@ def test_a_bug_says_nothing_of_the_host(coding: Coding, monkeypatch: pytest.Monk
     def broken(*_: object) -> None:
         raise RuntimeError("/secret/place")
 
-    monkeypatch.setattr("wap_kernel.dialects.coding_environment.workspace_root.named", broken)
+    monkeypatch.setattr("wap_kernel.dialects.coding_environment.workspace_root.parse_root", broken)
 
     async def scenario(coding: Coding) -> None:
         with pytest.raises(rpc_errors.RpcError) as caught:
@@ -347,13 +347,13 @@ def test_a_bug_says_nothing_of_the_host(coding: Coding, monkeypatch: pytest.Monk
 def test_every_code_of_ours_has_one_of_the_catalog(code: Code) -> None:
     kinds = {kind.code: kind for kind in WapError.__subclasses__()}
     for tool in CATALOG:
-        error = rpc_errors.rpc_error(tool, kinds.get(code, InternalError)("What happened."))
+        error = rpc_errors.to_rpc_error(tool, kinds.get(code, InternalError)("What happened."))
         assert error.code in (-32602, -32603, -32001, -32002, -32003, -32004, -32005)
         assert error.data["hint"] and error.message.startswith("What happened. ")
 
 
 def test_half_characters_can_be_sent() -> None:
-    error = rpc_errors.rpc_error("readFile", InternalError("a\udcffb", path="c\udcff", lines=["\ud800"]))
+    error = rpc_errors.to_rpc_error("readFile", InternalError("a\udcffb", path="c\udcff", lines=["\ud800"]))
     json.dumps({"message": error.message, **error.data}, ensure_ascii=False).encode("utf-8")
 
 
@@ -365,7 +365,7 @@ def test_what_is_refused_is_recorded_once(coding: Coding) -> None:
         await coding.fail("editFile", {"path": "a"})
         await coding.refuse("runCommand", {"command": "rm", "args": ["-rf", "/"]})
 
-    play(coding, scenario, policy=merge(presets.load("permissive"), {}))
+    play(coding, scenario, policy=merge_policy(presets.load_preset("permissive"), {}))
     with sqlite3.connect(coding.state / "state.db") as database:
         columns = "operation, user, agent, outcome, code"
         rows = database.execute(f"SELECT {columns} FROM audit WHERE outcome != 'intent' ORDER BY rowid").fetchall()

@@ -15,7 +15,7 @@ from wap_kernel.client.results import AuditRecords
 from wap_kernel.model.caller import Caller, Scope
 from wap_kernel.model.errors import PermissionDenied, RateLimited
 from wap_kernel.model.operations import Effect, Operation
-from wap_kernel.state.audit.query import Page
+from wap_kernel.state.audit.query import AuditQuery
 
 CODE = "def one():\n    return 1\n\n\ndef two():\n    return 2\n"
 
@@ -274,7 +274,7 @@ def test_the_audit_says_which_files_were_looked_for(coding: Coding) -> None:
     async def scenario(coding: Coding) -> None:
         for tool, arguments, _ in calls:
             await coding.call(tool, arguments)
-        records = (await coding.workspace.audit_page(Page(limit=len(calls))))["records"][::-1]
+        records = (await coding.workspace.audit_page(AuditQuery(limit=len(calls))))["records"][::-1]
         told = [{name: value for name, value in one["summary"].items() if name != "paths"} for one in records]
         assert told == [summary for _, _, summary in calls]
         shown = text(AuditRecords({"records": records}))

@@ -16,13 +16,14 @@ from tests.support.coding_environment import WAIT, Coding, play
 from tests.support.git_repository import BOT, plain
 from tests.support.git_server import APP_ID, GitServer
 from tests.support.provider_workspace import skip_unless_works
-from wap_kernel.dialects import json_schema, tool_interface
-from wap_kernel.dialects.coding_environment import progress as watching
-from wap_kernel.dialects.coding_environment.confirmation_prompt import Question
-from wap_kernel.dialects.coding_environment.outcome import performed
+from wap_kernel.dialects import json_schema
+from wap_kernel.dialects.coding_environment import progress as call_progress
+from wap_kernel.dialects.coding_environment.confirmation_prompt import ConfirmationPrompt
+from wap_kernel.dialects.coding_environment.outcome import encode_result
 from wap_kernel.dialects.coding_environment.tools import TOOLS
-from wap_kernel.dialects.coding_environment.workspace_root import Place
+from wap_kernel.dialects.coding_environment.workspace_root import RootFolder
 from wap_kernel.dialects.tool_interface import git_answers
+from wap_kernel.dialects.tool_interface import tools as interface_tools
 from wap_kernel.dialects.tool_interface.git_parameters import FIELDS
 from wap_kernel.git.remote.github_app import GitHubApp
 from wap_kernel.git.settings import GitSettings
@@ -33,7 +34,7 @@ from wap_kernel.model.git.results import GitResult
 from wap_kernel.model.limits import INTERFACE_MAX_GIT_FILES, MAX_MASKS
 from wap_kernel.model.operations import Effect, GitRead
 from wap_kernel.model.policy import Policy
-from wap_kernel.state.audit.query import Page
+from wap_kernel.state.audit.query import AuditQuery
 
 ASKING = Policy(name="asking", confirmation_required=("git",))
 Git = Callable[..., Any]
@@ -62,12 +63,12 @@ REQUESTS: list[dict[str, Any]] = [
 @pytest.mark.parametrize("request_", REQUESTS, ids=lambda request: request["action"])
 def test_it_means_what_the_workspace_tool_interface_means(request_: dict[str, Any]) -> None:
     body, names = json.dumps(request_).encode(), ("/srv/ws",)
-    meant = tool_interface.TOOLS["git"].parse(body).operation(names)
+    meant = interface_tools.TOOLS["git"].parse(body).operation(names)
     sent = TOOLS["git"].parse(body)
-    assert sent.engine(Place(".", names)) == meant
+    assert sent.build_operation(RootFolder(".", names)) == meant
     below = TOOLS["git"].parse(json.dumps({**request_, "confirmed": True}).encode())
     if request_.get("files") != ["../a.py"]:
-        moved = below.engine(Place("sub", ("/srv/ws/sub",)))
+        moved = below.build_operation(RootFolder("sub", ("/srv/ws/sub",)))
         assert (moved.within, moved.confirmed, moved.effect) == ("sub", True, meant.effect)
         assert moved.folder == posixpath.normpath(f"sub/{meant.folder}")
         assert moved.files == tuple(posixpath.normpath(f"sub/{path}") for path in meant.files)
@@ -106,16 +107,16 @@ ACTED: list[object] = [
 
 @pytest.fixture(scope="module")
 def described() -> jsonschema.Draft202012Validator:
-    return jsonschema.Draft202012Validator(json_schema.of(TOOLS["git"].response, "serialization"))
+    return jsonschema.Draft202012Validator(json_schema.build_schema(TOOLS["git"].response, "serialization"))
 
 
 @pytest.mark.parametrize("answer", ACTED, ids=lambda answer: type(answer).__name__)
 def test_it_answers_the_same_in_this_dialects_spelling(answer: Any, described: jsonschema.Draft202012Validator) -> None:
     failed = isinstance(answer, answers.GitFailure)
     result = GitResult(failure=answer) if failed else GitResult(answer=answer)
-    theirs = git_answers.acted(GitRead(action="status"), result).model_dump(exclude_none=True)
+    theirs = git_answers.answer_git(GitRead(action="status"), result).model_dump(exclude_none=True)
     for within in (".", "app"):
-        outcome = performed(TOOLS["git"], GitRead(action="status", within=within), result)
+        outcome = encode_result(TOOLS["git"], GitRead(action="status", within=within), result)
         described.validate(outcome.structured)
         assert outcome.structured == _respelled(theirs, within)
 
@@ -271,7 +272,7 @@ def test_who_may(repository: Coding) -> None:
         # Nothing confines commands here, and git is one.
         opened = await coding.fail("git", {"action": "status"}, caller=agent("git"))
         assert opened["code"] == "PROVIDER_UNAVAILABLE"
-        records = (await coding.workspace.audit_page(Page(limit=50)))["records"]
+        records = (await coding.workspace.audit_page(AuditQuery(limit=50)))["records"]
         assert [(one["tool"], one["outcome"]) for one in reversed(records)] == [
             ("git", "ok"),
             *[("git", "denied")] * 3,
@@ -285,10 +286,10 @@ def test_who_may(repository: Coding) -> None:
 def test_the_user_is_shown_what_git_is_told(repository: Coding) -> None:
     repository.policy(confirmationRequired=["git"])
     (repository.root / "app" / "src" / "a.py").write_text("x = 2\n")
-    asked: list[Question] = []
+    asked: list[ConfirmationPrompt] = []
     answers = [False, True]
 
-    async def confirm(question: Question) -> bool:
+    async def confirm(question: ConfirmationPrompt) -> bool:
         asked.append(question)
         return answers.pop(0)
 
@@ -320,7 +321,7 @@ def test_what_an_administrator_asks_about_waits_for_a_person(repository: Coding)
 
 
 def test_remotes(repository: Coding, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(watching, "SILENCE", 0.01)
+    monkeypatch.setattr(call_progress, "HEARTBEAT_SECONDS", 0.01)
     server = GitServer(tmp_path / "server")
     server.create()
     app = GitHubApp(

@@ -94,9 +94,9 @@ def test_what_is_not_performed_is_told_in_the_same_form(coding: Coding, tool: st
             await coding.runner.cancel(run_id, CLIENT)
         else:
             run = await coding.runner.get(run_id, CLIENT)
-            question = coding.runner._ledger.pending(run_id)
-            assert question is not None and recovery.expire_approval(coding.runner._parts, run, question)
-            coding.runner._parts.hub.wake(run_id)
+            question = coding.runner._store.pending_approval(run_id)
+            assert question is not None and recovery.expire_approval(coding.runner._services, run, question)
+            coding.runner._services.notifier.notify(run_id)
         said = await waiting
         assert _code(said) == ("PERMISSION_DENIED" if how == "denied" else "APPROVAL_REQUIRED")
         if tool == "runCommand":
@@ -115,9 +115,9 @@ def test_what_an_earlier_version_kept_is_still_understood(coding: Coding) -> Non
         older = {"error": "A person denied it.", "code": "PERMISSION_DENIED", "details": {"runId": "run_1"}}
         run = await coding.runner.get(error.data["runId"], CLIENT)
         waiting = asyncio.ensure_future(_said(coding, "runCommand", {"command": "true"}, wait=WAIT))
-        await until(lambda: coding.runner._parking.is_shared(run.id))
-        coding.runner._ledger.change(run, RunStatus.AWAITING_APPROVAL, RunStatus.ERROR, response=older)
-        coding.runner._parts.hub.wake(run.id)
+        await until(lambda: coding.runner._pending_calls.is_shared(run.id))
+        coding.runner._store.change_status(run, RunStatus.AWAITING_APPROVAL, RunStatus.ERROR, response=older)
+        coding.runner._services.notifier.notify(run.id)
         said = await waiting
         assert said["error"]["code"] == -32004 and said["error"]["data"]["runId"] == "run_1"
 
