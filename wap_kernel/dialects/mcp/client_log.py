@@ -13,7 +13,7 @@ import mcp_types as types
 from mcp.server.connection import allowed_log_levels
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 
-from wap_kernel.dialects.mcp.identity import Message, connection_of
+from wap_kernel.dialects.mcp.identity import Message, get_connection
 
 LOGGER = "wap"
 DEFAULT: types.LoggingLevel = "info"
@@ -23,7 +23,7 @@ _CHOSEN = "wap.log_level"
 
 
 async def set_level(message: Message, params: types.SetLevelRequestParams) -> types.EmptyResult:
-    connection_of(message).state[_CHOSEN] = params.level
+    get_connection(message).state[_CHOSEN] = params.level
     return types.EmptyResult()
 
 
@@ -37,4 +37,4 @@ async def tell(message: Message, level: types.LoggingLevel, data: Mapping[str, A
 def _wanted(message: Message) -> Collection[types.LoggingLevel]:
     if message.protocol_version in MODERN_PROTOCOL_VERSIONS:
         return allowed_log_levels(message.protocol_version, message.meta)
-    return _LEVELS[_LEVELS.index(connection_of(message).state.get(_CHOSEN, DEFAULT)) :]
+    return _LEVELS[_LEVELS.index(get_connection(message).state.get(_CHOSEN, DEFAULT)) :]

@@ -14,7 +14,7 @@ from mcp.shared.exceptions import MCPError
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 from pydantic import ValidationError
 
-from wap_kernel.dialects.coding_environment.confirmation_prompt import Question
+from wap_kernel.dialects.coding_environment.confirmation_prompt import ConfirmationPrompt
 from wap_kernel.dialects.mcp.identity import Message
 
 PATIENCE_SECONDS = 15 * 60.0
@@ -29,7 +29,7 @@ class Elicitation(Protocol):
     due: types.InputRequiredResult | None
     """What the call is to be answered with, where the question is still open."""
 
-    async def confirm(self, question: Question) -> bool: ...
+    async def confirm(self, question: ConfirmationPrompt) -> bool: ...
 
 
 def elicitation(message: Message, params: types.CallToolRequestParams) -> Elicitation | None:
@@ -48,7 +48,7 @@ class _Asked:
         self._message = message
         self.due: types.InputRequiredResult | None = None
 
-    async def confirm(self, question: Question) -> bool:
+    async def confirm(self, question: ConfirmationPrompt) -> bool:
         asking = self._message.session.elicit_form(question.text, _SCHEMA, self._message.request_id)
         try:
             return _is_yes(await asyncio.wait_for(asking, PATIENCE_SECONDS))
@@ -62,7 +62,7 @@ class _Retried:
         self._answers = answers
         self.due: types.InputRequiredResult | None = None
 
-    async def confirm(self, question: Question) -> bool:
+    async def confirm(self, question: ConfirmationPrompt) -> bool:
         key = question.key
         answer = self._answers.get(key)
         if answer is None:

@@ -11,9 +11,9 @@ from mcp.shared.exceptions import MCPError
 from mcp_types import ErrorData
 from pydantic import BaseModel, ValidationError
 
-from wap_kernel.dialects.coding_environment.rpc_errors import INVALID_PARAMS, RpcError, rpc_error
+from wap_kernel.dialects.coding_environment.rpc_errors import INVALID_PARAMS, RpcError, to_rpc_error
 from wap_kernel.dialects.mcp import sdk_errors
-from wap_kernel.dialects.tool import invalid
+from wap_kernel.dialects.tool import describe_validation_error
 from wap_kernel.model.errors import InvalidArgument, WapError
 from wap_kernel.redaction.results import CurrentRedactor, redact_value
 
@@ -33,7 +33,7 @@ async def as_errors(tool: str) -> AsyncIterator[None]:
     try:
         yield
     except WapError as error:
-        raise as_sent(rpc_error(tool, error)) from None
+        raise as_sent(to_rpc_error(tool, error)) from None
     except RpcError as error:
         raise as_sent(error) from None
 
@@ -46,22 +46,22 @@ def explaining(redactor: CurrentRedactor) -> ServerMiddleware[Any]:
         try:
             result = await call_next(ctx)
         except ValidationError as error:
-            failure = as_sent(rpc_error(ctx.method, _misfit(ctx.method, error)))
+            failure = as_sent(to_rpc_error(ctx.method, _misfit(ctx.method, error)))
         except MCPError as error:
             is_too_early = error.code == INVALID_PARAMS and not error.error.data
-            failure = as_sent(rpc_error(ctx.method, _NOT_OPENED)) if is_too_early else error
+            failure = as_sent(to_rpc_error(ctx.method, _NOT_OPENED)) if is_too_early else error
         else:
-            return result if redactor.withholds_nothing else redact_value(result, redactor.without_known)
+            return result if redactor.has_no_secrets else redact_value(result, redactor.mask_known)
         told = sdk_errors.told(failure.error)
-        if not redactor.withholds_nothing:
-            told = ErrorData.model_validate(redact_value(told.model_dump(), redactor.without_known))
+        if not redactor.has_no_secrets:
+            told = ErrorData.model_validate(redact_value(told.model_dump(), redactor.mask_known))
         raise MCPError(told.code, told.message, told.data) from None
 
     return explained
 
 
 def _misfit(method: str, error: ValidationError) -> InvalidArgument:
-    problem = invalid(error, BaseModel)
+    problem = describe_validation_error(error, BaseModel)
     problem.hint = f"Correct the params of {method} and send it again; MCP says what they are."
     if method == "tools/call" and problem.details["problems"][0]["field"] in _OF_A_CALL:
         problem.hint = 'params is an object: {"name": a tool, "arguments": an object}. tools/list has both.'

@@ -19,7 +19,7 @@ from wap_kernel.model.operations import Effect, Operation
 Message = ServerRequestContext[Any, Any]
 
 
-class Asker(Protocol):
+class Requester(Protocol):
     @property
     def credential(self) -> str:
         """What they came in with: whoever holds it may take up so much room and no more."""
@@ -34,10 +34,10 @@ class Asker(Protocol):
         """Around an operation that is performed: counts it, or raises RateLimited."""
 
 
-AskerOf = Callable[[Message], Asker]
+RequesterLookup = Callable[[Message], Requester]
 
 
-class Local:
+class LocalRequester:
     """Whoever started this process, by a client at its standard input."""
 
     def __init__(self, session: str) -> None:
@@ -57,19 +57,19 @@ class Local:
         return nullcontext()
 
 
-class Desk:
+class CallerResolver:
     """Takes messages: who asks, and whether they may."""
 
-    def __init__(self, workspace: Workspace, asker_of: AskerOf) -> None:
+    def __init__(self, workspace: Workspace, asker_of: RequesterLookup) -> None:
         self._workspace = workspace
         self._asker_of = asker_of
 
-    def asker(self, message: Message) -> Asker:
+    def asker(self, message: Message) -> Requester:
         return self._asker_of(message)
 
     def caller(self, message: Message) -> Caller:
         said = message.session.client_params
-        return self._asker_of(message).caller(None if said is None else claimed(said.client_info.name))
+        return self._asker_of(message).caller(None if said is None else clean_name(said.client_info.name))
 
     async def authorize(self, message: Message, effect: Effect, tool: str) -> Caller:
         """The caller, if the server's authorizer lets them; a refusal is recorded."""
@@ -82,11 +82,11 @@ class Desk:
         return caller
 
 
-def claimed(text: str) -> str | None:
+def clean_name(text: str) -> str | None:
     """A name as somebody gives it: control and format characters would forge lines in logs and cards."""
     return "".join(c for c in text if unicodedata.category(c)[0] != "C")[:MAX_CLAIM_CHARACTERS] or None
 
 
-def connection_of(message: Message) -> Connection:
+def get_connection(message: Message) -> Connection:
     """What lasts as long as the client is connected. The SDK hands it to no handler, and nothing else does."""
     return message.session._connection

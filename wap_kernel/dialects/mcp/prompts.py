@@ -7,9 +7,9 @@ from collections.abc import Collection
 
 import mcp_types as types
 
-from wap_kernel.dialects.coding_environment.tools import listed
+from wap_kernel.dialects.coding_environment.tools import list_tools
 from wap_kernel.dialects.mcp import errors
-from wap_kernel.dialects.mcp.identity import Desk, Message
+from wap_kernel.dialects.mcp.identity import CallerResolver, Message
 from wap_kernel.model.caller import Caller
 from wap_kernel.model.errors import InvalidArgument, NotFound
 from wap_kernel.model.limits import MCP_MAX_PROMPT_CHARACTERS, MCP_MAX_TOOL_NAME_CHARACTERS
@@ -59,7 +59,7 @@ right, and that a person can undo the whole run.
 class Prompts:
     """They name tools that are offered: `only` these, or all."""
 
-    def __init__(self, runner: Runner, desk: Desk, only: Collection[str] | None) -> None:
+    def __init__(self, runner: Runner, desk: CallerResolver, only: Collection[str] | None) -> None:
         self._runner = runner
         self._desk = desk
         self._only = only
@@ -89,7 +89,7 @@ class Prompts:
         )
 
     def _explore(self, caller: Caller) -> str:
-        names = {tool.name for tool in listed(caller, self._only)}
+        names = {tool.name for tool in list_tools(caller, self._only)}
         steps = [step for tool, step in _STEPS.items() if tool in names]
         return _EXPLORE.format(steps="\n".join(f"{number}. {step}" for number, step in enumerate(steps, 1)))
 

@@ -10,15 +10,15 @@ from typing import TypeVar
 import mcp_types as types
 from mcp.server.subscriptions import ListenHandler
 
-from wap_kernel.dialects.batch_authorization import SCOPE
-from wap_kernel.dialects.coding_environment.rpc_errors import OFFERED
-from wap_kernel.dialects.coding_environment.tools import DIALECT, listed
+from wap_kernel.dialects.batch_authorization import SCOPE_RULE
+from wap_kernel.dialects.coding_environment.rpc_errors import OFFERED_TOOLS
+from wap_kernel.dialects.coding_environment.tools import DIALECT, list_tools
 from wap_kernel.dialects.mcp import errors
 from wap_kernel.dialects.mcp.identity import CallerResolver, Message, get_connection
 from wap_kernel.dialects.mcp.resource_uri import media_type, path_of, template, uri_of
 from wap_kernel.dialects.mcp.subscriptions import Changes, Subscriber
 from wap_kernel.engine.workspace import Workspace
-from wap_kernel.files.interface import Files, FileKind
+from wap_kernel.files.interface import FileKind, Files
 from wap_kernel.model.call_context import CallContext
 from wap_kernel.model.caller import Caller
 from wap_kernel.model.errors import InvalidArgument, PathClosed, PermissionDenied, RateLimited, WapError
@@ -155,12 +155,12 @@ class Resources:
 
     async def _authorize(self, message: Message, tool: str) -> Caller:
         caller = await self._desk.authorize(message, Effect.READ, tool)
-        if listed(caller, [tool]) and (self._only is None or tool in self._only):
+        if list_tools(caller, [tool]) and (self._only is None or tool in self._only):
             return caller
-        if listed(caller, [tool]):
-            error = PermissionDenied(f"{tool} is not offered here, and so neither is this.", rule=OFFERED)
+        if list_tools(caller, [tool]):
+            error = PermissionDenied(f"{tool} is not offered here, and so neither is this.", rule=OFFERED_TOOLS)
         else:
-            error = PermissionDenied(f"This agent token does not open {tool}.", rule=SCOPE)
+            error = PermissionDenied(f"This agent token does not open {tool}.", rule=SCOPE_RULE)
         self._workspace.refused(tool, error, caller)
         raise error
 
@@ -175,7 +175,7 @@ class Resources:
 
 
 def _page(root: str, files: Files, found: FileList, start: int) -> tuple[list[types.Resource], str | None]:
-    listed = [entry for entry in found.files if not entry.is_directory]
+    list_tools = [entry for entry in found.files if not entry.is_directory]
     end = start + MCP_RESOURCE_PAGE
     page = [
         types.Resource(
@@ -185,10 +185,10 @@ def _page(root: str, files: Files, found: FileList, start: int) -> tuple[list[ty
             size=None if entry.metadata is None else entry.metadata.size,
             annotations=entry.metadata and types.Annotations(last_modified=entry.metadata.last_modified),
         )
-        for entry in listed[start:end]
+        for entry in list_tools[start:end]
         if _is_file(files, entry.path)
     ]
-    return page, str(end) if end < len(listed) else None
+    return page, str(end) if end < len(list_tools) else None
 
 
 def _is_file(files: Files, path: str) -> bool:

@@ -12,7 +12,7 @@ from typing import Any
 from mcp_types import INTERNAL_ERROR, INVALID_PARAMS, INVALID_REQUEST, PARSE_ERROR, ErrorData, JSONRPCError, RequestId
 from pydantic import ValidationError
 
-from wap_kernel.dialects.agent_spaces.event_writer import _unicode
+from wap_kernel.dialects.agent_spaces.event_writer import _escape_surrogates
 from wap_kernel.model.errors import Code, WapError
 from wap_kernel.model.limits import MCP_MAX_ERROR_CHARACTERS
 
@@ -72,7 +72,7 @@ def told(error: ErrorData) -> ErrorData:
     known = next((known for known in _BY_MESSAGE if error.message.startswith(known.start)), None)
     code, hint = (known.code, known.hint) if known is not None else _BY_NUMBER.get(error.code, _OTHERWISE)
     said = (known.message if known is not None else None) or error.message
-    text = _unicode(said if len(said) <= MCP_MAX_ERROR_CHARACTERS else f"{said[:MCP_MAX_ERROR_CHARACTERS]}...")
+    text = _escape_surrogates(said if len(said) <= MCP_MAX_ERROR_CHARACTERS else f"{said[:MCP_MAX_ERROR_CHARACTERS]}...")
     return ErrorData(code=error.code, message=text, data={**data, "code": code.value, "hint": hint})
 
 
@@ -126,4 +126,4 @@ def _is_text(said: Any) -> bool:
 def _error(number: int, message: str, hint: str, request: RequestId | None) -> JSONRPCError:
     data: dict[str, Any] = {"code": Code.INVALID_ARGUMENT.value, "hint": hint}
     error = ErrorData(code=number, message=WapError(message, hint=hint).text, data=data)
-    return JSONRPCError(jsonrpc="2.0", id=_unicode(request), error=error)
+    return JSONRPCError(jsonrpc="2.0", id=_escape_surrogates(request), error=error)

@@ -12,7 +12,7 @@ from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 
 from wap_kernel.dialects.mcp import client_log, errors
 from wap_kernel.dialects.mcp.completion import Completions
-from wap_kernel.dialects.mcp.identity import AskerOf, Desk, Message
+from wap_kernel.dialects.mcp.identity import CallerResolver, Message, RequesterLookup
 from wap_kernel.dialects.mcp.prompts import Prompts
 from wap_kernel.dialects.mcp.resources import Resources
 from wap_kernel.dialects.mcp.subscriptions import Changes
@@ -33,16 +33,16 @@ _TOOLS = {
 }
 
 
-def build(
+def build_server(
     runner: Runner,
-    asker_of: AskerOf,
+    asker_of: RequesterLookup,
     changes: Changes,
     *,
     only: Collection[str] | None = None,
     wait: float = 0.0,
 ) -> Server[Any]:
     """`only` these tools, or all. `wait`: the seconds that a call waits for a person, where it does not say."""
-    desk = Desk(runner.workspace, asker_of)
+    desk = CallerResolver(runner.workspace, asker_of)
     tools = Tools(runner, desk, only, wait)
     resources = Resources(runner.workspace, desk, changes, only)
     prompts = Prompts(runner, desk, only)

@@ -10,14 +10,14 @@ import mcp_types as types
 from mcp.shared.exceptions import MCPError
 
 from wap_kernel.dialects import json_schema
-from wap_kernel.dialects.coding_environment.progress import Progress
-from wap_kernel.dialects.coding_environment.rpc_errors import RpcError, rpc_error
 from wap_kernel.dialects.coding_environment.outcome import CallOutcome
-from wap_kernel.dialects.coding_environment.tool_call import call
-from wap_kernel.dialects.coding_environment.tools import TOOLS, CodingTool, listed
+from wap_kernel.dialects.coding_environment.progress import Progress
+from wap_kernel.dialects.coding_environment.rpc_errors import RpcError, to_rpc_error
+from wap_kernel.dialects.coding_environment.tool_call import call_tool
+from wap_kernel.dialects.coding_environment.tools import TOOLS, CodingTool, list_tools
 from wap_kernel.dialects.mcp import client_log, errors
 from wap_kernel.dialects.mcp.elicitation import elicitation
-from wap_kernel.dialects.mcp.identity import Desk, Message
+from wap_kernel.dialects.mcp.identity import CallerResolver, Message
 from wap_kernel.model.errors import InvalidArgument, NotFound
 from wap_kernel.model.limits import MAX_WAIT_SECONDS, MCP_MAX_TOOL_NAME_CHARACTERS
 from wap_kernel.model.operations import Effect
@@ -30,7 +30,7 @@ WAIT = "wap/wait"
 class Tools:
     """`only` these, or all of the dialect's."""
 
-    def __init__(self, runner: Runner, desk: Desk, only: Collection[str] | None, wait: float) -> None:
+    def __init__(self, runner: Runner, desk: CallerResolver, only: Collection[str] | None, wait: float) -> None:
         self._runner = runner
         self._desk = desk
         self._only = only
@@ -44,7 +44,7 @@ class Tools:
     async def list(self, message: Message, params: types.PaginatedRequestParams | None) -> types.ListToolsResult:
         async with errors.as_errors("tools/list"):
             caller = await self._desk.authorize(message, Effect.READ, "tools/list")
-        return types.ListToolsResult(tools=[self._definitions[tool.name] for tool in listed(caller, self._only)])
+        return types.ListToolsResult(tools=[self._definitions[tool.name] for tool in list_tools(caller, self._only)])
 
     async def call(
         self, message: Message, params: types.CallToolRequestParams
@@ -53,7 +53,7 @@ class Tools:
         asked = elicitation(message, params)
         try:
             self._require(params.name)
-            outcome = await call(
+            outcome = await call_tool(
                 params.name,
                 params.arguments,
                 self._runner,
@@ -80,12 +80,12 @@ class Tools:
             missing = NotFound(
                 f"There is no tool named {name[:MCP_MAX_TOOL_NAME_CHARACTERS]!r}.", hint=f"Tools: {', '.join(known)}."
             )
-            raise rpc_error("tools/call", missing)
+            raise to_rpc_error("tools/call", missing)
 
     async def _tell(self, message: Message, tool: str, began: float, failure: str | None) -> None:
         """Reading is not worth a word unless somebody asks for every one."""
         duration = round((time.monotonic() - began) * 1000)
-        told = {"tool": self._runner.workspace.redactor.without_known(tool), "outcome": failure or "ok"}
+        told = {"tool": self._runner.workspace.redactor.mask_known(tool), "outcome": failure or "ok"}
         is_reading = tool in TOOLS and TOOLS[tool].effect is Effect.READ
         level: types.LoggingLevel = "warning" if failure else "debug" if is_reading else "info"
         try:
@@ -99,8 +99,8 @@ def _definition(tool: CodingTool[Any]) -> types.Tool:
         name=tool.name,
         title=tool.title,
         description=tool.description,
-        input_schema=json_schema.of(tool.parameters, "validation"),
-        output_schema=json_schema.of(tool.response, "serialization"),
+        input_schema=json_schema.build_schema(tool.parameters, "validation"),
+        output_schema=json_schema.build_schema(tool.response, "serialization"),
         annotations=types.ToolAnnotations(
             title=tool.title,
             read_only_hint=tool.effect is Effect.READ,
@@ -129,5 +129,5 @@ def _progress(message: Message) -> Progress | None:
 def _wait(message: Message, default: float) -> float:
     said = default if message.meta is None else message.meta.get(WAIT, default)
     if isinstance(said, bool) or not isinstance(said, (int, float)) or not 0 <= said <= MAX_WAIT_SECONDS:
-        raise rpc_error("tools/call", InvalidArgument(f"{WAIT}: It is a number of seconds up to {MAX_WAIT_SECONDS:g}."))
+        raise to_rpc_error("tools/call", InvalidArgument(f"{WAIT}: It is a number of seconds up to {MAX_WAIT_SECONDS:g}."))
     return float(said)

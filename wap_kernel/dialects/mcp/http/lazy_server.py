@@ -13,21 +13,21 @@ from typing import TYPE_CHECKING
 from wap_kernel.model.errors import ProviderUnavailable
 
 if TYPE_CHECKING:
-    from wap_kernel.dialects.mcp.http.sessions import Sessions
+    from wap_kernel.dialects.mcp.http.sessions import McpSessions
 
 _HEAVY = ("wap_kernel.dialects.mcp.server", "wap_kernel.dialects.mcp.http.sessions")
 
 
-class Hosted:
+class LazyMcpServer:
     """`make` builds the sessions once `wap_kernel.dialects.mcp` has been imported."""
 
-    def __init__(self, make: Callable[[], Sessions]) -> None:
+    def __init__(self, make: Callable[[], McpSessions]) -> None:
         self._make = make
         self._serving: asyncio.Task[None] | None = None
-        self._begun: asyncio.Future[Sessions] | None = None
+        self._begun: asyncio.Future[McpSessions] | None = None
         self._ending = asyncio.Event()
 
-    async def sessions(self) -> Sessions:
+    async def sessions(self) -> McpSessions:
         if self._ending.is_set():
             raise ProviderUnavailable("The server is shutting down.")
         if self._begun is None:
@@ -35,7 +35,7 @@ class Hosted:
             self._serving = asyncio.ensure_future(self._serve(self._begun))
         return await asyncio.shield(self._begun)
 
-    async def _serve(self, begun: asyncio.Future[Sessions]) -> None:
+    async def _serve(self, begun: asyncio.Future[McpSessions]) -> None:
         try:
             await asyncio.get_running_loop().run_in_executor(None, lambda: [*map(importlib.import_module, _HEAVY)])
             from wap_kernel.dialects.mcp.http.sessions import end_watch

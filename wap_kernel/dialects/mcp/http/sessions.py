@@ -44,7 +44,7 @@ async def end_watch() -> None:
     await asyncio.gather(*watchers, return_exceptions=True)
 
 
-class Sessions(StreamableHTTPSessionManager):
+class McpSessions(StreamableHTTPSessionManager):
     def __init__(
         self,
         server: Server[Any],
@@ -77,7 +77,7 @@ class Sessions(StreamableHTTPSessionManager):
         if not takes_events:
             manager = copy(self)
             manager.json_response = True
-        await super(Sessions, manager)._handle_request(scope, receive, send)
+        await super(McpSessions, manager)._handle_request(scope, receive, send)
 
     def _admit_session(self, requestor: AuthorizationContext | None) -> StreamableHTTPServerTransport | None:
         """The SDK refuses everybody at its limit until sessions expire. Here the one that was idle longest makes room,
