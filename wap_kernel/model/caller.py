@@ -1,6 +1,10 @@
-"""The caller of an operation: the person whom Jupyter knows, their agent, and the scope of the agent's token."""
+"""The caller of an operation (a person, their agent, the scope of its token), and where the call comes from."""
 
 from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
 
 from pydantic import BaseModel, ConfigDict
 
@@ -39,3 +43,25 @@ class Caller(_Model):
     """The id of the agent token."""
     scope: Scope | None = None
     """The token's scope. None: a person, whom only policy binds."""
+
+
+@dataclass(frozen=True)
+class CallContext:
+    """The origin of an operation, as the audit records it."""
+
+    dialect: str | None = None
+    tool: str | None = None
+    """The dialect's own name of the tool: `executeCommand`, `shell`."""
+    run: str | None = None
+    position: int = 0
+    """The position in the run, from 0."""
+    step: str | None = None
+    """The operation's id in the run."""
+    dry_run: bool = False
+    """True if the operation acts on an overlay instead of the workspace."""
+    notice: Callable[[Any], None] = lambda _: None
+    """A callback that receives, before the operation is performed, the paths that undo cannot store."""
+
+
+NO_RUN = CallContext()
+"""The context of an operation that belongs to no run."""

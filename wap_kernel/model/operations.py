@@ -17,7 +17,7 @@ from pydantic import Field
 
 from wap_kernel.model.base import Model
 from wap_kernel.model.edits import Edit
-from wap_kernel.model.path_access import Access, PathAccess
+from wap_kernel.model.paths import Access, PathAccess
 
 
 class Effect(str, Enum):

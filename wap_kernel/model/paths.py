@@ -1,4 +1,4 @@
-"""Parse, join and render workspace paths. Pure text: no function here asks the file system.
+"""Parse, join and render workspace paths, and say how an operation uses one. Nothing here asks the file system.
 
 `..` is preserved: whether it leaves the root depends on links, and only `Root` can resolve those.
 """
@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import errno
 import os
+from dataclasses import dataclass, replace
+from enum import Enum
 from functools import lru_cache
 
 from wap_kernel.model.errors import InvalidArgument, OutsideWorkspace
@@ -91,3 +93,26 @@ def render_path(path: str) -> str:
     except UnicodeEncodeError:
         return path.encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")
     return path
+
+
+class Access(Enum):
+    """The use of a path: reading or writing."""
+
+    READ = "read"
+    WRITE = "write"
+
+
+@dataclass(frozen=True)
+class PathAccess:
+    """A path that an operation reads or writes."""
+
+    path: str
+    access: Access
+    follow: bool = True
+    """True if a link in the last position is followed."""
+    folder: bool = False
+    """True if the path is or may be a folder that is not read as a file; the file primitives check when they act."""
+
+    def with_path(self, path: str) -> PathAccess:
+        """Return the same access to `path`, the resolved form of this path."""
+        return replace(self, path=path)
