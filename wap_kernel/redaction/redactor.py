@@ -1,9 +1,9 @@
-"""Takes credentials out of text, in every form in which they could appear there. Pure.
+"""Mask credentials in text. Pure.
 
-Two kinds: secrets that are known (`known_secrets.py`), and what looks like one (`user:secret@host`, an Authorization
-header, GitHub's tokens).
+There are two kinds: known secrets (`known_secrets.py`), and text that matches a pattern of credentials
+(`user:secret@host`, an Authorization header, GitHub's tokens).
 
-No pattern may take longer than the text is long: what is redacted was written by others.
+Every pattern takes linear time, since others wrote the text.
 """
 
 from __future__ import annotations
@@ -14,13 +14,13 @@ from collections.abc import Iterable
 from wap_kernel.redaction.known_secrets import MASK, KnownSecrets
 
 
-def _with_secret(match: re.Match[str]) -> str:
+def _replace_userinfo(match: re.Match[str]) -> str:
     start, user = match[1], match[0][len(match[1]) : -1]
     return f"{start}{MASK}@" if ":" in user else match[0]
 
 
-def _header(match: re.Match[str]) -> str:
-    """Decided here and not by the pattern, which has gone over the whole run by then and need not do so again."""
+def _replace_header(match: re.Match[str]) -> str:
+    """Return the replacement of a header; deciding here and not in the pattern avoids a second pass over the run."""
     run = match[3]
     if run is not None and (match[4] or not _DIGIT.search(run) or not _LETTER.search(run)):
         return match[0]
@@ -34,7 +34,7 @@ _OF_USER = r"(?:[^\s/?#'\"<>]|(?<=\w)['\"](?=\w))"
 _PLACEHOLDER = r"[^\s/?#'\"@:]{0,256}:(?:\$\w{1,64}|\$?\{[^{}\s]{0,64}\}|<[^<>\s]{0,64}>)@"
 _MAIL = "mailto|to|cc|bcc|from|reply-to|author|e-?mail|mail|contact|maintainer|sips?|xmpp|acct"
 _RUN = r"[\w+/=.~-]"
-_LOOKS_LIKE_ONE = (
+_CREDENTIAL_PATTERNS = (
     # Everything up to the last `@` before the path: a secret may itself hold `@` and `:`. `git@` is nobody's secret,
     # and neither is `Bearer $TOKEN`.
     (
@@ -49,7 +49,7 @@ _LOOKS_LIKE_ONE = (
     (
         "@",
         re.compile(rf"(?i)([a-z0-9+.]:/|(?<![\w:/])//)(?![/:])(?!{_PLACEHOLDER}){_OF_USER}{{1,4096}}@"),
-        _with_secret,
+        _replace_userinfo,
     ),
     # With neither: what stands before the host must look like a secret, since addresses of people and versions of
     # packages (`npm:x@1.2.3`, `image:tag@sha256:...`) are no secrets.
@@ -69,7 +69,7 @@ _LOOKS_LIKE_ONE = (
             rf"\b((?i:authorization)[\"']?\]?[ \t]{{0,8}}[:=][ \t]{{0,8}}[\"']?)"
             rf"(?:((?i:{_KIND}))(?![$<{{%])[^\s'\"]+|({_RUN}{{16,}})(\(?))"
         ),
-        _header,
+        _replace_header,
     ),
     ("gh", re.compile(r"\b(?:gh[pousr]_[A-Za-z0-9]{16,255})"), MASK),
     ("github_pat_", re.compile(r"\bgithub_pat_[A-Za-z0-9_]{16,255}"), MASK),
@@ -80,19 +80,19 @@ _LOOKS_LIKE_ONE = (
         rf"\1{MASK}",
     ),
 )
-"""What a text must hold in small letters to be looked at closely, the pattern, and what a match becomes."""
+"""A marker that a lower-case text must hold for the pattern to apply, the pattern, and the replacement."""
 
 
 class Redactor:
-    """`redactor(text)` is the text without the secrets."""
+    """A callable that returns a text with its credentials masked."""
 
     def __init__(self, secrets: Iterable[str] = (), fragments: Iterable[str] = ()) -> None:
         self.known = KnownSecrets(secrets, fragments)
 
     def __call__(self, text: str) -> str:
-        text = self.known.without(text)
+        text = self.known.mask(text)
         small = text.lower()
-        for mark, pattern, replacement in _LOOKS_LIKE_ONE:
+        for mark, pattern, replacement in _CREDENTIAL_PATTERNS:
             if mark in small:
                 text = pattern.sub(replacement, text)
         return text

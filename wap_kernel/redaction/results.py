@@ -1,8 +1,8 @@
-"""The rim: what leaves the engine as an answer or an error goes through here and leaves without credentials.
+"""Redact results and errors before they leave the engine.
 
-What commands print and what git says is redacted, and so are the records of the audit, the questions to people and
-the events of runs, where they are written. Contents of files are left as they are where a tool reads them: an edit must
-find what was shown. A file that holds a credential of this server is not shown at all.
+The output of commands and of git is redacted, and so are audit records, approvals and run events where they are
+written. The content of a file that a tool reads is not redacted, since an edit must find the text that was read. A file
+that holds a credential of this server is refused.
 """
 
 from __future__ import annotations
@@ -31,14 +31,16 @@ from wap_kernel.redaction.truncation import SHORTEST_PART, TRUNCATION_MARK, has_
 
 Redact = Callable[[str], str]
 PATTERN_REDACTOR = Redactor()
-"""Knows no secret, only what secrets look like."""
+"""The redactor that knows no secret, only the patterns of secrets."""
 SHORTEST_WITHHELD = 16
-"""Characters of a secret for whose sake a file is not shown: a shorter one may be a word like any other."""
+"""Characters of the shortest secret because of which a file is refused: a shorter one may be an ordinary word."""
 
 
 class CurrentRedactor:
-    """Knows the credentials that the server holds at the moment. `secrets` and `fragments` (see `KnownSecrets`) are
-    asked each time and must not wait for anything: the writing of the audit asks too."""
+    """A redactor for the credentials that the server holds at the moment.
+
+    `secrets` and `fragments` (see `KnownSecrets`) are called each time and must not block: the audit calls them too.
+    """
 
     def __init__(
         self, secrets: Callable[[], tuple[str, ...]], fragments: Callable[[], tuple[str, ...]] = lambda: ()
@@ -54,26 +56,26 @@ class CurrentRedactor:
         return self._current().redactor
 
     @property
-    def withholds_nothing(self) -> bool:
+    def has_no_secrets(self) -> bool:
         return self._current().long is NO_SECRETS
 
-    def without_known(self, text: str) -> str:
-        """Without the server's own credentials; what merely looks like one stays."""
-        return self._current().long.without(text)
+    def mask_known(self, text: str) -> str:
+        """Mask the server's own credentials in `text`; text that only looks like one stays."""
+        return self._current().long.mask(text)
 
     def line(self, text: str) -> str:
-        """The same of a line that a search has found, which may have been cut."""
+        """Mask the server's own credentials in a line of a search result, which may have been truncated."""
         known = self._current().long
         if len(text) >= MAX_MATCH_LINE_CHARACTERS and len(text) - (end := known.open_end(text)) >= SHORTEST_PART:
             text = f"{text[:end]}{MASK}"
-        return known.without(text)
+        return known.mask(text)
 
     def withholds(self, text: str, *, is_cut: bool = False) -> bool:
-        """Whether it holds a credential of the server, in any form, or a part of one where it was cut."""
+        """Return whether `text` holds a credential of the server, in any form, or a part of one where it was cut."""
         known = self._current().long
         if known is NO_SECRETS:
             return False
-        return known.without(text) != text or (is_cut and has_partial_secret(text, known))
+        return known.mask(text) != text or (is_cut and has_partial_secret(text, known))
 
     def _current(self) -> _Known:
         secrets, fragments = self._secrets(), self._fragments()
@@ -89,13 +91,13 @@ class _Known:
         self.redactor = Redactor(secrets, fragments) if secrets else PATTERN_REDACTOR
         long = tuple(secret for secret in secrets if len(secret) >= SHORTEST_WITHHELD)
         self.long = NO_SECRETS
-        """Without what may be a word like any other."""
+        """The secrets that are too long to be ordinary words."""
         if long:
             self.long = self.redactor.known if long == secrets else KnownSecrets(long, fragments)
 
 
 def redact_value(value: Any, redact: Redact = PATTERN_REDACTOR) -> Any:
-    """The same value, with all its texts redacted."""
+    """Return a copy of `value` with all its strings redacted."""
     if isinstance(value, str):
         return value if isinstance(value, Enum) else redact(value)
     if isinstance(value, Mapping):
@@ -117,20 +119,22 @@ def redact_result(found: Result, current: CurrentRedactor) -> Result:
         if found.is_output_truncated:
             streams = {name: mask_partial_secrets(text, redact.known) for name, text in streams.items()}
         return found.model_copy(update={name: redact(text) for name, text in streams.items()})
-    return found if current.withholds_nothing else _of_files(found, current)
+    return found if current.has_no_secrets else _redact_file_result(found, current)
 
 
-def _of_files(found: Result, current: CurrentRedactor) -> Result:
-    """What is shown of a file without a word about what was changed must be what it holds; diffs, names and the lines
-    that a search finds are to be looked at."""
-    redact = current.without_known
+def _redact_file_result(found: Result, current: CurrentRedactor) -> Result:
+    """Refuse a content that holds a credential; mask it in diffs, names and the lines of a search.
+
+    A content is never masked silently: it must be exactly what the file holds.
+    """
+    redact = current.mask_known
     if isinstance(found, FileContent | NotebookContent):
-        if any(current.withholds(text, is_cut=is_cut) for text, is_cut in _texts(found)):
-            raise _withheld()
-        shown = found.metadata.model_copy(update={"path": redact(found.metadata.path)})
-        return found.model_copy(update={"metadata": shown})
+        if any(current.withholds(text, is_cut=is_cut) for text, is_cut in _iterate_texts(found)):
+            raise _build_credential_error()
+        metadata = found.metadata.model_copy(update={"path": redact(found.metadata.path)})
+        return found.model_copy(update={"metadata": metadata})
     if isinstance(found, SearchResult):
-        return found.model_copy(update={"matches": [_match(match, current.line) for match in found.matches]})
+        return found.model_copy(update={"matches": [_redact_match(match, current.line) for match in found.matches]})
     if isinstance(found, ModifyResult):
         return found.model_copy(update={"path": redact(found.path), "diff": redact(found.diff)})
     dumped = found.model_dump()
@@ -138,8 +142,8 @@ def _of_files(found: Result, current: CurrentRedactor) -> Result:
     return found if clean == dumped else type(found).model_validate(clean)
 
 
-def _texts(found: FileContent | NotebookContent) -> Iterator[tuple[str, bool]]:
-    """As they are, not as JSON: there a quote would be another text. And whether they were cut."""
+def _iterate_texts(found: FileContent | NotebookContent) -> Iterator[tuple[str, bool]]:
+    """Yield each text of the content, not encoded as JSON, and whether it was truncated."""
     if isinstance(found, FileContent):
         yield (f"{found.content}{TRUNCATION_MARK}", True) if found.is_truncated else (found.content, False)
         return
@@ -148,7 +152,7 @@ def _texts(found: FileContent | NotebookContent) -> Iterator[tuple[str, bool]]:
         yield from ((output.text, bool(output.is_truncated)) for output in cell.outputs or ())
 
 
-def _withheld() -> PermissionDenied:
+def _build_credential_error() -> PermissionDenied:
     return PermissionDenied(
         "The file holds a credential of this server, so it is not shown.",
         hint="Tell the user: it does not belong into the workspace, and should be replaced by another.",
@@ -156,14 +160,14 @@ def _withheld() -> PermissionDenied:
     )
 
 
-def _match(match: SearchMatch, redact: Redact) -> SearchMatch:
+def _redact_match(match: SearchMatch, redact: Redact) -> SearchMatch:
     before, after = ([redact(line) for line in lines] for lines in (match.context_before, match.context_after))
-    shown = {"match_text": redact(match.match_text), "context_before": before, "context_after": after}
-    return match.model_copy(update={**shown, "path": redact(match.path)})
+    texts = {"match_text": redact(match.match_text), "context_before": before, "context_after": after}
+    return match.model_copy(update={**texts, "path": redact(match.path)})
 
 
 def redact_error(found: WapError, redact: Redact) -> WapError:
-    """The same error: whoever raised it has no more use for it."""
+    """Redact the texts of the error in place and return it."""
     found.message = redact(found.message)
     found.args = (found.message,)
     if found.hint is not None and not isinstance(found.hint, Hint):  # a hint with a key quotes nothing of the caller's
@@ -173,6 +177,8 @@ def redact_error(found: WapError, redact: Redact) -> WapError:
 
 
 def redact_outgoing(found: WapError) -> WapError:
-    """On its way out: also what was wrong with a request, of which no operation has come. The output that a timeout
-    carries was redacted where it was made, and is long."""
+    """Redact an error that leaves the server by patterns alone, also one of a request that became no operation.
+
+    The output that a timeout carries was redacted where the command ran, and is long.
+    """
     return found if isinstance(found, TimedOut) else redact_error(found, PATTERN_REDACTOR)

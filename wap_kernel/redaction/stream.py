@@ -1,6 +1,6 @@
-"""Output on its way to whoever watches a command: redacted like the answer, though it comes in pieces.
+"""Redact a command's output while it streams.
 
-The end of a piece is held back while it may be the beginning of a credential, and given with what follows it.
+The end of a chunk is buffered while it may begin a credential, and passed on with the next chunk.
 """
 
 from __future__ import annotations
@@ -13,32 +13,34 @@ from wap_kernel.redaction.truncation import find_open_end
 
 
 class RedactedStream:
-    """Is called with pieces, and gives them to `take`; `end` gives what is held. `redactor` is asked for at each piece:
-    a credential may come to be known while a command runs."""
+    """A chunk callback that passes redacted chunks to `on_chunk`; `end` passes on the buffered rest.
 
-    def __init__(self, take: OnChunk, redactor: Callable[[], Redactor]) -> None:
-        self._take = take
+    `redactor` is called for each chunk, since the server may learn a credential while a command runs.
+    """
+
+    def __init__(self, on_chunk: OnChunk, redactor: Callable[[], Redactor]) -> None:
+        self._on_chunk = on_chunk
         self._redactor = redactor
-        self._held: dict[Stream, str] = {}
+        self._buffer: dict[Stream, str] = {}
         self._last: dict[Stream, str] = {}
-        """The last character that was given: a pattern may look at the one before."""
+        """The last character that was passed on; a pattern may depend on the character before."""
 
     def __call__(self, stream: Stream, chunk: bytes) -> None:
-        # Byte by byte: whatever the encoding is, what is looked for is ASCII.
-        text = self._held.pop(stream, "") + chunk.decode("latin-1")
+        # One character for each byte: credentials are ASCII in every encoding.
+        text = self._buffer.pop(stream, "") + chunk.decode("latin-1")
         before = self._last.get(stream, "")
         start = max(find_open_end(before + text, self._redactor().known) - len(before), 0)
-        self._give(stream, text[:start])
+        self._emit(stream, text[:start])
         if start < len(text):
-            self._held[stream] = text[start:]
+            self._buffer[stream] = text[start:]
 
     def end(self) -> None:
-        for stream, text in list(self._held.items()):
-            self._give(stream, text)
-        self._held.clear()
+        for stream, text in list(self._buffer.items()):
+            self._emit(stream, text)
+        self._buffer.clear()
 
-    def _give(self, stream: Stream, text: str) -> None:
+    def _emit(self, stream: Stream, text: str) -> None:
         if text:
             before = self._last.get(stream, "")
             self._last[stream] = text[-1]
-            self._take(stream, self._redactor()(before + text)[len(before) :].encode("latin-1"))
+            self._on_chunk(stream, self._redactor()(before + text)[len(before) :].encode("latin-1"))

@@ -1,4 +1,4 @@
-"""Where a text was cut: what may be a part of a credential there, so that no pattern finds it. Pure."""
+"""Find partial credentials where a text was truncated, which no pattern for whole ones matches. Pure."""
 
 from __future__ import annotations
 
@@ -8,22 +8,22 @@ from itertools import islice
 from wap_kernel.redaction.known_secrets import MASK, MAX_TAIL_CHARACTERS, NO_SECRETS, KnownSecrets
 
 _BETWEEN = re.compile(r"[\s<>]|(?<=\W)['\"]|['\"](?!\w)")
-"""In a text that is turned round: a quote within a word may be a part of it, and so may one that comes last."""
+"""The end of a word in a reversed text: a quote within a word, or at its end, may be a part of it."""
 _MAY_GO_ON = re.compile(
     r"(?i):/|:\Z|(?<![\w:/])/(?:\Z|/)|\bau\w{0,10}\Z|\bgi\w{0,9}\Z|\bgh[pousr]?\Z|\bgh[pousr]_|\bgithub_|\bey\Z|\beyj"
     r"|(?<![\w.@/:-])[a-z][\w.-]{0,63}:[^\s:@/]{1,256}(?:@[\w.-]{0,255})?\Z"
 )
 _LEFT_OUT = re.compile(r"(\n\[\.\.\. \d{1,20} bytes left out \.\.\.\]\n)")
 TRUNCATION_MARK = "... [more]"
-"""What stands where a text ends before its end."""
+"""The mark at the end of a truncated text."""
 _CUT_WITHIN = re.compile(r"\.\.\. \[(?:\d{1,20} )?more\](?=\n|\Z)|\n\[\.\.\. \d{1,20} characters left out \.\.\.\]\n")
-"""The notes of `files/viewing.py` and of `files/notebook_reading.py`."""
+"""The marks of `files/read.py` and of `files/notebooks/read.py`."""
 MAX_NOTES = 2100
-"""A line of a file that is viewed has one at most, and so many lines are shown."""
+"""Marks of one text that are checked: a viewed line has at most one, and a view has fewer lines."""
 MAX_LEFT_OUT = 20
-"""Of an output something is left out once."""
+"""Marks of one output that are checked; an output that the server truncated has one."""
 SHORTEST_PART = 8
-"""Characters of a secret that tell that it was one."""
+"""Characters of a partial secret that identify it as one."""
 _WORD = r"[^\s'\"<>]"
 _REST = re.compile(
     rf"[^\s/?#'\"<>]{{0,4096}}@"  # of `user:secret@host`
@@ -32,7 +32,7 @@ _REST = re.compile(
 
 
 def find_open_end(text: str, known: KnownSecrets = NO_SECRETS) -> int:
-    """Where that begins which may be a part of something longer; the length of `text` if there is nothing."""
+    """Return the offset of a partial credential at the end of `text`, or its length if there is none."""
     return min(_open_end(text), known.open_end(text))
 
 
@@ -51,8 +51,10 @@ def _open_end(text: str) -> int:
 
 
 def has_partial_secret(text: str, known: KnownSecrets) -> bool:
-    """Whether a cut has left a part of a known secret. A text may say of itself that it was cut, so not all such notes
-    are believed."""
+    """Return whether a truncation left a part of a known secret.
+
+    A text may contain such marks of its own, so only so many of them are checked.
+    """
     for note in islice(_CUT_WITHIN.finditer(text), MAX_NOTES):
         head = text[max(0, note.start() - MAX_TAIL_CHARACTERS) : note.start()]
         if len(head) - known.open_end(head) >= SHORTEST_PART:
@@ -66,13 +68,13 @@ def has_partial_secret(text: str, known: KnownSecrets) -> bool:
 
 
 def mask_partial_secrets(text: str, known: KnownSecrets = NO_SECRETS) -> str:
-    """An output without its middle (see `commands/output.py`), and without what the cut left of a credential."""
+    """Mask the partial credentials on both sides of the omitted middle of an output."""
     pieces = _LEFT_OUT.split(text, MAX_LEFT_OUT)
-    for place in range(1, len(pieces), 2):
-        head, tail = pieces[place - 1], pieces[place + 1]
+    for index in range(1, len(pieces), 2):
+        head, tail = pieces[index - 1], pieces[index + 1]
         end = find_open_end(head, known)
-        pieces[place - 1] = head if end == len(head) else head[:end] + MASK
+        pieces[index - 1] = head if end == len(head) else head[:end] + MASK
         rest = _REST.match(tail)
         start = max(rest.end() if rest else 0, known.open_start(tail))
-        pieces[place + 1] = MASK + tail[start:] if start else tail
+        pieces[index + 1] = MASK + tail[start:] if start else tail
     return "".join(pieces)

@@ -25,8 +25,8 @@ from wap_kernel.model.timestamps import format_epoch
 from wap_kernel.redaction.results import CurrentRedactor, redact_value
 from wap_kernel.runs import approval_evidence
 from wap_kernel.state.undo.change_recorder import Nameable, Readable
-from wap_kernel.state.undo.preview_diff import difference, path_of
-from wap_kernel.state.undo.report import ForeseenRevert
+from wap_kernel.state.undo.preview_diff import find_written_path, preview_difference
+from wap_kernel.state.undo.report import RevertPreview
 
 MAX_NAMED_PATHS = 20
 """Paths that an approval names as lost to undo."""
@@ -48,7 +48,7 @@ class ApprovalRequests:
     """Returns the paths, of those that may be named, whose change by a command could not be undone."""
     preview_transfer: Callable[[Operation, Caller], TransferPreview | None]
     """Returns what a transfer by git would send or fetch."""
-    preview_revert: Callable[[RevertRun, Caller, Readable], ForeseenRevert]
+    preview_revert: Callable[[RevertRun, Caller, Readable], RevertPreview]
     """Returns what a revert would do, and whether the caller may see it."""
     redactor: CurrentRedactor
     """Redactor of what approvals show; in a diff or a note it hides the server's own credentials only."""
@@ -63,9 +63,9 @@ class ApprovalRequests:
             may_read=judge.may_read,
             may_name=judge.may_name,
             grant_for=judge.grant_for,
-            preview_loss=undo.foresee,
+            preview_loss=undo.preview_losses,
             preview_transfer=workspace.pipeline.preview_transfer,
-            preview_revert=undo.foresee_revert,
+            preview_revert=undo.preview_revert,
             redactor=workspace.redactor,
             seconds=seconds,
         )
@@ -83,9 +83,9 @@ class ApprovalRequests:
             kind, subject = "git", transfer.describe(operation)
         elif isinstance(operation, RevertRun):
             revert = self._preview_revert(operation, caller)
-            kind, subject, private = "filesystem", dict(revert.told), ["diff"] if revert.is_private else []
+            kind, subject, private = "filesystem", dict(revert.summary), ["diff"] if revert.is_private else []
         else:
-            kind, subject = "filesystem", difference(files, operation)
+            kind, subject = "filesystem", preview_difference(files, operation)
         details: dict[str, Any] = {
             "operationId": step.id,
             "operation": {"type": step.tool, **_describe_operation(operation)},
@@ -111,7 +111,7 @@ class ApprovalRequests:
             digest=approval_evidence.digest_operation(operation),
             files=self._collect_evidence(files, operation, caller, transfer),
             details={
-                name: redact_value(value, self.redactor.without_known if name in ("diff", "note") else self.redactor)
+                name: redact_value(value, self.redactor.mask_known if name in ("diff", "note") else self.redactor)
                 for name, value in details.items()
                 if value is not None
             },
@@ -122,7 +122,7 @@ class ApprovalRequests:
 
     def may_show(self, operation: Operation, caller: Caller) -> bool:
         """Return whether a diff shows the caller only what it may read."""
-        path = path_of(self.files(caller), operation)
+        path = find_written_path(self.files(caller), operation)
         return path is None or self.may_read(path, caller)
 
     def changed_paths(self, approval: Approval, step: Step, caller: Caller, *, is_decided: bool = False) -> list[str]:
@@ -146,7 +146,7 @@ class ApprovalRequests:
             evidence |= self._preview_revert(operation, caller).evidence
         return evidence
 
-    def _preview_revert(self, operation: RevertRun, caller: Caller) -> ForeseenRevert:
+    def _preview_revert(self, operation: RevertRun, caller: Caller) -> RevertPreview:
         return self.preview_revert(operation, caller, lambda path: self.may_read(path, caller))
 
     def has_expired(self, approval: Approval) -> bool:

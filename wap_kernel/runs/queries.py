@@ -109,7 +109,7 @@ class RunQueries:
         def describe() -> dict[str, Any]:
             readable, nameable = partial(judge.may_read, caller=caller), partial(judge.may_name, caller=caller)
             changes: dict[str, Any] = redact_value(
-                self.workspace.undo.describe(run.id, readable, nameable), self.workspace.redactor.without_known
+                self.workspace.undo.describe(run.id, readable, nameable), self.workspace.redactor.mask_known
             )
             return changes
 

@@ -10,7 +10,7 @@ from wap_kernel.engine.bulk_create import NewFile
 from wap_kernel.engine.execution_options import ExecutionOptions
 from wap_kernel.engine.fast_path import FastPath
 from wap_kernel.files.interface import Files
-from wap_kernel.model.call_context import CallContext
+from wap_kernel.model.caller import CallContext
 from wap_kernel.model.command import CancelToken
 from wap_kernel.model.errors import ApprovalRequired, ExecutionFailed, RateLimited, WapError
 from wap_kernel.model.limits import MAX_PENDING_APPROVALS
@@ -23,8 +23,8 @@ from wap_kernel.redaction.results import redact_value
 from wap_kernel.runs.approval_evidence import bind_operation
 from wap_kernel.runs.services import RunServices, repeat_refusal
 from wap_kernel.runs.store.outputs import OutputSpill
-from wap_kernel.state.undo.change_recorder import NotKept
-from wap_kernel.state.undo.preview_diff import difference
+from wap_kernel.state.undo.change_recorder import UnrecoverableFiles
+from wap_kernel.state.undo.preview_diff import preview_difference
 
 MAX_BULK_FILES = 16
 """New files that are created together: so many may exist without their events after a crash. An atomic run has to know
@@ -144,7 +144,7 @@ class StepExecution:
         spill: OutputSpill | None = None
         if isinstance(operation, RunCommand):
             spill = self._services.outputs.spill(self._run.id, position, self._notify)
-        notices: list[NotKept] = []
+        notices: list[UnrecoverableFiles] = []
         context = CallContext(
             dialect=self._run.dialect,
             tool=step.tool,
@@ -165,7 +165,7 @@ class StepExecution:
         event = self._services.events.write_result(step.id, operation, result, **extra)
         return StepOutcome(event, result, getattr(result, "exit_code", 0) != 0)
 
-    def _log_loss(self, step: Step, loss: NotKept, notices: list[NotKept]) -> None:
+    def _log_loss(self, step: Step, loss: UnrecoverableFiles, notices: list[UnrecoverableFiles]) -> None:
         """Log, before a command begins, what could not be undone; its event repeats it."""
         loss = loss.visible(lambda path: self._services.workspace.judge.may_name(path, self._run.caller))
         if not loss:
@@ -204,8 +204,8 @@ class StepExecution:
             event = events.write_approval(step.id, operation, verdict.reason, {"rule": verdict.rule})
             return StepOutcome({**event, "simulated": False, "verdict": verdict.kind.value})
         may_show = self._services.approval_requests.may_show(operation, caller)
-        diff = difference(overlay.guarded_by(workspace.judge.bind(caller).guard), operation) if may_show else {}
-        diff = redact_value(diff, workspace.redactor.without_known)
+        diff = preview_difference(overlay.guarded_by(workspace.judge.bind(caller).guard), operation) if may_show else {}
+        diff = redact_value(diff, workspace.redactor.mask_known)
         try:
             result = workspace.pipeline.perform(operation, caller, context, cancel, options=options)
         except WapError as error:

@@ -223,12 +223,12 @@ def test_runs_tell_it_in_no_event_and_no_diff(tools: Interface, dry: bool) -> No
 
 def test_where_nothing_is_known_nothing_is_looked_for(tmp_path: Path) -> None:
     with opened(tmp_path) as tools:
-        assert tools.workspace.redactor.withholds_nothing
+        assert tools.workspace.redactor.has_no_secrets
     known: list[str] = ["hunter2"]
     redactor = CurrentRedactor(lambda: tuple(known))
-    assert redactor.withholds_nothing and redactor("hunter2") == "***" and redactor.line("hunter2") == "hunter2"
+    assert redactor.has_no_secrets and redactor("hunter2") == "***" and redactor.line("hunter2") == "hunter2"
     known.append(TOKEN)
-    assert not redactor.withholds_nothing and redactor.without_known(f"hunter2 {TOKEN}") == "hunter2 ***"
+    assert not redactor.has_no_secrets and redactor.mask_known(f"hunter2 {TOKEN}") == "hunter2 ***"
 
 
 def test_a_short_one_hides_no_file(tmp_path: Path, token_file: Path) -> None:

@@ -84,7 +84,7 @@ def test_an_address_with_a_password_is_shown_without_it(tmp_path: Path) -> None:
 
 
 def test_a_question_and_its_refusal(tmp_path: Path) -> None:
-    with opened(tmp_path, policy=presets.load("standard")) as tools:
+    with opened(tmp_path, policy=presets.load_preset("standard")) as tools:
         error = tools.refuse("bash", command=f"git push {ADDRESS}")
         run_id = str(error.details["runId"])
 
@@ -211,7 +211,7 @@ def test_a_token_that_is_known_is_not_asked_about(tmp_path: Path) -> None:
     class Known(NoCredential):
         secrets = ("correct-horse-battery",)
 
-    policy = presets.load("standard")
+    policy = presets.load_preset("standard")
     with opened(tmp_path, policy=policy, git=GitSettings(source=Known())) as tools:
         error = tools.refuse("bash", command=f"git push {Known.secrets[0]}")
 
