@@ -1,4 +1,4 @@
-"""What the sender of a batch may not do in it, operation by operation: by the authorizer, and by its token's scope."""
+"""Find the operations of a batch that its sender may not perform, by the authorizer or by the scope of its token."""
 
 from __future__ import annotations
 
@@ -11,23 +11,26 @@ from wap_kernel.model.run import Step
 from wap_kernel.model.tool_names import is_opened
 
 Authorize = Callable[[Effect], Awaitable[None]]
-"""Raises PermissionDenied unless the caller may do such a thing at all."""
+"""Raises PermissionDenied unless the caller may perform operations with this effect at all."""
 
-SCOPE = "token.tools"
-"""The rule by which an agent token does not open a tool."""
+SCOPE_RULE = "token.tools"
+"""Name of the rule by which an agent token does not open a tool."""
 
 
-async def refusals(steps: Sequence[Step], caller: Caller, authorize: Authorize | None) -> Mapping[str, WapError]:
-    """By the operation's id; the others go on. Raises PermissionDenied when the authorizer allows nothing at all."""
-    by_effect = {} if authorize is None else await _unauthorized(steps, authorize)
+async def find_refusals(steps: Sequence[Step], caller: Caller, authorize: Authorize | None) -> Mapping[str, WapError]:
+    """Return the errors of the refused operations by their ids; the other operations go on.
+
+    Raise PermissionDenied when the authorizer allows none of the batch's effects.
+    """
+    by_effect = {} if authorize is None else await _refuse_by_authorizer(steps, authorize)
     refused: dict[str, WapError] = {
         step.id: by_effect[step.operation.effect] for step in steps if step.operation.effect in by_effect
     }
-    return {**refused, **_out_of_scope(steps, caller)}
+    return {**refused, **_refuse_by_scope(steps, caller)}
 
 
-async def _unauthorized(steps: Sequence[Step], authorize: Authorize) -> dict[Effect, PermissionDenied]:
-    """A batch that does nothing is read."""
+async def _refuse_by_authorizer(steps: Sequence[Step], authorize: Authorize) -> dict[Effect, PermissionDenied]:
+    # An empty batch counts as a read.
     effects = dict.fromkeys(step.operation.effect for step in steps) or {Effect.READ: None}
     refused: dict[Effect, PermissionDenied] = {}
     for effect in effects:
@@ -40,13 +43,13 @@ async def _unauthorized(steps: Sequence[Step], authorize: Authorize) -> dict[Eff
     return refused
 
 
-def _out_of_scope(steps: Sequence[Step], caller: Caller) -> dict[str, WapError]:
+def _refuse_by_scope(steps: Sequence[Step], caller: Caller) -> dict[str, WapError]:
     tools = None if caller.scope is None else caller.scope.tools
     if tools is None:
         return {}
     hint = f"It opens: {', '.join(sorted(tools))}."
     return {
-        step.id: PermissionDenied(f"This agent token does not open {step.tool}.", hint=hint, rule=SCOPE)
+        step.id: PermissionDenied(f"This agent token does not open {step.tool}.", hint=hint, rule=SCOPE_RULE)
         for step in steps
         if not isinstance(step.operation, Message) and not is_opened(step.tool, tools)
     }

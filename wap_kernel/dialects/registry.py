@@ -1,7 +1,7 @@
-"""Know the dialects: open a Runner that writes Agent Spaces events and encodes every dialect's responses.
+"""Open a Runner that writes Agent Spaces events and encodes the responses of every dialect.
 
 Any process may end the run of a call that waited for approval, so every process knows every dialect. A dialect is
-imported when the first such call of it ends, since few processes come to that.
+imported when its first such call ends, since that happens in few processes.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from functools import partial
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, cast
 
-from wap_kernel.dialects.agent_spaces.event_writer import AgentSpacesEvents
+from wap_kernel.dialects.agent_spaces.event_writer import AgentSpacesEventWriter
 from wap_kernel.runs.runner import Runner
 from wap_kernel.runs.services import ResponseEncoder
 
@@ -26,15 +26,16 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class LazyEncoder:
-    """Encode the responses of one dialect; imports `module` on first use."""
+    """The response encoder of one dialect, whose `module` is imported on first use."""
 
     module: str
+    """Module with the functions `encode_result` and `encode_error`."""
 
-    def respond(self, step: Step, result: Result, /) -> dict[str, Any]:
-        return self._encoder.respond(step, result)
+    def encode_result(self, step: Step, result: Result, /) -> dict[str, Any]:
+        return self._encoder.encode_result(step, result)
 
-    def refuse(self, step: Step, error: WapError, /) -> dict[str, Any]:
-        return self._encoder.refuse(step, error)
+    def encode_error(self, step: Step, error: WapError, /) -> dict[str, Any]:
+        return self._encoder.encode_error(step, error)
 
     @property
     def _encoder(self) -> ResponseEncoder:
@@ -44,12 +45,12 @@ class LazyEncoder:
 ENCODERS: Mapping[str, LazyEncoder] = {
     "wap": LazyEncoder("wap_kernel.dialects.wap.tools"),
     "coding_environment": LazyEncoder("wap_kernel.dialects.coding_environment.tool_call"),
-    "tool_interface": LazyEncoder("wap_kernel.dialects.tool_interface.call"),
+    "tool_interface": LazyEncoder("wap_kernel.dialects.tool_interface.tool_call"),
 }
-"""The encoders of the dialects that have single calls."""
+"""Response encoders of the dialects that have single calls."""
 
 
 def open_runner(workspace: Workspace, **options: Any) -> Runner:
-    """Return a Runner on `workspace` for server, client, command line and stdio; `options` are the Runner's own."""
-    events = AgentSpacesEvents(partial(datetime.now, timezone.utc), workspace.redactor)
+    """Return a Runner on `workspace`; `options` are passed on to the Runner."""
+    events = AgentSpacesEventWriter(partial(datetime.now, timezone.utc), workspace.redactor)
     return Runner(workspace, **{"events": events, "encoders": ENCODERS, **options})

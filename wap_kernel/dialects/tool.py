@@ -1,4 +1,4 @@
-"""What every tool dialect shares: a tool as data, and how a request body becomes a checked model or a clear error."""
+"""Describe a tool as data, and turn a request body into checked parameters or a clear error, for every tool dialect."""
 
 from __future__ import annotations
 
@@ -17,22 +17,22 @@ from wap_kernel.model.limits import MAX_JSON_FIELDS, MAX_REPORTED_PROBLEMS
 from wap_kernel.model.operations import Effect, Operation
 from wap_kernel.model.tool_names import is_opened
 
-LARGE = 64 * 1024
-"""From this size on a body is not read on the event loop."""
+LARGE_BODY_BYTES = 64 * 1024
+"""Size above which a body is not parsed on the event loop."""
 _MAX_NAME = 100
 _MAX_MESSAGE = 500
 
 
-def _whole(sent: object) -> object:
+def _convert_whole_float(sent: object) -> object:
     return int(sent) if isinstance(sent, float) and sent.is_integer() else sent
 
 
-INTEGER = BeforeValidator(_whole)
-"""For an `int`: protocols in TypeScript say "number", and a model may well write 3.0 for 3. Not 3.5, "3" or true."""
+INTEGER = BeforeValidator(_convert_whole_float)
+"""Validator of an `int` that also takes 3.0 for 3, but not 3.5, "3" or true: protocols in TypeScript say "number"."""
 
 
 class Parameters(BaseModel):
-    """What a caller sends. Unknown fields and wrong types are errors, not guesses; null means that it is absent."""
+    """The parameters of a tool. Unknown fields and wrong types are errors; null means that a field is absent."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", strict=True, alias_generator=to_camel)
 
@@ -43,11 +43,11 @@ class Parameters(BaseModel):
             return sent
         if len(sent) > MAX_JSON_FIELDS:
             raise PydanticCustomError("too_many_fields", "More than {limit} fields.", {"limit": MAX_JSON_FIELDS})
-        # Models that are told to fill in every field send null for what they do not mean.
+        # Models that have to fill in every field send null for those that they do not need.
         return {name: value for name, value in sent.items() if value is not None}
 
     def operation(self, names_of_root: tuple[str, ...]) -> Operation:
-        """The engine's operation; paths are parsed here."""
+        """Return the engine's operation, with parsed paths."""
         raise NotImplementedError
 
 
@@ -57,7 +57,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class Tool(Generic[P]):
-    """One tool of a dialect: what a model is told about it, what it takes, what it answers."""
+    """One tool of a dialect: its description for models, its parameters, its response."""
 
     name: str
     title: str
@@ -68,49 +68,49 @@ class Tool(Generic[P]):
     destructive: bool = False
     idempotent: bool = False
     effects: tuple[Effect, ...] = ()
-    """Where it depends on the request: all that it may have, the least first."""
+    """Effects that the tool may have, the least first, if that depends on the request."""
 
     @property
     def least_effect(self) -> Effect:
-        """What whoever calls it must be allowed before anything of the request is read."""
+        """Return the effect that the caller must be allowed before the request is read."""
         return self.effects[0] if self.effects else self.effect
 
     def is_opened_by(self, names: frozenset[str] | None) -> bool:
-        """Whether an agent token that names these tools opens this one; None stands for all tools."""
+        """Return whether an agent token that names these tools opens this one; None stands for all tools."""
         return is_opened(self.name, names)
 
     def parse(self, body: bytes) -> P:
-        if len(body) > LARGE:
-            body_complexity.check(body)
+        if len(body) > LARGE_BODY_BYTES:
+            body_complexity.check_complexity(body)
         try:
             return self.parameters.model_validate_json(body or b"{}")
         except ValidationError as error:
-            raise invalid(error, self.parameters) from None
+            raise describe_validation_error(error, self.parameters) from None
 
 
-def known(tools: Mapping[str, T], name: str) -> T:
-    """The tool of that name among a dialect's."""
-    found = tools.get(name)
-    if found is None:
+def require_tool(tools: Mapping[str, T], name: str) -> T:
+    """Return the tool of that name among a dialect's tools; raise NotFound if there is none."""
+    tool = tools.get(name)
+    if tool is None:
         raise NotFound(f"There is no tool named {name!r}.", hint=f"Tools: {', '.join(tools)}.")
-    return found
+    return tool
 
 
-def invalid(error: ValidationError, model: type[BaseModel]) -> InvalidArgument:
-    """One sentence about the first problem, and the first few as details."""
+def describe_validation_error(error: ValidationError, model: type[BaseModel]) -> InvalidArgument:
+    """Return an error with one sentence about the first problem, and the first few problems as details."""
     items = error.errors(include_url=False, include_context=False, include_input=False)
-    problems = [_problem(item, model) for item in items[:MAX_REPORTED_PROBLEMS]]
+    problems = [_describe_problem(item, model) for item in items[:MAX_REPORTED_PROBLEMS]]
     first = problems[0]
     more = f" (and {len(items) - 1} more)" if len(items) > 1 else ""
     text = f"{first['field']}: {first['message']}{more}" if first["field"] else f"{first['message']}{more}"
     return InvalidArgument(text, problems=problems)
 
 
-def _problem(item: Any, model: type[BaseModel]) -> dict[str, str]:
-    field = ".".join(_cut(str(part), _MAX_NAME) for part in item["loc"])
-    message = _cut(str(item["msg"]), _MAX_MESSAGE)  # quotes the caller now and then
+def _describe_problem(item: Any, model: type[BaseModel]) -> dict[str, str]:
+    field = ".".join(_truncate(str(part), _MAX_NAME) for part in item["loc"])
+    message = _truncate(str(item["msg"]), _MAX_MESSAGE)  # quotes the caller now and then
     if item["type"] == "extra_forbidden":
-        near = _nearest(field, model) if len(item["loc"]) == 1 else None
+        near = _suggest_field(field, model) if len(item["loc"]) == 1 else None
         message = "Unknown field." + (f" Did you mean {near}?" if near else "")
     elif item["type"] == "missing":
         message = "This field is required."
@@ -119,8 +119,8 @@ def _problem(item: Any, model: type[BaseModel]) -> dict[str, str]:
     return {"field": field, "message": message}
 
 
-def _nearest(field: str, model: type[BaseModel]) -> str | None:
-    """A field of nearly this name, or of this name one level further down: models often leave out a level."""
+def _suggest_field(field: str, model: type[BaseModel]) -> str | None:
+    """Return a field with a similar name, or with this name one level down: models often leave out a level."""
     known = {info.alias or name: info.annotation for name, info in model.model_fields.items()}
     for name, kind in known.items():
         inner = kind.model_fields if isinstance(kind, type) and issubclass(kind, BaseModel) else {}
@@ -129,5 +129,5 @@ def _nearest(field: str, model: type[BaseModel]) -> str | None:
     return next(iter(difflib.get_close_matches(field, known, 1)), None)
 
 
-def _cut(text: str, length: int) -> str:
+def _truncate(text: str, length: int) -> str:
     return text if len(text) <= length else f"{text[:length]}..."

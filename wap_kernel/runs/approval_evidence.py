@@ -14,12 +14,12 @@ from wap_kernel.files import content_hash
 from wap_kernel.files.interface import FileKind, Files
 from wap_kernel.files.tree_walk import iterate_entries, open_real_folder, walk_tree
 from wap_kernel.git.remote import preview
-from wap_kernel.model.deadline import Deadline
+from wap_kernel.model.command import Deadline
 from wap_kernel.model.errors import WapError
 from wap_kernel.model.operations import DeleteFile, GitTransfer, ModifyFile, Operation, RunCommand, WriteFile
 from wap_kernel.model.paths import join_path
 from wap_kernel.model.run import Approval
-from wap_kernel.policy.shell.parser import parse
+from wap_kernel.policy.shell.parser import parse_command
 
 ABSENT = "absent"
 MAX_COMMAND_WORDS = 50
@@ -106,7 +106,7 @@ def _paths_in_command(operation: Operation) -> Iterator[str]:
     """Yield the paths of the workspace that the words of a command line may name."""
     if not isinstance(operation, RunCommand):
         return
-    words = (word.literal for command in parse(operation.line).commands for word in command.words)
+    words = (word.literal for command in parse_command(operation.line).commands for word in command.words)
     literal = [word for word in words if word and not word.startswith("-") and "\0" not in word]
     for word in literal[:MAX_COMMAND_WORDS]:
         if not word.startswith(("/", "~")):

@@ -7,8 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
 
-from wap_kernel.model.call_context import CallContext
-from wap_kernel.model.caller import Caller
+from wap_kernel.model.caller import CallContext, Caller
 from wap_kernel.model.errors import Conflict, InvalidArgument, NotFound, PermissionDenied
 from wap_kernel.model.operations import DecideApproval, GitAction, Operation
 from wap_kernel.model.run import Approval, Run, RunStatus, Step

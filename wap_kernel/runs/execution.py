@@ -19,9 +19,8 @@ from typing import Any
 from pydantic_core import to_json
 
 from wap_kernel.files.interface import Files
-from wap_kernel.model.call_context import CallContext
-from wap_kernel.model.command import CancelToken
-from wap_kernel.model.deadline import OperationCancelled
+from wap_kernel.model.caller import CallContext
+from wap_kernel.model.command import CancelToken, OperationCancelled
 from wap_kernel.model.errors import TooLarge, WapError
 from wap_kernel.model.limits import MAX_RUN_EVENT_CHARACTERS
 from wap_kernel.model.operations import Effect

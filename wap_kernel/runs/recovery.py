@@ -90,7 +90,7 @@ def recover_run(services: RunServices, run: Run, cause: str = "The process that 
 
 def _list_bulk_operations(services: RunServices, run: Run) -> list[str]:
     """Return the ids of the operations after the one at the run's position that a bulk create had begun as well."""
-    positions = services.workspace.undo.settle(run)
+    positions = services.workspace.undo.recover(run)
     return [run.steps[position].id for position in positions if run.position < position < run.count]
 
 

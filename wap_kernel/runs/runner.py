@@ -11,8 +11,7 @@ from functools import partial
 from typing import Any, TypeVar
 
 from wap_kernel.engine.workspace import Workspace
-from wap_kernel.model.call_context import CallContext
-from wap_kernel.model.caller import Caller
+from wap_kernel.model.caller import CallContext, Caller
 from wap_kernel.model.errors import (
     ApprovalRequired,
     Conflict,

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from wap_kernel.dialects.body_complexity import Structure, check
+from wap_kernel.dialects.body_complexity import StructureCounter, check_complexity
 from wap_kernel.model.errors import InvalidArgument
 from wap_kernel.model.limits import MAX_JSON_PARTS, MAX_JSON_STRINGS
 
@@ -28,7 +28,7 @@ def _parts(value: Any) -> int:
 @given(values, st.integers(1, 5))
 def test_strings_hide_what_they_hold_wherever_the_text_is_cut(value: Any, step: int) -> None:
     body = json.dumps(value).encode()
-    counting = Structure()
+    counting = StructureCounter()
     for start in range(0, len(body), step):
         counting.add(body[start : start + step])
     assert counting._parts == _parts(value)
@@ -39,8 +39,8 @@ def test_strings_hide_what_they_hold_wherever_the_text_is_cut(value: Any, step: 
 )
 def test_too_much_of_it_is_refused(body: bytes) -> None:
     with pytest.raises(InvalidArgument, match="fields and items"):
-        check(body)
+        check_complexity(body)
 
 
 def test_a_long_string_is_nothing() -> None:
-    check(b'{"a": "' + b"[" * 10_000_000 + b"\\\\" * 1_000_000 + b'"}')
+    check_complexity(b'{"a": "' + b"[" * 10_000_000 + b"\\\\" * 1_000_000 + b'"}')

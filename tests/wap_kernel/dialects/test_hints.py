@@ -14,13 +14,13 @@ from typing import Any
 import pytest
 
 import wap_kernel
-from wap_kernel.dialects import tool_interface
 from wap_kernel.dialects.agent_spaces import operations as agent_spaces
 from wap_kernel.dialects.agent_spaces.event_writer import AgentSpacesEventWriter
 from wap_kernel.dialects.coding_environment import rpc_errors
 from wap_kernel.dialects.coding_environment import tools as coding_tools
 from wap_kernel.dialects.hints import render_hint, reword_text
 from wap_kernel.dialects.tool_interface import errors as failing
+from wap_kernel.dialects.tool_interface import tools as interface_tools
 from wap_kernel.model import errors, hints
 from wap_kernel.model.errors import Code, WapError
 from wap_kernel.model.hints import Hint
@@ -68,7 +68,9 @@ def _names(tools: Mapping[str, Any]) -> set[str]:
 
 def _in_coding_environment(error: WapError) -> str:
     tools = {Code.SIZE_LIMIT_EXCEEDED: "readFile", Code.BINARY_FILE: "editFile", Code.NOT_FOUND: "getRun"}
-    return rpc_errors.translated({**tools, Code.TIMEOUT: "runCommand"}.get(error.code, "listFiles"), error).hint or ""
+    return (
+        rpc_errors.translate_error({**tools, Code.TIMEOUT: "runCommand"}.get(error.code, "listFiles"), error).hint or ""
+    )
 
 
 def _in_agent_spaces(error: WapError) -> str:
@@ -81,7 +83,10 @@ BATCH = {*NAME.findall(json.dumps(agent_spaces.OperationsMessage.model_json_sche
 DIALECTS: dict[str, tuple[Callable[[WapError], str], set[str]]] = {
     "Coding Environment": (_in_coding_environment, _names(coding_tools.TOOLS)),
     "Agent Spaces": (_in_agent_spaces, BATCH),
-    "workspace-tool-interface": (lambda error: failing.translated(error).hint or "", _names(tool_interface.TOOLS)),
+    "workspace-tool-interface": (
+        lambda error: failing.translate_error(error).hint or "",
+        _names(interface_tools.TOOLS),
+    ),
     "the notebook's language": (lambda error: reword_error(error).hint or "", BATCH),
 }
 
@@ -115,7 +120,8 @@ def test_a_hint_without_a_key_names_no_tool() -> None:
 def test_every_hint_with_a_key_survives_the_redaction_of_its_error() -> None:
     for hint in HINTS:
         assert (
-            results.redact_error(errors.InvalidArgument("The message.", hint=hint), Redactor(("a-known-secret",))).hint is hint
+            results.redact_error(errors.InvalidArgument("The message.", hint=hint), Redactor(("a-known-secret",))).hint
+            is hint
         )
 
 

@@ -14,10 +14,12 @@ from wap_kernel.model.caller import Caller, Scope
 from wap_kernel.model.errors import Conflict, InvalidArgument, PermissionDenied
 from wap_kernel.model.run import Run, RunStatus
 from wap_kernel.policy import presets
-from wap_kernel.policy.parse import merge
+from wap_kernel.policy.parse import merge_policy
 from wap_kernel.runs.decisions import Decision
 
-CONFIRMED = merge(presets.load("permissive"), {"confirmationRequired": ["writeFile", "deleteFile", "readFile"]})
+CONFIRMED = merge_policy(
+    presets.load_preset("permissive"), {"confirmationRequired": ["writeFile", "deleteFile", "readFile"]}
+)
 
 
 def link(place: Path, target: str) -> None:
@@ -83,7 +85,7 @@ def test_a_folder_is_shown_with_what_is_in_it(scene: Scene, change: Any) -> None
         from wap_kernel.model.errors import ApprovalRequired
 
         with pytest.raises(ApprovalRequired) as asked:
-            await wap.call("deleteFile", b'{"path": "data", "recursive": true}', scene.runner, PERSON)
+            await wap.call_tool("deleteFile", b'{"path": "data", "recursive": true}', scene.runner, PERSON)
         change(scene.root)
         with pytest.raises(Conflict):
             await scene.decide(asked.value.details["runId"], True, approval_id=asked.value.details["approvalId"])
@@ -182,7 +184,7 @@ def test_a_dry_run_reads_nothing_that_asks(scene: Scene) -> None:
 
 
 def test_whoever_may_not_read_gets_no_diffs(scene: Scene) -> None:
-    scene.options["policy"] = merge(presets.load("permissive"), {"confirmationRequired": ["modifyFile"]})
+    scene.options["policy"] = merge_policy(presets.load_preset("permissive"), {"confirmationRequired": ["modifyFile"]})
     (scene.root / "secret.txt").write_text("SECRET\n")
     agent = Caller(token="t", scope=Scope(tools=frozenset({"writeFile", "modifyFile"})))
     edit = {"type": "editFile", "path": "secret.txt", "edits": [{"oldContent": "S", "newContent": "s"}]}

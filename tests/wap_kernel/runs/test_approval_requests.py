@@ -13,7 +13,7 @@ from wap_kernel.model.caller import Caller
 from wap_kernel.model.errors import ApprovalRequired, Conflict, FileNotFound, NotFound, PermissionDenied
 from wap_kernel.model.run import Run, RunStatus
 from wap_kernel.policy import presets
-from wap_kernel.policy.parse import merge
+from wap_kernel.policy.parse import merge_policy
 from wap_kernel.runs.decisions import Decision
 from wap_kernel.state.audit.query import AuditQuery
 
@@ -81,7 +81,9 @@ def test_two_decisions_at_once_are_one(scene: Scene) -> None:
 
 
 def test_an_approval_is_for_the_file_that_was_shown(scene: Scene) -> None:
-    policy = merge(presets.load("permissive"), {"confirmationRequired": ["writeFile", "modifyFile", "deleteFile"]})
+    policy = merge_policy(
+        presets.load_preset("permissive"), {"confirmationRequired": ["writeFile", "modifyFile", "deleteFile"]}
+    )
     scene.options["policy"] = policy
     (scene.root / "a.txt").write_text("one\n")
 
@@ -120,7 +122,7 @@ def test_an_approval_expires_by_the_clock_and_ends_the_run(scene: Scene) -> None
 
 
 def test_what_is_remembered_is_not_asked_again_until_it_is_revoked(scene: Scene) -> None:
-    scene.options["policy"] = merge(presets.load("standard"), {"shell": {"unconfined": "allow"}})
+    scene.options["policy"] = merge_policy(presets.load_preset("standard"), {"shell": {"unconfined": "allow"}})
     scene.options["provider"] = "local"
     ask = {"type": "shell", "id": "ask", "command": "factor 12"}
 
@@ -158,7 +160,7 @@ def test_policy_is_asked_again_after_an_approval(scene: Scene) -> None:
     async def scenario() -> None:
         async with scene.opened():
             run_id = (await scene.run(DELETE))["runId"]
-        scene.options["policy"] = merge(ASKING, {"shell": {"blockedCommands": ["rm"]}})
+        scene.options["policy"] = merge_policy(ASKING, {"shell": {"blockedCommands": ["rm"]}})
         async with scene.opened():
             message = await scene.decide(run_id, True)
         assert types(message) == ["approvalRequired", "policyDenied"]
@@ -175,9 +177,9 @@ def test_a_single_call_that_asks_becomes_a_run_with_its_own_answer(scene: Scene)
 
     async def scenario(scene: Scene) -> None:
         with pytest.raises(ApprovalRequired) as first:
-            await wap.call("executeCommand", body, scene.runner, PERSON)
+            await wap.call_tool("executeCommand", body, scene.runner, PERSON)
         with pytest.raises(ApprovalRequired) as second:
-            await wap.call("executeCommand", body, scene.runner, PERSON)
+            await wap.call_tool("executeCommand", body, scene.runner, PERSON)
         details = first.value.details
         assert second.value.details == details, "the same question is not asked twice"
         message = await scene.decide(details["runId"], True, approval_id=details["approvalId"])
@@ -188,11 +190,11 @@ def test_a_single_call_that_asks_becomes_a_run_with_its_own_answer(scene: Scene)
 
 
 def test_a_single_call_that_is_denied_or_fails_answers_the_error(scene: Scene) -> None:
-    scene.options["policy"] = merge(presets.load("permissive"), {"confirmationRequired": ["deleteFile"]})
+    scene.options["policy"] = merge_policy(presets.load_preset("permissive"), {"confirmationRequired": ["deleteFile"]})
 
     async def scenario(scene: Scene) -> None:
         async def call(path: str) -> bytes:
-            return await wap.call("deleteFile", json.dumps({"path": path}).encode(), scene.runner, PERSON, WAIT)
+            return await wap.call_tool("deleteFile", json.dumps({"path": path}).encode(), scene.runner, PERSON, WAIT)
 
         async def pending() -> Run:
             while True:

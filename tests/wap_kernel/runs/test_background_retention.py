@@ -33,7 +33,7 @@ def test_many_runs_are_followed_by_a_sweep(tmp_path: Path) -> None:
 
 
 def test_it_ends_at_once_when_it_is_closed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(background, "FIRST_SECONDS", 3600.0)
+    monkeypatch.setattr(schedule, "FIRST_CHECK_SECONDS", 3600.0)
     sweeps = BackgroundSweeper(str(tmp_path), logging.getLogger("test"))
     sweeps.start()
     closing = threading.Thread(target=sweeps.close, daemon=True)

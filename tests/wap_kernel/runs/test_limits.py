@@ -10,7 +10,7 @@ from wap_kernel.model.errors import RateLimited
 
 
 def test_the_events_of_a_run_are_bounded(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("wap_kernel.model.limits.MAX_RUN_EVENT_CHARACTERS", 10_000)
+    monkeypatch.setattr("wap_kernel.runs.execution.MAX_RUN_EVENT_CHARACTERS", 10_000)
     (scene.root / "big.txt").write_text("x" * 4_000)
 
     async def scenario(scene: Scene) -> None:
@@ -25,7 +25,7 @@ def test_the_events_of_a_run_are_bounded(scene: Scene, monkeypatch: pytest.Monke
 
 
 def test_what_the_runs_of_an_agent_hold_is_bounded(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("wap_kernel.model.limits.MAX_PENDING_OPERATION_CHARACTERS", 1_000)
+    monkeypatch.setattr("wap_kernel.runs.run_creation.MAX_PENDING_OPERATION_CHARACTERS", 1_000)
     scene.options["allow_unconfined"] = True
     agent = Caller(token="t")
     ask = {"type": "shell", "command": "rm -rf data"}

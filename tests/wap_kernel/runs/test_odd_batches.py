@@ -13,7 +13,7 @@ from wap_kernel.model.limits import AGENT_SPACES_MAX_PATH_CHARACTERS
 from wap_kernel.model.operations import CopyFile, CreateDirectory, MoveFile, Operation, WriteFile
 from wap_kernel.model.policy import Policy
 from wap_kernel.model.run import RunStatus
-from wap_kernel.policy.parse import merge
+from wap_kernel.policy.parse import merge_policy
 
 
 def test_a_dry_run_does_not_leave_by_a_link(scene: Scene, tmp_path: Path) -> None:
@@ -79,7 +79,7 @@ REFUSED: list[
     *(([create(path)], GIT, path) for path in ("data/.git/hooks/pre-commit", "n/.git/hooks/pre-commit")),
 ]
 OPTIONS: list[dict[str, Any]] = [{}, {"atomic": True}, {"dryRun": True}]
-ASKS = merge(ASKING, {"confirmationRequired": ["moveFile"]})
+ASKS = merge_policy(ASKING, {"confirmationRequired": ["moveFile"]})
 """Nothing is plain then: each file is made alone."""
 
 
@@ -135,7 +135,7 @@ SINGLE: list[tuple[Operation, str]] = [
 
 
 def test_what_is_refused_leaves_no_folder_that_was_made_for_it(scene: Scene) -> None:
-    scene.options["policy"] = merge(ASKING, {"deniedPaths": ["shut/in/*"]})
+    scene.options["policy"] = merge_policy(ASKING, {"deniedPaths": ["shut/in/*"]})
     (scene.root / "shut/in").mkdir(parents=True)
     (scene.root / "shut/in/secret").touch()
     before = scene.tree()

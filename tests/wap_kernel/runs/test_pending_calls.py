@@ -17,15 +17,15 @@ import pytest
 
 from tests.support.run_workspace import ASKING, PERSON, WAIT, Scene, play, until
 from tests.wap_kernel.runs.test_recovery import GONE, ended, execute
-from wap_kernel.dialects import tool_interface
-from wap_kernel.dialects.coding_environment import tool_call
+from wap_kernel.dialects.coding_environment import tool_call as coding_call
 from wap_kernel.dialects.coding_environment.rpc_errors import RpcError
 from wap_kernel.dialects.registry import ENCODERS
+from wap_kernel.dialects.tool_interface import tool_call as interface_call
 from wap_kernel.dialects.wap import tools as wap
 from wap_kernel.model.errors import PARTIAL_EFFECT_HINT, ApprovalRequired
 from wap_kernel.model.operations import Operation, RunCommand
 from wap_kernel.model.run import RunStatus
-from wap_kernel.policy.parse import merge
+from wap_kernel.policy.parse import merge_policy
 from wap_kernel.runs import runner as runner_module
 from wap_kernel.runs.decisions import Decision
 from wap_kernel.runs.runner import Runner
@@ -36,9 +36,9 @@ SCRIPT = "echo begun; touch begun; while [ ! -e go ]; do sleep 0.02; done; echo 
 Call = Callable[[Runner], Awaitable[object]]
 BODY = json.dumps({"command": "sh script"}).encode()
 CALLS: dict[str, Call] = {
-    "wap": lambda runner: wap.call("executeCommand", BODY, runner, PERSON),
-    "tool_interface": lambda runner: tool_interface.call("bash", BODY, runner, PERSON),
-    "coding_environment": lambda runner: tool_call.call_tool(
+    "wap": lambda runner: wap.call_tool("executeCommand", BODY, runner, PERSON),
+    "tool_interface": lambda runner: interface_call.call_tool("bash", BODY, runner, PERSON),
+    "coding_environment": lambda runner: coding_call.call_tool(
         "runCommand", {"command": "sh", "args": ["script"]}, runner, PERSON
     ),
 }
@@ -49,7 +49,7 @@ CODES = {"APPROVAL_REQUIRED": -32005, "PERMISSION_DENIED": -32004, "EXECUTION_FA
 @pytest.fixture(autouse=True)
 def _asks(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(runner_module, "UPKEEP_SECONDS", 0.05)
-    scene.options["policy"] = merge(ASKING, {"shell": {"rules": [{"command": "sh", "verdict": "ask"}]}})
+    scene.options["policy"] = merge_policy(ASKING, {"shell": {"rules": [{"command": "sh", "verdict": "ask"}]}})
     (scene.root / "script").write_text(SCRIPT)
 
 
@@ -242,7 +242,8 @@ def test_every_dialect_with_single_calls_is_known(name: str) -> None:
 
 
 def test_none_is_imported_before_one_of_its_calls_ends() -> None:
-    look = "import sys, wap_kernel.dialects.registry; print([name for name in sys.modules if '.dialects.' in name])"
-    told = subprocess.run([sys.executable, "-c", look], capture_output=True, text=True, timeout=60, check=True).stdout
-    assert "registry" in told
-    assert not any(f"wap_kernel.dialects.{name}." in told for name in ENCODERS)
+    script = "import sys, wap_kernel.dialects.registry; print(*(name for name in sys.modules if '.dialects.' in name))"
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=60, check=True)
+    imported = set(done.stdout.split())
+    assert "wap_kernel.dialects.registry" in imported
+    assert imported.isdisjoint(encoder.module for encoder in ENCODERS.values())

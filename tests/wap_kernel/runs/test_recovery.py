@@ -340,7 +340,7 @@ def test_an_atomic_run_needs_undo(scene: Scene) -> None:
 
 def test_one_agent_asks_a_bounded_number_of_questions(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
     assert MAX_PENDING_APPROVALS == 100
-    monkeypatch.setattr("wap_kernel.model.limits.MAX_PENDING_APPROVALS", 3)
+    monkeypatch.setattr("wap_kernel.runs.step_execution.MAX_PENDING_APPROVALS", 3)
     scene.options["allow_unconfined"] = True
     agent = Caller(token="t")
 

@@ -257,7 +257,7 @@ class Runs(RuleBasedStateMachine):
         """Of one that is killed nothing is stored from then on."""
         if is_killed:
             self.workspace.database.write = _refuse  # type: ignore[method-assign]
-            self.workspace.database.later = _refuse  # type: ignore[method-assign]
+            self.workspace.database.enqueue = _refuse  # type: ignore[method-assign]
         self._close()
         self._open()
 

@@ -9,18 +9,18 @@ from collections.abc import Awaitable, Callable
 import pytest
 
 from tests.support.run_workspace import DELETE, PERSON, WAIT, Scene, create, play, types, until
-from wap_kernel.dialects import tool_interface
 from wap_kernel.dialects.agent_spaces import operations as agent_spaces
-from wap_kernel.dialects.coding_environment import tool_call
+from wap_kernel.dialects.coding_environment import tool_call as coding_call
+from wap_kernel.dialects.tool_interface import tool_call as interface_call
 from wap_kernel.dialects.wap import tools as wap
 from wap_kernel.files import filesystem_type
 from wap_kernel.model.errors import Conflict, InvalidArgument, PermissionDenied
 from wap_kernel.model.run import RunStatus
 from wap_kernel.policy import presets
-from wap_kernel.policy.parse import merge
+from wap_kernel.policy.parse import merge_policy
 from wap_kernel.runs.runner import Runner
 from wap_kernel.state.audit.query import AuditQuery
-from wap_kernel.state.undo.change_recorder import Caps
+from wap_kernel.state.undo.change_recorder import SnapshotLimits
 
 # -- dry runs
 
@@ -109,9 +109,9 @@ def test_a_revert_is_a_run_that_can_be_reverted(scene: Scene) -> None:
 
 
 def test_what_cannot_be_undone_is_named_to_who_approves_at_any_size(scene: Scene) -> None:
-    scene.options = {"policy": merge(presets.load("standard"), {"filesystem": {"deniedPaths": ["shut"]}})}
-    scene.root.joinpath("data/big").write_bytes(b"\0" * (Caps().per_file + 1))
-    scene.root.joinpath("data/big.key").write_bytes(b"\0" * (Caps().per_file + 1))
+    scene.options = {"policy": merge_policy(presets.load_preset("standard"), {"filesystem": {"deniedPaths": ["shut"]}})}
+    scene.root.joinpath("data/big").write_bytes(b"\0" * (SnapshotLimits().per_file + 1))
+    scene.root.joinpath("data/big.key").write_bytes(b"\0" * (SnapshotLimits().per_file + 1))
     for folder in (".git", "sub/.git", "shut/.git", "data/node_modules"):
         scene.root.joinpath(folder).mkdir(parents=True)
 
@@ -131,8 +131,8 @@ def test_what_cannot_be_undone_is_named_to_who_approves_at_any_size(scene: Scene
 
 
 def test_where_nothing_may_be_named_nothing_is_said(scene: Scene) -> None:
-    scene.root.joinpath("data/big.key").write_bytes(b"\0" * (Caps().per_file + 1))
-    scene.options = {"policy": merge(presets.load("standard"), {"shell": {"unconfined": "allow"}})}
+    scene.root.joinpath("data/big.key").write_bytes(b"\0" * (SnapshotLimits().per_file + 1))
+    scene.options = {"policy": merge_policy(presets.load_preset("standard"), {"shell": {"unconfined": "allow"}})}
 
     async def scenario(scene: Scene) -> None:
         (event,) = (await scene.run({"type": "shell", "command": "true"}))["events"]
@@ -195,11 +195,11 @@ def test_undo_can_be_switched_off(scene: Scene) -> None:
 # -- single calls beside it
 
 CALLS: dict[str, Callable[[Runner], Awaitable[object]]] = {
-    "wap": lambda runner: wap.call("writeFile", b'{"path": "data/x.txt", "content": "theirs"}', runner, PERSON),
-    "tool_interface": lambda runner: tool_interface.call(
+    "wap": lambda runner: wap.call_tool("writeFile", b'{"path": "data/x.txt", "content": "theirs"}', runner, PERSON),
+    "tool_interface": lambda runner: interface_call.call_tool(
         "write", b'{"file_path": "data/x.txt", "content": "theirs"}', runner, PERSON
     ),
-    "coding_environment": lambda runner: tool_call.call_tool(
+    "coding_environment": lambda runner: coding_call.call_tool(
         "writeFile", {"path": "data/x.txt", "contents": "theirs"}, runner, PERSON
     ),
 }

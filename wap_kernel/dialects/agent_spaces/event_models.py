@@ -1,7 +1,7 @@
-"""Agent Spaces: the events of a run, as those who read them have them.
+"""Model the events of Agent Spaces for clients that read them.
 
-Fields that the protocol does not have (`hash`, `code`, `diff`, ...) are ours and optional to read. Events with further
-fields are taken too: a later version may have some.
+Fields that the protocol does not have (`hash`, `code`, `diff`, ...) are additions that clients may ignore. Events with
+further fields are accepted too: a later version may have some.
 """
 
 from __future__ import annotations
@@ -14,46 +14,46 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Discriminator, Field
 from pydantic.alias_generators import to_camel
 from pydantic_core import PydanticCustomError
 
-from wap_kernel.dialects.agent_spaces.operations import Encoding, Validation, attempt, read
+from wap_kernel.dialects.agent_spaces.operations import Encoding, Validation, try_parse, validate
 from wap_kernel.model.operations import KINDS, ModifyFile, RunCommand, WriteFile
 
 TYPES: Mapping[str, str] = MappingProxyType(
     {kind: kind for kind in KINDS}
     | {WriteFile.kind: "createFile", ModifyFile.kind: "editFile", RunCommand.kind: "shell"}
 )
-"""What the protocol calls each kind of operation. It has six; the others keep the engine's name."""
+"""Protocol's name of each kind of operation. The protocol has six; the others keep the engine's name."""
 
 Time = Annotated[str, Field(pattern=r"^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?Z$")]
 Details = dict[str, JsonValue]
 Category = Literal["validation", "policy", "execution", "timeout", "system"]
 
 
-class _Read(BaseModel):
+class _ReceivedModel(BaseModel):
     model_config = ConfigDict(frozen=True, extra="allow", strict=True, alias_generator=to_camel)
     __pydantic_extra__: Details
 
 
-class _Event(_Read):
+class _Event(_ReceivedModel):
     type: str
     timestamp: Time | None = None
     operation_id: str | None = None
 
 
 class _Outcome(_Event):
-    """Of an operation that was tried."""
+    """The event of an operation that was tried."""
 
     success: bool
     error: str | None = None
     code: str | None = None
     simulated: bool | None = None
     not_kept: JsonValue = None
-    """What of it cannot be undone."""
+    """Paths whose change cannot be undone."""
 
 
 class _OnPath(_Outcome):
     path: str
     hash: str | None = None
-    """Of what the file holds now, also where it is not what was expected."""
+    """Hash of the file's present content, also when the operation expected another."""
     diff: str | None = None
     truncated: bool | None = None
 
@@ -62,7 +62,7 @@ class MessageEvent(_Outcome):
     type: Literal["message"]
     content: str | None = None
     truncated: bool | None = None
-    """It says more than `content`."""
+    """True when the message is longer than `content`."""
 
 
 class CreateFileEvent(_OnPath):
@@ -76,7 +76,7 @@ class ReadFileEvent(_OnPath):
     encoding: Encoding | None = None
     size: int | None = None
     is_lossy: bool | None = None
-    """Bytes that are not UTF-8 were replaced in `content`."""
+    """True when bytes that are not UTF-8 were replaced in `content`."""
 
 
 class EditFileEvent(_OnPath):
@@ -116,7 +116,7 @@ class PolicyDeniedEvent(_Event):
     suggestion: str | None = None
     rule: str | None = None
     details: Details | None = None
-    """Its paths or its command."""
+    """Paths or command of the operation."""
 
 
 class ErrorEvent(_Event):
@@ -126,7 +126,7 @@ class ErrorEvent(_Event):
     details: Details = Field(default_factory=dict)
 
 
-_OWN = (
+_PROTOCOL_TYPES = (
     "message",
     "createFile",
     "readFile",
@@ -137,36 +137,36 @@ _OWN = (
     "policyDenied",
     "error",
 )
-_OTHER = tuple(sorted(set(TYPES.values()) - set(_OWN)))
+_OTHER_TYPES = tuple(sorted(set(TYPES.values()) - set(_PROTOCOL_TYPES)))
 
 
-def _is_other(type_: str) -> str:
-    if type_ not in _OTHER:
+def _check_other_type(type_: str) -> str:
+    if type_ not in _OTHER_TYPES:
         raise PydanticCustomError("type", "Unknown type of event")
     return type_
 
 
 class OtherEvent(_Outcome):
-    """Of an operation that the protocol does not have."""
+    """The event of an operation that the protocol does not have."""
 
-    type: Annotated[str, AfterValidator(_is_other), Field(json_schema_extra={"enum": list(_OTHER)})]
+    type: Annotated[str, AfterValidator(_check_other_type), Field(json_schema_extra={"enum": list(_OTHER_TYPES)})]
     path: str | None = None
     source: str | None = None
     destination: str | None = None
     hash: str | None = None
     run: str | None = None
-    """Which was to be undone."""
+    """Run that was to be undone."""
     restored: list[str] | None = None
     left: list[str] | None = None
     not_undone: list[str] | None = None
     """Folders that undo leaves alone, such as `.git`, and that have changed."""
     paths: list[str] | None = None
-    """Which stand in the way."""
+    """Paths that conflict with the operation."""
 
 
-def _tag(sent: object) -> str | None:
+def _choose_tag(sent: object) -> str | None:
     type_ = sent.get("type") if isinstance(sent, dict) else getattr(sent, "type", None)
-    return type_ if type_ in _OWN else "other"
+    return type_ if type_ in _PROTOCOL_TYPES else "other"
 
 
 AnyEvent = Annotated[
@@ -180,11 +180,11 @@ AnyEvent = Annotated[
     | Annotated[PolicyDeniedEvent, Tag("policyDenied")]
     | Annotated[ErrorEvent, Tag("error")]
     | Annotated[OtherEvent, Tag("other")],
-    Discriminator(_tag),
+    Discriminator(_choose_tag),
 ]
 
 
-class EventsMessage(_Read):
+class EventsMessage(_ReceivedModel):
     protocol_version: Literal["1.0"]
     run_id: str
     status: Literal["running", "awaiting_approval", "completed", "cancelled", "error"]
@@ -196,7 +196,7 @@ class EventsMessage(_Read):
     reverts: str | None = None
     pending_approval: Details | None = None
     response: Details | None = None
-    """Of a single call that waited for approval: its dialect's own answer."""
+    """Response of a single call that waited for approval, in its dialect's own form."""
 
 
 _EVENT: TypeAdapter[AnyEvent] = TypeAdapter(AnyEvent)
@@ -204,18 +204,18 @@ _MESSAGE: TypeAdapter[EventsMessage] = TypeAdapter(EventsMessage)
 
 
 def parse_event(sent: object) -> AnyEvent:
-    return read(_EVENT, sent)
+    return validate(_EVENT, sent)
 
 
 def parse_events_message(sent: object) -> EventsMessage:
-    return read(_MESSAGE, sent)
+    return validate(_MESSAGE, sent)
 
 
 def validate_event(sent: object) -> Validation[AnyEvent]:
     """Never raises, whatever is sent."""
-    return attempt(parse_event, sent)
+    return try_parse(parse_event, sent)
 
 
 def validate_events_message(sent: object) -> Validation[EventsMessage]:
     """Never raises, whatever is sent."""
-    return attempt(parse_events_message, sent)
+    return try_parse(parse_events_message, sent)

@@ -1,4 +1,4 @@
-"""Agent Spaces: the events of a run, as the runner writes them. What an operation answered becomes a dict for JSON."""
+"""Write the events of a run in the form of Agent Spaces: the result of an operation becomes a dict for JSON."""
 
 from __future__ import annotations
 
@@ -17,25 +17,25 @@ from wap_kernel.model.results import (
     CommandResult,
     FileContent,
     ModifyResult,
-    WriteResult,
     PathResult,
     Result,
     RevertResult,
+    WriteResult,
 )
 from wap_kernel.model.timestamps import format_timestamp
 from wap_kernel.redaction.results import PATTERN_REDACTOR, Redact, redact_value
 
 TIMED_OUT = 124
-"""The exit code of a command that took too long, as `timeout` of coreutils has it."""
+"""Exit code of a command that took too long, as `timeout` of coreutils has it."""
 MAX_MESSAGE_CHARACTERS = 2_000
 """Characters of a message that its event holds."""
-_AS_IT_IS = frozenset({"operationId", "content", "diff", "closest"})
-"""What the sender gave, and what stands in files: an edit must find what was shown."""
+_UNREDACTED_FIELDS = frozenset({"operationId", "content", "diff", "closest"})
+"""Fields with the sender's own text or a file's content, which an edit must find again character by character."""
 Event = dict[str, Any]
 
 
 class AgentSpacesEventWriter:
-    """Makes the events of operations, ready for JSON. What has no value is absent."""
+    """The writer of the events of a run; a field without a value is absent."""
 
     def __init__(self, clock: Callable[[], datetime], redact: Redact = PATTERN_REDACTOR) -> None:
         self._clock = clock
@@ -44,18 +44,18 @@ class AgentSpacesEventWriter:
     def write_result(self, step_id: str, operation: Operation, result: Result, **extra: Any) -> Event:
         success = getattr(result, "exit_code", 0) == 0
         if isinstance(operation, Message):
-            found = self._said(operation)
+            fields = self._message_fields(operation)
         else:
-            found = _RESULTS.get(type(result), _nothing)(operation, result)
-        return self._outcome(step_id, operation, success, found | extra)
+            fields = _RESULTS.get(type(result), _no_fields)(operation, result)
+        return self._write_outcome(step_id, operation, success, fields | extra)
 
     def write_file_read(self, step_id: str, operation: ReadFile, whole: WholeFile) -> Event:
-        """What `done` says of a file that was read whole; a batch may have a thousand of them."""
+        """Return the event of a file that was read whole, quickly: a batch may have a thousand of them."""
         event = {
             "type": TYPES[operation.kind],
             "timestamp": format_timestamp(self._clock()),
-            "operationId": _unicode(step_id),
-            "path": _unicode(operation.path),
+            "operationId": _escape_surrogates(step_id),
+            "path": redact_value(_escape_surrogates(operation.path), self._redact),
             "success": True,
             "content": whole.content,
             "encoding": whole.encoding,
@@ -68,19 +68,19 @@ class AgentSpacesEventWriter:
         rule = error.details.get("rule")
         if rule is not None or isinstance(error, PermissionDenied | ApprovalRequired):
             return self.write_denial(step_id, operation, error.message, render_hint(error.hint, "agent_spaces"), rule)
-        found = {
-            "error": _text(operation, error),
+        fields = {
+            "error": _error_text(operation, error),
             "code": error.code.value,
             "hash": error.details.get("currentHash"),
             "closest": error.details.get("closest"),
             "paths": error.details.get("paths"),
         }
         if isinstance(operation, RunCommand):
-            found |= _partial(error)
-        return self._outcome(step_id, operation, False, found)
+            fields |= _partial_output(error)
+        return self._write_outcome(step_id, operation, False, fields)
 
     def write_approval(self, step_id: str, operation: Operation, reason: str, details: Mapping[str, Any]) -> Event:
-        return self._event(
+        return self._write(
             "approvalRequired",
             operationId=step_id,
             operationType=TYPES[operation.kind],
@@ -91,41 +91,45 @@ class AgentSpacesEventWriter:
     def write_denial(
         self, step_id: str, operation: Operation, reason: str, suggestion: str | None = None, rule: str | None = None
     ) -> Event:
-        return self._event(
+        return self._write(
             "policyDenied",
             operationId=step_id,
             operationType=TYPES[operation.kind],
             reason=reason,
             suggestion=suggestion,
             rule=rule,
-            details=_named(operation) or None,
+            details=_name_subject(operation) or None,
         )
 
     def write_error(self, category: Category, message: str, details: Mapping[str, Any] | None = None) -> Event:
-        return self._event("error", category=category, message=message, details=dict(details or {}))
+        return self._write("error", category=category, message=message, details=dict(details or {}))
 
-    def _said(self, message: Message) -> Event:
-        """What it says, for whoever did not send it. A batch may hold a thousand, which are not kept twice over."""
+    def _message_fields(self, message: Message) -> Event:
+        """Return the beginning of a message; the stored operations of the run hold all of it."""
         is_long = len(message.content) > MAX_MESSAGE_CHARACTERS
-        return {"content": redact_value(message.content, self._redact)[:MAX_MESSAGE_CHARACTERS], "truncated": is_long or None}
+        content = redact_value(message.content, self._redact)[:MAX_MESSAGE_CHARACTERS]
+        return {"content": content, "truncated": is_long or None}
 
-    def _outcome(self, step_id: str, operation: Operation, success: bool, found: Event) -> Event:
-        named = {"operationId": step_id, **_named(operation)}
-        return self._event(TYPES[operation.kind], **{**named, "success": success, **found})
+    def _write_outcome(self, step_id: str, operation: Operation, success: bool, fields: Event) -> Event:
+        subject = {"operationId": step_id, **_name_subject(operation)}
+        return self._write(TYPES[operation.kind], **{**subject, "success": success, **fields})
 
-    def _event(self, type_: str, **fields: Any) -> Event:
-        said = {name: _unicode(value) for name, value in fields.items() if value is not None}
-        kept = {name: value if name in _AS_IT_IS else redact_value(value, self._redact) for name, value in said.items()}
-        return {"type": type_, "timestamp": format_timestamp(self._clock()), **kept}
+    def _write(self, type_: str, **fields: Any) -> Event:
+        event: Event = {"type": type_, "timestamp": format_timestamp(self._clock())}
+        for name, value in fields.items():
+            if value is not None:
+                escaped = _escape_surrogates(value)
+                event[name] = escaped if name in _UNREDACTED_FIELDS else redact_value(escaped, self._redact)
+        return event
 
 
-def _named(operation: Operation) -> Event:
-    """What it is about: paths, a command, a run; never contents."""
+def _name_subject(operation: Operation) -> Event:
+    """Return what an operation is about: its paths, command or run, never contents."""
     summary = operation.summary()
     return {name: summary[name] for name in ("path", "source", "destination", "command", "run") if name in summary}
 
 
-def _nothing(_: Operation, __: Result) -> Event:
+def _no_fields(_: Operation, __: Result) -> Event:
     return {}
 
 
@@ -182,15 +186,15 @@ def _output(result: Mapping[str, Any]) -> Event:
     return {**found, "truncated": result.get("isOutputTruncated") or None}
 
 
-def _partial(error: WapError) -> Event:
-    """What a command did that did not end by itself; nothing if it was not even started."""
+def _partial_output(error: WapError) -> Event:
+    """Return the output of a command that was ended early; empty if it never started."""
     ran = "durationMs" in error.details
     timed_out = {"timedOut": True, "exitCode": TIMED_OUT} if ran and isinstance(error, TimedOut) else {}
     return {**timed_out, **_output(error.details)}
 
 
-def _text(operation: Operation, error: WapError) -> str:
-    """The protocol's own words where it has some."""
+def _error_text(operation: Operation, error: WapError) -> str:
+    """Return the text of an error, in the protocol's own words where it has some."""
     if isinstance(operation, WriteFile) and isinstance(error, AlreadyExists):
         return "File already exists"
     if isinstance(error, EditNotFound):
@@ -198,13 +202,13 @@ def _text(operation: Operation, error: WapError) -> str:
     return type(error)(error.message, hint=render_hint(error.hint, "agent_spaces")).text
 
 
-def _unicode(value: Any) -> Any:
-    """Half characters, such as stand for bytes of a name that is not UTF-8, are shown escaped: no JSON has them."""
+def _escape_surrogates(value: Any) -> Any:
+    """Return the value with lone surrogates escaped: they stand for bytes that are not UTF-8, and JSON has none."""
     if isinstance(value, str):
         try:
             return render_path(value)
         except UnicodeEncodeError:
             return value.encode("utf-8", "backslashreplace").decode()
     if isinstance(value, Mapping):
-        return {_unicode(name): _unicode(one) for name, one in value.items()}
-    return [_unicode(one) for one in value] if isinstance(value, list | tuple) else value
+        return {_escape_surrogates(name): _escape_surrogates(one) for name, one in value.items()}
+    return [_escape_surrogates(one) for one in value] if isinstance(value, list | tuple) else value

@@ -1,6 +1,6 @@
-"""Agent Spaces: the operations of a message, and what each means to the engine. Translation only.
+"""Parse an operations message of Agent Spaces, and translate its operations to those of the engine.
 
-Paths follow the protocol's own four rules, which are stricter than what the engine accepts.
+Paths follow the protocol's own four rules, which are stricter than the engine's.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from pydantic import AfterValidator, BaseModel, Field, TypeAdapter, ValidationEr
 from pydantic_core import InitErrorDetails, PydanticCustomError
 
 from wap_kernel.dialects import body_complexity
-from wap_kernel.dialects.tool import INTEGER, LARGE, Parameters, invalid
+from wap_kernel.dialects.tool import INTEGER, LARGE_BODY_BYTES, Parameters, describe_validation_error
 from wap_kernel.dialects.wap import parameters
 from wap_kernel.model import paths
 from wap_kernel.model.edits import ReplaceText
@@ -32,10 +32,10 @@ from wap_kernel.model.run import BatchOptions, Step
 from wap_kernel.runs import batch_text
 
 DIALECT = "agent_spaces"
-"""By this name a run knows what it was written in."""
+"""Name of the dialect, as runs store it."""
 PROTOCOL_VERSION = "1.0"
-MIN_TIMEOUT, DEFAULT_TIMEOUT, MAX_TIMEOUT = 1_000, 30_000, 3_600_000
-"""In milliseconds."""
+MIN_TIMEOUT_MS, DEFAULT_TIMEOUT_MS, MAX_TIMEOUT_MS = 1_000, 30_000, 3_600_000
+"""Bounds and default of a command's timeout."""
 
 
 def _check_text(text: str) -> str:
@@ -68,9 +68,8 @@ def _check_new_path(path: str) -> str:
     return path
 
 
-def _relative(path: str) -> str:
-    """As the engine has it. A name of more than 255 bytes, which may be fewer characters, is for the file system to
-    refuse."""
+def _to_engine_path(path: str) -> str:
+    """Return the engine's form of a path; the file system refuses names of more than 255 bytes."""
     return "/".join(paths.split_path(path)) or "."
 
 
@@ -114,7 +113,7 @@ class CreateFileOperation(_Operation):
     @classmethod
     def _fits(cls, content: str, info: ValidationInfo) -> str:
         try:
-            size = len(parameters._decode(content, info.data.get("encoding", "utf-8")))
+            size = len(parameters.decode_content(content, info.data.get("encoding", "utf-8")))
         except InvalidArgument:
             raise PydanticCustomError("content", "Content is not valid base64") from None
         if size > AGENT_SPACES_MAX_CONTENT_BYTES:
@@ -125,10 +124,12 @@ class CreateFileOperation(_Operation):
 
     def engine(self) -> Operation:
         return WriteFile(
-            path=_relative(self.path),
-            content=parameters._decode(self.content, self.encoding),
+            path=_to_engine_path(self.path),
+            content=parameters.decode_content(self.content, self.encoding),
             mode="overwrite" if self.overwrite else "create",
-            create_directories=_has_short_names(self.path),  # no folder for a file that there cannot be
+            create_directories=_has_short_names(
+                self.path
+            ),  # else folders would be created for a file that cannot exist
             expected_hash=self.expected_hash,
         )
 
@@ -139,7 +140,7 @@ class ReadFileOperation(_Operation):
     encoding: Encoding = "utf-8"
 
     def engine(self) -> Operation:
-        return ReadFile(path=_relative(self.path), encoding=self.encoding)
+        return ReadFile(path=_to_engine_path(self.path), encoding=self.encoding)
 
 
 class Edit(Parameters):
@@ -155,7 +156,7 @@ class EditFileOperation(_Operation):
 
     def engine(self) -> Operation:
         changes = tuple(ReplaceText(old_content=edit.old_content, new_content=edit.new_content) for edit in self.edits)
-        return ModifyFile(path=_relative(self.path), edits=changes, expected_hash=self.expected_hash)
+        return ModifyFile(path=_to_engine_path(self.path), edits=changes, expected_hash=self.expected_hash)
 
 
 class DeleteFileOperation(_Operation):
@@ -164,18 +165,20 @@ class DeleteFileOperation(_Operation):
     expected_hash: parameters.Hash | None = None
 
     def engine(self) -> Operation:
-        return DeleteFile(path=_relative(self.path), expected_hash=self.expected_hash)
+        return DeleteFile(path=_to_engine_path(self.path), expected_hash=self.expected_hash)
 
 
 class ShellOperation(_Operation):
     type: Literal["shell"]
     command: Text = Field(min_length=1, max_length=AGENT_SPACES_MAX_COMMAND_CHARACTERS)
     cwd: Path = "."
-    timeout: Annotated[int, INTEGER] = Field(DEFAULT_TIMEOUT, ge=MIN_TIMEOUT, le=MAX_TIMEOUT)
+    timeout: Annotated[int, INTEGER] = Field(DEFAULT_TIMEOUT_MS, ge=MIN_TIMEOUT_MS, le=MAX_TIMEOUT_MS)
     env: dict[Text, Text] = Field(default_factory=dict)
 
     def engine(self) -> Operation:
-        return RunCommand(command=self.command, cwd=_relative(self.cwd), timeout_ms=self.timeout, environment=self.env)
+        return RunCommand(
+            command=self.command, cwd=_to_engine_path(self.cwd), timeout_ms=self.timeout, environment=self.env
+        )
 
 
 AnyOperation = Annotated[
@@ -207,7 +210,7 @@ class OperationsMessage(Parameters):
         return sent
 
     def steps(self) -> list[Step]:
-        """Each operation as the engine has it, with its id; one without gets its number, counted from 1."""
+        """Return the steps of the message; an operation without an id gets one made of its number, from 1."""
         known = batch_text.assign_ids([one.id for one in self.operations])
         return [Step(known_id, one.type, one.engine()) for known_id, one in zip(known, self.operations, strict=True)]
 
@@ -220,14 +223,14 @@ M = TypeVar("M", bound=BaseModel)
 
 @dataclass(frozen=True)
 class Validation(Generic[M]):
-    """What `validate_...` answers: the checked data, or the error that `parse_...` would have raised."""
+    """The result of a `validate_...` function: the checked data, or the error that `parse_...` would raise."""
 
     success: bool
     data: M | None = None
     error: InvalidArgument | None = None
 
     def to_dict(self) -> dict[str, Any]:
-        """As the protocol's own package has it, ready for JSON."""
+        """Return the result in the form of the protocol's own package, ready for JSON."""
         answer: dict[str, Any] = {"success": self.success}
         if self.data is not None:
             answer["data"] = self.data.model_dump(mode="json", by_alias=True, exclude_none=True)
@@ -236,25 +239,25 @@ class Validation(Generic[M]):
         return answer
 
 
-def read(adapter: TypeAdapter[M], sent: object) -> M:
-    """`sent` (a dict, or JSON as text or bytes) as a checked model, or an InvalidArgument that names the field."""
+def validate(adapter: TypeAdapter[M], sent: object) -> M:
+    """Return `sent` (a dict, or JSON as text or bytes) as a checked model; raise InvalidArgument for a bad field."""
     try:
         if isinstance(sent, str):
             sent = sent.encode()
         if not isinstance(sent, bytes | bytearray):
             return adapter.validate_python(sent)
-        if len(sent) > LARGE:
-            body_complexity.check(bytes(sent))
+        if len(sent) > LARGE_BODY_BYTES:
+            body_complexity.check_complexity(bytes(sent))
         return adapter.validate_json(sent or b"{}")
     except ValidationError as error:
-        raise invalid(error, OperationsMessage) from None
+        raise describe_validation_error(error, OperationsMessage) from None
     except UnicodeEncodeError as error:
         raise InvalidArgument(f"The text is not Unicode: half a character at {error.start}.") from None
     except RecursionError:
-        raise InvalidArgument("It is nested too deeply.") from None
+        raise InvalidArgument("The message is nested too deeply.") from None
 
 
-def attempt(parse: Callable[[object], M], sent: object) -> Validation[M]:
+def try_parse(parse: Callable[[object], M], sent: object) -> Validation[M]:
     try:
         return Validation(True, data=parse(sent))
     except InvalidArgument as error:
@@ -266,11 +269,11 @@ _MESSAGE: TypeAdapter[OperationsMessage] = TypeAdapter(OperationsMessage)
 
 
 def parse_operation(sent: object) -> AnyOperation:
-    return read(_OPERATION, sent)
+    return validate(_OPERATION, sent)
 
 
 def parse_operations_message(sent: object) -> OperationsMessage:
-    return read(_MESSAGE, sent)
+    return validate(_MESSAGE, sent)
 
 
 parse_message = parse_operations_message
@@ -278,9 +281,9 @@ parse_message = parse_operations_message
 
 def validate_operation(sent: object) -> Validation[AnyOperation]:
     """Never raises, whatever is sent."""
-    return attempt(parse_operation, sent)
+    return try_parse(parse_operation, sent)
 
 
 def validate_operations_message(sent: object) -> Validation[OperationsMessage]:
     """Never raises, whatever is sent."""
-    return attempt(parse_operations_message, sent)
+    return try_parse(parse_operations_message, sent)

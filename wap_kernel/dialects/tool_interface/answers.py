@@ -1,4 +1,4 @@
-"""What bash, read, write, edit, glob and grep answer, made of the operation and the engine's result. Pure."""
+"""Build the answers of bash, read, write, edit, glob and grep from the operation and the engine's result. Pure."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ from typing import Literal
 
 from pydantic import BaseModel, ConfigDict
 
-from wap_kernel.dialects.tool_interface.workspace_path import shown
+from wap_kernel.dialects.tool_interface.workspace_path import render_path
 from wap_kernel.files.read import count_lines
 from wap_kernel.model.edits import ReplaceText
 from wap_kernel.model.limits import INTERFACE_MAX_STREAM_BYTES
 from wap_kernel.model.operations import ListFiles, ModifyFile, SearchFiles, ViewFile, WriteFile
-from wap_kernel.model.results import CommandResult, FileContent, FileList, ModifyResult, WriteResult, SearchResult
+from wap_kernel.model.results import CommandResult, FileContent, FileList, ModifyResult, SearchResult, WriteResult
 from wap_kernel.providers.process.output_buffer import OutputCollector
 
 BOM = "\ufeff"
@@ -28,27 +28,27 @@ class BashAnswer(Answer):
     exit_code: int
     duration_ms: int
     truncated: bool
-    """Of a stream the middle was left out."""
+    """True when the middle of a stream was left out."""
     total_stdout_bytes: int
     total_stderr_bytes: int
 
 
 class ReadAnswer(Answer):
     content: str
-    """Lines with their numbers; the names in a folder; nothing of a binary file."""
+    """Lines with their numbers, or the names in a folder; empty for a binary file."""
     total_lines: int
-    """Of the whole file; of a folder, its entries."""
+    """Lines of the whole file, or entries of the folder."""
     file_size: int
     is_dir: bool
     is_binary: bool
     truncated: bool
     hash: str | None = None
     file_type: str | None = None
-    """Of a binary file."""
+    """Media type of a binary file."""
     is_lossy: Literal[True] | None = None
-    """Bytes that are not UTF-8 were replaced by U+FFFD."""
+    """True when bytes that are not UTF-8 were replaced by U+FFFD."""
     note: str | None = None
-    """How to go on."""
+    """Advice how to read the rest."""
 
 
 class WriteAnswer(Answer):
@@ -71,7 +71,7 @@ class GlobAnswer(Answer):
     matches: list[str]
     """Newest first."""
     count: int
-    """Of all, also those left out."""
+    """Number of all matches, including those left out."""
     truncated: bool
 
 
@@ -85,15 +85,15 @@ class GrepMatch(Answer):
 
 class GrepAnswer(Answer):
     matches: list[GrepMatch]
-    """By path and line."""
+    """Matches, sorted by path and line."""
     count: int
-    """Of all matching lines, also those left out."""
+    """Number of all matching lines, including those left out."""
     truncated: bool
 
 
-def ran(_: object, result: CommandResult) -> BashAnswer:
-    stdout, first = cut(result.stdout, result.stdout_bytes)
-    stderr, second = cut(result.stderr, result.stderr_bytes)
+def answer_bash(_: object, result: CommandResult) -> BashAnswer:
+    stdout, first = truncate_stream(result.stdout, result.stdout_bytes)
+    stderr, second = truncate_stream(result.stderr, result.stderr_bytes)
     return BashAnswer(
         stdout=stdout,
         stderr=stderr,
@@ -105,26 +105,26 @@ def ran(_: object, result: CommandResult) -> BashAnswer:
     )
 
 
-def cut(text: str, total: int) -> tuple[str, bool]:
-    """The beginning and the end of a stream that had `total` bytes, and whether the middle was left out."""
+def truncate_stream(text: str, total: int) -> tuple[str, bool]:
+    """Return the beginning and the end of a stream that had `total` bytes, and whether the middle was left out."""
     data = text.encode("utf-8")
     if len(data) <= INTERFACE_MAX_STREAM_BYTES:
         return text, False
-    kept = OutputCollector(INTERFACE_MAX_STREAM_BYTES)
-    kept.feed(data)
-    kept.total = max(kept.total, total)  # the engine may have left out some already, further in the middle
-    return kept.text(INTERFACE_MAX_STREAM_BYTES).text, True
+    buffer = OutputCollector(INTERFACE_MAX_STREAM_BYTES)
+    buffer.feed(data)
+    buffer.total = max(buffer.total, total)  # the engine may have left out some already, further in the middle
+    return buffer.text(INTERFACE_MAX_STREAM_BYTES).text, True
 
 
-def read(operation: ViewFile | ListFiles, result: FileContent | FileList) -> ReadAnswer:
+def answer_read(operation: ViewFile | ListFiles, result: FileContent | FileList) -> ReadAnswer:
     if isinstance(operation, ListFiles) and isinstance(result, FileList):
-        return _listed(operation, result)
+        return _answer_folder(operation, result)
     assert isinstance(operation, ViewFile)
     assert isinstance(result, FileContent)
-    return _viewed(operation, result) if result.encoding == "utf-8" else _described(result)
+    return _answer_text_file(operation, result) if result.encoding == "utf-8" else _answer_binary_file(result)
 
 
-def _viewed(operation: ViewFile, result: FileContent) -> ReadAnswer:
+def _answer_text_file(operation: ViewFile, result: FileContent) -> ReadAnswer:
     first = operation.start_line or 1
     content = result.content.removeprefix(BOM) if first == 1 else result.content
     lines = content.removesuffix("\n").split("\n") if result.returned_lines else []
@@ -149,7 +149,7 @@ def _viewed(operation: ViewFile, result: FileContent) -> ReadAnswer:
     )
 
 
-def _described(result: FileContent) -> ReadAnswer:
+def _answer_binary_file(result: FileContent) -> ReadAnswer:
     kind = mimetypes.guess_type(result.metadata.path)[0] or "application/octet-stream"
     return ReadAnswer(
         content="",
@@ -164,7 +164,7 @@ def _described(result: FileContent) -> ReadAnswer:
     )
 
 
-def _listed(operation: ListFiles, result: FileList) -> ReadAnswer:
+def _answer_folder(operation: ListFiles, result: FileList) -> ReadAnswer:
     names = [entry.path.rpartition("/")[2] + ("/" if entry.is_directory else "") for entry in result.files]
     first, last = operation.start_entry, operation.start_entry + len(names) - 1
     note = f"Entries {first} to {last} of {result.total_found}. Go on with offset {last + 1}."
@@ -179,17 +179,17 @@ def _listed(operation: ListFiles, result: FileList) -> ReadAnswer:
     )
 
 
-def written(_: WriteFile, result: WriteResult) -> WriteAnswer:
-    return WriteAnswer(file_path=shown(result.path), bytes_written=result.bytes_written, hash=result.hash)
+def answer_write(_: WriteFile, result: WriteResult) -> WriteAnswer:
+    return WriteAnswer(file_path=render_path(result.path), bytes_written=result.bytes_written, hash=result.hash)
 
 
-def edited(operation: ModifyFile, result: ModifyResult) -> EditAnswer:
+def answer_edit(operation: ModifyFile, result: ModifyResult) -> EditAnswer:
     (change,) = operation.edits
     assert isinstance(change, ReplaceText)
     replacements = result.replacements or 1
     lines = max(count_lines(text.encode("utf-8")) for text in (change.old_content, change.new_content))
     return EditAnswer(
-        file_path=shown(result.path),
+        file_path=render_path(result.path),
         lines_changed=lines * replacements,
         replacements=replacements,
         hash=result.hash,
@@ -197,18 +197,20 @@ def edited(operation: ModifyFile, result: ModifyResult) -> EditAnswer:
     )
 
 
-def globbed(_: ListFiles, result: FileList) -> GlobAnswer:
+def answer_glob(_: ListFiles, result: FileList) -> GlobAnswer:
     return GlobAnswer(
-        matches=[shown(entry.path) for entry in result.files], count=result.total_found, truncated=result.is_truncated
+        matches=[render_path(entry.path) for entry in result.files],
+        count=result.total_found,
+        truncated=result.is_truncated,
     )
 
 
-def found(operation: SearchFiles, result: SearchResult) -> GrepAnswer:
+def answer_grep(operation: SearchFiles, result: SearchResult) -> GrepAnswer:
     has_context = operation.context_lines > 0
     return GrepAnswer(
         matches=[
             GrepMatch(
-                file_path=shown(match.path),
+                file_path=render_path(match.path),
                 line_number=match.line,
                 line=match.match_text,
                 context_before=match.context_before if has_context else None,

@@ -1,4 +1,4 @@
-"""What git answers: one flat object, whose fields depend on the action. Pure.
+"""Build the answer of git: one flat object, whose fields depend on the action. Pure.
 
 MCP's tool answers the same in camel case, with paths of its own: see `coding_environment/git_tool.py`.
 """
@@ -13,7 +13,7 @@ from pydantic import ConfigDict
 from pydantic.alias_generators import to_camel
 
 from wap_kernel.dialects.tool_interface.answers import Answer
-from wap_kernel.dialects.tool_interface.workspace_path import shown
+from wap_kernel.dialects.tool_interface.workspace_path import render_path
 from wap_kernel.model.git import results as git
 from wap_kernel.model.git.results import GitResult
 from wap_kernel.model.operations import GitAction
@@ -82,7 +82,7 @@ class Fetched(GitPart):
 class GitAnswer(GitPart):
     action: str
     exit_code: int
-    """Not 0: git did not do it. Then `stderr` has its own words, `message` what to do next, `reason` why in a word."""
+    """Exit code of git; if not 0, `stderr` has git's own words, `message` what to do next, `reason` why in a word."""
     stderr: str
     reason: str | None = None
     message: str | None = None
@@ -130,26 +130,26 @@ class GitAnswer(GitPart):
 _PATHS = frozenset({"path", "old_path", "untracked", "paths"})
 
 
-def acted(operation: GitAction, result: GitResult) -> GitAnswer:
-    return GitAnswer.model_validate(told(operation, result, shown))
+def answer_git(operation: GitAction, result: GitResult) -> GitAnswer:
+    return GitAnswer.model_validate(encode_answer(operation, result, render_path))
 
 
-def told(operation: GitAction, result: GitResult, shown: Callable[[str], str]) -> dict[str, Any]:
-    """The answer as data; `shown` is how the caller knows a path."""
-    said: dict[str, Any] = {"action": operation.action, "exit_code": result.exit_code, "stderr": ""}
+def encode_answer(operation: GitAction, result: GitResult, render: Callable[[str], str]) -> dict[str, Any]:
+    """Return the answer as data, with each path as `render` names it to the caller."""
+    answer: dict[str, Any] = {"action": operation.action, "exit_code": result.exit_code, "stderr": ""}
     failure = result.failure
     if failure is None:
-        return {**said, **_plain(result.answer, shown)}
-    said |= {"stderr": failure.stderr, "reason": failure.reason.value, "message": failure.text}
-    return said | ({"conflicts": [*map(shown, failure.conflicts)]} if failure.conflicts else {})
+        return {**answer, **_encode_value(result.answer, render)}
+    answer |= {"stderr": failure.stderr, "reason": failure.reason.value, "message": failure.text}
+    return answer | ({"conflicts": [*map(render, failure.conflicts)]} if failure.conflicts else {})
 
 
-def _plain(answer: Any, shown: Callable[[str], str]) -> Any:
-    """What has no value is absent."""
+def _encode_value(answer: Any, render: Callable[[str], str]) -> Any:
+    """Return the data of a git result; a field without a value is absent."""
     if isinstance(answer, git.FolderAtCommit):
-        # Of a folder only the names are paths, and they stand in it.
+        # The names in a folder are no paths of their own.
         return {
-            "path": shown(answer.path),
+            "path": render(answer.path),
             "commit": answer.commit,
             "names": [*answer.names],
             "left_out": answer.left_out,
@@ -157,12 +157,12 @@ def _plain(answer: Any, shown: Callable[[str], str]) -> Any:
     if is_dataclass(answer) and not isinstance(answer, type):
         named = ((field.name, getattr(answer, field.name)) for field in fields(answer))
         return {
-            name: _placed(value, shown) if name in _PATHS else _plain(value, shown)
+            name: _render_paths(value, render) if name in _PATHS else _encode_value(value, render)
             for name, value in named
             if value is not None
         }
-    return [_plain(each, shown) for each in answer] if isinstance(answer, tuple) else answer
+    return [_encode_value(each, render) for each in answer] if isinstance(answer, tuple) else answer
 
 
-def _placed(value: Any, shown: Callable[[str], str]) -> Any:
-    return [*map(shown, value)] if isinstance(value, tuple) else shown(value)
+def _render_paths(value: Any, render: Callable[[str], str]) -> Any:
+    return [*map(render, value)] if isinstance(value, tuple) else render(value)

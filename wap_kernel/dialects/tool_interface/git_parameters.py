@@ -1,4 +1,4 @@
-"""The fields of git: which belong to which action, and how a request becomes an operation of the engine."""
+"""Define the fields of git, check those of each action, and translate a request to an operation of the engine."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ Action = Literal[
     "status", "diff", "log", "show", "commit", "checkout", "branch", "add", "restore", "fetch", "pull", "push", "clone"
 ]
 
-# What an action needs, and what else it takes.
+# The fields that an action requires, and those that it may have.
 FIELDS: Mapping[str, tuple[frozenset[str], frozenset[str]]] = MappingProxyType(
     {
         action: (frozenset(needs.split()), frozenset(takes.split()))
@@ -99,11 +99,11 @@ class GitParameters(InterfaceParameters):
     depth: Positive | None = Field(None, description="clone: not supported, the whole history is cloned.")
 
     def operation(self, names_of_root: tuple[str, ...]) -> Operation:
-        folder = workspace_path.parse(self.workdir, names_of_root)
-        return self.action_in(folder, lambda path: workspace_path.beside(path, folder, names_of_root))
+        folder = workspace_path.parse_path(self.workdir, names_of_root)
+        return self.action_in(folder, lambda path: workspace_path.parse_in_folder(path, folder, names_of_root))
 
     def action_in(self, folder: str, named: Callable[[str], str]) -> Operation:
-        """In this folder of the workspace; `named` is where a path of the request leads."""
+        """Return the operation in this folder of the workspace; `named` parses a path of the request."""
         self._check_fields()
         if self.depth is not None:
             raise InvalidArgument("depth: Shallow clones are not supported.", hint="Leave it out.")
@@ -141,7 +141,7 @@ class GitParameters(InterfaceParameters):
             "delete": self.delete,
             "limit": self.limit,
             "skip": self.skip,
-            # Checked before it is written down anywhere: it may hold a password.
+            # Checked before it is stored or logged anywhere: it may hold a password.
             "url": None if self.url is None else parse_remote(to_https(self.url)).url,
             "destination": None if self.path is None else named(self.path),
         }

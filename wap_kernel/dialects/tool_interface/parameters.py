@@ -1,4 +1,4 @@
-"""The fields of bash, read, write, edit, glob and grep, and how each request becomes an operation of the engine."""
+"""Define the fields of bash, read, write, edit, glob and grep, and translate requests to operations of the engine."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ Folder = Annotated[str, Field(min_length=1, description="Folder to look in: /wor
 
 
 class InterfaceParameters(Parameters):
-    """With the fields' names as they are."""
+    """The parameters of a tool of the interface, whose fields are sent by their Python names."""
 
     model_config = ConfigDict(alias_generator=None)
 
@@ -44,7 +44,7 @@ class BashParameters(InterfaceParameters):
             raise InvalidArgument("The command contains a NUL character.")
         return RunCommand(
             command=self.command,
-            cwd=workspace_path.parse(self.workdir, names_of_root),
+            cwd=workspace_path.parse_path(self.workdir, names_of_root),
             by_alias=True,
             timeout_ms=self.timeout_ms,
         )
@@ -64,14 +64,14 @@ class ReadParameters(InterfaceParameters):
 
     def operation(self, names_of_root: tuple[str, ...]) -> Operation:
         return ViewFile(
-            path=workspace_path.parse(self.file_path, names_of_root),
+            path=workspace_path.parse_path(self.file_path, names_of_root),
             start_line=self.offset,
             end_line=self.offset + (self.limit or INTERFACE_MAX_READ_LINES) - 1,
             max_line=INTERFACE_MAX_LINE_CHARACTERS if self.limit is None else None,
         )
 
     def listing(self, path: str) -> Operation:
-        """The same of a folder."""
+        """Return the operation that reads a folder instead of a file."""
         return ListFiles(path=path, start_entry=self.offset, limit=self.limit or INTERFACE_MAX_READ_LINES)
 
 
@@ -82,7 +82,7 @@ class WriteParameters(InterfaceParameters):
 
     def operation(self, names_of_root: tuple[str, ...]) -> Operation:
         return WriteFile(
-            path=workspace_path.new_file(self.file_path, names_of_root),
+            path=workspace_path.parse_new_file(self.file_path, names_of_root),
             content=self.content.encode("utf-8"),
             create_directories=True,
             expected_hash=self.expected_hash,
@@ -102,7 +102,7 @@ class EditParameters(InterfaceParameters):
         which: Literal["only", "every"] = "every" if self.replace_all else "only"
         change = ReplaceText(old_content=self.old_string, new_content=self.new_string, which=which)
         return ModifyFile(
-            path=workspace_path.parse(self.file_path, names_of_root),
+            path=workspace_path.parse_path(self.file_path, names_of_root),
             edits=(change,),
             expected_hash=self.expected_hash,
         )
@@ -115,7 +115,7 @@ class GlobParameters(InterfaceParameters):
     path: Folder = workspace_path.WORKSPACE
 
     def operation(self, names_of_root: tuple[str, ...]) -> Operation:
-        path, pattern = workspace_path.parse(self.path, names_of_root), self.pattern
+        path, pattern = workspace_path.parse_path(self.path, names_of_root), self.pattern
         if path == ".":
             pattern = pattern.removeprefix(f"{workspace_path.WORKSPACE}/") or pattern
         return ListFiles(path=path, recursive=True, include=(pattern,), limit=INTERFACE_MAX_MATCHES, newest_first=True)
@@ -137,14 +137,14 @@ class GrepParameters(InterfaceParameters):
 
     def operation(self, names_of_root: tuple[str, ...]) -> Operation:
         return SearchFiles(
-            paths=(workspace_path.parse(self.path, names_of_root),),
+            paths=(workspace_path.parse_path(self.path, names_of_root),),
             query=self.pattern,
             regex=True,
-            include=None if self.include is None else (_anywhere(self.include),),
+            include=None if self.include is None else (_match_in_any_folder(self.include),),
             limit=INTERFACE_MAX_MATCHES,
             context_lines=self.context,
         )
 
 
-def _anywhere(include: str) -> str:
+def _match_in_any_folder(include: str) -> str:
     return include if "/" in include else f"**/{include}"

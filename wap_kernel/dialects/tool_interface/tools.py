@@ -1,4 +1,4 @@
-"""The seven tools, as data."""
+"""Define the seven tools of the interface, as data."""
 
 from __future__ import annotations
 
@@ -12,15 +12,19 @@ from wap_kernel.dialects.tool_interface import answers, git_answers, parameters
 from wap_kernel.dialects.tool_interface.git_parameters import GitParameters
 from wap_kernel.model.operations import Effect
 
+DIALECT = "tool_interface"
 
-def _nothing(*_: Any) -> answers.Answer:
+
+def _no_answer(*_: Any) -> answers.Answer:
     raise NotImplementedError
 
 
 @dataclass(frozen=True)
 class WorkspaceTool(Tool[P]):
-    answer: Callable[[Any, Any], answers.Answer] = _nothing
-    """Of the operation and its result."""
+    """A tool of the interface."""
+
+    answer: Callable[[Any, Any], answers.Answer] = _no_answer
+    """Returns the answer, from the operation and its result."""
 
 
 _TOOLS: tuple[WorkspaceTool[Any], ...] = (
@@ -35,7 +39,7 @@ _TOOLS: tuple[WorkspaceTool[Any], ...] = (
         parameters.BashParameters,
         answers.BashAnswer,
         destructive=True,
-        answer=answers.ran,
+        answer=answers.answer_bash,
     ),
     WorkspaceTool(
         "read",
@@ -48,7 +52,7 @@ _TOOLS: tuple[WorkspaceTool[Any], ...] = (
         parameters.ReadParameters,
         answers.ReadAnswer,
         idempotent=True,
-        answer=answers.read,
+        answer=answers.answer_read,
     ),
     WorkspaceTool(
         "write",
@@ -60,7 +64,7 @@ _TOOLS: tuple[WorkspaceTool[Any], ...] = (
         answers.WriteAnswer,
         destructive=True,
         idempotent=True,
-        answer=answers.written,
+        answer=answers.answer_write,
     ),
     WorkspaceTool(
         "edit",
@@ -73,7 +77,7 @@ _TOOLS: tuple[WorkspaceTool[Any], ...] = (
         parameters.EditParameters,
         answers.EditAnswer,
         destructive=True,
-        answer=answers.edited,
+        answer=answers.answer_edit,
     ),
     WorkspaceTool(
         "glob",
@@ -84,7 +88,7 @@ _TOOLS: tuple[WorkspaceTool[Any], ...] = (
         parameters.GlobParameters,
         answers.GlobAnswer,
         idempotent=True,
-        answer=answers.globbed,
+        answer=answers.answer_glob,
     ),
     WorkspaceTool(
         "grep",
@@ -96,7 +100,7 @@ _TOOLS: tuple[WorkspaceTool[Any], ...] = (
         parameters.GrepParameters,
         answers.GrepAnswer,
         idempotent=True,
-        answer=answers.found,
+        answer=answers.answer_grep,
     ),
     WorkspaceTool(
         "git",
@@ -110,7 +114,7 @@ _TOOLS: tuple[WorkspaceTool[Any], ...] = (
         git_answers.GitAnswer,
         destructive=True,
         effects=(Effect.READ, Effect.WRITE, Effect.EXECUTE),
-        answer=git_answers.acted,
+        answer=git_answers.answer_git,
     ),
 )
 

@@ -1,4 +1,4 @@
-"""The parameters of the notebook tools, in WAP's form, and how each becomes an operation of the engine."""
+"""Define the parameters of the notebook tools in WAP's form, and translate them to operations of the engine."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class ReadNotebookParameters(Parameters):
 
     def operation(self, names_of_root: tuple[str, ...]) -> Operation:
         return ReadNotebook(
-            path=named(paths.parse_path(self.path, names_of_root)),
+            path=check_notebook_path(paths.parse_path(self.path, names_of_root)),
             cells=None if self.cell_ids is None else tuple(self.cell_ids),
             outputs=self.include_outputs,
         )
@@ -109,14 +109,14 @@ class ModifyNotebookParameters(Parameters):
 
     def operation(self, names_of_root: tuple[str, ...]) -> Operation:
         return ModifyFile(
-            path=named(paths.parse_path(self.path, names_of_root)),
+            path=check_notebook_path(paths.parse_path(self.path, names_of_root)),
             edits=tuple(item.change() for item in self.operations),
             expected_hash=self.expected_hash,
         )
 
 
-def named(path: str) -> str:
-    """The path, if it is one of a notebook."""
+def check_notebook_path(path: str) -> str:
+    """Return the path if it names a notebook; raise InvalidArgument otherwise."""
     if not validation.is_notebook(path):
         raise InvalidArgument(f"Not the name of a notebook: {path}", hint="Its name has to end in .ipynb.", path=path)
     return path

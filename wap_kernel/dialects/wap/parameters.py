@@ -1,4 +1,4 @@
-"""The parameters of WAP's tools, with the protocol's names, and how each becomes an operation of the engine."""
+"""Define the parameters of WAP's tools by the protocol's names, and translate them to operations of the engine."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ from wap_kernel.model.operations import (
 )
 
 DECODE_STEP = 256 * 1024
-"""Characters of base64; a multiple of four."""
+"""Characters of base64 that are decoded at a time; a multiple of four."""
 
 Positive = Annotated[int, Field(ge=1, le=2**31), INTEGER]
 Path = Annotated[
@@ -103,8 +103,8 @@ class WriteFileParameters(Parameters):
 
     def operation(self, names_of_root: tuple[str, ...]) -> Operation:
         return WriteFile(
-            path=_new_file(self.path, names_of_root),
-            content=_decode(self.content, self.encoding),
+            path=_parse_new_file(self.path, names_of_root),
+            content=decode_content(self.content, self.encoding),
             mode=self.mode,
             create_directories=self.create_directories,
             expected_hash=self.expected_hash,
@@ -240,7 +240,7 @@ class _FromTo(Parameters):
     def _fields(self, names_of_root: tuple[str, ...]) -> dict[str, Any]:
         return {
             "source": paths.parse_path(self.source, names_of_root),
-            "destination": _new_file(self.destination, names_of_root),
+            "destination": _parse_new_file(self.destination, names_of_root),
             "overwrite": self.overwrite,
             "create_directories": self.create_directories,
             "expected_hash": self.expected_hash,
@@ -268,8 +268,8 @@ def _tuple(patterns: list[str] | None) -> tuple[str, ...] | None:
     return None if patterns is None else tuple(patterns)
 
 
-def _new_file(text: str, names_of_root: tuple[str, ...]) -> str:
-    """The path that a file is to have. With a slash at its end it names a folder, and a file would be made there."""
+def _parse_new_file(text: str, names_of_root: tuple[str, ...]) -> str:
+    """Return the path of a file to create; refuse a path that ends in a slash, which names a folder."""
     path = paths.parse_path(text, names_of_root)
     if text.rpartition("/")[2] in ("", "."):
         raise InvalidArgument(
@@ -278,13 +278,13 @@ def _new_file(text: str, names_of_root: tuple[str, ...]) -> str:
     return path
 
 
-def _decode(content: str, encoding: TextEncoding) -> bytes:
+def decode_content(content: str, encoding: TextEncoding) -> bytes:
     if encoding == "utf-8":
         return content.encode("utf-8")
     try:
-        if content.find("=", 0, -2) >= 0:  # where one step would end, it would pass for the end
+        if content.find("=", 0, -2) >= 0:  # padding before the end, which a step that ends there would accept
             raise ValueError
-        # In steps: other threads, the event loop's among them, stand still while one is decoded.
+        # In steps: no other thread runs, the event loop's included, while one is decoded.
         return b"".join(
             base64.b64decode(content[start : start + DECODE_STEP], validate=True)
             for start in range(0, len(content), DECODE_STEP)

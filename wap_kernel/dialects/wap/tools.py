@@ -1,6 +1,7 @@
-"""WAP 1.0: the seven tools of the Workspace Agent Protocol, and six in the same form for what it leaves out.
+"""Serve WAP 1.0: the seven tools of the Workspace Agent Protocol, and six in the same form that it does not have.
 
-Field names are the protocol's. Extra response fields (`hash`, `diff`, `isLossy`, ...) are ours and optional to read.
+Field names are the protocol's. Extra response fields (`hash`, `diff`, `isLossy`, ...) are additions that clients may
+ignore.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from typing import Any
 
 from pydantic import BaseModel
 
-from wap_kernel.dialects.tool import LARGE, Tool, known
+from wap_kernel.dialects.tool import LARGE_BODY_BYTES, Tool, require_tool
 from wap_kernel.dialects.wap import notebook_parameters, parameters
 from wap_kernel.engine.workspace import Workspace
 from wap_kernel.model.caller import Caller
@@ -23,12 +24,12 @@ from wap_kernel.model.results import (
     FileContent,
     FileList,
     ModifyResult,
-    WriteResult,
     NotebookContent,
     PathResult,
     Result,
     SearchResult,
     WorkspaceDescription,
+    WriteResult,
 )
 from wap_kernel.model.run import Step
 from wap_kernel.runs.runner import Runner
@@ -176,52 +177,54 @@ _TOOLS: tuple[Tool[Any], ...] = (
 )
 
 TOOLS = MappingProxyType({tool.name: tool for tool in _TOOLS})
-_SAY_SUCCESS = frozenset(tool.name for tool in _TOOLS if "success" in tool.response.model_fields)
+_WITH_SUCCESS = frozenset(tool.name for tool in _TOOLS if "success" in tool.response.model_fields)
 
 
-def tool(name: str) -> Tool[Any]:
-    return known(TOOLS, name)
+def find_tool(name: str) -> Tool[Any]:
+    return require_tool(TOOLS, name)
 
 
-async def call(name: str, body: bytes, runner: Runner, caller: Caller, wait: float = 0) -> bytes:
-    """Do what a request asks for and answer as the protocol says, in JSON."""
-    return await answer(name, await parse(name, body, runner.workspace, caller), runner, caller, wait)
+async def call_tool(name: str, body: bytes, runner: Runner, caller: Caller, wait: float = 0) -> bytes:
+    """Perform a request and return the protocol's response, in JSON."""
+    return await answer_request(name, await parse_request(name, body, runner.workspace, caller), runner, caller, wait)
 
 
-async def parse(name: str, body: bytes, workspace: Workspace, caller: Caller) -> Operation:
-    """What a request asks for. What cannot be read is recorded as well."""
-    called = tool(name)
+async def parse_request(name: str, body: bytes, workspace: Workspace, caller: Caller) -> Operation:
+    """Return the operation that a request asks for; a request that cannot be parsed is recorded in the audit."""
+    called = find_tool(name)
     read = partial(_operation, called, body, workspace.names_of_root)
     try:
-        return read() if len(body) <= LARGE else await workspace.offload(read)
+        return read() if len(body) <= LARGE_BODY_BYTES else await workspace.offload(read)
     except WapError as error:
         workspace.refused(name, error, caller)
         raise
 
 
-async def answer(name: str, operation: Operation, runner: Runner, caller: Caller, wait: float = 0) -> bytes:
-    """Do it, and answer as the protocol says. What needs approval is waited for so many seconds."""
+async def answer_request(name: str, operation: Operation, runner: Runner, caller: Caller, wait: float = 0) -> bytes:
+    """Perform an operation and return the protocol's response; wait up to `wait` seconds for an approval."""
     step = Step(name, name, operation)
-    encoded = await runner.answer(step, caller, dialect=DIALECT, encode=partial(_encode, tool(name)), wait=wait)
+    encoded = await runner.answer_call(
+        step, caller, dialect=DIALECT, encode=partial(_encode, find_tool(name)), wait=wait
+    )
     return encoded if isinstance(encoded, bytes) else json.dumps(encoded).encode("ascii")
 
 
 def encode_result(step: Step, result: Result) -> dict[str, Any]:
-    """The answer of a call that waited for approval, to be kept."""
-    answered: dict[str, Any] = json.loads(_encode(tool(step.tool), result))
+    """Return the response of a call that waited for approval, for its run to store."""
+    answered: dict[str, Any] = json.loads(_encode(find_tool(step.tool), result))
     return answered
 
 
 def encode_error(_: Step, error: WapError) -> dict[str, Any]:
-    """The same of one that failed."""
+    """Return the response of a call that waited for approval and failed, for its run to store."""
     return error.to_dict()
 
 
 def _encode(called: Tool[Any], result: Result) -> bytes:
-    answer: BaseModel = result
-    if called.name in _SAY_SUCCESS:
-        answer = called.response.model_construct(**dict(result), success=True)
-    return answer.model_dump_json(by_alias=True, exclude_none=True).encode("utf-8")
+    response: BaseModel = result
+    if called.name in _WITH_SUCCESS:
+        response = called.response.model_construct(**dict(result), success=True)
+    return response.model_dump_json(by_alias=True, exclude_none=True).encode("utf-8")
 
 
 def _operation(called: Tool[Any], body: bytes, names_of_root: tuple[str, ...]) -> Operation:

@@ -78,7 +78,7 @@ class RunStore:
             if response is not None:
                 rows.store_response(connection, run, response)
 
-        return self._database.later(work)
+        return self._database.enqueue(work)
 
     def log_status(self, run: str, body: Event) -> None:
         """Append an entry to the log for clients that watch the status of the run."""

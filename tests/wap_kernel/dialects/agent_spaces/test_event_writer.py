@@ -83,7 +83,9 @@ PARTIAL = {"stdout": "a", "stderr": "b", "durationMs": 30_000, "stdoutBytes": 1,
 WRITTEN: dict[str, dict[str, Any]] = {
     "message": events.write_result("msg-1", Message(content="Processing data..."), Result()),
     "createFile": events.write_result("file-1", CREATE, WriteResult(path="src/utils.ts", bytes_written=31, hash=HASH)),
-    "createFile on failure": events.write_failure("file-1", CREATE, errors.AlreadyExists("Already exists: src/utils.ts")),
+    "createFile on failure": events.write_failure(
+        "file-1", CREATE, errors.AlreadyExists("Already exists: src/utils.ts")
+    ),
     "readFile": events.write_result("read-1", READ, content('{"key": "value"}')),
     "editFile": events.write_result("edit-1", EDIT, ModifyResult(path="src/app.ts", hash=HASH, diff="@@ ...")),
     "deleteFile": events.write_result("del-1", DELETE, PathResult(path="temp.txt")),
@@ -385,7 +387,9 @@ def test_whatever_is_written_can_be_read(
 
 
 def test_a_command_that_was_ended_keeps_its_output() -> None:
-    event = events.write_failure("x", TEST, errors.ExecutionFailed("The command was ended before it was done.", **PARTIAL))
+    event = events.write_failure(
+        "x", TEST, errors.ExecutionFailed("The command was ended before it was done.", **PARTIAL)
+    )
     assert (event["success"], event["error"]) == (False, "The command was ended before it was done.")
     assert (event["stdout"], event["stderr"], event["durationMs"]) == ("a", "b", 30_000)
     assert "exitCode" not in event and "timedOut" not in event

@@ -10,7 +10,7 @@ import pytest
 
 from tests.support.agent_spaces_examples import OPERATIONS, OPERATIONS_MESSAGE
 from wap_kernel import parse_operation, parse_operations_message, validate_operation
-from wap_kernel.dialects.agent_spaces.operations import MAX_TIMEOUT, MIN_TIMEOUT
+from wap_kernel.dialects.agent_spaces.operations import MAX_TIMEOUT_MS, MIN_TIMEOUT_MS
 from wap_kernel.model.edits import ReplaceText
 from wap_kernel.model.errors import InvalidArgument
 from wap_kernel.model.limits import (
@@ -97,7 +97,9 @@ def test_an_id_is_given_once() -> None:
 
 
 def test_the_options_of_a_message() -> None:
-    assert parse_operations_message(message(atomic=True, dryRun=True)).options() == BatchOptions(atomic=True, dry_run=True)
+    assert parse_operations_message(message(atomic=True, dryRun=True)).options() == BatchOptions(
+        atomic=True, dry_run=True
+    )
 
 
 @pytest.mark.parametrize("operation", [CREATE, EDIT, DELETE], ids=lambda one: one["type"])
@@ -131,8 +133,8 @@ AT_THE_LIMIT: dict[str, dict[str, Any]] = {
         "content": base64.b64encode(bytes(AGENT_SPACES_MAX_CONTENT_BYTES)).decode(),
         "encoding": "base64",
     },
-    "shortest timeout": {**SHELL, "timeout": MIN_TIMEOUT},
-    "longest timeout": {**SHELL, "timeout": MAX_TIMEOUT},
+    "shortest timeout": {**SHELL, "timeout": MIN_TIMEOUT_MS},
+    "longest timeout": {**SHELL, "timeout": MAX_TIMEOUT_MS},
     "a whole number with a point": {**SHELL, "timeout": 1000.0},
     "null is absent": {**SHELL, "id": None, "cwd": None, "timeout": None, "env": None},
     "an empty file": {**CREATE, "content": ""},
@@ -169,8 +171,8 @@ REFUSED: dict[str, tuple[dict[str, Any], str, str]] = {
         "shell.command",
         "at most 4096 characters",
     ),
-    "short timeout": ({**SHELL, "timeout": MIN_TIMEOUT - 1}, "shell.timeout", "greater than or equal to 1000"),
-    "long timeout": ({**SHELL, "timeout": MAX_TIMEOUT + 1}, "shell.timeout", "less than or equal to 3600000"),
+    "short timeout": ({**SHELL, "timeout": MIN_TIMEOUT_MS - 1}, "shell.timeout", "greater than or equal to 1000"),
+    "long timeout": ({**SHELL, "timeout": MAX_TIMEOUT_MS + 1}, "shell.timeout", "less than or equal to 3600000"),
     "half a millisecond": ({**SHELL, "timeout": 1000.5}, "shell.timeout", "valid integer"),
     "true is no number": ({**SHELL, "timeout": True}, "shell.timeout", "valid integer"),
     "text is no number": ({**SHELL, "timeout": "1000"}, "shell.timeout", "valid integer"),

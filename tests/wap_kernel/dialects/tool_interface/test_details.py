@@ -11,7 +11,7 @@ import pytest
 
 from tests.support.time_limits import growing
 from tests.support.tool_interface import AGENT, Interface, opened
-from wap_kernel.dialects import tool_interface
+from wap_kernel.dialects.tool_interface import tools as interface_tools
 from wap_kernel.model.caller import Caller, Scope
 from wap_kernel.model.errors import Code, WapError
 from wap_kernel.model.policy import FilesystemPolicy, Policy
@@ -66,7 +66,7 @@ def test_what_an_error_names_is_left_as_it_is(tools: Interface, path: str) -> No
 
 def test_an_unknown_tool_is_told_the_known_ones(tools: Interface) -> None:
     error = tools.refuse("cat", file_path="a")
-    assert error.code is Code.NOT_FOUND and all(name in error.text for name in tool_interface.TOOLS)
+    assert error.code is Code.NOT_FOUND and all(name in error.text for name in interface_tools.TOOLS)
 
 
 def test_a_password_in_an_address_is_written_nowhere(tools: Interface) -> None:
@@ -241,7 +241,7 @@ def test_the_error_of_a_call_that_was_agreed_to_has_the_same_words(
 
 
 def test_denied_paths_are_not_there(tmp_path: Path) -> None:
-    with opened(tmp_path, policy=presets.load("standard")) as tools:
+    with opened(tmp_path, policy=presets.load_preset("standard")) as tools:
         tools.file(".env", "TOKEN=1\n")
         tools.file("a.txt", "TOKEN\n")
         assert tools.refuse("read", file_path=".env").code is Code.PERMISSION_DENIED

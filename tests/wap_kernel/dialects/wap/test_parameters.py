@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from wap_kernel.dialects import body_complexity
-from wap_kernel.dialects.tool import LARGE
+from wap_kernel.dialects.tool import LARGE_BODY_BYTES
 from wap_kernel.dialects.wap import parameters as wap_parameters
 from wap_kernel.dialects.wap import tools as wap
 from wap_kernel.model.errors import Code, InvalidArgument, NotFound, WapError
@@ -23,7 +23,7 @@ from wap_kernel.model.operations import Effect
 
 
 def _parse(tool: str, **parameters: Any) -> Any:
-    return wap.tool(tool).parse(json.dumps(parameters).encode())
+    return wap.find_tool(tool).parse(json.dumps(parameters).encode())
 
 
 # -- what is recorded
@@ -43,7 +43,7 @@ REFUSED_WHILE_READING = [
     ("deleteFile", b'{"path": "a", "force": true}', "failed", "INVALID_ARGUMENT"),
     ("executeCommand", b'{"command": "a\\u0000b"}', "failed", "INVALID_ARGUMENT"),
     ("searchFiles", b"not JSON", "failed", "INVALID_ARGUMENT"),
-    ("writeFile", b'{"path": "../a", "colour": "' + b"x" * LARGE + b'"}', "failed", "INVALID_ARGUMENT"),
+    ("writeFile", b'{"path": "../a", "colour": "' + b"x" * LARGE_BODY_BYTES + b'"}', "failed", "INVALID_ARGUMENT"),
 ]
 
 
@@ -64,7 +64,7 @@ def test_an_unknown_tool_names_the_known_ones(tools: Any) -> None:
     with pytest.raises(NotFound) as caught:
         asyncio.run(tools.send("formatDisk", b"{}"))
     assert all(name in caught.value.text for name in wap.TOOLS)
-    assert wap.tool("executeCommand").effect is Effect.EXECUTE
+    assert wap.find_tool("executeCommand").effect is Effect.EXECUTE
 
 
 # -- numbers
@@ -243,16 +243,16 @@ def test_structure_is_counted_without_being_built(value: Any, step: int) -> None
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(body_complexity, "_STEP", step)
         patch.setattr(body_complexity, "MAX_JSON_PARTS", parts)
-        body_complexity.check(body)
+        body_complexity.check_complexity(body)
         patch.setattr(body_complexity, "MAX_JSON_PARTS", parts - 1)
         with pytest.raises(InvalidArgument):
-            body_complexity.check(body)
+            body_complexity.check_complexity(body)
 
 
 @pytest.mark.parametrize("body", [b'{"a":0' + b',"b":0' * 30_000 + b"}", b"[" + b"[]," * 30_000 + b"[]]"])
 def test_a_large_body_with_too_much_structure_is_not_parsed(body: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(InvalidArgument, match="fields and items"):
-        wap.tool("writeFile").parse(body)
+        wap.find_tool("writeFile").parse(body)
 
 
 def test_a_large_body_is_read_off_the_loop(tools: Any, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -266,6 +266,6 @@ def test_a_large_body_is_read_off_the_loop(tools: Any, monkeypatch: pytest.Monke
     monkeypatch.setattr(tools.workspace, "offload", record)
     tools.writeFile(path="a", content="x" * 1000)
     assert offloaded == []
-    tools.writeFile(path="a", content='"{,' * LARGE)
+    tools.writeFile(path="a", content='"{,' * LARGE_BODY_BYTES)
     assert len(offloaded) == 1
-    assert (tools.root / "a").read_text() == '"{,' * LARGE
+    assert (tools.root / "a").read_text() == '"{,' * LARGE_BODY_BYTES
