@@ -15,8 +15,8 @@ from benchmarks import peers
 from benchmarks.bench import Bench, agree
 from benchmarks.table import Row, Target, compared
 from benchmarks.timing import Contender, interleaved
-from wap_kernel.files.interface import NullGuard
 from wap_kernel.files.contained.root import Root
+from wap_kernel.files.interface import NullGuard
 from wap_kernel.model.command import Command, Confinement
 from wap_kernel.providers import bubblewrap, host_paths, selection
 from wap_kernel.providers.base import Provider

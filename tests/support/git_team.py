@@ -11,10 +11,10 @@ from wap_kernel.git.local.repository import Permits
 from wap_kernel.git.remote.clone import clone
 from wap_kernel.git.remote.credentials import CredentialSource
 from wap_kernel.git.remote.github_app import GitHubApp
-from wap_kernel.git.remote.server_repository import Host
-from wap_kernel.git.remote.transfer import Link
+from wap_kernel.git.remote.server_repository import ServerRepository
+from wap_kernel.git.remote.transfer import RemoteLink
 from wap_kernel.model.git.results import CloneResult
-from wap_kernel.policy.git_remotes import Remote, remote
+from wap_kernel.policy.git_remotes import Remote, parse_remote
 
 
 class Team:
@@ -35,10 +35,10 @@ class Team:
         return GitHubApp(APP_ID, str(self.server.app_key_file), **settings)
 
     def remote(self, name: str = "ada/engine") -> Remote:
-        return remote(self.server.url(name), ca_file=str(self.server.certificate))
+        return parse_remote(self.server.url(name), ca_file=str(self.server.certificate))
 
-    def link(self, source: CredentialSource | None = None, name: str = "ada/engine") -> Link:
-        return Link(Host(str(self.state), self.remote(name), environment={}), source or self.app)
+    def link(self, source: CredentialSource | None = None, name: str = "ada/engine") -> RemoteLink:
+        return RemoteLink(ServerRepository(str(self.state), self.remote(name), environment={}), source or self.app)
 
     def bare(self, name: str = "ada/engine") -> Path:
         return self.server.repositories / f"{name}.git"
@@ -61,4 +61,4 @@ class Team:
         return plain(folder, "rev-parse", "HEAD").strip()
 
     def clone(self, path: str, *, permits: Permits = OPEN, **options: Any) -> CloneResult:
-        return clone(self.link(), self.workspace.inside(), permits, path, **options)
+        return clone(self.link(), self.workspace.sandboxed_git(), permits, path, **options)

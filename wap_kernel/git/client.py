@@ -23,7 +23,7 @@ from wap_kernel.model.errors import InvalidArgument, PermissionDenied, WapError
 from wap_kernel.model.git import names
 from wap_kernel.model.git.results import GitError, GitFailureReason, GitResult, build_git_error
 from wap_kernel.model.operations import GitAction, GitTransfer
-from wap_kernel.model.path_access import Access
+from wap_kernel.model.paths import Access
 from wap_kernel.policy.git_remotes import Remote
 from wap_kernel.providers.base import Provider
 
@@ -50,7 +50,7 @@ class GitClient:
         """Return what a transfer would do, for the person who is to approve it.
 
         A failure of git yields an empty preview, since performing the transfer reports it. A transfer that is certain
-        to be denied raises now, so that no person is operation about it.
+        to be denied raises now, so that no person is asked about it.
         """
         try:
             return _preview_transfer(self._call(operation, guard, confinement, CancelToken()))
@@ -113,14 +113,16 @@ class _GitCall:
         from wap_kernel.git.remote.server_repository import ServerRepository
         from wap_kernel.git.remote.transfer import RemoteLink
 
-        return RemoteLink(ServerRepository(self.state, self.remote(repository), cancel=self.cancel), self.settings.source)
+        return RemoteLink(
+            ServerRepository(self.state, self.remote(repository), cancel=self.cancel), self.settings.source
+        )
 
     def remote(self, repository: LocalRepository | None) -> Remote:
         """Return the remote that the operation names, else the repository's own; raise if it is not allowed."""
         url = self.operation.url
         if url is None and repository is not None:
-            ran = repository.read("config", "--get", f"remote.{repository.remote}.url", accept=(0, 1))
-            url = output_parser.decode_text(ran.stdout).strip()
+            output = repository.read("config", "--get", f"remote.{repository.remote}.url", accept=(0, 1))
+            url = output_parser.decode_text(output.stdout).strip()
         if not url:
             raise build_git_error(
                 GitFailureReason.NO_REMOTE, "The repository has no remote. Name its url: https://host/owner/name.git."
@@ -139,7 +141,13 @@ def _branch(call: _GitCall) -> object:
 
 def _log(call: _GitCall) -> object:
     operation = call.operation
-    return queries.log(call.open_repository(), operation.revision or "HEAD", paths=operation.files, limit=operation.limit, skip=operation.skip)
+    return queries.log(
+        call.open_repository(),
+        operation.revision or "HEAD",
+        paths=operation.files,
+        limit=operation.limit,
+        skip=operation.skip,
+    )
 
 
 def _restore(call: _GitCall) -> object:
@@ -173,7 +181,14 @@ def _push(call: _GitCall) -> object:
     call.settings.require_remote()
     repository, operation = call.open_repository(), call.operation
     link = call.link(repository)
-    return transfer.push(link, repository, operation.branch, force=operation.force, delete=operation.delete, approved_commit=operation.revision)
+    return transfer.push(
+        link,
+        repository,
+        operation.branch,
+        force=operation.force,
+        delete=operation.delete,
+        approved_commit=operation.revision,
+    )
 
 
 def _clone(call: _GitCall) -> object:

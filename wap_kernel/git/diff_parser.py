@@ -1,7 +1,7 @@
 """Parse git's diffs, and leave out the files that policy does not show. Pure.
 
 `git diff --raw --numstat --patch -z` says everything twice: first a table of the files with their counts, then the
-patches. A patch is visible only if its own headers name a file of the table that may be visible, so whatever git prints, a
+patches. A patch is returned only if its own headers name a visible file of the table, so whatever git prints, a
 patch of something else is not passed on.
 """
 
@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 
 from wap_kernel.git.output_parser import KINDS, decode_text
 from wap_kernel.model.git.results import Diff, FileDiff
-from wap_kernel.model.paths import render_path, join_path
+from wap_kernel.model.paths import join_path, render_path
 
 MayRead = Callable[[str], bool]
 """A function that returns whether policy shows a path, relative to the workspace."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from wap_kernel.model.git.results import GitFailure, GitError, GitFailureReason
+from wap_kernel.model.git.results import GitError, GitFailure, GitFailureReason
 
 _TABLE: tuple[tuple[str, GitFailureReason, str], ...] = (
     (
@@ -60,7 +60,11 @@ _TABLE: tuple[tuple[str, GitFailureReason, str], ...] = (
         GitFailureReason.UNMERGED_BRANCH,
         "The branch has commits that are nowhere else. Merge it, or delete it with force.",
     ),
-    (r"already exists|is already checked out", GitFailureReason.EXISTS, "There is one of that name already. Choose another."),
+    (
+        r"already exists|is already checked out",
+        GitFailureReason.EXISTS,
+        "There is one of that name already. Choose another.",
+    ),
     (
         r"did not match any file|pathspec .* did not match",
         GitFailureReason.UNKNOWN_PATH,

@@ -1,4 +1,4 @@
-"""Reads what git prints for programs: status, commits, trees. Pure; bytes in, values out.
+"""Parse what git prints for programs: status, commits, trees. Pure; bytes in, values out.
 
 Everything is separated by NUL, the one byte that no path and no message can hold.
 """
@@ -32,14 +32,14 @@ COMMIT_FORMAT = "%H%x00%P%x00%an%x00%ae%x00%aI%x00%cn%x00%ce%x00%cI%x00%s%x00%b"
 _COMMIT_FIELDS = 10
 
 
-def text(data: bytes) -> str:
-    """A path or a line. Bytes that are not UTF-8 are kept, as everywhere in the engine."""
+def decode_text(data: bytes) -> str:
+    """Decode a path or a line; bytes that are not UTF-8 become surrogates, as everywhere in the engine."""
     return data.decode("utf-8", "surrogateescape")
 
 
 @dataclass(frozen=True)
 class RawStatus:
-    """As git says it: nothing left out, paths from the top of the repository."""
+    """A status as git prints it: complete, with paths from the top of the repository."""
 
     branch: str | None
     commit: str | None
@@ -58,30 +58,30 @@ class RawStatus:
         return frozenset((*named, *self.untracked))
 
 
-def status(data: bytes) -> RawStatus:
-    """`git status --porcelain=v2 --branch -z`."""
+def parse_status(data: bytes) -> RawStatus:
+    """Parse the output of `git status --porcelain=v2 --branch -z`."""
     headers: dict[str, str] = {}
     staged: list[ChangedFile] = []
     changed: list[ChangedFile] = []
     untracked: list[str] = []
     conflicts: list[ChangedFile] = []
     records = iter(data.split(b"\0"))
-    for record in map(text, records):
+    for record in map(decode_text, records):
         kind, _, rest = record.partition(" ")
         if kind == "#":
             name, _, value = rest.partition(" ")
             headers[name] = value
         elif kind in ("1", "2"):
             codes, *_, path = rest.split(" ", 7 if kind == "1" else 8)
-            old = text(next(records)) if kind == "2" else None
-            _note(staged, codes[0], path, old)
-            _note(changed, codes[1], path, old)
+            old = decode_text(next(records)) if kind == "2" else None
+            _append_change(staged, codes[0], path, old)
+            _append_change(changed, codes[1], path, old)
         elif kind == "u":
             codes, *_, path = rest.split(" ", 9)
             conflicts.append(ChangedFile(path, _CONFLICTS.get(codes, "unmerged")))
         elif kind == "?":
             untracked.append(rest)
-    ahead, behind = _counts(headers.get("branch.ab", ""))
+    ahead, behind = _parse_counts(headers.get("branch.ab", ""))
     head, commit = headers.get("branch.head"), headers.get("branch.oid")
     return RawStatus(
         branch=None if head == "(detached)" else head,
@@ -96,18 +96,18 @@ def status(data: bytes) -> RawStatus:
     )
 
 
-def _note(changes: list[ChangedFile], code: str, path: str, old: str | None) -> None:
+def _append_change(changes: list[ChangedFile], code: str, path: str, old: str | None) -> None:
     if code != ".":
         changes.append(ChangedFile(path, KINDS.get(code, "modified"), old if code in "RC" else None))
 
 
-def _counts(said: str) -> tuple[int, int]:
-    ahead, _, behind = said.partition(" ")
+def _parse_counts(text: str) -> tuple[int, int]:
+    ahead, _, behind = text.partition(" ")
     return int(ahead.lstrip("+") or 0), int(behind.lstrip("-") or 0)
 
 
-def commits(data: bytes) -> Iterator[Commit]:
-    """`git log -z` in COMMIT_FORMAT."""
+def parse_commits(data: bytes) -> Iterator[Commit]:
+    """Parse the output of `git log -z` in COMMIT_FORMAT."""
     fields = data.decode("utf-8", "replace").split("\0")
     for start in range(0, len(fields) - _COMMIT_FIELDS + 1, _COMMIT_FIELDS):
         identifier, parents, name, email, at, committer, its_email, its_time, subject, body = fields[
@@ -125,11 +125,11 @@ def commits(data: bytes) -> Iterator[Commit]:
         )
 
 
-def rows(data: bytes) -> list[str]:
-    """Lines. No ref's name holds an end of line, but one may hold what else Python takes for the end of a line."""
-    return [text(row) for row in data.split(b"\n") if row]
+def split_lines(data: bytes) -> list[str]:
+    """Split at line feeds only: a ref's name may hold other characters that end a line for Python."""
+    return [decode_text(row) for row in data.split(b"\n") if row]
 
 
-def lines(data: bytes) -> list[str]:
-    """Records that end with NUL."""
-    return [text(record) for record in data.split(b"\0") if record]
+def split_records(data: bytes) -> list[str]:
+    """Split records that end with NUL."""
+    return [decode_text(record) for record in data.split(b"\0") if record]

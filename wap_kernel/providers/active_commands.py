@@ -1,4 +1,4 @@
-"""What the providers on this machine have in common: the commands that run, and the folder that each runs in."""
+"""Track the commands that a provider on this machine runs, and open the folder that each runs in."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class ActiveCommands:
 
     @contextmanager
     def track(self, cancel: CancelToken) -> Iterator[None]:
-        """Within the block a command runs, which `cancel` ends."""
+        """Track a command for the block; `cancel` ends it. Raises once the provider is closed."""
         with self._changed:
             if self._closed:
                 raise ProviderUnavailable("The workspace is closed; it starts no further commands.")
@@ -35,7 +35,7 @@ class ActiveCommands:
                 self._changed.notify_all()
 
     def close(self) -> None:
-        """End the commands that run, wait for their end, and refuse new ones."""
+        """Cancel the commands that run, wait for their end, and refuse new ones."""
         with self._changed:
             self._closed = True
             for cancel in self._running:
@@ -44,12 +44,12 @@ class ActiveCommands:
 
 
 def open_folder(files: Root, path: str) -> LocalFolder:
-    """The folder to run in."""
+    """Open the folder that a command runs in."""
     try:
         try:
             return files.open_folder(path)
         except NotADirectoryError:
-            files.stat(path)  # raises the same if it is a folder on the way that is none
+            files.stat(path)  # raises the same error if a folder on the way is a file
             raise InvalidArgument(
                 f"Not a folder: {path}",
                 hint="Name the folder to run in; files are named in the command itself.",

@@ -1,7 +1,7 @@
-"""What a provider is: files, and commands that run beside them.
+"""Define the interface of a provider: the files of a workspace, and the commands that run on them.
 
-local, bubblewrap and gvisor share the notebook's filesystem and differ in how a command is confined; others bring a
-filesystem of their own. The engine sees this interface and nothing else of them.
+The providers local, bubblewrap and gvisor share the notebook's filesystem and differ in how they confine a command;
+other providers bring a filesystem of their own. The engine knows nothing of a provider but this interface.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from wap_kernel.model.command import CancelToken, Command, CommandOutcome, OnChu
 
 @dataclass(frozen=True)
 class ResourceLimits:
-    """For one command and everything that it starts. None: unlimited."""
+    """Limits for one command and everything that it starts. None: unlimited."""
 
     processes: int | None = 512
     memory: int | None = 4 * 1024**3
@@ -25,38 +25,38 @@ class ResourceLimits:
 
 @dataclass(frozen=True)
 class Probe:
-    """What a provider found out about this machine."""
+    """A provider's findings about this machine."""
 
     name: str
     works: bool
     detail: str
-    """What was found (version, platform), or why it does not work."""
+    """The version and the platform, or the reason why the provider does not work."""
     fix: str | None = None
     """The command or the setting that would make it work."""
     promises: Mapping[str, bool] = field(default_factory=dict)
-    """What is held on this machine and what is not: `files outside`, `network`, `processes`, `memory` ..."""
+    """The promises that the provider keeps on this machine, or not: `files outside`, `network`, `memory` ..."""
 
 
 class Provider(Protocol):
-    """A place where operations happen."""
+    """The files of a workspace and the commands that run on them."""
 
     @property
     def name(self) -> str: ...
     @property
     def confines(self) -> bool:
-        """Whether a command sees and changes nothing but the workspace."""
+        """Return whether a command sees and changes nothing but the workspace."""
 
     @property
     def files(self) -> Files: ...
     def run(
         self, command: Command, *, on_chunk: OnChunk | None = None, cancel: CancelToken | None = None
     ) -> CommandOutcome:
-        """Run to the end, on the calling thread. Afterwards nothing that the command started is left; exceptions that
-        a provider cannot exclude are named in its own text.
+        """Run a command to its end, on the calling thread.
 
-        Raises ExecutionFailed when it cannot be started, ProviderUnavailable when the place has gone, and a refusal
-        for its folder or its variables.
+        Afterwards nothing that the command started is left; a provider that cannot guarantee this documents the
+        exceptions. Raises ExecutionFailed when the command cannot be started, ProviderUnavailable when the provider
+        has gone, and PermissionDenied or InvalidArgument for its folder or its variables.
         """
 
     def close(self) -> None:
-        """End the commands that run, wait for their end, and refuse new ones."""
+        """Cancel the commands that run, wait for their end, and refuse new ones."""

@@ -1,12 +1,12 @@
 """The bubblewrap provider: the server's own filesystem, and commands in namespaces of their own.
 
-A command sees the mounts of `mounts.py` and nothing else of the host: no other process, no network unless it was
-granted, no privileges and no way to new ones. With the network it has the host's, also what listens on its loopback.
+A command sees the mounts of `mounts.py` and nothing else of the host: no other process, no network unless policy grants
+it, no privileges and no way to new ones. With the network it has the host's, also what listens on the loopback.
 
-Between the plan and the mounts somebody may move things in the workspace (another command, for one). So before the
-command runs, the server looks into the sandbox: every mount must be where it was planned, and the workspace must be the
-folder that is held open. Otherwise the sandbox is thrown away, and made anew or refused. Not held: a guarded file that
-somebody *outside* replaces while a command runs; from then on that command sees the new one.
+Another command may move files of the workspace between the plan and the mounts. So before the command runs, the server
+inspects the sandbox: every mount must be where it was planned, and the workspace must be the folder that the server has
+open. Otherwise the sandbox is discarded, and created anew or refused. Not prevented: a process *outside* replaces a
+guarded file while a command runs; from then on that command sees the new file.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from wap_kernel.providers.process.pid_namespace import NamespacedCommand, Namesp
 from wap_kernel.providers.resource_limits import CommandLimits, enforced_limits, find_groups
 
 SECCOMP = "/proc/sys/kernel/seccomp"
-"""Where the kernel says that it can filter system calls."""
+"""The folder that exists where the kernel can filter system calls."""
 OLDEST_VERSION = (0, 8, 0)
 """The first version that can forbid further user namespaces."""
 ATTEMPTS = 5
@@ -55,7 +55,7 @@ KERNEL_SECRETS = tuple(
     kpagecgroup kpagecount kpageflags
     """.split()
 )
-"""For these the kernel asks for user 0, not for a capability, and who is root outside has that number inside too."""
+"""Files that the kernel opens for user 0, without a capability; a server that is root has that number inside too."""
 _MOUNT_OPTIONS: Mapping[MountKind, tuple[str, ...]] = {
     MountKind.READ_ONLY: ("--ro-bind", "SOURCE", "TARGET"),
     MountKind.WRITABLE: ("--bind", "SOURCE", "TARGET"),
@@ -67,13 +67,16 @@ _MOUNT_OPTIONS: Mapping[MountKind, tuple[str, ...]] = {
     MountKind.DEV: ("--dev", "TARGET"),
 }
 _NEW_ROOT = "/proc/self/root/newroot"
-"""Where bubblewrap has the root that it is making. One recursive bind from there copies the workspace with all of its
-guards; each guard a second time by itself would cost 2.5 times as much with 200 of them. It has to be a bind that may
-fail, since bubblewrap first looks for the source before there is such a folder. `Guards` sees whether it was made."""
+"""The folder in which bubblewrap assembles the new root.
+
+One recursive bind from there copies the workspace with all of its guards; each guard a second time by itself would cost
+2.5 times as much with 200 of them. It has to be a bind that may fail, since bubblewrap first stats the source before
+the folder exists. `MountVerifier` checks that the bind was made.
+"""
 
 
 class BubblewrapProvider:
-    """Runs commands beside the files of `root`, which stays the caller's, to be closed after the provider.
+    """The provider that confines commands with bubblewrap. The caller closes `root` after the provider.
 
     `secrets` are absolute paths that no command sees, wherever they lie.
     """
@@ -151,7 +154,7 @@ class BubblewrapProvider:
                 except (Conflict, ProviderUnavailable) as error:
                     if not verifier.is_race(error):
                         if attempts > 0 and _NO_SUCH_FILE in error.message:
-                            continue  # a file of the system was replaced meanwhile: another one stands there now
+                            continue  # an update replaced a file of the system meanwhile
                         raise
                     started.close()
                     verifier.remove_stray_mount_points()
@@ -168,7 +171,7 @@ def _verify_and_limit(verifier: MountVerifier, limited: CommandLimits, sandbox: 
 
 
 def build_options(mounts: Sequence[Mount], *, network: bool, memory: int | None = None) -> Iterator[str]:
-    """The options for bubblewrap. `memory` bounds what fits into a folder that lives in memory."""
+    """Yield the options for bubblewrap. `memory` limits the size of a folder that lives in memory."""
     yield from ISOLATION
     if not network:
         yield "--unshare-net"
@@ -180,7 +183,7 @@ def build_options(mounts: Sequence[Mount], *, network: bool, memory: int | None 
     if os.geteuid() == 0:
         yield from (word for path in KERNEL_SETTINGS if os.path.exists(path) for word in ("--ro-bind", path, path))
         yield from (word for path in KERNEL_SECRETS if os.path.exists(path) for word in ("--ro-bind", EMPTY_FILE, path))
-    # Only now: until here mount points were made in them.
+    # Only now: until here bubblewrap made mount points in them.
     for mount in mounts:
         if mount.kind is MountKind.HIDDEN_FOLDER:
             yield from ("--remount-ro", mount.target)
@@ -198,7 +201,7 @@ def find_program(program: str | None = None) -> str:
 
 
 def probe(program: str | None = None) -> Probe:
-    """Start a sandbox, and see what this machine lacks for it."""
+    """Start a sandbox, and return what this machine lacks for it."""
     if sys.platform != "linux":
         return Probe("bubblewrap", False, "bubblewrap is for Linux.")
     try:
@@ -234,7 +237,7 @@ def _read_version(program: str) -> tuple[int, ...]:
 
 
 def _try_sandbox(program: str) -> None:
-    """Raises if no sandbox can be had."""
+    """Start a sandbox with a short command; raise if it does not work."""
     system = (host_paths.resolve_links(path) for path in host_paths.SYSTEM if os.path.exists(path))
     with tempfile.TemporaryDirectory(prefix="wap-probe-") as folder:
         root = os.path.realpath(folder)
@@ -248,7 +251,7 @@ def _try_sandbox(program: str) -> None:
             output_limit=1000,
         )
     if outcome.exit_code != 7:
-        raise ProviderUnavailable(f"a command in it does not work: {outcome.stderr.strip()}")
+        raise ProviderUnavailable(f"a command in the sandbox does not work: {outcome.stderr.strip()}")
 
 
 INSTALL = "apt install bubblewrap (or dnf, pacman, zypper, apk)"
@@ -266,10 +269,11 @@ _FIXES: Sequence[tuple[str, str, str, str]] = (
     ("namespace", "", "", "in a container: docker run --security-opt seccomp=unconfined (or --cap-add SYS_ADMIN)"),
     ("setuid", "", "", "chmod u-s $(command -v bwrap)"),
 )
-"""What bubblewrap's reason contains, a setting below /proc/sys and its value, and what to do when both are so."""
+"""Fixes: a part of bubblewrap's reason, a setting below /proc/sys, its value, and what to do when both apply."""
 
 
 def find_fix(reason: str, setting: Callable[[str], str | None]) -> str | None:
+    """Return what to do when bubblewrap fails with `reason`; `setting` reads a kernel setting."""
     return next(
         (todo for words, name, value, todo in _FIXES if words in reason and (not name or setting(name) == value)),
         None,

@@ -1,8 +1,8 @@
-"""Gathers the facts about this machine that `mounts.py` decides on: where the system, interpreters and home lie.
+"""Gather the facts about this machine that `mounts.py` plans with: where the system, interpreters and home lie.
 
-An interpreter is rarely one folder: a virtual environment stands on `~/.pyenv/versions/3.12`, which is a link, and a
-kernel has an environment of its own. So every interpreter that is known is followed to its end, and the links on the
-way are noted, to be made again in the sandbox.
+An interpreter is rarely one folder: a virtual environment is based on `~/.pyenv/versions/3.12`, which is a link, and a
+kernel has an environment of its own. So the links of every known interpreter are resolved and noted, so that the
+sandbox can have them too.
 """
 
 from __future__ import annotations
@@ -33,16 +33,16 @@ SETTINGS = tuple(
     pki/tls/cert.pem protocols R resolv.conf services ssl/cert.pem ssl/certs ssl/openssl.cnf terminfo timezone
     """.split()
 )
-"""Of /etc: what programs need to run. No passwords, no keys, no server's settings. Every one costs a mount."""
+"""Files of /etc that programs need to run: no passwords, no keys, no server's settings. Each costs a mount."""
 PREFIX_PARTS = ("bin", "lib", "lib64", "libexec", "include", "pyvenv.cfg", "conda-meta", "ssl")
-"""What is shown of a prefix that home lies in: `python` may have been installed into home itself."""
+"""The visible parts of a prefix that home lies in: `python` may have been installed into home itself."""
 PREFIX_MARKS = ("pyvenv.cfg", "conda-meta", "lib/python*", "lib/R", "lib/julia")
-"""What tells a prefix with a `bin` in it from any other folder of that shape."""
+"""Files that distinguish a prefix from any other folder with a `bin` in it."""
 _MAX_LINKS = 40
 
 
 def gather_host_paths(root: Root, *, environment: Mapping[str, str], secrets: Sequence[str]) -> HostPaths:
-    """`environment` is the server's; it says where home and the environments that it was started in are."""
+    """Return the host's paths; the server's `environment` names home and the active Python environments."""
     home = environment.get("HOME") or os.path.expanduser("~")
     temporary = (home, "/tmp", "/var/tmp", *filter(None, map(environment.get, ("TMPDIR", "TMP", "TEMP"))))
     settings = [name for entry in SETTINGS for name in glob(os.path.join("/etc", entry))]
@@ -64,7 +64,7 @@ def lstat_kind(path: str) -> FileKind | None:
 
 
 def resolve_confinement(confinement: Confinement, files: Root) -> Confinement:
-    """The same with every link replaced by what it leads to; what leads outside is left out, nothing there is shown."""
+    """Return the confinement with real paths; a path that leads outside is left out, since it is not visible there."""
     return replace(
         confinement,
         hidden=tuple(_resolve_paths(confinement.hidden, files)),
@@ -82,7 +82,7 @@ def _resolve_paths(paths: Sequence[str], files: Root) -> Iterator[str]:
 
 
 def resolve_links(path: str) -> ResolvedPath:
-    """Where `path` leads, component by component, as the kernel would go."""
+    """Return where `path` leads, following it component by component as the kernel does."""
     pending = list(reversed(split_path(path)))
     reached = ""
     links: list[tuple[str, str]] = []
@@ -111,7 +111,7 @@ def _resolve_unique(paths: Sequence[str] | Iterator[str]) -> Iterator[ResolvedPa
 
 
 def _find_software(home: str, environment: Mapping[str, str]) -> Iterator[str]:
-    """Names of folders and of interpreters: following the latter's links finds what lies between."""
+    """Yield prefixes and interpreters; resolving an interpreter's links finds what lies between."""
     active = active_environments(environment)
     prefixes = [sys.prefix, sys.base_prefix, sys.exec_prefix, *active]
     activated_pythons = (os.path.join(prefix, "bin/python") for prefix in active)
@@ -132,9 +132,9 @@ def _find_software(home: str, environment: Mapping[str, str]) -> Iterator[str]:
 
 
 def _find_prefixes(interpreter: str) -> Iterator[str]:
-    """The prefixes that an interpreter needs: its own, that of what it links to, and that of its `pyvenv.cfg`.
+    """Yield the prefixes that an interpreter needs: its own, that of its link's target, and that of its `pyvenv.cfg`.
 
-    What starts a kernel may also be a script that stands in somebody's project, which is nobody else's business.
+    A kernel may also be started by a script in a user's project, which no command needs to see.
     """
     folders = {os.path.dirname(interpreter), os.path.dirname(os.path.realpath(interpreter))}
     for folder in folders:

@@ -1,7 +1,7 @@
 """The local provider: the server's own filesystem and processes.
 
-Commands are not confined: they have the rights of the server. What of them can outlive its end, with an effort, is
-said in `commands/supervised.py`.
+Commands are not confined: they have the rights of the server. `process/supervisor_handle.py` says which processes can
+outlive their command.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from wap_kernel.providers.process import environment, run
 
 
 class LocalProvider:
-    """Runs commands beside the files of `root`, which stays the caller's, to be closed after the provider."""
+    """The provider without confinement. The caller closes `root` after the provider."""
 
     name = "local"
     confines = False

@@ -1,7 +1,7 @@
-"""Whether a sandbox that was just made is the one that was planned.
+"""Verify that a new sandbox has the mounts that were planned.
 
-Mounts are made by path, and paths in the workspace can be moved meanwhile: the mask would then stand on something else,
-and the mount point that was missing would have been made on the host.
+Mounts are made by path, and a command can move paths of the workspace meanwhile: a mask would then cover another file,
+and the sandbox would have created the missing mount point on the host.
 """
 
 from __future__ import annotations
@@ -24,97 +24,107 @@ from wap_kernel.providers.mounts import Mount, MountKind
 _CLOCK_SLACK_NS = 20_000_000
 """Nanoseconds by which the time stamp of a new file may seem too early."""
 _ESCAPED = re.compile(r"\\([0-7]{3})")
-"""Only spaces, line ends and the like are, all of them of one byte."""
+"""An escaped byte in mountinfo: spaces, line ends and the like."""
 
 _SANDBOX_MOUNTS = ("/dev", "/proc")
-"""Where a sandbox mounts what nobody planned."""
+"""Folders in which every sandbox has mounts of its own, which no plan lists."""
 
 Identity = tuple[int, int, bool]
 
 
 class MountVerifier:
-    """The mounts of one sandbox, and what stood in the workspace at their places when they were planned."""
+    """The planned mounts of one sandbox, and the identity of the files at their targets when they were planned."""
 
     def __init__(self, mounts: Sequence[Mount], files: Root, *, checks_flags: bool = True) -> None:
-        """`checks_flags`: the mounts are those of the sandbox, empty and read-only where planned; otherwise somebody behind
-        them sees to that."""
+        """Note the targets of `mounts` as they are now.
+
+        `checks_flags`: the sandbox's own mounts are empty and read-only where planned; for gVisor they are not, because
+        its own kernel enforces that.
+        """
         self._files = files
-        self._by_flags = checks_flags
+        self._checks_flags = checks_flags
         self._began = time.time_ns() - _CLOCK_SLACK_NS
         self._mounts = [mount for mount in mounts if mount.kind not in (MountKind.LINK, MountKind.COPY)]
-        self._again = [mount for mount in mounts if mount.kind is MountKind.COPY]
+        self._copies = [mount for mount in mounts if mount.kind is MountKind.COPY]
         self._names = [mount.target for mount in self._mounts if mount.source == files.path != mount.target]
         self._planned = {
-            mount.target: _read_identity(mount.target) for mount in mounts if relative_to(mount.target, files.path) is not None
+            mount.target: _read_identity(mount.target)
+            for mount in mounts
+            if relative_to(mount.target, files.path) is not None
         }
         self._astray: list[str] = []
-        """Where on the host mount points may have been made that belong to none of the targets."""
+        """Paths of the host where the sandbox may have created mount points that belong to none of the targets."""
 
     def prefetch(self) -> None:
-        """What can be seen before the sandbox is ready, so that there is less to do when it is."""
-        self._of_host  # noqa: B018
+        """Read the host's mounts while the sandbox starts, so that there is less to do when it is ready."""
+        self._host_mounts  # noqa: B018
 
     @cached_property
-    def _of_host(self) -> Counter[str]:
-        """Where the host has mounts."""
+    def _host_mounts(self) -> Counter[str]:
+        """Return the host's mount points, counted."""
         try:
             return Counter(found.point for found in _read_mountinfo("/proc/self/mountinfo"))
         except OSError as error:
             raise ProviderUnavailable(f"The mounts of this machine cannot be listed: {error.strerror}.") from error
 
     def check(self, init: int) -> None:
-        """Look into the sandbox whose first process is `init`. Raises if it is not as planned."""
-        ours = self._of_host
+        """Inspect the sandbox whose first process is `init`; raise if its mounts are not as planned."""
+        host_mounts = self._host_mounts
         try:
-            made = _read_mountinfo(f"/proc/{init}/mountinfo")
-            shown = os.stat(f"/proc/{init}/root{self._files.path}")
+            entries = _read_mountinfo(f"/proc/{init}/mountinfo")
+            visible = os.stat(f"/proc/{init}/root{self._files.path}")
         except OSError as error:
-            raise ProviderUnavailable(f"The sandbox cannot be looked into: {error.strerror}.") from error
-        held = os.fstat(self._files.fd)
-        if (shown.st_dev, shown.st_ino) != (held.st_dev, held.st_ino):
+            raise ProviderUnavailable(f"The sandbox cannot be inspected: {error.strerror}.") from error
+        opened = os.fstat(self._files.fd)
+        if (visible.st_dev, visible.st_ino) != (opened.st_dev, opened.st_ino):
             raise ProviderUnavailable(
-                "The workspace was moved, or another folder stands in its place: no command runs.",
-                hint="Move it back, or start the server in the new place.",
+                "The workspace was moved, or another folder has its path: no command runs.",
+                hint="Move it back, or start the server in the new folder.",
             )
         targets = {mount.target: mount for mount in self._mounts}
-        by_point = {found.point: found for found in made}
-        self._astray = [*self._strays(made, targets)]
-        times = Counter(found.point for found in made)
+        by_point = {found.point: found for found in entries}
+        self._astray = [*self._find_strays(entries, targets)]
+        counts = Counter(found.point for found in entries)
         if (
-            # Where the host has a mount in the workspace, ours stands on a copy of that.
-            any(not 1 <= times[target] <= 1 + ours[self._original(target)] for target in targets)
+            # Where the host has a mount in the workspace, the sandbox's mount covers a copy of it.
+            any(not 1 <= counts[target] <= 1 + host_mounts[self._to_host_path(target)] for target in targets)
             or not all(self._is_as_planned(mount, by_point, init) for mount in self._mounts)
-            or any(_entries_below(made, mount.target) != _entries_below(made, mount.source) for mount in self._again)
-            or any(self._is_strange(point, ours) for point in by_point.keys() - targets.keys())
+            or any(
+                _entries_below(entries, mount.target) != _entries_below(entries, mount.source) for mount in self._copies
+            )
+            or any(self._is_unplanned(point, host_mounts) for point in by_point.keys() - targets.keys())
             or self.has_changed()
         ):
             raise mounts_changed_error()
 
-    def _is_strange(self, point: str, ours: Container[str]) -> bool:
-        """Whether a mount that nobody planned stands where no sandbox has one of itself, nor the host."""
-        is_own = point == "/" or any(relative_to(point, place) is not None for place in _SANDBOX_MOUNTS)
-        return not is_own and not self._is_copy(point) and self._original(point) not in ours
+    def _is_unplanned(self, point: str, host_mounts: Container[str]) -> bool:
+        """Return whether `point` is a mount that neither the plan, nor every sandbox, nor the host has."""
+        is_own = point == "/" or any(relative_to(point, folder) is not None for folder in _SANDBOX_MOUNTS)
+        return not is_own and not self._is_copy(point) and self._to_host_path(point) not in host_mounts
 
-    def _original(self, point: str) -> str:
-        """Where that is on the host, if it is a part of the workspace at its other name."""
+    def _to_host_path(self, point: str) -> str:
+        """Return the host's path of a mount point that lies at another name of the workspace."""
         found = (relative_to(point, name) for name in self._names)
         return next((f"{self._files.path}/{rest}".rstrip("/") for rest in found if rest is not None), point)
 
     def _is_copy(self, point: str) -> bool:
-        return any(relative_to(point, mount.target) is not None for mount in self._again)
+        return any(relative_to(point, mount.target) is not None for mount in self._copies)
 
-    def _is_as_planned(self, mount: Mount, made: Mapping[str, _MountEntry], init: int) -> bool:
-        """A source is a path as well, and the kernel follows links in it. What was really bound is told by the root of
-        the mount, which nobody can change any more; the path that leads to it could be swapped while we look."""
-        found = made[mount.target]
+    def _is_as_planned(self, mount: Mount, entries: Mapping[str, _MountEntry], init: int) -> bool:
+        """Return whether the sandbox's mount is the planned one.
+
+        The kernel follows links in the source. The root of the mount tells what was really bound, and no command can
+        change it any more, while the path that leads to it could be swapped during the check.
+        """
+        found = entries[mount.target]
         if mount.kind in (MountKind.TEMPORARY, MountKind.HIDDEN_FOLDER):
-            return found.kind == "tmpfs" or not self._by_flags
-        if mount.kind is MountKind.READ_ONLY and self._by_flags and not found.is_read_only:
+            return found.kind == "tmpfs" or not self._checks_flags
+        if mount.kind is MountKind.READ_ONLY and self._checks_flags and not found.is_read_only:
             return False
         relative = relative_to(mount.source, self._files.path) if mount.source else None
         if relative is None:
             return True
-        workspace = made[self._files.path]
+        workspace = entries[self._files.path]
         if found.device == workspace.device:
             return found.root == (f"{workspace.root.rstrip('/')}/{relative}" if relative else workspace.root)
         planned = self._planned.get(mount.source)  # another file system is mounted in the workspace
@@ -124,16 +134,20 @@ class MountVerifier:
             return False
         return planned is not None and (inside.st_dev, inside.st_ino) == planned[:2]
 
-    def _strays(self, made: Sequence[_MountEntry], targets: Mapping[str, Mount]) -> Iterator[str]:
-        """Where mount points were made if a folder of the plan was led somewhere else on the way: the mount is then
-        another one, or stands where none was planned."""
-        workspace = next((found for found in made if found.point == self._files.path), None)
+    def _find_strays(self, entries: Sequence[_MountEntry], targets: Mapping[str, Mount]) -> Iterator[str]:
+        """Yield the paths of mount points that the sandbox created on the host because a planned folder was moved.
+
+        The mount is then another one, or is at a path where none was planned.
+        """
+        workspace = next((found for found in entries if found.point == self._files.path), None)
         if workspace is None or not (workspace.root == "/" or self._files.path.endswith(workspace.root)):
             return
         prefix = self._files.path if workspace.root == "/" else self._files.path.removesuffix(workspace.root)
-        inside = {mount.target for mount in self._mounts if mount.source and relative_to(mount.target, self._files.path)}
+        inside = {
+            mount.target for mount in self._mounts if mount.source and relative_to(mount.target, self._files.path)
+        }
         elsewhere = {target for target, mount in targets.items() if mount.source} - inside
-        here = (found for found in made if found.device == workspace.device and not self._is_copy(found.point))
+        here = (found for found in entries if found.device == workspace.device and not self._is_copy(found.point))
         wrong = {found.root for found in here if found.point not in elsewhere}
         for folder in inside:
             for rest in filter(None, (relative_to(target, folder) for target in targets)):
@@ -142,18 +156,18 @@ class MountVerifier:
                         yield path
 
     def is_race(self, error: Exception) -> bool:
-        """Whether a failed start is due to somebody who moves things; then it is worth another try."""
+        """Return whether a start failed because files were moved meanwhile, so that a retry is worthwhile."""
         return isinstance(error, Conflict) or self.has_changed()
 
     def has_changed(self) -> bool:
         return any(_read_identity(target) != identity for target, identity in self._planned.items())
 
     def targets_exist(self) -> bool:
-        """Maybe replaced, but not gone; what is gone may be elsewhere now, where nobody would guard it."""
+        """Return whether every target exists, maybe replaced; a missing one may be elsewhere now, unguarded."""
         return all(map(_read_identity, self._planned))
 
     def remove_stray_mount_points(self) -> None:
-        """Remove mount points that were made on the host because the real ones had been moved away: new and empty."""
+        """Remove mount points that the sandbox created on the host because the real ones were moved: new, empty."""
         for target in sorted(self._planned, key=len, reverse=True):
             path = relative_to(target, self._files.path) or ""
             folder, _, name = path.rpartition("/")
@@ -195,7 +209,7 @@ class _MountEntry(NamedTuple):
 
 
 def _read_mountinfo(path: str) -> list[_MountEntry]:
-    """What stands in a mountinfo file."""
+    """Return the entries of a mountinfo file."""
     with open(path, "rb") as file:
         text = os.fsdecode(file.read())
     found = []
@@ -207,9 +221,9 @@ def _read_mountinfo(path: str) -> list[_MountEntry]:
     return found
 
 
-def _entries_below(made: Sequence[_MountEntry], folder: str) -> list[_MountEntry]:
-    """What is mounted there and below, each with the rest of its path, in order."""
-    inside = (mount for mount in made if mount.point.startswith(folder))
+def _entries_below(entries: Sequence[_MountEntry], folder: str) -> list[_MountEntry]:
+    """Return the mounts at `folder` and below, each with the rest of its path, in order."""
+    inside = (mount for mount in entries if mount.point.startswith(folder))
     found = ((relative_to(mount.point, folder), mount) for mount in inside)
     return sorted(mount._replace(point=rest) for rest, mount in found if rest is not None)
 
@@ -222,8 +236,10 @@ def mounts_changed_error() -> Conflict:
 
 
 def _read_identity(path: str) -> Identity | None:
-    """Device, inode, and whether it is empty: an inode that was freed is soon given to a new file, and a mount point
-    that was made in the place of something else is empty."""
+    """Return the device, the inode, and whether the file is empty.
+
+    The kernel soon gives a freed inode to a new file, and a mount point that replaced a file is empty.
+    """
     try:
         found = os.lstat(path)
     except OSError:
@@ -236,7 +252,7 @@ def _is_empty(folder: str) -> bool:
         with os.scandir(folder) as entries:
             return next(entries, None) is None
     except OSError:
-        return False  # ours to pass through, not to read
+        return False  # the server may enter the folder and not list it
 
 
 def _unescape(path: str) -> str:

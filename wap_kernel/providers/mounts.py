@@ -1,15 +1,15 @@
-"""What a sandbox shows of the host: an ordered list of mounts, for every provider that shares the host's files. Pure.
+"""Plan the mounts of a sandbox, for every provider that shares the host's files. Pure.
 
-The root of a sandbox is an empty tmpfs. Everything stands at its own path: the system and the interpreters read-only,
-home and the folders for temporary files empty, the workspace writable, and on top of it the guards: what is hidden,
-what is read-only, what cannot be moved away. The workspace stands a second time at `/workspace`, with the same guards:
-a mount, since `ls /workspace` and `find /workspace` stop at a link.
+The root of a sandbox is an empty tmpfs. Everything is mounted at its own path: the system and the interpreters
+read-only, home and the folders for temporary files empty, the workspace writable, and on top of it the guards, which
+hide a path, make it read-only, or keep it from being moved away. The workspace is mounted a second time at
+`/workspace`, with the same guards; a link would not do, since `ls /workspace` and `find /workspace` stop at one.
 
-A folder above a guard is bound on itself: otherwise `mv .config x; mkdir -p .config/git` would put a file of one's own
-where the protected one stood. The price: a rename across the border of such a folder is answered with EXDEV, upon
-which `mv` copies.
+A folder above a guard is bound on itself: otherwise `mv .config x; mkdir -p .config/git` would put a file of the
+command's own in place of the protected one. The price: the kernel answers a rename across the border of such a folder
+with EXDEV, upon which `mv` copies.
 
-Only what exists is guarded. A mount point that is missing would have to be made on the host.
+Only paths that exist are guarded. A mount point that is missing would have to be made on the host.
 """
 
 from __future__ import annotations
@@ -29,25 +29,29 @@ _KERNEL_FOLDERS = ("/proc", "/sys", "/dev")
 
 
 class MountKind(Enum):
+    """The kinds of mounts that a plan consists of."""
+
     READ_ONLY = "read-only"
-    """`source` of the host at `target`, with what is mounted below it."""
+    """A bind of the host's `source` at `target`, with the mounts below it."""
     WRITABLE = "writable"
     TEMPORARY = "temporary"
-    """An empty folder that can be written and is gone afterwards."""
+    """An empty folder that a command can write and that is gone afterwards."""
     HIDDEN_FOLDER = "hidden folder"
-    """Empty and read-only; `plan` may have put other mounts below it, so it becomes read-only when all are made."""
+    """An empty folder; other mounts may lie below it, so it becomes read-only when all mounts are made."""
     HIDDEN_FILE = "hidden file"
-    """Empty and read-only."""
+    """An empty read-only file."""
     LINK = "link"
-    """A symbolic link that says `source`."""
+    """A symbolic link to `source`."""
     COPY = "copy"
-    """What is mounted at `source` and below, all of it, at `target` too."""
+    """A second mount, at `target`, of everything that is mounted at `source` and below."""
     PROC = "proc"
     DEV = "dev"
 
 
 @dataclass(frozen=True)
 class Mount:
+    """One mount of a sandbox."""
+
     kind: MountKind
     target: str
     source: str = ""
@@ -55,7 +59,7 @@ class Mount:
 
 @dataclass(frozen=True)
 class ResolvedPath:
-    """Where a name leads on the host: to `real`, past `links` (where each stands, and what it says)."""
+    """The real path of a name on the host, with the links on the way: the path of each, and its target."""
 
     real: str
     links: tuple[tuple[str, str], ...] = ()
@@ -63,27 +67,27 @@ class ResolvedPath:
 
 @dataclass(frozen=True)
 class HostPaths:
-    """The facts about the host that decide; `hostpaths.py` gathers them."""
+    """The facts about the host that a plan depends on; `host_paths.py` gathers them."""
 
     software: tuple[ResolvedPath, ...]
-    """Read-only: the system's folders, chosen files of /etc, interpreters."""
+    """Read-only paths: the system's folders, chosen files of /etc, interpreters."""
     temporary: tuple[ResolvedPath, ...]
     """Home, and the folders for temporary files."""
     root_names: tuple[ResolvedPath, ...] = ()
-    """Further names of the root."""
+    """Other names of the root."""
     secrets: tuple[str, ...] = ()
     """Real paths that are visible to no command, wherever they lie."""
     lstat_kind: Callable[[str], FileKind | None] = lambda _: None
-    """What stands at an absolute path; None if nothing does. Links are not followed."""
+    """A function that returns the kind of file at an absolute path, or None; it does not follow links."""
 
 
 def plan(root: str, confinement: Confinement, host: HostPaths) -> tuple[Mount, ...]:
-    """The mounts in the order in which they are to be made. `root` is a real path."""
+    """Return the mounts in the order in which they are to be made. `root` is a real path."""
     return Layout(root, host).mounts(confinement)
 
 
 class Layout:
-    """The mounts for one root; what all commands have in common is worked out once."""
+    """The mounts for one root; those that all commands have in common are computed once."""
 
     def __init__(self, root: str, host: HostPaths) -> None:
         if root == "/" or any(relative_to(root, folder) is not None for folder in _KERNEL_FOLDERS):
@@ -96,7 +100,7 @@ class Layout:
         self._common: dict[tuple[FileKind | None, ...], tuple[Mount, ...]] = {}
 
     def mounts(self, confinement: Confinement) -> tuple[Mount, ...]:
-        secrets = tuple(map(self._host.lstat_kind, self._host.secrets))  # they come and go; the rest of the host stays
+        secrets = tuple(map(self._host.lstat_kind, self._host.secrets))  # only these come and go
         if secrets not in self._common:
             self._common = {secrets: _sort_by_depth(_base_mounts(self._root, self._host))}
         guards = list(_guard_mounts(self._root, confinement, self._host))
@@ -109,34 +113,37 @@ class Layout:
 
 
 def to_alias(folder: str, mounts: Iterable[Mount]) -> str:
-    """The name that a folder of the root has below ALIAS, where the root is mounted there too."""
+    """Return the name of a folder of the root below ALIAS, or `folder` where the root is not mounted there."""
     root = next((mount.source for mount in mounts if mount.kind is MountKind.COPY and mount.target == ALIAS), None)
     rest = None if root is None else relative_to(folder, root)
     return folder if rest is None else f"{ALIAS}/{rest}".rstrip("/")
 
 
 def _sort_by_depth(mounts: Iterable[Mount]) -> tuple[Mount, ...]:
-    """What is above comes first."""
+    """Return the mounts with the upper ones first."""
     return tuple(sorted(mounts, key=lambda mount: mount.target.count("/")))
 
 
-# -- what every sandbox has
+# -- the mounts of every sandbox
 
 
 def _base_mounts(root: str, host: HostPaths) -> Iterator[Mount]:
-    """Of two that want the same path the first wins; the deepest one above a path decides what is seen there."""
+    """Yield the mounts that all commands have in common.
+
+    Of two mounts for the same path the first wins; the deepest mount above a path decides what is visible there.
+    """
     yield from (Mount(MountKind.PROC, "/proc"), Mount(MountKind.DEV, "/dev"))
     chosen: dict[str, Mount] = {root: Mount(MountKind.WRITABLE, root, root)}
-    wanted = [
+    candidates = [
         *(Mount(MountKind.READ_ONLY, path.real, path.real) for path in host.software),
         *_secret_masks(host.secrets, host.lstat_kind),
         *(Mount(MountKind.TEMPORARY, path.real) for path in host.temporary),
     ]
-    for mount in _sort_by_depth(wanted):
+    for mount in _sort_by_depth(candidates):
         above = _find_above(mount.target, chosen)
         if mount.target not in chosen and _is_needed(mount, above, root, host):
             chosen[mount.target] = mount
-    # Where nothing of the host is shown, there is nothing to mask: of a folder in home, not even its name.
+    # A mask where nothing of the host is visible would only reveal a name, of a folder in home for example.
     yield from (
         mount for mount in chosen.values() if mount.kind not in _MASK_KINDS or _shows_host(mount.target, chosen)
     )
@@ -149,7 +156,7 @@ _BIND_KINDS = (MountKind.READ_ONLY, MountKind.WRITABLE)
 
 def _is_needed(mount: Mount, above: Mount | None, root: str, host: HostPaths) -> bool:
     if relative_to(mount.target, root) is not None:
-        return False  # what lies in the workspace is the workspace's; the guards say what of it is protected
+        return False  # the guards protect what lies in the workspace
     if any(relative_to(mount.target, folder) is not None for folder in _KERNEL_FOLDERS) or mount.target == "/":
         return False
     if mount.kind in _MASK_KINDS:
@@ -158,7 +165,7 @@ def _is_needed(mount: Mount, above: Mount | None, root: str, host: HostPaths) ->
         return True
     if mount.kind is MountKind.TEMPORARY:
         return above.kind is MountKind.READ_ONLY and host.lstat_kind(mount.target) is FileKind.FOLDER
-    return False  # seen already, or to remain unseen
+    return False  # visible already, or to remain hidden
 
 
 def _shows_host(target: str, chosen: Mapping[str, Mount]) -> bool:
@@ -167,9 +174,9 @@ def _shows_host(target: str, chosen: Mapping[str, Mount]) -> bool:
 
 
 def _find_above(path: str, chosen: Mapping[str, Mount]) -> Mount | None:
-    """The deepest of `chosen` at or above `path`."""
-    found = [mount for target, mount in chosen.items() if relative_to(path, target) is not None]
-    return max(found, key=lambda mount: len(mount.target), default=None)
+    """Return the deepest of `chosen` at or above `path`."""
+    candidates = [mount for target, mount in chosen.items() if relative_to(path, target) is not None]
+    return max(candidates, key=lambda mount: len(mount.target), default=None)
 
 
 def _secret_masks(paths: Iterable[str], lstat_kind: Callable[[str], FileKind | None]) -> Iterator[Mount]:
@@ -197,7 +204,7 @@ def _is_free(path: str, chosen: Mapping[str, Mount]) -> bool:
 
 
 def expand_copies(mounts: Iterable[Mount]) -> tuple[Mount, ...]:
-    """The same without AGAIN, for a provider that cannot mount a tree of mounts at once."""
+    """Replace each COPY by single mounts, for a provider that cannot mount a tree of mounts in one step."""
     mounts = tuple(mounts)
     copies = (
         replace(mount, target=f"{again.target}/{rest}".rstrip("/"))
@@ -209,7 +216,7 @@ def expand_copies(mounts: Iterable[Mount]) -> tuple[Mount, ...]:
     return _sort_by_depth((*(mount for mount in mounts if mount.kind is not MountKind.COPY), *copies))
 
 
-# -- what protects parts of the workspace
+# -- the guards, which protect parts of the workspace
 
 
 def _guard_mounts(root: str, confinement: Confinement, host: HostPaths) -> Iterator[Mount]:
@@ -225,18 +232,18 @@ def _guard_mounts(root: str, confinement: Confinement, host: HostPaths) -> Itera
             rule="protected",
         )
     kinds = {path: kind for path in (*hidden, *read_only, *pinned) if (kind := host.lstat_kind(_join_root(root, path)))}
-    wishes: dict[tuple[str, ...], MountKind] = {}  # from the weakest to the strongest, which overwrites
+    guards: dict[tuple[str, ...], MountKind] = {}  # from the weakest to the strongest, which overwrites
     for path in kinds:
         for end in range(1, len(path)):
-            wishes[path[:end]] = MountKind.WRITABLE
+            guards[path[:end]] = MountKind.WRITABLE
     for paths, guard in ((pinned, MountKind.WRITABLE), (read_only, MountKind.READ_ONLY)):
-        wishes.update((path, guard) for path in paths if _can_be_bound(kinds.get(path)))
+        guards.update((path, guard) for path in paths if _can_be_bound(kinds.get(path)))
     for path in hidden:
         if _can_be_bound(kind := kinds.get(path)):
-            wishes[path] = MountKind.HIDDEN_FOLDER if kind is FileKind.FOLDER else MountKind.HIDDEN_FILE
-    for path, guard in wishes.items():
+            guards[path] = MountKind.HIDDEN_FOLDER if kind is FileKind.FOLDER else MountKind.HIDDEN_FILE
+    for path, guard in guards.items():
         # The root is one of them: a writable folder in a root that is read-only would be a hole.
-        around = {wishes[path[:end]] for end in range(len(path)) if path[:end] in wishes}
+        around = {guards[path[:end]] for end in range(len(path)) if path[:end] in guards}
         if around & _SUFFICIENT[guard]:
             continue
         target = _join_root(root, path)
@@ -253,7 +260,7 @@ _SUFFICIENT: Mapping[MountKind, frozenset[MountKind]] = {
 
 
 def _can_be_bound(kind: FileKind | None) -> bool:
-    """Nothing can be mounted on a link. What it leads to inside has a real path of its own; outside is not shown."""
+    """Return whether a mount is possible: not on a link, whose target inside has a real path of its own."""
     return kind not in (None, FileKind.LINK)
 
 

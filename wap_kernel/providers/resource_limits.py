@@ -1,12 +1,12 @@
-"""Limits on what a command and all that it starts may take: by control groups where they can be made, else by rlimits.
+"""Limit the resources of a command and all that it starts: by control groups where possible, else by rlimits.
 
-A control group counts a command as a whole. Root can make one, and a user to whom one was delegated (systemd does
-so for a login). Rlimits are what is left: the size of a file is always held by them; processes are counted by user
-namespace (Linux 5.14), but never for root; memory counts for each process alone, so as a whole it is not held.
+A control group counts a command as a whole. Root can create one, and a user to whom one was delegated (systemd does so
+for a login). Rlimits are the fallback: they always limit the size of a file; they count processes by user namespace
+(Linux 5.14), but never for root; they count memory for each process alone, so the command as a whole is not limited.
 
 Moving a process into a group costs the kernel about 10 ms, more than starting a sandbox. In version 1 a thread can move
-itself for nothing, and what it starts there stays there. In version 2 it cannot, so there only memory is held that way
-if processes can be counted by an rlimit.
+itself at no cost, and its children stay there. In version 2 it cannot, so there a group only limits memory if an rlimit
+can count the processes.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ from secrets import token_hex
 from wap_kernel.providers.base import ResourceLimits
 
 _PREFIX = "wap-"
-_OUR_OWN = 4
-"""Processes and threads in a group that are not the command's: bubblewrap, twice, its script, and our own thread."""
-_PATIENCE = 2.0
-"""Seconds for the kernel to let go of a group whose processes have all ended."""
+_OWN_PROCESSES = 4
+"""Processes and threads in a group that are not the command's: bubblewrap, twice, its script, and a server's thread."""
+_REMOVAL_SECONDS = 2.0
+"""Seconds that the kernel may take to release a group whose processes have all ended."""
 
-# What to write for each limit. A file that ends in "?" may be missing: there is no swap to be counted then.
+# The files to write for each limit. One that ends in "?" may be missing: then there is no swap to count.
 _V2 = {"processes": ("pids", ["pids.max"]), "memory": ("memory", ["memory.max", "memory.swap.max=0?"])}
 _V1 = {
     "processes": ("pids", ["pids.max"]),
@@ -39,74 +39,74 @@ _V1 = {
 
 @dataclass(frozen=True)
 class ControlGroups:
-    """Where groups can be made on this machine: the folder for each limit, and the files that set it."""
+    """The folders of this machine in which groups can be created, one for each limit, and the files that set it."""
 
     folders: Mapping[str, str] = field(default_factory=dict)
     files: Mapping[str, list[str]] = field(default_factory=dict)
-    threads_move: bool = False
-    """Version 1."""
+    can_move_threads: bool = False
+    """Version 1 of control groups, in which a thread can move itself."""
 
 
-def held(limits: ResourceLimits, groups: ControlGroups | None = None) -> Mapping[str, bool]:
-    """Which of the limits hold on this machine, for a command as a whole."""
+def enforced_limits(limits: ResourceLimits, groups: ControlGroups | None = None) -> Mapping[str, bool]:
+    """Return which of the limits this machine enforces for a command as a whole."""
     groups = find_groups() if groups is None else groups
-    holds = {
+    is_enforced = {
         "processes": "processes" in groups.folders or _counts_processes(),
         "memory": "memory" in groups.folders,
         "file size": True,
     }
-    wanted = {"processes": limits.processes, "memory": limits.memory, "file size": limits.file_size}
-    return {name: holds[name] for name, limit in wanted.items() if limit is not None}
+    values = {"processes": limits.processes, "memory": limits.memory, "file size": limits.file_size}
+    return {name: is_enforced[name] for name, limit in values.items() if limit is not None}
 
 
-class Limited:
-    """The limits of one command, for which `stack` makes groups and removes them, after everything has ended."""
+class CommandLimits:
+    """The limits of one command. `stack` removes the groups after everything has ended."""
 
     def __init__(self, stack: ExitStack, limits: ResourceLimits, groups: ControlGroups) -> None:
         self._limits = limits
         self._groups = groups
-        self._made: dict[str, str] = {}
-        wanted = {"processes": limits.processes, "memory": limits.memory}
+        self._created: dict[str, str] = {}
+        values = {"processes": limits.processes, "memory": limits.memory}
         name = f"{_PREFIX}{os.getpid()}-{token_hex(4)}"
         for limit, folder in groups.folders.items():
-            value = wanted[limit]
-            if value is None or (limit == "processes" and not groups.threads_move and _counts_processes()):
+            value = values[limit]
+            if value is None or (limit == "processes" and not groups.can_move_threads and _counts_processes()):
                 continue
             group = os.path.join(folder, name)
-            if group not in self._made.values():
+            if group not in self._created.values():
                 os.mkdir(group)
                 stack.callback(_remove, group)
-            self._made[limit] = group
+            self._created[limit] = group
             for file in groups.files[limit]:
-                _set(group, file, value + _OUR_OWN if limit == "processes" else value)
+                _set(group, file, value + _OWN_PROCESSES if limit == "processes" else value)
 
     @contextmanager
-    def inside(self) -> Iterator[None]:
-        """Within the block the calling thread is in the groups, if it can be, and so is whatever it starts."""
-        if not self._groups.threads_move:
+    def enter(self) -> Iterator[None]:
+        """Keep the calling thread in the groups for the block, where possible, with every process that it starts."""
+        if not self._groups.can_move_threads:
             yield
             return
         with ExitStack() as stack:
-            for limit, group in self._made.items():  # 0: myself, which is what makes it cheap
+            for limit, group in self._created.items():  # 0 is the calling thread, which makes it cheap
                 stack.callback(_write, os.path.join(self._groups.folders[limit], "tasks"), 0)
                 _write(os.path.join(group, "tasks"), 0)
             yield
 
-    def put(self, pid: int) -> None:
-        """Set what is still to be set, for a process that is about to become the command."""
-        if not self._groups.threads_move:
-            for group in set(self._made.values()):
+    def add_process(self, pid: int) -> None:
+        """Set the remaining limits for a process that is about to become the command."""
+        if not self._groups.can_move_threads:
+            for group in set(self._created.values()):
                 _write(os.path.join(group, "cgroup.procs"), pid)
         import resource
 
-        for number, value in _rlimits(self._limits, self._made).items():
+        for number, value in _rlimits(self._limits, self._created).items():
             _, hard = resource.prlimit(pid, number)
             value = value if hard == resource.RLIM_INFINITY else min(value, hard)
             resource.prlimit(pid, number, (value, value))
 
 
-class Kept:
-    """A group without limits, which keeps the processes of one command together."""
+class UnlimitedGroup:
+    """A control group without limits, which keeps the processes of one command together."""
 
     def __init__(self, stack: ExitStack, groups: ControlGroups) -> None:
         self._groups = groups
@@ -116,8 +116,8 @@ class Kept:
         stack.callback(_remove, self._group)
 
     @contextmanager
-    def inside(self) -> Iterator[None]:
-        if not self._groups.threads_move:
+    def enter(self) -> Iterator[None]:
+        if not self._groups.can_move_threads:
             yield
             return
         _write(os.path.join(self._group, "tasks"), 0)
@@ -126,12 +126,12 @@ class Kept:
         finally:
             _write(os.path.join(self._folder, "tasks"), 0)
 
-    def put(self, pid: int) -> None:
-        if not self._groups.threads_move:
+    def add_process(self, pid: int) -> None:
+        if not self._groups.can_move_threads:
             _write(os.path.join(self._group, "cgroup.procs"), pid)
 
     def kill_all(self) -> None:
-        deadline = time.monotonic() + _PATIENCE
+        deadline = time.monotonic() + _REMOVAL_SECONDS
         while time.monotonic() < deadline:
             with open(os.path.join(self._group, "cgroup.procs"), encoding="ascii") as file:
                 left = [int(line) for line in file]
@@ -143,63 +143,65 @@ class Kept:
             time.sleep(0.002)
 
 
-def kept(groups: ControlGroups, stack: ExitStack) -> Kept | None:
-    """None where no group can be made, now or at all."""
+def create_group(groups: ControlGroups, stack: ExitStack) -> UnlimitedGroup | None:
+    """Return a group for one command, or None where no group can be created."""
     try:
-        return Kept(stack, groups) if groups.folders else None
+        return UnlimitedGroup(stack, groups) if groups.folders else None
     except OSError:
         return None
 
 
 @contextmanager
-def limited(limits: ResourceLimits, groups: ControlGroups) -> Iterator[Callable[[int], None]]:
-    """Gives a function that puts a process that runs already under the limits. The block must end after all of it."""
+def open_limits(limits: ResourceLimits, groups: ControlGroups) -> Iterator[Callable[[int], None]]:
+    """Yield a function that puts a running process under the limits. The block must end after the process."""
     with ExitStack() as stack:
-        yield Limited(stack, limits, replace(groups, threads_move=False)).put
+        yield CommandLimits(stack, limits, replace(groups, can_move_threads=False)).add_process
 
 
 def _rlimits(limits: ResourceLimits, grouped: Mapping[str, str]) -> dict[int, int]:
-    import resource  # not at the top: Windows has none, and is to be told so by somebody who could be imported
+    import resource  # not at the top: Windows has none, and this module must be importable to say so
 
-    wanted: dict[int, int | None] = {
+    values: dict[int, int | None] = {
         resource.RLIMIT_FSIZE: limits.file_size,
         resource.RLIMIT_NPROC: limits.processes if "processes" not in grouped and _counts_processes() else None,
         # Not the address space (RLIMIT_AS), of which node and java reserve far more than they use.
         resource.RLIMIT_DATA: limits.memory if "memory" not in grouped else None,
     }
-    return {number: value for number, value in wanted.items() if value is not None}
+    return {number: value for number, value in values.items() if value is not None}
 
 
 def _counts_processes() -> bool:
-    """Whether RLIMIT_NPROC counts what is in a user namespace, and not all that the user has running."""
+    """Return whether RLIMIT_NPROC counts the processes of a user namespace, not all processes of the user."""
     version = re.match(r"(\d+)\.(\d+)", platform.release())
     return os.getuid() != 0 and version is not None and (int(version[1]), int(version[2])) >= (5, 14)
 
 
 def find_groups(proc: str = "/proc/self") -> ControlGroups:
-    """Where this process may make control groups. What a killed server left of them is removed on the way."""
+    """Return where this process may create control groups, and remove those that a killed server left there."""
     folders: dict[str, str] = {}
     files: dict[str, list[str]] = {}
     versions: set[int] = set()
-    mounts = list(_cgroup_mounts(proc))
-    for controllers, path in sorted(_own_groups(proc), key=lambda own: not own[0]):
+    mounts = list(_read_cgroup_mounts(proc))
+    for controllers, path in sorted(_read_own_groups(proc), key=lambda own: not own[0]):
         table, version = (_V1, 1) if controllers else (_V2, 2)
         if version == 2 and versions:
-            break  # a mixture of both is not worth its trouble
+            break  # both versions together are not supported
         for limit, (controller, names) in table.items():
             if controllers and controller not in controllers:
                 continue
-            found = (folder for options, point in mounts for folder in _candidates(options, point, controller, path))
+            found = (
+                folder for options, point in mounts for folder in _find_candidates(options, point, controller, path)
+            )
             folder = None if limit in folders else next(found, None)
             if folder is not None:
                 folders[limit], files[limit] = folder, names
                 versions.add(version)
-                _clean_up_after_the_dead(folder)
-    return ControlGroups(folders, files, threads_move=1 in versions)
+                _remove_stale_groups(folder)
+    return ControlGroups(folders, files, can_move_threads=1 in versions)
 
 
-def _own_groups(proc: str) -> Iterator[tuple[list[str], str]]:
-    """The controllers (none: version 2) and our path below each hierarchy."""
+def _read_own_groups(proc: str) -> Iterator[tuple[list[str], str]]:
+    """Yield the controllers (none: version 2) and the server's path below each hierarchy."""
     try:
         with open(f"{proc}/cgroup", encoding="utf-8") as file:
             lines = file.read().splitlines()
@@ -209,8 +211,8 @@ def _own_groups(proc: str) -> Iterator[tuple[list[str], str]]:
         yield [name for name in controllers.split(",") if name], path
 
 
-def _cgroup_mounts(proc: str) -> Iterator[tuple[list[str] | None, str]]:
-    """The options (None: version 2) and the mount point of each hierarchy."""
+def _read_cgroup_mounts(proc: str) -> Iterator[tuple[list[str] | None, str]]:
+    """Yield the options (None: version 2) and the mount point of each hierarchy."""
     try:
         with open(f"{proc}/mountinfo", encoding="utf-8", errors="surrogateescape") as file:
             lines = file.read().splitlines()
@@ -225,15 +227,15 @@ def _cgroup_mounts(proc: str) -> Iterator[tuple[list[str] | None, str]]:
             yield options.split(","), first.split()[4]
 
 
-def _candidates(options: list[str] | None, point: str, controller: str, path: str) -> Iterator[str]:
+def _find_candidates(options: list[str] | None, point: str, controller: str, path: str) -> Iterator[str]:
     own = os.path.normpath(f"{point}/{path}")
     if options is not None:
         if controller in options and _can_make_groups(own):
             yield own
         return
-    # In version 2 a group with processes in it has no groups with limits below, so a neighbour of ours is made.
+    # In version 2 a group with processes has no groups with limits below, so the new group is the server's sibling.
     for folder in (own, os.path.dirname(own)):
-        if folder.startswith(point) and _can_make_groups(folder) and controller in _enabled(folder):
+        if folder.startswith(point) and _can_make_groups(folder) and controller in _read_enabled(folder):
             yield folder
 
 
@@ -241,7 +243,7 @@ def _can_make_groups(folder: str) -> bool:
     return os.access(folder, os.W_OK) and os.access(f"{folder}/cgroup.procs", os.W_OK)
 
 
-def _enabled(folder: str) -> list[str]:
+def _read_enabled(folder: str) -> list[str]:
     try:
         with open(f"{folder}/cgroup.subtree_control", encoding="utf-8") as file:
             return file.read().split()
@@ -249,15 +251,15 @@ def _enabled(folder: str) -> list[str]:
         return []
 
 
-def _clean_up_after_the_dead(folder: str) -> None:
+def _remove_stale_groups(folder: str) -> None:
     for name in os.listdir(folder):
         owner = name.removeprefix(_PREFIX).partition("-")[0]
         if name.startswith(_PREFIX) and owner.isdigit() and not os.path.exists(f"/proc/{owner}"):
-            _remove(os.path.join(folder, name), patience=0.0)
+            _remove(os.path.join(folder, name), seconds=0.0)
 
 
-def _remove(group: str, patience: float = _PATIENCE) -> None:
-    deadline = time.monotonic() + patience
+def _remove(group: str, seconds: float = _REMOVAL_SECONDS) -> None:
+    deadline = time.monotonic() + seconds
     while True:
         try:
             return os.rmdir(group)

@@ -1,4 +1,4 @@
-"""Which provider serves a workspace: the one that was named, or the best that works here."""
+"""Choose the provider of a workspace: the configured one, or the best that works on this machine."""
 
 from __future__ import annotations
 
@@ -16,15 +16,17 @@ NAMES = (AUTO, "local", "bubblewrap", "gvisor")
 
 
 @dataclass(frozen=True)
-class Choice:
+class ProviderChoice:
+    """The chosen provider."""
+
     provider: Provider
     reason: str
-    """Why this one, for people."""
+    """The reason for the choice, for people."""
 
 
 @dataclass(frozen=True)
-class _Circumstances:
-    """What every provider is made from."""
+class _ProviderOptions:
+    """The arguments that every provider is created from."""
 
     root: Root
     secrets: Sequence[str]
@@ -41,60 +43,69 @@ def choose(
     server_environment: Mapping[str, str] | None = None,
     grace: float = run.GRACE,
     resources: ResourceLimits | None = None,
-) -> Choice:
-    """`auto` takes bubblewrap when it works, else local. One that is named and cannot start raises: whoever asked for a
-    sandbox does not want to do without."""
+) -> ProviderChoice:
+    """Create the provider `name`; `auto` takes bubblewrap when it works, else local.
+
+    Raises ProviderUnavailable for a sandbox that is configured and cannot start: its administrator does not want
+    commands without one.
+    """
     if name not in NAMES:
         raise InvalidArgument(f"There is no provider named {name!r}.", hint=f"Choose one of: {', '.join(NAMES)}.")
-    circumstances = _Circumstances(root, secrets, server_environment, grace, resources or ResourceLimits())
+    options = _ProviderOptions(root, secrets, server_environment, grace, resources or ResourceLimits())
     if name == "local":
-        return Choice(_local(circumstances), "It was named; it does not confine commands.")
+        return ProviderChoice(
+            _create_local(options), 'Provider "local" was chosen in the configuration; it does not confine commands.'
+        )
     candidate = "bubblewrap" if name == AUTO else name
-    found = probe(candidate)
-    if found.works:
-        reason = "It was named" if name != AUTO else "It works on this machine"
-        return Choice(_SANDBOXES[candidate](circumstances), f"{reason}: {found.detail}.")
+    probed = probe(candidate)
+    if probed.works:
+        reason = "was chosen in the configuration" if name != AUTO else "works on this machine"
+        return ProviderChoice(_SANDBOXES[candidate](options), f'Provider "{candidate}" {reason}: {probed.detail}.')
     if name == AUTO:
-        todo = f" To change that: {found.fix}" if found.fix else ""
-        why = found.detail.removesuffix(".")
-        return Choice(_local(circumstances), f"No sandbox works here, so commands are not confined: {why}.{todo}")
+        fix = f" To change that: {probed.fix}" if probed.fix else ""
+        detail = probed.detail.removesuffix(".")
+        return ProviderChoice(
+            _create_local(options), f"No sandbox works on this machine, so commands are not confined: {detail}.{fix}"
+        )
     raise ProviderUnavailable(
-        f"The provider {name} cannot start: {found.detail}", hint=found.fix or "`wap doctor` tells more.", provider=name
+        f"The provider {name} cannot start: {probed.detail}",
+        hint=probed.fix or "Run `wap doctor` for details.",
+        provider=name,
     )
 
 
 def probe(name: str) -> Probe:
-    """What a provider finds out about this machine. gVisor takes its time; bubblewrap some 20 ms."""
+    """Return a provider's findings about this machine. gVisor's probe is slow; bubblewrap's takes some 20 ms."""
     return _PROBES[name]()
 
 
-def _local(given: _Circumstances) -> Provider:
+def _create_local(options: _ProviderOptions) -> Provider:
     from wap_kernel.providers.local import LocalProvider
 
-    return LocalProvider(given.root, server_environment=given.server_environment, grace=given.grace)
+    return LocalProvider(options.root, server_environment=options.server_environment, grace=options.grace)
 
 
-def _bubblewrap(given: _Circumstances) -> Provider:
+def _create_bubblewrap(options: _ProviderOptions) -> Provider:
     from wap_kernel.providers.bubblewrap import BubblewrapProvider
 
     return BubblewrapProvider(
-        given.root,
-        secrets=given.secrets,
-        server_environment=environment.for_sandbox(given.server_environment or os.environ),
-        grace=given.grace,
-        resources=given.resources,
+        options.root,
+        secrets=options.secrets,
+        server_environment=environment.restrict_search_path(options.server_environment or os.environ),
+        grace=options.grace,
+        resources=options.resources,
     )
 
 
-def _gvisor(given: _Circumstances) -> Provider:
+def _create_gvisor(options: _ProviderOptions) -> Provider:
     from wap_kernel.providers.gvisor.provider import GvisorProvider
 
     return GvisorProvider(
-        given.root,
-        secrets=given.secrets,
-        server_environment=environment.for_sandbox(given.server_environment or os.environ),
-        grace=given.grace,
-        resources=given.resources,
+        options.root,
+        secrets=options.secrets,
+        server_environment=environment.restrict_search_path(options.server_environment or os.environ),
+        grace=options.grace,
+        resources=options.resources,
     )
 
 
@@ -115,7 +126,10 @@ def _probe_gvisor() -> Probe:
 
 
 _PROMISES = ("files outside", "network", "other processes", "processes", "memory", "file size")
-_SANDBOXES: Mapping[str, Callable[[_Circumstances], Provider]] = {"bubblewrap": _bubblewrap, "gvisor": _gvisor}
+_SANDBOXES: Mapping[str, Callable[[_ProviderOptions], Provider]] = {
+    "bubblewrap": _create_bubblewrap,
+    "gvisor": _create_gvisor,
+}
 _PROBES: Mapping[str, Callable[[], Probe]] = {
     "local": _probe_local,
     "bubblewrap": _probe_bubblewrap,

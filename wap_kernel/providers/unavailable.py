@@ -1,6 +1,6 @@
-"""The provider that stands in for one that was named and cannot start: files are served, every command is refused.
+"""Serve files and refuse every command, in place of a configured provider that cannot start.
 
-Whoever asked for a sandbox does not want commands without one.
+An administrator who configured a sandbox does not want commands without one.
 """
 
 from __future__ import annotations
@@ -13,6 +13,8 @@ from wap_kernel.model.errors import ProviderUnavailable
 
 
 class UnavailableProvider:
+    """The stand-in for the provider `name`, which cannot start for `reason`."""
+
     confines = False
 
     def __init__(self, name: str, root: Root, reason: ProviderUnavailable) -> None:
@@ -26,7 +28,8 @@ class UnavailableProvider:
         self.refuse()
 
     def refuse(self) -> NoReturn:
+        """Raise the reason why the provider cannot start."""
         raise ProviderUnavailable(self._reason.message, hint=self._reason.hint, **self._reason.details)
 
     def close(self) -> None:
-        """Nothing runs."""
+        """Do nothing: no command runs."""

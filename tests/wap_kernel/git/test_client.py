@@ -81,8 +81,8 @@ def test_fetch_pull_and_clone(connected: Interface, server: GitServer, tmp_path:
     cloned = connected("git", action="clone", url=server.url(), path="/workspace/copies/engine")
     assert (cloned["path"], cloned["branch"]) == ("/workspace/copies/engine", "main")
     assert (connected.root / "copies/engine/b.txt").read_text() == "theirs"
-    inside = connected("git", action="log", workdir="/workspace/copies/engine", files=["b.txt"])
-    assert [commit["subject"] for commit in inside["commits"]] == ["theirs"]
+    git = connected("git", action="log", workdir="/workspace/copies/engine", files=["b.txt"])
+    assert [commit["subject"] for commit in git["commits"]] == ["theirs"]
 
 
 @pytest.mark.parametrize(
@@ -138,11 +138,11 @@ def test_the_credential_cannot_be_read_in_the_workspace(tmp_path: Path) -> None:
 def test_allowed_remotes() -> None:
     settings = GitSettings(allowed=("https://github.com/ada/*", "https://git.example.org"))
     for url in ("https://github.com/ada/engine.git", "git@github.com:ada/engine.git", "ssh://git@GitHub.com/ada/x"):
-        assert settings.remote(url).url.startswith(("https://github.com/ada/", "https://GitHub.com/ada/"))
-    assert settings.remote("https://git.example.org/a/b")
+        assert settings.resolve_remote(url).url.startswith(("https://github.com/ada/", "https://GitHub.com/ada/"))
+    assert settings.resolve_remote("https://git.example.org/a/b")
     for url in ("https://github.com/eve/x", "https://github.com.evil.org/ada/x", "https://github.com:444/ada/x"):
         with pytest.raises(PermissionDenied):
-            settings.remote(url)
+            settings.resolve_remote(url)
     for url in (
         "http://github.com/ada/x",
         "https://a:b@github.com/ada/x",
@@ -150,16 +150,16 @@ def test_allowed_remotes() -> None:
         "https://github.com/ada/../x",
     ):
         with pytest.raises(InvalidArgument):
-            settings.remote(url)
+            settings.resolve_remote(url)
     with pytest.raises(ProviderUnavailable):
-        GitSettings().require_any()
+        GitSettings().require_remote()
 
 
 # -- policy
 
 
 def test_what_the_standard_preset_says(tmp_path: Path) -> None:
-    with opened(tmp_path, provider=PROVIDER, policy=presets.load("standard")) as tools:
+    with opened(tmp_path, provider=PROVIDER, policy=presets.load_preset("standard")) as tools:
         tools.repository()
         tools.file("a.txt", "1")
         for fields in (
@@ -221,7 +221,7 @@ def test_who_may_not_run_git_may_not_use_the_tool(tmp_path: Path, shell: ShellPo
 
 
 def test_denied_paths_are_denied_in_every_commit(tmp_path: Path) -> None:
-    with opened(tmp_path, provider=PROVIDER, policy=presets.load("standard")) as tools:
+    with opened(tmp_path, provider=PROVIDER, policy=presets.load_preset("standard")) as tools:
         tools.file(".env", "TOKEN=1\n")
         tools.repository()
         tools.file("sub/.env", "TOKEN=2\n")

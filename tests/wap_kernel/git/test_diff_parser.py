@@ -26,12 +26,12 @@ def may_read(path: str) -> bool:
 
 def test_cut_off_anywhere() -> None:
     for end in range(len(TABLE + PATCHES) + 1):
-        found = diff_parser.parse((TABLE + PATCHES)[:end], folder=".", may_read=may_read, truncated=True)
+        found = diff_parser.parse_diff((TABLE + PATCHES)[:end], folder=".", may_read=may_read, truncated=True)
         assert "SECRET" not in str(found) and all(file.path == "a" for file in found.files), end
 
 
 def test_whole() -> None:
-    found = diff_parser.parse(TABLE + PATCHES, folder="sub", may_read=may_read)
+    found = diff_parser.parse_diff(TABLE + PATCHES, folder="sub", may_read=may_read)
     assert [(file.path, file.added, file.deleted) for file in found.files] == [("sub/a", 1, 1)]
     assert found.left_out == 2 and found.files[0].patch.endswith("-old\n+new\n")
 
@@ -39,7 +39,7 @@ def test_whole() -> None:
 @given(st.binary(max_size=300), st.integers(0, len(TABLE + PATCHES)))
 def test_rubbish_in_the_middle(rubbish: bytes, at: int) -> None:
     data = TABLE + PATCHES
-    found = diff_parser.parse(data[:at] + rubbish + data[at:], folder=".", may_read=lambda _: False)
+    found = diff_parser.parse_diff(data[:at] + rubbish + data[at:], folder=".", may_read=lambda _: False)
     assert found.files == ()
 
 
@@ -47,10 +47,10 @@ def test_rubbish_in_the_middle(rubbish: bytes, at: int) -> None:
 def test_names_as_git_quotes_them(name: bytes) -> None:
     quoted = "".join(f"\\{byte:03o}" for byte in name).encode()
     patch = b'diff --git "a/' + quoted + b'" "b/' + quoted + b'"\nold mode 1\nnew mode 2\n'
-    assert diff_parser._names(patch) == (diff_parser.text(name), diff_parser.text(name))
+    assert diff_parser._parse_names(patch) == (diff_parser.decode_text(name), diff_parser.decode_text(name))
 
 
 def test_drivers_are_found_by_their_keys() -> None:
     keys = ["filter.a.b.clean", "filter.x", "merge.default", "merge.m.driver", "merge.m.name", "filter.a=b.smudge", ""]
-    assert hardened_env.drivers(keys) == {("filter", "a.b"), ("merge", "m"), ("filter", "a=b")}
-    assert ("filter.a=b.smudge", "") in hardened_env.without_drivers([("filter", "a=b")])
+    assert hardened_env.find_drivers(keys) == {("filter", "a.b"), ("merge", "m"), ("filter", "a=b")}
+    assert ("filter.a=b.smudge", "") in hardened_env.disable_drivers([("filter", "a=b")])

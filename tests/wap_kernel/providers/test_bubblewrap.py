@@ -188,7 +188,7 @@ def test_a_workspace_that_was_moved_away(scene: Scene) -> None:
     moved = scene.folder.with_name("moved")
     scene.folder.rename(moved)
     scene.folder.mkdir()
-    with pytest.raises(ProviderUnavailable, match="another folder stands in its place"):
+    with pytest.raises(ProviderUnavailable, match="another folder has its path"):
         scene.run("touch begun")
     assert list(scene.folder.iterdir()) == list(moved.iterdir()) == []
 

@@ -16,8 +16,7 @@ from wap_kernel.files.interface import Files
 from wap_kernel.files.list_folder import list_files
 from wap_kernel.files.read import read_file
 from wap_kernel.files.write import Writer
-from wap_kernel.model.command import Command
-from wap_kernel.model.deadline import Deadline
+from wap_kernel.model.command import Command, Deadline
 from wap_kernel.model.edits import ReplaceLines
 from wap_kernel.model.errors import ProviderUnavailable, WapError, translate_os_error
 from wap_kernel.model.operations import (

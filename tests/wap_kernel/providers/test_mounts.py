@@ -102,13 +102,17 @@ def test_the_usual_case() -> None:
             id="home is a link to the root",
         ),
         pytest.param(
-            "/ws", host(temporary=(ResolvedPath("/usr/tmp"),), there={"/usr/tmp": FileKind.FOLDER}), ["rw /ws", "tmp /usr/tmp"],
+            "/ws", host(temporary=(ResolvedPath("/usr/tmp"),), there={"/usr/tmp": FileKind.FOLDER}),
+            ["rw /ws", "tmp /usr/tmp"],
             id="a temporary folder in the system",
         ),
         pytest.param(
-            "/ws", host(temporary=(ResolvedPath("/usr/missing"),)), ["rw /ws"], id="one that is missing there cannot be made"
+            "/ws", host(temporary=(ResolvedPath("/usr/missing"),)), ["rw /ws"],
+            id="one that is missing there cannot be made",
         ),
-        pytest.param("/ws", host(temporary=(ResolvedPath("/"), ResolvedPath("/usr"))), ["rw /ws"], id="home is the system"),
+        pytest.param(
+            "/ws", host(temporary=(ResolvedPath("/"), ResolvedPath("/usr"))), ["rw /ws"], id="home is the system"
+        ),
     ],
 )  # fmt: skip
 def test_where_things_lie(root: str, facts: HostPaths, expected: list[str]) -> None:
@@ -159,7 +163,8 @@ def test_the_other_name_one_by_one() -> None:
             ["rw /ws", "tmp /home/u", "ro /opt/c", "hide /opt/c/key"], id="in a prefix",
         ),
         pytest.param(
-            "/ws", host(secrets=("/home/u/s", "/var/s"), there={"/home/u/s": FileKind.FOLDER, "/var/s": FileKind.FOLDER}),
+            "/ws",
+            host(secrets=("/home/u/s", "/var/s"), there={"/home/u/s": FileKind.FOLDER, "/var/s": FileKind.FOLDER}),
             ["rw /ws", "tmp /home/u"], id="where nothing of the host is seen",
         ),
         pytest.param("/ws", host("/opt", secrets=("/opt/key",)), ["rw /ws", "tmp /home/u", "ro /opt"], id="missing"),

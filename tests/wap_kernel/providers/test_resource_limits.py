@@ -12,7 +12,7 @@ import pytest
 
 from tests.support.provider_workspace import MakeScene
 from wap_kernel.providers.base import ResourceLimits
-from wap_kernel.providers.resource_limits import ControlGroups, Limited, find_groups, held
+from wap_kernel.providers.resource_limits import CommandLimits, ControlGroups, enforced_limits, find_groups
 
 MIB = 1024 * 1024
 SMALL = ResourceLimits(processes=40, memory=200 * MIB, file_size=MIB)
@@ -33,7 +33,7 @@ def _leaves_nothing() -> Iterator[None]:
 
 
 def skip_unless_held(limit: str) -> None:
-    if not held(SMALL)[limit]:
+    if not enforced_limits(SMALL)[limit]:
         pytest.skip(f"the limit on {limit} is not held here")
 
 
@@ -139,7 +139,7 @@ def test_version_1(tmp_path: Path) -> None:
     )
     found = find_groups(proc)
     assert found.folders == {"processes": f"{tmp_path}/pids/me", "memory": f"{tmp_path}/memory"}
-    assert found.threads_move
+    assert found.can_move_threads
 
 
 def test_version_2_beside_our_own_group(tmp_path: Path) -> None:
@@ -149,7 +149,7 @@ def test_version_2_beside_our_own_group(tmp_path: Path) -> None:
     found = find_groups(machine(tmp_path, "0::/user/app\n", {"cg": "cgroup2"}))
     assert set(found.folders.values()) == {f"{tmp_path}/cg/user"}
     assert found.files["memory"][0] == "memory.max"
-    assert not found.threads_move
+    assert not found.can_move_threads
 
 
 def test_version_2_that_was_not_delegated(tmp_path: Path) -> None:
@@ -160,9 +160,9 @@ def test_version_2_that_was_not_delegated(tmp_path: Path) -> None:
 def test_no_control_groups_at_all(tmp_path: Path) -> None:
     found = find_groups(str(tmp_path))
     assert found == ControlGroups()
-    assert held(SMALL, found)["memory"] is False
-    assert held(SMALL, found)["file size"] is True
-    assert held(ResourceLimits(None, None, None), found) == {}
+    assert enforced_limits(SMALL, found)["memory"] is False
+    assert enforced_limits(SMALL, found)["file size"] is True
+    assert enforced_limits(ResourceLimits(None, None, None), found) == {}
 
 
 def test_groups_of_a_server_that_is_dead_are_removed(tmp_path: Path) -> None:
@@ -180,7 +180,7 @@ def test_the_values_that_are_set(tmp_path: Path) -> None:
     files = {"processes": ["pids.max"], "memory": ["memory.max", "memory.swap.max=0?"]}
     groups = ControlGroups({"processes": str(tmp_path), "memory": str(tmp_path)}, files)
     with ExitStack() as stack:
-        Limited(stack, SMALL, groups)
+        CommandLimits(stack, SMALL, groups)
         (made,) = tmp_path.iterdir()
         assert {file.name: file.read_text() for file in made.iterdir()}["memory.max"] == str(200 * MIB)
         assert (made / "memory.swap.max").read_text() == "0"

@@ -44,7 +44,7 @@ def verdict(program: bytes, architecture: int, number: int, first: int) -> int:
     ],
 )
 def test_only_sockets_to_the_host_are_refused(machine: str, architecture: int, number: int) -> None:
-    program = seccomp.program(machine)
+    program = seccomp.build_program(machine)
     assert program is not None
     assert verdict(program, architecture, number, 40) == 0x00050000 | errno.EAFNOSUPPORT
     for family in (1, 2, 10, 16, 39, 41):
@@ -56,9 +56,9 @@ def test_only_sockets_to_the_host_are_refused(machine: str, architecture: int, n
 
 
 def test_a_call_that_cannot_be_seen_through_does_not_exist() -> None:
-    program = seccomp.program("x86_64")
+    program = seccomp.build_program("x86_64")
     assert program is not None and verdict(program, 0x40000003, 102, 0) == 0x00050000 | errno.ENOSYS
-    assert seccomp.program("riscv64") is None
+    assert seccomp.build_program("riscv64") is None
 
 
 SCRIPT = """

@@ -11,7 +11,7 @@ from tests.support.provider_workspace import SERVER, Guard, Journal, skip_unless
 from wap_kernel.files.contained.root import Root
 from wap_kernel.model.errors import InvalidArgument, ProviderUnavailable
 from wap_kernel.providers.base import Probe
-from wap_kernel.providers.selection import NAMES, Choice, choose, probe
+from wap_kernel.providers.selection import NAMES, ProviderChoice, choose, probe
 
 
 @pytest.fixture
@@ -21,7 +21,7 @@ def root(tmp_path: Path) -> Iterator[Root]:
     root.close()
 
 
-def chosen(name: str, root: Root) -> Choice:
+def chosen(name: str, root: Root) -> ProviderChoice:
     choice = choose(name, root, secrets=(), server_environment=SERVER)
     choice.provider.close()
     return choice

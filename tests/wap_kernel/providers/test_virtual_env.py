@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.provider_workspace import CONFINING, SERVER, MakeScene, Scene
-from wap_kernel.policy.paths.protected import Level, protected_paths
+from wap_kernel.policy.paths.protected import Protection, find_protected_paths
 from wap_kernel.providers.process import environment
 
 VARIABLES = ("VIRTUAL_ENV", "CONDA_PREFIX")
@@ -89,7 +89,7 @@ def test_its_folder_stays_on_the_path_of_a_sandbox(tmp_path: Path, variable: str
     path = f"{tmp_path}/mine/bin:{tmp_path}/bin:/usr/bin"
 
     def kept(prefix: str) -> str:
-        return environment.for_sandbox({"HOME": str(tmp_path), variable: prefix, "PATH": path})["PATH"]
+        return environment.restrict_search_path({"HOME": str(tmp_path), variable: prefix, "PATH": path})["PATH"]
 
     assert kept(f"{tmp_path}/mine") == f"{tmp_path}/mine/bin:/usr/bin"
     assert kept("mine") == "/usr/bin"
@@ -100,7 +100,7 @@ def test_its_folder_stays_on_the_path_of_a_sandbox(tmp_path: Path, variable: str
 @pytest.mark.parametrize("variable", VARIABLES)
 def test_in_the_workspace_it_is_protected(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, variable: str) -> None:
     monkeypatch.setenv(variable, str(tmp_path / "mine"))
-    protected = protected_paths(str(tmp_path), "/elsewhere")
-    assert protected.level("mine/bin/python") is Level.READ_ONLY
-    assert protected.level("mines") is not Level.READ_ONLY
+    protected = find_protected_paths(str(tmp_path), "/elsewhere")
+    assert protected.level("mine/bin/python") is Protection.READ_ONLY
+    assert protected.level("mines") is not Protection.READ_ONLY
     assert str(tmp_path / "mine") in protected.prefixes

@@ -1,7 +1,7 @@
-"""What changes the workspace's own repository: add, restore, commit, checkout, branches.
+"""Change the workspace's own repository: add, restore, commit, checkout, branches.
 
-In the sandbox a file that policy denies is shown empty. To git that is a change, and `add .` would commit the emptied
-file. So folders are spread out into the files that changed, without those that policy denies.
+In the sandbox a file that policy denies appears empty. To git that is a change, and `add .` would commit the emptied
+file. So folders are expanded into the files that changed, without those that policy denies.
 """
 
 from __future__ import annotations
@@ -42,7 +42,8 @@ def add(repository: LocalRepository, paths: Sequence[str]) -> AddResult:
     odd = next((path for path in wanted if render_path(path) != path), None)
     if odd is not None:
         raise build_git_error(
-            GitFailureReason.UNKNOWN_PATH, f"The name of a file is not UTF-8: {render_path(odd)}. Rename it, or leave it out."
+            GitFailureReason.UNKNOWN_PATH,
+            f"The name of a file is not UTF-8: {render_path(odd)}. Rename it, or leave it out.",
         )
     gone = {change.path for change in raw.changed if change.kind == "deleted"}
     note = filters.describe_skipped_filters(repository, [path for path in wanted if path not in gone])
@@ -58,7 +59,7 @@ def add(repository: LocalRepository, paths: Sequence[str]) -> AddResult:
 
 
 def _folders_above(paths: Iterable[str]) -> set[str]:
-    """The folders that hold one of `paths`: to add such a name, once a file's, would add all that is in it now."""
+    """Return the folders that hold one of `paths`: adding such a name, once a file's, would add all that is in it."""
     return {path[:at] for path in paths for at, letter in enumerate(path) if letter == "/"}
 
 
@@ -66,17 +67,19 @@ def _covers(path: str, other: str) -> bool:
     return path == "." or other.rstrip("/") == path or other.startswith(f"{path}/")
 
 
-def restore(repository: LocalRepository, paths: Sequence[str], *, staged: bool = False, source: str | None = None) -> RestoreResult:
+def restore(
+    repository: LocalRepository, paths: Sequence[str], *, staged: bool = False, source: str | None = None
+) -> RestoreResult:
     """Put files back as the index has them, with `staged` the index as the last commit has it; or as `source` has."""
     if not paths:
         raise InvalidArgument("No files are named.", hint="Name the files to restore.")
     literal = repository.resolve_paths(paths)
     commit = repository.require_commit(source) if source is not None else None
     compared = ("--cached",) if staged else ()
-    ran = repository.read(
+    output = repository.read(
         "diff", "--name-only", "--no-renames", "-z", *compared, *((commit,) if commit else ()), "--", *literal
     )
-    changed = output_parser.split_records(ran.stdout)
+    changed = output_parser.split_records(output.stdout)
     unknown = [path for path in literal if path != "." and not any(_covers(path, one) for one in changed)]
     refused = [path for path in (*changed, *unknown) if not staged and not repository.may_write(path)]
     named = [path for path in refused if path in literal]
@@ -102,7 +105,9 @@ def commit(repository: LocalRepository, message: str, files: Sequence[str] = ())
     notes = [add(repository, files).note] if files else []
     raw = repository.read_status()
     if raw.conflicts:
-        conflicts = tuple(repository.render_path(change.path) for change in raw.conflicts if repository.may_read(change.path))
+        conflicts = tuple(
+            repository.render_path(change.path) for change in raw.conflicts if repository.may_read(change.path)
+        )
         failure = build_git_error(
             GitFailureReason.CONFLICTS, "There are merge conflicts. Edit the files, add them, and commit again."
         ).failure
@@ -114,8 +119,10 @@ def commit(repository: LocalRepository, message: str, files: Sequence[str] = ())
             hint="A person commits it, or unstages it with `git restore --staged`.",
         )
     if not raw.staged and not is_merge:
-        # Asked here, not left to git: its answer would be a status that looks into submodules.
-        raise build_git_error(GitFailureReason.NOTHING, "Nothing is staged, so there is nothing to commit. Name the files, or add them.")
+        # Checked here, not left to git: its answer would be a status that looks into submodules.
+        raise build_git_error(
+            GitFailureReason.NOTHING, "Nothing is staged, so there is nothing to commit. Name the files, or add them."
+        )
     options = ("--quiet", "--no-verify", "--no-gpg-sign", "--no-status", "--cleanup=whitespace")
     repository.change("commit", *options, f"--message={message}")
     (made,) = log(repository, "HEAD", limit=1).commits
@@ -130,8 +137,10 @@ def _may_commit(repository: LocalRepository, change: ChangedFile) -> bool:
 
 
 def checkout(repository: LocalRepository, name: str) -> CheckoutResult:
-    """Go to a branch; one that does not exist is made, from the remote's of that name or from here. A tag or a commit
-    detaches the head."""
+    """Switch to a branch, and create one that does not exist from the remote's of that name or from the head.
+
+    A tag or a commit detaches the head.
+    """
     try:
         branch = names.check_branch_name(name)
     except InvalidArgument:
@@ -160,17 +169,19 @@ def _switch_to_new(repository: LocalRepository, branch: str, start: str | None) 
 def _detach(repository: LocalRepository, commit: str) -> CheckoutResult:
     _check_checkout(repository, commit)
     repository.change("switch", "--quiet", "--detach", "--no-recurse-submodules", commit)
-    return CheckoutResult(None, commit, created=False, note="The head is detached: make a branch to keep what you commit.")
+    return CheckoutResult(
+        None, commit, created=False, note="The head is detached: make a branch to keep what you commit."
+    )
 
 
 def _check_checkout(repository: LocalRepository, commit: str) -> None:
-    """Refuse to go to a commit in which a protected path, or one of Git LFS, differs from here."""
+    """Refuse to check out a commit in which a protected path, or one of Git LFS, differs from the head."""
     here = repository.find_commit("HEAD")
     if here is None:
-        ran = repository.read("ls-tree", "-r", "-z", "--name-only", "--full-tree", commit)
+        output = repository.read("ls-tree", "-r", "-z", "--name-only", "--full-tree", commit)
     else:
-        ran = repository.read("diff-tree", "-r", "-z", "--name-only", "--no-renames", here, commit)
-    changed = output_parser.split_records(ran.stdout)
+        output = repository.read("diff-tree", "-r", "-z", "--name-only", "--no-renames", here, commit)
+    changed = output_parser.split_records(output.stdout)
     check_writes(repository, changed)
     filters.refuse_lfs(repository, changed, commit)
 
@@ -178,9 +189,12 @@ def _check_checkout(repository: LocalRepository, commit: str) -> None:
 def check_writes(repository: LocalRepository, paths: Iterable[str]) -> None:
     refused = [path for path in paths if not repository.may_write(path)]
     if refused:
-        shown = ", ".join(repository.render_path(path) for path in refused[:_MAX_NAMED] if repository.may_read(path)) or "hidden ones"
+        listed = (
+            ", ".join(repository.render_path(path) for path in refused[:_MAX_NAMED] if repository.may_read(path))
+            or "hidden ones"
+        )
         raise PermissionDenied(
-            f"It would change {len(refused)} protected paths: {shown}",
+            f"The operation would change {len(refused)} protected paths: {listed}",
             hint="A person does this by hand, or policy opens these paths.",
             paths=len(refused),
         )
@@ -193,6 +207,6 @@ def create_branch(repository: LocalRepository, name: str, start: str = "HEAD") -
 
 
 def delete_branch(repository: LocalRepository, name: str, *, force: bool = False) -> BranchList:
-    """Of the workspace only; with `force` also one whose commits are nowhere else."""
+    """Delete a branch of the workspace; with `force` also one whose commits are nowhere else."""
     repository.change("branch", "-D" if force else "-d", "--", names.check_branch_name(name))
     return branches(repository)

@@ -1,7 +1,7 @@
-"""Files that pass through a filter on their way into a repository and out of it (Git LFS, nbstripout ...).
+"""Find files that pass through a filter on their way into a repository and out of it (Git LFS, nbstripout ...).
 
-Filters are programs, and are switched off here. So a large file would be committed itself in the place of its pointer,
-and checked out as its pointer: that is refused. What other filters would have done is only said.
+Filters are programs, and are switched off here. So a large file would be committed itself instead of its pointer, and
+checked out as its pointer: that is refused. For other filters the result carries a note.
 """
 
 from __future__ import annotations
@@ -20,16 +20,18 @@ _MAX_NAMED = 3
 
 
 def find_filters(repository: LocalRepository, paths: Iterable[str]) -> dict[str, str]:
-    """The filters that the attributes of the work tree name."""
+    """Return the filter that the attributes of the work tree name for each path."""
     found: dict[str, str] = {}
     for portion in split_paths(paths):
-        said = output_parser.split_records(repository.read("check-attr", "-z", "filter", "--", *portion).stdout)
-        found.update((path, value) for path, value in zip(said[::3], said[2::3], strict=True) if value not in _NOT_FILTERS)
+        fields = output_parser.split_records(repository.read("check-attr", "-z", "filter", "--", *portion).stdout)
+        found.update(
+            (path, value) for path, value in zip(fields[::3], fields[2::3], strict=True) if value not in _NOT_FILTERS
+        )
     return found
 
 
 def refuse_lfs(repository: LocalRepository, paths: Collection[str], commit: str | None = None) -> None:
-    """For what is about to be written into the work tree, from `commit` if that has attributes of its own."""
+    """Refuse to write `paths` into the work tree if Git LFS stores one of them, also by the attributes of `commit`."""
     _refuse_found_lfs(repository, find_filters(repository, paths))
     attributes = [path for path in paths if path.rpartition("/")[2] == ".gitattributes"]
     if commit is None or not attributes:
@@ -41,7 +43,7 @@ def refuse_lfs(repository: LocalRepository, paths: Collection[str], commit: str 
 
 
 def describe_skipped_filters(repository: LocalRepository, paths: Iterable[str]) -> str | None:
-    """What is to be said of what is about to be added."""
+    """Return a note about the filters that are not run for `paths`, which are about to be added."""
     found = find_filters(repository, paths)
     _refuse_found_lfs(repository, found)
     if not found:
@@ -63,5 +65,6 @@ def _render_paths(repository: LocalRepository, paths: Collection[str]) -> str:
 
 def _lfs_error(what: str) -> GitError:
     return build_git_error(
-        GitFailureReason.LFS, f"The repository uses Git LFS, which is not supported here. {what} A person does that by hand."
+        GitFailureReason.LFS,
+        f"The repository uses Git LFS, which is not supported here. {what} A person does that by hand.",
     )

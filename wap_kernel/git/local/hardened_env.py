@@ -1,24 +1,24 @@
-"""What every git process gets from us, so that nothing in a repository decides which program runs. Pure.
+"""Build the environment of every git process, so that nothing in a repository decides which program runs. Pure.
 
-A repository's own config is obeyed by git: it names hooks, filters, editors, pagers, helpers. Settings handed over in
-the environment beat it. They go as `env NAME=VALUE ... git ...`, because a command's environment is closed to `GIT_*`
-for callers, and because keys may hold `=`, which `-c` would cut at.
+Git obeys a repository's own config, which names hooks, filters, editors, pagers, helpers. Settings in the environment
+beat it. They are passed as `env NAME=VALUE ... git ...`, because a command's environment is closed to `GIT_*` for
+callers, and because keys may hold `=`, which `-c` would cut at.
 
-Filters and merge drivers have names of their own choosing, so those that a repository configures are looked up first
-and switched off one by one (`without_drivers`). The last line of defence is the sandbox: a submodule's own config, for
-one, is read by a git that git starts.
+A repository names its filters and merge drivers itself, so those that it configures are looked up first and switched
+off one by one (`disable_drivers`). The last line of defence is the sandbox: git starts another git that reads a
+submodule's own config, for example.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-NOWHERE = "/dev/null"
+NO_FILE = "/dev/null"
 
 VARIABLES: Mapping[str, str] = {
     "GIT_CONFIG_NOSYSTEM": "1",
-    "GIT_CONFIG_GLOBAL": NOWHERE,
-    "GIT_CONFIG_SYSTEM": NOWHERE,
+    "GIT_CONFIG_GLOBAL": NO_FILE,
+    "GIT_CONFIG_SYSTEM": NO_FILE,
     "GIT_ATTR_NOSYSTEM": "1",
     "GIT_TERMINAL_PROMPT": "0",
     "GIT_ASKPASS": "false",
@@ -30,11 +30,11 @@ VARIABLES: Mapping[str, str] = {
     "GIT_PROXY_COMMAND": "false",
     "GIT_ALLOW_PROTOCOL": "none",
     "GIT_NO_REPLACE_OBJECTS": "1",
-    "GIT_GRAFT_FILE": NOWHERE,
+    "GIT_GRAFT_FILE": NO_FILE,
     "GIT_LITERAL_PATHSPECS": "1",
     "GIT_MERGE_AUTOEDIT": "no",
-    "HOME": NOWHERE,
-    "XDG_CONFIG_HOME": NOWHERE,
+    "HOME": NO_FILE,
+    "XDG_CONFIG_HOME": NO_FILE,
     "LC_ALL": "C",
     "LANGUAGE": "",
 }
@@ -42,7 +42,7 @@ VARIABLES: Mapping[str, str] = {
 SETTINGS: tuple[tuple[str, str], ...] = (
     # programs
     ("core.fsmonitor", "false"),
-    ("core.hooksPath", NOWHERE),
+    ("core.hooksPath", NO_FILE),
     ("core.pager", "cat"),
     ("core.editor", "false"),
     ("sequence.editor", "false"),
@@ -73,16 +73,16 @@ SETTINGS: tuple[tuple[str, str], ...] = (
     ("diff.submodule", "short"),
     ("status.submoduleSummary", "false"),
     # files elsewhere
-    ("core.attributesFile", NOWHERE),
-    ("core.excludesFile", NOWHERE),
-    ("commit.template", NOWHERE),
-    ("diff.orderFile", NOWHERE),
-    ("mailmap.file", NOWHERE),
+    ("core.attributesFile", NO_FILE),
+    ("core.excludesFile", NO_FILE),
+    ("commit.template", NO_FILE),
+    ("diff.orderFile", NO_FILE),
+    ("mailmap.file", NO_FILE),
     ("blame.ignoreRevsFile", ""),
-    # answers that can be read by a program
+    # output that a program can parse
     ("color.ui", "false"),
     ("core.quotePath", "false"),
-    ("core.commitGraph", "false"),  # a file of the workspace, that says which commit follows which
+    ("core.commitGraph", "false"),  # a file of the workspace that could forge the order of commits
     ("core.commentChar", "#"),
     ("advice.graftFileDeprecated", "false"),
     ("advice.addEmbeddedRepo", "false"),
@@ -108,15 +108,15 @@ DIFF_OPTIONS = (
     *("--submodule=short", "--src-prefix=a/", "--dst-prefix=b/", "--find-renames", "--unified=3"),
     *("--inter-hunk-context=0", "--diff-algorithm=default", "--ws-error-highlight=none"),
 )
-"""Options, where git has them, beat the attributes and settings of a repository for certain."""
+"""Options that beat the attributes and settings of a repository for certain."""
 
 MAX_DRIVERS = 100
 _TEXT_MERGE = "git merge-file --marker-size=%L %A %O %B"
-"""What a merge driver is replaced by: the merge that git does itself where there is none."""
+"""The replacement for every merge driver: the merge that git does where there is no driver."""
 
 
-def drivers(keys: Iterable[str]) -> frozenset[tuple[str, str]]:
-    """The filters and merge drivers that config `keys` define, as (`filter` or `merge`, name)."""
+def find_drivers(keys: Iterable[str]) -> frozenset[tuple[str, str]]:
+    """Return the filters and merge drivers that config `keys` define, as (`filter` or `merge`, name)."""
     found: set[tuple[str, str]] = set()
     for key in keys:
         section, _, rest = key.partition(".")
@@ -128,10 +128,10 @@ def drivers(keys: Iterable[str]) -> frozenset[tuple[str, str]]:
     return frozenset(found)
 
 
-def without_drivers(found: Iterable[tuple[str, str]]) -> tuple[tuple[str, str], ...]:
-    """The settings that switch them off."""
+def disable_drivers(drivers: Iterable[tuple[str, str]]) -> tuple[tuple[str, str], ...]:
+    """Return the settings that switch the filters and merge drivers off."""
     settings: list[tuple[str, str]] = []
-    for section, name in sorted(found):
+    for section, name in sorted(drivers):
         if section == "merge":
             settings.append((f"merge.{name}.driver", _TEXT_MERGE))
         else:
@@ -140,8 +140,8 @@ def without_drivers(found: Iterable[tuple[str, str]]) -> tuple[tuple[str, str], 
     return tuple(settings)
 
 
-def variables(settings: Iterable[tuple[str, str]] = (), **more: str) -> dict[str, str]:
-    """The environment that makes git obey us: `settings` come on top of the fixed ones."""
+def build_variables(settings: Iterable[tuple[str, str]] = (), **more: str) -> dict[str, str]:
+    """Return the environment for a git process; `settings` come on top of the fixed ones."""
     pairs = (*SETTINGS, *settings)
     numbered = {"GIT_CONFIG_COUNT": str(len(pairs))}
     for index, (key, value) in enumerate(pairs):
@@ -150,6 +150,6 @@ def variables(settings: Iterable[tuple[str, str]] = (), **more: str) -> dict[str
     return {**VARIABLES, **numbered, **more}
 
 
-def argv(program: Iterable[str], environment: Mapping[str, str]) -> tuple[str, ...]:
-    """A command that sets the environment itself."""
+def build_argv(program: Iterable[str], environment: Mapping[str, str]) -> tuple[str, ...]:
+    """Return the argument vector of a command that sets the environment itself."""
     return ("env", *(f"{name}={value}" for name, value in environment.items()), *program)

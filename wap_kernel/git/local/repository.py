@@ -1,4 +1,4 @@
-"""One repository, and who asks about it: what all local operations need."""
+"""A repository of the workspace together with the caller's permits: the base of all local operations."""
 
 from __future__ import annotations
 
@@ -6,21 +6,21 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from wap_kernel.git import output_parser
-from wap_kernel.git.local.sandboxed_git import SandboxedGit, GitOutput, RepositoryInfo
+from wap_kernel.git.local.sandboxed_git import GitOutput, RepositoryInfo, SandboxedGit
 from wap_kernel.model.errors import PathClosed, PermissionDenied
 from wap_kernel.model.git import names
-from wap_kernel.model.git.results import Person, GitFailureReason, build_git_error
+from wap_kernel.model.git.results import GitFailureReason, Person, build_git_error
 from wap_kernel.model.limits import MAX_GIT_OUTPUT_BYTES
-from wap_kernel.model.paths import render_path, join_path
+from wap_kernel.model.paths import join_path, render_path
 
 MAX_WORDS = 500
 MAX_WORDS_BYTES = 64 * 1024
-"""Of paths for one git process; beyond that there are several."""
+"""Bytes of paths on the command line of one git process; more paths take several processes."""
 
 
 @dataclass(frozen=True)
 class Permits:
-    """What policy says of a path, relative to the workspace."""
+    """Policy's decisions about a path, relative to the workspace."""
 
     may_read: Callable[[str], bool]
     may_write: Callable[[str], bool]
@@ -28,19 +28,26 @@ class Permits:
 
 @dataclass(frozen=True)
 class LocalRepository:
+    """A repository of the workspace, as one caller may use it."""
+
     git: SandboxedGit
     info: RepositoryInfo
     permits: Permits
     identity: Person | None = None
-    """Who commits; None: whoever the repository's config names."""
+    """The committer; None: the one that the repository's config names."""
     remote: str = "origin"
-    """Under which name the workspace knows the remote."""
+    """The name of the remote in the workspace's repository."""
 
     @staticmethod
     def open(
-        git: SandboxedGit, permits: Permits, *, folder: str = ".", identity: Person | None = None, remote: str = "origin"
+        git: SandboxedGit,
+        permits: Permits,
+        *,
+        folder: str = ".",
+        identity: Person | None = None,
+        remote: str = "origin",
     ) -> LocalRepository:
-        """Look at the repository that `folder` lies in. Raises GitFailed when there is none."""
+        """Open the repository that `folder` lies in; raise GitError when there is none."""
         return LocalRepository(git, git.inspect(folder), permits, identity, remote)
 
     def read(
@@ -60,7 +67,7 @@ class LocalRepository:
     # -- paths
 
     def workspace_path(self, path: str) -> str:
-        """A path of the repository as the workspace knows it."""
+        """Return the path in the workspace of a path of the repository."""
         return join_path(self.info.folder, path.rstrip("/")) if path not in ("", ".") else self.info.folder
 
     def render_path(self, path: str) -> str:
@@ -73,51 +80,53 @@ class LocalRepository:
         return self.permits.may_write(self.workspace_path(path))
 
     def resolve_paths(self, paths: Iterable[str]) -> tuple[str, ...]:
-        """Paths of a caller as paths of the repository; one that policy does not show is refused."""
-        found = tuple(dict.fromkeys(names.relative_to_repository(path, self.info.folder) for path in paths))
-        for path in found:
+        """Return a caller's paths as paths of the repository; raise for one that policy does not show."""
+        resolved = tuple(dict.fromkeys(names.relative_to_repository(path, self.info.folder) for path in paths))
+        for path in resolved:
             if not self.may_read(path):
                 raise path_denied_error(self.render_path(path))
-        return found
+        return resolved
 
     # -- commits
 
     def find_commit(self, revision: str) -> str | None:
-        """The id of a commit, or None."""
-        ran = self.read(
+        """Return the id of the commit that `revision` names, or None."""
+        output = self.read(
             "rev-parse", "--verify", "--quiet", f"{names.check_revision(revision)}^{{commit}}", accept=(0, 1, 128)
         )
-        found = ran.stdout.decode("ascii", "replace").strip()
-        return found if ran.exit_code == 0 and names.is_commit_id(found) else None
+        commit = output.stdout.decode("ascii", "replace").strip()
+        return commit if output.exit_code == 0 and names.is_commit_id(commit) else None
 
     def require_commit(self, revision: str) -> str:
-        found = self.find_commit(revision)
-        if found is None and revision == "HEAD":
+        commit = self.find_commit(revision)
+        if commit is None and revision == "HEAD":
             raise build_git_error(GitFailureReason.NOTHING, "There is no commit yet.")
-        if found is None:
+        if commit is None:
             self.read("rev-parse", "--verify", f"{revision}^{{commit}}")  # git's own words about it
             raise AssertionError("rev-parse answers with an id or fails")
-        return found
+        return commit
 
     def find_ref(self, name: str) -> str | None:
-        """The id that a full name of a ref stands for, or None."""
-        ran = self.read("rev-parse", "--verify", "--quiet", f"{name}^{{commit}}", accept=(0, 1, 128))
-        found = ran.stdout.decode("ascii", "replace").strip()
-        return found if ran.exit_code == 0 and names.is_commit_id(found) else None
+        """Return the commit id of a ref, given by its full name, or None."""
+        output = self.read("rev-parse", "--verify", "--quiet", f"{name}^{{commit}}", accept=(0, 1, 128))
+        commit = output.stdout.decode("ascii", "replace").strip()
+        return commit if output.exit_code == 0 and names.is_commit_id(commit) else None
 
     def read_status(self, *paths: str, all_untracked: bool = False) -> output_parser.RawStatus:
         untracked = "all" if all_untracked else "normal"
         options = ("--porcelain=v2", "--branch", "-z", "--ahead-behind", "--renames", "--ignore-submodules=dirty")
-        ran = self.read("status", *options, f"--untracked-files={untracked}", "--", *paths)
-        return output_parser.parse_status(ran.stdout)
+        output = self.read("status", *options, f"--untracked-files={untracked}", "--", *paths)
+        return output_parser.parse_status(output.stdout)
 
 
 def read_current_branch(repository: LocalRepository) -> str:
-    """The branch that is checked out."""
-    ran = repository.read("symbolic-ref", "--quiet", "--short", "HEAD", accept=(0, 1))
-    if ran.exit_code:
-        raise build_git_error(GitFailureReason.DETACHED, "The head is detached, so there is no current branch. Check out a branch first.")
-    return output_parser.decode_text(ran.stdout).strip()
+    """Return the name of the branch that is checked out."""
+    output = repository.read("symbolic-ref", "--quiet", "--short", "HEAD", accept=(0, 1))
+    if output.exit_code:
+        raise build_git_error(
+            GitFailureReason.DETACHED, "The head is detached, so there is no current branch. Check out a branch first."
+        )
+    return output_parser.decode_text(output.stdout).strip()
 
 
 def path_denied_error(path: str) -> PermissionDenied:
@@ -125,7 +134,7 @@ def path_denied_error(path: str) -> PermissionDenied:
 
 
 def split_paths(paths: Iterable[str]) -> Iterator[tuple[str, ...]]:
-    """`paths` in portions that fit on a command line."""
+    """Split `paths` into portions that fit on a command line."""
     portion: list[str] = []
     size = 0
     for path in paths:

@@ -1,7 +1,7 @@
-"""Git inside the sandbox: one process at a time, hardened, in a repository that was looked at first.
+"""Run git inside the sandbox: one process at a time, hardened, in a repository that was inspected first.
 
-What is printed comes from inside, where everything may be forged. It is parsed as data; ids and paths in it are checked
-before they are used for anything.
+Git's output comes from inside the sandbox, where everything may be forged. It is parsed as data; ids and paths in it
+are checked before they are used for anything.
 """
 
 from __future__ import annotations
@@ -43,10 +43,11 @@ done
 printf '\\0'
 git config --list --name-only -z
 """
-"""The names of folders may hold line ends, also as their last character, which `$(...)` would take away.
+"""The script that inspects a repository.
 
-With an argument also whether something of the repository is a link: its objects would then be those of another one, and
-what is written would be written there. A HEAD of the old kind, a link to `refs/...`, names a branch.
+The names of folders may hold line ends, also as their last character, which `$(...)` would take away. With an argument
+the script also reports whether a part of the repository is a link: its objects would then be those of another
+repository, and git would write there. A HEAD of the old kind, a link to `refs/...`, names a branch.
 """
 _UNDERWAY_MARKS = {
     "MERGE_HEAD": "merge",
@@ -60,6 +61,8 @@ _UNDERWAY_MARKS = {
 
 @dataclass(frozen=True)
 class GitOutput:
+    """The output of a git process that ended."""
+
     exit_code: int
     stdout: bytes
     stderr: str
@@ -68,20 +71,20 @@ class GitOutput:
 
 @dataclass(frozen=True)
 class RepositoryInfo:
-    """What is known of a repository before anything is done in it."""
+    """The facts about a repository that are read before git runs in it."""
 
     folder: str
-    """Its top, relative to the workspace."""
+    """The top of the repository, relative to the workspace."""
     shallow: bool
     borrows: bool
-    """It takes objects from another repository (`objects/info/alternates`)."""
+    """The repository takes objects from another one (`objects/info/alternates`)."""
     underway: str | None
     settings: tuple[tuple[str, str], ...]
-    """Switch off the filters and merge drivers that it configures."""
+    """Settings that switch off the filters and merge drivers that the repository configures."""
 
 
 class SandboxedGit:
-    """Runs git through a provider. `root` is the workspace's real path, as commands see it."""
+    """Git, run through a provider. `root` is the workspace's real path, as commands see it."""
 
     def __init__(
         self,
@@ -100,12 +103,12 @@ class SandboxedGit:
         self._redact = Redactor()
 
     def inspect(self, folder: str = ".") -> RepositoryInfo:
-        """The repository that `folder` lies in. Raises GitFailed if there is none in the workspace."""
+        """Return the facts about the repository that `folder` lies in; raise GitError if there is none."""
         # Where nothing confines git, a link could lead to any repository of the machine.
-        ran = self.run_script(_INSPECT_SCRIPT, () if self.provider.confines else ("links",), folder=folder)
-        if ran.exit_code:
-            raise parse_git_error(ran.exit_code, ran.stderr)
-        about, git_dir, common, marked, keys = map(output_parser.decode_text, ran.stdout.split(b"\0", 4))
+        output = self.run_script(_INSPECT_SCRIPT, () if self.provider.confines else ("links",), folder=folder)
+        if output.exit_code:
+            raise parse_git_error(output.exit_code, output.stderr)
+        about, git_dir, common, marked, keys = map(output_parser.decode_text, output.stdout.split(b"\0", 4))
         shallow, _, top = about.partition("\n")
         marks = marked.split()
         relative = relative_to(top, self.root)
@@ -123,11 +126,11 @@ class SandboxedGit:
                 "Something in .git (objects, refs, the index) is a link, so it may be another repository's. Put the "
                 "files themselves there, or clone the repository.",
             )
-        found = hardened_env.find_drivers(keys.split("\0"))
+        drivers = hardened_env.find_drivers(keys.split("\0"))
         if (
-            ran.truncated
-            or len(found) > hardened_env.MAX_DRIVERS
-            or any(render_path(name) != name for _, name in found)
+            output.truncated
+            or len(drivers) > hardened_env.MAX_DRIVERS
+            or any(render_path(name) != name for _, name in drivers)
         ):
             # Then they cannot be switched off by name.
             raise build_git_error(
@@ -139,7 +142,7 @@ class SandboxedGit:
             shallow=shallow == "true",
             borrows=borrows,
             underway=next((_UNDERWAY_MARKS[mark] for mark in marks if mark in _UNDERWAY_MARKS), None),
-            settings=hardened_env.disable_drivers(found),
+            settings=hardened_env.disable_drivers(drivers),
         )
 
     def run(
@@ -152,16 +155,18 @@ class SandboxedGit:
         partial: bool = False,
         **variables: str,
     ) -> GitOutput:
-        """Run git at the top of `repository`; raises GitFailed for an exit code that is not in `accept`, and for an
-        answer beyond `limit` unless a part of it will do."""
-        ran = self._run(
-            ("git", *arguments), info.folder, (*info.settings, *settings), limit=limit, **variables
-        )
-        if ran.exit_code not in accept:
-            raise parse_git_error(ran.exit_code, ran.stderr, ran.stdout[:MAX_STDERR_BYTES].decode("utf-8", "replace"))
-        if ran.truncated and not partial:
+        """Run git at the top of a repository.
+
+        Raises GitError for an exit code that is not in `accept`, and for output beyond `limit` unless `partial`.
+        """
+        output = self._run(("git", *arguments), info.folder, (*info.settings, *settings), limit=limit, **variables)
+        if output.exit_code not in accept:
+            raise parse_git_error(
+                output.exit_code, output.stderr, output.stdout[:MAX_STDERR_BYTES].decode("utf-8", "replace")
+            )
+        if output.truncated and not partial:
             raise build_git_error(GitFailureReason.TOO_LARGE, "Git's answer is too long. Name fewer files.")
-        return ran
+        return output
 
     def read(
         self,
@@ -171,18 +176,18 @@ class SandboxedGit:
         limit: int = MAX_GIT_OUTPUT_BYTES,
         partial: bool = False,
     ) -> GitOutput:
-        """The same for what changes nothing, not even the index's cache."""
+        """Run a git command that changes nothing, not even the index's cache."""
         return self.run(info, *arguments, accept=accept, limit=limit, partial=partial, GIT_OPTIONAL_LOCKS="0")
 
     def run_script(
         self, script: str, arguments: Sequence[str], *, folder: str, info: RepositoryInfo | None = None
     ) -> GitOutput:
-        """A script of ours, whose words are `arguments`: several git processes for the price of one sandbox."""
+        """Run a shell script with `arguments`: several git processes for the price of one sandbox."""
         settings = info.settings if info else ()
         return self._run(("sh", "-c", script, "sh", *arguments), folder, settings)
 
     def stream(self, info: RepositoryInfo, *arguments: str, take: Callable[[bytes], bool]) -> GitOutput:
-        """Output goes to `take`, piece by piece, as it comes; False ends the command."""
+        """Run git and pass its output to `take`, piece by piece, as it comes; False ends the command."""
         cancel = CancelToken()
 
         def on_chunk(stream: Stream, chunk: bytes) -> None:
@@ -202,19 +207,19 @@ class SandboxedGit:
         limit: int = MAX_GIT_OUTPUT_BYTES,
         **variables: str,
     ) -> GitOutput:
-        kept = bytearray()
+        stdout = bytearray()
         total = 0
 
         def on_chunk(stream: Stream, chunk: bytes) -> None:
             nonlocal total
             if stream == "stdout":
                 total += len(chunk)
-                kept.extend(chunk[: max(0, limit - len(kept))])
+                stdout.extend(chunk[: max(0, limit - len(stdout))])
 
         outcome = self._start(program, folder, settings, on_chunk, self._cancel, variables)
         if outcome.cancelled:
-            raise build_git_error(GitFailureReason.CANCELLED, "It was cancelled.", outcome.exit_code)
-        return GitOutput(outcome.exit_code, bytes(kept), self._redact(outcome.stderr), total > limit)
+            raise build_git_error(GitFailureReason.CANCELLED, "The git operation was cancelled.", outcome.exit_code)
+        return GitOutput(outcome.exit_code, bytes(stdout), self._redact(outcome.stderr), total > limit)
 
     def _start(
         self,

@@ -1,7 +1,6 @@
-"""Credentials for remotes: who has one, and for whom it is.
+"""Hold credentials for remotes, each for one origin (scheme, host, port) and for no other.
 
-A credential is given for one origin (scheme, host, port) and for no other. Its text is in a `Secret`, which shows
-itself to nobody by accident.
+The text of a credential is in a `Secret`, which is not printed by accident.
 """
 
 from __future__ import annotations
@@ -16,14 +15,14 @@ from wap_kernel.model.git.results import Person
 from wap_kernel.policy.git_remotes import Remote
 
 USERNAME = "x-access-token"
-"""What GitHub calls the user of a token."""
-MAX_SECRET = 8192
-MAX_KEPT = 16
-"""Contents of one file that are remembered."""
+"""The user name that GitHub expects with a token."""
+MAX_SECRET_CHARACTERS = 8192
+MAX_REMEMBERED = 16
+"""Earlier contents of one secret file that the server remembers."""
 
 
 class Secret:
-    """A text that is not printed, compared or pickled by accident. `reveal` says that it is meant."""
+    """A text that is not printed, compared or pickled by accident; `reveal` returns it."""
 
     __slots__ = ("_text",)
 
@@ -42,37 +41,39 @@ class Secret:
 
 @dataclass(frozen=True)
 class Credential:
+    """A user name and its secret, for one origin."""
+
     username: str
     secret: Secret
 
 
 class CredentialSource(Protocol):
-    """Where credentials come from."""
+    """A source of credentials for remotes."""
 
     @property
     def secret_paths(self) -> tuple[str, ...]:
-        """Absolute paths that no tool and no command may read."""
+        """Return absolute paths that no tool and no command may read."""
 
     @property
     def secrets(self) -> tuple[str, ...]:
-        """What may be good, handed out or not, to be taken out of whatever is told."""
+        """Return every secret that may still be valid, in use or not, so that results can be redacted."""
 
     @property
     def fragments(self) -> tuple[str, ...]:
-        """Parts of a secret that are taken out where they stand alone."""
+        """Return parts of a secret that are redacted where they stand alone."""
 
     def credential(self, remote: Remote) -> Credential | None:
-        """For this remote; None: it goes without. Raises a WapError that says what is wrong with the settings."""
+        """Return the credential for `remote`, or None if it needs none; raise a WapError for wrong settings."""
 
     def forget(self, remote: Remote) -> bool:
-        """The credential was refused. Whether it is worth asking for another one."""
+        """Drop a credential that the remote refused, and return whether another attempt is worthwhile."""
 
     def identity(self) -> Person | None:
-        """Who commits; None: nobody in particular."""
+        """Return the committer, or None if the source names none."""
 
 
 class NoCredential:
-    """For remotes that everybody may read."""
+    """The source for remotes that need no credential."""
 
     secret_paths: tuple[str, ...] = ()
     secrets: tuple[str, ...] = ()
@@ -92,7 +93,7 @@ class NoCredential:
 
 
 class TokenFile:
-    """A token in a file of the server, for one origin. Read at each use, so it can be renewed by replacing the file."""
+    """A token in a file of the server, for one origin. It is read at each use, so replacing the file renews it."""
 
     fragments: tuple[str, ...] = ()
 
@@ -113,10 +114,12 @@ class TokenFile:
 
     def credential(self, remote: Remote) -> Credential | None:
         if remote.origin != self._origin:
-            raise wrong_origin(remote)
-        text = read_private(self._path, "token").strip()
+            raise wrong_origin_error(remote)
+        text = read_private_file(self._path, "token").strip()
         if not text or not text.isascii() or not text.isprintable() or " " in text:
-            raise ProviderUnavailable("The token file does not hold a token.", hint="One line, and nothing else.")
+            raise ProviderUnavailable(
+                "The token file does not hold a token.", hint="Put the token on one line, and nothing else."
+            )
         return Credential(self._username, Secret(text))
 
     def forget(self, remote: Remote) -> bool:
@@ -127,8 +130,10 @@ class TokenFile:
 
 
 class SecretFile:
-    """What a file has held since the server knows of it: one that was replaced may be good for a while yet. Whoever can
-    read the file, and whether it is used or not."""
+    """The contents of a secret file, with earlier ones: a secret that was replaced may be valid for a while yet.
+
+    They are remembered for redaction, whatever the file's mode is and whether the secret is used or not.
+    """
 
     def __init__(self, path: str) -> None:
         self._path = path
@@ -136,45 +141,45 @@ class SecretFile:
         self.texts()
 
     def texts(self) -> tuple[str, ...]:
-        """The newest first. Looked up each time, which is one call of the system for a file that is as it was."""
-        sign, known = self._seen
+        """Return the contents, newest first. For an unchanged file each call costs one stat."""
+        stamp, known = self._seen
         try:
-            found = os.stat(self._path)
-            current = (found.st_mtime_ns, found.st_ctime_ns, found.st_size, found.st_ino)
-            if current == sign or not stat.S_ISREG(found.st_mode):
+            status = os.stat(self._path)
+            current = (status.st_mtime_ns, status.st_ctime_ns, status.st_size, status.st_ino)
+            if current == stamp or not stat.S_ISREG(status.st_mode):
                 return known
             with open(self._path, "rb") as file:
-                text = file.read(MAX_SECRET * 4).decode("utf-8", "replace")
+                text = file.read(MAX_SECRET_CHARACTERS * 4).decode("utf-8", "replace")
         except OSError:
-            return known  # whoever wants to use it is told why
-        known = tuple(dict.fromkeys(filter(None, (text.strip(), *known))))[:MAX_KEPT]
+            return known  # the one who uses the credential gets the error
+        known = tuple(dict.fromkeys(filter(None, (text.strip(), *known))))[:MAX_REMEMBERED]
         self._seen = (current, known)
         return known
 
 
-def wrong_origin(remote: Remote) -> PermissionDenied:
+def wrong_origin_error(remote: Remote) -> PermissionDenied:
     return PermissionDenied(
         f"The credential is for another host than {remote.origin}.", hint="Configure one for this remote."
     )
 
 
-def read_private(path: str, what: str) -> str:
-    """A file that nobody but the server's user can read; any other one is no secret any more."""
+def read_private_file(path: str, what: str) -> str:
+    """Return the contents of a file that only the server's user can read; raise for any other file."""
     try:
         fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
         with open(fd, "rb") as file:
-            found = os.fstat(fd)
-            if not stat.S_ISREG(found.st_mode):
+            status = os.fstat(fd)
+            if not stat.S_ISREG(status.st_mode):
                 raise ProviderUnavailable(f"The {what} file is not a regular file.", hint="Name a file.")
-            if found.st_mode & 0o077 or found.st_uid not in (os.geteuid(), 0):
+            if status.st_mode & 0o077 or status.st_uid not in (os.geteuid(), 0):
                 raise ProviderUnavailable(
                     f"The {what} file can be read by others than the server.", hint="Run chmod 600 on it."
                 )
-            data = file.read(MAX_SECRET * 4 + 1)
+            data = file.read(MAX_SECRET_CHARACTERS * 4 + 1)
     except OSError as error:
         raise ProviderUnavailable(
             f"The {what} file cannot be read: {error.strerror}", hint="Check its path and its owner."
         ) from None
-    if len(data) > MAX_SECRET * 4:
+    if len(data) > MAX_SECRET_CHARACTERS * 4:
         raise ProviderUnavailable(f"The {what} file is too large.", hint="Name the right file.")
     return data.decode("utf-8", "replace")

@@ -1,8 +1,8 @@
-"""Git on the host: a bare repository that the server owns, and the one process that knows the credential.
+"""Run git in a bare repository that the server owns, in the one process that knows the credential.
 
 Nothing of the workspace reaches this repository but objects, out of a bundle; its config is written here. The
-credential goes through a pipe that the process inherits: git asks the askpass program, the askpass program looks at who
-is asking and reads the pipe. It is in no argument, variable, file or answer.
+credential goes through a pipe that the process inherits: git calls the askpass program, which checks the origin and
+reads the pipe. The credential is in no argument, variable, file or result.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ from wap_kernel.state.file_lock import try_lock
 
 TIMEOUT_SECONDS = 600.0
 LOCK_SECONDS = 60.0
-"""Seconds to wait for another transfer with the same remote."""
+"""Seconds that a transfer waits for another one with the same remote."""
 _POLL_SECONDS = 0.05
 MAX_STDOUT_BYTES = 16 * 1024 * 1024
 MAX_STDERR_BYTES = 64 * 1024
@@ -45,7 +45,7 @@ MAX_FILE_BYTES = 1280 * 1024 * 1024
 _LIMITED_GIT = 'ulimit -f "$0" && exec git "$@"'
 _BLOCK = 512
 _NOT_FOUND = 127
-_QUARANTINE_PREFIX = "aside-"
+_QUARANTINE_PREFIX = "quarantine-"
 PATH = "/usr/local/bin:/usr/bin:/bin"
 _INHERITED = (*sorted(INHERITED_PROXIES), "NO_PROXY", "no_proxy", "SSL_CERT_FILE", "SSL_CERT_DIR")
 
@@ -63,7 +63,7 @@ NO_VARIABLES: Variables = MappingProxyType({})
 class ServerRepository:
     """The bare repository for one remote, in `state`, a folder of the server that no tool sees.
 
-    One operation at a time holds it, across processes.
+    One operation at a time locks it, across processes.
     """
 
     def __init__(
@@ -73,7 +73,7 @@ class ServerRepository:
         *,
         environment: Mapping[str, str] | None = None,
         timeout: float = TIMEOUT_SECONDS,
-        patience: float = LOCK_SECONDS,
+        lock_seconds: float = LOCK_SECONDS,
         cancel: CancelToken | None = None,
     ) -> None:
         server = os.environ if environment is None else environment
@@ -81,16 +81,16 @@ class ServerRepository:
         self._folder = Path(state) / hashlib.sha256(remote.url.encode()).hexdigest()[:32]
         self.bare = str(self._folder / "repository.git")
         self._timeout = timeout
-        self._patience = patience
+        self._lock_seconds = lock_seconds
         self._cancel = cancel or CancelToken()
-        self._kept = {name: server[name] for name in _INHERITED if "@" not in server.get(name, "@")}
+        self._inherited = {name: server[name] for name in _INHERITED if "@" not in server.get(name, "@")}
 
     @contextmanager
     def lock(self) -> Iterator[None]:
-        """Within the block the repository exists and is nobody else's."""
+        """Lock the repository for the block, and create it if it does not exist."""
         self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         with open(self._folder / "lock", "w", encoding="ascii") as lock:
-            self._take(lock)
+            self._take_lock(lock)
             askpass = self._folder / "askpass"
             askpass.write_text(ASKPASS, encoding="ascii")
             askpass.chmod(0o700)
@@ -102,24 +102,26 @@ class ServerRepository:
                 shutil.rmtree(quarantine, ignore_errors=True)
             yield
 
-    def _take(self, lock: IO[str]) -> None:
-        """Not longer than a person would wait, and not when it is cancelled."""
-        until = time.monotonic() + self._patience
+    def _take_lock(self, lock: IO[str]) -> None:
+        """Take the lock; raise GitError when another transfer keeps it too long, or on cancellation."""
+        until = time.monotonic() + self._lock_seconds
         stopped = threading.Event()
         with self._cancel.on_request(stopped.set):
             while not try_lock(lock.fileno()):
                 if time.monotonic() >= until:
                     raise build_git_error(
                         GitFailureReason.LOCKED,
-                        f"Another transfer with this remote is under way, since {self._patience:g} seconds at least. "
+                        f"Another transfer with this remote has been under way for {self._lock_seconds:g} seconds. "
                         "Try again later.",
                     )
                 if stopped.wait(_POLL_SECONDS):
-                    raise build_git_error(GitFailureReason.CANCELLED, "It was cancelled.")
+                    raise build_git_error(GitFailureReason.CANCELLED, "The git operation was cancelled.")
 
     def read_last_seen(self, branch: str) -> str | None:
-        """Where the branch was, there, when it was last fetched or pushed from here; None: never. Nobody has to hold
-        the repository for it."""
+        """Return the commit that the remote's branch was at when the server last fetched or pushed it, or None.
+
+        The caller needs no lock for it.
+        """
         if not os.path.exists(os.path.join(self.bare, "HEAD")):
             return None
         ref = f"refs/remotes/{self.remote.name}/{branch}"
@@ -128,15 +130,17 @@ class ServerRepository:
 
     @contextmanager
     def quarantine(self) -> Iterator[dict[str, str]]:
-        """Variables for git under which objects that come in are gone afterwards: for a look at what nobody has agreed
-        to yet. Within `held`."""
+        """Yield variables for git under which imported objects are removed after the block.
+
+        A preview needs them: no person has approved these objects yet. The caller holds the lock.
+        """
         with TemporaryDirectory(dir=self._folder, prefix=_QUARANTINE_PREFIX) as folder:
             objects = os.path.join(self.bare, "objects")
             yield {"GIT_OBJECT_DIRECTORY": folder, "GIT_ALTERNATE_OBJECT_DIRECTORIES": objects}
 
     @contextmanager
     def temporary_file(self, name: str) -> Iterator[Path]:
-        """A path for a file that is gone afterwards."""
+        """Yield the path of a file that is removed after the block."""
         path = self._folder / name
         try:
             yield path
@@ -151,13 +155,13 @@ class ServerRepository:
         anywhere: bool = False,
         variables: Variables = NO_VARIABLES,
     ) -> tuple[int, bytes]:
-        """Git on the repository itself, with no network and no credential."""
+        """Run git on the repository itself, with no network and no credential."""
         return self._run(arguments, (), variables, Redactor(), accept, anywhere=anywhere)
 
     def run_remote(
         self, *arguments: str, credential: Credential | None, accept: Sequence[int] = (0,)
     ) -> tuple[int, bytes]:
-        """Git that talks to the remote, and to nothing else."""
+        """Run git that talks to the remote, and to nothing else."""
         scheme, netloc = urlsplit(self.remote.url)[:2]
         settings = [
             ("protocol.allow", "never"),
@@ -175,7 +179,7 @@ class ServerRepository:
         ]
         if self.remote.ca_file is not None:
             settings.append(("http.sslCAInfo", self.remote.ca_file))
-        variables = {**self._kept, "GIT_ALLOW_PROTOCOL": scheme}
+        variables = {**self._inherited, "GIT_ALLOW_PROTOCOL": scheme}
         if credential is None:
             return self._run(arguments, settings, variables, Redactor(), accept)
         settings.append(("credential.username", credential.username))
@@ -209,8 +213,8 @@ class ServerRepository:
         environment = {"PATH": PATH, **hardened_env.build_variables(settings), **variables}
         if not anywhere:
             environment["GIT_DIR"] = self.bare
-        # What a remote says goes to a file, of which the end is read: it may talk without end.
-        with TemporaryFile(dir=self._folder) as said_there:
+        # The remote's messages go to a file, of which the end is read: the remote may send without end.
+        with TemporaryFile(dir=self._folder) as messages:
             try:
                 process = subprocess.Popen(
                     ["sh", "-c", _LIMITED_GIT, str(MAX_FILE_BYTES // _BLOCK), *arguments],
@@ -218,30 +222,29 @@ class ServerRepository:
                     env=environment,
                     stdin=subprocess.DEVNULL,
                     stdout=subprocess.PIPE,
-                    stderr=said_there,
+                    stderr=messages,
                     pass_fds=inherited,
                     start_new_session=True,
                 )
             except OSError as error:
                 raise _no_git_error() from error
-            stdout = self._output(process)
-            left_out = said_there.seek(max(0, said_there.seek(0, os.SEEK_END) - MAX_STDERR_BYTES))
-            stderr = said_there.read().decode("utf-8", "replace")
+            stdout = self._read_output(process)
+            left_out = messages.seek(max(0, messages.seek(0, os.SEEK_END) - MAX_STDERR_BYTES))
+            stderr = messages.read().decode("utf-8", "replace")
         if left_out and (cut := redact.known.open_start(stderr)):
             stderr = f"{MASK}{stderr[cut:]}"
         if self._cancel.requested:
-            raise build_git_error(GitFailureReason.CANCELLED, "It was cancelled.", process.returncode)
-        said = redact(stderr)
+            raise build_git_error(GitFailureReason.CANCELLED, "The git operation was cancelled.", process.returncode)
         if len(stdout) > MAX_STDOUT_BYTES:
             raise build_git_error(GitFailureReason.TOO_LARGE, "The remote repository has too many refs or files.")
         if process.returncode == _NOT_FOUND:
             raise _no_git_error()
         if process.returncode not in accept:
-            raise parse_git_error(process.returncode, said, redact(stdout[:65536].decode("utf-8", "replace")))
+            raise parse_git_error(process.returncode, redact(stderr), redact(stdout[:65536].decode("utf-8", "replace")))
         return process.returncode, stdout
 
-    def _output(self, process: subprocess.Popen[bytes]) -> bytes:
-        """What it prints until it ends, or is ended: too late, too much, not wanted any more."""
+    def _read_output(self, process: subprocess.Popen[bytes]) -> bytes:
+        """Return what the process prints; kill it on a timeout, on too much output, and on cancellation."""
         late = threading.Event()
 
         def end() -> None:
@@ -273,7 +276,7 @@ def _no_git_error() -> ProviderUnavailable:
 
 
 def _kill(process: subprocess.Popen[bytes]) -> None:
-    """With all that it started: git leaves the work to others. Not after its end: the number may be another's then."""
+    """Kill git and all that it started, unless it has ended: its number may be another process's then."""
     if process.returncode is None:
         with suppress(ProcessLookupError):
             os.killpg(process.pid, signal.SIGKILL)

@@ -1,4 +1,4 @@
-"""Remote operations: fetch, pull, push. Each goes through the server's own repository.
+"""Fetch, pull and push, each through the server's own repository.
 
 workspace  --bundle, made in the sandbox-->  server's repository  --push, with the credential-->  remote
 workspace  <--bundle, unpacked in the sandbox--  server's repository  <--fetch, with the credential--  remote
@@ -13,25 +13,33 @@ from wap_kernel.git import output_parser
 from wap_kernel.git.local import filters
 from wap_kernel.git.local.changes import check_writes
 from wap_kernel.git.local.repository import LocalRepository, read_current_branch
-from wap_kernel.git.local.sandboxed_git import SandboxedGit, RepositoryInfo, borrowed_objects_error
+from wap_kernel.git.local.sandboxed_git import RepositoryInfo, SandboxedGit, borrowed_objects_error
 from wap_kernel.git.remote import bundles
 from wap_kernel.git.remote.credentials import CredentialSource
 from wap_kernel.git.remote.server_repository import ServerRepository
 from wap_kernel.model.git import names
-from wap_kernel.model.git.results import FetchResult, GitError, PullResult, PushResult, GitFailureReason, RefChange, build_git_error
+from wap_kernel.model.git.results import (
+    FetchResult,
+    GitError,
+    GitFailureReason,
+    PullResult,
+    PushResult,
+    RefChange,
+    build_git_error,
+)
 
 _MAX_SEARCHED_COMMITS = 50
 
 
 @dataclass(frozen=True)
 class RemoteLink:
-    """A remote, the server's repository for it, and where its credential comes from."""
+    """A remote, the server's repository for it, and the source of its credential."""
 
     server: ServerRepository
     source: CredentialSource
 
     def run_remote(self, *arguments: str) -> bytes:
-        """Git with the credential. One that is refused is asked for anew, once: it may have been revoked."""
+        """Run git with the credential; retry once with a new one if the remote refuses it as revoked."""
         remote = self.server.remote
         try:
             return self.server.run_remote(*arguments, credential=self.source.credential(remote))[1]
@@ -48,7 +56,7 @@ class RemoteLink:
         self.run_remote("fetch", *options, "--no-recurse-submodules", "--end-of-options", remote.url, *specs)
 
     def refuse_lfs(self, *commits: str) -> None:
-        """Large files would be pushed as their pointers only, or fetched without their contents."""
+        """Refuse commits with Git LFS: large files would be transferred as their pointers only."""
         if not commits:
             return
         pathspecs = (":(glob).gitattributes", ":(glob)**/.gitattributes")
@@ -57,7 +65,8 @@ class RemoteLink:
         status, _ = self.server.run("grep", *arguments, accept=(0, 1), variables={"GIT_LITERAL_PATHSPECS": "0"})
         if status == 0:
             raise build_git_error(
-                GitFailureReason.LFS, "The repository uses Git LFS, which is not supported here. A person transfers it by hand."
+                GitFailureReason.LFS,
+                "The repository uses Git LFS, which is not supported here. A person transfers it by hand.",
             )
 
 
@@ -81,8 +90,10 @@ def push(
     delete: bool = False,
     approved_commit: str | None = None,
 ) -> PushResult:
-    """Push one branch of the workspace to the branch of that name; `agreed` is the commit that it must be at.
-    `questions` says what policy is asked before."""
+    """Push one branch of the workspace to the remote's branch of that name.
+
+    `approved_commit` is the commit that the branch must be at, if a person approved the push.
+    """
     branch = names.check_branch_name(branch or read_current_branch(repository))
     if delete:
         return _push_deletion(link, repository, branch)
@@ -90,11 +101,16 @@ def push(
     server, name = link.server, link.server.remote.name
     ref, tracking = f"refs/heads/{branch}", f"refs/remotes/{name}/{branch}"
     if repository.find_ref(ref) is None:
-        raise build_git_error(GitFailureReason.UNKNOWN_REVISION, "There is no such branch, or no commit on it. Look at branch.")
+        raise build_git_error(
+            GitFailureReason.UNKNOWN_REVISION, "There is no such branch, or no commit on it. Look at branch."
+        )
     with server.lock():
         commit = bundles.export_commit(repository.git, repository.info, server, ref)
         if approved_commit not in (None, commit):
-            raise build_git_error(GitFailureReason.MOVED, "The branch has moved since a person agreed to the push. Push again: it asks.")
+            raise build_git_error(
+                GitFailureReason.MOVED,
+                "The branch has moved since a person approved the push. Push again to request a new approval.",
+            )
         link.refuse_lfs(commit)
         before = bundles.read_server_refs(server, tracking).get(tracking)
         options = ("--porcelain", "--quiet", "--no-verify", "--no-follow-tags", "--no-recurse-submodules")
@@ -107,7 +123,7 @@ def push(
 
 
 def _build_lease_option(ref: str, seen: str | None) -> str:
-    """Overwrite what was seen there, and not what somebody pushed since."""
+    """Return the option that overwrites the commit that was seen, and none that was pushed since."""
     return f"--force-with-lease={ref}:{seen or ''}"
 
 
@@ -118,14 +134,16 @@ def _push_deletion(link: RemoteLink, repository: LocalRepository, branch: str) -
         before = bundles.read_server_refs(server, tracking).get(tracking)
         options = ("--porcelain", "--quiet", "--no-verify", "--no-recurse-submodules")
         ref = f"refs/heads/{branch}"
-        link.run_remote("push", *options, _build_lease_option(ref, before), "--end-of-options", server.remote.url, f":{ref}")
+        link.run_remote(
+            "push", *options, _build_lease_option(ref, before), "--end-of-options", server.remote.url, f":{ref}"
+        )
         server.run("update-ref", "-d", tracking)
     bundles.set_refs(repository.git, repository.info, {tracking: None})
     return PushResult(name, (RefChange(branch, before, None),))
 
 
 def fetch(link: RemoteLink, repository: LocalRepository) -> FetchResult:
-    """Bring the remote's branches and tags into the workspace, as `origin/...`."""
+    """Copy the remote's branches and tags into the workspace, as `origin/...`."""
     refuse_partial(repository.info)
     with link.server.lock():
         link.fetch_remote()
@@ -165,7 +183,9 @@ def pull(link: RemoteLink, repository: LocalRepository) -> PullResult:
     name = link.server.remote.name
     target = repository.find_ref(f"refs/remotes/{name}/{branch}")
     if target is None:
-        raise build_git_error(GitFailureReason.UNKNOWN_REVISION, "The remote has no branch of the current name. Push it first.")
+        raise build_git_error(
+            GitFailureReason.UNKNOWN_REVISION, "The remote has no branch of the current name. Push it first."
+        )
     before = repository.find_commit("HEAD")
     if before is not None and _is_ancestor(repository, target, before):
         return PullResult(fetched, branch, before, before, "up-to-date")
@@ -176,7 +196,11 @@ def pull(link: RemoteLink, repository: LocalRepository) -> PullResult:
     try:
         replace(repository, info=merging).change("merge", *options, "--strategy=ort", "--ff", message, target)
     except GitError as error:
-        conflicts = tuple(repository.render_path(change.path) for change in repository.read_status().conflicts if repository.may_read(change.path))
+        conflicts = tuple(
+            repository.render_path(change.path)
+            for change in repository.read_status().conflicts
+            if repository.may_read(change.path)
+        )
         reason = GitFailureReason.CONFLICTS if conflicts else error.failure.reason
         raise GitError(replace(error.failure, reason=reason, conflicts=conflicts)) from None
     after = repository.require_commit("HEAD")
@@ -188,11 +212,13 @@ def _is_ancestor(repository: LocalRepository, older: str, newer: str) -> bool:
 
 
 def _check_merge(repository: LocalRepository, before: str | None, target: str) -> None:
-    """Policy is asked about what the other side changed. Of Git LFS there may be something too, if a person fetched."""
+    """Refuse a merge that changes a protected path, or a path of Git LFS, which a person may have fetched."""
     if before is None:
         changed = repository.read("ls-tree", "-r", "-z", "--name-only", "--full-tree", target)
     else:
-        changed = repository.read("diff", "--name-only", "--no-renames", "-z", f"{before}...{target}", "--", accept=(0, 128))
+        changed = repository.read(
+            "diff", "--name-only", "--no-renames", "-z", f"{before}...{target}", "--", accept=(0, 128)
+        )
     paths = output_parser.split_records(changed.stdout)
     check_writes(repository, paths)
     filters.refuse_lfs(repository, paths, target)

@@ -1,7 +1,7 @@
-"""A gVisor sandbox as data: the OCI bundle for a list of mounts, and one process of it. Pure.
+"""Build the OCI bundle of a gVisor sandbox from a list of mounts, and the description of one process. Pure.
 
-Process 1 of a sandbox only answers questions, by a shell's built-ins: which processes there are, and what stands in the
-folders that a command can write and that are not the workspace. It runs as another user than the commands, so they can
+Process 1 of a sandbox only answers requests, by a shell's built-ins: it lists the processes, and the files in the
+folders that a command can write outside of the workspace. It runs as another user than the commands, so they can
 neither signal nor trace it. When its input ends (the server has died), it ends, and with it everything in the sandbox.
 """
 
@@ -21,7 +21,7 @@ SEARCH_PATH = "PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin
 SHARED_MEMORY = "/dev/shm"
 _NAMESPACES = ("pid", "ipc", "uts", "mount")
 
-# A name may be anything, also `*`: hence the tests. A folder that it may not read does not look empty.
+# A name may be anything, also `*`: hence the tests. A folder that process 1 may not read is listed as closed.
 _INIT = """\
 trap '' HUP INT QUIT TERM USR1 USR2 PIPE ALRM
 processes() { set -- /proc/[0-9]*; echo "$*"; }
@@ -34,9 +34,9 @@ files() {
   done
   echo
 }
-while IFS= read -r question; do
-  case $question in
-    "watch "*) set -- "$@" "${question#watch }" ;;
+while IFS= read -r request; do
+  case $request in
+    "watch "*) set -- "$@" "${request#watch }" ;;
     processes) processes ;;
     files) files "$@" ;;
   esac
@@ -44,7 +44,7 @@ done
 """
 
 
-# Commands share a sandbox, one after the other. What they cannot be allowed to replace belongs to process 1: /dev, and
+# Commands share a sandbox, one after the other. The paths that they may not replace belong to process 1: /dev, and
 # where a temporary folder holds a link or a mount point, that folder (its sticky bit then counts) and all on the way.
 _PREPARE = f"""\
 set -e
@@ -57,22 +57,22 @@ chown -h {KEEPER} "$@"
 
 @dataclass(frozen=True)
 class Bundle:
-    """What a sandbox is made of."""
+    """The files and processes that a sandbox is created from."""
 
     config: Mapping[str, Any]
-    """For config.json."""
+    """The content of config.json."""
     watched: tuple[str, ...]
-    """The folders to tell process 1 of. Not in its arguments, which commands can read."""
+    """The folders that process 1 lists. They are not in its arguments, which commands can read."""
     links: tuple[tuple[str, str], ...]
-    """To make below the root folder: where, and what it says."""
+    """Links to create below the root folder: the path and the target of each."""
     stand_ins: tuple[tuple[str, tuple[str, ...]], ...]
-    """To make on the host: what is shown in place of a hidden folder, and the mount points in it."""
+    """Folders to create on the host in place of hidden folders, with the mount points in each."""
     preparation: Mapping[str, Any]
     """A process to run to its end before the first command."""
 
 
 def build_bundle(mounts: Sequence[Mount], *, shell: str, folder: str, limits: ResourceLimits, network: bool) -> Bundle:
-    """For a sandbox whose own files on the host are in `folder`: `root`, `empty`, `hidden-<n>`."""
+    """Build the bundle of a sandbox whose own files on the host are in `folder`: `root`, `empty`, `hidden-<n>`."""
     hidden = [mount.target for mount in mounts if mount.kind is MountKind.HIDDEN_FOLDER]
     stand_ins = {target: f"{folder}/hidden-{number}" for number, target in enumerate(hidden)}
     temporary = [mount.target for mount in mounts if mount.kind is MountKind.TEMPORARY]
@@ -94,7 +94,16 @@ def build_bundle(mounts: Sequence[Mount], *, shell: str, folder: str, limits: Re
         links=tuple(link for link in links if link not in late),
         stand_ins=tuple((stand_in, _mount_points_below(target, mounts)) for target, stand_in in stand_ins.items()),
         preparation=build_process(
-            [shell, "-c", _PREPARE, "prepare", *(word for link in late for word in link), "--", "/dev", *find_keeper_paths(mounts)],
+            [
+                shell,
+                "-c",
+                _PREPARE,
+                "prepare",
+                *(word for link in late for word in link),
+                "--",
+                "/dev",
+                *find_keeper_paths(mounts),
+            ],
             [SEARCH_PATH],
             "/",
             capabilities=["CAP_CHOWN"],
@@ -103,9 +112,9 @@ def build_bundle(mounts: Sequence[Mount], *, shell: str, folder: str, limits: Re
 
 
 def find_keeper_paths(mounts: Sequence[Mount]) -> tuple[str, ...]:
-    """What of the temporary folders no command may replace: links, and everything on the way to a mount or a link."""
+    """Return the paths in temporary folders that no command may replace: links, and the way to a mount or a link."""
     targets = {mount.target: mount for mount in mounts}
-    found: list[str] = []
+    paths: list[str] = []
     for mount in mounts:
         path = mount.target if mount.kind is MountKind.LINK else mount.target.rpartition("/")[0]
         way: list[str] = []
@@ -113,14 +122,14 @@ def find_keeper_paths(mounts: Sequence[Mount]) -> tuple[str, ...]:
             way.append(path)
             path = path.rpartition("/")[0]
         if path and targets[path].kind is MountKind.TEMPORARY:
-            found += [path, *reversed(way)]
-    return tuple(dict.fromkeys(found))
+            paths += [path, *reversed(way)]
+    return tuple(dict.fromkeys(paths))
 
 
 def build_process(
     argv: Sequence[str], environment: Sequence[str], cwd: str, *, user: int = 0, capabilities: Sequence[str] = ()
 ) -> dict[str, Any]:
-    """One process, as config.json and `runsc exec --process` describe it."""
+    """Return the description of one process, for config.json and `runsc exec --process`."""
     sets = ("bounding", "effective", "inheritable", "permitted")
     return {
         "args": list(argv),
@@ -144,7 +153,7 @@ def _oci_mounts(mount: Mount, empty: str, stand_ins: Mapping[str, str], memory: 
             return [_bind(stand_ins[mount.target], mount.target, "ro")]
         case MountKind.TEMPORARY:
             return [_tmpfs(mount.target, memory)]
-        case MountKind.PROC:  # its settings would stay from one command to the next
+        case MountKind.PROC:  # read-only: its settings would stay from one command to the next
             return [_kernel(mount.target, "proc"), _kernel("/sys", "sysfs")]
         case MountKind.DEV:
             return [{"destination": mount.target, "type": "dev", "source": "dev"}, _tmpfs(SHARED_MEMORY, memory)]
@@ -166,11 +175,11 @@ def _tmpfs(target: str, memory: int | None) -> dict[str, Any]:
 
 
 def _mount_points_below(target: str, mounts: Iterable[Mount]) -> tuple[str, ...]:
-    """Folders: below a hidden one `plan` puts nothing but the workspace."""
+    """Return the mount points below a hidden folder; they are folders, since only the workspace can lie there."""
     return tuple(name for mount in mounts if (name := relative_to(mount.target, target)))
 
 
 def _rlimits(limits: ResourceLimits) -> list[dict[str, Any]]:
-    """gVisor holds these two by itself, also for its root. Memory is for a cgroup on the host."""
-    wanted = {"RLIMIT_NPROC": limits.processes, "RLIMIT_FSIZE": limits.file_size}
-    return [{"type": name, "soft": value, "hard": value} for name, value in wanted.items() if value is not None]
+    """Return the limits that gVisor enforces itself, also for its root. A cgroup on the host limits memory."""
+    values = {"RLIMIT_NPROC": limits.processes, "RLIMIT_FSIZE": limits.file_size}
+    return [{"type": name, "soft": value, "hard": value} for name, value in values.items() if value is not None]

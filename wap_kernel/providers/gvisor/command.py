@@ -1,7 +1,7 @@
-"""One command in a gVisor sandbox, with what `commands/running.py` wants of a process.
+"""Run one command in a gVisor sandbox, as a `StartedCommand` of `process/run.py`.
 
-`runsc exec` runs the command, and its exit status is the command's. A thread follows it: what takes time (signalling,
-the grace, the end of the sandbox) must not keep the output from being read. Killing is ending the whole sandbox.
+`runsc exec` runs the command, and its exit status is the command's. A thread follows it: slow steps (signalling, the
+grace, the end of the sandbox) must not keep the output from being read. Killing ends the whole sandbox.
 """
 
 from __future__ import annotations
@@ -18,35 +18,35 @@ from contextlib import ExitStack
 from typing import Any
 
 from wap_kernel.model.errors import ExecutionFailed, PermissionDenied, ProviderUnavailable, WapError
-from wap_kernel.providers.gvisor.sandbox import PATIENCE, Sandbox
-from wap_kernel.providers.process.supervisor import LEFTOVER_GRACE, SETTLE
-from wap_kernel.providers.process.supervisor_handle import pipe
+from wap_kernel.providers.gvisor.sandbox import CALL_SECONDS, GvisorSandbox
+from wap_kernel.providers.process.supervisor import LEFTOVER_GRACE_SECONDS, LINGER_SECONDS
+from wap_kernel.providers.process.supervisor_handle import open_pipe
 
 _POLL = 0.02
 
 
-class SandboxedCommand:
-    """`stack` ends and closes all of it, but not the sandbox, unless the command has to be killed."""
+class GvisorCommand:
+    """A command in a sandbox. `stack` ends and closes it, and ends the sandbox only if the command has to be killed."""
 
-    def __init__(self, stack: ExitStack, sandbox: Sandbox, process: Mapping[str, Any], grace: float) -> None:
-        self.patience = grace + 3 * PATIENCE
-        """Seconds after which everything must have been ended."""
+    def __init__(self, stack: ExitStack, sandbox: GvisorSandbox, process: Mapping[str, Any], grace: float) -> None:
+        self.end_timeout = grace + 3 * CALL_SECONDS
+        """Seconds within which everything ends."""
         self.due = math.inf
         self.leader: int | None = None
         self.exit_code: int | None = None
         self._sandbox = sandbox
         self._grace = grace
         self._error: WapError | None = None
-        self._call = sandbox.command(process)
-        stack.callback(self._call.forget)
+        self._call = sandbox.prepare_call(process)
+        stack.callback(self._call.remove_files)
         self._control = stack.enter_context(ExitStack())
-        self._told = stack.enter_context(ExitStack())
+        self._status_end = stack.enter_context(ExitStack())
         with ExitStack() as theirs:
-            self.stdout, stdout = pipe(stack, theirs)
-            self.stderr, stderr = pipe(stack, theirs)
-            self.status, self._tell = pipe(stack, self._told)
-            self._asked_to_end, _ = pipe(stack, self._control)
-            self._ended, running = pipe(stack, theirs)  # not a pidfd: not every build of Python has these
+            self.stdout, stdout = open_pipe(stack, theirs)
+            self.stderr, stderr = open_pipe(stack, theirs)
+            self.status, self._status_write = open_pipe(stack, self._status_end)
+            self._end_request, _ = open_pipe(stack, self._control)
+            self._ended, running = open_pipe(stack, theirs)  # not a pidfd: not every build of Python has these
             for descriptor in (self.stdout, self.stderr, self.status):
                 os.set_blocking(descriptor, False)
             self._exec = subprocess.Popen(
@@ -63,14 +63,14 @@ class SandboxedCommand:
         stack.callback(self.finish)
 
     def tick(self) -> None:
-        """Never due: what is to be done in time is done on the thread."""
+        """Do nothing: the thread has its own timers."""
 
     def end(self) -> None:
-        """Ask for the end of everything."""
+        """Request the end of everything."""
         self._control.close()
 
     def listen(self) -> bool:
-        """Take in what was told; False when everything is over."""
+        """Read the status; raise the command's error, and return False when everything has ended."""
         try:
             is_open = bool(os.read(self.status, 64))
         except BlockingIOError:
@@ -79,21 +79,21 @@ class SandboxedCommand:
             raise self._error
         return is_open
 
-    def finish(self, patience: float | None = None) -> None:
-        """Leave nothing but the sandbox, and that only if nothing runs in it."""
+    def finish(self, timeout: float | None = None) -> None:
+        """End everything but the sandbox, and also the sandbox if a process still runs in it."""
         self.end()
-        self._thread.join(self.patience if patience is None else patience)
+        self._thread.join(self.end_timeout if timeout is None else timeout)
         if self._thread.is_alive():
-            self._sandbox.kill()  # whatever the thread waits for, it now gets
+            self._sandbox.kill()  # this ends whatever the thread waits for
             self._thread.join()
 
     # -- on the thread
 
     def _follow(self) -> None:
-        with self._told:
+        with self._status_end:
             if self._has_ended_within(None):
-                if not self._is_over_within(SETTLE):
-                    self._stop(min(self._grace, LEFTOVER_GRACE))
+                if not self._is_over_within(LINGER_SECONDS):
+                    self._stop(min(self._grace, LEFTOVER_GRACE_SECONDS))
             else:
                 self._stop(self._grace)
 
@@ -104,7 +104,7 @@ class SandboxedCommand:
             return
         self._call.has_started()
         self._sandbox.end()
-        if not self._has_ended_within(PATIENCE):
+        if not self._has_ended_within(CALL_SECONDS):
             self._exec.kill()
             self._note_end(self._exec.wait())
 
@@ -118,13 +118,13 @@ class SandboxedCommand:
             time.sleep(_POLL)
 
     def _has_ended_within(self, seconds: float | None) -> bool:
-        """Whether the command itself has. Without a limit: or whether we were asked to end it."""
+        """Return whether the command itself ends within `seconds`; None waits for the end or for a request to end."""
         if self.exit_code is not None or self._error is not None:
             return True
         events = select.poll()
         events.register(self._ended, select.POLLIN)
         if seconds is None:
-            events.register(self._asked_to_end, select.POLLIN)
+            events.register(self._end_request, select.POLLIN)
         ready = [descriptor for descriptor, _ in events.poll(None if seconds is None else seconds * 1000)]
         if self._ended not in ready:
             return False
@@ -133,17 +133,17 @@ class SandboxedCommand:
 
     def _note_end(self, code: int) -> None:
         if not self._call.has_started():
-            self._error = _not_started(self._call.complaint())
+            self._error = _start_error(self._call.read_error())
         else:
             self.leader = self._exec.pid
             killed = code < 0 or not self._sandbox.is_alive
             self.exit_code = 128 + signal.SIGKILL if killed else code
-        os.write(self._tell, b"!")
+        os.write(self._status_write, b"!")
 
 
-def _not_started(complaint: str) -> WapError:
-    if "working directory" in complaint:
+def _start_error(reason: str) -> WapError:
+    if "working directory" in reason:
         return PermissionDenied("The command may not enter the working directory.")
-    if "executing command" in complaint:
-        return ExecutionFailed(f"The command could not be started: {complaint.rpartition(': ')[2]}.")
-    return ProviderUnavailable(f"The sandbox does not take the command: {complaint}", hint="Try again.")
+    if "executing command" in reason:
+        return ExecutionFailed(f"The command could not be started: {reason.rpartition(': ')[2]}.")
+    return ProviderUnavailable(f"The sandbox does not take the command: {reason}", hint="Try again.")

@@ -1,11 +1,11 @@
-"""Warm gVisor sandboxes: kept for the next command that wants the same, ended when nobody comes.
+"""Keep gVisor sandboxes warm for the next command with the same mounts, and end those that stay idle.
 
 A sandbox goes from one command to the next only when the first has left nothing in it, neither a process nor a file
-outside the workspace. When one had to be ended, another is started ahead. Not seen: System V shared memory, semaphores
-and message queues, of which gVisor keeps no list; they hold data that a later command would have to ask for.
+outside the workspace. When one had to be ended, another is started ahead. Not detected: System V shared memory,
+semaphores and message queues, of which gVisor has no list; a later command can read them only if it knows of them.
 
-A guard is a mount on a file as it was found. When somebody replaces that file on the host, the kernel takes the mount
-away, so a sandbox is the same only as long as what it guards is.
+A guard is a mount on the file that was at its path. When a process replaces that file on the host, the kernel removes
+the mount, so two sandboxes are equal only as long as the guarded files are.
 """
 
 from __future__ import annotations
@@ -23,59 +23,61 @@ from contextlib import ExitStack
 from dataclasses import dataclass, field
 
 from wap_kernel.model.errors import ProviderUnavailable, WapError
-from wap_kernel.providers.gvisor.sandbox import Sandbox, command_line, run_to_its_end
+from wap_kernel.providers.gvisor.sandbox import GvisorSandbox, build_runsc_argv, run_runsc
 from wap_kernel.providers.mounts import Mount
 from wap_kernel.state.file_lock import try_lock
 
-IDLE = 300.0
-"""Seconds that a sandbox waits for a command."""
-SPARE = 2
-"""So many wait at most."""
+IDLE_SECONDS = 300.0
+"""Seconds that an idle sandbox waits for a command."""
+MAX_IDLE_SANDBOXES = 2
+"""Idle sandboxes, at most."""
 _PREFIX = "wap-gvisor-"
 
 
 @dataclass(frozen=True)
-class Wanted:
-    """What makes two sandboxes alike."""
+class SandboxKey:
+    """The key of the pool: a command can take any sandbox with an equal key."""
 
     mounts: tuple[Mount, ...]
     network: bool
-    identities: tuple[tuple[int, ...], ...]
+    read_identities: tuple[tuple[int, ...], ...]
 
 
 @dataclass
-class _Waiting:
-    sandbox: Sandbox
-    wanted: Wanted
+class _IdleSandbox:
+    sandbox: GvisorSandbox
+    key: SandboxKey
     since: float = field(default_factory=time.monotonic)
 
 
-class Pool:
-    """`start` makes a sandbox in a folder of its own."""
+class SandboxPool:
+    """The idle sandboxes of one provider. `start` starts a sandbox in a folder of its own."""
 
-    def __init__(self, home: Home, start: Callable[[Wanted, str], Sandbox], *, idle: float = IDLE) -> None:
-        self._home = home
+    def __init__(
+        self, folder: PoolFolder, start: Callable[[SandboxKey, str], GvisorSandbox], *, idle: float = IDLE_SECONDS
+    ) -> None:
+        self._folder = folder
         self._start = start
         self._idle = idle
         self._lock = threading.Lock()
-        self._waiting: list[_Waiting] = []
+        self._idle_sandboxes: list[_IdleSandbox] = []
         self._closed = False
         self._starting: list[threading.Thread] = []
         self._timer: threading.Timer | None = None
 
-    def take(self, wanted: Wanted) -> Sandbox:
-        """One for a single command, to be given back."""
-        return self._find(wanted) or self._start(wanted, self._home.make_folder())
+    def take(self, key: SandboxKey) -> GvisorSandbox:
+        """Return a sandbox for a single command, which the caller puts back."""
+        return self._take_idle(key) or self._start(key, self._folder.make_folder())
 
-    def give_back(self, sandbox: Sandbox, wanted: Wanted) -> None:
-        if sandbox.is_untouched():
-            self._put(_Waiting(sandbox, wanted))
+    def put_back(self, sandbox: GvisorSandbox, key: SandboxKey) -> None:
+        if sandbox.is_clean():
+            self._put(_IdleSandbox(sandbox, key))
         else:
             sandbox.end()
-            self._start_ahead(wanted)
+            self._start_ahead(key)
 
     def close(self) -> None:
-        """No command may be running."""
+        """End all sandboxes. No command may be running."""
         with self._lock:
             self._closed = True
             timer, starting = self._timer, tuple(self._starting)
@@ -84,51 +86,55 @@ class Pool:
         if timer is not None:
             timer.cancel()
             timer.join()
-        for waiting in self._waiting:
-            waiting.sandbox.end()
-        self._waiting.clear()
+        for idle_sandbox in self._idle_sandboxes:
+            idle_sandbox.sandbox.end()
+        self._idle_sandboxes.clear()
 
-    def _find(self, wanted: Wanted) -> Sandbox | None:
+    def _take_idle(self, key: SandboxKey) -> GvisorSandbox | None:
         with self._lock:
-            fitting = [waiting for waiting in self._waiting if waiting.wanted == wanted and waiting.sandbox.is_alive]
-            if not fitting:
+            matching = [
+                idle_sandbox
+                for idle_sandbox in self._idle_sandboxes
+                if idle_sandbox.key == key and idle_sandbox.sandbox.is_alive
+            ]
+            if not matching:
                 return None
-            self._waiting.remove(fitting[-1])
-            return fitting[-1].sandbox
+            self._idle_sandboxes.remove(matching[-1])
+            return matching[-1].sandbox
 
-    def _put(self, waiting: _Waiting) -> None:
+    def _put(self, idle_sandbox: _IdleSandbox) -> None:
         with self._lock:
-            too_many = [waiting] if self._closed else []
+            surplus = [idle_sandbox] if self._closed else []
             if not self._closed:
-                self._waiting.append(waiting)
-                too_many = self._waiting[:-SPARE]
-                del self._waiting[:-SPARE]
-                self._watch()
-        for one in too_many:
-            one.sandbox.end()
+                self._idle_sandboxes.append(idle_sandbox)
+                surplus = self._idle_sandboxes[:-MAX_IDLE_SANDBOXES]
+                del self._idle_sandboxes[:-MAX_IDLE_SANDBOXES]
+                self._start_timer()
+        for idle_sandbox in surplus:
+            idle_sandbox.sandbox.end()
 
-    def _start_ahead(self, wanted: Wanted) -> None:
+    def _start_ahead(self, key: SandboxKey) -> None:
         with self._lock:
-            if self._closed or any(waiting.wanted == wanted for waiting in self._waiting):
+            if self._closed or any(idle_sandbox.key == key for idle_sandbox in self._idle_sandboxes):
                 return
-            thread = threading.Thread(target=self._start_one, args=(wanted,), name="wap-gvisor-start", daemon=True)
-            thread.start()  # with the lock held: `close` joins whatever it finds in the list
+            thread = threading.Thread(target=self._start_one, args=(key,), name="wap-gvisor-start", daemon=True)
+            thread.start()  # under the lock: `close` joins every thread of the list
             self._starting.append(thread)
 
-    def _start_one(self, wanted: Wanted) -> None:
+    def _start_one(self, key: SandboxKey) -> None:
         try:
-            self._put(_Waiting(self._start(wanted, self._home.make_folder()), wanted))
+            self._put(_IdleSandbox(self._start(key, self._folder.make_folder()), key))
         except (WapError, OSError, subprocess.SubprocessError):
-            pass  # whoever needs one will try again and be told
+            pass  # the next command tries again and gets the error
         finally:
             with self._lock:
                 self._starting.remove(threading.current_thread())
 
-    # -- the end of those that nobody needs
+    # -- the end of idle sandboxes
 
-    def _watch(self) -> None:
-        """With the lock held."""
-        if self._timer is None and self._waiting and not self._closed:
+    def _start_timer(self) -> None:
+        """Start the timer; the caller holds the lock."""
+        if self._timer is None and self._idle_sandboxes and not self._closed:
             self._timer = threading.Timer(self._idle, self._expire)
             self._timer.daemon = True
             self._timer.start()
@@ -136,27 +142,27 @@ class Pool:
     def _expire(self) -> None:
         with self._lock:
             limit = time.monotonic() - self._idle
-            expired = [waiting for waiting in self._waiting if waiting.since <= limit]
-            self._waiting = [waiting for waiting in self._waiting if waiting.since > limit]
+            expired = [idle_sandbox for idle_sandbox in self._idle_sandboxes if idle_sandbox.since <= limit]
+            self._idle_sandboxes = [idle_sandbox for idle_sandbox in self._idle_sandboxes if idle_sandbox.since > limit]
             self._timer = None
-            self._watch()
-        for waiting in expired:
-            waiting.sandbox.end()
+            self._start_timer()
+        for idle_sandbox in expired:
+            idle_sandbox.sandbox.end()
 
 
-class Home:
-    """A private folder for the sandboxes' own files, held by a lock: without its holder it is anybody's to remove."""
+class PoolFolder:
+    """A private folder for the sandboxes' own files, with a lock: any server may remove it once the lock is free."""
 
     def __init__(self, program: str, parent: str | None = None) -> None:
         parent = os.path.realpath(parent or tempfile.gettempdir())
-        _clear(program, parent)
+        _remove_stale_folders(program, parent)
         new = tempfile.mkdtemp(prefix=".wap-gvisor-", dir=parent)
-        self._held = ExitStack()
+        self._lock_stack = ExitStack()
         lock = os.open(os.path.join(new, "lock"), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-        self._held.callback(os.close, lock)
+        self._lock_stack.callback(os.close, lock)
         try_lock(lock)
         self.path = os.path.join(parent, _PREFIX + secrets.token_hex(8))
-        os.rename(new, self.path)  # only now does it have the name that others look for: locked from the start
+        os.rename(new, self.path)  # only now: under the name that other servers scan for, it is locked from the start
 
     def make_folder(self) -> str:
         path = os.path.join(self.path, secrets.token_hex(4))
@@ -164,19 +170,19 @@ class Home:
             os.mkdir(path, 0o700)
         except OSError as error:
             raise ProviderUnavailable(
-                f"There is no place for the files of a sandbox: {error.strerror}.",
+                f"The folder for the files of a sandbox cannot be created: {error.strerror}.",
                 hint="Free some space in the folder for temporary files, and restart the server if it was cleared.",
             ) from error
         return path
 
     def close(self) -> None:
         shutil.rmtree(self.path, ignore_errors=True)
-        self._held.close()
+        self._lock_stack.close()
 
 
-def identities(mounts: tuple[Mount, ...], root: str) -> tuple[tuple[int, ...], ...]:
-    """Of what is mounted in the workspace. A file that was replaced may have got the old one's number again."""
-    found: list[tuple[int, ...]] = []
+def read_identities(mounts: tuple[Mount, ...], root: str) -> tuple[tuple[int, ...], ...]:
+    """Return the identities of the files mounted in the workspace, with the ctime: a new file may reuse an inode."""
+    identities: list[tuple[int, ...]] = []
     for mount in mounts:
         if not mount.target.startswith(root.rstrip("/") + "/"):
             continue
@@ -185,12 +191,12 @@ def identities(mounts: tuple[Mount, ...], root: str) -> tuple[tuple[int, ...], .
         except OSError:
             continue
         is_file = not stat.S_ISDIR(status.st_mode)
-        found.append((status.st_dev, status.st_ino, *((status.st_ctime_ns,) if is_file else ())))
-    return tuple(found)
+        identities.append((status.st_dev, status.st_ino, *((status.st_ctime_ns,) if is_file else ())))
+    return tuple(identities)
 
 
-def _clear(program: str, parent: str) -> None:
-    """What a server left that was killed. Its sandboxes have ended with it."""
+def _remove_stale_folders(program: str, parent: str) -> None:
+    """Remove the folders of servers that were killed. Their sandboxes have ended with them."""
     with os.scandir(parent) as entries:
         folders = [entry for entry in entries if entry.name.startswith(_PREFIX)]
     for folder in folders:
@@ -202,18 +208,18 @@ def _clear(program: str, parent: str) -> None:
             continue
         try:
             if try_lock(lock):
-                _end_all(program, folder.path)
+                _delete_sandboxes(program, folder.path)
                 shutil.rmtree(folder.path, ignore_errors=True)
         finally:
             os.close(lock)
 
 
-def _end_all(program: str, home: str) -> None:
+def _delete_sandboxes(program: str, home: str) -> None:
     for name in os.listdir(home):
         state = os.path.join(home, name, "state")
         try:
             ids = {entry.partition("_sandbox:")[0] for entry in os.listdir(state)}
             for one in ids:
-                run_to_its_end([*command_line(program, state), "delete", "--force", one])
+                run_runsc([*build_runsc_argv(program, state), "delete", "--force", one])
         except (OSError, subprocess.SubprocessError):
             continue

@@ -1,11 +1,10 @@
 """The gvisor provider: the server's own filesystem, and commands on a kernel of their own (runsc).
 
-A command sees the mounts of `mounts.py` and nothing else; its system calls are answered by gVisor, not by the host's
-kernel. Sandboxes are kept warm (`gvisor_pool.py`). With the network, a command has the host's: also what listens on
-its loopback.
+A command sees the mounts of `mounts.py` and nothing else; gVisor answers its system calls, not the host's kernel.
+`pool.py` keeps sandboxes warm. With the network, a command has the host's, also what listens on the loopback.
 
-What an old build of runsc cannot do is told by `probe`. Not confined: a file that is hidden or read-only in the
-workspace and that somebody replaces on the host while a command runs; from then on that command sees the new one.
+`probe` reports what an old build of runsc cannot do. Not prevented: a process on the host replaces a file that is
+hidden or read-only in the workspace while a command runs; from then on that command sees the new file.
 """
 
 from __future__ import annotations
@@ -43,14 +42,17 @@ INSTALL = "apt install runsc, or https://gvisor.dev/docs/user_guide/install/; RU
 
 ATTEMPTS = 5
 MAX_WORD_BYTES = 128 * 1024
-"""gVisor would take longer ones, but what runs here shall run with every provider."""
+"""Bytes of one argument or variable. gVisor takes longer ones, but a command should run with every provider."""
 _HOST_MOUNT_KINDS = (MountKind.READ_ONLY, MountKind.WRITABLE, MountKind.HIDDEN_FILE, MountKind.HIDDEN_FOLDER)
 MAX_HOST_MOUNTS = 200
-"""For each of these runsc has a descriptor, and it wants number 256 for something else. Some twenty are its own."""
+"""Mounts of host files in one sandbox: runsc has a descriptor for each, uses number 256 itself, and has twenty more."""
 
 
 class GvisorProvider:
-    """Runs commands beside the files of `root`, which stays the caller's, to be closed after the provider."""
+    """The provider that confines commands with gVisor. The caller closes `root` after the provider.
+
+    `secrets` are absolute paths that no command sees, wherever they lie.
+    """
 
     name = "gvisor"
     confines = True
@@ -66,7 +68,6 @@ class GvisorProvider:
         program: str | None = None,
         idle: float = IDLE_SECONDS,
     ) -> None:
-        """`secrets` are absolute paths that no command sees, wherever they lie."""
         self.files = root
         self._environment = os.environ if server_environment is None else server_environment
         self._grace = grace
@@ -74,13 +75,13 @@ class GvisorProvider:
         self._groups = find_groups()
         self._program = find_program(program)
         with ExitStack() as undo:
-            self._home = undo.enter_context(closing(PoolFolder(self._program)))
+            self._folder = undo.enter_context(closing(PoolFolder(self._program)))
             host = host_paths.gather_host_paths(
-                root, environment=self._environment, secrets=(*secrets, self._home.path)
+                root, environment=self._environment, secrets=(*secrets, self._folder.path)
             )
             self._layout = Layout(root.path, host)
             undo.pop_all()
-        self._pool = SandboxPool(self._home, self._start, idle=idle)
+        self._pool = SandboxPool(self._folder, self._start, idle=idle)
         self._active = ActiveCommands()
 
     def run(
@@ -109,44 +110,44 @@ class GvisorProvider:
                 )
 
     def close(self) -> None:
-        """May be called again."""
+        """Cancel the commands that run, end the sandboxes, and refuse new commands. May be called again."""
         self._active.close()
         self._pool.close()
-        self._home.close()
+        self._folder.close()
 
     @contextmanager
     def _sandbox(self, confinement: Confinement) -> Iterator[GvisorSandbox]:
         for attempt in range(1, ATTEMPTS + 1):
             mounts = _expand_mounts(self._layout.mounts(host_paths.resolve_confinement(confinement, self.files)))
-            wanted = SandboxKey(mounts, confinement.network, read_identities(mounts, self.files.path))
+            key = SandboxKey(mounts, confinement.network, read_identities(mounts, self.files.path))
             try:
-                sandbox = self._pool.take(wanted)
+                sandbox = self._pool.take(key)
                 break
-            except Conflict:  # planned with what has been moved since
+            except Conflict:  # a file of the plan has been moved since
                 if attempt == ATTEMPTS:
                     raise
         try:
             yield sandbox
         finally:
-            self._pool.put_back(sandbox, wanted)
+            self._pool.put_back(sandbox, key)
 
-    def _start(self, wanted: SandboxKey, folder: str) -> GvisorSandbox:
-        from_the_host = _select_host_mounts(wanted.mounts)
-        verifier = MountVerifier(from_the_host, self.files, checks_flags=False)
+    def _start(self, key: SandboxKey, folder: str) -> GvisorSandbox:
+        host_mounts = _select_host_mounts(key.mounts)
+        verifier = MountVerifier(host_mounts, self.files, checks_flags=False)
         try:
             return GvisorSandbox(
                 self._program,
                 folder,
-                wanted.mounts,
-                network=wanted.network,
+                key.mounts,
+                network=key.network,
                 limits=self._limits,
                 groups=self._groups,
                 check=verifier.check,
             )
         except (Conflict, ProviderUnavailable) as error:
             if not verifier.is_race(error):
-                if len(from_the_host) > MAX_HOST_MOUNTS:
-                    raise _too_many_mounts_error(len(from_the_host), error) from error
+                if len(host_mounts) > MAX_HOST_MOUNTS:
+                    raise _too_many_mounts_error(len(host_mounts), error) from error
                 raise
             verifier.remove_stray_mount_points()
             raise Conflict(
@@ -160,7 +161,7 @@ def _select_host_mounts(mounts: Sequence[Mount]) -> list[Mount]:
 
 
 def _expand_mounts(mounts: Sequence[Mount]) -> tuple[Mount, ...]:
-    """Where every guard a second time would be too many, the other name of the workspace is a link."""
+    """Return single mounts; where a second mount of every guard is too many, /workspace becomes a link."""
     each = expand_copies(mounts)
     if len(_select_host_mounts(each)) <= MAX_HOST_MOUNTS:
         return each
@@ -176,13 +177,13 @@ def _too_many_mounts_error(number: int, error: WapError) -> ProviderUnavailable:
 
 
 def _encode_variables(variables: Mapping[str, str]) -> list[str]:
-    """runsc would add a HOME of its own if there were none, and takes nothing but UTF-8."""
+    """Return the variables for runsc, which takes only UTF-8 and would add a HOME of its own if there were none."""
     described = (f"{name}={value}" for name, value in {"HOME": "", **variables}.items())
     return [os.fsencode(variable).decode("utf-8", "replace") for variable in described]
 
 
 def find_program(program: str | None = None) -> str:
-    """runsc: the one named, that of $RUNSC_PATH, or that on the PATH."""
+    """Return the path of runsc: the one named, that of $RUNSC_PATH, or that on the PATH."""
     found = shutil.which(program or os.environ.get(PROGRAM_VARIABLE) or "runsc")
     if found is None:
         raise ProviderUnavailable("runsc, the program of gVisor, was not found.", hint=INSTALL)
@@ -190,7 +191,7 @@ def find_program(program: str | None = None) -> str:
 
 
 def probe(program: str | None = None) -> Probe:
-    """Start a sandbox, and see what it can do."""
+    """Start a sandbox, and return what it can do."""
     if sys.platform != "linux":
         return Probe("gvisor", False, "gVisor is for Linux.")
     try:
@@ -224,13 +225,13 @@ def probe(program: str | None = None) -> Probe:
 
 def _describe_program(program: str) -> str:
     version = run_runsc([program, "--version"]).stdout.decode("utf-8", "replace").partition("\n")[0]
-    # The flag's own text ends with its default, which is what we use: newer builds have a better one than older.
+    # The flag's help ends with its default, which sandboxes use: newer builds have a better one than older.
     platform = re.search(rb"-platform string\n.*\(default \"?(\w+)\"?\)", run_runsc([program, "flags"]).stdout)
     return f"{version}, platform {platform.group(1).decode() if platform else 'unknown'}"
 
 
 def _try_sandbox(program: str, folder: str) -> bool:
-    """Whether statx works in a sandbox. Raises if there is none to be had."""
+    """Start a sandbox and return whether statx works in it; raise if it cannot start."""
     workspace, files = os.path.join(os.path.realpath(folder), "workspace"), os.path.join(folder, "sandbox")
     os.mkdir(workspace)
     os.mkdir(files)

@@ -1,7 +1,8 @@
-"""One running gVisor sandbox: starting it, asking its process 1, signalling all in it, its end.
+"""Start one gVisor sandbox, send requests to its process 1, signal its processes, and end it.
 
-`runsc run` stays our child, with a pipe to process 1 inside. Closing that pipe ends the sandbox, so the death of the
-server does, however it dies. Only the folder with its files is left then; `gvisor_pool.py` clears it at the next start.
+`runsc run` stays the server's child, with a pipe to process 1 inside. Closing that pipe ends the sandbox, so the death
+of the server does too, however it dies. Only the folder with its files is left then; `pool.py` removes it at the next
+start.
 """
 
 from __future__ import annotations
@@ -28,17 +29,17 @@ from wap_kernel.providers.process.supervisor_handle import NICE, open_pipe
 from wap_kernel.providers.resource_limits import ControlGroups, open_limits
 
 START_SECONDS = 20.0
-"""Seconds for a sandbox to start. It takes a fifth of one where there is nothing else to do."""
+"""Seconds for a sandbox to start. On an idle machine it takes a fifth of a second."""
 CALL_SECONDS = 5.0
 """Seconds for process 1 to answer, for a call of runsc, and for the end."""
 _LONGEST_ANSWER = 64 * 1024
 _GOFER = b"runsc-gofer"
 _SHELLS = ("/bin/bash", "/usr/bin/bash", "/bin/sh")
-_HINT = "`wap doctor` tells what works on this machine."
+_HINT = "Run `wap doctor` to see what works on this machine."
 
 
 def build_runsc_argv(program: str, state: str, *, network: bool = False) -> list[str]:
-    """runsc and its flags, for a sub-command. No overlay, no caching: a change is seen at once on both sides."""
+    """Return runsc and its flags, for a sub-command. No overlay, no caching: both sides see a change immediately."""
     return [
         program,
         f"--root={state}",
@@ -51,7 +52,7 @@ def build_runsc_argv(program: str, state: str, *, network: bool = False) -> list
 
 
 def run_runsc(argv: Sequence[str], seconds: float = CALL_SECONDS) -> subprocess.CompletedProcess[bytes]:
-    """A short call of runsc, with all that it says in `stdout`."""
+    """Run a short call of runsc, with all of its output in `stdout`."""
     return subprocess.run(
         argv,
         stdin=subprocess.DEVNULL,
@@ -64,7 +65,10 @@ def run_runsc(argv: Sequence[str], seconds: float = CALL_SECONDS) -> subprocess.
 
 
 class GvisorSandbox:
-    """For one command at a time. `folder` exists, is empty and private, and is removed at the end."""
+    """A running sandbox, for one command at a time. `folder` is empty and private, and is removed at the end.
+
+    `check` gets the number of a process that sees the mounts, before a command runs; it raises to prevent commands.
+    """
 
     def __init__(
         self,
@@ -77,7 +81,6 @@ class GvisorSandbox:
         groups: ControlGroups,
         check: Callable[[int], None],
     ) -> None:
-        """`check` gets the number of a process that sees the mounts, before anything runs; it raises to prevent it."""
         self._folder = folder
         self._id = f"wap-{secrets.token_hex(8)}"
         self._runsc = build_runsc_argv(program, os.path.join(folder, "state"), network=network)
@@ -101,7 +104,7 @@ class GvisorSandbox:
                     env={},
                     start_new_session=True,
                 )
-            self._limits_stack = undo.enter_context(ExitStack())  # until nothing runs any more
+            self._limits_stack = undo.enter_context(ExitStack())  # closed when nothing runs any more
             undo.callback(self.end)
             watched = "".join(f"watch {path}\n" for path in spec.watched)
             self._processes = self._request(watched + "processes", START_SECONDS)
@@ -113,22 +116,25 @@ class GvisorSandbox:
             self._files = self._request("files", CALL_SECONDS)
             undo.pop_all()
 
-    # -- its state
+    # -- state
 
     @property
     def is_alive(self) -> bool:
         return self._process.poll() is None
 
     def is_quiet(self) -> bool:
-        """Whether nothing runs in it but process 1. Nothing does in one that has ended."""
+        """Return whether no process but process 1 runs, or the sandbox has ended."""
         return not self.is_alive or self._request("processes", CALL_SECONDS) == self._processes
 
     def is_clean(self) -> bool:
-        """Whether the next command would find it, now that it is quiet, as the first one did."""
+        """Return whether a quiet sandbox has the same files for the next command as for the first."""
         return self.is_alive and self._request("files", CALL_SECONDS) == self._files and self._is_reliable
 
     def _request(self, request: str, seconds: float) -> bytes:
-        """The line that it answers. Without an end: it has ended, or takes too long and is not to be relied on."""
+        """Return the line that process 1 answers.
+
+        A line without an end means that the sandbox has ended, or that it takes too long and is not reliable any more.
+        """
         answer = b""
         deadline = time.monotonic() + seconds
         ready = select.poll()
@@ -136,7 +142,7 @@ class GvisorSandbox:
         try:
             os.write(self._requests, os.fsencode(request) + b"\n")
         except BrokenPipeError:
-            pass  # why, can still be read
+            pass  # the reason can still be read
         while not answer.endswith(b"\n") and len(answer) < _LONGEST_ANSWER:
             if not ready.poll(max(0.0, deadline - time.monotonic()) * 1000):
                 break
@@ -150,7 +156,7 @@ class GvisorSandbox:
     # -- starting
 
     def _gofer(self) -> int:
-        """The process that opens the host's files for the sandbox: the one that has the mounts."""
+        """Return the process that opens the host's files for the sandbox: it has the mounts."""
         for process in self._descendants():
             with suppress(OSError), open(f"/proc/{process.pid}/cmdline", "rb") as file:
                 if file.read(len(_GOFER)) == _GOFER:
@@ -158,7 +164,7 @@ class GvisorSandbox:
         raise _start_error(b"it has no process for the host's files")
 
     def _limit(self, limits: ResourceLimits, groups: ControlGroups) -> None:
-        """gVisor holds the other limits. What belongs to the sandbox itself is counted too: some 50 MB."""
+        """Limit the memory, with some 50 MB of the sandbox itself. gVisor enforces the other limits."""
         if "memory" in groups.folders:
             memory = ResourceLimits(processes=None, memory=limits.memory, file_size=None)
             put = self._limits_stack.enter_context(open_limits(memory, groups))
@@ -179,7 +185,7 @@ class GvisorSandbox:
     # -- commands
 
     def prepare_call(self, process: Mapping[str, Any]) -> ExecCall:
-        """How to run this process in it."""
+        """Return the call that runs this process in the sandbox."""
         self._commands += 1
         name = os.path.join(self._folder, f"command-{self._commands}")
         _write_json(f"{name}.json", process)
@@ -187,25 +193,25 @@ class GvisorSandbox:
         return ExecCall([self._runsc[0], f"--log={name}.log", *self._runsc[1:], "exec", *options, self._id], name)
 
     def signal_all(self, number: signal.Signals) -> None:
-        """To every process but process 1, which ignores it."""
+        """Send a signal to every process; process 1 ignores it."""
         self._call("kill", "--all", self._id, str(int(number)))
 
     def _call(self, *arguments: str) -> None:
         try:
-            run_runsc([*self._runsc, *arguments])  # it may fail: most often the sandbox has just ended
+            run_runsc([*self._runsc, *arguments])  # a failure is ignored: most often the sandbox has just ended
         except subprocess.TimeoutExpired:
-            pass  # whoever called goes on to stronger means
+            pass  # the caller goes on to stronger means
 
-    # -- its end
+    # -- end
 
     def kill(self) -> None:
-        """Everything, from outside; `end` is still to be called."""
+        """Kill everything from outside; the caller still calls `end`."""
         for process in self._descendants():
             supervisor.send_signal(process, signal.SIGKILL)
         self._process.kill()
 
     def end(self) -> None:
-        """With everything that runs in it, and without a trace. May be called again."""
+        """End the sandbox with everything that runs in it, and remove its files. May be called again."""
         self._pipes.close()
         try:
             self._process.wait(CALL_SECONDS)
@@ -220,7 +226,7 @@ class GvisorSandbox:
 
 
 class ExecCall:
-    """A call of `runsc exec`, and what it leaves to tell how it went."""
+    """A call of `runsc exec`, with the files that it writes about its process."""
 
     def __init__(self, argv: list[str], name: str) -> None:
         self.argv = argv
@@ -228,13 +234,15 @@ class ExecCall:
         self._has_started = False
 
     def has_started(self) -> bool:
-        """Whether there was a process, so that the exit status is that process's own. Remembered: the end of the
-        sandbox takes the evidence away."""
+        """Return whether there was a process, so that the exit status is that process's own.
+
+        The answer is remembered, because the end of the sandbox removes the file that says so.
+        """
         self._has_started = self._has_started or os.path.exists(f"{self._name}.pid")
         return self._has_started
 
     def read_error(self) -> str:
-        """Why there was none."""
+        """Return the reason why there was no process."""
         try:
             with open(f"{self._name}.log", encoding="utf-8", errors="replace") as file:
                 message = json.JSONDecoder().raw_decode(file.read())[0]["msg"]
@@ -243,7 +251,7 @@ class ExecCall:
         return str(message)
 
     def remove_files(self) -> None:
-        """Remove what it left; the variables of a command are nobody's business afterwards."""
+        """Remove the files of the call: they hold the variables of the command."""
         for ending in ("json", "pid", "log"):
             with suppress(FileNotFoundError):
                 os.unlink(f"{self._name}.{ending}")
@@ -266,7 +274,7 @@ def _write_json(path: str, data: Mapping[str, Any]) -> None:
     try:
         text = json.dumps(data, ensure_ascii=False).encode()
     except UnicodeEncodeError as error:
-        # runsc would silently take another name, and make that on the host where it is a mount point.
+        # runsc would silently take another name, and create it on the host where it is a mount point.
         name = render_path(error.object[: error.end].rpartition('"')[2])
         raise InvalidArgument(
             f"gVisor cannot take a name that is not UTF-8: {name}", hint="Rename it, or use another provider."
@@ -275,7 +283,7 @@ def _write_json(path: str, data: Mapping[str, Any]) -> None:
         file.write(text)
 
 
-def _start_error(said: bytes) -> ProviderUnavailable:
-    lines = said.decode("utf-8", "replace").strip().splitlines()
+def _start_error(output: bytes) -> ProviderUnavailable:
+    lines = output.decode("utf-8", "replace").strip().splitlines()
     reason = lines[-1] if lines else "runsc does not answer"
     return ProviderUnavailable(f"The sandbox could not be started: {reason}", hint=_HINT)

@@ -1,9 +1,10 @@
-"""The environment of a command, built anew: chosen variables of the server, then the caller's own.
+"""Build the environment of a command anew: chosen variables of the server, then the caller's own.
 
-The server's environment holds tokens (Jupyter's, the hub's, cloud keys), so nothing is taken that is not named here.
-A caller may not set what is known to make a program run other code or a name mean another program: policy looks at
-the command line, and `git status` with GIT_EXTERNAL_DIFF set is no longer `git status`. Such a variable can still be
-written into the command itself (`PYTHONPATH=src pytest`), where policy sees it. No list of this kind is complete.
+The server's environment holds tokens (Jupyter's, the hub's, cloud keys), so a command inherits only the variables that
+are named here. A caller may not set a variable that makes a program run other code or a name mean another program:
+policy decides about the command line, and `git status` with GIT_EXTERNAL_DIFF set is no longer `git status`. Such a
+variable can still be written into the command itself (`PYTHONPATH=src pytest`), where policy sees it. No list of this
+kind is complete.
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ INHERITED = frozenset(
 )
 INHERITED_PREFIXES = ("LC_",)
 INHERITED_PROXIES = frozenset("HTTP_PROXY HTTPS_PROXY ALL_PROXY http_proxy https_proxy all_proxy".split())
-"""Kept unless the address holds a user and a password."""
+"""Variables that a command inherits unless the address holds a user and a password."""
 
 REFUSED = frozenset(
     """
@@ -79,13 +80,19 @@ GIT_SETTINGS = {
     **{"GIT_CONFIG_KEY_0": "core.fsmonitor", "GIT_CONFIG_VALUE_0": "false"},
     **{"GIT_CONFIG_KEY_1": "safe.bareRepository", "GIT_CONFIG_VALUE_1": "explicit"},
 }
-"""A folder with a HEAD, a config and some more is a repository to git, anybody can write one, and its config names a
-program that `git status` runs. So only what is named `.git` counts, and that program is not run."""
+"""Settings that keep git from running a program that a folder names.
+
+Git takes a folder with a HEAD, a config and some more for a repository. Any agent can write one, and its config names a
+program that `git status` runs. So only a folder named `.git` counts, and git does not run that program.
+"""
 GIT_ATTRIBUTES = "/run/wap-gitattributes"
-"""Where a sandbox shows the attributes of `policy/gitattributes.py`."""
+"""The path in a sandbox of the attributes from `policy/commands/git_attributes.py`."""
 GIT_CLOSED = "closed-by-policy"
-"""The filter that these attributes name. A closed file is empty in a sandbox, and `git commit -a` would commit that: so
-to git it is what the index has of it, and one that is not there cannot be added."""
+"""The filter that these attributes name.
+
+A closed file is empty in a sandbox, and `git commit -a` would commit that. So git takes its content from the index, and
+cannot add a closed file that the index does not have.
+"""
 GIT_ATTRIBUTES_SETTINGS = {
     "GIT_CONFIG_COUNT": "6",
     **{"GIT_CONFIG_KEY_2": "core.attributesFile", "GIT_CONFIG_VALUE_2": GIT_ATTRIBUTES},
@@ -93,9 +100,9 @@ GIT_ATTRIBUTES_SETTINGS = {
     **{"GIT_CONFIG_KEY_4": f"filter.{GIT_CLOSED}.smudge", "GIT_CONFIG_VALUE_4": "cat"},
     **{"GIT_CONFIG_KEY_5": f"filter.{GIT_CLOSED}.required", "GIT_CONFIG_VALUE_5": "true"},
 }
-"""Beside the others, where there is such a file."""
+"""Further settings of git, for a sandbox with such attributes."""
 ALWAYS_SET = frozenset({"PATH", *GIT_SETTINGS})
-"""What a command gets whatever a list allows."""
+"""Variables that a command gets whatever an allowlist says."""
 
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\Z")
 
@@ -103,9 +110,9 @@ _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\Z")
 def build_environment(
     server: Mapping[str, str], caller: Mapping[str, str], allowlist: frozenset[str] | None = None
 ) -> dict[str, str]:
-    """The whole environment of a command. Raises for a variable that the caller may not set.
+    """Return the whole environment of a command; raise for a variable that the caller may not set.
 
-    With an `allowlist` it gets no variable that is not named there, from whomever, except for PATH.
+    With an `allowlist` the command gets no other variable but ALWAYS_SET, neither from the server nor from the caller.
     """
     environment = {name: value for name, value in server.items() if _is_inherited(name, value)}
     environment |= GIT_SETTINGS
@@ -126,8 +133,10 @@ def build_environment(
 
 
 def restrict_search_path(server: Mapping[str, str]) -> dict[str, str]:
-    """The server's environment without what of PATH is empty in a sandbox and can be filled there: a command would
-    decide itself what `ls` is. The interpreters are read-only wherever they stand."""
+    """Return the server's environment without the folders of PATH that a command can fill in a sandbox.
+
+    Otherwise a command would decide itself what `ls` is. The folders of interpreters stay: they are read-only.
+    """
     own = [server.get("HOME") or os.path.expanduser("~"), server.get("TMPDIR") or "/tmp", "/tmp", "/var/tmp"]
     interpreters = interpreter_prefixes(server)
     folders = [
@@ -139,17 +148,17 @@ def restrict_search_path(server: Mapping[str, str]) -> dict[str, str]:
 
 
 def active_environments(server: Mapping[str, str]) -> tuple[str, ...]:
-    """The folders of the environments that the server was started in, its own or others."""
+    """Return the folders of the Python environments that are active for the server."""
     return tuple(prefix for name in ("CONDA_PREFIX", "VIRTUAL_ENV") if (prefix := server.get(name, "")).startswith("/"))
 
 
 def interpreter_prefixes(server: Mapping[str, str]) -> tuple[str, ...]:
-    """Where interpreters and what is installed for them stand, which no command may change."""
+    """Return the folders of interpreters and their packages, which no command may change."""
     return (sys.prefix, sys.base_prefix, *active_environments(server))
 
 
-def _is_below(folder: str, places: Iterable[str]) -> bool:
-    return any(relative_to(folder, place) is not None for place in places)
+def _is_below(folder: str, tops: Iterable[str]) -> bool:
+    return any(relative_to(folder, top) is not None for top in tops)
 
 
 def _is_inherited(name: str, value: str) -> bool:
@@ -157,7 +166,7 @@ def _is_inherited(name: str, value: str) -> bool:
 
 
 def _build_search_path(path: str, interpreter: str) -> str:
-    """`path` with the server's interpreter on it. A relative folder would be one in the workspace: left out."""
+    """Return `path` with the server's interpreter, and without relative folders, which would lie in the workspace."""
     folders = list(dict.fromkeys(folder for folder in path.split(os.pathsep) if folder.startswith("/")))
     if interpreter and interpreter not in folders:
         folders.insert(0, interpreter)

@@ -1,58 +1,54 @@
-"""A command in a PID namespace of its own that bubblewrap makes, as the server sees it.
+"""Run a command in a PID namespace of its own, which bubblewrap creates.
 
 The end is simple here: killing the namespace's first process kills everything in it, and bubblewrap waits for that.
-Only the way there needs care, since bubblewrap itself would end the namespace together with the command: what the
-command left behind may first finish (`exec > >(tee log)`), then gets TERM and a grace, as everywhere.
+Only the way there needs care, since bubblewrap itself would end the namespace together with the command: leftover
+processes may first finish (`exec > >(tee log)`), then get TERM and a grace, as with every provider.
 
-So a small shell script stays in the namespace beside the command. It says `ready` when all mounts are made, waits for
-`go` (meanwhile the server looks at the mounts and sets limits), runs the command, and tells its exit code. What it
-tells comes from within the sandbox and could be forged, but only by the command about itself. It speaks through a
-socket, because there the kernel says which process wrote, by its number on our side.
+So a small shell script stays in the namespace with the command. It sends `ready` when all mounts are made, waits for
+`go` (meanwhile the server verifies the mounts and sets limits), runs the command, and sends its exit code. A message
+comes from within the sandbox and could be forged, but only by the command about itself. The messages go through a
+socket, because there the kernel names the process that wrote, by its number outside of the namespace.
 """
 
 from __future__ import annotations
 
-import ctypes
 import errno
 import math
 import os
-import platform
-import re
 import select
 import signal
 import socket
 import struct
 import subprocess
-import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, nullcontext
 from dataclasses import dataclass
-from functools import cache
 from secrets import token_hex
 
 from wap_kernel.model.errors import ProviderUnavailable, WapError
 from wap_kernel.providers.process import supervisor
-from wap_kernel.providers.process.supervisor_handle import NICE, TAG, cannot_start, pipe, wait_for
+from wap_kernel.providers.process.inheritance import (
+    create_memory_file,
+    inherits_signals,
+    leave_keyring,
+    lower_session_priority,
+)
+from wap_kernel.providers.process.supervisor_handle import TAG, open_pipe, start_error, wait_for_exit
 
 START_SECONDS = 30.0
-"""A sandbox that is not ready after so long never will be."""
-_MARGIN = 2.0
+"""Seconds after which a sandbox that is not ready is given up."""
+_MARGIN_SECONDS = 2.0
 _POLL = 0.01
 _LONGEST_LINE = 100
 _LONGEST_REASON = 1000
 _CREDENTIALS = struct.Struct("3i")
-_KEYCTL = {"x86_64": 250, "aarch64": 219, "riscv64": 219}
-_JOIN_SESSION_KEYRING = 1
-_SIGNALS = re.compile(rb"^(Sig\w+):\s*([0-9a-f]+)$", re.MULTILINE)
-_UNDONE = sum(1 << number - 1 for number in (signal.SIGPIPE, getattr(signal, "SIGXFSZ", signal.SIGPIPE)))
-"""What Popen undoes of what Python ignores."""
-_NOT_THE_COMMANDS = 2
-"""Processes in every namespace: its first one, and the script."""
+_OWN_PROCESSES = 2
+"""Processes in every namespace that are not the command's: the first one, and the script."""
 
-# A signal that is ignored would be ignored by the command as well, one that is caught is not; hence `trap :`. What the
-# shell itself remarks ("Killed") is nobody's output: the command's stderr is set in a subshell only. When the command
-# has ended, the script must stay, else the namespace would end at once.
+# A signal that is ignored would be ignored by the command as well, one that is caught is not; hence `trap :`. The
+# shell's own remarks ("Killed") are not the command's output: only a subshell sets the command's stderr. When the
+# command has ended, the script must stay, else the namespace would end immediately.
 _SCRIPT = """\
 trap : HUP INT QUIT USR1 USR2 PIPE ALRM TERM TSTP TTIN TTOU XCPU XFSZ VTALRM PROF WINCH IO
 unset PWD OLDPWD SHLVL
@@ -70,19 +66,19 @@ read -r go
 
 
 @dataclass(frozen=True)
-class Sandbox:
-    """A sandbox that has been made and waits: the numbers of its processes on our side."""
+class NamespaceProcesses:
+    """The processes of a sandbox that is ready and waits, by their numbers outside of the namespace."""
 
     init: int
     leader: int
-    """Whatever is set for it (limits, a cgroup), the command inherits."""
+    """The process whose limits and control group the command inherits."""
 
 
-class Namespaced:
-    """The command, its sandbox and our descriptors. `stack` ends and closes all of it.
+class NamespacedCommand:
+    """The command, its sandbox and the server's descriptors. `stack` ends and closes all of it.
 
-    bubblewrap is started within `inside`. `meanwhile` is called while the sandbox is being made, `before` when it is
-    ready, before the command runs; what they raise, the constructor raises.
+    bubblewrap is started within `enter_group`. The constructor calls `during_start` while the sandbox starts, and
+    `verify` when it is ready, before the command runs; it raises what they raise.
     """
 
     def __init__(
@@ -93,12 +89,12 @@ class Namespaced:
         argv: Sequence[str],
         environment: Mapping[str, str],
         grace: float,
-        before: Callable[[Sandbox], None],
-        meanwhile: Callable[[], None] = lambda: None,
-        inside: Callable[[], AbstractContextManager[None]] = nullcontext,
+        verify: Callable[[NamespaceProcesses], None],
+        during_start: Callable[[], None] = lambda: None,
+        enter_group: Callable[[], AbstractContextManager[None]] = nullcontext,
         seccomp: bytes | None = None,
     ) -> None:
-        self.patience = grace + supervisor.PATIENCE + _MARGIN
+        self.end_timeout = grace + supervisor.KILL_SECONDS + _MARGIN_SECONDS
         self.leader: int | None = None
         self.exit_code: int | None = None
         self.due = math.inf
@@ -106,7 +102,7 @@ class Namespaced:
         self._ending: Iterator[float] | None = None
         self._partial = b""
         self._finished = False
-        self._init: supervisor.Process | None = None
+        self._init: supervisor.ProcessEntry | None = None
         self._processes = -1
         with ExitStack() as theirs:
             ours, job = socket.socketpair()
@@ -115,18 +111,18 @@ class Namespaced:
             ours.setsockopt(socket.SOL_SOCKET, socket.SO_PASSCRED, 1)
             self._socket = ours
             self.status = ours.fileno()
-            self.stdout, stdout = pipe(stack, theirs)
-            self.stderr, stderr = pipe(stack, theirs)
+            self.stdout, stdout = open_pipe(stack, theirs)
+            self.stderr, stderr = open_pipe(stack, theirs)
             for descriptor in (self.stdout, self.stderr, self.status):
                 os.set_blocking(descriptor, False)
             files = []
             if seccomp is not None:
-                files.append(_file_of(theirs, seccomp))
+                files.append(create_memory_file(theirs, seccomp))
                 options = (*options, "--seccomp", str(files[0]))
             # Not in its argument vector: the command can read that, and what is hidden would be listed in it.
-            described = _file_of(theirs, os.fsencode("\0".join((*options, ""))))
-            _leave_keyring()
-            with inside():
+            described = create_memory_file(theirs, os.fsencode("\0".join((*options, ""))))
+            leave_keyring()
+            with enter_group():
                 self._process = subprocess.Popen(
                     [program, "--args", str(described), "--", "/bin/sh", "-c", _SCRIPT, "sh", *argv],
                     stdin=job.fileno(),
@@ -136,30 +132,30 @@ class Namespaced:
                     env={**environment, TAG: token_hex(16)},
                     start_new_session=True,  # what signals the server's or kernel's group must not end it halfway
                     preexec_fn=supervisor.reset_signals
-                    if _inherits_signals()
+                    if inherits_signals()
                     else None,  # costs a slower fork, so only if needed
                 )
         stack.callback(self.finish)
-        meanwhile()
+        during_start()
         sandbox = self._wait_until_ready(stack)
-        before(sandbox)
-        _lower_priority(sandbox.init)
+        verify(sandbox)
+        lower_session_priority(sandbox.init)
         self.leader = sandbox.leader
         self._socket.send(b"go\n")
 
-    def _wait_until_ready(self, stack: ExitStack) -> Sandbox:
-        told = b""
+    def _wait_until_ready(self, stack: ExitStack) -> NamespaceProcesses:
+        received = b""
         ready = select.poll()
         ready.register(self.status, select.POLLIN)
         deadline = time.monotonic() + START_SECONDS
-        while not told.endswith(b"\n"):
+        while not received.endswith(b"\n"):
             if not ready.poll(max(0.0, deadline - time.monotonic()) * 1000):
                 raise ProviderUnavailable(f"The sandbox was not ready after {START_SECONDS:g} seconds.")
             data, ancillary, _, _ = self._socket.recvmsg(64, socket.CMSG_SPACE(_CREDENTIALS.size))
             if not data:
-                wait_for(self._process, self.patience)
-                raise sandbox_failure(self._complaint())
-            told += data
+                wait_for_exit(self._process, self.end_timeout)
+                raise sandbox_error(self._read_error())
+            received += data
         credentials = next(data for _, kind, data in ancillary if kind == socket.SCM_CREDENTIALS)
         leader = supervisor.read_process(_CREDENTIALS.unpack(credentials)[0])
         self._init = supervisor.read_process(leader.parent) if leader else None
@@ -169,13 +165,13 @@ class Namespaced:
             self._processes = os.open(f"/proc/{self._init.pid}/root/proc", os.O_RDONLY | os.O_DIRECTORY)
         except OSError as error:
             raise ProviderUnavailable(
-                f"The sandbox cannot be looked into: {error.strerror}.",
+                f"The sandbox cannot be inspected: {error.strerror}.",
                 hint="bwrap must not be installed setuid: chmod u-s $(command -v bwrap)",
             ) from error
         stack.callback(os.close, self._processes)
-        return Sandbox(self._init.pid, leader.pid)
+        return NamespaceProcesses(self._init.pid, leader.pid)
 
-    def _complaint(self) -> str:
+    def _read_error(self) -> str:
         try:
             return os.read(self.stderr, _LONGEST_REASON).decode("utf-8", "replace").strip()
         except BlockingIOError:
@@ -186,7 +182,7 @@ class Namespaced:
             data = os.read(self.status, 4096)
         except BlockingIOError:
             return True
-        except ConnectionResetError:  # killed before it had read all that we said
+        except ConnectionResetError:  # killed before it had read all messages
             return False
         *lines, partial = (self._partial + data).split(b"\n")
         self._partial = partial[:_LONGEST_LINE]
@@ -197,7 +193,7 @@ class Namespaced:
                     self._ending = self._ending or self._wind_down()
                     self.tick()
                 case [b"failed", b"exec", number] if number.isdigit():
-                    raise cannot_start("exec", int(number))
+                    raise start_error("exec", int(number))
         return bool(data)
 
     def tick(self) -> None:
@@ -208,31 +204,31 @@ class Namespaced:
             self._ending = self._terminate(self._grace)
             self.tick()
 
-    def finish(self, patience: float | None = None) -> None:
+    def finish(self, timeout: float | None = None) -> None:
         if self._finished:
             return
         self._finished = True
         self._kill()
         try:
-            wait_for(self._process, self.patience if patience is None else patience)
+            wait_for_exit(self._process, self.end_timeout if timeout is None else timeout)
         except subprocess.TimeoutExpired:
             self._process.kill()
             self._process.wait()
 
-    # -- the way to the end: generators of when to look again
+    # -- the way to the end: generators that yield when to check again
 
     def _wind_down(self) -> Iterator[float]:
-        yield from self._while_something_is_left(supervisor.SETTLE)
+        yield from self._while_something_is_left(supervisor.LINGER_SECONDS)
         if self._is_something_left():
-            yield from self._terminate(min(self._grace, supervisor.LEFTOVER_GRACE))
+            yield from self._terminate(min(self._grace, supervisor.LEFTOVER_GRACE_SECONDS))
         self._kill()
 
     def _terminate(self, grace: float) -> Iterator[float]:
-        told: set[tuple[int, int]] = set()
-        self._signal_all(told)
+        signalled: set[tuple[int, int]] = set()
+        self._signal_all(signalled)
         for moment in self._while_something_is_left(grace):
             yield moment
-            self._signal_all(told)  # what has only been started since, such as the command itself
+            self._signal_all(signalled)  # processes that were started since, such as the command itself
         self._kill()
 
     def _while_something_is_left(self, seconds: float) -> Iterator[float]:
@@ -244,81 +240,35 @@ class Namespaced:
         if self.exit_code is None:
             return True
         try:
-            return sum(name.isdigit() for name in os.listdir(self._processes)) > _NOT_THE_COMMANDS
+            return sum(name.isdigit() for name in os.listdir(self._processes)) > _OWN_PROCESSES
         except OSError:  # the namespace is gone
             return False
 
-    def _signal_all(self, told: set[tuple[int, int]]) -> None:
-        """Each once: a command may take its time over it."""
+    def _signal_all(self, signalled: set[tuple[int, int]]) -> None:
+        """Send TERM to each process once: a command may take its time over it."""
         if self._init is None:
             return
-        for process in supervisor.below({self._init.pid}, supervisor.process_table()):
-            if (process.pid, process.start) in told:
+        for process in supervisor.find_descendants({self._init.pid}, supervisor.read_process_table()):
+            if (process.pid, process.start) in signalled:
                 continue
-            told.add((process.pid, process.start))
+            signalled.add((process.pid, process.start))
             if process.pid != self.leader:
-                supervisor.send(process, signal.SIGTERM)
-            supervisor.send(process, signal.SIGCONT)  # a stopped process sees TERM only when it goes on
+                supervisor.send_signal(process, signal.SIGTERM)
+            supervisor.send_signal(process, signal.SIGCONT)  # a stopped process sees TERM only when it goes on
 
     def _kill(self) -> None:
         if self._process.returncode is None:
             if self._init is not None:
-                supervisor.send(self._init, signal.SIGKILL)  # bubblewrap then reaps it and ends
+                supervisor.send_signal(self._init, signal.SIGKILL)  # bubblewrap then reaps it and ends
             else:
                 self._process.kill()
 
 
-def _file_of(stack: ExitStack, data: bytes) -> int:
-    """A nameless file that holds `data`, at its beginning: a pipe might be too small for it."""
-    if hasattr(os, "memfd_create"):
-        descriptor = os.memfd_create("options")
-    else:  # not in every build of Python
-        with tempfile.TemporaryFile() as file:
-            descriptor = os.dup(file.fileno())
-    stack.callback(os.close, descriptor)
-    os.pwrite(descriptor, data, 0)
-    return descriptor
-
-
-def sandbox_failure(reason: str) -> WapError:
-    """bubblewrap could not make the sandbox, and said `reason`."""
+def sandbox_error(reason: str) -> WapError:
+    """Return the error for a sandbox that bubblewrap could not create for `reason`."""
     if "chdir" in reason:  # the folder is hidden, or was moved since it was looked up
-        return cannot_start("cwd", errno.EACCES)
+        return start_error("cwd", errno.EACCES)
     return ProviderUnavailable(
-        f"The sandbox could not be started: {reason.removeprefix('bwrap: ') or 'it ended'}",
-        hint="Nothing was run. `wap doctor` tells what this machine lacks.",
+        f"The sandbox could not be started: {reason.removeprefix('bwrap: ') or 'bubblewrap ended'}",
+        hint="Nothing was run. Run `wap doctor` to see what this machine lacks.",
     )
-
-
-def _lower_priority(init: int) -> None:
-    """As `supervisor.lower_priority`, from outside; the namespace's first process leads the session and the group."""
-    try:
-        os.setpriority(os.PRIO_PGRP, init, min(19, os.getpriority(os.PRIO_PROCESS, 0) + NICE))
-        with open(f"/proc/{init}/autogroup", "wb", buffering=0) as group:
-            group.write(b"%d" % NICE)
-    except OSError:
-        pass  # without autogroups, or set too often: it goes without
-
-
-@cache
-def _libc() -> ctypes.CDLL:
-    return ctypes.CDLL(None)
-
-
-def _leave_keyring() -> None:
-    """Give this thread, and so what it starts, an empty session keyring: the kernel keeps a login's keys by session,
-    not by namespace. The server's other threads keep theirs."""
-    number = _KEYCTL.get(platform.machine())
-    if number is not None:
-        _libc().syscall(number, _JOIN_SESSION_KEYRING, None)  # refused where there are no keyrings: fine
-
-
-def _inherits_signals() -> bool:
-    """Whether something is ignored or blocked here that a new program would inherit and Popen does not undo; or nobody
-    knows, as in a sandbox whose /proc is not Linux's."""
-    try:
-        with open("/proc/thread-self/status", "rb") as file:
-            masks = dict(_SIGNALS.findall(file.read()))
-        return bool(int(masks[b"SigBlk"], 16) or int(masks[b"SigIgn"], 16) & ~_UNDONE)
-    except (OSError, KeyError):
-        return True

@@ -1,7 +1,7 @@
-"""Run one command to its end: start its process, read its output, stop it in time, answer what became of it.
+"""Run one command to its end: start its process, read its output, stop it in time, and return its outcome.
 
-One thread does it all with a selector. Who starts the command and ends everything that it leaves is a `Process`: a
-supervisor on the host (`supervised.py`), or a namespace that ends as a whole (`namespaced.py`).
+One thread does it all with a selector. A `StartedCommand` starts the command and ends everything that it leaves: a
+supervisor on the host (`supervisor_handle.py`), or a namespace that ends as a whole (`pid_namespace.py`).
 """
 
 from __future__ import annotations
@@ -26,42 +26,42 @@ GRACE = 5.0
 BUFFER_SIZE = 1024 * 1024
 UNTHROTTLED_BYTES = 64 * 1024 * 1024
 BYTES_PER_SECOND = 64 * 1024 * 1024
-"""A command may write FREE bytes at nearly any speed, then RATE bytes a second: a flood must not hold the server."""
+"""After UNTHROTTLED_BYTES a command may write so many bytes a second: a flood must not block the server."""
 READ_PAUSE_SECONDS = 0.002
-"""Seconds between two reads of a talkative command: the pipe fills, and one read brings what a hundred would."""
+"""Seconds between two reads of a command that writes much: the pipe fills, and one read replaces a hundred."""
 _FIRST_BUFFER_SIZE = 64 * 1024
 MAX_PARTIAL_OUTPUT_BYTES = 64 * 1024
-"""What is answered of the output of a command that was ended: an error is no place for a megabyte."""
+"""Bytes of output in the outcome of a command that was stopped: an error should not carry a megabyte."""
 
 
 class StartedCommand(Protocol):
-    """A command that was started, with whoever watches over it."""
+    """A command that was started, and the process that ends everything that it leaves."""
 
     stdout: int
     stderr: int
     status: int
-    """Descriptors, none of which blocks."""
+    """The descriptor of status messages; like those of the output it does not block."""
     leader: int | None
-    """None as long as it has not begun."""
+    """The number of the command's first process; None until it has started."""
     exit_code: int | None
     end_timeout: float
-    """Seconds after which everything must have ended, from when that was asked for."""
+    """Seconds between the request to end and the end of everything, at most."""
     due: float
-    """When `tick` wants to be called, by the monotonic clock."""
+    """The time at which `tick` is to be called, by the monotonic clock."""
 
     def listen(self) -> bool:
-        """Take in what can be read from `status`; False when everything is over."""
+        """Read the messages from `status`; return False when everything has ended."""
 
     def tick(self) -> None: ...
     def end(self) -> None:
-        """Ask for the end of everything, and do not wait for it."""
+        """Request the end of everything, and do not wait for it."""
 
     def finish(self, timeout: float | None = None) -> None:
-        """Leave nothing, after so many seconds at the latest. `stack` calls it too."""
+        """End everything within `timeout` seconds. The constructor's `stack` calls it too."""
 
 
 def build_argv(command: str | Sequence[str], path: str) -> list[str]:
-    """The argument vector for a command line, or for a program and its arguments, which is looked up on `path`."""
+    """Return the argument vector for a command line, or for a program, looked up on `path`, and its arguments."""
     if isinstance(command, str):
         return build_shell_argv(command, path)
     for word in command:
@@ -78,9 +78,9 @@ def build_argv(command: str | Sequence[str], path: str) -> list[str]:
 
 
 def build_shell_argv(command: str, path: str, candidates: Sequence[str] = ("/bin/bash", "/usr/bin/bash")) -> list[str]:
-    """The argument vector for a command line: bash without start-up files, else sh.
+    """Return the argument vector for a command line: bash without start-up files, else sh.
 
-    `--` because a command may begin with `-`, which would be read as an option.
+    `--` is there because a command may begin with `-`, which the shell would read as an option.
     """
     _check_text(command)
     bash = next(filter(os.path.exists, candidates), None) or shutil.which("bash", path=path)
@@ -112,7 +112,7 @@ def run(
 ) -> CommandOutcome:
     """Run `argv` in the open folder `cwd` with this environment and the tag; nothing of it is left afterwards.
 
-    What can escape in spite of everything is said in `supervised.py`.
+    `supervisor_handle.py` says which processes can escape in spite of everything.
     """
     return follow(
         lambda stack: SupervisedCommand(stack, argv, cwd, environment, grace, make_group(stack)),
@@ -132,7 +132,7 @@ def follow(
     cancel: CancelToken | None = None,
 ) -> CommandOutcome:
     """Start a process of any kind and follow it to its end."""
-    if cancel is not None and cancel.requested:  # while it waited for a thread: it must not even begin
+    if cancel is not None and cancel.requested:  # while it waited for a thread: it must not even start
         return CommandOutcome("", "", 0, 0, False, False, exit_code=128 + signal.SIGTERM, duration=0.0, cancelled=True)
     with ExitStack() as stack:
         try:
@@ -144,7 +144,7 @@ def follow(
 
 
 def compute_pause(total: int, elapsed: float) -> float:
-    """Seconds to wait before the next read, after `total` bytes in `elapsed` seconds."""
+    """Return the seconds to wait before the next read, after `total` bytes in `elapsed` seconds."""
     if total <= BUFFER_SIZE:
         return 0.0
     return max(READ_PAUSE_SECONDS, (total - UNTHROTTLED_BYTES) / BYTES_PER_SECOND - elapsed)
@@ -178,11 +178,11 @@ class _Execution:
             self._all.register(descriptor, selectors.EVENT_READ, stream)
 
     def wake(self) -> None:
-        """Called from another thread: a cancellation."""
+        """Interrupt the loop from another thread, for a cancellation."""
         try:
             os.write(self._waker, b"!")
         except BlockingIOError:
-            pass  # it has been woken already, many times
+            pass  # the pipe is full: the loop has been woken many times already
 
     def follow(self, timeout: float) -> CommandOutcome:
         deadline = self._began + timeout  # first the command's, then the supervisor's
@@ -217,7 +217,7 @@ class _Execution:
         return self._outcome()
 
     def _stop(self, reason: Literal["timeout", "cancel"]) -> float:
-        """Ask for the end; returns when to stop waiting for it."""
+        """Request the end, and return when to stop waiting for it."""
         self._stopped = reason
         self._process.end()
         return time.monotonic() + self._process.end_timeout
@@ -227,7 +227,7 @@ class _Execution:
         return sum(collector.total for collector in self._output.values())
 
     def _read(self, stream: Stream) -> int:
-        """Take in what one read brings; 0 when there is nothing now or will be nothing any more."""
+        """Collect the output of one read, and return its size: 0 if there is none now, or the stream has ended."""
         try:
             count = os.readv(self._open[stream], [self._buffer])
         except BlockingIOError:
@@ -247,7 +247,7 @@ class _Execution:
         return count
 
     def _drain(self) -> None:
-        """What is still in the pipes. No more than a pipe holds: someone who could not be ended may still write."""
+        """Read the rest of the pipes, but no more than a pipe holds: a process that survived KILL may still write."""
         for stream in tuple(self._open):
             left = BUFFER_SIZE
             while left > 0 and (count := self._read(stream)):
@@ -262,7 +262,7 @@ class _Execution:
                 "The command could not be started: its supervisor ended.", hint=lines[-1] if lines else None
             )
         exit_code = self._process.exit_code
-        if exit_code is None:  # it killed its supervisor, so we killed it
+        if exit_code is None:  # the command killed its supervisor, so the server killed the command
             exit_code = 128 + signal.SIGKILL
         return CommandOutcome(
             stdout=stdout.text,
@@ -279,11 +279,11 @@ class _Execution:
 
 
 def _enlarge_pipe(descriptor: int) -> None:
-    """A larger pipe, for a command that writes much. Not for all: what one user may hold in pipes is limited."""
+    """Enlarge the pipe of a command that writes much. Not of every command: a user's memory for pipes is limited."""
     if sys.platform == "linux":
         import fcntl
 
         try:
             fcntl.fcntl(descriptor, fcntl.F_SETPIPE_SZ, BUFFER_SIZE)
         except OSError:
-            pass  # over that limit; it works as it is
+            pass  # over that limit; the pipe works as it is

@@ -1,7 +1,7 @@
-"""The output of a command while it runs, for whoever awaits it on an event loop.
+"""Stream the output of a command to an event loop while the command runs.
 
-A slow reader never slows the command: what it has not taken is kept up to a limit, and beyond that left out, which the
-next chunk tells. The outcome at the end is whole in any case.
+A slow reader never slows the command: chunks that it has not taken are buffered up to a limit, and beyond that left
+out, which the next chunk says. The outcome at the end is complete in any case.
 """
 
 from __future__ import annotations
@@ -17,12 +17,14 @@ from wap_kernel.model.command import CancelToken, OnChunk, Stream
 
 T = TypeVar("T")
 
-HELD = 4 * 1024 * 1024
-"""Bytes that wait for their reader."""
+MAX_BUFFERED_BYTES = 4 * 1024 * 1024
+"""Bytes that wait for the reader, at most."""
 
 
 @dataclass(frozen=True)
 class Chunk:
+    """A piece of a command's output."""
+
     stream: Stream
     data: bytes
     """A character may be cut in two."""
@@ -30,14 +32,14 @@ class Chunk:
     """Bytes of this stream that are missing before `data`."""
 
 
-async def stream(
-    run: Callable[[OnChunk, CancelToken], Awaitable[T]], *, held: int = HELD
+async def stream_output(
+    run: Callable[[OnChunk, CancelToken], Awaitable[T]], *, limit: int = MAX_BUFFERED_BYTES
 ) -> AsyncGenerator[Chunk | T, None]:
-    """Chunks as they come, and last what `run` answers. Leaving the loop early ends the command."""
+    """Yield chunks as they come, and at last the result of `run`. Leaving the loop early cancels the command."""
     cancel = CancelToken()
     loop = asyncio.get_running_loop()
     changed = asyncio.Event()
-    buffer = _Buffer(held, lambda: loop.call_soon_threadsafe(changed.set))
+    buffer = _ChunkBuffer(limit, lambda: loop.call_soon_threadsafe(changed.set))
     running = asyncio.ensure_future(run(buffer.add, cancel))
     running.add_done_callback(lambda _: changed.set())
     try:
@@ -45,20 +47,20 @@ async def stream(
         while not has_ended:
             await changed.wait()
             changed.clear()
-            has_ended = running.done()  # asked first, so that nothing can come after what is taken now
+            has_ended = running.done()  # read first, so that no chunk can follow those that are taken now
             for chunk in buffer.take(last=has_ended):
                 yield chunk
         yield running.result()
     finally:
         if not running.done():
             cancel.request()
-            # Nobody is left to hear of its failure, and whoever was cancelled may not even be let wait for it.
+            # The caller has left and reads no failure; if it was cancelled, it may not even wait here.
             running.add_done_callback(lambda task: task.cancelled() or task.exception())
             await asyncio.wait([running])
 
 
-class _Buffer:
-    """Between the thread that runs the command and the loop."""
+class _ChunkBuffer:
+    """The chunks between the thread that runs the command and the event loop."""
 
     def __init__(self, limit: int, notify: Callable[[], object]) -> None:
         self._limit = limit

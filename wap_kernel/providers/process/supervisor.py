@@ -1,16 +1,16 @@
-"""Runs one command and ends what it leaves behind, in a process of its own that `supervised.py` starts.
+"""Run one command and end what it leaves behind, in a process of its own that `supervisor_handle.py` starts.
 
 A process group is not enough: `setsid` and a double fork leave it. So this process makes itself the reaper of every
-orphan below it (PR_SET_CHILD_SUBREAPER): whatever the command starts stays its descendant, and when it has no child
-left, nothing of the command is left. When the command has ended, or the control pipe is closed (a timeout, a
-cancellation, the server's death even by SIGKILL), everything below gets TERM, a grace, and KILL until it is gone or
+orphan below it (PR_SET_CHILD_SUBREAPER): every process that the command starts stays its descendant, and when it has no
+child left, nothing of the command is left. When the command has ended, or the control pipe is closed (a timeout, a
+cancellation, the server's death even by SIGKILL), every descendant gets TERM, a grace, and KILL until it is gone or
 KILL has no effect. Elsewhere than on Linux there is no such reaper, and only the command's process group is ended.
 
 Every command waits for the start of this process, so it imports nothing of the package and no module that is itself
 written in Python: `signal`, `ctypes` and `os` cost more than all the rest, and serve only where their C halves do not.
-Descriptors: 0 control (the job has been read from it; now it says nothing until it is closed), 1 status, 2 the
-command's stderr. Status lines: `started PID`, `failed STAGE ERRNO`, `exit CODE`. The end of the status pipe means:
-all gone, if the exit status is 0; otherwise this process was killed, and the server has to clean up.
+Descriptors: 0 control (the job comes first, then only its end), 1 status, 2 the command's stderr. Status lines:
+`started PID`, `failed STAGE ERRNO`, `exit CODE`. At the end of the status pipe all is gone if the exit status is 0;
+otherwise this process was killed, and the server has to clean up.
 """
 
 import select
@@ -30,20 +30,20 @@ else:
         import os
         import signal
 
-SETTLE = 0.2
-"""What a command leaves behind may end by itself for so long: the `tee` of `exec > >(tee log)` is still writing."""
-LEFTOVER_GRACE = 1.0
-"""At most this between TERM and KILL for what a command left behind: its caller waits for the answer."""
-PATIENCE = 2.0
-"""Stop trying when KILL has had no effect for so long (another user's process, a hanging disk)."""
+LINGER_SECONDS = 0.2
+"""Seconds in which leftover processes may end by themselves: the `tee` of `exec > >(tee log)` is still writing."""
+LEFTOVER_GRACE_SECONDS = 1.0
+"""Seconds between TERM and KILL for leftover processes, at most: the caller waits for the outcome."""
+KILL_SECONDS = 2.0
+"""Seconds without an effect of KILL after which it is given up (another user's process, a hanging disk)."""
 _POLL = 0.02
 _PINS = hasattr(os, "pidfd_open") and hasattr(signal, "pidfd_send_signal")
-"""Not every build of Python has them, conda's for one."""
+"""Process descriptors are available; not every build of Python has them, conda's for one."""
 _PR_SET_CHILD_SUBREAPER = 36
 
 
-class Process:
-    """One line of the process table. A number alone may be reused; number and start time together are not."""
+class ProcessEntry:
+    """An entry of the process table. A number alone may be reused; number and start time together are not."""
 
     __slots__ = ("parent", "pid", "session", "start", "state")
 
@@ -55,33 +55,33 @@ class Process:
         self.start = start
 
 
-def read_process(pid: int) -> Process | None:
+def read_process(pid: int) -> ProcessEntry | None:
     try:
         with open(f"/proc/{pid}/stat", "rb", buffering=0) as file:
             text = file.read(4096)
     except OSError:
         return None
     fields = text[text.rindex(b")") + 2 :].split()  # the name before it may hold anything, spaces and ")" too
-    return Process(pid, fields[0].decode(), int(fields[1]), int(fields[3]), int(fields[19]))
+    return ProcessEntry(pid, fields[0].decode(), int(fields[1]), int(fields[3]), int(fields[19]))
 
 
-def process_numbers() -> list[int]:
+def list_process_numbers() -> list[int]:
     try:
         return [int(name) for name in os.listdir("/proc") if name.isdigit()]
     except OSError:
         return []
 
 
-def process_table() -> list[Process]:
-    return [process for process in map(read_process, process_numbers()) if process is not None]
+def read_process_table() -> list[ProcessEntry]:
+    return [process for process in map(read_process, list_process_numbers()) if process is not None]
 
 
-def below(roots: set[int], table: list[Process]) -> list[Process]:
-    """Everything in `table` that descends from one of `roots`, without these themselves."""
-    children: dict[int, list[Process]] = {}
+def find_descendants(roots: set[int], table: list[ProcessEntry]) -> list[ProcessEntry]:
+    """Return every process of `table` that descends from one of `roots`, without the roots."""
+    children: dict[int, list[ProcessEntry]] = {}
     for process in table:
         children.setdefault(process.parent, []).append(process)
-    found: list[Process] = []
+    found: list[ProcessEntry] = []
     pending = list(roots)
     while pending:
         for child in children.pop(pending.pop(), ()):
@@ -91,8 +91,8 @@ def below(roots: set[int], table: list[Process]) -> list[Process]:
     return found
 
 
-def send(process: Process, number: int) -> None:
-    """Signal exactly this process: where it can be, its number is pinned first; then its start time is compared."""
+def send_signal(process: ProcessEntry, number: int) -> None:
+    """Signal exactly this process: pin its number first, where that is possible, then compare its start time."""
     try:
         pinned = os.pidfd_open(process.pid) if _PINS else None
     except ProcessLookupError:
@@ -108,13 +108,13 @@ def send(process: Process, number: int) -> None:
         else:
             signal.pidfd_send_signal(pinned, number)
     except (ProcessLookupError, PermissionError):
-        pass  # gone, or another user's (sudo): not ours to end
+        pass  # gone, or another user's (sudo), which this process may not end
     finally:
         if pinned is not None:
             os.close(pinned)
 
 
-def send_group(group: int, number: int) -> None:
+def send_group_signal(group: int, number: int) -> None:
     try:
         os.killpg(group, number)
     except (ProcessLookupError, PermissionError):
@@ -122,7 +122,7 @@ def send_group(group: int, number: int) -> None:
 
 
 class Supervisor:
-    """The life of one command: running, settling, terminating, killing."""
+    """The life of one command: running, lingering, terminating, killing."""
 
     def __init__(self, leader: int, grace: float, status: int, wake: int, *, reaps_orphans: bool) -> None:
         self._leader = leader
@@ -137,8 +137,8 @@ class Supervisor:
             if self._wait(None, control=True):
                 return self._end(self._grace)
             self._reap()
-        if not self._gone_within(SETTLE):
-            self._end(min(self._grace, LEFTOVER_GRACE))
+        if not self._gone_within(LINGER_SECONDS):
+            self._end(min(self._grace, LEFTOVER_GRACE_SECONDS))
 
     def _end(self, grace: float) -> None:
         self._signal(signal.SIGTERM)
@@ -146,22 +146,22 @@ class Supervisor:
         if self._gone_within(grace):
             return
         known: set[tuple[int, int]] = set()
-        give_up = time.monotonic() + PATIENCE
+        give_up = time.monotonic() + KILL_SECONDS
         while time.monotonic() < give_up:
             targets = {(process.pid, process.start) for process in self._signal(signal.SIGKILL)}
-            if not targets <= known:  # it forks faster than we kill: that is no reason to stop
+            if not targets <= known:  # it forks faster than it is killed: that is no reason to stop
                 known |= targets
-                give_up = time.monotonic() + PATIENCE
+                give_up = time.monotonic() + KILL_SECONDS
             if self._gone_within(_POLL):
                 return
 
-    def _signal(self, number: int) -> list[Process]:
+    def _signal(self, number: int) -> list[ProcessEntry]:
         if not self._reaps_orphans:
-            send_group(self._leader, number)
+            send_group_signal(self._leader, number)
             return []
-        targets = below({os.getpid()}, process_table())
+        targets = find_descendants({os.getpid()}, read_process_table())
         for process in targets:
-            send(process, number)
+            send_signal(process, number)
         return targets
 
     def _gone_within(self, seconds: float) -> bool:
@@ -170,12 +170,12 @@ class Supervisor:
             left = deadline - time.monotonic()
             if left <= 0:
                 return False
-            # Without orphans of our own there is no SIGCHLD for the rest of the group, so look again.
+            # Without a reaper there is no SIGCHLD for the rest of the group, so poll.
             self._wait(left if self._reaps_orphans else min(left, _POLL), control=False)
         return True
 
     def _reap(self) -> bool:
-        """Collect who has ended; True when nobody is left."""
+        """Reap the processes that have ended; return True when none is left."""
         while True:
             try:
                 pid, status = os.waitpid(-1, os.WNOHANG)
@@ -186,7 +186,7 @@ class Supervisor:
             if pid == self._leader:
                 self._leader_ended = True
                 code = os.waitstatus_to_exitcode(status)
-                tell(self._status, f"exit {code if code >= 0 else 128 - code}")
+                report(self._status, f"exit {code if code >= 0 else 128 - code}")
 
     def _group_exists(self) -> bool:
         try:
@@ -196,18 +196,18 @@ class Supervisor:
         return True
 
     def _wait(self, seconds: float | None, *, control: bool) -> bool:
-        """Sleep until a child ends; True when the control pipe was closed."""
+        """Sleep until a child ends; return True when the control pipe was closed."""
         ready, _, _ = select.select([self._wake, 0] if control else [self._wake], [], [], seconds)
         if self._wake in ready:
             os.read(self._wake, 4096)
         return 0 in ready
 
 
-def tell(status: int, line: str) -> None:
+def report(status: int, line: str) -> None:
     try:
         os.write(status, line.encode() + b"\n")
     except BrokenPipeError:
-        pass  # the server is gone; ending the command is what is left to do
+        pass  # the server is gone; this process still ends the command
 
 
 def become_subreaper() -> bool:
@@ -218,41 +218,39 @@ def become_subreaper() -> bool:
         import _ctypes
 
         program = _ctypes.dlopen(None, 0)  # type: ignore[arg-type]  # dlopen(3): "if NULL, the main program"
-        answer = _ctypes.call_function(_ctypes.dlsym(program, "prctl"), arguments)
+        result = _ctypes.call_function(_ctypes.dlsym(program, "prctl"), arguments)
     except (ImportError, AttributeError):  # another Python than CPython, or a later one
         import ctypes
 
-        answer = ctypes.CDLL(None).prctl(*arguments)
-    return bool(answer == 0 and read_process(os.getpid()))
+        result = ctypes.CDLL(None).prctl(*arguments)
+    return bool(result == 0 and read_process(os.getpid()))
 
 
 def reset_signals(*, ignore: bool = False) -> None:
-    """The default action (or none) for every signal that can be had. What was ignored or blocked in the server came
-    along by exec."""
+    """Set every signal to its default action, or ignore it: exec inherits what the server ignores or blocks."""
     action = signal.SIG_IGN if ignore else signal.SIG_DFL  # of the module imported here: `_signal` knows no enum
     for number in signal.valid_signals() - {signal.SIGKILL, signal.SIGSTOP}:
         try:
             signal.signal(number, action)
         except OSError:
-            pass  # kept by the C library for itself
+            pass  # reserved by the C library
     signal.pthread_sigmask(signal.SIG_SETMASK, ())
 
 
 def lower_priority(nice: int) -> None:
-    """Below the server's. Where Linux groups processes by session, niceness counts only inside of the own session, and
-    the group has one of its own. Who is not root can set that ten times a second; then this command goes without."""
+    """Lower the priority below the server's, also that of the session, by which Linux groups processes."""
     os.nice(nice)
     try:
         with open("/proc/self/autogroup", "wb", buffering=0) as group:
             group.write(b"%d" % nice)
     except OSError:
-        pass
+        pass  # only root may set it more often than ten times a second: this command goes without
 
 
 def execute(
     status: int, stdout: int, cwd: int, nice: int, argv: list[bytes], environment: dict[bytes, bytes]
 ) -> "NoReturn":
-    """In the forked child: become the command. Everything that is not 0, 1 or 2 closes by itself on exec."""
+    """Become the command, in the forked child. Every descriptor but 0, 1 and 2 closes by itself on exec."""
     stage = "session"
     try:
         os.setsid()
@@ -263,17 +261,17 @@ def execute(
         stage = "exec"
         os.dup2(os.open("/dev/null", os.O_RDONLY), 0)
         os.dup2(stdout, 1)
-        tell(status, f"started {os.getpid()}")
+        report(status, f"started {os.getpid()}")
         os.execve(argv[0], argv, environment)
     except OSError as error:
-        tell(status, f"failed {stage} {error.errno}")
+        report(status, f"failed {stage} {error.errno}")
     finally:
         os._exit(127)
 
 
 def main(job: list[bytes]) -> None:
-    """`job` holds the fields that `supervised.py` sends."""
-    reset_signals(ignore=True)  # `kill $PPID` or `killall python` must not stop the one who cleans up
+    """Run the command of `job`, which holds the fields that `supervisor_handle.py` sends."""
+    reset_signals(ignore=True)  # `kill $PPID` or `killall python` must not stop the process that cleans up
     stdout, cwd, nice, grace, count, *rest = job
     argv, variables = rest[: int(count)], rest[int(count) :]
     environment = dict(variable.split(b"=", 1) for variable in variables)
@@ -290,7 +288,7 @@ def main(job: list[bytes]) -> None:
     try:
         leader = os.fork()
     except OSError as error:
-        tell(status, f"failed fork {error.errno}")
+        report(status, f"failed fork {error.errno}")
         return
     if leader == 0:
         execute(status, int(stdout), int(cwd), int(nice), argv, environment)
@@ -298,6 +296,6 @@ def main(job: list[bytes]) -> None:
         os.close(theirs)
     os.read(executed, 1)  # ends when the child's exec closes its copy; until then it would ignore our TERM
     null = os.open("/dev/null", os.O_RDWR)
-    for kept in (1, 2):  # the end of the command's output must not wait for this process
-        os.dup2(null, kept)
+    for descriptor in (1, 2):  # the end of the command's output must not wait for this process
+        os.dup2(null, descriptor)
     Supervisor(leader, float(grace), status, wake, reaps_orphans=reaps_orphans).supervise()

@@ -1,14 +1,14 @@
-"""The supervisor process of one command as the server sees it: starting it, hearing from it, and its end.
+"""Start the supervisor process of one command, read its status messages, and end it.
 
-`supervisor.py` is what runs in that process. Closing the control pipe is the one way to say "end everything".
+`supervisor.py` runs in that process. Closing the control pipe is the one way to request the end of everything.
 
-A command runs with the rights of the server, so it can also kill its supervisor, and with it goes the knowledge of what
-belongs to the command. What is left is then found (on Linux) by its session, by descent, and by a random word that
-every command carries in its environment; where control groups can be made (root, or a user to whom one was delegated),
-also by its group. Without one, out of reach remains a process that has left both the session and its parents and has
-cleared, overwritten or closed its environment as well; with one, a process that root has moved out of it; and
-everything, if the server is killed too.
-With the supervisor alive, only what KILL does not end can stay: another user's process (sudo), one on a hanging disk.
+A command runs with the rights of the server, so it can also kill its supervisor, which knows the processes of the
+command. The server then finds them (on Linux) by their session, by descent, and by a random word that every command
+carries in its environment; where control groups can be created (by root, or by a user to whom one was delegated), also
+by their group. Without a group, a process escapes that has left both the session and its parents and has cleared,
+overwritten or closed its environment as well; with one, a process that root has moved out of it; and every process, if
+the server is killed too.
+With the supervisor alive, only a process that KILL does not end can stay: another user's (sudo), one on a hanging disk.
 """
 
 from __future__ import annotations
@@ -32,18 +32,18 @@ from wap_kernel.model.errors import ExecutionFailed, PathClosed, TooLarge, WapEr
 from wap_kernel.providers.process import supervisor
 
 NICE = 10
-_MARGIN = 2.0
+_MARGIN_SECONDS = 2.0
 _LONGEST_LINE = 100
-_CERTAIN = 10
-"""So many looks in a row must find nothing: one look can miss what forks and ends all the time."""
+_EMPTY_SCANS = 10
+"""So many scans in a row must find nothing: one scan can miss a process that only forks and ends."""
 _INTERPRETER_NEEDS = ("LD_LIBRARY_PATH", "DYLD_LIBRARY_PATH")
-"""Some installations cannot start Python without; the supervisor gets them, the command does not."""
+"""Variables without which some installations cannot start Python; the supervisor gets them, the command does not."""
 
 TAG = "WAP_COMMAND_ID"
-"""The variable by which a command's processes are known. A caller's own value for it is replaced."""
+"""The variable that marks a command's processes. It replaces a caller's own value."""
 
-# The supervisor gets its code from us. It is compiled already, whether or not a cache could be written, and it is what
-# we speak with, also when the package on the disk has been replaced by another version since.
+# The supervisor gets its code from the server. The code is compiled already, whether or not a cache could be written,
+# and it matches the server's version, also when an update has replaced the package on the disk since.
 _BOOT = """\
 import marshal, posix, sys
 if sys.implementation.cache_tag != {python!r}: sys.exit("Python was replaced by another version: restart the server.")
@@ -63,21 +63,21 @@ _HINTS = {
 }
 
 
-class Group(Protocol):
-    """What the kernel keeps together, whatever its processes do: a control group."""
+class CommandGroup(Protocol):
+    """A control group of one command, which its processes cannot leave."""
 
-    def inside(self) -> AbstractContextManager[None]:
-        """Within the block, what the calling thread starts is in the group, where that is possible."""
+    def enter(self) -> AbstractContextManager[None]:
+        """Put every process that the calling thread starts in the block into the group, where that is possible."""
 
-    def put(self, pid: int) -> None:
-        """Where it is not, this puts a process in the group, with all that it will start."""
+    def add_process(self, pid: int) -> None:
+        """Put a process into the group, with all that it will start, where `enter` cannot."""
 
     def kill_all(self) -> None:
-        """KILL whatever is in the group."""
+        """KILL every process of the group."""
 
 
-class Supervised:
-    """The supervisor process, its three pipes to us, and what it has told. `stack` ends and closes all of it."""
+class SupervisedCommand:
+    """The supervisor process of a command and its pipes to the server. `stack` ends and closes all of it."""
 
     def __init__(
         self,
@@ -86,11 +86,11 @@ class Supervised:
         cwd: int,
         environment: Mapping[str, str],
         grace: float,
-        group: Group | None = None,
+        group: CommandGroup | None = None,
     ) -> None:
         self._group = group
-        self.patience = grace + supervisor.PATIENCE + _MARGIN
-        """Seconds after which the supervisor must have ended everything."""
+        self.end_timeout = grace + supervisor.KILL_SECONDS + _MARGIN_SECONDS
+        """Seconds within which the supervisor ends everything."""
         self.leader: int | None = None
         self.exit_code: int | None = None
         self.due = math.inf
@@ -99,19 +99,19 @@ class Supervised:
         self._tag = secrets.token_hex(16)
         self._control = stack.enter_context(ExitStack())
         with ExitStack() as theirs:
-            job, control = pipe(theirs, self._control)
-            self.stdout, stdout = pipe(stack, theirs)
-            self.stderr, stderr = pipe(stack, theirs)
-            self.status, status = pipe(stack, theirs)
+            job, control = open_pipe(theirs, self._control)
+            self.stdout, stdout = open_pipe(stack, theirs)
+            self.stderr, stderr = open_pipe(stack, theirs)
+            self.status, status = open_pipe(stack, theirs)
             for descriptor in (self.stdout, self.stderr, self.status):
                 os.set_blocking(descriptor, False)
             variables = [f"{name}={value}" for name, value in {**environment, TAG: self._tag}.items()]
             fields = _pack([stdout, cwd, NICE, grace, len(argv), *argv, *variables])
             # Its environment is nearly empty because the command can read it in /proc. The file's name at the end is
             # for people who list the processes.
-            with nullcontext() if group is None else group.inside():
+            with nullcontext() if group is None else group.enter():
                 self._process = subprocess.Popen(
-                    [sys.executable, "-I", "-S", "-c", _boot(fields), supervisor.__file__],
+                    [sys.executable, "-I", "-S", "-c", _build_boot_code(fields), supervisor.__file__],
                     stdin=job,
                     stdout=status,
                     stderr=stderr,
@@ -121,19 +121,19 @@ class Supervised:
                 )
         stack.callback(self.finish)
         if group is not None:
-            group.put(self._process.pid)  # it waits for its code, so there is nothing of the command yet
+            group.add_process(self._process.pid)  # it waits for its code, so the command has not started yet
         _write(control, _PROGRAM + fields)
 
     def tick(self) -> None:
-        """Never due: the supervisor has clocks of its own."""
+        """Do nothing: the supervisor has its own timers."""
 
     def end(self) -> None:
-        """Ask for the end of everything."""
+        """Request the end of everything."""
         self._control.close()
         self._process.send_signal(signal.SIGCONT)  # the command may have stopped it
 
     def listen(self) -> bool:
-        """Take in what was told; False when everything is over."""
+        """Read the status messages; return False when everything has ended."""
         try:
             data = os.read(self.status, 4096)
         except BlockingIOError:
@@ -147,65 +147,65 @@ class Supervised:
                 case [b"exit", code] if code.isdigit() and self.exit_code is None:
                     self.exit_code = int(code)
                 case [b"failed", stage, number] if number.isdigit():
-                    raise cannot_start(stage.decode("ascii", "replace"), int(number))
+                    raise start_error(stage.decode("ascii", "replace"), int(number))
         return bool(data)
 
-    def finish(self, patience: float | None = None) -> None:
-        """Leave nothing: also when the supervisor was killed or stopped by its own command."""
+    def finish(self, timeout: float | None = None) -> None:
+        """End everything, also when the command killed or stopped its supervisor."""
         if self._finished:
             return
         self._finished = True
         self.end()
         try:
-            wait_for(self._process, self.patience if patience is None else patience)
+            wait_for_exit(self._process, self.end_timeout if timeout is None else timeout)
         except subprocess.TimeoutExpired:
             self._kill_rest()
             self._process.kill()
             self._process.wait()
-        if self._process.returncode != 0:  # whatever was told: an exit that was announced may have been forged
+        if self._process.returncode != 0:  # whatever its messages say: the command may have forged an exit
             self._kill_rest()
         if self._group is not None:
             self._group.kill_all()
 
     def _kill_rest(self) -> None:
-        """KILL what carries the tag, the command's session, what the supervisor still holds, and all below these."""
+        """KILL every process with the tag or of the command's session, the supervisor's children, and descendants."""
         if sys.platform != "linux":
             if self.leader is not None:
-                supervisor.send_group(self.leader, signal.SIGKILL)
+                supervisor.send_group_signal(self.leader, signal.SIGKILL)
             return
-        give_up = time.monotonic() + supervisor.PATIENCE
-        rounds_without = 0
-        while rounds_without < _CERTAIN and time.monotonic() < give_up:
-            rounds_without = 0 if self._kill_seen() else rounds_without + 1
+        give_up = time.monotonic() + supervisor.KILL_SECONDS
+        empty_scans = 0
+        while empty_scans < _EMPTY_SCANS and time.monotonic() < give_up:
+            empty_scans = 0 if self._kill_matches() else empty_scans + 1
             time.sleep(0.002)
 
-    def _kill_seen(self) -> bool:
-        """One look at the process table. The newest first, and at once: a process may do nothing but fork and end."""
-        table: list[supervisor.Process] = []
+    def _kill_matches(self) -> bool:
+        """Scan the process table once and KILL matches immediately, newest first: a process may only fork and end."""
+        table: list[supervisor.ProcessEntry] = []
         roots = {self._process.pid} if self._process.returncode is None else set()
-        for pid in sorted(supervisor.process_numbers(), reverse=True):
+        for pid in sorted(supervisor.list_process_numbers(), reverse=True):
             process = supervisor.read_process(pid)
             if process is None or process.state in "ZX":
                 continue
             table.append(process)
             if process.session == self.leader or self._has_tag(pid):
-                supervisor.send(process, signal.SIGKILL)
+                supervisor.send_signal(process, signal.SIGKILL)
                 roots.add(pid)
-        descendants = supervisor.below(roots, table)
+        descendants = supervisor.find_descendants(roots, table)
         for process in descendants:
-            supervisor.send(process, signal.SIGKILL)
+            supervisor.send_signal(process, signal.SIGKILL)
         return bool(descendants or roots - {self._process.pid})
 
     def _has_tag(self, pid: int) -> bool:
         try:
             with open(f"/proc/{pid}/environ", "rb") as file:
                 return f"{TAG}={self._tag}".encode() in file.read()
-        except OSError:  # it has ended, or it is not ours to read
+        except OSError:  # it has ended, or the server may not read it
             return False
 
 
-def wait_for(process: subprocess.Popen[bytes], seconds: float) -> None:
-    """As Popen.wait, which sleeps a millisecond between its looks: at nearly every command, for nothing."""
+def wait_for_exit(process: subprocess.Popen[bytes], seconds: float) -> None:
+    """Wait like Popen.wait, which would poll and lose a millisecond at nearly every command."""
     deadline = time.monotonic() + seconds
     if process.poll() is None:
         try:
@@ -221,8 +221,8 @@ def wait_for(process: subprocess.Popen[bytes], seconds: float) -> None:
     process.wait(max(0.0, deadline - time.monotonic()))
 
 
-def pipe(reader: ExitStack, writer: ExitStack) -> tuple[int, int]:
-    """A pipe whose ends are closed by these."""
+def open_pipe(reader: ExitStack, writer: ExitStack) -> tuple[int, int]:
+    """Open a pipe whose ends the two stacks close."""
     read, write = os.pipe()
     reader.callback(os.close, read)
     writer.callback(os.close, write)
@@ -233,7 +233,7 @@ def _load_program() -> bytes:
     loader = supervisor.__spec__.loader
     code = loader.get_code(supervisor.__name__) if isinstance(loader, InspectLoader) else None
     if code is None:
-        raise ImportError("The code of the supervisor cannot be had.", name=supervisor.__name__)
+        raise ImportError("The code of the supervisor cannot be loaded.", name=supervisor.__name__)
     return marshal.dumps(code)
 
 
@@ -241,7 +241,7 @@ _PROGRAM = _load_program()
 _PYTHON = sys.implementation.cache_tag
 
 
-def _boot(fields: bytes) -> str:
+def _build_boot_code(fields: bytes) -> str:
     return _BOOT.format(python=_PYTHON, program=len(_PROGRAM), size=len(_PROGRAM) + len(fields))
 
 
@@ -254,10 +254,10 @@ def _write(control: int, data: bytes) -> None:
         while data:
             data = data[os.write(control, data) :]
     except BrokenPipeError:
-        pass  # it died at once; the end of the status pipe tells
+        pass  # the supervisor died; the end of the status pipe reports it
 
 
-def cannot_start(stage: str, number: int) -> WapError:
+def start_error(stage: str, number: int) -> WapError:
     if number == errno.E2BIG:
         return TooLarge(
             "The command and its environment are too long for the operating system.",

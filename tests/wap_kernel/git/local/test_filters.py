@@ -31,7 +31,10 @@ def large(workspace: Workspace) -> Workspace:
 def test_a_large_file_is_not_committed_in_the_place_of_its_pointer(large: Workspace, files: list[str]) -> None:
     large.write("t", "text")
     head = large.plain("rev-parse", "HEAD")
-    for act in (lambda: changes.add(large.open_repository(), files), lambda: changes.commit(large.open_repository(), "all", files)):
+    for act in (
+        lambda: changes.add(large.open_repository(), files),
+        lambda: changes.commit(large.open_repository(), "all", files),
+    ):
         with pytest.raises(GitError) as caught:
             act()
         assert reason(caught) is GitFailureReason.LFS and "a.bin" in caught.value.failure.text

@@ -29,7 +29,9 @@ def test_the_name_of_a_branch_is_one_name(team: Team, tmp_path: Path) -> None:
     fetched = fetch(team.link(), workspace.open_repository())
     assert {ref.name for ref in fetched.refs} == {"origin/main", *(f"origin/{name}" for name in odd)}
     assert precious.read_text() == "as it was" and workspace.plain("rev-parse", "main") == mine
-    assert {f"origin/{name}" for name in odd} < {one.name for one in queries.branches(workspace.open_repository()).branches}
+    assert {f"origin/{name}" for name in odd} < {
+        one.name for one in queries.branches(workspace.open_repository()).branches
+    }
 
 
 def test_the_name_of_a_folder_is_one_name(make: MakeWorkspace, tmp_path: Path) -> None:

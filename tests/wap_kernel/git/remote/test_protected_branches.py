@@ -24,7 +24,7 @@ def said(folder: Path, *pushes: dict[str, Any], policy: Policy = OPEN, **setting
     with opened(folder, policy=policy, git=GitSettings(**settings)) as tools:
         judge = tools.workspace.judge
         verdicts = [judge.check(GitTransfer(action="push", **fields), AGENT) for fields in pushes]
-    return [(verdict.answer.value, verdict.rule) for verdict in verdicts]
+    return [(verdict.kind.value, verdict.rule) for verdict in verdicts]
 
 
 def test_which_branches_are_protected_is_a_setting(tmp_path: Path) -> None:
@@ -57,7 +57,7 @@ def test_each_verb_asks_and_can_be_blocked_by_its_name(tmp_path: Path, verb: str
     assert said(tmp_path, fields, {"branch": "x"}, policy=blocking) == [("deny", verb), ("allow", "default")]
 
 
-@pytest.mark.parametrize("policy", [ASKS, presets.load("standard")], ids=["house", "standard"])
+@pytest.mark.parametrize("policy", [ASKS, presets.load_preset("standard")], ids=["house", "standard"])
 def test_where_every_push_asks_the_question_names_the_verb(tmp_path: Path, policy: Policy) -> None:
     pushes: list[dict[str, Any]] = [
         *({"branch": "main"}, {}, {"branch": "x", "force": True}, {"branch": "x", "delete": True}, {"branch": "x"})

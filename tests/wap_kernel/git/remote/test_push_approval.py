@@ -53,7 +53,7 @@ class Asked:
 
         async def whole() -> dict[str, Any] | None:
             await self._tools.runner.decide(self.run, decision, ADA)
-            return await self._tools.runner.response(self.run, SECONDS)
+            return await self._tools.runner.wait_for_response(self.run, SECONDS)
 
         return self._wait(whole())
 
@@ -114,7 +114,7 @@ def test_a_push_is_agreed_to_by_address_and_commit(connected: Interface, server:
 
 def test_nobody_is_asked_about_what_is_certain_to_be_denied(tmp_path: Path) -> None:
     settings = GitSettings(allowed=("https://example.org/ada/*",))
-    with opened(tmp_path, policy=presets.load("standard"), git=settings) as tools:
+    with opened(tmp_path, policy=presets.load_preset("standard"), git=settings) as tools:
         tools.repository()
         calls: list[dict[str, Any]] = [
             {"action": "push", "branch": "main"},
@@ -278,8 +278,8 @@ def test_what_moves_after_the_answer_is_not_pushed(team: Team) -> None:
     approved_commit = workspace.save()
     workspace.save()
     with pytest.raises(GitError) as caught:
-        push(team.link(), workspace.open_repository(), "main", approved_commit=agreed)
-    assert caught.value.failure.reason is GitFailureReason.MOVED and "it asks" in caught.value.failure.text
+        push(team.link(), workspace.open_repository(), "main", approved_commit=approved_commit)
+    assert caught.value.failure.reason is GitFailureReason.MOVED and "new approval" in caught.value.failure.text
     assert team.server.seen == []
 
 
@@ -306,7 +306,7 @@ def asking(request: pytest.FixtureRequest, tmp_path: Path, server: GitServer) ->
         ca_file=str(server.certificate),
     )
     preset = getattr(request, "param", None)
-    policy = Policy(name="house", shell=ShellPolicy(rules=rules)) if preset is None else presets.load(preset)
+    policy = Policy(name="house", shell=ShellPolicy(rules=rules)) if preset is None else presets.load_preset(preset)
     with opened(tmp_path, provider="bubblewrap", git=settings, policy=policy) as tools:
         tools.repository()
         tools.git("remote", "add", "origin", server.url())
@@ -356,7 +356,7 @@ def test_a_transfer_waits_for_another_with_an_end(team: Team) -> None:
     from wap_kernel.git.remote.server_repository import ServerRepository
 
     with team.link().server.lock():
-        waiting = ServerRepository(str(team.state), team.remote(), environment={}, patience=0.1)
+        waiting = ServerRepository(str(team.state), team.remote(), environment={}, lock_seconds=0.1)
         with pytest.raises(GitError) as caught, waiting.lock():
             raise AssertionError("it is held by another")
     assert caught.value.failure.reason is GitFailureReason.LOCKED and "Try again later" in caught.value.failure.text

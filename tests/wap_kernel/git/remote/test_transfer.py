@@ -269,7 +269,10 @@ def test_a_redirection_is_not_followed(team: Team, tmp_path: Path) -> None:
 def test_an_untrusted_certificate_gets_no_credential(team: Team) -> None:
     there = parse_remote(team.server.url())
     with pytest.raises(GitError) as caught:
-        push(RemoteLink(ServerRepository(str(team.state), there, environment={}), team.app), team.workspace.open_repository())
+        push(
+            RemoteLink(ServerRepository(str(team.state), there, environment={}), team.app),
+            team.workspace.open_repository(),
+        )
     assert reason(caught) is GitFailureReason.UNREACHABLE and team.server.seen == []
 
 

@@ -12,7 +12,7 @@ from tests.support.provider_workspace import probe
 from wap_kernel.providers.base import Probe
 from wap_kernel.providers.gvisor import provider as gvisor
 from wap_kernel.providers.gvisor.provider import GvisorProvider
-from wap_kernel.providers.gvisor.sandbox import Sandbox
+from wap_kernel.providers.gvisor.sandbox import GvisorSandbox
 
 
 @pytest.fixture(scope="session")
@@ -33,12 +33,12 @@ def started(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """The folders of the sandboxes that were started."""
     folders: list[str] = []
 
-    class Counted(Sandbox):
+    class Counted(GvisorSandbox):
         def __init__(self, program: str, folder: str, *rest: object, **options: object) -> None:
             folders.append(folder)
             super().__init__(program, folder, *rest, **options)  # type: ignore[arg-type]  # passed on as they are
 
-    monkeypatch.setattr(gvisor, "Sandbox", Counted)
+    monkeypatch.setattr(gvisor, "GvisorSandbox", Counted)
     return folders
 
 

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from wap_kernel.providers.base import ResourceLimits
-from wap_kernel.providers.gvisor.bundle import KEEPER, Bundle, bundle, kept, process
+from wap_kernel.providers.gvisor.bundle import KEEPER, Bundle, build_bundle, build_process, find_keeper_paths
 from wap_kernel.providers.mounts import Mount, MountKind
 
 SYSTEM = Mount(MountKind.READ_ONLY, "/usr", "/usr")
@@ -17,7 +17,7 @@ NO_LIMITS = ResourceLimits(None, None, None)
 
 
 def make(*mounts: Mount, limits: ResourceLimits = NO_LIMITS, network: bool = False) -> Bundle:
-    return bundle(mounts, shell="/bin/sh", folder="/private", limits=limits, network=network)
+    return build_bundle(mounts, shell="/bin/sh", folder="/private", limits=limits, network=network)
 
 
 MOUNTS: list[tuple[Mount, list[tuple[str, str, str, list[str]]]]] = [
@@ -29,7 +29,7 @@ MOUNTS: list[tuple[Mount, list[tuple[str, str, str, list[str]]]]] = [
     (Mount(MountKind.PROC, "/proc"), [("/proc", "proc", "proc", ["ro"]), ("/sys", "sysfs", "sysfs", ["ro"])]),
     (Mount(MountKind.DEV, "/dev"), [("/dev", "dev", "dev", []), ("/dev/shm", "tmpfs", "tmpfs", ["mode=1777"])]),
     (Mount(MountKind.LINK, "/bin", "usr/bin"), []),
-    (Mount(MountKind.AGAIN, "/workspace", "/ws"), []),
+    (Mount(MountKind.COPY, "/workspace", "/ws"), []),
 ]
 
 
@@ -70,7 +70,7 @@ KEPT: list[tuple[str, list[Mount], tuple[str, ...]]] = [
 
 @pytest.mark.parametrize(("mounts", "expected"), [case[1:] for case in KEPT], ids=[case[0] for case in KEPT])
 def test_what_no_command_may_replace(mounts: list[Mount], expected: tuple[str, ...]) -> None:
-    assert kept(mounts) == expected
+    assert find_keeper_paths(mounts) == expected
     arguments = make(*mounts).preparation["args"]
     assert tuple(arguments[arguments.index("--") + 1 :]) == ("/dev", *expected)
 
@@ -110,7 +110,7 @@ def test_what_fits_into_a_temporary_folder_is_bounded_by_the_memory() -> None:
 
 
 def test_commands_have_another_user_than_process_1_and_no_capabilities() -> None:
-    command = process(["true"], [], "/")
+    command = build_process(["true"], [], "/")
     assert make().config["process"]["user"]["uid"] == KEEPER != command["user"]["uid"]
     assert not any(command["capabilities"].values())
     assert command["noNewPrivileges"] is True

@@ -15,9 +15,9 @@ from wap_kernel.model.command import CancelToken
 from wap_kernel.model.errors import ProviderUnavailable, WapError
 from wap_kernel.providers.base import Probe
 from wap_kernel.providers.gvisor import provider as gvisor
-from wap_kernel.providers.gvisor.pool import Home, Pool, Wanted
+from wap_kernel.providers.gvisor.pool import PoolFolder, SandboxKey, SandboxPool
 from wap_kernel.providers.gvisor.provider import GvisorProvider
-from wap_kernel.providers.gvisor.sandbox import Sandbox
+from wap_kernel.providers.gvisor.sandbox import GvisorSandbox
 from wap_kernel.providers.resource_limits import find_groups
 
 # -- warm sandboxes
@@ -64,18 +64,18 @@ def test_a_sandbox_that_nobody_needs_is_ended(workspace: Path, started: list[str
 
 def test_a_sandbox_that_was_killed_is_replaced(provider: GvisorProvider, started: list[str]) -> None:
     run(provider, "true")
-    (waiting,) = provider._pool._waiting
+    (idle_sandbox,) = provider._pool._idle_sandboxes
     for pid in of_sandboxes(started[0]):
         os.kill(pid, signal.SIGKILL)
     wait_until(lambda: not of_sandboxes(started[0]))
-    wait_until(lambda: not waiting.sandbox.is_alive)  # a dying process has lost its command line a moment before
+    wait_until(lambda: not idle_sandbox.sandbox.is_alive)  # a dying process has lost its command line a moment before
     assert run(provider, "echo hello").stdout == "hello\n"
 
 
 def test_a_command_that_cannot_be_started_leaves_nothing(provider: GvisorProvider, started: list[str]) -> None:
     run(provider, "true")
-    (waiting,) = provider._pool._waiting
-    runsc = waiting.sandbox._runsc
+    (idle_sandbox,) = provider._pool._idle_sandboxes
+    runsc = idle_sandbox.sandbox._runsc
     program, runsc[0] = runsc[0], "/nonexistent/runsc"
     descriptors, files = len(os.listdir("/proc/self/fd")), sorted(os.listdir(started[0]))
     for _ in range(20):
@@ -92,11 +92,11 @@ def test_closing_waits_for_what_is_being_started_ahead(tmp_path: Path, works: Pr
     """Whatever thread `close` finds can be joined: it has been started."""
     begun = threading.Event()
 
-    def fail(wanted: Wanted, folder: str) -> Sandbox:
+    def fail(wanted: SandboxKey, folder: str) -> GvisorSandbox:
         begun.set()
         raise ProviderUnavailable("not here")
 
-    home = Home(gvisor.find(), str(tmp_path))
+    home = PoolFolder(gvisor.find_program(), str(tmp_path))
     found: list[bool] = []
 
     class Observed(list[threading.Thread]):
@@ -104,9 +104,9 @@ def test_closing_waits_for_what_is_being_started_ahead(tmp_path: Path, works: Pr
             found.append(thread.ident is not None)
             super().append(thread)
 
-    pool = Pool(home, fail)
+    pool = SandboxPool(home, fail)
     pool._starting = Observed()
-    pool._start_ahead(Wanted((), False, ()))
+    pool._start_ahead(SandboxKey((), False, ()))
     pool.close()
     home.close()
     assert begun.is_set()
@@ -167,7 +167,7 @@ from pathlib import Path
 from tests.support.gvisor_sandboxes import Command, providing
 with providing(Path(sys.argv[1])) as provider:
     provider.run(Command("echo begun; trap '' TERM; setsid sleep 1000 & sleep 1000", 1000, 1000),
-                 on_chunk=lambda *_: print(provider._home.path, flush=True))
+                 on_chunk=lambda *_: print(provider._folder.path, flush=True))
 """
 
 
@@ -179,13 +179,13 @@ def test_when_the_server_is_killed_nothing_stays(workspace: Path) -> None:
         server.kill()
     wait_until(lambda: not of_sandboxes(home))
     assert os.path.isdir(home)
-    Home(gvisor.find()).close()  # the next start
+    PoolFolder(gvisor.find_program()).close()  # the next start
     assert not os.path.exists(home)
 
 
 def test_the_next_start_leaves_those_alone_who_live(tmp_path: Path, works: Probe) -> None:
-    first = Home(gvisor.find(), str(tmp_path))
-    second = Home(gvisor.find(), str(tmp_path))
+    first = PoolFolder(gvisor.find_program(), str(tmp_path))
+    second = PoolFolder(gvisor.find_program(), str(tmp_path))
     assert os.path.isdir(first.path)
     second.close()
     first.close()

@@ -11,10 +11,10 @@ from wap_kernel.model.errors import InvalidArgument, PermissionDenied
 from wap_kernel.providers.process.environment import (
     DEFAULT_PATH,
     GIT_SETTINGS,
-    KEPT,
-    KEPT_WITHOUT_PASSWORD,
-    for_sandbox,
-    rebuild,
+    INHERITED,
+    INHERITED_PROXIES,
+    build_environment,
+    restrict_search_path,
 )
 
 INTERPRETER = os.path.dirname(sys.executable)
@@ -30,24 +30,26 @@ SECRETS = """
 
 @pytest.mark.parametrize("name", SECRETS)
 def test_the_server_keeps_its_secrets_and_its_hooks(name: str) -> None:
-    assert name not in rebuild({name: "x", "PATH": "/bin"}, {})
+    assert name not in build_environment({name: "x", "PATH": "/bin"}, {})
 
 
 @pytest.mark.parametrize(
     "name", ["HOME", "USER", "LANG", "LC_ALL", "LC_CTYPE", "TZ", "TMPDIR", "VIRTUAL_ENV", "CONDA_PREFIX"]
 )
 def test_what_programs_need_is_kept(name: str) -> None:
-    assert rebuild({name: "x"}, {})[name] == "x"
+    assert build_environment({name: "x"}, {})[name] == "x"
 
 
-@pytest.mark.parametrize("name", sorted(KEPT_WITHOUT_PASSWORD))
+@pytest.mark.parametrize("name", sorted(INHERITED_PROXIES))
 def test_a_proxy_is_kept_unless_its_address_holds_a_password(name: str) -> None:
-    assert rebuild({name: "http://proxy:3128"}, {})[name] == "http://proxy:3128"
-    assert name not in rebuild({name: "http://me:secret@proxy:3128"}, {})
+    assert build_environment({name: "http://proxy:3128"}, {})[name] == "http://proxy:3128"
+    assert name not in build_environment({name: "http://me:secret@proxy:3128"}, {})
 
 
 def test_no_kept_name_looks_like_a_secret() -> None:
-    assert [name for name in KEPT if any(word in name for word in ("TOKEN", "KEY", "SECRET", "PASS", "CRED"))] == []
+    assert [
+        name for name in INHERITED if any(word in name for word in ("TOKEN", "KEY", "SECRET", "PASS", "CRED"))
+    ] == []
 
 
 @pytest.mark.parametrize(
@@ -61,7 +63,7 @@ def test_no_kept_name_looks_like_a_secret() -> None:
     ],
 )
 def test_path_has_the_interpreter_and_no_folder_of_the_workspace(path: str | None, expected: str) -> None:
-    assert rebuild({} if path is None else {"PATH": path}, {})["PATH"] == expected
+    assert build_environment({} if path is None else {"PATH": path}, {})["PATH"] == expected
 
 
 @pytest.mark.parametrize(
@@ -81,7 +83,7 @@ def test_path_has_the_interpreter_and_no_folder_of_the_workspace(path: str | Non
 )
 def test_a_variable_that_runs_code_is_refused_by_name(name: str) -> None:
     with pytest.raises(PermissionDenied) as refusal:
-        rebuild({}, {"FINE": "1", name: "x"})
+        build_environment({}, {"FINE": "1", name: "x"})
     assert name in refusal.value.message
     assert refusal.value.details == {"variable": name}
 
@@ -89,18 +91,18 @@ def test_a_variable_that_runs_code_is_refused_by_name(name: str) -> None:
 @pytest.mark.parametrize("name", ["", "1A", "A B", "A-B", "A=B", "A\0", "A\n", "Ä", "\ud800"])
 def test_a_malformed_name(name: str) -> None:
     with pytest.raises(InvalidArgument):
-        rebuild({}, {name: "x"})
+        build_environment({}, {name: "x"})
 
 
 @pytest.mark.parametrize("value", ["a\0b", "\ud800"])
 def test_a_malformed_value(value: str) -> None:
     with pytest.raises(InvalidArgument):
-        rebuild({}, {"A": value})
+        build_environment({}, {"A": value})
 
 
 def test_the_callers_variables_win() -> None:
     caller = {"LANG": "de_DE.UTF-8", "_x": "", "A1": "a=b\nc ü", "env": "prod", "GITHUB_SHA": "1", "PAGERS": "2"}
-    assert rebuild({"LANG": "C"}, caller).items() >= caller.items()
+    assert build_environment({"LANG": "C"}, caller).items() >= caller.items()
 
 
 @pytest.mark.parametrize(
@@ -113,19 +115,19 @@ def test_the_callers_variables_win() -> None:
 )
 def test_only_what_the_policy_names(allowlist: frozenset[str] | None, expected: set[str]) -> None:
     server = {"PATH": "/bin", "LANG": "C", "HOME": "/home/u", "JUPYTER_TOKEN": "s3cret"}
-    rebuilt = rebuild(server, {"A": "1"}, allowlist)
+    rebuilt = build_environment(server, {"A": "1"}, allowlist)
     assert set(rebuilt) == expected | GIT_SETTINGS.keys()
 
 
 def test_the_path_of_a_sandbox_holds_no_folder_that_a_command_could_fill() -> None:
     prefix = os.path.join(sys.prefix, "bin")
     folders = ("/home/u/.local/bin", prefix, "/tmp/x/bin", "/usr/bin", "/home/u", "/home/user/bin")
-    found = for_sandbox({"PATH": os.pathsep.join(folders), "HOME": "/home/u", "TMPDIR": "/tmp/x"})
+    found = restrict_search_path({"PATH": os.pathsep.join(folders), "HOME": "/home/u", "TMPDIR": "/tmp/x"})
     assert found["PATH"].split(os.pathsep) == [prefix, "/usr/bin", "/home/user/bin"]
     assert found["HOME"] == "/home/u"
 
 
 def test_a_callers_variable_that_the_policy_does_not_name() -> None:
     with pytest.raises(PermissionDenied, match="envAllowlist") as refusal:
-        rebuild({}, {"A": "1"}, frozenset({"LANG", "HOME"}))
+        build_environment({}, {"A": "1"}, frozenset({"LANG", "HOME"}))
     assert refusal.value.hint == "Allowed: HOME, LANG."

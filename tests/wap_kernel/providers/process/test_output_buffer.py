@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from wap_kernel.providers.process.output_buffer import Collector, Text, finish
+from wap_kernel.providers.process.output_buffer import OutputCollector, OutputText, render_streams
 
 MARKER = re.compile(r"\n?\[\.\.\. (\d+) bytes left out \.\.\.\]\n")
 MARKER_SIZE = 64
@@ -21,8 +21,8 @@ ANY = st.one_of(
 LIMITS = st.integers(0, 600)
 
 
-def collect(chunks: list[bytes], limit: int) -> Collector:
-    collector = Collector(limit)
+def collect(chunks: list[bytes], limit: int) -> OutputCollector:
+    collector = OutputCollector(limit)
     for chunk in chunks:
         collector.feed(chunk)
     return collector
@@ -71,7 +71,7 @@ def test_head_and_tail_use_what_there_is(data: bytes, limit: int) -> None:
 
 @given(st.lists(st.binary(min_size=1, max_size=300), max_size=60), st.integers(0, 100))
 def test_memory_is_bounded(chunks: list[bytes], limit: int) -> None:
-    collector = Collector(limit)
+    collector = OutputCollector(limit)
     for chunk in chunks:
         collector.feed(chunk)
         assert len(collector._head) + len(collector._tail) <= 1.5 * limit + 1
@@ -79,7 +79,7 @@ def test_memory_is_bounded(chunks: list[bytes], limit: int) -> None:
 
 @given(ANY, ANY, LIMITS)
 def test_two_streams_share_one_limit(first: bytes, second: bytes, limit: int) -> None:
-    texts = finish(collect([first], limit), collect([second], limit), limit)
+    texts = render_streams(collect([first], limit), collect([second], limit), limit)
     sizes = [len(data.decode("utf-8", "replace").encode()) for data in (first, second)]
     if sum(sizes) <= limit:
         assert not texts[0].truncated
@@ -93,14 +93,14 @@ def test_two_streams_share_one_limit(first: bytes, second: bytes, limit: int) ->
 @pytest.mark.parametrize(
     ("data", "limit", "text"),
     [
-        (b"", 100, Text("", 0, False)),
-        (b"abc", 3, Text("abc", 3, False)),
-        (b"a" * 200, 100, Text("a" * 18 + "\n[... 164 bytes left out ...]\n" + "a" * 18, 200, True)),
-        (b"a\n" * 100, 100, Text("a\n" * 9 + "[... 164 bytes left out ...]\n" + "a\n" * 9, 200, True)),
-        ("ä".encode() * 100, 99, Text("ä" * 9 + "\n[... 166 bytes left out ...]\n" + "ä" * 8, 200, True)),
-        (b"x" * 100, 0, Text("[... 100 bytes left out ...]\n", 100, True)),
-        (b"\xff\xfe", 100, Text("\ufffd\ufffd", 2, False)),
+        (b"", 100, OutputText("", 0, False)),
+        (b"abc", 3, OutputText("abc", 3, False)),
+        (b"a" * 200, 100, OutputText("a" * 18 + "\n[... 164 bytes left out ...]\n" + "a" * 18, 200, True)),
+        (b"a\n" * 100, 100, OutputText("a\n" * 9 + "[... 164 bytes left out ...]\n" + "a\n" * 9, 200, True)),
+        ("ä".encode() * 100, 99, OutputText("ä" * 9 + "\n[... 166 bytes left out ...]\n" + "ä" * 8, 200, True)),
+        (b"x" * 100, 0, OutputText("[... 100 bytes left out ...]\n", 100, True)),
+        (b"\xff\xfe", 100, OutputText("\ufffd\ufffd", 2, False)),
     ],
 )
-def test_examples(data: bytes, limit: int, text: Text) -> None:
+def test_examples(data: bytes, limit: int, text: OutputText) -> None:
     assert collect([data], limit).text(limit) == text

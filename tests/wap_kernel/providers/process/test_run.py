@@ -172,15 +172,15 @@ def test_chunks_are_the_whole_output_by_stream(run: Runner) -> None:
     [
         (0, 0.0, 0.0),
         (running.BUFFER_SIZE, 0.0, 0.0),
-        (running.BUFFER_SIZE + 1, 0.0, running.BREATH),
-        (running.FREE, 0.0, running.BREATH),
-        (running.FREE + running.RATE, 0.0, 1.0),
-        (running.FREE + running.RATE, 0.25, 0.75),
-        (running.FREE + running.RATE, 5.0, running.BREATH),
+        (running.BUFFER_SIZE + 1, 0.0, running.READ_PAUSE_SECONDS),
+        (running.UNTHROTTLED_BYTES, 0.0, running.READ_PAUSE_SECONDS),
+        (running.UNTHROTTLED_BYTES + running.BYTES_PER_SECOND, 0.0, 1.0),
+        (running.UNTHROTTLED_BYTES + running.BYTES_PER_SECOND, 0.25, 0.75),
+        (running.UNTHROTTLED_BYTES + running.BYTES_PER_SECOND, 5.0, running.READ_PAUSE_SECONDS),
     ],
 )
 def test_a_flood_is_slowed_down(total: int, elapsed: float, expected: float) -> None:
-    assert running.pause(total, elapsed) == expected
+    assert running.compute_pause(total, elapsed) == expected
 
 
 def test_a_flood_without_end(run: Runner) -> None:
@@ -240,11 +240,11 @@ def test_no_process_can_be_forked(run: Runner, monkeypatch: pytest.MonkeyPatch) 
 @pytest.mark.parametrize("command", ["echo \0", "echo \ud800"])
 def test_a_malformed_command(command: str) -> None:
     with pytest.raises(InvalidArgument):
-        running.shell(command, "/bin")
+        running.build_shell_argv(command, "/bin")
 
 
 def test_sh_serves_where_there_is_no_bash(run: Runner) -> None:
-    argv = running.shell("echo $0 -n", "/no/such/folder", candidates=())
+    argv = running.build_shell_argv("echo $0 -n", "/no/such/folder", candidates=())
     assert argv == ["/bin/sh", "-c", "--", "echo $0 -n"]
     outcome = running.run(argv, cwd=run.fd, environment={}, timeout=LONG, output_limit=100)
     assert (outcome.stdout, outcome.exit_code) == ("/bin/sh -n\n", 0)

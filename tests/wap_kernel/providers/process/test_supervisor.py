@@ -56,7 +56,9 @@ def test_the_tag_of_another_command_is_not_taken_for_ours(run: Runner) -> None:
 
 @pytest.mark.parametrize("stop", ["kill -STOP $PPID", "trap '' TERM; while :; do kill -STOP $PPID; done"])
 def test_a_command_that_stops_its_supervisor(run: Runner, monkeypatch: pytest.MonkeyPatch, stop: str) -> None:
-    monkeypatch.setattr(supervisor_handle, "_MARGIN", -supervisor.PATIENCE)  # do not wait so long for one that hangs
+    monkeypatch.setattr(
+        supervisor_handle, "_MARGIN_SECONDS", -supervisor.KILL_SECONDS
+    )  # do not wait so long for one that hangs
     cancel = CancelToken()
     command = f"{LEFT_BEHIND['in a session of its own']}; {stop}; sleep 1000"
     outcome = run(command, on_chunk=lambda *_: cancel.request(), cancel=cancel)
@@ -87,9 +89,11 @@ def test_a_signal_reaches_that_process_only(monkeypatch: pytest.MonkeyPatch, pin
     process = supervisor.read_process(child.pid)
     assert process is not None
     assert process.parent == os.getpid()
-    assert child.pid in [found.pid for found in supervisor.below({os.getpid()}, supervisor.process_table())]
-    other = supervisor.Process(child.pid, "S", process.parent, process.session, process.start + 1)
-    supervisor.send(other, signal.SIGTERM)  # the number was reused since
-    supervisor.send(process, signal.SIGKILL)
+    assert child.pid in [
+        found.pid for found in supervisor.find_descendants({os.getpid()}, supervisor.read_process_table())
+    ]
+    other = supervisor.ProcessEntry(child.pid, "S", process.parent, process.session, process.start + 1)
+    supervisor.send_signal(other, signal.SIGTERM)  # the number was reused since
+    supervisor.send_signal(process, signal.SIGKILL)
     assert child.wait() == -signal.SIGKILL
-    supervisor.send(process, signal.SIGKILL)  # gone: nothing happens
+    supervisor.send_signal(process, signal.SIGKILL)  # gone: nothing happens
