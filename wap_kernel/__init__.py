@@ -1,7 +1,7 @@
-"""wap: hands for agents, inside Jupyter. The engine; it imports nothing of the Jupyter server.
+"""wap: files, commands and git for agents, inside Jupyter. The engine, which imports nothing of the Jupyter server.
 
-Import what you need from its module, e.g. `from wap_kernel.model.errors import WapError`; this module stays light. What
-checks Agent Spaces messages can be had from here, and `connect`; they are loaded when they are asked for. In IPython,
+Import names from their modules, e.g. `from wap_kernel.model.errors import WapError`; this module stays light. It also
+exports `connect` and the validators of Agent Spaces messages, which are loaded on first use. In IPython,
 `%load_ext wap_kernel` adds `%wap`.
 """
 
@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from wap_kernel.model.version import __version__
+from wap_kernel.model.package import __version__
 
 __all__ = [
     "Validation",
@@ -60,7 +60,7 @@ else:  # a type checker would believe that the module has every name
 
 
 def load_ipython_extension(shell: InteractiveShell) -> None:
-    """What `%load_ext wap_kernel` calls."""
+    """Add `%wap` to the shell, for `%load_ext wap_kernel`."""
     from wap_kernel.notebook.magics.magics import load
 
     load(shell)

@@ -30,7 +30,7 @@ def get_integer(request: HTTPServerRequest, name: str, default: int, least: int,
     if value is None:
         return default
     if not (value.isascii() and value.isdigit() and len(value) <= len(str(most)) and least <= int(value) <= most):
-        raise InvalidArgument(f"{name}: It must be a whole number from {least} to {most}.")
+        raise InvalidArgument(f"{name}: The value must be a whole number from {least} to {most}.")
     return int(value)
 
 
@@ -40,7 +40,7 @@ def get_seconds(request: HTTPServerRequest, name: str, default: float) -> float:
     if value is None:
         return default
     if not _NUMBER.fullmatch(value) or float(value) > MAX_WAIT_SECONDS:
-        raise InvalidArgument(f"{name}: It must be a number of seconds from 0 to {MAX_WAIT_SECONDS}.")
+        raise InvalidArgument(f"{name}: The value must be a number of seconds from 0 to {MAX_WAIT_SECONDS}.")
     return float(value)
 
 
@@ -48,7 +48,7 @@ def get_choice(request: HTTPServerRequest, name: str, known: Sequence[str]) -> s
     """Return the query parameter `name`, one of `known`."""
     value = get_text(request, name)
     if value is not None and value not in known:
-        raise InvalidArgument(f"Unknown {name}.", hint=f"Known are: {', '.join(known)}.", known=list(known))
+        raise InvalidArgument(f"Unknown {name}.", hint=f"Choose one of: {', '.join(known)}.", known=list(known))
     return value
 
 

@@ -27,8 +27,8 @@ from wap_kernel.client.results import (
 from wap_kernel.dialects.agent_spaces import operations as agent_spaces
 from wap_kernel.dialects.wap import tools as wap
 from wap_kernel.model.errors import WapError
-from wap_kernel.policy.parse import merge
-from wap_kernel.state.audit.query import Page
+from wap_kernel.policy.parse import merge_policy
+from wap_kernel.state.audit.query import AuditQuery
 
 APP = 'GREETING = "Hello"\n\n\ndef greet(name):\n    return f"{GREETING}, {name}!"\n'
 OPERATIONS: list[dict[str, Any]] = [
@@ -70,7 +70,7 @@ def record_answers(folder: Path) -> Recorded:
     (root / "data" / "deep").mkdir(parents=True)
     (root / "data" / "deep" / "x.txt").write_text("x")
     (root / "app.py").write_text(APP)
-    policy = merge(ASKING, {"filesystem": {"deniedPaths": [".env"]}})
+    policy = merge_policy(ASKING, {"filesystem": {"deniedPaths": [".env"]}})
     return asyncio.run(_record(Scene(root, folder / "state", policy=policy)))
 
 
@@ -81,7 +81,9 @@ async def _record(scene: Scene) -> Recorded:
         workspace, runner = scene.runner.workspace, scene.runner
 
         async def call(tool: str, **parameters: Any) -> dict[str, Any]:
-            answered: dict[str, Any] = json.loads(await wap.call(tool, json.dumps(parameters).encode(), runner, PERSON))
+            answered: dict[str, Any] = json.loads(
+                await wap.call_tool(tool, json.dumps(parameters).encode(), runner, PERSON)
+            )
             return answered
 
         found["listing"] = Listing(await call("exploreFiles", path=".", recursive=True, returnMetadata=True), path=".")
@@ -102,7 +104,7 @@ async def _record(scene: Scene) -> Recorded:
         found["runs"] = RunList({"runs": summaries})
         info = await call("getWorkspaceInfo")
         place = {"kind": "server", "name": "http://localhost:8888/", "reason": "this kernel's own"}
-        found["overview"] = Overview({"place": place, "workspace": info, "preset": "standard", "waiting": summaries})
+        found["overview"] = Overview({"endpoint": place, "workspace": info, "preset": "standard", "waiting": summaries})
         found["run"] = RunResult(await scene.decide(asking["runId"], True))
         found["dry"] = RunResult(
             await scene.run({"type": "deleteFile", "path": "app.py"}, {"type": "shell", "command": "ls"}, dryRun=True)
@@ -112,10 +114,10 @@ async def _record(scene: Scene) -> Recorded:
         found["reverted"] = RunResult(await scene.message(await runner.wait(reverted.id, 30)))
         found["policy"] = PolicyReport(await workspace.describe_policy(PERSON))
         found["verdicts"] = await _verdicts(scene)
-        found["audit"] = AuditRecords(await workspace.audit_page(Page(limit=30)))
+        found["audit"] = AuditRecords(await workspace.audit_page(AuditQuery(limit=30)))
         found["grants"] = GrantList({"grants": []})
         found["note"] = Note({"text": "%wap ls    lists files\n"})
-        async for live in runner.follow(asking["runId"], None, PERSON):
+        async for live in runner.stream_events(asking["runId"], None, PERSON):
             recorded.stream.append(RunUpdate(live.id, live.name, live.data))
     return recorded
 
@@ -126,7 +128,7 @@ async def _verdicts(scene: Scene) -> VerdictList:
     steps = agent_spaces.parse_message(body).steps()
     verdicts = await scene.runner.workspace.check([step.operation for step in steps], PERSON)
     told = [
-        {"operationId": step.id, "verdict": one.answer.value, "rule": one.rule, "reason": one.reason}
+        {"operationId": step.id, "verdict": one.kind.value, "rule": one.rule, "reason": one.reason}
         for step, one in zip(steps, verdicts, strict=True)
     ]
     return VerdictList({"verdicts": told}, operations=operations)

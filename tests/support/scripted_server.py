@@ -63,7 +63,7 @@ def serving(answer: Answer) -> Iterator[Served]:
 
 @contextmanager
 def client(url: str, token: str = "secret", **options: Any) -> Iterator[HttpClient]:
-    http = HttpClient.at(url, token, **options)
+    http = HttpClient.open(url, token, **options)
     try:
         yield http
     finally:
@@ -72,7 +72,7 @@ def client(url: str, token: str = "secret", **options: Any) -> Iterator[HttpClie
 
 def refusal(url: str) -> WapError:
     with client(url) as http, pytest.raises(WapError) as refused:
-        http.ask("GET", "a")
+        http.request("GET", "a")
     return refused.value
 
 

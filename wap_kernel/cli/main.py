@@ -1,6 +1,6 @@
-"""The `wap` command: one table of sub-commands, each a module of its own that is imported when it is asked for.
+"""Run the `wap` command: a table of sub-commands, each in a module that is imported when it is called.
 
-Such a module offers `add_arguments(parser)` and `run(args) -> int`, which returns the exit status.
+Such a module has `add_arguments(parser)` and `run(args) -> int`, which returns the exit status.
 """
 
 from __future__ import annotations
@@ -14,17 +14,17 @@ from collections.abc import Sequence
 from typing import Protocol, cast
 
 from wap_kernel.model.errors import WapError
-from wap_kernel.model.version import __version__
+from wap_kernel.model.package import __version__
 
 SUBCOMMANDS: tuple[tuple[str, str, str], ...] = (
-    ("doctor", "what works on this machine, and how to fix what does not", "wap_kernel.cli.doctor"),
+    ("doctor", "check what works on this machine, and how to fix what does not", "wap_kernel.cli.doctor"),
     ("token", "make, list and revoke tokens for agents", "wap_kernel.cli.token"),
     ("run", "send a batch of operations", "wap_kernel.cli.run"),
     ("mcp", "serve the tools to an MCP client over stdio", "wap_kernel.cli.mcp"),
-    ("audit", "show, verify and export what was done", "wap_kernel.cli.audit"),
-    ("gc", "take away what is too old or too much to keep", "wap_kernel.cli.gc"),
+    ("audit", "show, verify and export the audit", "wap_kernel.cli.audit"),
+    ("gc", "remove old and excess runs, audit records and tokens", "wap_kernel.cli.gc"),
 )
-"""Name, help, module."""
+"""The name, help and module of each sub-command."""
 
 USAGE_ERROR = 2
 FAILURE = 1
@@ -36,9 +36,12 @@ class _Module(Protocol):
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    _open_what_is_closed()
+    """Run a sub-command and return the exit status."""
+    _open_closed_streams()
     arguments = list(sys.argv[1:] if argv is None else argv)
-    parser = argparse.ArgumentParser(prog="wap", description="Hands for agents, inside Jupyter.", allow_abbrev=False)
+    parser = argparse.ArgumentParser(
+        prog="wap", description="Files, commands and git for agents, inside Jupyter.", allow_abbrev=False
+    )
     parser.add_argument("--version", action="version", version=f"wap {__version__}")
     commands = parser.add_subparsers(title="sub-commands", metavar="COMMAND", required=True)
     chosen = arguments[0] if arguments else None
@@ -50,7 +53,7 @@ def main(argv: Sequence[str] | None = None) -> int:
             subparser.set_defaults(run=module.run)
     names = [name for name, _, _ in SUBCOMMANDS]
     if chosen is not None and not chosen.startswith("-") and chosen not in names:
-        return _unknown(chosen, names)
+        return _reject_unknown(chosen, names)
     args = parser.parse_args(arguments)
     try:
         return int(args.run(args))
@@ -59,28 +62,24 @@ def main(argv: Sequence[str] | None = None) -> int:
         return FAILURE
     except KeyboardInterrupt:
         return FAILURE
-    except OSError as error:  # of standard output, most likely: `wap audit export | head`, or its disk is full
+    except OSError as error:  # most likely of standard output: `wap audit export | head`, or a full disk
         if not isinstance(error, BrokenPipeError):
-            named = "" if error.filename is None else f": {error.filename}"
-            sys.stderr.write(f"wap: {error.strerror or error}{named}\n")
-        # What is still buffered must not fail again at the end.
+            filename = "" if error.filename is None else f": {error.filename}"
+            sys.stderr.write(f"wap: {error.strerror or error}{filename}\n")
+        # The text that is still buffered must not fail again at the end of the process.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return FAILURE
 
 
-def _open_what_is_closed() -> None:
-    """`wap run - <&- >&-`: Python has no object for a stream that its parent closed."""
+def _open_closed_streams() -> None:
+    """Open streams that the parent process closed (`wap run - <&- >&-`), for which Python has no object."""
     for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
         if getattr(sys, name) is None:
             setattr(sys, name, open(os.devnull, mode, encoding="utf-8"))  # noqa: SIM115 - for the process's life
 
 
-def _unknown(chosen: str, names: Sequence[str]) -> int:
+def _reject_unknown(chosen: str, names: Sequence[str]) -> int:
     nearest = difflib.get_close_matches(chosen, names, n=1)
-    advice = f"Did you mean `wap {nearest[0]}`?" if nearest else f"There are: {', '.join(names)}."
-    sys.stderr.write(f"wap: there is no sub-command {chosen!r}. {advice}\n")
+    hint = f"Did you mean `wap {nearest[0]}`?" if nearest else f"Choose one of: {', '.join(names)}."
+    sys.stderr.write(f"wap: there is no sub-command {chosen!r}. {hint}\n")
     return USAGE_ERROR
-
-
-if __name__ == "__main__":
-    sys.exit(main())

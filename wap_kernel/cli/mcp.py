@@ -1,7 +1,7 @@
-"""`wap mcp [DIR]`: the tools for an MCP client that starts its servers itself and talks to them over stdio.
+"""Run `wap mcp [DIR]`: serve the tools to an MCP client that starts its servers itself and talks to them over stdio.
 
-On a folder, the engine works in this process, with the state that a Jupyter server on the same folder shares. With
-`--url`, a running server does it, and this only carries what is said.
+On a folder, the engine runs in this process, with the state that a Jupyter server on the same folder shares. With
+`--url`, a running server executes the calls, and this process forwards the messages.
 """
 
 from __future__ import annotations
@@ -36,22 +36,22 @@ def run(args: argparse.Namespace) -> int:
         if args.token_file is not None:
             raise InvalidArgument("--token-file goes with --url.")
         from wap_kernel.dialects.mcp.stdio.serve import serve
-        from wap_kernel.engine.jupyter_config import configured
+        from wap_kernel.engine.jupyter_config import read_settings
 
-        settings = configured()
+        settings = read_settings()
         return asyncio.run(_until_stopped(lambda stop: serve(args.folder or ".", settings, stop)))
     if args.folder is not None:
         raise InvalidArgument("Name a folder or --url, not both.")
     from wap_kernel.client.address import Address
-    from wap_kernel.dialects.mcp.stdio.http_bridge import carry
+    from wap_kernel.dialects.mcp.stdio.http_bridge import run_bridge
 
-    # Other clients are given the address of the endpoint, and so it gets pasted here, too.
+    # Other clients need the address of the MCP endpoint, so people paste it here, too.
     server = args.url.strip().rstrip("/").removesuffix("/wap/mcp")
-    address, token = str(Address.parse(server)), _token(args.token_file)
-    return asyncio.run(_until_stopped(lambda stop: carry(address, token, stop)))
+    address, token = str(Address.parse(server)), _read_token(args.token_file)
+    return asyncio.run(_until_stopped(lambda stop: run_bridge(address, token, stop)))
 
 
-def _token(file: Path | None) -> str:
+def _read_token(file: Path | None) -> str:
     if file is None:
         return os.environ.get("WAP_TOKEN", "")
     try:
@@ -68,13 +68,13 @@ async def _until_stopped(work: Callable[[asyncio.Event], Awaitable[None]]) -> in
         await work(stop)
     except WapError as error:
         sys.stderr.write(f"wap: {error.text}\n")
-        _leave(FAILURE)
+        _exit_process(FAILURE)
     if stop.is_set():
-        _leave(0)
+        _exit_process(0)
     return 0
 
 
-def _leave(status: int) -> NoReturn:
-    """At once: a thread still waits for a line of standard input, and nothing wakes it."""
+def _exit_process(status: int) -> NoReturn:
+    """Exit without waiting for the thread that reads standard input, which nothing wakes."""
     sys.stderr.flush()
     os._exit(status)

@@ -1,4 +1,4 @@
-"""Which state folder a command is about: that of the folder one stands in, unless another is named."""
+"""Find the state folder of a command: that of the current folder, unless the options name another."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import argparse
 import os
 import unicodedata
 
-from wap_kernel.engine.jupyter_config import configured
+from wap_kernel.engine.jupyter_config import read_settings
 from wap_kernel.model.errors import NotFound
 from wap_kernel.state.directory import default_state_dir
 
@@ -19,25 +19,25 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def find(args: argparse.Namespace) -> str:
-    """The state folder; one that was never used is not made."""
-    folder: str = args.state_dir or configured().get("state_dir") or default_state_dir(args.root)
+def find_state_folder(args: argparse.Namespace) -> str:
+    """Return the state folder that the options name; raise NotFound where it was never used."""
+    folder: str = args.state_dir or read_settings().get("state_dir") or default_state_dir(args.root)
     if not os.path.isfile(os.path.join(folder, "state.db")):
         raise NotFound(
-            f"Nothing is kept in {folder!r}.",
+            f"There is no state in {folder!r}.",
             hint="Name the folder that is served with --root, or its state folder with --state-dir.",
         )
     return os.path.realpath(folder)
 
 
-def printable(text: str) -> str:
-    """On one line, with nothing that a terminal would obey: a path may hold newlines and escape sequences."""
-    return "".join(character if _is_harmless(character) else _escaped(character) for character in text)
+def escape_controls(text: str) -> str:
+    """Escape newlines and control characters, which a path may hold and a terminal would obey."""
+    return "".join(character if _is_harmless(character) else _escape(character) for character in text)
 
 
 def _is_harmless(character: str) -> bool:
     return character == " " or unicodedata.category(character)[0] not in "CZ"
 
 
-def _escaped(character: str) -> str:
+def _escape(character: str) -> str:
     return character.encode("unicode_escape").decode("ascii")

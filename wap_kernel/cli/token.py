@@ -1,7 +1,7 @@
-"""`wap token create|list|revoke`: agent tokens, through the server that serves the folder one stands in.
+"""Run `wap token create|list|revoke`: manage agent tokens through the server of the current folder.
 
-Whoever can run this as the server's user can read the server's own token from Jupyter's runtime folder, which is the
-credential that minting needs. It is sent to that server and shown nowhere.
+A person who can run this as the server's user can read the server's own token from Jupyter's runtime folder, which is
+the credential that minting needs. The command sends it to that server and prints it nowhere.
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
-from wap_kernel.client.http import Absent
-from wap_kernel.client.servers import Server, find, named
+from wap_kernel.client.discovery import RunningServer, find_server, name_server
+from wap_kernel.client.http import ExtensionMissing
 from wap_kernel.model.errors import InvalidArgument, NotFound
 
 LIMITS = (
@@ -23,7 +23,7 @@ LIMITS = (
     ("--commands-per-minute", "commandsPerMinute", "commands begun within any minute (default: 60)"),
     ("--bytes-per-day", "bytesWrittenPerDay", "bytes of content written within a day of UTC (default: 1 GiB)"),
 )
-"""Option, field of the request, help. Who does not name one leaves the default to the server."""
+"""The option, request field and help of each limit; the server has a default for each."""
 _UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86400, "w": 7 * 86400}
 
 
@@ -40,7 +40,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--policy", type=Path, metavar="FILE", help="a policy in JSON that narrows the server's (default: none)"
     )
     create.add_argument(
-        "--expires", type=_seconds, metavar="7d", help="how long it is good: 30m, 12h, 7d (default: 7d)"
+        "--expires", type=_parse_duration, metavar="7d", help="how long it is good: 30m, 12h, 7d (default: 7d)"
     )
     for option, limit, text in LIMITS:
         create.add_argument(option, type=int, dest=limit, metavar="N", help=text)
@@ -62,31 +62,31 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     if args.token_file is not None and args.url is None:
         raise InvalidArgument("--token-file goes with --url.")
-    server = find() if args.url is None else named(args.url, args.token_file)
+    server = find_server() if args.url is None else name_server(args.url, args.token_file)
     args.token_command(args, server)
     return 0
 
 
-def _create(args: argparse.Namespace, server: Server) -> None:
+def _create(args: argparse.Namespace, server: RunningServer) -> None:
     limits = {limit: getattr(args, limit) for _, limit, _ in LIMITS if getattr(args, limit) is not None}
-    wanted = {
+    fields = {
         **{"name": args.name, "tools": args.tools, "preset": args.preset, "expiresIn": args.expires},
         "policy": None if args.policy is None else _read_policy(args.policy),
         "limits": limits or None,
     }
-    minted = server.request("POST", "wap/tokens", {key: value for key, value in wanted.items() if value is not None})
+    minted = server.request("POST", "wap/tokens", {key: value for key, value in fields.items() if value is not None})
     if args.json:
-        _say(json.dumps(minted))
+        _print(json.dumps(minted))
         return
-    # The token alone on stdout, so that `TOKEN=$(wap token create ...)` takes nothing else.
+    # Only the token goes to stdout, so that `TOKEN=$(wap token create ...)` takes nothing else.
     sys.stderr.write(
         f"Token {minted['id']} for {minted['name']} until {minted['expiresAt']}. It is shown this once; "
         "an agent sends it as 'Authorization: Bearer wap_...'.\n"
     )
-    _say(minted["token"])
+    _print(minted["token"])
 
 
-def _list(args: argparse.Namespace, server: Server) -> None:
+def _list(args: argparse.Namespace, server: RunningServer) -> None:
     tokens: list[dict[str, Any]] = []
     cursor = ""
     while True:
@@ -96,35 +96,39 @@ def _list(args: argparse.Namespace, server: Server) -> None:
             break
         cursor = f"?cursor={page['nextCursor']}"
     if args.json:
-        _say(json.dumps({"tokens": tokens}))
+        _print(json.dumps({"tokens": tokens}))
     elif not tokens:
-        _say("There are no agent tokens. `wap token create NAME` mints one.")
+        _print("There are no agent tokens. `wap token create NAME` mints one.")
     else:
-        _say(_table([("ID", "NAME", "TOOLS", "PRESET", "LAST USED", "ENDS"), *(_row(token) for token in tokens)]))
+        _print(
+            _format_table(
+                [("ID", "NAME", "TOOLS", "PRESET", "LAST USED", "ENDS"), *(_token_row(token) for token in tokens)]
+            )
+        )
 
 
-def _revoke(args: argparse.Namespace, server: Server) -> None:
+def _revoke(args: argparse.Namespace, server: RunningServer) -> None:
     try:
         server.request("DELETE", f"wap/tokens/{quote(args.id, safe='')}")
-    except Absent:
+    except ExtensionMissing:
         raise
-    except NotFound:  # the server's own advice is for programs
+    except NotFound:  # the server's own hint is for programs
         raise NotFound("There is no such token.", hint="`wap token list` shows their ids.") from None
-    _say(json.dumps({"revoked": args.id}) if args.json else f"Token {args.id} opens nothing any more.")
+    _print(json.dumps({"revoked": args.id}) if args.json else f"Token {args.id} is revoked.")
 
 
-def _row(token: dict[str, Any]) -> tuple[str, ...]:
+def _token_row(token: dict[str, Any]) -> tuple[str, ...]:
     revoked = token.get("revokedAt")
-    ends = f"revoked {_to_the_minute(revoked)}" if revoked else _to_the_minute(token["expiresAt"])
-    used = _to_the_minute(token["lastUsedAt"]) if "lastUsedAt" in token else "never"
+    ends = f"revoked {_format_minute(revoked)}" if revoked else _format_minute(token["expiresAt"])
+    used = _format_minute(token["lastUsedAt"]) if "lastUsedAt" in token else "never"
     return (token["id"], token["name"], ",".join(token.get("tools", ["all"])), token.get("preset", "-"), used, ends)
 
 
-def _to_the_minute(moment: str) -> str:
+def _format_minute(moment: str) -> str:
     return f"{moment[:10]} {moment[11:16]}Z"
 
 
-def _table(rows: list[tuple[str, ...]]) -> str:
+def _format_table(rows: list[tuple[str, ...]]) -> str:
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     return "\n".join("  ".join(map(str.ljust, row, widths)).rstrip() for row in rows)
 
@@ -136,12 +140,12 @@ def _read_policy(path: Path) -> Any:
         raise InvalidArgument(f"The policy {str(path)!r} cannot be read: {error}.") from None
 
 
-def _seconds(text: str) -> int:
-    found = re.fullmatch(r"([1-9][0-9]{0,8})([smhdw])", text)
-    if found is None:
+def _parse_duration(text: str) -> int:
+    match = re.fullmatch(r"([1-9][0-9]{0,8})([smhdw])", text)
+    if match is None:
         raise argparse.ArgumentTypeError(f"{text!r} is not a time such as 90s, 30m, 12h, 7d or 2w")
-    return int(found[1]) * _UNITS[found[2]]
+    return int(match[1]) * _UNITS[match[2]]
 
 
-def _say(text: str) -> None:
+def _print(text: str) -> None:
     sys.stdout.write(f"{text}\n")

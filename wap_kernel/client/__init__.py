@@ -1,1 +1,1 @@
-"""The hands of a notebook: `connect()` finds the server whose kernel this is, or serves from this process."""
+"""The workspace client: `connect()` finds the server of this kernel, or opens the workspace in this process."""

@@ -1,4 +1,4 @@
-"""What stands behind the hands of a notebook: a server that has the extension, or the engine in this process.
+"""The interface behind the workspace client: a server that has the extension, or the engine in this process.
 
 Both take and answer the same dictionaries, those of the REST routes (`docs/runs.md`), and raise the same errors.
 """
@@ -11,13 +11,16 @@ from typing import Any, Literal, Protocol
 
 Data = dict[str, Any]
 Decision = Literal["approved", "denied"]
-BEGUN = "begun"
+RUN_STARTED = "begun"
 
 
 @dataclass(frozen=True)
-class Sent:
-    """Something that happened in a run: an `event`, a piece of `output`, or a `status`; and before all that, from
-    whoever has asked for it, `begun` with the `operations` that are known of it and how many there are in `total`."""
+class RunUpdate:
+    """One update of a run: an `event`, a piece of `output`, or a `status`.
+
+    Before all others, the client that started the run sends itself `begun`, with the `operations` that it knows and
+    their number in `total`.
+    """
 
     id: str
     name: str
@@ -25,48 +28,54 @@ class Sent:
 
 
 @dataclass(frozen=True)
-class Place:
-    """Where operations happen."""
+class Endpoint:
+    """The server or folder in which operations are executed."""
 
     kind: Literal["server", "embedded"]
     name: str
     """The server's address, or the folder of the embedded engine."""
     reason: str
-    """How it was found, or why there is no server."""
+    """The reason for choosing this server, or for working without one."""
     tried: tuple[str, ...] = ()
-    """Without a server: each place that was looked at, and what was missing there."""
+    """Sources that were tried without finding a server, and what each lacked."""
 
-    @property
-    def told(self) -> Data:
+    def to_dict(self) -> Data:
         tried = {"tried": list(self.tried)} if self.tried else {}
         return {"kind": self.kind, "name": self.name, "reason": self.reason, **tried}
 
 
 class Backend(Protocol):
+    """The calls that a workspace client makes."""
+
     @property
-    def place(self) -> Place: ...
+    def endpoint(self) -> Endpoint: ...
 
     def call(self, tool: str, parameters: Mapping[str, Any]) -> Data:
-        """One WAP tool. What needs approval raises ApprovalRequired, with `runId` and `approvalId` in its details."""
+        """Call one WAP tool.
+
+        An operation that needs approval raises ApprovalRequired, with `runId` and `approvalId` in its details.
+        """
 
     def start(self, message: Mapping[str, Any], key: str) -> Data:
-        """The events message of a run that has begun. With the same key it begins once, however often it is asked."""
+        """Start a run and return its events message; the same `key` starts one run, however often it is sent."""
 
-    def follow(self, run_id: str, after: str = "", seconds: float | None = None) -> Generator[Sent, None, None]:
-        """Everything that happens in a run, from its beginning (or after the `Sent` with that id) to its end; with
-        `seconds`, what comes within that time."""
+    def follow(self, run_id: str, after: str = "", seconds: float | None = None) -> Generator[RunUpdate, None, None]:
+        """Yield the updates of a run from its start, or after the update with the id `after`, to its end.
+
+        With `seconds`, stop after that time.
+        """
 
     def get(self, run_id: str) -> Data: ...
 
     def runs(self, status: str | None, limit: int) -> Data: ...
 
     def decide(self, run_id: str, approval_id: str, decision: Decision, reason: str | None, *, remember: bool) -> Data:
-        """The events message once the run has gone on; it may still be running."""
+        """Decide an approval and return the events message of the run, which may still be running."""
 
     def cancel(self, run_id: str) -> Data: ...
 
     def revert(self, run_id: str, *, force: bool) -> Data:
-        """The events message of the run that undoes it."""
+        """Revert a run and return the events message of the run that does so."""
 
     def changes(self, run_id: str) -> Data: ...
 

@@ -1,4 +1,4 @@
-"""Work in a thread of its own: no interrupt stops it, and it keeps no process from ending."""
+"""Run work in daemon threads, which no interrupt stops and which keep no process from ending."""
 
 from __future__ import annotations
 
@@ -11,26 +11,32 @@ T = TypeVar("T")
 SLICE_SECONDS = 0.5
 
 
-def started(work: Callable[[], T], name: str, answer: Future[T] | None = None) -> Future[T]:
-    """What `work` will have answered or raised. Cancelled before the thread comes to it, it is not begun."""
-    future: Future[T] = Future() if answer is None else answer
+def run_in_thread(work: Callable[[], T], name: str, future: Future[T] | None = None) -> Future[T]:
+    """Start `work` in a thread and return the future of its result.
 
-    def do() -> None:
-        if not future.set_running_or_notify_cancel():
+    A `future` that is cancelled before the thread reaches it keeps `work` from starting.
+    """
+    result: Future[T] = Future() if future is None else future
+
+    def run() -> None:
+        if not result.set_running_or_notify_cancel():
             return
         try:
-            result = work()
-        except BaseException as error:  # noqa: BLE001 - it belongs to whoever waits
-            future.set_exception(error)
+            value = work()
+        except BaseException as error:  # noqa: BLE001 - it belongs to the thread that waits
+            result.set_exception(error)
         else:
-            future.set_result(result)
+            result.set_result(value)
 
-    threading.Thread(target=do, name=name, daemon=True).start()
-    return future
+    threading.Thread(target=run, name=name, daemon=True).start()
+    return result
 
 
-def answered(future: Future[T]) -> T:
-    """Its answer. In slices: an interrupt that comes just as a wait begins is heard only when that wait ends."""
+def wait_for_result(future: Future[T]) -> T:
+    """Return the result of `future`, waiting in slices.
+
+    An interrupt that arrives just as a wait begins is raised only when that wait ends.
+    """
     while not future.done():
         wait([future], SLICE_SECONDS)
     return future.result()

@@ -1,4 +1,4 @@
-"""The hands' work in this process, where there is no server: the same engine, policy, state and answers."""
+"""Serve the workspace client from this process, with the engine, policy, state and answers of a server."""
 
 from __future__ import annotations
 
@@ -23,28 +23,31 @@ if TYPE_CHECKING:
 
 
 class EmbeddedBackend:
-    """On `folder`, as a server with the same configuration would serve it. With `confined_only`, commands are refused
-    where nothing confines them. Ends with the process, or by `close`."""
+    """The engine on `folder`, as a server with the same configuration would serve it.
 
-    def __init__(self, folder: str, place: Endpoint | None = None, confined_only: bool = False) -> None:
+    With `confined_only`, the engine refuses commands where nothing confines them. The engine ends with the process, or
+    by `close`.
+    """
+
+    def __init__(self, folder: str, endpoint: Endpoint | None = None, confined_only: bool = False) -> None:
         from wap_kernel.client.embedded_loop import EngineThread
         from wap_kernel.model.caller import Caller
 
         self._engine = EngineThread(folder, confined_only=confined_only)
         self._workspace, self._runner = self._engine.workspace, self._engine.runner
         self._caller: Caller = Caller()
-        self._place = place or Endpoint("embedded", self._workspace.root, "the folder was named")
+        self._endpoint = endpoint or Endpoint("embedded", self._workspace.root, "the folder was named")
         self._closing = weakref.finalize(self, self._engine.close)
 
     @property
-    def place(self) -> Endpoint:
-        return self._place
+    def endpoint(self) -> Endpoint:
+        return self._endpoint
 
     def call(self, tool: str, parameters: Mapping[str, Any]) -> Data:
         from wap_kernel.dialects.wap import tools as wap
 
         body = encode_body(parameters)
-        return cast(Data, json.loads(self._engine.wait(wap.call(tool, body, self._runner, self._caller))))
+        return cast(Data, json.loads(self._engine.wait(wap.call_tool(tool, body, self._runner, self._caller))))
 
     def start(self, message: Mapping[str, Any], key: str) -> Data:
         return self._engine.wait(self._start(encode_body(message), key))
@@ -55,7 +58,7 @@ class EmbeddedBackend:
         parsed = await self._workspace.offload(lambda: agent_spaces.parse_message(body))
         digest = hashlib.sha256(body).hexdigest()
         steps, options, dialect = parsed.steps(), parsed.options(), agent_spaces.DIALECT
-        return await self._told(
+        return await self._encode(
             await self._runner.start(steps, options, self._caller, dialect=dialect, key=key, digest=digest)
         )
 
@@ -63,7 +66,7 @@ class EmbeddedBackend:
         from wap_kernel.client.embedded_loop import AsyncPuller
 
         deadline = None if seconds is None else time.monotonic() + seconds
-        events = AsyncPuller(self._runner.follow(run_id, after or None, self._caller))
+        events = AsyncPuller(self._runner.stream_events(run_id, after or None, self._caller))
         try:
             while True:
                 left = None if deadline is None else max(0.0, deadline - time.monotonic())
@@ -79,7 +82,7 @@ class EmbeddedBackend:
         return self._engine.wait(self._get(run_id))
 
     async def _get(self, run_id: str) -> Data:
-        return await self._told(await self._runner.get(run_id, self._caller))
+        return await self._encode(await self._runner.get(run_id, self._caller))
 
     def runs(self, status: str | None, limit: int) -> Data:
         return self._engine.wait(self._runs(status, limit))
@@ -87,37 +90,37 @@ class EmbeddedBackend:
     async def _runs(self, status: str | None, limit: int) -> Data:
         from wap_kernel.model.run import RunStatus
 
-        _choose("status", status, [known.value for known in RunStatus])
-        _bound("limit", limit, 1, MAX_PAGE)
+        _require_choice("status", status, [known.value for known in RunStatus])
+        _require_range("limit", limit, 1, MAX_PAGE)
         chosen = None if status is None else RunStatus(status)
         runs, following = await self._runner.page(self._caller, chosen, limit, None)
-        told: Data = {"runs": await self._runner.summaries(runs, self._caller)}
-        return told if following is None else {**told, "nextCursor": following}
+        page: Data = {"runs": await self._runner.summaries(runs, self._caller)}
+        return page if following is None else {**page, "nextCursor": following}
 
     def decide(self, run_id: str, approval_id: str, decision: Decision, reason: str | None, *, remember: bool) -> Data:
         from wap_kernel.runs.decisions import Decision as Decided
 
         if reason is not None and len(reason) > MAX_REASON_CHARACTERS:
-            raise InvalidArgument(f"reason: It may have {MAX_REASON_CHARACTERS} characters.")
+            raise InvalidArgument(f"reason: The text may have at most {MAX_REASON_CHARACTERS} characters.")
         is_approved = decision == "approved"
-        said = Decided(approved=is_approved, approval_id=approval_id, reason=reason, remember=remember)
+        outcome = Decided(approved=is_approved, approval_id=approval_id, reason=reason, remember=remember)
 
-        async def decided() -> Data:
-            return await self._told(await self._runner.decide(run_id, said, self._caller))
+        async def decide() -> Data:
+            return await self._encode(await self._runner.decide(run_id, outcome, self._caller))
 
-        return self._engine.wait(decided())
+        return self._engine.wait(decide())
 
     def cancel(self, run_id: str) -> Data:
-        async def cancelled() -> Data:
-            return await self._told(await self._runner.cancel(run_id, self._caller))
+        async def cancel() -> Data:
+            return await self._encode(await self._runner.cancel(run_id, self._caller))
 
-        return self._engine.wait(cancelled())
+        return self._engine.wait(cancel())
 
     def revert(self, run_id: str, *, force: bool) -> Data:
-        async def reverting() -> Data:
-            return await self._told(await self._runner.revert(run_id, self._caller, force=force))
+        async def revert() -> Data:
+            return await self._encode(await self._runner.revert(run_id, self._caller, force=force))
 
-        return self._engine.wait(reverting())
+        return self._engine.wait(revert())
 
     def changes(self, run_id: str) -> Data:
         return self._engine.wait(self._runner.changes(run_id, self._caller))
@@ -125,11 +128,11 @@ class EmbeddedBackend:
     def output(self, run_id: str, operation_id: str, stream: str, offset: int, limit: int) -> Data:
         from wap_kernel.runs.store.outputs import STREAMS
 
-        _choose("stream", stream, STREAMS)
-        _bound("offset", offset, 0, MAX_OUTPUT_OFFSET)
-        _bound("limit", limit, 1, MAX_OUTPUT_PAGE_BYTES)
-        named = cast("Stream", stream)
-        return self._engine.wait(self._runner.output(run_id, operation_id, named, offset, limit, self._caller))
+        _require_choice("stream", stream, STREAMS)
+        _require_range("offset", offset, 0, MAX_OUTPUT_OFFSET)
+        _require_range("limit", limit, 1, MAX_OUTPUT_PAGE_BYTES)
+        name = cast("Stream", stream)
+        return self._engine.wait(self._runner.output(run_id, operation_id, name, offset, limit, self._caller))
 
     def policy(self) -> Data:
         return self._engine.wait(self._workspace.describe_policy(self._caller))
@@ -142,14 +145,14 @@ class EmbeddedBackend:
 
         steps = await self._workspace.offload(lambda: agent_spaces.parse_message(body).steps())
         verdicts = await self._workspace.check([step.operation for step in steps], self._caller)
-        return {"verdicts": [_verdict(step.id, verdict) for step, verdict in zip(steps, verdicts, strict=True)]}
+        return {"verdicts": [_encode_verdict(step.id, verdict) for step, verdict in zip(steps, verdicts, strict=True)]}
 
     def audit(self, limit: int, tool: str | None, outcome: str | None) -> Data:
-        from wap_kernel.state.audit.query import OUTCOMES, Page
+        from wap_kernel.state.audit.query import OUTCOMES, AuditQuery
 
-        _bound("limit", limit, 1, MAX_PAGE)
-        _choose("outcome", outcome, OUTCOMES)
-        page = Page(limit=limit, cursor=None, tool=tool, outcome=outcome)
+        _require_range("limit", limit, 1, MAX_PAGE)
+        _require_choice("outcome", outcome, OUTCOMES)
+        page = AuditQuery(limit=limit, cursor=None, tool=tool, outcome=outcome)
         return self._engine.wait(self._workspace.audit_page(page))
 
     def grants(self) -> Data:
@@ -172,21 +175,21 @@ class EmbeddedBackend:
     def close(self) -> None:
         self._closing()
 
-    async def _told(self, run: Run) -> Data:
+    async def _encode(self, run: Run) -> Data:
         return await self._runner.message(run, self._caller)
 
 
-def _verdict(operation_id: str, verdict: Verdict) -> Data:
-    told = {"operationId": operation_id, "verdict": verdict.kind.value, "rule": verdict.rule}
+def _encode_verdict(operation_id: str, verdict: Verdict) -> Data:
+    fields = {"operationId": operation_id, "verdict": verdict.kind.value, "rule": verdict.rule}
     suggestion = {"suggestion": verdict.suggestion} if verdict.suggestion else {}
-    return {**told, "reason": verdict.reason, **suggestion}
+    return {**fields, "reason": verdict.reason, **suggestion}
 
 
-def _bound(name: str, value: int, least: int, most: int) -> None:
+def _require_range(name: str, value: int, least: int, most: int) -> None:
     if not least <= value <= most:
-        raise InvalidArgument(f"{name}: It must be a whole number from {least} to {most}.")
+        raise InvalidArgument(f"{name}: The value must be a whole number from {least} to {most}.")
 
 
-def _choose(name: str, value: str | None, known: Sequence[str]) -> None:
+def _require_choice(name: str, value: str | None, known: Sequence[str]) -> None:
     if value is not None and value not in known:
-        raise InvalidArgument(f"Unknown {name}.", hint=f"Known are: {', '.join(known)}.", known=list(known))
+        raise InvalidArgument(f"Unknown {name}.", hint=f"Choose one of: {', '.join(known)}.", known=list(known))

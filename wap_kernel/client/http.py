@@ -1,7 +1,7 @@
-"""HTTP to one Jupyter server, with the standard library.
+"""Send HTTP requests to one Jupyter server, with the standard library.
 
-Connections are kept and used again. A redirect is not followed: elsewhere is not where the token belongs. Only what may
-be asked twice is asked again when a connection breaks.
+Connections are reused. A redirect is not followed: the token belongs to this server alone. When a connection breaks,
+only requests that may be sent twice are retried.
 """
 
 from __future__ import annotations
@@ -17,25 +17,25 @@ from http.client import HTTPConnection, HTTPException, HTTPResponse, HTTPSConnec
 from typing import Any
 
 from wap_kernel.client.address import Address, Proxy, proxy_for
-from wap_kernel.client.json_body import decoded, encoded
+from wap_kernel.client.json_body import decode_body, encode_body
 from wap_kernel.model.errors import InvalidArgument, NotFound, ProviderUnavailable, TooLarge, Unauthenticated, WapError
 
 ANSWER_SECONDS = 60.0
-LARGEST_ANSWER = 128 * 1024 * 1024
-"""Bytes; a file of the largest size that policy lets anybody read takes half of it, all in escapes."""
+MAX_ANSWER_BYTES = 128 * 1024 * 1024
+"""Bytes of an answer; the largest file that a policy allows takes half of them when every character is escaped."""
 MAX_IDLE = 4
 KEY_HEADER = "Idempotency-Key"
-BROKEN = (OSError, HTTPException)
-"""What becomes of a connection that does not hold."""
-PASSING = (502, 503, 504)
-"""What is answered in a server's place while it cannot be reached."""
+CONNECTION_ERRORS = (OSError, HTTPException)
+"""Exceptions of a connection that breaks."""
+GATEWAY_STATUSES = (502, 503, 504)
+"""Statuses that a proxy answers while it cannot reach the server."""
 
 Stream = tuple[HTTPResponse, Any]
-"""An answer that comes bit by bit, and its socket."""
+"""A streamed response, and its socket."""
 
 
-class Absent(NotFound):
-    """A server answers, but nothing of wap is at this address."""
+class ExtensionMissing(NotFound):
+    """A server answers, but has no wap extension at this address."""
 
 
 @dataclass(frozen=True)
@@ -47,31 +47,30 @@ class _Request:
     seconds: float
 
     @property
-    def is_safe(self) -> bool:
-        """Whether twice is the same as once."""
+    def is_idempotent(self) -> bool:
         return self.method in ("GET", "HEAD") or KEY_HEADER in self.headers
 
 
 @dataclass(frozen=True)
-class Http:
-    """From any thread; who asks while another does gets a connection of their own."""
+class HttpClient:
+    """The connections to one server; threads that send at the same time use a connection each."""
 
     address: Address
     token: str = field(repr=False)
-    is_direct: bool
-    """A server on this machine is never behind a proxy, whatever the environment says."""
+    bypasses_proxy: bool
+    """True for a server on this machine, which is never behind a proxy, whatever the environment says."""
     _idle: list[HTTPConnection] = field(default_factory=list, repr=False)
 
     @classmethod
-    def at(cls, url: str, token: str, *, is_direct: bool | None = None) -> Http:
+    def open(cls, url: str, token: str, *, bypasses_proxy: bool | None = None) -> HttpClient:
         address, token = Address.parse(url), token.strip()
         if not (token.isascii() and token.isprintable()):
-            raise InvalidArgument("The token has characters in it that cannot be sent.", hint="Copy it once more.")
-        made = cls(address, token, address.is_local if is_direct is None else is_direct)
-        weakref.finalize(made, _close_all, made._idle)
-        return made
+            raise InvalidArgument("The token has characters in it that cannot be sent.", hint="Copy the token again.")
+        client = cls(address, token, address.is_local if bypasses_proxy is None else bypasses_proxy)
+        weakref.finalize(client, _close_all, client._idle)
+        return client
 
-    def ask(
+    def request(
         self,
         method: str,
         path: str,
@@ -79,37 +78,40 @@ class Http:
         headers: Mapping[str, str] | None = None,
         seconds: float = ANSWER_SECONDS,
     ) -> Any:
-        """The parsed answer to a request below the base URL; None where it is empty. Raises a WapError."""
-        data = None if body is None else encoded(body)
+        """Send a request below the base URL and return the parsed answer, or None for an empty one.
+
+        Raise a WapError for a refusal and for a broken connection.
+        """
+        data = None if body is None else encode_body(body)
         request = _Request(method, path, data, headers or {}, seconds)
         try:
             status, answer = self._answer(request)
-        except BROKEN as error:
-            raise self.explained(error) from None
+        except CONNECTION_ERRORS as error:
+            raise self.explain_failure(error) from None
         if not 200 <= status < 300:
             raise self._refusal(status, answer)
         try:
-            return decoded(answer) if answer else None
+            return decode_body(answer) if answer else None
         except ValueError:
             raise ProviderUnavailable(
-                f"The server at {self.address} does not answer as it should: this is not JSON.",
+                f"The server at {self.address} did not answer with JSON.",
                 hint="Is it a Jupyter server, and does the address have its base URL?",
             ) from None
 
     @contextmanager
     def stream(self, path: str, headers: Mapping[str, str], seconds: float) -> Iterator[Stream]:
-        """Raises what breaks as it is, and so what a proxy says of it; a refusal as a WapError."""
+        """Open a streamed response; raise a WapError for a refusal, and connection errors as they are."""
         connection = self._connect(seconds)
         try:
             self._send(connection, _Request("GET", path, None, headers, seconds))
-            plain = connection.sock  # which the connection gives up when the server will not keep it
+            sock = connection.sock  # the connection drops it when the server will close it
             response = connection.getresponse()
             with response:
-                if response.status in PASSING:
+                if response.status in GATEWAY_STATUSES:
                     raise HTTPException(f"the server at {self.address} answered {response.status}")
                 if not 200 <= response.status < 300:
                     raise self._refusal(response.status, self._read(response))
-                yield response, plain
+                yield response, sock
         finally:
             connection.close()
 
@@ -119,11 +121,11 @@ class Http:
     # -- connections
 
     def _answer(self, request: _Request) -> tuple[int, bytes]:
-        kept = self._kept(request.seconds)
+        idle = self._take_idle(request.seconds)
         try:
-            return self._answer_on(kept or self._connect(request.seconds), request)
+            return self._answer_on(idle or self._connect(request.seconds), request)
         except (ConnectionError, HTTPException) as error:
-            if not request.is_safe or isinstance(error, ConnectionRefusedError | InvalidURL):
+            if not request.is_idempotent or isinstance(error, ConnectionRefusedError | InvalidURL):
                 raise
         return self._answer_on(self._connect(request.seconds), request)
 
@@ -134,7 +136,7 @@ class Http:
             with connection.getresponse() as response:
                 answer = response.status, self._read(response)
                 is_done = not response.will_close
-        finally:  # an interrupt, too, leaves half an answer on it
+        finally:  # an interrupt, too, leaves half an answer in the connection
             if is_done and len(self._idle) < MAX_IDLE:
                 self._idle.append(connection)
             else:
@@ -142,22 +144,22 @@ class Http:
         return answer
 
     def _read(self, response: HTTPResponse) -> bytes:
-        """Not more than this process should hold, whatever is at the address."""
+        """Return the body, which may not exceed the limit, whatever is at the address."""
         if response.length is None:
-            data = response.read(LARGEST_ANSWER + 1)
-            if len(data) <= LARGEST_ANSWER:
+            data = response.read(MAX_ANSWER_BYTES + 1)
+            if len(data) <= MAX_ANSWER_BYTES:
                 return data
-        elif response.length <= LARGEST_ANSWER:
-            return response.read()  # all of it: to ask for so many bytes would take half an answer for a whole one
-        raise too_large(self.address)
+        elif response.length <= MAX_ANSWER_BYTES:
+            return response.read()  # with a number of bytes, http.client would return half an answer without an error
+        raise answer_too_large(self.address)
 
-    def _kept(self, seconds: float) -> HTTPConnection | None:
+    def _take_idle(self, seconds: float) -> HTTPConnection | None:
         while True:
             try:
                 connection = self._idle.pop()
             except IndexError:
                 return None
-            if connection.sock is not None and not _has_news(connection.sock):
+            if connection.sock is not None and not _is_readable(connection.sock):
                 connection.sock.settimeout(seconds)
                 return connection
             connection.close()
@@ -173,13 +175,13 @@ class Http:
         return connection
 
     def _proxy(self) -> Proxy | None:
-        return None if self.is_direct else proxy_for(self.address)
+        return None if self.bypasses_proxy else proxy_for(self.address)
 
     def _send(self, connection: HTTPConnection, request: _Request) -> None:
         headers = {"Content-Type": "application/json", **request.headers}
         if self.token:
-            headers["Authorization"] = f"Bearer {self.token}"  # the only form that agent tokens have
-        else:  # a server without a token guards against browsers' forged requests; the two must be the same
+            headers["Authorization"] = f"Bearer {self.token}"  # agent tokens are accepted in this form only
+        else:  # a server without a token checks for forged requests of browsers: cookie and header must match
             nonce = secrets.token_hex(16)
             headers |= {"Cookie": f"_xsrf={nonce}", "X-XSRFToken": nonce}
         target = self.address.path + request.path
@@ -188,9 +190,9 @@ class Http:
             target = f"http://{self.address.netloc}{target}"
         connection.request(request.method, target, request.body, headers)
 
-    # -- what went wrong
+    # -- errors
 
-    def explained(self, error: Exception) -> WapError:
+    def explain_failure(self, error: Exception) -> WapError:
         if isinstance(error, ssl.SSLCertVerificationError):
             return ProviderUnavailable(
                 f"The certificate of the server at {self.address} is not trusted: {error.verify_message}.",
@@ -207,36 +209,36 @@ class Http:
         )
 
     def _refusal(self, status: int, answer: bytes) -> WapError:
-        """The server's own error, or what can be said of an answer that is none of ours."""
+        """Return the server's own error, or one for an answer that is not wap's."""
         try:
-            return WapError.from_dict(decoded(answer))
+            return WapError.from_dict(decode_body(answer))
         except (ValueError, TypeError, KeyError, AttributeError):
             pass
-        said = f"The server at {self.address} answered {status}"
+        answered = f"The server at {self.address} answered {status}"
         if 300 <= status < 400:
             return ProviderUnavailable(
-                f"{said}: it sends elsewhere, where the token is not taken.",
+                f"{answered}, a redirect, which is not followed because the token belongs to this server alone.",
                 hint="Is the token right, and does the address have the server's base URL?",
             )
         if status in (401, 403):
-            return Unauthenticated(f"{said}.", hint="Is the token right?")
+            return Unauthenticated(f"{answered}.", hint="Is the token right?")
         if status == 404:
-            return Absent(f"{said}.", hint="Is it a Jupyter server with wap enabled?")
+            return ExtensionMissing(f"{answered}.", hint="Is it a Jupyter server with wap enabled?")
         if status == 413:
-            return TooLarge(f"{said}: the request is too large for it.", hint="Send it in parts.")
-        return ProviderUnavailable(f"{said}.", hint="Is it a Jupyter server with wap enabled?")
+            return TooLarge(f"{answered}: the request is too large for it.", hint="Send it in parts.")
+        return ProviderUnavailable(f"{answered}.", hint="Is it a Jupyter server with wap enabled?")
 
 
-def too_large(address: Address) -> TooLarge:
+def answer_too_large(address: Address) -> TooLarge:
     return TooLarge(
-        f"The answer of the server at {address} is over {LARGEST_ANSWER // 1024**2} MiB.",
+        f"The answer of the server at {address} is over {MAX_ANSWER_BYTES // 1024**2} MiB.",
         hint="Ask for less at a time: fewer operations, a part of a file.",
-        limit=LARGEST_ANSWER,
+        limit=MAX_ANSWER_BYTES,
     )
 
 
-def _has_news(sock: Any) -> bool:
-    """Nobody has asked it anything, so this can only be its end."""
+def _is_readable(sock: Any) -> bool:
+    """Return whether an idle connection has data, which can only be its end."""
     with selectors.DefaultSelector() as selector:
         selector.register(sock, selectors.EVENT_READ)
         return bool(selector.select(0))

@@ -1,4 +1,4 @@
-"""What is sent and what comes back, as JSON: the same bounds for a server and for the engine in this process."""
+"""Encode requests and decode answers as JSON, with the same limits for a server and for the engine in this process."""
 
 from __future__ import annotations
 
@@ -9,11 +9,12 @@ from wap_kernel.model.errors import InvalidArgument, TooLarge
 from wap_kernel.model.limits import MAX_BODY_BYTES
 
 
-def encoded(body: object) -> bytes:
+def encode_body(body: object) -> bytes:
+    """Return `body` as JSON; raise for values that JSON cannot hold and for bodies over the limit."""
     try:
         data = json.dumps(body, allow_nan=False).encode("ascii")
     except (TypeError, ValueError, RecursionError) as error:
-        raise InvalidArgument(f"It holds what JSON cannot: {error}.") from None
+        raise InvalidArgument(f"The request holds a value that JSON cannot: {error}.") from None
     if len(data) > MAX_BODY_BYTES:
         raise TooLarge(
             f"The request is over {MAX_BODY_BYTES} bytes.",
@@ -23,8 +24,8 @@ def encoded(body: object) -> bytes:
     return data
 
 
-def decoded(data: bytes | str) -> Any:
-    """Raises ValueError for what is no JSON, also for what is nested deeper than anything of ours."""
+def decode_body(data: bytes | str) -> Any:
+    """Return the value in `data`; raise ValueError if it is not JSON or is nested too deeply."""
     try:
         return json.loads(data)
     except RecursionError:

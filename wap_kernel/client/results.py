@@ -1,4 +1,4 @@
-"""What was answered, as objects: programs read their fields, people see them rendered (`wap_kernel.client.render`)."""
+"""Results of the workspace client: programs read their fields, and `wap_kernel.client.render` shows them to people."""
 
 from __future__ import annotations
 
@@ -7,20 +7,20 @@ from typing import Any, ClassVar
 
 from wap_kernel.model.errors import ExecutionFailed, WapError
 
-UNDER_WAY = ("running", "awaiting_approval")
+ACTIVE_STATUSES = ("running", "awaiting_approval")
 _CHANGES = ("createFile", "editFile", "deleteFile", "moveFile", "copyFile", "createDirectory")
 
 
-class Answer:
-    """Holds what was answered as it came; each kind adds names for what is read most."""
+class ClientResult:
+    """The backend's answer in `data`; subclasses add properties for the fields that are read most."""
 
     view: ClassVar[str]
-    """How `wap_kernel.client.render` shows it."""
+    """The name of the view in `wap_kernel.client.render`."""
 
-    def __init__(self, data: Mapping[str, Any], **asked: Any) -> None:
+    def __init__(self, data: Mapping[str, Any], **request: Any) -> None:
         self.data = data
-        self.asked: Mapping[str, Any] = asked
-        """What was asked for, where the answer does not say it: `path`, `pattern`, ..."""
+        self.request: Mapping[str, Any] = request
+        """Parameters of the request that the answer does not repeat: `path`, `pattern`, ..."""
 
     def to_dict(self) -> dict[str, Any]:
         return dict(self.data)
@@ -38,7 +38,7 @@ class Answer:
         return bundle(self)
 
 
-class RunResult(Answer):
+class RunResult(ClientResult):
     """A run: an events message."""
 
     view = "run"
@@ -53,11 +53,11 @@ class RunResult(Answer):
 
     @property
     def is_over(self) -> bool:
-        return self.status not in UNDER_WAY
+        return self.status not in ACTIVE_STATUSES
 
     @property
     def ok(self) -> bool:
-        """It has come to its end, and nothing in it failed or was denied."""
+        """Return whether the run has completed, and nothing in it failed or was denied."""
         return self.status == "completed" and not self.problems
 
     @property
@@ -66,39 +66,39 @@ class RunResult(Answer):
 
     @property
     def problems(self) -> list[dict[str, Any]]:
-        """The events of what failed or was denied."""
+        """Return the events of operations that failed or were denied."""
         return [event for event in self.events if is_problem(event)]
 
     @property
     def files(self) -> list[str]:
-        """The paths that were changed, each once."""
+        """Return the paths that the run changed, each once."""
         done = (event for event in self.events if event["type"] in _CHANGES and event.get("success"))
         return list(dict.fromkeys(str(event.get("path") or event.get("destination")) for event in done))
 
     @property
     def stdout(self) -> str:
-        """What all commands wrote, in order."""
+        """Return the standard output of all commands, in order."""
         return "".join(str(event.get("stdout", "")) for event in self.events if event["type"] == "shell")
 
     @property
     def pending(self) -> dict[str, Any] | None:
-        """The question that the run waits for."""
+        """Return the approval that the run waits for, or None."""
         return self.data.get("pendingApproval")
 
     def raise_for_problems(self) -> RunResult:
-        """Itself when all went well; else raises, so that "Run all" stops."""
+        """Return the run itself when all went well; else raise, so that "Run all" stops."""
         if self.ok:
             return self
         first = self.problems[0] if self.problems else {}
-        said = first.get("error") or first.get("reason") or first.get("message")
-        if said is None and "exitCode" in first:
-            said = f"{first['command']}: exit code {first['exitCode']}"
-        said = said or self.status.replace("_", " ")
-        raise ExecutionFailed(f"{self.run_id}: {said}", hint=f"%wap show {self.run_id}", runId=self.run_id)
+        message = first.get("error") or first.get("reason") or first.get("message")
+        if message is None and "exitCode" in first:
+            message = f"{first['command']}: exit code {first['exitCode']}"
+        message = message or self.status.replace("_", " ")
+        raise ExecutionFailed(f"{self.run_id}: {message}", hint=f"%wap show {self.run_id}", runId=self.run_id)
 
 
-class FileText(Answer):
-    """A file, or some of its lines. Asked: `path`, `first_line`."""
+class FileText(ClientResult):
+    """A file, or some of its lines. Request: `path`, `first_line`."""
 
     view = "file"
 
@@ -114,8 +114,8 @@ class FileText(Answer):
         return self.text
 
 
-class Listing(Answer):
-    """Files and folders. Asked: `path`."""
+class Listing(ClientResult):
+    """Files and folders. Request: `path`."""
 
     view = "listing"
 
@@ -130,11 +130,11 @@ class Listing(Answer):
         return len(self.data["files"])
 
 
-class Several(Answer):
-    """An answer that is a list: what is in it can be walked over."""
+class ListResult(ClientResult):
+    """A result that is a list and can be iterated."""
 
     items: ClassVar[str]
-    """The field that has them."""
+    """The field that holds the list."""
 
     def __iter__(self) -> Iterator[dict[str, Any]]:
         return iter(self.data[self.items])
@@ -143,8 +143,8 @@ class Several(Answer):
         return len(self.data[self.items])
 
 
-class Hits(Several):
-    """What a search found. Asked: `pattern`, `regex`, `ignore_case`."""
+class SearchHits(ListResult):
+    """The matches of a search. Request: `pattern`, `regex`, `ignore_case`."""
 
     view = "hits"
     items = "matches"
@@ -158,57 +158,60 @@ class Hits(Several):
         return list(dict.fromkeys(str(match["path"]) for match in self))
 
 
-class Runs(Several):
-    """`{"runs": [...], "nextCursor"?}`, newest first."""
+class RunList(ListResult):
+    """Runs, newest first: `{"runs": [...], "nextCursor"?}`."""
 
     view = items = "runs"
 
 
-class Overview(Answer):
-    """`{"place": {"kind", "name", "reason", "tried"?}, "workspace": getWorkspaceInfo, "preset": str, "waiting": [runs],
-    "running": count}`."""
+class Overview(ClientResult):
+    """The workspace, its endpoint and what waits for approval.
+
+    `{"endpoint": {"kind", "name", "reason", "tried"?}, "workspace": getWorkspaceInfo, "preset": str,
+    "waiting": [runs], "running": count}`
+    """
 
     view = "overview"
 
 
-class Policy(Answer):
-    """What `GET wap/policy` says."""
+class PolicyReport(ClientResult):
+    """The answer of `GET wap/policy`."""
 
     view = "policy"
 
 
-class Verdicts(Several):
-    """`{"verdicts": [...]}`. Asked: `operations`, the list that was checked."""
+class VerdictList(ListResult):
+    """The verdicts of policy: `{"verdicts": [...]}`. Request: `operations`, the list that was checked."""
 
     view = items = "verdicts"
 
 
-class AuditRecords(Several):
-    """`{"records": [...]}`, newest first."""
+class AuditRecords(ListResult):
+    """Audit records, newest first: `{"records": [...]}`."""
 
     view = "audit"
     items = "records"
 
 
-class Grants(Several):
-    """`{"grants": [...]}`."""
+class GrantList(ListResult):
+    """The grants: `{"grants": [...]}`."""
 
     view = items = "grants"
 
 
-class Problem(Answer):
-    """An error, shown without a traceback: `{"error", "code", "hint"?, "line"?}`."""
+class Problem(ClientResult):
+    """An error that is shown without a traceback: `{"error", "code", "hint"?, "line"?}`."""
 
     view = "problem"
 
     @classmethod
-    def of(cls, error: WapError, **more: Any) -> Problem:
-        told = {"error": error.message, "code": error.code.value, "hint": error.hint, **more}
-        return cls({name: value for name, value in told.items() if value is not None})
+    def from_error(cls, error: WapError, **more: Any) -> Problem:
+        fields = {"error": error.message, "code": error.code.value, "hint": error.hint, **more}
+        return cls({name: value for name, value in fields.items() if value is not None})
 
 
-class Note(Answer):
-    """A text of our own: `{"text"}`, such as help."""
+class Note(ClientResult):
+    """A text of wap itself, such as help: `{"text"}`."""
 
     view = "note"
 

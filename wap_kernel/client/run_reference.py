@@ -1,4 +1,4 @@
-"""Which run is meant: its id, the beginning of it, `last`, or the only one that waits."""
+"""Find the run that a person names: by its id, the beginning of it, `last`, or as the only one that waits."""
 
 from __future__ import annotations
 
@@ -10,77 +10,87 @@ from wap_kernel.client.backend import Backend
 from wap_kernel.model.errors import InvalidArgument, NotFound
 
 LAST = "last"
-WHOLE = re.compile(r"run_[0-9a-f]{16}")
-BEGINNING = re.compile(r"(run_|apr_)?[0-9a-f]{4,16}")
-"""Less than that may be anybody's."""
-LOOKED_AT = 1000
+RUN_ID = re.compile(r"run_[0-9a-f]{16}")
+ID_PREFIX = re.compile(r"(run_|apr_)?[0-9a-f]{4,16}")
+"""A run id or approval id, or four digits of it: fewer would match too many."""
+MAX_LISTED_RUNS = 1000
 """Runs among which the beginning of an id is looked up."""
 
 
-class Question(NamedTuple):
-    """What a decision is about."""
+class PendingApproval(NamedTuple):
+    """A run that waits for a decision, and its approval."""
 
     run: str
     approval: str
     operations: int
-    """How many the run has."""
+    """The number of operations in the run."""
 
 
-def run_named(backend: Backend, name: str, last: str | None, *, or_newest: bool = False) -> str:
-    """The id of the run that is meant; `last` is the last one of whoever asks. Where nothing is done to it, it may also
-    be the newest of anybody."""
+def resolve_run_id(backend: Backend, name: str, last: str | None, *, or_newest: bool = False) -> str:
+    """Return the id of the run that `name` means; `last` is the caller's own last run.
+
+    With `or_newest`, for calls that change nothing, the name `last` may also mean the newest run of any caller.
+    """
     if name == LAST and last is None and or_newest:
         last = next((str(run["runId"]) for run in backend.runs(None, 1)["runs"]), None)
     if name == LAST:
-        return _own(last)
-    if WHOLE.fullmatch(name):
+        return _require_last(last)
+    if RUN_ID.fullmatch(name):
         return name
-    _check(name)
-    runs = [str(run["runId"]) for run in backend.runs(None, LOOKED_AT)["runs"]]
-    return _only([run for run in runs if run.startswith((name, f"run_{name}"))], name)
+    _require_prefix(name)
+    runs = [str(run["runId"]) for run in backend.runs(None, MAX_LISTED_RUNS)["runs"]]
+    return _require_one([run for run in runs if run.startswith((name, f"run_{name}"))], name)
 
 
-def question(backend: Backend, name: str | None, last: str | None, shown: Collection[str] = ()) -> Question:
-    """Named by the run or the approval, or the only one that waits: of those that were `shown` to whoever decides, if
-    there are any."""
+def find_pending_approval(
+    backend: Backend, name: str | None, last: str | None, displayed: Collection[str] = ()
+) -> PendingApproval:
+    """Return the approval that `name` means: by its run, by its own id, or as the only one that waits.
+
+    Without a name, the approvals that were `displayed` to the person count first.
+    """
     waiting = [
-        Question(str(run["runId"]), str(run["pendingApproval"]["approvalId"]), int(run.get("operations", 0)))
-        for run in backend.runs("awaiting_approval", LOOKED_AT)["runs"]
+        PendingApproval(str(run["runId"]), str(run["pendingApproval"]["approvalId"]), int(run.get("operations", 0)))
+        for run in backend.runs("awaiting_approval", MAX_LISTED_RUNS)["runs"]
         if "pendingApproval" in run
     ]
     if name is None:
-        return _single([one for one in waiting if one.approval in shown] or waiting)
+        return _require_single([one for one in waiting if one.approval in displayed] or waiting)
     if name == LAST:
-        name = _own(last)
-    _check(name)
-    named = {
+        name = _require_last(last)
+    _require_prefix(name)
+    matches = {
         one.run: one
         for one in waiting
         if any(known.startswith((name, f"{known[:4]}{name}")) for known in (one.run, one.approval))
     }
-    if not named and WHOLE.fullmatch(name):
-        status = backend.get(name)["status"]  # says so where there is no such run
-        raise NotFound(f"Nothing waits in {name}: it is {status.replace('_', ' ')}.", hint="Nothing is left to do.")
-    return named[_only(list(named), name)]
+    if not matches and RUN_ID.fullmatch(name):
+        status = backend.get(name)["status"]  # raises where there is no such run
+        raise NotFound(
+            f"{name} does not wait for approval: its status is {status.replace('_', ' ')}.",
+            hint="Nothing is left to do.",
+        )
+    return matches[_require_one(list(matches), name)]
 
 
-def _own(last: str | None) -> str:
-    """Never the newest of anybody: that may be an agent's."""
+def _require_last(last: str | None) -> str:
+    """Return the caller's own last run; the newest of any caller may be an agent's."""
     if last is None:
-        raise NotFound("No run was begun here yet.", hint="List the runs, and name one by its id.")
+        raise NotFound("No run was started here yet.", hint="List the runs, and name one by its id.")
     return last
 
 
-def _check(name: str) -> None:
-    if not BEGINNING.fullmatch(name):
+def _require_prefix(name: str) -> None:
+    if not ID_PREFIX.fullmatch(name):
         raise NotFound(
-            f"{name!r} is no run.", hint="Its id looks like run_0123abcd...; four digits or more are enough."
+            f"{name!r} is not the id of a run.",
+            hint="An id looks like run_0123abcd...; four digits or more are enough.",
         )
 
 
-def _single(waiting: Sequence[Question]) -> Question:
+def _require_single(waiting: Sequence[PendingApproval]) -> PendingApproval:
     if not waiting:
-        raise NotFound("Nothing waits for approval.")
+        raise NotFound("No run waits for approval.")
     if len(waiting) > 1:
         raise InvalidArgument(
             f"{len(waiting)} runs wait for approval.", hint=f"Name one: {', '.join(one.run for one in waiting)}."
@@ -88,25 +98,25 @@ def _single(waiting: Sequence[Question]) -> Question:
     return waiting[0]
 
 
-def _only(found: Sequence[str], name: str) -> str:
-    if not found:
-        raise NotFound(f"There is no run {name!r} to be found.", hint="List the runs to see their ids.")
-    if len(found) > 1:
-        shown = f"{', '.join(found[:5])}{', ...' if len(found) > 5 else ''}"
-        raise InvalidArgument(f"{len(found)} runs begin with {name!r}.", hint=f"Which one: {shown}?")
-    return found[0]
+def _require_one(runs: Sequence[str], name: str) -> str:
+    if not runs:
+        raise NotFound(f"There is no run {name!r}.", hint="List the runs to see their ids.")
+    if len(runs) > 1:
+        listed = f"{', '.join(runs[:5])}{', ...' if len(runs) > 5 else ''}"
+        raise InvalidArgument(f"{len(runs)} runs begin with {name!r}.", hint=f"Name one of them: {listed}.")
+    return runs[0]
 
 
-def operations_message(operations: Any, *, atomic: bool, dry_run: bool) -> dict[str, Any]:
-    """An operations message, of one or of a bare list."""
+def build_message(operations: Any, *, atomic: bool, dry_run: bool) -> dict[str, Any]:
+    """Return an operations message, made from a message or from a bare list of operations."""
     is_message = isinstance(operations, Mapping)
     listed = operations.get("operations") if is_message else operations
     if not isinstance(listed, Sequence) or isinstance(listed, str | bytes | bytearray):
-        what = "A message has a list of operations" if is_message else "Operations are a list"
+        subject = "The operations of a message" if is_message else "Operations"
         raise InvalidArgument(
-            f"{what}, and this is {'missing' if listed is None else type(listed).__name__}.",
-            hint='Such as [{"type": "readFile", "path": "a.py"}].',
+            f"{subject} must be a list; they are {'missing' if listed is None else 'a ' + type(listed).__name__}.",
+            hint='Write them as [{"type": "readFile", "path": "a.py"}].',
         )
     message = dict(operations) if is_message else {"protocolVersion": "1.0"}
     message["operations"] = [dict(one) if isinstance(one, Mapping) else one for one in listed]
-    return message | {name: True for name, wanted in (("atomic", atomic), ("dryRun", dry_run)) if wanted}
+    return message | {name: True for name, is_set in (("atomic", atomic), ("dryRun", dry_run)) if is_set}

@@ -1,136 +1,243 @@
-"""Runs that are asked for and watched by whoever has hands: what became of the last one, and what an interrupt does."""
+"""Start runs, watch them to their end, remember the last one, and cancel what an interrupt leaves behind."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import Future, wait
+from contextlib import closing
 from typing import Any, TypedDict
 
 from wap_kernel.client import run_reference
-from wap_kernel.client.backend import BEGUN, Backend, Data, Decision, Place, Sent
+from wap_kernel.client.backend import RUN_STARTED, Backend, Data, Decision, Endpoint, RunUpdate
+from wap_kernel.client.background import run_in_thread, wait_for_result
 from wap_kernel.client.results import RunResult
-from wap_kernel.client.watching import Begun, OnSent, Stopped, watch
 from wap_kernel.model.errors import Conflict
 
-REMEMBERED = 100
-"""Runs of which is known what they were to do."""
+AWAITING_APPROVAL = "awaiting_approval"
+MAX_TRACKED_RUNS = 100
+"""Runs whose operations the tracker remembers."""
+STOP_SECONDS = 15.0
+"""Seconds to wait for an interrupted run; a command has 5 to end by itself."""
+MAX_APPROVAL_ATTEMPTS = 3
+"""Attempts to approve an operation whose approval is replaced because its files changed meanwhile."""
+
+OnUpdate = Callable[[RunUpdate], object]
+
+
+class RunAbandoned(Exception):
+    """Raised by an `on_update` callback that no longer wants the run, which is then cancelled as by an interrupt."""
 
 
 class RunOptions(TypedDict, total=False):
-    """How operations are run; `Hands.run` says what each means."""
+    """Options of a run; `WorkspaceClient.run` explains each."""
 
     atomic: bool
     dry_run: bool
     approve: bool
     wait: bool
     wait_for_approval: float | None
-    on_sent: OnSent | None
+    on_update: OnUpdate | None
 
 
-class Watched:
+class RunTracker:
+    """The part of the workspace client that starts and watches runs."""
+
     def __init__(self, backend: Backend) -> None:
         self._backend = backend
         self.last: RunResult | None = None
-        """The last run that was begun here, as it was seen last; also when it was interrupted."""
-        self._begun: Begun | None = None
-        """That run; what becomes of an earlier one is not `last` any more."""
+        """The run that this client started last, as it was last seen; also after an interrupt."""
+        self._last_start: RunStart | None = None
+        """The start of that run; updates of an earlier run do not replace `last`."""
         self._operations: dict[str, Sequence[Mapping[str, Any]]] = {}
-        """Of runs that were begun here: events do not say what comes next, or what was never run."""
-
-        self._questions: set[str] = set()
-        """Approvals that were shown here: nobody agrees to what they have not seen."""
+        """Operations by run id: events do not say which operation comes next, or which was never run."""
+        self._displayed_approvals: set[str] = set()
+        """Approvals that this client has displayed: a person cannot approve an operation unseen."""
 
     @property
-    def place(self) -> Place:
-        """Where operations happen, and why there."""
-        return self._backend.place
+    def endpoint(self) -> Endpoint:
+        """The server or folder in which operations are executed, and why."""
+        return self._backend.endpoint
 
-    def _named(self, run: str, *, or_newest: bool = False) -> str:
+    def _resolve(self, run: str, *, or_newest: bool = False) -> str:
         last = None if self.last is None else self.last.run_id
-        return run_reference.run_named(self._backend, run, last, or_newest=or_newest)
+        return run_reference.resolve_run_id(self._backend, run, last, or_newest=or_newest)
 
     def _decide(
         self,
         run: str | None,
         decision: Decision,
         wait: bool,
-        on_sent: OnSent | None,
+        on_update: OnUpdate | None,
         *,
         reason: str | None = None,
         remember: bool = False,
     ) -> RunResult:
         last = None if self.last is None else self.last.run_id
-        run_id, approval, total = run_reference.question(self._backend, run, last, self._questions)
+        run_id, approval, total = run_reference.find_pending_approval(
+            self._backend, run, last, self._displayed_approvals
+        )
         is_named = run is not None and approval.startswith((run, f"apr_{run}"))
-        if decision == "approved" and not is_named and approval not in self._questions:
+        if decision == "approved" and not is_named and approval not in self._displayed_approvals:
             raise Conflict(
-                f"{run_id} asks something that has not been shown here.", hint=f"See what it is: %wap show {run_id}"
+                f"{run_id} waits for an approval that has not been shown here.",
+                hint=f"See what it asks for: %wap show {run_id}",
             )
-        return self._see(
+        return self._track(
             lambda: self._backend.decide(run_id, approval, decision, reason, remember=remember),
             wait=wait,
-            on_sent=on_sent,
+            on_update=on_update,
             total=total,
         )
 
-    def _see(
+    def _track(
         self,
-        ask: Callable[[], Data],
+        request: Callable[[], Data],
         *,
         wait: bool,
-        on_sent: OnSent | None,
+        on_update: OnUpdate | None,
         approve: bool = False,
         wait_for_approval: float | None = 0.0,
         operations: Sequence[Mapping[str, Any]] = (),
         total: int = 0,
     ) -> RunResult:
-        """Ask for a run of these operations, where they are known, or of so many, and watch it."""
-        begun = self._begun = Begun(ask)
-        told = on_sent or (lambda _: None)
+        """Start a run with `request` and watch it; `total` counts its operations where they are not known."""
+        start = self._last_start = RunStart(request)
+        notify = on_update or (lambda _: None)
         try:
-            message = begun.wait()
+            message = start.wait()
             self._remember(str(message["runId"]), operations)
-            run = self._seen(message, begun)
-            told(self._beginning(run.run_id, total))
+            run = self._record(message, start)
+            notify(self._started_update(run.run_id, total))
             if wait:
-                ended = watch(
+                message = watch_run(
                     self._backend,
                     run.run_id,
                     approve=approve,
                     wait_for_approval=wait_for_approval,
-                    on_sent=told,
+                    on_update=notify,
                 )
-                run = self._seen(ended, begun)
+                run = self._record(message, start)
             return run
-        except (KeyboardInterrupt, Stopped):
-            begun.give_up(lambda run_id: self._cancel(run_id, begun))
+        except (KeyboardInterrupt, RunAbandoned):
+            start.abandon(lambda run_id: self._cancel(run_id, start))
             raise
 
-    def _beginning(self, run_id: str, total: int) -> Sent:
-        """What only whoever asks knows of a run: its events do not say how many there will be."""
+    def _started_update(self, run_id: str, total: int) -> RunUpdate:
+        """Return the first update, which tells how many operations the run has: its events do not."""
         known = self._operations.get(run_id, ())
-        return Sent("", BEGUN, {"runId": run_id, "operations": list(known), "total": len(known) or total})
+        return RunUpdate("", RUN_STARTED, {"runId": run_id, "operations": list(known), "total": len(known) or total})
 
-    def _seen(self, message: Data, begun: Begun) -> RunResult:
-        run = self._told(message)
-        if self._begun is begun:
+    def _record(self, message: Data, start: RunStart) -> RunResult:
+        run = self._to_result(message)
+        if self._last_start is start:
             self.last = run
         return run
 
-    def _told(self, message: Data) -> RunResult:
-        """With what it was to do, where that is known."""
+    def _to_result(self, message: Data) -> RunResult:
+        """Return the run of an events message, with its operations where they are known."""
         if (pending := message.get("pendingApproval")) is not None:
-            self._questions.add(str(pending["approvalId"]))
+            self._displayed_approvals.add(str(pending["approvalId"]))
         return RunResult(message, operations=self._operations.get(str(message["runId"]), ()))
 
     def _remember(self, run_id: str, operations: Sequence[Mapping[str, Any]]) -> None:
         if operations:
             self._operations[run_id] = operations
-        while len(self._operations) > REMEMBERED:
+        while len(self._operations) > MAX_TRACKED_RUNS:
             del self._operations[next(iter(self._operations))]
 
-    def _cancel(self, run_id: str, begun: Begun) -> None:
+    def _cancel(self, run_id: str, start: RunStart) -> None:
         try:
             message = self._backend.cancel(run_id)
-        except Conflict:  # it has ended already
+        except Conflict:  # the run has ended already
             message = self._backend.get(run_id)
-        self._seen(message, begun)
+        self._record(message, start)
+
+
+class RunStart:
+    """The request that starts a run, and its cancellation.
+
+    A caller that is interrupted meanwhile may or may not have started the run, and must know its id to cancel it. So
+    both requests are sent from threads, which no interrupt stops, however many arrive.
+    """
+
+    def __init__(self, request: Callable[[], Data]) -> None:
+        self._request = request
+        self._answer: Future[Data] = Future()
+
+    def wait(self) -> Data:
+        """Send the request and return the run's events message."""
+        return wait_for_result(run_in_thread(self._request, "wap-start", self._answer))
+
+    def abandon(self, cancel: Callable[[str], object]) -> None:
+        """Cancel the run as soon as its id is known; return after `STOP_SECONDS` even if that is still going on."""
+        self._answer.cancel()  # where the request has not been sent
+        wait([run_in_thread(lambda: cancel(str(self._answer.result()["runId"])), "wap-stop")], STOP_SECONDS)
+
+
+def watch_run(
+    backend: Backend, run_id: str, *, approve: bool, wait_for_approval: float | None, on_update: OnUpdate
+) -> Data:
+    """Return the events message when the run is over, or has awaited approval for `wait_for_approval` seconds."""
+    position = ""
+    while True:
+        position, is_waiting = _follow_until_approval(backend, run_id, position, on_update)
+        message = backend.get(run_id)
+        if not is_waiting:
+            return message
+        if message["status"] != AWAITING_APPROVAL:  # decided since
+            continue
+        if approve:
+            _approve(backend, message)
+        else:
+            position, is_decided = _follow_until_decision(backend, run_id, position, wait_for_approval, on_update)
+            if not is_decided:
+                return backend.get(run_id)
+
+
+def _follow_until_approval(backend: Backend, run_id: str, position: str, on_update: OnUpdate) -> tuple[str, bool]:
+    """Return the id of the last update, and whether the run awaits approval there."""
+    with closing(backend.follow(run_id, position)) as updates:
+        for update in updates:
+            position = update.id or position
+            on_update(update)
+            if _status(update) == AWAITING_APPROVAL:
+                return position, True
+    return position, False
+
+
+def _follow_until_decision(
+    backend: Backend, run_id: str, position: str, seconds: float | None, on_update: OnUpdate
+) -> tuple[str, bool]:
+    """Return the id of the last update, and whether a person has decided within `seconds`."""
+    if seconds == 0:
+        return position, False
+    with closing(backend.follow(run_id, position, seconds)) as updates:
+        for update in updates:
+            position = update.id or position
+            on_update(update)
+            if _status(update) not in (None, AWAITING_APPROVAL):
+                return position, True
+    return position, False
+
+
+def _approve(backend: Backend, message: Data) -> None:
+    """Approve the pending approval of a run, unless another person decides first."""
+    run_id = str(message["runId"])
+    for _ in range(MAX_APPROVAL_ATTEMPTS):
+        pending = message.get("pendingApproval")
+        if pending is None:
+            return
+        try:
+            backend.decide(run_id, str(pending["approvalId"]), "approved", None, remember=False)
+            return
+        except Conflict:
+            message = backend.get(run_id)
+    raise Conflict(
+        "The files of the operation change faster than it can be approved.",
+        hint="Find out which process changes them.",
+        runId=run_id,
+    )
+
+
+def _status(update: RunUpdate) -> str | None:
+    return str(update.data.get("status")) if update.name == "status" else None

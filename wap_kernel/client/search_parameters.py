@@ -1,4 +1,4 @@
-"""A search as people ask for it, in the parameters of WAP, which knows neither case nor a choice of files."""
+"""Translate a search into the parameters of WAP, which has no options for case or for a choice of files."""
 
 from __future__ import annotations
 
@@ -7,24 +7,28 @@ from collections.abc import Sequence
 from typing import Any
 
 _SPECIAL = re.compile(r"[\\.+*?()|\[\]{}^$#&~-]")
-"""What means something in a regular expression of Rust."""
+"""Characters with a meaning in a regular expression of Rust."""
 EVERYTHING = frozenset({"*", "**", "**/*"})
 
 
-def parameters(pattern: str, path: str, regex: bool, ignore_case: bool, context: int) -> dict[str, Any]:
+def build_parameters(pattern: str, path: str, regex: bool, ignore_case: bool, context: int) -> dict[str, Any]:
+    """Return the parameters of a search; ignoring case makes it a regular expression."""
     query, is_regex = pattern, regex
     if ignore_case and pattern:
-        query, is_regex = f"(?i){pattern if regex else _SPECIAL.sub(_escaped, pattern)}", True
+        query, is_regex = f"(?i){pattern if regex else _SPECIAL.sub(_escape, pattern)}", True
     return {"paths": [path], "query": query, "type": "regex" if is_regex else "literal", "contextLines": context}
 
 
-def all_but(globs: Sequence[str], usual: Sequence[str]) -> list[str]:
-    """Exclusions that leave only what `globs` select: files are out (`*` would put folders out for good), folders are
-    in so that they are walked, the globs are in, and what is usually out stays out."""
+def exclude_other_files(globs: Sequence[str], defaults: Sequence[str]) -> list[str]:
+    """Return exclusion patterns that leave only the files that `globs` select.
+
+    They exclude every file (`*` would exclude folders for good), include folders so that they are walked, include
+    the globs, and keep the default exclusions.
+    """
     if not EVERYTHING.isdisjoint(globs):
-        return list(usual)
-    return ["?*", "!*/", *(f"!{glob}/*" if glob.endswith("/**") else f"!{glob}" for glob in globs), *usual]
+        return list(defaults)
+    return ["?*", "!*/", *(f"!{glob}/*" if glob.endswith("/**") else f"!{glob}" for glob in globs), *defaults]
 
 
-def _escaped(found: re.Match[str]) -> str:
-    return f"\\{found[0]}"
+def _escape(match: re.Match[str]) -> str:
+    return f"\\{match[0]}"

@@ -1,4 +1,4 @@
-"""Server-sent events, as they come over a connection."""
+"""Parse server-sent events from an open connection."""
 
 from __future__ import annotations
 
@@ -7,30 +7,32 @@ from collections.abc import Iterable, Iterator
 from http.client import HTTPException, HTTPResponse
 from typing import Any
 
-from wap_kernel.client.backend import Sent
-from wap_kernel.client.json_body import decoded
+from wap_kernel.client.backend import RunUpdate
+from wap_kernel.client.json_body import decode_body
 
 SILENCE_SECONDS = 60.0
-"""Without a word on a stream, heartbeats included: the connection is dead."""
+"""Seconds without a byte, heartbeats included, after which a connection counts as dead."""
 
 
-class TooLong(Exception):
-    """An event is larger than anything that is ever sent."""
+class EventTooLarge(Exception):
+    """An event is larger than any that a server sends."""
 
 
-def parse(lines: Iterable[bytes], largest: int) -> Iterator[Sent]:
-    """The events in a `text/event-stream`; one that is cut off is left out, and so are comments. Raises TooLong for one
-    of more than so many bytes."""
+def parse_events(lines: Iterable[bytes], max_bytes: int) -> Iterator[RunUpdate]:
+    """Yield the events of a `text/event-stream`, without comments and without an event that is cut off.
+
+    Raise EventTooLarge for an event of more than `max_bytes`.
+    """
     fields: dict[str, str] = {}
-    taken = 0
+    size = 0
     for raw in lines:
-        taken = taken + len(raw) if raw.strip() else 0
-        if taken > largest:
-            raise TooLong
+        size = size + len(raw) if raw.strip() else 0
+        if size > max_bytes:
+            raise EventTooLarge
         line = raw.decode("utf-8", "replace").rstrip("\r\n")
         if not line:
             if "data" in fields:
-                yield Sent(fields.get("id", ""), fields.get("event", "message"), _object(fields["data"]))
+                yield RunUpdate(fields.get("id", ""), fields.get("event", "message"), _parse_object(fields["data"]))
             fields = {}
         elif not line.startswith(":"):
             name, _, value = line.partition(":")
@@ -38,27 +40,29 @@ def parse(lines: Iterable[bytes], largest: int) -> Iterator[Sent]:
             fields[name] = f"{fields[name]}\n{value}" if name == "data" and name in fields else value
 
 
-def _object(text: str) -> dict[str, Any]:
-    """What is none came over a connection that garbles, or was written by somebody in between."""
+def _parse_object(text: str) -> dict[str, Any]:
+    """Return the JSON object in `text`; any other text was garbled on the way or written by a proxy."""
     try:
-        found = decoded(text)
+        value = decode_body(text)
     except ValueError:
-        found = None
-    if not isinstance(found, dict):
+        value = None
+    if not isinstance(value, dict):
         raise HTTPException("an event is not JSON")
-    return found
+    return value
 
 
-def lines_until(deadline: float | None, response: HTTPResponse, sock: Any, longest: int) -> Iterator[bytes]:
-    """The lines that come before `deadline`; of one that is too long, the beginning. Heartbeats come all the time, so
-    each is waited for anew."""
+def read_lines(deadline: float | None, response: HTTPResponse, sock: Any, max_bytes: int) -> Iterator[bytes]:
+    """Yield the lines that arrive before `deadline`, each cut after `max_bytes`.
+
+    Heartbeats arrive all the time, so the timeout starts anew for each line.
+    """
     while True:
         if deadline is not None:
             left = deadline - time.monotonic()
             if left <= 0:
                 return
             sock.settimeout(min(left, SILENCE_SECONDS))
-        line = response.readline(longest + 1)
+        line = response.readline(max_bytes + 1)
         if not line:
             return
         yield line

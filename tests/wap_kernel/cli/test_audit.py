@@ -62,7 +62,7 @@ def damage(tools: Any) -> Callable[[str], None]:
 @pytest.fixture
 def newest(tools: Any) -> int:
     """The number of records. It varies: the intent of a read is written only if the read is not over by then."""
-    found: int = tools.workspace.database.read(hash_chain.tail).id
+    found: int = tools.workspace.database.read(hash_chain.read_head).id
     return found
 
 
@@ -86,7 +86,7 @@ def test_show_filters_and_limits(tools: Any, wap_audit: WapAudit) -> None:
     assert paths("--tool", "readFile", "--limit", "1") == ["missing.txt"]
     assert paths("--outcome", "failed") == ["missing.txt"]
     assert paths("--outcome", "unfinished") == []
-    assert wap_audit("show", "--tool", "nothing")[1] == "There are no such records.\n"
+    assert wap_audit("show", "--tool", "nothing")[1] == "No record matches.\n"
 
 
 @pytest.mark.parametrize("limit", ["0", "1001", "x", "-1"])
@@ -99,9 +99,9 @@ def test_a_limit_that_is_none_is_a_mistake(tools: Any, wap_audit: WapAudit, limi
 def test_verify_says_clean_and_names_the_head(newest: int, wap_audit: WapAudit) -> None:
     status, out, _ = wap_audit("verify")
     assert status == 0
-    assert out.startswith(f"{newest} records, all as they were written. The head is {newest}:")
+    assert out.startswith(f"{newest} records are as they were written. The head is {newest}:")
     found = json.loads(wap_audit("verify", "--json")[1])
-    assert found == {"ok": True, "records": newest, "unchained": 0, "cut": 0, "head": found["head"]}
+    assert found == {"ok": True, "records": newest, "cut": 0, "head": found["head"]}
     assert wap_audit("verify", "--head", found["head"])[0] == 0
 
 
@@ -118,7 +118,7 @@ def test_verify_says_broken_and_where(newest: int, wap_audit: WapAudit, damage: 
 
 
 def test_verify_says_what_retention_has_cut_and_who_made_it_do_so(tools: Any, wap_audit: WapAudit) -> None:
-    tools.workspace.database.write(lambda connection: hash_chain.cut(connection, 3, "2026-01-01", "ann\x1b"))
+    tools.workspace.database.write(lambda connection: hash_chain.cut_records(connection, 3, "2026-01-01", "ann\x1b"))
     status, out, _ = wap_audit("verify")
     assert status == 0
     assert r"Retention has cut the records up to 3 (2026-01-01 by ann\x1b)." in out
@@ -143,7 +143,7 @@ def test_an_audit_that_cannot_be_read_is_said(tools: Any, wap_audit: WapAudit, d
     damage("DROP TABLE audit")
     assert wap_audit("verify")[:2] == (
         1,
-        "BROKEN. The audit cannot be read: no such table: audit. 0 records fit together up to there.\n",
+        "BROKEN. The audit cannot be read: no such table: audit. 0 records fit together before it.\n",
     )
     for command in ("show", "export"):
         status, out, err = wap_audit(command)
@@ -164,7 +164,7 @@ def test_the_chain_can_be_checked_from_the_export_alone(newest: int, wap_audit: 
     for number, line in enumerate(lines, start=1):
         row = json.loads(line)
         assert row["id"] == number
-        assert row["hash"] == hash_chain.link(previous, row)
+        assert row["hash"] == hash_chain.hash_record(previous, row)
         previous = row["hash"]
 
 
@@ -189,7 +189,7 @@ def test_a_table_for_spreadsheets_holds_no_formulas(
         "operation": "=cmd|' /C calc'!A0",
     }
     row |= {"at": "x", "workspace": "w", "user": "a\r\nb", "summary": "{}"}
-    database.write(lambda connection: hash_chain.append(connection, [row]))
+    database.write(lambda connection: hash_chain.append_records(connection, [row]))
     target = tmp_path / "audit.csv"
     status, out, _ = wap_audit("export", "--format", "csv", "-o", str(target))
     assert (status, out) == (0, "")
@@ -213,7 +213,7 @@ def test_the_state_is_found_by_the_folder_that_is_served(
     monkeypatch.setenv("JUPYTER_CONFIG_DIR", str(tmp_path / "config"))
     monkeypatch.chdir(tmp_path)
     assert main.main(["audit", "verify"]) == main.FAILURE
-    assert "Nothing is kept in" in capsys.readouterr().err
+    assert "There is no state in" in capsys.readouterr().err
     assert not (tmp_path / "data").exists()  # asking makes nothing
     os.makedirs(default_state_dir("."))
     schema.connect(default_state_dir(".")).close()
@@ -229,8 +229,8 @@ def test_a_reader_who_leaves_is_no_error(tools: Any) -> None:
     ]
     for row in rows:
         row |= {"operation": "x" * 100, "workspace": "w", "user": "u", "summary": "{}"}
-    tools.workspace.database.write(lambda connection: hash_chain.append(connection, rows))
-    command = [sys.executable, "-m", "wap_kernel.cli.main", "audit", "export", "--state-dir", str(tools.state)]
+    tools.workspace.database.write(lambda connection: hash_chain.append_records(connection, rows))
+    command = [sys.executable, "-m", "wap_kernel.cli", "audit", "export", "--state-dir", str(tools.state)]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
         assert process.stdout is not None and process.stderr is not None
         process.stdout.readline()

@@ -8,17 +8,19 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 
 from tests.support.provider_workspace import skip_unless_works
 from wap_kernel.cli import doctor, main
-from wap_kernel.cli.doctor import Finding, examine, render, to_dict
-from wap_kernel.engine.jupyter_config import configured
+from wap_kernel.cli.doctor import Finding, examine_folder, render_report, to_dict
+from wap_kernel.engine.jupyter_config import read_settings
 from wap_kernel.files.contained import openat2
 from wap_kernel.files.contained.root import Root
-from wap_kernel.files.search import landlock, ripgrep
-from wap_kernel.model.errors import Code, WapError
+from wap_kernel.files.search import landlock, ripgrep_program
+from wap_kernel.files.search.ripgrep_program import RipgrepProgram
+from wap_kernel.model.errors import Code, ProviderUnavailable, WapError
 from wap_kernel.policy.paths import sandbox_masks
 from wap_kernel.providers import resource_limits, selection
 from wap_kernel.providers.base import Probe
@@ -52,7 +54,7 @@ def wap(*arguments: str) -> int:
 
 
 def test_it_tells_about_everything_on_this_machine(tmp_path: Path) -> None:
-    report = examine(str(tmp_path), "local")
+    report = examine_folder(str(tmp_path), "local")
     names = [finding.name for finding in report.machine]
     assert names == ["platform", "openat2", "Landlock", "rg", "git", "cgroups"]
     assert [probe.name for probe in report.providers] == ["local", "bubblewrap", "gvisor"]
@@ -62,9 +64,15 @@ def test_it_tells_about_everything_on_this_machine(tmp_path: Path) -> None:
 
 LACKING: list[tuple[str, object, str, object]] = [
     ("openat2", openat2, "load", lambda: None),
-    ("Landlock", landlock, "abi", lambda: 0),
-    ("rg", ripgrep, "find_program", lambda: None),
-    ("rg", ripgrep, "is_static", lambda _: False),
+    ("Landlock", landlock, "read_abi", lambda: 0),
+    ("rg", ripgrep_program, "find_program", lambda: None),
+    ("rg", ripgrep_program, "find_program", lambda: RipgrepProgram("/usr/bin/rg", "13.0.0")),
+    (
+        "rg",
+        ripgrep_program,
+        "find_program",
+        Mock(side_effect=ProviderUnavailable("another digest", hint="reinstall")),
+    ),
     ("git", shutil, "which", lambda _: None),
     ("cgroups", resource_limits, "find_groups", ControlGroups),
     ("platform", sys, "platform", "darwin"),
@@ -93,7 +101,7 @@ def test_a_configured_provider_that_cannot_start_fails(
     shown = capsys.readouterr().out
     assert "cannot start here" in shown
     assert "no user namespaces" in shown
-    assert "to mend it: sysctl -w something=1" in shown
+    assert "to fix it: sysctl -w something=1" in shown
 
 
 def test_auto_without_a_sandbox_works_and_says_that_nothing_is_confined(
@@ -108,7 +116,7 @@ def test_auto_without_a_sandbox_works_and_says_that_nothing_is_confined(
 
 def test_a_provider_that_cannot_serve_this_folder_fails(machine: Callable[[Probe], None]) -> None:
     machine(WORKING)
-    report = examine("/", "bubblewrap")
+    report = examine_folder("/", "bubblewrap")
     assert not report.configured.works
     assert report.configured.fix
 
@@ -118,13 +126,13 @@ def test_what_is_hidden_here_is_tried_with_it(tmp_path: Path, machine: Callable[
     machine(WORKING)
     for number, said in ((1, "1 path of this folder is"), (2, "2 paths of this folder are")):
         (tmp_path / f"{number}.pem").touch()
-        found = examine(str(tmp_path), "bubblewrap").configured
+        found = examine_folder(str(tmp_path), "bubblewrap").configured
         assert found.works and f" {said} hidden from commands" in found.detail
     for number in range(sandbox_masks.MAX_MASKS + 1):
         (tmp_path / f"{number}.pem").touch()
-    found = examine(str(tmp_path), "bubblewrap").configured
+    found = examine_folder(str(tmp_path), "bubblewrap").configured
     assert not found.works and "201 paths" in found.detail and "*.pem" in str(found.fix)
-    assert not examine(str(tmp_path), "local").configured.fix
+    assert not examine_folder(str(tmp_path), "local").configured.fix
 
 
 def test_a_folder_that_may_only_be_read_is_tried_as_such(tmp_path: Path, machine: Callable[[Probe], None]) -> None:
@@ -133,7 +141,7 @@ def test_a_folder_that_may_only_be_read_is_tried_as_such(tmp_path: Path, machine
     (tmp_path / ".cws-policy.json").write_text('{"filesystem": {"access": "read"}}')
     (tmp_path / "below").mkdir()
     (tmp_path / "below/.env").touch()
-    found = examine(str(tmp_path)).configured
+    found = examine_folder(str(tmp_path)).configured
     assert (found.works, found.chosen) == (True, "bubblewrap")
     assert "1 path of this folder is hidden" in found.detail
 
@@ -149,7 +157,7 @@ def test_jupyters_configuration_names_the_provider_and_the_policy(
     monkeypatch.setenv("JUPYTER_CONFIG_DIR", str(folder))
     assert wap("--root", str(tmp_path)) == 1
     assert wap("--root", str(tmp_path), "--provider", "local") == 0
-    report = examine(str(tmp_path), "local", configured())
+    report = examine_folder(str(tmp_path), "local", read_settings())
     assert [(finding.name, finding.state) for finding in report.policy] == [("restrictive", "missing")]
 
 
@@ -177,10 +185,35 @@ def test_whatever_the_server_takes_from_a_configuration_is_taken(
     machine(BROKEN)
     (tmp_path / "jupyter_server_config.py").write_text(said)
     monkeypatch.setenv("JUPYTER_CONFIG_DIR", str(tmp_path))
-    assert configured() == means
-    report = examine(str(tmp_path), None, configured())
+    assert read_settings() == means
+    report = examine_folder(str(tmp_path), None, read_settings())
     assert report.configured.chosen == "local"
     assert [(finding.name, finding.state) for finding in report.policy] == [("standard", "ok")]
+
+
+@pytest.mark.parametrize("absent", ["jwt", "cryptography", None])
+def test_a_github_app_needs_its_extra(
+    tmp_path: Path, machine: Callable[[Probe], None], monkeypatch: pytest.MonkeyPatch, absent: str | None
+) -> None:
+    machine(BROKEN)
+    app = {"git": {"githubApp": {"id": "1", "keyFile": "/etc/key.pem"}}}
+    if absent is not None:
+        monkeypatch.setitem(sys.modules, absent, None)
+    finding = next(one for one in examine_folder(str(tmp_path), "local", app).machine if one.name == "GitHub App")
+    if absent is None:
+        assert (finding.state, finding.fix) == ("ok", None)
+    else:
+        assert (finding.state, finding.fix) == ("missing", "pip install 'wap-kernel[github]'")
+        assert "not installed" in finding.detail
+
+
+@pytest.mark.parametrize("git", [{}, {"tokenFile": "/etc/token"}, "wrong"], ids=repr)
+def test_without_a_github_app_its_extra_is_not_mentioned(
+    tmp_path: Path, machine: Callable[[Probe], None], git: object
+) -> None:
+    machine(BROKEN)
+    report = examine_folder(str(tmp_path), "local", {"git": git})
+    assert "GitHub App" not in [finding.name for finding in report.machine]
 
 
 def test_a_configured_state_folder_is_kept_from_commands(
@@ -190,19 +223,19 @@ def test_a_configured_state_folder_is_kept_from_commands(
     secrets: list[str] = []
     choose_really = selection.choose
 
-    def noted(name: str, root: Root, **given: Any) -> selection.Choice:
+    def noted(name: str, root: Root, **given: Any) -> selection.ProviderChoice:
         secrets.extend(given["secrets"])
         return choose_really(name, root, **given)
 
     monkeypatch.setattr(selection, "choose", noted)
-    examine(str(tmp_path), "local", {"state_dir": str(tmp_path / "state")})
+    examine_folder(str(tmp_path), "local", {"state_dir": str(tmp_path / "state")})
     assert str(tmp_path / "state") in secrets
 
 
 def test_promises_are_shown_as_held_or_not(tmp_path: Path, machine: Callable[[Probe], None]) -> None:
     machine(WORKING)
-    report = examine(str(tmp_path), "local")
-    rows = {line[2:50].strip(): line[50:].split("  ") for line in render(report)}
+    report = examine_folder(str(tmp_path), "local")
+    rows = {line[2:50].strip(): line[50:].split("  ") for line in render_report(report)}
     words = {text: [word.strip() for word in row if word.strip()] for text, row in rows.items()}
     assert words[doctor.PROMISES["network"]] == ["not held", "held", "-"]
     assert words[f"at most {report.limits.memory} bytes of memory"] == ["not held", "not held", "-"]
@@ -212,7 +245,7 @@ def test_for_programs(tmp_path: Path, machine: Callable[[Probe], None], capsys: 
     machine(WORKING)
     assert wap("--json", "--provider", "local", "--root", str(tmp_path)) == 0
     answer = json.loads(capsys.readouterr().out)
-    assert answer == json.loads(json.dumps(to_dict(examine(str(tmp_path), "local"))))
+    assert answer == json.loads(json.dumps(to_dict(examine_folder(str(tmp_path), "local"))))
     assert (answer["ok"], answer["auto"], answer["root"]) == (True, "bubblewrap", str(tmp_path))
     assert {finding["name"] for finding in answer["machine"]} >= {"rg", "git"}
 
@@ -226,7 +259,7 @@ def test_policy_files_in_force(tmp_path: Path, machine: Callable[[Probe], None])
 
 
 def _state(root: Path) -> str:
-    findings: dict[str, Finding] = {finding.name: finding for finding in examine(str(root), "local").policy}
+    findings: dict[str, Finding] = {finding.name: finding for finding in examine_folder(str(root), "local").policy}
     assert findings["standard"].state == "ok"
     return findings[".cws-policy.json"].state
 
@@ -240,5 +273,5 @@ def _state(root: Path) -> str:
 )
 def test_what_cannot_be_examined(tmp_path: Path, root: str, provider: str, code: Code) -> None:
     with pytest.raises(WapError) as refusal:
-        examine(str(tmp_path / root), provider)
+        examine_folder(str(tmp_path / root), provider)
     assert refusal.value.code is code

@@ -31,7 +31,9 @@ def state(tmp_path: Path) -> Path:
     )
     row = {**dict.fromkeys(hash_chain.COLUMNS), "operation_id": "o", "phase": "outcome", "operation": "readFile"}
     row |= {"workspace": "w", "user": "me", "summary": "{}", "outcome": "ok"}
-    hash_chain.append(connection, [{**row, "at": at} for at in (LONG_AGO, LONG_AGO, "2999-01-01T00:00:00.000Z")])
+    hash_chain.append_records(
+        connection, [{**row, "at": at} for at in (LONG_AGO, LONG_AGO, "2999-01-01T00:00:00.000Z")]
+    )
     connection.close()
     (folder / "outputs" / "r").mkdir(parents=True)
     (folder / "outputs" / "r" / "0.stdout").write_bytes(b"x" * 3072)
@@ -55,7 +57,7 @@ def test_it_says_what_it_would_free_and_then_what_it_freed(wap_gc: Callable[...,
     assert (state / "outputs" / "r").exists()
     said, _, anchor = wap_gc().partition("The audit begins after 2:")
     assert said == f"Removed {removed}"
-    assert anchor[64:] == ": note it with the heads of the server's log.\n"
+    assert anchor[64:] == ": store this head with those of the server's log.\n"
     assert not (state / "outputs" / "r").exists()
     assert wap_gc() == "There is nothing to remove.\n"
     assert main.main(["audit", "verify", "--state-dir", str(state)]) == 0
@@ -91,5 +93,5 @@ def test_it_works_beside_a_living_workspace(make_tools: Callable[..., Any], caps
 
 def test_without_a_state_nothing_is_made(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main.main(["gc", "--state-dir", str(tmp_path / "nothing")]) == main.FAILURE
-    assert "Nothing is kept in" in capsys.readouterr().err
+    assert "There is no state in" in capsys.readouterr().err
     assert list(tmp_path.iterdir()) == []

@@ -40,7 +40,7 @@ def prepared(shared: Place, where: list[str]) -> Iterator[Place]:
 @pytest.fixture
 def connect(shared: Place, where: list[str]) -> Connect:
     def connect(mode: str, **options: Any) -> Client:
-        arguments = ["-m", "wap_kernel.cli.main", "mcp", *where]
+        arguments = ["-m", "wap_kernel.cli", "mcp", *where]
         started = StdioServerParameters(command=sys.executable, args=arguments, env=shared.environment, cwd="/")
         return Client(started, mode=mode, read_timeout_seconds=SECONDS, **options)
 

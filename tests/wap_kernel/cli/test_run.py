@@ -160,7 +160,7 @@ def test_whoever_stops_reading_stops_the_run(where: list[str], shared: Place, se
 
 def _in_a_shell(shared: Place, command: str) -> tuple[int, str]:
     """Exit status and stderr of `wap ...` as a shell starts it."""
-    wap = shlex.join([sys.executable, "-m", "wap_kernel.cli.main"])
+    wap = shlex.join([sys.executable, "-m", "wap_kernel.cli"])
     done = subprocess.run(
         ["bash", "-c", f"{wap} {command}"],
         cwd=shared.root,

@@ -20,7 +20,7 @@ import pytest
 from jupyter_ext.tokens.rate_limits import RateLimits
 from tests.support.server_processes import LiveServer, start_server
 from wap_kernel.cli import token as tokens_cli
-from wap_kernel.client import servers
+from wap_kernel.client import discovery
 from wap_kernel.model.errors import WapError
 
 TOKEN = r"wap_[0-9a-f]{12}_[A-Za-z0-9_-]{43}"
@@ -180,8 +180,8 @@ def test_the_closest_root_wins(announce: Callable[..., None], tmp_path: Path) ->
     announce("outer", tmp_path / "a")
     announce("inner", tmp_path / "a" / "b")
     announce("sibling", tmp_path / "a" / "bc")
-    assert servers.find_server(str(tmp_path / "a" / "b" / "c")).url.endswith("/inner/")
-    assert servers.find_server(str(tmp_path / "a" / "bcd")).url.endswith("/outer/")
+    assert discovery.find_server(str(tmp_path / "a" / "b" / "c")).url.endswith("/inner/")
+    assert discovery.find_server(str(tmp_path / "a" / "bcd")).url.endswith("/outer/")
 
 
 def test_a_kernel_finds_its_own_server(
@@ -190,7 +190,7 @@ def test_a_kernel_finds_its_own_server(
     announce("here", tmp_path / "a")
     announce("mine", tmp_path / "b", pid=os.getppid())
     monkeypatch.setenv("JPY_PARENT_PID", str(os.getppid()))
-    assert servers.find_server(str(tmp_path / "a")).url.endswith("/mine/")
+    assert discovery.find_server(str(tmp_path / "a")).url.endswith("/mine/")
 
 
 def test_when_none_is_found_it_says_what_was_tried(announce: Callable[..., None], tmp_path: Path) -> None:
@@ -198,7 +198,7 @@ def test_when_none_is_found_it_says_what_was_tried(announce: Callable[..., None]
     announce("dead", tmp_path / "a", pid=2**22 + 1)  # over the kernel's largest
     (tmp_path / "runtime" / "jpserver-half.json").write_text('{"pid": ')
     with pytest.raises(WapError) as refused:
-        servers.find_server(str(tmp_path / "a"))
+        discovery.find_server(str(tmp_path / "a"))
     for part in (str(tmp_path / "a"), str(tmp_path / "runtime"), str(tmp_path / "elsewhere"), "--url"):
         assert part in refused.value.text
 
@@ -212,13 +212,13 @@ def test_a_file_that_makes_no_sense_is_skipped(
 ) -> None:
     announce("bad", tmp_path / "a" / "b", **different)
     announce("good", tmp_path / "a")
-    assert servers.find_server(str(tmp_path / "a" / "b")).url.endswith("/good/")
+    assert discovery.find_server(str(tmp_path / "a" / "b")).url.endswith("/good/")
 
 
 def test_a_server_on_a_socket_is_refused(announce: Callable[..., None], tmp_path: Path) -> None:
     announce("socket", tmp_path / "a", sock="/run/x")
     with pytest.raises(WapError, match="UNIX socket"):
-        servers.find_server(str(tmp_path / "a"))
+        discovery.find_server(str(tmp_path / "a"))
 
 
 class Answering(BaseHTTPRequestHandler):
@@ -253,7 +253,7 @@ def test_a_certificate_that_is_not_trusted(certificate: Path, monkeypatch: pytes
         https.socket = context.wrap_socket(https.socket, server_side=True)
         thread = threading.Thread(target=https.serve_forever)
         thread.start()
-        server = servers.RunningServer(f"https://127.0.0.1:{https.server_port}/", "secret")
+        server = discovery.RunningServer(f"https://127.0.0.1:{https.server_port}/", "secret")
         try:
             with pytest.raises(WapError, match=r"not trusted: self.signed certificate") as refused:
                 server.request("GET", "wap/tokens")
@@ -284,7 +284,7 @@ def test_a_redirect_is_not_followed_with_the_token() -> None:
         thread.start()
         try:
             with pytest.raises(WapError, match="302"):
-                servers.RunningServer(f"http://127.0.0.1:{http.server_port}/", "secret").request("GET", "wap/tokens")
+                discovery.RunningServer(f"http://127.0.0.1:{http.server_port}/", "secret").request("GET", "wap/tokens")
         finally:
             http.shutdown()
             thread.join()
@@ -292,4 +292,4 @@ def test_a_redirect_is_not_followed_with_the_token() -> None:
 
 
 def test_a_server_does_not_show_its_token() -> None:
-    assert "secret" not in repr(servers.RunningServer("http://localhost/", "secret"))
+    assert "secret" not in repr(discovery.RunningServer("http://localhost/", "secret"))

@@ -23,13 +23,11 @@ Found = Callable[..., Backend]
 
 @pytest.fixture
 def found(place: Place, tmp_path: Path) -> Iterator[Found]:
-    """`find` with these variables, on a folder of its own; closed in the end."""
+    """Return `find_backend` with these variables, on a folder of its own; its backends are closed in the end."""
     opened: list[Backend] = []
 
     def found(**environ: str) -> Backend:
-        opened.append(
-            find_backend({"JUPYTER_RUNTIME_DIR": os.environ["JUPYTER_RUNTIME_DIR"], **environ}, str(tmp_path))
-        )
+        opened.append(find_backend(environ, str(tmp_path)))
         return opened[-1]
 
     yield found
@@ -39,7 +37,7 @@ def found(place: Place, tmp_path: Path) -> Iterator[Found]:
 
 @pytest.fixture
 def announced(place: Place, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., str]:
-    """The file of a server that started this process, and the variable that names it."""
+    """Write the file of a server that started this process, and return the process id in its name."""
     runtime = tmp_path / "runtime"
     runtime.mkdir()
     monkeypatch.setenv("JUPYTER_RUNTIME_DIR", str(runtime))
@@ -76,7 +74,7 @@ def test_the_server_of_a_hub(server: LiveServer, found: Found) -> None:
     for host in ("127.0.0.1", "0.0.0.0"):
         backend = found(JUPYTERHUB_SERVICE_URL=f"http://{host}:{server.port}{server.base_url}", **hub)
         assert (backend.endpoint.name, backend.endpoint.reason) == (server.url, "JupyterHub started it")
-    assert found(**hub).place.kind == "embedded"  # nobody says where it is
+    assert found(**hub).endpoint.kind == "embedded"  # nobody says where it is
 
 
 def test_under_a_hub_the_token_is_the_hub_s(server: LiveServer, found: Found, announced: Callable[..., str]) -> None:
@@ -116,8 +114,27 @@ def test_without_a_server_it_is_said_what_was_tried(found: Found, environ: dict[
 
 
 def test_the_file_that_was_looked_for_is_named_with_its_folder(found: Found) -> None:
-    told = found(JPY_PARENT_PID="1").place.tried[1]
+    told = found(JPY_PARENT_PID="1").endpoint.tried[1]
     assert told.startswith(os.path.join(os.environ["JUPYTER_RUNTIME_DIR"], "jpserver-1.json"))
+
+
+@pytest.mark.parametrize(
+    ("environ", "folder"),
+    [
+        ({"JUPYTER_RUNTIME_DIR": "/run/jupyter"}, "/run/jupyter"),
+        ({"JUPYTER_DATA_DIR": "/data"}, "/data/runtime"),
+        ({"XDG_DATA_HOME": "/xdg"}, "/xdg/jupyter/runtime"),
+    ],
+    ids=str,
+)
+def test_the_file_is_looked_for_where_jupyter_keeps_it(
+    found: Found, monkeypatch: pytest.MonkeyPatch, environ: dict[str, str], folder: str
+) -> None:
+    for name in ("JUPYTER_RUNTIME_DIR", "JUPYTER_DATA_DIR", "JUPYTER_PLATFORM_DIRS"):
+        monkeypatch.delenv(name, raising=False)
+    for name, value in environ.items():
+        monkeypatch.setenv(name, value)
+    assert found(JPY_PARENT_PID="1").endpoint.tried[1].startswith(f"{folder}/jpserver-1.json is not there")
 
 
 def test_a_server_that_has_wap_and_whose_file_is_gone_is_not_passed_over(
@@ -125,7 +142,7 @@ def test_a_server_that_has_wap_and_whose_file_is_gone_is_not_passed_over(
 ) -> None:
     with pytest.raises(WapError, match="is gone"):
         found(JPY_PARENT_PID="4321", WAP_SERVER_PID="4321")
-    assert found(JPY_PARENT_PID="4321", WAP_SERVER_PID="99").place.kind == "embedded", "of another server's child"
+    assert found(JPY_PARENT_PID="4321", WAP_SERVER_PID="99").endpoint.kind == "embedded", "of another server's child"
 
 
 def test_the_kernel_for_classes_does_not_do_without_its_server(announced: Callable[..., str], tmp_path: Path) -> None:
@@ -185,7 +202,7 @@ def test_a_server_that_refuses_is_never_passed_over(
             with pytest.raises(WapError) as refused:
                 found(**environ)
             assert refused.value.code is code
-            assert "It was asked because" in refused.value.text
+            assert "This server was chosen because" in refused.value.text
             assert "secret" not in refused.value.text
 
 

@@ -15,8 +15,8 @@ import pytest
 
 from tests.support.scripted_server import Answer, Handler, client, ok, refusal, serving
 from wap_kernel.client import http as http_module
-from wap_kernel.client.http import KEY_HEADER, Absent
-from wap_kernel.client.json_body import encoded
+from wap_kernel.client.http import KEY_HEADER, ExtensionMissing
+from wap_kernel.client.json_body import encode_body
 from wap_kernel.client.server_backend import ServerBackend
 from wap_kernel.model.errors import Code, Conflict, InvalidArgument, TooLarge, WapError
 from wap_kernel.model.limits import MAX_BODY_BYTES
@@ -25,7 +25,7 @@ from wap_kernel.model.limits import MAX_BODY_BYTES
 def test_a_connection_is_kept() -> None:
     with serving(ok) as served, client(served.url) as http:
         for _ in range(3):
-            assert http.ask("POST", "wap/api/readFile", {"path": "a"}) == {"a": 1}
+            assert http.request("POST", "wap/api/readFile", {"path": "a"}) == {"a": 1}
         assert len({seen[3] for seen in served.seen}) == 1
         command, path, headers, _ = served.seen[0]
         assert (command, path) == ("POST", "/base/wap/api/readFile")
@@ -44,7 +44,7 @@ def hang_up(handler: Handler) -> None:
 def test_a_connection_that_was_closed_meanwhile_is_opened_again(method: str) -> None:
     with serving(hang_up) as served, client(served.url) as http:
         for _ in range(3):
-            assert http.ask(method, "a", {} if method == "POST" else None) == {"a": 1}
+            assert http.request(method, "a", {} if method == "POST" else None) == {"a": 1}
             for connection in http._idle:  # until the end of the connection has arrived
                 connection.sock.recv(1, socket.MSG_PEEK)
         assert len(served.seen) == 3
@@ -73,7 +73,7 @@ def test_only_what_is_safe_is_asked_again(method: str, headers: dict[str, str], 
     """The connection breaks after the request was read: nobody knows whether it was done."""
     with serving(breaking(1)) as served, client(served.url) as http:
         try:
-            assert http.ask(method, "a", {} if method == "POST" else None, headers) == {"a": 1}
+            assert http.request(method, "a", {} if method == "POST" else None, headers) == {"a": 1}
         except WapError as error:
             assert error.code is Code.PROVIDER_UNAVAILABLE
             assert asked == 1
@@ -83,7 +83,7 @@ def test_only_what_is_safe_is_asked_again(method: str, headers: dict[str, str], 
 def test_it_is_asked_again_once() -> None:
     with serving(breaking(9)) as served, client(served.url) as http:
         with pytest.raises(WapError, match="does not answer"):
-            http.ask("GET", "a")
+            http.request("GET", "a")
         assert len(served.seen) == 2
 
 
@@ -94,7 +94,7 @@ def redirect(handler: Handler) -> None:
 def test_a_redirect_is_not_followed() -> None:
     with serving(redirect) as served, client(served.url) as http:
         with pytest.raises(WapError, match="302") as refused:
-            http.ask("GET", "a")
+            http.request("GET", "a")
         assert "base URL" in refused.value.text
         assert len(served.seen) == 1
 
@@ -125,8 +125,8 @@ TOLD: dict[str, tuple[int, bytes, Code, str]] = {
     "a gateway's": (502, b"", Code.PROVIDER_UNAVAILABLE, "502"),
     "a list": (500, b"[]", Code.PROVIDER_UNAVAILABLE, "500"),
     "a proxy's limit": (413, b"<html>", Code.SIZE_LIMIT_EXCEEDED, "parts"),
-    "success that is none": (200, b"<html>", Code.PROVIDER_UNAVAILABLE, "not JSON"),
-    "success without a bottom": (200, b"[" * 100_000, Code.PROVIDER_UNAVAILABLE, "not JSON"),
+    "success that is none": (200, b"<html>", Code.PROVIDER_UNAVAILABLE, "did not answer with JSON"),
+    "success without a bottom": (200, b"[" * 100_000, Code.PROVIDER_UNAVAILABLE, "did not answer with JSON"),
     "a refusal without a bottom": (400, b'{"a":' * 100_000, Code.PROVIDER_UNAVAILABLE, "400"),
 }
 
@@ -138,7 +138,7 @@ def test_what_a_server_says_becomes_the_right_error(status: int, body: bytes, co
     assert refused.code is code
     assert says in refused.text
     assert "secret" not in refused.text
-    assert isinstance(refused, Absent) == (status == 404)
+    assert isinstance(refused, ExtensionMissing) == (status == 404)
 
 
 def in_chunks(handler: Handler) -> None:
@@ -154,7 +154,7 @@ def in_chunks(handler: Handler) -> None:
 
 @pytest.mark.parametrize("answer", [in_chunks, lambda handler: handler.say(200, b"x" * 2000)], ids=["chunks", "length"])
 def test_an_answer_that_is_too_large_says_so(answer: Answer, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(http_module, "LARGEST_ANSWER", 1000)
+    monkeypatch.setattr(http_module, "MAX_ANSWER_BYTES", 1000)
     with serving(answer) as served:
         refused = refusal(served.url)
     assert refused.code is Code.SIZE_LIMIT_EXCEEDED
@@ -176,7 +176,7 @@ def test_half_an_answer_is_none() -> None:
 
 
 STRANGE: dict[str, tuple[Callable[[ServerBackend], object], str]] = {
-    "no wap": (lambda backend: backend.require(), "nothing of wap is there"),
+    "no wap": (lambda backend: backend.require(), "wap is not there"),
     "no run": (lambda backend: backend.get("run_1"), "runId is missing"),
     "no list": (lambda backend: backend.runs(None, 1), "runs is missing"),
     "no policy": (lambda backend: backend.policy(), "layers is missing"),
@@ -203,20 +203,20 @@ def test_details_are_kept() -> None:
 
 def test_without_a_token_the_two_marks_against_forgery_are_the_same() -> None:
     with serving(ok) as served, client(served.url, "") as http:
-        http.ask("POST", "a", {})
+        http.request("POST", "a", {})
         headers = served.seen[0][2]
         assert "Authorization" not in headers
         assert headers["Cookie"] == f"_xsrf={headers['X-XSRFToken']}"
 
 
 def test_bodies_have_a_limit() -> None:
-    assert len(encoded("x" * (MAX_BODY_BYTES - 2))) == MAX_BODY_BYTES
+    assert len(encode_body("x" * (MAX_BODY_BYTES - 2))) == MAX_BODY_BYTES
     with pytest.raises(TooLarge):
-        encoded("x" * (MAX_BODY_BYTES - 1))
+        encode_body("x" * (MAX_BODY_BYTES - 1))
     loop: list[Any] = []
     loop.append(loop)
     with pytest.raises(InvalidArgument):
-        encoded(loop)
+        encode_body(loop)
 
 
 def test_an_interrupt_goes_through_at_once_and_leaves_nothing_behind() -> None:
@@ -238,12 +238,12 @@ def test_an_interrupt_goes_through_at_once_and_leaves_nothing_behind() -> None:
         thread = threading.Thread(target=interrupt)
         thread.start()
         with pytest.raises(KeyboardInterrupt):
-            http.ask("GET", "a")
+            http.request("GET", "a")
         thread.join()
         assert not said.is_set()
         assert http._idle == []
         release.set()
-        assert http.ask("GET", "b") == {"late": True}
+        assert http.request("GET", "b") == {"late": True}
 
 
 def test_many_threads_at_once() -> None:
@@ -255,7 +255,7 @@ def test_many_threads_at_once() -> None:
 
         def work(name: str) -> None:
             for number in range(20):
-                answer = http.ask("GET", f"{name}/{number}")
+                answer = http.request("GET", f"{name}/{number}")
                 if answer != {"path": f"/base/{name}/{number}"}:
                     wrong.append(answer)
 

@@ -12,9 +12,9 @@ from typing import Any
 
 import pytest
 
-from wap_kernel.client import watching
-from wap_kernel.client.backend import Backend, Sent
-from wap_kernel.client.workspace_client import Hands
+from wap_kernel.client import run_tracker
+from wap_kernel.client.backend import Backend, RunUpdate
+from wap_kernel.client.workspace_client import WorkspaceClient
 from wap_kernel.model.errors import WapError
 
 ASKS = "rm -rf nothing"
@@ -44,29 +44,29 @@ def _interrupt_once_it_waits() -> None:
     threading.Thread(target=look).start()
 
 
-def test_an_interrupt_cancels_the_run(hands: Hands) -> None:
-    def begun(sent: Sent) -> None:
+def test_an_interrupt_cancels_the_run(client: WorkspaceClient) -> None:
+    def begun(sent: RunUpdate) -> None:
         if sent.name == "output":
             _interrupt_once_it_waits()
 
     with pytest.raises(KeyboardInterrupt):
-        hands.sh(LONG, on_sent=begun)
-    assert hands.last is not None and hands.last.status == "cancelled"
-    assert hands.show().stdout == "begun\n"
+        client.sh(LONG, on_update=begun)
+    assert client.last is not None and client.last.status == "cancelled"
+    assert client.show().stdout == "begun\n"
 
 
-def test_an_interrupt_while_it_waits_for_a_person_cancels_the_run(hands: Hands) -> None:
-    def asks(sent: Sent) -> None:
+def test_an_interrupt_while_it_waits_for_a_person_cancels_the_run(client: WorkspaceClient) -> None:
+    def asks(sent: RunUpdate) -> None:
         if sent.data.get("status") == "awaiting_approval":
             _interrupt_once_it_waits()
 
     with pytest.raises(KeyboardInterrupt):
-        hands.sh(ASKS, wait_for_approval=None, on_sent=asks)
-    assert hands.last is not None and hands.last.status == "cancelled"
+        client.sh(ASKS, wait_for_approval=None, on_update=asks)
+    assert client.last is not None and client.last.status == "cancelled"
 
 
 def test_an_interrupt_while_it_begins_cancels_what_was_begun(
-    hands: Hands, backend: Backend, monkeypatch: pytest.MonkeyPatch
+    client: WorkspaceClient, backend: Backend, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     start = backend.start
 
@@ -76,9 +76,9 @@ def test_an_interrupt_while_it_begins_cancels_what_was_begun(
 
     monkeypatch.setattr(backend, "start", slow)
     with pytest.raises(KeyboardInterrupt):
-        hands.sh(LONG)
-    assert hands.last is not None and hands.last.status == "cancelled"
-    assert hands.runs("running").data["runs"] == []
+        client.sh(LONG)
+    assert client.last is not None and client.last.status == "cancelled"
+    assert client.runs("running").data["runs"] == []
 
 
 class Held:
@@ -101,23 +101,23 @@ def _until_stopped() -> None:
 
 
 def test_what_begins_after_the_patience_of_an_interrupt_is_cancelled_too(
-    hands: Hands, backend: Backend, monkeypatch: pytest.MonkeyPatch
+    client: WorkspaceClient, backend: Backend, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     held = Held(backend)
     monkeypatch.setattr(backend, "start", held)
-    monkeypatch.setattr(watching, "STOP_SECONDS", 0.0)
+    monkeypatch.setattr(run_tracker, "STOP_SECONDS", 0.0)
     threading.Thread(target=lambda: held.is_asked.wait(60) and _interrupt()).start()
     with pytest.raises(KeyboardInterrupt):
-        hands.sh(LONG)
-    assert hands.last is None, "it is not known yet which it is"
+        client.sh(LONG)
+    assert client.last is None, "it is not known yet which it is"
     held.may_go.set()
     _until_stopped()
-    assert hands.last is not None and hands.last.status == "cancelled"
-    assert hands.runs("running").data["runs"] == []
+    assert client.last is not None and client.last.status == "cancelled"
+    assert client.runs("running").data["runs"] == []
 
 
 def test_a_second_interrupt_does_not_keep_the_first_from_cancelling(
-    hands: Hands, backend: Backend, monkeypatch: pytest.MonkeyPatch
+    client: WorkspaceClient, backend: Backend, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     held = Held(backend)
     monkeypatch.setattr(backend, "start", held)
@@ -126,51 +126,53 @@ def test_a_second_interrupt_does_not_keep_the_first_from_cancelling(
         _interrupt()
         time.sleep(60)  # which the interrupt ends
 
-    monkeypatch.setattr(watching, "wait", impatient)
+    monkeypatch.setattr(run_tracker, "wait", impatient)
     threading.Thread(target=lambda: held.is_asked.wait(60) and _interrupt()).start()
     with pytest.raises(KeyboardInterrupt):
-        hands.sh(LONG)
+        client.sh(LONG)
     held.may_go.set()
     _until_stopped()
-    assert hands.last is not None and hands.last.status == "cancelled"
+    assert client.last is not None and client.last.status == "cancelled"
 
 
 def test_an_earlier_run_that_ends_late_is_not_the_last_one(
-    hands: Hands, backend: Backend, monkeypatch: pytest.MonkeyPatch
+    client: WorkspaceClient, backend: Backend, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     held = Held(backend)
     with monkeypatch.context() as patch:
         patch.setattr(backend, "start", held)
-        patch.setattr(watching, "STOP_SECONDS", 0.0)
+        patch.setattr(run_tracker, "STOP_SECONDS", 0.0)
         threading.Thread(target=lambda: held.is_asked.wait(60) and _interrupt()).start()
         with pytest.raises(KeyboardInterrupt):
-            hands.sh(LONG)
-    later = hands.sh("true")
+            client.sh(LONG)
+    later = client.sh("true")
     held.may_go.set()
     _until_stopped()
-    assert hands.last is later
-    assert hands.runs("running").data["runs"] == []
+    assert client.last is later
+    assert client.runs("running").data["runs"] == []
 
 
-def test_who_is_told_may_stop_it(hands: Hands) -> None:
+def test_who_is_told_may_stop_it(client: WorkspaceClient) -> None:
     """From a thread that no interrupt reaches."""
 
-    def told(sent: Sent) -> None:
-        raise watching.Stopped
+    def told(sent: RunUpdate) -> None:
+        raise run_tracker.RunAbandoned
 
-    with pytest.raises(watching.Stopped):
-        hands.sh(LONG, on_sent=told)
-    assert hands.last is not None and hands.last.status == "cancelled"
+    with pytest.raises(run_tracker.RunAbandoned):
+        client.sh(LONG, on_update=told)
+    assert client.last is not None and client.last.status == "cancelled"
 
 
-def test_an_interrupt_is_not_hidden_by_a_server_that_is_gone(hands: Hands, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_interrupt_is_not_hidden_by_a_server_that_is_gone(
+    client: WorkspaceClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def gone(_: str) -> Any:
         raise WapError("gone")
 
-    def begun(sent: Sent) -> None:
+    def begun(sent: RunUpdate) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(hands._backend, "cancel", gone)
+    monkeypatch.setattr(client._backend, "cancel", gone)
     with pytest.raises(KeyboardInterrupt):
-        hands.sh("true", on_sent=begun)
-    assert hands.last is not None and hands.last.status != "cancelled", "as it was seen last"
+        client.sh("true", on_update=begun)
+    assert client.last is not None and client.last.status != "cancelled", "as it was seen last"

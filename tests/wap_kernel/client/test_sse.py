@@ -11,35 +11,37 @@ import pytest
 
 from tests.support.scripted_server import serving
 from wap_kernel.client import server_backend as module
-from wap_kernel.client.http import BROKEN
+from wap_kernel.client.http import CONNECTION_ERRORS
 from wap_kernel.client.server_backend import ServerBackend
-from wap_kernel.client.sse import TooLong, parse
+from wap_kernel.client.sse import EventTooLarge, parse_events
 from wap_kernel.model.errors import TooLarge, WapError
 
 
 def test_the_stream_is_parsed_and_a_torn_event_is_left_out() -> None:
     text = b": hello\n\nid: 1\nevent: event\ndata: {\ndata: }\n\r\n:\n\nid: 2\nevent: status\ndata: {}\n"
-    assert [(sent.id, sent.name, sent.data) for sent in parse(text.splitlines(True), 1000)] == [("1", "event", {})]
+    assert [(sent.id, sent.name, sent.data) for sent in parse_events(text.splitlines(True), 1000)] == [
+        ("1", "event", {})
+    ]
 
 
 @pytest.mark.parametrize("data", [b"{", b"<html>", b"[]", b"3", b"null", b"[" * 100_000])
 def test_an_event_that_is_none_is_a_broken_connection(data: bytes) -> None:
-    with pytest.raises(BROKEN):
-        list(parse([b"data: " + data + b"\n", b"\n"], 1_000_000))
+    with pytest.raises(CONNECTION_ERRORS):
+        list(parse_events([b"data: " + data + b"\n", b"\n"], 1_000_000))
 
 
 @pytest.mark.parametrize("lines", [[b"x" * 101], [b"data: 1\n"] * 13, [b"a: 1\n", b": heartbeat\n"] * 7])
 def test_an_event_that_does_not_end_is_not_remembered(lines: list[bytes]) -> None:
-    with pytest.raises(TooLong):
-        list(parse(lines, 100))
+    with pytest.raises(EventTooLarge):
+        list(parse_events(lines, 100))
 
 
 def test_many_small_events_are_no_large_one() -> None:
-    assert len(list(parse([b"data: {}\n", b"\n"] * 100, 100))) == 100
+    assert len(list(parse_events([b"data: {}\n", b"\n"] * 100, 100))) == 100
 
 
 def test_a_stream_that_is_too_large_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "LARGEST_ANSWER", 1000)
+    monkeypatch.setattr(module, "MAX_ANSWER_BYTES", 1000)
     with serving(lambda handler: handler.say(200, b"data: " + b"x" * 5000)) as served:
         backend = ServerBackend(served.url, "t")
         with pytest.raises(TooLarge, match="is over"):
@@ -58,10 +60,10 @@ def test_a_run_is_followed_across_broken_connections(on_server: ServerBackend, m
     monkeypatch.setattr(module, "PAUSE_SECONDS", 0.0)
 
     def cut(lines: Any, largest: int) -> Iterator[Any]:
-        yield next(parse(lines, largest))
+        yield next(parse_events(lines, largest))
         raise ConnectionResetError
 
-    monkeypatch.setattr(module, "parse", cut)
+    monkeypatch.setattr(module, "parse_events", cut)
     run_id = on_server.start(_message(5), secrets.token_hex(8))["runId"]
     sent = [one.data for one in on_server.follow(run_id) if one.name == "event"]
     assert sent == on_server.get(run_id)["events"]
@@ -71,9 +73,9 @@ def test_a_stream_that_never_brings_anything_is_given_up(
     on_server: ServerBackend, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(module, "PAUSE_SECONDS", 0.0)
-    monkeypatch.setattr(module, "parse", lambda lines, largest: iter(()))
+    monkeypatch.setattr(module, "parse_events", lambda lines, largest: iter(()))
     run_id = on_server.start(_message(1), secrets.token_hex(8))["runId"]
-    with pytest.raises(WapError, match="break off"):
+    with pytest.raises(WapError, match="broke off"):
         list(on_server.follow(run_id))
 
 
@@ -95,5 +97,5 @@ def test_what_a_proxy_says_in_between_is_a_broken_connection(
     monkeypatch.setattr(HTTPConnection, "getresponse", in_between)
     assert len([one for one in on_server.follow(run_id) if one.name == "event"]) == 2
     answers = [status] * module.ATTEMPTS
-    with pytest.raises(WapError, match=f"break off: .* answered {status}"):
+    with pytest.raises(WapError, match=f"broke off: .* answered {status}"):
         list(on_server.follow(run_id))

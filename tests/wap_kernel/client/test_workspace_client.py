@@ -44,7 +44,7 @@ def test_looking(client: WorkspaceClient, place: Place) -> None:
     assert client.ls("src", recursive=True, exclude=["*.txt"]).paths == ["src/a.py"]
     assert client.ls("src").data["files"][0]["metadata"]["size"] == 14
     read = client.read("src/a.py", lines=(2, None))
-    assert (read.text, read.asked) == ("Two\nthree\n", {"path": "src/a.py", "first_line": 2})
+    assert (read.text, read.request) == ("Two\nthree\n", {"path": "src/a.py", "first_line": 2})
     assert client.read("src/a.py", lines=(1, 1)).text == "one\n"
     assert client.read("src/a.py").hash.startswith("sha256:")
     overview = client.overview().data
@@ -194,7 +194,7 @@ def test_what_asks_is_returned_as_it_waits(client: WorkspaceClient) -> None:
     done = client.approve(on_update=sent.append)
     assert (done.run_id, done.ok) == (asked.run_id, True)
     assert [one.data["type"] for one in sent if one.name == "event"][-2:] == ["shell", "message"]
-    with pytest.raises(NotFound, match="Nothing waits"):
+    with pytest.raises(NotFound, match="No run waits"):
         client.approve()
     with pytest.raises(NotFound, match="completed"):
         client.approve(asked.run_id)
@@ -255,7 +255,9 @@ def test_somebody_cancels_while_it_waits(client: WorkspaceClient, backend: Backe
         if sent.data.get("status") == "awaiting_approval":
             threading.Thread(target=backend.cancel, args=(sent.data["runId"],)).start()
 
-    assert client.run([{"type": "shell", "command": ASKS}], wait_for_approval=60, on_update=cancel).status == "cancelled"
+    assert (
+        client.run([{"type": "shell", "command": ASKS}], wait_for_approval=60, on_update=cancel).status == "cancelled"
+    )
 
 
 def test_what_changes_between_question_and_answer_is_asked_again(client: WorkspaceClient, place: Place) -> None:
@@ -277,7 +279,7 @@ def test_an_agent_has_hands_too_but_no_say(server: LiveServer, client: Workspace
     try:
         assert agent.read("src/a.py").text.startswith("one")
         assert "Nothing confines" in agent.sh("true").problems[0]["error"]
-        with pytest.raises(NotFound, match="Nothing waits"):  # what others ask is not shown to it
+        with pytest.raises(NotFound, match="No run waits"):  # what others ask is not shown to it
             agent.approve()
         with pytest.raises(PermissionDenied, match="person"):
             agent._backend.decide(asked.run_id, "apr_0123456789abcdef", "approved", None, remember=False)
@@ -323,7 +325,7 @@ def test_runs_by_the_beginning_of_their_id(client: WorkspaceClient) -> None:
         client.show(run).run_id == client.show().run_id == client.show(run[:14]).run_id == client.show(run[4:12]).run_id
     )
     assert WorkspaceClient(client._backend).show("last").run_id == run
-    with pytest.raises(NotFound, match="No run was begun here"):
+    with pytest.raises(NotFound, match="No run was started here"):
         WorkspaceClient(client._backend).revert("last")  # it may be somebody else's
     client.sh("true")
     for none in ("", "run_", "r", run[4:7], "nothing", "run_0123456789abcdef", "../policy"):
@@ -338,7 +340,7 @@ def test_policy_audit_and_grants(client: WorkspaceClient) -> None:
     assert "layers" in client.policy().data
     checked = client.check([{"type": "shell", "command": ASKS}])
     assert [verdict["verdict"] for verdict in checked] == ["ask"]
-    assert checked.asked["operations"] == [{"type": "shell", "command": ASKS}]
+    assert checked.request["operations"] == [{"type": "shell", "command": ASKS}]
     client.sh("true")
     client.sh("true")
     recorded = [record["tool"] for record in client.audit(limit=2)]

@@ -23,12 +23,21 @@ from wap_kernel.client.render import (
     units,
     workspace_view,
 )
-from wap_kernel.client.render.blocks import Block, Room, python_hint, muted_row
+from wap_kernel.client.render.blocks import Block, Room, muted_row, python_hint
 
 if TYPE_CHECKING:
     from wap_kernel.client.results import ClientResult
 
-__all__ = ["MAX_BUNDLE_BYTES", "MAX_ERROR_BYTES", "PREFIX", "Allowance", "bundle", "summarize_error", "text", "saved_bytes"]
+__all__ = [
+    "MAX_BUNDLE_BYTES",
+    "MAX_ERROR_BYTES",
+    "PREFIX",
+    "Allowance",
+    "bundle",
+    "saved_bytes",
+    "summarize_error",
+    "text",
+]
 
 PREFIX = "%wap "
 """The text before a line that a person types in a notebook."""
@@ -49,10 +58,10 @@ LINE_BYTES = 16
 View = Callable[[Mapping[str, Any], Mapping[str, Any], Room, str], Iterable[Block]]
 
 VIEWS: Mapping[str, View] = {
-    "run": run_view.blocks,
-    "file": file_view.blocks,
-    "listing": listing_view.blocks,
-    "hits": search_view.blocks,
+    "run": run_view.run_blocks,
+    "file": file_view.file_blocks,
+    "listing": listing_view.listing_blocks,
+    "hits": search_view.search_blocks,
     "runs": table_views.runs,
     "overview": workspace_view.overview,
     "policy": workspace_view.policy,
@@ -76,9 +85,9 @@ def text(result: ClientResult, *, prefix: str = PREFIX, largest: int = MAX_TEXT_
 
 
 def bundle(result: ClientResult, *, prefix: str = PREFIX, largest: int = MAX_BUNDLE_BYTES) -> dict[str, str]:
-    plain_text = text(result, prefix=prefix, largest=min(MAX_TEXT_BYTES, largest // 3))
-    rich = _render(html_writer.write, result, prefix, _HTML_ROOM, largest - saved_bytes(plain_text))
-    return {"text/plain": plain_text, "text/html": rich}
+    terminal = text(result, prefix=prefix, largest=min(MAX_TEXT_BYTES, largest // 3))
+    rich = _render(html_writer.write, result, prefix, _HTML_ROOM, largest - saved_bytes(terminal))
+    return {"text/plain": terminal, "text/html": rich}
 
 
 class Allowance:
@@ -108,7 +117,9 @@ def summarize_error(message: str) -> str:
     return units.escape_one_line(units.truncate_line(message, MAX_SUMMARY_CHARACTERS))
 
 
-def _render(write: Callable[[Iterable[Block]], str], result: ClientResult, prefix: str, room: Room, largest: int) -> str:
+def _render(
+    write: Callable[[Iterable[Block]], str], result: ClientResult, prefix: str, room: Room, largest: int
+) -> str:
     """Render as much of a result as fits into `largest` bytes.
 
     How much of the room a result needs is not known. Where a smaller room did not shrink the rendering, the next one is

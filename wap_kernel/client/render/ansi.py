@@ -1,6 +1,6 @@
-"""Colours that a command wrote for a terminal, as CSS; whatever else it wrote for one stays visible and does nothing.
+"""Translate the terminal colours in the output of commands into CSS; other control sequences stay visible text.
 
-Colours are moved to where they can be read on a light and on a dark page: nothing can be hidden by its colour.
+Colours are adjusted until they can be read on a light and on a dark page: no text can be hidden by its colour.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterator, Sequence
 from functools import lru_cache
 
-from wap_kernel.client.render.blocks import PLAIN, Rgb, Span, Style
+from wap_kernel.client.render.blocks import NO_STYLE, Rgb, Span, Style
 
 _SGR = re.compile(r"\x1b\[([0-9;:]{0,60})m")
 _PALETTE: tuple[Rgb, ...] = (
@@ -31,11 +31,11 @@ _PALETTE: tuple[Rgb, ...] = (
     (37, 143, 143),
     (161, 166, 178),
 )
-"""JupyterLab's own."""
+"""The terminal palette of JupyterLab."""
 _DARKEST, _LIGHTEST = 0.12, 0.30
 """Luminance with a contrast of 3 to both of JupyterLab's backgrounds."""
 _LINEAR = tuple(math.pow(part / 255, 2.2) for part in range(256))
-"""How bright a part of a colour is."""
+"""Linear brightness of each value of a colour channel."""
 _ON = {1: "bold", 2: "dim", 3: "italic", 4: "underline", 7: "inverse"}
 _OFF = {22: {"bold", "dim"}, 23: {"italic"}, 24: {"underline"}, 27: {"inverse"}}
 _RULES = {
@@ -46,8 +46,8 @@ _RULES = {
 }
 
 
-def settled(text: str) -> str:
-    """As a terminal shows it in the end: of a line that was written over (`\\r`, a progress bar), the last state."""
+def collapse_overwrites(text: str) -> str:
+    r"""Return `text` as a terminal shows it in the end: of a line overwritten with `\r`, the last state."""
     if "\r" not in text:
         return text
     return "\n".join(_last_state(line) for line in text.split("\n"))
@@ -59,37 +59,38 @@ def _last_state(line: str) -> str:
     return next((state for state in reversed(line.split("\r")) if state), "")
 
 
-def spans(lines: Sequence[str]) -> Iterator[tuple[Span, ...]]:
-    """Each line in its colours, which last until they are changed."""
-    style = PLAIN
+def style_lines(lines: Sequence[str]) -> Iterator[tuple[Span, ...]]:
+    """Yield each line as styled spans; a style lasts until the text changes it."""
+    style = NO_STYLE
     for line in lines:
         if "\x1b" not in line:
             yield (Span(line, style=style),)
             continue
-        found: list[Span] = []
+        spans: list[Span] = []
         end = 0
         for match in _SGR.finditer(line):
             if match.start() > end:
-                found.append(Span(line[end : match.start()], style=style))
-            style = changed(style, match[1])
+                spans.append(Span(line[end : match.start()], style=style))
+            style = apply_sgr(style, match[1])
             end = match.end()
         if end < len(line):
-            found.append(Span(line[end:], style=style))
-        yield tuple(found)
+            spans.append(Span(line[end:], style=style))
+        yield tuple(spans)
 
 
-def changed(style: Style, parameters: str) -> Style:
+def apply_sgr(style: Style, parameters: str) -> Style:
+    """Return `style` after the SGR parameters of an escape sequence."""
     numbers = [int(number or 0) if len(number) < 4 else 999 for number in re.split("[;:]", parameters)]
     while numbers:
         number = numbers.pop(0)
         if number == 0:
-            style = PLAIN
+            style = NO_STYLE
         elif number in _ON:
             style = style._replace(flags=style.flags | {_ON[number]})
         elif number in _OFF:
             style = style._replace(flags=style.flags - _OFF[number])
         elif number in (38, 48):
-            colour = _extended(numbers)
+            colour = _take_extended_color(numbers)
             style = style._replace(foreground=colour) if number == 38 else style._replace(background=colour)
         elif 30 <= number <= 37 or 90 <= number <= 97:
             style = style._replace(foreground=_PALETTE[number - 30 if number < 90 else number - 82])
@@ -102,11 +103,11 @@ def changed(style: Style, parameters: str) -> Style:
     return style
 
 
-def _extended(numbers: list[int]) -> Rgb | None:
-    """Takes what belongs to it: `5;N` or `2;R;G;B`."""
+def _take_extended_color(numbers: list[int]) -> Rgb | None:
+    """Take the numbers of an extended colour, `5;N` or `2;R;G;B`, and return it."""
     kind = numbers.pop(0) if numbers else 0
     if kind == 5 and numbers:
-        return _indexed(min(numbers.pop(0), 255))
+        return _indexed_color(min(numbers.pop(0), 255))
     if kind == 2 and len(numbers) >= 3:
         red, green, blue = (min(numbers.pop(0), 255) for _ in range(3))
         return red, green, blue
@@ -114,7 +115,7 @@ def _extended(numbers: list[int]) -> Rgb | None:
     return None
 
 
-def _indexed(number: int) -> Rgb:
+def _indexed_color(number: int) -> Rgb:
     if number < 16:
         return _PALETTE[number]
     if number >= 232:
@@ -129,8 +130,8 @@ def _indexed(number: int) -> Rgb:
 
 
 @lru_cache(maxsize=512)
-def css(style: Style) -> str:
-    if style == PLAIN:
+def style_css(style: Style) -> str:
+    if style == NO_STYLE:
         return ""
     foreground, background = style.foreground, style.background
     if "inverse" in style.flags:
@@ -140,25 +141,25 @@ def css(style: Style) -> str:
         dark = _luminance(background) < 0.18
         rules += [f"background-color:{_hex(background)}", f"color:{'#fff' if dark else '#000'}"]
     elif foreground is not None:
-        rules.append(f"color:{_hex(_readable(foreground))}")
+        rules.append(f"color:{_hex(_make_readable(foreground))}")
     rules += [rule for name, rule in _RULES.items() if name in style.flags]
     return ";".join(rules)
 
 
-def _readable(colour: Rgb) -> Rgb:
-    """The same colour, mixed with as much white or black as it needs."""
+def _make_readable(colour: Rgb) -> Rgb:
+    """Return the colour mixed with as much white or black as makes it readable."""
     level = _luminance(colour)
     if _DARKEST <= level <= _LIGHTEST:
         return colour
     goal = 255 if level < _DARKEST else 0
     for share in range(1, 20):
-        mixed = _mixed(colour, goal, share / 20)
+        mixed = _mix(colour, goal, share / 20)
         if _DARKEST <= _luminance(mixed) <= _LIGHTEST:
             return mixed
     return 118, 118, 118
 
 
-def _mixed(colour: Rgb, goal: int, share: float) -> Rgb:
+def _mix(colour: Rgb, goal: int, share: float) -> Rgb:
     red, green, blue = (round(part + (goal - part) * share) for part in colour)
     return red, green, blue
 

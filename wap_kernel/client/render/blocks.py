@@ -1,5 +1,7 @@
-"""What is said about an answer, before it is text or HTML: blocks of spans. They hold what came from a workspace as it
-is; the writers (`as_text.py`, `as_html.py`) are the only ones who make it safe to show.
+"""Blocks of spans: the description of a result before it is written as text or HTML.
+
+Blocks hold the content of a workspace as it is; only the writers (`text_writer.py`, `html_writer.py`) make it safe to
+show.
 """
 
 from __future__ import annotations
@@ -11,44 +13,48 @@ from typing import Literal, NamedTuple
 from wap_kernel.client.render import units
 
 Tone = Literal["ok", "failed", "denied", "asks", "busy", "plain"]
-Look = Literal["", "code", "type", "strong", "muted", "mark"]
-"""`type` is a line for somebody to type."""
+SpanKind = Literal["", "code", "type", "strong", "muted", "mark"]
+"""The role of a span; `type` is a line for a person to type."""
 Rgb = tuple[int, int, int]
 LineTone = Literal["", "added", "removed", "hunk", "muted"]
 
 
 class Style(NamedTuple):
-    """Of text that a command wrote for a terminal: numbers and words of ours, never its own."""
+    """The style of text that a command wrote for a terminal, in numbers and words of wap, never the command's own."""
 
     foreground: Rgb | None = None
     background: Rgb | None = None
     flags: frozenset[str] = frozenset()
 
 
-PLAIN = Style()
+NO_STYLE = Style()
 
 
 class Span(NamedTuple):
+    """A piece of text in one style."""
+
     text: str
-    look: Look = ""
-    style: Style = PLAIN
+    kind: SpanKind = ""
+    style: Style = NO_STYLE
 
 
-class Line(NamedTuple):
-    """Of preformatted text."""
+class TextLine(NamedTuple):
+    """A line of preformatted text."""
 
     spans: tuple[Span, ...]
     tone: LineTone = ""
 
 
 @dataclass(frozen=True)
-class Head:
+class Header:
+    """The first line of a result: its outcome and facts."""
+
     tone: Tone
     word: str
     spans: tuple[Span, ...] = ()
     facts: tuple[str, ...] = ()
     name: str = ""
-    """What the answer is called: a run's id."""
+    """The name of the result, such as the id of a run."""
 
 
 @dataclass(frozen=True)
@@ -60,22 +66,25 @@ class Row:
     word: str = ""
     facts: tuple[str, ...] = ()
     is_below: bool = False
-    """It belongs to the row above."""
+    """True for a row that belongs to the row above."""
 
 
 @dataclass(frozen=True)
 class Pre:
-    """Lines as they are. `bar` stands before each of them in text, so that none can pass for a line of ours: `!` for
-    what was written to stderr, `$` for a command, which is shown whole."""
+    """Preformatted lines.
 
-    lines: tuple[Line, ...]
+    `bar` precedes each line in text, so that none can pass for a line of wap: `!` for stderr, `$` for a command, which
+    is shown whole.
+    """
+
+    lines: tuple[TextLine, ...]
     gutter: tuple[str, ...] = ()
     bar: str = "|"
 
 
 @dataclass(frozen=True)
 class Fold:
-    """Closed until somebody wants it; in text it stands open."""
+    """Blocks that are collapsed in HTML and expanded in text."""
 
     label: str
     blocks: tuple[Block, ...]
@@ -83,31 +92,35 @@ class Fold:
 
 @dataclass(frozen=True)
 class Table:
+    """Rows of cells below headers."""
+
     headers: tuple[str, ...]
     rows: tuple[tuple[tuple[Span, ...], ...], ...]
     wide: int = -1
-    """The column whose texts are long; the others stay on one line."""
+    """The index of the column with long texts; the others stay on one line."""
 
 
 @dataclass(frozen=True)
 class Fields:
-    """Names and what they are."""
+    """Rows of a name and its value."""
 
     rows: tuple[tuple[str, tuple[Span, ...]], ...]
 
 
 @dataclass(frozen=True)
 class Bar:
+    """A progress bar."""
+
     done: int
     total: int
 
 
-Block = Head | Row | Pre | Fold | Table | Fields | Bar
+Block = Header | Row | Pre | Fold | Table | Fields | Bar
 
 
 @dataclass(frozen=True)
 class Room:
-    """How much may be shown: characters of all contents together, rows of a list, lines of one part."""
+    """Limits of a rendering: characters of all contents together, rows of a list, lines of one part."""
 
     characters: int
     rows: int
@@ -117,40 +130,40 @@ class Room:
         return Room(*(max(int(share * limit), 1) for limit in (self.characters, self.rows, self.lines)))
 
     def share(self, sizes: Sequence[int]) -> list[int]:
-        """The characters for each of several contents: small ones are whole, the others get as much as one another."""
-        given, left, waiting = [0] * len(sizes), self.characters, len(sizes)
+        """Divide the characters among several contents: small ones fit whole, and the others get equal shares."""
+        shares, left, waiting = [0] * len(sizes), self.characters, len(sizes)
         for index in sorted(range(len(sizes)), key=sizes.__getitem__):
-            given[index] = min(sizes[index], left // waiting)
-            left -= given[index]
+            shares[index] = min(sizes[index], left // waiting)
+            left -= shares[index]
             waiting -= 1
-        return given
+        return shares
 
 
-def plain(*texts: str) -> tuple[Span, ...]:
+def text_spans(*texts: str) -> tuple[Span, ...]:
     return tuple(Span(text) for text in texts)
 
 
-def muted(text: str, *, is_below: bool = False) -> Row:
+def muted_row(text: str, *, is_below: bool = False) -> Row:
     return Row((Span(text, "muted"),), is_below=is_below)
 
 
-def held(prefix: str, where: str) -> str:
-    """Where the rest is; the kernel in which lines have no prefix has no Python that could be asked for it."""
+def python_hint(prefix: str, where: str) -> str:
+    """Return where Python holds the rest; empty for the `wap` kernel, which has no prefix and no Python."""
     return f"; {where}" if prefix else ""
 
 
-def code(text: object) -> tuple[Span, ...]:
+def code_spans(text: object) -> tuple[Span, ...]:
     return (Span(str(text), "code"),)
 
 
 def preformatted(text: str, *, gutter: Iterable[str] = (), bar: str = "|") -> Pre:
-    return Pre(tuple(Line((Span(line),)) for line in lines_of(text)), tuple(gutter), bar)
+    return Pre(tuple(TextLine((Span(line),)) for line in split_lines(text)), tuple(gutter), bar)
 
 
-def lines_of(text: str) -> list[str]:
-    """A newline ends a line; it does not begin another."""
+def split_lines(text: str) -> list[str]:
+    """Return the lines of `text`; a newline at its end does not begin another line."""
     return text.removesuffix("\n").split("\n") if text else []
 
 
-def counted_lines(text: str) -> str:
-    return units.counted(text.count("\n") + (not text.endswith("\n")) if text else 0, "line")
+def count_lines(text: str) -> str:
+    return units.format_count(text.count("\n") + (not text.endswith("\n")) if text else 0, "line")

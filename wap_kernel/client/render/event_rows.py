@@ -1,4 +1,4 @@
-"""What became of one operation, in words: the outcome, what it was, the facts. Pure; nothing is made safe here."""
+"""Summarize the event of one operation: its outcome, its subject and facts. The writers make the text safe."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from wap_kernel.client.render import cutting, units
+from wap_kernel.client.render import units
 from wap_kernel.client.render.blocks import Row, Span, Tone
 from wap_kernel.runs import batch_text
 
@@ -30,58 +30,60 @@ VERBS = {
     "listFiles": "list",
     "revert": "undo",
 }
-"""How people say it; anything else keeps its name."""
+"""Words for the types of operations; other types are shown by their name."""
 WORDS: dict[Tone, str] = {"ok": "done", "failed": "failed", "denied": "denied", "asks": "asks", "plain": "skipped"}
 LONGEST_SUBJECT = 120
 
 
 @dataclass(frozen=True)
-class Outcome:
+class EventSummary:
+    """The outcome of one event in words."""
+
     tone: Tone
     verb: str
     subject: str
     detail: str
     facts: tuple[str, ...]
-    said: str = ""
-    """Instead of its tone's word."""
+    status_word: str = ""
+    """A word that replaces the word of the tone."""
     is_operation: bool = True
-    """Else it tells of the run as a whole."""
+    """False for an event of the run as a whole."""
 
     @property
     def word(self) -> str:
-        return self.said or WORDS[self.tone]
+        return self.status_word or WORDS[self.tone]
 
     @property
     def row(self) -> Row:
-        named = [Span(self.verb)] if self.verb else []
-        named += [Span(" "), Span(short(self.subject), "code")] if self.subject else []
-        colon = ": " if named and self.detail else ""
-        return Row((*named, Span(colon + cutting.line(self.detail))), self.tone, self.word, self.facts)
+        spans = [Span(self.verb)] if self.verb else []
+        spans += [Span(" "), Span(first_line(self.subject), "code")] if self.subject else []
+        colon = ": " if spans and self.detail else ""
+        return Row((*spans, Span(colon + units.truncate_line(self.detail))), self.tone, self.word, self.facts)
 
 
-def outcome(event: Event, operation: Event) -> Outcome:
-    """`operation` is what was asked for, where that is known: not every event names it."""
+def summarize_event(event: Event, operation: Event) -> EventSummary:
+    """Summarize an event of `operation`, which may be empty; not every event names its own operation."""
     kind = str(event["type"])
     if kind == "error":
-        return Outcome("failed", "", "", str(event.get("message", "")), (), is_operation=False)
+        return EventSummary("failed", "", "", str(event.get("message", "")), (), is_operation=False)
     if kind in ("policyDenied", "approvalRequired"):
-        asked = {**operation, **event.get("details", {})}
-        detail = sentences(event.get("reason"), event.get("suggestion"))
+        details = {**operation, **event.get("details", {})}
+        detail = join_sentences(event.get("reason"), event.get("suggestion"))
         tone: Tone = "denied" if kind == "policyDenied" else "asks"
-        return Outcome(tone, verb(event.get("operationType", "")), subject(asked), detail, ())
+        return EventSummary(tone, verb(event.get("operationType", "")), subject(details), detail, ())
     detail = str(event.get("error", ""))
     if kind == "message":
         detail = str(event.get("content") or operation.get("content") or event.get("operationId", ""))
     tone = "ok" if event.get("success") else "failed"
     if event.get("simulated") is False:
         tone, detail = "plain", "a dry run runs no commands"
-    said = "would" if event.get("simulated") and tone == "ok" else ""
-    return Outcome(tone, verb(kind), subject(event), detail, tuple(_facts(event)), said)
+    status_word = "would" if event.get("simulated") and tone == "ok" else ""
+    return EventSummary(tone, verb(kind), subject(event), detail, tuple(_facts(event)), status_word)
 
 
-def not_run(operation: Event) -> Outcome:
-    """Of an operation that has no event: the run had ended before it."""
-    return Outcome("plain", verb(operation.get("type", "")), subject(operation), "", (), "not run")
+def summarize_skipped(operation: Event) -> EventSummary:
+    """Summarize an operation without an event, because the run ended before it."""
+    return EventSummary("plain", verb(operation.get("type", "")), subject(operation), "", (), "not run")
 
 
 def verb(kind: object) -> str:
@@ -89,7 +91,7 @@ def verb(kind: object) -> str:
 
 
 def subject(event: Event) -> str:
-    """What it is about: a path, two of them, or a command."""
+    """Return the subject of an event or operation: a path, two of them, or a command."""
     if event.get("source") and event.get("destination"):
         return f"{event['source']} → {event['destination']}"
     named = event.get("path") or event.get("command") or event.get("run") or event.get("query") or ""
@@ -98,14 +100,15 @@ def subject(event: Event) -> str:
     return str(named)
 
 
-def short(text: str) -> str:
-    """On one line: of a script, its first."""
+def first_line(text: str) -> str:
+    """Return the first line of `text`, truncated."""
     first, newline, _ = text.strip().partition("\n")
     cut = first[:LONGEST_SUBJECT]
     return f"{cut} …" if newline or len(first) > LONGEST_SUBJECT else cut
 
 
-def diff_facts(diff: str) -> str:
+def count_diff_lines(diff: str) -> str:
+    """Return the numbers of added and removed lines of a diff."""
     added, removed = 0, 0
     for line in diff.split("\n"):
         if line.startswith("+") and not line.startswith("+++ "):
@@ -118,30 +121,30 @@ def diff_facts(diff: str) -> str:
 def _facts(event: Event) -> list[str]:
     facts = [f"exit {event['exitCode']}"] if event.get("exitCode") and not event.get("timedOut") else []
     facts += ["timed out"] if event.get("timedOut") else []
-    facts += [units.size(event[name]) for name in ("bytesWritten", "size") if name in event]
-    facts += [diff_facts(str(event["diff"]))] if event.get("diff") else []
-    facts += [units.duration(event["durationMs"])] if isinstance(event.get("durationMs"), int | float) else []
+    facts += [units.format_size(event[name]) for name in ("bytesWritten", "size") if name in event]
+    facts += [count_diff_lines(str(event["diff"]))] if event.get("diff") else []
+    facts += [units.format_duration(event["durationMs"])] if isinstance(event.get("durationMs"), int | float) else []
     facts += ["not UTF-8: some bytes are shown replaced"] if event.get("isLossy") else []
-    facts += [f"{units.counted(len(event['restored']), 'path')} restored"] if "restored" in event else []
+    facts += [f"{units.format_count(len(event['restored']), 'path')} restored"] if "restored" in event else []
     return facts
 
 
-def sentences(*texts: object) -> str:
-    """Each ended, so that they can follow one another."""
-    said = [str(text) for text in texts if text]
-    return " ".join(text if text.endswith((".", "!", "?", ":")) else f"{text}." for text in said)
+def join_sentences(*texts: object) -> str:
+    """Join texts as sentences, each with a mark at its end."""
+    sentences = [str(text) for text in texts if text]
+    return " ".join(text if text.endswith((".", "!", "?", ":")) else f"{text}." for text in sentences)
 
 
-def by_id(operations: Sequence[Event]) -> dict[str, Event]:
-    """What was asked for, under the ids that events and verdicts have."""
-    return dict(zip(batch_text.ids([one.get("id") for one in operations]), operations, strict=True))
+def map_by_id(operations: Sequence[Event]) -> dict[str, Event]:
+    """Return the operations by the ids that events and verdicts use."""
+    return dict(zip(batch_text.assign_ids([one.get("id") for one in operations]), operations, strict=True))
 
 
-def asked_about(told: Iterable[Event]) -> dict[str, Event]:
-    """Operations that a person was asked about: whoever did not send them knows them by the question."""
-    questions = [event for event in told if event["type"] == "approvalRequired" and "operationId" in event]
-    return {str(event["operationId"]): _in_question(event.get("details", {})) for event in questions}
+def map_approved_operations(events: Iterable[Event]) -> dict[str, Event]:
+    """Return the operations in the approvals of a run, by id: a client that did not send them finds them there."""
+    approvals = [event for event in events if event["type"] == "approvalRequired" and "operationId" in event]
+    return {str(event["operationId"]): _operation_of(event.get("details", {})) for event in approvals}
 
 
-def _in_question(details: Event) -> Event:
+def _operation_of(details: Event) -> Event:
     return {**details.get("operation", {}), **details}

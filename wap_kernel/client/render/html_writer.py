@@ -1,8 +1,8 @@
-"""Blocks as HTML that is at home in JupyterLab, light or dark. Everything is escaped here, whoever wrote it.
+"""Write blocks as HTML for JupyterLab, light or dark, and escape all of their text.
 
 Styles stand in the elements: JupyterLab removes <style> from notebooks that are not trusted, and with it every
-declaration whose value is a variable. So a colour is given twice, first as one that reads on both themes. What has no
-style at all (GitHub) is still in order: rows are divisions, text is preformatted, folds are <details>.
+declaration whose value is a variable. So each colour is declared twice, first as one that reads on both themes. Without
+any style (GitHub) the order remains: rows are divisions, text is preformatted, folds are <details>.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ from wap_kernel.client.render.blocks import (
     Fields,
     Fold,
     Header,
-    TextLine,
     LineTone,
-    SpanKind,
     Pre,
     Row,
     Span,
+    SpanKind,
     Table,
+    TextLine,
     Tone,
 )
 
@@ -45,8 +45,8 @@ _TONES: dict[Tone, tuple[str, str, str]] = {
     "busy": ("●", "brand-color1", "#1e88e5"),
     "plain": ("-", "border-color1", "#999999"),
 }
-"""Its sign, JupyterLab's colour for it, and one for where there is none."""
-_LOOKS: dict[SpanKind, tuple[str, str]] = {
+"""The sign of each tone, its colour variable in JupyterLab, and a fallback colour."""
+_KINDS: dict[SpanKind, tuple[str, str]] = {
     "": ("span", ""),
     "code": ("code", "background-color:transparent;padding:0;font-size:12px;word-break:break-word"),
     "type": ("code", "background-color:rgba(128, 128, 128, 0.15);padding:1px 6px;border-radius:3px;font-size:12px"),
@@ -107,21 +107,21 @@ def _head(head: Header) -> str:
     parts = [_outcome(head.tone, head.word, bold=True) if head.word else "", _inline(head.spans)]
     facts = units.join_facts(head.facts)
     parts += [_tag("span", _FACTS, _escape(facts))] if facts else []
-    parts += [_tag("code", f"{_LOOKS['code'][1]};{_FACTS}", _escape(head.name))] if head.name else []
+    parts += [_tag("code", f"{_KINDS['code'][1]};{_FACTS}", _escape(head.name))] if head.name else []
     return _tag("div", _HEAD, f"{_GAP} ".join(part for part in parts if part))
 
 
 def _row(row: Row) -> str:
-    # The space before them is not part of them: they may stand on a line of their own.
+    # The gap is not part of the facts: they may wrap to a line of their own.
     facts = f"{_GAP} {_tag('span', _FACTS, _escape(units.join_facts(row.facts)))}" if row.facts else ""
-    said = _inline(row.spans) + facts
+    body = _inline(row.spans) + facts
     if row.tone is None:
-        return _tag("div", _ROW, said)
-    return _tag("div", f"{_ROW};display:flex", f"{_outcome(row.tone, row.word)} {_tag('span', '', said)}")
+        return _tag("div", _ROW, body)
+    return _tag("div", f"{_ROW};display:flex", f"{_outcome(row.tone, row.word)} {_tag('span', '', body)}")
 
 
 def _outcome(tone: Tone, word: str, *, bold: bool = False) -> str:
-    """A sign and a word, so that nobody needs the colour."""
+    """Return a sign and a word, which make the colour unnecessary."""
     sign, variable, otherwise = _TONES[tone]
     style = "opacity:0.7" if tone == "plain" else _color(variable, otherwise)
     style += ";font-weight:bold" if bold else ";min-width:5.4em;white-space:nowrap"
@@ -133,42 +133,45 @@ def _inline(spans: Sequence[Span], more: str = "") -> str:
 
 
 def _span(span: Span, more: str) -> str:
-    tag, style = _LOOKS[span.look]
+    tag, style = _KINDS[span.kind]
     text = _escape(span.text)
     if tag == "code":
-        return f'<code dir="ltr" style="{style}{more}">{_in_order(text)}</code>'
+        return f'<code dir="ltr" style="{style}{more}">{_force_order(text)}</code>'
     return _tag(tag, style, text) if style or tag != "span" else text
 
 
 def _pre(pre: Pre) -> str:
-    """A command wraps: whoever is asked about it should see all of it."""
+    """Write preformatted lines; a command wraps, so that the person who approves it sees all of it."""
     is_command = pre.bar == "$"
     body = "".join(
-        _toned(tone, list(lines), is_whole=is_command) for tone, lines in groupby(pre.lines, key=lambda line: line.tone)
+        _tone_group(tone, list(lines), is_whole=is_command)
+        for tone, lines in groupby(pre.lines, key=lambda line: line.tone)
     )
     if is_command:
-        return _tag("pre", f"{_PRE};{_WRAPPED}", _whole(_in_order(body)))
+        return _tag("pre", f"{_PRE};{_WRAPPED}", _protect_newline(_force_order(body)))
     label = _tag("div", f"{_ROW};opacity:0.7", "stderr") if pre.bar == "!" else ""
     if not pre.gutter:
-        return label + _tag("pre", _PRE, _whole(body))
+        return label + _tag("pre", _PRE, _protect_newline(body))
     width = max(map(len, pre.gutter))
     numbers = "\n".join(f"{number:>{width}}" for number in map(units.escape_one_line, pre.gutter))
-    gutter = _tag("pre", f"{_INNER};opacity:0.5;padding-right:12px", _whole(html.escape(numbers)))
-    return _tag("div", f"{_PRE};display:flex", gutter + _tag("pre", f"{_INNER};overflow-x:auto", _whole(body)))
+    gutter = _tag("pre", f"{_INNER};opacity:0.5;padding-right:12px", _protect_newline(html.escape(numbers)))
+    return _tag(
+        "div", f"{_PRE};display:flex", gutter + _tag("pre", f"{_INNER};overflow-x:auto", _protect_newline(body))
+    )
 
 
-def _in_order(text: str) -> str:
-    """One after the other: letters that are written from right to left would exchange the arguments of a command."""
+def _force_order(text: str) -> str:
+    """Force the order of characters: right-to-left letters would exchange the arguments of a command."""
     return text if text.isascii() else f'<bdo dir="ltr">{text}</bdo>'
 
 
-def _whole(body: str) -> str:
-    """A browser leaves out a newline right after <pre>."""
+def _protect_newline(body: str) -> str:
+    """Double a newline at the start, because a browser drops one right after <pre>."""
     return f"\n{body}" if body.startswith("\n") else body
 
 
-def _toned(tone: LineTone, lines: Sequence[TextLine], *, is_whole: bool) -> str:
-    """Every line ends with a newline: a browser shows none for the last one of a block."""
+def _tone_group(tone: LineTone, lines: Sequence[TextLine], *, is_whole: bool) -> str:
+    """Write lines of one tone, each with a newline: a browser does not show the last newline of a block."""
     style = _LINE_TONES[tone]
     text = "".join("".join(_styled(span, is_whole) for span in line.spans) + "\n" for line in lines)
     return _tag("span", f"display:block;{style}", text) if style else text
@@ -178,8 +181,8 @@ def _styled(span: Span, is_whole: bool) -> str:
     text = html.escape(units.escape_invisible(span.text if is_whole else units.truncate_line(span.text), "\t"))
     if span.style != NO_STYLE and text:
         return _tag("span", ansi.style_css(span.style), text)
-    tag, style = _LOOKS[span.look]
-    return _tag(tag, style, text) if span.look else text
+    tag, style = _KINDS[span.kind]
+    return _tag(tag, style, text) if span.kind else text
 
 
 def _table(table: Table) -> str:
@@ -207,7 +210,7 @@ def _fields(fields: Fields) -> str:
 
 
 def _bar(bar: Bar) -> str:
-    """What is done, and paler what is being done."""
+    """Write the finished part of a progress bar, and the current operation in a paler colour."""
     total = max(bar.total, 1)
     fill = f"height:4px;{_color('brand-color1', '#1e88e5', 'background-color')}"
     inner = _tag("div", f"{fill};width:{100 * bar.done // total}%", "")

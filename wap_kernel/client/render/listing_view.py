@@ -1,4 +1,4 @@
-"""A listing as a tree."""
+"""Render a listing as a tree."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from wap_kernel.client.render import units
-from wap_kernel.client.render.blocks import Block, Header, TextLine, Pre, Room, Span, code_spans, muted_row
+from wap_kernel.client.render.blocks import Block, Header, Pre, Room, Span, TextLine, code_spans, muted_row
 
 
 class _Entry(NamedTuple):
@@ -16,34 +16,34 @@ class _Entry(NamedTuple):
     is_link: bool
 
 
-def blocks(data: Mapping[str, Any], asked: Mapping[str, Any], room: Room, prefix: str) -> list[Block]:
+def listing_blocks(data: Mapping[str, Any], request: Mapping[str, Any], room: Room, prefix: str) -> list[Block]:
     entries = data["files"]
     total = data.get("totalFound", len(entries))
-    facts = [_counts(entries)] if total == len(entries) else [f"{len(entries):,} of {total:,} entries"]
-    head = Header("plain", "", code_spans(asked.get("path", ".")), tuple(facts))
-    shown = entries[: 5 * room.rows]
-    lines = _drawn(_tree(shown, str(asked.get("path", "."))), room.characters)
-    found: list[Block] = [head, Pre(tuple(lines), bar="")] if lines else [head, muted_row("empty")]
-    left = total - min(len(shown), len(lines))
+    facts = [_count_entries(entries)] if total == len(entries) else [f"{len(entries):,} of {total:,} entries"]
+    head = Header("plain", "", code_spans(request.get("path", ".")), tuple(facts))
+    listed = entries[: 5 * room.rows]
+    lines = _draw(_build_tree(listed, str(request.get("path", "."))), room.characters)
+    blocks: list[Block] = [head, Pre(tuple(lines), bar="")] if lines else [head, muted_row("empty")]
+    left = total - min(len(listed), len(lines))
     if left > 0:
-        found.append(muted_row(f"… {left:,} more; name a folder to see what is in it"))
-    return found
+        blocks.append(muted_row(f"… {left:,} more; name a folder to see what is in it"))
+    return blocks
 
 
-def _counts(entries: Sequence[Mapping[str, Any]]) -> str:
+def _count_entries(entries: Sequence[Mapping[str, Any]]) -> str:
     folders = sum(1 for entry in entries if entry.get("isDirectory"))
     files = len(entries) - folders
-    said = [units.format_count(folders, "folder")] if folders else []
-    return ", ".join([*said, units.format_count(files, "file")] if files or not folders else said)
+    counts = [units.format_count(folders, "folder")] if folders else []
+    return ", ".join([*counts, units.format_count(files, "file")] if files or not folders else counts)
 
 
 _Tree = list[tuple[int, _Entry]]
 
 
-def _tree(entries: Sequence[Mapping[str, Any]], base: str) -> _Tree:
-    """Entries come sorted by path, folders before what is in them; a folder that is not listed is named."""
+def _build_tree(entries: Sequence[Mapping[str, Any]], base: str) -> _Tree:
+    """Return the depth and the entry of each line, sorted by path; a folder that is not listed gets a line, too."""
     prefix = "" if base in (".", "", "/") else base.rstrip("/") + "/"
-    found: _Tree = []
+    tree: _Tree = []
     above: list[str] = []
     for entry in sorted(entries, key=lambda one: str(one["path"]).split("/")):
         names = str(entry["path"]).removeprefix(prefix).split("/")
@@ -51,18 +51,18 @@ def _tree(entries: Sequence[Mapping[str, Any]], base: str) -> _Tree:
         while shared < min(len(above), len(names) - 1) and above[shared] == names[shared]:
             shared += 1
         for depth in range(shared, len(names) - 1):
-            found.append((depth, _Entry(names[depth], True, "", False)))
+            tree.append((depth, _Entry(names[depth], True, "", False)))
         metadata = entry.get("metadata") or {}
         is_folder = bool(entry.get("isDirectory"))
         size = units.format_size(metadata["size"]) if "size" in metadata and not is_folder else ""
-        found.append((len(names) - 1, _Entry(names[-1], is_folder, size, bool(entry.get("isSymlink")))))
+        tree.append((len(names) - 1, _Entry(names[-1], is_folder, size, bool(entry.get("isSymlink")))))
         above = names if is_folder else names[:-1]
-    return found
+    return tree
 
 
-def _drawn(tree: _Tree, characters: int) -> list[TextLine]:
-    lasts = _lasts(tree)
-    names = [_name(entry) for _, entry in tree]
+def _draw(tree: _Tree, characters: int) -> list[TextLine]:
+    lasts = _find_lasts(tree)
+    names = [_format_name(entry) for _, entry in tree]
     width = min(max((2 * depth + len(name) for (depth, _), name in zip(tree, names, strict=True)), default=0), 60)
     lines: list[TextLine] = []
     open_: list[bool] = []
@@ -82,18 +82,18 @@ def _drawn(tree: _Tree, characters: int) -> list[TextLine]:
     return lines
 
 
-def _name(entry: _Entry) -> str:
-    """On one line, whatever it holds, so that the sizes stand below one another."""
+def _format_name(entry: _Entry) -> str:
+    """Return the name of an entry on one line, so that the sizes align."""
     return units.escape_one_line(entry.name) + ("/" if entry.is_folder else "") + (" (link)" if entry.is_link else "")
 
 
-def _lasts(tree: _Tree) -> list[bool]:
-    """Which are the last ones in their folder."""
-    found = [False] * len(tree)
+def _find_lasts(tree: _Tree) -> list[bool]:
+    """Return for each line whether its entry is the last in its folder."""
+    lasts = [False] * len(tree)
     seen: list[bool] = []
     for index in range(len(tree) - 1, -1, -1):
         depth = tree[index][0]
         seen[depth + 1 :] = []
         seen += [False] * (depth + 1 - len(seen))
-        found[index], seen[depth] = not seen[depth], True
-    return found
+        lasts[index], seen[depth] = not seen[depth], True
+    return lasts

@@ -1,6 +1,6 @@
-"""A run while it goes: how far it is, what it does now, and the end of what the command has written so far.
+"""Render a run in progress: how far it is, its current operation, and the end of the command's output so far.
 
-Pure: it is told what happens and how much time has passed, and remembers little, however much is written.
+The view receives updates and the elapsed time, and remembers little, however much a command writes.
 """
 
 from __future__ import annotations
@@ -9,79 +9,79 @@ from collections import Counter, deque
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from wap_kernel.client.backend import BEGUN
+from wap_kernel.client.backend import RUN_STARTED
 from wap_kernel.client.render import ansi, approval_view, event_rows, html_writer, text_writer, units
-from wap_kernel.client.render.blocks import Bar, Block, Head, Line, Pre, Room, Row, Span, Tone
+from wap_kernel.client.render.blocks import Bar, Block, Header, Pre, Room, Row, Span, TextLine, Tone
 
 if TYPE_CHECKING:
-    from wap_kernel.client.backend import Sent
+    from wap_kernel.client.backend import RunUpdate
 
 TAIL_LINES = 12
 LONGEST_LINE = 300
-"""Characters that are shown of a line."""
+"""Characters of a line that are displayed."""
 LONGEST_OPEN_LINE = 4096
-"""Characters that are remembered of a line that has not ended: more than is shown, colours take some."""
+"""Characters remembered of a line that has not ended: more than are displayed, because colours take some."""
 _ROOM = Room(characters=8_000, rows=10, lines=40)
 
 
 class LiveRun:
-    """Feed it what a backend's `follow` gives; ask for a bundle whenever there is something to show."""
+    """The state of a run, built from the updates of `Backend.follow` and rendered as a bundle at any time."""
 
     def __init__(self, total: int, operations: Sequence[Mapping[str, Any]] = ()) -> None:
         self.total = total
-        """How many operations the run has."""
+        """The number of operations in the run."""
         self.status = "running"
         self._operations = list(operations)
         self._outcomes: Counter[Tone] = Counter()
         self._problem: Row | None = None
-        """The last one."""
-        self._question: Mapping[str, Any] | None = None
+        """The last operation that failed or was denied."""
+        self._pending: Mapping[str, Any] | None = None
         self._lines: deque[tuple[str, str]] = deque(maxlen=TAIL_LINES)
         self._open = {"stdout": "", "stderr": ""}
-        """The beginnings of lines that have not ended."""
-        self._talking = ""
-        """The operation whose output it is."""
+        """The beginnings of lines that have not ended, by stream."""
+        self._writer = ""
+        """The operation whose output the lines are."""
 
     @property
     def done(self) -> int:
         return min(sum(self._outcomes.values()), self.total)
 
-    def feed(self, sent: Sent) -> None:
-        if sent.name == BEGUN:
-            self._operations, self.total = list(sent.data["operations"]), int(sent.data["total"])
-        elif sent.name == "event":
-            self._event(sent.data)
-        elif sent.name == "output":
-            self._output(sent.data)
-        elif sent.name == "status":
-            self.status = str(sent.data.get("status", self.status))
+    def feed(self, update: RunUpdate) -> None:
+        if update.name == RUN_STARTED:
+            self._operations, self.total = list(update.data["operations"]), int(update.data["total"])
+        elif update.name == "event":
+            self._event(update.data)
+        elif update.name == "output":
+            self._output(update.data)
+        elif update.name == "status":
+            self.status = str(update.data.get("status", self.status))
             if self.status == "running":
-                self._question = None
+                self._pending = None
 
     def bundle(self, run_id: str, seconds: float, *, prefix: str = "%wap ") -> dict[str, str]:
-        """As it stands after so many seconds."""
+        """Return the bundle of the run after `seconds`."""
         blocks = self._blocks(run_id, seconds, prefix)
         return {"text/plain": text_writer.write(blocks), "text/html": html_writer.write(blocks)}
 
-    # -- what happens
+    # -- updates
 
     def _event(self, event: Mapping[str, Any]) -> None:
         if event["type"] == "approvalRequired":
-            self._question = {"reason": event.get("reason"), **event.get("details", {})}
+            self._pending = {"reason": event.get("reason"), **event.get("details", {})}
             return
-        self._question = None
-        outcome = event_rows.outcome(event, self._operation())
+        self._pending = None
+        summary = event_rows.summarize_event(event, self._current_operation())
         if "operationId" in event:
-            self._outcomes[outcome.tone] += 1
-        if outcome.tone in ("failed", "denied"):
-            self._problem = outcome.row
+            self._outcomes[summary.tone] += 1
+        if summary.tone in ("failed", "denied"):
+            self._problem = summary.row
         self._forget_output("")
 
     def _output(self, data: Mapping[str, Any]) -> None:
         operation, stream, chunk = str(data["operationId"]), str(data["stream"]), str(data["chunk"])
-        if operation != self._talking:
+        if operation != self._writer:
             self._forget_output(operation)
-        *ended, rest = chunk.rsplit("\n", TAIL_LINES)  # what is before those lines is never shown
+        *ended, rest = chunk.rsplit("\n", TAIL_LINES)  # earlier lines are never displayed
         if ended:
             _, newline, first = ended[0].rpartition("\n")
             lines = [first if newline else self._open[stream] + first, *ended[1:]]
@@ -90,39 +90,43 @@ class LiveRun:
         self._open[stream] = whole[whole.rfind("\r", 0, -1) + 1 :][-LONGEST_OPEN_LINE:]
 
     def _forget_output(self, operation: str) -> None:
-        self._talking = operation
+        self._writer = operation
         self._lines.clear()
         self._open = dict.fromkeys(self._open, "")
 
-    # -- how it looks
+    # -- rendering
 
-    def _operation(self) -> Mapping[str, Any]:
-        """The one that is its turn."""
+    def _current_operation(self) -> Mapping[str, Any]:
+        """Return the current operation, or an empty one where it is not known."""
         position = sum(self._outcomes.values())
         return self._operations[position] if position < len(self._operations) else {}
 
     def _blocks(self, run_id: str, seconds: float, prefix: str) -> list[Block]:
-        is_waiting = self._question is not None and self.status != "running"
+        is_waiting = self._pending is not None and self.status != "running"
         word = "awaiting approval" if is_waiting else self.status.replace("_", " ")
-        facts = [f"{self.done} of {self.total}"] if self.total else []  # of a run of others' making nothing is known
+        facts = (
+            [f"{self.done} of {self.total}"] if self.total else []
+        )  # the operations of another caller's run are not known
         facts += [f"{self._outcomes[tone]} {tone}" for tone in ("failed", "denied") if self._outcomes[tone]]
-        head = Head("asks" if is_waiting else "busy", word, (), (*facts, units.duration(1000 * seconds)), run_id)
-        found: list[Block] = [head, *([Bar(self.done, self.total)] if self.total else [])]
-        found += [self._problem] if self._problem is not None else []
-        if self._question is not None:
-            return [*found, *approval_view.blocks(run_id, self._question, _ROOM, prefix)]
+        head = Header(
+            "asks" if is_waiting else "busy", word, (), (*facts, units.format_duration(1000 * seconds)), run_id
+        )
+        blocks: list[Block] = [head, *([Bar(self.done, self.total)] if self.total else [])]
+        blocks += [self._problem] if self._problem is not None else []
+        if self._pending is not None:
+            return [*blocks, *approval_view.approval_blocks(run_id, self._pending, _ROOM, prefix)]
         if self.done < self.total:
-            found.append(self._current())
-        return [*found, *self._tail()]
+            blocks.append(self._current_row())
+        return [*blocks, *self._tail()]
 
-    def _current(self) -> Row:
-        operation = self._operation()
-        subject = event_rows.short(event_rows.subject(operation))
-        said = event_rows.verb(operation["type"]) if "type" in operation else f"operation {self.done + 1}"
-        spans = (Span(said), Span(" "), Span(subject, "code")) if subject else (Span(said),)
+    def _current_row(self) -> Row:
+        operation = self._current_operation()
+        subject = event_rows.first_line(event_rows.subject(operation))
+        label = event_rows.verb(operation["type"]) if "type" in operation else f"operation {self.done + 1}"
+        spans = (Span(label), Span(" "), Span(subject, "code")) if subject else (Span(label),)
         return Row(spans, "busy", "now")
 
     def _tail(self) -> list[Block]:
         lines = [*self._lines, *((stream, line) for stream, line in self._open.items() if line)][-TAIL_LINES:]
-        settled = [ansi.settled(line)[:LONGEST_LINE] for _, line in lines]
-        return [Pre(tuple(Line(spans) for spans in ansi.spans(settled)))] if settled else []
+        collapsed = [ansi.collapse_overwrites(line)[:LONGEST_LINE] for _, line in lines]
+        return [Pre(tuple(TextLine(spans) for spans in ansi.style_lines(collapsed)))] if collapsed else []

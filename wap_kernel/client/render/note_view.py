@@ -1,36 +1,42 @@
-"""Texts of our own: notes, and what went wrong."""
+"""Render texts of wap itself: notes and errors."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import Any
 
-from wap_kernel.client.render import cutting
-from wap_kernel.client.render.blocks import Block, Head, Room, Row, Span, held, muted, preformatted
+from wap_kernel.client.render import units
+from wap_kernel.client.render.blocks import Block, Header, Room, Row, Span, muted_row, preformatted, python_hint
 
 Data = Mapping[str, Any]
 
 
-def note(data: Data, asked: Data, room: Room, prefix: str) -> list[Block]:
-    cut = cutting.head(str(data.get("text", "")), room.characters, room.lines)
-    return [preformatted(cut.text, bar=""), *_more(cut, prefix)]
+def note(data: Data, request: Data, room: Room, prefix: str) -> list[Block]:
+    excerpt = units.take_head(str(data.get("text", "")), room.characters, room.lines)
+    return [preformatted(excerpt.text, bar=""), *_omission_blocks(excerpt, prefix)]
 
 
-def problem(data: Data, asked: Data, room: Room, prefix: str) -> list[Block]:
-    """An error; it may quote anything, so that only its first line stands without a bar."""
-    place = (f"line {data['line']}",) if "line" in data else ()
-    found: list[Block] = [Head("failed", "not done", (), (*place, *([str(data["code"])] if data.get("code") else [])))]
-    found += _said(str(data.get("error", "")), room, prefix, is_hint=False)
-    return [*found, *_said(str(data["hint"]), room, prefix, is_hint=True)] if data.get("hint") else found
+def problem(data: Data, request: Data, room: Room, prefix: str) -> list[Block]:
+    """Render an error; it may quote any text, so that all lines but the first get a bar."""
+    position = (f"line {data['line']}",) if "line" in data else ()
+    blocks: list[Block] = [
+        Header("failed", "not done", (), (*position, *([str(data["code"])] if data.get("code") else [])))
+    ]
+    blocks += _message_blocks(str(data.get("error", "")), room, prefix, is_hint=False)
+    return [*blocks, *_message_blocks(str(data["hint"]), room, prefix, is_hint=True)] if data.get("hint") else blocks
 
 
-def _said(text: str, room: Room, prefix: str, *, is_hint: bool) -> list[Block]:
+def _message_blocks(text: str, room: Room, prefix: str, *, is_hint: bool) -> list[Block]:
     first, _, rest = text.partition("\n")
-    found: list[Block] = [Row((Span(cutting.line(first), "muted" if is_hint else ""),))]
-    cut = cutting.head(rest, room.characters // 2, room.lines)
-    found += [preformatted(cut.text)] if cut.text else []
-    return [*found, *_more(cut, prefix)]
+    blocks: list[Block] = [Row((Span(units.truncate_line(first), "muted" if is_hint else ""),))]
+    excerpt = units.take_head(rest, room.characters // 2, room.lines)
+    blocks += [preformatted(excerpt.text)] if excerpt.text else []
+    return [*blocks, *_omission_blocks(excerpt, prefix)]
 
 
-def _more(cut: cutting.Cut, prefix: str) -> list[Block]:
-    return [muted(f"… {cut.said()}{held(prefix, '_.to_dict() holds them')}")] if cut.said() else []
+def _omission_blocks(excerpt: units.TextExcerpt, prefix: str) -> list[Block]:
+    return (
+        [muted_row(f"… {excerpt.describe_omission()}{python_hint(prefix, '_.to_dict() holds them')}")]
+        if excerpt.describe_omission()
+        else []
+    )

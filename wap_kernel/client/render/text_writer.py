@@ -1,4 +1,4 @@
-"""Blocks as plain text for a terminal. Everything is made visible here, whoever wrote it."""
+"""Write blocks as plain text for a terminal, with all control characters made visible."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def write(blocks: Iterable[Block]) -> str:
 
 
 def _lines(blocks: Iterable[Block], indent: str) -> Iterator[str]:
-    """What follows an outcome belongs to it, and stands below it."""
+    """Yield the lines of blocks; those that follow an outcome are indented below it."""
     below = indent
     for block in blocks:
         if isinstance(block, Header):

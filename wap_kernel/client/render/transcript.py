@@ -1,7 +1,7 @@
-"""A run as it is shown in a terminal: a line for each event, a command's output while it runs.
+"""Write a run to a terminal: a line for each event, and the output of a command while it runs.
 
-What files and commands contain is shown with its control characters escaped, and every line of output has a bar in
-front: nothing in a workspace can move the cursor, or pass for a line of ours.
+Control characters are escaped, and every line of output has a bar in front: no file or command of a workspace can move
+the cursor, or pass for a line of wap.
 """
 
 from __future__ import annotations
@@ -11,18 +11,18 @@ import re
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from wap_kernel.model.safe_text import escape_one_line, escape_invisible
+from wap_kernel.model.safe_text import escape_invisible, escape_one_line
 
 Write = Callable[[str], object]
 Event = Mapping[str, Any]
 
 BARS = {"stdout": "  | ", "stderr": "  ! "}
 NOUNS = {"bytesWritten": "bytes", "size": "bytes", "editsApplied": "edits", "durationMs": "ms"}
-"""What an event counts, and what that is."""
+"""The units of the numbers in an event."""
 
 
 class JsonLines:
-    """One JSON object a line: the events, and the events message last."""
+    """An output for programs: a JSON object on each line, first the events and last the events message."""
 
     def __init__(self, write: Write) -> None:
         self._write = write
@@ -36,14 +36,14 @@ class JsonLines:
 
 
 class Transcript:
-    """For people."""
+    """An output for people."""
 
     def __init__(self, write: Write) -> None:
         self._write = write
-        self._shown: set[tuple[str, str]] = set()
-        """Operations and streams whose output was shown while it came."""
+        self._streamed: set[tuple[str, str]] = set()
+        """Operations and streams whose output was written while they ran."""
         self._open: str | None = None
-        """The stream whose last line is not at its end."""
+        """The stream whose last line has not ended."""
 
     def show(self, name: str, data: Event) -> None:
         if name == "output":
@@ -61,18 +61,18 @@ class Transcript:
     def _event(self, event: Event) -> None:
         if event["type"] == "shell":
             for stream in BARS:
-                if (event.get("operationId"), stream) not in self._shown:
+                if (event.get("operationId"), stream) not in self._streamed:
                     self._output(str(event.get("operationId")), stream, str(event.get(stream, "")))
         self._close_line()
         self._write(render_event(event) + "\n")
         if "simulated" in event:
-            for shown in (event[name] for name in ("note", "diff") if event.get(name)):
-                self._write(f"{BARS['stdout']}{_indented(str(shown))}\n")
+            for detail in (event[name] for name in ("note", "diff") if event.get(name)):
+                self._write(f"{BARS['stdout']}{_indent(str(detail))}\n")
 
     def _output(self, operation_id: str, stream: str, chunk: str) -> None:
         if not chunk:
             return
-        self._shown.add((operation_id, stream))
+        self._streamed.add((operation_id, stream))
         if self._open != stream:
             self._close_line()
         for piece in re.findall(r"[^\n]*\n|[^\n]+", chunk):
@@ -87,26 +87,26 @@ class Transcript:
 
 
 def render_event(event: Event) -> str:
-    """One event: what became of it, what it was, and the facts."""
+    """Return an event on one line: its outcome, subject and facts."""
     kind = str(event["type"])
     if kind == "approvalRequired":
-        return _joined("asks", event["operationType"], _subject(event.get("details", {})), event["reason"])
+        return _join("asks", event["operationType"], _subject(event.get("details", {})), event["reason"])
     if kind == "policyDenied":
-        return _joined("denied", event["operationType"], "", f"{event['reason']} {event.get('suggestion', '')}")
+        return _join("denied", event["operationType"], "", f"{event['reason']} {event.get('suggestion', '')}")
     if kind == "error":
-        return _joined("error", event["category"], "", event["message"])
+        return _join("error", event["category"], "", event["message"])
     facts = [f"exit {event['exitCode']}"] if "exitCode" in event else []
     facts += ["timed out"] if event.get("timedOut") else []
     facts += [f"{event[name]} {noun}" for name, noun in NOUNS.items() if name in event]
     if "simulated" in event:
         facts += [f"{name} {event[name]}" for name in ("verdict", "rule") if event.get(name)]
     detail = str(event.get("error", "")) + (f" ({', '.join(facts)})" if facts else "")
-    return _joined(_outcome(event), kind, _subject(event), detail)
+    return _join(_outcome(event), kind, _subject(event), detail)
 
 
 def _outcome(event: Event) -> str:
     if event.get("simulated") is False:
-        return "skipped"  # it neither failed nor happened
+        return "skipped"
     if not event.get("success"):
         return "failed"
     return "would" if event.get("simulated") else "ok"
@@ -116,7 +116,7 @@ def _subject(event: Event) -> str:
     return str(event.get("path") or event.get("command") or event.get("source") or event.get("operationId") or "")
 
 
-def _joined(outcome: str, kind: object, subject: str, detail: str) -> str:
+def _join(outcome: str, kind: object, subject: str, detail: str) -> str:
     named = " ".join(part for part in (f"{outcome:7}", str(kind), subject) if part)
     detail = detail.strip()
     separator = "" if not detail else " " if detail.startswith("(") else ": "
@@ -124,14 +124,17 @@ def _joined(outcome: str, kind: object, subject: str, detail: str) -> str:
 
 
 def render_pending_approval(message: Event, where: str) -> str:
-    """What a run waits for, and how a person answers. `where` is the address of the server, or how to get one."""
+    """Return the pending approval of a run, and how a person decides it.
+
+    `where` is the address of the server, or how to get one.
+    """
     pending = message["pendingApproval"]
     body = json.dumps({"approvalId": pending["approvalId"], "decision": "approved"})
-    shown = [f"  {name}: {_indented(str(value))}" for name, value in pending.items() if not isinstance(value, dict)]
+    fields = [f"  {name}: {_indent(str(value))}" for name, value in pending.items() if not isinstance(value, dict)]
     return "\n".join(
         [
-            "A person must agree:",
-            *shown,
+            "A person must approve this operation:",
+            *fields,
             f"To decide{where}:",
             f"  POST wap/runs/{message['runId']}/decision {body}",
             '  or with "denied", and a "reason";',
@@ -140,5 +143,5 @@ def render_pending_approval(message: Event, where: str) -> str:
     )
 
 
-def _indented(text: str) -> str:
+def _indent(text: str) -> str:
     return escape_invisible(text).rstrip("\n").replace("\n", f"\n{BARS['stdout']}")

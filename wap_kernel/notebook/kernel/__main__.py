@@ -1,4 +1,4 @@
-"""`python -m wap_kernel.notebook.kernel`"""
+"""Start the kernel as `python -m wap_kernel.notebook.kernel`."""
 
 from __future__ import annotations
 

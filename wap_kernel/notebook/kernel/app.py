@@ -1,4 +1,4 @@
-"""The process of a kernel: ipykernel's, less everything in it that could run a person's Python."""
+"""The kernel process: that of ipykernel, without everything that could run a person's Python."""
 
 from __future__ import annotations
 
@@ -10,18 +10,21 @@ from wap_kernel.notebook.kernel.kernel import WapKernel
 
 
 class WapKernelApp(IPKernelApp):
-    """The folder of a notebook is where a class writes its files: nothing is ever imported or configured from it."""
+    """The application of the kernel.
+
+    A class writes its files in the folder of a notebook, so nothing is imported or configured from there.
+    """
 
     name = "wap-kernel"
     kernel_class = WapKernel
 
     def init_io(self) -> None:
-        """What this process prints is for the server's log. ipykernel's own streams keep it from ending at times."""
-        self.outstream_class = None  # type: ignore[assignment] # it may be None, its type does not say so
+        """Leave the output of this process to the server's log; the streams of ipykernel sometimes block its end."""
+        self.outstream_class = None  # type: ignore[assignment] # None is allowed, though not by its type
         super().init_io()  # type: ignore[no-untyped-call] # half of ipykernel has types
 
     def init_path(self) -> None:
-        """IPython would put the notebook's folder first, and the next import would run a file from it."""
+        """Leave the path alone: IPython would put the notebook's folder first, and an import would run its files."""
 
     def load_config_file(self, *args: Any, **kwargs: Any) -> None:
-        """IPython's configuration is Python, and there is no IPython here to configure."""
+        """Load nothing: the configuration of IPython is Python, and there is no IPython here."""

@@ -1,4 +1,4 @@
-"""What stands where in a cell: which line the cursor is in, and whether the text there is a batch."""
+"""Find the line of a cell at the cursor, and whether the cursor is in a batch."""
 
 from __future__ import annotations
 
@@ -14,37 +14,38 @@ BATCHES = ("run", "check")
 """The sub-commands whose text is a batch."""
 
 
-class Row(NamedTuple):
-    """A line as it is understood, however many rows it takes. Its text has the length of what is written."""
+class CursorLine(NamedTuple):
+    """A logical line, however many rows it takes; its text is as long as the source."""
 
     start: int
-    """Where it begins in the cell."""
+    """The offset of the line in the cell."""
     text: str
 
 
-def row_at(code: str, cursor: int) -> Row:
+def line_at(code: str, cursor: int) -> CursorLine:
+    """Return the logical line at the cursor, with a `%wap` before it blanked."""
     start = code.rfind("\n", 0, cursor) + 1
     while start > 1 and code[start - 2] == "\\":
         start = code.rfind("\n", 0, start - 1) + 1
-    end = _end(code, cursor)
+    end = _line_end(code, cursor)
     while end < len(code) and code[end - 1] == "\\":
-        end = _end(code, end + 1)
+        end = _line_end(code, end + 1)
     text = code[start:end].replace("\\\n", "  ")
     indent = len(text) - len(text.lstrip())
     magic = MAGIC.match(text, indent)
-    return Row(start, text if magic is None else " " * magic.end() + text[magic.end() :])
+    return CursorLine(start, text if magic is None else " " * magic.end() + text[magic.end() :])
 
 
 def word_at(code: str, cursor: int) -> str:
     start = cursor
     while start > 0 and _WORD.fullmatch(code[start - 1]):
         start -= 1
-    found = _WORD.match(code, start)
-    return found[0] if found else ""
+    match = _WORD.match(code, start)
+    return match[0] if match else ""
 
 
-def with_text(code: str) -> Line | None:
-    """The line of a cell that is one line over a text, or a batch; None where the cell holds lines."""
+def parse_text_cell(code: str) -> Line | None:
+    """Return the line of a cell that is one line over a text, or a batch; None where the cell holds lines."""
     try:
         lines = parse_script(code)
     except InvalidArgument:
@@ -56,6 +57,6 @@ def is_in_text(line: Line, code: str, cursor: int) -> bool:
     return code.count("\n", 0, cursor) + 1 >= line.first_line
 
 
-def _end(code: str, place: int) -> int:
-    found = code.find("\n", place)
-    return len(code) if found < 0 else found
+def _line_end(code: str, offset: int) -> int:
+    newline = code.find("\n", offset)
+    return len(code) if newline < 0 else newline

@@ -1,4 +1,4 @@
-"""What can be written next in a cell, and whether what is written is all of it."""
+"""Complete the text of a cell, and tell whether a cell is complete."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from typing import Literal
 
 from wap_kernel.model.errors import InvalidArgument
 from wap_kernel.notebook.kernel import operation_help
-from wap_kernel.notebook.kernel.cell_position import BATCHES, is_in_text, row_at, with_text
+from wap_kernel.notebook.kernel.cell_position import BATCHES, is_in_text, line_at, parse_text_cell
 from wap_kernel.notebook.language import Completer, Completions, Line, parse_script
-from wap_kernel.notebook.language.line_parser import needs_body, understand
+from wap_kernel.notebook.language.line_parser import needs_body, parse_words
 
 Completeness = Literal["complete", "incomplete", "invalid"]
 
@@ -17,18 +17,18 @@ _TYPE = re.compile(r"""\btype["']?\s*:\s*["']?(\w*)$""")
 
 
 def complete(completer: Completer, code: str, cursor: int) -> Completions:
-    line = with_text(code)
+    line = parse_text_cell(code)
     if line is not None and is_in_text(line, code, cursor):
-        return in_batch(code, cursor) if line.command.name in BATCHES else Completions([], cursor, cursor)
-    row = row_at(code, cursor)
+        return complete_batch(code, cursor) if line.command.name in BATCHES else Completions([], cursor, cursor)
+    row = line_at(code, cursor)
     indent = len(row.text) - len(row.text.lstrip())
-    begins = row.start + min(indent, cursor - row.start)
-    found = completer.complete(row.text[begins - row.start : cursor - row.start], cursor - begins)
-    return Completions(found.matches, begins + found.start, begins + found.end)
+    begin = row.start + min(indent, cursor - row.start)
+    completions = completer.complete(row.text[begin - row.start : cursor - row.start], cursor - begin)
+    return Completions(completions.matches, begin + completions.start, begin + completions.end)
 
 
-def completeness(code: str) -> Completeness:
-    """For a console, where Enter either runs what is written or begins another row."""
+def check_completeness(code: str) -> Completeness:
+    """Return whether Enter in a console runs the cell (`complete`) or begins another row (`incomplete`)."""
     if code.endswith("\\"):
         return "incomplete"
     try:
@@ -36,11 +36,12 @@ def completeness(code: str) -> Completeness:
     except InvalidArgument:
         return "incomplete" if _waits_for_text(code) else "invalid"
     if len(lines) == 1 and lines[0].body is not None:
-        return _of_text(lines[0], code)
+        return _check_text(lines[0], code)
     return "complete"
 
 
-def in_batch(code: str, cursor: int) -> Completions:
+def complete_batch(code: str, cursor: int) -> Completions:
+    """Complete the type of an operation in a batch."""
     found = _TYPE.search(code[:cursor])
     if found is None:
         return Completions([], cursor, cursor)
@@ -51,13 +52,13 @@ def in_batch(code: str, cursor: int) -> Completions:
 
 def _waits_for_text(code: str) -> bool:
     try:
-        return needs_body(understand(code))
+        return needs_body(parse_words(code))
     except InvalidArgument:
         return False
 
 
-def _of_text(line: Line, code: str) -> Completeness:
-    """A text ends with an empty row; JSON, with its last bracket."""
+def _check_text(line: Line, code: str) -> Completeness:
+    """Return whether the text of a cell is complete: a text ends with an empty row, JSON with its last bracket."""
     from wap_kernel.notebook.language import batch_cell
 
     body = line.body or ""
@@ -69,7 +70,7 @@ def _of_text(line: Line, code: str) -> Completeness:
     if line.command.name not in BATCHES:
         return "complete"
     try:
-        batch_cell.message(body, None, line.first_line)
+        batch_cell.parse_batch(body, None, line.first_line)
     except InvalidArgument:
         return "invalid"
     return "complete"

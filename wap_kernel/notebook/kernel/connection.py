@@ -1,4 +1,4 @@
-"""The kernel's hands: found when they are first needed, and refused commands that nothing confines."""
+"""Connect the kernel to its workspace on first use, and refuse commands that nothing confines."""
 
 from __future__ import annotations
 
@@ -9,15 +9,18 @@ from contextlib import suppress
 from typing import Any
 
 from wap_kernel.client.backend import Backend
-from wap_kernel.client.discovery import find
+from wap_kernel.client.discovery import find_backend
 from wap_kernel.client.results import RunResult
-from wap_kernel.client.workspace_client import Hands, Operations
+from wap_kernel.client.workspace_client import Operations, WorkspaceClient
 from wap_kernel.model.errors import ProviderUnavailable, WapError
 
 
-class ConfinedHands(Hands):
-    """A server lets people run commands without a sandbox, after a question. Here whoever writes the command would be
-    the one who answers, so there are no such commands."""
+class ConfinedClient(WorkspaceClient):
+    """A workspace client that runs commands in a sandbox only.
+
+    A server lets people run commands without a sandbox after an approval. Here the author of the command would approve
+    it, so such commands are refused.
+    """
 
     def __init__(self, backend: Backend) -> None:
         super().__init__(backend)
@@ -27,49 +30,51 @@ class ConfinedHands(Hands):
         listed = operations.get("operations", []) if isinstance(operations, Mapping) else operations
         if any(operation["type"] == "shell" for operation in listed) and not self._confines():
             raise ProviderUnavailable(
-                "There is no sandbox here, and this kernel runs commands in one only.",
-                hint="`wap doctor` tells how to get one; an administrator may set WapExtension.allow_unconfined.",
+                "This kernel runs commands in a sandbox only, and this machine has none.",
+                hint="Run `wap doctor` to see how to get one; an administrator may set WapExtension.allow_unconfined.",
             )
         return super().run(operations, *args, **options)
 
     def _confines(self) -> bool:
         if self._is_confined is None:
-            self._is_confined = bool(self._backend.call("getWorkspaceInfo", {})["confinesCommands"]) or _is_allowed()
+            self._is_confined = (
+                bool(self._backend.call("getWorkspaceInfo", {})["confinesCommands"]) or _allows_unconfined()
+            )
         return self._is_confined
 
 
 class Connection:
-    """One a kernel; completion and cells may ask for it at the same time."""
+    """The connection of a kernel, which completion and cells may use at the same time."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._hands: ConfinedHands | None = None
+        self._client: ConfinedClient | None = None
 
-    def hands(self) -> Hands:
-        """Looks for a server, which may take its time: not for an event loop."""
+    def client(self) -> WorkspaceClient:
+        """Return the client; finding a server may block, so do not call this on an event loop."""
         with self._lock:
-            if self._hands is None:
-                self._hands = ConfinedHands(find(os.environ, os.getcwd(), confined_only=True))
-            return self._hands
+            if self._client is None:
+                self._client = ConfinedClient(find_backend(os.environ, os.getcwd(), confined_only=True))
+            return self._client
 
-    def is_there(self) -> bool:
-        """Whether they have been found, told at once."""
-        return self._hands is not None
+    def is_connected(self) -> bool:
+        """Return whether the client has been found, without waiting."""
+        return self._client is not None
 
     def prepare(self) -> None:
-        """Ahead of time. What goes wrong is told to whoever needs them."""
+        """Connect ahead of time; the first call of `client` raises the error, if there is one."""
         with suppress(WapError):
-            self.hands()
+            self.client()
 
     def close(self) -> None:
         with self._lock:
-            if self._hands is not None:
-                self._hands.close()
-                self._hands = None
+            if self._client is not None:
+                self._client.close()
+                self._client = None
 
 
-def _is_allowed() -> bool:
-    """By the configuration that server and kernel share; a server does not tell."""
-    from wap_kernel.engine.jupyter_config import configured
+def _allows_unconfined() -> bool:
+    """Return whether the configuration that server and kernel share allows commands without a sandbox."""
+    from wap_kernel.engine.jupyter_config import read_settings
 
-    return bool(configured().get("allow_unconfined", False))
+    return bool(read_settings().get("allow_unconfined", False))

@@ -1,7 +1,7 @@
-"""One cell: its lines in order, each in a thread, so that the kernel's event loop can hear an interrupt meanwhile.
+"""Execute one cell: its lines in order, each in a thread, so that the kernel's event loop can receive an interrupt.
 
-An interrupt tells the thread to begin nothing any more, and cancels the run that is under way from outside; the thread
-sees it end. What only looks (a search) is left alone, and nobody waits for its answer.
+An interrupt keeps the thread from starting anything else and cancels the active run from outside; the thread sees the
+run end. A call that only reads (a search) is left alone, and its result is dropped.
 """
 
 from __future__ import annotations
@@ -14,31 +14,34 @@ from contextlib import suppress
 from functools import partial
 from typing import Any, TypeVar
 
-from wap_kernel.client.background import started
+from wap_kernel.client.background import run_in_thread
 from wap_kernel.client.render import Allowance
-from wap_kernel.client.results import Answer, RunResult
-from wap_kernel.client.workspace_client import Hands
+from wap_kernel.client.results import ClientResult, RunResult
+from wap_kernel.client.workspace_client import WorkspaceClient
 from wap_kernel.model.errors import WapError
 from wap_kernel.notebook.kernel.connection import Connection
-from wap_kernel.notebook.language import Line, LiveCard, parse_script, perform
+from wap_kernel.notebook.language import Line, LiveCard, execute_line, parse_script
 
 PREFIX = ""
-"""What stands before a line in this kernel."""
+"""The text before a line in this kernel: none."""
 STOP_SECONDS = 15.0
-"""A command is given 5 to end by itself."""
-LOOK_SECONDS = 0.05
+"""Seconds to wait for an interrupted run; a command has 5 to end by itself."""
+POLL_SECONDS = 0.05
 
 Publish = Callable[[str, dict[str, Any]], None]
-"""Sends a message of this type and content to whoever shows the cell."""
+"""A function that sends a message of this type and content to the front end."""
 T = TypeVar("T")
 
 
-class Interrupted(Exception):
-    """The person has interrupted the cell; says what they should know of it."""
+class CellInterrupted(Exception):
+    """The person has interrupted the cell; the message says what may still be running."""
 
 
-class Execution:
-    """`publish` is called on the event loop only. `text` is what the last line answered, as plain text."""
+class CellExecution:
+    """The execution of one cell.
+
+    `publish` is called on the event loop only. `text` is the result of the last line as plain text.
+    """
 
     def __init__(self, connection: Connection, publish: Publish, number: int) -> None:
         self.text: str | None = None
@@ -53,21 +56,21 @@ class Execution:
         self._allowance = Allowance()
 
     def interrupt(self) -> None:
-        """From any thread, or from a signal. A second one does not wait for the run to end."""
+        """Interrupt the cell, from any thread or a signal; a second interrupt does not wait for the run to end."""
         self._loop.call_soon_threadsafe(self._stop.set)
 
     def end(self) -> None:
-        """Interrupts it unless that has been done: the kernel is to end, and Jupyter interrupts it first."""
+        """Interrupt the cell because the kernel shuts down, unless Jupyter has interrupted it before."""
         if not self._is_ending:
             self.interrupt()
 
     async def run(self, code: str) -> None:
-        """Raises WapError where something cannot be done, Interrupted where a person does not want it any longer."""
+        """Execute the lines of the cell; raise WapError for a failure, CellInterrupted for an interrupt."""
         try:
             lines = parse_script(code)
             for position, line in enumerate(lines, 1):
                 try:
-                    await self._do(line, is_last=position == len(lines))
+                    await self._execute_line(line, is_last=position == len(lines))
                 except WapError as error:
                     if line.row is not None:
                         error.details.setdefault("line", line.row)
@@ -75,87 +78,91 @@ class Execution:
         finally:
             self.ended.set()
 
-    async def _do(self, line: Line, *, is_last: bool) -> None:
-        hands = await self._unless_stopped(self._connection.hands)
+    async def _execute_line(self, line: Line, *, is_last: bool) -> None:
+        client = await self._unless_stopped(self._connection.client)
         card = _Card(self._publish, is_live=not line.options.quiet)
-        answer = await self._perform(line, hands, card)
+        answer = await self._run_line(line, client, card)
         self._show(line, answer, card, is_last=is_last)
         if self._stop.is_set():
-            raise Interrupted
+            raise CellInterrupted
         if line.options.raises and isinstance(answer, RunResult):
             answer.raise_for_problems()
 
     async def _unless_stopped(self, work: Callable[[], T]) -> T:
-        working = in_thread(work)
+        working = start_in_thread(work)
         if not await self._is_done(working):
-            raise Interrupted
+            raise CellInterrupted
         return await working
 
-    async def _perform(self, line: Line, hands: Hands, card: _Card) -> Answer:
-        before = hands.last
-        working = in_thread(lambda: perform(line, hands, card.live))
+    async def _run_line(self, line: Line, client: WorkspaceClient, card: _Card) -> ClientResult:
+        before = client.last
+        working = start_in_thread(lambda: execute_line(line, client, card.live))
         if not await self._is_done(working):
-            await self._end(working, hands, before, card)
-            run = None if hands.last is before else hands.last
+            await self._end(working, client, before, card)
+            run = None if client.last is before else client.last
             if run is not None:
                 self._draw(run, card)
             is_known = not card.live.has_begun or (run is not None and run.is_over)
-            raise Interrupted("" if is_known else f"It may still run: {PREFIX}runs -s running")
+            raise CellInterrupted("" if is_known else f"The run may still be going on: {PREFIX}runs -s running")
         return await working
 
     async def _is_done(self, working: asyncio.Future[T], seconds: float | None = None) -> bool:
-        """Whether it ended before somebody interrupted it and before the time was up."""
+        """Return whether the work ended before an interrupt and within `seconds`."""
         stopping = asyncio.ensure_future(self._stop.wait())
         either: set[asyncio.Future[Any]] = {working, stopping}
         await asyncio.wait(either, timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
         stopping.cancel()
         return working.done()
 
-    async def _end(self, working: asyncio.Future[Answer], hands: Hands, before: RunResult | None, card: _Card) -> None:
-        """Cancel the run that this line has begun, once it is known which, and see it end. Where nobody waits for that
-        any longer, the thread cancels it when it hears of it."""
+    async def _end(
+        self, working: asyncio.Future[ClientResult], client: WorkspaceClient, before: RunResult | None, card: _Card
+    ) -> None:
+        """Cancel the run of this line as soon as its id is known, and wait for its end.
+
+        After a second interrupt, or when the time is up, the thread cancels the run itself.
+        """
         self._is_ending = True
         self._stop.clear()
         card.live.stop()
         deadline = self._loop.time() + STOP_SECONDS
         cancelled = None
         while not self._stop.is_set() and self._loop.time() < deadline:
-            run = hands.last
+            run = client.last
             if run is before:
-                if not card.live.has_begun:  # it only looks, or has not come so far
+                if not card.live.has_begun:  # the line only reads, or has not started a run
                     return
             elif run is not None and run.run_id != cancelled:
                 cancelled = run.run_id
-                await self._is_done(in_thread(partial(hands.cancel, cancelled)), deadline - self._loop.time())
-            if await self._is_done(working, LOOK_SECONDS):
-                working.exception()  # whatever became of it, it was interrupted
+                await self._is_done(start_in_thread(partial(client.cancel, cancelled)), deadline - self._loop.time())
+            if await self._is_done(working, POLL_SECONDS):
+                working.exception()  # an error no longer matters: the line was interrupted
                 return
 
-    # -- what is seen
+    # -- output
 
-    def _show(self, line: Line, answer: Answer, card: _Card, *, is_last: bool) -> None:
-        """A run is a display, which could be drawn while it went; any other answer of the last line is the result."""
+    def _show(self, line: Line, answer: ClientResult, card: _Card, *, is_last: bool) -> None:
+        """Publish a run as a display, which may be drawn already, and another result of the last line as the result."""
         if line.options.quiet and (not isinstance(answer, RunResult) or answer.ok):
             return
         if isinstance(answer, RunResult):
             self._draw(answer, card)
             return
-        shown = self._shown(answer)
+        content = self._render(answer)
         if is_last:
-            self._publish("execute_result", {**shown, "execution_count": self._number})
-        elif shown["data"]["text/plain"]:  # else this cell has shown all that it may
-            self._publish("display_data", {**shown, "transient": {}})
+            self._publish("execute_result", {**content, "execution_count": self._number})
+        elif content["data"]["text/plain"]:  # else the allowance of the cell is used up
+            self._publish("display_data", {**content, "transient": {}})
 
     def _draw(self, run: RunResult, card: _Card) -> None:
-        card.draw(self._shown(run)["data"])
+        card.draw(self._render(run)["data"])
 
-    def _shown(self, answer: Answer) -> dict[str, Any]:
+    def _render(self, answer: ClientResult) -> dict[str, Any]:
         data = self._allowance.bundle(answer, prefix=PREFIX)
         self.text = data.get("text/plain", self.text)
         return {"data": data, "metadata": {}}
 
     def _publish(self, kind: str, content: dict[str, Any]) -> None:
-        """In order, whichever thread it comes from; nothing after the end, of a thread that was left alone."""
+        """Send a message in order, from any thread; threads that outlive the cell send nothing."""
 
         def send() -> None:
             if not self.ended.is_set():
@@ -164,12 +171,12 @@ class Execution:
         if threading.get_ident() == self._thread:
             send()
         else:
-            with suppress(RuntimeError):  # the loop is closed, and with it whoever saw
+            with suppress(RuntimeError):  # the loop is closed, and with it the front end
                 self._loop.call_soon_threadsafe(send)
 
 
 class _Card:
-    """A display that is drawn again in its place: while a run goes, and when it has ended."""
+    """A display that is updated while a run goes, and when it has ended."""
 
     def __init__(self, publish: Publish, *, is_live: bool) -> None:
         self.live = LiveCard(self.draw if is_live else lambda _: None, prefix=PREFIX)
@@ -183,8 +190,10 @@ class _Card:
         self._publish(kind, {"data": data, "metadata": {}, "transient": {"display_id": self._id}})
 
 
-def in_thread(work: Callable[[], T]) -> asyncio.Future[T]:
-    """What `work` answers, in a thread of its own that keeps no process from ending."""
-    future = asyncio.wrap_future(started(work, "wap-cell"))
-    future.add_done_callback(lambda done: done.cancelled() or done.exception())  # who was interrupted does not ask
+def start_in_thread(work: Callable[[], T]) -> asyncio.Future[T]:
+    """Start `work` in a daemon thread and return a future for the event loop."""
+    future = asyncio.wrap_future(run_in_thread(work, "wap-cell"))
+    future.add_done_callback(
+        lambda done: done.cancelled() or done.exception()
+    )  # an interrupted caller does not read it
     return future

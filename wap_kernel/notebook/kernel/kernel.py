@@ -1,4 +1,4 @@
-"""What Jupyter asks of a kernel, and what this one answers. Nothing is evaluated: lines are read, and hands do them."""
+"""Answer the requests of Jupyter to a kernel, without evaluating code: the workspace client executes parsed lines."""
 
 from __future__ import annotations
 
@@ -12,23 +12,25 @@ from typing import Any
 from ipykernel._version import kernel_protocol_version
 from ipykernel.kernelbase import Kernel
 
-from wap_kernel.client.render import LARGEST_ERROR, summary, text, weight
+from wap_kernel.client.render import MAX_ERROR_BYTES, saved_bytes, summarize_error, text
 from wap_kernel.client.results import Problem
 from wap_kernel.model.errors import InternalError, WapError
 from wap_kernel.notebook.kernel import completion, inspection
 from wap_kernel.notebook.kernel.connection import Connection
-from wap_kernel.notebook.kernel.execution import PREFIX, Execution, Interrupted, in_thread
-from wap_kernel.notebook.kernel.history import History, told
+from wap_kernel.notebook.kernel.execution import PREFIX, CellExecution, CellInterrupted, start_in_thread
+from wap_kernel.notebook.kernel.history import History, encode_entries
 from wap_kernel.notebook.language import Completer
 from wap_kernel.notebook.language.lookup import Lookup
 
 END_SECONDS = 2.0
-"""That a cell is given to end when the kernel is to; after 2.5 Jupyter ends the kernel."""
+"""Seconds for a cell to end before a shutdown; after 2.5 Jupyter ends the kernel."""
 
 Reply = dict[str, Any]
 
 
 class WapKernel(Kernel):
+    """The `wap` kernel."""
+
     implementation = "wap"
     implementation_version = version("wap-kernel")
     banner = 'wap: files, search and commands, within what policy allows. "help" lists what can be written.'
@@ -44,19 +46,19 @@ class WapKernel(Kernel):
     def __init__(self, **options: Any) -> None:
         super().__init__(**options)  # type: ignore[no-untyped-call] # half of ipykernel has types
         self._connection = Connection()
-        self._completer = Completer(self._connection.hands, self._connection.is_there, has_python=False)
-        self._lookup = Lookup(self._connection.hands)
+        self._completer = Completer(self._connection.client, self._connection.is_connected, has_python=False)
+        self._lookup = Lookup(self._connection.client)
         self._history = History()
-        self._execution: Execution | None = None
+        self._execution: CellExecution | None = None
 
     def start(self) -> None:
-        """Looks for the server at once, so that the first cell and the first completion do not wait for it."""
+        """Start the kernel and look for the server, so that the first cell and the first completion need not wait."""
         super().start()  # type: ignore[no-untyped-call]
         threading.Thread(target=self._connection.prepare, name="wap-connecting", daemon=True).start()
 
     @property
     def kernel_info(self) -> Reply:
-        """Without a debugger, which would run Python and which ipykernel would load only to see whether it is there."""
+        """Return the description of the kernel without a debugger, which would run Python and take time to load."""
         return {
             "protocol_version": kernel_protocol_version,
             "implementation": self.implementation,
@@ -68,7 +70,7 @@ class WapKernel(Kernel):
         }
 
     async def create_subshell_request(self, stream: Any, ident: Any, parent: Reply) -> None:
-        """A cell begins when the one before has ended: it may need what that one wrote."""
+        """Refuse subshells: a cell starts when the one before has ended, because it may need what that one wrote."""
         refusal = {"status": "error", "ename": "NOT_SUPPORTED", "evalue": "There are no subshells.", "traceback": []}
         if self.session:
             self.session.send(stream, "create_subshell_reply", refusal, parent, ident=ident)
@@ -76,13 +78,13 @@ class WapKernel(Kernel):
     # -- interrupts
 
     async def interrupt_request(self, stream: Any, ident: Any, parent: Reply) -> None:
-        """Told to the cell and to nobody else: ipykernel would send a signal to all that the cell has started."""
+        """Interrupt the cell alone; ipykernel would send a signal to every process that the cell has started."""
         self._interrupt()
         if self.session:
             self.session.send(stream, "interrupt_reply", {"status": "ok"}, parent, ident=ident)
 
     def pre_handler_hook(self) -> None:
-        """A signal means the same. As an exception it could strike anywhere, also in the event loop."""
+        """Handle SIGINT as an interrupt request; as an exception it could be raised in the event loop."""
         self.saved_sigint_handler = signal.signal(signal.SIGINT, lambda *_: self._interrupt())
 
     def _interrupt(self) -> None:
@@ -109,21 +111,23 @@ class WapKernel(Kernel):
             if not silent and self.session:
                 self.session.send(self.iopub_socket, kind, content, parent)
 
-        self._execution = Execution(self._connection, publish, number)
+        self._execution = CellExecution(self._connection, publish, number)
         failure: Reply | None = None
         try:
             await self._execution.run(code)
-        except Interrupted as interrupted:
-            said = f"Interrupted. {interrupted}".strip()
-            failure = {"ename": "KeyboardInterrupt", "evalue": "", "traceback": [said]}
+        except CellInterrupted as interrupted:
+            message = f"Interrupted. {interrupted}".strip()
+            failure = {"ename": "KeyboardInterrupt", "evalue": "", "traceback": [message]}
         except WapError as error:
-            failure = _failure(error)
+            failure = _error_reply(error)
         except Exception as error:
             self.log.exception("A cell could not be run.")
-            failure = _failure(InternalError(f"A bug in wap: {type(error).__name__}.", hint="The log has more."))
-        shown, self._execution = self._execution.text, None
+            failure = _error_reply(
+                InternalError(f"A bug in wap: {type(error).__name__}.", hint="The server's log has the traceback.")
+            )
+        output, self._execution = self._execution.text, None
         if store_history and not silent:
-            self._history.add(number, code, shown)
+            self._history.add(number, code, output)
         elif not silent:
             self.execution_count -= 1  # ipykernel has counted it already
         if failure is not None:
@@ -135,23 +139,23 @@ class WapKernel(Kernel):
     # -- help while writing
 
     async def do_complete(self, code: str, cursor_pos: int) -> Reply:
-        found = await in_thread(lambda: completion.complete(self._completer, code, cursor_pos))
+        completions = await start_in_thread(lambda: completion.complete(self._completer, code, cursor_pos))
         return {
             "status": "ok",
-            "matches": found.matches,
-            "cursor_start": found.start,
-            "cursor_end": found.end,
+            "matches": completions.matches,
+            "cursor_start": completions.start,
+            "cursor_end": completions.end,
             "metadata": {},
         }
 
     async def do_inspect(
         self, code: str, cursor_pos: int, detail_level: int = 0, omit_sections: Collection[str] = ()
     ) -> Reply:
-        data = await in_thread(lambda: inspection.inspect(code, cursor_pos, self._lookup))
+        data = await start_in_thread(lambda: inspection.inspect(code, cursor_pos, self._lookup))
         return {"status": "ok", "found": bool(data), "data": data, "metadata": {}}
 
     async def do_is_complete(self, code: str) -> Reply:
-        status = await in_thread(partial(completion.completeness, code))
+        status = await start_in_thread(partial(completion.check_completeness, code))
         return {"status": status, "indent": ""} if status == "incomplete" else {"status": status}
 
     async def do_history(
@@ -172,14 +176,14 @@ class WapKernel(Kernel):
             entries = self._history.search(pattern, n, unique=unique)
         else:
             entries = self._history.tail(n)
-        return {"status": "ok", "history": told(entries, output=output)}
+        return {"status": "ok", "history": encode_entries(entries, output=output)}
 
     async def do_shutdown(self, restart: bool) -> Reply:
-        """Asked in another thread, while a cell may run: it is interrupted, so that its run does not go on alone."""
+        """Shut down; called in another thread, so interrupt the active cell: its run must not go on alone."""
         if (execution := self._execution) is not None:
             execution.end()
-            await in_thread(partial(execution.ended.wait, END_SECONDS))
-        await in_thread(self._connection.close)
+            await start_in_thread(partial(execution.ended.wait, END_SECONDS))
+        await start_in_thread(self._connection.close)
         return {"status": "ok", "restart": restart}
 
 
@@ -191,12 +195,12 @@ _NOT_EVALUATED: Reply = {
 }
 
 
-def _failure(error: WapError) -> Reply:
-    """Without a traceback: a person reads what went wrong and what to do."""
+def _error_reply(error: WapError) -> Reply:
+    """Return the error reply: its traceback holds the message and the hint for a person."""
     more = {name: error.details[name] for name in ("line",) if name in error.details}
-    problem = Problem.of(error, **more)
+    problem = Problem.from_error(error, **more)
     if error.hint:
         problem = Problem({**problem.data, "hint": error.hint.replace("%%wap ", "").replace("%wap ", "")})
-    evalue = summary(error.message)
-    traceback = [text(problem, prefix=PREFIX, largest=LARGEST_ERROR - weight(evalue))]
+    evalue = summarize_error(error.message)
+    traceback = [text(problem, prefix=PREFIX, largest=MAX_ERROR_BYTES - saved_bytes(evalue))]
     return {"ename": error.code.value, "evalue": evalue, "traceback": traceback}

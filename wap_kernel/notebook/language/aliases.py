@@ -1,4 +1,4 @@
-"""Words that people have in their fingers from elsewhere, and what they are called here."""
+"""Commands that people know from other tools, and their names here."""
 
 from __future__ import annotations
 
@@ -20,18 +20,18 @@ _WORDS = {
 }
 _COMMANDS = "cp mv mkdir rmdir ln chmod find wc sort diff echo python python3 pip make pytest npm node curl which env"
 PROGRAMS = ("ls", "rm")
-"""Sub-commands that have the name of a program, whose options people expect of them."""
-_HERE = {word: name for name, words in _WORDS.items() for word in words.split()}
-_HERE |= {word: f"sh {word}" for word in _COMMANDS.split()}
+"""Sub-commands with the name of a program, whose options people expect."""
+_NAMES = {word: name for name, words in _WORDS.items() for word in words.split()}
+_NAMES |= {word: f"sh {word}" for word in _COMMANDS.split()}
 
 
-def meant(word: str, rest: str) -> tuple[str, str] | None:
-    """What `word` is called here, and the line to write instead; None where it is no habit that is known."""
+def find_alias(word: str, rest: str) -> tuple[str, str] | None:
+    """Return the sub-command for `word` and the line to write instead, or None where `word` is not known."""
     if word == "cd":
         return "sh -C DIR", "sh -C DIR COMMAND. Paths begin at the workspace, always."
     if word.startswith("!") and word != "!":
         return "sh", f"sh {word[1:]} {rest}".strip()
-    name = _HERE.get(word)
+    name = _NAMES.get(word)
     if name is None:
         return None
     has_options = any(part.startswith("-") for part in rest.split())

@@ -1,4 +1,4 @@
-"""What each sub-command does, with the hands of whoever wrote it."""
+"""Execute lines with a workspace client."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from wap_kernel.model.errors import FileNotFound, InvalidArgument, NotFound, Wap
 from wap_kernel.notebook.language import batch_cell
 from wap_kernel.notebook.language.commands import usage
 from wap_kernel.notebook.language.error_messages import reword_error
-from wap_kernel.notebook.language.line_parser import Line, understand
+from wap_kernel.notebook.language.line_parser import Line, parse_words
 
 if TYPE_CHECKING:
     from wap_kernel.client.backend import RunUpdate
@@ -24,133 +24,137 @@ Names = MutableMapping[str, Any]
 Operations = list[dict[str, Any]]
 
 
-class Show(Protocol):
-    """Whoever shows a run while it goes. Its answer is not shown here."""
+class RunDisplay(Protocol):
+    """A display of a run in progress; the caller displays its result."""
 
     def begin(self, operations: Operations) -> None:
-        """A run of these is about to start, or one goes on that somebody else began: its operations are not known."""
+        """Begin to display a run; `operations` are empty for a run of another caller."""
 
-    def sent(self, sent: RunUpdate) -> None: ...
+    def update(self, update: RunUpdate) -> None: ...
 
     def end(self) -> None:
-        """It has ended, or nobody waits for it any longer."""
+        """End the display: the run has ended, or is no longer waited for."""
 
 
-def perform(line: Line, hands: WorkspaceClient, show: Show, names: Names | None = None) -> ClientResult:
-    """Do what `line` says. `names` are Python's variables: a batch reads them, and `--to` binds one."""
+def execute_line(line: Line, client: WorkspaceClient, display: RunDisplay, names: Names | None = None) -> ClientResult:
+    """Execute `line`; `names` are the variables of Python, which a batch reads and `--to` binds."""
     if line.options.to is not None and names is None:
-        raise InvalidArgument("--to: there are no Python variables here.")
+        raise InvalidArgument("--to: this kernel has no Python variables.")
     name = line.command.name
     try:
         if name == "help":
             answer: ClientResult = Note({"text": usage(line.options.about or "", has_python=names is not None)})
         else:
-            answer = _batch(line, hands, show, names) if name == "run" else _ACTIONS[name](line, hands, show)
+            answer = (
+                _run_batch(line, client, display, names) if name == "run" else _ACTIONS[name](line, client, display)
+            )
     except WapError as error:
         if isinstance(error, FileNotFound):
-            error.hint = error.hint or _where(hands)
+            error.hint = error.hint or _path_hint(client)
         raise reword_error(error) from None
     if line.options.to is not None and names is not None:
         names[line.options.to] = answer
     return answer
 
 
-def _where(hands: WorkspaceClient) -> str | None:
-    """For who names a file by its place beside the notebook."""
+def _path_hint(client: WorkspaceClient) -> str | None:
+    """Return a hint for a person who names a file by its path relative to the notebook."""
     try:
-        root = str(hands.overview().data["workspace"]["root"])
+        root = str(client.overview().data["workspace"]["root"])
     except WapError:
         return None
     here = os.getcwd().removeprefix(root.rstrip(os.sep) + os.sep)
     if here == os.getcwd():
         return None
-    return f"Paths begin at the workspace. What lies beside this notebook is in {here.replace(os.sep, '/')}/"
+    return f"Paths begin at the workspace. The files next to this notebook are in {here.replace(os.sep, '/')}/"
 
 
-def operations(line: Line) -> Operations:
-    """What the line would do; empty for one that does nothing, or looks in ways that no batch has."""
-    made = _OPERATIONS.get(line.command.name)
-    return [] if made is None else made(line)
+def list_operations(line: Line) -> Operations:
+    """Return the operations of a line; empty for a line that no batch could express."""
+    build = _OPERATIONS.get(line.command.name)
+    return [] if build is None else build(line)
 
 
-# -- what is done as a run
+# -- runs
 
 
-def _batch(line: Line, hands: WorkspaceClient, show: Show, names: Mapping[str, object] | None) -> ClientResult:
+def _run_batch(
+    line: Line, client: WorkspaceClient, display: RunDisplay, names: Mapping[str, object] | None
+) -> ClientResult:
     text = line.body or ""
-    message = batch_cell.message(text, None if line.options.no_vars else names, line.first_line)
+    message = batch_cell.parse_batch(text, None if line.options.no_vars else names, line.first_line)
     try:
-        return _run(line, hands, show, message["operations"], message)
-    except InvalidArgument as error:  # of a server that is stricter than we are
-        raise batch_cell.located(error, message, text, line.first_line) from None
+        return _run(line, client, display, message["operations"], message)
+    except InvalidArgument as error:  # a server that is stricter than this client
+        raise batch_cell.locate_problems(error, message, text, line.first_line) from None
 
 
-def _single(line: Line, hands: WorkspaceClient, show: Show) -> ClientResult:
-    wanted = operations(line)
+def _run_line(line: Line, client: WorkspaceClient, display: RunDisplay) -> ClientResult:
+    operations = list_operations(line)
     try:
-        return _run(line, hands, show, wanted, {})
+        return _run(line, client, display, operations, {})
     except InvalidArgument as error:
-        raise batch_cell.unnumbered(error, wanted) from None
+        raise batch_cell.describe_problem(error, operations) from None
 
 
-def _run(line: Line, hands: WorkspaceClient, show: Show, wanted: Operations, message: Mapping[str, Any]) -> RunResult:
+def _run(
+    line: Line, client: WorkspaceClient, display: RunDisplay, operations: Operations, message: Mapping[str, Any]
+) -> RunResult:
     options = line.options
-    return _seen(
-        show,
-        lambda: hands.run(
-            wanted,
+    return _watch(
+        display,
+        lambda: client.run(
+            operations,
             atomic=getattr(options, "atomic", False) or bool(message.get("atomic")),
             dry_run=getattr(options, "dry_run", False) or bool(message.get("dryRun")),
             approve=getattr(options, "yes", False),
             wait_for_approval=getattr(options, "wait", 0.0),
-            on_sent=show.sent,
+            on_update=display.update,
         ),
-        wanted,
+        operations,
     )
 
 
-def _seen(show: Show, watched: Callable[[], RunResult], wanted: Operations | None = None) -> RunResult:
-    """`wanted` is not known of a run that somebody else began."""
+def _watch(display: RunDisplay, start: Callable[[], RunResult], operations: Operations | None = None) -> RunResult:
+    """Start a run and display it; the operations of another caller's run are not known."""
     try:
-        show.begin(wanted or [])
-        return watched()
+        display.begin(operations or [])
+        return start()
     finally:
-        show.end()
+        display.end()
 
 
 def _write(line: Line) -> Operations:
     content = line.body if line.options.content is None else line.options.content
-    made = {"type": "createFile", "path": line.options.path, "content": content or ""}
-    return [made if line.options.new else {**made, "overwrite": True}]
+    operation = {"type": "createFile", "path": line.options.path, "content": content or ""}
+    return [operation if line.options.new else {**operation, "overwrite": True}]
 
 
 def _edit(line: Line) -> Operations:
     if not line.options.old:
-        raise InvalidArgument(
-            "edit: there is no text to be replaced.", hint='"write PATH TEXT" replaces all that is in the file.'
-        )
+        raise InvalidArgument("edit: the text to replace is empty.", hint='"write PATH TEXT" replaces the whole file.')
     edit = {"oldContent": line.options.old, "newContent": line.options.new}
     return [{"type": "editFile", "path": line.options.path, "edits": [edit]}]
 
 
 def _shell(line: Line) -> Operations:
-    made = {"type": "shell", "command": line.options.command or (line.body or "").strip()}
+    operation = {"type": "shell", "command": line.options.command or (line.body or "").strip()}
     if line.options.cwd is not None:
-        made["cwd"] = line.options.cwd
+        operation["cwd"] = line.options.cwd
     if line.options.timeout is not None:
-        made["timeout"] = round(line.options.timeout * 1_000)
-    return [made]
+        operation["timeout"] = round(line.options.timeout * 1_000)
+    return [operation]
 
 
-def _checked(line: Line) -> Operations:
-    """A line that a batch could hold; anything else is taken for a command."""
+def _operations_to_check(line: Line) -> Operations:
+    """Return the operations of a line to check; text that is no sub-command is taken for a command."""
     if line.body is not None:
-        return list(batch_cell.message(line.body, None, line.first_line)["operations"])
+        return list(batch_cell.parse_batch(line.body, None, line.first_line)["operations"])
     text = line.options.command or ""
-    asked = text.split(None, 1)[0] if text else ""
-    if asked in _OPERATIONS and asked != "check":
+    name = text.split(None, 1)[0] if text else ""
+    if name in _OPERATIONS and name != "check":
         try:
-            return operations(understand(text))
+            return list_operations(parse_words(text))
         except InvalidArgument as error:
             error.hint = (error.hint or "").replace("%wap sh ", "%wap check sh ") or None
             raise
@@ -164,82 +168,89 @@ _OPERATIONS: dict[str, Callable[[Line], Operations]] = {
     "read": lambda line: [{"type": "readFile", "path": line.options.path}],
     "sh": _shell,
     "git": lambda line: [{"type": "shell", "command": f"git {line.options.command or ''}".strip()}],
-    "check": _checked,
+    "check": _operations_to_check,
 }
 
 
-# -- everything else
+# -- other sub-commands
 
 
-def _search(line: Line, hands: WorkspaceClient, show: Show) -> ClientResult:
-    asked = line.options
-    if not asked.pattern:
-        raise InvalidArgument("search: there is no text to look for.", hint='Write: search "some text" PATH')
-    return hands.search(
-        asked.pattern,
-        asked.path,
-        regex=asked.regex,
-        ignore_case=asked.ignore_case,
-        globs=asked.glob,
-        context=asked.context,
+def _search(line: Line, client: WorkspaceClient, display: RunDisplay) -> ClientResult:
+    options = line.options
+    if not options.pattern:
+        raise InvalidArgument("search: the text to search for is empty.", hint='Write: search "some text" PATH')
+    return client.search(
+        options.pattern,
+        options.path,
+        regex=options.regex,
+        ignore_case=options.ignore_case,
+        globs=options.glob,
+        context=options.context,
     )
 
 
-def _check(line: Line, hands: WorkspaceClient, show: Show) -> ClientResult:
-    wanted = _checked(line)
+def _check(line: Line, client: WorkspaceClient, display: RunDisplay) -> ClientResult:
+    operations = _operations_to_check(line)
     try:
-        return hands.check(wanted)
+        return client.check(operations)
     except InvalidArgument as error:
-        raise batch_cell.unnumbered(error, wanted) from None
+        raise batch_cell.describe_problem(error, operations) from None
 
 
-def _approve(line: Line, hands: WorkspaceClient, show: Show) -> ClientResult:
-    return _seen(show, lambda: hands.approve(line.options.run, remember=line.options.always, on_sent=show.sent))
+def _approve(line: Line, client: WorkspaceClient, display: RunDisplay) -> ClientResult:
+    return _watch(
+        display, lambda: client.approve(line.options.run, remember=line.options.always, on_update=display.update)
+    )
 
 
-def _revert(line: Line, hands: WorkspaceClient, show: Show) -> ClientResult:
-    return _seen(show, lambda: hands.revert(line.options.run, force=line.options.force, on_sent=show.sent))
+def _revert(line: Line, client: WorkspaceClient, display: RunDisplay) -> ClientResult:
+    return _watch(display, lambda: client.revert(line.options.run, force=line.options.force, on_update=display.update))
 
 
-def _deny(line: Line, hands: WorkspaceClient, show: Show) -> ClientResult:
-    """The id may be left out. What looks like one is one, and no reason: it might be a run that is there no more, and
-    another that waits would be denied."""
-    said = [word for word in (line.options.run, *line.options.reason) if word is not None]
-    run = said.pop(0) if said and _ID.match(said[0]) else None
-    return _seen(show, lambda: hands.deny(run, reason=" ".join(said) or None, on_sent=show.sent))
+def _deny(line: Line, client: WorkspaceClient, display: RunDisplay) -> ClientResult:
+    """Deny a run, whose id may be left out.
+
+    A first word that looks like an id is an id, not a reason: it may name a run that no longer exists, and another that
+    waits would be denied.
+    """
+    words = [word for word in (line.options.run, *line.options.reason) if word is not None]
+    run = words.pop(0) if words and _ID.match(words[0]) else None
+    return _watch(display, lambda: client.deny(run, reason=" ".join(words) or None, on_update=display.update))
 
 
-def _grants(line: Line, hands: WorkspaceClient, show: Show) -> ClientResult:
+def _grants(line: Line, client: WorkspaceClient, display: RunDisplay) -> ClientResult:
     if line.options.revoke is not None:
         try:
-            hands.revoke(line.options.revoke)
+            client.revoke(line.options.revoke)
         except NotFound:
             raise NotFound(f"There is no grant {line.options.revoke!r}.", hint="To see them all: %wap grants") from None
-    return hands.grants()
+    return client.grants()
 
 
-_ACTIONS: dict[str, Callable[[Line, WorkspaceClient, Show], ClientResult]] = {
-    "status": lambda line, hands, show: hands.overview(),
-    "ls": lambda line, hands, show: hands.ls(
+_ACTIONS: dict[str, Callable[[Line, WorkspaceClient, RunDisplay], ClientResult]] = {
+    "status": lambda line, client, display: client.overview(),
+    "ls": lambda line, client, display: client.ls(
         line.options.path, recursive=line.options.recursive or line.options.depth is not None, depth=line.options.depth
     ),
-    "read": lambda line, hands, show: hands.read(line.options.path, lines=line.options.lines or line.options.window),
+    "read": lambda line, client, display: client.read(
+        line.options.path, lines=line.options.lines or line.options.window
+    ),
     "search": _search,
-    "write": _single,
-    "edit": _single,
-    "rm": _single,
-    "sh": _single,
-    "git": _single,
+    "write": _run_line,
+    "edit": _run_line,
+    "rm": _run_line,
+    "sh": _run_line,
+    "git": _run_line,
     "check": _check,
-    "runs": lambda line, hands, show: hands.runs(status=line.options.status, limit=line.options.limit),
-    "show": lambda line, hands, show: hands.show(line.options.run),
+    "runs": lambda line, client, display: client.runs(status=line.options.status, limit=line.options.limit),
+    "show": lambda line, client, display: client.show(line.options.run),
     "approve": _approve,
     "deny": _deny,
-    "cancel": lambda line, hands, show: hands.cancel(line.options.run),
+    "cancel": lambda line, client, display: client.cancel(line.options.run),
     "revert": _revert,
-    "audit": lambda line, hands, show: hands.audit(
+    "audit": lambda line, client, display: client.audit(
         limit=line.options.limit, tool=line.options.tool, outcome=line.options.outcome
     ),
-    "policy": lambda line, hands, show: hands.policy(),
+    "policy": lambda line, client, display: client.policy(),
     "grants": _grants,
 }

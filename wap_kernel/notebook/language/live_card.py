@@ -1,4 +1,4 @@
-"""A card that follows a run: drawn again when something has happened, but not more often than anybody can read."""
+"""A card that follows a run: redrawn after updates, but not more often than people can read."""
 
 from __future__ import annotations
 
@@ -8,27 +8,30 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from wap_kernel.client.watching import Stopped
+from wap_kernel.client.run_tracker import RunAbandoned
 
 if TYPE_CHECKING:
-    from wap_kernel.client.backend import Sent
+    from wap_kernel.client.backend import RunUpdate
     from wap_kernel.client.render.live_view import LiveRun
 
 PERIOD = 0.125
-"""Seconds between two drawings; what is over before the first is not drawn at all."""
+"""Seconds between two drawings; a run that ends before the first is not drawn."""
 CLOCK = 1.0
-"""Seconds after which it is drawn anyway, for the time on it."""
+"""Seconds after which the card is redrawn for the time on it."""
 
 
 class LiveCard:
-    """A `Show`. `publish` gets a bundle, in a thread of ours: the last words before a silence are shown."""
+    """A `RunDisplay` that draws bundles with `publish`.
+
+    A thread draws, so that the last output before a pause is displayed, too.
+    """
 
     def __init__(self, publish: Callable[[dict[str, str]], None], prefix: str = "%wap ") -> None:
         self._publish = publish
         self._prefix = prefix
         self._run: LiveRun | None = None
         self._run_id = ""
-        self._begun = self._drawn = 0.0
+        self._started = self._drawn = 0.0
         self._changed = False
         self._is_stopped = False
         self._lock = threading.Lock()
@@ -43,43 +46,45 @@ class LiveCard:
         from wap_kernel.client.render.live_view import LiveRun
 
         with self._lock:
-            self._unless_stopped()
+            self._raise_if_stopped()
             self._run = LiveRun(len(operations), operations)
-        self._begun = self._drawn = time.monotonic()
-        # With the context of the cell: it says which cell's output this is.
+        self._started = self._drawn = time.monotonic()
+        # The context of the cell says to which cell the output belongs.
         target = contextvars.copy_context().run
-        self._thread = threading.Thread(target=target, args=(self._keep_drawing,), name="wap-live", daemon=True)
+        self._thread = threading.Thread(target=target, args=(self._draw_periodically,), name="wap-live", daemon=True)
         self._thread.start()
 
-    def sent(self, sent: Sent) -> None:
+    def update(self, update: RunUpdate) -> None:
         with self._lock:
-            self._unless_stopped()
+            self._raise_if_stopped()
             if self._run is not None:
-                self._run.feed(sent)
-            self._run_id = str(sent.data.get("runId", self._run_id))
+                self._run.feed(update)
+            self._run_id = str(update.data.get("runId", self._run_id))
             self._changed = True
 
     def end(self) -> None:
         self._ended.set()
-        if self._thread is not None and self._thread.is_alive():  # else an interrupt came before it began
+        if self._thread is not None and self._thread.is_alive():  # an interrupt may come before the thread starts
             self._thread.join()
 
     def stop(self) -> None:
-        """From another thread: nobody wants it any longer. Whoever has not begun does not, and whoever watches a run
-        cancels it when something is told of it."""
+        """Abandon the run, from another thread: a run that has not started does not start, others are cancelled.
+
+        The watching thread raises RunAbandoned at the next update.
+        """
         with self._lock:
             self._is_stopped = True
 
-    def _unless_stopped(self) -> None:
+    def _raise_if_stopped(self) -> None:
         if self._is_stopped:
-            raise Stopped
+            raise RunAbandoned
 
-    def _keep_drawing(self) -> None:
+    def _draw_periodically(self) -> None:
         while not self._ended.wait(PERIOD):
             now = time.monotonic()
             with self._lock:
                 if self._run is None or not (self._changed or now - self._drawn >= CLOCK):
                     continue
-                drawing = self._run.bundle(self._run_id, now - self._begun, prefix=self._prefix)
+                drawing = self._run.bundle(self._run_id, now - self._started, prefix=self._prefix)
                 self._changed, self._drawn = False, now
             self._publish(drawing)

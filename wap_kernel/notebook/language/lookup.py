@@ -1,4 +1,4 @@
-"""Questions to the workspace while somebody writes: answered soon, or with the next Tab."""
+"""Query the workspace while a person types; a late answer serves the next Tab."""
 
 from __future__ import annotations
 
@@ -7,41 +7,47 @@ from concurrent.futures import Future, TimeoutError
 from time import monotonic
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from wap_kernel.client.background import started
+from wap_kernel.client.background import run_in_thread
 from wap_kernel.model.errors import WapError
 
 if TYPE_CHECKING:
-    from wap_kernel.client.results import Answer
-    from wap_kernel.client.workspace_client import Hands
+    from wap_kernel.client.results import ClientResult
+    from wap_kernel.client.workspace_client import WorkspaceClient
 
-A = TypeVar("A", bound="Answer")
+A = TypeVar("A", bound="ClientResult")
 
 
 class Lookup:
-    """One question at a time: a slow server is not asked twice, and what it said too late answers the same question
-    when that is asked next. `hands` is called in a thread, for it may look for a server. Until `has_hands` that is all
-    that is begun, and nobody waits for it."""
+    """One query at a time to the workspace.
 
-    def __init__(self, hands: Callable[[], Hands], has_hands: Callable[[], bool] = lambda: True) -> None:
-        self._hands, self._has_hands = hands, has_hands
+    A slow server is not queried twice, and its late answer serves the next query of the same key.
+    `client` is called in a thread, because it may look for a server. Until `is_connected`, a query only starts that and
+    does not wait.
+    """
+
+    def __init__(self, client: Callable[[], WorkspaceClient], is_connected: Callable[[], bool] = lambda: True) -> None:
+        self._client, self._is_connected = client, is_connected
         self._late: tuple[Hashable, Future[Any]] | None = None
 
-    def ask(self, about: Hashable, question: Callable[[Hands], A], until: float) -> A | None:
-        """None: not answered by then (on the clock of `monotonic`), or refused. `about` tells questions apart."""
-        asked: Future[A] | None = None
+    def ask(self, key: Hashable, query: Callable[[WorkspaceClient], A], until: float) -> A | None:
+        """Return the answer of `query`, or None where it is refused or later than `until` on the clock of `monotonic`.
+
+        `key` tells queries apart.
+        """
+        answer: Future[A] | None = None
         if self._late is not None:
-            what, late = self._late
+            late_key, late = self._late
             if not late.done():
                 return None
-            self._late, asked = None, late if what == about else None
-        if asked is None and not self._has_hands():
-            self._late = None, started(self._hands, "wap-connecting")
+            self._late, answer = None, late if late_key == key else None
+        if answer is None and not self._is_connected():
+            self._late = None, run_in_thread(self._client, "wap-connecting")
             return None
-        asked = asked or started(lambda: question(self._hands()), "wap-asking")
+        answer = answer or run_in_thread(lambda: query(self._client()), "wap-asking")
         try:
-            return asked.result(max(0.0, until - monotonic()))
+            return answer.result(max(0.0, until - monotonic()))
         except TimeoutError:
-            self._late = about, asked
+            self._late = key, answer
             return None
         except WapError:
             return None

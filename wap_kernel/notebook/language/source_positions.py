@@ -1,4 +1,4 @@
-"""On which line of a batch each of its parts begins, so that a mistake can be shown where it is."""
+"""Find the line of each part of a batch, so that an error can name it."""
 
 from __future__ import annotations
 
@@ -15,30 +15,30 @@ Path = tuple[str | int, ...]
 _TOKEN = re.compile(r'"(?:\\.|[^"\\])*"|[][{},:]|[^][{},:\s"]+', re.DOTALL)
 
 
-def lines(text: str) -> dict[Path, int]:
-    """For a text that `batches.read` has read. A bare list has its operations below `operations` as well."""
-    found = _of_json(text) if batch_text.is_json(text) else _of_yaml(text)
+def locate_lines(text: str) -> dict[Path, int]:
+    """Return the line of each path in a valid batch; a bare list has its operations under `operations`, too."""
+    found = _locate_json(text) if batch_text.is_json(text) else _locate_yaml(text)
     if text.lstrip().startswith("[") or all(not isinstance(path[0], str) for path in found if path):
         return {("operations", *path) if path else path: line for path, line in found.items()}
     return found
 
 
-def nearest(path: Path, known: Mapping[Path, int]) -> int | None:
-    """Where it begins, or what it would be in: what is missing has no line of its own."""
+def find_nearest_line(path: Path, known: Mapping[Path, int]) -> int | None:
+    """Return the line of `path`, or of the nearest part that contains it, because a missing field has no line."""
     for length in range(len(path), -1, -1):
         if path[:length] in known:
             return known[path[:length]]
     return None
 
 
-def spelled(path: Path) -> str:
-    """`operations[2].path`."""
+def format_path(path: Path) -> str:
+    """Return a path as text, such as `operations[2].path`."""
     return "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in path).removeprefix(".")
 
 
-def _of_yaml(text: str) -> dict[Path, int]:
+def _locate_yaml(text: str) -> dict[Path, int]:
     found: dict[Path, int] = {}
-    tree = batch_text.yaml_tree(text)
+    tree = batch_text.compose_yaml(text)
     waiting: list[tuple[Path, Any, Any]] = [] if tree is None else [((), tree, tree)]
     while waiting:
         path, node, beginning = waiting.pop(0)
@@ -50,10 +50,10 @@ def _of_yaml(text: str) -> dict[Path, int]:
     return found
 
 
-def _of_json(text: str) -> dict[Path, int]:
-    """Token by token; that it is JSON is known."""
+def _locate_json(text: str) -> dict[Path, int]:
+    """Return the line of each path in valid JSON, token by token."""
     found: dict[Path, int] = {}
-    path: list[str | int | None] = []  # of what comes next; None is a field whose name comes next
+    path: list[str | int | None] = []  # the path of the next token; None is a field whose name comes next
     line, counted = 1, 0
     for token in _TOKEN.finditer(text):
         sign = token[0]
@@ -65,14 +65,14 @@ def _of_json(text: str) -> dict[Path, int]:
             path[-1] = path[-1] + 1 if isinstance(path[-1], int) else None
         elif path and path[-1] is None:
             path[-1] = str(json.loads(sign))
-            found[_known(path)] = line
+            found[_without_unnamed(path)] = line
         elif sign != ":":
             if not path or isinstance(path[-1], int):
-                found[_known(path)] = line
+                found[_without_unnamed(path)] = line
             if sign in "{[":
                 path.append(None if sign == "{" else 0)
     return found
 
 
-def _known(path: list[str | int | None]) -> Path:
+def _without_unnamed(path: list[str | int | None]) -> Path:
     return tuple(part for part in path if part is not None)

@@ -1,4 +1,4 @@
-"""Where `%wap` shows what it does: cards in a notebook, lines in a terminal, or nothing."""
+"""The displays of `%wap`: cards in a notebook, lines in a terminal, or none."""
 
 from __future__ import annotations
 
@@ -8,41 +8,41 @@ from typing import TYPE_CHECKING, Any, Protocol
 from uuid import uuid4
 
 from wap_kernel.client.render.transcript import Transcript
-from wap_kernel.client.results import Answer, RunResult
+from wap_kernel.client.results import ClientResult, RunResult
 from wap_kernel.notebook.language import LiveCard
 
 if TYPE_CHECKING:
     from IPython.core.interactiveshell import InteractiveShell
 
-    from wap_kernel.client.backend import Sent
+    from wap_kernel.client.backend import RunUpdate
     from wap_kernel.client.render import Allowance
 
 
 class Screen(Protocol):
-    """A `Show` that is also told how it ended."""
+    """A `RunDisplay` that also displays results."""
 
     @property
     def has_begun(self) -> bool: ...
 
     def begin(self, operations: Sequence[Mapping[str, Any]]) -> None: ...
 
-    def sent(self, sent: Sent) -> None: ...
+    def update(self, update: RunUpdate) -> None: ...
 
     def end(self) -> None: ...
 
-    def final(self, answer: Answer) -> None:
-        """Show what became of it."""
+    def final(self, result: ClientResult) -> None:
+        """Display the result."""
 
-    def again(self, answer: Answer) -> None:
-        """IPython is about to show, as the value of the cell, what stands there already."""
-
-
-def screen(shell: InteractiveShell, allowance: Allowance) -> Screen:
-    return Cards(shell, allowance) if getattr(shell, "kernel", None) is not None else Printed()
+    def again(self, result: ClientResult) -> None:
+        """Display the value of the cell, which IPython is about to show and this screen has displayed already."""
 
 
-class Cards(LiveCard):
-    """One output of the cell: the card of the run while it goes becomes that of its end, and is saved once."""
+def open_screen(shell: InteractiveShell, allowance: Allowance) -> Screen:
+    return NotebookScreen(shell, allowance) if getattr(shell, "kernel", None) is not None else TerminalScreen()
+
+
+class NotebookScreen(LiveCard):
+    """One output of a cell: a live card that becomes the card of the ended run, and is saved once."""
 
     def __init__(self, shell: InteractiveShell, allowance: Allowance) -> None:
         super().__init__(self._draw)
@@ -50,21 +50,21 @@ class Cards(LiveCard):
         self._allowance = allowance
         self._id: str | None = None
 
-    def final(self, answer: Answer) -> None:
-        self._draw(self._allowance.bundle(answer))
+    def final(self, result: ClientResult) -> None:
+        self._draw(self._allowance.bundle(result))
 
-    def again(self, answer: Answer) -> None:
+    def again(self, result: ClientResult) -> None:
         pass
 
     def _draw(self, bundle: dict[str, str]) -> None:
         is_new = self._id is None
         self._id = self._id or uuid4().hex
-        # Asked each time: while output is captured it is another one.
+        # Read each time: while output is captured, the publisher is another one.
         self._shell.display_pub.publish(data=bundle, metadata={}, transient={"display_id": self._id}, update=not is_new)
 
 
-class Printed:
-    """Nothing can be drawn again, so events and output are printed as they come and the end is a line."""
+class TerminalScreen:
+    """Events and output printed as they arrive, since a terminal cannot redraw them, and a line at the end."""
 
     def __init__(self) -> None:
         self.has_begun = False
@@ -73,23 +73,23 @@ class Printed:
     def begin(self, operations: Sequence[Mapping[str, Any]]) -> None:
         self.has_begun = True
 
-    def sent(self, sent: Sent) -> None:
-        self._transcript.show(sent.name, sent.data)
+    def update(self, update: RunUpdate) -> None:
+        self._transcript.show(update.name, update.data)
 
     def end(self) -> None:
         sys.stdout.flush()
 
-    def final(self, answer: Answer) -> None:
-        if not (self.has_begun and isinstance(answer, RunResult) and answer.is_over):
-            _write(f"{answer!r}\n")
+    def final(self, result: ClientResult) -> None:
+        if not (self.has_begun and isinstance(result, RunResult) and result.is_over):
+            _write(f"{result!r}\n")
 
-    def again(self, answer: Answer) -> None:
-        if isinstance(answer, RunResult):
-            self._transcript.end(answer.data, "")
+    def again(self, result: ClientResult) -> None:
+        if isinstance(result, RunResult):
+            self._transcript.end(result.data, "")
 
 
-class Silent:
-    """While a quiet run goes."""
+class SilentScreen:
+    """No display, for quiet runs."""
 
     def __init__(self) -> None:
         self.has_begun = False
@@ -97,7 +97,7 @@ class Silent:
     def begin(self, operations: Sequence[Mapping[str, Any]]) -> None:
         self.has_begun = True
 
-    def sent(self, sent: Sent) -> None:
+    def update(self, update: RunUpdate) -> None:
         pass
 
     def end(self) -> None:
@@ -105,6 +105,6 @@ class Silent:
 
 
 def _write(text: str) -> None:
-    """In what the terminal can show."""
+    """Write `text` in the encoding of the terminal."""
     encoding = sys.stdout.encoding or "utf-8"
     sys.stdout.write(text.encode(encoding, "backslashreplace").decode(encoding))

@@ -1,7 +1,7 @@
-"""`%wap` and `%%wap` in IPython: how they are registered. What they do is loaded when one is first used.
+"""Register `%wap` and `%%wap` in IPython; the rest is loaded when one is first used.
 
-What changes something is shown at once, by a card that follows it; what only looks is the value of the cell, like any
-other expression. Both are in `_`.
+A line that changes something is displayed immediately, by a card that follows its run; the result of a line that only
+reads is the value of the cell, like any other expression. Both are in `_`.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ if TYPE_CHECKING:
 
     from IPython.core.interactiveshell import ExecutionInfo, InteractiveShell
 
-    from wap_kernel.client.results import Answer
+    from wap_kernel.client.results import ClientResult
     from wap_kernel.notebook.magics.session import Session
 
 TAB_SECONDS = 0.1
-"""That a completion may take, with all that has to be loaded for it; 200 ms are promised on a machine that is busy."""
+"""Seconds for a completion, with all imports for it; 200 ms are promised on a busy machine."""
 _LOADED = (
     "notebook.magics.session",
     "client.workspace_client",
@@ -36,7 +36,7 @@ _ANSWER = ("wap_kernel.client.results", "Answer")
 
 
 def load(shell: InteractiveShell) -> None:
-    """`%load_ext wap_kernel`."""
+    """Add the magics to a shell."""
     magics = WapMagics(shell)
     shell.register_magics(magics)
     magics.attach()
@@ -56,34 +56,34 @@ class WapMagics(Magics):
 
     def __init__(self, shell: InteractiveShell) -> None:
         super().__init__(shell)
-        self._begun: Session | None = None
+        self._opened: Session | None = None
         self._loading: Future[None] | None = None
         self._ends_cell = True
 
     @no_var_expand
     @line_cell_magic
-    def wap(self, line: str, cell: str | None = None) -> Answer | None:
-        """Look at the workspace and change it, as policy allows.
+    def wap(self, line: str, cell: str | None = None) -> ClientResult | None:
+        """Read and change the workspace, as policy allows.
 
         `%wap` alone is an overview, `%wap help` lists the sub-commands, `%wap sh --help` explains one. `%%wap` runs the
         batch of operations below it, in JSON or YAML; `{{name}}` in it is the Python variable of that name.
         """
-        return self._session.do(line, cell)
+        return self._session.execute(line, cell)
 
     @property
     def _session(self) -> Session:
-        if self._begun is None:
+        if self._opened is None:
             from wap_kernel.notebook.magics.session import Session
 
-            self._begun = Session(self.shell)
-        return self._begun
+            self._opened = Session(self.shell)
+        return self._opened
 
-    # -- what IPython asks for
+    # -- hooks of IPython
 
     def attach(self) -> None:
         self.shell.Completer.custom_matchers.append(self._complete)
         self.shell.events.register("pre_execute", self._forget)
-        self.shell.events.register("pre_run_cell", self._look)
+        self.shell.events.register("pre_run_cell", self._inspect_cell)
         self.shell.events.register("post_run_cell", self._prepare)
         self._displays.for_type_by_name(*_ANSWER, self._display)
         self._bundles.for_type_by_name(*_ANSWER, self._bundle)
@@ -93,13 +93,13 @@ class WapMagics(Magics):
             self.shell.magics_manager.magics[kind].pop("wap", None)
         self.shell.Completer.custom_matchers.remove(self._complete)
         self.shell.events.unregister("pre_execute", self._forget)
-        self.shell.events.unregister("pre_run_cell", self._look)
+        self.shell.events.unregister("pre_run_cell", self._inspect_cell)
         if self._loading is None:
             self.shell.events.unregister("post_run_cell", self._prepare)
         self._displays.pop(".".join(_ANSWER), None)
         self._bundles.pop(".".join(_ANSWER), None)
-        if self._begun is not None:
-            self._begun.close()
+        if self._opened is not None:
+            self._opened.close()
 
     @property
     def _displays(self) -> Any:
@@ -111,24 +111,24 @@ class WapMagics(Magics):
         assert self.shell.display_formatter is not None
         return self.shell.display_formatter.mimebundle_formatter
 
-    def _bundle(self, answer: Answer, **_: object) -> dict[str, str]:
-        """Of all that a cell shows, within what a saved notebook should hold."""
+    def _bundle(self, answer: ClientResult, **_: object) -> dict[str, str]:
+        """Return the bundle of a result, within the allowance of the cell."""
         return self._session.allowance.bundle(answer)
 
     def _forget(self) -> None:
-        if self._begun is not None:
-            self._begun.forget_shown()
+        if self._opened is not None:
+            self._opened.start_cell()
 
-    def _look(self, info: ExecutionInfo) -> None:
-        """Whether the value of the cell is that of a line of ours."""
+    def _inspect_cell(self, info: ExecutionInfo) -> None:
+        """Note whether the value of the cell is that of a `%wap` line."""
         cell = str(info.raw_cell or "").replace("\\\n", " ")
         rows = [row for row in cell.split("\n") if row.strip()]
         self._ends_cell = bool(rows) and (_MAGIC.match(rows[-1]) or _CELL.match(cell)) is not None
 
-    def _display(self, answer: Answer) -> None:
-        """Nothing more for what stands there already, or is to be quiet; `_` is it all the same."""
-        if self._begun is None or not self._begun.has_shown(answer, ends_cell=self._ends_cell):
-            raise NotImplementedError  # to IPython: show it as you would
+    def _display(self, answer: ClientResult) -> None:
+        """Display nothing for a result that is displayed already or quiet, which is bound to `_` anyway."""
+        if self._opened is None or not self._opened.has_displayed(answer, ends_cell=self._ends_cell):
+            raise NotImplementedError  # IPython then displays it in its own way
 
     @context_matcher(priority=1000, identifier="wap")  # type: ignore[untyped-decorator]  # IPython's own have none
     def _complete(self, context: CompletionContext) -> SimpleMatcherResult:
@@ -147,43 +147,45 @@ class WapMagics(Magics):
         if not self._is_loaded(until):
             return _result([], text.rpartition(" ")[2])
         if is_text:
-            return _in_text(context.full_text.lstrip().split("\n")[0], text)
+            return _complete_text(context.full_text.lstrip().split("\n")[0], text)
         found = self._session.completer.complete(
             text, len(text), heads_cell=before.lstrip().startswith("%%"), until=until
         )
         return _result(found.matches, text[found.start :])
 
     def _is_loaded(self, until: float) -> bool:
-        """What completes, soon enough for whoever presses Tab. A thread loads it, which goes on if that is late."""
-        if self._begun is not None:
+        """Return whether the completer is loaded by `until`; the thread that loads it goes on if that is later."""
+        if self._opened is not None:
             return True
         from concurrent.futures import wait
 
         return bool(wait([self._prepare()], max(0.0, until - monotonic())).done)
 
     def _prepare(self, *_: object) -> Future[None]:
-        """Load what the first line and the first completion need, in a thread: when the cell that has loaded us is
-        done, so that neither that cell nor they wait for it."""
-        if self._loading is None:
-            from wap_kernel.client.background import started
+        """Load the modules for the first line and the first completion in a thread, after the cell with `%load_ext`.
 
-            self._loading = started(_load, "wap-loading")
+        So neither that cell nor the first line waits for them.
+        """
+        if self._loading is None:
+            from wap_kernel.client.background import run_in_thread
+
+            self._loading = run_in_thread(_load, "wap-loading")
             self.shell.events.unregister("post_run_cell", self._prepare)
         return self._loading
 
 
-def _in_text(head: str, row: str) -> SimpleMatcherResult:
-    """In the text of a cell with this head, up to the cursor: what a batch could go on with, and nothing of Python."""
+def _complete_text(head: str, row: str) -> SimpleMatcherResult:
+    """Complete the text of a cell with this head: a batch, and no names of Python."""
     from wap_kernel.model.errors import InvalidArgument
     from wap_kernel.notebook.kernel.cell_position import BATCHES
-    from wap_kernel.notebook.kernel.completion import in_batch
-    from wap_kernel.notebook.language.line_parser import MAGIC, understand
+    from wap_kernel.notebook.kernel.completion import complete_batch
+    from wap_kernel.notebook.language.line_parser import MAGIC, parse_words
 
     try:
-        is_batch = understand(MAGIC.sub("", head, count=1), heads_cell=True).command.name in BATCHES
+        is_batch = parse_words(MAGIC.sub("", head, count=1), heads_cell=True).command.name in BATCHES
     except InvalidArgument:
         is_batch = False
-    found = in_batch(row, len(row)) if is_batch else None
+    found = complete_batch(row, len(row)) if is_batch else None
     if found is None or not found.matches:
         return _result([], row.rpartition(" ")[2])
     return _result(found.matches, row[found.start :])
@@ -197,8 +199,10 @@ def _load() -> None:
 
 
 def _result(matches: list[str], fragment: str) -> SimpleMatcherResult:
-    """Those of other matchers, such as Python's names, do not stand beside ours, nor in their place: IPython asks the
-    others when there is nothing, so what has been typed stands for itself."""
+    """Return the matches, and suppress those of other matchers, such as the names of Python.
+
+    IPython asks the other matchers when there is no match, so without one the typed text matches itself.
+    """
     return {
         "completions": [SimpleCompletion(text=match, type="wap") for match in matches or [fragment]],
         "matched_fragment": fragment,

@@ -7,7 +7,7 @@ import json
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from wap_kernel.client.render import LARGEST, LARGEST_ERROR, LEAST, Allowance, bundle, weight
+from wap_kernel.client.render import MAX_BUNDLE_BYTES, MAX_ERROR_BYTES, MIN_BUNDLE_BYTES, Allowance, bundle, saved_bytes
 from wap_kernel.client.results import FileText, Note
 
 
@@ -20,7 +20,7 @@ def _file(size: int) -> FileText:
 def test_all_of_a_cell_is_within_it() -> None:
     allowance = Allowance()
     shown = [allowance.bundle(_file(60_000)) for _ in range(8)]
-    assert sum(len(json.dumps(one)) for one in shown) <= LARGEST - LARGEST_ERROR
+    assert sum(len(json.dumps(one)) for one in shown) <= MAX_BUNDLE_BYTES - MAX_ERROR_BYTES
     assert "a line of text" in shown[0]["text/html"]
     assert [one["text/plain"] for one in shown if "not shown" in one["text/plain"]] != []
     assert allowance.bundle(_file(10)) == {"text/plain": ""}
@@ -34,12 +34,12 @@ def test_what_is_small_is_cut_to_what_is_left() -> None:
         assert "a line of text" in one["text/html"]
 
 
-@given(st.integers(LEAST, LARGEST), st.integers(0, 60_000))
-@example(LEAST, 211)  # as text it takes nearly all that is there for text
-@example(LEAST, 340)
+@given(st.integers(MIN_BUNDLE_BYTES, MAX_BUNDLE_BYTES), st.integers(0, 60_000))
+@example(MIN_BUNDLE_BYTES, 211)  # as text it takes nearly all that is there for text
+@example(MIN_BUNDLE_BYTES, 340)
 def test_something_is_shown_of_a_file_in_any_room(largest: int, size: int) -> None:
     shown = bundle(_file(size), largest=largest)
-    assert sum(map(weight, shown.values())) <= largest
+    assert sum(map(saved_bytes, shown.values())) <= largest
     assert "a.txt" in shown["text/html"]
 
 

@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from wap_kernel.client.render import ansi
-from wap_kernel.client.render.ansi import changed, css, settled, spans
-from wap_kernel.client.render.blocks import PLAIN, Span, Style
+from wap_kernel.client.render.ansi import apply_sgr, collapse_overwrites, style_css, style_lines
+from wap_kernel.client.render.blocks import NO_STYLE, Span, Style
 
 RED = (231, 92, 88)
 
@@ -28,23 +28,23 @@ RED = (231, 92, 88)
         ("48;5;21", Style(None, (0, 0, 255))),
         ("91", Style((178, 43, 49))),
         ("101", Style(None, (178, 43, 49))),
-        ("31;0", PLAIN),
-        ("31;39", PLAIN),
-        ("1;2;22", PLAIN),
-        ("", PLAIN),
-        ("8", PLAIN),  # hidden: it is not
-        ("38;2;1", PLAIN),
-        ("38;9;1;31", PLAIN),
+        ("31;0", NO_STYLE),
+        ("31;39", NO_STYLE),
+        ("1;2;22", NO_STYLE),
+        ("", NO_STYLE),
+        ("8", NO_STYLE),  # hidden: it is not
+        ("38;2;1", NO_STYLE),
+        ("38;9;1;31", NO_STYLE),
         ("99999;31", Style(RED)),
     ],
 )
 def test_a_sequence_changes_the_style(parameters: str, style: Style) -> None:
-    assert changed(PLAIN, parameters) == style
+    assert apply_sgr(NO_STYLE, parameters) == style
 
 
 def test_a_style_lasts_until_it_is_changed() -> None:
     red = Style(RED)
-    assert list(spans(["\x1b[31ma", "b", "c\x1b[0md"])) == [
+    assert list(style_lines(["\x1b[31ma", "b", "c\x1b[0md"])) == [
         (Span("a", style=red),),
         (Span("b", style=red),),
         (Span("c", style=red), Span("d")),
@@ -53,7 +53,7 @@ def test_a_style_lasts_until_it_is_changed() -> None:
 
 @given(st.tuples(*[st.integers(0, 255)] * 3))
 def test_no_colour_hides_a_text(colour: tuple[int, int, int]) -> None:
-    found = re.fullmatch("color:#(..)(..)(..)", css(Style(colour)))
+    found = re.fullmatch("color:#(..)(..)(..)", style_css(Style(colour)))
     assert found is not None
     red, green, blue = (int(part, 16) for part in found.groups())
     level = ansi._luminance((red, green, blue))
@@ -62,7 +62,7 @@ def test_no_colour_hides_a_text(colour: tuple[int, int, int]) -> None:
 
 @given(st.tuples(*[st.integers(0, 255)] * 3), st.tuples(*[st.integers(0, 255)] * 3))
 def test_no_background_hides_a_text(foreground: tuple[int, int, int], background: tuple[int, int, int]) -> None:
-    rules = css(Style(foreground, background))
+    rules = style_css(Style(foreground, background))
     level = ansi._luminance(background)
     contrast = 1.05 / (level + 0.05) if "color:#fff" in rules.split(";") else (level + 0.05) / 0.05
     assert contrast >= 4
@@ -79,11 +79,11 @@ def test_no_background_hides_a_text(foreground: tuple[int, int, int], background
     ],
 )
 def test_a_progress_bar_shows_its_last_state(written: str, seen: str) -> None:
-    assert settled(written) == seen
+    assert collapse_overwrites(written) == seen
 
 
 @given(st.lists(st.text(alphabet="\x1b[;:0123456789mKx")))
 def test_colours_take_nothing_away(lines: list[str]) -> None:
-    for line, found in zip(lines, spans(lines), strict=True):
+    for line, found in zip(lines, style_lines(lines), strict=True):
         assert "".join(span.text for span in found) == re.sub(r"\x1b\[[0-9;:]{0,60}m", "", line)
-        assert all(re.fullmatch(r"[a-z0-9:;#.\-]*", css(span.style)) for span in found)
+        assert all(re.fullmatch(r"[a-z0-9:;#.\-]*", style_css(span.style)) for span in found)

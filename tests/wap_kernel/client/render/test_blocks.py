@@ -19,7 +19,10 @@ def test_a_head_and_what_is_left_are_the_whole(text: str, characters: int, lines
     rest = text[len(cut.text) :]
     assert "\n" not in rest[: cut.omitted_characters] and (not cut.omitted_characters or "\n" not in cut.text)
     is_within_line = cut.text and not cut.text.endswith("\n")
-    assert len(split_lines(rest[cut.omitted_characters :].removeprefix("\n" if is_within_line else ""))) == cut.omitted_lines
+    assert (
+        len(split_lines(rest[cut.omitted_characters :].removeprefix("\n" if is_within_line else "")))
+        == cut.omitted_lines
+    )
     assert cut.text or not text
 
 
@@ -36,12 +39,18 @@ def test_a_tail_and_what_is_left_are_the_whole(text: str, characters: int, lines
 
 def test_what_was_cut_is_counted_truly() -> None:
     for long in (units.take_head("x" * 5_000, 3_000, 10), units.take_tail("x" * 5_000, 3_000, 10)):
-        assert (len(long.text), long.omitted_lines, long.omitted_characters) == (1_000, 0, 4_000), "more of it no writer shows"
+        assert (len(long.text), long.omitted_lines, long.omitted_characters) == (1_000, 0, 4_000), (
+            "more of it no writer shows"
+        )
     assert (
-        units.take_head("x" * 5_000 + "\ny", 3_000, 10).describe_omission() == "4,000 more characters of this line and 1 more line"
+        units.take_head("x" * 5_000 + "\ny", 3_000, 10).describe_omission()
+        == "4,000 more characters of this line and 1 more line"
     )
     assert units.take_tail("y\nz\nx\n", 3, 10).describe_omission("earlier") == "2 earlier lines"
-    assert units.take_head("x" * 5_000, 3_000, 10, longest=5_000).describe_omission() == "2,000 more characters of this line"
+    assert (
+        units.take_head("x" * 5_000, 3_000, 10, longest=5_000).describe_omission()
+        == "2,000 more characters of this line"
+    )
     assert units.take_head("x\n", 3_000, 10).describe_omission() == ""
 
 

@@ -129,8 +129,8 @@ PLACES: dict[str, Callable[[str], ClientResult]] = {
     "verdict": lambda bad: VerdictList({"verdicts": [{"operationId": "a", "verdict": "deny", "reason": bad}]}),
     "grant": lambda bad: GrantList({"grants": [{"id": "g", "allows": bad, "createdBy": "ada"}]}),
     "workspace": lambda bad: Overview({"workspace": {"root": bad}, "waiting": []}),
-    "server": lambda bad: Overview({"place": {"kind": "server", "name": bad}, "waiting": []}),
-    "what was tried": lambda bad: Overview({"place": {"kind": "embedded", "tried": [bad]}, "waiting": []}),
+    "server": lambda bad: Overview({"endpoint": {"kind": "server", "name": bad}, "waiting": []}),
+    "what was tried": lambda bad: Overview({"endpoint": {"kind": "embedded", "tried": [bad]}, "waiting": []}),
     "grant's id": lambda bad: GrantList({"grants": [{"id": bad, "allows": "x", "createdBy": "ada"}]}),
     "denied path": lambda bad: PolicyReport({"layers": [{"name": "x", "filesystem": {"deniedPaths": [bad]}}]}),
     "problem": lambda bad: Problem({"error": bad, "code": "X"}),
@@ -188,7 +188,7 @@ def test_real_files_and_real_output(tmp_path: Path) -> None:
 
             async def call(tool: str, **parameters: Any) -> dict[str, Any]:
                 body = json.dumps(parameters).encode()
-                answered: dict[str, Any] = json.loads(await wap.call(tool, body, scene.runner, PERSON))
+                answered: dict[str, Any] = json.loads(await wap.call_tool(tool, body, scene.runner, PERSON))
                 return answered
 
             found.append(Listing(await call("exploreFiles", path="."), path="."))

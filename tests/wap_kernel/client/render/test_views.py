@@ -13,8 +13,8 @@ from wap_kernel.client.render import VIEWS, bundle, text
 from wap_kernel.client.results import FileText, Listing, Overview, PolicyReport, RunList, RunResult, VerdictList
 from wap_kernel.dialects.agent_spaces.operations import parse_message
 from wap_kernel.policy.effective import EffectivePolicy
-from wap_kernel.policy.parse import merge
-from wap_kernel.policy.presets import load
+from wap_kernel.policy.parse import merge_policy
+from wap_kernel.policy.presets import load_preset
 
 NAMES = (
     "asking atomic audit dry file grants hits listing note overview part policy problem".split()
@@ -102,7 +102,7 @@ def test_a_question_about_a_push_says_what_is_new_and_what_is_lost_there() -> No
 
 
 def policy_card(*overrides: dict[str, Any]) -> list[str]:
-    layers = tuple(merge(load("standard"), each) for each in overrides)
+    layers = tuple(merge_policy(load_preset("standard"), each) for each in overrides)
     return [" ".join(line.split()) for line in text(PolicyReport(EffectivePolicy(layers).to_dict())).splitlines()]
 
 
@@ -212,7 +212,7 @@ def test_earlier_lines_are_counted_truly() -> None:
     cut = shown(stdout=f"{lines}[... 900000 bytes left out ...]\n{lines}", stdoutBytes=900_200, truncated=True)
     assert ">earlier output, 900 KB in all<" in cut["text/html"]
     for written in cut.values():
-        assert html.unescape(written).count('… of 900 KB in all; connect().output("run_1", "op-1") answers it') == 1
+        assert html.unescape(written).count('… of 900 KB in all; connect().output("run_1", "op-1") returns it') == 1
         assert "to_dict" not in written
     both = shown(stdout="one\n", stderr="[... 9 bytes left out ...]\nx\n", stderrBytes=70_000, truncated=True)
     assert 'connect().output("run_1", "op-1", "stderr")' in both["text/plain"], "and nothing of stdout"
@@ -321,12 +321,12 @@ def test_an_overview_says_where_one_is(recorded: Recorded) -> None:
 
 def test_an_overview_says_what_was_tried_and_what_goes_on() -> None:
     place = {"kind": "embedded", "name": "/ws", "reason": "none", "tried": ["WAP_URL is not set", "no file"]}
-    plain, rich = (bundle(Overview({"place": place, "running": 2}))[kind] for kind in ("text/plain", "text/html"))
+    plain, rich = (bundle(Overview({"endpoint": place, "running": 2}))[kind] for kind in ("text/plain", "text/html"))
     for written in (plain, rich):
         for words in ("WAP_URL is not set.", "no file.", "set WAP_URL and WAP_TOKEN", "2 runs under way"):
             assert words in written
     assert "%wap runs -s running" in plain
-    assert "under way" not in bundle(Overview({"place": place, "running": 0}))["text/plain"]
+    assert "under way" not in bundle(Overview({"endpoint": place, "running": 0}))["text/plain"]
 
 
 def test_lists_are_tables(recorded: Recorded) -> None:

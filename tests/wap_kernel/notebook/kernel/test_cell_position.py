@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from wap_kernel.notebook.kernel import operation_help
-from wap_kernel.notebook.kernel.cell_position import row_at, with_text, word_at
-from wap_kernel.notebook.kernel.history import History, told
+from wap_kernel.notebook.kernel.cell_position import line_at, parse_text_cell, word_at
+from wap_kernel.notebook.kernel.history import History, encode_entries
 
 
 @pytest.mark.parametrize(
@@ -26,7 +26,7 @@ from wap_kernel.notebook.kernel.history import History, told
     ],
 )
 def test_a_row_is_a_line_with_all_that_continues_it(marked: str, start: int, text: str) -> None:
-    assert row_at(marked.replace("|", ""), marked.index("|")) == (start, text)
+    assert line_at(marked.replace("|", ""), marked.index("|")) == (start, text)
 
 
 def test_a_word_reaches_to_both_sides_of_the_cursor() -> None:
@@ -36,12 +36,12 @@ def test_a_word_reaches_to_both_sides_of_the_cursor() -> None:
 
 
 def test_a_cell_with_a_text_is_told_from_lines() -> None:
-    batch = with_text("# mine\n- type: shell")
+    batch = parse_text_cell("# mine\n- type: shell")
     assert batch is not None and (batch.command.name, batch.first_line) == ("run", 2)
-    assert with_text("ls\nread a") is None
-    magic = with_text("%%wap --atomic\r\n- type: shell\r\n")
+    assert parse_text_cell("ls\nread a") is None
+    magic = parse_text_cell("%%wap --atomic\r\n- type: shell\r\n")
     assert magic is not None and (magic.options.atomic, magic.first_line) == (True, 2)
-    assert with_text("raed") is None
+    assert parse_text_cell("raed") is None
 
 
 def test_history() -> None:
@@ -55,11 +55,11 @@ def test_history() -> None:
     assert history.range(-1, 1, 9) == []
     assert [entry.source for entry in history.search("read*", 1, unique=False)] == ["read b"]
     assert [entry.number for entry in history.search("ls", None, unique=True)] == [3]
-    assert told(history.tail(1), output=True) == [(1, 4, ("read b", None))]
+    assert encode_entries(history.tail(1), output=True) == [(1, 4, ("read b", None))]
 
 
 def test_every_operation_is_described() -> None:
     assert set(operation_help.names()) == set(operation_help._models())
     for name in operation_help.names():
-        assert operation_help.describe(name).startswith(f"{name}: ")
-    assert "encoding" in operation_help.describe("createFile")
+        assert operation_help.describe_operation(name).startswith(f"{name}: ")
+    assert "encoding" in operation_help.describe_operation("createFile")

@@ -15,7 +15,7 @@ import pytest
 from jupyter_client.manager import KernelManager
 
 from tests.support.wap_kernels import SECONDS, Talk, running_kernel
-from wap_kernel.client.render import LARGEST, LARGEST_ERROR
+from wap_kernel.client.render import MAX_BUNDLE_BYTES, MAX_ERROR_BYTES
 from wap_kernel.model.errors import NotFound
 from wap_kernel.notebook.kernel import inspection
 from wap_kernel.notebook.language.lookup import Lookup
@@ -146,11 +146,11 @@ def test_an_error_is_cut(talk: Talk) -> None:
     said = talk.run("x" * 200_000)
     assert said.kinds == ["error"]
     failure = said.messages[0][1]
-    assert len(json.dumps(failure)) < LARGEST_ERROR
+    assert len(json.dumps(failure)) < MAX_ERROR_BYTES
     assert "more characters" in failure["evalue"]
     raised = talk.run("sh --raise false " + "x" * 50_000)
-    assert len(json.dumps([content for _, content in raised.messages])) < LARGEST
-    assert len(json.dumps(raised.messages[-1][1])) < LARGEST_ERROR
+    assert len(json.dumps([content for _, content in raised.messages])) < MAX_BUNDLE_BYTES
+    assert len(json.dumps(raised.messages[-1][1])) < MAX_ERROR_BYTES
 
 
 def test_what_a_denied_command_says(talk: Talk) -> None:
@@ -302,13 +302,13 @@ def test_inspection_does_not_wait_for_ever(monkeypatch: pytest.MonkeyPatch) -> N
     """For a verdict; the documentation is there."""
     is_asked, may_go = threading.Event(), threading.Event()
 
-    def hands() -> Any:
+    def client() -> Any:
         is_asked.set()
         may_go.wait(30)
         raise NotFound("nobody")
 
     monkeypatch.setattr(inspection, "PATIENCE", 0.0)
-    told = inspection.inspect("sh rm -r build", 10, Lookup(hands))
+    told = inspection.inspect("sh rm -r build", 10, Lookup(client))
     assert told["text/plain"].startswith("usage: sh")
     assert is_asked.wait(30)
     may_go.set()

@@ -44,7 +44,7 @@ JSON = """\
 
 def refused(text: str, names: dict[str, object] | None = None, first_line: int = 2) -> InvalidArgument:
     with pytest.raises(InvalidArgument) as caught:
-        batch_cell.message(text, names, first_line)
+        batch_cell.parse_batch(text, names, first_line)
     return caught.value
 
 
@@ -52,7 +52,7 @@ def refused(text: str, names: dict[str, object] | None = None, first_line: int =
 
 
 def test_lines_of_yaml() -> None:
-    assert source_positions.lines(YAML) == {
+    assert source_positions.locate_lines(YAML) == {
         (): 2,
         ("operations", 0): 2,
         ("operations", 0, "type"): 2,
@@ -68,7 +68,7 @@ def test_lines_of_yaml() -> None:
 
 
 def test_lines_of_json() -> None:
-    found = source_positions.lines(JSON)
+    found = source_positions.locate_lines(JSON)
     expected = {
         (): 1,
         ("protocolVersion",): 2,
@@ -94,7 +94,7 @@ VALUES = st.recursive(
 def test_every_part_of_json_has_the_line_on_which_it_begins(value: list[Any], indent: int | str | None) -> None:
     """With an indent, json writes one item a line, so the lines are those of a walk through it."""
     text = json.dumps(value, indent=indent)
-    found = source_positions.lines(text)
+    found = source_positions.locate_lines(text)
     expected: dict[tuple[str | int, ...], int] = {}
     line = 1
 
@@ -116,7 +116,7 @@ def test_every_part_of_json_has_the_line_on_which_it_begins(value: list[Any], in
 
 def test_line_ends_of_unicode_are_not_those_of_an_editor() -> None:
     text = '- type: message\n  content: "a\u2028b\x85c"\n- type: nothing\n'
-    assert source_positions.lines(text)[("operations", 1)] == 3
+    assert source_positions.locate_lines(text)[("operations", 1)] == 3
 
 
 # -- mistakes
@@ -129,15 +129,15 @@ def test_line_ends_of_unicode_are_not_those_of_an_editor() -> None:
         (YAML + "- type: shell\n", "line 12: operations[3].command: This field is required."),
         (
             YAML.replace("ls", "7"),
-            "line 11: operations[2].command: It should be text, and is 7. Put it in quotes.",
+            "line 11: operations[2].command: The value should be text, and is 7. Put it in quotes.",
         ),
         (
             YAML.replace("ls", "yes"),
-            "line 11: operations[2].command: It should be text, and is true (so YAML reads yes, no, on and off). "
-            "Put it in quotes.",
+            "line 11: operations[2].command: The value should be text, and is true "
+            "(so YAML reads yes, no, on and off). Put it in quotes.",
         ),
-        (YAML.replace("ls", "[ls]"), "line 11: operations[2].command: It should be text, and is a list."),
-        (YAML.replace("ls", "ls, env: x"), "line 11: operations[2].env: It should be a mapping, and is a text."),
+        (YAML.replace("ls", "[ls]"), "line 11: operations[2].command: The value should be text, and is a list."),
+        (YAML.replace("ls", "ls, env: x"), "line 11: operations[2].env: The value should be a mapping, and is a text."),
         (YAML.replace("a.txt", "/a.txt"), "line 6: operations[1].path: Path must be relative"),
         (
             YAML.replace("content: |", "contnt: |"),
@@ -146,15 +146,15 @@ def test_line_ends_of_unicode_are_not_those_of_an_editor() -> None:
             "line 7: operations[1].contnt: Unknown field. Did you mean content?",
         ),
         ("- type: creatFile\n", "line 2: operations[0]: There is no type 'creatFile'. Did you mean createFile?"),
-        ("- path: a\n", "line 2: operations[0]: It has no type. It should be one of message, createFile, "),
+        ("- path: a\n", "line 2: operations[0]: The operation has no type. The type is one of message, createFile, "),
         ("- 3\n", "line 2: operations[0]: Input should be a valid dictionary"),
-        (JSON.replace('"x"', "1"), "line 8: operations[1].edits[0].oldContent: It should be text, and is 1."),
+        (JSON.replace('"x"', "1"), "line 8: operations[1].edits[0].oldContent: The value should be text, and is 1."),
         (JSON.replace('"atomic"', '"atomc"'), "line 12: atomc: Unknown field. Did you mean atomic?"),
         (
             '[{"type": "shell", "command": "x",\n"env": {"a.b": 1}}]',
-            "line 3: operations[0].env.a.b: It should be text, and is 1.",
+            "line 3: operations[0].env.a.b: The value should be text, and is 1.",
         ),
-        ('{"operations": 3}', "line 2: operations: It should be a list, and is 3."),
+        ('{"operations": 3}', "line 2: operations: The value should be a list, and is 3."),
         ('[{"type": "shell",]', "The batch is not valid JSON: "),
         ("- type: x\n  a: [", "The batch is not valid YAML: "),
         ("words", "The batch is no batch of operations."),
@@ -185,7 +185,7 @@ def test_many_mistakes_are_not_all_shown() -> None:
 
 def filled(value: Any, **names: object) -> Any:
     text = json.dumps([{"type": "message", "content": "x", "value": value}])
-    return batch_cell.variables.fill(batch_text.read(text, "a"), names)["operations"][0]["value"]
+    return batch_cell.variables.fill_variables(batch_text.parse_batch(text, "a"), names)["operations"][0]["value"]
 
 
 def test_a_value_that_is_a_variable_becomes_the_object() -> None:
@@ -229,10 +229,10 @@ class Explosive:
     [
         ("{{pathh}}", {"path": 1, "_pathh": 1}, "there is no variable 'pathh'", "Did you mean path? --no-vars"),
         ("{{zzz}}", {"path": 1}, "there is no variable 'zzz'", "--no-vars leaves"),
-        ("a {{os.environ}}", {"os": Explosive()}, "{{os.environ}} is no plain name", "Bind it"),
-        ("{{x}}", {"x": {1, 2}}, "'x' is a set, which JSON cannot hold", "Make text"),
-        ("{{x}}", {"x": Path("a")}, "'x' is a PosixPath, which JSON cannot hold", "Make text"),
-        ("{{x}}", {"x": float("nan")}, "'x' is a float, which JSON cannot hold", "Make text"),
+        ("a {{os.environ}}", {"os": Explosive()}, "{{os.environ}} is not the name of a variable", "Bind the value"),
+        ("{{x}}", {"x": {1, 2}}, "'x' is a set, which JSON cannot hold", "Convert it to text"),
+        ("{{x}}", {"x": Path("a")}, "'x' is a PosixPath, which JSON cannot hold", "Convert it to text"),
+        ("{{x}}", {"x": float("nan")}, "'x' is a float, which JSON cannot hold", "Convert it to text"),
     ],
 )
 def test_a_variable_that_cannot_be_had(value: str, names: dict[str, object], told: str, hint: str) -> None:
@@ -258,14 +258,14 @@ def test_itself_in_itself() -> None:
 def test_variables_in_a_message() -> None:
     text = 'operations: "{{wanted}}"\natomic: "{{yes}}"\n'
     wanted = [{"type": "message", "content": "{{stays}}"}]
-    made = batch_cell.message(text, {"wanted": wanted, "yes": True}, 2)
+    made = batch_cell.parse_batch(text, {"wanted": wanted, "yes": True}, 2)
     assert made == {"operations": wanted, "atomic": True, "protocolVersion": "1.0"}
     error = refused(text, {"wanted": [{"type": "shell"}], "yes": True})
     assert error.message == "line 2: operations[0].command: This field is required."
 
 
 def test_without_variables_braces_stay() -> None:
-    made = batch_cell.message('[{"type": "message", "content": "{{x}}"}]', None, 2)
+    made = batch_cell.parse_batch('[{"type": "message", "content": "{{x}}"}]', None, 2)
     assert made["operations"][0]["content"] == "{{x}}"
 
 
@@ -278,11 +278,12 @@ def test_yaml_takes_bare_braces_for_something_else_and_says_so() -> None:
 def test_what_only_the_server_refuses_has_its_line_too() -> None:
     told = InvalidArgument("no", problems=[{"field": "operations.1.createFile.path", "message": "Not here"}])
     assert (
-        batch_cell.located(told, batch_text.read(YAML, "a"), YAML, 2).message == "line 6: operations[1].path: Not here"
+        batch_cell.locate_problems(told, batch_text.parse_batch(YAML, "a"), YAML, 2).message
+        == "line 6: operations[1].path: Not here"
     )
     plain = InvalidArgument("no")
-    assert batch_cell.located(plain, {}, YAML, 2) is plain
+    assert batch_cell.locate_problems(plain, {}, YAML, 2) is plain
     assert (
-        batch_cell.unnumbered(told, [{"type": "message"}, {"type": "createFile", "path": "a"}]).message
+        batch_cell.describe_problem(told, [{"type": "message"}, {"type": "createFile", "path": "a"}]).message
         == "path: Not here"
     )

@@ -8,13 +8,13 @@ from pathlib import Path
 
 import pytest
 
-from wap_kernel.client.workspace_client import Hands, connect
+from wap_kernel.client.workspace_client import WorkspaceClient, connect
 from wap_kernel.model.errors import ProviderUnavailable
 from wap_kernel.notebook.language import Completer, completion, lookup
 
 
 @pytest.fixture(scope="module")
-def hands(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Hands]:
+def client(tmp_path_factory: pytest.TempPathFactory) -> Iterator[WorkspaceClient]:
     base = tmp_path_factory.mktemp("completing")
     root = base / "ws"
     (root / "src" / "deep").mkdir(parents=True)
@@ -39,9 +39,9 @@ def hands(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Hands]:
 
 
 @pytest.fixture
-def completer(hands: Hands, monkeypatch: pytest.MonkeyPatch) -> Completer:
+def completer(client: WorkspaceClient, monkeypatch: pytest.MonkeyPatch) -> Completer:
     monkeypatch.setattr(completion, "PATIENCE", 30.0)  # how busy the machine is does not matter here
-    return Completer(lambda: hands)
+    return Completer(lambda: client)
 
 
 @pytest.mark.parametrize(
@@ -101,25 +101,25 @@ def test_the_head_of_a_cell(completer: Completer) -> None:
     assert completer.complete("wri", 3, heads_cell=True).matches == ["write"]
 
 
-def test_runs(completer: Completer, hands: Hands) -> None:
-    run = hands.sh("true")
+def test_runs(completer: Completer, client: WorkspaceClient) -> None:
+    run = client.sh("true")
     assert run.run_id in completer.complete("show run_", 9).matches
     assert completer.complete("revert l", 8).matches == ["last"]
     assert run.run_id in completer.complete("deny ", 5).matches
 
 
 class Slow:
-    """Hands that are found when it is said so."""
+    """WorkspaceClient that are found when it is said so."""
 
-    def __init__(self, hands: Hands) -> None:
-        self.hands = hands
+    def __init__(self, client: WorkspaceClient) -> None:
+        self.client = client
         self.asked = 0
         self.may_answer = threading.Event()
 
-    def __call__(self) -> Hands:
+    def __call__(self) -> WorkspaceClient:
         self.asked += 1
         assert self.may_answer.wait(30)
-        return self.hands
+        return self.client
 
     def answer(self) -> None:
         self.may_answer.set()
@@ -129,8 +129,8 @@ class Slow:
 
 
 @pytest.fixture
-def slow(hands: Hands) -> Iterator[Slow]:
-    made = Slow(hands)
+def slow(client: WorkspaceClient) -> Iterator[Slow]:
+    made = Slow(client)
     yield made
     made.answer()
 
@@ -190,18 +190,18 @@ def test_the_time_begins_when_completion_does(slow: Slow, monkeypatch: pytest.Mo
 
 
 def test_who_has_no_server_has_no_completions() -> None:
-    def missing() -> Hands:
+    def missing() -> WorkspaceClient:
         raise ProviderUnavailable("nobody answers")
 
     assert Completer(missing).complete("read ", 5).matches == []
     assert Completer(missing).complete("re", 2).matches == ["read", "revert"]
 
 
-def test_denied_paths_do_not_show(completer: Completer, hands: Hands) -> None:
+def test_denied_paths_do_not_show(completer: Completer, client: WorkspaceClient) -> None:
     from wap_kernel.model.errors import PermissionDenied
 
     with pytest.raises(PermissionDenied):
-        hands.read(".env")
+        client.read(".env")
     assert completer.complete("read .e", 7).matches == []
 
 

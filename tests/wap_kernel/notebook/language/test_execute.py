@@ -11,17 +11,17 @@ from typing import Any
 import pytest
 
 from wap_kernel.client.results import RunResult
-from wap_kernel.client.watching import RunAbandoned
+from wap_kernel.client.run_tracker import RunAbandoned
 from wap_kernel.client.workspace_client import WorkspaceClient, connect
 from wap_kernel.model.errors import FileNotFound, NotFound, WapError
-from wap_kernel.notebook.language import LiveCard, parse, perform
+from wap_kernel.notebook.language import LiveCard, execute_line, parse
 
 ASKS = "factor 6"
 """The standard policy does not know this program, so it asks."""
 
 
 @pytest.fixture(scope="module")
-def hands(tmp_path_factory: pytest.TempPathFactory) -> Iterator[WorkspaceClient]:
+def client(tmp_path_factory: pytest.TempPathFactory) -> Iterator[WorkspaceClient]:
     base = tmp_path_factory.mktemp("performing")
     (base / "ws").mkdir()
     with pytest.MonkeyPatch.context() as patch:
@@ -33,8 +33,8 @@ def hands(tmp_path_factory: pytest.TempPathFactory) -> Iterator[WorkspaceClient]
 
 
 @pytest.fixture
-def root(hands: WorkspaceClient) -> Path:
-    return Path(hands.place.name)
+def root(client: WorkspaceClient) -> Path:
+    return Path(client.endpoint.name)
 
 
 def card() -> LiveCard:
@@ -46,39 +46,39 @@ def drawing() -> list[threading.Thread]:
 
 
 @pytest.mark.parametrize("word", ["00000000", "0000", "run_0000000000000000", "apr_00", "run_zz"])
-def test_what_looks_like_an_id_is_no_reason_to_deny_another_run(hands: WorkspaceClient, word: str) -> None:
-    waits = hands.sh(ASKS)
+def test_what_looks_like_an_id_is_no_reason_to_deny_another_run(client: WorkspaceClient, word: str) -> None:
+    waits = client.sh(ASKS)
     with pytest.raises(NotFound):
-        perform(parse(f"deny {word}"), hands, card())
-    assert hands.show(waits.run_id).status == "awaiting_approval"
-    denied = perform(parse("deny not 00000000"), hands, card())
+        execute_line(parse(f"deny {word}"), client, card())
+    assert client.show(waits.run_id).status == "awaiting_approval"
+    denied = execute_line(parse("deny not 00000000"), client, card())
     assert denied.data["runId"] == waits.run_id
     assert "not 00000000" in repr(denied)
 
 
-def test_what_is_stopped_before_it_begins_does_not(hands: WorkspaceClient, root: Path) -> None:
+def test_what_is_stopped_before_it_begins_does_not(client: WorkspaceClient, root: Path) -> None:
     stopped = card()
     stopped.stop()
     with pytest.raises(RunAbandoned):
-        perform(parse("write never.txt no"), hands, stopped)
+        execute_line(parse("write never.txt no"), client, stopped)
     assert not stopped.has_begun
     assert not (root / "never.txt").exists()
     assert drawing() == []
 
 
-def test_what_is_stopped_while_it_is_watched_is_cancelled(hands: WorkspaceClient) -> None:
+def test_what_is_stopped_while_it_is_watched_is_cancelled(client: WorkspaceClient) -> None:
     """By the thread that watches it, when it hears of it."""
     stopped = card()
-    hear = stopped.sent
+    hear = stopped.update
 
     def hear_and_stop(sent: Any) -> None:
         stopped.stop()
         hear(sent)
 
-    stopped.sent = hear_and_stop  # type: ignore[method-assign]
+    stopped.update = hear_and_stop  # type: ignore[method-assign]
     with pytest.raises(RunAbandoned):
-        perform(parse("sh -t 600 sleep 1000"), hands, stopped)
-    assert hands.last is not None and hands.last.status == "cancelled"
+        execute_line(parse("sh -t 600 sleep 1000"), client, stopped)
+    assert client.last is not None and client.last.status == "cancelled"
     assert drawing() == []
 
 
@@ -90,39 +90,39 @@ class Struck(LiveCard):
         raise KeyboardInterrupt
 
 
-def test_an_interrupt_as_it_begins_leaves_no_thread(hands: WorkspaceClient) -> None:
+def test_an_interrupt_as_it_begins_leaves_no_thread(client: WorkspaceClient) -> None:
     with pytest.raises(KeyboardInterrupt):
-        perform(parse("write never.txt no"), hands, Struck(lambda _: None))
+        execute_line(parse("write never.txt no"), client, Struck(lambda _: None))
     assert drawing() == []
 
 
 @pytest.mark.parametrize("line", ["read data.csv", "ls data", "search x data.csv"])
 def test_a_notebook_in_a_folder_is_told_where_paths_begin(
-    hands: WorkspaceClient, root: Path, monkeypatch: pytest.MonkeyPatch, line: str
+    client: WorkspaceClient, root: Path, monkeypatch: pytest.MonkeyPatch, line: str
 ) -> None:
     (root / "week 1" / "mine").mkdir(parents=True, exist_ok=True)
     monkeypatch.chdir(root / "week 1" / "mine")
     with pytest.raises(FileNotFound) as missing:
-        perform(parse(line), hands, card())
-    assert missing.value.hint == "Paths begin at the workspace. What lies beside this notebook is in week 1/mine/"
+        execute_line(parse(line), client, card())
+    assert missing.value.hint == "Paths begin at the workspace. The files next to this notebook are in week 1/mine/"
     for elsewhere in (root, root.parent):
         monkeypatch.chdir(elsewhere)
         with pytest.raises(FileNotFound) as missing:
-            perform(parse(line), hands, card())
+            execute_line(parse(line), client, card())
         assert missing.value.hint is None
 
 
-def test_grants_say_how_they_are_made_and_taken_back(hands: WorkspaceClient) -> None:
-    assert "%wap approve RUN --always" in repr(perform(parse("grants"), hands, card()))
-    hands.sh(ASKS)
-    hands.approve(remember=True)
-    given = perform(parse("grants"), hands, card())
+def test_grants_say_how_they_are_made_and_taken_back(client: WorkspaceClient) -> None:
+    assert "%wap approve RUN --always" in repr(execute_line(parse("grants"), client, card()))
+    client.sh(ASKS)
+    client.approve(remember=True)
+    given = execute_line(parse("grants"), client, card())
     grant = given.data["grants"][0]["id"]
     assert f"To be asked again: %wap grants --revoke {grant}" in repr(given)
     with pytest.raises(NotFound, match="no grant 'grant_none'") as missing:
-        perform(parse("grants --revoke grant_none"), hands, card())
+        execute_line(parse("grants --revoke grant_none"), client, card())
     assert missing.value.hint == "To see them all: %wap grants"
-    assert perform(parse(f"grants --revoke {grant}"), hands, card()).data["grants"] == []
+    assert execute_line(parse(f"grants --revoke {grant}"), client, card()).data["grants"] == []
 
 
 SAID = {
@@ -139,8 +139,8 @@ SAID = {
     "write sub x": "Is a folder: sub. Name a file to write, in it or elsewhere.",
     "edit binary a b": "Change it with a command.",
     "search -e (a": "leave out -e to search for exact text.",
-    'search ""': "search: there is no text to look for.",
-    'edit a.txt "" b': "edit: there is no text to be replaced.",
+    'search ""': "search: the text to search for is empty.",
+    'edit a.txt "" b': "edit: the text to replace is empty.",
     "sh -t 1 sleep 60": "Ask for a longer timeout, up to 600 seconds, or do less at once.",
 }
 FOREIGN = re.compile(
@@ -148,14 +148,14 @@ FOREIGN = re.compile(
 )
 
 
-def test_what_to_do_next_is_said_in_words_of_a_line(hands: WorkspaceClient, root: Path) -> None:
+def test_what_to_do_next_is_said_in_words_of_a_line(client: WorkspaceClient, root: Path) -> None:
     (root / "sub").mkdir()
     (root / "a.txt").write_text("a\n")
     (root / "binary").write_bytes(b"\0")
     (root / "large").write_bytes(b"x\n" * 1024 * 1024)
     for line, said in SAID.items():
         try:
-            answer = perform(parse(line), hands, card())
+            answer = execute_line(parse(line), client, card())
         except WapError as error:
             text = error.text
         else:
@@ -165,9 +165,9 @@ def test_what_to_do_next_is_said_in_words_of_a_line(hands: WorkspaceClient, root
         assert not FOREIGN.search(text.partition("The command was ended after")[0]), text
 
 
-def test_help_offers_variables_where_there_is_python(hands: WorkspaceClient) -> None:
+def test_help_offers_variables_where_there_is_python(client: WorkspaceClient) -> None:
     for line in ("help ls", "help run"):
-        assert "--to" in repr(perform(parse(line), hands, card(), {}))
-        assert "--to" not in repr(perform(parse(line), hands, card())) and "{{" not in repr(
-            perform(parse(line), hands, card())
+        assert "--to" in repr(execute_line(parse(line), client, card(), {}))
+        assert "--to" not in repr(execute_line(parse(line), client, card())) and "{{" not in repr(
+            execute_line(parse(line), client, card())
         )

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from wap_kernel.model.errors import InvalidArgument
-from wap_kernel.notebook.language import COMMANDS, aliases, operations, parse, parse_cell, parse_script, usage
+from wap_kernel.notebook.language import COMMANDS, aliases, list_operations, parse, parse_cell, parse_script, usage
 
 
 @pytest.mark.parametrize(
@@ -66,7 +66,7 @@ def test_a_line(text: str, name: str, options: dict[str, Any]) -> None:
         ("frobnicate", "There is no sub-command 'frobnicate'."),
         ("read a --lins 3", "read: there is no option --lins; did you mean --lines?"),
         ("sh --timeot 3 ls", "sh: there is no option --timeot; did you mean --timeout?"),
-        ("ls a b", "ls: there is no place for 'b'"),
+        ("ls a b", "ls: unexpected word 'b'"),
         ("read", "read: the following arguments are required: PATH."),
         ("read a 20:10", "the last follows the first, not '20:10'"),
         ("read a 0:3", "counted from 1"),
@@ -115,7 +115,7 @@ def test_a_mistake(text: str, told: str, capsys: pytest.CaptureFixture[str]) -> 
         ("tree", "did you mean ls -r?", "Write: %wap ls -r"),
         ("!make test", "did you mean sh?", "Write: %wap sh make test"),
         ("cd src", "did you mean sh -C DIR?", "Paths begin at the workspace"),
-        ("%load_ext wap_kernel", "There is no sub-command '%load_ext'.", "No magics here"),
+        ("%load_ext wap_kernel", "There is no sub-command '%load_ext'.", "This kernel has no magics"),
     ],
 )
 def test_a_habit_from_elsewhere(text: str, told: str, hint: str) -> None:
@@ -126,7 +126,7 @@ def test_a_habit_from_elsewhere(text: str, told: str, hint: str) -> None:
 
 
 def test_what_a_habit_is_called_here_is_there() -> None:
-    for word, name in aliases._HERE.items():
+    for word, name in aliases._NAMES.items():
         assert name.split()[0] in COMMANDS
         assert word not in COMMANDS, "or nobody would ever be told"
 
@@ -157,10 +157,10 @@ def test_options_alone_are_those_of_run() -> None:
 
 
 def test_the_text_of_a_cell() -> None:
-    assert operations(parse_cell("write a.txt", "one\ntwo\n")) == [
+    assert list_operations(parse_cell("write a.txt", "one\ntwo\n")) == [
         {"type": "createFile", "path": "a.txt", "content": "one\ntwo\n", "overwrite": True}
     ]
-    assert operations(parse_cell("sh -t 1 -C src", "cd x\nmake\n")) == [
+    assert list_operations(parse_cell("sh -t 1 -C src", "cd x\nmake\n")) == [
         {"type": "shell", "command": "cd x\nmake", "cwd": "src", "timeout": 1000}
     ]
 
@@ -169,8 +169,8 @@ def test_the_text_of_a_cell() -> None:
     ("head", "told"),
     [
         ("ls", "ls takes no text below it"),
-        ("write a.txt text", "a text in the line and one below"),
-        ("sh ls", "a text in the line and one below"),
+        ("write a.txt text", "a text in the line and another below"),
+        ("sh ls", "a text in the line and another below"),
         ("--yse", "there is no option --yse; did you mean --yes?"),
     ],
 )
@@ -198,18 +198,18 @@ def test_a_cell_that_is_none(head: str, told: str) -> None:
     ],
 )
 def test_operations(text: str, done: list[dict[str, Any]]) -> None:
-    assert operations(parse(text)) == done
+    assert list_operations(parse(text)) == done
 
 
 def test_a_check_of_a_line_that_is_wrong() -> None:
     with pytest.raises(InvalidArgument, match="rm: there is no option -rf"):
-        operations(parse("check rm -rf /"))
+        list_operations(parse("check rm -rf /"))
 
 
 @pytest.mark.parametrize("line", ["rm -rf src", "ls -la", "check rm -rf 'a b'"])
 def test_the_options_of_a_program_are_for_the_program(line: str) -> None:
     with pytest.raises(InvalidArgument, match="there is no option") as refused:
-        operations(parse(line))
+        list_operations(parse(line))
     instead = line.replace("check rm", "check sh rm") if line.startswith("check") else f"sh {line}"
     assert refused.value.hint == f"Write it as a command: %wap {instead}"
     assert parse(instead).options.command == instead.partition(" ")[2]
@@ -283,7 +283,9 @@ def test_a_script_whose_text_is_missing(text: str) -> None:
 @pytest.mark.parametrize("ending", ["\n", "\r\n"])
 def test_a_text_is_the_same_however_its_lines_end_and_with_its_magic(cell: str, ending: str) -> None:
     (line,) = parse_script(cell.replace("\n", ending))
-    assert operations(line) == [{"type": "createFile", "path": "a.txt", "content": "one\ntwo\n", "overwrite": True}]
+    assert list_operations(line) == [
+        {"type": "createFile", "path": "a.txt", "content": "one\ntwo\n", "overwrite": True}
+    ]
     assert line.first_line == cell.count("\n") - 1
 
 
@@ -303,7 +305,9 @@ def test_a_batch_with_its_magic(head: str) -> None:
 
 
 def test_a_cell_of_ipython_with_other_line_ends() -> None:
-    assert operations(parse_cell("sh \r", "make\r\nmake test\r\n")) == [{"type": "shell", "command": "make\nmake test"}]
+    assert list_operations(parse_cell("sh \r", "make\r\nmake test\r\n")) == [
+        {"type": "shell", "command": "make\nmake test"}
+    ]
 
 
 def test_what_only_looks_like_the_magic_is_not() -> None:
@@ -323,14 +327,14 @@ def test_what_only_looks_like_the_magic_is_not() -> None:
     ],
 )
 def test_options_stand_after_the_sub_command(text: str, instead: str) -> None:
-    with pytest.raises(InvalidArgument, match="its options stand after it") as refused:
+    with pytest.raises(InvalidArgument, match="the options must stand after the sub-command") as refused:
         parse(text)
     assert refused.value.hint == f"Write: %wap {instead}"
     parse(instead)
 
 
 def test_options_stand_after_the_sub_command_at_the_head_of_a_cell_too() -> None:
-    with pytest.raises(InvalidArgument, match="sh: its options stand after it") as refused:
+    with pytest.raises(InvalidArgument, match="sh: the options must stand after the sub-command") as refused:
         parse_cell("--yes sh", "make\n")
     assert refused.value.hint == "Write: %%wap sh --yes"
     assert parse_cell("sh --yes", "make\n").options.yes

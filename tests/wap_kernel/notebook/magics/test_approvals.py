@@ -19,7 +19,7 @@ def test_a_question_is_answered_in_the_next_cell(kernel: Kernel) -> None:
     cell = kernel.run("%wap approve")
     assert cell.kinds == ["display_data"] and AGREED in cell.text
     assert kernel.value("[_.run_id, _.status]") == [run_id, "completed"]
-    assert "Nothing waits for approval" in kernel.run("%wap approve").text
+    assert "No run waits for approval" in kernel.run("%wap approve").text
 
 
 def test_a_denial_says_why(kernel: Kernel) -> None:

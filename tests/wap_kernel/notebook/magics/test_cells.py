@@ -20,7 +20,7 @@ def test_it_finds_the_server_that_started_it(kernel: Kernel, server: Server) -> 
     assert server.url.rstrip("/") in cell.text
     assert str(server.workspace) in cell.text
     assert "standard" in cell.text
-    assert kernel.value("_.data['place']['kind']") == "server"
+    assert kernel.value("_.data['endpoint']['kind']") == "server"
 
 
 def test_what_only_looks_is_the_value_of_the_cell(kernel: Kernel) -> None:

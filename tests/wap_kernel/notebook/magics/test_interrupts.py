@@ -40,9 +40,9 @@ def test_an_interrupt_while_it_waits_for_approval(kernel: Kernel, kernel_id: str
 @pytest.mark.parametrize(
     ("line", "said"),
     [
-        ("sh touch never", "nothing was begun"),
-        ("search x", "nothing was begun"),
-        ("cancel last", "it may have been done all the same"),
+        ("sh touch never", "no run was started"),
+        ("search x", "no run was started"),
+        ("cancel last", "the request may have been executed"),
     ],
 )
 def test_an_interrupt_before_anything_has_begun_is_told_in_a_line(
@@ -54,7 +54,7 @@ def test_an_interrupt_before_anything_has_begun_is_told_in_a_line(
     kernel.until(begun, "held")
     ask(server, f"api/kernels/{kernel_id}/interrupt", {})
     cell = kernel.finish(begun)
-    kernel.run("session.hands = found")
+    kernel.run("session.client = found")
     assert (cell.status, cell.outputs[-1]["traceback"]) == ("error", [f"KeyboardInterrupt: {said}."])
     assert not (server.workspace / "never").exists()
     assert kernel.run("%wap ls").status == "ok"
@@ -63,23 +63,23 @@ def test_an_interrupt_before_anything_has_begun_is_told_in_a_line(
 HELD_BEFORE = """
 import threading
 session = get_ipython().magics_manager.registry["WapMagics"]._session
-found = session.hands
+found = session.client
 def held():
     print("held", flush=True)
     threading.Event().wait(60)
-session.hands = held
+session.client = held
 """
 HOLD = """
 import threading
-from wap_kernel.client import watching
-hands = get_ipython().magics_manager.registry["WapMagics"]._session.hands()
-started, may_go = hands._backend.start, threading.Event()
+from wap_kernel.client import run_tracker
+client = get_ipython().magics_manager.registry["WapMagics"]._session.client()
+started, may_go = client._backend.start, threading.Event()
 def held(*arguments):
     print("held", flush=True)
     may_go.wait(60)
     return started(*arguments)
-hands._backend.start = held
-watching.STOP_SECONDS = 0.0
+client._backend.start = held
+run_tracker.STOP_SECONDS = 0.0
 """
 LET_GO = """
 may_go.set()
@@ -98,10 +98,12 @@ def test_an_interrupt_of_a_run_that_is_not_known_yet_says_so(server: Server) -> 
         kernel.until(begun, "held")
         ask(server, f"api/kernels/{kernel_id}/interrupt", {})
         cell = kernel.finish(begun)
-        assert cell.outputs[-1]["traceback"] == ["KeyboardInterrupt: it may still run, see %wap runs -s running."]
+        assert cell.outputs[-1]["traceback"] == [
+            "KeyboardInterrupt: the run may still be going on, see %wap runs -s running."
+        ]
         assert "another cell" not in cell.text and "cancelled" not in cell.text
         kernel.run(LET_GO)
-        assert kernel.value("hands.last.status") == "cancelled"
+        assert kernel.value("client.last.status") == "cancelled"
 
 
 def test_a_run_that_cannot_be_cancelled_is_not_said_to_be(server: Server) -> None:
@@ -109,18 +111,18 @@ def test_a_run_that_cannot_be_cancelled_is_not_said_to_be(server: Server) -> Non
         kernel.run("%load_ext wap_kernel\n%wap -q")
         kernel.run(
             "from wap_kernel.model.errors import ProviderUnavailable\n"
-            'hands = get_ipython().magics_manager.registry["WapMagics"]._session.hands()\n'
-            "cancel = hands._backend.cancel\n"
+            'client = get_ipython().magics_manager.registry["WapMagics"]._session.client()\n'
+            "cancel = client._backend.cancel\n"
             "def gone(run_id): raise ProviderUnavailable('gone')\n"
-            "hands._backend.cancel = gone"
+            "client._backend.cancel = gone"
         )
         begun = kernel.start(f"%wap sh -t 600 echo begun; {NOT_OVER}")
         kernel.until(begun, "| begun")
         ask(server, f"api/kernels/{kernel_id}/interrupt", {})
         cell = kernel.finish(begun)
-        assert "it may still run" in cell.outputs[-1]["traceback"][0]
+        assert "the run may still be going on" in cell.outputs[-1]["traceback"][0]
         assert "running" in cell.outputs[0]["data"]["text/plain"]
-        assert kernel.value("cancel(hands.last.run_id)['status']") == "cancelled"
+        assert kernel.value("cancel(client.last.run_id)['status']") == "cancelled"
 
 
 # -- a new beginning

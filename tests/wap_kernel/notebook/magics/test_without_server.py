@@ -80,7 +80,7 @@ def kernel_in(base: Path, **more: str) -> Iterator[tuple[Kernel, KernelManager]]
 def test_without_a_server_the_embedded_engine_serves(tmp_path: Path) -> None:
     with kernel_in(tmp_path) as (kernel, manager):
         assert "no server" in kernel.run("%wap").text
-        assert kernel.value("_.data['place']['kind']") == "embedded"
+        assert kernel.value("_.data['endpoint']['kind']") == "embedded"
         assert kernel.run("%%wap write made.txt\nhello\n").kinds == ["display_data"]
         assert (tmp_path / "ws" / "made.txt").read_text() == "hello\n"
         assert kernel.run("%wap read made.txt").kinds == ["execute_result"]
@@ -126,7 +126,7 @@ def test_a_server_that_goes_away_is_not_replaced_by_this_process(tmp_path: Path)
         with kernel_in(tmp_path) as (kernel, _):
             kernel.run(f"import os; os.environ['JPY_PARENT_PID'] = '{server.pid}'")
             kernel.run("%wap -q")
-            assert kernel.value("_.data['place']['kind']") == "server"
+            assert kernel.value("_.data['endpoint']['kind']") == "server"
             os.kill(server.pid, 15)
             (runtime / announced.name).unlink()
             _until_gone(server.url)
@@ -164,7 +164,7 @@ def test_completion_waits_for_no_server(monkeypatch: pytest.MonkeyPatch) -> None
 
     may_go = threading.Event()
 
-    def connect() -> workspace_client.Hands:
+    def connect() -> workspace_client.WorkspaceClient:
         may_go.wait(30)
         raise ProviderUnavailable("nobody answers")
 
@@ -195,7 +195,7 @@ def test_completion_waits_for_no_answer_and_has_it_next(tmp_path: Path) -> None:
     assert magics.TAB_SECONDS <= 0.15
     held = Held()
     with serving(held) as server, kernel_in(tmp_path, WAP_URL=server.url, WAP_TOKEN="t") as (kernel, _):
-        kernel.run('hands = get_ipython().magics_manager.registry["WapMagics"]._session.hands()')
+        kernel.run('client = get_ipython().magics_manager.registry["WapMagics"]._session.client()')
         names = "[t.name for t in __import__('threading').enumerate()]"
         for _ in range(2):
             assert kernel.complete("%wap read a") == (["a"], "a")
