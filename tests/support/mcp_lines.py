@@ -50,7 +50,7 @@ class Process:
 
     def __init__(self, place: Place, *arguments: str, **environment: str) -> None:
         self.process = subprocess.Popen(
-            [sys.executable, "-m", "wap_kernel.cli.main", "mcp", *arguments],
+            [sys.executable, "-m", "wap_kernel.cli", "mcp", *arguments],
             **{"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True},
             errors="surrogateescape",
             env={**place.environment, **environment},
