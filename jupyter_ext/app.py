@@ -11,12 +11,11 @@ from jupyter_server.extension.application import ExtensionApp
 from traitlets import Bool, CaselessStrEnum, Dict, Float, Integer, List, TraitError, Unicode, validate
 
 from wap_kernel.dialects.mcp.http.lazy_server import LazyMcpServer
-from wap_kernel.model.environment import SERVER_PID
 from wap_kernel.model.errors import ProviderUnavailable, WapError
 from wap_kernel.model.operations import Operation
-from wap_kernel.model.path_access import Access
+from wap_kernel.model.package import SERVER_PID, __version__
+from wap_kernel.model.paths import Access
 from wap_kernel.model.results import Limits
-from wap_kernel.model.version import __version__
 from wap_kernel.policy import presets
 from wap_kernel.providers import selection
 
@@ -29,10 +28,9 @@ if TYPE_CHECKING:
     from jupyter_server.serverapp import ServerApp
 
     from wap_kernel.dialects.mcp.http.sessions import McpSessions
-    from wap_kernel.dialects.mcp.subscriptions import Changes
+    from wap_kernel.dialects.mcp.subscriptions import ResourceChanges
     from wap_kernel.engine.workspace import Workspace
-    from wap_kernel.model.call_context import CallContext
-    from wap_kernel.model.caller import Caller
+    from wap_kernel.model.caller import CallContext, Caller
     from wap_kernel.model.run import Run
     from wap_kernel.runs.runner import Runner
 
@@ -170,7 +168,7 @@ class WapExtension(ExtensionApp):
     mcp: LazyMcpServer
     tokens: AgentTokenStore | None = None
     notifications: Notifications
-    _changes: Changes | None = None
+    _changes: ResourceChanges | None = None
     """The changes that MCP clients subscribe to, once the MCP server runs."""
     unavailable = ""
     """The error text for callers while there is no workspace."""
@@ -273,13 +271,13 @@ class WapExtension(ExtensionApp):
         """Build the MCP server, on the first request: the import takes most of a second."""
         from wap_kernel.dialects.mcp.http.sessions import McpSessions
         from wap_kernel.dialects.mcp.server import build_server
-        from wap_kernel.dialects.mcp.subscriptions import Changes
+        from wap_kernel.dialects.mcp.subscriptions import ResourceChanges
 
         from .handlers.mcp import get_requester
 
         if self.runner is None:
             raise ProviderUnavailable(self.unavailable)
-        self._changes = Changes()
+        self._changes = ResourceChanges()
         server = build_server(
             self.runner, get_requester, self._changes, only=self.mcp_tools or None, wait=self.mcp_wait
         )

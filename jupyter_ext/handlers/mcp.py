@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from ..app import WapExtension
 
 SESSION = "Mcp-Session-Id"
-REQUESTER = "wap.asker"
+REQUESTER = "wap.requester"
 """The key of the ASGI scope that holds the requester."""
 MCP_HEADERS = "mcp-session-id, mcp-protocol-version, mcp-method, mcp-name"
 CHECK_SECONDS = 10.0
@@ -73,9 +73,9 @@ class McpHandler(WapHandler):
         if SESSION not in self.request.headers:
             await self.authorize(Effect.READ)
         sessions = await cast("WapExtension", self.extensionapp).mcp.sessions()
-        from wap_kernel.dialects.mcp.http.sessions import credential
+        from wap_kernel.dialects.mcp.http.sessions import build_user
 
-        scope = build_scope(self.request, {"user": credential(self._credential), REQUESTER: _HttpRequester(self)})
+        scope = build_scope(self.request, {"user": build_user(self._credential), REQUESTER: _HttpRequester(self)})
         self._checked_at = asyncio.get_running_loop().time()
         self._exchange = AsgiExchange(partial(self._serve_while_valid, sessions.handle_request), self, scope)
 

@@ -7,7 +7,7 @@ from functools import cache
 from typing import Any
 
 from wap_kernel.model.limits import MAX_CLAIM_CHARACTERS
-from wap_kernel.model.version import __version__
+from wap_kernel.model.package import __version__
 
 from ..handlers.base import AGENT_HEADER, SESSION_HEADER
 from . import audit, mcp, parts, person_routes, runs, tools, workspace_tools

@@ -103,7 +103,7 @@ class EditAnswer(Model):
 
 class DeleteAnswer(Model):
     path: str
-    render_deletion: Literal[True] = True
+    deleted: Literal[True] = True
 
 
 class GlobAnswer(Model):

@@ -24,8 +24,7 @@ from wap_kernel.dialects.coding_environment.parameters import RootedParameters
 from wap_kernel.dialects.coding_environment.progress import Progress
 from wap_kernel.dialects.coding_environment.rpc_errors import RpcError, relocate_error, to_rpc_error
 from wap_kernel.dialects.coding_environment.tools import DIALECT, TOOLS, CodingTool
-from wap_kernel.model.call_context import CallContext
-from wap_kernel.model.caller import Caller
+from wap_kernel.model.caller import CallContext, Caller
 from wap_kernel.model.errors import (
     ApprovalRequired,
     Conflict,

@@ -1,4 +1,4 @@
-"""Completion of what a person types for the path of a file: what stands in the folder so far."""
+"""Complete the path of a file that a person types, from the entries of its folder."""
 
 from __future__ import annotations
 
@@ -14,23 +14,25 @@ from wap_kernel.model.results import FileList
 
 
 class Completions:
+    """Completions of the path in the resource template."""
+
     def __init__(self, resources: Resources) -> None:
         self._resources = resources
 
     async def complete(self, message: Message, params: types.CompleteRequestParams) -> types.CompleteResult:
         is_path = isinstance(params.ref, types.ResourceTemplateReference) and params.argument.name == "path"
-        found = await self._paths(message, params.argument.value) if is_path else []
-        few = found[:MCP_MAX_COMPLETIONS]
+        matches = await self._find_paths(message, params.argument.value) if is_path else []
+        values = matches[:MCP_MAX_COMPLETIONS]
         return types.CompleteResult(
-            completion=types.Completion(values=few, total=len(found), has_more=len(found) > len(few))
+            completion=types.Completion(values=values, total=len(matches), has_more=len(matches) > len(values))
         )
 
-    async def _paths(self, message: Message, typed: str) -> list[str]:
+    async def _find_paths(self, message: Message, typed: str) -> list[str]:
         folder = typed.rpartition("/")[0]
         try:
             operation = ListFiles(path=paths.parse_path(folder or "."), limit=MCP_MAX_RESOURCES)
-            listed = await self._resources.perform(message, "listFiles", operation, FileList)
-        except WapError:  # whoever types is not told of every wrong letter
+            result = await self._resources.perform(message, "listFiles", operation, FileList)
+        except WapError:  # an error for every wrong letter would not help
             return []
-        named = (f"{entry.path}/" if entry.is_directory else entry.path for entry in listed.files)
-        return [path for path in named if path.startswith(typed)]
+        candidates = (f"{entry.path}/" if entry.is_directory else entry.path for entry in result.files)
+        return [path for path in candidates if path.startswith(typed)]

@@ -1,7 +1,7 @@
-"""Asking the user of a client, through the client, to agree to what the workspace's own policy wants confirmed.
+"""Ask the user of a client, through the client, to confirm what the workspace's own policy wants confirmed.
 
 Until 2025-11-25 the server sends a request of its own while the call waits. From 2026-07-28 on it may not: the call is
-answered with the question, and the client calls again with the answer, which counts for that question only.
+answered with the prompt, and the client calls again with the user's answer, which counts for that prompt only.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from pydantic import ValidationError
 from wap_kernel.dialects.coding_environment.confirmation_prompt import ConfirmationPrompt
 from wap_kernel.dialects.mcp.identity import Message
 
-PATIENCE_SECONDS = 15 * 60.0
+ANSWER_TIMEOUT_SECONDS = 15 * 60.0
 _SCHEMA: dict[str, Any] = {
     "type": "object",
     "properties": {"confirm": {"type": "boolean", "title": "I agree", "default": False}},
@@ -26,48 +26,50 @@ _SCHEMA: dict[str, Any] = {
 
 
 class Elicitation(Protocol):
-    due: types.InputRequiredResult | None
-    """What the call is to be answered with, where the question is still open."""
+    """A way to ask the user of a client."""
 
-    async def confirm(self, question: ConfirmationPrompt) -> bool: ...
+    pending_request: types.InputRequiredResult | None
+    """The answer of the call while the user has not answered."""
+
+    async def confirm(self, prompt: ConfirmationPrompt) -> bool: ...
 
 
-def elicitation(message: Message, params: types.CallToolRequestParams) -> Elicitation | None:
-    """None where nobody can be asked."""
+def open_elicitation(message: Message, params: types.CallToolRequestParams) -> Elicitation | None:
+    """Return the elicitation for a call; None where the client cannot ask its user."""
     declared = message.session.client_capabilities
-    ability = None if declared is None else declared.elicitation
-    if ability is None or (ability.form is None and ability.url is not None):
+    capability = None if declared is None else declared.elicitation
+    if capability is None or (capability.form is None and capability.url is not None):
         return None
     if message.protocol_version in MODERN_PROTOCOL_VERSIONS:
-        return _Retried(params.input_responses or {})
-    return _Asked(message) if message.session.can_send_request else None
+        return _RetriedElicitation(params.input_responses or {})
+    return _DirectElicitation(message) if message.session.can_send_request else None
 
 
-class _Asked:
+class _DirectElicitation:
     def __init__(self, message: Message) -> None:
         self._message = message
-        self.due: types.InputRequiredResult | None = None
+        self.pending_request: types.InputRequiredResult | None = None
 
-    async def confirm(self, question: ConfirmationPrompt) -> bool:
-        asking = self._message.session.elicit_form(question.text, _SCHEMA, self._message.request_id)
+    async def confirm(self, prompt: ConfirmationPrompt) -> bool:
+        request = self._message.session.elicit_form(prompt.text, _SCHEMA, self._message.request_id)
         try:
-            return _is_yes(await asyncio.wait_for(asking, PATIENCE_SECONDS))
+            return _is_yes(await asyncio.wait_for(request, ANSWER_TIMEOUT_SECONDS))
         except (MCPError, ValidationError, asyncio.TimeoutError):
-            # The client cannot ask after all, or answers with something else, or nobody answers.
+            # The client cannot ask after all, its answer does not fit the form, or the user does not answer.
             return False
 
 
-class _Retried:
+class _RetriedElicitation:
     def __init__(self, answers: types.InputResponses) -> None:
         self._answers = answers
-        self.due: types.InputRequiredResult | None = None
+        self.pending_request: types.InputRequiredResult | None = None
 
-    async def confirm(self, question: ConfirmationPrompt) -> bool:
-        key = question.key
+    async def confirm(self, prompt: ConfirmationPrompt) -> bool:
+        key = prompt.key
         answer = self._answers.get(key)
         if answer is None:
-            form = types.ElicitRequestFormParams(message=question.text, requested_schema=_SCHEMA)
-            self.due = types.InputRequiredResult(input_requests={key: types.ElicitRequest(params=form)})
+            form = types.ElicitRequestFormParams(message=prompt.text, requested_schema=_SCHEMA)
+            self.pending_request = types.InputRequiredResult(input_requests={key: types.ElicitRequest(params=form)})
         return isinstance(answer, types.ElicitResult) and _is_yes(answer)
 
 

@@ -1,4 +1,4 @@
-"""Who sent a message, and what the server that they came through says to it."""
+"""The sender of a message: its caller, and the authorizer and rate limits of the server it came through."""
 
 from __future__ import annotations
 
@@ -20,25 +20,27 @@ Message = ServerRequestContext[Any, Any]
 
 
 class Requester(Protocol):
+    """The sender of a message."""
+
     @property
     def credential(self) -> str:
-        """What they came in with: whoever holds it may take up so much room and no more."""
+        """The credential that the limits of sessions and streams count by."""
 
     def caller(self, client: str | None) -> Caller:
-        """`client` is what the client calls itself; it counts where nothing better is known."""
+        """Return the caller; `client`, the client's own name, is the agent where no better name is known."""
 
     async def authorize(self, effect: Effect) -> None:
-        """Raises PermissionDenied."""
+        """Ask the server's authorizer; raise PermissionDenied."""
 
     def admit(self, operation: Operation) -> AbstractAsyncContextManager[None]:
-        """Around an operation that is performed: counts it, or raises RateLimited."""
+        """Count an operation while it is performed; raise RateLimited."""
 
 
 RequesterLookup = Callable[[Message], Requester]
 
 
 class LocalRequester:
-    """Whoever started this process, by a client at its standard input."""
+    """The user who started this process, through a client at its standard input."""
 
     def __init__(self, session: str) -> None:
         self._session = session
@@ -51,31 +53,31 @@ class LocalRequester:
         return Caller(agent=client, session=self._session)
 
     async def authorize(self, effect: Effect) -> None:
-        """It is their own folder; policy binds them, nothing else."""
+        """Allow everything: the folder is the user's own, and only policy binds them."""
 
     def admit(self, operation: Operation) -> AbstractAsyncContextManager[None]:
         return nullcontext()
 
 
 class CallerResolver:
-    """Takes messages: who asks, and whether they may."""
+    """Find the caller of a message and authorize it."""
 
-    def __init__(self, workspace: Workspace, asker_of: RequesterLookup) -> None:
+    def __init__(self, workspace: Workspace, get_requester: RequesterLookup) -> None:
         self._workspace = workspace
-        self._asker_of = asker_of
+        self._get_requester = get_requester
 
-    def asker(self, message: Message) -> Requester:
-        return self._asker_of(message)
+    def requester(self, message: Message) -> Requester:
+        return self._get_requester(message)
 
     def caller(self, message: Message) -> Caller:
-        said = message.session.client_params
-        return self._asker_of(message).caller(None if said is None else clean_name(said.client_info.name))
+        params = message.session.client_params
+        return self._get_requester(message).caller(None if params is None else clean_name(params.client_info.name))
 
     async def authorize(self, message: Message, effect: Effect, tool: str) -> Caller:
-        """The caller, if the server's authorizer lets them; a refusal is recorded."""
+        """Return the caller if the server's authorizer allows `effect`; record a refusal."""
         caller = self.caller(message)
         try:
-            await self._asker_of(message).authorize(effect)
+            await self._get_requester(message).authorize(effect)
         except PermissionDenied as error:
             self._workspace.refused(tool, error, caller)
             raise
@@ -83,10 +85,10 @@ class CallerResolver:
 
 
 def clean_name(text: str) -> str | None:
-    """A name as somebody gives it: control and format characters would forge lines in logs and cards."""
+    """Return a claimed name without control and format characters, which would forge lines in logs and cards."""
     return "".join(c for c in text if unicodedata.category(c)[0] != "C")[:MAX_CLAIM_CHARACTERS] or None
 
 
 def get_connection(message: Message) -> Connection:
-    """What lasts as long as the client is connected. The SDK hands it to no handler, and nothing else does."""
+    """Return the connection, whose state lasts as long as the client is connected; the SDK hands it to no handler."""
     return message.session._connection

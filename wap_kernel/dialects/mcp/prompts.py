@@ -1,4 +1,4 @@
-"""Two prompts that help to begin and to end: look around in this workspace; look over what the last run did."""
+"""Two prompts: explore this workspace, and review the last run."""
 
 from __future__ import annotations
 
@@ -57,50 +57,50 @@ right, and that a person can undo the whole run.
 
 
 class Prompts:
-    """They name tools that are offered: `only` these, or all."""
+    """The prompts. They name only tools that are offered: those in `only`, or all."""
 
-    def __init__(self, runner: Runner, desk: CallerResolver, only: Collection[str] | None) -> None:
+    def __init__(self, runner: Runner, resolver: CallerResolver, only: Collection[str] | None) -> None:
         self._runner = runner
-        self._desk = desk
+        self._resolver = resolver
         self._only = only
 
     async def list(self, message: Message, params: types.PaginatedRequestParams | None) -> types.ListPromptsResult:
-        async with errors.as_errors("prompts/list"):
-            await self._desk.authorize(message, Effect.READ, "prompts/list")
+        async with errors.translate_errors("prompts/list"):
+            await self._resolver.authorize(message, Effect.READ, "prompts/list")
         return types.ListPromptsResult(prompts=list(_PROMPTS))
 
     async def get(self, message: Message, params: types.GetPromptRequestParams) -> types.GetPromptResult:
-        async with errors.as_errors("prompts/get"):
-            caller = await self._desk.authorize(message, Effect.READ, "prompts/get")
-            text = await self._text(params, caller)
-        said = types.PromptMessage(role="user", content=types.TextContent(text=text))
-        return types.GetPromptResult(messages=[said])
+        async with errors.translate_errors("prompts/get"):
+            caller = await self._resolver.authorize(message, Effect.READ, "prompts/get")
+            text = await self._render(params, caller)
+        prompt = types.PromptMessage(role="user", content=types.TextContent(text=text))
+        return types.GetPromptResult(messages=[prompt])
 
-    async def _text(self, params: types.GetPromptRequestParams, caller: Caller) -> str:
+    async def _render(self, params: types.GetPromptRequestParams, caller: Caller) -> str:
         if params.name == REVIEW:
-            return _REVIEW.format(run=await self._last_run(caller))
+            return _REVIEW.format(run=await self._render_last_run(caller))
         if params.name == EXPLORE:
             focus = (params.arguments or {}).get("focus")
-            explore = self._explore(caller)
-            return f"{explore}\n\nLook at this in particular: {focus}" if focus else explore
+            text = self._render_explore(caller)
+            return f"{text}\n\nLook at this in particular: {focus}" if focus else text
         known = ", ".join(prompt.name for prompt in _PROMPTS)
         raise InvalidArgument(
             f"There is no prompt named {params.name[:MCP_MAX_TOOL_NAME_CHARACTERS]!r}.", hint=f"There are: {known}."
         )
 
-    def _explore(self, caller: Caller) -> str:
+    def _render_explore(self, caller: Caller) -> str:
         names = {tool.name for tool in list_tools(caller, self._only)}
         steps = [step for tool, step in _STEPS.items() if tool in names]
         return _EXPLORE.format(steps="\n".join(f"{number}. {step}" for number, step in enumerate(steps, 1)))
 
-    async def _last_run(self, caller: Caller) -> str:
+    async def _render_last_run(self, caller: Caller) -> str:
         runs, _ = await self._runner.page(caller, None, 1, None)
         if not runs:
             raise NotFound("There has been no run yet.", hint="runOperations begins one.")
-        told = await self._runner.message(await self._runner.get(runs[0].id, caller), caller)
-        text = json.dumps(told, indent=1)
+        message = await self._runner.message(await self._runner.get(runs[0].id, caller), caller)
+        text = json.dumps(message, indent=1)
         return (
             text
             if len(text) <= MCP_MAX_PROMPT_CHARACTERS
-            else f"{text[:MCP_MAX_PROMPT_CHARACTERS]}\n... (cut after {MCP_MAX_PROMPT_CHARACTERS} characters)"
+            else f"{text[:MCP_MAX_PROMPT_CHARACTERS]}\n... (truncated after {MCP_MAX_PROMPT_CHARACTERS} characters)"
         )

@@ -1,4 +1,4 @@
-"""The MCP server of a workspace: which messages it takes, and who answers them."""
+"""Build the MCP server of a workspace: the handlers of its messages."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ from wap_kernel.dialects.mcp.completion import Completions
 from wap_kernel.dialects.mcp.identity import CallerResolver, Message, RequesterLookup
 from wap_kernel.dialects.mcp.prompts import Prompts
 from wap_kernel.dialects.mcp.resources import Resources
-from wap_kernel.dialects.mcp.subscriptions import Changes
+from wap_kernel.dialects.mcp.subscriptions import ResourceChanges
 from wap_kernel.dialects.mcp.tools import Tools
-from wap_kernel.model.version import __version__
+from wap_kernel.model.package import __version__
 from wap_kernel.runs.runner import Runner
 
 INSTRUCTIONS = """Tools to work in one folder, the workspace, beside a person who watches. Paths are relative to it. \
 {tools}Every call is checked against a policy and recorded. A refusal says what to do instead; where a person has to \
 agree, say so and go on with something else."""
-_TOOLS = {
+_TOOL_ADVICE = {
     "getWorkspaceInfo": "Begin with getWorkspaceInfo.",
     "listFiles": "See what there is with listFiles.",
     "searchFiles": "Find text with searchFiles.",
@@ -35,20 +35,20 @@ _TOOLS = {
 
 def build_server(
     runner: Runner,
-    asker_of: RequesterLookup,
-    changes: Changes,
+    get_requester: RequesterLookup,
+    changes: ResourceChanges,
     *,
     only: Collection[str] | None = None,
     wait: float = 0.0,
 ) -> Server[Any]:
-    """`only` these tools, or all. `wait`: the seconds that a call waits for a person, where it does not say."""
-    desk = CallerResolver(runner.workspace, asker_of)
-    tools = Tools(runner, desk, only, wait)
-    resources = Resources(runner.workspace, desk, changes, only)
-    prompts = Prompts(runner, desk, only)
+    """Build a server that offers `only` these tools, or all; calls wait `wait` seconds for an approval by default."""
+    resolver = CallerResolver(runner.workspace, get_requester)
+    tools = Tools(runner, resolver, only, wait)
+    resources = Resources(runner.workspace, resolver, changes, only)
+    prompts = Prompts(runner, resolver, only)
 
     @asynccontextmanager
-    async def life(_: Server[Any]) -> AsyncIterator[None]:
+    async def close_resources(_: Server[Any]) -> AsyncIterator[None]:
         try:
             yield
         finally:
@@ -58,8 +58,8 @@ def build_server(
         "wap",
         version=__version__,
         title="Workspace",
-        instructions=_instructions(only),
-        lifespan=life,
+        instructions=_build_instructions(only),
+        lifespan=close_resources,
         get_tool_input_schema=tools.input_schema,
         on_list_tools=tools.list,
         on_call_tool=tools.call,
@@ -75,22 +75,24 @@ def build_server(
     )
 
     async def discover(message: Message, _: types.RequestParams) -> types.DiscoverResult:
-        """As the SDK has it, but for what it promises: nothing that is listed here is told of when it changes."""
-        able = server.get_capabilities(protocol_version=message.protocol_version)
-        for listed in (able.tools, able.prompts, able.resources):
-            if listed is not None:
-                listed.list_changed = False
+        """Answer as the SDK does, but promise no notifications of changed lists."""
+        capabilities = server.get_capabilities(protocol_version=message.protocol_version)
+        for capability in (capabilities.tools, capabilities.prompts, capabilities.resources):
+            if capability is not None:
+                capability.list_changed = False
         return types.DiscoverResult(
-            supported_versions=list(MODERN_PROTOCOL_VERSIONS), capabilities=able, instructions=server.instructions
+            supported_versions=list(MODERN_PROTOCOL_VERSIONS),
+            capabilities=capabilities,
+            instructions=server.instructions,
         )
 
     server.add_request_handler("server/discover", types.RequestParams, discover)
-    server.middleware.append(errors.explaining(runner.workspace.redactor))
-    # Not by the constructor, which warns that logging is going away; clients of today ask for it.
+    server.middleware.append(errors.build_error_middleware(runner.workspace.redactor))
+    # Not by the constructor, which warns that logging is deprecated; today's clients ask for it.
     server.add_request_handler("logging/setLevel", types.SetLevelRequestParams, client_log.set_level)
     return server
 
 
-def _instructions(only: Collection[str] | None) -> str:
-    told = [text for tool, text in _TOOLS.items() if only is None or tool in only]
-    return INSTRUCTIONS.format(tools="".join(f"{text} " for text in told))
+def _build_instructions(only: Collection[str] | None) -> str:
+    advice = [text for tool, text in _TOOL_ADVICE.items() if only is None or tool in only]
+    return INSTRUCTIONS.format(tools="".join(f"{text} " for text in advice))

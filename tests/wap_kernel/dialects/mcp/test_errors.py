@@ -14,7 +14,7 @@ from tests.support.coding_environment import Coding
 from tests.support.mcp_clients import refused
 from wap_kernel.dialects.mcp.identity import LocalRequester
 from wap_kernel.dialects.mcp.server import build_server
-from wap_kernel.dialects.mcp.subscriptions import Changes
+from wap_kernel.dialects.mcp.subscriptions import ResourceChanges
 from wap_kernel.redaction.results import CurrentRedactor
 
 SECRET = "Correct-Horse-Battery-Staple-0123"
@@ -35,7 +35,7 @@ def test_a_credential_stands_in_no_name(tmp_path: Path, is_known: bool) -> None:
         async with Coding(root, tmp_path / "state").opened() as coding:
             coding.workspace.redactor = CurrentRedactor(lambda: (SECRET,) if is_known else ())
             asker = LocalRequester("s")
-            server = build_server(coding.runner, lambda _: asker, Changes())
+            server = build_server(coding.runner, lambda _: asker, ResourceChanges())
             async with Client(server, mode="legacy", message_handler=hear) as client:
                 told.append(str(await client.list_resources()))
                 template = types.ResourceTemplateReference(uri="file:///{+path}")

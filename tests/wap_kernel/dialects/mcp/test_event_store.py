@@ -7,7 +7,7 @@ import asyncio
 from mcp.server.streamable_http import EventMessage, EventStore
 from mcp_types import JSONRPCNotification, JSONRPCResponse
 
-from wap_kernel.dialects.mcp.http.event_store import RecentEvents
+from wap_kernel.dialects.mcp.http.event_store import EventCache
 
 
 def _answer(number: int, text: str = "") -> JSONRPCResponse:
@@ -34,7 +34,7 @@ def _stored(store: EventStore, stream: str, *messages: JSONRPCResponse | JSONRPC
 
 
 def test_what_followed_in_the_same_stream_is_replayed() -> None:
-    store = RecentEvents().of_session()
+    store = EventCache().open_session_store()
     first, second = _stored(store, "1", None, NOTE)
     _stored(store, "2", _answer(2))
     (third,) = _stored(store, "1", _answer(1))
@@ -44,8 +44,8 @@ def test_what_followed_in_the_same_stream_is_replayed() -> None:
 
 
 def test_a_session_gets_nothing_of_another() -> None:
-    events = RecentEvents()
-    one, other = events.of_session(), events.of_session()
+    events = EventCache()
+    one, other = events.open_session_store(), events.open_session_store()
     (first,) = _stored(one, "1", None)
     _stored(one, "1", _answer(1, "secret"))
     (theirs,) = _stored(other, "1", None)
@@ -54,18 +54,18 @@ def test_a_session_gets_nothing_of_another() -> None:
 
 
 def test_nonsense_is_no_event() -> None:
-    store = RecentEvents().of_session()
+    store = EventCache().open_session_store()
     for nonsense in ("", "x", "-1", "0", "9" * 5000, "\u0661"):
         assert _replayed(store, nonsense) == (None, [])
 
 
 def test_the_oldest_go_when_there_are_too_many_or_they_are_too_large() -> None:
-    events = RecentEvents(max_events=3)
-    store = events.of_session()
+    events = EventCache(max_events=3)
+    store = events.open_session_store()
     first, *_ = _stored(store, "1", None, NOTE, NOTE, NOTE)
     assert _replayed(store, first) == (None, [])
-    events = RecentEvents(max_weight=100_000)
-    store = events.of_session()
+    events = EventCache(max_weight=100_000)
+    store = events.open_session_store()
     first, _, third = _stored(store, "1", None, _answer(1, "x" * 40_000), _answer(2, "x" * 40_000))
     assert _replayed(store, first) == (None, [])
     assert len(_replayed(store, _stored(store, "1", None)[0])[1]) == 0

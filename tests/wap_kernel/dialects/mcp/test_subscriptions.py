@@ -8,7 +8,7 @@ import pytest
 from mcp.server.subscriptions import ResourceUpdated, ServerEvent
 
 from wap_kernel.dialects.mcp import subscriptions
-from wap_kernel.dialects.mcp.subscriptions import Changes
+from wap_kernel.dialects.mcp.subscriptions import ResourceChanges
 from wap_kernel.model.operations import DeleteFile, MoveFile, Operation, RunCommand, WriteFile
 
 
@@ -23,7 +23,7 @@ LAST = "file:///last"
 def _heard(*operations: Operation, watched: dict[str, str]) -> set[str]:
     async def hear() -> set[str]:
         told: set[str] = set()
-        made, last = Changes(), asyncio.Event()
+        made, last = ResourceChanges(), asyncio.Event()
 
         def listen(event: ServerEvent) -> None:
             assert isinstance(event, ResourceUpdated)
@@ -32,7 +32,7 @@ def _heard(*operations: Operation, watched: dict[str, str]) -> set[str]:
                 last.set()
 
         made.bus.subscribe(listen)
-        with made.watching({**watched, LAST: "last"}.items()):
+        with made.watch({**watched, LAST: "last"}.items()):
             for operation in (*operations, WriteFile(path="last", content=b"")):
                 made.announce(operation)
                 await asyncio.sleep(0)
@@ -69,9 +69,9 @@ def test_where_nobody_listens_nothing_is_kept() -> None:
 
 def test_it_may_be_told_from_another_thread() -> None:
     async def tell() -> str:
-        made, told = Changes(), asyncio.Event()
+        made, told = ResourceChanges(), asyncio.Event()
         made.bus.subscribe(lambda _: told.set())
-        with made.watching(FILES.items()):
+        with made.watch(FILES.items()):
             await asyncio.get_running_loop().run_in_executor(None, made.announce, WriteFile(path="a", content=b""))
             await asyncio.wait_for(told.wait(), 60)
         return "told"

@@ -1,4 +1,4 @@
-"""What was sent to clients, for a while: who lost the connection comes back and gets what they missed.
+"""A cache of recent messages: a client that lost its connection reconnects and gets those it missed.
 
 In memory and bounded for the whole server; the oldest goes first. A session sees only its own events: the SDK numbers
 streams per session and would otherwise mix those of different clients.
@@ -15,8 +15,8 @@ from mcp_types import JSONRPCMessage, JSONRPCResponse
 
 from wap_kernel.model.limits import MCP_MAX_STORED_EVENT_BYTES, MCP_MAX_STORED_EVENTS
 
-_WEIGHT = 1024
-"""Of an event without what it carries."""
+_EVENT_OVERHEAD = 1024
+"""The weight of an event without its message, in bytes."""
 
 
 @dataclass(frozen=True)
@@ -24,11 +24,13 @@ class _Event:
     session: object
     stream: StreamId
     message: JSONRPCMessage | None
-    """None only marks a place to go on from."""
+    """The message; None for an event that only gives a position to continue from."""
     weight: int
 
 
-class RecentEvents:
+class EventCache:
+    """The recent events of all sessions."""
+
     def __init__(self, max_events: int = MCP_MAX_STORED_EVENTS, max_weight: int = MCP_MAX_STORED_EVENT_BYTES) -> None:
         self._max_events = max_events
         self._max_weight = max_weight
@@ -36,13 +38,13 @@ class RecentEvents:
         self._weight = 0
         self._last = 0
 
-    def of_session(self) -> EventStore:
-        """The events of a new session."""
+    def open_session_store(self) -> EventStore:
+        """Open the event store of a new session."""
         return _SessionEvents(self)
 
     def add(self, session: object, stream: StreamId, message: JSONRPCMessage | None) -> EventId:
         self._last += 1
-        event = _Event(session, stream, message, _WEIGHT + _size(message))
+        event = _Event(session, stream, message, _EVENT_OVERHEAD + _estimate_size(message))
         self._events[self._last] = event
         self._weight += event.weight
         while len(self._events) > self._max_events or (self._weight > self._max_weight and len(self._events) > 1):
@@ -56,7 +58,7 @@ class RecentEvents:
         return event if event is not None and event.session is session else None
 
     def after(self, event_id: EventId, event: _Event) -> list[tuple[EventId, JSONRPCMessage]]:
-        """What followed `event` in its stream."""
+        """Return the messages that followed `event` in its stream."""
         return [
             (str(number), later.message)
             for number, later in self._events.items()
@@ -68,7 +70,7 @@ class RecentEvents:
 
 
 class _SessionEvents(EventStore):
-    def __init__(self, events: RecentEvents) -> None:
+    def __init__(self, events: EventCache) -> None:
         self._events = events
 
     async def store_event(self, stream_id: StreamId, message: JSONRPCMessage | None) -> EventId:
@@ -83,9 +85,8 @@ class _SessionEvents(EventStore):
         return event.stream
 
 
-def _size(message: JSONRPCMessage | None) -> int:
-    """About what it takes. All that can be large in an answer of ours stands in the texts of its contents, and in what
-    is structured once more."""
+def _estimate_size(message: JSONRPCMessage | None) -> int:
+    """Estimate the memory of a message: only the texts of its contents can be large, and `structured` repeats them."""
     if not isinstance(message, JSONRPCResponse):
         return 0
     parts: list[Any] = [*message.result.get("content", ()), *message.result.get("contents", ())]

@@ -1,6 +1,6 @@
 """The sessions of MCP clients over HTTP: by the SDK's manager, with limits that one client cannot use up for all.
 
-Where it reaches below the SDK's surface it says why; the tests fail if a later version differs.
+Comments say why the code reaches below the SDK's public interface; tests fail if a later version differs.
 """
 
 from __future__ import annotations
@@ -20,22 +20,22 @@ from starlette.requests import Request
 from starlette.types import Message, Receive, Scope, Send
 
 from wap_kernel.dialects.mcp import sdk_errors
-from wap_kernel.dialects.mcp.http.event_store import RecentEvents
+from wap_kernel.dialects.mcp.http.event_store import EventCache
 from wap_kernel.model.limits import MAX_BODY_BYTES, MCP_MAX_SESSIONS, MCP_MAX_SESSIONS_PER_CREDENTIAL
 
 IDLE_SECONDS = 30 * 60.0
 RETRY_MS = 500
-"""How soon a client that lost its connection comes back."""
-_OF_THE_BODY = (b"content-type", b"content-length")
+"""The delay after which a client reconnects."""
+_BODY_HEADERS = (b"content-type", b"content-length")
 
 
-def credential(name: str) -> AuthenticatedUser:
-    """For a request's `scope["user"]`: the SDK opens a session only to the credential that began it."""
+def build_user(name: str) -> AuthenticatedUser:
+    """Build `scope["user"]` of a request: the SDK opens a session only to the credential that started it."""
     return AuthenticatedUser(AccessToken(token="", client_id=name, scopes=[]))
 
 
-async def end_watch() -> None:
-    """The SDK's streams leave a task behind that looks out for the end of a uvicorn server, which there is none of."""
+async def cancel_shutdown_watchers() -> None:
+    """Cancel the tasks of the SDK's streams that wait for a uvicorn server to end: there is none."""
     watchers = [
         task for task in asyncio.all_tasks() if getattr(task.get_coro(), "__qualname__", None) == "_shutdown_watcher"
     ]
@@ -45,6 +45,8 @@ async def end_watch() -> None:
 
 
 class McpSessions(StreamableHTTPSessionManager):
+    """The open sessions of all MCP clients."""
+
     def __init__(
         self,
         server: Server[Any],
@@ -61,17 +63,17 @@ class McpSessions(StreamableHTTPSessionManager):
             max_sessions=max_sessions,
         )
         self._max_per_credential = max_per_credential
-        self._recent = RecentEvents()
+        self._recent = EventCache()
 
     @property
     def open(self) -> int:
         return len(self._server_instances)
 
     async def handle_request(self, scope: Scope, receive: Receive, send: Send) -> None:
-        await super().handle_request(scope, receive, _Explained(send))
+        await super().handle_request(scope, receive, _ErrorExplainer(send))
 
     async def _handle_request(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """The SDK answers JSON alone to all or to none; here, whoever takes no events gets it."""
+        """Answer with JSON a client that does not accept events; the SDK does so for all clients or for none."""
         _, takes_events = check_accept_headers(Request(scope))
         manager = self
         if not takes_events:
@@ -80,17 +82,22 @@ class McpSessions(StreamableHTTPSessionManager):
         await super(McpSessions, manager)._handle_request(scope, receive, send)
 
     def _admit_session(self, requestor: AuthorizationContext | None) -> StreamableHTTPServerTransport | None:
-        """The SDK refuses everybody at its limit until sessions expire. Here the one that was idle longest makes room,
-        among those of the same credential if it has many."""
-        mine = [name for name, owner in self._session_owners.items() if owner == requestor]
-        if len(mine) >= self._max_per_credential and not self._end_longest_idle(mine):
+        """Admit a session; at the limit, end the session that was idle longest.
+
+        The SDK would refuse every client until sessions expire. A credential with many sessions loses one of its own.
+        """
+        own = [name for name, owner in self._session_owners.items() if owner == requestor]
+        if len(own) >= self._max_per_credential and not self._end_longest_idle(own):
             return None
         if self.max_sessions is not None and self.open >= self.max_sessions:
             self._end_longest_idle(list(self._server_instances))
         return super()._admit_session(requestor)
 
     def _end_longest_idle(self, names: list[str]) -> bool:
-        """Whether there was one. A session with a request under way, or a stream open, is not idle."""
+        """End the session idle longest; return whether there was one.
+
+        A session with a running request or an open stream is not idle.
+        """
         idle = {
             name: scope.deadline
             for name in names
@@ -109,12 +116,12 @@ class McpSessions(StreamableHTTPSessionManager):
         self, http_transport: StreamableHTTPServerTransport, scope: Scope, receive: Receive, send: Send
     ) -> None:
         # One store for all sessions, as the SDK has it, would replay the events of one client to another.
-        http_transport._event_store = self._recent.of_session()
+        http_transport._event_store = self._recent.open_session_store()
         await super()._serve_opening_request(http_transport, scope, receive, send)
 
 
-class _Explained:
-    """Sends an answer on; one that refuses is held until it is whole, and told in our words."""
+class _ErrorExplainer:
+    """Send an answer on; buffer a refusal until it is complete, and explain it."""
 
     def __init__(self, send: Send) -> None:
         self._send = send
@@ -132,8 +139,8 @@ class _Explained:
                 await self._finish(self._start)
 
     async def _finish(self, start: Message) -> None:
-        body = sdk_errors.of_answer(start["status"], self._body)
-        kept = [(name, value) for name, value in start["headers"] if name.lower() not in _OF_THE_BODY]
-        told = [(b"content-type", b"application/json"), (b"content-length", str(len(body)).encode("ascii"))]
-        await self._send({**start, "headers": [*kept, *told]})
+        body = sdk_errors.explain_response(start["status"], self._body)
+        headers = [(name, value) for name, value in start["headers"] if name.lower() not in _BODY_HEADERS]
+        body_headers = [(b"content-type", b"application/json"), (b"content-length", str(len(body)).encode("ascii"))]
+        await self._send({**start, "headers": [*headers, *body_headers]})
         await self._send({"type": "http.response.body", "body": body})

@@ -1,8 +1,7 @@
-"""`wap mcp --url URL`: for clients that only speak stdio, what they say goes to a server over HTTP, and back.
+"""`wap mcp --url URL`: forward the messages of a stdio client to a server over HTTP, and the answers back.
 
-Messages pass as they are, requests of the server too; only errors that are about this way to the server are told in
-its words. What HTTP wants said beside them is added: which version of the protocol is spoken, and from 2026-07-28 on
-the method and the name.
+Messages pass unchanged, requests of the server too; only errors about the connection are reworded. The headers that
+HTTP demands are added: the version of the protocol, and from 2026-07-28 on the method and the name.
 """
 
 from __future__ import annotations
@@ -33,57 +32,57 @@ from mcp_types import (
 )
 
 from wap_kernel.dialects.mcp.stdio import line_reader
-from wap_kernel.dialects.mcp.stdio.session_renewal import Renewal, Send
+from wap_kernel.dialects.mcp.stdio.session_renewal import Send, SessionRenewal
 from wap_kernel.model.errors import Code, ProviderUnavailable
 
 if TYPE_CHECKING:
     from mcp.shared._stream_protocols import ReadStream, WriteStream
 
 SILENCE_SECONDS = 300.0
-"""A stream says something every 15."""
+"""The read timeout; a stream sends something every 15 seconds."""
 ROUTE = "wap/mcp"
 SESSION = "mcp-session-id"
 _NO_WAP = ("Not Found", "Server returned an error response")
-"""What the SDK answers in place of a server whose own words are no JSON-RPC."""
+"""The SDK's messages for an HTTP error response that is no JSON-RPC."""
 
 
-class Stamps:
-    """What goes beside each message."""
+class ProtocolHeaders:
+    """The HTTP headers of each message."""
 
     def __init__(self) -> None:
         self._negotiating: RequestId | None = None
         self._version: str | None = None
-        """Of the session, once the server has said it."""
+        """The version of the session, once the server has named it."""
 
-    def of(self, message: JSONRPCMessage) -> dict[str, str]:
+    def build(self, message: JSONRPCMessage) -> dict[str, str]:
         if isinstance(message, JSONRPCRequest) and message.method == "initialize":
             self._negotiating, self._version = message.id, None
             return {}
-        if isinstance(message, JSONRPCRequest) and (version := _enveloped(message.params)) is not None:
-            return {MCP_PROTOCOL_VERSION_HEADER: version, MCP_METHOD_HEADER: message.method, **_named(message)}
+        if isinstance(message, JSONRPCRequest) and (version := _find_version(message.params)) is not None:
+            return {MCP_PROTOCOL_VERSION_HEADER: version, MCP_METHOD_HEADER: message.method, **_name_header(message)}
         return {} if self._version is None else {MCP_PROTOCOL_VERSION_HEADER: self._version}
 
-    def hear(self, message: JSONRPCMessage) -> None:
-        """Of the server."""
+    def observe(self, message: JSONRPCMessage) -> None:
+        """Observe a message of the server."""
         if isinstance(message, JSONRPCResponse) and message.id == self._negotiating and self._negotiating is not None:
             self._negotiating = None
             version = message.result.get("protocolVersion")
             self._version = version if isinstance(version, str) else None
 
 
-def _enveloped(params: Mapping[str, Any] | None) -> str | None:
+def _find_version(params: Mapping[str, Any] | None) -> str | None:
     meta = (params or {}).get("_meta")
     version = meta.get(PROTOCOL_VERSION_META_KEY) if isinstance(meta, Mapping) else None
     return version if isinstance(version, str) else None
 
 
-def _named(message: JSONRPCRequest) -> dict[str, str]:
+def _name_header(message: JSONRPCRequest) -> dict[str, str]:
     name = (message.params or {}).get(NAME_BEARING_METHODS.get(message.method, ""))
     return {MCP_NAME_HEADER: encode_header_value(name)} if isinstance(name, str) else {}
 
 
-def explained(message: JSONRPCMessage, address: str, token: str) -> JSONRPCMessage:
-    """Errors of whoever speaks for the server, in words for whoever has started this."""
+def explain_error(message: JSONRPCMessage, address: str, token: str) -> JSONRPCMessage:
+    """Reword errors about the connection for the person who started this command."""
     if not isinstance(message, JSONRPCError):
         return message
     error = message.error
@@ -100,52 +99,55 @@ def explained(message: JSONRPCMessage, address: str, token: str) -> JSONRPCMessa
     return message.model_copy(update={"error": error.model_copy(update={"message": text})})
 
 
-async def carry(address: str, token: str, stop: asyncio.Event) -> None:
-    """Until the client closes its end, or `stop`; the session ends then. Raises ProviderUnavailable where there is no
-    server. After a `stop` what reads standard input is left behind: nothing interrupts it."""
+async def run_bridge(address: str, token: str, stop: asyncio.Event) -> None:
+    """Forward messages until the client closes its end, or `stop` is set; then end the session.
+
+    Raises ProviderUnavailable where there is no server. After `stop` the thread that reads standard input is left
+    behind: nothing interrupts it.
+    """
     headers = {"Authorization": f"Bearer {token}"} if token else {}
     over: asyncio.Future[Exception | None] = asyncio.get_running_loop().create_future()
-    explain = partial(explained, address=address, token=token)
-    carrying = asyncio.ensure_future(_carry(address + ROUTE, headers, explain, stop, over))
+    explain = partial(explain_error, address=address, token=token)
+    bridge = asyncio.ensure_future(_run_bridge(address + ROUTE, headers, explain, stop, over))
     failure = await over
     if failure is not None and _is_unreachable(failure):
         hint = "Start Jupyter; `jupyter server list` shows the addresses of those that run."
         raise ProviderUnavailable(f"There is no server at {address}", hint=hint)
     if not stop.is_set():
-        await carrying
+        await bridge
 
 
-async def _carry(
+async def _run_bridge(
     endpoint: str,
     headers: dict[str, str],
     explain: Callable[[JSONRPCMessage], JSONRPCMessage],
     stop: asyncio.Event,
     over: asyncio.Future[Exception | None],
 ) -> None:
-    async with line_reader.spoken() as (from_client, to_client):
+    async with line_reader.open_stdio() as (from_client, to_client):
         try:
             async with (
                 to_client,
                 httpx2.AsyncClient(
                     headers=headers,
                     timeout=httpx2.Timeout(30.0, read=SILENCE_SECONDS),
-                    event_hooks={"request": [_without_session]},
+                    event_hooks={"request": [_drop_empty_session]},
                 ) as http,
-                # Whoever reads files gets answers of any size.
+                # Answers with files may be of any size.
                 streamable_http_client(endpoint, http_client=http, max_sse_event_size=None) as (from_server, to_server),
                 anyio.create_task_group() as tasks,
             ):
-                stamps, ending = Stamps(), asyncio.Event()
+                protocol_headers, ending = ProtocolHeaders(), asyncio.Event()
 
                 async def send(message: JSONRPCMessage) -> None:
-                    begins = isinstance(message, JSONRPCRequest) and message.method == "initialize"
-                    headers = {**stamps.of(message), **({SESSION: ""} if begins else {})}
+                    is_opening = isinstance(message, JSONRPCRequest) and message.method == "initialize"
+                    headers = {**protocol_headers.build(message), **({SESSION: ""} if is_opening else {})}
                     await to_server.send(SessionMessage(message, ClientMessageMetadata(headers=headers)))
 
-                renewal = Renewal(send)
-                tasks.start_soon(_answer, from_server, to_client, stamps, renewal, explain)
-                tasks.start_soon(_ask, from_client, send, renewal, ending)
-                tasks.start_soon(_pass_on, stop, ending)
+                renewal = SessionRenewal(send)
+                tasks.start_soon(_forward_responses, from_server, to_client, protocol_headers, renewal, explain)
+                tasks.start_soon(_forward_requests, from_client, send, renewal, ending)
+                tasks.start_soon(_link_events, stop, ending)
                 await ending.wait()
                 tasks.cancel_scope.cancel()
             over.set_result(None)
@@ -154,41 +156,41 @@ async def _carry(
             raise
 
 
-async def _ask(
-    from_client: ReadStream[SessionMessage | Exception], send: Send, renewal: Renewal, ending: asyncio.Event
+async def _forward_requests(
+    from_client: ReadStream[SessionMessage | Exception], send: Send, renewal: SessionRenewal, ending: asyncio.Event
 ) -> None:
     async for item in from_client:
         if isinstance(item, SessionMessage):
-            renewal.note(item.message)
+            renewal.observe_request(item.message)
             await send(item.message)
     ending.set()
 
 
-async def _answer(
+async def _forward_responses(
     from_server: ReadStream[SessionMessage | Exception],
     to_client: WriteStream[SessionMessage],
-    stamps: Stamps,
-    renewal: Renewal,
+    protocol_headers: ProtocolHeaders,
+    renewal: SessionRenewal,
     explain: Callable[[JSONRPCMessage], JSONRPCMessage],
 ) -> None:
     async for item in from_server:
         if isinstance(item, SessionMessage):
-            stamps.hear(item.message)
-            for message in await renewal.hear(item.message):
+            protocol_headers.observe(item.message)
+            for message in await renewal.observe(item.message):
                 await to_client.send(SessionMessage(explain(message)))
 
 
-async def _without_session(request: httpx2.Request) -> None:
-    """The SDK names its session to every request, also to the one that begins another."""
+async def _drop_empty_session(request: httpx2.Request) -> None:
+    """Remove the session header from the request that opens a new session: the SDK adds it to every request."""
     if request.headers.get(SESSION) == "":
         del request.headers[SESSION]
 
 
-async def _pass_on(first: asyncio.Event, second: asyncio.Event) -> None:
+async def _link_events(first: asyncio.Event, second: asyncio.Event) -> None:
     await first.wait()
     second.set()
 
 
 def _is_unreachable(failure: BaseException) -> bool:
-    parts: Sequence[BaseException] = getattr(failure, "exceptions", ())  # of a group
+    parts: Sequence[BaseException] = getattr(failure, "exceptions", ())  # an exception group has them
     return isinstance(failure, httpx2.TransportError) or any(map(_is_unreachable, parts))

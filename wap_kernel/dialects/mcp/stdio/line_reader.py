@@ -1,7 +1,7 @@
-"""Standard input and output for the SDK, line by line, with an answer to every line that is no message.
+"""Standard input and output for the SDK, line by line, with an error for every line that is no message.
 
-The SDK's own reader takes bytes that are no UTF-8 for others, and drops what it cannot read: whoever asked would wait
-for ever.
+The SDK's own reader replaces bytes that are not UTF-8, and drops lines that it cannot parse: the client would wait for
+ever.
 """
 
 from __future__ import annotations
@@ -32,34 +32,36 @@ Item = SessionMessage | Exception
 
 
 @asynccontextmanager
-async def spoken() -> AsyncIterator[tuple[ReadStream[Item], WriteStream[SessionMessage]]]:
-    """What the client says, and where it is answered."""
-    with _taken() as standard_input:
-        lines = _Lines(standard_input)
+async def open_stdio() -> AsyncIterator[tuple[ReadStream[Item], WriteStream[SessionMessage]]]:
+    """Open standard input and output as streams of messages."""
+    with _claim_stdin() as standard_input:
+        lines = _LineReader(standard_input)
         async with stdio_server(stdin=anyio.wrap_file(lines)) as (read, write):
-            told = _Told(write)
-            yield _Heard(read, told, lines.unread), told
+            writer = _ClientWriter(write)
+            yield _ClientReader(read, writer, lines.unread), writer
 
 
 @contextmanager
-def _taken() -> Iterator[BinaryIO]:
-    """Standard input, for nobody else: a command that reads finds nothing."""
+def _claim_stdin() -> Iterator[BinaryIO]:
+    """Take standard input away from every other reader: a command that reads it finds it empty."""
     own, nothing = os.dup(STANDARD_INPUT), os.open(os.devnull, os.O_RDONLY)
     os.dup2(nothing, STANDARD_INPUT, inheritable=True)
     os.close(nothing)
     try:
-        # Not closed: a thread may still wait for a line of it.
+        # Not closed: a thread may still wait for a line.
         yield os.fdopen(own, "rb", closefd=False)
     finally:
         os.dup2(own, STANDARD_INPUT, inheritable=True)
 
 
-class _Lines(TextIOWrapper):
-    """Lines with something on them. Of each the SDK makes one item, in this order, so the first of those `unread` is
-    the one that the next item was made of."""
+class _LineReader(TextIOWrapper):
+    """The lines that are not blank.
+
+    The SDK makes one item of each, in this order, so the first line in `unread` belongs to the next item.
+    """
 
     def __init__(self, file: BinaryIO) -> None:
-        # What is no UTF-8 becomes what is no Unicode, which the SDK refuses.
+        # Bytes that are not UTF-8 become surrogates, which the SDK refuses.
         super().__init__(file, encoding="utf-8", errors="surrogateescape", newline="\n")
         self.unread: deque[str] = deque()
 
@@ -72,11 +74,11 @@ class _Lines(TextIOWrapper):
         return line
 
     def close(self) -> None:
-        """Nobody's but the process's."""
+        """Leave standard input open: it belongs to the process."""
 
 
-class _Told:
-    """What goes to the client."""
+class _ClientWriter:
+    """The messages to the client."""
 
     def __init__(self, stream: ContextSendStream[SessionMessage]) -> None:
         self._stream = stream
@@ -84,13 +86,15 @@ class _Told:
     async def send(self, item: SessionMessage, /) -> None:
         message = item.message
         if isinstance(message, JSONRPCError):
-            item = SessionMessage(message.model_copy(update={"error": sdk_errors.told(message.error)}), item.metadata)
+            item = SessionMessage(
+                message.model_copy(update={"error": sdk_errors.explain_error(message.error)}), item.metadata
+            )
         await self._stream.send(item)
 
     async def aclose(self) -> None:
         await self._stream.aclose()
 
-    async def __aenter__(self) -> _Told:
+    async def __aenter__(self) -> _ClientWriter:
         return self
 
     async def __aexit__(
@@ -99,12 +103,12 @@ class _Told:
         await self.aclose()
 
 
-class _Heard:
-    """What the client said, as far as it is a message."""
+class _ClientReader:
+    """The messages of the client; other lines are answered with an error."""
 
-    def __init__(self, stream: ContextReceiveStream[Item], told: _Told, unread: deque[str]) -> None:
+    def __init__(self, stream: ContextReceiveStream[Item], writer: _ClientWriter, unread: deque[str]) -> None:
         self._stream = stream
-        self._told = told
+        self._writer = writer
         self._unread = unread
 
     @property
@@ -117,15 +121,15 @@ class _Heard:
             line = self._unread.popleft()
             if isinstance(item, SessionMessage):
                 return item
-            refusal, is_answer = sdk_errors.of_line(line)
+            refusal, is_answer = sdk_errors.explain_line(line)
             if is_answer and refusal.id is not None:
-                return SessionMessage(refusal)  # whoever waits for it learns that it is none
-            await self._told.send(SessionMessage(refusal))
+                return SessionMessage(refusal)  # the server's request ends with this error
+            await self._writer.send(SessionMessage(refusal))
 
     async def aclose(self) -> None:
         await self._stream.aclose()
 
-    def __aiter__(self) -> _Heard:
+    def __aiter__(self) -> _ClientReader:
         return self
 
     async def __anext__(self) -> Item:
@@ -134,7 +138,7 @@ class _Heard:
         except anyio.EndOfStream:
             raise StopAsyncIteration from None
 
-    async def __aenter__(self) -> _Heard:
+    async def __aenter__(self) -> _ClientReader:
         return self
 
     async def __aexit__(
