@@ -17,9 +17,8 @@ from wap_kernel.files.search.searcher import Searcher
 from wap_kernel.files.write import Writer
 from wap_kernel.git.client import GitClient
 from wap_kernel.git.remote.preview import TransferPreview
-from wap_kernel.model.call_context import NO_RUN, CallContext
-from wap_kernel.model.command import CancelToken, Command, CommandOutcome, Confinement, OnChunk
-from wap_kernel.model.deadline import Deadline
+from wap_kernel.model.caller import NO_RUN, CallContext
+from wap_kernel.model.command import CancelToken, Command, CommandOutcome, Confinement, Deadline, OnChunk
 from wap_kernel.model.errors import PARTIAL_EFFECT_HINT, Conflict, ExecutionFailed, TimedOut
 from wap_kernel.model.hints import longer_timeout
 from wap_kernel.model.limits import DEFAULT_EXCLUSIONS
@@ -43,13 +42,13 @@ from wap_kernel.model.operations import (
     ViewFile,
     WriteFile,
 )
+from wap_kernel.model.package import __version__
 from wap_kernel.model.paths import render_path
 from wap_kernel.model.results import CommandResult, Limits, Result, WorkspaceDescription
-from wap_kernel.model.version import __version__
-from wap_kernel.policy.paths.quarantine import set_aside
+from wap_kernel.policy.paths.quarantine import quarantine_files
 from wap_kernel.policy.paths.sandbox_masks import Masks, unguarded
 from wap_kernel.providers.base import Provider
-from wap_kernel.state.undo.undo import Undoing
+from wap_kernel.state.undo.undo import Undo
 
 DIALECTS = ("wap/1.0", "agent-spaces/1.0", "coding-environment-mcp", "workspace-tool-interface")
 WALK_SECONDS = 30.0
@@ -75,7 +74,7 @@ class Permit:
 
 class Actions:
     def __init__(
-        self, provider: Provider, searcher: Searcher, locks: Locks, root: str, undoing: Undoing, git: GitClient
+        self, provider: Provider, searcher: Searcher, locks: Locks, root: str, undoing: Undo, git: GitClient
     ) -> None:
         self._provider = provider
         self._searcher = searcher
@@ -180,7 +179,7 @@ class Actions:
         try:
             return self._git.preview(operation, permit.guard, masks.confinement)
         finally:
-            set_aside(unguarded(permit.files), masks.absent)
+            quarantine_files(unguarded(permit.files), masks.absent)
 
     def _act(self, operation: GitAction, permit: Permit, cancel: CancelToken) -> Result:
         """Not begun again as a command is: of several steps some may be done."""
@@ -190,7 +189,7 @@ class Actions:
         try:
             return self._git.act(operation, permit.guard, masks.confinement, cancel)
         finally:
-            set_aside(unguarded(permit.files), masks.absent)
+            quarantine_files(unguarded(permit.files), masks.absent)
 
     def _run_confined(
         self, command: Command, permit: Permit, cancel: CancelToken, on_chunk: OnChunk | None
@@ -206,7 +205,7 @@ class Actions:
                 try:
                     outcome = self._provider.run(confined, on_chunk=on_chunk, cancel=cancel)
                 finally:
-                    moved = set_aside(unguarded(permit.files), masks.absent)
+                    moved = quarantine_files(unguarded(permit.files), masks.absent)
                 return _with_notes(outcome, moved)
             except Conflict:  # what had to be hidden was moved between the walk and the start; nothing has run
                 if attempt == SCANS:

@@ -19,16 +19,15 @@ from wap_kernel.files import content_hash
 from wap_kernel.files.contained.atomic_write import PendingSync
 from wap_kernel.files.contained.linkless import LinklessFiles
 from wap_kernel.files.interface import Locks
-from wap_kernel.model.call_context import CallContext
-from wap_kernel.model.caller import Caller
+from wap_kernel.model.caller import CallContext, Caller
 from wap_kernel.model.command import CancelToken
 from wap_kernel.model.errors import Conflict, ExecutionFailed, WapError
 from wap_kernel.model.operations import Operation, WriteFile
 from wap_kernel.model.paths import render_path, resolve_lexically
 from wap_kernel.model.results import WriteResult
 from wap_kernel.state.audit.log import Audit, AuditEntry, AuditRecord, Outcome, is_denial
-from wap_kernel.state.undo.change_store import Changes
-from wap_kernel.state.undo.file_image import ABSENT, Image
+from wap_kernel.state.undo.change_store import ChangeStore
+from wap_kernel.state.undo.file_image import ABSENT, FileImage
 
 Translate = Callable[[Exception, Operation], WapError]
 
@@ -52,7 +51,7 @@ class _Creation:
 
     new: NewFile
     record: AuditRecord
-    image: Image = ABSENT
+    image: FileImage = ABSENT
     hash: str = ""
     error: WapError | None = None
     end: AuditEntry | None = None
@@ -60,7 +59,7 @@ class _Creation:
 
     def finish(self) -> None:
         outcome: Outcome = "ok" if self.error is None else "denied" if is_denial(self.error) else "failed"
-        self.end = AuditEntry.of_end(self.record, outcome, self.error)
+        self.end = AuditEntry.at_end(self.record, outcome, self.error)
 
     @property
     def result(self) -> WriteResult | WapError:
@@ -73,7 +72,7 @@ class _Creation:
 class BulkCreate:
     """The creation of several files at once."""
 
-    def __init__(self, audit: Audit, locks: Locks, changes: Changes, translate: Translate) -> None:
+    def __init__(self, audit: Audit, locks: Locks, changes: ChangeStore, translate: Translate) -> None:
         self._audit = audit
         self._locks = locks
         self._changes = changes
@@ -141,4 +140,4 @@ class BulkCreate:
             one.error = self._translate(error, operation)
             return
         one.hash = content_hash.hash_bytes(operation.content)
-        one.image = Image.of(stat, one.hash.removeprefix("sha256:"))
+        one.image = FileImage.of(stat, one.hash.removeprefix("sha256:"))

@@ -45,7 +45,7 @@ class FastPath:
                 if file.stat.size > self._max_size:
                     return None
                 return read_whole(file, operation.encoding, operation.max_size or self._max_read)
-        except (OSError, WapError, UnicodeEncodeError):  # the last: no file has such a name
+        except (OSError, WapError, ValueError):  # the last: no file can have such a name
             return None
 
     def accepts(self, operation: Operation) -> bool:
@@ -55,6 +55,7 @@ class FastPath:
             and operation.mode == "create"
             and operation.expected_hash is None
             and operation.within == "."
+            and ".." not in operation.path  # only the pipeline resolves those
             and len(operation.content) <= self._max_new
             and not validation.is_notebook(operation.path)
             and self.files is not None
@@ -63,7 +64,7 @@ class FastPath:
     def is_free(self, path: str) -> bool:
         try:
             return self.files is not None and self.files.is_free(path)
-        except (OSError, WapError):
+        except (OSError, WapError, ValueError):
             return False
 
 

@@ -29,8 +29,7 @@ from wap_kernel.model.errors import (
 )
 from wap_kernel.model.limits import MAX_SEARCHED_FILE_BYTES
 from wap_kernel.model.operations import GitAction, GitTransfer, Operation, ReadFile, RunCommand
-from wap_kernel.model.path_access import Access
-from wap_kernel.model.paths import outside
+from wap_kernel.model.paths import Access, outside
 from wap_kernel.model.policy import Grant
 from wap_kernel.model.results import Limits
 from wap_kernel.policy.commands.git_attributes import AttributeFiles
@@ -237,7 +236,7 @@ class Judge:
             max_searched_size=_least(MAX_SEARCHED_FILE_BYTES, effective.max_file_size),
             env_allowlist=effective.env_allowlist,
             confine=partial(
-                sandbox_masks.find,
+                sandbox_masks.find_masks,
                 self._files,
                 policy.sandbox_guard,
                 self._protected.places,

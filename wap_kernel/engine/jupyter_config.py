@@ -14,7 +14,7 @@ FILES = ("jupyter_server_config", "jupyter_wap_config")
 """The server's own and the extension's; the later one wins."""
 
 
-def configured() -> Mapping[str, Any]:
+def read_settings() -> Mapping[str, Any]:
     """Traits and their values; those that are not configured are missing."""
     from jupyter_core.application import JupyterApp
 

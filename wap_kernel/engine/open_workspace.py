@@ -11,8 +11,7 @@ if TYPE_CHECKING:
     from logging import Logger
 
     from wap_kernel.engine.workspace import Workspace
-    from wap_kernel.model.call_context import CallContext
-    from wap_kernel.model.caller import Caller
+    from wap_kernel.model.caller import CallContext, Caller
     from wap_kernel.model.operations import Operation
 
 
@@ -24,20 +23,20 @@ def open_workspace(
     changed: Callable[[Operation, Caller, CallContext], None] = lambda *_: None,
     log: Logger | None = None,
 ) -> Workspace:
-    """`settings` are those of `wap_kernel.engine.jupyter_config.configured`."""
+    """`settings` are those of `wap_kernel.engine.jupyter_config.read_settings`."""
     from wap_kernel.engine.workspace import Workspace
     from wap_kernel.git.settings import parse_git_settings
     from wap_kernel.model.results import Limits
     from wap_kernel.policy import presets
-    from wap_kernel.policy.parse import merge
+    from wap_kernel.policy.parse import merge_policy
     from wap_kernel.providers import selection
 
     limits = Limits(**{name: settings[name] for name in Limits.model_fields if name in settings})
-    preset = presets.load(str(settings.get("preset", presets.DEFAULT)).lower())
+    preset = presets.load_preset(str(settings.get("preset", presets.DEFAULT)).lower())
     try:
         return Workspace(
             root,
-            policy=merge(preset, settings.get("policy", {})),
+            policy=merge_policy(preset, settings.get("policy", {})),
             provider=str(settings.get("provider", selection.AUTO)).lower(),
             allow_unconfined=bool(settings.get("allow_unconfined", False)),
             confined_only=confined_only,

@@ -19,10 +19,8 @@ from wap_kernel.files.contained.root import Root
 from wap_kernel.files.interface import Locks
 from wap_kernel.files.read import WholeFile
 from wap_kernel.git.remote.preview import TransferPreview
-from wap_kernel.model.call_context import CallContext
-from wap_kernel.model.caller import Caller
-from wap_kernel.model.command import CancelToken, OnChunk
-from wap_kernel.model.deadline import Deadline
+from wap_kernel.model.caller import CallContext, Caller
+from wap_kernel.model.command import CancelToken, Deadline, OnChunk
 from wap_kernel.model.errors import (
     ExecutionFailed,
     InternalError,
@@ -40,7 +38,7 @@ from wap_kernel.redaction import results
 from wap_kernel.redaction.results import CurrentRedactor
 from wap_kernel.redaction.stream import RedactedStream
 from wap_kernel.state.audit.log import Audit, is_denial
-from wap_kernel.state.undo.undo import Undoing
+from wap_kernel.state.undo.undo import Undo
 
 BEFORE_IMAGE_SECONDS = 120.0
 """Seconds that the before-images of what a command could change may take."""
@@ -60,7 +58,7 @@ class Pipeline:
         audit: Audit,
         judge: Judge,
         actions: Actions,
-        undo: Undoing,
+        undo: Undo,
         locks: Locks,
         redactor: CurrentRedactor,
         limits: Limits,
@@ -148,6 +146,8 @@ class Pipeline:
         for new, result in zip(files, created, strict=False):
             if isinstance(result, WriteResult):
                 self._changed(new.operation, caller, context)
+            else:
+                results.redact_error(result, self._redactor)
         return created
 
     @contextmanager
@@ -196,7 +196,7 @@ class Pipeline:
             return nullcontext()
         deadline = Deadline(BEFORE_IMAGE_SECONDS, lambda: cancel.requested)
         if context.run is None:
-            return self._undo.beside(operation, deadline)
+            return self._undo.around_call(operation, deadline)
         return self._undo.around(operation, context, deadline)
 
     def _translate(self, error: Exception, operation: Operation) -> WapError:

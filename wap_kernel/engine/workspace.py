@@ -24,10 +24,8 @@ from wap_kernel.files.contained.root import Root
 from wap_kernel.files.search.searcher import Searcher
 from wap_kernel.git.client import GitClient
 from wap_kernel.git.settings import GitSettings
-from wap_kernel.model.call_context import NO_RUN, CallContext
-from wap_kernel.model.caller import Caller
-from wap_kernel.model.command import CancelToken, OnChunk
-from wap_kernel.model.deadline import Deadline
+from wap_kernel.model.caller import NO_RUN, CallContext, Caller
+from wap_kernel.model.command import CancelToken, Deadline, OnChunk
 from wap_kernel.model.errors import InternalError, ProviderUnavailable, WapError
 from wap_kernel.model.operations import (
     Administer,
@@ -47,7 +45,7 @@ from wap_kernel.policy.commands.program_lookup import Programs
 from wap_kernel.policy.current import CurrentPolicy
 from wap_kernel.policy.grant_store import GrantStore
 from wap_kernel.policy.layers import PolicyFiles
-from wap_kernel.policy.paths.protected import protected_paths
+from wap_kernel.policy.paths.protected import find_protected_paths
 from wap_kernel.policy.verdict import Verdict
 from wap_kernel.providers.base import Provider
 from wap_kernel.providers.process import environment
@@ -62,8 +60,8 @@ from wap_kernel.state.database import Database
 from wap_kernel.state.directory import default_state_dir, open_state_dir, workspace_id
 from wap_kernel.state.leases import Lease
 from wap_kernel.state.path_locks import PathLocks
-from wap_kernel.state.undo.change_recorder import Caps, Snapshots
-from wap_kernel.state.undo.undo import Undoing
+from wap_kernel.state.undo.change_recorder import ChangeRecorder, SnapshotLimits
+from wap_kernel.state.undo.undo import Undo
 
 CHECK_SECONDS = 10.0
 """What the verdicts on the operations of one message may take."""
@@ -127,8 +125,8 @@ class Workspace:
             """Where its audit, grants, tokens and locks live."""
             self.id = workspace_id(root)
             """By this the state folder, which may serve several workspaces, knows it."""
-            self._protected = protected_paths(root, self.state_dir, hidden=hidden, read_only=read_only)
-            self._open(root, policy or presets.load("standard"), provider, opened)
+            self._protected = find_protected_paths(root, self.state_dir, hidden=hidden, read_only=read_only)
+            self._open(root, policy or presets.load_preset("standard"), provider, opened)
             self._opened = opened.pop_all()
 
     def _open(self, root: str, policy: Policy, provider: str, opened: ExitStack) -> None:
@@ -136,7 +134,7 @@ class Workspace:
         state, identifier, protected = self.state_dir, self.id, self._protected
         lease = opened.enter_context(closing(Lease(state, identifier)))
         self._files = opened.enter_context(closing(Root(root, guard=protected, journal=lease)))
-        lease.clean_up_after_the_dead(self._remove_temporary)
+        lease.remove_leftovers(self._remove_temporary)
         self.lease = lease
         self.database = opened.enter_context(closing(Database(state, self.log)))
         self._audit = opened.enter_context(closing(Audit(self.database, identifier, self.log, self.redactor)))
@@ -147,10 +145,12 @@ class Workspace:
         self._provider = opened.enter_context(closing(self._choose(provider)))
         searcher = opened.enter_context(closing(Searcher(protected, root=self.root, root_fd=self._files.fd)))
         locks = PathLocks(state)
-        snapshots: Snapshots | None = None
+        snapshots: ChangeRecorder | None = None
         if self._keeps:
-            snapshots = Snapshots(self._files.guarded_by(protected), self.database, state, Caps(), self.log)
-        self.undo = Undoing(snapshots, locks, lambda caller: self.judge.bind(caller).guard)
+            snapshots = ChangeRecorder(
+                self._files.guarded_by(protected), self.database, state, SnapshotLimits(), self.log
+            )
+        self.undo = Undo(snapshots, locks, lambda caller: self.judge.bind(caller).guard)
         """What runs changed, and how it is taken back."""
         server = environment.restrict_search_path(os.environ) if self._provider.confines else os.environ
         path = environment.build_environment(server, {})["PATH"]

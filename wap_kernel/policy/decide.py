@@ -23,14 +23,14 @@ from wap_kernel.model.operations import (
     RunCommand,
     WriteFile,
 )
-from wap_kernel.model.path_access import Access, PathAccess
+from wap_kernel.model.paths import Access, PathAccess
 from wap_kernel.model.policy import Grant, Policy
 from wap_kernel.model.tool_names import find_confirming_tool
 from wap_kernel.policy.commands.evaluate import CommandVerdict, evaluate_commands, opens_network
-from wap_kernel.policy.commands.mentions import Mentions, Sought
+from wap_kernel.policy.commands.mentions import CommandPattern, Mentions
 from wap_kernel.policy.commands.path_arguments import evaluate_arguments
 from wap_kernel.policy.commands.redirections import evaluate_redirections
-from wap_kernel.policy.commands.rule_match import split
+from wap_kernel.policy.commands.rule_match import split_words
 from wap_kernel.policy.effective import EffectivePolicy
 from wap_kernel.policy.git_remotes import (
     PROTECTED_BRANCHES,
@@ -42,7 +42,7 @@ from wap_kernel.policy.git_remotes import (
 )
 from wap_kernel.policy.grants import covers, grant_for_git, grant_for_operation
 from wap_kernel.policy.paths.protected import ProtectedPaths
-from wap_kernel.policy.shell.parser import Script, parse
+from wap_kernel.policy.shell.parser import Script, parse_command
 from wap_kernel.policy.shell.syntax import SimpleCommand
 from wap_kernel.policy.verdict import Verdict, VerdictKind
 from wap_kernel.providers.process import environment
@@ -165,7 +165,7 @@ def _grant_for_git(operation: GitAction, asking: Sequence[_Finding]) -> Grant | 
 def _names_blocked(grant: Grant, policy: EffectivePolicy) -> bool:
     entries = (entry for layer in policy.layers for entry in layer.shell.blocked_commands)
     words = [word for form in grant.commands if form.options is None for word in form.words[1:]]
-    return Mentions(words).first(Sought(split(entry)[:1]) for entry in entries) is not None
+    return Mentions(words).first(CommandPattern(split_words(entry)[:1]) for entry in entries) is not None
 
 
 # -- findings
@@ -173,8 +173,8 @@ def _names_blocked(grant: Grant, policy: EffectivePolicy) -> bool:
 
 def _parse_script(operation: Operation) -> Script:
     if isinstance(operation, RunCommand):
-        return replace(parse(operation.line), given=tuple(operation.environment.values()))
-    return parse(operation.line) if isinstance(operation, GitAction) else Script(())
+        return replace(parse_command(operation.line), given=tuple(operation.environment.values()))
+    return parse_command(operation.line) if isinstance(operation, GitAction) else Script(())
 
 
 def _collect_findings(operation: Operation, script: Script, policy: EffectivePolicy, facts: Facts) -> list[_Finding]:

@@ -8,9 +8,9 @@ from typing import Any, Literal
 
 from wap_kernel.files.globs.sets import IncludeSet
 from wap_kernel.model.errors import InvalidArgument
-from wap_kernel.model.path_access import Access
+from wap_kernel.model.paths import Access
 from wap_kernel.model.policy import Layers, Policy
-from wap_kernel.policy.paths.patterns import Excluded
+from wap_kernel.policy.paths.patterns import PathPatterns
 from wap_kernel.policy.verdict import Verdict, VerdictKind
 
 FileAccess = Literal["none", "read", "read-write"]
@@ -24,8 +24,8 @@ class CompiledLayer:
     def __init__(self, policy: Policy) -> None:
         filesystem = policy.filesystem
         self.policy = policy
-        self.denied = Excluded(filesystem.denied_paths)
-        self.read_only = Excluded(filesystem.read_only_paths)
+        self.denied = PathPatterns(filesystem.denied_paths)
+        self.read_only = PathPatterns(filesystem.read_only_paths)
         allowed = None if filesystem.allowed_paths is None else IncludeSet(filesystem.allowed_paths)
         self.allowed = None if allowed is None or allowed.everything else allowed
         """The compiled `allowedPaths`; None where the layer allows every path."""

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from wap_kernel.model.operations import GitAction, Operation, RunCommand, WriteFile
-from wap_kernel.model.path_access import PathAccess
+from wap_kernel.model.paths import PathAccess
 from wap_kernel.model.policy import CommandForm, Grant
 from wap_kernel.policy.shell.parser import Script
 from wap_kernel.policy.shell.syntax import Redirect, SimpleCommand

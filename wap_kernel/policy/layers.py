@@ -18,9 +18,9 @@ from wap_kernel.model.limits import MAX_POLICY_BYTES
 from wap_kernel.model.paths import join_path
 from wap_kernel.model.policy import Layers, Policy
 from wap_kernel.policy.effective import EffectivePolicy
-from wap_kernel.policy.parse import merge, parse
+from wap_kernel.policy.parse import merge_policy, parse_policy
 
-__all__ = ["ADMINISTRATOR_FILE", "WORKSPACE_FILE", "PolicyFiles", "merge", "parse"]
+__all__ = ["ADMINISTRATOR_FILE", "WORKSPACE_FILE", "PolicyFiles", "merge_policy", "parse_policy"]
 
 ADMINISTRATOR_FILE = "/etc/jupyter/wap-policy.json"
 POLICY_VARIABLE = "WAP_POLICY"
@@ -108,7 +108,9 @@ class PolicyFiles:
         if known is None or known[0] != data:
             if len(self._known) >= MAX_REMEMBERED:
                 self._known.clear()
-            policy = _rebased(parse(data, name), folder).model_copy(update={"is_workspace_policy": is_workspace_policy})
+            policy = _rebased(parse_policy(data, name), folder).model_copy(
+                update={"is_workspace_policy": is_workspace_policy}
+            )
             known = self._known[key] = (data, policy)
         return known[1]
 

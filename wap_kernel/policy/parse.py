@@ -18,7 +18,7 @@ from wap_kernel.model.errors import InvalidArgument
 from wap_kernel.model.limits import MAX_POLICY_BYTES
 from wap_kernel.model.policy import CommandRule, Policy
 from wap_kernel.model.tool_names import OPERATIONS_BY_TOOL
-from wap_kernel.policy.paths.patterns import Excluded
+from wap_kernel.policy.paths.patterns import PathPatterns
 
 FLAT = {
     "allowedPaths": ("filesystem", "allowedPaths"),
@@ -41,7 +41,7 @@ class _Wrong(Exception):
     """Where a policy is wrong. Never leaves this module."""
 
 
-def parse(data: bytes, name: str) -> Policy:
+def parse_policy(data: bytes, name: str) -> Policy:
     """The layer that `data` holds. Never raises: see `Policy.broken`."""
     try:
         fields = _object(data)
@@ -52,7 +52,7 @@ def parse(data: bytes, name: str) -> Policy:
         return Policy(name=name, broken=str(wrong))
 
 
-def merge(preset: Policy, overrides: Mapping[str, Any]) -> Policy:
+def merge_policy(preset: Policy, overrides: Mapping[str, Any]) -> Policy:
     """`preset` with the fields of `overrides`, in either form, laid over it. Never raises: see `Policy.broken`."""
     try:
         if "preset" in overrides:
@@ -149,8 +149,8 @@ def _check_globs(policy: Policy) -> None:
                 " src/** or **/*.py"
             )
     for field, patterns, compiled in (
-        ("deniedPaths", filesystem.denied_paths, Excluded),
-        ("readOnlyPaths", filesystem.read_only_paths, Excluded),
+        ("deniedPaths", filesystem.denied_paths, PathPatterns),
+        ("readOnlyPaths", filesystem.read_only_paths, PathPatterns),
         ("allowedPaths", filesystem.allowed_paths or (), IncludeSet),
     ):
         try:
@@ -164,7 +164,7 @@ def _preset(name: object) -> Policy:
 
     if not isinstance(name, str) or name not in presets.PRESETS:
         raise _Wrong(f"preset: unknown preset {name!r}; known are {', '.join(presets.PRESETS)}")
-    return presets.load(name)
+    return presets.load_preset(name)
 
 
 def _merged(base: Policy, over: Policy) -> Policy:

@@ -15,11 +15,11 @@ from typing import Any, Literal
 from pydantic import BaseModel, ConfigDict
 
 from wap_kernel.model.errors import InternalError, InvalidArgument
-from wap_kernel.model.path_access import Access
+from wap_kernel.model.paths import Access
 from wap_kernel.model.policy import Policy, VerdictKind
 from wap_kernel.policy.commands.evaluate import evaluate_script
 from wap_kernel.policy.effective import EffectivePolicy
-from wap_kernel.policy.shell.parser import parse
+from wap_kernel.policy.shell.parser import parse_command
 
 PRESETS = ("restrictive", "standard", "permissive")
 DEFAULT = "standard"
@@ -27,7 +27,7 @@ DEFAULT = "standard"
 _FOLDER = Path(__file__).with_name("presets")
 
 
-class Example(BaseModel):
+class PresetExample(BaseModel):
     """A command or a path, and what the preset says about it."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -42,7 +42,7 @@ class Example(BaseModel):
         if self.command is not None:
             if not policy.shell.enabled:
                 return VerdictKind.DENY
-            return evaluate_script(parse(self.command), policy.shell, ExampleFacts(self.confined)).kind
+            return evaluate_script(parse_command(self.command), policy.shell, ExampleFacts(self.confined)).kind
         refusal = EffectivePolicy((policy,)).refusal(self.path or ".", Access[self.access.upper()])
         return refusal.kind if refusal else VerdictKind.ALLOW
 
@@ -62,17 +62,17 @@ class ExampleFacts:
 
 
 @lru_cache(maxsize=len(PRESETS))
-def load(name: str) -> Policy:
+def load_preset(name: str) -> Policy:
     """Raises InvalidArgument for an unknown preset, InternalError for one that contradicts its examples."""
     if name not in PRESETS:
         raise InvalidArgument(f"There is no preset {name!r}.", hint=f"Presets: {', '.join(PRESETS)}.")
-    return read((_FOLDER / f"{name}.json").read_text(encoding="utf-8"))
+    return read_preset((_FOLDER / f"{name}.json").read_text(encoding="utf-8"))
 
 
-def read(text: str) -> Policy:
+def read_preset(text: str) -> Policy:
     """The policy, with every example checked."""
     data = json.loads(text)
-    examples = [Example.model_validate(each) for each in data.pop("examples")]
+    examples = [PresetExample.model_validate(each) for each in data.pop("examples")]
     shell = data.get("shell", {})
     shell["rules"] = [rule for group in shell.get("rules", ()) for rule in _rules(group)]
     policy = Policy.model_validate(data)

@@ -19,13 +19,13 @@ from tests.support.run_workspace import ASKING, PERSON, Scene, create, play
 from wap_kernel.files.contained import atomic_write
 from wap_kernel.files.contained.linkless import LinklessFiles
 from wap_kernel.model.policy import Policy
-from wap_kernel.policy.parse import merge
+from wap_kernel.policy.parse import merge_policy
 from wap_kernel.runs.step_execution import MAX_BULK_FILES
 from wap_kernel.state import schema
 from wap_kernel.state.audit import hash_chain
 
-PLAIN = merge(ASKING, {"filesystem": {"deniedPaths": ["*.key"], "maxFileSize": 5000}})
-ASKS = merge(PLAIN, {"confirmationRequired": ["moveFile"]})
+PLAIN = merge_policy(ASKING, {"filesystem": {"deniedPaths": ["*.key"], "maxFileSize": 5000}})
+ASKS = merge_policy(PLAIN, {"confirmationRequired": ["moveFile"]})
 """Says nothing of new files, but has something to ask, so that nothing is plain."""
 MANY = 2 * MAX_BULK_FILES + 5
 

@@ -16,8 +16,8 @@ from wap_kernel.model.caller import Caller, Scope
 from wap_kernel.model.errors import Code, WapError
 from wap_kernel.model.operations import Operation, ReadFile
 from wap_kernel.model.results import FileContent
-from wap_kernel.policy.parse import merge
-from wap_kernel.state.audit.log import Page
+from wap_kernel.policy.parse import merge_policy
+from wap_kernel.state.audit.query import AuditQuery
 
 OFTEN = 50
 
@@ -61,7 +61,7 @@ def test_every_change_of_the_policy_counts_from_the_next_read_on(tools: Tools) -
 
 
 def test_each_token_has_its_own_policy(tools: Tools) -> None:
-    narrow = merge(PLAIN, {"filesystem": {"deniedPaths": ["text.txt"]}})
+    narrow = merge_policy(PLAIN, {"filesystem": {"deniedPaths": ["text.txt"]}})
     agent = Caller(user="ada", token="t", scope=Scope(layers=(narrow,)))
     for _ in range(OFTEN):
         assert tools.readFile(path="text.txt")["content"] == "grün\nblau\n"
@@ -73,7 +73,7 @@ def test_each_token_has_its_own_policy(tools: Tools) -> None:
 
 def test_a_read_is_recorded_once(tools: Tools) -> None:
     tools.readFile(path="folder/deep.txt")
-    records = tools.workspace._audit.page(Page(limit=100))["records"]
+    records = tools.workspace._audit.page(AuditQuery(limit=100))["records"]
     matching = [record for record in records if record["summary"] == {"path": "folder/deep.txt"}]
     assert [record["outcome"] for record in matching] == ["ok"]
 

@@ -141,7 +141,7 @@ def test_the_callers_word_satisfies_the_workspaces_own_policy_files_only(root: P
 
 def test_nor_does_it_satisfy_a_preset(perform: Perform) -> None:
     with pytest.raises(ApprovalRequired):
-        perform(RunCommand(command="rm", args=("-r", "project"), confirmed=True), presets.load("permissive"))
+        perform(RunCommand(command="rm", args=("-r", "project"), confirmed=True), presets.load_preset("permissive"))
 
 
 def test_it_satisfies_the_policy_of_the_folder_too(root: Path, perform: Perform) -> None:
@@ -176,4 +176,4 @@ def test_a_program_that_looks_like_an_assignment_is_a_program(perform: Perform) 
 )
 def test_the_policy_reads_them_like_a_line(perform: Perform, command: str, args: tuple[str, ...]) -> None:
     with pytest.raises(PermissionDenied):
-        perform(RunCommand(command=command, args=args), presets.load("permissive"))
+        perform(RunCommand(command=command, args=args), presets.load_preset("permissive"))

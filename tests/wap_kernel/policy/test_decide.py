@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from wap_kernel.model.edits import InsertLines
-from wap_kernel.model.errors import Code
+from wap_kernel.model.errors import Code, PathClosed
 from wap_kernel.model.operations import (
     CopyFile,
     CreateDirectory,
@@ -25,10 +25,12 @@ from wap_kernel.model.operations import (
     SearchFiles,
     WriteFile,
 )
+from wap_kernel.model.paths import Access
 from wap_kernel.model.policy import CommandRule, FilesystemPolicy, Grant, NetworkPolicy, Policy, ShellPolicy
 from wap_kernel.policy import presets
 from wap_kernel.policy.decide import Facts, Verdict, VerdictKind, decide, judge
 from wap_kernel.policy.effective import EffectivePolicy
+from wap_kernel.policy.paths.guard import PolicyGuard
 from wap_kernel.policy.paths.protected import ProtectedPaths
 
 PROGRAMS = {name: f"/usr/bin/{name}" for name in "git ls cat echo rm pip sudo python sort".split()}
@@ -80,7 +82,7 @@ DENYING = files(denied_paths=("*.env",), read_only_paths=("raw/**",))
 EXAM = files(allowed_paths=("exam/**",))
 PLACED = files(denied_paths=("conf/prod.yml",))
 UNCONFINED = DENYING.model_copy(update={"shell": ShellPolicy(unconfined=VerdictKind.ASK)})
-PERMISSIVE = presets.load("permissive")
+PERMISSIVE = presets.load_preset("permissive")
 DVC = shell(rules=(rule("dvc status", "allow"),), unknown=VerdictKind.ASK)
 SMALL = files(max_file_size=10, max_edit_size=4)
 SIZE = Code.SIZE_LIMIT_EXCEEDED
@@ -389,3 +391,49 @@ def test_grants_only_turn_ask_into_allow(
     before = verdict(operation, *layers, confined=confined)
     after = verdict(operation, *layers, confined=confined, grants=GRANTS)
     assert after.kind is before.kind or (before.kind, after.kind) == (VerdictKind.ASK, VerdictKind.ALLOW)
+
+
+# -- the fast path
+
+GUARDED = [
+    files(),
+    READ_ONLY,
+    CLOSED,
+    DENYING,
+    EXAM,
+    files(max_file_size=3),
+    files(max_edit_size=3),
+    Policy(name="asking", confirmation_required=("moveFile",)),
+    Policy(name="broken", broken="it is no JSON"),
+    shell(enabled=False),
+]
+PATHS = ["a.txt", "x.env", "raw/a", "exam/a", "run/token", ".bashrc", ".git/config", "exam"]
+
+
+@given(
+    layers=st.lists(st.sampled_from(GUARDED), max_size=4),
+    path=st.sampled_from(PATHS),
+    content=st.sampled_from([None, b"12", b"12345"]),
+    size=st.sampled_from([None, 2, 5]),
+)
+def test_where_only_the_guard_decides_a_verdict_is_that_of_the_guard_and_the_sizes(
+    layers: list[Policy], path: str, content: bytes | None, size: int | None
+) -> None:
+    policy = EffectivePolicy(tuple(layers))
+    operation = ReadFile(path=path) if content is None else write(path, content, mode="create")
+    asks = {layer.name for layer in layers} & {"asking", "broken"}
+    assert policy.only_guard_decides is not bool(asks)
+    if asks:
+        return
+    guard = PolicyGuard(PROTECTED, policy)
+    try:
+        guard.check(path, Access.READ if content is None else Access.WRITE)
+        is_refused = False
+    except PathClosed:
+        is_refused = True
+    limits = policy.max_file_size, policy.max_edit_size
+    sizes = ((size or 0) if content is None else len(content), 0 if content is None else len(content))
+    is_too_large = any(limit is not None and each > limit for limit, each in zip(limits, sizes, strict=True))
+    found = decide(operation, policy, facts(operation, size=size if content is None else None))
+    expected = VerdictKind.DENY if is_refused or is_too_large else VerdictKind.ALLOW
+    assert found.kind is expected

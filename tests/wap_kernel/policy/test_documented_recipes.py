@@ -22,7 +22,7 @@ from wap_kernel.policy import presets
 from wap_kernel.policy.decide import Facts, Verdict, decide
 from wap_kernel.policy.effective import EffectivePolicy
 from wap_kernel.policy.layers import POLICY_VARIABLE
-from wap_kernel.policy.parse import merge, parse
+from wap_kernel.policy.parse import merge_policy, parse_policy
 
 TEXT = (Path(__file__).parents[3] / "docs" / "policy.md").read_text()
 BLOCKS = re.findall(r"```json\n(.*?)```", TEXT, re.DOTALL)
@@ -37,7 +37,7 @@ RECIPES = {
 
 @pytest.mark.parametrize("block", BLOCKS)
 def test_every_policy_of_the_document_can_be_read(block: str) -> None:
-    assert parse(block.encode(), "document").broken is None
+    assert parse_policy(block.encode(), "document").broken is None
 
 
 def test_what_the_document_posts_is_accepted_and_answered_so() -> None:
@@ -45,7 +45,7 @@ def test_what_the_document_posts_is_accepted_and_answered_so() -> None:
     (message,) = map(parse_message, map(str.encode, MESSAGES))
     operations = {step.id: step.operation for step in message.steps()}
     assert operations == {"1": ReadFile(path=".env"), "2": RunCommand(command="git push", timeout_ms=30_000)}
-    layers = (presets.load("standard"),)
+    layers = (presets.load_preset("standard"),)
     verdicts = {name: verdict(layers, operation) for name, operation in operations.items()}
     assert [(name, said.kind.value, said.rule) for name, said in verdicts.items()] == documented
     closed = verdicts["1"]
@@ -78,8 +78,10 @@ def configure(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str]
         else:
             (tmp_path / "policy.json").write_text(text)
             monkeypatch.setenv(POLICY_VARIABLE, str(tmp_path / "policy.json"))
-        configured = jupyter_config.configured()
-        return merge(presets.load(configured.get("preset", presets.DEFAULT)), configured.get("policy", {}))
+        configured = jupyter_config.read_settings()
+        return merge_policy(
+            presets.load_preset(configured.get("preset", presets.DEFAULT)), configured.get("policy", {})
+        )
 
     return put
 
@@ -89,7 +91,7 @@ def layers(configure: Callable[[str], Policy]) -> Callable[[str], tuple[Policy, 
     def of(recipe: str) -> tuple[Policy, ...]:
         form, text = RECIPES[recipe]
         own = configure(recipe)
-        return (own,) if form == "python" else (own, parse(text.encode(), recipe))
+        return (own,) if form == "python" else (own, parse_policy(text.encode(), recipe))
 
     return of
 
@@ -221,7 +223,7 @@ def test_every_field_is_documented() -> None:
     ],
 )
 def test_the_table_of_presets(name: str, access: str, largest: int, network: str, timeout: int) -> None:
-    shown = json.loads(json.dumps(EffectivePolicy((presets.load(name),)).to_dict()))["effective"]
+    shown = json.loads(json.dumps(EffectivePolicy((presets.load_preset(name),)).to_dict()))["effective"]
     assert (shown["access"], shown["maxFileSize"], shown["network"]) == (access, largest, network)
     assert shown["maxTimeoutMs"] == timeout * 1000
     assert f"`{name}`" in TEXT and f"{largest >> 20} MiB" in TEXT

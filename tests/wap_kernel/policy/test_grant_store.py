@@ -53,7 +53,7 @@ def test_what_is_not_understood_allows_nothing(tmp_path: Path) -> None:
 
 
 def test_a_grant_turns_ask_into_allow_and_nothing_else(make_tools: Callable[..., Any]) -> None:
-    tools = make_tools(policy=presets.load("standard"), provider="bubblewrap")
+    tools = make_tools(policy=presets.load_preset("standard"), provider="bubblewrap")
     assert tools.refuse("executeCommand", command="frob x").code is Code.APPROVAL_REQUIRED
     identifier = tools.workspace.grants.add(TOUCH, "ann")
     assert tools.executeCommand(command="frob x")["exitCode"] == 127
@@ -64,7 +64,7 @@ def test_a_grant_turns_ask_into_allow_and_nothing_else(make_tools: Callable[...,
 
 
 def test_a_granted_command_gets_the_network_and_no_other_does(make_tools: Callable[..., Any]) -> None:
-    tools = make_tools(policy=presets.load("standard"), provider="bubblewrap")
+    tools = make_tools(policy=presets.load_preset("standard"), provider="bubblewrap")
     install = CommandForm(words=("pip", "install"), options=(), cwd=".")
     tools.workspace.grants.add(Grant(kind="command", operation="runCommand", commands=(install,)), "ann")
     lines = ("pip install x", "pip list", "pip install x && python3 a.py", "npm install")

@@ -123,7 +123,7 @@ def test_a_program_that_is_blocked_later_takes_the_grant_along() -> None:
 
 
 def test_words_for_people_name_no_program() -> None:
-    standard = presets.load("standard")
+    standard = presets.load_preset("standard")
     grant = granted(run("git commit -m one"), standard)
     assert verdict(run("git commit -m 'No mount over ssh'"), standard, grants=(grant,)).kind is VerdictKind.ALLOW
 

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from wap_kernel.files.contained.root import Root
-from wap_kernel.model.path_access import Access
+from wap_kernel.model.paths import Access
 from wap_kernel.model.policy import Policy
 from wap_kernel.policy.effective import EffectivePolicy
 from wap_kernel.policy.layers import WORKSPACE_FILE, PolicyFiles

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from wap_kernel.model.limits import MAX_POLICY_BYTES
 from wap_kernel.model.policy import Policy, VerdictKind
 from wap_kernel.policy import presets
-from wap_kernel.policy.parse import merge, parse
+from wap_kernel.policy.parse import merge_policy, parse_policy
 
 SPEC = {
     "allowedPaths": ["**/*"],
@@ -38,7 +38,7 @@ SECTIONED = {
 
 
 def read(fields: Any) -> Policy:
-    return parse(json.dumps(fields).encode(), "test")
+    return parse_policy(json.dumps(fields).encode(), "test")
 
 
 def test_the_flat_form_of_the_specification() -> None:
@@ -123,14 +123,14 @@ BROKEN = [
 
 @pytest.mark.parametrize(("data", "where"), BROKEN)
 def test_what_is_wrong_refuses_everything_and_says_where(data: bytes, where: str) -> None:
-    policy = parse(data, "test")
+    policy = parse_policy(data, "test")
     assert policy.broken is not None and where in policy.broken
     assert policy == Policy(name="test", broken=policy.broken)
 
 
 @given(st.binary(max_size=50))
 def test_any_bytes_are_a_policy_or_a_broken_one(data: bytes) -> None:
-    assert isinstance(parse(data, "test"), Policy)
+    assert isinstance(parse_policy(data, "test"), Policy)
 
 
 values = st.recursive(
@@ -144,14 +144,14 @@ fields = st.sampled_from([*SPEC, "filesystem", "shell", "network", "preset", "ac
 @given(st.dictionaries(fields, st.one_of(values, st.dictionaries(fields, values, max_size=3)), max_size=4))
 def test_any_object_is_a_policy_or_a_broken_one(found: dict[str, Any]) -> None:
     assert isinstance(read(found), Policy)
-    assert isinstance(merge(Policy(), found), Policy)
+    assert isinstance(merge_policy(Policy(), found), Policy)
 
 
 # -- presets with changes
 
 
 def test_a_preset_by_name() -> None:
-    standard = presets.load("standard")
+    standard = presets.load_preset("standard")
     assert read({"preset": "standard"}) == standard.model_copy(update={"name": "test"})
 
 
@@ -163,7 +163,7 @@ def test_scalars_replace_path_lists_are_joined_allowed_lists_replace() -> None:
             "shell": {"blockedCommands": ["sudo"], "unknown": "deny"},
         }
     )
-    merged = merge(
+    merged = merge_policy(
         base,
         {
             "allowedPaths": ["src/**"],
@@ -191,7 +191,7 @@ def test_a_rule_about_the_same_commands_replaces_and_others_are_added() -> None:
     rm = {"command": "rm", "verdict": "ask"}
     root = {"command": "rm", "verdict": "deny", "targets": ["/"]}
     recursive = {"command": "rm", "verdict": "deny", "having": ["-r", "-R"]}
-    merged = merge(
+    merged = merge_policy(
         read({"shell": {"rules": [rm, root, recursive]}}),
         {
             "shell": {
@@ -208,8 +208,8 @@ def test_a_rule_about_the_same_commands_replaces_and_others_are_added() -> None:
 
 
 def test_wrong_changes_break_the_preset_and_a_broken_preset_stays_broken() -> None:
-    assert "maxFileSize" in (merge(read(SPEC), {"maxFileSize": "big"}).broken or "")
-    assert "WapExtension.preset" in (merge(read(SPEC), {"preset": "permissive"}).broken or "")
-    assert "preset" not in (merge(read(SPEC), {"colour": "red"}).broken or "")
-    assert "not JSON" in (merge(read(SPEC), {"deniedPaths": {1, 2}}).broken or "")
-    assert merge(Policy(broken="why"), {"maxFileSize": 1}).broken == "why"
+    assert "maxFileSize" in (merge_policy(read(SPEC), {"maxFileSize": "big"}).broken or "")
+    assert "WapExtension.preset" in (merge_policy(read(SPEC), {"preset": "permissive"}).broken or "")
+    assert "preset" not in (merge_policy(read(SPEC), {"colour": "red"}).broken or "")
+    assert "not JSON" in (merge_policy(read(SPEC), {"deniedPaths": {1, 2}}).broken or "")
+    assert merge_policy(Policy(broken="why"), {"maxFileSize": 1}).broken == "why"

@@ -23,7 +23,7 @@ MIB = 1024 * 1024
     ],
 )
 def test_what_a_preset_promises(name: str, access: str, size: int, shell: bool, seconds: int, network: str) -> None:
-    policy = presets.load(name)
+    policy = presets.load_preset(name)
     assert policy.name == name
     assert (policy.filesystem.access, policy.filesystem.max_file_size) == (access, size)
     assert (policy.shell.enabled, policy.shell.max_timeout_ms, policy.network.access) == (
@@ -37,12 +37,12 @@ def test_there_are_no_other_presets() -> None:
     folder = Path(presets.__file__).with_name("presets")
     assert {path.stem for path in folder.glob("*.json")} == set(presets.PRESETS)
     with pytest.raises(InvalidArgument, match="no preset 'lax'"):
-        presets.load("lax")
+        presets.load_preset("lax")
 
 
 def test_a_group_is_one_rule_for_each_command() -> None:
     text = {"shell": {"rules": [{"commands": ["a", "b c"], "verdict": "ask", "network": True}]}, "examples": []}
-    rules = presets.read(json.dumps(text)).shell.rules
+    rules = presets.read_preset(json.dumps(text)).shell.rules
     assert [(rule.command, rule.verdict, rule.network) for rule in rules] == [
         ("a", VerdictKind.ASK, True),
         ("b c", VerdictKind.ASK, True),
@@ -66,7 +66,7 @@ def test_a_preset_that_contradicts_its_examples_does_not_load(example: dict[str,
         "examples": [example],
     }
     with pytest.raises(InternalError, match="The preset wrong answers"):
-        presets.read(json.dumps(data))
+        presets.read_preset(json.dumps(data))
 
 
 def test_of_every_preset_the_laxer_one_allows_what_the_stricter_allows() -> None:
@@ -78,7 +78,9 @@ def test_of_every_preset_the_laxer_one_allows_what_the_stricter_allows() -> None
     commands = sorted({each["command"] for each in examples if "command" in each})
     for command in commands:
         answers = [
-            presets.Example(command=command, verdict=VerdictKind.ALLOW).evaluate(presets.load(name)).strictness
+            presets.PresetExample(command=command, verdict=VerdictKind.ALLOW)
+            .evaluate(presets.load_preset(name))
+            .strictness
             for name in presets.PRESETS
         ]
         assert answers == sorted(answers, reverse=True), command

@@ -1,4 +1,4 @@
-"""openat2(2) by ctypes: open a path below a descriptor so that the kernel itself refuses to leave it."""
+"""Call openat2(2) by ctypes: open a path below a descriptor that the kernel refuses to leave."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ class _OpenHow(ctypes.Structure):
 
 
 def load() -> OpenBeneath | None:
-    """A function (folder, path, flags) -> descriptor, or None where the kernel or a seccomp filter has no openat2.
+    """Return a function (folder, path, flags) -> descriptor, or None if the kernel or a seccomp filter has no openat2.
 
-    It refuses every link, also those that stay inside: then the path that was opened is exactly the path that was
-    named, which needs no second link_stat. A path with links takes the component walk, the one location that reads links.
+    The function refuses every link, also one that stays inside, so the path that it opened is exactly the path that it
+    was called with and needs no second check. A path with links takes the component walk, which alone reads links.
     """
     if not sys.platform.startswith("linux"):
         return None
@@ -40,7 +40,10 @@ def load() -> OpenBeneath | None:
         how = hows.get(flags)
         if how is None:
             how = hows[flags] = ctypes.byref(_OpenHow(flags | os.O_CLOEXEC, 0, resolve))
-        descriptor: int = syscall(_SYS_OPENAT2, folder, os.fsencode(path), how, size)
+        name = os.fsencode(path)
+        if b"\0" in name:  # the kernel would see a shorter path than the guard did
+            raise ValueError("embedded null byte")
+        descriptor: int = syscall(_SYS_OPENAT2, folder, name, how, size)
         if descriptor < 0:
             error = ctypes.get_errno()
             raise OSError(error, os.strerror(error))

@@ -10,23 +10,23 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from wap_kernel.model.policy import CommandRule, ShellPolicy, VerdictKind
-from wap_kernel.policy.commands.mentions import Mentions, Sought, sought
+from wap_kernel.policy.commands.mentions import CommandPattern, Mentions, list_restricted_commands
 from wap_kernel.policy.commands.rule_match import (
     CommandFacts,
     Fit,
     Program,
-    after_leading,
-    fits,
-    fits_blocked,
-    fits_words,
-    harmless_leading,
-    identify,
+    glob_of_name,
+    has_harmless_leading,
+    identify_program,
+    match_blocked,
+    match_rule,
+    match_words,
     may_go_home,
     may_leave,
-    pattern_of,
-    split,
+    skip_leading_options,
+    split_words,
 )
-from wap_kernel.policy.shell.parser import Script, SimpleCommand, builtin_problem, parse
+from wap_kernel.policy.shell.parser import Script, SimpleCommand, builtin_problem, parse_command
 from wap_kernel.policy.shell.wrappers import unwrap
 from wap_kernel.policy.verdict import Verdict
 
@@ -78,9 +78,9 @@ def evaluate_commands(script: Script, shell: ShellPolicy, facts: CommandFacts) -
     if unclear.problems:
         verdict = _unanalysable(unclear.problems, shell, facts)
         if verdict.kind is VerdictKind.ALLOW and unclear.whole and _is_short(script.given):
-            mentions = Mentions([script.text], script.given, parts=True).first(sought(shell))
+            mentions = Mentions([script.text], script.given, parts=True).first(list_restricted_commands(shell))
             verdict = _unless_named(verdict, "The line", mentions)
-        elif verdict.kind is VerdictKind.ALLOW and sought(shell):
+        elif verdict.kind is VerdictKind.ALLOW and list_restricted_commands(shell):
             verdict = replace(verdict, kind=VerdictKind.ASK)
         found.append(CommandVerdict(SimpleCommand(()), verdict))
     return tuple(found)
@@ -105,10 +105,10 @@ class _Run:
     def program(self, facts: CommandFacts) -> Program:
         first = self.command.words[0]
         if first.glob:
-            return Program(None, frozenset(), pattern_of(first.text.rpartition("/")[2]))
+            return Program(None, frozenset(), glob_of_name(first.text.rpartition("/")[2]))
         if not first.known:
             return Program(None, frozenset())
-        program = identify(first.text, facts, external=self.external)
+        program = identify_program(first.text, facts, external=self.external)
         return replace(program, name=None) if first.home else program
 
 
@@ -136,7 +136,7 @@ def _runs(run: _Run, unclear: _Unclear, facts: CommandFacts, depth: int) -> Iter
         unclear.problems.extend(filter(None, (builtin_problem(command),)))
         yield from _runs(_Run(command, wrapped.external), unclear, facts, depth + 1)
     if wrapped.text is not None:
-        inner = parse(wrapped.text)
+        inner = parse_command(wrapped.text)
         unclear.problems.extend(inner.problems)
         unclear.whole = unclear.whole and inner.whole
         for command in inner.commands:
@@ -145,12 +145,12 @@ def _runs(run: _Run, unclear: _Unclear, facts: CommandFacts, depth: int) -> Iter
 
 def _judge_run(run: _Run, shell: ShellPolicy, facts: CommandFacts) -> Verdict:
     words, program = run.command.words, run.program(facts)
-    blocked = max((fits_blocked(entry, program, words) for entry in shell.blocked_commands), default=Fit.NO)
+    blocked = max((match_blocked(entry, program, words) for entry in shell.blocked_commands), default=Fit.NO)
     if blocked is Fit.CERTAIN:
         return _blocked(_shown(run))
     if shell.allowed_commands is not None and not run.transparent:
         patterns = [entry.split() for entry in shell.allowed_commands]
-        if not any(pattern and fits_words(pattern, program, words, certain=True) for pattern in patterns):
+        if not any(pattern and match_words(pattern, program, words, certain=True) for pattern in patterns):
             return _not_allowed(
                 _shown(run, max((len(p) for p in patterns if p and p[0] in program.names), default=1)), shell
             )
@@ -175,7 +175,7 @@ def _looked_at(
         for number, (run, verdict) in enumerate(runs)
         if verdict.rule == "unknown" and verdict.kind is VerdictKind.ALLOW and script.whole
     }
-    wanted = sought(shell) if unknown else ()
+    wanted = list_restricted_commands(shell) if unknown else ()
     mentions = Mentions(unknown.values(), script.given).first(wanted) if wanted and _is_short(script.given) else None
     for number, (run, verdict) in enumerate(runs):
         if number in unknown and wanted and not _is_short(script.given):
@@ -185,7 +185,7 @@ def _looked_at(
         yield run, verdict
 
 
-def _may_be_it(text: str, wanted: Sequence[Sought]) -> bool:
+def _may_be_it(text: str, wanted: Sequence[CommandPattern]) -> bool:
     """Whether this one of several commands names it, or has a variable that can."""
     return "$" in text or Mentions([text]).first(wanted) is not None
 
@@ -194,7 +194,7 @@ def _is_short(given: Sequence[str]) -> bool:
     return sum(map(len, given)) <= MAX_GIVEN
 
 
-def _unless_named(verdict: Verdict, what: str, found: Sought | None) -> Verdict:
+def _unless_named(verdict: Verdict, what: str, found: CommandPattern | None) -> Verdict:
     """What nobody has looked at is not allowed where it names a blocked program, or a command that a rule asks about.
     Many words are no programs, so a person is asked."""
     if found is None:
@@ -212,12 +212,12 @@ def _by_rules(run: _Run, program: Program, shell: ShellPolicy, facts: CommandFac
             rule,
         )
         for rule in shell.rules
-        if (fit := fits(rule, program, run.command.words, facts))
+        if (fit := match_rule(rule, program, run.command.words, facts))
     ]
     if fitting:
         answer, rule = max(fitting, key=lambda each: (each[0].strictness, *_precision(each[1])))
         verdict = _by_rule(answer, rule, _shown(run, len(rule.command.split())))
-        if rule.verdict is not answer or not harmless_leading(program, run.command.words):
+        if rule.verdict is not answer or not has_harmless_leading(program, run.command.words):
             # `git -c core.sshCommand=x fetch` is not the `git fetch` that somebody allowed for good.
             verdict = replace(verdict, grantable=False, network=False)
         if any(each.runs_code or each.writes for _, each in fitting) and not facts.confined:
@@ -239,14 +239,18 @@ def _is_missing(run: _Run, program: Program, shell: ShellPolicy) -> bool:
     words = run.command.words
     if program.name is not None or words[0].literal is None or "/" in words[0].text:
         return False
-    return any(fits_words(split(rule.command), program, words, certain=False) is Fit.CERTAIN for rule in shell.rules)
+    return any(
+        match_words(split_words(rule.command), program, words, certain=False) is Fit.CERTAIN for rule in shell.rules
+    )
 
 
 def _form(run: _Run, program: Program, shell: ShellPolicy) -> str:
     """The program; with its first word where other forms of it are known, so that this one is not."""
-    has_forms = any(split(rule.command)[0] in program.names and len(split(rule.command)) > 1 for rule in shell.rules)
+    has_forms = any(
+        split_words(rule.command)[0] in program.names and len(split_words(rule.command)) > 1 for rule in shell.rules
+    )
     shown = _shown(run)
-    rest, _ = after_leading(shown, run.command.words[1:])
+    rest, _ = skip_leading_options(shown, run.command.words[1:])
     following = (rest[0].literal or "") if has_forms and rest else ""
     return f"{shown} {following}" if following.replace("-", "").isalnum() else shown
 

@@ -33,7 +33,7 @@ _WILD = re.compile(r"([\\*?\[])")
 _QUOTED = re.compile(rb'[\\"\x00-\x1f\x7f]')
 
 
-def text(guard: PolicyGuard, tops: Collection[str]) -> bytes:
+def render_attributes(guard: PolicyGuard, tops: Collection[str]) -> bytes:
     """The attributes for the repositories whose folders are `tops`. Empty: nothing is closed.
 
     One file serves all of them, so what is closed in one is closed in all: too much rather than too little.
@@ -56,7 +56,7 @@ class AttributeFiles:
         """Its path. None: there is nothing to say."""
         known_for, of, content = self._last
         if known_for is not guard or of != tuple(tops):
-            content = text(guard, tops) if tops else b""
+            content = render_attributes(guard, tops) if tops else b""
             self._last = (guard, tuple(tops), content)
         if not content:
             return None

@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from wap_kernel.model.paths import split_path
 from wap_kernel.policy.commands.redirections import MOVES, resolve_inside
-from wap_kernel.policy.commands.rule_match import CommandFacts, after_leading
+from wap_kernel.policy.commands.rule_match import CommandFacts, skip_leading_options
 from wap_kernel.policy.shell.parser import Script
 from wap_kernel.policy.shell.syntax import SimpleCommand, Word
 from wap_kernel.policy.shell.wrappers import is_wrapper
@@ -25,7 +25,7 @@ SHOWS = frozenset(
     """.split()
 )
 """What of git shows files, or brings them back."""
-TAKES_NO_PLAIN_PATHS = frozenset({"grep", "stash"})
+TAKES_NO_BARE_PATHS = frozenset({"grep", "stash"})
 """The first word of these is something else, and nothing else looks like a path."""
 TEXT_FOLLOWS = frozenset("-S -G --grep --author --committer --since --until --format -m -C -b -B --orphan".split())
 """Options whose value is no path, or a folder that is looked at by itself."""
@@ -39,7 +39,7 @@ MAX_FOLDERS = 64
 """Each `cd` could double them."""
 
 
-class Named(NamedTuple):
+class GitPath(NamedTuple):
     """A path that git is asked to show."""
 
     word: Word
@@ -48,8 +48,8 @@ class Named(NamedTuple):
     """For certain; otherwise it may be a revision or anything else."""
 
 
-def asked(command: SimpleCommand) -> Iterator[Named]:
-    words = git_words(command)
+def find_git_paths(command: SimpleCommand) -> Iterator[GitPath]:
+    words = words_after_git(command)
     shows = SHOWS.intersection(word.text for word in words)
     are_paths, before = False, ""
     subcommand = next((word for word in words if word.text in shows), None)
@@ -61,15 +61,15 @@ def asked(command: SimpleCommand) -> Iterator[Named]:
             are_paths = True
         elif text.startswith("-") and not are_paths:
             if text.startswith("-L"):  # `-L 1,5:.env`, of which the rest is the next word
-                yield Named(word, text.rpartition(":")[2], is_path=":" in text)
-        elif before not in TEXT_FOLLOWS and (are_paths or ":" in text or not shows & TAKES_NO_PLAIN_PATHS):
-            yield from (Named(word, path, are_paths or ":" in text) for path in _paths(text, after_dashes=are_paths))
+                yield GitPath(word, text.rpartition(":")[2], is_path=":" in text)
+        elif before not in TEXT_FOLLOWS and (are_paths or ":" in text or not shows & TAKES_NO_BARE_PATHS):
+            yield from (GitPath(word, path, are_paths or ":" in text) for path in _paths(text, after_dashes=are_paths))
         before = text
 
 
-def prints_as_text(command: SimpleCommand) -> str | None:
+def find_text_option(command: SimpleCommand) -> str | None:
     """The option with which git prints also what its attributes say not to print."""
-    rest, _ = after_leading("git", git_words(command))
+    rest, _ = skip_leading_options("git", words_after_git(command))
     if not rest or rest[0].text not in SHOWS:
         return None
     options = [word.text for word in rest[1:]]
@@ -77,7 +77,7 @@ def prints_as_text(command: SimpleCommand) -> str | None:
     return next(filter(pattern.fullmatch, options), None)
 
 
-def folders(script: Script, cwd: str, facts: CommandFacts) -> tuple[str, ...]:
+def find_git_folders(script: Script, cwd: str, facts: CommandFacts) -> tuple[str, ...]:
     """Where git may stand, and everything above: `rev:path` begins where the repository does, and who knows where."""
     found = {cwd: None}
     for command in script.commands:
@@ -92,7 +92,7 @@ def folders(script: Script, cwd: str, facts: CommandFacts) -> tuple[str, ...]:
     return tuple(dict.fromkeys(above))
 
 
-def git_words(command: SimpleCommand) -> tuple[Word, ...]:
+def words_after_git(command: SimpleCommand) -> tuple[Word, ...]:
     """What follows `git`, if that is what the command runs."""
     words = [word.text for word in command.words]
     start = next((index for index, text in enumerate(words) if text.rpartition("/")[2] == "git"), None)

@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from fnmatch import fnmatchcase
 
 from wap_kernel.model.policy import ShellPolicy, VerdictKind
-from wap_kernel.policy.commands.rule_match import has, pattern_of, split
-from wap_kernel.policy.shell.spelling_variants import expanded, spellings
+from wap_kernel.policy.commands.rule_match import glob_of_name, match_option, split_words
+from wap_kernel.policy.shell.spelling_variants import expand_braced_word, list_spellings
 from wap_kernel.policy.shell.syntax import Word
 
 MAX_GLOBS = 500
@@ -32,7 +32,7 @@ _ASSIGNMENT = re.compile(r"\w+\+?=")
 
 
 @dataclass(frozen=True)
-class Sought:
+class CommandPattern:
     """A command that a policy asks about or denies."""
 
     words: tuple[str, ...]
@@ -41,21 +41,23 @@ class Sought:
     blocked: bool = False
 
     @classmethod
-    def of_blocked(cls, entry: str) -> Sought:
-        options = [word for word in split(entry) if word.startswith("-")]
+    def of_blocked(cls, entry: str) -> CommandPattern:
+        options = [word for word in split_words(entry) if word.startswith("-")]
         letters = [(f"-{letter}",) for each in options if each[:2] != "--" for letter in each[1:]]
-        names = tuple(word for word in split(entry) if _NAMES.fullmatch(word.replace("*", "x")) and word[0] != "-")
+        names = tuple(
+            word for word in split_words(entry) if _NAMES.fullmatch(word.replace("*", "x")) and word[0] != "-"
+        )
         return cls(names, (*letters, *((each,) for each in options if each[:2] == "--")), blocked=True)
 
     def __str__(self) -> str:
         return " ".join((*self.words, *("|".join(each) for each in self.options)))
 
 
-def sought(shell: ShellPolicy) -> tuple[Sought, ...]:
+def list_restricted_commands(shell: ShellPolicy) -> tuple[CommandPattern, ...]:
     rules = (rule for rule in shell.rules if rule.verdict is not VerdictKind.ALLOW)
     return (
-        *map(Sought.of_blocked, shell.blocked_commands),
-        *(Sought(split(rule.command), (rule.having,) if rule.having else ()) for rule in rules),
+        *map(CommandPattern.of_blocked, shell.blocked_commands),
+        *(CommandPattern(split_words(rule.command), (rule.having,) if rule.having else ()) for rule in rules),
     )
 
 
@@ -67,7 +69,7 @@ class Mentions:
             dict.fromkeys(
                 segment
                 for text in (*texts, *given)
-                for spelling in spellings(text)
+                for spelling in list_spellings(text)
                 for part in _ENDS.split(spelling)
                 if (segment := tuple(_words(part)))
             )
@@ -79,10 +81,10 @@ class Mentions:
         self._options = list(dict.fromkeys(option for options in self._options_of.values() for option in options))
         self._globs = [word for word in words if _is_glob(word)]
 
-    def first(self, wanted: Iterable[Sought]) -> Sought | None:
+    def first(self, wanted: Iterable[CommandPattern]) -> CommandPattern | None:
         return next((each for each in wanted if each.words and self._mentions(each)), None)
 
-    def _mentions(self, wanted: Sought) -> bool:
+    def _mentions(self, wanted: CommandPattern) -> bool:
         if not all(map(self._is_named, wanted.words)):
             return False
         if len(wanted.words) == 1 and not wanted.options:
@@ -97,7 +99,7 @@ class Mentions:
             return True
         return _is_glob(word) and (len(self._globs) > MAX_GLOBS or _may_expand_to(name, word))
 
-    def _in_segment(self, wanted: Sought, segment: tuple[str, ...]) -> bool:
+    def _in_segment(self, wanted: CommandPattern, segment: tuple[str, ...]) -> bool:
         program = next((n for n, w in enumerate(segment) if w not in _BEFORE_PROGRAMS and not _ASSIGNMENT.match(w)), 0)
         last = min((self._last(each, segment) for each in wanted.options), default=len(segment))
         for at, word in enumerate(segment[:last]):
@@ -140,7 +142,7 @@ class Mentions:
 def _words(part: str) -> Iterable[str]:
     for word in filter(None, _BLANK.split(part)):
         yield word
-        yield from expanded(word)
+        yield from expand_braced_word(word)
 
 
 def _among(name: str, names: Iterable[str]) -> bool:
@@ -148,7 +150,7 @@ def _among(name: str, names: Iterable[str]) -> bool:
 
 
 def _has(options: Iterable[str], words: Iterable[Word]) -> bool:
-    return any(has(option, words, certain=False) for option in options)
+    return any(match_option(option, words, certain=False) for option in options)
 
 
 def _is_glob(word: str) -> bool:
@@ -158,7 +160,7 @@ def _is_glob(word: str) -> bool:
 def _may_expand_to(name: str, word: str) -> bool:
     """`/usr/bin/sud?`. Most patterns with `*` are for files of the workspace, so these must say more."""
     base = word.casefold().rpartition("/")[2]
-    pattern = pattern_of(base)
+    pattern = glob_of_name(base)
     letters = sum(char.isalnum() for char in pattern)
     is_telling = word.startswith("/") or "*" not in word
     return letters >= (1 if is_telling else max(2, len(name) - 1)) and fnmatchcase(name, pattern)

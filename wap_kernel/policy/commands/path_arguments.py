@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 
-from wap_kernel.model.path_access import Access, PathAccess
+from wap_kernel.model.paths import Access, PathAccess
 from wap_kernel.policy.commands import git_paths
 from wap_kernel.policy.commands.redirections import resolve_inside
 from wap_kernel.policy.commands.rule_match import CommandFacts
@@ -25,18 +25,20 @@ Refuse = Callable[[PathAccess], Verdict | None]
 def evaluate_arguments(
     script: Script, cwd: str, effective: EffectivePolicy, facts: CommandFacts, refuse: Refuse
 ) -> Iterator[Verdict]:
-    folders = git_paths.folders(script, cwd, facts) if any(map(git_paths.git_words, script.commands)) else ()
+    folders = (
+        git_paths.find_git_folders(script, cwd, facts) if any(map(git_paths.words_after_git, script.commands)) else ()
+    )
     for command in script.commands:
         if not facts.confined:
             for word in command.words[1:]:
                 texts = (word.text, word.text.partition("=")[2]) if word.known else ()
                 for refusal in _refusals(word, texts, [cwd], facts, refuse):
                     yield from _unconfined(refusal, effective)
-        for name in git_paths.asked(command):
+        for name in git_paths.find_git_paths(command):
             found = _refusals(name.word, (name.path,), folders, facts, refuse)
             # Nearly every word is no path in allowedPaths, and most words are revisions.
             yield from (refusal for refusal in found if name.is_path or not is_allowed_paths_rule(refusal.rule))
-        option = git_paths.prints_as_text(command)
+        option = git_paths.find_text_option(command)
         if option is not None and effective.has_closed_paths:
             reason = f"With {option} git prints the contents of denied files as well"
             suggestion = f"Leave out {option}, or name the files that are wanted."

@@ -9,8 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 
-from wap_kernel.model.path_access import Access, PathAccess
-from wap_kernel.model.paths import relative_to
+from wap_kernel.model.paths import Access, PathAccess, relative_to
 from wap_kernel.model.policy import ShellPolicy
 from wap_kernel.policy.commands.rule_match import CommandFacts
 from wap_kernel.policy.effective import EffectivePolicy

@@ -52,7 +52,7 @@ class Program:
     """It is whatever file this matches: `/usr/bin/sud?`."""
 
 
-def identify(text: str, facts: CommandFacts, *, external: bool) -> Program:
+def identify_program(text: str, facts: CommandFacts, *, external: bool) -> Program:
     """`/usr/bin/git` is git if that is what `git` means; `./git` is not, but `./sudo` may well be sudo."""
     base = text.rpartition("/")[2]
     real = facts.resolve(text)
@@ -96,30 +96,30 @@ _LEADING: Mapping[str, _Leading] = {
 
 
 @lru_cache(maxsize=4096)
-def split(command: str) -> tuple[str, ...]:
+def split_words(command: str) -> tuple[str, ...]:
     return tuple(command.split())
 
 
-def fits(rule: CommandRule, program: Program, words: Words, facts: CommandFacts) -> Fit:
+def match_rule(rule: CommandRule, program: Program, words: Words, facts: CommandFacts) -> Fit:
     """`words` with the program in front."""
     certain = rule.verdict is VerdictKind.ALLOW
-    fit = fits_words(split(rule.command), program, words, certain=certain)
+    fit = match_words(split_words(rule.command), program, words, certain=certain)
     if rule.leaving and not any(may_leave(word, facts) for word in words[1:]):
         return Fit.NO
-    if rule.alone and len(words) != len(split(rule.command)):
+    if rule.alone and len(words) != len(split_words(rule.command)):
         return Fit.NO
     if fit and rule.having:
-        fit = min(fit, max(has(option, words[1:], certain=certain) for option in rule.having))
+        fit = min(fit, max(match_option(option, words[1:], certain=certain) for option in rule.having))
     if fit and rule.targets:
         fit = min(fit, max((_points_at(t, w, facts) for t in rule.targets for w in words[1:]), default=Fit.NO))
     if fit and rule.without:
-        present = max(has(option, words[1:], certain=False) for option in rule.without)
+        present = max(match_option(option, words[1:], certain=False) for option in rule.without)
         if present is Fit.CERTAIN or (certain and present):
             return Fit.NO
     return Fit.NO if certain and fit is not Fit.CERTAIN else fit
 
 
-def fits_words(pattern: Sequence[str], program: Program, words: Words, *, certain: bool) -> Fit:
+def match_words(pattern: Sequence[str], program: Program, words: Words, *, certain: bool) -> Fit:
     """Whether the program and its first words are those of `pattern`."""
     names = ({program.name} if program.name else set()) if certain else program.names
     most = Fit.CERTAIN
@@ -130,38 +130,38 @@ def fits_words(pattern: Sequence[str], program: Program, words: Words, *, certai
         most = Fit.POSSIBLE
     if len(pattern) == 1:
         return most
-    rest, harmless = after_leading(pattern[0], words[1:])
+    rest, harmless = skip_leading_options(pattern[0], words[1:])
     fit = max(
         _begins(pattern[1:], words[1:]), _begins(pattern[1:], rest) if rest and (harmless or not certain) else Fit.NO
     )
     return Fit.NO if certain and fit is not Fit.CERTAIN else min(fit, most)
 
 
-def fits_blocked(entry: str, program: Program, words: Words) -> Fit:
+def match_blocked(entry: str, program: Program, words: Words) -> Fit:
     """A blocked `rm -rf /` is about its options wherever they stand."""
-    pattern = split(entry)
+    pattern = split_words(entry)
     options = [word for word in pattern[1:] if word.startswith("-")]
     if not options:
-        return fits_words(pattern, program, words, certain=False)
-    fit = fits_words(pattern[:1], program, words, certain=False)
+        return match_words(pattern, program, words, certain=False)
+    fit = match_words(pattern[:1], program, words, certain=False)
     letters = [f"-{x}" for o in options if not o.startswith("--") for x in o[1:]] + [
         o for o in options if o[:2] == "--"
     ]
     texts = [word.text for word in words[1:]]
     if not fit or any(word not in texts for word in pattern[1:] if word not in options):
         return Fit.NO
-    return min(fit, *(has(option, words[1:], certain=False) for option in letters))
+    return min(fit, *(match_option(option, words[1:], certain=False) for option in letters))
 
 
 _BRACKETS = re.compile(r"\[.*\]", re.DOTALL)
 
 
-def pattern_of(base: str) -> str:
+def glob_of_name(base: str) -> str:
     """A file name with a glob, as a pattern that matches at least as much: what stands in brackets may be anything."""
     return _BRACKETS.sub("*", base.casefold())
 
 
-def after_leading(name: str, words: Words) -> tuple[Words, bool]:
+def skip_leading_options(name: str, words: Words) -> tuple[Words, bool]:
     """The words after the program's own options, and whether these are harmless."""
     leading = _LEADING.get(name)
     at, harmless = 0, True
@@ -175,8 +175,8 @@ def after_leading(name: str, words: Words) -> tuple[Words, bool]:
     return words[at:], harmless and not any(word.splits or word.glob for word in words[:at])
 
 
-def harmless_leading(program: Program, words: Words) -> bool:
-    return all(after_leading(name, words[1:])[1] for name in program.names)
+def has_harmless_leading(program: Program, words: Words) -> bool:
+    return all(skip_leading_options(name, words[1:])[1] for name in program.names)
 
 
 def _begins(pattern: Sequence[str], words: Words) -> Fit:
@@ -188,7 +188,7 @@ def _begins(pattern: Sequence[str], words: Words) -> Fit:
     return Fit.CERTAIN if len(words) >= len(pattern) else Fit.NO
 
 
-def has(option: str, words: Iterable[Word], *, certain: bool) -> Fit:
+def match_option(option: str, words: Iterable[Word], *, certain: bool) -> Fit:
     """Whether one of the words is the option. With `certain` what stands after `--` is no option."""
     best = Fit.NO
     for word in words:

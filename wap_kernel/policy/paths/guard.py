@@ -10,8 +10,7 @@ from dataclasses import dataclass
 
 from wap_kernel.files.interface import FindFolders
 from wap_kernel.model.errors import PathClosed
-from wap_kernel.model.path_access import Access
-from wap_kernel.model.paths import render_path
+from wap_kernel.model.paths import Access, render_path
 from wap_kernel.policy.effective import EffectivePolicy
 from wap_kernel.policy.paths.protected import ProtectedPaths
 

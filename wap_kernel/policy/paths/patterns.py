@@ -46,7 +46,7 @@ class _Row:
         return _needle(self.glob.names[-1]) if self.glob.names[-1] != "**" else "/"
 
 
-class Excluded:
+class PathPatterns:
     """The patterns of one list of one layer. `!` takes back, and the last that fits counts, as in gitignore."""
 
     def __init__(self, patterns: Iterable[str]) -> None:

@@ -18,12 +18,11 @@ from functools import cached_property
 
 from wap_kernel.files.interface import FindFolders
 from wap_kernel.model.errors import PathClosed
-from wap_kernel.model.path_access import Access
-from wap_kernel.model.paths import relative_to, split_path
+from wap_kernel.model.paths import Access, relative_to, split_path
 from wap_kernel.providers.process import environment
 
 
-class Level(IntEnum):
+class Protection(IntEnum):
     OPEN = 0
     READ_ONLY = 1
     HIDDEN = 2
@@ -101,19 +100,19 @@ class ProtectedPaths:
     prefixes: tuple[str, ...] = ()
     """Where Python and its programs stand, absolute; what of it lies below the root is read-only."""
 
-    def level(self, path: str) -> Level:
+    def level(self, path: str) -> Protection:
         """How far `path`, a resolved path relative to the root, is protected."""
         folded = path.casefold()
         if not (self._first_names & {"", folded.partition("/")[0]} or any(name in folded for name in READ_ONLY_NAMES)):
-            return Level.OPEN  # the case of nearly every path, and this is asked for every file of a search
+            return Protection.OPEN  # the case of nearly every path, and this is asked for every file of a search
         names = _fold(path)
         if any(names[: len(protected)] == protected for protected in self.hidden):
-            return Level.HIDDEN
+            return Protection.HIDDEN
         if any(names[: len(protected)] == protected for protected in self.read_only) or any(
             name in READ_ONLY_NAMES for name in names
         ):
-            return Level.READ_ONLY
-        return Level.OPEN
+            return Protection.READ_ONLY
+        return Protection.OPEN
 
     @cached_property
     def _first_names(self) -> frozenset[str]:
@@ -121,14 +120,14 @@ class ProtectedPaths:
 
     def check(self, path: str, access: Access, *, folder: bool = False) -> None:
         level = self.level(path)
-        if level is Level.HIDDEN:
+        if level is Protection.HIDDEN:
             raise PathClosed(
                 f"The path is protected: {path}",
                 hint="It holds secrets of the server or of its user.",
                 path=path,
                 rule="protected",
             )
-        if level is Level.READ_ONLY and access is Access.WRITE:
+        if level is Protection.READ_ONLY and access is Access.WRITE:
             raise PathClosed(
                 f"The path is read-only: {path}",
                 hint="Programs obey or execute what stands there, so only a person changes it.",
@@ -193,7 +192,7 @@ def _fold(path: str) -> tuple[str, ...]:
     return tuple(name.casefold() for name in split_path(path))
 
 
-def protected_paths(
+def find_protected_paths(
     root: str, state_dir: str, *, hidden: Sequence[str] = (), read_only: Sequence[str] = ()
 ) -> ProtectedPaths:
     """What is protected on this machine below `root`; `hidden` and `read_only` are what the server knows besides."""

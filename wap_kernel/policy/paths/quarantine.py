@@ -15,12 +15,12 @@ from wap_kernel.model.errors import WapError
 MARK = "set-aside"
 
 
-def missing(files: Files, paths: Iterable[str]) -> tuple[str, ...]:
+def find_missing(files: Files, paths: Iterable[str]) -> tuple[str, ...]:
     """Those of `paths` at which nothing stands."""
     return tuple(path for path in paths if not _is_there(files, path))
 
 
-def set_aside(files: Files, paths: Collection[str]) -> list[tuple[str, str]]:
+def quarantine_files(files: Files, paths: Collection[str]) -> list[tuple[str, str]]:
     """Rename what stands at one of `paths` now; returns the old and the new paths. What cannot be renamed stays."""
     moved = []
     for path in sorted(paths):  # what is above comes first, and takes along what is below

@@ -17,13 +17,11 @@ from typing import Protocol
 
 from wap_kernel.files.interface import DirEntry, FileKind, Files, FindFolders, Guard, NullGuard
 from wap_kernel.files.tree_walk import open_real_folder, walk_tree
-from wap_kernel.model.command import Confinement
-from wap_kernel.model.deadline import Deadline
+from wap_kernel.model.command import Confinement, Deadline
 from wap_kernel.model.errors import PathClosed, PermissionDenied, WapError
 from wap_kernel.model.limits import MAX_MASKS, MAX_READ_ONLY_MOUNTS
-from wap_kernel.model.path_access import Access
-from wap_kernel.model.paths import join_path
-from wap_kernel.policy.paths.quarantine import missing
+from wap_kernel.model.paths import Access, join_path
+from wap_kernel.policy.paths.quarantine import find_missing
 
 MAX_GITDIR = 4096
 GIT = ".git"
@@ -33,7 +31,7 @@ GIT_NESTED = frozenset({"modules", "worktrees"})
 """Folders of a repository that hold further repositories."""
 
 
-class Rules(Guard, Protocol):
+class MaskRules(Guard, Protocol):
     def read_only_among(self, folder: str, names: Sequence[str], folders: FindFolders = tuple) -> Collection[str]:
         """Which of the entries of `folder` can be read, but not changed."""
 
@@ -50,9 +48,9 @@ def unguarded(files: Files) -> Files:
     return files.guarded_by(NullGuard())
 
 
-def find(
+def find_masks(
     files: Files,
-    rules: Rules,
+    rules: MaskRules,
     places: Iterable[str],
     deadline: Deadline,
     *,
@@ -77,11 +75,11 @@ def find(
         network=network,
         git_attributes=attributes(search.tops),
     )
-    return Masks(confinement, () if is_read_only else missing(unguarded(files), (*places, *search.absent)))
+    return Masks(confinement, () if is_read_only else find_missing(unguarded(files), (*places, *search.absent)))
 
 
 class _Search:
-    def __init__(self, files: Files, rules: Rules, deadline: Deadline) -> None:
+    def __init__(self, files: Files, rules: MaskRules, deadline: Deadline) -> None:
         self._files = files
         self._rules = rules
         self._deadline = deadline
@@ -178,7 +176,7 @@ def _too_many_guards(search: _Search) -> PermissionDenied:
     )
 
 
-def _too_many(hidden: Sequence[str], rules: Rules) -> PermissionDenied:
+def _too_many(hidden: Sequence[str], rules: MaskRules) -> PermissionDenied:
     counted: Counter[str] = Counter()
     for path in hidden:
         try:

@@ -20,7 +20,7 @@ _ESCAPE = re.compile(
 _LETTERS = dict(zip(b"abeEfnrtv", b"\a\b\x1b\x1b\f\n\r\t\v", strict=True))
 
 
-def decoded(inner: bytes) -> bytes:
+def decode_ansi_c(inner: bytes) -> bytes:
     """What bash makes of the text between `$'` and `'`: it ends at the first NUL, as in C."""
     return _ESCAPE.sub(_character, inner).partition(b"\0")[0]
 
@@ -37,9 +37,9 @@ def _character(found: re.Match[bytes]) -> bytes:
     return bytes([int(value or b"0", 8 if kind == "octal" else 16) & 0xFF])
 
 
-def without(text: str) -> str:
+def expand_ansi_c(text: str) -> str:
     """The text with what such quotes hold in their place, for whoever looks in it for a name."""
     if "$'" not in text:
         return text
     raw = text.encode(errors="surrogatepass")
-    return QUOTED.sub(lambda found: decoded(found[1]), raw).decode(errors="replace")
+    return QUOTED.sub(lambda found: decode_ansi_c(found[1]), raw).decode(errors="replace")

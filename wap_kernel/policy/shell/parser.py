@@ -19,13 +19,13 @@ from tree_sitter import Language, Node, Parser
 
 from wap_kernel.model.limits import MAX_PARSED_COMMAND_CHARACTERS
 from wap_kernel.policy.shell import ansi_c_quotes, spelling_variants
-from wap_kernel.policy.shell.strict_lexer import Unreadable, read
+from wap_kernel.policy.shell.strict_lexer import Unreadable, read_strictly
 from wap_kernel.policy.shell.syntax import Redirect, SimpleCommand, Word
 
-__all__ = ["Redirect", "Script", "SimpleCommand", "Word", "builtin_problem", "parse"]
+__all__ = ["Redirect", "Script", "SimpleCommand", "Word", "builtin_problem", "parse_command"]
 
-MAX_PLAIN = 16 * 1024
-MAX_BEYOND = 4 * 1024
+MAX_STRICT_TREE_CHARACTERS = 16 * 1024
+MAX_LOOSE_TREE_CHARACTERS = 4 * 1024
 """tree-sitter can need the square of the length: for what the strict reader has read, and for what it has not."""
 MAX_DEPTH = 60
 MAX_CACHED_SCRIPTS = 32
@@ -82,7 +82,7 @@ _BINARY_TESTS = frozenset("= == != < > -eq -ne -lt -le -gt -ge -nt -ot -ef".spli
 _UNARY_TESTS = frozenset(f"-{letter}" for letter in "abcdefghkLnNOoprsStuwxzG")
 
 
-def parse(command: str) -> Script:
+def parse_command(command: str) -> Script:
     """Return the commands that `command` would run.
 
     The last scripts are cached: the verdict on an operation, a wrapped command line in every layer, and the evidence
@@ -93,7 +93,7 @@ def parse(command: str) -> Script:
 
 def _parse_spellings(command: str) -> Script:
     script = _parse(command)
-    if script.problems and script.whole and (plain := spelling_variants.plain(command)) != command:
+    if script.problems and script.whole and (plain := spelling_variants.normalize(command)) != command:
         # tree-sitter errs about a line that goes on, and about quotes within `$'...'`.
         known = set(map(_texts, script.commands))
         others = [each for each in _parse(plain).commands if _texts(each) not in known]
@@ -131,10 +131,10 @@ def _unusual(command: str) -> str | None:
 def _analyse(command: str) -> Script:
     problems: list[str] = []
     try:
-        reading = read(command)
-        commands, text, limit = reading.commands, reading.without_heredocs, MAX_PLAIN
+        reading = read_strictly(command)
+        commands, text, limit = reading.commands, reading.without_heredocs, MAX_STRICT_TREE_CHARACTERS
     except Unreadable as found:
-        commands, text, limit = found.commands, command, MAX_BEYOND
+        commands, text, limit = found.commands, command, MAX_LOOSE_TREE_CHARACTERS
         problems.append(found.problem)
     unread = _Tree([], [], [f"longer than {limit} characters"], is_whole=False)
     tree = unread if len(text) > limit else _read_tree(text)
@@ -300,7 +300,7 @@ def _value(node: Node, depth: int) -> tuple[bytes, bool]:
     if node.type == "raw_string":
         return raw[1:-1], True
     if node.type == "ansi_c_string":
-        return ansi_c_quotes.decoded(raw[2:-1]), True
+        return ansi_c_quotes.decode_ansi_c(raw[2:-1]), True
     if node.type in ("simple_expansion", "expansion"):
         plain = _PLAIN_EXPANSION.fullmatch(raw)
         return (b"$" + plain.group(1) if plain else raw), False

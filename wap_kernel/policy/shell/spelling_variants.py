@@ -35,7 +35,7 @@ _SEPARATOR = re.compile(r"\bIFS=([^\s;]+)")
 _BRACES = re.compile(r"(?<!\$)\{(?:([^{},\s]*(?:,[^{},\s]*)+)|(\w)\.\.(\w)(?:\.\.[-+]?\d+)?)\}")
 
 
-def plain(text: str) -> str:
+def normalize(text: str) -> str:
     """Without continued lines, and with `$'...'` in ordinary quotes."""
     return _TOKEN.sub(_plain, text) if "\\\n" in text or "$'" in text else text
 
@@ -44,15 +44,15 @@ def _plain(found: re.Match[str]) -> str:
     if found["continuation"]:
         return ""
     if found["ansi"] is not None:
-        inner = ansi_c_quotes.decoded(found["ansi"].encode(errors="surrogatepass")).decode(errors="replace")
+        inner = ansi_c_quotes.decode_ansi_c(found["ansi"].encode(errors="surrogatepass")).decode(errors="replace")
         return "'" + inner.replace("'", "'\\''") + "'"
     return found[0].replace("\\\n", "") if found["double"] else found[0]
 
 
-def spellings(text: str) -> tuple[str, ...]:
+def list_spellings(text: str) -> tuple[str, ...]:
     """The text without quotes, in each way that it may be meant."""
     text = text.replace("\\\n", "")
-    texts = [text, ansi_c_quotes.without(text)]
+    texts = [text, ansi_c_quotes.expand_ansi_c(text)]
     texts += map(_without_expansions, texts[:2])
     # `s'u'do` is one word, and `-S'sudo id'` holds one.
     found = [_QUOTES.sub(instead, each) for each in dict.fromkeys(texts) for instead in ("", " ")]
@@ -67,7 +67,7 @@ def _without_expansions(text: str) -> str:
     return text
 
 
-def expanded(word: str) -> Iterator[str]:
+def expand_braced_word(word: str) -> Iterator[str]:
     """The words that its braces stand for. Nothing for a word without any."""
     word = word[: word.rfind("}") + 1] + word[word.rfind("}") + 1 :].replace("{", "")  # what is open stays so
     if len(word) > MAX_WORD or not _BRACES.search(word):

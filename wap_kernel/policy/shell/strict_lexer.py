@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from wap_kernel.policy.shell.syntax import Mode, Redirect, SimpleCommand, Word
 from wap_kernel.policy.shell.word_lexer import ENDS, Pieces, Unreadable, WordReader
 
-__all__ = ["Reading", "Unreadable", "read"]
+__all__ = ["LexedScript", "Unreadable", "read_strictly"]
 
 MAX_COMMANDS = 200
 
@@ -35,7 +35,7 @@ _JOINERS = frozenset({"&&", "||", "|", "|&"})
 
 
 @dataclass(frozen=True)
-class Reading:
+class LexedScript:
     commands: tuple[SimpleCommand, ...]
     """In order."""
     without_heredocs: str
@@ -43,14 +43,14 @@ class Reading:
     about what stands beside it."""
 
 
-def read(source: str) -> Reading:
+def read_strictly(source: str) -> LexedScript:
     """Raises Unreadable."""
     reader = _Reader(source)
     try:
         reader.read()
     except Unreadable as found:
         raise Unreadable(found.problem, (*reader.commands, *reader.unfinished())) from None
-    return Reading(tuple(reader.commands), reader.without_heredocs())
+    return LexedScript(tuple(reader.commands), reader.without_heredocs())
 
 
 class _Reader(WordReader):

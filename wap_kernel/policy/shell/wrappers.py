@@ -18,7 +18,7 @@ Words = tuple[Word, ...]
 
 
 @dataclass(frozen=True)
-class Wrapped:
+class Unwrapped:
     inner: Words = ()
     """The command that it runs."""
     others: tuple[Words, ...] = ()
@@ -109,7 +109,7 @@ def is_wrapper(name: str) -> bool:
     return name.rpartition("/")[2] in _GRAMMARS
 
 
-def unwrap(name: str, words: Words) -> Wrapped | None:
+def unwrap(name: str, words: Words) -> Unwrapped | None:
     """What `words`, a command of the program `name`, runs besides itself. None: nothing that is known of."""
     if name in _GRAMMARS:
         return _look_through(_GRAMMARS[name], words[1:])
@@ -119,12 +119,12 @@ def unwrap(name: str, words: Words) -> Wrapped | None:
     return special(words) if special else None
 
 
-def _look_through(grammar: _Grammar, words: Words) -> Wrapped | None:
+def _look_through(grammar: _Grammar, words: Words) -> Unwrapped | None:
     at = 0
     while at < len(words):
         text = words[at].literal
         if text is None:
-            return Wrapped(words[at:], problem="program named by an expansion")
+            return Unwrapped(words[at:], problem="program named by an expansion")
         if text == "--":
             at += 1
             break
@@ -134,21 +134,21 @@ def _look_through(grammar: _Grammar, words: Words) -> Wrapped | None:
             return None
         if grammar is _GRAMMARS["env"] and (found := _SPLITS.fullmatch(text)):
             line = " ".join(filter(None, (found.group(1), *(word.text for word in words[at + 1 :]))))
-            return Wrapped(text=line, problem="split string of env")
+            return Unwrapped(text=line, problem="split string of env")
         step = _option(grammar, text)
         if step is None:
-            return Wrapped(words[at + 1 :], problem=f"option {text} of a wrapper")
+            return Unwrapped(words[at + 1 :], problem=f"option {text} of a wrapper")
         at += step
     rest = words[at + grammar.operands :]
     if any(word.literal is None for word in words[: at + grammar.operands]):
-        return Wrapped(rest, problem="program named by an expansion")
+        return Unwrapped(rest, problem="program named by an expansion")
     problem = None
     if grammar is _GRAMMARS["env"] and any(_CHANGES_ENVIRONMENT.fullmatch(word.text) for word in words[: at + 1]):
         problem = "changed environment"
     while rest and grammar is _GRAMMARS["env"] and (rest[0].text == "-" or _ASSIGNMENT.match(rest[0].text)):
         rest, problem = rest[1:], problem or "leading assignment"
     if not rest:
-        return Wrapped(problem=problem) if problem else None
+        return Unwrapped(problem=problem) if problem else None
     if rest[0].literal is None:
         problem = "program named by an expansion"
     if grammar is _GRAMMARS["env"] and "=" in rest[0].text:
@@ -156,7 +156,7 @@ def _look_through(grammar: _Grammar, words: Words) -> Wrapped | None:
     if grammar.more:
         rest = (*_replaced(words[:at], rest), _UNKNOWN)
         problem = problem or ("program named by an expansion" if rest[0].literal is None else None)
-    return Wrapped(rest, problem=problem, external=grammar.external, transparent=not grammar.acts)
+    return Unwrapped(rest, problem=problem, external=grammar.external, transparent=not grammar.acts)
 
 
 _REPLACES = re.compile(r"-[0rtpxo]*I(.*)", re.DOTALL)
@@ -186,12 +186,12 @@ def _option(grammar: _Grammar, text: str) -> int | None:
     return 1
 
 
-def _shell_text(words: Words) -> Wrapped:
+def _shell_text(words: Words) -> Unwrapped:
     for at, word in enumerate(words[1:-1], start=1):
         if re.fullmatch(r"-[A-Za-z]*c[A-Za-z]*|--command", word.text):
             text = _after_options(words[at:])
-            return Wrapped(text=text, problem=f"{words[0].text} -c", transparent=False)
-    return Wrapped(problem=f"script of {words[0].text}", transparent=False)
+            return Unwrapped(text=text, problem=f"{words[0].text} -c", transparent=False)
+    return Unwrapped(problem=f"script of {words[0].text}", transparent=False)
 
 
 def _after_options(words: Words) -> str | None:
@@ -207,19 +207,19 @@ def _after_options(words: Words) -> str | None:
     return None
 
 
-def _eval(words: Words) -> Wrapped | None:
-    return Wrapped(text=" ".join(word.text for word in words[1:]), transparent=False)
+def _eval(words: Words) -> Unwrapped | None:
+    return Unwrapped(text=" ".join(word.text for word in words[1:]), transparent=False)
 
 
-def _trap(words: Words) -> Wrapped | None:
+def _trap(words: Words) -> Unwrapped | None:
     text = next((word.text for word in words[1:] if not word.text.startswith("-")), None)
-    return Wrapped(text=text, transparent=False)
+    return Unwrapped(text=text, transparent=False)
 
 
 _FIND_ACTIONS = _words("-exec -execdir -ok -okdir")
 
 
-def _find(words: Words) -> Wrapped | None:
+def _find(words: Words) -> Unwrapped | None:
     inner: list[Words] = []
     for at, word in enumerate(words):
         if word.text in _FIND_ACTIONS:
@@ -230,41 +230,41 @@ def _find(words: Words) -> Wrapped | None:
         return None
     unknown = any(not each or each[0].literal is None for each in inner)
     problem = "several actions of find" if inner[1:] else "program named by an expansion" if unknown else None
-    return Wrapped(inner[0], others=tuple(inner[1:]), problem=problem, transparent=False)
+    return Unwrapped(inner[0], others=tuple(inner[1:]), problem=problem, transparent=False)
 
 
-def _git(words: Words) -> Wrapped | None:
+def _git(words: Words) -> Unwrapped | None:
     """A format that shows signatures has gpg check them."""
     checks = any("%G" in word.text or "%(signature" in word.text for word in words[1:])
-    return Wrapped(problem="git with a signature check", transparent=False) if checks else None
+    return Unwrapped(problem="git with a signature check", transparent=False) if checks else None
 
 
-def _tar(words: Words) -> Wrapped | None:
+def _tar(words: Words) -> Unwrapped | None:
     """`tar -tf host:file` reads the archive through a remote shell."""
     remote = any(":" in word.text or word.literal is None for word in words[1:])
-    return Wrapped(problem="archive on another host", transparent=False) if remote else None
+    return Unwrapped(problem="archive on another host", transparent=False) if remote else None
 
 
 _DATE_VALUED = re.compile(r"-[A-HJ-Za-z]*[dfr]|--(?:date|file|reference)")
 
 
-def _date(words: Words) -> Wrapped | None:
+def _date(words: Words) -> Unwrapped | None:
     """`date 010100002020` sets the clock."""
     for before, word in pairwise(words):
         if word.text[:1] not in ("+", "-") and not _DATE_VALUED.fullmatch(before.text):
-            return Wrapped(problem="date that may set the clock", transparent=False)
+            return Unwrapped(problem="date that may set the clock", transparent=False)
     return None
 
 
-def _in_a_language(words: Words) -> Wrapped | None:
+def _in_a_language(words: Words) -> Unwrapped | None:
     """A sed script or an awk program, which may run commands itself."""
     name = words[0].text.rpartition("/")[2]
     if LANGUAGES[name].is_harmless(words[1:]):
         return None
-    return Wrapped(problem=f"{name} program that may run commands or write files", transparent=False)
+    return Unwrapped(problem=f"{name} program that may run commands or write files", transparent=False)
 
 
-_SPECIAL: Mapping[str, Callable[[Words], Wrapped | None]] = {
+_SPECIAL: Mapping[str, Callable[[Words], Unwrapped | None]] = {
     "eval": _eval,
     "trap": _trap,
     "find": _find,

@@ -14,18 +14,20 @@ from wap_kernel.model.policy import ShellPolicy
 from wap_kernel.policy import presets
 from wap_kernel.policy.commands.evaluate import evaluate_commands, evaluate_script
 from wap_kernel.policy.presets import ExampleFacts
-from wap_kernel.policy.shell.parser import parse
+from wap_kernel.policy.shell.parser import parse_command
 from wap_kernel.policy.verdict import Verdict, VerdictKind
 
 TABLES = {path.stem: json.loads(path.read_text()) for path in (Path(__file__).parent / "cases").glob("*.json")}
 
 
 def shell_of(table: dict[str, Any]) -> ShellPolicy:
-    return presets.load(table["preset"]).shell if "preset" in table else ShellPolicy.model_validate(table["policy"])
+    return (
+        presets.load_preset(table["preset"]).shell if "preset" in table else ShellPolicy.model_validate(table["policy"])
+    )
 
 
 def verdict(command: str, shell: ShellPolicy, *, confined: bool = True) -> Verdict:
-    return evaluate_script(parse(command), shell, ExampleFacts(confined))
+    return evaluate_script(parse_command(command), shell, ExampleFacts(confined))
 
 
 @pytest.mark.parametrize(
@@ -46,8 +48,8 @@ def test_without_a_sandbox_nothing_is_laxer(name: str) -> None:
         assert unconfined.kind.strictness >= confined.kind.strictness, command
 
 
-STANDARD = presets.load("standard").shell
-PERMISSIVE = presets.load("permissive").shell
+STANDARD = presets.load_preset("standard").shell
+PERMISSIVE = presets.load_preset("permissive").shell
 
 
 @pytest.mark.parametrize(
@@ -103,12 +105,12 @@ def test_hostile_braces_are_judged_in_no_time(word: str) -> None:
 def test_what_the_callers_variables_hold_is_looked_through_once() -> None:
     line = ";".join(f"f{number} $X" for number in range(150))
     for size, expected in ((16_000, VerdictKind.ALLOW), (1_000_000, VerdictKind.ASK)):
-        script = replace(parse(line), given=("word " * (size // 5),))
+        script = replace(parse_command(line), given=("word " * (size // 5),))
         started = process_time()
         assert evaluate_script(script, PERMISSIVE, ExampleFacts(True)).kind is expected
         assert process_time() - started < 2
     for held, expected in (("sudo", VerdictKind.ASK), ("pseudo", VerdictKind.ALLOW)):
-        script = replace(parse("frob a; $X id; other b"), given=(held,))
+        script = replace(parse_command("frob a; $X id; other b"), given=(held,))
         assert evaluate_script(script, PERMISSIVE, ExampleFacts(True)).kind is expected
 
 
@@ -177,7 +179,7 @@ def test_texts(command: str, shell: ShellPolicy, rule: str, reason: str, suggest
     ],
 )
 def test_texts_without_a_sandbox(command: str, reason: str) -> None:
-    found = verdict(command, presets.load("permissive").shell, confined=False)
+    found = verdict(command, presets.load_preset("permissive").shell, confined=False)
     assert (found.rule, found.reason) == ("unconfined", reason)
 
 
@@ -219,7 +221,7 @@ def test_what_may_be_allowed_for_good(command: str, grantable: bool) -> None:
 
 
 def test_each_command_has_its_verdict() -> None:
-    judged = evaluate_commands(parse("ls | timeout 5 git push"), STANDARD, ExampleFacts(True))
+    judged = evaluate_commands(parse_command("ls | timeout 5 git push"), STANDARD, ExampleFacts(True))
     assert [(each.command.words[0].text, each.verdict.kind) for each in judged] == [
         ("ls", VerdictKind.ALLOW),
         ("timeout", VerdictKind.ALLOW),
@@ -247,7 +249,7 @@ class Nowhere(ExampleFacts):
     ],
 )
 def test_a_program_that_nobody_vouches_for_is_unknown(command: str, answer: VerdictKind) -> None:
-    assert evaluate_script(parse(command), STANDARD, Nowhere(True)).kind is answer
+    assert evaluate_script(parse_command(command), STANDARD, Nowhere(True)).kind is answer
 
 
 def test_wrappers_do_not_nest_for_ever() -> None:

@@ -13,11 +13,11 @@ from tests.support.provider_workspace import skip_unless_works
 from wap_kernel.engine.workspace import Workspace
 from wap_kernel.model.errors import PermissionDenied
 from wap_kernel.model.operations import RunCommand
-from wap_kernel.model.path_access import Access
+from wap_kernel.model.paths import Access
 from wap_kernel.model.policy import FilesystemPolicy, Policy
 from wap_kernel.model.results import CommandResult
 from wap_kernel.policy import presets
-from wap_kernel.policy.commands.git_attributes import CLOSED, AttributeFiles, text
+from wap_kernel.policy.commands.git_attributes import CLOSED, AttributeFiles, render_attributes
 from wap_kernel.policy.effective import EffectivePolicy
 from wap_kernel.policy.paths.guard import PolicyGuard
 from wap_kernel.policy.paths.protected import ProtectedPaths
@@ -81,13 +81,15 @@ PATHS += ["a b/c", "to*ken", "nl\nx/y", "[x]"]
         [layer(".env"), layer("src/*.py")],
         [layer(allowed=("src/**", "*.md"))],
         [layer("src/deep/**", allowed=("src/**",))],
-        [presets.load("standard")],
-        [presets.load("restrictive")],
+        [presets.load_preset("standard")],
+        [presets.load_preset("restrictive")],
     ],
 )
 def test_git_closes_what_policy_closes(repository: Path, layers: list[Policy]) -> None:
     guarded = guard(*layers)
-    assert closed(repository, text(guarded, ["."]), PATHS) == {path for path in PATHS if is_refused(guarded, path)}
+    assert closed(repository, render_attributes(guarded, ["."]), PATHS) == {
+        path for path in PATHS if is_refused(guarded, path)
+    }
 
 
 @pytest.mark.parametrize(
@@ -102,34 +104,37 @@ def test_git_closes_what_policy_closes(repository: Path, layers: list[Policy]) -
 )
 def test_never_less_than_policy_closes(repository: Path, layers: list[Policy], opened: set[str]) -> None:
     guarded = guard(*layers)
-    found = closed(repository, text(guarded, ["."]), PATHS)
+    found = closed(repository, render_attributes(guarded, ["."]), PATHS)
     assert guarded.effective.broken is None
     assert found >= {path for path in PATHS if is_refused(guarded, path)}
     assert set(PATHS) - found >= opened
 
 
 def test_a_line_that_git_would_not_read_closes_everything(repository: Path) -> None:
-    assert closed(repository, text(guard(layer("/".join(["x" * 200] * 4))), ["."]), PATHS) == set(PATHS)
+    assert closed(repository, render_attributes(guard(layer("/".join(["x" * 200] * 4))), ["."]), PATHS) == set(PATHS)
 
 
 def test_repositories_below_the_root(repository: Path) -> None:
     """Their paths begin at their own top."""
     guarded = guard(layer("proj/conf/prod.yml", ".env", "other/**"))
     paths = ["conf/prod.yml", "prod.yml", "sub/.env", "a.py", "other/x", "proj/conf/prod.yml", "to*ken", "tooken"]
-    of_one = closed(repository, text(guarded, ["proj"]), paths)
+    of_one = closed(repository, render_attributes(guarded, ["proj"]), paths)
     assert of_one == {"conf/prod.yml", "sub/.env", "to*ken"}
-    assert closed(repository, text(guarded, ["proj", "."]), paths) == of_one | {"other/x", "proj/conf/prod.yml"}
+    assert closed(repository, render_attributes(guarded, ["proj", "."]), paths) == of_one | {
+        "other/x",
+        "proj/conf/prod.yml",
+    }
     allowing = guard(layer(allowed=("proj/src/**", "**/*.md")))
     paths = ["src/x", "x.md", "proj/src/x", "y"]
-    assert closed(repository, text(allowing, ["proj"]), paths) == {"proj/src/x", "y"}
-    assert closed(repository, text(allowing, ["proj", "."]), paths) == {"src/x", "proj/src/x", "y"}
+    assert closed(repository, render_attributes(allowing, ["proj"]), paths) == {"proj/src/x", "y"}
+    assert closed(repository, render_attributes(allowing, ["proj", "."]), paths) == {"src/x", "proj/src/x", "y"}
 
 
 def test_the_file_is_there_when_it_is_needed(tmp_path: Path) -> None:
     files = AttributeFiles(str(tmp_path))
     denying = guard(layer(".env"))
     path = files.file_for(denying, ["."])
-    assert path is not None and Path(path).read_bytes() == text(denying, ["."])
+    assert path is not None and Path(path).read_bytes() == render_attributes(denying, ["."])
     Path(path).unlink()  # somebody cleared the state folder
     assert files.file_for(denying, ["."]) == path and Path(path).exists()
     assert files.file_for(denying, []) is None

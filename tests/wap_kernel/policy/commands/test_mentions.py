@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import pytest
 
-from wap_kernel.policy.commands.mentions import Mentions, Sought
+from wap_kernel.policy.commands.mentions import CommandPattern, Mentions
 
-SUDO, RM, CLEAN = Sought(("sudo",)), Sought(("rm",), (("-r", "--recursive"),)), Sought(("git", "clean"))
-BOTH = Sought.of_blocked("rm -rf /")
+SUDO, RM, CLEAN = (
+    CommandPattern(("sudo",)),
+    CommandPattern(("rm",), (("-r", "--recursive"),)),
+    CommandPattern(("git", "clean")),
+)
+BOTH = CommandPattern.of_blocked("rm -rf /")
 WANTED = (SUDO, RM, CLEAN)
 
 
@@ -24,7 +28,7 @@ WANTED = (SUDO, RM, CLEAN)
         *(("x=clean; git $x", CLEAN), ("x=git; $x clean", CLEAN), ("make clean; git x", None)),
     ],
 )
-def test_commands_are_found_with_their_options(text: str, found: Sought | None) -> None:
+def test_commands_are_found_with_their_options(text: str, found: CommandPattern | None) -> None:
     assert Mentions([text]).first(WANTED) == found
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from wap_kernel.model.errors import PermissionDenied
-from wap_kernel.model.path_access import Access
+from wap_kernel.model.paths import Access
 from wap_kernel.model.policy import FilesystemPolicy, Policy
 from wap_kernel.policy.effective import EffectivePolicy
 from wap_kernel.policy.paths.guard import PolicyGuard

@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from wap_kernel.files.globs.sets import ExcludeSet, ExcludePatterns
+from wap_kernel.files.globs.sets import ExcludePatterns, ExcludeSet
 from wap_kernel.model.errors import InvalidArgument
-from wap_kernel.policy.paths.patterns import Excluded
+from wap_kernel.policy.paths.patterns import PathPatterns
 
 CASES = [
     # patterns, path, the pattern that covers it
@@ -52,7 +52,7 @@ CASES = [
 
 @pytest.mark.parametrize(("patterns", "path", "pattern"), CASES)
 def test_what_covers_a_path(patterns: list[str], path: str, pattern: str | None) -> None:
-    assert Excluded(patterns).find(path) == pattern
+    assert PathPatterns(patterns).find(path) == pattern
 
 
 @pytest.mark.parametrize(
@@ -61,7 +61,7 @@ def test_what_covers_a_path(patterns: list[str], path: str, pattern: str | None)
 )
 def test_what_gitignore_would_read_as_nothing_is_refused(pattern: str) -> None:
     with pytest.raises(InvalidArgument):
-        Excluded([pattern])
+        PathPatterns([pattern])
 
 
 @pytest.mark.parametrize(
@@ -80,7 +80,7 @@ def test_what_gitignore_would_read_as_nothing_is_refused(pattern: str) -> None:
     ],
 )
 def test_whether_moving_a_folder_may_free_something(patterns: list[str], folder: str, may_hold: bool) -> None:
-    assert Excluded(patterns).may_hold(folder) is may_hold
+    assert PathPatterns(patterns).may_hold(folder) is may_hold
 
 
 names = st.text(st.sampled_from("abA.é"), min_size=1, max_size=4).filter(lambda name: name.strip(".") != "")
@@ -95,7 +95,7 @@ lists = st.lists(patterns, max_size=4)
 
 def accepted(patterns: list[str]) -> bool:
     try:
-        Excluded(patterns)
+        PathPatterns(patterns)
     except InvalidArgument:
         return False
     return True
@@ -105,12 +105,12 @@ def accepted(patterns: list[str]) -> bool:
 def test_agrees_with_pathspec(patterns: list[str], negated: list[bool], path: list[str]) -> None:
     patterns = [("!" if negate else "") + pattern for pattern, negate in zip(patterns, negated, strict=False)]
     reference = ExcludeSet(ExcludePatterns(patterns)).covers_folder("/".join(path))
-    assert (Excluded(patterns).find("/".join(path), folder=True) is not None) is reference
+    assert (PathPatterns(patterns).find("/".join(path), folder=True) is not None) is reference
 
 
 @given(lists.filter(accepted), st.lists(names, max_size=3), st.lists(names, max_size=30, unique=True))
 def test_many_names_at_once_get_the_same_answers(patterns: list[str], folder: list[str], entries: list[str]) -> None:
-    excluded = Excluded(patterns)
+    excluded = PathPatterns(patterns)
     above = "/".join(folder) or "."
     if excluded.find(above, folder=True) is None:
         expected = {name for name in entries if excluded.find("/".join((*folder, name))) is not None}
@@ -121,6 +121,6 @@ def test_many_names_at_once_get_the_same_answers(patterns: list[str], folder: li
 def test_what_is_closed_stays_closed_when_a_folder_moves(
     patterns: list[str], old: str, new: str, below: list[str]
 ) -> None:
-    excluded = Excluded(patterns)
+    excluded = PathPatterns(patterns)
     if not excluded.may_hold(old) and excluded.find(old) is None and excluded.find("/".join((old, *below))) is not None:
         assert excluded.find("/".join((new, *below))) is not None

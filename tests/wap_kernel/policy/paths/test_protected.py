@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from wap_kernel.model.errors import Code
-from wap_kernel.policy.paths.protected import HOME_SECRETS, Level, ProtectedPaths, protected_paths
+from wap_kernel.policy.paths.protected import HOME_SECRETS, ProtectedPaths, Protection, find_protected_paths
 
 HIDDEN = "share/jupyter/wap/1"
 paths = ProtectedPaths(
@@ -22,30 +22,30 @@ paths = ProtectedPaths(
 @pytest.mark.parametrize(
     ("path", "level"),
     [
-        (".", Level.OPEN),
-        ("a.py", Level.OPEN),
-        ("share", Level.OPEN),
-        ("share/jupyter", Level.READ_ONLY),
-        ("share/jupyter/kernels/x", Level.READ_ONLY),
-        (HIDDEN, Level.HIDDEN),
-        (f"{HIDDEN}/state.db", Level.HIDDEN),
-        ("run/jpserver-1.json", Level.HIDDEN),
-        ("RUN/jpserver-1.json", Level.HIDDEN),
-        ("runner", Level.OPEN),
-        (".bashrc", Level.READ_ONLY),
-        (".cws-policy.json", Level.READ_ONLY),
-        ("sub/.cws-policy.json", Level.READ_ONLY),
-        (".CWS-policy.JSON", Level.READ_ONLY),
-        (".git/hooks", Level.READ_ONLY),
-        (".git/hooks/pre-commit", Level.READ_ONLY),
-        ("sub/.git/config", Level.READ_ONLY),
-        (".git/commondir", Level.READ_ONLY),
-        ("sub/.git", Level.READ_ONLY),
-        ("hooks", Level.OPEN),
-        (".gitignore", Level.OPEN),
+        (".", Protection.OPEN),
+        ("a.py", Protection.OPEN),
+        ("share", Protection.OPEN),
+        ("share/jupyter", Protection.READ_ONLY),
+        ("share/jupyter/kernels/x", Protection.READ_ONLY),
+        (HIDDEN, Protection.HIDDEN),
+        (f"{HIDDEN}/state.db", Protection.HIDDEN),
+        ("run/jpserver-1.json", Protection.HIDDEN),
+        ("RUN/jpserver-1.json", Protection.HIDDEN),
+        ("runner", Protection.OPEN),
+        (".bashrc", Protection.READ_ONLY),
+        (".cws-policy.json", Protection.READ_ONLY),
+        ("sub/.cws-policy.json", Protection.READ_ONLY),
+        (".CWS-policy.JSON", Protection.READ_ONLY),
+        (".git/hooks", Protection.READ_ONLY),
+        (".git/hooks/pre-commit", Protection.READ_ONLY),
+        ("sub/.git/config", Protection.READ_ONLY),
+        (".git/commondir", Protection.READ_ONLY),
+        ("sub/.git", Protection.READ_ONLY),
+        ("hooks", Protection.OPEN),
+        (".gitignore", Protection.OPEN),
     ],
 )
-def test_levels(path: str, level: Level) -> None:
+def test_levels(path: str, level: Protection) -> None:
     assert paths.level(path) is level
 
 
@@ -54,82 +54,82 @@ def test_only_what_lies_below_the_root_counts_but_a_root_inside_the_runtime_fold
 ) -> None:
     monkeypatch.setenv("JUPYTER_RUNTIME_DIR", str(tmp_path / "run"))
     (tmp_path / "run" / "deep").mkdir(parents=True)
-    assert protected_paths(str(tmp_path), str(tmp_path / "s")).level("run/deep") is Level.HIDDEN
-    assert protected_paths(str(tmp_path / "run" / "deep"), str(tmp_path / "s")).level("x") is Level.HIDDEN
+    assert find_protected_paths(str(tmp_path), str(tmp_path / "s")).level("run/deep") is Protection.HIDDEN
+    assert find_protected_paths(str(tmp_path / "run" / "deep"), str(tmp_path / "s")).level("x") is Protection.HIDDEN
 
 
 def test_the_server_names_what_it_knows_to_be_secret(tmp_path: Path) -> None:
-    guard = protected_paths(
+    guard = find_protected_paths(
         str(tmp_path), "/elsewhere", hidden=[str(tmp_path / "cookie"), ""], read_only=[str(tmp_path / "config.py")]
     )
-    assert guard.level("cookie") is Level.HIDDEN
-    assert guard.level("config.py") is Level.READ_ONLY
-    assert guard.level("other") is Level.OPEN
+    assert guard.level("cookie") is Protection.HIDDEN
+    assert guard.level("config.py") is Protection.READ_ONLY
+    assert guard.level("other") is Protection.OPEN
 
 
 def test_a_root_at_the_top_does_not_open_the_machine() -> None:
-    guard = protected_paths("/", "/elsewhere")
+    guard = find_protected_paths("/", "/elsewhere")
     for path in ("proc/1/environ", "proc/self/cmdline", "sys/kernel", "dev/sda"):
-        assert guard.level(path) is Level.HIDDEN
+        assert guard.level(path) is Protection.HIDDEN
 
 
 def test_what_people_keep_of_passwords_and_keys_is_hidden(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HOME", str(tmp_path))
-    guard = protected_paths(str(tmp_path), "/elsewhere")
-    assert {guard.level(f"{name}/x") for name in HOME_SECRETS} == {Level.HIDDEN}
-    assert guard.level(".config/git/config") is Level.READ_ONLY
-    assert guard.level(".config/matplotlib") is Level.OPEN
-    below = protected_paths(str(tmp_path / "project"), "/elsewhere")
-    assert below.level(".npmrc") is Level.OPEN
-    inside = protected_paths(str(tmp_path / ".ssh"), "/elsewhere")
-    assert inside.level("config") is Level.HIDDEN
+    guard = find_protected_paths(str(tmp_path), "/elsewhere")
+    assert {guard.level(f"{name}/x") for name in HOME_SECRETS} == {Protection.HIDDEN}
+    assert guard.level(".config/git/config") is Protection.READ_ONLY
+    assert guard.level(".config/matplotlib") is Protection.OPEN
+    below = find_protected_paths(str(tmp_path / "project"), "/elsewhere")
+    assert below.level(".npmrc") is Protection.OPEN
+    inside = find_protected_paths(str(tmp_path / ".ssh"), "/elsewhere")
+    assert inside.level("config") is Protection.HIDDEN
 
 
 @pytest.mark.parametrize(
     ("path", "level"),
     [
-        (".local/share/jupyter/runtime/jpserver-1.json", Level.HIDDEN),
-        (".local/share/jupyter/wap/1/state.db", Level.HIDDEN),
-        ("Library/Jupyter/runtime/jpserver-1.json", Level.HIDDEN),
-        (".local/share/jupyter/kernels/python3/kernel.json", Level.READ_ONLY),
-        (".local/etc/jupyter/jupyter_server_config.d/x.json", Level.READ_ONLY),
-        ("Library/Jupyter/kernels/python3/kernel.json", Level.READ_ONLY),
-        (".jupyter/jupyter_server_config.py", Level.READ_ONLY),
-        (".ipython/profile_default/startup/00.py", Level.READ_ONLY),
-        ("elsewhere/runtime/jpserver-1.json", Level.HIDDEN),
-        ("elsewhere/config/jupyter_server_config.py", Level.READ_ONLY),
+        (".local/share/jupyter/runtime/jpserver-1.json", Protection.HIDDEN),
+        (".local/share/jupyter/wap/1/state.db", Protection.HIDDEN),
+        ("Library/Jupyter/runtime/jpserver-1.json", Protection.HIDDEN),
+        (".local/share/jupyter/kernels/python3/kernel.json", Protection.READ_ONLY),
+        (".local/etc/jupyter/jupyter_server_config.d/x.json", Protection.READ_ONLY),
+        ("Library/Jupyter/kernels/python3/kernel.json", Protection.READ_ONLY),
+        (".jupyter/jupyter_server_config.py", Protection.READ_ONLY),
+        (".ipython/profile_default/startup/00.py", Protection.READ_ONLY),
+        ("elsewhere/runtime/jpserver-1.json", Protection.HIDDEN),
+        ("elsewhere/config/jupyter_server_config.py", Protection.READ_ONLY),
     ],
 )
 def test_jupyters_usual_folders_are_protected_beside_the_configured_ones(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, path: str, level: Level
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, path: str, level: Protection
 ) -> None:
     """Another server of the same user, or the next one, looks there."""
     monkeypatch.setenv("HOME", str(tmp_path))
     for name in ("CONFIG", "DATA", "RUNTIME"):
         monkeypatch.setenv(f"JUPYTER_{name}_DIR", str(tmp_path / "elsewhere" / name.lower()))
     monkeypatch.setenv("IPYTHONDIR", str(tmp_path / "elsewhere/ipython"))
-    assert protected_paths(str(tmp_path), "/elsewhere").level(path) is level
+    assert find_protected_paths(str(tmp_path), "/elsewhere").level(path) is level
 
 
 @pytest.mark.parametrize(
     ("path", "level"),
     [
-        (".config/ipython/profile_default/startup/a.py", Level.READ_ONLY),
-        ("xdg/config/ipython/profile_default/startup/a.py", Level.READ_ONLY),
-        ("xdg/config/fish/config.fish", Level.READ_ONLY),
-        ("xdg/config/gh/hosts.yml", Level.HIDDEN),
-        ("xdg/data/keyrings/login.keyring", Level.HIDDEN),
-        ("xdg/config/matplotlib/matplotlibrc", Level.OPEN),
+        (".config/ipython/profile_default/startup/a.py", Protection.READ_ONLY),
+        ("xdg/config/ipython/profile_default/startup/a.py", Protection.READ_ONLY),
+        ("xdg/config/fish/config.fish", Protection.READ_ONLY),
+        ("xdg/config/gh/hosts.yml", Protection.HIDDEN),
+        ("xdg/data/keyrings/login.keyring", Protection.HIDDEN),
+        ("xdg/config/matplotlib/matplotlibrc", Protection.OPEN),
     ],
 )
 def test_what_programs_look_for_by_the_xdg_variables(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, path: str, level: Level
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, path: str, level: Protection
 ) -> None:
     """IPython's startup folder among it, where there is no ~/.ipython."""
     monkeypatch.setenv("HOME", str(tmp_path))
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "xdg/config"))
     monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "xdg/data"))
-    assert protected_paths(str(tmp_path), "/elsewhere").level(path) is level
+    assert find_protected_paths(str(tmp_path), "/elsewhere").level(path) is level
 
 
 def test_names_of_what_cannot_be_changed() -> None:

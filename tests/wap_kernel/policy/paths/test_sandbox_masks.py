@@ -11,8 +11,7 @@ import pytest
 from tests.support.file_trees import grow
 from tests.support.guards import NoJournal
 from wap_kernel.files.contained.root import Root
-from wap_kernel.model.command import Confinement
-from wap_kernel.model.deadline import Deadline
+from wap_kernel.model.command import Confinement, Deadline
 from wap_kernel.model.errors import PermissionDenied
 from wap_kernel.model.policy import FilesystemPolicy, Policy
 from wap_kernel.policy.effective import EffectivePolicy
@@ -33,7 +32,9 @@ def root(tmp_path: Path) -> Iterator[Root]:
 def find(root: Root, *, is_read_only: bool = False, network: bool = False, **filesystem: Any) -> Confinement:
     policy = Policy(filesystem=FilesystemPolicy(**filesystem))
     guard = PolicyGuard(PROTECTED, EffectivePolicy((policy,)))
-    return sandbox_masks.find(root, guard, (), Deadline(60), network=network, is_read_only=is_read_only).confinement
+    return sandbox_masks.find_masks(
+        root, guard, (), Deadline(60), network=network, is_read_only=is_read_only
+    ).confinement
 
 
 REPOSITORY: dict[str, Any] = {"HEAD": b"", "config": b"", "hooks": {"pre-commit": b""}, "objects": {"ab": {"c": b""}}}
@@ -109,7 +110,9 @@ def test_a_repository_that_lies_elsewhere_is_guarded_there(root: Root, tmp_path:
 def test_what_git_would_obey_and_is_not_there_is_told(root: Root, tmp_path: Path) -> None:
     grow(tmp_path, {".git": {"HEAD": b"", "config": b""}, "home": {}})
     guard = PolicyGuard(PROTECTED, EffectivePolicy((Policy(),)))
-    found = sandbox_masks.find(root, guard, ("home/.profile", "state"), Deadline(60), network=False, is_read_only=False)
+    found = sandbox_masks.find_masks(
+        root, guard, ("home/.profile", "state"), Deadline(60), network=False, is_read_only=False
+    )
     expected = {".git/commondir", ".git/config.worktree", ".git/hooks", "home/.profile", "state"}
     assert set(found.absent) == expected
 

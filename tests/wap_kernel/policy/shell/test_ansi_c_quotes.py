@@ -33,7 +33,7 @@ def test_it_reads_what_bash_reads(inner: str) -> None:
     found = ansi_c_quotes.QUOTED.match(quoted.encode())
     if found is None or found.end() != len(quoted.encode()):
         return
-    ours = ansi_c_quotes.decoded(found[1])
+    ours = ansi_c_quotes.decode_ansi_c(found[1])
     # A code point beyond UTF-8 is bash's own affair; names are ASCII.
     if b"?" not in ours and b"\xef\xbf\xbd" not in ours:
         assert ours == by_bash(quoted)
@@ -54,9 +54,9 @@ def test_it_reads_what_bash_reads(inner: str) -> None:
 )
 def test_every_spelling_of_a_name(quoted: str) -> None:
     assert by_bash(quoted) == b"sudo"
-    assert ansi_c_quotes.without(f"{quoted} id") == "sudo id"
+    assert ansi_c_quotes.expand_ansi_c(f"{quoted} id") == "sudo id"
 
 
 @pytest.mark.parametrize("text", ["echo $HOME", "echo 'a'", "echo $'open", "\ud800 echo"])
 def test_other_text_stays(text: str) -> None:
-    assert ansi_c_quotes.without(text) == text
+    assert ansi_c_quotes.expand_ansi_c(text) == text

@@ -5,11 +5,11 @@ from __future__ import annotations
 import pytest
 
 from wap_kernel.model.limits import MAX_PARSED_COMMAND_CHARACTERS
-from wap_kernel.policy.shell.parser import MAX_BEYOND, Redirect, Word, parse
+from wap_kernel.policy.shell.parser import MAX_LOOSE_TREE_CHARACTERS, Redirect, Word, parse_command
 
 
 def words(command: str) -> list[list[str]]:
-    return [[word.text for word in each.words] for each in parse(command).commands]
+    return [[word.text for word in each.words] for each in parse_command(command).commands]
 
 
 @pytest.mark.parametrize(
@@ -41,7 +41,7 @@ def words(command: str) -> list[list[str]]:
     ],
 )
 def test_plain_scripts_are_read(command: str, expected: list[list[str]]) -> None:
-    assert parse(command).problems == ()
+    assert parse_command(command).problems == ()
     assert words(command) == expected
 
 
@@ -68,7 +68,7 @@ def test_plain_scripts_are_read(command: str, expected: list[list[str]]) -> None
     ],
 )
 def test_words(text: str, expected: Word) -> None:
-    script = parse(f"a {text}")
+    script = parse_command(f"a {text}")
     assert script.problems == ()
     assert script.commands[0].words[1] == expected
 
@@ -81,7 +81,7 @@ def test_words(text: str, expected: Word) -> None:
     ],
 )
 def test_what_may_become_an_option(text: str, may_be: bool) -> None:
-    assert parse(f"a {text}").commands[0].words[1].may_be_any_option is may_be
+    assert parse_command(f"a {text}").commands[0].words[1].may_be_any_option is may_be
 
 
 @pytest.mark.parametrize(
@@ -100,7 +100,7 @@ def test_what_may_become_an_option(text: str, may_be: bool) -> None:
     ],
 )
 def test_redirections(command: str, expected: list[Redirect]) -> None:
-    script = parse(command)
+    script = parse_command(command)
     assert script.problems == ()
     assert [redirect for each in script.commands for redirect in each.redirects] == expected
 
@@ -223,7 +223,7 @@ def test_redirections(command: str, expected: list[Redirect]) -> None:
         *(("test -v a", "test of"), ("[ -R a ]", "test of"), ('[ "$a" "$b" ]', "test of"), ("[ $a = b ]", "test of")),
         *(
             (f"a {'b' * MAX_PARSED_COMMAND_CHARACTERS}", "longer"),
-            (f"$( {'b' * MAX_BEYOND} )", "longer"),
+            (f"$( {'b' * MAX_LOOSE_TREE_CHARACTERS} )", "longer"),
             ("a;" * 201, "more than 200 commands"),
         ),
         *(
@@ -234,7 +234,7 @@ def test_redirections(command: str, expected: list[Redirect]) -> None:
     ],
 )
 def test_everything_else_is_a_problem(command: str, problem: str) -> None:
-    assert any(problem in each for each in parse(command).problems), parse(command).problems
+    assert any(problem in each for each in parse_command(command).problems), parse_command(command).problems
 
 
 @pytest.mark.parametrize(
@@ -275,7 +275,7 @@ def test_everything_else_is_a_problem(command: str, problem: str) -> None:
     ],
 )
 def test_commands_are_found_wherever_they_stand(command: str) -> None:
-    script = parse(command)
+    script = parse_command(command)
     assert script.problems
     if "'" not in command:  # within an open quote there is no command
         assert ["x"] in words(command), words(command)

@@ -6,7 +6,7 @@ import subprocess
 
 import pytest
 
-from wap_kernel.policy.shell.spelling_variants import MAX_STEPS, expanded, plain, spellings
+from wap_kernel.policy.shell.spelling_variants import MAX_STEPS, expand_braced_word, list_spellings, normalize
 
 
 def by_bash(text: str) -> str:
@@ -26,7 +26,7 @@ def by_bash(text: str) -> str:
     ],
 )
 def test_plain_text_means_the_same(text: str) -> None:
-    changed = plain(text)
+    changed = normalize(text)
     assert by_bash(changed) == by_bash(text)
     assert changed != text
 
@@ -48,18 +48,18 @@ def test_plain_text_means_the_same(text: str) -> None:
     ],
 )
 def test_a_name_is_among_the_spellings(text: str, meant: str) -> None:
-    assert meant in spellings(text)
+    assert meant in list_spellings(text)
 
 
 @pytest.mark.parametrize("word", ["s{u,}do", "{s,}u{d,}o", "{a,{b,c}}d", "s{u..w}do", "{c..a}", "a{,b,}{c,d}"])
 def test_braces_stand_for_what_bash_makes_of_them(word: str) -> None:
-    assert set(expanded(word)) == set(by_bash(f"printf '%s\\n' {word}").splitlines())
+    assert set(expand_braced_word(word)) == set(by_bash(f"printf '%s\\n' {word}").splitlines())
 
 
 @pytest.mark.parametrize("word", ["sudo", "{}", "{a}", "${a,}", "{a", "{a,b}" * 1000])
 def test_other_words_stand_for_themselves(word: str) -> None:
-    assert list(expanded(word)) == []
+    assert list(expand_braced_word(word)) == []
 
 
 def test_the_number_of_words_is_bounded() -> None:
-    assert len(list(expanded("{a,b}" * 100))) < MAX_STEPS
+    assert len(list(expand_braced_word("{a,b}" * 100))) < MAX_STEPS
