@@ -24,7 +24,7 @@ from wap_kernel.model.errors import Conflict, ExecutionFailed, ProviderUnavailab
 from wap_kernel.providers import bubblewrap
 from wap_kernel.providers.bubblewrap import BubblewrapProvider
 from wap_kernel.providers.mount_verification import MountVerifier
-from wap_kernel.providers.process import pid_namespace
+from wap_kernel.providers.process import inheritance, pid_namespace
 
 
 @pytest.fixture
@@ -41,7 +41,7 @@ def eventually(condition: Callable[[], bool]) -> bool:
 
 def test_a_proc_that_tells_nothing_of_signals(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
     """As that of a server which runs in gVisor itself: then all of them are undone."""
-    monkeypatch.setattr(pid_namespace, "_SIGNALS", re.compile(rb"(no)(thing)"))
+    monkeypatch.setattr(inheritance, "_SIGNALS", re.compile(rb"(no)(thing)"))
     test_what_the_server_ignores_is_not_passed_on(scene)
 
 
@@ -57,7 +57,7 @@ def test_a_file_of_the_system_that_is_replaced_meanwhile(
             raise pid_namespace.sandbox_error("Can't bind mount /oldroot/etc/group: No such file or directory")
         return pid_namespace.NamespacedCommand(*arguments, **more)
 
-    monkeypatch.setattr(bubblewrap, "Namespaced", start)
+    monkeypatch.setattr(bubblewrap, "NamespacedCommand", start)
     if ends_well:
         assert scene.run("true").exit_code == 0
     else:
@@ -103,8 +103,8 @@ def root(tmp_path: Path) -> Iterator[Root]:
     ("script", "reason"),
     [
         ("echo 'bwrap: No permissions to create new namespace' >&2; exit 1", "No permissions to create new namespace"),
-        ("exit 0", "it ended"),
-        ("echo ready; exit 127", "it ended"),
+        ("exit 0", "bubblewrap ended"),
+        ("echo ready; exit 127", "bubblewrap ended"),
     ],
 )
 def test_a_sandbox_that_cannot_start_runs_nothing(

@@ -33,12 +33,12 @@ SERVER = {
     "BASH_ENV": "s3cret",
 }
 
-TELLING_ITS_GRACE = """
+REPORTING_ITS_GRACE = """
 supervise = Supervisor.supervise
-def tell_first(self):
-    tell(self._status, f"exit {self._grace:g}")
+def report_first(self):
+    report(self._status, f"exit {self._grace:g}")
     supervise(self)
-Supervisor.supervise = tell_first
+Supervisor.supervise = report_first
 """
 
 
@@ -101,7 +101,7 @@ def test_a_working_directory_that_is_a_file(provider: LocalProvider) -> None:
 
 def test_five_seconds_between_term_and_kill(provider: LocalProvider, monkeypatch: pytest.MonkeyPatch) -> None:
     """The real default, on its way from the provider to the supervisor, which answers it as the exit code here."""
-    source = Path(supervisor.__file__).read_text() + TELLING_ITS_GRACE
+    source = Path(supervisor.__file__).read_text() + REPORTING_ITS_GRACE
     monkeypatch.setattr(supervisor_handle, "_PROGRAM", marshal.dumps(compile(source, "supervisor.py", "exec")))
     assert provider.run(command("true")).exit_code == 0  # "0.1" is not taken for a code
     assert LocalProvider(provider.files, server_environment=SERVER).run(command("true")).exit_code == 5

@@ -8,9 +8,8 @@ KILL has no effect. Elsewhere than on Linux there is no such reaper, and only th
 
 Every command waits for the start of this process, so it imports nothing of the package and no module that is itself
 written in Python: `signal`, `ctypes` and `os` cost more than all the rest, and serve only where their C halves do not.
-Descriptors: 0 control (the job comes first, then only its end), 1 status, 2 the command's stderr. Status lines:
-`started PID`, `failed STAGE ERRNO`, `exit CODE`. At the end of the status pipe all is gone if the exit status is 0;
-otherwise this process was killed, and the server has to clean up.
+Descriptors: 0 control (the job, then only its end), 1 status, 2 the command's stderr. Status lines: `started PID`,
+`failed STAGE ERRNO`, `exit CODE`. If this process ends with another status than 0, the server has to clean up.
 """
 
 import select

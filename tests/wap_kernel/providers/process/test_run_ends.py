@@ -93,8 +93,8 @@ HOST = """
 import os, sys
 from wap_kernel.providers.process import run as running
 running.run(
-    running.build_shell_argv(sys.argv[1], "/bin"), cwd=os.open(sys.argv[2], os.O_RDONLY), environment={"PATH": "/usr/bin:/bin"},
-    timeout=1000, output_limit=1000, grace=0.1,
+    running.build_shell_argv(sys.argv[1], "/bin"), cwd=os.open(sys.argv[2], os.O_RDONLY),
+    environment={"PATH": "/usr/bin:/bin"}, timeout=1000, output_limit=1000, grace=0.1,
 )
 """
 

@@ -35,12 +35,12 @@ def command(text: str | tuple[str, ...], **environment: str) -> Command:
 
 
 def follow_it(
-    scene: Scene, threads: ThreadPool, given: Command, held: int = MAX_BUFFERED_BYTES
+    scene: Scene, threads: ThreadPool, given: Command, limit: int = MAX_BUFFERED_BYTES
 ) -> AsyncGenerator[Chunk | CommandOutcome, None]:
     def run(on_chunk: OnChunk, cancel: CancelToken) -> Awaitable[CommandOutcome]:
         return threads.run(lambda: scene.provider.run(given, on_chunk=on_chunk, cancel=cancel))
 
-    return stream_output(run, held=held)
+    return stream_output(run, limit=limit)
 
 
 def wait_for(file: Path) -> None:
@@ -80,7 +80,7 @@ def test_the_chunks_are_the_whole_output(scene: Scene, threads: ThreadPool) -> N
 
 def test_a_reader_that_does_not_keep_up_misses_bytes_and_is_told_how_many(scene: Scene, threads: ThreadPool) -> None:
     async def follow() -> tuple[list[Chunk], CommandOutcome]:
-        chunks = follow_it(scene, threads, command("seq 100000; touch done"), held=100_000)
+        chunks = follow_it(scene, threads, command("seq 100000; touch done"), limit=100_000)
         first = await anext(chunks)
         await threads.run(lambda: wait_for(scene.folder / "done"))  # the command is not held up
         rest, outcome = await collect(chunks)
