@@ -47,7 +47,7 @@ def on_each(request: pytest.FixtureRequest, provided: Interface, given: Answers)
 
 
 def comparable(answer: Any) -> Any:
-    """Without what is different each time: durations, numbers of runs, commits."""
+    """Return the answer without what differs each time: durations, numbers of runs, commits."""
     if isinstance(answer, Mapping):
         return {key: comparable(value) for key, value in answer.items() if key not in VARYING}
     if isinstance(answer, str):

@@ -20,7 +20,7 @@ values = st.recursive(
 
 
 def _parts(value: Any) -> int:
-    """As it is counted: each list and object, and each item and field but the first."""
+    """Return the count of a value: each list and object, and each item and field but the first."""
     inner = value.values() if isinstance(value, dict) else value if isinstance(value, list) else None
     return 0 if inner is None else 1 + max(0, len(value) - 1) + sum(map(_parts, inner))
 

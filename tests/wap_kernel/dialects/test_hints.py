@@ -61,7 +61,7 @@ def _texts(node: ast.AST) -> Iterator[str]:
 
 
 def _names(tools: Mapping[str, Any]) -> set[str]:
-    """Of tools and of all their fields."""
+    """Return the names of the tools and of all their fields."""
     schemas = json.dumps([tool.parameters.model_json_schema() for tool in tools.values()])
     return {*tools, *NAME.findall(schemas)}
 

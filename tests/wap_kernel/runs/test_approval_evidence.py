@@ -1,4 +1,4 @@
-"""An agreement is to what was shown: to the place, to what stands there, once, and by whoever is first."""
+"""An approval holds for what it showed: the real path and its content, once, by the first decision."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Runs that ask a person: answered, refused, expired, remembered, after a restart."""
+"""Runs that wait for a person: approved, denied, expired, remembered, after a restart."""
 
 from __future__ import annotations
 
@@ -131,7 +131,7 @@ def test_what_is_remembered_is_not_asked_again_until_it_is_revoked(scene: Scene)
         assert message["pendingApproval"]["remember"] == "factor 12"
         await scene.decide(message["runId"], True, operation_id="ask", remember=True)
         assert (await scene.run(ask))["status"] == "completed"
-        (given,) = scene.runner.workspace.grants.given()
+        (given,) = scene.runner.workspace.grants.records()
         assert given.created_by == "ada"
         page = await scene.runner.workspace.audit_page(AuditQuery(limit=10))
         (decided,) = [record for record in page["records"] if record["tool"] == "decide"]

@@ -1,4 +1,4 @@
-"""Batches as people write them, and what they are told about a mistake."""
+"""Batches as people write them, and the errors of their mistakes."""
 
 from __future__ import annotations
 

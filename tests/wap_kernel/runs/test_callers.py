@@ -1,4 +1,4 @@
-"""Runs and who sent them: what an agent sees, and what it is not admitted to."""
+"""Runs of agents and people: an agent sees its own runs only, and admission limits it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Runs that end before their time: cancelled, undone because of a failure, left by a process that is gone."""
+"""Runs that end early: cancelled, undone after a failure, left by a process that died."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Who follows runs, and comes back with an id that this run, or this state, never gave."""
+"""Streams of events that resume with an id which this run, or this state folder, never sent."""
 
 from __future__ import annotations
 

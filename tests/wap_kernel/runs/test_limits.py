@@ -1,4 +1,4 @@
-"""How much one run and one agent may leave in the state."""
+"""Limits of what one run and one agent may store."""
 
 from __future__ import annotations
 

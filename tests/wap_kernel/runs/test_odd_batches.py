@@ -1,4 +1,4 @@
-"""Batches that somebody sends to see what happens."""
+"""Unusual batches: empty, huge, with odd ids, paths and contents."""
 
 from __future__ import annotations
 
@@ -126,7 +126,7 @@ SINGLE: list[tuple[Operation, str]] = [
     (CopyFile(source="data/x.txt", destination="n/m.ipynb", create_directories=True), "invalid notebook"),
     (MoveFile(source="data/x.txt", destination="n/m", create_directories=True, expected_hash=WRONG), "has changed"),
     (MoveFile(source="data/x.txt", destination="n/m.ipynb", create_directories=True), "invalid notebook"),
-    (WriteFile(path="n/m", content=b"", create_directories=True, expected_hash=WRONG), "does not exist"),
+    (WriteFile(path="n/m", content=b"", create_directories=True, expected_hash=WRONG), "no longer exists"),
     (WriteFile(path="n/m.ipynb", content=b"{", create_directories=True), "invalid notebook"),
     (WriteFile(path="n/m/..", content=b"", create_directories=True), "No such folder: n/m"),
     (CopyFile(source="data/x.txt", destination="n/m/..", create_directories=True), "No such folder: n/m"),

@@ -77,7 +77,7 @@ async def kept(scene: Scene, asked: dict[str, Any], status: RunStatus) -> dict[s
 
 
 def check(dialect: str, response: dict[str, Any], code: str, text: str, hint: str) -> None:
-    """That it is the refusal, in the form of the dialect."""
+    """Assert that the response is the refusal, in the form of the dialect."""
     if dialect != "coding_environment":
         assert response["code"] == code
         assert response["error"].startswith(text) and hint in response["error"]
@@ -152,7 +152,7 @@ def test_cancelled_before_there_was_a_thread_for_it(
 def test_cancelled_while_what_it_could_change_is_kept(
     scene: Scene, dialect: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    take, is_keeping, may_go_on = change_recorder.manifest.take, threading.Event(), threading.Event()
+    take, is_keeping, may_go_on = change_recorder.manifest.take_manifest, threading.Event(), threading.Event()
 
     def slow(*arguments: Any, **options: Any) -> Any:
         is_keeping.set()
@@ -161,7 +161,7 @@ def test_cancelled_while_what_it_could_change_is_kept(
 
     async def scenario(scene: Scene) -> None:
         asked = await ask(scene, dialect)
-        monkeypatch.setattr(change_recorder.manifest, "take", slow)
+        monkeypatch.setattr(change_recorder.manifest, "take_manifest", slow)
         await approve(scene, asked)
         assert await asyncio.to_thread(is_keeping.wait, WAIT)
         cancelling = asyncio.ensure_future(scene.runner.cancel(asked["runId"], PERSON))

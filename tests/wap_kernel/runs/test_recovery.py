@@ -1,4 +1,4 @@
-"""Runs that nobody executes any more: every one is settled, whatever is wrong with its neighbours."""
+"""Runs that no process executes any more: each is recovered, whatever is wrong with the others."""
 
 from __future__ import annotations
 
@@ -84,12 +84,12 @@ def test_who_asks_while_the_first_still_waits_finds_everything_settled(
     scene: Scene, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Also when the first does not wait for it to the end."""
-    settle, is_settling, may_settle = recovery.recover_runs, threading.Event(), threading.Event()
+    recover, is_recovering, may_recover = recovery.recover_runs, threading.Event(), threading.Event()
 
     def slow(*arguments: Any) -> None:
-        is_settling.set()
-        assert may_settle.wait(WAIT)
-        settle(*arguments)
+        is_recovering.set()
+        assert may_recover.wait(WAIT)
+        recover(*arguments)
 
     async def scenario() -> None:
         async with scene.opened():
@@ -97,15 +97,15 @@ def test_who_asks_while_the_first_still_waits_finds_everything_settled(
         with closing(sqlite3.connect(scene.state / "state.db")) as connection, connection:
             connection.execute(GONE)
         monkeypatch.setattr(recovery, "recover_runs", slow)
-        monkeypatch.setattr(runner_module, "UPKEEP_SECONDS", WAIT)  # who tends the runs would settle it beside
+        monkeypatch.setattr(runner_module, "UPKEEP_SECONDS", WAIT)  # the upkeep would recover it as well
         async with scene.opened():
             first, second = [
                 asyncio.ensure_future(scene.runner.page(PERSON, RunStatus.RUNNING, 10, None)) for _ in range(2)
             ]
-            assert await asyncio.to_thread(is_settling.wait, WAIT)
+            assert await asyncio.to_thread(is_recovering.wait, WAIT)
             first.cancel()
             await asyncio.wait({second}, timeout=0.2)  # it has every chance to answer too early
-            may_settle.set()
+            may_recover.set()
             assert await second == ([], None)
 
     asyncio.run(scenario())
@@ -114,12 +114,12 @@ def test_who_asks_while_the_first_still_waits_finds_everything_settled(
 def test_what_could_not_be_settled_is_tried_again_by_who_comes_next(
     scene: Scene, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    settle, failures = recovery.recover_runs, iter([NoSpace("No space left.")])
+    recover, failures = recovery.recover_runs, iter([NoSpace("No space left.")])
 
     def failing(*arguments: Any) -> None:
         if (failure := next(failures, None)) is not None:
             raise failure
-        settle(*arguments)
+        recover(*arguments)
 
     async def scenario() -> None:
         async with scene.opened():

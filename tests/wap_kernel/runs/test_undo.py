@@ -1,4 +1,4 @@
-"""Runs that are played without effect, and runs that are taken back."""
+"""Dry runs, and runs that are reverted."""
 
 from __future__ import annotations
 

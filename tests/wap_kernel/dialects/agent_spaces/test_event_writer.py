@@ -295,7 +295,7 @@ def test_every_error_of_every_operation(error: type[errors.WapError]) -> None:
     for kind, operation in EXAMPLE_OF.items():
         event = events.write_failure("x", operation, error("It went wrong", hint="Try again."))
         assert validate_event(json.dumps(event)).success
-        if error in (errors.PermissionDenied, errors.ApprovalRequired):
+        if issubclass(error, errors.PermissionDenied | errors.ApprovalRequired):
             assert (event["type"], event["operationType"]) == ("policyDenied", TYPES[kind])
             assert (event["reason"], event["suggestion"]) == ("It went wrong", "Try again.")
         else:

@@ -1,4 +1,4 @@
-"""What the spec leaves open: limits, paths, endings, concurrency, approval, the words of errors."""
+"""Details that the spec leaves open: limits, paths, endings, concurrency, approval, the words of errors."""
 
 from __future__ import annotations
 

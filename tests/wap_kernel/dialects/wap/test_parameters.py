@@ -1,4 +1,4 @@
-"""How a request becomes an operation: numbers, paths, floods, and that a refusal is recorded like everything else."""
+"""Requests of WAP as operations: numbers, paths, floods; a refusal is recorded in the audit as well."""
 
 from __future__ import annotations
 
