@@ -15,6 +15,8 @@ from wap_kernel.runs.store.records import NewRun, sender_key
 
 Event = Mapping[str, Any]
 
+MAX_LOG_READ_CHARACTERS = 4 * 1024 * 1024
+"""Characters of a log that one query returns, up to a last entry of any size."""
 RUN_COLUMNS = (
     "number, id, status, caller, dialect, options, count, {operations}, COALESCE(position, 0), owner, "
     "cancel_requested, started_at, completed_at, reverts, response, "
@@ -126,3 +128,15 @@ def decode_approval(row: Sequence[Any]) -> Approval:
     grant = None if granted is None else decode_grant(granted)
     content = (json.loads(files), json.loads(details), grant)
     return Approval(identifier, run, position, operation_id, digest, *content, created, expires, *decision)
+
+
+def take_page(cursor: Iterable[Sequence[Any]]) -> list[Sequence[Any]]:
+    """Return the first rows of a query, at least one, until their bodies exceed the limit."""
+    page: list[Sequence[Any]] = []
+    size = 0
+    for row in cursor:
+        page.append(row)
+        size += len(row[-1])
+        if size > MAX_LOG_READ_CHARACTERS:
+            break
+    return page

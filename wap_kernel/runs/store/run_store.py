@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import sqlite3
 import threading
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import replace
 from typing import Any
@@ -26,8 +26,6 @@ from wap_kernel.state.database import Database
 
 LOCKS = 64
 """Number of locks: changes of status of runs that share none do not wait for each other."""
-MAX_LOG_READ_CHARACTERS = 4 * 1024 * 1024
-"""Characters of a log that one query returns, up to a last entry of any size."""
 
 
 class RunStore:
@@ -255,7 +253,7 @@ class RunStore:
             if by is not None:
                 query, values = f"{query} AND r.asker = ?3", (*values, by)  # type: ignore[assignment]
         statement = f"SELECT l.id, l.run, l.kind, l.body {query} ORDER BY l.id LIMIT {limit:d}"
-        found = self._database.read(lambda connection: _take_page(connection.execute(statement, values)))
+        found = self._database.read(lambda connection: rows.take_page(connection.execute(statement, values)))
         return [LogEntry(number, name, kind, json.loads(body)) for number, name, kind, body in found]
 
     def last_entry(self) -> int:
@@ -287,18 +285,6 @@ class RunStore:
         query = f"SELECT {rows.APPROVAL_COLUMNS} FROM approvals WHERE {where}"
         found = self._database.read(lambda connection: connection.execute(query, values).fetchall())
         return [rows.decode_approval(row) for row in found]
-
-
-def _take_page(rows: Iterable[Sequence[Any]]) -> list[Sequence[Any]]:
-    """Return the first rows of a query, at least one, until their bodies exceed the limit."""
-    page: list[Sequence[Any]] = []
-    size = 0
-    for row in rows:
-        page.append(row)
-        size += len(row[-1])
-        if size > MAX_LOG_READ_CHARACTERS:
-            break
-    return page
 
 
 def _no_run(run: str) -> NotFound:
