@@ -2,17 +2,24 @@
 
 PY := .venv/bin/python
 
-.PHONY: help run test demo bench fuzz soak lint setup clean
+.PHONY: help run test test-quick test-all demo bench fuzz soak lint setup clean
 
 help: ## print this list
-	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-6s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
-run: setup ## open JupyterLab on notebooks/quickstart.ipynb
+run: setup ## open JupyterLab on the quickstart, in a fresh folder of examples
 	@scripts/run.sh
 
-test: lint ## lint, then run every test
+test: lint ## lint, then run every test that needs no large download
 	@scripts/setup.sh test
-	@$(PY) -m pytest -n 3 --dist loadfile
+	@$(PY) -m pytest -n 3 --dist worksteal -m "not download"
+
+test-quick: lint ## lint, then run the tests that start no server, kernel, browser or sandbox
+	@WAP_PROFILE=quick $(PY) -m pytest -n 2 --dist worksteal -m "not slow and not download"
+
+test-all: lint ## lint, then run every test, also with large downloads
+	@scripts/setup.sh test
+	@$(PY) -m pytest -n 3 --dist worksteal
 
 demo: setup ## run the quickstart without a browser and print what it did
 	@$(PY) scripts/demo.py

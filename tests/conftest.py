@@ -1,9 +1,10 @@
-"""For every test: hypothesis profiles, and the mark `slow` by what a test needs. Jupyter's fixtures are in tests/support."""
+"""For every test: hypothesis profiles, and the mark `slow` by where a test is and what it needs."""
 
 from __future__ import annotations
 
 import os
 import signal
+from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -20,3 +21,23 @@ settings.register_profile("suite", deadline=None, suppress_health_check=BUSY, de
 settings.register_profile("quick", settings.get_profile("suite"), max_examples=10)
 settings.register_profile("soak", deadline=None, suppress_health_check=BUSY, max_examples=5000)
 settings.load_profile("soak" if os.environ.get("WAP_SOAK") else os.environ.get("WAP_PROFILE", "suite"))
+
+TESTS = Path(__file__).parent
+SLOW = tuple(
+    TESTS / path
+    for path in (
+        *("browser", "jupyter_ext", "scenarios", "test_benchmarks.py", "test_notebooks.py", "test_packaging.py"),
+        *("wap_kernel/cli", "wap_kernel/git", "wap_kernel/notebook/kernel", "wap_kernel/notebook/magics"),
+        *("wap_kernel/dialects/mcp/test_line_reader.py", "wap_kernel/providers", "wap_kernel/redaction/test_results.py"),
+    )
+)
+"""Where tests start servers, kernels, browsers, sandboxes or commands."""
+SLOW_FIXTURES = {"backend", "connected", "make_scene", "on_server", "provided", "server", "team"}
+"""Servers, and providers that confine."""
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        fixtures = SLOW_FIXTURES.intersection(getattr(item, "fixturenames", ()))
+        if fixtures or item.get_closest_marker("soak") or any(item.path.is_relative_to(path) for path in SLOW):
+            item.add_marker(pytest.mark.slow)
