@@ -1,4 +1,4 @@
-"""The hash of a file's content, for optimistic concurrency."""
+"""Hash the content of files and check it against `expectedHash`, for optimistic concurrency."""
 
 from __future__ import annotations
 
@@ -28,11 +28,11 @@ def hash_file(files: Files, path: str) -> str:
 
 
 def check_hash(expected: str | None, current: str | None, path: str) -> None:
-    """Raise Conflict when the file is not what the caller saw; `current` is None when there is no file."""
+    """Raise Conflict if the file differs from what the caller read; `current` is None if there is no file."""
     if expected is None or expected == current:
         return
     if current is None:
-        raise Conflict(f"The file does not exist any more: {path}", hint="Look again before writing.", path=path)
+        raise Conflict(f"The file no longer exists: {path}", hint="List the folder again before you write.", path=path)
     raise Conflict(
         f"The file has changed since it was read: {path}",
         hint="Read it again and repeat the change on what it holds now.",

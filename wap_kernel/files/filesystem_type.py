@@ -1,8 +1,8 @@
-"""Which filesystem a folder lies on, as far as it matters.
+"""Detect network filesystems.
 
-SQLite must know: its write-ahead log is shared memory between processes, which a network filesystem does not give:
-processes on two machines would each see a log of their own. FUSE counts as one, since sshfs and bucket mounts are FUSE;
-where it is a local one after all, the other journal is slower and as safe.
+SQLite's write-ahead log needs memory that processes share, which a network filesystem does not provide: processes on
+two machines would each see a log of their own. FUSE counts as one, since sshfs and bucket mounts are FUSE; for a local
+FUSE filesystem the other journal is slower and as safe.
 """
 
 from __future__ import annotations
@@ -32,20 +32,20 @@ NETWORK_TYPES = {
     0x786F4256: "vboxsf",
     0xBACBACBC: "vmhgfs",
 }
-"""By the number that statfs(2) gives as `f_type`."""
+"""The names of network filesystems by the `f_type` of statfs(2)."""
 _STATFS_SIZE = 512
-"""More than the structure has on any architecture. `f_type` comes first, and its four lowest bytes are all of it."""
+"""Bytes of a buffer for statfs(2), more than any architecture needs. `f_type` is its first field, of four bytes."""
 
 
 def is_network_filesystem(folder: str) -> bool:
-    """What cannot be found out counts as a network filesystem: the safe journal works everywhere."""
+    """Return whether `folder` is on a network filesystem; an unknown one counts, since the safe journal works there."""
     if not sys.platform.startswith("linux"):
         return False
-    kind = _kind_of(folder)
+    kind = _get_type(folder)
     return kind is None or kind in NETWORK_TYPES
 
 
-def _kind_of(folder: str) -> int | None:
+def _get_type(folder: str) -> int | None:
     statfs = ctypes.CDLL(None, use_errno=True).statfs
     statfs.argtypes = (ctypes.c_char_p, ctypes.c_void_p)
     found = ctypes.create_string_buffer(_STATFS_SIZE)

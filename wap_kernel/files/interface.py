@@ -1,4 +1,4 @@
-"""The file primitives that a provider offers; the engine reaches files through these and nothing else.
+"""The protocols of the file primitives that a provider offers; the engine reaches files only through these.
 
 `Root` implements them for the local filesystem. A provider with a filesystem of its own implements the same.
 Paths are relative to the root. Failures are `OSError` with its errno, or a `WapError` for a refusal.
@@ -14,15 +14,17 @@ from enum import Enum
 from types import TracebackType
 from typing import NamedTuple, Protocol
 
-from wap_kernel.model.path_access import Access
+from wap_kernel.model.paths import Access
 
 
 class FileKind(Enum):
+    """The kinds of entries in a folder."""
+
     FILE = "file"
     FOLDER = "folder"
     LINK = "link"
     SPECIAL = "special"
-    """FIFO, device, socket: never opened."""
+    """A FIFO, a device or a socket, which is never opened."""
 
     @classmethod
     def of_mode(cls, mode: int) -> FileKind:
@@ -34,8 +36,10 @@ _KINDS = {stat.S_IFREG: FileKind.FILE, stat.S_IFDIR: FileKind.FOLDER, stat.S_IFL
 
 @dataclass(frozen=True)
 class Stat:
+    """A file or a folder that a path leads to."""
+
     path: str
-    """Where it really is, relative to the root, with every link resolved."""
+    """The real path, relative to the root, with every link resolved."""
     kind: FileKind
     size: int
     mtime_ns: int
@@ -43,7 +47,7 @@ class Stat:
 
 
 class LinkStat(NamedTuple):
-    """A name as the file system has it, links not followed: what tells whether something has changed since."""
+    """The lstat of a name, by which a later change can be detected; links are not followed."""
 
     kind: FileKind
     inode: int
@@ -53,34 +57,36 @@ class LinkStat(NamedTuple):
     ctime_ns: int
     mode: int
     target: str | None = None
-    """Of a link: what it says, as it says it."""
+    """The target of a link, as it is written."""
 
 
 FindFolders = Callable[[], Collection[str]]
-"""Which of the names that are asked about are folders; called only where that matters."""
+"""A callback that returns the folders among the names of a query; called only where that matters."""
 
 
 class Guard(Protocol):
-    """Asked by the primitives about the *resolved* path, before anything is opened or changed."""
+    """The check of every *resolved* path, which the primitives call before they open or change anything."""
 
     def check(self, path: str, access: Access, *, folder: bool = False) -> None:
-        """Raise PermissionDenied when `access` to `path` is refused. `folder`: it is known to be one."""
+        """Raise PermissionDenied if `access` to `path` is refused; with `folder`, the path is known to be a folder."""
 
     def check_tree(self, path: str) -> None:
-        """Raise PermissionDenied when the folder `path` holds, or is, something that may not be moved or removed."""
+        """Raise PermissionDenied if the folder `path` is or holds a path that may not be moved or removed."""
 
     def may_hold(self, path: str) -> bool:
-        """Whether something below the folder `path` may be refused that would not be elsewhere: moving the folder
-        would then take it out of the rule's reach, so whoever moves it looks first."""
+        """Return whether a rule may refuse a path below the folder `path` because of where it is.
+
+        Moving the folder would take such a path out of the rule's reach, so a move checks the whole tree first.
+        """
 
     def hidden_among(self, folder: str, names: Sequence[str], folders: FindFolders = tuple) -> Collection[str]:
-        """Which of the entries of `folder` must not be listed or searched."""
+        """Return the entries of `folder` that must not be listed or searched."""
 
     def hidden_names(self, folder: str) -> frozenset[str]:
-        """Names in `folder`, casefolded, that no process that we start may read either."""
+        """Return the names in `folder`, casefolded, that no process of the server may read either."""
 
     def names_leading_to_hidden(self, folder: str) -> frozenset[str]:
-        """Names in `folder`, casefolded, of folders that hold something hidden further down."""
+        """Return the names in `folder`, casefolded, of folders that hold a hidden path further down."""
 
 
 class NullGuard:
@@ -102,7 +108,7 @@ class NullGuard:
 
 
 class Locks(Protocol):
-    """Keeps writers of the same resolved path apart."""
+    """Locks that keep writers of the same resolved path apart."""
 
     def hold(self, *paths: str) -> AbstractContextManager[None]: ...
 
@@ -136,13 +142,13 @@ class Folder(Protocol):
     @property
     def path(self) -> str: ...
     def batches(self) -> Iterator[Sequence[DirEntry]]:
-        """What is in the folder, a few thousand at a time, without what is hidden or belongs to a write under way."""
+        """Yield the entries, a few thousand at a time, without hidden ones and temporary files of writes."""
 
     def enter(self, name: str) -> Folder: ...
     def open(self, name: str) -> OpenFile: ...
     def stat(self, name: str) -> Stat: ...
     def lstat(self, name: str) -> LinkStat:
-        """At an entry, or at the folder itself by the name `.`."""
+        """Return the lstat of an entry, or of the folder itself by the name `.`."""
 
     def close(self) -> None: ...
     def __enter__(self) -> Folder: ...
@@ -152,46 +158,45 @@ class Folder(Protocol):
 
 
 class Files(Protocol):
-    """What a provider can do with files."""
+    """The file primitives of a provider."""
 
     def guarded_by(self, guard: Guard) -> Files:
-        """The same files under another guard. Closing either closes both."""
+        """Return the same files under another guard; closing either closes both."""
 
     def open(self, path: str) -> OpenFile: ...
     def open_folder(self, path: str) -> Folder: ...
     def stat(self, path: str, *, follow: bool = True) -> Stat: ...
     def resolve(self, path: str, *, follow: bool = True) -> str:
-        """Where `path` really is or would be made; its last name need not exist."""
+        """Return the real path of `path`, whose last name need not exist."""
 
     def lstat(self, path: str) -> LinkStat | None:
-        """What stands at the real path `path`: nothing does if a folder on the way has become a link."""
+        """Return the lstat of the real path `path`, or None also if a folder on the way has become a link."""
 
     def replace(self, path: str, data: bytes, *, exclusive: bool = False, mode: int | None = None) -> Stat:
-        """Make `path` hold `data`, atomically and durably. `exclusive`: fail with EEXIST if it exists."""
+        """Write `data` to `path`, atomically and durably; with `exclusive`, fail with EEXIST if it exists."""
 
     def append(self, path: str, data: bytes) -> Stat: ...
     def rename(self, source: str, destination: str, *, overwrite: bool = False) -> str:
-        """Returns the resolved destination."""
+        """Rename and return the resolved destination."""
 
     def unlink(self, path: str) -> None: ...
     def remove_tree(self, path: str) -> None: ...
     def mkdir(self, path: str, *, parents: bool = False) -> bool:
-        """Returns whether a folder was made; an existing folder is fine."""
+        """Create a folder and return whether it is new; an existing folder is no error."""
 
 
 class RestorableFiles(Files, Protocol):
-    """Files that can be made what they were. No link is followed, and whatever is put in the place of something else is
-    there at once or not at all."""
+    """Files that a revert can restore; no link is followed, and every replacement is atomic."""
 
     def guarded_by(self, guard: Guard) -> RestorableFiles: ...
     def restore(self, path: str, data: bytes, mode: int) -> None:
-        """Put a file with all of `mode` at `path`, also in the place of a link or of a file that is read-only."""
+        """Write a file with all bits of `mode` at `path`, also over a link or a read-only file."""
 
     def symlink(self, path: str, target: str) -> None:
-        """Put a link at `path`, also in the place of a file or of another link."""
+        """Create a link at `path`, also over a file or another link."""
 
     def chmod(self, path: str, mode: int) -> None:
-        """Of a file or a folder; a link has no mode."""
+        """Change the mode of a file or a folder; a link has none."""
 
     def rmdir(self, path: str) -> None:
-        """Remove a folder that is empty."""
+        """Remove an empty folder."""

@@ -1,4 +1,4 @@
-"""Reading: a whole file, or a range of its lines in one pass that never holds the whole file."""
+"""Read a whole file, or a range of its lines in one pass that never holds the whole file; view files."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from wap_kernel.model.operations import Encoding, ReadFile, ViewFile
 from wap_kernel.model.paths import render_path
 from wap_kernel.model.results import FileContent, FileMetadata, Limits
 
-_Asked = Encoding | Literal["auto"]
+_RequestedEncoding = Encoding | Literal["auto"]
 CHUNK = 1024 * 1024
 
 
 class WholeFile(NamedTuple):
-    """All that a file holds."""
+    """The content of a whole file."""
 
     content: str
     encoding: Encoding
@@ -30,7 +30,7 @@ class WholeFile(NamedTuple):
     lines: int
     hash: str
     is_lossy: bool
-    """Bytes that are not UTF-8 were replaced."""
+    """True if bytes that are not UTF-8 were replaced."""
 
 
 def read_file(files: Files, operation: ReadFile, limits: Limits, root_path: str) -> FileContent:
@@ -41,11 +41,11 @@ def read_file(files: Files, operation: ReadFile, limits: Limits, root_path: str)
         if start is None and end is None:
             whole = read_whole(file, operation.encoding, operation.max_size or limits.max_file_size)
             return build_content(whole, file.stat, root_path)
-        return _range(file, start or 1, end, operation.encoding, limits, root_path)
+        return _read_range(file, start or 1, end, operation.encoding, limits, root_path)
 
 
 def view_file(files: Files, operation: ViewFile, limits: Limits, root_path: str) -> FileContent:
-    """Of a binary file there is no content, and its encoding is said to be base64."""
+    """Read a file for display: long lines are truncated, and a binary file has an empty content in base64."""
     try:
         found = read_file(files, operation, limits, root_path)
     except BinaryFile:
@@ -66,7 +66,7 @@ def view_file(files: Files, operation: ViewFile, limits: Limits, root_path: str)
 
 
 def cut_lines(content: str, length: int) -> tuple[str, bool]:
-    """The text with no line longer than `length`, but for the note at its end; and whether one was. Pure."""
+    """Truncate the lines of `content` to `length` characters and a mark; return also whether one was longer."""
     lines = content.split("\n")
     cut = [line if len(line) <= length else f"{line[:length]}... [{len(line) - length} more]" for line in lines]
     return "\n".join(cut), cut != lines
@@ -84,13 +84,13 @@ def build_metadata(stat: Stat, root_path: str) -> FileMetadata:
 def format_mtime(mtime_ns: int) -> str:
     try:
         moment = datetime.fromtimestamp(mtime_ns / 1e9, timezone.utc)
-    except (ValueError, OverflowError, OSError):  # a date that no calendar of ours has, which a file may well bear
+    except (ValueError, OverflowError, OSError):  # a file's date may be beyond the range of datetime
         moment = (datetime.max if mtime_ns > 0 else datetime.min).replace(tzinfo=timezone.utc)
     return moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
 def read_up_to(file: OpenFile, limit: int) -> bytes:
-    """The whole content; of a file that is larger than `limit`, or grows so meanwhile, something longer than that."""
+    """Read the whole content, or more than `limit` bytes of a file that is, or grows, larger."""
     size = min(file.stat.size, limit) + 1
     data = file.read(size)
     while size <= limit and len(data) == size:  # it has grown since it was opened
@@ -103,7 +103,7 @@ def count_lines(data: bytes) -> int:
     return data.count(b"\n") + (not data.endswith(b"\n") and data != b"")
 
 
-def read_whole(file: OpenFile, asked: _Asked, limit: int) -> WholeFile:
+def read_whole(file: OpenFile, requested: _RequestedEncoding, limit: int) -> WholeFile:
     stat = file.stat
     data = read_up_to(file, limit)
     if len(data) > limit:
@@ -113,9 +113,9 @@ def read_whole(file: OpenFile, asked: _Asked, limit: int) -> WholeFile:
             size=stat.size,
             maxFileSize=limit,
         )
-    if asked == "utf-8" and b"\0" in data:
-        raise _binary(stat)
-    content, encoding, lossy = _encode(data, asked)
+    if requested == "utf-8" and b"\0" in data:
+        raise _build_binary_error(stat)
+    content, encoding, lossy = _encode(data, requested)
     return WholeFile(content, encoding, stat.size, count_lines(data), hash_bytes(data), lossy)
 
 
@@ -132,7 +132,9 @@ def build_content(whole: WholeFile, stat: Stat, root_path: str) -> FileContent:
     )
 
 
-def _range(file: OpenFile, start: int, end: int | None, asked: _Asked, limits: Limits, root_path: str) -> FileContent:
+def _read_range(
+    file: OpenFile, start: int, end: int | None, requested: _RequestedEncoding, limits: Limits, root_path: str
+) -> FileContent:
     stat = file.stat
     if stat.size > MAX_RANGE_FILE_BYTES:
         raise TooLarge(
@@ -144,8 +146,8 @@ def _range(file: OpenFile, start: int, end: int | None, asked: _Asked, limits: L
     digest = hashlib.sha256()
     span = _Span(start, end, limits.max_file_size)
     while chunk := file.read(CHUNK):
-        if asked == "utf-8" and b"\0" in chunk:
-            raise _binary(stat)
+        if requested == "utf-8" and b"\0" in chunk:
+            raise _build_binary_error(stat)
         digest.update(chunk)
         span.feed(chunk)
     if start > max(span.total_lines, 1):
@@ -153,7 +155,7 @@ def _range(file: OpenFile, start: int, end: int | None, asked: _Asked, limits: L
             f"startLine {start} is past the end: the file has {span.total_lines} lines.", totalLines=span.total_lines
         )
     data, truncated = span.cut()
-    content, encoding, lossy = _encode(data, asked)
+    content, encoding, lossy = _encode(data, requested)
     return FileContent(
         content=content,
         encoding=encoding,
@@ -167,13 +169,13 @@ def _range(file: OpenFile, start: int, end: int | None, asked: _Asked, limits: L
 
 
 class _Span:
-    """Collects the bytes of lines `start` to `end` from chunks, up to a limit, and counts all lines."""
+    """The bytes of lines `start` to `end`, collected from chunks up to a limit, and the number of all lines."""
 
     def __init__(self, start: int, end: int | None, limit: int) -> None:
         self._to_skip = start - 1
         self._to_take = None if end is None else end - start + 1
         self._limit = limit
-        self._kept: list[bytes] = []
+        self._parts: list[bytes] = []
         self._size = 0
         self._newlines = 0
         self._last = b""
@@ -201,12 +203,12 @@ class _Span:
                 newlines = self._to_take
             self._to_take -= newlines
         if self._size <= self._limit:
-            self._kept.append(chunk)
+            self._parts.append(chunk)
             self._size += len(chunk)
 
     def cut(self) -> tuple[bytes, bool]:
-        """The bytes, cut at the limit (after a whole line where there is one, never inside a character)."""
-        data = b"".join(self._kept)
+        """Return the bytes, truncated at the limit after a whole line if there is one, never inside a character."""
+        data = b"".join(self._parts)
         if len(data) <= self._limit:
             return data, False
         line_end = data.rfind(b"\n", 0, self._limit) + 1
@@ -219,22 +221,22 @@ class _Span:
 
 
 def _after_newlines(chunk: bytes, count: int) -> int:
-    """The offset behind the `count`-th newline."""
+    """Return the offset after the `count`-th newline."""
     return len(chunk) - len(chunk.split(b"\n", count)[count])
 
 
-def _encode(data: bytes, asked: _Asked) -> tuple[str, Encoding, bool]:
-    """As text, the encoding that this is, and whether something was lost."""
-    if asked != "base64" and not (asked == "auto" and b"\0" in data):
+def _encode(data: bytes, requested: _RequestedEncoding) -> tuple[str, Encoding, bool]:
+    """Return `data` as text, the encoding of that text, and whether bytes were lost."""
+    if requested != "base64" and not (requested == "auto" and b"\0" in data):
         try:
             return data.decode("utf-8"), "utf-8", False
         except UnicodeDecodeError:
-            if asked == "utf-8":
+            if requested == "utf-8":
                 return data.decode("utf-8", "replace"), "utf-8", True
     return base64.b64encode(data).decode("ascii"), "base64", False
 
 
-def _binary(stat: Stat) -> BinaryFile:
+def _build_binary_error(stat: Stat) -> BinaryFile:
     kind = mimetypes.guess_type(stat.path)[0] or "application/octet-stream"
     return BinaryFile(
         f"The file is binary ({kind}, {stat.size} bytes): {stat.path}",

@@ -1,7 +1,7 @@
-"""Going down a tree of folders by descriptors, with what a living workspace does to a walk taken in stride.
+"""Walk a tree of folders by descriptors while others change it.
 
-A folder that cannot be opened, has vanished or has become something else since its name was read is left out; that
-is not an error of the walk. A lack of descriptors is one: leaving folders out then would falsify every total.
+A walk skips a folder that cannot be opened, has vanished or has become something else since its name was read. A lack
+of descriptors is an error: skipping folders then would falsify every total.
 """
 
 from __future__ import annotations
@@ -13,20 +13,20 @@ from typing import TypeVar
 
 from wap_kernel.files.globs.sets import ExcludeSet
 from wap_kernel.files.interface import DirEntry, Files, Folder
-from wap_kernel.model.deadline import Deadline
+from wap_kernel.model.command import Deadline
 from wap_kernel.model.errors import Conflict, InvalidArgument, PermissionDenied
 from wap_kernel.model.paths import join_path
 
 T = TypeVar("T")
 
 MAX_OPEN_FOLDERS = 64
-"""Folders kept open along one path; deeper ones are opened from the root, so that depth does not cost descriptors."""
+"""Folders that stay open along one path; deeper ones are opened from the root, so that depth costs no descriptors."""
 
 DEADLINE_INTERVAL = 64
-"""Entries between two looks at the deadline; a caller's patterns may take milliseconds for each."""
+"""Entries between two checks of the deadline; a caller's patterns may take milliseconds for each."""
 
 UNREADABLE = (PermissionDenied, InvalidArgument, Conflict)
-"""What the primitives raise for something that is no longer, or never was, readable at its path."""
+"""The errors of the primitives for a path that is not, or no longer, readable."""
 
 _GONE_ERRORS = {
     *(errno.ENOENT, errno.ENOTDIR, errno.EISDIR, errno.ELOOP, errno.EXDEV, errno.ENAMETOOLONG, errno.ESTALE),
@@ -35,17 +35,17 @@ _GONE_ERRORS = {
 
 
 def is_unreadable(error: OSError) -> bool:
-    """Whether a walk goes on without the file or folder that gave this error."""
+    """Return whether a walk skips the file or folder that raised `error`."""
     return error.errno in _GONE_ERRORS
 
 
 @dataclass
 class WalkLevel:
-    """A folder on the way down. Whoever walks puts the names of the folders to go into in `pending`, last one first."""
+    """A folder of a walk. The caller puts the names of the subfolders to enter in `pending`, the last one first."""
 
     folder: Folder
     depth: int
-    """Of what is in the folder; 1 for what is directly in the start."""
+    """The depth of the folder's entries; 1 for the entries of the start."""
     pending: list[str] = field(default_factory=list)
     is_open: bool = True
 
@@ -56,7 +56,7 @@ class WalkLevel:
 
 
 def walk_tree(files: Files, start: Folder) -> Iterator[WalkLevel]:
-    """Each folder from `start` down, depth first. Closes every folder that it hands out, `start` too."""
+    """Yield each folder from `start` down, depth first, and close every one of them."""
     levels = [WalkLevel(start, 1)]
     try:
         yield levels[0]
@@ -78,7 +78,7 @@ def walk_tree(files: Files, start: Folder) -> Iterator[WalkLevel]:
 
 
 def iterate_entries(folder: Folder, deadline: Deadline) -> Iterator[DirEntry]:
-    """The entries of the folder, with a look at the deadline every now and then."""
+    """Yield the entries of the folder and check the deadline at intervals."""
     deadline.check()
     for batch in folder.batches():
         for begin in range(0, len(batch), DEADLINE_INTERVAL):
@@ -89,7 +89,7 @@ def iterate_entries(folder: Folder, deadline: Deadline) -> Iterator[DirEntry]:
 def iterate_files(
     files: Files, start: Folder, exclusions: ExcludeSet, deadline: Deadline, *, recursive: bool
 ) -> Iterator[tuple[str, str]]:
-    """Folder and name of each regular file below `start`, in no order, without what is excluded."""
+    """Yield folder and name of each regular file below `start` that is not excluded, in no order."""
     for level in walk_tree(files, start):
         path = level.folder.path
         for entry in iterate_entries(level.folder, deadline):
@@ -109,7 +109,7 @@ def iterate_files(
 
 
 def open_real_folder(files: Files, path: str) -> Folder | None:
-    """The folder at the real path `path`, or None if it is gone. A link that took its place is not followed."""
+    """Open the folder at the real path `path`, or return None if it is gone or a link has replaced it."""
     folder = try_open(files.open_folder, path)
     if folder is not None and folder.path != path:
         folder.close()
@@ -117,10 +117,10 @@ def open_real_folder(files: Files, path: str) -> Folder | None:
     return folder
 
 
-def try_open(open_it: Callable[[str], T], name: str) -> T | None:
-    """What `open_it(name)` gives, or None if a walk or a search has to do without it."""
+def try_open(open_name: Callable[[str], T], name: str) -> T | None:
+    """Return `open_name(name)`, or None if a walk or a search skips it."""
     try:
-        return open_it(name)
+        return open_name(name)
     except UNREADABLE:
         return None
     except OSError as error:
@@ -130,7 +130,7 @@ def try_open(open_it: Callable[[str], T], name: str) -> T | None:
 
 
 def _enter(files: Files, level: WalkLevel, name: str) -> Folder | None:
-    """The folder `name` of `level`, or None if the walk has to do without it. A link is never followed."""
+    """Open the subfolder `name` of `level`, never through a link, or return None if the walk skips it."""
     if not level.is_open:
         return open_real_folder(files, join_path(level.folder.path, name))
     return try_open(level.folder.enter, name)

@@ -1,4 +1,4 @@
-"""Everything that changes files: write, modify, delete, move, copy (under the locks of their paths), make a folder."""
+"""Write, modify, delete, move and copy files under the locks of their paths; create folders."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from wap_kernel.files.edit import apply, unified_diff
 from wap_kernel.files.interface import FileKind, Files, Locks, Stat
 from wap_kernel.files.notebooks import validation
 from wap_kernel.files.read import read_up_to
-from wap_kernel.model.deadline import Deadline
+from wap_kernel.model.command import Deadline
 from wap_kernel.model.edits import CellEdit
 from wap_kernel.model.errors import (
     AlreadyExists,
@@ -28,11 +28,13 @@ from wap_kernel.model.paths import render_path, split_path
 from wap_kernel.model.results import Limits, ModifyResult, PathResult, WriteResult
 
 EDIT_SECONDS = 10.0
-"""For all the changes of one call."""
+"""Seconds that all edits of one call may take."""
 _OVERWRITE = "Pass overwrite: true to replace it."
 
 
 class Writer:
+    """The operations that change files."""
+
     def __init__(self, files: Files, locks: Locks, limits: Limits) -> None:
         self._files = files
         self._locks = locks
@@ -76,8 +78,8 @@ class Writer:
             try:
                 self._check_notebook(stat.path, new)
             except InvalidArgument as error:
-                if any(isinstance(change, CellEdit) for change in operation.edits):  # which make no invalid cells
-                    error.hint = "It is not valid as it is. Write it whole, or mend it in Jupyter."
+                if any(isinstance(edit, CellEdit) for edit in operation.edits):  # which make no invalid cells
+                    error.hint = "The notebook is invalid before the edit. Write it whole, or repair it in Jupyter."
                 raise
             if new != old:
                 self._files.replace(path, new)
@@ -120,7 +122,7 @@ class Writer:
 
         def check_first() -> None:
             check(destination)
-            # Onto itself: nothing happens, but what keeps it from being moved anywhere is said.
+            # A rename onto itself changes nothing, but raises the errors of any rename of the source.
             self._files.rename(source, source, overwrite=True)
 
         if operation.create_directories:
@@ -182,7 +184,7 @@ class Writer:
             return data, file.stat
 
     def _check_notebook(self, real: str, data: bytes, *, append: bool = False) -> None:
-        """`real` is the resolved path: a link with another name is still a way into a notebook."""
+        """Raise if `real`, the resolved path of any link, is a notebook and `data` is not a valid one."""
         if validation.is_notebook(real):
             if append:
                 raise InvalidArgument(
@@ -197,11 +199,11 @@ class Writer:
             return None
 
     def _make_parent(self, path: str, check: Callable[[], object]) -> None:
-        """`check` comes before a folder is made, when nothing can stand at `path`: what is refused leaves nothing."""
+        """Create the parent folder if it is missing, after `check`, so that a refused operation leaves no folder."""
         parent = posixpath.dirname(path)
         if not parent:
             return
-        with _naming(path):
+        with _translate_errors(path):
             try:
                 self._files.stat(parent)
                 return
@@ -211,7 +213,7 @@ class Writer:
                         f"No such folder: {parent}", hint='A path with ".." must exist; name the folder directly.'
                     ) from None
         check()
-        with _naming(path):
+        with _translate_errors(path):
             self._files.mkdir(parent, parents=True)
 
     def _check_size(self, size: int, path: str) -> None:
@@ -230,15 +232,17 @@ class Writer:
         except FileNotFoundError:
             return
         if stat.kind is FileKind.FOLDER:
-            raise AlreadyExists(f"A folder stands there and is not overwritten: {destination}")
+            raise AlreadyExists(f"The destination is a folder, which a move does not overwrite: {destination}")
         if source.kind is FileKind.FOLDER:
-            raise AlreadyExists(f"A file stands there and a folder does not replace it: {destination}")
+            raise AlreadyExists(f"The destination is a file, which a folder does not replace: {destination}")
 
 
 @contextmanager
 def translate_target_errors(path: str, exists: str | None = None) -> Iterator[None]:
-    """Something is put at `path`: what the operating system misses there is a folder on the way. `exists`: what to do
-    when it says that something stands there."""
+    """Translate the OSErrors of creating `path`: a missing file is then a missing parent folder.
+
+    `exists` is the hint if the path exists already.
+    """
     try:
         yield
     except FileNotFoundError as error:
@@ -253,8 +257,8 @@ def translate_target_errors(path: str, exists: str | None = None) -> Iterator[No
 
 
 @contextmanager
-def _naming(path: str) -> Iterator[None]:
-    """What the operating system says here is about `path`, not about the operation's first path."""
+def _translate_errors(path: str) -> Iterator[None]:
+    """Translate OSErrors to errors about `path` instead of the operation's first path."""
     try:
         yield
     except OSError as error:

@@ -11,7 +11,7 @@ from tests.support.guards import NoJournal, OpenGuard
 from tests.support.searchers import OPEN, WAYS, Search, make_searcher
 from wap_kernel.files.contained import openat2
 from wap_kernel.files.contained.root import Root
-from wap_kernel.model.deadline import Deadline
+from wap_kernel.model.command import Deadline
 from wap_kernel.model.operations import SearchFiles
 from wap_kernel.model.results import Limits, SearchResult
 

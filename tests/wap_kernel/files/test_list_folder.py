@@ -149,7 +149,7 @@ def test_hidden_names_are_left_out(tmp_path: Path) -> None:
 
 
 def test_depth_costs_no_descriptors(root: Root, ws: Path) -> None:
-    depth = walking.MAX_HELD + 50
+    depth = walking.MAX_OPEN_FOLDERS + 50
     (ws / "/".join("d" * depth)).mkdir(parents=True)
     before = len(os.listdir("/proc/self/fd"))
     result = listed(root, recursive=True, limit=1000)

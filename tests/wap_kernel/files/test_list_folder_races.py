@@ -14,7 +14,7 @@ from wap_kernel.files import tree_walk as walking
 from wap_kernel.files.contained.handles import LocalFolder
 from wap_kernel.files.contained.root import Root
 from wap_kernel.files.interface import Stat
-from wap_kernel.model.deadline import Deadline
+from wap_kernel.model.command import Deadline
 from wap_kernel.model.errors import ProviderUnavailable, TimedOut
 
 

@@ -119,7 +119,7 @@ def test_a_huge_sparse_file_is_refused_at_once(root: Root) -> None:
     ],
 )
 def test_times_end_in_z_also_beyond_the_calendar(nanoseconds: int, shown: str) -> None:
-    assert reading.timestamp(nanoseconds) == shown
+    assert reading.format_mtime(nanoseconds) == shown
 
 
 @given(data=st.lists(st.sampled_from([b"a", b"\n", b"\r\n", b"\xff", b"\xc3\xa4", b""]), max_size=60).map(b"".join))

@@ -1,8 +1,8 @@
-"""The write protocol: a file is old or new, never torn, at any kill.
+"""Write files atomically: after a kill at any step a file is old or new, never torn.
 
     noted -> created -> written -> synced -> renamed -> folder synced -> forgotten
 
-The temporary file is noted in the journal before it exists, so that the next start can remove it after a crash.
+The journal notes the temporary file before it exists, so that the next start can remove it after a crash.
 """
 
 from __future__ import annotations
@@ -29,27 +29,28 @@ TEMPORARY_PREFIX = ".wap-"
 TEMPORARY_SUFFIX = ".tmp"
 
 Step = Callable[[str], None]
-"""Called when a step is done; tests stop the protocol there."""
+"""A callback after each step of the protocol, at which tests stop it."""
 
 
 class Journal(Protocol):
-    """Remembers temporary files across a crash."""
+    """A record of temporary files that survives a crash."""
 
     def note(self, name: str, path: str) -> None: ...
     def forget(self, name: str) -> None: ...
 
 
 class PendingSync:
-    """Files that have their names already, and folders that are not synced yet: once for all that was put into one.
+    """Renamed files whose folders are not synced yet, so that one fsync serves all files of a folder.
 
-    None of it may be told before `sync` has returned."""
+    No caller may report such a file before `sync` has returned.
+    """
 
     def __init__(self) -> None:
         self._folders: dict[tuple[int, int], int] = {}
         self._temporary: list[tuple[Journal, str]] = []
 
     def add_folder(self, folder: int) -> None:
-        """Before something is put into it, so that nothing can fail afterwards."""
+        """Add a folder before a file is renamed into it, so that nothing can fail afterwards."""
         found = os.fstat(folder)
         if (found.st_dev, found.st_ino) not in self._folders:
             self._folders[found.st_dev, found.st_ino] = os.dup(folder)
@@ -58,7 +59,7 @@ class PendingSync:
         self._temporary.append((journal, temporary))
 
     def sync(self) -> None:
-        """Raises what `fsync` does; whatever happens, nothing is left open."""
+        """Sync the folders and forget the temporary files; errors of `fsync` leave no descriptor open."""
         try:
             for folder in self._folders.values():
                 os.fsync(folder)
@@ -86,12 +87,12 @@ def write_file(
     restoring: bool = False,
     pending_sync: PendingSync | None = None,
 ) -> os.stat_result:
-    """Put a file with `data` at `location`. An existing file's mode and owner are kept unless `mode` is given.
+    """Write a file with `data` at `location`, with the mode and owner of an existing file unless `mode` is not None.
 
-    With `pending_sync` the last two steps are left to it.
-    `restoring`: it is what stood there before, so it takes the location of a read-only file too and gets all of its mode.
+    With `pending_sync`, its `sync` does the last two steps.
+    With `restoring`, the file also replaces a read-only file and gets all bits of `mode`.
     """
-    old = _existing(location, even_read_only=restoring)
+    old = _check_existing(location, allow_read_only=restoring)
     if old is not None and exclusive:
         raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST))
     if pending_sync is not None:
@@ -121,7 +122,7 @@ def write_file(
 
 
 def write_link(location: Location, target: str, *, journal: Journal) -> None:
-    """Put a link at `location`, by the same protocol."""
+    """Create a link at `location` by the same protocol."""
     temporary = _note_temporary(location, journal)
     try:
         os.symlink(target, temporary, dir_fd=location.fd)
@@ -140,17 +141,17 @@ def _note_temporary(location: Location, journal: Journal) -> str:
     return temporary
 
 
-def _existing(location: Location, *, even_read_only: bool) -> os.stat_result | None:
+def _check_existing(location: Location, *, allow_read_only: bool) -> os.stat_result | None:
     try:
         old = os.stat(location.name, dir_fd=location.fd, follow_symlinks=False)
     except FileNotFoundError:
         return None
     if stat.S_ISDIR(old.st_mode):
         raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
-    if not even_read_only and not os.access(
+    if not allow_read_only and not os.access(
         location.name, os.W_OK, dir_fd=location.fd, effective_ids=_HAS_EFFECTIVE_IDS
     ):
-        # A rename would not ask, but whoever made the file read-only meant it.
+        # A rename would succeed, but a person made the file read-only on purpose.
         raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
     return old
 
@@ -158,18 +159,18 @@ def _existing(location: Location, *, even_read_only: bool) -> os.stat_result | N
 def _write_temporary(
     folder: int, name: str, data: bytes, old: os.stat_result | None, mode: int | None, bits: int, step: Step
 ) -> os.stat_result:
-    wanted = mode if mode is not None else old.st_mode if old is not None else None
-    # A new file gets what the umask leaves, as from any editor. Otherwise nobody else reads it before it has the mode
-    # of the file that it replaces.
+    new_mode = mode if mode is not None else old.st_mode if old is not None else None
+    # A new file gets the mode that the umask leaves, as from any editor. Otherwise no other user can read it before it
+    # has the mode of the file that it replaces.
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
-    descriptor = os.open(name, flags, 0o666 if wanted is None else 0o600, dir_fd=folder)
+    descriptor = os.open(name, flags, 0o666 if new_mode is None else 0o600, dir_fd=folder)
     try:
         step("created")
         write_all(descriptor, data)
         if old is not None and (old.st_uid, old.st_gid) != (os.geteuid(), os.getegid()):
             _keep_owner(descriptor, old)
-        if wanted is not None:
-            os.fchmod(descriptor, stat.S_IMODE(wanted) & bits)
+        if new_mode is not None:
+            os.fchmod(descriptor, stat.S_IMODE(new_mode) & bits)
         step("written")
         os.fsync(descriptor)
         step("synced")
@@ -185,7 +186,7 @@ def write_all(descriptor: int, data: bytes) -> None:
 
 
 def append_all(descriptor: int, data: bytes, size_before: int) -> None:
-    """Add `data` at the end. After a failure a part is taken back, unless somebody else has appended since."""
+    """Append `data`; after a failure truncate the file again, unless another process has appended since."""
     written = 0
     try:
         while written < len(data):
@@ -197,7 +198,7 @@ def append_all(descriptor: int, data: bytes, size_before: int) -> None:
 
 
 def _keep_owner(descriptor: int, old: os.stat_result) -> None:
-    # Only root may give files away; otherwise the file belongs to who wrote it, as after any editor.
+    # Only root may change owners; otherwise the file belongs to the user of the server, as after any editor.
     with suppress(PermissionError):
         os.fchown(descriptor, old.st_uid, old.st_gid)
 
@@ -208,12 +209,13 @@ def _discard(folder: int, name: str) -> None:
 
 
 def change_mode(location: Location, mode: int) -> None:
+    """Change the mode of the file or folder at `location`, never of the target of a link."""
     bits = stat.S_IMODE(mode)
     if _CAN_CHMOD_LINKS:
         os.chmod(location.name, bits, dir_fd=location.fd, follow_symlinks=False)
         return
-    # Linux: no such call, and a file that may not be read cannot be opened for fchmod. A descriptor that stands for the
-    # name alone is always to be had, and its own entry in /proc names nothing else.
+    # Linux has no such call, and a file without read permission cannot be opened for fchmod. An O_PATH descriptor needs
+    # no permission on the file, and its entry in /proc names nothing else.
     descriptor = os.open(location.name, _O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=location.fd)
     try:
         if stat.S_ISLNK(os.fstat(descriptor).st_mode):
@@ -232,7 +234,7 @@ def _libc() -> ctypes.CDLL:
 
 
 def rename_exclusive(source_fd: int, source: str, target_fd: int, target: str) -> None:
-    """Rename, failing with EEXIST when the target exists, in one step where the system can do that."""
+    """Rename, or fail with EEXIST if the target exists, in one step where the system can do that."""
     if sys.platform.startswith("linux"):
         renameat2 = getattr(_libc(), "renameat2", None)
         if renameat2 is not None:
@@ -246,13 +248,13 @@ def rename_exclusive(source_fd: int, source: str, target_fd: int, target: str) -
     except FileExistsError:
         raise
     except OSError:
-        _rename_after_a_look(source_fd, source, target_fd, target)
+        _rename_after_stat(source_fd, source, target_fd, target)
     else:
         os.unlink(source, dir_fd=source_fd)
 
 
-def _rename_after_a_look(source_fd: int, source: str, target_fd: int, target: str) -> None:
-    """The last resort: what is made at `target` between the look and the rename is lost."""
+def _rename_after_stat(source_fd: int, source: str, target_fd: int, target: str) -> None:
+    """Rename after a stat of `target`, as a last resort: a file created between the two calls is lost."""
     try:
         os.stat(target, dir_fd=target_fd, follow_symlinks=False)
     except FileNotFoundError:

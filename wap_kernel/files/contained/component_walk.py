@@ -1,8 +1,8 @@
-"""The component walk: resolve a path below a descriptor one name at a time, reading links ourselves.
+"""Resolve a path below a descriptor component by component, reading links here and not in the kernel.
 
 Every step opens the next folder relative to the one before with O_NOFOLLOW, so a folder that is swapped for a link
-between two steps is noticed and never followed. `..` goes back along the descriptors that are held, never through the
-filesystem. This is the only location that interprets links; openat2 hands over to it when it meets one.
+between two steps is detected and never followed. `..` goes back along the open descriptors, never through the
+filesystem. Only this module interprets links; openat2 hands over to it when it meets one.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from wap_kernel.model.paths import relative_to, split_path
 
 MAX_LINKS = 40
 MAX_FOLDERS = 256
-"""A descriptor is held for each folder on the way, so that `..` never asks the file system."""
+"""Folders on the way to a file, for each of which a descriptor stays open."""
 FOLDER_FLAGS = os.O_RDONLY | getattr(os, "O_DIRECTORY", 0) | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_CLOEXEC", 0)
 
 
@@ -26,12 +26,12 @@ class RootEscape(Exception):
 
 
 class RaceDetected(Exception):
-    """Something was renamed under our feet; resolve again."""
+    """A component was renamed during the walk; resolve the path again."""
 
 
 @dataclass(frozen=True)
 class Location:
-    """A name in an open folder. `name` is `.` when the location is the folder itself. Close it after use."""
+    """A name in an open folder, `.` for the folder itself; close it after use."""
 
     fd: int
     name: str
@@ -48,7 +48,7 @@ class Location:
 
 
 def walk_components(root: int, names_of_root: tuple[str, ...], path: str, *, follow: bool) -> Location:
-    """The location of `path`; its last name need not exist. With `follow`, a link in last position is resolved too."""
+    """Return the location of `path`, whose last name need not exist; with `follow`, resolve a link there too."""
     pending = deque(split_path(path))
     folders: list[int] = []
     names: list[str] = []

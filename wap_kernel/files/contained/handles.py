@@ -13,8 +13,7 @@ from wap_kernel.files.contained.component_walk import FOLDER_FLAGS
 from wap_kernel.files.interface import FileKind, Guard, LinkStat, Stat
 from wap_kernel.model.errors import InvalidArgument, TooLarge
 from wap_kernel.model.hints import LIST_FOLDER
-from wap_kernel.model.path_access import Access
-from wap_kernel.model.paths import join_path
+from wap_kernel.model.paths import Access, join_path
 
 # O_NONBLOCK: opening a FIFO must not wait for a writer; it is refused after fstat.
 READ_FLAGS = os.O_RDONLY | sum(getattr(os, name, 0) for name in ("O_CLOEXEC", "O_NONBLOCK", "O_NOCTTY"))
@@ -22,10 +21,10 @@ READ_FLAGS = os.O_RDONLY | sum(getattr(os, name, 0) for name in ("O_CLOEXEC", "O
 _CHUNK = 1024 * 1024
 
 BATCH = 4096
-"""Entries of a folder that are held at once."""
+"""Entries of a folder in one batch."""
 
 MAX_REMOVED_DEPTH = 200
-"""A descriptor is held for each level while a tree is removed."""
+"""Levels of a tree that can be removed, for each of which a descriptor stays open."""
 
 
 def build_stat(found: os.stat_result, path: str) -> Stat:
@@ -57,11 +56,11 @@ def special_file_error(stat: Stat) -> InvalidArgument:
     return InvalidArgument(f"Not a regular file: {stat.path}", hint=hint, path=stat.path)
 
 
-def _is_of_a_write(entry: os.DirEntry[str]) -> bool:
+def _is_temporary_file(entry: os.DirEntry[str]) -> bool:
     return is_temporary(entry.name) and not entry.is_dir(follow_symlinks=False)
 
 
-def _folders(batch: list[os.DirEntry[str]]) -> set[str]:
+def _get_folders(batch: list[os.DirEntry[str]]) -> set[str]:
     return {entry.name for entry in batch if entry.is_dir(follow_symlinks=False)}
 
 
@@ -76,11 +75,11 @@ class LocalFile:
             raise special_file_error(self.stat)
 
     def read(self, size: int = -1) -> bytes:
-        """`size` bytes, fewer only where the file ends; everything when `size` is negative."""
+        """Read `size` bytes, fewer only at the end of the file; read all of it if `size` is negative."""
         data = os.read(self.fd, self.stat.size + 1 if size < 0 else size)
         if not data or len(data) == size or len(data) == self.stat.size:
             return data
-        # Some network and FUSE file systems answer less than was asked for; that is not the end yet.
+        # Some network and FUSE file systems return fewer bytes than requested before the end.
         chunks, missing = [data], size - len(data)
         while (size < 0 or missing > 0) and (chunk := os.read(self.fd, _CHUNK if size < 0 else missing)):
             chunks.append(chunk)
@@ -98,7 +97,7 @@ class LocalFile:
 
 
 class LocalFolder:
-    """A folder. Owns its descriptor; what is below is reached by name, and a link is never followed."""
+    """A folder. Owns its descriptor; entries are reached by name, and a link is never followed."""
 
     def __init__(self, fd: int, path: str, guard: Guard) -> None:
         self.fd = fd
@@ -109,12 +108,12 @@ class LocalFolder:
         with os.scandir(self.fd) as found:
             while batch := list(islice(found, BATCH)):
                 names = [entry.name for entry in batch]
-                hidden = self._guard.hidden_among(self.path, names, partial(_folders, batch))
+                hidden = self._guard.hidden_among(self.path, names, partial(_get_folders, batch))
                 if hidden:
                     batch = [entry for entry in batch if entry.name not in hidden]
-                # A write is hardly ever under way, so one look at all the names is enough.
+                # Temporary files are rare, so one search in all the names comes first.
                 if TEMPORARY_PREFIX in "/".join(names):
-                    batch = [entry for entry in batch if not _is_of_a_write(entry)]
+                    batch = [entry for entry in batch if not _is_temporary_file(entry)]
                 yield batch
 
     def enter(self, name: str) -> LocalFolder:
@@ -134,7 +133,7 @@ class LocalFolder:
         return stat_link(name, self.fd)
 
     def check_removable(self, depth: int = 1) -> None:
-        """Raise before anything is removed if something below may not be."""
+        """Raise, before anything is removed, if an entry below may not be removed."""
         if depth > MAX_REMOVED_DEPTH:
             raise TooLarge(
                 f"The folder is nested deeper than {MAX_REMOVED_DEPTH} levels: {self.path[:100]}...",

@@ -1,7 +1,7 @@
-"""Direct: files to which no link leads, opened in one call each.
+"""Open and create files in one call each, for paths without links.
 
-The kernel refuses every link on the way (see `openat2.py`), so the path as it is written is the path that is reached,
-and one question to the guard is enough. Where a link may be, the answer is None, and `Root` knows how to go on.
+The kernel refuses every link on the way (see `openat2.py`), so the path that is written is the path that is reached,
+and one check of the guard is enough. Where there may be a link, the result is None, and the caller uses `Root`.
 """
 
 from __future__ import annotations
@@ -14,16 +14,15 @@ from wap_kernel.files.contained.component_walk import FOLDER_FLAGS, Location
 from wap_kernel.files.contained.handles import READ_FLAGS, LocalFile, build_link_stat
 from wap_kernel.files.contained.openat2 import OpenBeneath
 from wap_kernel.files.interface import Guard, LinkStat
-from wap_kernel.model.path_access import Access
-from wap_kernel.model.paths import resolve_lexically
+from wap_kernel.model.paths import Access, resolve_lexically
 
 _LINKED = (errno.ELOOP, errno.EXDEV, errno.EAGAIN)
-"""What the kernel says where it meets a link, or something is renamed meanwhile."""
+"""The errors of the kernel where it meets a link, or a component is renamed meanwhile."""
 _FOLDER = FOLDER_FLAGS & ~getattr(os, "O_NOFOLLOW", 0)
 
 
 class LinklessFiles:
-    """Failures are as those of `Root`."""
+    """The files of a root that no link leads to; they fail as those of `Root` do."""
 
     def __init__(
         self,
@@ -48,7 +47,7 @@ class LinklessFiles:
         return None if descriptor is None else LocalFile(descriptor, real)
 
     def is_free(self, path: str) -> bool:
-        """Whether a file can be made at `path`: its folder is there and nothing stands in it under this name."""
+        """Return whether a file can be created at `path`: its folder exists, and the name is free."""
         location = self._locate(path)
         if location is None:
             return False
@@ -60,9 +59,9 @@ class LinklessFiles:
             return False
 
     def create(self, path: str, data: bytes, pending_sync: atomic_write.PendingSync) -> LinkStat:
-        """A new file, by the write protocol; `pending_sync` has to be settled before anybody is told of it."""
+        """Create a file by the write protocol; the caller must call `pending_sync.sync` before it reports the file."""
         location = self._locate(path)
-        if location is None:  # a link has come in the way since somebody looked
+        if location is None:  # a link has appeared since `is_free`
             raise OSError(errno.ELOOP, os.strerror(errno.ELOOP))
         with location:
             made = atomic_write.write_file(

@@ -1,8 +1,8 @@
-"""Root: the file primitives on the local filesystem, contained in one folder.
+"""The file primitives on the local filesystem, contained in one folder.
 
-The folder's descriptor is held for life and every path is opened relative to it, by openat2 where no link is in the
+The folder's descriptor stays open, and every path is opened relative to it, by openat2 where there is no link on the
 way and by the component walk otherwise. A path is never checked as text and then opened again: "realpath, then open"
-loses against a rename. The guard is asked about the path that was really reached.
+loses a race against a rename. The guard checks the path that was really reached.
 """
 
 from __future__ import annotations
@@ -29,8 +29,7 @@ from wap_kernel.files.contained.handles import (
 from wap_kernel.files.contained.linkless import LinklessFiles
 from wap_kernel.files.interface import FileKind, Guard, LinkStat, Stat
 from wap_kernel.model.errors import Conflict, InvalidArgument, WapError
-from wap_kernel.model.path_access import Access
-from wap_kernel.model.paths import outside, resolve_lexically, split_path
+from wap_kernel.model.paths import Access, outside, resolve_lexically, split_path
 
 RETRIES = 64
 
@@ -67,7 +66,7 @@ class Root:
         return other
 
     def open_linkless(self, guard: Guard) -> LinklessFiles | None:
-        """The short way to files that no link leads to; None where the kernel has no openat2."""
+        """Return the files that no link leads to, or None if the kernel has no openat2."""
         if self._open_beneath is None:
             return None
         return LinklessFiles(self.fd, self._open_beneath, guard, self._journal, self._step)
@@ -92,7 +91,7 @@ class Root:
 
     def resolve(self, path: str, *, follow: bool = True) -> str:
         if self._open_beneath is not None:
-            # Nearly every path exists and has no link in it, which one call tells.
+            # Fast path: nearly every path exists and has no link in it, which one call confirms.
             with suppress(OSError):
                 os.close(self._open_beneath(self.fd, path, os.O_PATH))
                 return resolve_lexically(path)
@@ -121,7 +120,7 @@ class Root:
             return build_stat(written, location.path)
 
     def append(self, path: str, data: bytes) -> Stat:
-        """Add to the file itself, which a live logger may hold open; only a new file is made by the write protocol."""
+        """Append to the file itself, which a logger may have open; only a new file is created by the write protocol."""
         with suppress(FileExistsError):
             return self.replace(path, data, exclusive=True)
         with self._locate_target(path) as location:
@@ -197,14 +196,14 @@ class Root:
                 try:
                     os.mkdir(location.name, dir_fd=location.fd)
                 except FileExistsError:
-                    return False  # another writer made it first, which is what was wanted
+                    return False  # another writer created it first
                 os.fsync(location.fd)
                 return True
             if not stat.S_ISDIR(found.st_mode):
                 raise OSError(not_a_folder, os.strerror(not_a_folder))
             return False
 
-    # -- putting back
+    # -- restoring
 
     def restore(self, path: str, data: bytes, mode: int) -> None:
         with self._locate_target(path, follow=False) as location:
@@ -229,7 +228,7 @@ class Root:
     # -- resolution
 
     def _locate_target(self, path: str, *, follow: bool = True) -> Location:
-        """The location of something that will be changed."""
+        """Return the location of a path that will be changed."""
         location = self._locate(path, follow=follow)
         if location.name == "." and location.path != ".":  # the path ended in "..": name the folder from its parent
             location.close()
@@ -302,7 +301,7 @@ class Root:
             except RootEscape:
                 raise outside(path) from None
             except FileNotFoundError:
-                if _leaves_lexically(path):  # through a folder that is not there: refused like any other way out
+                if _leaves_lexically(path):  # through a missing folder: refused like any other escape
                     raise outside(path) from None
                 raise
             except RaceDetected:

@@ -1,7 +1,7 @@
-"""Apply edits to the bytes of a file: in order, all or nothing, every other byte unchanged. Pure.
+r"""Apply edits to the bytes of a file: in order, all or nothing, every other byte unchanged. Pure.
 
-A line ends with its `\\n`; a `\\r` before it belongs to the ending. New lines take the ending of what they replace, and
-in a file that is CRLF throughout, plain `\\n` in new content becomes CRLF. A byte order mark is no part of line 1.
+A line ends with its `\n`; a `\r` before it belongs to the ending. New lines take the ending of what they replace, and
+in a file that is CRLF throughout, plain `\n` in new content becomes CRLF. A byte order mark is no part of line 1.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import Any
 from wap_kernel.files.edit.closest_match import find_closest
 from wap_kernel.files.edit.js_regex import replace
 from wap_kernel.files.notebooks.cells import NotebookDocument
-from wap_kernel.model.deadline import Deadline
+from wap_kernel.model.command import Deadline
 from wap_kernel.model.edits import CellEdit, DeleteLines, Edit, InsertLines, RegexReplace, ReplaceLines, ReplaceText
 from wap_kernel.model.errors import EditAmbiguous, EditNotFound, InvalidArgument, TimedOut, TooLarge, WapError
 
@@ -35,7 +35,7 @@ def apply_edits(data: bytes, changes: Sequence[Edit], *, max_size: int, deadline
             elif isinstance(change, CellEdit):
                 _encode(getattr(change, "source", ""))
                 document = NotebookDocument(bytes(content))
-                document.change(change)
+                document.apply(change)
                 content = bytes(document)
             else:
                 # Stays split from one line edit to the next: to split a large file for each would take seconds.

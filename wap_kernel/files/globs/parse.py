@@ -1,4 +1,4 @@
-"""Glob patterns as text: checked, braces expanded, and kept to what can be matched in little time. Pure."""
+"""Validate glob patterns and expand their braces; refuse patterns that take long to match. Pure."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _GAPS = re.compile(r"(?:(?<=/)|^)(?:\*\*/)+")
 
 
 def expand_braces(pattern: str) -> list[str]:
-    """The patterns that braces stand for."""
+    """Return the patterns that the braces of `pattern` expand to."""
     if len(pattern) > MAX_GLOB_CHARACTERS or "\0" in pattern:
         raise InvalidArgument(
             f"A pattern is longer than {MAX_GLOB_CHARACTERS} characters or contains NUL.",
@@ -40,7 +40,7 @@ def expand_braces(pattern: str) -> list[str]:
 
 
 def parse_include(pattern: str) -> list[list[str]]:
-    """A selecting pattern as rows of names, braces expanded. One that begins with `/` or holds `..` finds nothing."""
+    """Return an include pattern as rows of names; one that begins with `/` or holds `..` matches nothing."""
     rows = []
     for line in expand_braces(pattern):
         names = line.removeprefix("./").rstrip("/").split("/")
@@ -55,23 +55,23 @@ def parse_include(pattern: str) -> list[list[str]]:
 
 
 def parse_excludes(patterns: Iterable[str]) -> list[str]:
-    """Excluding patterns, checked, with braces expanded, `dir/**` written as `/dir/`."""
+    """Return exclude patterns as gitignore lines, with braces expanded and `dir/**` written as `/dir/`."""
     lines: list[str] = []
     costly = 0
     for pattern in patterns:
         for text in expand_braces(pattern):
-            line = _normalise(text)
+            line = _normalize(text)
             costly += _is_costly(line, pattern)
             if line:
                 lines.append(line)
         if len(lines) > MAX_GLOBS:
             raise too_many_error(pattern)
         if costly > MAX_COSTLY:
-            raise _too_costly(pattern)
+            raise _build_costly_error(pattern)
     return lines
 
 
-def _normalise(pattern: str) -> str:
+def _normalize(pattern: str) -> str:
     negation, text = ("!", pattern[1:]) if pattern.startswith("!") else ("", pattern)
     if text.startswith("./"):
         text = text[1:]
@@ -86,7 +86,7 @@ def _normalise(pattern: str) -> str:
 
 
 def _is_costly(line: str, pattern: str) -> bool:
-    """Whether matching `line` backtracks a lot; raises when that would be too much for a single pattern."""
+    """Return whether matching `line` backtracks a lot; raise if it is too much for a single pattern."""
     text = line.removeprefix("!")
     parts = text.strip("/").split("/")
     anchored = "/" in text.rstrip("/")
@@ -109,7 +109,7 @@ def too_many_error(pattern: str) -> InvalidArgument:
     )
 
 
-def _too_costly(pattern: str) -> InvalidArgument:
+def _build_costly_error(pattern: str) -> InvalidArgument:
     return InvalidArgument(
         f"More than {MAX_COSTLY} exclude patterns with several wildcards, braces expanded.",
         hint="A pattern is cheap with at most one `**` and at most two `*` in a name.",

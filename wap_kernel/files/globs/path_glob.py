@@ -1,6 +1,6 @@
-"""One glob as a row of names, followed name by name. Pure.
+"""Match one glob, a row of name patterns, name by name. Pure.
 
-Nothing backtracks across folders, and it is known on the way whether something below may match.
+Matching never backtracks across folders and knows at each folder whether a path below may match.
 """
 
 from __future__ import annotations
@@ -14,13 +14,13 @@ _WILD = re.compile(r"[*?\[\\]")
 
 
 def compile_name(pattern: str) -> Matcher:
-    """Whether a name fits a pattern for one name."""
+    """Return a function that tells whether a name matches `pattern`, a pattern for one name."""
     if not _WILD.search(pattern):
         return pattern.__eq__
-    if pattern[0] == "*" and not _WILD.search(pattern, 1):  # like most, and three times as fast
+    if pattern[0] == "*" and not _WILD.search(pattern, 1):  # fast path: most patterns, and three times as fast
         ending = pattern[1:]
         return lambda name: name.endswith(ending)
-    from wcmatch import fnmatch  # 20 ms that an import of the package need not take
+    from wcmatch import fnmatch  # imported here: it takes 20 ms
 
     (expression,), _ = fnmatch.translate(pattern, flags=fnmatch.CASE | fnmatch.DOTMATCH | fnmatch.FORCEUNIX)
     fits = re.compile(expression).fullmatch
@@ -32,7 +32,7 @@ def _any_name(_: str) -> bool:
 
 
 class PathGlob:
-    """A folder has *states*: the positions in the row that its path may have reached."""
+    """A glob whose *states* for a folder are the positions in the row that the folder's path may have reached."""
 
     def __init__(self, names: Sequence[str], matcher: Callable[[str], Matcher]) -> None:
         self.names = tuple(
@@ -45,7 +45,7 @@ class PathGlob:
         """The states of the root."""
 
     def follow(self, states: frozenset[int], name: str) -> frozenset[int]:
-        """The states of an entry called `name`, from those of its folder."""
+        """Return the states of the entry `name` of a folder with `states`."""
         reached = set()
         for state in states:
             if state == self.end:
@@ -66,7 +66,7 @@ class PathGlob:
         return states
 
     def ending(self, states: frozenset[int]) -> list[Matcher]:
-        """An entry of a folder with these states matches if one of these says so of its name."""
+        """Return the matchers of names with which an entry of a folder with `states` matches the glob."""
         matchers: list[Matcher] = []
         for state in states - {self.end}:
             step = self._steps[state]
@@ -78,7 +78,7 @@ class PathGlob:
         return matchers
 
     def _with_skipped(self, states: set[int]) -> frozenset[int]:
-        """A `**` may stand for nothing."""
+        """Add the states after each `**`, which may match no folder at all."""
         for state in tuple(states):
             while state < self.end and self._steps[state] is None:
                 state += 1
@@ -87,7 +87,7 @@ class PathGlob:
 
 
 class FolderMatcher:
-    """What some globs say of the entries of one folder, by their names: a walk asks this, which is fast."""
+    """The globs for the entries of one folder, matched by name alone, which makes a walk fast."""
 
     def __init__(self, states: Iterable[tuple[PathGlob, frozenset[int]]]) -> None:
         self._states = [(glob, found) for glob, found in states if found]

@@ -1,12 +1,11 @@
-"""Globs, relative to the root, and the two questions asked of them. Pure; nothing is looked up. How patterns are read
-stands in `patterns`.
+"""Sets of globs that exclude or include paths relative to the root. Pure; `parse.py` parses the patterns.
 
-*Is it excluded* (`Patterns`, `Exclusions`): as gitignore reads them. On top of gitignore braces expand, and `dir/**`
+Exclude globs (`ExcludePatterns`, `ExcludeSet`) follow gitignore. On top of gitignore, braces expand, and `dir/**`
 covers the folder `dir` itself (but never a regular file `dir`). Patterns that only name a folder (`**/NAME/**`, like
-all the defaults) become a set of names, which a walk can ask ten times faster than pathspec.
+all the defaults) become a set of names, which is ten times faster than pathspec.
 
-*Is it selected* (`Selected`): exact. `**` is zero or more folders, `*` does not cross `/`, hidden files are like any
-other.
+Include globs (`IncludeSet`) are exact: `**` matches zero or more folders, `*` does not cross `/`, and hidden files are
+like any other.
 """
 
 from __future__ import annotations
@@ -29,22 +28,22 @@ _FOLDER_NAME = re.compile(r"(?:\*\*/)*([^/*?\[\]\\!#\s]+)/")
 
 
 class ExcludePatterns:
-    """What a caller wants excluded, checked and compiled; where it applies is for `Exclusions`."""
+    """The exclude globs of a caller, validated and compiled; `ExcludeSet` applies them to a folder."""
 
     def __init__(self, patterns: Iterable[str]) -> None:
         lines = parse_excludes(patterns)
         ordered = any(line.startswith("!") for line in lines)  # then the last match wins, and a set has no order
         names = {} if ordered else {line: found[1] for line in lines if (found := _FOLDER_NAME.fullmatch(line))}
         self.folder_names = frozenset(names.values())
-        """A folder with one of these names is excluded, wherever it is."""
-        self.rest = _compiled([line for line in lines if line not in names])
-        """Everything else, one by one, in order."""
+        """The names of folders that are excluded at any depth."""
+        self.rest = _compile([line for line in lines if line not in names])
+        """The other patterns, in order."""
         self.ordered = ordered
-        """Whether some of them take back what others say."""
+        """True if a pattern negates others, so that the last match wins."""
 
 
 class IncludeSet:
-    """What a caller or a policy selects; a path that no pattern matches is not."""
+    """The include globs of a caller or a policy."""
 
     def __init__(self, patterns: Iterable[str]) -> None:
         self._globs = [PathGlob(names, compile_name) for pattern in patterns for names in parse_include(pattern)]
@@ -57,7 +56,7 @@ class IncludeSet:
 
     @property
     def rows(self) -> list[tuple[str, ...]]:
-        """The patterns, braces expanded, as patterns for one name each."""
+        """Return the patterns, with braces expanded, as rows of patterns for one name each."""
         return [glob.names for glob in self._globs]
 
     def within(self, folder: str) -> FolderMatcher:
@@ -69,17 +68,17 @@ class IncludeSet:
         return any(glob.end in glob.after(names) for glob in self._globs)
 
     def leads_on(self, folder: str) -> bool:
-        """Whether something below `folder` may be selected."""
+        """Return whether a path below `folder` may be included."""
         names = split_path(folder)
         return any(glob.after(names) - {glob.end} for glob in self._globs)
 
     def covers(self, folder: str) -> bool:
-        """Whether all that can be below `folder` is selected."""
+        """Return whether every path below `folder` is included."""
         names = split_path(folder)
         return any(glob.names[state:] in _ALL for glob in self._globs for state in glob.after(names))
 
     def unselected(self, folder: str, names: Sequence[str], folders: Callable[[], Collection[str]]) -> set[str]:
-        """Entries of `folder` that are not selected, apart from the `folders` among them that lead on."""
+        """Return the entries of `folder` that are not included, without `folders` that may hold an included path."""
         if self.covers(folder):
             return set()
         above = split_path(folder)
@@ -95,21 +94,21 @@ class IncludeSet:
 
 
 class ExcludeSet:
-    """The patterns of one operation that begins at the folder `start`: what it leaves out.
+    """The paths that an operation at the folder `start` excludes.
 
-    Where it selects (`include`, relative to the start), that is all else: files that are not selected, and folders in
-    which nothing can be.
+    With `include`, relative to the start, these are also the files that are not included and the folders that can hold
+    none.
 
-    A start inside an excluded folder is honoured: patterns that cover the start itself are read relative to it, so
-    that a listing of `node_modules/x` shows what is there and still leaves out a `node_modules` further down.
+    A start inside an excluded folder is honoured: patterns that cover the start itself apply relative to it, so that a
+    listing of `node_modules/x` has its entries and still excludes a `node_modules` further down.
     """
 
     def __init__(self, patterns: ExcludePatterns, start: str = ".", include: IncludeSet | None = None) -> None:
         self.folder_names = patterns.folder_names
         self.by_name = not patterns.rest
-        """Whether `folder_names` and `within` are all there is to ask."""
+        """True if `folder_names` and `within` alone decide."""
         self.only_names = self.by_name and include is None
-        """Whether `folder_names` is."""
+        """True if `folder_names` alone decides."""
         self._prefix = "" if start == "." else start + "/"
         covering = [self._covers_start(one) for one in patterns.rest]
         self._ordered = list(zip(patterns.rest, covering, strict=True))[::-1] if patterns.ordered else None
@@ -120,10 +119,10 @@ class ExcludeSet:
         self._folders: dict[str, bool] = {".": False, start: False}
         self._include = include
         self._last = "", FolderMatcher(())
-        """The folder that was last asked about, and what is selected in it."""
+        """The folder of the last query and its matcher."""
 
     def excludes(self, path: str, is_folder: bool) -> bool:
-        """Whether `path`, below the start and in a folder that is not excluded, is excluded."""
+        """Return whether `path`, below the start and in a folder that is not excluded, is excluded."""
         if is_folder and path.rpartition("/")[2] in self.folder_names:
             return True
         if self.only_names:
@@ -133,19 +132,19 @@ class ExcludeSet:
             within = self._within(folder or ".", self._include)
             if not (within.leads_on(name) if is_folder else within.matches(name)):
                 return True
-        path = _flat(path + "/" if is_folder else path)
+        path = _escape_newlines(path + "/" if is_folder else path)
         if self._ordered is not None:
-            return self._last_word(path, self._ordered)
+            return self._decide_in_order(path, self._ordered)
         if self._rooted is not None and self._rooted.match_file(path):
             return True
         return self._relative is not None and self._relative.match_file(path[len(self._prefix) :])
 
     def within(self, folder: str) -> FolderMatcher | None:
-        """What is selected in `folder`, the start or below it; None if everything is."""
+        """Return the matcher of the entries of `folder`, the start or below it, or None without include globs."""
         return None if self._include is None else self._within(folder, self._include)
 
     def covers_folder(self, path: str) -> bool:
-        """Whether the folder `path`, anywhere below the start, or one on the way to it is excluded."""
+        """Return whether the folder `path`, anywhere below the start, or one on the way to it is excluded."""
         pending = []
         while (known := self._folders.get(path)) is None:
             pending.append(path)
@@ -160,44 +159,46 @@ class ExcludeSet:
             self._last = folder, include.within(folder[len(self._prefix) :])
         return self._last[1]
 
-    def _last_word(self, path: str, patterns: Iterable[tuple[GitIgnoreSpecPattern, bool]]) -> bool:
-        """What the first of `patterns`, the last that was given, says of `path` itself: pathspec would let one for a
-        folder on the way count for more."""
+    def _decide_in_order(self, path: str, patterns: Iterable[tuple[GitIgnoreSpecPattern, bool]]) -> bool:
+        """Return the verdict on `path` of the first of `patterns` that matches it; they are in reverse order.
+
+        pathspec would let a pattern for a folder on the way count for more.
+        """
         relative = path[len(self._prefix) :]
         for pattern, covers_start in patterns:
-            if (not covers_start and _is_for(pattern, path)) or (
-                (covers_start or not pattern.include) and _is_for(pattern, relative)
+            if (not covers_start and _matches_whole(pattern, path)) or (
+                (covers_start or not pattern.include) and _matches_whole(pattern, relative)
             ):
                 return bool(pattern.include)
         return False
 
     def _covers_start(self, pattern: GitIgnoreSpecPattern) -> bool:
-        return bool(self._prefix and pattern.include and pattern.match_file(_flat(self._prefix)) is not None)
+        return bool(self._prefix and pattern.include and pattern.match_file(_escape_newlines(self._prefix)) is not None)
 
 
 def choose_excludes(exclude: Iterable[str] | None, *, recursive: bool) -> ExcludePatterns:
-    """What the caller excludes, or the defaults, which are for recursive operations."""
+    """Return the caller's exclude patterns, or the default ones for a recursive operation."""
     if exclude is not None:
         return ExcludePatterns(exclude)
     return DEFAULT_PATTERNS if recursive else NO_PATTERNS
 
 
 def build_include_set(include: Iterable[str] | None) -> IncludeSet | None:
-    """What the caller selects; None if that is everything."""
+    """Return the caller's include globs, or None if there are none."""
     return None if include is None else IncludeSet(include)
 
 
-def _compiled(lines: list[str]) -> list[GitIgnoreSpecPattern]:
+def _compile(lines: list[str]) -> list[GitIgnoreSpecPattern]:
     try:
-        return [GitIgnoreSpecPattern(_flat(line)) for line in lines]
+        return [GitIgnoreSpecPattern(_escape_newlines(line)) for line in lines]
     except (GitIgnorePatternError, re.error) as error:
         raise InvalidArgument(
             f"Not a valid exclude pattern. {error}", hint="Patterns are those of gitignore."
         ) from None
 
 
-def _is_for(pattern: GitIgnoreSpecPattern, path: str) -> bool:
-    """Whether it matches `path` as a whole, and not only a folder on the way."""
+def _matches_whole(pattern: GitIgnoreSpecPattern, path: str) -> bool:
+    """Return whether `pattern` matches `path` as a whole, and not only a folder on the way."""
     expression = pattern.regex
     if expression is None:  # a comment
         return False
@@ -206,8 +207,8 @@ def _is_for(pattern: GitIgnoreSpecPattern, path: str) -> bool:
     return expression.fullmatch(path) is not None
 
 
-def _flat(text: str) -> str:
-    """pathspec's expressions treat a newline as the end of the text; to a glob it is a character like any other."""
+def _escape_newlines(text: str) -> str:
+    """Replace newlines, which pathspec's expressions take for the end and a glob for an ordinary character."""
     return text.replace("\n", "\x1f") if "\n" in text else text
 
 

@@ -1,6 +1,6 @@
-"""Where values stand in a JSON text, so that one can be exchanged and the rest stays as it is. Pure.
+"""Find the positions of values in a JSON text, so that one can be replaced without changing the rest. Pure.
 
-Raises ValueError where the text ends too early or something else stands there; what is passed over is parsed.
+All functions raise ValueError for text that is not the expected JSON.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ _DECODER = json.JSONDecoder()
 
 
 def iterate_members(text: str) -> Iterator[tuple[str, Span]]:
-    """The names in the object that `text` is, each with the span of its value."""
+    """Yield the names in the JSON object `text`, each with the span of its value."""
     position = _after(text, _skip(text, 0), "{")
     while not text.startswith("}", position):
         name, position = _DECODER.raw_decode(text, position)
@@ -29,7 +29,7 @@ def iterate_members(text: str) -> Iterator[tuple[str, Span]]:
 
 
 def iterate_elements(text: str, start: int) -> Iterator[tuple[Any, Span]]:
-    """The elements of the array that begins at `start`, each with its span."""
+    """Yield the elements of the array that begins at `start`, each with its span."""
     position = _after(text, start, "[")
     while not text.startswith("]", position):
         value, end = _DECODER.raw_decode(text, position)
@@ -43,7 +43,7 @@ def _next(text: str, end: int, close: str) -> int:
 
 
 def _after(text: str, position: int, mark: str) -> int:
-    """Where the next thing stands after `mark`, which stands at `position`."""
+    """Return the position of the next token after `mark`, which must be at `position`."""
     if not text.startswith(mark, position):
         raise ValueError(mark)
     return _skip(text, position + 1)

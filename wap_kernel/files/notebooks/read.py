@@ -1,4 +1,4 @@
-"""A notebook cell by cell: ids, sources, and of the outputs what can be read as text."""
+"""Read a notebook cell by cell: ids, sources, and outputs as text."""
 
 from __future__ import annotations
 
@@ -17,43 +17,43 @@ from wap_kernel.model.results import CellOutput, Limits, NotebookCell, NotebookC
 MAX_TYPES = 20
 MAX_TYPE = 100
 OVERHEAD = 100
-"""Bytes that a cell or an output takes in an answer besides its texts."""
+"""Bytes of a cell or an output in a result besides its texts."""
 _COLOURS = re.compile(r"\x1b\[[0-9;]*m")
 
 
 def read_notebook(files: Files, operation: ReadNotebook, limits: Limits, root_path: str) -> NotebookContent:
-    """The cells that are asked for, as many as fit into an answer."""
+    """Return the requested cells, as many as fit into a result."""
     with files.open(operation.path) as file:
         data, stat = read_up_to(file, MAX_NOTEBOOK_BYTES), file.stat
     document = NotebookDocument(data)
-    wanted = _wanted(document, operation.cells)
+    selected = _select_cells(document, operation.cells)
     cells: list[NotebookCell] = []
     left = limits.max_file_size
-    for name, cell in wanted:
-        shown = _shown(name, cell, MAX_CELL_OUTPUTS if operation.outputs else None)
-        if not cells and _size(shown) > left:  # the first one comes at least without what it has put out
-            shown = _shown(name, cell, 0)
-        left -= _size(shown)
+    for name, cell in selected:
+        built = _build_cell(name, cell, MAX_CELL_OUTPUTS if operation.outputs else None)
+        if not cells and _measure(built) > left:  # the first cell comes at least without its outputs
+            built = _build_cell(name, cell, 0)
+        left -= _measure(built)
         if left < 0:
             break
-        cells.append(shown)
-    if wanted and not cells:
+        cells.append(built)
+    if selected and not cells:
         raise TooLarge(
-            f"The cell has more than the limit of {limits.max_file_size} bytes: {wanted[0][0]}",
+            f"The cell has more than the limit of {limits.max_file_size} bytes: {selected[0][0]}",
             hint="Show a part of the notebook with a command, such as jq.",
             maxFileSize=limits.max_file_size,
         )
     return NotebookContent(
         cells=cells,
         total_cells=len(document.cells),
-        is_truncated=len(cells) < len(wanted),
-        language=None if document.language is None else _text(document.language)[:MAX_TYPE],
+        is_truncated=len(cells) < len(selected),
+        language=None if document.language is None else _replace_surrogates(document.language)[:MAX_TYPE],
         metadata=build_metadata(stat, root_path),
         hash=hash_bytes(data),
     )
 
 
-def _size(cell: NotebookCell) -> int:
+def _measure(cell: NotebookCell) -> int:
     outputs = cell.outputs or []
     texts = [
         cell.source,
@@ -63,7 +63,7 @@ def _size(cell: NotebookCell) -> int:
     return sum(map(len, texts)) + OVERHEAD * (1 + len(outputs))
 
 
-def _wanted(document: NotebookDocument, names: tuple[str, ...] | None) -> list[tuple[str, Cell]]:
+def _select_cells(document: NotebookDocument, names: tuple[str, ...] | None) -> list[tuple[str, Cell]]:
     known = dict(zip(document.names, document.cells, strict=True))
     if names is None:
         return list(known.items())
@@ -75,26 +75,26 @@ def _wanted(document: NotebookDocument, names: tuple[str, ...] | None) -> list[t
     return [(name, known[name]) for name in dict.fromkeys(names)]
 
 
-def _shown(name: str, cell: Cell, most: int | None) -> NotebookCell:
-    """With so many outputs at most; None: they are not asked for."""
+def _build_cell(name: str, cell: Cell, most: int | None) -> NotebookCell:
+    """Return the cell with at most `most` outputs; None means that the caller wants no outputs."""
     count = cell.get("execution_count")
     found = cell.get("outputs")
-    put_out = [output for output in found if isinstance(output, dict)] if isinstance(found, list) else []
+    all_outputs = [output for output in found if isinstance(output, dict)] if isinstance(found, list) else []
     if most is None or cell["cell_type"] != "code":
-        kept, left_out = None, 0
+        outputs, omitted = None, 0
     else:
-        kept, left_out = [_output(output) for output in put_out[:most]], len(put_out[most:])
+        outputs, omitted = [_build_output(output) for output in all_outputs[:most]], len(all_outputs[most:])
     return NotebookCell(
         id=name,
-        type=_text(str(cell["cell_type"]))[:MAX_TYPE],
-        source=_text(get_source(cell)),
+        type=_replace_surrogates(str(cell["cell_type"]))[:MAX_TYPE],
+        source=_replace_surrogates(get_source(cell)),
         execution_count=count if type(count) is int else None,
-        outputs=kept,
-        outputs_left_out=left_out or None,
+        outputs=outputs,
+        outputs_left_out=omitted or None,
     )
 
 
-def _output(output: dict[str, Any]) -> CellOutput:
+def _build_output(output: dict[str, Any]) -> CellOutput:
     kind = str(output.get("output_type"))
     data = output.get("data")
     bundle = data if isinstance(data, dict) else {}
@@ -106,18 +106,18 @@ def _output(output: dict[str, Any]) -> CellOutput:
         text = "\n".join(lines) or f"{output.get('ename')}: {output.get('evalue')}"
     else:
         text = join_lines(bundle.get("text/plain"))
-    text = _text(_COLOURS.sub("", text))
-    others = sorted(_text(mime)[:MAX_TYPE] for mime in bundle if mime != "text/plain")
+    text = _replace_surrogates(_COLOURS.sub("", text))
+    others = sorted(_replace_surrogates(mime)[:MAX_TYPE] for mime in bundle if mime != "text/plain")
     return CellOutput(
-        type=_text(kind)[:MAX_TYPE],
-        text=_cut(text),
+        type=_replace_surrogates(kind)[:MAX_TYPE],
+        text=_truncate(text),
         mime_types=others[:MAX_TYPES] or None,
         is_truncated=True if len(text) > MAX_CELL_OUTPUT_CHARACTERS else None,
     )
 
 
-def _text(text: str) -> str:
-    """JSON may hold half a character, and no answer can: U+FFFD stands for it."""
+def _replace_surrogates(text: str) -> str:
+    """Replace lone surrogates, which JSON may hold and a result cannot, by U+FFFD."""
     try:
         text.encode()
     except UnicodeEncodeError:
@@ -125,7 +125,7 @@ def _text(text: str) -> str:
     return text
 
 
-def _cut(text: str) -> str:
+def _truncate(text: str) -> str:
     if len(text) <= MAX_CELL_OUTPUT_CHARACTERS:
         return text
     half = MAX_CELL_OUTPUT_CHARACTERS // 2

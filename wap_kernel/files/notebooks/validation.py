@@ -1,4 +1,4 @@
-"""Notebooks are JSON documents with a schema: a text write that would leave one invalid is refused."""
+"""Refuse text writes that would leave a notebook invalid."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from wap_kernel.model.errors import InvalidArgument
 from wap_kernel.model.hints import EDIT_CELLS
 
 _MALFORMED = (ValueError, KeyError, TypeError, AttributeError, ArithmeticError, RecursionError)
-"""What nbformat raises on JSON that is no notebook, besides its own error."""
+"""The errors of nbformat on JSON that is no notebook, besides its own ValidationError."""
 
 
 def is_notebook(path: str) -> bool:
@@ -14,7 +14,7 @@ def is_notebook(path: str) -> bool:
 
 
 def require_valid(path: str, data: bytes) -> None:
-    """Raise InvalidArgument unless `data` is a notebook that Jupyter opens without complaint."""
+    """Raise InvalidArgument unless `data` is a valid notebook."""
     import nbformat  # slow to import, and most operations never need it
 
     try:

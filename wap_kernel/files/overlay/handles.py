@@ -1,4 +1,4 @@
-"""What an `Overlay` holds, and the open files and folders that it hands out."""
+"""The changes of an `Overlay`, and its open files and folders."""
 
 from __future__ import annotations
 
@@ -10,8 +10,7 @@ from dataclasses import dataclass
 
 from wap_kernel.files.contained.handles import special_file_error
 from wap_kernel.files.interface import DirEntry, FileKind, Files, Guard, LinkStat, OpenFile, Stat
-from wap_kernel.model.path_access import Access
-from wap_kernel.model.paths import join_path
+from wap_kernel.model.paths import Access, join_path
 
 FILE_MODE = stat.S_IFREG | 0o644
 FOLDER_MODE = stat.S_IFDIR | 0o755
@@ -19,20 +18,20 @@ FOLDER_MODE = stat.S_IFDIR | 0o755
 
 @dataclass(frozen=True)
 class OverlayNode:
-    """What stands at a path here. A folder was made here, so what the files below have at its path does not count."""
+    """The overlay's version of a path. A folder is new, so the files below its path in the workspace do not count."""
 
     link_stat: LinkStat | None
-    """None: nothing; it was removed."""
+    """The lstat of the path. None: it was removed."""
     data: bytes | None = None
     source: str | None = None
-    """Of a file or link that was moved here: where the files below have it."""
+    """The path in the workspace of a file or link that was moved here."""
 
 
 REMOVED = OverlayNode(None)
 
 
 class OverlayLayer:
-    """The changes, by real path, over the files below."""
+    """The changes by real path, over the files of the workspace."""
 
     def __init__(self, files: Files) -> None:
         self.files = files
@@ -48,7 +47,7 @@ class OverlayLayer:
         self._nodes[path] = node
 
     def lstat(self, path: str) -> LinkStat | None:
-        """Without any link on the way: `path` is real."""
+        """Return the lstat of the real path `path`, or None."""
         node = self._nodes.get(path)
         if node is not None:
             return node.link_stat
@@ -84,7 +83,7 @@ class OverlayLayer:
         return found
 
     def _is_new(self, folder: str) -> bool:
-        """Whether the files below have nothing to say about what is in the folder."""
+        """Return whether the folder is new or in a new one, so that the workspace's files do not count."""
         while folder != ".":
             if folder in self._nodes:
                 return True
@@ -93,6 +92,8 @@ class OverlayLayer:
 
 
 class VirtualFile:
+    """A file in memory, open for reading."""
+
     def __init__(self, found: Stat, data: bytes) -> None:
         self.stat = found
         self._data = data
@@ -128,6 +129,8 @@ class _Entry:
 
 
 class OverlayFolder:
+    """An open folder of an overlay."""
+
     def __init__(self, layer: OverlayLayer, path: str, guard: Guard) -> None:
         found = layer.lstat(path)
         if found is None or found.kind is not FileKind.FOLDER:

@@ -1,7 +1,7 @@
-"""Overlay: files whose changes stay in memory, for a dry run. What was not changed is read from the files below.
+"""Files whose changes stay in memory, for a dry run; unchanged files are read from the workspace.
 
-It resolves paths itself, one name at a time, since a folder on the way may have been made or removed only here. It asks
-the guard where `Root` asks and fails as `Root` fails; only folders cannot be moved, and nothing is set to a new mode.
+An overlay resolves paths itself, one name at a time, since a folder on the way may exist, or be removed, only in the
+overlay. It calls the guard and fails as `Root` does, except that it moves no folders and sets no mode.
 """
 
 from __future__ import annotations
@@ -19,12 +19,11 @@ from wap_kernel.files.contained.handles import special_file_error
 from wap_kernel.files.interface import FileKind, Files, Guard, LinkStat, NullGuard, OpenFile, Stat
 from wap_kernel.files.overlay.handles import FILE_MODE, FOLDER_MODE, REMOVED, OverlayFolder, OverlayLayer, OverlayNode
 from wap_kernel.model.errors import InvalidArgument, PermissionDenied
-from wap_kernel.model.path_access import Access
-from wap_kernel.model.paths import join_path, outside, split_path
+from wap_kernel.model.paths import Access, join_path, outside, split_path
 
 
 class Overlay:
-    """`files` are those below. Under another guard (`guarded_by`) the changes are the same; until then it has none."""
+    """An overlay of `files`, without a guard until `guarded_by`, which shares the changes."""
 
     def __init__(self, files: Files) -> None:
         self._layer = OverlayLayer(files.guarded_by(NullGuard()))
@@ -179,7 +178,7 @@ class Overlay:
             raise
 
     def _walk(self, path: str, *, follow: bool) -> str:
-        """Where `path` is; its last name need not exist."""
+        """Return the real path of `path`, whose last name need not exist."""
         pending, here, links = deque(split_path(path)), ".", 0
         while pending:
             name = pending.popleft()
@@ -188,27 +187,27 @@ class Overlay:
                     raise outside(path)
                 here = posixpath.dirname(here) or "."
                 continue
-            place = join_path(here, name)
-            found = self._layer.lstat(place)
+            location = join_path(here, name)
+            found = self._layer.lstat(location)
             if found is not None and found.kind is FileKind.LINK and (follow or pending):
                 links += 1
                 if links > MAX_LINKS:
                     raise _failure(errno.ELOOP)
                 target = found.target or ""
                 if target.startswith("/"):
-                    target, here = self._from_top(place, path), "."
+                    target, here = self._resolve_absolute(location, path), "."
                 pending.extendleft(reversed(split_path(target)))
                 continue
             if pending and (found is None or found.kind is not FileKind.FOLDER):
                 raise _failure(errno.ENOENT if found is None else errno.ENOTDIR)
-            here = place
+            here = location
         return here
 
-    def _from_top(self, place: str, path: str) -> str:
-        """Where an absolute link leads, relative to the root; only the files below know by which names it goes."""
-        node = self._layer.node(place)
+    def _resolve_absolute(self, location: str, path: str) -> str:
+        """Return the target of an absolute link, relative to the root, whose names only the workspace's files know."""
+        node = self._layer.node(location)
         try:
-            return self._layer.files.resolve(place if node is None else node.source or place)
+            return self._layer.files.resolve(location if node is None else node.source or location)
         except PermissionDenied:
             raise outside(path) from None
 

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from tests.support.time_limits import cpu_time
 from wap_kernel.files.globs.parse import MAX_COSTLY
-from wap_kernel.files.globs.sets import DEFAULT_PATTERNS, ExcludeSet, ExcludePatterns
+from wap_kernel.files.globs.sets import DEFAULT_PATTERNS, ExcludePatterns, ExcludeSet
 from wap_kernel.model.errors import InvalidArgument
 from wap_kernel.model.limits import DEFAULT_EXCLUSIONS
 

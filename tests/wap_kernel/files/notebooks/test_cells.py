@@ -32,7 +32,7 @@ def notebook(*sources: str, minor: int = 5) -> Any:
 def changed(data: str | bytes, *changes: CellEdit) -> str:
     document = NotebookDocument(data.encode() if isinstance(data, str) else data)
     for change in changes:
-        document.change(change)
+        document.apply(change)
     return bytes(document).decode()
 
 

@@ -16,11 +16,11 @@ from hypothesis import strategies as st
 
 from tests.support.guards import NoJournal, OpenGuard
 from wap_kernel.files.contained.root import Root
-from wap_kernel.files.interface import Files, FileKind
+from wap_kernel.files.interface import FileKind, Files
 from wap_kernel.files.list_folder import list_files
 from wap_kernel.files.overlay.overlay import Overlay
 from wap_kernel.files.write import Writer
-from wap_kernel.model.deadline import Deadline
+from wap_kernel.model.command import Deadline
 from wap_kernel.model.edits import ReplaceText
 from wap_kernel.model.errors import PermissionDenied, WapError
 from wap_kernel.model.operations import (
@@ -33,7 +33,7 @@ from wap_kernel.model.operations import (
     Operation,
     WriteFile,
 )
-from wap_kernel.model.path_access import Access
+from wap_kernel.model.paths import Access
 from wap_kernel.model.results import Limits
 
 NAMES = {
