@@ -74,7 +74,7 @@ class GrantsHandler(WapHandler):
     @verb
     async def get(self) -> None:
         await self.authorize(Effect.READ, AUTH_RESOURCE)
-        stored = await self.workspace.offload(self.workspace.grants.given)
+        stored = await self.workspace.offload(self.workspace.grants.records)
         grants = [
             {"id": one.id, "allows": one.grant.text, "createdAt": one.created_at, "createdBy": one.created_by}
             for one in reversed(stored)
@@ -95,7 +95,7 @@ class GrantHandler(WapHandler):
         grants = self.workspace.grants
         if not await self.workspace.offload(lambda: grants.revoke(grant_id)):
             raise NotFound("There is no such grant.", hint="List the grants to see their ids.")
-        await self.workspace.administered("revokeGrant", grant_id, self.caller)
+        await self.workspace.audit_administration("revokeGrant", grant_id, self.caller)
         self.log.info("wap: grant %s was revoked", grant_id)
         self.set_status(204)
         self.finish()

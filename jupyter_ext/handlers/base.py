@@ -141,7 +141,7 @@ class WapHandler(ExtensionHandlerMixin, ErrorResponses):
             try:
                 self.check_scope(self.agent)
             except PermissionDenied as error:
-                workspace.refused(self.requested_action[:MAX_CLAIM_CHARACTERS], error, self.caller)
+                workspace.audit_refusal(self.requested_action[:MAX_CLAIM_CHARACTERS], error, self.caller)
                 raise
 
     async def _admit_person(self) -> None:

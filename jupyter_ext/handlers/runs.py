@@ -130,7 +130,7 @@ class RunsHandler(RunResponseHandler):
         try:
             return await batch_authorization.find_refusals(steps, self.caller, self.authorize)
         except PermissionDenied as error:
-            self.workspace.refused("runs", error, self.caller)
+            self.workspace.audit_refusal("runs", error, self.caller)
             raise
 
 

@@ -38,7 +38,7 @@ class TokensHandler(WapHandler):
             for effect in tool_definitions.list_effects(spec.tools):
                 await self.authorize(effect)
         token, secret = await self.tokens.mint(spec, self.current_user.username, vouched=vouched)
-        await self.workspace.administered("mintToken", f"{token.id} {token.name}", self.caller)
+        await self.workspace.audit_administration("mintToken", f"{token.id} {token.name}", self.caller)
         self.log.info("wap: agent token %s was minted", token.id)
         self.set_status(201)
         self.set_header("Cache-Control", "no-store")
@@ -71,7 +71,7 @@ class TokenHandler(WapHandler):
         await self.authorize(Effect.WRITE, AUTH_RESOURCE)
         await self.tokens.revoke(token_id)
         self.runner.cancel_runs_of(token_id)
-        await self.workspace.administered("revokeToken", token_id, self.caller)
+        await self.workspace.audit_administration("revokeToken", token_id, self.caller)
         self.log.info("wap: agent token %s was revoked", token_id)
         self.set_status(204)
         self.finish()

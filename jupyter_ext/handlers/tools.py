@@ -56,7 +56,7 @@ class ToolHandler(WapHandler):
         try:
             await self.authorize(effect)
         except PermissionDenied as error:
-            self.workspace.refused(name, error, self.caller)
+            self.workspace.audit_refusal(name, error, self.caller)
             raise
         if self._is_disconnected:  # the client went before there was a task to cancel
             raise asyncio.CancelledError
@@ -71,7 +71,7 @@ class ToolHandler(WapHandler):
             async with limiter.admit(self.agent, operation):
                 yield
         except RateLimited as error:
-            self.workspace.refused(name, error, self.caller)
+            self.workspace.audit_refusal(name, error, self.caller)
             raise
 
     @property

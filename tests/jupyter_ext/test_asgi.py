@@ -122,12 +122,12 @@ async def test_the_body_streams_in_while_the_answer_streams_out() -> None:
 async def test_the_application_sees_the_request_without_its_credentials() -> None:
     seen: list[Scope] = []
 
-    async def look(scope: Scope, receive: Receive, send: Send) -> None:
+    async def inspect(scope: Scope, receive: Receive, send: Send) -> None:
         seen.append(scope)
         await send({**START, "headers": [(b"content-length", b"2"), (b"connection", b"close"), (b"x-a", b"b")]})
         await send(body(b"ok"))
 
-    async with served(look) as (_, connect):
+    async with served(inspect) as (_, connect):
         connection = await connect()
         await connection.begin("GET", Authorization="token secret", Cookie="secret", X_Custom="välue")
         status, head = await connection.head()

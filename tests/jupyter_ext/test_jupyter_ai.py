@@ -35,7 +35,7 @@ async def test_each_tool_is_a_function(extension: Any) -> None:
 
 
 def test_jupyter_server_mcp_finds_them_by_our_entry_point() -> None:
-    """As it looks for them: among what the installed distributions declare."""
+    """Find the tools as jupyter-server-mcp does: by the entry points of installed distributions."""
     (found,) = (point for point in entry_points(group="jupyter_server_mcp.tools") if point.name == "wap")
     assert found.dist is not None and found.dist.name.replace("_", "-") == "wap-kernel"
     assert found.load() is jupyter_ai.tools
@@ -67,8 +67,8 @@ async def test_a_failure_says_what_to_do(extension: Any) -> None:
     for name, arguments in (("readFile", {"path": "missing"}), ("deleteFile", {"path": "missing"})):
         with pytest.raises(jupyter_ai.ToolError) as caught:
             await getattr(jupyter_ai, name)(**arguments)
-        told = json.loads(str(caught.value))
-        assert told["code"] == "FILE_NOT_FOUND" and "listFiles" in told["error"]
+        reply = json.loads(str(caught.value))
+        assert reply["code"] == "FILE_NOT_FOUND" and "listFiles" in reply["error"]
 
 
 async def test_a_person_can_end_it(extension: Any, fetch: Any) -> None:
@@ -106,7 +106,7 @@ async def test_tokens_of_servers_that_ran_before_are_revoked(
 
 @pytest.fixture
 def url(tmp_path: Path) -> Iterator[str]:
-    """Of jupyter-server-mcp in a server of its own environment, which finds us by our entry point."""
+    """Start jupyter-server-mcp in a server with its own environment, which finds the tools by their entry point."""
     python = peers.python()
     root, runtime, config = (tmp_path / name for name in ("root", "runtime", "config"))
     root.mkdir()

@@ -1,4 +1,4 @@
-"""What user interfaces are told through Jupyter's event bus."""
+"""Events that user interfaces get through Jupyter's event bus."""
 
 from __future__ import annotations
 
@@ -76,9 +76,9 @@ async def test_files_are_told_of_together_and_before_the_run_ends(
         notifications.announce(FilesNotification((f"f{number}", "same"), run="run_1"))
     notifications.announce(FilesNotification(("alone",), agent="claude"))
     notifications.announce(RunNotification("run_1", "completed"))
-    told = await listener.next()
-    assert (told["kind"], told["runId"]) == ("files", "run_1")
-    assert set(told["paths"]) == {"same", *(f"f{number}" for number in range(20))}
+    event = await listener.next()
+    assert (event["kind"], event["runId"]) == ("files", "run_1")
+    assert set(event["paths"]) == {"same", *(f"f{number}" for number in range(20))}
     assert await listener.next() == {"kind": "files", "paths": ["alone"], "agent": "claude"}
     assert (await listener.next())["kind"] == "run"
 
@@ -119,17 +119,17 @@ def test_two_workspaces_of_one_server() -> None:
 async def test_the_server_tells_of_runs_and_files(fetch: Any, call: Any, jp_serverapp: Any) -> None:
     listener = Listener(jp_serverapp.event_logger)
     run = (await start(fetch, create("a"), headers={"X-Wap-Agent": "claude"})).body["runId"]
-    told = []
-    while not told or told[-1].get("status") != "completed":
-        told.append(await listener.next())
-    assert told[0] == {"kind": "run", "runId": run, "status": "running", "agent": "claude"}
-    assert {"kind": "files", "runId": run, "paths": ["a"], "agent": "claude"} in told
+    events = []
+    while not events or events[-1].get("status") != "completed":
+        events.append(await listener.next())
+    assert events[0] == {"kind": "run", "runId": run, "status": "running", "agent": "claude"}
+    assert {"kind": "files", "runId": run, "paths": ["a"], "agent": "claude"} in events
     await call("writeFile", path="b", content="x")
     assert await listener.next() == {"kind": "files", "paths": ["b"]}
 
 
 async def test_anybody_with_the_servers_token_can_say_so(jp_fetch: Any, jp_serverapp: Any) -> None:
-    """Which is why it is a notification only."""
+    """Any client may emit such an event, so it is a notification only."""
     listener = Listener(jp_serverapp.event_logger)
     body = {"schema_id": SCHEMA, "version": "1", "data": {"kind": "run", "runId": "made-up", "status": "completed"}}
     assert (await jp_fetch("api/events", method="POST", body=json.dumps(body))).code == 204

@@ -12,9 +12,10 @@ from typing import Any
 import pytest
 
 from tests.support.tool_schemas import check_call
-from wap_kernel.dialects.coding_environment import outcome, tool_call
+from wap_kernel.dialects.coding_environment import tool_call
 from wap_kernel.dialects.coding_environment import tools as coding_tools
 from wap_kernel.dialects.coding_environment.confirmation_prompt import ConfirmationPrompt
+from wap_kernel.dialects.coding_environment.outcome import CallOutcome
 from wap_kernel.dialects.coding_environment.rpc_errors import RpcError
 from wap_kernel.dialects.registry import open_runner
 from wap_kernel.engine.workspace import Workspace
@@ -43,7 +44,7 @@ class Coding:
     def workspace(self) -> Workspace:
         return self.runner.workspace
 
-    async def outcome(self, name: str, arguments: dict[str, Any], **more: Any) -> outcome.CallOutcome:
+    async def outcome(self, name: str, arguments: dict[str, Any], **more: Any) -> CallOutcome:
         caller = more.pop("caller", CLIENT)
         return await tool_call.call_tool(name, arguments, self.runner, caller, **more)
 

@@ -1,4 +1,4 @@
-"""Who may come in: every route, without a token, with a wrong one, with authorizers that refuse or take notes."""
+"""Every route without a token, with a wrong one, and with authorizers that refuse or take notes."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def knock(
 
 
 async def _walk(fetch: Any, **headers: str) -> dict[str, tuple[int, str]]:
-    """What a refused caller is told at every door."""
+    """Check the answer to a refused caller at every route."""
     answers = {}
     for door in DOORS:
         answer = await fetch(door.path, method=door.method, body=door.body, headers=dict(headers))

@@ -10,15 +10,11 @@ import pytest
 
 from tests.support.agent_tokens import another_server, bearer, mint
 from tests.support.http_runs import Notes, create, decide, ended, read, shell, start, types
-from tests.support.server_processes import OPEN
 
 DELETE = shell("rm -rf data/", id="shell-1")
 
 
-@pytest.fixture
-def jp_server_config() -> dict[str, Any]:
-    settings = {**OPEN, "allow_unconfined": True}
-    return {"ServerApp": {"jpserver_extensions": {"jupyter_ext": True}}, "WapExtension": settings}
+pytestmark = pytest.mark.wap_settings(allow_unconfined=True)
 
 
 @pytest.fixture(autouse=True)

@@ -1,4 +1,4 @@
-"""How work ends before it is done: the client hangs up, or the server stops."""
+"""Calls end early when the client disconnects or the server stops."""
 
 from __future__ import annotations
 

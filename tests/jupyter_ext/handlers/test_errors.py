@@ -40,9 +40,9 @@ def test_what_ends_a_request_becomes_one_error(raised: BaseException | None, cod
 
 
 def test_the_body_of_an_error() -> None:
-    plain = json.loads(errors.body(FileNotFound("No such file.")))
-    assert plain == {"error": "No such file.", "code": "FILE_NOT_FOUND"}
-    rich = json.loads(errors.body(TimedOut("Too slow.", hint="Do less.", stdout="a\udcff", timeoutMs=1.5)))
+    bare = json.loads(errors.encode(FileNotFound("No such file.")))
+    assert bare == {"error": "No such file.", "code": "FILE_NOT_FOUND"}
+    rich = json.loads(errors.encode(TimedOut("Too slow.", hint="Do less.", stdout="a\udcff", timeoutMs=1.5)))
     assert rich == {
         "error": "Too slow. Do less.",
         "code": "TIMEOUT",

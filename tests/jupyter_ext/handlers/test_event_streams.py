@@ -14,15 +14,12 @@ import pytest
 from jupyter_ext.handlers.event_streams import StreamHandler
 from tests.support.agent_tokens import bearer, mint
 from tests.support.http_runs import SECONDS, Events, Sent, create, decide, ended, read, shell, start, until
-from tests.support.server_processes import OPEN, start_server
+from tests.support.server_processes import start_server
 
 Open = Callable[..., Awaitable[Events]]
 
 
-@pytest.fixture
-def jp_server_config() -> dict[str, Any]:
-    settings = {**OPEN, "allow_unconfined": True}
-    return {"ServerApp": {"jpserver_extensions": {"jupyter_ext": True}}, "WapExtension": settings}
+pytestmark = pytest.mark.wap_settings(allow_unconfined=True)
 
 
 @pytest.fixture

@@ -8,15 +8,11 @@ import pytest
 
 from tests.support.agent_tokens import bearer, mint
 from tests.support.http_runs import Notes, decide, shell, start
-from tests.support.server_processes import OPEN
 
 CHANGE = shell("chmod 600 a", id="shell-1")
 
 
-@pytest.fixture
-def jp_server_config() -> dict[str, Any]:
-    settings = {**OPEN, "allow_unconfined": True}
-    return {"ServerApp": {"jpserver_extensions": {"jupyter_ext": True}}, "WapExtension": settings}
+pytestmark = pytest.mark.wap_settings(allow_unconfined=True)
 
 
 async def _granted(fetch: Any) -> dict[str, Any]:

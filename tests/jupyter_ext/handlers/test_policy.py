@@ -23,9 +23,8 @@ def preset(request: pytest.FixtureRequest) -> str:
 
 
 @pytest.fixture
-def jp_server_config(preset: str) -> dict[str, Any]:
-    settings = {"preset": preset, "policy": {"filesystem": {"readOnlyPaths": ["locked/**"]}}}
-    return {"ServerApp": {"jpserver_extensions": {"jupyter_ext": True}}, "WapExtension": settings}
+def wap_settings(preset: str) -> dict[str, Any]:
+    return {"preset": preset, "policy": {"filesystem": {"readOnlyPaths": ["locked/**"]}}}
 
 
 def message(*operations: dict[str, Any]) -> str:
@@ -131,10 +130,9 @@ class TestNamedProvider:
         return "standard"
 
     @pytest.fixture
-    def jp_server_config(self, monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
+    def wap_settings(self, monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
         monkeypatch.setenv("RUNSC_PATH", "/nonexistent/runsc")
-        settings = {**OPEN, "provider": "gvisor"}
-        return {"ServerApp": {"jpserver_extensions": {"jupyter_ext": True}}, "WapExtension": settings}
+        return {**OPEN, "provider": "gvisor"}
 
     async def test_commands_are_refused_and_files_served(self, call: Any, jp_root_dir: Path) -> None:
         answer = await call("executeCommand", command="touch ran")

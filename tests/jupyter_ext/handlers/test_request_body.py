@@ -24,7 +24,7 @@ class Client:
         self._socket = socket.create_connection(("127.0.0.1", server.port), timeout=60)
         self._file = self._socket.makefile("rb")
         self.headers: dict[str, str] = {}
-        """Of the last answer."""
+        """The headers of the last answer."""
 
     def __enter__(self) -> Client:
         return self
@@ -53,7 +53,7 @@ class Client:
         return status, json.loads(self._file.read(int(self.headers.get("content-length", 0))) or b"null")
 
     def closed(self) -> bool:
-        """Whether the server ends the connection (waits for it) without another byte."""
+        """Return whether the server closes the connection without sending another byte; waits for that."""
         return self._file.read(1) == b""
 
 
@@ -85,8 +85,8 @@ def test_a_strangers_100_mb_are_not_kept(live_server: Any, framing: Any, token: 
         client.head(header, route=route)
         client.send(*parts)
         status, answer = client.answer()
-    told = answer["error"]["data"] if route == "mcp" else answer
-    assert (status, told["code"]) == (403, "UNAUTHENTICATED")
+    reply = answer["error"]["data"] if route == "mcp" else answer
+    assert (status, reply["code"]) == (403, "UNAUTHENTICATED")
     assert live_server.memory("VmHWM") - before < 5 * MB
 
 

@@ -1,4 +1,4 @@
-"""Who may start, see and touch runs: the authorizer is asked per kind of operation, an agent has its own runs only."""
+"""Access to runs: the authorizer decides per effect, and an agent sees only its own runs."""
 
 from __future__ import annotations
 
@@ -10,14 +10,9 @@ import pytest
 from jupyter_ext import tool_definitions
 from tests.support.agent_tokens import bearer, mint
 from tests.support.http_runs import Notes, create, read, shell, start, types
-from tests.support.server_processes import OPEN
 from wap_kernel.model.operations import Effect
 
-
-@pytest.fixture
-def jp_server_config() -> dict[str, Any]:
-    settings = {**OPEN, "allow_unconfined": True}
-    return {"ServerApp": {"jpserver_extensions": {"jupyter_ext": True}}, "WapExtension": settings}
+pytestmark = pytest.mark.wap_settings(allow_unconfined=True)
 
 
 def _authorizer(server: Any, *refused: str) -> Notes:

@@ -9,16 +9,12 @@ from typing import Any
 import pytest
 
 from tests.support.http_runs import batch, create, ended, read, shell, start, types, until
-from tests.support.server_processes import OPEN
 from wap_kernel.dialects.agent_spaces.event_models import parse_events_message
 
 ENDLESS = "echo begun; touch begun; sleep 1000"
 
 
-@pytest.fixture
-def jp_server_config() -> dict[str, Any]:
-    settings = {**OPEN, "allow_unconfined": True}
-    return {"ServerApp": {"jpserver_extensions": {"jupyter_ext": True}}, "WapExtension": settings}
+pytestmark = pytest.mark.wap_settings(allow_unconfined=True)
 
 
 async def test_a_batch_and_its_events(fetch: Any, jp_base_url: str, jp_root_dir: Any) -> None:

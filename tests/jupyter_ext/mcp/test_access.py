@@ -1,4 +1,4 @@
-"""Who may come in at wap/mcp, and what a stranger can do to it."""
+"""Authentication and authorization at wap/mcp, and what a stranger can do to it."""
 
 from __future__ import annotations
 
@@ -27,7 +27,6 @@ from tests.support.mcp_clients import (
     request,
     within_time,
 )
-from tests.support.server_processes import OPEN
 from wap_kernel.dialects.coding_environment import progress as call_progress
 from wap_kernel.dialects.coding_environment.tools import TOOLS
 from wap_kernel.model.limits import MAX_BODY_BYTES
@@ -35,12 +34,7 @@ from wap_kernel.model.limits import MAX_BODY_BYTES
 __all__ = ["connect", "mcp_url", "post"]
 
 
-@pytest.fixture
-def jp_server_config() -> dict[str, Any]:
-    return {
-        "ServerApp": {"jpserver_extensions": {"jupyter_ext": True}},
-        "WapExtension": {**OPEN, "allow_unconfined": True},
-    }
+pytestmark = pytest.mark.wap_settings(allow_unconfined=True)
 
 
 def _refusal(response: Any) -> tuple[int, str]:
@@ -126,7 +120,7 @@ async def test_a_body_that_grows_too_large_is_refused(mcp_url: str, jp_auth_head
 
 
 async def test_a_body_of_countless_parts_is_refused_before_it_is_parsed(post: Post) -> None:
-    """To parse it would hold the event loop, and every kernel with it, for seconds."""
+    """Refuse it: parsing it would block the event loop, and every kernel with it, for seconds."""
     body = b'{"jsonrpc": "2.0", "id": 1, "method": "ping", "params": {"a": [' + b"[]," * 100_000 + b"[]]}}"
     response = await post(body)
     assert _refusal(response) == (400, "INVALID_ARGUMENT")
@@ -209,8 +203,8 @@ async def test_the_setting_binds_resources_and_prompts_too(
             else:
                 error = await refused(ask())
                 assert (error.code, error.data["rule"]) == (-32004, "mcp_tools")
-        (said,) = (await client.get_prompt("explore_workspace")).messages
-        assert {name for name in TOOLS if name in said.content.text} == set(offered)
+        (reply,) = (await client.get_prompt("explore_workspace")).messages
+        assert {name for name in TOOLS if name in reply.content.text} == set(offered)
         assert {name for name in TOOLS if f"with {name}." in (client.instructions or "")} <= set(offered)
 
 
@@ -256,10 +250,10 @@ async def test_a_person_in_jupyter_decides_what_asks(
     monkeypatch.setattr(call_progress, "HEARTBEAT_SECONDS", 0.05)
     agent = bearer(await mint(fetch, preset="standard"))
     arguments = {"command": "sh", "args": ["-c", "echo hi"], "options": {"confirmed": True}}
-    told = asyncio.Event()
+    reported = asyncio.Event()
 
     async def progress(*_: Any) -> None:
-        told.set()
+        reported.set()
 
     async with connect(LEGACY, agent) as client:
         error = await refused(client.call_tool("runCommand", arguments))
@@ -267,7 +261,7 @@ async def test_a_person_in_jupyter_decides_what_asks(
         wait = {"wap/wait": 60}
         calling = client.call_tool("runCommand", arguments, meta=wait, progress_callback=progress)
         waiting = asyncio.ensure_future(calling)
-        await within_time(told.wait())
+        await within_time(reported.wait())
         decision = {"approvalId": error.data["approvalId"], "decision": "approved"}
         path = f"wap/runs/{error.data['runId']}/decision"
         assert (await fetch(path, method="POST", body=json.dumps(decision))).status == 200

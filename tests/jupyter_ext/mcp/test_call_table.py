@@ -1,4 +1,4 @@
-"""That the table of calls which every client is driven through leaves nothing out."""
+"""The table of calls that every client makes is complete."""
 
 from __future__ import annotations
 

@@ -21,19 +21,19 @@ def tell(*_):
     os.replace("loaded.new", "loaded")
 signal.signal(signal.SIGUSR2, tell)
 """
-"""By the server's configuration, since nobody else looks into it."""
+"""The server's configuration reports the loaded modules: no other code runs inside the server."""
 
 
 @pytest.fixture
-def place(tmp_path: Path) -> Place:
+def folder(tmp_path: Path) -> Place:
     made = Place(tmp_path)
     config = tmp_path / "config" / "jupyter_server_config.py"
     config.write_text(config.read_text() + TELLS)
     return made
 
 
-def test_the_sdk_is_loaded_by_the_first_message(place: Place) -> None:
-    with place.server() as server:
+def test_the_sdk_is_loaded_by_the_first_message(folder: Place) -> None:
+    with folder.server() as server:
 
         def ask(path: str, body: bytes | None = None) -> bytes:
             headers = {**ACCEPT, "Authorization": f"token {TOKEN}"}
@@ -42,14 +42,14 @@ def test_the_sdk_is_loaded_by_the_first_message(place: Place) -> None:
             return content
 
         def is_loaded() -> str:
-            told = place.folder / "loaded"
-            told.unlink(missing_ok=True)
+            report = folder.folder / "loaded"
+            report.unlink(missing_ok=True)
             server.process.send_signal(signal.SIGUSR2)
             deadline = time.monotonic() + SECONDS
-            while not told.exists():
+            while not report.exists():
                 assert time.monotonic() < deadline
                 time.sleep(0.01)
-            return told.read_text()
+            return report.read_text()
 
         ask("wap/policy")
         assert is_loaded() == "False"

@@ -32,9 +32,9 @@ def _error(response: Any) -> dict[str, Any]:
     text = response.text
     if response.headers["Content-Type"].startswith("text/event-stream"):
         text = next(line[6:] for line in text.splitlines() if line.startswith("data: {"))
-    told: dict[str, Any] = json.loads(text)
-    assert told["id"] == 5
-    error: dict[str, Any] = told["error"]
+    reply: dict[str, Any] = json.loads(text)
+    assert reply["id"] == 5
+    error: dict[str, Any] = reply["error"]
     return error
 
 

@@ -1,7 +1,4 @@
-"""What others wrote for MCP, from npm: the TypeScript client, the conformance suite and the inspector.
-
-`scripts/setup.sh test` installs them in tests/node_modules; what is missing is skipped.
-"""
+"""MCP programs from npm: the TypeScript client, the conformance suite and the inspector."""
 
 from __future__ import annotations
 
@@ -96,13 +93,18 @@ def test_the_typescript_client_does_everything(server: LiveServer, tmp_path: Pat
     ended = _run(_node(18), script, MODULES, f"{server.url}wap/mcp", server.token, calls)
     (server.root / ".cws-policy.json").unlink(missing_ok=True)
     assert ended.returncode == 0, ended.stderr
-    said: dict[str, Any] = json.loads(ended.stdout)
-    assert (said["server"], said["tools"], said["info"]) == ("wap", list(TOOLS), str(server.root))
-    mcp_calls.compare(said["calls"])
-    assert (said["updated"], said["resource"], said["prompts"]) == (True, "seen\n", 2)
-    assert (said["progress"], said["cancelled"], said["both"], said["resumed"]) == (True, True, [0, 0], "resumed\n")
-    assert said["agreed"] == ["hi\n", True]
-    assert said["declined"] == [[-32005, "APPROVAL_REQUIRED"], True]
+    output: dict[str, Any] = json.loads(ended.stdout)
+    assert (output["server"], output["tools"], output["info"]) == ("wap", list(TOOLS), str(server.root))
+    mcp_calls.compare(output["calls"])
+    assert (output["updated"], output["resource"], output["prompts"]) == (True, "seen\n", 2)
+    assert (output["progress"], output["cancelled"], output["both"], output["resumed"]) == (
+        True,
+        True,
+        [0, 0],
+        "resumed\n",
+    )
+    assert output["agreed"] == ["hi\n", True]
+    assert output["declined"] == [[-32005, "APPROVAL_REQUIRED"], True]
 
 
 def _conformance(*arguments: str) -> subprocess.CompletedProcess[str]:

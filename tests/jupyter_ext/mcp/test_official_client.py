@@ -44,7 +44,7 @@ async def test_every_tool_with_every_argument_and_every_error_code(
 
 
 class User:
-    """Who sits before the client."""
+    """The user of the client."""
 
     def __init__(self, answer: str, **content: Any) -> None:
         self.asked: list[str] = []
@@ -61,8 +61,8 @@ async def test_a_user_agrees_to_the_command_that_is_shown(connect: Connect, jp_r
     async with connect(mode, elicitation_callback=user) as client:
         ran = answer(await client.call_tool("runCommand", {"command": "echo", "args": ["yes; no"]}))
     assert ran["stdout"] == "yes; no\n"
-    (question,) = user.asked
-    assert "echo 'yes; no'" in question
+    (prompt,) = user.asked
+    assert "echo 'yes; no'" in prompt
 
 
 async def test_a_user_sees_the_diff_of_a_write(connect: Connect, jp_root_dir: Any, mode: str) -> None:
@@ -94,10 +94,10 @@ async def test_a_client_that_cannot_ask_is_told_how_to_confirm(connect: Connect,
 
 
 async def test_progress_brings_the_end_of_the_output(connect: Connect, jp_root_dir: Any, mode: str) -> None:
-    told: list[tuple[float, str | None]] = []
+    reports: list[tuple[float, str | None]] = []
 
     async def progress(done: float, total: float | None, message: str | None) -> None:
-        told.append((done, message))
+        reports.append((done, message))
         if message is not None and "first" in message:
             (jp_root_dir / "go").touch()
 
@@ -106,7 +106,7 @@ async def test_progress_brings_the_end_of_the_output(connect: Connect, jp_root_d
         call = client.call_tool("runCommand", {"command": "sh", "args": ["-c", script]}, progress_callback=progress)
         ran = answer(await within_time(call))
     assert ran["stdout"] == "first\nsecond\n"
-    assert [done for done, _ in told] == sorted(done for done, _ in told)
+    assert [done for done, _ in reports] == sorted(done for done, _ in reports)
 
 
 async def test_cancelling_a_call_ends_its_command(
@@ -166,7 +166,7 @@ async def test_a_client_of_today_chooses_its_level_of_logging(connect: Connect, 
 
 
 async def test_our_32001_is_told_from_the_sdks_own(connect: Connect, mode: str) -> None:
-    """It has the same number for a request that it no longer waits for; only what we send has data."""
+    """The SDK uses the same number for a request that timed out; only our error has data."""
     async with connect(mode) as client:
         ours = await refused(client.call_tool("readFile", {"path": "../outside"}))
         sleep = {"command": "sleep", "args": ["1000"]}
@@ -178,13 +178,13 @@ async def test_our_32001_is_told_from_the_sdks_own(connect: Connect, mode: str) 
 async def test_prompts(connect: Connect, mode: str) -> None:
     async with connect(mode) as client:
         assert [one.name for one in (await client.list_prompts()).prompts] == ["explore_workspace", "review_last_run"]
-        (said,) = (await client.get_prompt("explore_workspace", {"focus": "the tests"})).messages
-        assert isinstance(said.content, types.TextContent) and said.content.text.endswith(": the tests")
+        (message,) = (await client.get_prompt("explore_workspace", {"focus": "the tests"})).messages
+        assert isinstance(message.content, types.TextContent) and message.content.text.endswith(": the tests")
         error = await refused(client.get_prompt("review_last_run"))
         assert error.data["code"] == "NOT_FOUND"
         run = answer(await client.call_tool("runOperations", {"operations": [{"type": "message", "content": "hi"}]}))
-        (said,) = (await client.get_prompt("review_last_run")).messages
-        assert isinstance(said.content, types.TextContent) and run["runId"] in said.content.text
+        (message,) = (await client.get_prompt("review_last_run")).messages
+        assert isinstance(message.content, types.TextContent) and run["runId"] in message.content.text
         assert (await refused(client.get_prompt("nothing"))).code == -32602
 
 

@@ -132,7 +132,7 @@ async def test_paths_are_completed(connect: Connect, jp_root_dir: Any, mode: str
         assert await values("/etc/p") == await values("../") == await values("nothing/") == []
 
 
-class Told:
+class Notified:
     """The notifications of a session."""
 
     def __init__(self) -> None:
@@ -152,26 +152,26 @@ class Told:
 
 async def test_a_session_hears_of_changes_by_tools_and_commands(connect: Connect, jp_root_dir: Any) -> None:
     (jp_root_dir / "a.txt").write_text("one")
-    uri, told = (jp_root_dir / "a.txt").as_uri(), Told()
-    async with connect(LEGACY, message_handler=told) as client, connect(LEGACY) as other:
+    uri, notified = (jp_root_dir / "a.txt").as_uri(), Notified()
+    async with connect(LEGACY, message_handler=notified) as client, connect(LEGACY) as other:
         with pytest.warns(UserWarning, match="subscribe"):
             await client.subscribe_resource(uri)
         answer(await other.call_tool("writeFile", {"path": "b.txt", "contents": "other"}))
         answer(await other.call_tool("writeFile", {"path": "a.txt", "contents": "two"}))
-        assert await told.next() == uri
+        assert await notified.next() == uri
         answer(await other.call_tool("runCommand", {"command": "touch", "args": ["a.txt"]}))
-        assert await told.next() == uri
+        assert await notified.next() == uri
         answer(await client.call_tool("deleteFile", {"path": "a.txt"}))
-        assert await told.next() == uri
+        assert await notified.next() == uri
         with pytest.warns(UserWarning, match="subscribe"):
             await client.unsubscribe_resource(uri)
         with pytest.warns(UserWarning, match="subscribe"):
             await client.subscribe_resource((jp_root_dir / "c.txt").as_uri())
-        heard = len(told.uris)
+        heard = len(notified.uris)
         answer(await other.call_tool("writeFile", {"path": "a.txt", "contents": "three"}))
         answer(await other.call_tool("writeFile", {"path": "c.txt", "contents": "new"}))
-        assert (await told.next()).endswith("c.txt")
-        assert len(told.uris) == heard + 1
+        assert (await notified.next()).endswith("c.txt")
+        assert len(notified.uris) == heard + 1
 
 
 async def test_a_listener_hears_of_changes(connect: Connect, jp_root_dir: Any) -> None:
@@ -207,9 +207,9 @@ async def test_a_credential_listens_so_often_and_leaves_room_for_others(
 
 async def test_nothing_is_promised_that_is_never_told(connect: Connect, post: Post) -> None:
     headers = {"Mcp_Protocol_Version": MODERN, "Mcp_Method": "server/discover"}
-    told = (await post(request("server/discover", _meta=ENVELOPE), **headers)).json()["result"]["capabilities"]
-    assert [told[name]["listChanged"] for name in ("tools", "prompts", "resources")] == [False] * 3
-    assert told["resources"]["subscribe"] is True
+    notified = (await post(request("server/discover", _meta=ENVELOPE), **headers)).json()["result"]["capabilities"]
+    assert [notified[name]["listChanged"] for name in ("tools", "prompts", "resources")] == [False] * 3
+    assert notified["resources"]["subscribe"] is True
     async with connect(MODERN) as client, client.listen(tools_list_changed=True, resources_list_changed=True) as events:
         assert events.honored.tools_list_changed is None
         assert events.honored.resources_list_changed is None

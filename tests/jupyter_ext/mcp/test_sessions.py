@@ -163,7 +163,7 @@ async def test_a_dropped_connection_is_resumed(
 async def test_an_answer_to_a_question_that_is_none_is_a_no(
     post: Post, mcp_url: str, jp_auth_header: dict[str, str], jp_root_dir: Any, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """And whatever comes after the first answer is nothing."""
+    """An answer after the first is ignored."""
     (jp_root_dir / ".cws-policy.json").write_text(json.dumps({"confirmationRequired": ["runCommand"]}))
     asking = {**INITIALIZE, "params": {**INITIALIZE["params"], "capabilities": {"elicitation": {}}}}
     session = (await post(asking)).headers["Mcp-Session-Id"]
@@ -174,8 +174,8 @@ async def test_an_answer_to_a_question_that_is_none_is_a_no(
         while message.get("id") != 7 or "method" in message:
             message = json.loads((await _event(lines)).get("data") or "{}")
             for action in ("maybe", "accept") if message.get("method") == "elicitation/create" else ():
-                said = {"action": action, "content": {"confirm": True}}
-                await post({"jsonrpc": "2.0", "id": message["id"], "result": said}, Mcp_Session_Id=session)
+                reply = {"action": action, "content": {"confirm": True}}
+                await post({"jsonrpc": "2.0", "id": message["id"], "result": reply}, Mcp_Session_Id=session)
     assert (message["error"]["code"], message["error"]["data"]["declined"]) == (-32005, True)
     assert not (jp_root_dir / "a.txt").exists()
     assert not [record for record in caplog.records if record.exc_info]

@@ -1,4 +1,4 @@
-"""Who asks where an agent does: its token to the audit, the person who minted it to the authorizer, also at a hub."""
+"""An agent's identity: its token for the audit, its person for the authorizer, also at a hub."""
 
 from __future__ import annotations
 

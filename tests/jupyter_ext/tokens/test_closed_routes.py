@@ -112,7 +112,7 @@ async def test_a_cookie_needs_the_xsrf_token_to_mint_and_revoke(
 
 
 async def _cookie(jp_fetch: Any) -> str:
-    """What a browser has after its first visit with a token."""
+    """Return the cookies of a browser after its first visit with a token."""
     logged_in = await jp_fetch("wap/tools")
     cookie = "; ".join(header.partition(";")[0] for header in logged_in.headers.get_list("Set-Cookie"))
     assert cookie
@@ -239,12 +239,12 @@ def test_the_secret_is_in_no_log_and_no_record(tmp_path: Path) -> None:
     connection.close()
     assert records
     assert secret not in repr(records)
-    kept = [path for path in tmp_path.rglob("*") if path.is_file() and secret.encode() in path.read_bytes()]
-    assert kept == []
+    stored = [path for path in tmp_path.rglob("*") if path.is_file() and secret.encode() in path.read_bytes()]
+    assert stored == []
 
 
 def _status(server: Any, path: str, **headers: str) -> None:
-    """Only the traces matter."""
+    """Call the route; only its traces matter."""
     try:
         server.request("GET", path, None, **{"Authorization": "", **headers})
     except json.JSONDecodeError:

@@ -1,4 +1,4 @@
-"""When an agent token ends, on every server that shares the state."""
+"""The expiry and revocation of an agent token, on every server that shares the state."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ async def test_an_expired_token_says_so(fetch: Any, tokens: AgentTokenStore, mon
 
 
 async def test_it_expires_by_itself(fetch: Any) -> None:
-    """With the real clock: before its end it is taken, after its end it never is."""
+    """A token is accepted before its expiry and never after it, by the real clock."""
     for seconds in growing(1):
         minted = await mint(fetch, expiresIn=int(seconds))
         if (await use(fetch, minted, "readFile", path=FILE)).status == 200:
@@ -103,8 +103,8 @@ async def test_tokens_survive_a_restart(fetch: Any, extension: Any, jp_root_dir:
 
 
 def test_tokens_survive_the_end_of_the_process(tmp_path: Path) -> None:
-    place = Place(tmp_path)
-    (place.root / FILE).write_text("a\n")
+    folder = Place(tmp_path)
+    (folder.root / FILE).write_text("a\n")
     calls = (
         ("readFile", {"path": FILE}),
         ("exploreFiles", {"path": "."}),
@@ -117,21 +117,21 @@ def test_tokens_survive_the_end_of_the_process(tmp_path: Path) -> None:
         answers = [server.request("POST", f"wap/api/{tool}", json.dumps(call), **bearer(token)) for tool, call in calls]
         return [(status, body.get("code")) for status, body in answers]
 
-    with place.server() as server:
+    with folder.server() as server:
         order = {"name": "durable", "tools": ["readFile", "exploreFiles"]}
-        kept, revoked = (server.request("POST", "wap/tokens", json.dumps(order))[1] for _ in range(2))
-        before = opened(server, kept)
+        stored, revoked = (server.request("POST", "wap/tokens", json.dumps(order))[1] for _ in range(2))
+        before = opened(server, stored)
         assert before == [(200, None)] * 2 + [(403, "PERMISSION_DENIED")] * 2
         assert opened(server, revoked) == before
         assert server.request("DELETE", f"wap/tokens/{revoked['id']}")[0] == 204
         assert opened(server, revoked) == [(403, "UNAUTHENTICATED")] * 4
     assert server.process.poll() is not None
-    with place.server() as another:
+    with folder.server() as another:
         assert another.process.pid != server.process.pid
-        assert opened(another, kept) == before
+        assert opened(another, stored) == before
         assert opened(another, revoked) == [(403, "UNAUTHENTICATED")] * 4
         listed = {token["id"]: "revokedAt" in token for token in another.request("GET", "wap/tokens")[1]["tokens"]}
-        assert listed == {kept["id"]: False, revoked["id"]: True}
+        assert listed == {stored["id"]: False, revoked["id"]: True}
 
 
 async def test_a_neighbours_revocation_takes_effect(

@@ -1,4 +1,4 @@
-"""What needs a person: no agent token opens it, in whatever way it is sent."""
+"""Routes that need a person: no agent token opens them, however it is sent."""
 
 from __future__ import annotations
 
@@ -13,15 +13,11 @@ from jupyter_ext.handlers.routes import ROUTES
 from tests.support.agent_tokens import bearer, forms, mint
 from tests.support.http_runs import decide, shell, start
 from tests.support.routes import DOORS, Door
-from tests.support.server_processes import OPEN
 
 PEOPLE_ONLY = [pattern for pattern, handler in ROUTES if not handler.open_to_agents]
 
 
-@pytest.fixture
-def jp_server_config() -> dict[str, Any]:
-    settings = {**OPEN, "allow_unconfined": True}
-    return {"ServerApp": {"jpserver_extensions": {"jupyter_ext": True}}, "WapExtension": settings}
+pytestmark = pytest.mark.wap_settings(allow_unconfined=True)
 
 
 def test_some_routes_need_a_person() -> None:

@@ -1,4 +1,4 @@
-"""How much an agent token may do: counted alone, and over HTTP."""
+"""The rate limits of an agent token: counted alone, and over HTTP."""
 
 from __future__ import annotations
 

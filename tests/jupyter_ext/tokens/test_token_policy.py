@@ -1,4 +1,4 @@
-"""What binds an agent with a token: the server's policy, narrowed by the token's own; and nothing without a sandbox."""
+"""The policy of an agent token: the server's, narrowed by its own; no commands without a sandbox."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ def settings() -> dict[str, Any]:
 
 
 @pytest.fixture
-def jp_server_config(settings: dict[str, Any]) -> dict[str, Any]:
-    return {"ServerApp": {"jpserver_extensions": {"jupyter_ext": True}}, "WapExtension": settings}
+def wap_settings(settings: dict[str, Any]) -> dict[str, Any]:
+    return settings
 
 
 async def test_a_tokens_preset_narrows_the_servers(fetch: Any, call: Any, jp_root_dir: Path) -> None:
@@ -74,7 +74,7 @@ def setting(name: str, operation: Mapping[str, Any] = LS) -> dict[str, Any]:
     return {**operation, "env": {name: "x"}}
 
 
-FORESEEN: list[tuple[dict[str, Any], dict[str, Any], str]] = [
+PREDICTED: list[tuple[dict[str, Any], dict[str, Any], str]] = [
     ({}, LS, "allow default"),
     ({}, UNKNOWN, "ask unknown"),
     ({}, {"type": "shell", "command": "sudo id"}, "deny blocked"),
@@ -94,11 +94,11 @@ FORESEEN: list[tuple[dict[str, Any], dict[str, Any], str]] = [
     ({"policy": {"filesystem": {"access": "read"}}}, CREATE, "deny filesystem.access"),
     ({"policy": {"shell": {"enabled": False}}}, LS, "deny shell.enabled"),
 ]
-"""What a token is minted with, an operation, and what is said of it."""
+"""The fields of a token, an operation, and the verdict on it."""
 
 
-async def foreseen_and_done(fetch: Any, wanted: Mapping[str, Any], operation: Mapping[str, Any]) -> tuple[str, str]:
-    """What is said before, and what becomes of it; an agent's answers have no more in common than that."""
+async def predict_and_perform(fetch: Any, wanted: Mapping[str, Any], operation: Mapping[str, Any]) -> tuple[str, str]:
+    """Return the verdict beforehand and the outcome; nothing else in an agent's answers is comparable."""
     headers = bearer(await mint(fetch, **wanted))
     body = json.dumps({"protocolVersion": "1.0", "operations": [operation]})
     checked = await fetch("wap/policy/check", method="POST", body=body, headers=headers)
@@ -118,10 +118,10 @@ async def foreseen_and_done(fetch: Any, wanted: Mapping[str, Any], operation: Ma
 async def test_what_is_said_beforehand_is_what_happens(fetch: Any, jp_root_dir: Path) -> None:
     (jp_root_dir / "a.txt").write_text("a")
     (jp_root_dir / "server.pem").write_text("secret")
-    for wanted, operation, said in FORESEEN:
+    for wanted, operation, predicted in PREDICTED:
         (jp_root_dir / "b.txt").unlink(missing_ok=True)
-        found = await foreseen_and_done(fetch, wanted, operation)
-        assert found == (said, said.partition(" ")[0]), (wanted, operation)
+        found = await predict_and_perform(fetch, wanted, operation)
+        assert found == (predicted, predicted.partition(" ")[0]), (wanted, operation)
 
 
 class TestUnconfined:
@@ -145,6 +145,6 @@ class TestUnconfined:
     async def test_what_is_said_beforehand_is_what_happens(
         self, fetch: Any, settings: dict[str, Any], operation: dict[str, Any]
     ) -> None:
-        said, became = await foreseen_and_done(fetch, {}, operation)
-        assert said.partition(" ")[0] == became
-        assert (said == "deny provider") == (operation is not CREATE and not settings["allow_unconfined"])
+        predicted, became = await predict_and_perform(fetch, {}, operation)
+        assert predicted.partition(" ")[0] == became
+        assert (predicted == "deny provider") == (operation is not CREATE and not settings["allow_unconfined"])

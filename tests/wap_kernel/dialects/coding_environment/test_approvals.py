@@ -1,4 +1,4 @@
-"""What a preset or an administrator asks is for a person in Jupyter: calls that wait, are decided or withdrawn."""
+"""Approvals by a person in Jupyter: calls that wait, are decided or withdrawn."""
 
 from __future__ import annotations
 
@@ -60,10 +60,10 @@ def test_a_call_can_wait_for_the_decision(coding: Coding, approved: bool) -> Non
     _data(coding)
 
     async def scenario(coding: Coding) -> None:
-        said: list[str] = []
+        reports: list[str] = []
 
         async def progress(_: float, __: float | None, words: str) -> None:
-            said.append(words)
+            reports.append(words)
 
         waiting = asyncio.ensure_future(coding.outcome("runCommand", DELETE, wait=WAIT, progress=progress))
         await coding.decide(await coding.waiting(), approved)

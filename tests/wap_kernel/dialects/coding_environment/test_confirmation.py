@@ -1,4 +1,4 @@
-"""Who must agree: the client's user for the workspace's own policy file, a person in Jupyter for everything else."""
+"""Confirmation by the client's user for the workspace's policy file; approval in Jupyter for everything else."""
 
 from __future__ import annotations
 
@@ -64,11 +64,11 @@ def test_every_tool_that_changes_something_can_be_confirmed(
         yes = User(True)
         await coding.call(tool, arguments, confirm=yes.confirm)
         assert not (coding.root / "a").exists() or (coding.root / "a").read_text() == "new\n"
-        (question,) = yes.asked
+        (prompt,) = yes.asked
         if tool == "runCommand":
-            assert question.command == "rm a" and "Command: rm a\n" in question.text
+            assert prompt.command == "rm a" and "Command: rm a\n" in prompt.text
         else:
-            assert question.path == "a" and "-old\n" in str(question.diff) and str(question.diff) in question.text
+            assert prompt.path == "a" and "-old\n" in str(prompt.diff) and str(prompt.diff) in prompt.text
 
         (coding.root / "a").write_text("old\n")
         await coding.call(tool, {**arguments, **confirmed})
@@ -152,10 +152,10 @@ def test_a_question_says_what_it_does_not_show(coding: Coding, tool: str, argume
     async def scenario(coding: Coding) -> None:
         user = User(True)
         await coding.call(tool, arguments, confirm=user.confirm)
-        (question,) = user.asked
-        assert "evil" not in question.text
-        assert question.text.splitlines()[1].startswith(f"Only the beginning is shown. {size}")
-        assert question.text.endswith("\n... (the rest is not shown)")
+        (prompt,) = user.asked
+        assert "evil" not in prompt.text
+        assert prompt.text.splitlines()[1].startswith(f"Only the beginning is shown. {size}")
+        assert prompt.text.endswith("\n... (the rest is not shown)")
 
     play(coding, scenario)
 
@@ -201,9 +201,9 @@ PLACED: list[tuple[str, dict[str, Any], list[str]]] = [
 ]
 
 
-@pytest.mark.parametrize(("tool", "arguments", "shown"), PLACED)
+@pytest.mark.parametrize(("tool", "arguments", "prompt_text"), PLACED)
 def test_the_user_is_told_where_from_the_servers_root(
-    coding: Coding, tool: str, arguments: dict[str, Any], shown: list[str]
+    coding: Coding, tool: str, arguments: dict[str, Any], prompt_text: list[str]
 ) -> None:
     (coding.root / "prod/d").mkdir(parents=True)
     coding.policy(confirmationRequired=["writeFile", "deleteFile", "runCommand", "git"])
@@ -211,7 +211,7 @@ def test_the_user_is_told_where_from_the_servers_root(
     async def scenario(coding: Coding) -> None:
         user, refused = User(False), coding.refuse if tool in CATALOG else coding.fail
         await refused(tool, {**arguments, "workspaceRoot": "prod"}, confirm=user.confirm)
-        assert user.asked[0].text.splitlines()[2 : 2 + len(shown)] == shown
+        assert user.asked[0].text.splitlines()[2 : 2 + len(prompt_text)] == prompt_text
 
     play(coding, scenario)
 
@@ -237,9 +237,9 @@ BROUGHT: list[tuple[str, dict[str, Any], list[str]]] = [
 ]
 
 
-@pytest.mark.parametrize(("tool", "arguments", "shown"), BROUGHT)
+@pytest.mark.parametrize(("tool", "arguments", "prompt_text"), BROUGHT)
 def test_the_user_sees_what_somebody_brings_who_may_not_read(
-    coding: Coding, tool: str, arguments: dict[str, Any], shown: list[str]
+    coding: Coding, tool: str, arguments: dict[str, Any], prompt_text: list[str]
 ) -> None:
     (coding.root / "a").write_text("a secret and more of it\n")
     coding.policy(confirmationRequired=["writeFile", "deleteFile"])
@@ -248,12 +248,12 @@ def test_the_user_sees_what_somebody_brings_who_may_not_read(
         agent = Caller(user="ada", token="t", scope=Scope(tools=frozenset({"writeFile", "editFile", "deleteFile"})))
         user = User(True)
         await coding.call(tool, arguments, caller=agent, confirm=user.confirm)
-        (question,) = user.asked
-        for text in shown:
-            assert text in question.text
+        (prompt,) = user.asked
+        for text in prompt_text:
+            assert text in prompt.text
         is_there = arguments["path"] == "a"
-        assert ("What stands there now is not shown" in question.text) is is_there
-        assert "more of it" not in question.text
+        assert ("What stands there now is not shown" in prompt.text) is is_there
+        assert "more of it" not in prompt.text
 
     play(coding, scenario)
 
@@ -284,16 +284,16 @@ SEARCHES: list[tuple[str, dict[str, Any], list[str]]] = [
 ]
 
 
-@pytest.mark.parametrize(("tool", "arguments", "shown"), SEARCHES)
+@pytest.mark.parametrize(("tool", "arguments", "prompt_text"), SEARCHES)
 def test_the_user_is_told_what_is_looked_for(
-    coding: Coding, tool: str, arguments: dict[str, Any], shown: list[str]
+    coding: Coding, tool: str, arguments: dict[str, Any], prompt_text: list[str]
 ) -> None:
     coding.policy(confirmationRequired=["searchFiles", "globFiles", "listFiles"])
 
     async def scenario(coding: Coding) -> None:
         user = User(True)
         await coding.call(tool, arguments, confirm=user.confirm)
-        for line in shown:
+        for line in prompt_text:
             assert line in user.asked[0].text.splitlines()
 
     play(coding, scenario)

@@ -1,4 +1,4 @@
-"""Which code a refusal has where several would do, and how much of the request it repeats."""
+"""The code of a refusal where several would fit, and how much of the request it quotes."""
 
 from __future__ import annotations
 

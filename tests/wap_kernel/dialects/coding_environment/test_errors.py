@@ -102,9 +102,9 @@ MISPLACED = [
 
 def test_a_misplaced_argument_is_told_its_place(coding: Coding) -> None:
     async def scenario(coding: Coding) -> None:
-        for tool, arguments, place in MISPLACED:
+        for tool, arguments, position in MISPLACED:
             error = await coding.refuse(tool, arguments)
-            assert any(problem["message"].endswith(f"Did you mean {place}?") for problem in error.data["problems"])
+            assert any(problem["message"].endswith(f"Did you mean {position}?") for problem in error.data["problems"])
 
     play(coding, scenario)
 

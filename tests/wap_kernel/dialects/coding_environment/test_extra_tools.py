@@ -275,10 +275,10 @@ def test_the_audit_says_which_files_were_looked_for(coding: Coding) -> None:
         for tool, arguments, _ in calls:
             await coding.call(tool, arguments)
         records = (await coding.workspace.audit_page(AuditQuery(limit=len(calls))))["records"][::-1]
-        told = [{name: value for name, value in one["summary"].items() if name != "paths"} for one in records]
-        assert told == [summary for _, _, summary in calls]
-        shown = text(AuditRecords({"records": records}))
-        assert "**/*.py in src" in shown and "*.md, *.txt in ." in shown
+        report = [{name: value for name, value in one["summary"].items() if name != "paths"} for one in records]
+        assert report == [summary for _, _, summary in calls]
+        listing = text(AuditRecords({"records": records}))
+        assert "**/*.py in src" in listing and "*.md, *.txt in ." in listing
 
     play(coding, scenario)
 

@@ -289,8 +289,8 @@ def test_the_user_is_shown_what_git_is_told(repository: Coding) -> None:
     asked: list[ConfirmationPrompt] = []
     answers = [False, True]
 
-    async def confirm(question: ConfirmationPrompt) -> bool:
-        asked.append(question)
+    async def confirm(prompt: ConfirmationPrompt) -> bool:
+        asked.append(prompt)
         return answers.pop(0)
 
     async def scenario(coding: Coding) -> None:
@@ -327,10 +327,10 @@ def test_remotes(repository: Coding, tmp_path: Path, monkeypatch: pytest.MonkeyP
     app = GitHubApp(
         APP_ID, str(server.app_key_file), base_url=server.origin, ca_file=str(server.certificate), identity=BOT
     )
-    told: list[str] = []
+    messages: list[str] = []
 
     async def progress(seconds: float, total: float | None, text: str) -> None:
-        told.append(text)
+        messages.append(text)
 
     async def scenario(coding: Coding) -> None:
         git = _git(coding, progress=progress)
@@ -349,4 +349,4 @@ def test_remotes(repository: Coding, tmp_path: Path, monkeypatch: pytest.MonkeyP
         play(repository, scenario, git=settings)
     finally:
         server.close()
-    assert set(told) == {"Git is at work."}
+    assert set(messages) == {"Git is at work."}

@@ -15,22 +15,22 @@ from tests.support.coding_environment import CLIENT, Coding, play, until
 from wap_kernel.model.run import RunStatus
 
 SLOW = "import sys, time, pathlib\nprint('\\x1b[1mfirst', flush=True)\n"
-UNTIL_TOLD = SLOW + "while not pathlib.Path('go').exists(): time.sleep(0.01)\nprint('last')"
+UNTIL_REPORTED = SLOW + "while not pathlib.Path('go').exists(): time.sleep(0.01)\nprint('last')"
 FOREVER = SLOW + "pathlib.Path('pid').write_text(str(__import__('os').getpid()))\ntime.sleep(600)"
 
 
 def test_progress_tells_the_end_of_the_output(coding: Coding) -> None:
     async def scenario(coding: Coding) -> None:
-        said: list[tuple[float, float | None, str]] = []
+        output: list[tuple[float, float | None, str]] = []
 
-        async def progress(*told: Any) -> None:
-            said.append(told)
+        async def progress(*messages: Any) -> None:
+            output.append(messages)
             (coding.root / "go").touch()
 
-        run = {"command": "python3", "args": ["-c", UNTIL_TOLD]}
+        run = {"command": "python3", "args": ["-c", UNTIL_REPORTED]}
         answer = await coding.call("runCommand", run, progress=progress)
         assert answer["stdout"] == "\x1b[1mfirst\nlast\n"
-        assert said[0][2] == "\\x1b[1mfirst\n" and said[0][0] >= 0
+        assert output[0][2] == "\\x1b[1mfirst\n" and output[0][0] >= 0
 
     play(coding, scenario)
 
@@ -41,7 +41,7 @@ def test_a_client_that_cannot_be_told_does_not_end_the_command(coding: Coding) -
             (coding.root / "go").touch()
             raise ConnectionError
 
-        run = {"command": "python3", "args": ["-c", UNTIL_TOLD]}
+        run = {"command": "python3", "args": ["-c", UNTIL_REPORTED]}
         assert (await coding.call("runCommand", run, progress=progress))["exitCode"] == 0
 
     play(coding, scenario)

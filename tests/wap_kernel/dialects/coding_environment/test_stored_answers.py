@@ -33,7 +33,7 @@ def _files(coding: Coding) -> None:
     (coding.root / "a.txt").write_text("a")
 
 
-async def _said(coding: Coding, tool: str, arguments: dict[str, Any], **more: Any) -> dict[str, Any]:
+async def _encode_reply(coding: Coding, tool: str, arguments: dict[str, Any], **more: Any) -> dict[str, Any]:
     """An error as a client sees it."""
     try:
         outcome = await coding.outcome(tool, arguments, **more)
@@ -41,19 +41,19 @@ async def _said(coding: Coding, tool: str, arguments: dict[str, Any], **more: An
         assert TOOLS[tool].in_catalog
         return {"error": {"code": error.code, "message": error.message, "data": error.data}}
     assert outcome.is_error and not TOOLS[tool].in_catalog
-    said: dict[str, Any] = json.loads(outcome.text)
-    return said
+    reply: dict[str, Any] = json.loads(outcome.text)
+    return reply
 
 
-def _code(said: dict[str, Any]) -> str:
-    return str(said["error"]["data"]["code"] if isinstance(said["error"], dict) else said["code"])
+def _code(reply: dict[str, Any]) -> str:
+    return str(reply["error"]["data"]["code"] if isinstance(reply["error"], dict) else reply["code"])
 
 
-def _lasting(said: Any) -> Any:
-    """Without how long it took."""
-    if not isinstance(said, dict):
-        return said
-    return {name: _lasting(value) for name, value in said.items() if name not in ("duration", "durationMs")}
+def _lasting(reply: Any) -> Any:
+    """Drop the durations."""
+    if not isinstance(reply, dict):
+        return reply
+    return {name: _lasting(value) for name, value in reply.items() if name not in ("duration", "durationMs")}
 
 
 @pytest.mark.parametrize(("tool", "arguments", "code"), FAILING)
@@ -61,21 +61,21 @@ def test_a_failure_is_kept_as_it_would_be_answered(
     coding: Coding, tool: str, arguments: dict[str, Any], code: str
 ) -> None:
     _files(coding)
-    at_once: dict[str, Any] = {}
+    immediate: dict[str, Any] = {}
 
     async def directly(coding: Coding) -> None:
-        at_once.update(await _said(coding, tool, arguments))
+        immediate.update(await _encode_reply(coding, tool, arguments))
 
     async def approved(coding: Coding) -> None:
-        waiting = asyncio.ensure_future(_said(coding, tool, arguments, wait=WAIT))
+        waiting = asyncio.ensure_future(_encode_reply(coding, tool, arguments, wait=WAIT))
         run_id = await coding.waiting()
         await coding.decide(run_id, True)
-        assert _lasting(await waiting) == _lasting(at_once)
+        assert _lasting(await waiting) == _lasting(immediate)
         run = await coding.call("getRun", {"runId": run_id, "wait": WAIT})
-        assert _lasting(run["response"]) == _lasting(at_once)
+        assert _lasting(run["response"]) == _lasting(immediate)
 
     play(coding, directly, policy=OPEN)
-    assert _code(at_once) == code
+    assert _code(immediate) == code
     play(coding, approved, policy=ASKING)
 
 
@@ -86,7 +86,7 @@ def test_what_is_not_performed_is_told_in_the_same_form(coding: Coding, tool: st
     arguments = {"command": "true"} if tool == "runCommand" else {"path": "a.txt"}
 
     async def scenario(coding: Coding) -> None:
-        waiting = asyncio.ensure_future(_said(coding, tool, arguments, wait=WAIT))
+        waiting = asyncio.ensure_future(_encode_reply(coding, tool, arguments, wait=WAIT))
         run_id = await coding.waiting()
         if how == "denied":
             await coding.decide(run_id, False)
@@ -94,14 +94,14 @@ def test_what_is_not_performed_is_told_in_the_same_form(coding: Coding, tool: st
             await coding.runner.cancel(run_id, CLIENT)
         else:
             run = await coding.runner.get(run_id, CLIENT)
-            question = coding.runner._store.pending_approval(run_id)
-            assert question is not None and recovery.expire_approval(coding.runner._services, run, question)
+            pending = coding.runner._store.pending_approval(run_id)
+            assert pending is not None and recovery.expire_approval(coding.runner._services, run, pending)
             coding.runner._services.notifier.notify(run_id)
-        said = await waiting
-        assert _code(said) == ("PERMISSION_DENIED" if how == "denied" else "APPROVAL_REQUIRED")
+        reply = await waiting
+        assert _code(reply) == ("PERMISSION_DENIED" if how == "denied" else "APPROVAL_REQUIRED")
         if tool == "runCommand":
-            assert said["error"]["code"] == (-32004 if how == "denied" else -32005)
-        assert (await coding.call("getRun", {"runId": run_id}))["response"] == said
+            assert reply["error"]["code"] == (-32004 if how == "denied" else -32005)
+        assert (await coding.call("getRun", {"runId": run_id}))["response"] == reply
         assert (coding.root / "a.txt").exists()
 
     play(coding, scenario, policy=ASKING)
@@ -114,11 +114,11 @@ def test_what_an_earlier_version_kept_is_still_understood(coding: Coding) -> Non
         error = await coding.refuse("runCommand", {"command": "true"})
         older = {"error": "A person denied it.", "code": "PERMISSION_DENIED", "details": {"runId": "run_1"}}
         run = await coding.runner.get(error.data["runId"], CLIENT)
-        waiting = asyncio.ensure_future(_said(coding, "runCommand", {"command": "true"}, wait=WAIT))
+        waiting = asyncio.ensure_future(_encode_reply(coding, "runCommand", {"command": "true"}, wait=WAIT))
         await until(lambda: coding.runner._pending_calls.is_shared(run.id))
         coding.runner._store.change_status(run, RunStatus.AWAITING_APPROVAL, RunStatus.ERROR, response=older)
         coding.runner._services.notifier.notify(run.id)
-        said = await waiting
-        assert said["error"]["code"] == -32004 and said["error"]["data"]["runId"] == "run_1"
+        reply = await waiting
+        assert reply["error"]["code"] == -32004 and reply["error"]["data"]["runId"] == "run_1"
 
     play(coding, scenario, policy=ASKING)

@@ -1,4 +1,4 @@
-"""What leaves the MCP server, by whatever message: no credential of the server is in it."""
+"""No message of the MCP server contains a credential of the server."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ def test_a_credential_stands_in_no_name(tmp_path: Path, is_known: bool) -> None:
     root = tmp_path / "root"
     root.mkdir()
     (root / f"{SECRET}.txt").write_text("x")
-    told: list[str] = []
+    replies: list[str] = []
 
     async def hear(message: Any) -> None:
         if isinstance(message, types.LoggingMessageNotification):
-            told.append(str(message.params.data))
+            replies.append(str(message.params.data))
 
     async def work() -> None:
         async with Coding(root, tmp_path / "state").opened() as coding:
@@ -37,13 +37,13 @@ def test_a_credential_stands_in_no_name(tmp_path: Path, is_known: bool) -> None:
             asker = LocalRequester("s")
             server = build_server(coding.runner, lambda _: asker, ResourceChanges())
             async with Client(server, mode="legacy", message_handler=hear) as client:
-                told.append(str(await client.list_resources()))
+                replies.append(str(await client.list_resources()))
                 template = types.ResourceTemplateReference(uri="file:///{+path}")
-                told.append(str(await client.complete(template, {"name": "path", "value": ""})))
-                told.append(str((await refused(client.call_tool(SECRET, {}))).error))
-                told.append(str((await refused(client.get_prompt(SECRET))).error))
-                told.append(str((await refused(client.read_resource(f"file://{root}/none/{SECRET}"))).error))
+                replies.append(str(await client.complete(template, {"name": "path", "value": ""})))
+                replies.append(str((await refused(client.call_tool(SECRET, {}))).error))
+                replies.append(str((await refused(client.get_prompt(SECRET))).error))
+                replies.append(str((await refused(client.read_resource(f"file://{root}/none/{SECRET}"))).error))
 
     asyncio.run(work())
-    assert len(told) == 6
-    assert [one for one in told if (SECRET in one) is is_known] == []
+    assert len(replies) == 6
+    assert [one for one in replies if (SECRET in one) is is_known] == []

@@ -1,4 +1,4 @@
-"""What is kept for clients that come back: their own events, in order, and never more than fits."""
+"""The cache of events for clients that reconnect: only their own events, in order, within the limits."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What goes beside the messages that are carried over HTTP."""
+"""The HTTP headers of messages that are forwarded over HTTP."""
 
 from __future__ import annotations
 

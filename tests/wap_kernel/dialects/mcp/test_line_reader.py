@@ -1,4 +1,4 @@
-"""What a client says at standard input that is no message: it is answered, since somebody waits."""
+"""Lines at standard input that are no message are answered with an error."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ NO_MESSAGES = [
     ('{"id": 007, "method": "x"}', None),
     ('{"id": "a\tb", "method": "x"}', None),
 ]
-"""And the code, where it can be known which request was meant."""
+"""Lines that are no message, each with the code of its error where the id of the request can be known."""
 
 
 def test_a_line_that_is_no_message_is_answered(start: Callable[..., Process], where: list[str]) -> None:
-    """Whoever sent it waits for an answer."""
+    """The client waits for an answer."""
     server = start(*where)
     server.initialize()
     for line, code in NO_MESSAGES:

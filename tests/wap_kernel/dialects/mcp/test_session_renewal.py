@@ -24,7 +24,7 @@ def _answered(number: int | str) -> JSONRPCResponse:
 
 
 class Server:
-    """What it was sent."""
+    """The messages that the server received."""
 
     def __init__(self) -> None:
         self.heard: list[JSONRPCMessage] = []
@@ -70,8 +70,8 @@ def test_where_none_can_be_begun_it_is_said_why() -> None:
     server.renewal.observe_request(_request(1))
     server.says(_forgotten(1))
     failure = ErrorData(code=-32600, message="no")
-    (told,) = server.says(JSONRPCError(jsonrpc="2.0", id=RENEWAL_ID, error=failure))
-    assert told == JSONRPCError(jsonrpc="2.0", id=1, error=failure)
+    (reply,) = server.says(JSONRPCError(jsonrpc="2.0", id=RENEWAL_ID, error=failure))
+    assert reply == JSONRPCError(jsonrpc="2.0", id=1, error=failure)
 
 
 def test_other_answers_pass_and_what_is_cancelled_is_forgotten() -> None:

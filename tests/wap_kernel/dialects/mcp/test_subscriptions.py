@@ -1,4 +1,4 @@
-"""Who hears of a change: by the file, by a folder above it, and after a command everybody."""
+"""Clients are notified of a change of the file or of a folder above it, and after every command."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from wap_kernel.model.operations import DeleteFile, MoveFile, Operation, RunComm
 
 
 @pytest.fixture(autouse=True)
-def _at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+def _without_delay(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(subscriptions, "COLLECT_SECONDS", 0)
 
 
@@ -22,12 +22,12 @@ LAST = "file:///last"
 
 def _heard(*operations: Operation, watched: dict[str, str]) -> set[str]:
     async def hear() -> set[str]:
-        told: set[str] = set()
+        notified: set[str] = set()
         made, last = ResourceChanges(), asyncio.Event()
 
         def listen(event: ServerEvent) -> None:
             assert isinstance(event, ResourceUpdated)
-            told.add(event.uri)
+            notified.add(event.uri)
             if event.uri == LAST:
                 last.set()
 
@@ -40,7 +40,7 @@ def _heard(*operations: Operation, watched: dict[str, str]) -> set[str]:
             await asyncio.sleep(0)  # what is told together may come after it
         assert not made._watched
         made.close()
-        return told - {LAST}
+        return notified - {LAST}
 
     return asyncio.run(hear())
 
@@ -49,7 +49,7 @@ FILES = {"file:///a": "a", "file:///b/c/d": "b/c/d"}
 
 
 @pytest.mark.parametrize(
-    ("operation", "told"),
+    ("operation", "notified"),
     [
         (WriteFile(path="a", content=b""), {"file:///a"}),
         (WriteFile(path="aa", content=b""), set()),
@@ -59,8 +59,8 @@ FILES = {"file:///a": "a", "file:///b/c/d": "b/c/d"}
         (RunCommand(command="make"), set(FILES)),
     ],
 )
-def test_who_hears_of_it(operation: Operation, told: set[str]) -> None:
-    assert _heard(operation, watched=FILES) == told
+def test_who_hears_of_it(operation: Operation, notified: set[str]) -> None:
+    assert _heard(operation, watched=FILES) == notified
 
 
 def test_where_nobody_listens_nothing_is_kept() -> None:
@@ -69,11 +69,11 @@ def test_where_nobody_listens_nothing_is_kept() -> None:
 
 def test_it_may_be_told_from_another_thread() -> None:
     async def tell() -> str:
-        made, told = ResourceChanges(), asyncio.Event()
-        made.bus.subscribe(lambda _: told.set())
+        made, notified = ResourceChanges(), asyncio.Event()
+        made.bus.subscribe(lambda _: notified.set())
         with made.watch(FILES.items()):
             await asyncio.get_running_loop().run_in_executor(None, made.announce, WriteFile(path="a", content=b""))
-            await asyncio.wait_for(told.wait(), 60)
+            await asyncio.wait_for(notified.wait(), 60)
         return "told"
 
     assert asyncio.run(tell()) == "told"
