@@ -156,7 +156,7 @@ class EmbeddedBackend:
         return self._engine.wait(self._workspace.audit_page(page))
 
     def grants(self) -> Data:
-        given = self._engine.wait(self._workspace.offload(self._workspace.grants.given))
+        given = self._engine.wait(self._workspace.offload(self._workspace.grants.records))
         return {
             "grants": [
                 {"id": one.id, "allows": one.grant.text, "createdAt": one.created_at, "createdBy": one.created_by}
@@ -170,7 +170,7 @@ class EmbeddedBackend:
     async def _revoke(self, grant_id: str) -> None:
         if not await self._workspace.offload(lambda: self._workspace.grants.revoke(grant_id)):
             raise NotFound("There is no such grant.", hint="List the grants to see their ids.")
-        await self._workspace.administered("revokeGrant", grant_id, self._caller)
+        await self._workspace.audit_administration("revokeGrant", grant_id, self._caller)
 
     def close(self) -> None:
         self._closing()

@@ -1,4 +1,4 @@
-"""What is done for each kind of operation, once the pipeline has decided that it may be.
+"""Perform each kind of operation, once the pipeline has decided that it may be performed.
 
 Runs on the workspace's threads.
 """
@@ -46,33 +46,35 @@ from wap_kernel.model.package import __version__
 from wap_kernel.model.paths import render_path
 from wap_kernel.model.results import CommandResult, Limits, Result, WorkspaceDescription
 from wap_kernel.policy.paths.quarantine import quarantine_files
-from wap_kernel.policy.paths.sandbox_masks import Masks, unguarded
+from wap_kernel.policy.paths.sandbox_masks import Masks, without_guard
 from wap_kernel.providers.base import Provider
 from wap_kernel.state.undo.undo import Undo
 
 DIALECTS = ("wap/1.0", "agent-spaces/1.0", "coding-environment-mcp", "workspace-tool-interface")
 WALK_SECONDS = 30.0
-"""What a listing or a search may take."""
+"""Seconds that a listing or a search may take."""
 SCANS = 3
-"""How often is looked again for what a command may not see."""
+"""Walks in search of what a command may not see, before it is given up."""
 
 
 @dataclass(frozen=True)
 class Permit:
-    """What the policy leaves to one operation."""
+    """The files, limits and confinement of one allowed operation."""
 
     files: Files
-    """Guarded by `guard`."""
+    """The files, guarded by `guard`."""
     guard: Guard
     limits: Limits
-    """Of the answer and of what may be written; never above the policy's own."""
+    """Limits of the result and of what may be written; never above those of the policy."""
     max_searched_size: int
     env_allowlist: frozenset[str] | None = None
     confine: Callable[[Deadline], Masks] = lambda _: Masks(Confinement())
-    """Finds out what a command may not see; only asked when there is a command and a provider that confines."""
+    """A function that finds what a command may not see; called only for a command and a provider that confines."""
 
 
 class Actions:
+    """The functions that perform operations."""
+
     def __init__(
         self, provider: Provider, searcher: Searcher, locks: Locks, root: str, undoing: Undo, git: GitClient
     ) -> None:
@@ -179,17 +181,17 @@ class Actions:
         try:
             return self._git.preview(operation, permit.guard, masks.confinement)
         finally:
-            quarantine_files(unguarded(permit.files), masks.absent)
+            quarantine_files(without_guard(permit.files), masks.absent)
 
     def _act(self, operation: GitAction, permit: Permit, cancel: CancelToken) -> Result:
-        """Not begun again as a command is: of several steps some may be done."""
+        """Perform a git action. It is not retried as a command is: some of its steps may have been done."""
         masks = Masks(Confinement())
         if self._provider.confines:
             masks = permit.confine(Deadline(WALK_SECONDS, lambda: cancel.requested))
         try:
             return self._git.act(operation, permit.guard, masks.confinement, cancel)
         finally:
-            quarantine_files(unguarded(permit.files), masks.absent)
+            quarantine_files(without_guard(permit.files), masks.absent)
 
     def _run_confined(
         self, command: Command, permit: Permit, cancel: CancelToken, on_chunk: OnChunk | None
@@ -205,9 +207,9 @@ class Actions:
                 try:
                     outcome = self._provider.run(confined, on_chunk=on_chunk, cancel=cancel)
                 finally:
-                    moved = quarantine_files(unguarded(permit.files), masks.absent)
+                    moved = quarantine_files(without_guard(permit.files), masks.absent)
                 return _with_notes(outcome, moved)
-            except Conflict:  # what had to be hidden was moved between the walk and the start; nothing has run
+            except Conflict:  # a path to hide was moved between the walk and the start; nothing has run
                 if attempt == SCANS:
                     raise
                 attempt += 1
@@ -229,11 +231,11 @@ _SIMPLE: Mapping[type[Operation], Callable[[Actions, Any, Permit], Result]] = {
 
 
 def _with_notes(outcome: CommandOutcome, moved: list[tuple[str, str]]) -> CommandOutcome:
-    """Tells, where the command's own complaints stand, what became of what it made."""
+    """Return the outcome with a note in stderr for every file that was renamed."""
     notes = "".join(f"wap: {old} is protected; what was made there is now {new}\n" for old, new in moved)
     return replace(outcome, stderr=outcome.stderr + notes) if notes else outcome
 
 
 def _partial(result: CommandResult) -> dict[str, Any]:
-    """The output of a command that did not end by itself, for an error's details."""
+    """Return the output of a command that did not end by itself, for the details of an error."""
     return result.model_dump(by_alias=True, exclude={"exit_code"})

@@ -26,7 +26,7 @@ class FastPath:
     def __init__(self, root: Root, policy: BoundPolicy, limits: Limits) -> None:
         effective = policy.effective
         self.files: LinklessFiles | None = root.open_linkless(policy.guard) if effective.only_guard_decides else None
-        """None where the fast path is closed."""
+        """The files behind paths without links; None where the fast path is closed."""
         self._max_read = limits.max_file_size
         self._max_size = _least(effective.max_file_size)
         self._max_new = min(self._max_size, _least(effective.max_edit_size), limits.max_write_size)

@@ -239,7 +239,7 @@ class Judge:
                 sandbox_masks.find_masks,
                 self._files,
                 policy.sandbox_guard,
-                self._protected.places,
+                self._protected.fixed_paths,
                 network=network,
                 is_read_only=effective.access == "read",
                 attributes=partial(self._attributes.file_for, guard),

@@ -1,4 +1,4 @@
-"""The workspace in this process, opened as a server with the same configuration would open it."""
+"""Open a workspace in this process, as a server with the same configuration would."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def open_workspace(
     changed: Callable[[Operation, Caller, CallContext], None] = lambda *_: None,
     log: Logger | None = None,
 ) -> Workspace:
-    """`settings` are those of `wap_kernel.engine.jupyter_config.read_settings`."""
+    """Return the workspace at `root`. `settings` come from `wap_kernel.engine.jupyter_config.read_settings`."""
     from wap_kernel.engine.workspace import Workspace
     from wap_kernel.git.settings import parse_git_settings
     from wap_kernel.model.results import Limits

@@ -1,7 +1,7 @@
-"""Workspace: one folder, opened; what is done in it goes through `pipeline.py`.
+"""Workspace: one open folder; every operation in it goes through `pipeline.py`.
 
-The surface is async; the work is done on the workspace's own bounded threads, never on the event loop, which carries
-every kernel's messages as well.
+Its methods are async. The work is done on the workspace's own bounded threads and never on the event loop, which also
+carries every kernel's messages.
 """
 
 from __future__ import annotations
@@ -64,15 +64,15 @@ from wap_kernel.state.undo.change_recorder import ChangeRecorder, SnapshotLimits
 from wap_kernel.state.undo.undo import Undo
 
 CHECK_SECONDS = 10.0
-"""What the verdicts on the operations of one message may take."""
+"""Seconds that the verdicts on the operations of one message may take."""
 T = TypeVar("T")
 THREADS: Mapping[type[Operation], int] = {
     **{SearchFiles: 2, ListFiles: 1, RunCommand: 16, Operation: 8},
     **{GitRead: 4, GitChange: 2, GitTransfer: 2},
 }
-"""How many operations of a kind run at once; what has no entry of its own counts as an Operation.
+"""Threads per kind of operation; a kind without an entry shares those of Operation.
 
-One listing: it is Python's own work, so a second one would not be done sooner but would keep the event loop waiting.
+Listings have one: they are Python's own work, so a second thread would not help but keep the event loop waiting.
 """
 
 
@@ -114,7 +114,7 @@ class Workspace:
         self._keeps = undo
         self._git = git or GitSettings()
         self.redactor = CurrentRedactor(lambda: self._git.source.secrets, lambda: self._git.source.fragments)
-        """For all that is told and written of it."""
+        """The redactor of everything that leaves the workspace: results, errors, events, audit records."""
         hidden = (*hidden, *self._git.source.secret_paths)
         self._changed = changed
         self.log = log or logging.getLogger("wap_kernel")
@@ -122,9 +122,9 @@ class Workspace:
         self._is_closed = False
         with ExitStack() as opened:
             self.state_dir = open_state_dir(state_dir or default_state_dir(root))
-            """Where its audit, grants, tokens and locks live."""
+            """The state folder, with the audit, grants, tokens and locks."""
             self.id = workspace_id(root)
-            """By this the state folder, which may serve several workspaces, knows it."""
+            """The id of this workspace in the state folder, which may serve several workspaces."""
             self._protected = find_protected_paths(root, self.state_dir, hidden=hidden, read_only=read_only)
             self._open(root, policy or presets.load_preset("standard"), provider, opened)
             self._opened = opened.pop_all()
@@ -151,7 +151,7 @@ class Workspace:
                 self._files.guarded_by(protected), self.database, state, SnapshotLimits(), self.log
             )
         self.undo = Undo(snapshots, locks, lambda caller: self.judge.bind(caller).guard)
-        """What runs changed, and how it is taken back."""
+        """The changes of runs, and their undo."""
         server = environment.restrict_search_path(os.environ) if self._provider.confines else os.environ
         path = environment.build_environment(server, {})["PATH"]
         self.judge = Judge(
@@ -181,7 +181,7 @@ class Workspace:
             changed=self._changed,
             bug=self.bug,
         )
-        """What is done in it, on its threads."""
+        """The pipeline of all operations, on the threads."""
 
     def _choose(self, name: str) -> Provider:
         try:
@@ -203,23 +203,26 @@ class Workspace:
 
     @property
     def running(self) -> int:
-        """How many commands are under way, and transfers to and from remotes."""
+        """Return the number of commands and of git transfers that are under way."""
         return sum(isinstance(operation, RunCommand | GitTransfer) for operation in self._underway.values())
 
     async def perform(self, operation: Operation, caller: Caller | None = None) -> Result:
-        """Do it, or raise a WapError. Cancelling the task ends a command that it started."""
+        """Perform `operation` or raise a WapError. A cancelled task ends the command that it started."""
         return await self.answer(operation, caller or Caller(), lambda result: result)
 
     async def answer(
         self, operation: Operation, caller: Caller, encode: Callable[[Result], T], context: CallContext = NO_RUN
     ) -> T:
-        """Like `perform`; `encode` makes an answer of the result on the same thread, away from the event loop."""
+        """Perform `operation` and return its encoded result. `encode` runs on the same thread, off the event loop."""
         return await self._answer(operation, caller, context, encode, None, CancelToken())
 
     def stream(
         self, operation: RunCommand, caller: Caller, context: CallContext = NO_RUN
     ) -> AsyncGenerator[Chunk | Result, None]:
-        """The command's output while it runs, and its result last; or a WapError. Leaving the loop ends the command."""
+        """Yield the command's output while it runs, and its result last, or raise a WapError.
+
+        A caller that stops iterating ends the command.
+        """
         return stream_output(partial(self._answer, operation, caller, context, lambda result: result))
 
     async def _answer(
@@ -242,7 +245,7 @@ class Workspace:
             del self._underway[cancel]
 
     async def check(self, operations: Sequence[Operation], caller: Caller) -> list[Verdict]:
-        """What would be said about each of the operations. Nothing is done, not even one before the next."""
+        """Return the verdict on each of the operations. None is performed, so none sees the effect of another."""
         deadline = Deadline(CHECK_SECONDS, lambda: self._is_closed)
 
         def verdicts() -> Iterator[Verdict]:
@@ -253,7 +256,7 @@ class Workspace:
         return await self.offload(lambda: list(verdicts()))
 
     async def describe_policy(self, caller: Caller) -> dict[str, Any]:
-        """The policy that binds the caller, layer by layer and what it comes to."""
+        """Return the policy that binds the caller, as its layers and the combined settings."""
         return await self.offload(lambda: self._describe_policy(caller))
 
     def _describe_policy(self, caller: Caller) -> dict[str, Any]:
@@ -269,19 +272,19 @@ class Workspace:
         }
 
     async def offload(self, work: Callable[[], T]) -> T:
-        """Run something slow on one of the workspace's threads, for those who must not hold the event loop."""
+        """Run `work`, which would hold up the event loop, on one of the workspace's threads."""
         return await self.on_thread(Operation, work)
 
-    async def administered(self, action: str, subject: str, caller: Caller) -> None:
-        """Record what a person has done about what agents may do."""
-        said = Administer(action=action, subject=subject)
-        record = self._audit.record(said, caller, CallContext(tool=action))
+    async def audit_administration(self, action: str, subject: str, caller: Caller) -> None:
+        """Audit that a person changed what agents may do."""
+        operation = Administer(action=action, subject=subject)
+        record = self._audit.record(operation, caller, CallContext(tool=action))
         await self.offload(lambda: self._audit.outcome(record, "ok"))
 
     async def audit_page(self, page: AuditQuery) -> dict[str, Any]:
         return await self.offload(lambda: self._audit.page(page))
 
-    def refused(
+    def audit_refusal(
         self,
         tool: str,
         error: WapError,
@@ -289,8 +292,10 @@ class Workspace:
         operation: Operation | None = None,
         context: CallContext = NO_RUN,
     ) -> None:
-        """Record a request that was refused before it was performed, or before it even became an operation. The error
-        is about to be told, so it is redacted as well."""
+        """Audit a request that was refused before it was performed, or before it even became an operation.
+
+        The error is on its way to the caller, so it is redacted as well.
+        """
         results.redact_error(error, self.redactor)
         self._audit.refused(tool, error, caller, operation, context)
 
@@ -302,7 +307,7 @@ class Workspace:
         return await pool.run(work)
 
     async def close(self) -> None:
-        """End what is running and let writes finish."""
+        """Cancel the running operations, and let writes finish."""
         if self._is_closed:
             return
         self._is_closed = True
@@ -311,12 +316,15 @@ class Workspace:
         await asyncio.get_running_loop().run_in_executor(None, self._opened.close)
 
     def bug(self, error: Exception, where: str) -> WapError:
-        """Log it. The traceback names lines of ours; what callers sent stays out of the log."""
+        """Log an unexpected error and return the error for the caller.
+
+        The traceback names lines of this package; what callers sent stays out of the log.
+        """
         self.log.error("wap: a bug in %s", where, exc_info=error)
         return InternalError("Something went wrong inside the server.", hint="Its log has the details.")
 
     def _remove_temporary(self, name: str, path: str) -> bool:
-        """Remove what a crash left, and say whether that is settled."""
+        """Remove a temporary file that a crash left, and return whether nothing is left to do."""
         if not atomic_write.is_temporary(name) or os.path.basename(path) != name:
             return True
         try:

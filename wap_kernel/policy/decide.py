@@ -173,7 +173,7 @@ def _names_blocked(grant: Grant, policy: EffectivePolicy) -> bool:
 
 def _parse_script(operation: Operation) -> Script:
     if isinstance(operation, RunCommand):
-        return replace(parse_command(operation.line), given=tuple(operation.environment.values()))
+        return replace(parse_command(operation.line), variable_values=tuple(operation.environment.values()))
     return parse_command(operation.line) if isinstance(operation, GitAction) else Script(())
 
 

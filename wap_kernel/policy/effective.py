@@ -38,7 +38,7 @@ class EffectivePolicy:
     """
 
     def __init__(self, layers: Layers, *, compiled: Iterable[CompiledLayer] | None = None) -> None:
-        self.compiled = tuple(map(_compiled, layers) if compiled is None else compiled)
+        self.compiled = tuple(map(_compile, layers) if compiled is None else compiled)
         self.layers = tuple(layer.policy for layer in self.compiled)
         self._denying_layers = tuple(layer for layer in self.compiled if layer.denied)
         self._read_only_layers = tuple(layer for layer in self.compiled if layer.read_only)
@@ -46,7 +46,7 @@ class EffectivePolicy:
 
     def with_layer(self, policy: Policy) -> EffectivePolicy:
         """Return the policy narrowed by one more layer, such as an agent token's scope."""
-        return EffectivePolicy((), compiled=(*self.compiled, _compiled(policy)))
+        return EffectivePolicy((), compiled=(*self.compiled, _compile(policy)))
 
     # -- combined settings
 
@@ -122,21 +122,21 @@ class EffectivePolicy:
         if self.broken is not None:
             return self.broken
         if self.access == "none":
-            return _refused("filesystem.access", "Filesystem access is disabled")
+            return _refuse("filesystem.access", "Filesystem access is disabled")
         for layer in self._denying_layers:
             if (pattern := layer.denied.find(path, folder=folder)) is not None:
-                return _matched(layer, "deniedPaths", pattern, f'Path "{path}" is denied by policy')
+                return _refuse_match(layer, "deniedPaths", pattern, f'Path "{path}" is denied by policy')
         if access is Access.WRITE:
             if self.access == "read":
-                return _refused("filesystem.access", "Filesystem is read-only")
+                return _refuse("filesystem.access", "Filesystem is read-only")
             for layer in self._read_only_layers:
                 if (pattern := layer.read_only.find(path, folder=folder)) is not None:
-                    return _matched(layer, "readOnlyPaths", pattern, f'Path "{path}" is read-only')
+                    return _refuse_match(layer, "readOnlyPaths", pattern, f'Path "{path}" is read-only')
         for layer, allowed in self._allowing_layers:
             if not (allowed.matches(path) or (folder and allowed.leads_on(path)) or path == "."):
                 listed = ", ".join(layer.policy.filesystem.allowed_paths or ())
                 rule = f"{layer.policy.name}{ALLOWED_PATHS_SUFFIX}"
-                return _refused(rule, f'Path "{path}" is not in allowed paths', f"Allowed paths: {listed or 'none'}")
+                return _refuse(rule, f'Path "{path}" is not in allowed paths', f"Allowed paths: {listed or 'none'}")
         return None
 
     def hidden_among(
@@ -190,7 +190,7 @@ class EffectivePolicy:
         }
 
 
-def _compiled(policy: Policy) -> CompiledLayer:
+def _compile(policy: Policy) -> CompiledLayer:
     try:
         return CompiledLayer(policy)
     except InvalidArgument as error:  # `parse.py` reports it for a file; a policy may also come from elsewhere
@@ -206,10 +206,10 @@ def _least(limits: Iterable[int | None]) -> int | None:
     return min((limit for limit in limits if limit is not None), default=None)
 
 
-def _refused(rule: str, reason: str, suggestion: str | None = None) -> Verdict:
+def _refuse(rule: str, reason: str, suggestion: str | None = None) -> Verdict:
     return Verdict(VerdictKind.DENY, rule, reason, suggestion, closes_path=True)
 
 
-def _matched(layer: CompiledLayer, field: str, pattern: str, reason: str) -> Verdict:
+def _refuse_match(layer: CompiledLayer, field: str, pattern: str, reason: str) -> Verdict:
     name = layer.policy.name
-    return _refused(f"{name}: {pattern}", reason, f'It matches "{pattern}" in {field} of {name}.')
+    return _refuse(f"{name}: {pattern}", reason, f'It matches "{pattern}" in {field} of {name}.')

@@ -1,4 +1,4 @@
-"""What a person allowed for good in this workspace. Kept in the state folder, where no tool can reach it."""
+"""Store the grants of a workspace in the state folder, where no tool can reach them."""
 
 from __future__ import annotations
 
@@ -23,6 +23,8 @@ def new_grant_id() -> str:
 
 @dataclass(frozen=True)
 class StoredGrant:
+    """A grant with its id, and who gave it when."""
+
     id: str
     grant: Grant
     created_at: str
@@ -30,27 +32,27 @@ class StoredGrant:
 
 
 class GrantStore:
-    """Any thread may ask, whenever an operation asks; other processes may change them meanwhile."""
+    """The grants of one workspace. Any thread may read them; other processes may change them meanwhile."""
 
     def __init__(self, state_dir: str, workspace: str) -> None:
         self._workspace = workspace
         self._lock = threading.Lock()
         self._connection = connect(state_dir)
-        self._seen: int | None = None
-        self._known: dict[str, Grant] = {}
+        self._version: int | None = None
+        self._cache: dict[str, Grant] = {}
 
     def all(self) -> dict[str, Grant]:
-        """By id, oldest first."""
+        """Return the grants by id, oldest first."""
         with self._lock:
             with _usable():
                 (version,) = self._connection.execute("PRAGMA data_version").fetchone()
-                if version != self._seen:
-                    self._known = self._read()
-                    self._seen = version
-            return dict(self._known)
+                if version != self._version:
+                    self._cache = self._read()
+                    self._version = version
+            return dict(self._cache)
 
-    def given(self) -> list[StoredGrant]:
-        """Oldest first."""
+    def records(self) -> list[StoredGrant]:
+        """Return the grants with who gave them when, oldest first."""
         with self._lock, _usable():
             rows = self._connection.execute(
                 "SELECT id, body, created_at, created_by FROM grants WHERE workspace = ? ORDER BY created_at, id",
@@ -63,23 +65,23 @@ class GrantStore:
         with self._lock, _usable():
             identifier = new_grant_id()
             self.insert(self._connection, identifier, grant, by)
-            self._seen = None  # our own changes do not count in data_version
+            self._version = None  # changes of this connection do not count in data_version
         return identifier
 
     def insert(self, connection: sqlite3.Connection, identifier: str, grant: Grant, by: str) -> None:
-        """In a transaction of somebody else's."""
+        """Insert a grant in a transaction of the caller's."""
         connection.execute(
             "INSERT INTO grants (id, created_at, created_by, workspace, body) VALUES (?, ?, ?, ?, ?)",
             (identifier, utc_now(), by, self._workspace, grant.model_dump_json()),
         )
 
     def revoke(self, identifier: str) -> bool:
-        """Whether there was such a grant."""
+        """Delete a grant, and return whether there was one."""
         with self._lock, _usable():
             deleted = self._connection.execute(
                 "DELETE FROM grants WHERE id = ? AND workspace = ?", (identifier, self._workspace)
             )
-            self._seen = None
+            self._version = None
             return deleted.rowcount > 0
 
     def close(self) -> None:
@@ -104,7 +106,7 @@ def _usable() -> Iterator[None]:
 
 
 def decode_grant(body: str) -> Grant | None:
-    """None for what a later version wrote: a grant that is not understood allows nothing."""
+    """Return the grant in `body`, or None where its form is unknown: such a grant allows nothing."""
     try:
         return Grant.model_validate_json(body)
     except ValidationError:

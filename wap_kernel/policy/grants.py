@@ -1,8 +1,8 @@
-"""Grants: what a person allowed "always, here". As narrow as one kind of operation on one path, or one form of command.
+"""Build and match grants, by which a person allowed an operation "always, here".
 
-A grant turns ask into allow, never deny, and never for a rule that is not grantable; `decision.py` sees to that.
-Whatever may make the same words do something else is part of what is granted: the real path, the folder, redirections,
-flags. What was stored in a form that is not known any more allows nothing.
+A grant is as narrow as one kind of operation on one path, or one form of command. It turns ask into allow, never deny,
+and never for a rule that is not grantable; `decide.py` sees to that. Whatever may make the same words do something else
+is part of the grant: the real path, the folder, redirections, flags.
 """
 
 from __future__ import annotations
@@ -19,22 +19,22 @@ from wap_kernel.policy.shell.syntax import Redirect, SimpleCommand
 
 
 @dataclass(frozen=True)
-class _Wide:
-    """What may differ between two commands of which a person allowed one."""
+class _Tolerance:
+    """The differences between two commands that one grant covers."""
 
     operands: re.Pattern[str]
     flags: frozenset[str]
     """Options that are known to take no value. They must be the same; with any other one nothing may differ."""
     texts: frozenset[str] = frozenset()
-    """Options of which the value is words for people."""
+    """Options whose value is text for people."""
     bound: int = 0
-    """How many of the first operands must be the same."""
+    """Number of leading operands that must be the same."""
 
 
 _PATH = re.compile(r"(?!.*\.\.)[A-Za-z0-9_.][A-Za-z0-9_./-]*")
 _BRANCH = re.compile(r"(?!.*\.\.)[A-Za-z0-9_][A-Za-z0-9_./-]*")
 _PACKAGE = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_-]*(==?[0-9]+(\.[0-9]+)*)?")
-"""Of an index: no path, no address (`x@...` is one to pip), and nothing that could be the name of an archive."""
+"""A package of an index: no path, no address (`x@...` is one to pip), no name that an archive could have."""
 _MODULE = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_-]*(@[0-9]+(\.[0-9]+)*)?")
 
 
@@ -42,22 +42,22 @@ def _options(text: str) -> frozenset[str]:
     return frozenset(text.split())
 
 
-_PIP = _Wide(_PACKAGE, _options("-U --upgrade -q --quiet --user --no-deps --pre --no-input --no-cache-dir"))
-_NPM = _Wide(_MODULE, _options("-D --save-dev -E --save-exact --ignore-scripts --no-audit --no-fund"))
-_CONDA = _Wide(_PACKAGE, _options("-y --yes -q --quiet"))
+_PIP = _Tolerance(_PACKAGE, _options("-U --upgrade -q --quiet --user --no-deps --pre --no-input --no-cache-dir"))
+_NPM = _Tolerance(_MODULE, _options("-D --save-dev -E --save-exact --ignore-scripts --no-audit --no-fund"))
+_CONDA = _Tolerance(_PACKAGE, _options("-y --yes -q --quiet"))
 _COMMIT = _options("-a --all -q --quiet -s --signoff --amend --allow-empty")
 
-WIDE: Mapping[tuple[str, str], _Wide] = {
-    ("git", "add"): _Wide(_PATH, _options("-A --all -u --update -v --verbose")),
-    ("git", "commit"): _Wide(_PATH, _COMMIT, texts=_options("-m -am --message")),
-    ("git", "fetch"): _Wide(_BRANCH, _options("-p --prune -t --tags -q --quiet -v --verbose"), bound=1),
-    ("git", "pull"): _Wide(_BRANCH, _options("-r --rebase --no-rebase --ff-only -q --quiet"), bound=1),
+TOLERANCES: Mapping[tuple[str, str], _Tolerance] = {
+    ("git", "add"): _Tolerance(_PATH, _options("-A --all -u --update -v --verbose")),
+    ("git", "commit"): _Tolerance(_PATH, _COMMIT, texts=_options("-m -am --message")),
+    ("git", "fetch"): _Tolerance(_BRANCH, _options("-p --prune -t --tags -q --quiet -v --verbose"), bound=1),
+    ("git", "pull"): _Tolerance(_BRANCH, _options("-r --rebase --no-rebase --ff-only -q --quiet"), bound=1),
     **dict.fromkeys([("pip", "install"), ("pip3", "install")], _PIP),
     **dict.fromkeys([("npm", "install"), ("npm", "i"), ("npm", "add"), ("yarn", "add"), ("pnpm", "add")], _NPM),
     **dict.fromkeys([("conda", "install"), ("mamba", "install")], _CONDA),
-    ("uv", "add"): _Wide(_PACKAGE, _options("--dev -q --quiet")),
+    ("uv", "add"): _Tolerance(_PACKAGE, _options("--dev -q --quiet")),
 }
-"""Of these alone the operands may differ. None of them runs a program that it is given, or sends anything away."""
+"""Commands whose operands may differ. None of them runs a program that its arguments name, or sends data away."""
 
 _SIGNS = {"read": "<", "write": ">", "append": ">>"}
 _MOVES = frozenset("cd pushd popd".split())
@@ -72,7 +72,7 @@ def command_form(command: SimpleCommand, cwd: str) -> CommandForm | None:
     targets = [each for each in command.redirects if each.target.literal is not None]
     if not words or len(words) < len(command.words) or len(targets) < len(command.redirects):
         return None
-    bound, options = _widened(words) or (tuple(words), None)
+    bound, options = _apply_tolerance(words) or (tuple(words), None)
     return CommandForm(words=bound, options=options, redirects=tuple(map(_redirect, targets)), cwd=cwd)
 
 
@@ -80,9 +80,9 @@ def _redirect(redirect: Redirect) -> str:
     return f"{_SIGNS[redirect.mode]} {redirect.target.text}"
 
 
-def _widened(words: Sequence[str]) -> tuple[tuple[str, ...], tuple[str, ...]] | None:
-    """The words that must be the same, and the options. None: everything must."""
-    wide = WIDE.get((words[0], words[1])) if len(words) > 1 else None
+def _apply_tolerance(words: Sequence[str]) -> tuple[tuple[str, ...], tuple[str, ...]] | None:
+    """Return the words that must be the same and the options, or None where every word must be the same."""
+    wide = TOLERANCES.get((words[0], words[1])) if len(words) > 1 else None
     if wide is None:
         return None
     options: set[str] = set()
@@ -112,9 +112,9 @@ def grant_for_operation(
     if not isinstance(operation, RunCommand):
         paths = tuple(access.path for access in reached)
         return Grant(kind="path", operation=operation.kind, paths=paths, flags=tuple(_flags(operation)))
-    standing = _standing(operation, script, commands)
-    forms = [form for each in standing if (form := command_form(each, reached[0].path)) is not None]
-    if not forms or len(forms) < len(standing):
+    in_line = _find_in_line(operation, script, commands)
+    forms = [form for each in in_line if (form := command_form(each, reached[0].path)) is not None]
+    if not forms or len(forms) < len(in_line):
         return None
     return Grant(kind="command", operation=operation.kind, commands=tuple(dict.fromkeys(forms)))
 
@@ -127,7 +127,7 @@ def grant_for_git(operation: GitAction) -> Grant:
 
 
 def covers(grants: Iterable[Grant], needed: Grant | None) -> bool:
-    """Whether the grants together allow what is needed."""
+    """Return whether the grants together allow what is needed."""
     if needed is None:
         return False
     of_kind = [grant for grant in grants if (grant.kind, grant.operation) == (needed.kind, needed.operation)]
@@ -146,23 +146,25 @@ def _flags(operation: Operation) -> Iterator[str]:
             yield name
 
 
-def _standing(operation: RunCommand, script: Script, commands: Sequence[SimpleCommand]) -> list[SimpleCommand]:
-    """The commands as they stand in the line, wrappers included: `env -C sub rm a` is not `rm a`. Empty where anything
-    else in the line may change what they do: variables of the caller's, `cd`, or what they are given to read."""
+def _find_in_line(operation: RunCommand, script: Script, commands: Sequence[SimpleCommand]) -> list[SimpleCommand]:
+    """Return the commands as they stand in the line, wrappers included: `env -C sub rm a` is not `rm a`.
+
+    The list is empty where anything else in the line may change what they do: the caller's variables, `cd`, or input.
+    """
     line = operation.line
     moves = any(word.text in _MOVES for command in script.commands for word in command.words)
     if script.problems or operation.environment or moves or "<<" in line:
         return []
-    found = [[at for at, each in enumerate(script.commands) if _holds(each, command)] for command in commands]
-    places = sorted({at for places in found for at in places})
+    matches = [[at for at, each in enumerate(script.commands) if _contains(each, command)] for command in commands]
+    positions = sorted({at for match in matches for at in match})
     is_piped = "|" in line.replace("||", "")
-    if not all(found) or (is_piped and places != [0]):
+    if not all(matches) or (is_piped and positions != [0]):
         return []
-    return [script.commands[at] for at in places]
+    return [script.commands[at] for at in positions]
 
 
-def _holds(command: SimpleCommand, other: SimpleCommand) -> bool:
-    """Whether it is or runs the other one."""
+def _contains(command: SimpleCommand, other: SimpleCommand) -> bool:
+    """Return whether `command` is or runs `other`."""
     size = len(other.words)
     starts = range(len(command.words) - size + 1)
     return size > 0 and any(command.words[at : at + size] == other.words for at in starts)

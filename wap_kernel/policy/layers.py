@@ -1,7 +1,7 @@
-"""PolicyFiles: the layers of this machine, asked for before every operation.
+"""Read the layers of the policy on this machine, before every operation.
 
 A file is read each time and parsed when its bytes have changed: for a file of this size that costs no more than a few
-calls, and unlike a comparison of times and sizes it cannot miss a change. `reading.py` knows what the bytes mean.
+calls, and unlike a comparison of times and sizes it cannot miss a change. `parse.py` reads the bytes.
 """
 
 from __future__ import annotations
@@ -26,13 +26,15 @@ ADMINISTRATOR_FILE = "/etc/jupyter/wap-policy.json"
 POLICY_VARIABLE = "WAP_POLICY"
 WORKSPACE_FILE = ".cws-policy.json"
 
-MAX_REMEMBERED = 256
-"""Policies of folders; callers choose the folders, so there is a bound."""
+MAX_CACHED = 256
+"""Policies of folders in the cache; callers choose the folders, so there is a bound."""
 
 
 class PolicyFiles:
-    """`files` are the workspace's own, under a guard that knows what is protected and nothing of the policy: a policy
-    that denies hidden files must not make itself unreadable. `preset` is the server's own layer. Any thread may ask.
+    """The policy files that bind this workspace, for any thread.
+
+    `files` are the workspace's own, under a guard that knows the protected paths but no policy: a policy that denies
+    hidden files must not make itself unreadable. `preset` is the server's own layer.
     """
 
     def __init__(
@@ -52,7 +54,7 @@ class PolicyFiles:
         self._last: tuple[Layers, EffectivePolicy | None] = ((), None)
 
     def layers(self) -> Layers:
-        """From the administrator's to the workspace's. The same object as long as nothing has changed."""
+        """Return the layers, from the administrator's to the workspace's; the same object while nothing has changed."""
         found = tuple(
             layer
             for layer in (
@@ -64,13 +66,13 @@ class PolicyFiles:
             if layer is not None
         )
         last, _ = self._last
-        if _are_the_same(found, last):
+        if _is_same(found, last):
             return last
         self._last = (found, None)
         return found
 
     def effective(self) -> EffectivePolicy:
-        """The layers compiled, which is done again only when they have changed."""
+        """Return the compiled layers. They are compiled again only when one has changed."""
         layers = self.layers()
         known, compiled = self._last
         if known is not layers or compiled is None:
@@ -79,7 +81,7 @@ class PolicyFiles:
         return compiled
 
     def layer_for(self, folder: str) -> Policy | None:
-        """What `.cws-policy.json` in `folder` says, with its patterns relative to that folder; None: there is none."""
+        """Return the layer in the `.cws-policy.json` of `folder`, with patterns relative to that folder, or None."""
         path = join_path(folder, WORKSPACE_FILE)
         return self._layer(path, lambda: self._read(path), folder=folder, is_workspace_policy=True)
 
@@ -106,9 +108,9 @@ class PolicyFiles:
             return None
         known = self._known.get(key)
         if known is None or known[0] != data:
-            if len(self._known) >= MAX_REMEMBERED:
+            if len(self._known) >= MAX_CACHED:
                 self._known.clear()
-            policy = _rebased(parse_policy(data, name), folder).model_copy(
+            policy = _rebase(parse_policy(data, name), folder).model_copy(
                 update={"is_workspace_policy": is_workspace_policy}
             )
             known = self._known[key] = (data, policy)
@@ -143,17 +145,17 @@ def _leads_nowhere(path: str) -> PermissionDenied:
     return PermissionDenied(f"It is a link that leads nowhere: {path}")
 
 
-def _are_the_same(found: Layers, known: Layers) -> bool:
+def _is_same(found: Layers, known: Layers) -> bool:
     return len(found) == len(known) and all(new is old for new, old in zip(found, known, strict=True))
 
 
 def escape_glob(path: str) -> str:
-    """A pattern that is this path and nothing else."""
+    """Return a pattern that matches this path and nothing else."""
     return re.sub(r"([\\*?\[\]{}!#])", r"\\\1", path)
 
 
-def _rebased(policy: Policy, folder: str) -> Policy:
-    """A policy that stands in `folder` speaks of paths from there on."""
+def _rebase(policy: Policy, folder: str) -> Policy:
+    """Return the policy with its patterns relative to the root; in the file they are relative to `folder`."""
     if folder == "." or policy.broken is not None:
         return policy
     prefix = escape_glob(folder)

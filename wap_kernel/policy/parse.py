@@ -1,4 +1,4 @@
-"""A policy from JSON: one layer in, one `Policy` out. Pure.
+"""Parse a policy from JSON: one layer in, one `Policy` out. Pure.
 
 Two forms are understood, also mixed: the flat one of `.cws-policy.json` (`allowedPaths`, `maxFileSize`, ...) and the
 sectioned one (`filesystem`, `shell`, `network`). What cannot be understood completely is a *broken* policy, which
@@ -37,106 +37,110 @@ _JOINED = {("filesystem", "denied_paths"), ("filesystem", "read_only_paths"), ("
 """Lists to which a layer adds; any other field of it replaces the preset's."""
 
 
-class _Wrong(Exception):
-    """Where a policy is wrong. Never leaves this module."""
+class _PolicyProblem(Exception):
+    """The problem of a broken policy. It never leaves this module."""
 
 
 def parse_policy(data: bytes, name: str) -> Policy:
-    """The layer that `data` holds. Never raises: see `Policy.broken`."""
+    """Return the layer in `data`; one that cannot be read is `broken`."""
     try:
-        fields = _object(data)
+        fields = _parse_object(data)
         preset = fields.pop("preset", None)
-        overrides = _policy(fields, name, known=(*KNOWN, "preset"))
-        return overrides if preset is None else _merged(_preset(preset), overrides).model_copy(update={"name": name})
-    except _Wrong as wrong:
+        overrides = _build_policy(fields, name, known=(*KNOWN, "preset"))
+        return (
+            overrides if preset is None else _merge(_load_preset(preset), overrides).model_copy(update={"name": name})
+        )
+    except _PolicyProblem as wrong:
         return Policy(name=name, broken=str(wrong))
 
 
 def merge_policy(preset: Policy, overrides: Mapping[str, Any]) -> Policy:
-    """`preset` with the fields of `overrides`, in either form, laid over it. Never raises: see `Policy.broken`."""
+    """Return `preset` with the fields of `overrides`, in either form; a result that cannot be read is `broken`."""
     try:
         if "preset" in overrides:
-            raise _Wrong("preset: it is named beside these fields, not among them (WapExtension.preset)")
-        return _merged(preset, _policy(overrides, preset.name, known=KNOWN))
-    except _Wrong as wrong:
+            raise _PolicyProblem("preset: it is named beside these fields, not among them (WapExtension.preset)")
+        return _merge(preset, _build_policy(overrides, preset.name, known=KNOWN))
+    except _PolicyProblem as wrong:
         return Policy(name=preset.name, broken=str(wrong))
 
 
-def _object(data: bytes) -> dict[str, Any]:
+def _parse_object(data: bytes) -> dict[str, Any]:
     if len(data) > MAX_POLICY_BYTES:
-        raise _Wrong(f"it is larger than {MAX_POLICY_BYTES} bytes")
+        raise _PolicyProblem(f"it is larger than {MAX_POLICY_BYTES} bytes")
     try:
-        found = json.loads(data.decode("utf-8-sig"), object_pairs_hook=_without_duplicates, parse_constant=_no_number)
+        found = json.loads(
+            data.decode("utf-8-sig"), object_pairs_hook=_refuse_duplicates, parse_constant=_refuse_constant
+        )
     except json.JSONDecodeError as error:
-        raise _Wrong(f"line {error.lineno}, column {error.colno}: {error.msg}") from None
+        raise _PolicyProblem(f"line {error.lineno}, column {error.colno}: {error.msg}") from None
     except UnicodeDecodeError as error:
-        raise _Wrong(f"byte {error.start} is not UTF-8") from None
+        raise _PolicyProblem(f"byte {error.start} is not UTF-8") from None
     except RecursionError:
-        raise _Wrong("it is nested too deeply") from None
+        raise _PolicyProblem("it is nested too deeply") from None
     except ValueError:  # a number with thousands of digits
-        raise _Wrong("a number is too large") from None
+        raise _PolicyProblem("a number is too large") from None
     if not isinstance(found, dict):
-        raise _Wrong("it is not an object with fields")
+        raise _PolicyProblem("it is not an object with fields")
     return found
 
 
-def _without_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+def _refuse_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     found = dict(pairs)
     if len(found) < len(pairs):
         names = [name for name, _ in pairs]
-        raise _Wrong(f"{next(name for name in names if names.count(name) > 1)}: the field stands there twice")
+        raise _PolicyProblem(f"{next(name for name in names if names.count(name) > 1)}: the field stands there twice")
     return found
 
 
-def _no_number(text: str) -> NoReturn:
-    raise _Wrong(f"{text} is not a number")
+def _refuse_constant(text: str) -> NoReturn:
+    raise _PolicyProblem(f"{text} is not a number")
 
 
-def _policy(fields: Mapping[str, Any], name: str, *, known: Iterable[str]) -> Policy:
-    """Fields of either form, checked; `model_fields_set` of the result tells which were there."""
-    sectioned = _sectioned(fields, known)
+def _build_policy(fields: Mapping[str, Any], name: str, *, known: Iterable[str]) -> Policy:
+    """Return the policy of checked fields in either form; its `model_fields_set` has those that were there."""
+    sectioned = _to_sections(fields, known)
     try:
         # By way of JSON, where being strict about types does not mean that a list cannot be a tuple.
         policy = Policy.model_validate_json(json.dumps(sectioned), strict=True)
     except ValidationError as error:
         first = error.errors(include_url=False)[0]
         where = ".".join(map(str, first["loc"]))
-        raise _Wrong(f"{where}: {first['msg']}" if where else first["msg"]) from None
+        raise _PolicyProblem(f"{where}: {first['msg']}" if where else first["msg"]) from None
     except (TypeError, ValueError, RecursionError):
-        raise _Wrong("it holds something that is not JSON") from None
+        raise _PolicyProblem("it holds something that is not JSON") from None
     _check_globs(policy)
     for tool in policy.confirmation_required:
         if tool not in OPERATIONS_BY_TOOL:
-            raise _Wrong(
+            raise _PolicyProblem(
                 f"confirmationRequired: unknown tool {tool!r}; known are {', '.join(sorted(OPERATIONS_BY_TOOL))}"
             )
     return policy.model_copy(update={"name": name})
 
 
-def _sectioned(fields: Mapping[str, Any], known: Iterable[str]) -> dict[str, Any]:
+def _to_sections(fields: Mapping[str, Any], known: Iterable[str]) -> dict[str, Any]:
     for field in fields:
         if field not in KNOWN:
-            raise _Wrong(f"{field}: unknown field; known are {', '.join(known)}")
+            raise _PolicyProblem(f"{field}: unknown field; known are {', '.join(known)}")
     sections = {field: fields[field] for field in FIELDS if field in fields}
     for field in SECTIONS:
         if not isinstance(sections.get(field, {}), Mapping):
-            raise _Wrong(f"{field}: it is not an object with fields")
+            raise _PolicyProblem(f"{field}: it is not an object with fields")
     for field, (section, inner) in FLAT.items():
         if field in fields:
             if inner in sections.get(section, {}):
-                raise _Wrong(f"{field}: it stands there twice, in {section} and outside")
+                raise _PolicyProblem(f"{field}: it stands there twice, in {section} and outside")
             sections[section] = {**sections.get(section, {}), inner: fields[field]}
-    if bad := _underscored(sections):
-        raise _Wrong(f"{bad}: unknown field; names are written like maxFileSize")
+    if bad := _find_underscore(sections):
+        raise _PolicyProblem(f"{bad}: unknown field; names are written like maxFileSize")
     return sections
 
 
-def _underscored(value: Any) -> str | None:
-    """The model knows its fields by their Python names too; a file has one spelling."""
+def _find_underscore(value: Any) -> str | None:
+    """Return a field that is spelled as in Python. The model would accept it, but a file has one spelling."""
     if isinstance(value, Mapping):
-        return next((str(k) for k in value if "_" in str(k)), None) or _underscored(list(value.values()))
+        return next((str(k) for k in value if "_" in str(k)), None) or _find_underscore(list(value.values()))
     if isinstance(value, list | tuple):
-        return next(filter(None, map(_underscored, value)), None)
+        return next(filter(None, map(_find_underscore, value)), None)
     return None
 
 
@@ -144,7 +148,7 @@ def _check_globs(policy: Policy) -> None:
     filesystem = policy.filesystem
     for pattern in filesystem.allowed_paths or ():
         if pattern.startswith(("!", "/")) or not pattern.strip("./") or ".." in pattern.split("/"):
-            raise _Wrong(
+            raise _PolicyProblem(
                 f"filesystem.allowedPaths: {pattern!r} selects nothing; patterns are relative to the workspace, like"
                 " src/** or **/*.py"
             )
@@ -156,18 +160,18 @@ def _check_globs(policy: Policy) -> None:
         try:
             compiled(patterns)
         except InvalidArgument as error:
-            raise _Wrong(f"filesystem.{field}: {error.text}") from None
+            raise _PolicyProblem(f"filesystem.{field}: {error.text}") from None
 
 
-def _preset(name: object) -> Policy:
+def _load_preset(name: object) -> Policy:
     from wap_kernel.policy import presets  # presets are policies in files of their own
 
     if not isinstance(name, str) or name not in presets.PRESETS:
-        raise _Wrong(f"preset: unknown preset {name!r}; known are {', '.join(presets.PRESETS)}")
+        raise _PolicyProblem(f"preset: unknown preset {name!r}; known are {', '.join(presets.PRESETS)}")
     return presets.load_preset(name)
 
 
-def _merged(base: Policy, over: Policy) -> Policy:
+def _merge(base: Policy, over: Policy) -> Policy:
     if base.broken is not None:
         return base
     changes: dict[str, Any] = {}
@@ -178,7 +182,7 @@ def _merged(base: Policy, over: Policy) -> Policy:
             if (section, field) in _JOINED:
                 fields[field] = tuple(dict.fromkeys((*getattr(old, field), *value)))
             elif (section, field) == ("shell", "rules"):
-                fields[field] = tuple(_rules(old.rules, value))
+                fields[field] = tuple(_merge_rules(old.rules, value))
         changes[section] = old.model_copy(update=fields)
     confirmed = (*base.confirmation_required, *over.confirmation_required)
     merged = base.model_copy(update={**changes, "confirmation_required": tuple(dict.fromkeys(confirmed))})
@@ -186,12 +190,12 @@ def _merged(base: Policy, over: Policy) -> Policy:
     return merged
 
 
-def _rules(old: Iterable[CommandRule], new: Iterable[CommandRule]) -> Iterable[CommandRule]:
-    """A new rule takes the place of the one about the same commands."""
-    return {_about(rule): rule for rule in (*old, *new)}.values()
+def _merge_rules(old: Iterable[CommandRule], new: Iterable[CommandRule]) -> Iterable[CommandRule]:
+    """Return the rules, where a new one replaces the old one about the same commands."""
+    return {_rule_key(rule): rule for rule in (*old, *new)}.values()
 
 
-def _about(rule: CommandRule) -> tuple[object, ...]:
+def _rule_key(rule: CommandRule) -> tuple[object, ...]:
     return (
         rule.command,
         frozenset(rule.having),

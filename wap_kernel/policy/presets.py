@@ -1,8 +1,8 @@
-"""The presets: policies as data, in `presets/*.json`, that carry examples of what they mean.
+"""Load the presets: policies as data in `presets/*.json`, with examples of what they mean.
 
 A preset is written as any policy is, with two additions: a group `{"commands": ["ls", "cat"], "verdict": "allow"}`
 stands for one rule a command, and `examples` are checked when the preset loads, so that a change of the data that does
-not mean what its author thinks is found before anybody relies on it.
+not mean what its author thinks shows before the server relies on it.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _FOLDER = Path(__file__).with_name("presets")
 
 
 class PresetExample(BaseModel):
-    """A command or a path, and what the preset says about it."""
+    """A command or a path, and the verdict that the preset gives on it."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -48,7 +48,7 @@ class PresetExample(BaseModel):
 
 
 class ExampleFacts:
-    """A machine on which every program is installed, so that examples mean the same everywhere."""
+    """The facts of a machine with every program installed, so that examples mean the same everywhere."""
 
     home = "/home/user"
     root = "/home/user/work"
@@ -63,14 +63,14 @@ class ExampleFacts:
 
 @lru_cache(maxsize=len(PRESETS))
 def load_preset(name: str) -> Policy:
-    """Raises InvalidArgument for an unknown preset, InternalError for one that contradicts its examples."""
+    """Return the preset. Raise InvalidArgument for an unknown one, InternalError if it contradicts its examples."""
     if name not in PRESETS:
         raise InvalidArgument(f"There is no preset {name!r}.", hint=f"Presets: {', '.join(PRESETS)}.")
     return read_preset((_FOLDER / f"{name}.json").read_text(encoding="utf-8"))
 
 
 def read_preset(text: str) -> Policy:
-    """The policy, with every example checked."""
+    """Return the policy in `text`, after a check of its examples."""
     data = json.loads(text)
     examples = [PresetExample.model_validate(each) for each in data.pop("examples")]
     shell = data.get("shell", {})
@@ -78,8 +78,8 @@ def read_preset(text: str) -> Policy:
     policy = Policy.model_validate(data)
     for example in examples:
         if (kind := example.evaluate(policy)) is not example.verdict:
-            shown = example.model_dump_json(exclude_defaults=True)
-            raise InternalError(f"The preset {policy.name} answers {kind.value} where its example says {shown}.")
+            expected = example.model_dump_json(exclude_defaults=True)
+            raise InternalError(f"The preset {policy.name} answers {kind.value} where its example says {expected}.")
     return policy
 
 

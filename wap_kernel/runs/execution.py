@@ -155,7 +155,7 @@ class RunExecution:
 
     async def _refuse(self, step: Step, error: WapError) -> _SliceEnd:
         context = CallContext(dialect=self._run.dialect, tool=step.tool, run=self._run.id, step=step.id)
-        self._services.workspace.refused(step.tool, error, self._run.caller, step.operation, context)
+        self._services.workspace.audit_refusal(step.tool, error, self._run.caller, step.operation, context)
         return await self._services.workspace.offload(lambda: self._record_failure(step, error, flush=True))
 
     def _execute_on_thread(self, limit: int) -> _SliceEnd:

@@ -163,7 +163,7 @@ class Runner(RunQueries):
             approval = await self.workspace.offload(request)
         except WapError as error:
             context = CallContext(dialect=dialect, tool=step.tool)
-            self.workspace.refused(step.tool, error, caller, step.operation, context)
+            self.workspace.audit_refusal(step.tool, error, caller, step.operation, context)
             raise
         refusal.details = {"rule": refusal.details["rule"], "runId": approval.run, "approvalId": approval.id}
         response = await self.wait_for_response(approval.run, wait)
@@ -198,7 +198,7 @@ class Runner(RunQueries):
             raise Conflict(f"The run has ended already ({run.status.value}).", runId=run.id)
         if not run.status.is_final:
             await self._on_thread(lambda: self._store.request_cancel(run_id))
-            await self.workspace.administered("cancelRun", run_id, caller)
+            await self.workspace.audit_administration("cancelRun", run_id, caller)
         for _ in range(3):  # the run may pause for approval, and a person decide, in the meantime
             if run.status.is_final:
                 break

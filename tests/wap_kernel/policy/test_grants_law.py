@@ -13,7 +13,7 @@ from tests.support.budgets import choose_budget
 from tests.support.grant_workspace import ASKING, grantable, run, verdict
 from wap_kernel.model.operations import RunCommand
 from wap_kernel.policy.decide import VerdictKind
-from wap_kernel.policy.grants import WIDE
+from wap_kernel.policy.grants import TOLERANCES
 
 HARMLESS = ("ls && ", "ls; ", " | cat", " && ls")
 
@@ -56,7 +56,7 @@ class Line:
         """Of one of the few pairs, with operands that are nothing but names."""
         name = r"(?!.*\.\.)[\w./][\w./-]*" if self.words[0] == "git" else r"\w[\w-]*(==[\d.]+)?"
         operands = (word for word in self.arguments if not word.startswith("-"))
-        return self.words[:2] in WIDE and all(re.fullmatch(name, word) for word in operands)
+        return self.words[:2] in TOLERANCES and all(re.fullmatch(name, word) for word in operands)
 
 
 programs = st.sampled_from([*(("git", sub) for sub in "add commit fetch pull push rebase".split())]) | st.sampled_from(

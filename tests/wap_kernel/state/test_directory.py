@@ -89,8 +89,10 @@ def test_when_the_intent_cannot_be_written_nothing_changes(
 
 
 def test_a_refused_request_is_recorded(tools: Any) -> None:
-    tools.workspace.refused("readFile", PermissionDenied("The path leaves the workspace: /etc/x"), Caller(user="me"))
-    tools.workspace.refused("readFile", InvalidArgument("path: required"), Caller(user="me"))
+    tools.workspace.audit_refusal(
+        "readFile", PermissionDenied("The path leaves the workspace: /etc/x"), Caller(user="me")
+    )
+    tools.workspace.audit_refusal("readFile", InvalidArgument("path: required"), Caller(user="me"))
     tools.createDirectory(path="so-that-everything-before-is-written")
     found = [(row["operation"], row["phase"], row["outcome"], row["code"]) for row in rows(tools.state)[:2]]
     assert found == [

@@ -163,7 +163,7 @@ class _ToolCall:
             raise translate_os_error(error, folder) from None
 
     def _record_refusal(self, error: WapError) -> None:
-        self.runner.workspace.refused(self.tool.name, error, self.caller)
+        self.runner.workspace.audit_refusal(self.tool.name, error, self.caller)
 
     # -- a single operation
 

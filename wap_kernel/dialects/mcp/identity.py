@@ -79,7 +79,7 @@ class CallerResolver:
         try:
             await self._get_requester(message).authorize(effect)
         except PermissionDenied as error:
-            self._workspace.refused(tool, error, caller)
+            self._workspace.audit_refusal(tool, error, caller)
             raise
         return caller
 

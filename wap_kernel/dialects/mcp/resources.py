@@ -162,7 +162,7 @@ class Resources:
             error = PermissionDenied(f"{tool} is not offered here, and so neither is this.", rule=OFFERED_TOOLS)
         else:
             error = PermissionDenied(f"This agent token does not open {tool}.", rule=SCOPE_RULE)
-        self._workspace.refused(tool, error, caller)
+        self._workspace.audit_refusal(tool, error, caller)
         raise error
 
     async def perform(self, message: Message, tool: str, operation: Operation, kind: type[R]) -> R:

@@ -38,7 +38,7 @@ async def parse_request(name: str, body: bytes, workspace: Workspace, caller: Ca
     try:
         return read() if is_quick else await workspace.offload(read)
     except WapError as error:
-        workspace.refused(name, error, caller, context=CallContext(dialect=DIALECT, tool=name))
+        workspace.audit_refusal(name, error, caller, context=CallContext(dialect=DIALECT, tool=name))
         raise translate_error(error) from None
 
 

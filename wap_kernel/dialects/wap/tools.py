@@ -196,7 +196,7 @@ async def parse_request(name: str, body: bytes, workspace: Workspace, caller: Ca
     try:
         return read() if len(body) <= LARGE_BODY_BYTES else await workspace.offload(read)
     except WapError as error:
-        workspace.refused(name, error, caller)
+        workspace.audit_refusal(name, error, caller)
         raise
 
 

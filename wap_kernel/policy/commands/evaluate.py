@@ -1,7 +1,7 @@
-"""The verdict on a command line: every program that it would run is looked up with its arguments. Pure.
+"""Evaluate a command line: find the rules for every program that it would run, with its arguments. Pure.
 
-Blocked beats ask beats allow. What cannot be read for certain is never allowed by a rule. All this saves questions and
-gives good answers; the boundary is the sandbox.
+Blocked beats ask beats allow. A line that cannot be parsed for certain is never allowed by a rule. All this saves
+approvals and gives good answers early; the boundary is the sandbox.
 """
 
 from __future__ import annotations
@@ -30,27 +30,27 @@ from wap_kernel.policy.shell.parser import Script, SimpleCommand, builtin_proble
 from wap_kernel.policy.shell.wrappers import unwrap
 from wap_kernel.policy.verdict import Verdict
 
-MAX_GIVEN = 16 * 1024
-"""Characters of the caller's variables that are looked through."""
+MAX_VARIABLE_CHARACTERS = 16 * 1024
+"""Characters of the caller's variables that are searched for names."""
 MAX_WRAPPING = 8
-"""`env env env ...`: deeper is nobody's honest command."""
+"""Depth of wrappers (`env env env ...`); no honest command is deeper."""
 
 
 @dataclass(frozen=True)
 class CommandVerdict:
-    """One command of the script with what is said about it; `command` is without its wrappers."""
+    """The verdict on one command of the script; `command` is without its wrappers."""
 
     command: SimpleCommand
     verdict: Verdict
 
 
 def evaluate_script(script: Script, shell: ShellPolicy, facts: CommandFacts) -> Verdict:
-    """The strictest of what is said about the commands and about the script as a whole."""
-    judged = evaluate_commands(script, shell, facts)
-    verdict = max((each.verdict for each in judged), key=lambda each: each.kind.strictness, default=_NOTHING)
-    asks = [each.verdict for each in judged if each.verdict.kind is VerdictKind.ASK]
+    """Return the strictest verdict on the commands and on the script as a whole."""
+    verdicts = evaluate_commands(script, shell, facts)
+    verdict = max((each.verdict for each in verdicts), key=lambda each: each.kind.strictness, default=_NOTHING)
+    asks = [each.verdict for each in verdicts if each.verdict.kind is VerdictKind.ASK]
     grantable = verdict.grantable and all(each.grantable for each in asks)
-    return replace(verdict, network=opens_network(judged, shell, facts), grantable=grantable)
+    return replace(verdict, network=opens_network(verdicts, shell, facts), grantable=grantable)
 
 
 def opens_network(verdicts: Sequence[CommandVerdict], shell: ShellPolicy, facts: CommandFacts) -> bool:
@@ -64,22 +64,25 @@ _NOTHING = Verdict(VerdictKind.ALLOW, "nothing to run", "The command runs nothin
 
 
 def evaluate_commands(script: Script, shell: ShellPolicy, facts: CommandFacts) -> tuple[CommandVerdict, ...]:
-    """What is said about each command, wrappers included, and last about what cannot be analysed."""
+    """Return the verdict on each command, wrappers included, and last on what cannot be analysed."""
     unclear = _Unclear(list(script.problems), script.whole)
     runs = [
-        (run, _judge_run(run, shell, facts))
+        (run, _evaluate_run(run, shell, facts))
         for command in script.commands
         for run in _runs(_Run(command), unclear, facts, 0)
         if run.command.words
     ]
     found = [
-        CommandVerdict(SimpleCommand(run.command.words), verdict) for run, verdict in _looked_at(runs, script, shell)
+        CommandVerdict(SimpleCommand(run.command.words), verdict)
+        for run, verdict in _search_unknown(runs, script, shell)
     ]
     if unclear.problems:
-        verdict = _unanalysable(unclear.problems, shell, facts)
-        if verdict.kind is VerdictKind.ALLOW and unclear.whole and _is_short(script.given):
-            mentions = Mentions([script.text], script.given, parts=True).first(list_restricted_commands(shell))
-            verdict = _unless_named(verdict, "The line", mentions)
+        verdict = _evaluate_unanalysable(unclear.problems, shell, facts)
+        if verdict.kind is VerdictKind.ALLOW and unclear.whole and _is_short(script.variable_values):
+            mentions = Mentions([script.text], script.variable_values, parts=True).first(
+                list_restricted_commands(shell)
+            )
+            verdict = _ask_if_named(verdict, "The line", mentions)
         elif verdict.kind is VerdictKind.ALLOW and list_restricted_commands(shell):
             verdict = replace(verdict, kind=VerdictKind.ASK)
         found.append(CommandVerdict(SimpleCommand(()), verdict))
@@ -88,7 +91,7 @@ def evaluate_commands(script: Script, shell: ShellPolicy, facts: CommandFacts) -
 
 @dataclass
 class _Unclear:
-    """Why a line cannot be analysed, and whether all of it was looked at."""
+    """The reasons why a line cannot be analysed, and whether all of it was parsed."""
 
     problems: list[str]
     whole: bool
@@ -96,7 +99,7 @@ class _Unclear:
 
 @dataclass(frozen=True)
 class _Run:
-    """A program that is started, by the shell or by another one (`external`: never a builtin)."""
+    """A program that is started, by the shell or by another program (`external`: then it is never a builtin)."""
 
     command: SimpleCommand
     external: bool = False
@@ -113,7 +116,7 @@ class _Run:
 
 
 def _runs(run: _Run, unclear: _Unclear, facts: CommandFacts, depth: int) -> Iterator[_Run]:
-    """The run itself and what it runs in turn."""
+    """Yield `run` and the programs that it runs in turn."""
     if not run.command.words:
         return
     if depth > MAX_WRAPPING:
@@ -143,67 +146,76 @@ def _runs(run: _Run, unclear: _Unclear, facts: CommandFacts, depth: int) -> Iter
             yield from _runs(_Run(command), unclear, facts, depth + 1)
 
 
-def _judge_run(run: _Run, shell: ShellPolicy, facts: CommandFacts) -> Verdict:
+def _evaluate_run(run: _Run, shell: ShellPolicy, facts: CommandFacts) -> Verdict:
     words, program = run.command.words, run.program(facts)
     blocked = max((match_blocked(entry, program, words) for entry in shell.blocked_commands), default=Fit.NO)
     if blocked is Fit.CERTAIN:
-        return _blocked(_shown(run))
+        return _deny_blocked(_program_name(run))
     if shell.allowed_commands is not None and not run.transparent:
         patterns = [entry.split() for entry in shell.allowed_commands]
         if not any(pattern and match_words(pattern, program, words, certain=True) for pattern in patterns):
-            return _not_allowed(
-                _shown(run, max((len(p) for p in patterns if p and p[0] in program.names), default=1)), shell
+            return _deny_not_allowed(
+                _program_name(run, max((len(p) for p in patterns if p and p[0] in program.names), default=1)), shell
             )
-    verdict = _by_rules(run, program, shell, facts)
+    verdict = _evaluate_rules(run, program, shell, facts)
     if blocked is Fit.POSSIBLE:
         asked = Verdict(
-            VerdictKind.ASK, "blocked", f'Command "{_shown(run)}" may be one that is blocked', grantable=False
+            VerdictKind.ASK, "blocked", f'Command "{_program_name(run)}" may be one that is blocked', grantable=False
         )
         verdict = max(verdict, asked, key=lambda each: each.kind.strictness)
     if not facts.confined and (may_go_home(words) or any(may_leave(word, facts) for word in words[1:])):
-        verdict = _at_least(shell.unconfined, verdict, "but may reach files outside the workspace")
+        verdict = _raise_to(shell.unconfined, verdict, "but may reach files outside the workspace")
     return verdict
 
 
-def _looked_at(
+def _search_unknown(
     runs: Sequence[tuple[_Run, Verdict]], script: Script, shell: ShellPolicy
 ) -> Iterator[tuple[_Run, Verdict]]:
-    """Nobody knows all the programs that run what they are given: `uv run sudo id`. All of them at once, since what the
-    caller's variables hold may be long."""
+    """Yield the runs, where an unknown program that names a restricted command asks.
+
+    No list has all programs that run their arguments: `uv run sudo id`. All runs are searched together, since the
+    caller's variables may be long.
+    """
     unknown = {
         number: " ".join(word.text for word in run.command.words)
         for number, (run, verdict) in enumerate(runs)
         if verdict.rule == "unknown" and verdict.kind is VerdictKind.ALLOW and script.whole
     }
     wanted = list_restricted_commands(shell) if unknown else ()
-    mentions = Mentions(unknown.values(), script.given).first(wanted) if wanted and _is_short(script.given) else None
+    mentions = (
+        Mentions(unknown.values(), script.variable_values).first(wanted)
+        if wanted and _is_short(script.variable_values)
+        else None
+    )
     for number, (run, verdict) in enumerate(runs):
-        if number in unknown and wanted and not _is_short(script.given):
+        if number in unknown and wanted and not _is_short(script.variable_values):
             verdict = replace(verdict, kind=VerdictKind.ASK, grantable=False)
         elif number in unknown and mentions is not None and (len(unknown) == 1 or _may_be_it(unknown[number], wanted)):
-            verdict = _unless_named(verdict, f'The command "{_shown(run)}"', mentions)
+            verdict = _ask_if_named(verdict, f'The command "{_program_name(run)}"', mentions)
         yield run, verdict
 
 
 def _may_be_it(text: str, wanted: Sequence[CommandPattern]) -> bool:
-    """Whether this one of several commands names it, or has a variable that can."""
+    """Return whether this one of several commands names a restricted one, or has a variable that can."""
     return "$" in text or Mentions([text]).first(wanted) is not None
 
 
-def _is_short(given: Sequence[str]) -> bool:
-    return sum(map(len, given)) <= MAX_GIVEN
+def _is_short(variable_values: Sequence[str]) -> bool:
+    return sum(map(len, variable_values)) <= MAX_VARIABLE_CHARACTERS
 
 
-def _unless_named(verdict: Verdict, what: str, found: CommandPattern | None) -> Verdict:
-    """What nobody has looked at is not allowed where it names a blocked program, or a command that a rule asks about.
-    Many words are no programs, so a person is asked."""
+def _ask_if_named(verdict: Verdict, what: str, found: CommandPattern | None) -> Verdict:
+    """Return a verdict that asks where unparsed text names a blocked program, or a command that a rule asks about.
+
+    Many words are no programs, so a person decides.
+    """
     if found is None:
         return verdict
     reason = f'{what} names "{found}", which {"is blocked" if found.blocked else "needs approval"}, and may run it'
     return replace(verdict, kind=VerdictKind.ASK, reason=reason, grantable=False)
 
 
-def _by_rules(run: _Run, program: Program, shell: ShellPolicy, facts: CommandFacts) -> Verdict:
+def _evaluate_rules(run: _Run, program: Program, shell: ShellPolicy, facts: CommandFacts) -> Verdict:
     fitting = [
         (
             rule.verdict
@@ -216,26 +228,26 @@ def _by_rules(run: _Run, program: Program, shell: ShellPolicy, facts: CommandFac
     ]
     if fitting:
         answer, rule = max(fitting, key=lambda each: (each[0].strictness, *_precision(each[1])))
-        verdict = _by_rule(answer, rule, _shown(run, len(rule.command.split())))
+        verdict = _apply_rule(answer, rule, _program_name(run, len(rule.command.split())))
         if rule.verdict is not answer or not has_harmless_leading(program, run.command.words):
             # `git -c core.sshCommand=x fetch` is not the `git fetch` that somebody allowed for good.
             verdict = replace(verdict, grantable=False, network=False)
         if any(each.runs_code or each.writes for _, each in fitting) and not facts.confined:
-            verdict = _at_least(shell.unconfined, verdict, "but can do anything, since no sandbox confines it")
+            verdict = _raise_to(shell.unconfined, verdict, "but can do anything, since no sandbox confines it")
         return verdict
     if run.transparent:
         return Verdict(VerdictKind.ALLOW, "wrapper", "What it runs is judged by itself.")
     if shell.allowed_commands is not None and shell.unknown is VerdictKind.ALLOW:
-        return Verdict(VerdictKind.ALLOW, "allowedCommands", f'Command "{_shown(run)}" is in allowed commands')
+        return Verdict(VerdictKind.ALLOW, "allowedCommands", f'Command "{_program_name(run)}" is in allowed commands')
     reason = f'Command "{_form(run, program, shell)}" is not known to the policy'
     if _is_missing(run, program, shell):
-        reason = f'Program "{_shown(run)}" was not found among the installed programs'
+        reason = f'Program "{_program_name(run)}" was not found among the installed programs'
     verdict = Verdict(shell.unknown, "unknown", reason)
-    return verdict if facts.confined else _at_least(shell.unconfined, verdict, "and no sandbox confines it")
+    return verdict if facts.confined else _raise_to(shell.unconfined, verdict, "and no sandbox confines it")
 
 
 def _is_missing(run: _Run, program: Program, shell: ShellPolicy) -> bool:
-    """Whether a rule is about the command, and only the program is not there."""
+    """Return whether a rule is about the command, and only the program is not installed."""
     words = run.command.words
     if program.name is not None or words[0].literal is None or "/" in words[0].text:
         return False
@@ -245,18 +257,18 @@ def _is_missing(run: _Run, program: Program, shell: ShellPolicy) -> bool:
 
 
 def _form(run: _Run, program: Program, shell: ShellPolicy) -> str:
-    """The program; with its first word where other forms of it are known, so that this one is not."""
+    """Return the program, with its first word where rules know other forms of it."""
     has_forms = any(
         split_words(rule.command)[0] in program.names and len(split_words(rule.command)) > 1 for rule in shell.rules
     )
-    shown = _shown(run)
-    rest, _ = skip_leading_options(shown, run.command.words[1:])
+    name = _program_name(run)
+    rest, _ = skip_leading_options(name, run.command.words[1:])
     following = (rest[0].literal or "") if has_forms and rest else ""
-    return f"{shown} {following}" if following.replace("-", "").isalnum() else shown
+    return f"{name} {following}" if following.replace("-", "").isalnum() else name
 
 
 def _precision(rule: CommandRule) -> tuple[int, int]:
-    """Of rules that say the same the most telling one is named."""
+    """Return the key by which the most specific of several rules is named."""
     return len(rule.command.split()), bool(rule.having) + bool(rule.targets)
 
 
@@ -264,45 +276,45 @@ def _name(rule: CommandRule) -> str:
     return " ".join(filter(None, (rule.command, "|".join(rule.having))))
 
 
-def _by_rule(answer: VerdictKind, rule: CommandRule, shown: str) -> Verdict:
+def _apply_rule(answer: VerdictKind, rule: CommandRule, name: str) -> Verdict:
     if answer is VerdictKind.DENY:
-        return replace(_blocked(shown), rule=_name(rule), suggestion=rule.reason)
-    asks = f'Command "{shown}" needs approval by the rule "{_name(rule)}"'
+        return replace(_deny_blocked(name), rule=_name(rule), suggestion=rule.reason)
+    asks = f'Command "{name}" needs approval by the rule "{_name(rule)}"'
     texts = {
-        VerdictKind.ALLOW: f'Command "{shown}" is allowed by the rule "{_name(rule)}"',
+        VerdictKind.ALLOW: f'Command "{name}" is allowed by the rule "{_name(rule)}"',
         VerdictKind.ASK: "Destructive command requires approval" if rule.destructive else asks,
     }
     return Verdict(answer, _name(rule), texts[answer], rule.reason, network=rule.network, grantable=rule.grantable)
 
 
-def _blocked(shown: str) -> Verdict:
+def _deny_blocked(name: str) -> Verdict:
     return Verdict(
-        VerdictKind.DENY, "blocked", f"Command '{shown}' is blocked", f"Remove {shown} from command", grantable=False
+        VerdictKind.DENY, "blocked", f"Command '{name}' is blocked", f"Remove {name} from command", grantable=False
     )
 
 
-def _not_allowed(shown: str, shell: ShellPolicy) -> Verdict:
+def _deny_not_allowed(name: str, shell: ShellPolicy) -> Verdict:
     suggestion = "Allowed commands: " + (", ".join(shell.allowed_commands or ()) or "none")
     return Verdict(
         VerdictKind.DENY,
         "allowedCommands",
-        f'Command "{shown}" is not in allowed commands',
+        f'Command "{name}" is not in allowed commands',
         suggestion,
         grantable=False,
     )
 
 
-def _unanalysable(problems: list[str], shell: ShellPolicy, facts: CommandFacts) -> Verdict:
+def _evaluate_unanalysable(problems: list[str], shell: ShellPolicy, facts: CommandFacts) -> Verdict:
     causes = ", ".join(dict.fromkeys(problems))
     reason = f"The command cannot be analysed: {causes}"
     suggestion = "Write plain commands joined by && || ; | with literal words."
-    # Of what cannot be read nobody can say that it runs only what is allowed.
+    # A line that cannot be parsed may run more than what is allowed.
     answer = VerdictKind.DENY if shell.allowed_commands is not None else shell.unanalysable
     verdict = Verdict(answer, "unanalysable", reason, suggestion, grantable=False)
-    return verdict if facts.confined else _at_least(shell.unconfined, verdict, "")
+    return verdict if facts.confined else _raise_to(shell.unconfined, verdict, "")
 
 
-def _at_least(least: VerdictKind, verdict: Verdict, why: str) -> Verdict:
+def _raise_to(least: VerdictKind, verdict: Verdict, why: str) -> Verdict:
     if verdict.kind.strictness >= least.strictness:
         return verdict
     reason = f"{verdict.reason}, {why}" if why else verdict.reason
@@ -310,7 +322,7 @@ def _at_least(least: VerdictKind, verdict: Verdict, why: str) -> Verdict:
 
 
 def _is_harmless(judged: CommandVerdict, shell: ShellPolicy, facts: CommandFacts) -> bool:
-    """Whether it can be let near the network for the sake of its neighbour: `pip install x | tail`."""
+    """Return whether the command may have the network that its neighbour needs: `pip install x | tail`."""
     if judged.verdict.kind is not VerdictKind.ALLOW or judged.verdict.rule == "unknown":
         return False
     if judged.verdict.rule in ("wrapper", "nothing to run"):
@@ -318,7 +330,7 @@ def _is_harmless(judged: CommandVerdict, shell: ShellPolicy, facts: CommandFacts
     return not any(rule.runs_code for rule in shell.rules if _name(rule) == judged.verdict.rule)
 
 
-def _shown(run: _Run, words: int = 1) -> str:
-    """The program's name as people know it, with some of its words."""
+def _program_name(run: _Run, words: int = 1) -> str:
+    """Return the program's name as people know it, with some of its words."""
     first, *rest = (word.text for word in run.command.words[:words])
     return " ".join((first.rpartition("/")[2] or first, *rest))

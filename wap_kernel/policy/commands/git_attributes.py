@@ -1,8 +1,8 @@
-"""What git prints of closed paths in a sandbox: that they differ, and not how.
+"""Write git attributes that keep git in a sandbox from printing closed files: it says that they differ, not how.
 
 A mask hides a file and not what was committed of it: with an empty `.env` in its place `git diff` would print the whole
-of it as removed. The objects of a repository cannot be hidden one by one, but git asks its attributes whether a path
-may be printed. So every command gets a file of attributes that says no for what is closed. That is for programs that
+of it as removed. The objects of a repository cannot be hidden one by one, but git looks up in its attributes whether it
+may print a path. So every command gets a file of attributes that forbids it for closed paths. That stops programs that
 mean no harm; one that asks for a blob by its id, or reads the objects itself, gets it (see `docs/security.md`).
 """
 
@@ -23,7 +23,7 @@ from wap_kernel.providers.process.environment import GIT_CLOSED
 CLOSED = f"-diff export-ignore filter={GIT_CLOSED}"
 OPEN = "!diff !export-ignore !filter"
 MAX_LINE = 2000
-"""Bytes; git ignores a line that is a little longer."""
+"""Bytes of a line; git ignores one that is a little longer."""
 
 Names = tuple[str, ...]
 """A path from the top of a repository, as patterns for one name each."""
@@ -34,28 +34,28 @@ _QUOTED = re.compile(rb'[\\"\x00-\x1f\x7f]')
 
 
 def render_attributes(guard: PolicyGuard, tops: Collection[str]) -> bytes:
-    """The attributes for the repositories whose folders are `tops`. Empty: nothing is closed.
+    """Return the attributes for the repositories whose folders are `tops`; empty if nothing is closed.
 
     One file serves all of them, so what is closed in one is closed in all: too much rather than too little.
     """
-    lines = [*_selected(guard.effective.compiled, tops), *_denied(guard.effective.compiled, tops)]
-    for names in _protected(guard.protected.hidden, tops):
+    lines = [*_allowed_lines(guard.effective.compiled, tops), *_denied_lines(guard.effective.compiled, tops)]
+    for names in _protected_names(guard.protected.hidden, tops):
         lines += [_line(names, CLOSED, caseless=True), _line((*names, "**"), CLOSED, caseless=True)]
     return b"".join(dict.fromkeys(lines))
 
 
 class AttributeFiles:
-    """Keeps the attributes in a folder that no command sees, for sandboxes to mount."""
+    """The files of attributes, in a folder that no command sees, for sandboxes to mount."""
 
     def __init__(self, folder: str) -> None:
         self._folder = os.path.join(folder, "git-attributes")
         self._last: tuple[PolicyGuard | None, tuple[str, ...], bytes] = (None, (), b"")
-        """What was asked last, and the answer; with many repositories it takes a while."""
+        """The last arguments and their result; with many repositories the computation takes a while."""
 
     def file_for(self, guard: PolicyGuard, tops: Collection[str]) -> str | None:
-        """Its path. None: there is nothing to say."""
-        known_for, of, content = self._last
-        if known_for is not guard or of != tuple(tops):
+        """Return the path of the file, or None where nothing is closed."""
+        cached_guard, cached_tops, content = self._last
+        if cached_guard is not guard or cached_tops != tuple(tops):
             content = render_attributes(guard, tops) if tops else b""
             self._last = (guard, tuple(tops), content)
         if not content:
@@ -76,8 +76,8 @@ class AttributeFiles:
             raise translate_os_error(error, "the attributes for git") from error
 
 
-def _selected(layers: Sequence[CompiledLayer], tops: Collection[str]) -> Iterator[bytes]:
-    """Where some paths are allowed all others are closed. What several layers allow in common is not worked out."""
+def _allowed_lines(layers: Sequence[CompiledLayer], tops: Collection[str]) -> Iterator[bytes]:
+    """Yield lines that close all but the allowed paths. What several layers allow in common is not computed."""
     selecting = [layer.allowed for layer in layers if layer.allowed is not None]
     if selecting:
         yield _line(("**",), CLOSED)
@@ -85,9 +85,12 @@ def _selected(layers: Sequence[CompiledLayer], tops: Collection[str]) -> Iterato
         yield from (_line(rest, OPEN) for rest in _in_all(PathGlob(names, compile_name), tops))
 
 
-def _denied(layers: Sequence[CompiledLayer], tops: Collection[str]) -> Iterator[bytes]:
-    """The last line that fits counts. So what a layer takes back comes before what others close; two that take back
-    could undo each other's, and take back nothing. A folder that is closed stays closed with all that is in it."""
+def _denied_lines(layers: Sequence[CompiledLayer], tops: Collection[str]) -> Iterator[bytes]:
+    """Yield lines that close the denied paths.
+
+    The last matching line counts. So the negations of a layer come before what other layers close; two layers with
+    negations could cancel each other, so then neither opens anything. A closed folder stays closed with all in it.
+    """
     taking_back = [layer for layer in layers if any(row.negated for row in layer.denied.rows)]
     for layer in sorted(layers, key=lambda layer: layer not in taking_back):
         for row in layer.denied.rows:
@@ -99,7 +102,7 @@ def _denied(layers: Sequence[CompiledLayer], tops: Collection[str]) -> Iterator[
         yield from (_line((*names, "**"), CLOSED, caseless=True) for names in _in_any(row.glob, tops))
 
 
-def _protected(hidden: Iterable[Names], tops: Collection[str]) -> Iterator[Names]:
+def _protected_names(hidden: Iterable[Names], tops: Collection[str]) -> Iterator[Names]:
     for names in sorted(hidden):
         for top in (tuple(name.casefold() for name in split_path(top)) for top in tops):
             if names[: len(top)] == top and len(names) > len(top):
@@ -115,7 +118,7 @@ def _in_all(glob: PathGlob, tops: Collection[str]) -> Iterable[Names]:
 
 
 def _rest(glob: PathGlob, top: str) -> list[Names]:
-    """What of a pattern is left in the folder `top`."""
+    """Return what is left of a pattern below the folder `top`."""
     states = glob.after(split_path(top)) - {glob.end}
     follows_any = {state + 1 for state in states if glob.names[state] == "**"}
     return [glob.names[state:] for state in sorted(states - follows_any)]
@@ -135,7 +138,7 @@ def _line(names: Names, attributes: str, *, caseless: bool = False) -> bytes:
 
 
 def _caseless(name: str) -> str:
-    """As policy reads it; git takes the case for granted on most disks."""
+    """Return a pattern that ignores case, as policy does; git minds the case on most disks."""
     return _LETTER.sub(lambda found: _both(found[0]) if len(found[0]) == 1 else found[0], name)
 
 

@@ -1,8 +1,8 @@
-"""The paths that a command line asks git for by name, and whether it has git print what it would not. Pure.
+"""Find the paths that a command line names to git, and options that print closed files. Pure.
 
 `git show HEAD:.env` is a read of `.env`, and so is `git log -p -- .env`, in a sandbox too: git has files of its own,
-also those that were committed once. What git prints unasked is closed by `gitattributes.py`, unless an option says
-that everything is text.
+also those that were committed once. What git prints without a name is closed by `git_attributes.py`, unless an option
+says that everything is text.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ SHOWS = frozenset(
     diff-index diff-files format-patch range-diff difftool
     """.split()
 )
-"""What of git shows files, or brings them back."""
+"""Subcommands of git that show files, or bring them back."""
 TAKES_NO_BARE_PATHS = frozenset({"grep", "stash"})
 """The first word of these is something else, and nothing else looks like a path."""
 TEXT_FOLLOWS = frozenset("-S -G --grep --author --committer --since --until --format -m -C -b -B --orphan".split())
@@ -34,9 +34,9 @@ AS_TEXT = re.compile(r"--text|--bin[ary]*|-[bchilmnpqrstuvwzEFHIPRW0-9]*a[A-Za-z
 BATCH = re.compile(r"--batch(?!-check\b).*", re.DOTALL)
 """`git cat-file` then prints every object that its input names, or all that there are, and heeds no attribute."""
 MAGIC = re.compile(r":(?:\((?P<long>[^)]*)\)|(?P<short>[/!^]+:?))(?P<path>.*)", re.DOTALL)
-"""What may stand before a path."""
+"""The magic that may stand before a path."""
 MAX_FOLDERS = 64
-"""Each `cd` could double them."""
+"""Folders that are followed; each `cd` could double them."""
 
 
 class GitPath(NamedTuple):
@@ -45,10 +45,11 @@ class GitPath(NamedTuple):
     word: Word
     path: str
     is_path: bool
-    """For certain; otherwise it may be a revision or anything else."""
+    """True where it is certainly a path; otherwise it may be a revision or anything else."""
 
 
 def find_git_paths(command: SimpleCommand) -> Iterator[GitPath]:
+    """Yield the paths that the command asks git to show."""
     words = words_after_git(command)
     shows = SHOWS.intersection(word.text for word in words)
     are_paths, before = False, ""
@@ -68,7 +69,7 @@ def find_git_paths(command: SimpleCommand) -> Iterator[GitPath]:
 
 
 def find_text_option(command: SimpleCommand) -> str | None:
-    """The option with which git prints also what its attributes say not to print."""
+    """Return the option with which git prints also what its attributes forbid, or None."""
     rest, _ = skip_leading_options("git", words_after_git(command))
     if not rest or rest[0].text not in SHOWS:
         return None
@@ -78,7 +79,7 @@ def find_text_option(command: SimpleCommand) -> str | None:
 
 
 def find_git_folders(script: Script, cwd: str, facts: CommandFacts) -> tuple[str, ...]:
-    """Where git may stand, and everything above: `rev:path` begins where the repository does, and who knows where."""
+    """Return the folders in which git may run, and all above them: `rev:path` begins at the top of the repository."""
     found = {cwd: None}
     for command in script.commands:
         for before, word in zip(command.words, command.words[1:], strict=False):
@@ -93,7 +94,7 @@ def find_git_folders(script: Script, cwd: str, facts: CommandFacts) -> tuple[str
 
 
 def words_after_git(command: SimpleCommand) -> tuple[Word, ...]:
-    """What follows `git`, if that is what the command runs."""
+    """Return the words after `git`, if that is what the command runs."""
     words = [word.text for word in command.words]
     start = next((index for index, text in enumerate(words) if text.rpartition("/")[2] == "git"), None)
     if start is None or not all(is_wrapper(text) or text.startswith("-") or "=" in text for text in words[:start]):

@@ -1,7 +1,7 @@
-"""What a text that nobody could read for certain names: programs, and commands with their options. Pure.
+"""Search text that cannot be parsed for certain for the names of restricted commands. Pure.
 
-Nobody knows all the programs that run what they are given, and all the ways to write a name. So this only looks: a
-command counts where its words stand in one part of the text, or where a variable there can hold what the text says
+No list has all the programs that run their arguments, or all the ways to write a name. So this only searches: a command
+is mentioned where its words stand in one part of the text, or where a variable there can hold what the text says
 elsewhere.
 """
 
@@ -18,7 +18,7 @@ from wap_kernel.policy.shell.spelling_variants import expand_braced_word, list_s
 from wap_kernel.policy.shell.syntax import Word
 
 MAX_GLOBS = 500
-"""So many patterns are nobody's honest command."""
+"""Patterns in a text; no honest command has more."""
 MAX_SKIPPED = 20
 """Options between a program and its subcommand."""
 
@@ -33,11 +33,11 @@ _ASSIGNMENT = re.compile(r"\w+\+?=")
 
 @dataclass(frozen=True)
 class CommandPattern:
-    """A command that a policy asks about or denies."""
+    """The words and options of a command that a policy asks about or denies."""
 
     words: tuple[str, ...]
     options: tuple[tuple[str, ...], ...] = ()
-    """Of each of these one must be there."""
+    """Groups of options; of each group one must be there."""
     blocked: bool = False
 
     @classmethod
@@ -54,6 +54,7 @@ class CommandPattern:
 
 
 def list_restricted_commands(shell: ShellPolicy) -> tuple[CommandPattern, ...]:
+    """Return the commands that the policy blocks or has a rule against."""
     rules = (rule for rule in shell.rules if rule.verdict is not VerdictKind.ALLOW)
     return (
         *map(CommandPattern.of_blocked, shell.blocked_commands),
@@ -62,13 +63,15 @@ def list_restricted_commands(shell: ShellPolicy) -> tuple[CommandPattern, ...]:
 
 
 class Mentions:
-    def __init__(self, texts: Iterable[str], given: Iterable[str] = (), *, parts: bool = False) -> None:
-        """`given`: what variables may hold. `parts`: `x-sudo` names sudo, as in `${x-sudo}`."""
-        given, self._parts = tuple(given), parts
+    """The names and options that stand in some texts."""
+
+    def __init__(self, texts: Iterable[str], variable_values: Iterable[str] = (), *, parts: bool = False) -> None:
+        """Search the texts and the values of variables. With `parts`, `x-sudo` names sudo, as in `${x-sudo}`."""
+        variable_values, self._parts = tuple(variable_values), parts
         self._segments = list(
             dict.fromkeys(
                 segment
-                for text in (*texts, *given)
+                for text in (*texts, *variable_values)
                 for spelling in list_spellings(text)
                 for part in _ENDS.split(spelling)
                 if (segment := tuple(_words(part)))
@@ -112,7 +115,7 @@ class Mentions:
         return False
 
     def _after(self, names: Sequence[str], words: tuple[str, ...], start: int) -> int | None:
-        """Where the names end, between which only options and their values stand."""
+        """Return the position after the names, between which only options and their values stand."""
         at = start
         for name in names:
             end = min(len(words), at + MAX_SKIPPED)
@@ -126,7 +129,7 @@ class Mentions:
         return at
 
     def _last(self, options: Sequence[str], segment: tuple[str, ...]) -> int:
-        """Where in the segment the last of the options stands; before its beginning if there is none."""
+        """Return the position of the last of the options in the segment, or -1."""
         if any("$" in word for word in segment) and _has(options, self._options):
             return len(segment)
         there = (at for at in range(len(segment) - 1, -1, -1) if _has(options, self._options_of[segment[at]]))
@@ -158,7 +161,10 @@ def _is_glob(word: str) -> bool:
 
 
 def _may_expand_to(name: str, word: str) -> bool:
-    """`/usr/bin/sud?`. Most patterns with `*` are for files of the workspace, so these must say more."""
+    """Return whether a glob may mean the program: `/usr/bin/sud?`.
+
+    Most globs with `*` are for files of the workspace, so these must have more letters in common.
+    """
     base = word.casefold().rpartition("/")[2]
     pattern = glob_of_name(base)
     letters = sum(char.isalnum() for char in pattern)

@@ -1,8 +1,8 @@
-"""Denied paths that a command line names and that no mask would hide. Pure.
+"""Evaluate the denied paths that a command line names and that no sandbox mask would hide. Pure.
 
-* Without a sandbox there are no masks: what is written out is noticed, so that `cat .env` asks. `grep -r` finds its own
-  way, and so does a program that runs code.
-* What git is asked for by name, in a sandbox too (`gitnames.py`).
+* Without a sandbox there are no masks: a path that is written out is noticed, so that `cat .env` asks. `grep -r` finds
+  its own way, and so does a program that runs code.
+* Paths that are named to git, in a sandbox too (`git_paths.py`).
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from wap_kernel.policy.shell.syntax import Word
 from wap_kernel.policy.verdict import Verdict, VerdictKind
 
 Refuse = Callable[[PathAccess], Verdict | None]
-"""Why a path inside is refused."""
+"""A function that returns the verdict which refuses a path inside the workspace."""
 
 
 def evaluate_arguments(
@@ -33,7 +33,7 @@ def evaluate_arguments(
             for word in command.words[1:]:
                 texts = (word.text, word.text.partition("=")[2]) if word.known else ()
                 for refusal in _refusals(word, texts, [cwd], facts, refuse):
-                    yield from _unconfined(refusal, effective)
+                    yield from _ask_unconfined(refusal, effective)
         for name in git_paths.find_git_paths(command):
             found = _refusals(name.word, (name.path,), folders, facts, refuse)
             # Nearly every word is no path in allowedPaths, and most words are revisions.
@@ -48,8 +48,11 @@ def evaluate_arguments(
 def _refusals(
     word: Word, texts: Iterable[str], folders: Sequence[str], facts: CommandFacts, refuse: Refuse
 ) -> Iterator[Verdict]:
-    """For each text at most one. From any of the folders it may be denied; it is not among what is allowed only if it
-    is so from all of them."""
+    """Yield at most one refusal for each text.
+
+    A text is denied if it is so from one of the folders. It is outside of the allowed paths only if it is so from all
+    of them.
+    """
     for text in filter(None, texts):
         paths = [path for folder in folders if (path := resolve_inside(word, text, folder, facts)) is not None]
         refusals = [refusal for path in paths if (refusal := refuse(PathAccess(path, Access.READ, folder=True)))]
@@ -58,8 +61,8 @@ def _refusals(
             yield denied or refusals[0]
 
 
-def _unconfined(refusal: Verdict, effective: EffectivePolicy) -> Iterator[Verdict]:
-    """A word may look like a path and be none, so this asks and does not deny."""
+def _ask_unconfined(refusal: Verdict, effective: EffectivePolicy) -> Iterator[Verdict]:
+    """Yield verdicts that ask and do not deny, since a word may look like a path and be none."""
     for policy in effective.layers:
         reason = f"{refusal.reason}, and no sandbox hides it from a command"
         yield Verdict(

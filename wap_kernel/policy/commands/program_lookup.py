@@ -1,4 +1,4 @@
-"""Which file a program's name means on the fixed PATH, and whether that can be relied on.
+"""Resolve the name of a program on the fixed PATH, where the result can be trusted.
 
 A folder that an agent can write proves nothing: what is `ls` there now may be something else when the command runs. So
 neither it nor any folder after it on the PATH counts.
@@ -19,21 +19,20 @@ BUILTINS = frozenset(
     umask unalias unset wait
     """.split()
 )
-"""What bash does itself, whatever stands on the PATH."""
+"""Commands that bash performs itself, whatever the PATH holds."""
 
 
 class Programs:
-    """Nothing is kept: looking is as cheap as finding out that nothing has changed."""
+    """The programs on the PATH. There is no cache: a lookup is as cheap as a check that nothing has changed."""
 
     def __init__(self, path: str, *, untrusted: Sequence[str], protected: Sequence[str] = ()) -> None:
-        """`untrusted`: folders that an agent can write. `protected`: folders below them that it cannot."""
+        """Take folders that an agent can write as `untrusted`, and folders below them that it cannot as `protected`."""
         self._folders = tuple(path.split(os.pathsep))
         self._untrusted = tuple(map(os.path.realpath, untrusted))
         self._protected = tuple(map(os.path.realpath, protected))
 
     def resolve(self, name: str) -> str | None:
-        """The real path of the program that `name` (a name or an absolute path) means. None: none that can be relied
-        on."""
+        """Return the real path of the program `name` (a name or an absolute path), or None if none can be trusted."""
         if "/" in name:
             return self._real(name) if name.startswith("/") else None
         for folder in self._folders:

@@ -1,7 +1,7 @@
-"""The verdict on `>` and `<` in a command line: a path inside is asked like any file. Pure.
+"""Evaluate `>` and `<` in a command line: a path inside the workspace is checked like any file. Pure.
 
-A target that is not literal is a problem of the script and judged with it. This is about good answers, early; in a
-sandbox what may not be written cannot be written, whatever leads to it.
+A target that is not literal is a problem of the script and judged with it. This gives good answers early; in a sandbox
+a path that may not be written cannot be written, whatever leads to it.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ def evaluate_redirections(
     facts: CommandFacts,
     refuse: Callable[[PathAccess], Verdict | None],
 ) -> Iterator[Verdict]:
-    """`refuse` tells why a path inside is refused."""
+    """Yield the verdicts on all redirections. `refuse` returns the verdict that refuses a path inside, or None."""
     moves = any(command.words and command.words[0].text in MOVES for command in script.commands)
     for redirect in (redirect for command in script.commands for redirect in command.redirects):
         text = redirect.target.text
@@ -46,7 +46,10 @@ def evaluate_redirections(
 
 
 def resolve_inside(word: Word, text: str, cwd: str, facts: CommandFacts) -> str | None:
-    """The path below the root that `text`, the word or a part of it, means, links aside. None: it is outside."""
+    """Return the path below the root that `text`, the word or a part of it, means, or None if it is outside.
+
+    Links are not followed.
+    """
     if word.home:
         if text != "~" and not text.startswith("~/"):
             return None

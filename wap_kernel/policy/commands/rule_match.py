@@ -1,7 +1,7 @@
-"""Whether a command rule fits a command: no, possibly, or certainly. Pure.
+"""Match command rules against commands: no, possibly, or certainly. Pure.
 
 A file named `-delete` makes `find *` another command, and a variable can hold anything. So a rule that allows must fit
-for certain, and one that asks or denies is heard when it possibly fits.
+for certain, and one that asks or denies counts when it possibly fits.
 """
 
 from __future__ import annotations
@@ -24,13 +24,15 @@ Words = tuple[Word, ...]
 
 
 class Fit(IntEnum):
+    """The degree to which a rule fits a command."""
+
     NO = 0
     POSSIBLE = 1
     CERTAIN = 2
 
 
 class CommandFacts(Protocol):
-    """What must be known of the machine."""
+    """The facts about the machine that rules need."""
 
     @property
     def confined(self) -> bool: ...
@@ -39,21 +41,26 @@ class CommandFacts(Protocol):
     @property
     def root(self) -> str: ...
     def resolve(self, name: str, /) -> str | None:
-        """The real path of a program, see `Programs`."""
+        """Return the real path of a program, see `Programs`."""
 
 
 @dataclass(frozen=True)
 class Program:
+    """A program, as far as its name identifies it."""
+
     name: str | None
-    """What it is for certain. None: a program that nobody vouches for."""
+    """The name of the trusted program that it certainly is, or None."""
     names: frozenset[str]
-    """What it may be."""
+    """The names of the programs that it may be."""
     pattern: str | None = None
-    """It is whatever file this matches: `/usr/bin/sud?`."""
+    """The glob whose matches it may be: `/usr/bin/sud?`."""
 
 
 def identify_program(text: str, facts: CommandFacts, *, external: bool) -> Program:
-    """`/usr/bin/git` is git if that is what `git` means; `./git` is not, but `./sudo` may well be sudo."""
+    """Return the program that `text` names.
+
+    `/usr/bin/git` is git if that is what `git` means; `./git` is not, but `./sudo` may well be sudo.
+    """
     base = text.rpartition("/")[2]
     real = facts.resolve(text)
     names = {base, base.casefold()} | ({os.path.basename(real)} if real else set())
@@ -101,7 +108,7 @@ def split_words(command: str) -> tuple[str, ...]:
 
 
 def match_rule(rule: CommandRule, program: Program, words: Words, facts: CommandFacts) -> Fit:
-    """`words` with the program in front."""
+    """Return how far `rule` fits `words`, which begin with the program."""
     certain = rule.verdict is VerdictKind.ALLOW
     fit = match_words(split_words(rule.command), program, words, certain=certain)
     if rule.leaving and not any(may_leave(word, facts) for word in words[1:]):
@@ -120,7 +127,7 @@ def match_rule(rule: CommandRule, program: Program, words: Words, facts: Command
 
 
 def match_words(pattern: Sequence[str], program: Program, words: Words, *, certain: bool) -> Fit:
-    """Whether the program and its first words are those of `pattern`."""
+    """Return how far the program and its first words are those of `pattern`."""
     names = ({program.name} if program.name else set()) if certain else program.names
     most = Fit.CERTAIN
     # Most rules are about another program, and most are no patterns.
@@ -138,7 +145,7 @@ def match_words(pattern: Sequence[str], program: Program, words: Words, *, certa
 
 
 def match_blocked(entry: str, program: Program, words: Words) -> Fit:
-    """A blocked `rm -rf /` is about its options wherever they stand."""
+    """Return how far a blocked command fits. The options of a blocked `rm -rf /` count wherever they stand."""
     pattern = split_words(entry)
     options = [word for word in pattern[1:] if word.startswith("-")]
     if not options:
@@ -157,12 +164,12 @@ _BRACKETS = re.compile(r"\[.*\]", re.DOTALL)
 
 
 def glob_of_name(base: str) -> str:
-    """A file name with a glob, as a pattern that matches at least as much: what stands in brackets may be anything."""
+    """Return a glob that matches at least as much as the file name `base`: brackets may stand for anything."""
     return _BRACKETS.sub("*", base.casefold())
 
 
 def skip_leading_options(name: str, words: Words) -> tuple[Words, bool]:
-    """The words after the program's own options, and whether these are harmless."""
+    """Return the words after the program's own options, and whether these options are harmless."""
     leading = _LEADING.get(name)
     at, harmless = 0, True
     while leading and at < len(words) and words[at].text.startswith("-"):
@@ -189,7 +196,7 @@ def _begins(pattern: Sequence[str], words: Words) -> Fit:
 
 
 def match_option(option: str, words: Iterable[Word], *, certain: bool) -> Fit:
-    """Whether one of the words is the option. With `certain` what stands after `--` is no option."""
+    """Return how far one of the words is the option. With `certain`, words after `--` are no options."""
     best = Fit.NO
     for word in words:
         if certain and word.text == "--":
@@ -229,13 +236,13 @@ def _points_at(target: str, word: Word, facts: CommandFacts) -> Fit:
             fit = Fit.POSSIBLE
         parts = parts[:first]
     path = "/" + os.path.normpath("/".join(parts) or "/").lstrip("/")
-    # Whatever holds the home folder or the workspace goes with it.
-    held = {"/": "/", "~": facts.home, ".": facts.root}.get(target)
-    if held is None:
+    # A folder above the home folder or the workspace includes it.
+    folder = {"/": "/", "~": facts.home, ".": facts.root}.get(target)
+    if folder is None:
         return fit if path == os.path.normpath(target) else Fit.NO
     if target == "/":
         return fit if path == "/" else Fit.NO
-    return fit if relative_to(os.path.normpath(held), path) is not None else Fit.NO
+    return fit if relative_to(os.path.normpath(folder), path) is not None else Fit.NO
 
 
 def _absolute(word: Word, facts: CommandFacts) -> tuple[str | None, Fit]:
@@ -249,7 +256,7 @@ def _absolute(word: Word, facts: CommandFacts) -> tuple[str | None, Fit]:
 
 
 def may_leave(word: Word, facts: CommandFacts) -> bool:
-    """Whether the word may name a path outside the root (links aside)."""
+    """Return whether the word may name a path outside the root; links are not followed."""
     if not word.known or word.home:
         return True
     parts = word.text.replace("=", "/").replace(":", "/").split("/")
@@ -262,5 +269,5 @@ def may_leave(word: Word, facts: CommandFacts) -> bool:
 
 
 def may_go_home(words: Words) -> bool:
-    """`cd` alone, and `cd -`."""
+    """Return whether the command is `cd` alone, or `cd -`."""
     return words[0].text == "cd" and all(word.text.startswith("-") for word in words[1:])

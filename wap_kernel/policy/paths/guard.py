@@ -1,6 +1,6 @@
-"""PolicyGuard: what the file primitives ask about every path that they really reach.
+"""PolicyGuard: the check of every path that a file function really reaches.
 
-What is protected always comes first, then what the layers of the policy say.
+Protected paths come first, then the layers of the policy.
 """
 
 from __future__ import annotations
@@ -17,24 +17,24 @@ from wap_kernel.policy.paths.protected import ProtectedPaths
 
 @dataclass(frozen=True)
 class PolicyGuard:
-    """A `Guard`. Immutable: when the policy changes, there is a new one."""
+    """A `Guard` for one policy. It is immutable: a policy that changes gets a new one."""
 
     protected: ProtectedPaths
     effective: EffectivePolicy
 
     def check(self, path: str, access: Access, *, folder: bool = False) -> None:
-        """Raise PermissionDenied when `access` is refused. `folder`: what is reached is known to be a folder."""
+        """Raise PathClosed when `access` is refused. `folder`: the path is known to be a folder."""
         self.protected.check(path, access)
         refusal = self.effective.refusal(path, access, folder=folder)
         if refusal is not None:
             raise PathClosed(refusal.reason, hint=refusal.suggestion, path=render_path(path), rule=refusal.rule)
 
     def check_tree(self, path: str) -> None:
-        """About what is protected only; where `may_hold` says so, everything below has to be asked as well."""
+        """Raise PathClosed where the tree holds protected paths. Where `may_hold` is true, check all below as well."""
         self.protected.check_tree(path)
 
     def may_hold(self, path: str) -> bool:
-        """Whether the folder `path` may hold something that patterns close because of where it stands."""
+        """Return whether the folder `path` may hold something that a pattern closes because of its path."""
         return self.effective.may_hold(path)
 
     def hidden_names(self, folder: str) -> frozenset[str]:
@@ -44,7 +44,7 @@ class PolicyGuard:
         return self.protected.names_leading_to_hidden(folder)
 
     def hidden_among(self, folder: str, names: Sequence[str], folders: FindFolders = tuple) -> Collection[str]:
-        """Which of the entries of `folder` must be neither listed nor searched.
+        """Return the entries of `folder` that must be neither listed nor searched.
 
         Without `folders`, none is taken for a folder on the way to something that `allowedPaths` selects.
         """
@@ -52,7 +52,7 @@ class PolicyGuard:
         return _with_folded(by_policy, names, self.protected.hidden_names(folder))
 
     def read_only_among(self, folder: str, names: Sequence[str], folders: FindFolders = tuple) -> Collection[str]:
-        """Which of the entries of `folder` can be read, but not changed, although `folder` can."""
+        """Return the entries of `folder` that can be read but not changed, although `folder` can."""
         by_policy = self.effective.read_only_among(folder, names, folders)
         return _with_folded(by_policy, names, self.protected.read_only_names(folder))
 
@@ -60,7 +60,7 @@ class PolicyGuard:
 def _with_folded(found: Collection[str], names: Sequence[str], folded: frozenset[str]) -> Collection[str]:
     if not folded:
         return found
-    together = "/".join(names).casefold()  # nearly always none of them is there, and one look at all tells
+    together = "/".join(names).casefold()  # nearly always none of them is there, and one search shows it
     if not any(name in together for name in folded):
         return found
     return {*found, *(name for name in names if name.casefold() in folded)}

@@ -1,8 +1,8 @@
-"""Denied and read-only patterns as policy asks them: *excluded* globs, without case and without kind. Pure.
+"""Match denied and read-only patterns: *excluded* globs, without case and without kind. Pure.
 
-Without case, since `.ENV` on a disk that ignores case is `.env`. Without kind, since the question comes before the path
-is opened: `secrets/**` also closes a regular file `secrets`. A single name in any of these is asked about 100,000
-times in a big listing, so *needles* come first: literal pieces of the patterns, searched in all the names at once.
+Case is ignored, since `.ENV` on a disk that ignores case is `.env`. The kind is ignored, since the check comes before
+the path is opened: `secrets/**` also closes a regular file `secrets`. A big listing checks 100,000 names, so *needles*
+come first: literal pieces of the patterns, searched in all the names at once.
 """
 
 from __future__ import annotations
@@ -23,18 +23,18 @@ _TOKEN = re.compile(r"\\(?P<escaped>.)|(?P<wild>\*+|\?|\[[!^]?\]?[^\]\\]*\])|(?P
 @dataclass(frozen=True)
 class _Row:
     pattern: str
-    """As it was written."""
+    """The pattern as its author wrote it."""
     glob: PathGlob
     negated: bool
     folder_only: bool
 
     @property
     def is_one_name(self) -> bool:
-        """It fits a name wherever it stands, so that moving a folder above it changes nothing."""
+        """Return whether the pattern fits a name in any folder, so that moving a folder above it changes nothing."""
         return len(self.glob.names) == 2 and self.glob.names[0] == "**"
 
     def completes_in(self, states: frozenset[int]) -> bool:
-        """Whether an entry of a folder with these states may match."""
+        """Return whether an entry of a folder with these states may match."""
         return self.glob.end - 1 in states
 
     @cached_property
@@ -47,14 +47,14 @@ class _Row:
 
 
 class PathPatterns:
-    """The patterns of one list of one layer. `!` takes back, and the last that fits counts, as in gitignore."""
+    """The patterns of one list of one layer. `!` negates, and the last that fits counts, as in gitignore."""
 
     def __init__(self, patterns: Iterable[str]) -> None:
         self.patterns = tuple(patterns)
         parse_excludes(self.patterns)  # refuses what costs too much, all together
         self.rows = [row for pattern in self.patterns for row in _rows(pattern)]
         closing = [row for row in self.rows if not row.negated]
-        self._takes_back = len(closing) < len(self.rows)
+        self._has_negations = len(closing) < len(self.rows)
         self._paths = [row for row in closing if not row.is_one_name]
         self._names = _Needles(row.last_needle for row in closing if row.is_one_name)
         self._anywhere = _Needles(row.needle for row in closing)
@@ -63,7 +63,7 @@ class PathPatterns:
         return bool(self.rows)
 
     def find(self, path: str, *, folder: bool = False) -> str | None:
-        """The pattern that covers `path` or a folder on the way to it. The root itself is never covered."""
+        """Return the pattern that covers `path` or a folder on the way to it; the root itself is never covered."""
         if not self._anywhere.may_be_in(f"/{path}/".casefold()):
             return None
         names = split_path(path)
@@ -80,23 +80,23 @@ class PathPatterns:
         return None
 
     def among(self, folder: str, names: Sequence[str], folders: Callable[[], Collection[str]]) -> set[str]:
-        """Which entries of `folder`, itself not covered, are covered."""
+        """Return the entries of `folder`, itself not covered, that are covered."""
         text = f"/{'/'.join(names)}/".casefold()
         if not self._names.may_be_in(text) and not (self._paths and self._completes(folder, text)):
             return set()
-        known_folders = folders() if self._takes_back else ()
+        known_folders = folders() if self._has_negations else ()
         return {name for name in names if self.find(join_path(folder, name), folder=name in known_folders) is not None}
 
     def _completes(self, folder: str, text: str) -> bool:
-        """Whether a pattern for paths may end at one of the names in `text`."""
+        """Return whether a pattern for paths may end at one of the names in `text`."""
         above = split_path(folder)
         return any(row.last_needle in text for row in self._paths if row.completes_in(row.glob.after(above)))
 
     def may_hold(self, folder: str) -> bool:
-        """Whether something below `folder` may be covered because of where it stands, so that a move would free it."""
+        """Return whether something below `folder` may be covered because of its path, so that a move would free it."""
         above = split_path(folder)
         floating = {True: {0, 1}, False: set[int]()}
-        return self._takes_back or any(
+        return self._has_negations or any(
             row.glob.after(above) - floating[row.glob.names[0] == "**"] - {row.glob.end} for row in self._paths
         )
 
@@ -114,7 +114,7 @@ class _Needles:
         self._several = [_any_of(first, rest) for first, rest in by_first.items() if len(rest) > 1]
 
     def may_be_in(self, text: str) -> bool:
-        """`text` is folded."""
+        """Return whether a needle is in `text`, which is casefolded."""
         for needle in self._single:
             if needle in text:
                 return True
@@ -125,7 +125,7 @@ class _Needles:
 
 
 def _any_of(first: str, rest: Sequence[str]) -> Callable[[str], object]:
-    """Finds `first` followed by one of `rest`, and a little more: any second letter with any remainder.
+    """Return a search for `first` followed by one of `rest`, and a little more: any second letter with any remainder.
 
     A set for the second letter makes it three times as fast as the exact expression, and faster than several searches.
     """
@@ -137,7 +137,7 @@ def _any_of(first: str, rest: Sequence[str]) -> Callable[[str], object]:
 def _rows(pattern: str) -> Iterable[_Row]:
     body = pattern.removeprefix("!")
     if not body.strip("/") or body.startswith("#") or body != body.strip():
-        # gitignore reads such a line as nothing at all, which would leave open what somebody meant to close.
+        # gitignore ignores such a line, which would leave open what its author meant to close.
         raise _unclear("is empty, begins with # or has spaces around it", pattern)
     if body.startswith("~/"):
         raise _unclear("begins with ~, which is no home folder here: patterns are relative to the workspace", pattern)
@@ -156,7 +156,7 @@ def _rows(pattern: str) -> Iterable[_Row]:
 
 
 def _is_unclear(token: str) -> bool:
-    """Whether a bracket holds what programs read differently: `[[:alpha:]]`, `[z-a]`."""
+    """Return whether programs read a bracket differently: `[[:alpha:]]`, `[z-a]`."""
     letters = token[1:-1]
     backward = any(
         first > last for first, last in zip(letters, letters[2:], strict=False) if f"{first}-{last}" in letters
@@ -177,7 +177,7 @@ def _caseless(name: str) -> Matcher:
 
 
 def _needle(name: str) -> str:
-    """The longest literal piece of the pattern for one name, folded, between the slashes of its path."""
+    """Return the longest literal piece of the pattern for one name, casefolded, with the slashes around it."""
     pieces = ["/"]
     for token in _TOKEN.finditer(name):
         if token["wild"]:

@@ -1,8 +1,8 @@
-"""Paths that are protected always, in every preset and layer.
+"""Protect paths that no preset and no layer can open.
 
-Unreadable: the state folder and Jupyter's runtime folder, whose files hold the server's token; reading one would undo
-everything; and what a person's programs keep of passwords, keys and tokens. Read-only: what a later start of a shell,
-an interpreter, Jupyter or git would execute or obey.
+Hidden: the state folder and Jupyter's runtime folder, whose files have the server's token, which would undo everything;
+and the files in which a person's programs store passwords, keys and tokens. Read-only: files that a later start of a
+shell, an interpreter, Jupyter or git would execute or obey.
 
 Names are compared without case: on a filesystem that ignores case `.GIT/hooks` is `.git/hooks`, and elsewhere nobody
 misses a `.GIT`.
@@ -23,13 +23,15 @@ from wap_kernel.providers.process import environment
 
 
 class Protection(IntEnum):
+    """The degree to which a path is protected."""
+
     OPEN = 0
     READ_ONLY = 1
     HIDDEN = 2
 
 
 READ_ONLY_NAMES = (".cws-policy.json", ".git")
-"""Protected wherever they stand, with all that is below, whether or not they exist.
+"""Names that are protected in every folder, with all below them, whether or not they exist.
 
 All of `.git`, not only its hooks and config: a `.git` file or a `.git/commondir` makes git read its config elsewhere.
 """
@@ -58,9 +60,9 @@ HOME_FILES = (
     *(".cargo/config", ".gradle/init.d", ".conda/.condarc", ".config/conda", ".mambarc", ".config/uv", ".bunfig.toml"),
     *(".config/pypoetry", ".yarnrc", ".gemrc", ".claude/settings.local.json", ".cursor/mcp.json", ".local/share/nvim"),
 )
-"""Executed or obeyed by shells, logins, interpreters, editors, git and installers; relative to the home folder.
+"""Files that shells, logins, interpreters, editors, git and installers execute or obey; relative to the home folder.
 
-Jupyter's and IPython's are their defaults: this server may be told to keep its own elsewhere, and the next one not.
+Those of Jupyter and IPython are the defaults: this server may be configured to use others, and the next one not.
 """
 
 HOME_SECRETS = tuple(
@@ -81,10 +83,10 @@ HOME_SECRETS = tuple(
     Library/Keychains
     """.split()
 )
-"""Passwords, keys, tokens and what shells remember of them; relative to the home folder."""
+"""Files with passwords, keys and tokens, and the histories of shells; relative to the home folder."""
 
 KERNEL_FOLDERS = ("/proc", "/sys", "/dev")
-"""Not files but the machine itself: every process's environment, the server's among them, can be read there."""
+"""Folders of the kernel, where the environment of every process can be read, the server's among them."""
 
 
 @dataclass(frozen=True)
@@ -95,13 +97,13 @@ class ProtectedPaths:
     read_only: frozenset[tuple[str, ...]]
     secrets: tuple[str, ...] = ()
     """The hidden paths that belong to the server or its user, absolute, wherever they lie: for sandboxes."""
-    places: tuple[str, ...] = ()
-    """All that is hidden or read-only by its place, relative to the root, in its own case."""
+    fixed_paths: tuple[str, ...] = ()
+    """All hidden and read-only paths, as opposed to names, relative to the root, in their own case."""
     prefixes: tuple[str, ...] = ()
-    """Where Python and its programs stand, absolute; what of it lies below the root is read-only."""
+    """Absolute folders of Python and its programs; those below the root are read-only."""
 
     def level(self, path: str) -> Protection:
-        """How far `path`, a resolved path relative to the root, is protected."""
+        """Return how far `path`, a resolved path relative to the root, is protected."""
         folded = path.casefold()
         if not (self._first_names & {"", folded.partition("/")[0]} or any(name in folded for name in READ_ONLY_NAMES)):
             return Protection.OPEN  # the case of nearly every path, and this is asked for every file of a search
@@ -136,7 +138,7 @@ class ProtectedPaths:
             )
 
     def check_tree(self, path: str) -> None:
-        """A folder that holds something protected can be neither moved nor removed."""
+        """Raise PathClosed for a folder with something protected in it: it can be neither moved nor removed."""
         names = _fold(path)
         if any(protected[: len(names)] == names for protected in (*self.hidden, *self.read_only)):
             raise PathClosed(
@@ -147,7 +149,7 @@ class ProtectedPaths:
             )
 
     def may_hold(self, path: str) -> bool:
-        """Never: what is protected by its place is known to `check_tree`, and names stay protected wherever they go."""
+        """Return False: `check_tree` knows the protected paths, and protected names stay so wherever they go."""
         return False
 
     def hidden_among(self, folder: str, names: Sequence[str], folders: FindFolders = tuple) -> Collection[str]:
@@ -158,7 +160,7 @@ class ProtectedPaths:
         return self._hidden_in.get(folder.casefold(), _NO_NAMES)
 
     def read_only_names(self, folder: str) -> frozenset[str]:
-        """Names in `folder`, casefolded, of what can be read, but not changed."""
+        """Return the casefolded names in `folder` that can be read but not changed."""
         return self._read_only_in.get(folder.casefold(), _NO_NAMES).union(READ_ONLY_NAMES)
 
     # Listings ask for every folder, and there are many protected paths when the root is the home folder.
@@ -195,7 +197,7 @@ def _fold(path: str) -> tuple[str, ...]:
 def find_protected_paths(
     root: str, state_dir: str, *, hidden: Sequence[str] = (), read_only: Sequence[str] = ()
 ) -> ProtectedPaths:
-    """What is protected on this machine below `root`; `hidden` and `read_only` are what the server knows besides."""
+    """Return the protected paths of this machine below `root`; the server adds `hidden` and `read_only`."""
     from jupyter_core.paths import (
         jupyter_config_dir,
         jupyter_config_path,
@@ -221,16 +223,16 @@ def find_protected_paths(
     )
     return ProtectedPaths(
         hidden=frozenset((*_relative(root, secret, ancestors=True), *_relative(root, KERNEL_FOLDERS))),
-        # A root inside sys.prefix is somebody's work, so only what lies strictly below the root counts here.
+        # A root inside sys.prefix is a person's work, so only paths strictly below the root count here.
         read_only=frozenset(_relative(root, obeyed)),
         secrets=tuple(filter(None, secret)),
-        places=tuple(sorted({place for path in (*secret, *obeyed) if path and (place := _below(root, path))})),
+        fixed_paths=tuple(sorted({inner for path in (*secret, *obeyed) if path and (inner := _below(root, path))})),
         prefixes=prefixes,
     )
 
 
 def _at_home(home: str, names: Iterable[str]) -> Iterable[str]:
-    """Where they are, and where programs that heed the XDG variables look for them."""
+    """Yield the paths at home, and those where programs that heed the XDG variables look for them."""
     for name in names:
         yield os.path.join(home, name)
         for usual, variable in ((".config/", "XDG_CONFIG_HOME"), (".local/share/", "XDG_DATA_HOME")):
@@ -239,13 +241,13 @@ def _at_home(home: str, names: Iterable[str]) -> Iterable[str]:
 
 
 def _below(root: str, path: str) -> str | None:
-    """`path` relative to the root; its last name is not followed, since it is the name that counts."""
+    """Return `path` relative to the root; its last name is not followed, since it is the name that counts."""
     folder, name = os.path.split(os.path.abspath(path))
     return relative_to(os.path.join(os.path.realpath(folder), name), os.path.realpath(root))
 
 
 def _relative(root: str, paths: Iterable[str], *, ancestors: bool = False) -> Iterable[tuple[str, ...]]:
-    """`paths` relative to the root; with `ancestors`, one that the root itself lies in closes all of it."""
+    """Yield `paths` relative to the root; with `ancestors`, one that the root itself lies in closes all of it."""
     real_root = os.path.realpath(root)
     for path in filter(None, paths):
         for name in {os.path.realpath(path), os.path.abspath(path)}:

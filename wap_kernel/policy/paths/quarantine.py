@@ -1,7 +1,8 @@
-"""What a command made at a protected place that was empty when it started is set aside when it ends.
+"""Rename files that a command created at protected paths.
 
-A mount can guard what exists, and nothing else: there is no mount point for a `.bash_profile` that is not there. So
-what appears there meanwhile is renamed, to where no program looks for it. It is not deleted: it may be a person's own.
+A mount can guard only what exists: there is no mount point for a `.bash_profile` that is not there. So a file that
+appears there while a command runs is renamed, to a name that no program looks for. It is not deleted: it may be a
+person's own.
 """
 
 from __future__ import annotations
@@ -16,14 +17,14 @@ MARK = "set-aside"
 
 
 def find_missing(files: Files, paths: Iterable[str]) -> tuple[str, ...]:
-    """Those of `paths` at which nothing stands."""
+    """Return those of `paths` that do not exist."""
     return tuple(path for path in paths if not _is_there(files, path))
 
 
 def quarantine_files(files: Files, paths: Collection[str]) -> list[tuple[str, str]]:
-    """Rename what stands at one of `paths` now; returns the old and the new paths. What cannot be renamed stays."""
+    """Rename those of `paths` that exist now, and return the old and new paths; what cannot be renamed stays."""
     moved = []
-    for path in sorted(paths):  # what is above comes first, and takes along what is below
+    for path in sorted(paths):  # a folder comes first, and takes along what is below
         if not _is_there(files, path):
             continue
         new = f"{path}.{MARK}-{secrets.token_hex(4)}"

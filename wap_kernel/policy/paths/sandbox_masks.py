@@ -1,7 +1,7 @@
-"""What a command in a sandbox may neither see nor change, as paths that exist now. One walk over the workspace.
+"""Find the paths that a sandbox hides or makes read-only, in one walk over the workspace.
 
-A sandbox knows mount points, not patterns, so the patterns are turned into paths before each command. What appears
-while the command runs is not among them; what the command itself makes there is no secret.
+A sandbox knows mount points, not patterns, so the patterns are turned into existing paths before each command. Paths
+that appear while the command runs are not among them; what the command itself creates there is no secret.
 
 `.git` is never hidden, whatever pattern names it: it is closed to the file tools and open to git. It is pinned, so that
 it cannot be moved away and made anew, and what git would execute or obey in it is read-only.
@@ -26,43 +26,48 @@ from wap_kernel.policy.paths.quarantine import find_missing
 MAX_GITDIR = 4096
 GIT = ".git"
 GIT_OBEYED = frozenset({"config", "config.worktree", "hooks", "commondir"})
-"""In a repository: what a later git command executes, or where it looks for what it executes."""
+"""Entries of a repository that a later git command executes, or where it looks for what it executes."""
 GIT_NESTED = frozenset({"modules", "worktrees"})
 """Folders of a repository that hold further repositories."""
 
 
 class MaskRules(Guard, Protocol):
+    """A guard that also knows which entries are read-only."""
+
     def read_only_among(self, folder: str, names: Sequence[str], folders: FindFolders = tuple) -> Collection[str]:
-        """Which of the entries of `folder` can be read, but not changed."""
+        """Return the entries of `folder` that can be read but not changed."""
 
 
 @dataclass(frozen=True)
 class Masks:
+    """The confinement of a command, and the protected paths that no mount can guard."""
+
     confinement: Confinement
     absent: tuple[str, ...] = ()
-    """Protected places where nothing stands yet, so that nothing can be mounted there; see `aside.py`."""
+    """Protected paths that do not exist yet, so that nothing can be mounted there; see `quarantine.py`."""
 
 
-def unguarded(files: Files) -> Files:
-    """The same files for whoever looks after what is hidden."""
+def without_guard(files: Files) -> Files:
+    """Return the files without a guard, for the work on hidden paths."""
     return files.guarded_by(NullGuard())
 
 
 def find_masks(
     files: Files,
     rules: MaskRules,
-    places: Iterable[str],
+    fixed_paths: Iterable[str],
     deadline: Deadline,
     *,
     network: bool,
     is_read_only: bool,
     attributes: Callable[[Collection[str]], str | None] = lambda _: None,
 ) -> Masks:
-    """Walk and tell. `places` are protected by their place; `is_read_only`: nothing at all may be written.
+    """Walk over the workspace and return the masks.
 
-    `attributes` names the file with git's attributes for the repositories in these folders.
+    `fixed_paths` are protected whatever the patterns say. With `is_read_only` nothing at all may be written.
+    `attributes` returns the file with git's attributes for the repositories in the given folders.
     """
-    search = _Search(unguarded(files), rules, deadline)
+    search = _Search(without_guard(files), rules, deadline)
     search.run()
     if len(search.hidden) > MAX_MASKS:
         raise _too_many(search.hidden, rules)
@@ -75,7 +80,9 @@ def find_masks(
         network=network,
         git_attributes=attributes(search.tops),
     )
-    return Masks(confinement, () if is_read_only else find_missing(unguarded(files), (*places, *search.absent)))
+    return Masks(
+        confinement, () if is_read_only else find_missing(without_guard(files), (*fixed_paths, *search.absent))
+    )
 
 
 class _Search:
@@ -87,7 +94,7 @@ class _Search:
         self.read_only: list[str] = []
         self.pinned: list[str] = []
         self.absent: list[str] = []
-        """What git would obey and does not stand there."""
+        """Paths that git would obey and that do not exist."""
         self.tops: list[str] = []
         """Folders that hold a `.git`."""
 
@@ -101,7 +108,7 @@ class _Search:
                 level.pending += self._visit(level.folder.path, batch)
 
     def _visit(self, folder: str, batch: Sequence[DirEntry]) -> list[str]:
-        """Mask entries of a folder; returns those to look into."""
+        """Mask entries of a folder, and return the folders to walk into."""
         names = [entry.name for entry in batch]
         folders = {entry.name for entry in batch if entry.is_dir(follow_symlinks=False)}
         hidden = set(self._rules.hidden_among(folder, names, lambda: folders))
@@ -122,7 +129,7 @@ class _Search:
         return list(folders - hidden)  # something in what is read-only may be hidden
 
     def _git(self, path: str, *, is_folder: bool) -> None:
-        """A repository, wherever a link or a `gitdir:` says that it is."""
+        """Mask a repository, wherever a link or a `gitdir:` says that it is."""
         self.tops.append(dirname(path) or ".")
         if is_folder:
             self._repository(path)
@@ -132,18 +139,18 @@ class _Search:
             stat = self._files.stat(path)
             if stat.kind is FileKind.FILE:
                 with self._files.open(path) as file:
-                    said = file.read(MAX_GITDIR).decode("utf-8", "replace").removeprefix("gitdir:").strip()
-                if said.startswith("/"):
+                    target = file.read(MAX_GITDIR).decode("utf-8", "replace").removeprefix("gitdir:").strip()
+                if target.startswith("/"):
                     return  # git writes such a path only for worktrees made elsewhere; see `docs/security.md`
-                said = join_path(dirname(path) or ".", said)
-                stat = self._files.stat(said)
+                target = join_path(dirname(path) or ".", target)
+                stat = self._files.stat(target)
             if stat.kind is FileKind.FOLDER and stat.path != ".":
                 self._repository(stat.path)
         except (OSError, WapError):
             return  # it leads nowhere, or out of the workspace, where a command sees nothing
 
     def _repository(self, path: str) -> None:
-        """A folder that git keeps, and the repositories of submodules and worktrees in it."""
+        """Mask a folder of git, and the repositories of submodules and worktrees in it."""
         if path in self.pinned:
             return
         self.pinned.append(path)

@@ -1,4 +1,4 @@
-"""`$'...'`: text in quotes in which bash reads escapes, so that `$'\\163udo'` is `sudo`. Pure."""
+r"""Decode `$'...'`: quotes in which bash reads escapes, so that `$'\163udo'` is `sudo`. Pure."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _LETTERS = dict(zip(b"abeEfnrtv", b"\a\b\x1b\x1b\f\n\r\t\v", strict=True))
 
 
 def decode_ansi_c(inner: bytes) -> bytes:
-    """What bash makes of the text between `$'` and `'`: it ends at the first NUL, as in C."""
+    """Return the text that bash makes of `inner`, between `$'` and `'`; it ends at the first NUL, as in C."""
     return _ESCAPE.sub(_character, inner).partition(b"\0")[0]
 
 
@@ -38,7 +38,7 @@ def _character(found: re.Match[bytes]) -> bytes:
 
 
 def expand_ansi_c(text: str) -> str:
-    """The text with what such quotes hold in their place, for whoever looks in it for a name."""
+    """Return the text with such quotes decoded, to search for names."""
     if "$'" not in text:
         return text
     raw = text.encode(errors="surrogatepass")

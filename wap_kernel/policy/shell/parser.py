@@ -1,9 +1,9 @@
-"""What a command line would run, as far as that can be said for certain. Pure.
+r"""Parse a command line: find the commands that it would run, as far as that is certain. Pure.
 
-Two readers look at the text: tree-sitter-bash, which knows the whole language but differs from bash in corners
-(`su\\<newline>do` is two words to it), and `lexer.py`, which knows little and that strictly. A line is analysable only
-if both find the same words. `commands` holds what either of them found anywhere, so that a blocked program is seen in
-a substitution too; `problems` says why the line cannot be allowed by analysis.
+Two parsers read the text: tree-sitter-bash, which knows the whole language but differs from bash in corners
+(`su\<newline>do` is two words to it), and `strict_lexer.py`, which knows little and that strictly. A line is
+analysable only if both find the same words. `commands` has what either of them found anywhere, so that a blocked
+program is seen in a substitution too; `problems` says why the line cannot be allowed by analysis.
 """
 
 from __future__ import annotations
@@ -26,25 +26,30 @@ __all__ = ["Redirect", "Script", "SimpleCommand", "Word", "builtin_problem", "pa
 
 MAX_STRICT_TREE_CHARACTERS = 16 * 1024
 MAX_LOOSE_TREE_CHARACTERS = 4 * 1024
-"""tree-sitter can need the square of the length: for what the strict reader has read, and for what it has not."""
+"""Characters that tree-sitter parses where the strict lexer has read the text, and where it has not.
+
+Its time can grow with the square of the length.
+"""
 MAX_DEPTH = 60
 MAX_CACHED_SCRIPTS = 32
 
 
 @dataclass(frozen=True)
 class Script:
+    """A parsed command line."""
+
     commands: tuple[SimpleCommand, ...]
     problems: tuple[str, ...] = ()
-    """Empty: analysable."""
+    """Reasons why the line is not analysable; empty if it is."""
     text: str = field(default="", compare=False)
-    """What was read, for whoever looks in it for a name."""
-    given: tuple[str, ...] = field(default=(), compare=False)
-    """What the caller's own variables hold, for the same."""
+    """The command line, to search for names."""
+    variable_values: tuple[str, ...] = field(default=(), compare=False)
+    """The values of the caller's own variables, to search for names."""
     whole: bool = True
-    """False: too long or too deep, so a part of it was not looked at."""
+    """False where the line is too long or too deep, so that a part of it was not parsed."""
 
 
-_PLAIN_NODES = frozenset(
+_SIMPLE_NODES = frozenset(
     """
     program list pipeline command command_name redirected_statement comment test_command
     word number string string_content raw_string concatenation simple_expansion expansion variable_name
@@ -52,8 +57,8 @@ _PLAIN_NODES = frozenset(
     unary_expression binary_expression negation_expression test_operator
     """.split()
 )
-_PLAIN_TOKENS = frozenset('\n | " $ ${ } ; && || |& < > >> >| &> &>> >& <& <<< [ ] = == != ! -a -o'.split(" "))
-_BESIDE_WORDS = frozenset("file_redirect herestring_redirect heredoc_redirect variable_assignment".split())
+_SIMPLE_TOKENS = frozenset('\n | " $ ${ } ; && || |& < > >> >| &> &>> >& <& <<< [ ] = == != ! -a -o'.split(" "))
+_NOT_WORDS = frozenset("file_redirect herestring_redirect heredoc_redirect variable_assignment".split())
 _NAMES = {
     "compound_statement": "group",
     "ansi_c_string": "$'...'",
@@ -67,7 +72,7 @@ _NAMES = {
     "function_definition": "function",
     "&": "background",
 }
-"""What people call a node; others are called by their type."""
+"""Names of nodes for people; other nodes are called by their type."""
 
 _CHANGES_THE_SHELL = frozenset(
     """
@@ -93,10 +98,10 @@ def parse_command(command: str) -> Script:
 
 def _parse_spellings(command: str) -> Script:
     script = _parse(command)
-    if script.problems and script.whole and (plain := spelling_variants.normalize(command)) != command:
+    if script.problems and script.whole and (normalized := spelling_variants.normalize(command)) != command:
         # tree-sitter errs about a line that goes on, and about quotes within `$'...'`.
         known = set(map(_texts, script.commands))
-        others = [each for each in _parse(plain).commands if _texts(each) not in known]
+        others = [each for each in _parse(normalized).commands if _texts(each) not in known]
         script = replace(script, commands=(*script.commands, *others))
     return replace(script, text=command)
 
@@ -157,7 +162,10 @@ def _unique(problems: list[str] | tuple[str, ...]) -> tuple[str, ...]:
 
 
 def builtin_problem(command: SimpleCommand) -> str | None:
-    """Some builtins change the shell itself, and some evaluate a variable's name: `test -v 'a[$(id)]'` runs `id`."""
+    """Return why a builtin cannot be analysed, or None.
+
+    Some builtins change the shell itself, and some evaluate a variable's name: `test -v 'a[$(id)]'` runs `id`.
+    """
     if not command.words:
         return None
     program, arguments = command.words[0].text, command.words[1:]
@@ -166,12 +174,12 @@ def builtin_problem(command: SimpleCommand) -> str | None:
         return None if _HARMLESS_SET.fullmatch(line) else program
     if program == "printf" and arguments and (arguments[0].may_be_any_option or arguments[0].text.startswith("-v")):
         return "printf into a variable"
-    if program in ("test", "[") and not _is_plain_test(arguments[:-1] if program == "[" else arguments):
+    if program in ("test", "[") and not _is_simple_test(arguments[:-1] if program == "[" else arguments):
         return "test of a variable"
     return None
 
 
-def _is_plain_test(arguments: tuple[Word, ...]) -> bool:
+def _is_simple_test(arguments: tuple[Word, ...]) -> bool:
     if all(word.literal not in (None, "-v", "-R") for word in arguments):
         return True
     if any(word.splits or word.glob for word in arguments):
@@ -193,7 +201,7 @@ def _relative_after_cd(commands: tuple[SimpleCommand, ...]) -> str | None:
 
 @dataclass
 class _Tree:
-    """What tree-sitter found."""
+    """The result of tree-sitter."""
 
     words: list[tuple[Word, ...]]
     targets: list[str]
@@ -221,10 +229,10 @@ def _read_tree(command: str) -> _Tree:
             found.problems.append("too deeply nested")
             found.is_whole = False
             continue
-        if not _is_plain(node):
+        if not _is_simple(node):
             found.problems.append(_NAMES.get(node.type, node.type.replace("_", " ")))
         if node.type == "command":
-            found.words.append(tuple(_word(child) for child in node.children if child.type not in _BESIDE_WORDS))
+            found.words.append(tuple(_word(child) for child in node.children if child.type not in _NOT_WORDS))
         elif node.type == "test_command":
             found.words.append(tuple(_word(leaf) for leaf in _test_words(node)))
         elif node.type == "file_redirect":
@@ -232,16 +240,19 @@ def _read_tree(command: str) -> _Tree:
     return found
 
 
-def _is_plain(node: Node) -> bool:
+def _is_simple(node: Node) -> bool:
     if node.is_named:
-        return node.type in _PLAIN_NODES
+        return node.type in _SIMPLE_NODES
     parent = node.parent.type if node.parent else ""
     # A token of something that is no plain node has been reported with it; in `[ ... ]` an operator is a token.
-    return node.type in _PLAIN_TOKENS or parent not in _PLAIN_NODES or parent.endswith("_expression")
+    return node.type in _SIMPLE_TOKENS or parent not in _SIMPLE_NODES or parent.endswith("_expression")
 
 
 def _walk(root: Node) -> Iterator[tuple[Node, int]]:
-    """In order, down to one step below MAX_DEPTH. `a && b && c` is not deep, whatever the tree says."""
+    """Yield the nodes in order with their depth, down to one step below MAX_DEPTH.
+
+    `a && b && c` is not deep, whatever the tree says.
+    """
     waiting = [(root, 0)]
     while waiting:
         node, depth = waiting.pop()
@@ -270,11 +281,11 @@ def _test_words(node: Node) -> Iterator[Node]:
 _BACKSLASH = re.compile(rb"\\(\n|.)", re.DOTALL)
 _BACKSLASH_IN_QUOTES = re.compile(rb'\\([\n$`"\\])')
 _GLOB = re.compile(rb"(?<!\\)[*?\[]")
-_PLAIN_EXPANSION = re.compile(rb"\$\{?([A-Za-z_][A-Za-z0-9_]*|\?)\}?")
+_SIMPLE_EXPANSION = re.compile(rb"\$\{?([A-Za-z_][A-Za-z0-9_]*|\?)\}?")
 
 
 def _word(node: Node) -> Word:
-    """A node's value. Words that are no plain ones are marked as unknown; they are a problem anyway."""
+    """Return the word of a node. A word with other than simple parts is marked as unknown; it is a problem anyway."""
     try:
         text, known = _value(node, 0)
     except RecursionError:
@@ -285,7 +296,7 @@ def _word(node: Node) -> Word:
 
 
 def _bare(node: Node) -> bytes:
-    """What of it stands outside of quotes; a quoted part stands for nothing else than itself."""
+    """Return the part of a node outside of quotes; a quoted part means nothing but itself."""
     if node.type == "word":
         return node.text or b""
     if node.type in ("concatenation", "command_name"):
@@ -302,8 +313,8 @@ def _value(node: Node, depth: int) -> tuple[bytes, bool]:
     if node.type == "ansi_c_string":
         return ansi_c_quotes.decode_ansi_c(raw[2:-1]), True
     if node.type in ("simple_expansion", "expansion"):
-        plain = _PLAIN_EXPANSION.fullmatch(raw)
-        return (b"$" + plain.group(1) if plain else raw), False
+        simple = _SIMPLE_EXPANSION.fullmatch(raw)
+        return (b"$" + simple.group(1) if simple else raw), False
     if node.type == "string":
         return _string(node, depth)
     if node.type == "translated_string":
@@ -317,7 +328,7 @@ def _value(node: Node, depth: int) -> tuple[bytes, bool]:
 
 
 def _string(node: Node, depth: int) -> tuple[bytes, bool]:
-    """The text between the quotes; by position, since tree-sitter leaves out some of the spaces."""
+    """Return the text between the quotes, by position, since tree-sitter leaves out some of the spaces."""
     raw, start = node.text or b"", node.start_byte
     parts, at, known = [], 1, True
     for child in node.children:

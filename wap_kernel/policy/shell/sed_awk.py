@@ -1,4 +1,4 @@
-"""sed and awk: whether a script runs commands or writes files, as far as its look tells. Pure."""
+"""Recognise sed and awk scripts that run no commands and write no files. Pure."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from wap_kernel.policy.shell.syntax import Word
 
 @dataclass(frozen=True)
 class Language:
-    """A small language whose harmless texts can be told by their look."""
+    """A small language whose harmless texts can be recognised by their form."""
 
     harmless: Callable[[str], object]
     flags: str
@@ -21,7 +21,7 @@ class Language:
     long_flags: frozenset[str] = field(default_factory=frozenset)
 
     def is_harmless(self, words: Sequence[Word]) -> bool:
-        """Of the words after the program; what cannot be read is not."""
+        """Return whether the words after the program are harmless; a script that cannot be read is not."""
         texts: list[str] = []
         operands: list[str] = []
         rest = list(words)
@@ -56,13 +56,16 @@ _SED_COMMAND = re.compile(
     r"(?:(?!(?P=mark))[^\\\n]|\\[^\n])*(?P=mark)[gpiI0-9]*)\s*"
 )
 _BRACKETS = re.compile(r"\[(?!\^?\])[^\]\[]+\]")
-"""Closed for certain: `[]/]` and `[^]/]` begin with a bracket that they contain."""
+"""Brackets that are certainly closed: `[]/]` and `[^]/]` begin with a bracket that they contain."""
 
 
 def _is_harmless_sed(script: str) -> bool:
-    """Only commands that print, delete and substitute: `e`, `w`, `r` and the flags `e` and `w` of `s` are not among
-    them. What follows a separator must again be such a command. A bracket that is open where the pattern seems to end
-    may hold the mark itself, so that the pattern ends elsewhere."""
+    """Return whether the script only prints, deletes and substitutes.
+
+    `e`, `w`, `r` and the flags `e` and `w` of `s` are not harmless. After a separator such a command must follow
+    again. A bracket that is open where the pattern seems to end may contain the mark, so that the pattern ends
+    elsewhere.
+    """
     at = 0
     while found := _SED_COMMAND.match(script, at):
         if "[" in _BRACKETS.sub("", found["address"]) + _BRACKETS.sub("", found["pattern"] or ""):
@@ -80,7 +83,7 @@ _AWK_ESCAPES = re.compile(r"system|getline|[>@|]")
 
 
 def _is_harmless_awk(program: str) -> bool:
-    """`||` is the one bar that connects nothing to a command."""
+    """Return whether the program starts and writes nothing; `||` is the one bar that is no pipe."""
     return not _AWK_ESCAPES.search(program.replace("||", ""))
 
 
@@ -93,4 +96,4 @@ LANGUAGES: Mapping[str, Language] = {
         Language(_is_harmless_awk, "", "Fv", "", frozenset({"--posix", "--re-interval"})),
     ),
 }
-"""By the names of their programs."""
+"""The languages by the names of their programs."""

@@ -1,7 +1,7 @@
-r"""Other ways to write the same text, so that whoever looks for a name finds it: `s\<newline>udo`, `$'\163udo'`,
-`${x:-sudo}`, `s{u,}do`. Pure.
+r"""List other spellings of the same text, so that a search finds a name in each of them. Pure.
 
-`plain` is what bash reads, for a reader that knows less. `spellings` may be wrong about quotes: for looking only.
+`s\<newline>udo`, `$'\163udo'`, `${x:-sudo}` and `s{u,}do` all name sudo. `normalize` returns what bash reads, for a
+parser that knows less. `list_spellings` may be wrong about quotes: it is for searches only.
 """
 
 from __future__ import annotations
@@ -13,9 +13,9 @@ from wap_kernel.policy.shell import ansi_c_quotes
 
 MAX_WORD = 1024
 MAX_STEPS = 256
-"""Of one word with braces: longer ones and further alternatives are nobody's name for a program."""
+"""Length and alternatives of one word with braces; no name of a program has more."""
 MAX_NESTED = 4
-"""`${a:-${b:-sudo}}`."""
+"""Depth of expansions: `${a:-${b:-sudo}}`."""
 
 _TOKEN = re.compile(
     r"""
@@ -30,17 +30,17 @@ _TOKEN = re.compile(
 )
 _QUOTES = re.compile(r"[\\'\"]")
 _EXPANSION = re.compile(r"\$\{\w+(?::?[-+=](?P<word>[^{}]*))?\}|\$\w+(?=['\"])|\$[@*\d]|``|\$\(\)")
-"""What may stand for its own word, or for nothing at all."""
+"""Expansions that may stand for their own word, or for nothing at all."""
 _SEPARATOR = re.compile(r"\bIFS=([^\s;]+)")
 _BRACES = re.compile(r"(?<!\$)\{(?:([^{},\s]*(?:,[^{},\s]*)+)|(\w)\.\.(\w)(?:\.\.[-+]?\d+)?)\}")
 
 
 def normalize(text: str) -> str:
-    """Without continued lines, and with `$'...'` in ordinary quotes."""
-    return _TOKEN.sub(_plain, text) if "\\\n" in text or "$'" in text else text
+    """Return the text without continued lines, and with `$'...'` in ordinary quotes."""
+    return _TOKEN.sub(_normalize_token, text) if "\\\n" in text or "$'" in text else text
 
 
-def _plain(found: re.Match[str]) -> str:
+def _normalize_token(found: re.Match[str]) -> str:
     if found["continuation"]:
         return ""
     if found["ansi"] is not None:
@@ -50,7 +50,7 @@ def _plain(found: re.Match[str]) -> str:
 
 
 def list_spellings(text: str) -> tuple[str, ...]:
-    """The text without quotes, in each way that it may be meant."""
+    """Return the text without quotes, in each way that it may be meant."""
     text = text.replace("\\\n", "")
     texts = [text, ansi_c_quotes.expand_ansi_c(text)]
     texts += map(_without_expansions, texts[:2])
@@ -68,7 +68,7 @@ def _without_expansions(text: str) -> str:
 
 
 def expand_braced_word(word: str) -> Iterator[str]:
-    """The words that its braces stand for. Nothing for a word without any."""
+    """Yield the words that the braces of `word` stand for; none for a word without braces."""
     word = word[: word.rfind("}") + 1] + word[word.rfind("}") + 1 :].replace("{", "")  # what is open stays so
     if len(word) > MAX_WORD or not _BRACES.search(word):
         return

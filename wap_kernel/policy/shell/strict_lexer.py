@@ -1,8 +1,8 @@
-"""A strict reader of the plain part of the shell's language: words, quotes, globs, `$NAME`, `&& || ; |`, redirections.
+"""Read the simple part of the shell's language strictly: words, quotes, globs, `$NAME`, `&& || ; |`, redirections.
 
-It takes nothing for granted: every character is either accounted for as bash reads it, or the reading stops with
-`Unreadable` and says why. Single words are read in `lexer_words.py`. `shell.py` reads the same text with tree-sitter
-and believes neither of the two alone.
+The lexer takes nothing for granted: it reads every character as bash does, or stops with `Unreadable` and says why.
+`word_lexer.py` reads single words. `parser.py` parses the same text with tree-sitter and trusts neither of the two
+alone.
 """
 
 from __future__ import annotations
@@ -36,15 +36,15 @@ _JOINERS = frozenset({"&&", "||", "|", "|&"})
 
 @dataclass(frozen=True)
 class LexedScript:
+    """The commands of a line, as the strict lexer reads them."""
+
     commands: tuple[SimpleCommand, ...]
-    """In order."""
     without_heredocs: str
-    """The text for another reader. A heredoc is input for a program and never run by the shell, and tree-sitter errs
-    about what stands beside it."""
+    """The text without heredocs, for tree-sitter, which errs about their neighbours; the shell never runs a heredoc."""
 
 
 def read_strictly(source: str) -> LexedScript:
-    """Raises Unreadable."""
+    """Return the commands of `source`, or raise Unreadable."""
     reader = _Reader(source)
     try:
         reader.read()
@@ -62,7 +62,7 @@ class _Reader(WordReader):
         self._begun = False
         self._left_out: list[tuple[int, int]] = []
         self._joined = False
-        """After `&&` or `|` another command must follow."""
+        """True after `&&` or `|`, where another command must follow."""
 
     def read(self) -> None:
         while self.at < len(self.source):
@@ -92,14 +92,14 @@ class _Reader(WordReader):
         return (SimpleCommand(tuple(self._words), tuple(self._redirects)),) if self._words else ()
 
     def without_heredocs(self) -> str:
-        kept, at = [], 0
+        parts, at = [], 0
         for start, end in self._left_out:
-            kept.append(self.source[at:start])
+            parts.append(self.source[at:start])
             at = end
-        return "".join((*kept, self.source[at:]))
+        return "".join((*parts, self.source[at:]))
 
     def _end_command(self) -> bool:
-        """Whether there was one."""
+        """End the present command, and return whether there was one."""
         if not self._begun:
             return False
         if not self._words:

@@ -1,4 +1,4 @@
-"""The parts of a command line that can be read: words, redirections, simple commands. Pure data."""
+"""The parts of a command line: words, redirections, simple commands. Pure data."""
 
 from __future__ import annotations
 
@@ -12,22 +12,22 @@ class Word:
 
     text: str
     known: bool = True
-    """False: it holds an expansion, so the text is not what the program gets."""
+    """False where the word has an expansion, so that the text is not what the program gets."""
     glob: bool = False
-    """It holds an unquoted `*`, `?` or `[`: any number of file names."""
+    """True for an unquoted `*`, `?` or `[`, which stands for any number of file names."""
     home: bool = False
-    """It begins with an unquoted `~`: the home folder."""
+    """True for an unquoted `~` at the beginning, which is the home folder."""
     splits: bool = False
-    """It holds an unquoted expansion: any number of words."""
+    """True for an unquoted expansion, which stands for any number of words."""
 
     @property
     def literal(self) -> str | None:
-        """Exactly what the program gets, if that is certain."""
+        """Return exactly what the program gets, or None if that is not certain."""
         return self.text if self.known and not self.glob and not self.home else None
 
     @property
     def may_be_any_option(self) -> bool:
-        """A file named `-delete` makes `*` an option, and so does a variable."""
+        """Return whether the word may become any option: a file named `-delete` makes `*` one, as a variable can."""
         if self.splits:
             return True
         if self.glob:
@@ -40,6 +40,8 @@ Mode = Literal["read", "write", "append"]
 
 @dataclass(frozen=True)
 class Redirect:
+    """A redirection of a stream to or from a file."""
+
     target: Word
     mode: Mode
 

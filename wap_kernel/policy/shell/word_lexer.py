@@ -1,4 +1,4 @@
-"""The words of the shell's language: quotes, escapes, globs, `$NAME`. What they make up is read in `lexer.py`."""
+"""Read single words of the shell's language: quotes, escapes, globs, `$NAME`. `strict_lexer.py` reads the rest."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from wap_kernel.policy.shell.syntax import SimpleCommand, Word
 
 ENDS = frozenset(" \t\n;&|<>()")
-"""What no word goes beyond unless it is quoted."""
+"""Characters that end a word unless they are quoted."""
 _NAME = re.compile(r"\$(?:([A-Za-z_][A-Za-z0-9_]*)|\{([A-Za-z_][A-Za-z0-9_]*)\}|(\?))")
 _BEYOND = re.compile(r"\$(?:[0-9@*#$!-]|[({'\"\[])")
 """A dollar sign that begins something else than a plain name; any other is an ordinary character."""
@@ -19,11 +19,11 @@ _BEYOND_NAMES = {
     "'": "$'...'",
     '"': '$"..."',
 }
-_PLAIN = re.compile(r"[^\s\\'\"$`;&|<>(){}*?\[~#=:]+")
+_LITERAL_RUN = re.compile(r"[^\s\\'\"$`;&|<>(){}*?\[~#=:]+")
 
 
 class Unreadable(Exception):
-    """The text goes beyond the plain part: a finding that never leaves this package. `commands` were read before."""
+    """The text goes beyond the simple part of the language; `commands` were read before it did."""
 
     def __init__(self, problem: str, commands: tuple[SimpleCommand, ...] = ()) -> None:
         super().__init__(problem)
@@ -33,7 +33,7 @@ class Unreadable(Exception):
 
 @dataclass
 class Pieces:
-    """A word in the making."""
+    """The parts of a word that is being read."""
 
     text: list[str] = field(default_factory=list)
     known: bool = True
@@ -48,25 +48,25 @@ class Pieces:
 
 
 class WordReader:
-    """Stands somewhere in the text, and reads the word that begins there."""
+    """A position in the text, and the functions that read the word there."""
 
     def __init__(self, source: str) -> None:
         self.source = source
         self.at = 0
         self.heredocs: list[tuple[str, bool]] = []
-        """Announced on this line, to follow on the next: no word may run over its end until then."""
+        """Heredocs of this line, which follow on the next one: until then no word may run over the end of the line."""
 
     def pieces(self) -> Pieces:
-        """The word that begins here."""
+        """Return the parts of the word that begins here."""
         pieces = Pieces()
         start = self.at
         while self.at < len(self.source):
             char = self.source[self.at]
             if char in ENDS:
                 break
-            if plain := _PLAIN.match(self.source, self.at):
-                pieces.text.append(plain.group())
-                self.at = plain.end()
+            if run := _LITERAL_RUN.match(self.source, self.at):
+                pieces.text.append(run.group())
+                self.at = run.end()
             elif char == "\\":
                 self._escaped(pieces)
             elif char == "'":

@@ -1,7 +1,7 @@
-"""Programs that run other programs: what they would run, so that it can be judged as well. Pure.
+"""Unwrap programs that run other programs, so that the inner command can be judged as well. Pure.
 
-`env`, `timeout`, `xargs` and their like are looked through; a shell's `-c` text is given back to be read; where neither
-is possible (`env -S`, a sed script with commands of its own) the finding says so.
+`env`, `timeout`, `xargs` and their like are unwrapped; the text of a shell's `-c` is returned to be parsed; where
+neither is possible (`env -S`, a sed script with commands of its own) the result says so.
 """
 
 from __future__ import annotations
@@ -19,23 +19,25 @@ Words = tuple[Word, ...]
 
 @dataclass(frozen=True)
 class Unwrapped:
+    """The commands that a wrapper runs."""
+
     inner: Words = ()
-    """The command that it runs."""
+    """The command that the wrapper runs."""
     others: tuple[Words, ...] = ()
-    """Further commands that it runs."""
+    """Further commands that the wrapper runs."""
     text: str | None = None
-    """The shell text that it runs."""
+    """The shell text that the wrapper runs."""
     problem: str | None = None
-    """Why it cannot be looked through."""
+    """The reason why the wrapper cannot be analysed."""
     transparent: bool = True
-    """It does nothing of its own, so what is said about the inner command suffices."""
+    """True where the wrapper does nothing of its own, so that the verdict on the inner command suffices."""
     external: bool = True
-    """The inner command is looked for on the PATH and is never a builtin."""
+    """True where the inner command is found on the PATH and is never a builtin."""
 
 
 @dataclass(frozen=True)
 class _Grammar:
-    """How a wrapper's own arguments end."""
+    """The arguments of a wrapper, after which the inner command begins."""
 
     flags: str = ""
     """Letters of options without a value."""
@@ -47,11 +49,11 @@ class _Grammar:
     """Words before the inner command: the duration of `timeout`."""
     external: bool = True
     more: bool = False
-    """It appends arguments that nobody knows yet."""
+    """True where the wrapper appends arguments that are not known yet."""
     queries: str = ""
-    """Letters of options with which it runs nothing: `command -v`."""
+    """Letters of options with which the wrapper runs nothing: `command -v`."""
     acts: bool = False
-    """It does something of its own too, which is judged by itself."""
+    """True where the wrapper does something of its own too, which is judged by itself."""
 
 
 def _words(text: str) -> frozenset[str]:
@@ -105,21 +107,21 @@ _CHANGES_ENVIRONMENT = re.compile(r"-[0v]*[iu].*|--ignore.*|--unset.*|-", re.DOT
 
 
 def is_wrapper(name: str) -> bool:
-    """Whether a program of this name runs the one that its arguments name."""
+    """Return whether a program of this name runs the program that its arguments name."""
     return name.rpartition("/")[2] in _GRAMMARS
 
 
 def unwrap(name: str, words: Words) -> Unwrapped | None:
-    """What `words`, a command of the program `name`, runs besides itself. None: nothing that is known of."""
+    """Return the commands that `words`, a command of the program `name`, runs besides itself, or None."""
     if name in _GRAMMARS:
-        return _look_through(_GRAMMARS[name], words[1:])
+        return _unwrap_grammar(_GRAMMARS[name], words[1:])
     if name in _SHELLS:
         return _shell_text(words)
     special = _SPECIAL.get(name)
     return special(words) if special else None
 
 
-def _look_through(grammar: _Grammar, words: Words) -> Unwrapped | None:
+def _unwrap_grammar(grammar: _Grammar, words: Words) -> Unwrapped | None:
     at = 0
     while at < len(words):
         text = words[at].literal
@@ -154,7 +156,7 @@ def _look_through(grammar: _Grammar, words: Words) -> Unwrapped | None:
     if grammar is _GRAMMARS["env"] and "=" in rest[0].text:
         problem = "leading assignment"
     if grammar.more:
-        rest = (*_replaced(words[:at], rest), _UNKNOWN)
+        rest = (*_mark_replaced(words[:at], rest), _UNKNOWN)
         problem = problem or ("program named by an expansion" if rest[0].literal is None else None)
     return Unwrapped(rest, problem=problem, external=grammar.external, transparent=not grammar.acts)
 
@@ -162,8 +164,8 @@ def _look_through(grammar: _Grammar, words: Words) -> Unwrapped | None:
 _REPLACES = re.compile(r"-[0rtpxo]*I(.*)", re.DOTALL)
 
 
-def _replaced(own: Words, inner: Words) -> Words:
-    """`xargs -I{} program {}`: what stands for the input is unknown."""
+def _mark_replaced(own: Words, inner: Words) -> Words:
+    """Return the inner words, where those for the input are unknown: `xargs -I{} program {}`."""
     for at, word in enumerate(own):
         if found := _REPLACES.fullmatch(word.text):
             mark = found.group(1) or own[at + 1].text
@@ -172,7 +174,7 @@ def _replaced(own: Words, inner: Words) -> Words:
 
 
 def _option(grammar: _Grammar, text: str) -> int | None:
-    """How many words the option takes. None: it is not known."""
+    """Return the number of words that the option takes, or None if the option is unknown."""
     if text.startswith("--"):
         name, equals, _ = text.partition("=")
         if name in grammar.long_flags:
@@ -195,7 +197,7 @@ def _shell_text(words: Words) -> Unwrapped:
 
 
 def _after_options(words: Words) -> str | None:
-    """The first word that is neither an option (`-e`, `+x`) nor the value of `-o` or `-O`."""
+    """Return the first word that is neither an option (`-e`, `+x`) nor the value of `-o` or `-O`."""
     values = 0
     for word in words:
         if word.text[:1] in ("-", "+") and not values:
@@ -234,13 +236,13 @@ def _find(words: Words) -> Unwrapped | None:
 
 
 def _git(words: Words) -> Unwrapped | None:
-    """A format that shows signatures has gpg check them."""
+    """Report a format that shows signatures: gpg checks them."""
     checks = any("%G" in word.text or "%(signature" in word.text for word in words[1:])
     return Unwrapped(problem="git with a signature check", transparent=False) if checks else None
 
 
 def _tar(words: Words) -> Unwrapped | None:
-    """`tar -tf host:file` reads the archive through a remote shell."""
+    """Report `tar -tf host:file`, which reads the archive through a remote shell."""
     remote = any(":" in word.text or word.literal is None for word in words[1:])
     return Unwrapped(problem="archive on another host", transparent=False) if remote else None
 
@@ -249,15 +251,15 @@ _DATE_VALUED = re.compile(r"-[A-HJ-Za-z]*[dfr]|--(?:date|file|reference)")
 
 
 def _date(words: Words) -> Unwrapped | None:
-    """`date 010100002020` sets the clock."""
+    """Report `date 010100002020`, which sets the clock."""
     for before, word in pairwise(words):
         if word.text[:1] not in ("+", "-") and not _DATE_VALUED.fullmatch(before.text):
             return Unwrapped(problem="date that may set the clock", transparent=False)
     return None
 
 
-def _in_a_language(words: Words) -> Unwrapped | None:
-    """A sed script or an awk program, which may run commands itself."""
+def _sed_or_awk(words: Words) -> Unwrapped | None:
+    """Report a sed script or an awk program that may run commands itself."""
     name = words[0].text.rpartition("/")[2]
     if LANGUAGES[name].is_harmless(words[1:]):
         return None
@@ -271,5 +273,5 @@ _SPECIAL: Mapping[str, Callable[[Words], Unwrapped | None]] = {
     "git": _git,
     "tar": _tar,
     "date": _date,
-    **dict.fromkeys(LANGUAGES, _in_a_language),
+    **dict.fromkeys(LANGUAGES, _sed_or_awk),
 }

@@ -105,12 +105,12 @@ def test_hostile_braces_are_judged_in_no_time(word: str) -> None:
 def test_what_the_callers_variables_hold_is_looked_through_once() -> None:
     line = ";".join(f"f{number} $X" for number in range(150))
     for size, expected in ((16_000, VerdictKind.ALLOW), (1_000_000, VerdictKind.ASK)):
-        script = replace(parse_command(line), given=("word " * (size // 5),))
+        script = replace(parse_command(line), variable_values=("word " * (size // 5),))
         started = process_time()
         assert evaluate_script(script, PERMISSIVE, ExampleFacts(True)).kind is expected
         assert process_time() - started < 2
     for held, expected in (("sudo", VerdictKind.ASK), ("pseudo", VerdictKind.ALLOW)):
-        script = replace(parse_command("frob a; $X id; other b"), given=(held,))
+        script = replace(parse_command("frob a; $X id; other b"), variable_values=(held,))
         assert evaluate_script(script, PERMISSIVE, ExampleFacts(True)).kind is expected
 
 

@@ -33,10 +33,10 @@ def guard(*layers: Policy) -> PolicyGuard:
     return PolicyGuard(HIDDEN, EffectivePolicy(layers))
 
 
-def git(folder: Path, *arguments: str, given: bytes = b"") -> bytes:
+def git(folder: Path, *arguments: str, variable_values: bytes = b"") -> bytes:
     identity = ("-c", "user.name=a", "-c", "user.email=a@b")
     return subprocess.run(
-        ["git", *identity, *arguments], cwd=folder, input=given, check=True, capture_output=True, timeout=60
+        ["git", *identity, *arguments], cwd=folder, input=variable_values, check=True, capture_output=True, timeout=60
     ).stdout
 
 
@@ -45,7 +45,7 @@ def closed(folder: Path, attributes: bytes, paths: list[str]) -> set[str]:
     (folder / "attributes").write_bytes(attributes)
     given = b"".join(path.encode() + b"\0" for path in paths)
     setting = f"core.attributesFile={folder / 'attributes'}"
-    found = git(folder, "-c", setting, "check-attr", "-z", "--stdin", "diff", given=given).split(b"\0")
+    found = git(folder, "-c", setting, "check-attr", "-z", "--stdin", "diff", variable_values=given).split(b"\0")
     return {path.decode() for path, value in zip(found[0::3], found[2::3], strict=False) if value == b"unset"}
 
 
