@@ -14,6 +14,8 @@ from benchmarks.table import Row
 
 @dataclass(frozen=True)
 class Bench:
+    """Everything that a benchmark uses: the plan, the server, clients and peers."""
+
     plan: Plan
     server: Server
     client: Client
@@ -25,6 +27,6 @@ Group = Callable[[Bench], Iterator[Row]]
 
 
 def agree(what: str, ours: object, theirs: object) -> None:
-    """A measurement of a wrong answer is worth nothing."""
+    """Raise when an answer is wrong: its measurement would be worth nothing."""
     if ours != theirs:
         raise SystemExit(f"{what}: we answer {ours}, the peer says {theirs}")

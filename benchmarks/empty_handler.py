@@ -12,6 +12,8 @@ PATH = "/benchmark/empty"
 
 
 class EmptyHandler(APIHandler):
+    """A handler that authenticates and answers nothing: the least that a request can cost."""
+
     @web.authenticated
     def get(self) -> None:
         self.finish("{}")

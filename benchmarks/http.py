@@ -16,6 +16,8 @@ _LAST_CHUNK = b"\r\n0\r\n\r\n"
 
 
 class Client:
+    """A client with one connection, which costs as little as possible."""
+
     def __init__(self, url: str, token: str) -> None:
         parts = urlsplit(url)
         self._base = parts.path.rstrip("/")
@@ -27,7 +29,7 @@ class Client:
         return self._successful("GET", path, b"")
 
     def tool(self, name: str, **parameters: object) -> bytes:
-        """The raw answer of `POST wap/api/{name}`."""
+        """Return the raw answer of `POST wap/api/{name}`."""
         return self._successful("POST", f"/wap/api/{name}", json.dumps(parameters).encode())
 
     def answer(self, name: str, **parameters: object) -> Any:

@@ -29,7 +29,7 @@ def is_installed() -> bool:
 
 @contextmanager
 def running(root: Path) -> Iterator[Client]:
-    """A client of it; it asks nobody for a token."""
+    """Return a client of jupyter-server-mcp, which requires no token."""
     with tempfile.TemporaryDirectory(prefix="wap-benchmark-peer-", ignore_cleanup_errors=True) as folder:
         base = Path(folder)
         environment = {

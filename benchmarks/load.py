@@ -59,7 +59,7 @@ def measure(bench: Bench) -> Iterator[Row]:
 
 
 def _under_load(loaded: Server, tree: Path, client: Client, seconds: float) -> tuple[list[float], int]:
-    """The times while the clients work, and how many answers the clients got."""
+    """Return the times while the clients work, and the number of answers that the clients got."""
     context = multiprocessing.get_context("spawn")
     begun, stop = context.Event(), context.Event()
     answers = context.SimpleQueue()
@@ -77,7 +77,7 @@ def _under_load(loaded: Server, tree: Path, client: Client, seconds: float) -> t
 
 
 def _clients(loaded: Server, tree: str, begun: Event, stop: Event, answers: multiprocessing.SimpleQueue[int]) -> None:
-    """Runs in the other process."""
+    """Run one client, in the other process."""
     numbers = [0] * len(CLIENTS)
     requests = {
         "search": ("searchFiles", {"paths": [tree], "query": trees.NEEDLE_REGEX, "type": "regex"}, 200),

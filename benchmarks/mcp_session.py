@@ -14,6 +14,8 @@ SESSION = "mcp-session-id:"
 
 
 class Session:
+    """An MCP session over HTTP, written by hand."""
+
     def __init__(self, client: Client, path: str, accept: str) -> None:
         self._client = client
         self._path = path
@@ -26,7 +28,7 @@ class Session:
         self._post({"method": "notifications/initialized"})
 
     def call(self, tool: str, **arguments: object) -> bytes:
-        """The answer as it came; reading it is not what is measured."""
+        """Return the answer unread: reading it is not measured."""
         _, answer = self._ask("tools/call", {"name": tool, "arguments": arguments})
         if b'"result"' not in answer or b'"isError":true' in answer:
             raise RuntimeError(f"{tool} failed: {answer[:500].decode(errors='replace')}")

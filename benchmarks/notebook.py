@@ -49,7 +49,7 @@ def measure(bench: Bench) -> Iterator[Row]:
 
 @contextmanager
 def _shell(bench: Bench) -> Iterator[Any]:
-    """An IPython shell that finds the benchmark's server."""
+    """Return an IPython shell that finds the benchmark's server."""
     from IPython.core.interactiveshell import InteractiveShell
 
     named = {"WAP_URL": bench.server.url, "WAP_TOKEN": bench.server.token}

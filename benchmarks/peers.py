@@ -97,7 +97,7 @@ def has(program: str) -> bool:
 
 
 def versions() -> dict[str, str]:
-    """What is compared with, as far as it is installed."""
+    """Return the peers that are installed."""
     asked = {"rg": [_rg(), "--version"], "fd": ["fdfind", "--version"], "find": ["find", "--version"]}
     found = {
         name: _output(command, None).decode().splitlines()[0] for name, command in asked.items() if has(command[0])

@@ -7,6 +7,8 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Plan:
+    """The sizes and repetitions of one run of the benchmarks."""
+
     search_trees: tuple[int, ...]
     """Numbers of files."""
     load_tree: int

@@ -63,7 +63,7 @@ def _under_load(loaded: Server, clients: int, seconds: float) -> list[float]:
 def _clients(
     loaded: Server, clients: int, stop: Event, answers: multiprocessing.SimpleQueue[list[float] | str]
 ) -> None:
-    """Runs in the other process."""
+    """Run one client, in the other process."""
     times: list[float] = []
     failures: list[str] = []
 

@@ -124,7 +124,7 @@ def _batch(operations: Iterator[dict[str, Any]]) -> bytes:
 
 
 def _send(bench: Bench, body: bytes) -> bytes:
-    """The answer as it came: what a client makes of it is not ours, nor does the plain loop look into what it read."""
+    """Return the answer unread, as the loop of the peer does not read its files either."""
     status, answer = bench.client.request("POST", "/wap/runs?wait=600", body)
     if status != 201 or b'"success":false' in answer:
         raise SystemExit(f"A batch answered {status}: {answer[:500]!r}")

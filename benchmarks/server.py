@@ -25,6 +25,8 @@ EXTENSIONS = ("jupyter_ext", "benchmarks.empty_handler")
 
 @dataclass(frozen=True)
 class Server:
+    """A running Jupyter server with the extension."""
+
     url: str
     token: str
     pid: int
@@ -40,7 +42,7 @@ class Server:
 
 @contextmanager
 def running(root: Path) -> Iterator[Server]:
-    """A server for the folder `root`, ended at the end."""
+    """Yield a server for the folder `root`, and end it afterwards."""
     with tempfile.TemporaryDirectory(prefix="wap-benchmark-server-", ignore_cleanup_errors=True) as folder:
         base = Path(folder)
         token = secrets.token_hex(16)
@@ -72,7 +74,7 @@ def running(root: Path) -> Iterator[Server]:
 
 
 def _wait_for_url(process: subprocess.Popen[bytes], base: Path) -> str:
-    """The server's address, once it listens. The file that names it is written a moment before."""
+    """Return the server's address once it listens; the server writes the file with it a moment before."""
     announced = base / "runtime" / f"jpserver-{process.pid}.json"
     deadline = time.monotonic() + START_SECONDS
     while process.poll() is None and time.monotonic() < deadline:

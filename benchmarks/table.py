@@ -45,6 +45,8 @@ class Target:
 
 @dataclass(frozen=True)
 class Row:
+    """One comparison with a peer."""
+
     what: str
     ours: Figure
     peer: str = ""
@@ -88,7 +90,7 @@ HEADINGS = ("what", "ours (p10-p90)", "peer", "peer's (p10-p90)", "ratio", "at m
 def compared(
     what: str, times: dict[str, list[float]], targets: dict[str, Target | None], *, ours: str = "ours"
 ) -> list[Row]:
-    """A row for each peer that is named in `targets`, measured or not."""
+    """Yield a row for each peer that `targets` names, measured or not."""
     own = Figure.of(times[ours])
     return [
         Row(what, own, peer, Figure.of(times[peer]) if peer in times else None, target)

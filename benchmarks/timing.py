@@ -37,7 +37,7 @@ def milliseconds(contender: Contender) -> float:
 
 
 def quantile(values: Sequence[float], part: float) -> float:
-    """The value below which `part` of all values lie; the nearest one that was measured, never one in between."""
+    """Return the measured value below which `part` of all values lie; never interpolate."""
     ordered = sorted(values)
     return ordered[min(len(ordered) - 1, int(part * len(ordered)))]
 

@@ -17,7 +17,7 @@ _WORDS = "value result index buffer handler request answer folder entry number o
 
 
 def sources(parent: Path, files: int) -> Path:
-    """A tree to search, `files` files in two levels of folders."""
+    """Create a tree to search: `files` files in two levels of folders."""
     tree = parent / f"sources-{files}"
     if tree.exists():
         return tree
@@ -31,7 +31,7 @@ def sources(parent: Path, files: int) -> Path:
 
 
 def names(parent: Path, files: int) -> Path:
-    """A tree to list, `files` small files, 100 in a folder."""
+    """Create a tree to list: `files` small files, 100 in a folder."""
     tree = parent / f"names-{files}"
     for number in range(files):
         if number % 100 == 0:

@@ -28,20 +28,22 @@ START_SECONDS = 60
 
 
 class Server(NamedTuple):
+    """A running Jupyter server with an empty workspace."""
+
     url: str
     token: str
     pid: int
     log: Path
     workspace: Path
     environment: dict[str, str]
-    """With Jupyter's folders in a temporary place; a process that is to find this server needs the same."""
+    """The environment with Jupyter's folders in a temporary folder; a process that should find this server needs it."""
 
 
 @contextmanager
 def running_server(
     python: str = sys.executable, configuration: Mapping[str, Mapping[str, Any]] | None = None
 ) -> Iterator[Server]:
-    """A Jupyter server with what `python` has installed and this configuration, but nothing of the user's."""
+    """Yield a Jupyter server of `python` with this configuration, without any configuration of the user's."""
     with tempfile.TemporaryDirectory(prefix="wap-demo-", ignore_cleanup_errors=True) as folder:
         base = Path(folder)
         workspace = base / "workspace"
@@ -75,7 +77,7 @@ def running_server(
 
 
 def _wait_for_url(process: subprocess.Popen[bytes], runtime: Path, log: Path) -> str:
-    """The server's address, from the file that it writes shortly before it listens."""
+    """Return the server's address, from the file that the server writes shortly before it listens."""
     announced = runtime / f"jpserver-{process.pid}.json"
     deadline = time.monotonic() + START_SECONDS
     while process.poll() is None and time.monotonic() < deadline:
@@ -106,7 +108,7 @@ def run_notebook(notebook: nbformat.NotebookNode, server: Server) -> None:
 
 
 def _joined(outputs: list[nbformat.NotebookNode]) -> list[nbformat.NotebookNode]:
-    """Text printed in a row as one output: a kernel under load sends it in as many pieces as it likes."""
+    """Join text that was printed in a row: a kernel under load sends it in any number of pieces."""
     joined: list[nbformat.NotebookNode] = []
     for output in outputs:
         last = joined[-1] if joined else None
@@ -118,7 +120,7 @@ def _joined(outputs: list[nbformat.NotebookNode]) -> list[nbformat.NotebookNode]
 
 
 def as_text(cell: Any) -> str:
-    """A cell as a person would read it in a terminal: prose as it is, code with a bar, then what it answered."""
+    """Render a cell for a terminal: prose as it is, code with a bar, then its output."""
     if cell.cell_type != "code":
         return str(cell.source)
     lines = [f"| {line}".rstrip() for line in cell.source.splitlines()]

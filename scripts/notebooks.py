@@ -23,7 +23,7 @@ from scripts.demo import Server, run_notebook, running_server
 FOLDER = Path(__file__).resolve().parent.parent / "notebooks"
 NAMES = ("quickstart", "agent", "classroom")
 HOME, ADDRESS = "/home/ada/project", "http://localhost:8888/"
-"""What stands in a stored notebook for the workspace and for the server."""
+"""The names of the workspace and of the server in a stored notebook."""
 
 _VARYING = (
     (re.compile(r"\b(run|apr|tok|grant)_[0-9a-f]+"), r"\1_ID"),
@@ -55,7 +55,7 @@ def _neutral(output: nbformat.NotebookNode, server: Server) -> nbformat.Notebook
 
 
 def answers(notebook: nbformat.NotebookNode) -> list[str]:
-    """What each code cell answered as text, without what differs from run to run."""
+    """Return the output of each code cell as text, without what differs from run to run."""
     return ["\n".join(_text(output) for output in cell.outputs) for cell in notebook.cells if cell.cell_type == "code"]
 
 

@@ -120,7 +120,7 @@ class PolicyFiles:
         try:
             if self._files.stat(path, follow=False).kind is FileKind.LINK:
                 # The name is protected, and what a link leads to has another one.
-                raise PermissionDenied(f"It is a link, and must be a file: {path}")
+                raise PermissionDenied(f"The policy file must not be a link: {path}")
             with self._files.open(path) as file:
                 return file.read(MAX_POLICY_BYTES + 1)
         except (FileNotFoundError, NotADirectoryError):
@@ -137,12 +137,12 @@ def _read(path: str) -> bytes | None:
         return None
     with open(fd, "rb") as file:
         if not stat.S_ISREG(os.fstat(fd).st_mode):
-            raise PermissionDenied(f"It is not a regular file: {path}")
+            raise PermissionDenied(f"The policy is not a regular file: {path}")
         return file.read(MAX_POLICY_BYTES + 1)
 
 
 def _leads_nowhere(path: str) -> PermissionDenied:
-    return PermissionDenied(f"It is a link that leads nowhere: {path}")
+    return PermissionDenied(f"The policy file is a link that leads nowhere: {path}")
 
 
 def _is_same(found: Layers, known: Layers) -> bool:

@@ -34,7 +34,7 @@ def parse_uri(uri: str, names_of_root: tuple[str, ...]) -> str:
     try:
         text = unquote_to_bytes(parts.path).decode("utf-8")
     except UnicodeDecodeError:
-        raise InvalidArgument("uri: It is not UTF-8.") from None
+        raise InvalidArgument("uri: The path is not UTF-8.") from None
     if not text.startswith("/"):
         raise _unknown_uri()
     return paths.parse_path(text, names_of_root)

@@ -204,5 +204,5 @@ def _parse_cursor(cursor: str | None) -> int:
     if cursor is None:
         return 0
     if not (cursor.isascii() and cursor.isdigit() and len(cursor) < 9):
-        raise InvalidArgument("cursor: It is not one that was answered.", hint="Leave it out to begin anew.")
+        raise InvalidArgument("cursor: The server did not give this cursor.", hint="Leave it out to begin anew.")
     return int(cursor)

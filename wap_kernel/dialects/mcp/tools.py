@@ -130,6 +130,7 @@ def _get_wait(message: Message, default: float) -> float:
     seconds = default if message.meta is None else message.meta.get(WAIT_META_KEY, default)
     if isinstance(seconds, bool) or not isinstance(seconds, (int, float)) or not 0 <= seconds <= MAX_WAIT_SECONDS:
         raise to_rpc_error(
-            "tools/call", InvalidArgument(f"{WAIT_META_KEY}: It is a number of seconds up to {MAX_WAIT_SECONDS:g}.")
+            "tools/call",
+            InvalidArgument(f"{WAIT_META_KEY}: The value must be a number of seconds up to {MAX_WAIT_SECONDS:g}."),
         )
     return float(seconds)

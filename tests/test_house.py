@@ -1,0 +1,165 @@
+"""Keep the house in order: module names, folder sizes, unique class names, vocabulary, first words of prose."""
+
+from __future__ import annotations
+
+import ast
+import collections
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+PROJECT = Path(__file__).resolve().parents[1]
+PACKAGES = ("wap_kernel", "jupyter_ext")
+MODULES = {
+    str(path.relative_to(PROJECT)): ast.parse(path.read_text())
+    for package in PACKAGES
+    for path in sorted((PROJECT / package).rglob("*.py"))
+}
+"""The syntax trees of all modules, by path."""
+
+MAX_MODULES = 16
+"""Modules in one folder, `__init__` aside."""
+
+GERUND_NAMES: dict[str, str] = {}
+"""Modules whose name ends in -ing and is a noun all the same, with the reason."""
+
+ADVERBS = frozenset("aside beside elsewhere further inside once outside plain together".split())
+
+RETIRED = {
+    "hands": "WorkspaceClient",
+    "ledger": "store",
+    "touch": "path access",
+    "touches": "path accesses",
+    "beside": "concurrent",
+    "aside": "quarantine",
+    "parking": "pending calls",
+    "settle": "recover",
+    "settling": "recovery",
+    "bury": "recover",
+    "told": "name what it is: message, answer, record",
+    "said": "name what it is: message, text, verdict",
+    "shown": "name what it is: preview, rendered text",
+    "kept": "name what it is: stored, retained",
+    "held": "name what it is: locked, owned",
+    "question": "approval",
+    "questions": "approvals",
+    "agreement": "approval",
+    "agreements": "approvals",
+    "plain": "fast path, literal, simple",
+    "plainly": "on the fast path",
+    "place": "path, endpoint, target",
+    "places": "paths, endpoints, targets",
+    "foresee": "preview",
+    "foreseen": "preview",
+    "look": "lstat",
+    "looks": "lstats",
+}
+"""Words that no identifier holds any more, with what to write instead."""
+
+RETIRED_NAMES_ALLOWED = {"not_kept": "the field `notKept` of an event"}
+"""Identifiers that hold a retired word for a reason."""
+
+OPENINGS = re.compile(
+    r"(Of|For|By|With|In|From|What|Who|Whoever|Whose|Whether|Which|Somebody|Nobody|It|The same|And|Also|Until|Where"
+    r"|When|How|As|On|At|To|That|Those|There|None|Or|Nothing|Else|Without|Once|If|Only|Not|All that)\b"
+)
+"""First words of prose that hide the subject or the verb."""
+
+SUBJECTS = re.compile(r"(?:^|[.:;] )(Whoever|Somebody|Nobody|It is|It was|What is|Who )")
+"""Beginnings of sentences in error texts that do not name their subject."""
+
+
+def test_a_module_is_named_by_a_noun() -> None:
+    names = {Path(path).stem for path in MODULES}
+    assert {name for name in names if name.endswith("ing")} - GERUND_NAMES.keys() == set()
+    assert names & ADVERBS == set()
+
+
+def test_a_folder_can_be_taken_in_at_a_glance() -> None:
+    sizes = collections.Counter(str(Path(path).parent) for path in MODULES if not path.endswith("__init__.py"))
+    assert {folder: size for folder, size in sizes.items() if size > MAX_MODULES} == {}
+
+
+def test_every_module_that_a_document_names_is_there() -> None:
+    paths = [
+        f"/{path}" for path in (*MODULES, *(str(path.relative_to(PROJECT)) for path in PROJECT.glob("tests/**/*.py")))
+    ]
+    named = {
+        (document.name, name)
+        for document in (*PROJECT.glob("docs/*.md"), *PROJECT.glob("*.md"))
+        for name in re.findall(r"`([\w/]+\.py)`", document.read_text())
+    }
+    known = {"jupyter_server_config.py", "pydantic.py", "app.py", "a.py"}  # files of the reader's, not of the project
+    assert {
+        (doc, name) for doc, name in named if name not in known and not any(p.endswith(f"/{name}") for p in paths)
+    } == set()
+
+
+def test_no_two_public_classes_have_the_same_name() -> None:
+    homes = collections.defaultdict(list)
+    for path, tree in MODULES.items():
+        for node in tree.body:
+            if isinstance(node, ast.ClassDef) and not node.name.startswith("_") and "/dialects/" not in path:
+                homes[node.name].append(path)
+    assert {name: found for name, found in homes.items() if len(found) > 1} == {}
+
+
+def test_identifiers_are_in_the_vocabulary() -> None:
+    found = {
+        f"{path}: {name}": RETIRED[word]
+        for path, tree in MODULES.items()
+        for name in _defined(tree)
+        for word in re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", name).lower().split("_")
+        if word in RETIRED and name not in RETIRED_NAMES_ALLOWED
+    }
+    assert found == {}
+
+
+def _defined(tree: ast.Module) -> Iterator[str]:
+    for node in ast.walk(tree):
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+            yield node.name
+        elif isinstance(node, ast.arg):
+            yield node.arg
+        elif isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
+            yield node.id
+        elif isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store):
+            yield node.attr
+
+
+def test_prose_begins_with_its_verb_or_its_noun() -> None:
+    firsts = {(path, text.strip().split("\n")[0]) for path, tree in MODULES.items() for text in _docstrings(tree)}
+    assert sorted((path, first) for path, first in firsts if OPENINGS.match(first)) == []
+
+
+def _docstrings(tree: ast.Module) -> Iterator[str]:
+    """Yield the docstrings of modules, classes, functions, fields and constants."""
+    for node in ast.walk(tree):
+        body = getattr(node, "body", None)
+        for statement in body if isinstance(body, list) else ():
+            match statement:
+                case ast.Expr(value=ast.Constant(value=str(text))):
+                    yield text
+
+
+def test_an_error_names_its_subject() -> None:
+    texts = {(path, text) for path, tree in MODULES.items() for text in _error_texts(tree)}
+    assert sorted((path, text) for path, text in texts if SUBJECTS.search(text)) == []
+
+
+def _error_texts(tree: ast.Module) -> Iterator[str]:
+    """Yield the messages and hints of the errors that a module creates."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in _ERRORS:
+            for part in (*node.args, *(word.value for word in node.keywords if word.arg == "hint")):
+                yield from _texts(part)
+
+
+def _texts(node: ast.expr) -> Iterator[str]:
+    if isinstance(node, ast.Constant) and isinstance(node.value, str):
+        yield node.value
+    elif isinstance(node, ast.JoinedStr):
+        yield "".join(str(part.value) if isinstance(part, ast.Constant) else "X" for part in node.values)
+
+
+_ERRORS = {node.name for node in MODULES["wap_kernel/model/errors.py"].body if isinstance(node, ast.ClassDef)}

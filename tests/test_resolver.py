@@ -1,0 +1,45 @@
+"""Resolve the lowest versions that pyproject.toml declares, for every Python that it declares."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+if sys.version_info >= (3, 11):
+    import tomllib
+else:  # pytest brings it there
+    import tomli as tomllib
+
+PROJECT = Path(__file__).resolve().parents[1]
+METADATA = tomllib.loads((PROJECT / "pyproject.toml").read_text())["project"]
+PYTHONS = [
+    version
+    for classifier in METADATA["classifiers"]
+    if re.fullmatch(r"3\.\d+", version := classifier.rpartition(" :: ")[2])
+]
+
+pytestmark = pytest.mark.download
+
+
+def test_the_declared_pythons_begin_with_the_lowest() -> None:
+    assert METADATA["requires-python"] == f">={PYTHONS[0]}"
+
+
+@pytest.mark.parametrize("python", PYTHONS)
+def test_the_lowest_versions_go_together(python: str) -> None:
+    """uv takes the lowest version of each direct dependency, and fails where another one does not allow it."""
+    command = [sys.executable, "-m", "uv", "pip", "compile", "--quiet", "--no-header", "--no-annotate"]
+    command += ["--resolution", "lowest-direct", "--python-version", python, "--extra", "github", "pyproject.toml"]
+    done = subprocess.run(command, cwd=PROJECT, capture_output=True, text=True, timeout=300, check=False)
+    assert done.returncode == 0, done.stderr
+    pinned = dict(line.split("==") for line in done.stdout.split() if "==" in line)
+    missing = {name for name in map(_name, METADATA["dependencies"]) if name not in pinned}
+    assert missing == set()
+
+
+def _name(requirement: str) -> str:
+    return re.split(r"[\[<>=~! ]", requirement)[0].lower().replace("_", "-")
