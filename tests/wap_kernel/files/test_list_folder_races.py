@@ -99,7 +99,7 @@ def test_a_folder_swapped_for_a_link_before_its_metadata_is_read(
     root: Root, ws: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     grow(ws, {"a": {"x": b"1"}, "b": {"x": b"22"}})
-    original = list_folder.open_real
+    original = list_folder.open_real_folder
 
     def swap(files: Root, path: str) -> object:
         if path == "a":
@@ -107,7 +107,7 @@ def test_a_folder_swapped_for_a_link_before_its_metadata_is_read(
             (ws / "a").symlink_to("b")
         return original(files, path)
 
-    monkeypatch.setattr(list_folder, "open_real", swap)
+    monkeypatch.setattr(list_folder, "open_real_folder", swap)
     result = listed(root, recursive=True, metadata=True)
     assert [(entry.path, entry.is_directory) for entry in result.files] == [("a", True), ("b", True), ("b/x", False)]
     assert result.total_found == 3

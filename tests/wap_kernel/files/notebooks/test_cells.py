@@ -150,7 +150,7 @@ def test_what_is_no_notebook(text: str) -> None:
         NotebookDocument(text.encode() + b"\xff")
 
 
-@pytest.mark.parametrize("bound", ["MAX_NOTEBOOK", "MAX_PARTS"])
+@pytest.mark.parametrize("bound", ["MAX_NOTEBOOK_BYTES", "MAX_NOTEBOOK_PARTS"])
 def test_a_huge_notebook_is_not_parsed(monkeypatch: pytest.MonkeyPatch, bound: str) -> None:
     monkeypatch.setattr(cells, bound, 5)
     with pytest.raises(TooLarge):
