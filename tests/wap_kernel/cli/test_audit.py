@@ -1,4 +1,4 @@
-"""`wap audit`: what a workspace recorded, read from its state folder with no server."""
+"""`wap audit` on the state folder of a workspace, without a server."""
 
 from __future__ import annotations
 

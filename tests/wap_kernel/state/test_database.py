@@ -17,7 +17,7 @@ from wap_kernel.files import filesystem_type
 from wap_kernel.model.errors import Code, Conflict, WapError
 from wap_kernel.runs.store.run_store import RunStore
 from wap_kernel.state import schema
-from wap_kernel.state.database import CHECKPOINT, Database
+from wap_kernel.state.database import CHECKPOINT_PAGES, Database
 
 LOG = logging.getLogger("test")
 
@@ -57,7 +57,7 @@ def test_what_was_committed_reaches_the_database_itself_without_a_further_commit
     database: Database, tmp_path: Path
 ) -> None:
     def many(connection: sqlite3.Connection) -> None:
-        rows = ((f"run {number}",) for number in range(CHECKPOINT))
+        rows = ((f"run {number}",) for number in range(CHECKPOINT_PAGES))
         connection.executemany("INSERT INTO run_log (run, kind, body) VALUES (?, 'event', 'a body')", rows)
 
     path = tmp_path / schema.NAME
@@ -67,7 +67,7 @@ def test_what_was_committed_reaches_the_database_itself_without_a_further_commit
     while path.stat().st_size == before and time.monotonic() < deadline:
         time.sleep(0.01)
     assert path.stat().st_size > before
-    assert len(database.read(names)) == CHECKPOINT
+    assert len(database.read(names)) == CHECKPOINT_PAGES
 
 
 def test_what_can_wait_is_written_in_order_before_what_cannot(database: Database) -> None:
@@ -208,7 +208,7 @@ def test_a_neighbour_who_keeps_the_unsafe_journal_is_named(tmp_path: Path, monke
     monkeypatch.setattr(filesystem_type, "is_network_filesystem", on_a_disk)
     neighbour = schema.connect(str(tmp_path))
     monkeypatch.setattr(filesystem_type, "is_network_filesystem", on_the_network)
-    monkeypatch.setattr(schema, "PATIENCE", 0.05)
+    monkeypatch.setattr(schema, "BUSY_TIMEOUT_SECONDS", 0.05)
     with pytest.raises(WapError, match="another process keeps it") as caught:
         schema.connect(str(tmp_path))
     assert "End the other servers" in caught.value.text

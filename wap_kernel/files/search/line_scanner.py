@@ -1,6 +1,6 @@
-"""Scan blocks of bytes for lines: find a literal, read numbered lines. A file is never in memory as a whole.
+r"""Scan blocks of bytes for lines: find a literal, read numbered lines. A file is never in memory as a whole.
 
-Lines end at `\\n`; a `\\r` before it belongs to the ending. Pure functions over an iterable of blocks.
+Lines end at `\n`; a `\r` before it belongs to the ending. Pure functions over an iterable of blocks.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ def find_hits(data_blocks: Iterable[bytes], literal: bytes, limit: int) -> list[
     numbered: list[Hit] = []
     line, start = 1, 0  # of the current line
     offset = 0  # of the first byte of `data`
-    tail = b""  # the end of the block before, in which `literal` may have partial
+    tail = b""  # the end of the block before, in which `literal` may have begun
     for block in data_blocks:
         data = tail + block
         done = 0  # how far the newlines of `data` are counted

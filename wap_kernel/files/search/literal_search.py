@@ -15,7 +15,7 @@ from wap_kernel.files.search.line_scanner import Hit, compute_column, find_hits
 from wap_kernel.files.search.match_rows import build_matches
 from wap_kernel.files.search.selection import Selection
 from wap_kernel.files.tree_walk import open_real_folder, try_open
-from wap_kernel.model.deadline import Deadline
+from wap_kernel.model.command import Deadline
 from wap_kernel.model.paths import join_path, render_path
 from wap_kernel.model.results import SearchMatch, SearchResult
 

@@ -35,7 +35,7 @@ from wap_kernel.files.search.line_scanner import Hit
 from wap_kernel.files.search.readable_descriptors import iterate_readable
 from wap_kernel.files.search.ripgrep_program import RipgrepProgram
 from wap_kernel.files.search.search_query import SearchQuery
-from wap_kernel.model.deadline import Deadline
+from wap_kernel.model.command import Deadline
 from wap_kernel.model.errors import InternalError, InvalidArgument, ProviderUnavailable
 from wap_kernel.model.hints import REGEX_SYNTAX
 
@@ -54,6 +54,10 @@ _OPTIONS = (
 _COUNT = re.compile(r"([^\0]+)\0(\d+)\r?\n")
 _LINE = re.compile(r"([^\0]+)\0(\d+):(?:(\d+):)?(\d+):[^\n]*\n")
 _EXIT_WITHOUT_MATCH = 1
+# rg 13 writes some reasons without its name before them.
+_REASON = re.compile(
+    r"^(?:(?:rg|error): (.+)|(the literal .+ is not allowed in a regex|Compiled regex exceeds .+))$", re.MULTILINE
+)
 
 
 class Ripgrep:
@@ -276,10 +280,10 @@ def open_memory_file() -> IO[bytes]:
 
 def _bad_query(errors: str) -> InvalidArgument | InternalError:
     """Return rg's own reason as an error, without its advice to use options that the caller does not have."""
-    reasons = re.findall(r"^(?:rg: |error: )(.+)$", errors, re.MULTILINE)
+    reasons = [prefixed or bare for prefixed, bare in _REASON.findall(errors)]
     if not reasons:
         return InternalError("The search program failed.")
-    reason = reasons[-1].strip()
+    reason = reasons[-1].strip().rstrip(".")
     return InvalidArgument(
         f"The query is not a valid regular expression: {reason}",
         hint=REGEX_SYNTAX,

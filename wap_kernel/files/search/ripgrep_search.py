@@ -20,7 +20,7 @@ from wap_kernel.files.search.ripgrep import Ripgrep, open_memory_file
 from wap_kernel.files.search.search_query import SearchQuery
 from wap_kernel.files.search.selection import Selection
 from wap_kernel.files.tree_walk import try_open
-from wap_kernel.model.deadline import Deadline
+from wap_kernel.model.command import Deadline
 from wap_kernel.model.errors import ProviderUnavailable
 from wap_kernel.model.paths import join_path, render_path
 from wap_kernel.model.results import SearchMatch, SearchResult

@@ -25,7 +25,7 @@ from wap_kernel.files.search.ripgrep_program import RipgrepProgram
 from wap_kernel.files.search.ripgrep_search import RipgrepSearch
 from wap_kernel.files.search.search_query import SearchQuery
 from wap_kernel.files.search.selection import Selection
-from wap_kernel.model.deadline import Deadline
+from wap_kernel.model.command import Deadline
 from wap_kernel.model.errors import InvalidArgument
 from wap_kernel.model.limits import MAX_CONTEXT_LINES, MAX_MATCHES, MAX_QUERY_CHARACTERS, MAX_SEARCHED_FILE_BYTES
 from wap_kernel.model.operations import SearchFiles

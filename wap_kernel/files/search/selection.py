@@ -8,12 +8,11 @@ from wap_kernel.files.contained.atomic_write import is_temporary
 from wap_kernel.files.globs.sets import ExcludeSet, build_include_set, choose_excludes
 from wap_kernel.files.interface import FileKind, Files, Guard, Stat
 from wap_kernel.files.tree_walk import iterate_files, open_real_folder
-from wap_kernel.model.deadline import Deadline
+from wap_kernel.model.command import Deadline
 from wap_kernel.model.errors import InvalidArgument, PermissionDenied, translate_os_error
 from wap_kernel.model.limits import MAX_SEARCH_PATHS, MAX_SEARCHED_FILE_BYTES
 from wap_kernel.model.operations import SearchFiles
-from wap_kernel.model.path_access import Access
-from wap_kernel.model.paths import join_path, split_path
+from wap_kernel.model.paths import Access, join_path, split_path
 
 FILES_PER_DEADLINE_CHECK = 100
 """Files between two checks of the deadline."""

@@ -19,8 +19,7 @@ from dataclasses import replace
 from functools import partial
 from typing import Any, Literal, NamedTuple
 
-from wap_kernel.model.call_context import NO_RUN, CallContext
-from wap_kernel.model.caller import Caller
+from wap_kernel.model.caller import NO_RUN, CallContext, Caller
 from wap_kernel.model.errors import ApprovalRequired, NoSpace, PermissionDenied, ProviderUnavailable, WapError
 from wap_kernel.model.operations import Effect, Operation
 from wap_kernel.model.timestamps import format_epoch

@@ -197,15 +197,15 @@ class Sweeper:
         """Return the last record to remove so that the audit fits its size, 0 if it fits."""
         if measure_database(self._connection) <= self._limits.audit_size:
             return 0
-        size, first_kept, next_id = 0, _LAST, _LAST
+        size, oldest_to_stay, next_id = 0, _LAST, _LAST
         query = f"SELECT id, {_AUDIT_SIZE} FROM audit WHERE id < ? ORDER BY id DESC LIMIT {BATCH}"
         while rows := self._connection.execute(query, (next_id,)).fetchall():
             for next_id, record in rows:
                 size += record
                 if size <= self._limits.audit_size * self._limits.audit_rest:
-                    first_kept = next_id
+                    oldest_to_stay = next_id
                 elif size > self._limits.audit_size:
-                    return first_kept - 1
+                    return oldest_to_stay - 1
         return 0
 
     def _cut_audit(self) -> tuple[int, hash_chain.ChainHead | None]:

@@ -204,6 +204,6 @@ def _unusable(error: OSError) -> WapError:
     if error.errno in _FULL:
         return NoSpace("No space left to keep what would be changed, so nothing was changed.", hint="Free some space.")
     return ProviderUnavailable(
-        f"What would be changed cannot be content for undo ({os.strerror(error.errno or 0)}), so nothing was changed.",
+        f"What would be changed cannot be kept for undo ({os.strerror(error.errno or 0)}), so nothing was changed.",
         hint="The workspace's state folder must be writable.",
     )

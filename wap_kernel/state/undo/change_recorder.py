@@ -16,7 +16,7 @@ from typing import Any
 
 from wap_kernel.files import content_hash
 from wap_kernel.files.interface import FileKind, LinkStat, RestorableFiles
-from wap_kernel.model.deadline import Deadline
+from wap_kernel.model.command import Deadline
 from wap_kernel.model.errors import WapError
 from wap_kernel.model.limits import MAX_HASHED_BYTES
 from wap_kernel.model.operations import GitAction, Operation, RunCommand, WriteFile

@@ -11,7 +11,7 @@ from contextlib import suppress
 
 from wap_kernel.files import content_hash
 from wap_kernel.files.edit import apply
-from wap_kernel.model.deadline import Deadline
+from wap_kernel.model.command import Deadline
 from wap_kernel.model.errors import WapError
 from wap_kernel.model.limits import MAX_HASHED_BYTES
 from wap_kernel.model.operations import (

@@ -40,7 +40,7 @@ class Budget:
     def refusal(self, size: int) -> str:
         if size > self.per_file:
             return f"it has {size} bytes, more than {self.per_file}"
-        return f"all that is stored together would be more than {self.total} bytes"
+        return f"all that is kept together would be more than {self.total} bytes"
 
 
 class Imager:

@@ -19,7 +19,7 @@ from dataclasses import dataclass, field
 
 from wap_kernel.files import tree_walk
 from wap_kernel.files.interface import DirEntry, FileKind, Files, Folder, LinkStat
-from wap_kernel.model.deadline import Deadline
+from wap_kernel.model.command import Deadline
 from wap_kernel.model.paths import join_path
 
 RACY_NS = 50_000_000

@@ -8,11 +8,10 @@ from typing import Any
 from wap_kernel.files.edit import apply, unified_diff
 from wap_kernel.files.interface import FileKind, Files
 from wap_kernel.files.read import read_up_to
-from wap_kernel.model.deadline import Deadline
+from wap_kernel.model.command import Deadline
 from wap_kernel.model.errors import InvalidArgument, WapError
 from wap_kernel.model.operations import DeleteFile, ModifyFile, Operation, WriteFile
-from wap_kernel.model.path_access import Access
-from wap_kernel.model.paths import render_path
+from wap_kernel.model.paths import Access, render_path
 
 MAX_DIFF_BYTES = 1024 * 1024
 """Size of the largest file that gets a diff."""

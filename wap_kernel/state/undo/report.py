@@ -9,7 +9,7 @@ from typing import Any
 
 from wap_kernel.files.edit import unified_diff
 from wap_kernel.files.tree_walk import try_open
-from wap_kernel.model.deadline import Deadline
+from wap_kernel.model.command import Deadline
 from wap_kernel.model.errors import Conflict
 from wap_kernel.model.operations import RevertRun
 from wap_kernel.model.paths import render_path

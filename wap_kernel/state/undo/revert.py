@@ -15,10 +15,9 @@ from typing import NamedTuple
 
 from wap_kernel.files.interface import FileKind, Guard, LinkStat, Locks
 from wap_kernel.files.tree_walk import try_open
-from wap_kernel.model.deadline import Deadline
+from wap_kernel.model.command import Deadline
 from wap_kernel.model.errors import Conflict, PermissionDenied, WapError
-from wap_kernel.model.path_access import Access
-from wap_kernel.model.paths import render_path
+from wap_kernel.model.paths import Access, render_path
 from wap_kernel.model.results import RevertResult
 from wap_kernel.state.directory import open_lock
 from wap_kernel.state.file_lock import lock_within

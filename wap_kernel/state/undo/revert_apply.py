@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from wap_kernel.files.interface import FileKind, FindFolders, Guard, LinkStat, Locks, RestorableFiles
 from wap_kernel.model.errors import PermissionDenied, WapError
-from wap_kernel.model.path_access import Access
+from wap_kernel.model.paths import Access
 from wap_kernel.state.undo.blob_store import BlobStore
 from wap_kernel.state.undo.change_recorder import ChangeRecorder
 from wap_kernel.state.undo.revert_plan import RevertPlan, RevertStep, StepKind

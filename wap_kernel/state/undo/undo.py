@@ -7,12 +7,11 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any
 
 from wap_kernel.files.interface import Files, Guard, Locks
-from wap_kernel.model.call_context import CallContext
-from wap_kernel.model.caller import Caller
-from wap_kernel.model.deadline import Deadline
+from wap_kernel.model.caller import CallContext, Caller
+from wap_kernel.model.command import Deadline
 from wap_kernel.model.errors import InvalidArgument, PermissionDenied, WapError
 from wap_kernel.model.operations import GitAction, Operation, RevertRun, RunCommand
-from wap_kernel.model.path_access import Access, PathAccess
+from wap_kernel.model.paths import Access, PathAccess
 from wap_kernel.model.results import RevertResult
 from wap_kernel.model.run import Run
 from wap_kernel.state.undo import crash_recovery, report

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from wap_kernel.files.edit import apply as editing
 from wap_kernel.files.edit.apply import split_lines
-from wap_kernel.model.deadline import Deadline
+from wap_kernel.model.command import Deadline
 from wap_kernel.model.edits import DeleteLines, Edit, InsertLines, RegexReplace, ReplaceLines, ReplaceText
 from wap_kernel.model.errors import Code, TimedOut, TooLarge, WapError
 

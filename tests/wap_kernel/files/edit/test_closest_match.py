@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from tests.support.time_limits import cpu_time
 from wap_kernel.files.edit.apply import apply_edits
 from wap_kernel.files.edit.closest_match import MAX_LINES, MIN_SIMILARITY, find_closest
-from wap_kernel.model.deadline import Deadline
+from wap_kernel.model.command import Deadline
 from wap_kernel.model.edits import ReplaceText
 from wap_kernel.model.errors import EditNotFound
 

@@ -13,7 +13,7 @@ from wap_kernel.files.contained.root import Root
 from wap_kernel.files.search.line_scanner import BLOCK
 from wap_kernel.files.search.ripgrep_search import LONG
 from wap_kernel.files.search.search_query import SearchQuery
-from wap_kernel.model.deadline import Deadline
+from wap_kernel.model.command import Deadline
 from wap_kernel.model.operations import SearchFiles
 from wap_kernel.model.results import Limits
 

@@ -12,7 +12,7 @@ from tests.support.searchers import OPEN, WAYS, make_searcher
 from wap_kernel.files.contained.root import Root
 from wap_kernel.files.search import literal_search
 from wap_kernel.files.search.searcher import Searcher
-from wap_kernel.model.deadline import Deadline
+from wap_kernel.model.command import Deadline
 from wap_kernel.model.errors import ProviderUnavailable, TimedOut
 from wap_kernel.model.operations import SearchFiles
 from wap_kernel.model.results import Limits

@@ -17,7 +17,7 @@ from wap_kernel.files.contained.root import Root
 from wap_kernel.files.search import landlock
 from wap_kernel.files.search.literal_search import FILE_BUDGET
 from wap_kernel.files.search.searcher import Searcher
-from wap_kernel.model.deadline import Deadline
+from wap_kernel.model.command import Deadline
 from wap_kernel.model.errors import Code, WapError
 from wap_kernel.model.operations import SearchFiles
 from wap_kernel.model.results import Limits

@@ -25,7 +25,7 @@ from wap_kernel.files.search.ripgrep_program import (
     find_wheel_program,
 )
 from wap_kernel.files.search.search_query import SearchQuery
-from wap_kernel.model.deadline import Deadline
+from wap_kernel.model.command import Deadline
 from wap_kernel.model.errors import ProviderUnavailable, TimedOut
 from wap_kernel.policy.paths.protected import ProtectedPaths
 

@@ -16,7 +16,7 @@ from tests.support.guards import NoJournal
 from tests.support.searchers import OPEN, WAYS, Search, found, make_searcher
 from wap_kernel.files.contained.root import Root
 from wap_kernel.files.search import searcher as searching
-from wap_kernel.model.deadline import Deadline
+from wap_kernel.model.command import Deadline
 from wap_kernel.model.errors import InvalidArgument
 from wap_kernel.model.operations import SearchFiles
 from wap_kernel.model.results import Limits

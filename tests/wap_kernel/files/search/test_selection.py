@@ -11,10 +11,10 @@ from tests.support.file_trees import Tree, grow
 from tests.support.guards import NoJournal, OpenGuard
 from tests.support.searchers import WAYS, Search, found, make_searcher
 from wap_kernel.files.contained.root import Root
-from wap_kernel.model.deadline import Deadline
+from wap_kernel.model.command import Deadline
 from wap_kernel.model.errors import FileNotFound, InvalidArgument, PermissionDenied
 from wap_kernel.model.operations import SearchFiles
-from wap_kernel.model.path_access import Access
+from wap_kernel.model.paths import Access
 from wap_kernel.model.results import Limits
 
 

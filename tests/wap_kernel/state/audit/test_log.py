@@ -13,8 +13,7 @@ from typing import Any
 
 import pytest
 
-from wap_kernel.model.call_context import CallContext
-from wap_kernel.model.caller import Caller
+from wap_kernel.model.caller import CallContext, Caller
 from wap_kernel.model.errors import Code, NotFound, WapError
 from wap_kernel.model.operations import CreateDirectory, ReadFile
 from wap_kernel.state.audit import hash_chain, head_log

@@ -15,7 +15,7 @@ import pytest
 from wap_kernel.state import schema
 from wap_kernel.state.file_lock import try_lock
 from wap_kernel.state.retention import schedule
-from wap_kernel.state.retention.schedule import EVERY, SOON, sweep_if_due
+from wap_kernel.state.retention.schedule import BUSY_SWEEP_SECONDS, SWEEP_SECONDS, sweep_if_due
 from wap_kernel.state.retention.sweeper import SweepResult
 
 LOG = logging.getLogger("test")
@@ -25,7 +25,7 @@ NEVER = threading.Event()
 
 @pytest.fixture(autouse=True)
 def _no_rest(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(schedule, "REST", 0.0)
+    monkeypatch.setattr(schedule, "REST_SECONDS", 0.0)
 
 
 @pytest.fixture
@@ -52,25 +52,27 @@ def begun(folder: Path) -> float:
 def test_it_is_due_every_few_hours_and_sooner_after_many_runs(tmp_path: Path, connection: sqlite3.Connection) -> None:
     old_run(connection, "a")
     at = begun(tmp_path)
-    assert sweep_if_due(str(tmp_path), LOG, NEVER, now=at + EVERY - 1) is None
-    assert sweep_if_due(str(tmp_path), LOG, NEVER, now=at + EVERY) == SweepResult(runs=1)
-    at += EVERY
-    assert sweep_if_due(str(tmp_path), LOG, NEVER, now=at + SOON) is None
-    assert sweep_if_due(str(tmp_path), LOG, NEVER, now=at + SOON, every=SOON) == SweepResult()
-    assert sweep_if_due(str(tmp_path), LOG, NEVER, now=at + SOON + 1, every=SOON) is None
+    assert sweep_if_due(str(tmp_path), LOG, NEVER, now=at + SWEEP_SECONDS - 1) is None
+    assert sweep_if_due(str(tmp_path), LOG, NEVER, now=at + SWEEP_SECONDS) == SweepResult(runs=1)
+    at += SWEEP_SECONDS
+    assert sweep_if_due(str(tmp_path), LOG, NEVER, now=at + BUSY_SWEEP_SECONDS) is None
+    assert (
+        sweep_if_due(str(tmp_path), LOG, NEVER, now=at + BUSY_SWEEP_SECONDS, every=BUSY_SWEEP_SECONDS) == SweepResult()
+    )
+    assert sweep_if_due(str(tmp_path), LOG, NEVER, now=at + BUSY_SWEEP_SECONDS + 1, every=BUSY_SWEEP_SECONDS) is None
 
 
 def test_a_clock_that_was_set_back_does_not_put_it_off_for_ever(tmp_path: Path, connection: sqlite3.Connection) -> None:
     at = begun(tmp_path)
-    assert sweep_if_due(str(tmp_path), LOG, NEVER, now=at - 10 * EVERY) == SweepResult()
+    assert sweep_if_due(str(tmp_path), LOG, NEVER, now=at - 10 * SWEEP_SECONDS) == SweepResult()
 
 
 def test_while_somebody_sweeps_nobody_else_does(tmp_path: Path, connection: sqlite3.Connection) -> None:
     at = begun(tmp_path)
     with open(tmp_path / "swept") as clock:
         assert try_lock(clock.fileno())
-        assert sweep_if_due(str(tmp_path), LOG, NEVER, now=at + EVERY) is None
-    assert sweep_if_due(str(tmp_path), LOG, NEVER, now=at + EVERY) == SweepResult()
+        assert sweep_if_due(str(tmp_path), LOG, NEVER, now=at + SWEEP_SECONDS) is None
+    assert sweep_if_due(str(tmp_path), LOG, NEVER, now=at + SWEEP_SECONDS) == SweepResult()
 
 
 def test_who_closes_down_does_not_wait_for_it(tmp_path: Path, connection: sqlite3.Connection) -> None:
@@ -78,7 +80,7 @@ def test_who_closes_down_does_not_wait_for_it(tmp_path: Path, connection: sqlite
     old_run(connection, "a")
     closing_down = threading.Event()
     closing_down.set()
-    assert sweep_if_due(str(tmp_path), LOG, closing_down, now=at + EVERY) == SweepResult()
+    assert sweep_if_due(str(tmp_path), LOG, closing_down, now=at + SWEEP_SECONDS) == SweepResult()
     assert connection.execute("SELECT count(*) FROM runs").fetchone() == (1,)
 
 
@@ -87,11 +89,11 @@ def test_what_goes_wrong_is_logged_and_not_tried_again_at_once(
 ) -> None:
     at = begun(tmp_path)
     connection.execute("ALTER TABLE runs RENAME TO elsewhere")
-    assert sweep_if_due(str(tmp_path), LOG, NEVER, now=at + EVERY) is None
+    assert sweep_if_due(str(tmp_path), LOG, NEVER, now=at + SWEEP_SECONDS) is None
     assert "could not be swept: no such table: runs" in caplog.text
     connection.execute("ALTER TABLE elsewhere RENAME TO runs")
-    assert sweep_if_due(str(tmp_path), LOG, NEVER, now=at + EVERY + 1) is None
-    assert sweep_if_due(str(tmp_path), LOG, NEVER, now=at + 2 * EVERY) == SweepResult()
+    assert sweep_if_due(str(tmp_path), LOG, NEVER, now=at + SWEEP_SECONDS + 1) is None
+    assert sweep_if_due(str(tmp_path), LOG, NEVER, now=at + 2 * SWEEP_SECONDS) == SweepResult()
 
 
 def test_a_folder_that_is_gone_is_no_error(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:

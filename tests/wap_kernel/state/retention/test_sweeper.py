@@ -323,7 +323,7 @@ def test_a_before_image_that_somebody_takes_up_again_after_the_plan_stays(state:
 
     def touch(what: str, done: int, total: int) -> None:
         if what == "before-images":
-            assert state.blobs.touch(*kept)
+            assert state.blobs.mark_used(*kept)
 
     assert state.sweeper(progress=touch).sweep() == SweepResult()
     assert state.blobs.read(kept.digest) == b"wanted again"

@@ -14,7 +14,7 @@ from tests.support.undo_workspace import NAMES, Undoable, paths
 from wap_kernel.files.contained.handles import LocalFolder
 from wap_kernel.files.interface import LinkStat
 from wap_kernel.files.write import Writer
-from wap_kernel.model.deadline import Deadline
+from wap_kernel.model.command import Deadline
 from wap_kernel.model.edits import ReplaceText
 from wap_kernel.model.errors import NoSpace, WapError
 from wap_kernel.model.operations import (
@@ -164,7 +164,7 @@ def test_what_could_not_be_kept_is_named_before_the_command_runs(tmp_path: Path)
             "large": "it has 11 bytes, more than 10",
             "c": "all that is kept together would be more than 25 bytes",
         }
-        assert notice.places.keys() == {".git", "node_modules"}
+        assert notice.folders.keys() == {".git", "node_modules"}
         assert undo.describe("run")["notKept"][-1]["path"] == "."  # if the server died now
     described = undo.describe("run")
     assert sorted(item["path"] for item in described["notKept"]) == [".git", "c", "large", "node_modules"]

@@ -14,7 +14,7 @@ import pytest
 
 from tests.support.undo_workspace import Undoable, paths
 from tests.wap_kernel.state.undo.test_change_recorder import CASES, undo
-from wap_kernel.model.deadline import Deadline
+from wap_kernel.model.command import Deadline
 from wap_kernel.model.errors import ProviderUnavailable
 from wap_kernel.model.operations import Operation, RunCommand, WriteFile
 from wap_kernel.state import schema

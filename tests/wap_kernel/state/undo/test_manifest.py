@@ -13,7 +13,7 @@ import pytest
 from tests.support.undo_workspace import NoJournal
 from wap_kernel.files.contained.root import Root
 from wap_kernel.files.interface import FileKind, LinkStat
-from wap_kernel.model.deadline import Deadline
+from wap_kernel.model.command import Deadline
 from wap_kernel.policy.paths.protected import ProtectedPaths
 from wap_kernel.state.undo.manifest import (
     RACY_NS,

@@ -49,8 +49,8 @@ def test_what_was_not_kept_is_named_to_those_only_who_may_know_its_name(tmp_path
     assert described["changes"] == [{"path": "shut/secret", "change": "modified", "revertible": False}]
     assert [item["path"] for item in described["notKept"]] == ["large"]
     (*_, notice) = undo.notices
-    assert {*notice.files, *notice.places} == {"shut/secret", "shut/node_modules", "large"}
-    assert notice.visible(nameable).files.keys() == {"large"} and not notice.visible(nameable).places
+    assert {*notice.files, *notice.folders} == {"shut/secret", "shut/node_modules", "large"}
+    assert notice.visible(nameable).files.keys() == {"large"} and not notice.visible(nameable).folders
     undoing = Undo(undo.snapshots, undo.locks, lambda _: undo.guard)
     assert [item["path"] for item in undoing.preview_losses(nameable)["notKept"]] == ["large"]
     undo.close()

@@ -45,7 +45,7 @@ _SCRIPT = regex.compile(r"(?:Script(?:_Extensions)?|scx?)=[A-Z][a-z]+(?:_[A-Z][a
 
 @dataclass(frozen=True)
 class CharacterSet:
-    """Characters by range and by property (`\\p{...}`, in the notation of the regex module)."""
+    r"""Characters by range and by property (`\p{...}`, in the notation of the regex module)."""
 
     ranges: Ranges = ()
     properties: tuple[str, ...] = ()
@@ -113,7 +113,7 @@ def list_case_variants(point: int, *, unicode: bool) -> tuple[int, ...]:
 
 
 def render_property(name: str, *, negated: bool) -> str | None:
-    """Return `\\p{name}` or `\\P{name}` for the regex module, or None if JavaScript has no such property.
+    r"""Return `\p{name}` or `\P{name}` for the regex module, or None if JavaScript has no such property.
 
     The regex module also takes looser names, so JavaScript's are listed here.
     """

@@ -1,6 +1,6 @@
-"""Replace by a regular expression as JavaScript does, on the `regex` module, which has a timeout.
+r"""Replace by a regular expression as JavaScript does, on the `regex` module, which has a timeout.
 
-The protocol's examples are JavaScript, and the differences bite: Python's `.` matches `\\r`, so `x.*$` would eat the
+The protocol's examples are JavaScript, and the differences bite: Python's `.` matches `\r`, so `x.*$` would eat the
 line endings of a CRLF file, and its `$` also matches before a final newline. `translate.py` translates the
 pattern.
 """
@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator
 import regex
 
 from wap_kernel.files.edit.js_regex.translate import TranslatedPattern, translate
-from wap_kernel.model.deadline import Deadline
+from wap_kernel.model.command import Deadline
 from wap_kernel.model.errors import EditNotFound, InvalidArgument, TimedOut, TooLarge
 from wap_kernel.model.limits import REGEX_TIMEOUT_SECONDS
 

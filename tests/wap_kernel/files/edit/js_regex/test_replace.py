@@ -7,7 +7,7 @@ import regex
 
 from tests.support import javascript
 from wap_kernel.files.edit.js_regex import replace as jsregex
-from wap_kernel.model.deadline import Deadline
+from wap_kernel.model.command import Deadline
 from wap_kernel.model.errors import Code, EditNotFound, InvalidArgument, TimedOut, TooLarge, WapError
 
 

@@ -9,7 +9,7 @@ import pytest
 from tests.support import javascript
 from wap_kernel.files.edit.js_regex.replace import replace
 from wap_kernel.files.edit.js_regex.translate import translate
-from wap_kernel.model.deadline import Deadline
+from wap_kernel.model.command import Deadline
 from wap_kernel.model.errors import EditNotFound, InvalidArgument
 
 REFUSED_ON_PURPOSE = ("can match nothing", "octal", "surrogate on its own")
