@@ -28,7 +28,8 @@ SLOW = tuple(
     for path in (
         *("browser", "jupyter_ext", "scenarios", "test_benchmarks.py", "test_notebooks.py", "test_packaging.py"),
         *("wap_kernel/cli", "wap_kernel/git", "wap_kernel/notebook/kernel", "wap_kernel/notebook/magics"),
-        *("wap_kernel/dialects/mcp/test_line_reader.py", "wap_kernel/providers", "wap_kernel/redaction/test_results.py"),
+        "wap_kernel/providers",
+        *("wap_kernel/dialects/mcp/test_line_reader.py", "wap_kernel/redaction/test_results.py"),
     )
 )
 """Where tests start servers, kernels, browsers, sandboxes or commands."""

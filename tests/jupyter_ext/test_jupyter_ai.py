@@ -26,6 +26,8 @@ from wap_kernel.files import content_hash
 SECONDS = 60
 MODULE = "jupyter_ext.jupyter_ai"
 
+pytestmark = pytest.mark.own_server  # a server keeps one token for all calls
+
 
 async def test_each_tool_is_a_function(extension: Any) -> None:
     assert jupyter_ai.tools() == [f"{MODULE}:{name}" for name in TOOLS]

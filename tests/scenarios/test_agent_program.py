@@ -1,5 +1,4 @@
-"""A real agent, end to end: it finds a bug, corrects it, runs the tests in the sandbox and commits, which a person
-has to agree to."""
+"""A real agent finds a bug, corrects it, runs the tests in the sandbox, and commits once a person has approved it."""
 
 from __future__ import annotations
 

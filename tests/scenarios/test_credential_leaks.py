@@ -16,13 +16,12 @@ TOKEN = "Correct-Horse-Battery-Staple-0123"
 
 
 @pytest.fixture
-def jp_server_config(tmp_path: Path) -> dict[str, Any]:
+def wap_settings(tmp_path: Path) -> dict[str, Any]:
     path = tmp_path / "git-token"
     path.write_text(TOKEN)
     path.chmod(0o600)
     git = {"remotes": ["https://git.example.org/*"], "tokenFile": str(path)}
-    extension = {"preset": "standard", "provider": "local", "git": git}
-    return {"ServerApp": {"jpserver_extensions": {"jupyter_ext": True}}, "WapExtension": extension}
+    return {"preset": "standard", "provider": "local", "git": git}
 
 
 async def test_every_route(fetch: Any, jp_root_dir: Path) -> None:

@@ -10,9 +10,9 @@ import pytest
 from tests.support.mcp_clients import MODERN, Connect, connect, mcp_url
 from tests.support.policy_calls import SECRET, Answered, Everything, commit_all, contents, lay_out
 from tests.support.policy_matrix import CALLS, EXPECTED, HELD, LEFT_OUT, PLACES, UNSIZED, WITHOUT_A_PATH
-from wap_kernel.dialects import tool_interface
 from wap_kernel.dialects.agent_spaces.operations import OperationsMessage
 from wap_kernel.dialects.coding_environment import tools as coding_tools
+from wap_kernel.dialects.tool_interface import tools as interface_tools
 from wap_kernel.dialects.wap import tools as wap
 from wap_kernel.policy import presets
 from wap_kernel.policy.verdict import VerdictKind
@@ -27,16 +27,15 @@ def preset(request: pytest.FixtureRequest) -> str:
 
 
 @pytest.fixture
-def jp_server_config(preset: str) -> dict[str, Any]:
-    settings = {"preset": preset, "policy": {"filesystem": {"readOnlyPaths": ["locked/**"]}}}
-    return {"ServerApp": {"jpserver_extensions": {"jupyter_ext": True}}, "WapExtension": settings}
+def wap_settings(preset: str) -> dict[str, Any]:
+    return {"preset": preset, "policy": {"filesystem": {"readOnlyPaths": ["locked/**"]}}}
 
 
 def test_the_matrix_leaves_out_no_tool() -> None:
     schema = OperationsMessage.model_json_schema()["properties"]["operations"]["items"]
     tools = {
         "wap": wap.TOOLS,
-        "interface": tool_interface.TOOLS,
+        "interface": interface_tools.TOOLS,
         "agent spaces": schema["discriminator"]["mapping"],
         "mcp": coding_tools.TOOLS,
     }

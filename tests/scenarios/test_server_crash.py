@@ -46,8 +46,11 @@ Known = dict[str, tuple[str, str, list[str]]]
 
 
 class Clients:
-    """They start runs, each under a key, until the server is gone: by turns one that asks, for which they wait, and one
-    that works, which they leave to itself. One run is still under way at the end for certain."""
+    """Clients that start runs, each under a key, until the server is gone.
+
+    By turns they start one that asks, for which they wait, and one that works, which they leave to itself. One run is
+    still under way at the end for certain.
+    """
 
     def __init__(self, server: LiveServer, kill: int) -> None:
         self.answered: Known = {}

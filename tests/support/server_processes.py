@@ -24,6 +24,10 @@ OPEN_LINES = "".join(f"c.WapExtension.{name} = {value!r}\n" for name, value in O
 TOKEN = "a-token"
 OTHERS = ("jupyterlab", "jupyter_lsp", "jupyter_server_terminals", "notebook_shim")
 """Extensions that these tests do without: to import them takes longer than all the rest."""
+EXTENSIONS = [
+    "--ServerApp.jpserver_extensions=jupyter_ext=True",
+    *(f"--ServerApp.jpserver_extensions={name}=False" for name in OTHERS),
+]
 
 
 class LiveServer(NamedTuple):
@@ -69,7 +73,7 @@ def start_server(folder: Path, *options: str, configuration: str = OPEN_LINES) -
     }
     command = [sys.executable, "-m", "jupyter_server", "--no-browser", "--allow-root", "--ServerApp.port=0"]
     command += [f"--ServerApp.root_dir={root}", "--ServerApp.base_url=/an%40odd/base/", *options]
-    command += ["--ServerApp.jpserver_extensions=jupyter_ext=True"]
+    command += EXTENSIONS
     with (folder / "log").open("wb") as log:
         process = subprocess.Popen(command, env=environment, cwd=root, stdout=log, stderr=log)
     try:
@@ -120,8 +124,7 @@ class Place:
     def server(self) -> Iterator[LiveServer]:
         """A server; it may be dead already when this ends."""
         command = [sys.executable, "-m", "jupyter_server", "--no-browser", "--allow-root", "--ServerApp.port=0"]
-        command += [f"--ServerApp.root_dir={self.root}", "--ServerApp.jpserver_extensions=jupyter_ext=True"]
-        command += [f"--ServerApp.jpserver_extensions={name}=False" for name in OTHERS]
+        command += [f"--ServerApp.root_dir={self.root}", *EXTENSIONS]
         with (self.folder / "log").open("ab") as log:
             process = subprocess.Popen(command, env=self.environment, cwd=self.folder, stdout=log, stderr=log)
         try:
@@ -134,7 +137,7 @@ class Place:
     def wap(self, *arguments: str, **options: Any) -> subprocess.Popen[str]:
         """A `wap` command with the same configuration, in the workspace."""
         return subprocess.Popen(
-            [sys.executable, "-m", "wap_kernel.cli.main", *arguments],
+            [sys.executable, "-m", "wap_kernel.cli", *arguments],
             env=self.environment,
             cwd=self.root,
             stdin=subprocess.PIPE,
