@@ -1,4 +1,4 @@
-"""A workspace with a repository, driven by the tools and, from outside, by plain git."""
+"""A workspace with a repository, driven by the tools and, from outside, by git as a person runs it."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ OPEN = Permits(lambda _: True, lambda _: True)
 
 
 def plain(folder: Path, *arguments: str, check: bool = True) -> str:
-    """Git as a person runs it."""
+    """Run git as a person does."""
     done = subprocess.run(
         ["git", *arguments], cwd=folder, env=PLAIN, capture_output=True, timeout=LONG, check=False, text=True
     )
@@ -59,7 +59,7 @@ class Workspace:
 
     @classmethod
     def at(cls, folder: Path) -> Workspace:
-        """Only its files, and plain git."""
+        """Return a workspace that has only files and git as a person runs it."""
         found = cls.__new__(cls)
         found.folder = folder
         return found
@@ -70,7 +70,7 @@ class Workspace:
         self.save(folder)
 
     def save(self, folder: str = ".", message: str = "saved") -> str:
-        """Commit everything, by plain git."""
+        """Commit everything, as a person does."""
         plain(self.folder / folder, "add", "--all")
         plain(self.folder / folder, "commit", "--quiet", "--allow-empty", "--message", message)
         return self.plain("rev-parse", "HEAD", folder=folder).strip()
@@ -85,7 +85,7 @@ class Workspace:
         return file
 
     def sandboxed_git(self, confinement: Confinement | None = None, timeout: float = LONG) -> SandboxedGit:
-        """As the engine confines git: what it obeys is read-only."""
+        """Return git as the engine confines it: the files that git obeys are read-only."""
         if confinement is None:
             guarded = [path for path in (".git/config", ".git/hooks") if (self.folder / path).exists()]
             pinned = [".git"] if (self.folder / ".git").is_dir() else []

@@ -99,7 +99,7 @@ class GitServer:
         self.folder = folder
         self.repositories = folder / "repositories"
         self.tokens: set[str] = set()
-        """What is taken as a password."""
+        """The passwords that the server accepts."""
         self.given = 0
         self.lifetime = 3600.0
         self.clock: Callable[[], float] = time.time
@@ -107,7 +107,7 @@ class GitServer:
         """Path and password of every request."""
         self.narrowed: list[dict[str, Any]] = []
         self.asked: list[str] = []
-        """What the API was asked for."""
+        """The requests that the API received."""
         self.redirect_to: str | None = None
         self.during: Callable[[], None] = lambda: None
         """Called while a client waits for the answer to what it has pushed."""

@@ -44,11 +44,11 @@ class Team:
         return self.server.repositories / f"{name}.git"
 
     def there(self, *arguments: str) -> str:
-        """Plain git on the remote's side."""
+        """Run git in the remote's repository."""
         return plain(self.bare(), *arguments)
 
     def colleague(self, folder: Path, path: str, content: str, branch: str = "main") -> str:
-        """Somebody else pushes a change."""
+        """Push a change as a colleague."""
         if not folder.exists():
             plain(self.bare(), "clone", "--quiet", str(self.bare()), str(folder))
         plain(folder, "fetch", "--quiet")

@@ -1,4 +1,4 @@
-"""For the tests of running: commands started in a folder, those that try to stay behind, and a look at processes."""
+"""Start commands in a folder for tests, also some that try to stay behind, and list processes."""
 
 from __future__ import annotations
 

@@ -40,7 +40,7 @@ def make(tmp_path: Path) -> Iterator[MakeWorkspace]:
 
 @pytest.fixture
 def workspace(request: pytest.FixtureRequest, make: Callable[..., Workspace]) -> Workspace:
-    """With a repository at its top, in the sandbox or where the test says."""
+    """Create a workspace with a repository at its top, in the sandbox or in the provider that the test names."""
     found = make(getattr(request, "param", "bubblewrap"))
     found.init()
     return found

@@ -30,7 +30,7 @@ def sandbox() -> None:
 
 @pytest.fixture
 def tools(tmp_path: Path) -> Iterator[Interface]:
-    """With a repository."""
+    """Create a workspace with a repository."""
     with opened(tmp_path, provider=PROVIDER) as tools:
         tools.repository()
         yield tools

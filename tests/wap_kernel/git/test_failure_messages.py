@@ -1,4 +1,4 @@
-"""What git cannot do is said in the same words on every provider; what no call may ask for is refused before that."""
+"""Test that git's failures read the same on every provider, and that forbidden calls are refused before git runs."""
 
 from __future__ import annotations
 

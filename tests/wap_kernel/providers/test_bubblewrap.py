@@ -40,7 +40,7 @@ def eventually(condition: Callable[[], bool]) -> bool:
 
 
 def test_a_proc_that_tells_nothing_of_signals(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
-    """As that of a server which runs in gVisor itself: then all of them are undone."""
+    """A server in gVisor cannot read its signals there; then every signal is reset."""
     monkeypatch.setattr(inheritance, "_SIGNALS", re.compile(rb"(no)(thing)"))
     test_what_the_server_ignores_is_not_passed_on(scene)
 
@@ -49,7 +49,7 @@ def test_a_proc_that_tells_nothing_of_signals(scene: Scene, monkeypatch: pytest.
 def test_a_file_of_the_system_that_is_replaced_meanwhile(
     scene: Scene, monkeypatch: pytest.MonkeyPatch, failures: int, ends_well: bool
 ) -> None:
-    """As useradd and package managers do: for a moment the kernel mounts what is not there any more."""
+    """Programs like useradd replace a file: for a moment the kernel mounts one that is gone."""
     left = iter(range(failures))
 
     def start(*arguments: Any, **more: Any) -> Any:
@@ -223,7 +223,7 @@ def secret(scene: Scene) -> Path:
 def test_a_hidden_file_that_is_moved_meanwhile(
     scene: Scene, secret: Path, between: Callable[[Callable[[], object]], None]
 ) -> None:
-    """It is elsewhere now, and nobody would hide it there. The mount points that bubblewrap made are removed."""
+    """The file would be visible at its new path. The mount points that bubblewrap made are removed."""
     between(lambda: (scene.folder / "a").rename(scene.folder / "c"))
     with pytest.raises(Conflict):
         scene.run("touch begun", hidden=("a/.env",))
@@ -267,7 +267,7 @@ def test_a_folder_that_is_a_way_out_while_the_mounts_are_made(
     between: Callable[[Callable[[], object]], None],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """bubblewrap follows the link and binds what it leads to; afterwards everything stands in its place again."""
+    """The link is followed by bubblewrap, which binds its target; afterwards every path is as before."""
     outside = scene.folder.parent
     before = sorted(outside.iterdir())
 

@@ -1,4 +1,4 @@
-"""What a command in a sandbox cannot do. Every try would succeed without one, and would do no harm then."""
+"""Test what a command in a sandbox cannot do. Without a sandbox every attempt would succeed and do no harm."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ def scene(machine: Machine, name: str) -> Iterator[Scene]:
 
 
 def attempt(scene: Scene, machine: Machine, command: str) -> str:
-    """In the workspace, and once more in the workspace at its other name."""
+    """Run in the workspace, and once more at its other name."""
     twice = f"{command}\ncd /workspace || exit 126\n{command}"
     outcome = scene.run(twice, **machine.confinement)  # type: ignore[arg-type]
     assert outcome.exit_code not in (126, 127), outcome.stderr
@@ -334,7 +334,7 @@ PRIVILEGES = {
 
 
 OF_THE_HOSTS_KERNEL = {"new user namespaces", "new mount namespaces", "any setting of the kernel"}
-"""In gVisor these are the sandbox's own kernel's, which nobody else has."""
+"""The files of gVisor belong to the sandbox's own kernel, which no other process has."""
 
 
 @pytest.mark.parametrize("what", PRIVILEGES)
@@ -348,7 +348,7 @@ def test_cannot_gain_privileges(make_scene: MakeScene, name: str, what: str) -> 
 
 
 def test_no_new_privileges(make_scene: MakeScene) -> None:
-    """gVisor does not tell; a setuid program gains nothing in it either, since it has no root outside."""
+    """Test bubblewrap only: gVisor does not report it, and a setuid program gains nothing there either."""
     assert make_scene("bubblewrap").run("grep NoNewPrivs /proc/self/status").stdout.split() == ["NoNewPrivs:", "1"]
 
 
@@ -364,7 +364,7 @@ print(libc.syscall(250, 10, -3, b"user", b"wap-test-key", 0) > 0)
 
 @pytest.mark.skipif(os.uname().machine != "x86_64", reason="the numbers of the system calls are this machine's")
 def test_cannot_use_the_keys_of_the_servers_session(make_scene: MakeScene) -> None:
-    """In a thread of its own: a thread cannot go back to the keyring that it had."""
+    """Run in a new thread: a thread cannot return to its earlier keyring."""
     scene = make_scene("bubblewrap")
     (scene.folder / "keys.py").write_text(KEYS)
     seen: list[str] = []

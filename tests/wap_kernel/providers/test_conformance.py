@@ -60,7 +60,7 @@ def local_answers() -> dict[str, Answer]:
 
 
 def answer(scene: Scene, case: Case) -> Answer:
-    """What is ended because it takes too long must have come to what it says; a busy machine gets more time for it."""
+    """Run a case, with more time on a busy machine: a command that times out must print its output before."""
     times = (LONG,) if case.timeout is None else growing(case.timeout)
     for seconds in times:
         found = attempt(scene, case, seconds)
@@ -208,7 +208,7 @@ def test_it_gives_way_to_the_server(make_scene: MakeScene, name: str) -> None:
 
 @pytest.mark.parametrize("milliseconds", [0, 5, 10, 20, 30, 40, 60, 80])
 def test_cancelled_while_it_begins(scene: Scene, milliseconds: int) -> None:
-    """It has its grace to end by itself, and needs none of it."""
+    """The command may use its grace to end by itself, and needs none of it."""
 
     def duration() -> float:
         cancel = CancelToken()

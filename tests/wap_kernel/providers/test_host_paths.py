@@ -137,7 +137,7 @@ def test_what_is_shown_of_a_kernels_folder(
 def test_a_virtual_environment_that_stands_on_home_works(
     make_scene: MakeScene, name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """As with pyenv or uv: a link to the version, and a kernel's own environment."""
+    """Build what pyenv and uv make: a link to the version, and a kernel's own environment."""
     home = tmp_path / "home"
     versions = home / ".pyenv/versions"
     versions.mkdir(parents=True)

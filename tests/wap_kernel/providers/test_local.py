@@ -171,8 +171,10 @@ def test_one_cancel_ends_all_that_listen_to_it(provider: LocalProvider) -> None:
 def test_what_hides_from_its_supervisor(
     provider: LocalProvider, monkeypatch: pytest.MonkeyPatch, has_group: bool
 ) -> None:
-    """It has left its session and its parents, cleared its environment, and killed the supervisor that knew it. Only a
-    control group still knows it; without one it stays, which is documented (docs/security.md)."""
+    """The process has left its session and its parents, cleared its environment, and killed its supervisor.
+
+    Only a control group still knows it; without one it stays, which is documented (docs/security.md).
+    """
     if not has_group:
         monkeypatch.setattr(provider, "_groups", ControlGroups())
     elif not provider._groups.folders:

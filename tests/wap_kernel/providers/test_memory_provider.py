@@ -56,7 +56,7 @@ def disk(tmp_path: Path) -> Iterator[Root]:
 
 
 def perform(files: Files, operation: Operation) -> object:
-    """What it answers, or the code and the text of its refusal; times and the name of the root left out."""
+    """Return the result, or the code and the text of the error, without times and the name of the root."""
     writer = Writer(files, Locks(), LIMITS)
     actions: dict[type[Operation], Callable[..., object]] = {
         ReadFile: lambda asked: read_file(files, asked, LIMITS, "/root").model_dump(exclude={"metadata"}),

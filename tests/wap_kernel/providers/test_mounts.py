@@ -40,7 +40,7 @@ def host(
 
 
 def shown(mounts: tuple[Mount, ...]) -> list[str]:
-    """Without what every sandbox has. The order matters only between a folder and what is below it."""
+    """Render the mounts without those of every sandbox. The order matters only between a folder and its content."""
     usual = {"/proc", "/dev", "/usr", "/bin", "/tmp", "/workspace"}
     return sorted(_short(mount) for mount in mounts if mount.target not in usual)
 

@@ -176,7 +176,7 @@ def test_groups_of_a_server_that_is_dead_are_removed(tmp_path: Path) -> None:
 
 
 def test_the_values_that_are_set(tmp_path: Path) -> None:
-    """On a folder that is none of the kernel's, so it cannot be removed while the files are in it."""
+    """Use a folder outside of the kernel's, which cannot be removed while files are in it."""
     files = {"processes": ["pids.max"], "memory": ["memory.max", "memory.swap.max=0?"]}
     groups = ControlGroups({"processes": str(tmp_path), "memory": str(tmp_path)}, files)
     with ExitStack() as stack:

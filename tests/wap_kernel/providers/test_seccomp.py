@@ -15,7 +15,7 @@ ALLOWED = 0x7FFF0000
 
 
 def verdict(program: bytes, architecture: int, number: int, first: int) -> int:
-    """What the kernel would do with a call: a machine of the four operations that the program has."""
+    """Return what the kernel would do with a call, by interpreting the four operations of the program."""
     data = struct.pack("=IIQQ", number, architecture, 0, first)
     steps = list(struct.iter_unpack("=HBBI", program))
     at = value = 0

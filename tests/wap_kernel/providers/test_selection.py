@@ -1,4 +1,4 @@
-"""Which provider serves: the named one or none; `auto` takes what works."""
+"""Test which provider is chosen: the configured one or none; `auto` takes one that works."""
 
 from __future__ import annotations
 

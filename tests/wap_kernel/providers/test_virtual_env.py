@@ -19,7 +19,7 @@ MODULE = "import sys\nprint(sys.prefix)\n"
 
 
 def make_environment(variable: str, prefix: Path) -> None:
-    """With a program and a module in it. Conda's has no `pyvenv.cfg`, and a whole library of its own."""
+    """Create an environment with a program and a module. Conda's has no `pyvenv.cfg`, and a library of its own."""
     if variable == "VIRTUAL_ENV":
         subprocess.run([sys.executable, "-m", "venv", "--without-pip", prefix], check=True, timeout=60)
     else:
@@ -66,7 +66,7 @@ def test_its_programs_run_and_cannot_be_changed(
 
 
 def test_a_virtual_environment_on_an_interpreter_in_home(make_scene: MakeScene, tmp_path: Path) -> None:
-    """What it stands on is found as well: nothing else of the server's says where that is."""
+    """The base of the environment is found as well: no other setting of the server names it."""
     home = tmp_path / "home"
     versions = home / ".pyenv/versions"
     versions.mkdir(parents=True)

@@ -19,7 +19,7 @@ PROJECT = Path(__file__).parents[4]
 
 
 def clone(into: Path) -> None:
-    """Of the project; where it lies here without its history, one is made of its files."""
+    """Return the project's repository; where its history is missing, one is made of its files."""
     top = plain(PROJECT, "rev-parse", "--show-toplevel", check=False).strip()
     if top and os.path.samefile(top, PROJECT):
         plain(into.parent, "clone", "--quiet", "--no-hardlinks", str(PROJECT), str(into))
@@ -116,7 +116,7 @@ def test_this_projects_own_history(tools: Interface) -> None:
 
 
 def test_it_is_cloned_and_merged_by_the_tools_too(connected: Interface, server: GitServer, tmp_path: Path) -> None:
-    """From a remote, where somebody has changed the same lines meanwhile."""
+    """Pull from a remote on which a colleague changed the same lines meanwhile."""
     original, bare = tmp_path / "original", server.repositories / "ada/project.git"
     original.mkdir()
     clone(original)

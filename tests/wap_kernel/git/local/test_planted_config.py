@@ -61,7 +61,7 @@ def tools(workspace: Workspace, tmp_path: Path) -> Iterator[Interface]:
 
 
 def runs_in_plain_git(workspace: Workspace, outside: Path, commands: str) -> bool:
-    """Whether the program runs when somebody types `commands`. It may wait for input, so its mark is enough."""
+    """Return whether the program runs when a person types `commands`. It may wait for input, so its mark is enough."""
     environment = {**PLAIN, "PATH": f"{workspace.folder}:{PLAIN['PATH']}", "GIT_TERMINAL_PROMPT": "0", "TERM": "dumb"}
     pipes = {"stdin": subprocess.DEVNULL, "stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
     with subprocess.Popen(

@@ -79,7 +79,7 @@ def test_a_remote_that_talks_without_end(team: Team) -> None:
 
 
 def test_a_remote_that_says_the_token_without_end(team: Team) -> None:
-    """What is kept of it begins somewhere within one, here after another character in each try."""
+    """The stored end of the messages begins within a secret, after another character in each try."""
     token = team.app.credential(team.remote()).secret.reveal()
     hook = team.bare() / "hooks" / "pre-receive"
     hook.parent.mkdir(exist_ok=True)

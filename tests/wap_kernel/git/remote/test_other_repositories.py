@@ -104,7 +104,7 @@ def test_nothing_comes_from_another_repository(team: Team, tmp_path: Path, kind:
 def test_nothing_of_a_repository_is_a_link_where_nothing_confines_git(
     workspace: Workspace, tmp_path: Path, name: str
 ) -> None:
-    """What is written would be written elsewhere, and of an index that is another's the names would be told."""
+    """Git would write into another repository, and would list the names of another's index."""
     other, _ = make_secret(tmp_path / "elsewhere")
     plain(other, "pack-refs", "--all")
     git = workspace.folder / ".git"

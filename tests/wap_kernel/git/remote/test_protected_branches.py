@@ -1,4 +1,4 @@
-"""What a push asks: which branches are protected is a setting, and each verb can be blocked by its name. No remote."""
+"""Test the verdicts on pushes: a setting protects branches, and policy can block each verb by its name. No remote."""
 
 from __future__ import annotations
 

@@ -183,7 +183,7 @@ def test_a_push_by_force_shows_what_is_lost_there(connected: Interface, server: 
 
 @pytest.mark.parametrize("force", [False, True])
 def test_a_history_that_is_cut_off_hides_nothing(connected: Interface, force: bool) -> None:
-    """Whoever works there writes `.git/shallow`, asks, and takes it away before the answer."""
+    """The agent writes `.git/shallow`, requests the push, and removes the file before the decision."""
     first = commit(connected, "a.txt")
     last = [commit(connected, path) for path in ("b.txt", "c.txt")][-1]
     if force:  # then these are what is lost
@@ -294,7 +294,7 @@ def test_deletion_and_what_cannot_be_looked_up(connected: Interface, server: Git
 
 @pytest.fixture
 def asking(request: pytest.FixtureRequest, tmp_path: Path, server: GitServer) -> Any:
-    """Where fetch, pull and push ask, with a token in a file; the test may name the preset."""
+    """Open a workspace in which fetch, pull and push need approval, with a token in a file."""
     server.create()
     token = tmp_path / "token"
     token.touch(mode=0o600)

@@ -1,4 +1,4 @@
-"""What a command finds in its environment, and what a caller may not put there."""
+"""Test the environment of a command, and the variables that a caller may not set."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Who imports whom: the direction between the packages, and how little a supervisor loads before its command runs."""
+"""Test the imports of the process modules, and how little a supervisor loads before its command runs."""
 
 from __future__ import annotations
 

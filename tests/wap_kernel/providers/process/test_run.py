@@ -108,7 +108,7 @@ def test_the_command_inherits_descriptors_0_1_2_and_nothing_else(run: Runner) ->
 
 
 def test_signals_priority_and_umask(run: Runner) -> None:
-    """What the server ignores or blocks is not passed on; its umask is."""
+    """A command does not inherit the signals that the server ignores or blocks; it inherits the umask."""
     ignored = [signal.SIGPIPE, signal.SIGHUP, signal.SIGINT]
     before = {number: signal.signal(number, signal.SIG_IGN) for number in ignored}
     mask = signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGCHLD, signal.SIGTERM, signal.SIGUSR1])
@@ -214,7 +214,7 @@ def test_a_supervisor_that_dies_at_once(run: Runner, monkeypatch: pytest.MonkeyP
 
 
 def test_a_python_that_was_replaced_under_the_server(run: Runner, monkeypatch: pytest.MonkeyPatch) -> None:
-    """It would take the code of another version for its own."""
+    """The interpreter would run code that another version compiled."""
     monkeypatch.setattr(supervisor_handle, "_PYTHON", "cpython-39")
     with pytest.raises(ExecutionFailed, match="could not be started") as failure:
         run("true")

@@ -1,4 +1,4 @@
-"""How commands are stopped, and that nothing of them is left."""
+"""Test that commands are stopped, and that nothing of them is left."""
 
 from __future__ import annotations
 
