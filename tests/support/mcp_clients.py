@@ -47,7 +47,7 @@ def mcp_url(http_server_client: Any, jp_base_url: str) -> str:
 
 @pytest.fixture
 def connect(mcp_url: str, jp_auth_header: dict[str, str]) -> Connect:
-    """Connect a client: `async with connect(mode) as client`; `headers` take the place of the server's token."""
+    """Open a client in an `async with`; `headers` take the place of the server's token."""
 
     def connect(mode: str = LEGACY, headers: dict[str, str] | None = None, **options: Any) -> Any:
         return connected(mcp_url, dict(jp_auth_header if headers is None else headers), mode, **options)

@@ -134,7 +134,7 @@ def fetch(jp_fetch: Any) -> Callable[..., Awaitable[Answer]]:
 
 @pytest.fixture
 def call(fetch: Any) -> Callable[..., Awaitable[Answer]]:
-    """Call a tool over HTTP: `await call("readFile", path="a.txt")`."""
+    """Call one tool of WAP over HTTP, with its parameters as keywords."""
 
     async def call(tool: str, /, **parameters: Any) -> Answer:
         return await fetch(f"wap/api/{tool}", method="POST", body=json.dumps(parameters))

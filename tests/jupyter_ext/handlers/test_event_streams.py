@@ -24,7 +24,7 @@ pytestmark = pytest.mark.wap_settings(allow_unconfined=True)
 
 @pytest.fixture
 def listen(http_server_client: Any, jp_base_url: str, jp_auth_header: dict[str, str]) -> Iterator[Open]:
-    """Open a reader, closed at the end of the test: `await listen("wap/events", ...)`."""
+    """Open readers of server-sent events, which are closed at the end of the test."""
     opened: list[Events] = []
 
     async def listen(path: str, **headers: str) -> Events:
