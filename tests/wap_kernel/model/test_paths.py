@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from wap_kernel.model.paths import relative_to
 
 PARTS = st.lists(st.sampled_from(["", ".", "a", "b", ".a", "a.", "..a", "a b"]), max_size=4)
-"""With `..` left out: where that leads, the text alone cannot say."""
+"""Components without `..`, whose target the text alone does not determine."""
 WRITTEN = st.builds(lambda parts, end: "/" + "/".join(parts) + end, PARTS, st.sampled_from(["", "/", "/.", "//"]))
 
 

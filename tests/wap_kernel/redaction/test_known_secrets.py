@@ -232,7 +232,7 @@ def test_where_nothing_is_known_nothing_is_looked_for(tmp_path: Path) -> None:
 
 
 def test_a_short_one_hides_no_file(tmp_path: Path, token_file: Path) -> None:
-    """It may be a word like any other."""
+    """A short secret may be an ordinary word."""
     token_file.write_text("hunter2")
     with tools_with(tmp_path, TokenFile(str(token_file), origin=ORIGIN)) as tools:
         (tools.root / "a.txt").write_text("hunter2\n")

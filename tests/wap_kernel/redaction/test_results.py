@@ -1,4 +1,4 @@
-"""No credential leaves: in answers, output as it comes, events, questions, errors and the audit."""
+"""Tests that no credential leaves the engine: in results, streamed output, events, approvals, errors and the audit."""
 
 from __future__ import annotations
 
@@ -35,14 +35,14 @@ ADDRESS = f"https://ada:{SECRET}@example.org/x.git"
 
 
 def stored(folder: Path) -> bytes:
-    """All that the state folder holds, the database as text and as it lies on the disk."""
+    """Return the bytes of the state folder, with the database also as text."""
     with sqlite3.connect(next(folder.rglob("state.db"))) as connection:
         rows = "\n".join(connection.iterdump())
     return rows.encode() + b"".join(path.read_bytes() for path in folder.rglob("*") if path.is_file())
 
 
 def run(tools: Interface, command: str) -> dict[str, Any]:
-    """As a run, with its output spilled and its events stored."""
+    """Run `command` as a run, with its output spilled and its events stored."""
 
     async def whole() -> dict[str, Any]:
         steps = [Step("one", "shell", RunCommand(command=command))]
@@ -52,8 +52,8 @@ def run(tools: Interface, command: str) -> dict[str, Any]:
         page = await tools.runner.output(begun.id, "one", "stdout", 0, 10_000, AGENT)
         return {"message": await tools.runner.message(ended, AGENT), "output": page}
 
-    told: dict[str, Any] = tools._wait(whole())
-    return told
+    response: dict[str, Any] = tools._wait(whole())
+    return response
 
 
 def test_an_address_with_a_password_is_shown_without_it(tmp_path: Path) -> None:
@@ -88,10 +88,10 @@ def test_a_question_and_its_refusal(tmp_path: Path) -> None:
         error = tools.refuse("bash", command=f"git push {ADDRESS}")
         run_id = str(error.details["runId"])
 
-        async def told() -> dict[str, Any]:
+        async def get_message() -> dict[str, Any]:
             return await tools.runner.message(await tools.runner.get(run_id, AGENT), AGENT)
 
-        message = tools._wait(told())
+        message = tools._wait(get_message())
         assert message["pendingApproval"]["command"] == "git push https://***@example.org/x.git"
         assert SECRET not in json.dumps([message, error.text, error.details, tools.audit()])
 
@@ -108,7 +108,7 @@ def everything_of_processes() -> bytes:
 
 
 def forms(token: str) -> dict[str, str]:
-    """In which a token could be told."""
+    """The forms in which a token could leave."""
     return {
         "plain": token,
         "url": quote(token, safe=""),
@@ -129,8 +129,10 @@ def listener() -> Iterator[Listener]:
 def test_the_token_is_found_nowhere(
     connected: Interface, server: GitServer, listener: Listener, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    """Though everything is planted in the workspace, also what leads to another host, and the remote tells the token to
-    everybody who pushes, in every form, and then in the names of its branches."""
+    """No file holds the token, although the workspace is hostile and the remote reveals the token.
+
+    The workspace leads git to another host; the remote prints the token in every form and names branches by it.
+    """
     sampled: list[bytes] = []
     bare = server.repositories / "ada/engine.git"
 
@@ -169,8 +171,8 @@ def test_the_token_is_found_nowhere(
     assert answers[-1]["exit_code"] == 0, answers[-1]
     assert any(password == token for _, password in server.seen)
     assert len(sampled) == 2 and all(b"git-remote-https" in one and b"WAP_GIT_ASKED" in one for one in sampled)
-    told = json.dumps([answers, connected.audit()]).encode()
-    texts = {"answers and audit": told, "printed": "".join(capfd.readouterr()).encode()}
+    responses = json.dumps([answers, connected.audit()]).encode()
+    texts = {"answers and audit": responses, "printed": "".join(capfd.readouterr()).encode()}
     texts |= {f"processes {number}": one for number, one in enumerate(sampled)}
     texts["state"] = stored(tmp_path / "state")
     texts |= {str(path): path.read_bytes() for path in connected.root.rglob("*") if path.is_file()}
@@ -186,13 +188,12 @@ def test_the_token_is_found_nowhere(
 def test_a_token_that_is_known_is_told_by_no_command(
     connected: Interface, server: GitServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Of a shape that nothing but knowing it gives away; in results, output as it comes, errors, events and the
-    audit."""
+    """A token that matches no pattern is masked in results, streamed output, errors, events and the audit."""
     token = "Correct+Horse/Battery=Staple0123"
     monkeypatch.setattr(server, "issue", lambda: server.tokens.add(token) or token)
     connected("git", action="fetch")
-    told = forms(token)
-    script = "; ".join(f"echo '{name}: {form}'; echo '{form}' >&2" for name, form in told.items())
+    encodings = forms(token)
+    script = "; ".join(f"echo '{name}: {form}'; echo '{form}' >&2" for name, form in encodings.items())
     answers: list[Any] = [
         connected("bash", command=script),
         connected.refuse("bash", command=f"{script}; sleep 30", timeout_ms=300).details,
@@ -201,9 +202,9 @@ def test_a_token_that_is_known_is_told_by_no_command(
         connected.refuse("git", action="branch", branch=f"-{token}").text,
         connected.refuse("bash", command=script, workdir=f"none/{token}").text,
     ]
-    assert answers[0]["stdout"].count("***") == len(told) == answers[0]["stderr"].count("***")
+    assert answers[0]["stdout"].count("***") == len(encodings) == answers[0]["stderr"].count("***")
     answers.append(connected.audit())
-    parts = [form.rstrip("=")[4:-4] for form in told.values()]
+    parts = [form.rstrip("=")[4:-4] for form in encodings.values()]
     assert not [(part, answer) for answer in answers for part in parts if part in json.dumps(answer)]
 
 
@@ -215,11 +216,11 @@ def test_a_token_that_is_known_is_not_asked_about(tmp_path: Path) -> None:
     with opened(tmp_path, policy=policy, git=GitSettings(source=Known())) as tools:
         error = tools.refuse("bash", command=f"git push {Known.secrets[0]}")
 
-        async def told() -> dict[str, Any]:
+        async def get_message() -> dict[str, Any]:
             found = await tools.runner.get(str(error.details["runId"]), AGENT)
             return await tools.runner.message(found, AGENT)
 
-        message = tools._wait(told())
+        message = tools._wait(get_message())
         assert message["pendingApproval"]["command"] == "git push ***"
         assert Known.secrets[0] not in json.dumps([message, error.text, tools.audit()])
 
@@ -295,7 +296,9 @@ def command_result(stdout: str) -> CommandResult:
     )
 
 
-@pytest.mark.parametrize("redactor", [PATTERN_REDACTOR, Redactor(["correct-horse-battery"])], ids=["nothing known", "known"])
+@pytest.mark.parametrize(
+    "redactor", [PATTERN_REDACTOR, Redactor(["correct-horse-battery"])], ids=["nothing known", "known"]
+)
 def test_other_output_comes_at_once_and_as_it_is(redactor: Redactor) -> None:
     given: list[bytes] = []
     stream = RedactedStream(lambda _, piece: given.append(piece), lambda: redactor)

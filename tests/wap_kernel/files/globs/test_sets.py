@@ -22,7 +22,7 @@ def exclusions_of(patterns: Iterable[str], start: str = ".") -> ExcludeSet:
 
 
 def covers(exclusions: ExcludeSet, path: str) -> bool:
-    """Whether the file `path` or a folder on the way to it is excluded."""
+    """Return whether the file `path` or a folder on the way to it is excluded."""
     return exclusions.covers_folder(path.rpartition("/")[0] or ".") or exclusions.excludes(path, is_folder=False)
 
 

@@ -76,7 +76,8 @@ def test_a_new_source_clears_what_the_old_one_put_out() -> None:
 def test_an_id_may_be_chosen_and_is_the_same_each_time_otherwise() -> None:
     before = nbformat.writes(notebook("1"))
     insert = InsertCell(source="new")
-    first, second = NotebookDocument(changed(before, insert).encode()), NotebookDocument(changed(before, insert, insert).encode())
+    first = NotebookDocument(changed(before, insert).encode())
+    second = NotebookDocument(changed(before, insert, insert).encode())
     assert first.names[:2] == second.names[:2] and len(set(second.names)) == 3
     assert NotebookDocument(changed(before, InsertCell(source="", cell_id="mine")).encode()).names == ["a", "mine"]
 
@@ -224,7 +225,7 @@ changes = st.one_of(
 
 
 def _by_nbformat(made: Any, change: CellEdit) -> None:
-    """The same change, by a simple reference."""
+    """Apply the edit by a simple reference implementation."""
     ids = [cell.id for cell in made.cells]
     if isinstance(change, DeleteCell):
         del made.cells[ids.index(change.cell_id)]
