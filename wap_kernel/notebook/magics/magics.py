@@ -32,7 +32,7 @@ _LOADED = (
 )
 _MAGIC = re.compile(r"\s*(?:[^\W\d][\w.]*\s*=\s*)?%(%?)wap(?:\s|$)")
 _CELL = re.compile(r"\s*%%wap(?:\s|$)")
-_ANSWER = ("wap_kernel.client.results", "Answer")
+_RESULT_CLASS = ("wap_kernel.client.results", "ClientResult")
 
 
 def load(shell: InteractiveShell) -> None:
@@ -85,8 +85,8 @@ class WapMagics(Magics):
         self.shell.events.register("pre_execute", self._forget)
         self.shell.events.register("pre_run_cell", self._inspect_cell)
         self.shell.events.register("post_run_cell", self._prepare)
-        self._displays.for_type_by_name(*_ANSWER, self._display)
-        self._bundles.for_type_by_name(*_ANSWER, self._bundle)
+        self._displays.for_type_by_name(*_RESULT_CLASS, self._display)
+        self._bundles.for_type_by_name(*_RESULT_CLASS, self._bundle)
 
     def detach(self) -> None:
         for kind in ("line", "cell"):
@@ -96,8 +96,8 @@ class WapMagics(Magics):
         self.shell.events.unregister("pre_run_cell", self._inspect_cell)
         if self._loading is None:
             self.shell.events.unregister("post_run_cell", self._prepare)
-        self._displays.pop(".".join(_ANSWER), None)
-        self._bundles.pop(".".join(_ANSWER), None)
+        self._displays.pop(".".join(_RESULT_CLASS), None)
+        self._bundles.pop(".".join(_RESULT_CLASS), None)
         if self._opened is not None:
             self._opened.close()
 
