@@ -38,8 +38,11 @@ def undo(tmp_path: Path) -> Iterator[Undoable]:
 
 
 def test_a_batch_with_a_command_is_undone_byte_for_byte(tmp_path: Path) -> None:
-    """Creates, edits, deletes and a command that rewrites, deletes, creates, chmods and links files, among them
-    ignored, CRLF, 0600, empty folders and a nested repository; with the state folder below the root."""
+    """Revert creates, edits, deletes and a command that rewrites, deletes, creates, chmods and links files.
+
+    Among them are ignored files, CRLF, mode 0600, empty folders and a nested repository; the state folder is below the
+    root.
+    """
     undo = Undoable(tmp_path / "ws", tmp_path / "ws" / ".local" / "state")
     undo.command("scene", SCENE)
     before = undo.tree()
