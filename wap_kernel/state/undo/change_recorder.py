@@ -18,8 +18,9 @@ from wap_kernel.files import content_hash
 from wap_kernel.files.interface import FileKind, LinkStat, RestorableFiles
 from wap_kernel.model.command import Deadline
 from wap_kernel.model.errors import WapError
+from wap_kernel.model.git.operations import GitAction
 from wap_kernel.model.limits import MAX_HASHED_BYTES
-from wap_kernel.model.operations import GitAction, Operation, RunCommand, WriteFile
+from wap_kernel.model.operations import Operation, RunCommand, WriteFile
 from wap_kernel.model.paths import render_path
 from wap_kernel.state.database import Database
 from wap_kernel.state.undo import manifest

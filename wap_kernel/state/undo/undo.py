@@ -10,7 +10,8 @@ from wap_kernel.files.interface import Files, Guard, Locks
 from wap_kernel.model.caller import CallContext, Caller
 from wap_kernel.model.command import Deadline
 from wap_kernel.model.errors import InvalidArgument, PermissionDenied, WapError
-from wap_kernel.model.operations import GitAction, Operation, RevertRun, RunCommand
+from wap_kernel.model.git.operations import GitAction
+from wap_kernel.model.operations import Operation, RevertRun, RunCommand
 from wap_kernel.model.paths import Access, PathAccess
 from wap_kernel.model.results import RevertResult
 from wap_kernel.model.run import Run

@@ -221,7 +221,7 @@ def test_what_a_write_has_under_way_is_not_searched(ws: Path, search: Search, ex
 def test_a_file_that_is_too_big_is_not_searched_also_when_named(
     ws: Path, search: Search, query: str, regex: bool
 ) -> None:
-    """rg ignores its own limit for a named file, and would read all of this one."""
+    """A named file is beyond the limit of rg itself, which would read all of it."""
     grow(ws, {"f": b"needle\n", "big": b"needle\n"})
     os.truncate(ws / "big", 10 * 1024**3)
     assert search(query, "big", regex=regex).total_matches == 0
