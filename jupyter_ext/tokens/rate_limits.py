@@ -18,7 +18,8 @@ from pydantic import BaseModel, ConfigDict, Field
 from pydantic.alias_generators import to_camel
 
 from wap_kernel.model.errors import RateLimited, WapError
-from wap_kernel.model.operations import GitAction, Operation, RunCommand
+from wap_kernel.model.git.operations import GitAction
+from wap_kernel.model.operations import Operation, RunCommand
 
 COMMAND_WINDOW_SECONDS = 60.0
 """The window in which commands are counted."""

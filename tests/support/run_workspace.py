@@ -15,11 +15,11 @@ from wap_kernel.engine.workspace import Workspace
 from wap_kernel.model.caller import Caller
 from wap_kernel.model.run import Run
 from wap_kernel.policy import presets
-from wap_kernel.policy.parse import merge
+from wap_kernel.policy.parse import merge_policy
 from wap_kernel.runs.decisions import Decision
 from wap_kernel.runs.runner import Runner
 
-ASKING = merge(presets.load("permissive"), {"shell": {"unconfined": "allow"}})
+ASKING = merge_policy(presets.load_preset("permissive"), {"shell": {"unconfined": "allow"}})
 """Allows what the tests do, and asks for recursive deletion."""
 DELETE = {"type": "shell", "id": "delete", "command": "rm -rf data/"}
 PERSON = Caller(user="ada", agent="copilot")

@@ -14,8 +14,9 @@ import pytest
 
 from tests.support.git_repository import BOT, plain
 from tests.support.tool_schemas import check_call
-from wap_kernel.dialects import tool_interface
 from wap_kernel.dialects.registry import open_runner
+from wap_kernel.dialects.tool_interface import tool_call
+from wap_kernel.dialects.tool_interface import tools as interface_tools
 from wap_kernel.engine.workspace import Workspace
 from wap_kernel.git.settings import GitSettings
 from wap_kernel.model.caller import Caller
@@ -68,14 +69,14 @@ class Interface:
         return self._loop.run_until_complete(asyncio.wait_for(something, SECONDS))
 
     def __call__(self, tool: str, /, *, caller: Caller = AGENT, **fields: Any) -> dict[str, Any]:
-        known = tool_interface.TOOLS[tool]
+        known = interface_tools.TOOLS[tool]
         answer: dict[str, Any] = json.loads(self._wait(self.send(tool, fields, caller)))
         check_call(known, fields, answer)
         self.said.append(answer)
         return answer
 
     async def send(self, tool: str, fields: Any, caller: Caller = AGENT, wait: float = 0.0) -> bytes:
-        return await tool_interface.call(tool, json.dumps(fields).encode(), self.runner, caller, wait)
+        return await tool_call.call_tool(tool, json.dumps(fields).encode(), self.runner, caller, wait)
 
     def refuse(self, tool: str, /, *, caller: Caller = AGENT, **fields: Any) -> WapError:
         with pytest.raises(WapError) as caught:

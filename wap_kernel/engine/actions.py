@@ -20,6 +20,7 @@ from wap_kernel.git.remote.preview import TransferPreview
 from wap_kernel.model.caller import NO_RUN, CallContext
 from wap_kernel.model.command import CancelToken, Command, CommandOutcome, Confinement, Deadline, OnChunk
 from wap_kernel.model.errors import PARTIAL_EFFECT_HINT, Conflict, ExecutionFailed, TimedOut
+from wap_kernel.model.git.operations import GitAction, GitTransfer
 from wap_kernel.model.hints import longer_timeout
 from wap_kernel.model.limits import DEFAULT_EXCLUSIONS
 from wap_kernel.model.operations import (
@@ -27,8 +28,6 @@ from wap_kernel.model.operations import (
     CreateDirectory,
     DeleteFile,
     DescribeWorkspace,
-    GitAction,
-    GitTransfer,
     ListFiles,
     Message,
     ModifyFile,

@@ -27,8 +27,9 @@ from wap_kernel.model.errors import (
     WapError,
     translate_os_error,
 )
+from wap_kernel.model.git.operations import GitAction, GitTransfer
 from wap_kernel.model.limits import MAX_SEARCHED_FILE_BYTES
-from wap_kernel.model.operations import GitAction, GitTransfer, Operation, ReadFile, RunCommand
+from wap_kernel.model.operations import Operation, ReadFile, RunCommand
 from wap_kernel.model.paths import Access, outside
 from wap_kernel.model.policy import Grant
 from wap_kernel.model.results import Limits

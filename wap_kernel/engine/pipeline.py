@@ -29,8 +29,9 @@ from wap_kernel.model.errors import (
     WapError,
     translate_os_error,
 )
+from wap_kernel.model.git.operations import GitTransfer
 from wap_kernel.model.git.results import GitResult
-from wap_kernel.model.operations import Effect, GitTransfer, Operation, ReadFile, RevertRun
+from wap_kernel.model.operations import Effect, Operation, ReadFile, RevertRun
 from wap_kernel.model.results import Limits, Result, WriteResult
 from wap_kernel.model.run import Run
 from wap_kernel.policy.current import BoundPolicy

@@ -27,16 +27,8 @@ from wap_kernel.git.settings import GitSettings
 from wap_kernel.model.caller import NO_RUN, CallContext, Caller
 from wap_kernel.model.command import CancelToken, Deadline, OnChunk
 from wap_kernel.model.errors import InternalError, ProviderUnavailable, WapError
-from wap_kernel.model.operations import (
-    Administer,
-    GitChange,
-    GitRead,
-    GitTransfer,
-    ListFiles,
-    Operation,
-    RunCommand,
-    SearchFiles,
-)
+from wap_kernel.model.git.operations import GitChange, GitRead, GitTransfer
+from wap_kernel.model.operations import Administer, ListFiles, Operation, RunCommand, SearchFiles
 from wap_kernel.model.policy import Policy
 from wap_kernel.model.results import Limits, Result
 from wap_kernel.policy import presets

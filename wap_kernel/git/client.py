@@ -21,8 +21,8 @@ from wap_kernel.git.settings import GitSettings
 from wap_kernel.model.command import CancelToken, Confinement
 from wap_kernel.model.errors import InvalidArgument, PermissionDenied, WapError
 from wap_kernel.model.git import names
+from wap_kernel.model.git.operations import GitAction, GitTransfer
 from wap_kernel.model.git.results import GitError, GitFailureReason, GitResult, build_git_error
-from wap_kernel.model.operations import GitAction, GitTransfer
 from wap_kernel.model.paths import Access
 from wap_kernel.policy.git_remotes import Remote
 from wap_kernel.providers.base import Provider

@@ -8,9 +8,7 @@ Pure data: no function here asks the file system.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
 from enum import Enum
-from types import MappingProxyType
 from typing import ClassVar, Literal
 
 from pydantic import Field
@@ -208,7 +206,7 @@ class RunCommand(Operation):
     @property
     def line(self) -> str:
         """Return the command as a line for a shell."""
-        return self.command if self.args is None else " ".join(map(_quote, (self.command, *self.args)))
+        return self.command if self.args is None else " ".join(map(quote_word, (self.command, *self.args)))
 
     @property
     def argv(self) -> str | tuple[str, ...]:
@@ -225,7 +223,7 @@ class RunCommand(Operation):
 _SAFE_WORD = re.compile(r"[\w@%+:,./-]+", re.ASCII)
 
 
-def _quote(word: str) -> str:
+def quote_word(word: str) -> str:
     """Quote `word` for a shell, unlike `shlex.quote` also where it has a `=`, which would begin an assignment."""
     return word if _SAFE_WORD.fullmatch(word) else "'" + word.replace("'", "'\"'\"'") + "'"
 
@@ -327,89 +325,8 @@ class Administer(Operation):
         return {"action": self.action, "subject": self.subject}
 
 
-class GitAction(Operation):
-    """Run a git command in a repository of the workspace; the action decides which fields count."""
-
-    action: str
-    folder: str = "."
-    """The folder of the repository."""
-    files: tuple[str, ...] = ()
-    message: str = ""
-    branch: str | None = None
-    revision: str | None = None
-    """A commit, a range of them, or `COMMIT:PATH`."""
-    staged: bool = False
-    force: bool = False
-    delete: bool = False
-    limit: int = 50
-    skip: int = 0
-    url: str | None = None
-    """The URL of the remote. None: the remote that the repository names."""
-    destination: str | None = None
-    """The folder of a clone."""
-
-    @property
-    def line(self) -> str:
-        """Return the action as a line for a shell, without files and message, so that command rules apply to it."""
-        flags = [f"--{name}" for name in ("staged", "force", "delete") if getattr(self, name)]
-        remote = ["origin"] if self.action == "push" and self.branch and not self.url else []
-        named = (self.branch, self.revision)
-        if self.action == "push" and self.branch and self.revision:
-            named = (f"{self.revision}:{self.branch}", None)
-        words = (self.url, *remote, *named, self.destination)
-        return " ".join(map(_quote, ("git", self.action, *flags, *(word for word in words if word))))
-
-    def path_accesses(self) -> tuple[PathAccess, ...]:
-        # These are the paths that the operation names; git asks about every other path when it acts.
-        access = Access.WRITE if self.action == "restore" and not self.staged else Access.READ
-        named = tuple(PathAccess(path, access, follow=False, folder=True) for path in self.files)
-        if self.destination is None:
-            return named
-        return (*named, PathAccess(self.destination, Access.WRITE, follow=False, folder=True))
-
-    def summary(self) -> dict[str, object]:
-        files: dict[str, object] = {"files": list(self.files)} if self.files else {}
-        return {"command": self.line, "cwd": self.folder, **files}
-
-
-class GitRead(GitAction):
-    """Read the repository."""
-
-    kind = "gitRead"
-    effect = Effect.READ
-    action: Literal["status", "diff", "log", "show", "branch"]
-
-
-class GitChange(GitAction):
-    """Change the repository and its files."""
-
-    kind = "gitChange"
-    effect = Effect.WRITE
-    action: Literal["add", "restore", "commit", "checkout", "branch"]
-
-
-class GitTransfer(GitAction):
-    """Transfer commits between the workspace and a remote."""
-
-    kind = "gitTransfer"
-    effect = Effect.EXECUTE
-    action: Literal["fetch", "pull", "push", "clone"]
-
-
 class DescribeWorkspace(Operation):
     """Describe the workspace and its limits."""
 
     kind = "describeWorkspace"
     effect = Effect.READ
-
-
-KINDS: Mapping[str, type[Operation]] = MappingProxyType(
-    {
-        kind.kind: kind
-        for kind in (
-            *(Message, ListFiles, ReadFile, WriteFile, ModifyFile, SearchFiles, RunCommand),
-            *(DeleteFile, MoveFile, CopyFile, CreateDirectory, RevertRun, DescribeWorkspace),
-            *(ViewFile, ReadNotebook, GitRead, GitChange, GitTransfer),
-        )
-    }
-)

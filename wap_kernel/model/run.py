@@ -7,13 +7,44 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from functools import cached_property
+from types import MappingProxyType
 from typing import Any
 
 from pydantic import BaseModel, ConfigDict
 
 from wap_kernel.model.caller import Caller
-from wap_kernel.model.operations import KINDS, Operation
+from wap_kernel.model.git.operations import GitChange, GitRead, GitTransfer
+from wap_kernel.model.operations import (
+    CopyFile,
+    CreateDirectory,
+    DeleteFile,
+    DescribeWorkspace,
+    ListFiles,
+    Message,
+    ModifyFile,
+    MoveFile,
+    Operation,
+    ReadFile,
+    ReadNotebook,
+    RevertRun,
+    RunCommand,
+    SearchFiles,
+    ViewFile,
+    WriteFile,
+)
 from wap_kernel.model.policy import Grant
+
+KINDS: Mapping[str, type[Operation]] = MappingProxyType(
+    {
+        kind.kind: kind
+        for kind in (
+            *(Message, ListFiles, ReadFile, WriteFile, ModifyFile, SearchFiles, RunCommand),
+            *(DeleteFile, MoveFile, CopyFile, CreateDirectory, RevertRun, DescribeWorkspace),
+            *(ViewFile, ReadNotebook, GitRead, GitChange, GitTransfer),
+        )
+    }
+)
+"""The operations that a run may hold, by kind: a stored step names its kind."""
 
 
 class RunStatus(str, Enum):

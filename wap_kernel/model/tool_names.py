@@ -8,12 +8,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from types import MappingProxyType
 
+from wap_kernel.model.git.operations import GitAction
 from wap_kernel.model.operations import (
     CopyFile,
     CreateDirectory,
     DeleteFile,
     DescribeWorkspace,
-    GitAction,
     ListFiles,
     Message,
     ModifyFile,

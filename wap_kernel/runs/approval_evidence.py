@@ -16,7 +16,8 @@ from wap_kernel.files.tree_walk import iterate_entries, open_real_folder, walk_t
 from wap_kernel.git.remote import preview
 from wap_kernel.model.command import Deadline
 from wap_kernel.model.errors import WapError
-from wap_kernel.model.operations import DeleteFile, GitTransfer, ModifyFile, Operation, RunCommand, WriteFile
+from wap_kernel.model.git.operations import GitTransfer
+from wap_kernel.model.operations import DeleteFile, ModifyFile, Operation, RunCommand, WriteFile
 from wap_kernel.model.paths import join_path
 from wap_kernel.model.run import Approval
 from wap_kernel.policy.shell.parser import parse_command

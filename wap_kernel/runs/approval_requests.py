@@ -17,8 +17,9 @@ from wap_kernel.files.interface import Files
 from wap_kernel.git.remote.preview import TransferPreview
 from wap_kernel.model.caller import Caller
 from wap_kernel.model.errors import ApprovalRequired
+from wap_kernel.model.git.operations import GitTransfer
 from wap_kernel.model.limits import APPROVAL_SECONDS
-from wap_kernel.model.operations import GitTransfer, Operation, RevertRun, RunCommand
+from wap_kernel.model.operations import Operation, RevertRun, RunCommand
 from wap_kernel.model.policy import Grant
 from wap_kernel.model.run import Approval, Step
 from wap_kernel.model.timestamps import format_epoch

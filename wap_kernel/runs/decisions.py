@@ -9,7 +9,8 @@ from functools import partial
 
 from wap_kernel.model.caller import CallContext, Caller
 from wap_kernel.model.errors import Conflict, InvalidArgument, NotFound, PermissionDenied
-from wap_kernel.model.operations import DecideApproval, GitAction, Operation
+from wap_kernel.model.git.operations import GitAction
+from wap_kernel.model.operations import DecideApproval, Operation
 from wap_kernel.model.run import Approval, Run, RunStatus, Step
 from wap_kernel.policy.grant_store import new_grant_id
 from wap_kernel.runs import recovery

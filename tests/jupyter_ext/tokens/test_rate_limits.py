@@ -19,17 +19,8 @@ from jupyter_ext.tokens.store import AgentTokenStore
 from tests.support.agent_tokens import another_server, bearer, mint, use
 from wap_kernel.model.edits import DeleteLines, InsertLines, RegexReplace, ReplaceLines
 from wap_kernel.model.errors import Conflict, RateLimited
-from wap_kernel.model.operations import (
-    CopyFile,
-    GitChange,
-    GitRead,
-    GitTransfer,
-    ModifyFile,
-    Operation,
-    ReadFile,
-    RunCommand,
-    WriteFile,
-)
+from wap_kernel.model.git.operations import GitChange, GitRead, GitTransfer
+from wap_kernel.model.operations import CopyFile, ModifyFile, Operation, ReadFile, RunCommand, WriteFile
 from wap_kernel.state.directory import open_state_dir
 
 COMMAND = RunCommand(command="true")

@@ -12,10 +12,12 @@ import pytest
 from tests.support.run_workspace import ASKING, PERSON, Scene, play
 from wap_kernel.engine.workspace import Workspace
 from wap_kernel.model.errors import ApprovalRequired
-from wap_kernel.model.operations import GitRead, RunCommand
+from wap_kernel.model.git.operations import GitRead
+from wap_kernel.model.operations import RunCommand
 from wap_kernel.model.policy import NetworkPolicy, Policy
 from wap_kernel.model.run import Step
 from wap_kernel.policy import decide
+from wap_kernel.policy.commands import git_actions
 from wap_kernel.policy.shell import parser
 
 NO_NETWORK = Policy(name="administrator", network=NetworkPolicy(access="none"))
@@ -37,6 +39,7 @@ def calls(monkeypatch: pytest.MonkeyPatch) -> Iterator[Counter[str]]:
 
     monkeypatch.setattr(parser, "_parse", count_parse)
     monkeypatch.setattr(decide, "evaluate_commands", count_evaluation)
+    monkeypatch.setattr(git_actions, "evaluate_commands", count_evaluation)
     parser._parse_cached.cache_clear()
     yield counts
     parser._parse_cached.cache_clear()

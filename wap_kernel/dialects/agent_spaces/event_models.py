@@ -15,7 +15,8 @@ from pydantic.alias_generators import to_camel
 from pydantic_core import PydanticCustomError
 
 from wap_kernel.dialects.agent_spaces.operations import Encoding, Validation, try_parse, validate
-from wap_kernel.model.operations import KINDS, ModifyFile, RunCommand, WriteFile
+from wap_kernel.model.operations import ModifyFile, RunCommand, WriteFile
+from wap_kernel.model.run import KINDS
 
 TYPES: Mapping[str, str] = MappingProxyType(
     {kind: kind for kind in KINDS}

@@ -15,11 +15,11 @@ from wap_kernel.files.interface import Files
 from wap_kernel.model.caller import Caller
 from wap_kernel.model.edits import ReplaceText
 from wap_kernel.model.errors import ApprovalRequired, WapError
+from wap_kernel.model.git.operations import GitAction
 from wap_kernel.model.limits import CODING_MAX_PROMPT_CHARACTERS
 from wap_kernel.model.operations import (
     DeleteFile,
     Effect,
-    GitAction,
     ListFiles,
     ModifyFile,
     Operation,

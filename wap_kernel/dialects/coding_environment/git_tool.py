@@ -12,8 +12,9 @@ from wap_kernel.dialects.coding_environment.parameters import Confirmed, RootedP
 from wap_kernel.dialects.coding_environment.workspace_root import RootFolder, render_relative
 from wap_kernel.dialects.tool_interface import git_answers
 from wap_kernel.dialects.tool_interface.git_parameters import GitParameters, Paths
+from wap_kernel.model.git.operations import GitAction
 from wap_kernel.model.git.results import GitResult
-from wap_kernel.model.operations import GitAction, Operation
+from wap_kernel.model.operations import Operation
 
 
 class GitToolParameters(RootedParameters, GitParameters):

@@ -34,7 +34,8 @@ from wap_kernel.model.errors import (
     WapError,
     translate_os_error,
 )
-from wap_kernel.model.operations import Effect, GitTransfer, Operation, RunCommand
+from wap_kernel.model.git.operations import GitTransfer
+from wap_kernel.model.operations import Effect, Operation, RunCommand
 from wap_kernel.model.results import Result
 from wap_kernel.model.run import Step
 from wap_kernel.policy.verdict import VerdictKind

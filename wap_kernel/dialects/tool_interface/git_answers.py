@@ -15,8 +15,8 @@ from pydantic.alias_generators import to_camel
 from wap_kernel.dialects.tool_interface.answers import Answer
 from wap_kernel.dialects.tool_interface.workspace_path import render_path
 from wap_kernel.model.git import results as git
+from wap_kernel.model.git.operations import GitAction
 from wap_kernel.model.git.results import GitResult
-from wap_kernel.model.operations import GitAction
 
 
 class GitPart(Answer):

@@ -14,13 +14,14 @@ from wap_kernel.dialects.tool_interface.parameters import InterfaceParameters, P
 from wap_kernel.git.settings import to_https
 from wap_kernel.model.errors import InvalidArgument
 from wap_kernel.model.git.names import check_branch_name as branch_name
+from wap_kernel.model.git.operations import GitAction, GitChange, GitRead, GitTransfer
 from wap_kernel.model.limits import (
     INTERFACE_MAX_GIT_FILES,
     INTERFACE_MAX_GIT_WORD_CHARACTERS,
     MAX_COMMIT_MESSAGE_BYTES,
     MAX_LOG_COMMITS,
 )
-from wap_kernel.model.operations import GitAction, GitChange, GitRead, GitTransfer, Operation
+from wap_kernel.model.operations import Operation
 from wap_kernel.policy.git_remotes import parse_remote
 
 Paths = Annotated[list[Annotated[str, Field(min_length=1)]], Field(min_length=1, max_length=INTERFACE_MAX_GIT_FILES)]

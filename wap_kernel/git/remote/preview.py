@@ -15,8 +15,8 @@ from wap_kernel.files import content_hash
 from wap_kernel.git import output_parser
 from wap_kernel.git.local.repository import LocalRepository
 from wap_kernel.git.remote import bundles
+from wap_kernel.model.git.operations import GitTransfer
 from wap_kernel.model.limits import MAX_PREVIEWED_COMMITS
-from wap_kernel.model.operations import GitTransfer
 from wap_kernel.model.paths import render_path
 
 if TYPE_CHECKING:

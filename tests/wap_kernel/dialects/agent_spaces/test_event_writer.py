@@ -16,16 +16,13 @@ from wap_kernel.dialects.agent_spaces.event_models import TYPES
 from wap_kernel.dialects.agent_spaces.event_writer import MAX_MESSAGE_CHARACTERS, AgentSpacesEventWriter
 from wap_kernel.model import errors
 from wap_kernel.model.edits import ReplaceText
+from wap_kernel.model.git.operations import GitChange, GitRead, GitTransfer
 from wap_kernel.model.git.results import GitFailure, GitFailureReason, GitResult
 from wap_kernel.model.operations import (
-    KINDS,
     CopyFile,
     CreateDirectory,
     DeleteFile,
     DescribeWorkspace,
-    GitChange,
-    GitRead,
-    GitTransfer,
     ListFiles,
     Message,
     ModifyFile,
@@ -55,6 +52,7 @@ from wap_kernel.model.results import (
     WorkspaceDescription,
     WriteResult,
 )
+from wap_kernel.model.run import KINDS
 from wap_kernel.redaction.redactor import Redactor
 
 MOMENT = datetime(2024, 1, 15, 10, 30, tzinfo=timezone.utc)

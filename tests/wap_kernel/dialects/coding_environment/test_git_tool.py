@@ -30,9 +30,10 @@ from wap_kernel.git.settings import GitSettings
 from wap_kernel.model.caller import Caller, Scope
 from wap_kernel.model.errors import PermissionDenied
 from wap_kernel.model.git import results as answers
+from wap_kernel.model.git.operations import GitRead
 from wap_kernel.model.git.results import GitResult
 from wap_kernel.model.limits import INTERFACE_MAX_GIT_FILES, MAX_MASKS
-from wap_kernel.model.operations import Effect, GitRead
+from wap_kernel.model.operations import Effect
 from wap_kernel.model.policy import Policy
 from wap_kernel.state.audit.query import AuditQuery
 

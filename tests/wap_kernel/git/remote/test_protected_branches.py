@@ -10,7 +10,7 @@ import pytest
 
 from tests.support.tool_interface import AGENT, OPEN, opened
 from wap_kernel.git.settings import GitSettings
-from wap_kernel.model.operations import GitTransfer
+from wap_kernel.model.git.operations import GitTransfer
 from wap_kernel.model.policy import CommandRule, Policy, ShellPolicy
 from wap_kernel.policy import presets
 from wap_kernel.policy.git_remotes import PROTECTED_BRANCHES
