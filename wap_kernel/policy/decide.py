@@ -9,39 +9,24 @@ that later steps need (the verdict to enforce, the grant to offer).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
-from wap_kernel.model.errors import Code, PermissionDenied, WapError
-from wap_kernel.model.operations import (
-    CopyFile,
-    GitAction,
-    GitTransfer,
-    ModifyFile,
-    Operation,
-    ReadFile,
-    RunCommand,
-    WriteFile,
-)
-from wap_kernel.model.paths import Access, PathAccess
+from wap_kernel.model.errors import Code, WapError
+from wap_kernel.model.git.operations import GitAction
+from wap_kernel.model.operations import CopyFile, ModifyFile, Operation, ReadFile, RunCommand, WriteFile
+from wap_kernel.model.paths import PathAccess
 from wap_kernel.model.policy import Grant, Policy
 from wap_kernel.model.tool_names import find_confirming_tool
 from wap_kernel.policy.commands.evaluate import CommandVerdict, evaluate_commands, opens_network
+from wap_kernel.policy.commands.git_actions import evaluate_git_action
 from wap_kernel.policy.commands.mentions import CommandPattern, Mentions
 from wap_kernel.policy.commands.path_arguments import evaluate_arguments
 from wap_kernel.policy.commands.redirections import evaluate_redirections
 from wap_kernel.policy.commands.rule_match import split_words
 from wap_kernel.policy.effective import EffectivePolicy
-from wap_kernel.policy.git_remotes import (
-    PROTECTED_BRANCHES,
-    REMOTES_RULE,
-    Remote,
-    RemoteVerb,
-    list_remote_effects,
-    refuse_remote,
-)
+from wap_kernel.policy.facts import Facts, refuse_access
 from wap_kernel.policy.grants import covers, grant_for_git, grant_for_operation
-from wap_kernel.policy.paths.protected import ProtectedPaths
 from wap_kernel.policy.shell.parser import Script, parse_command
 from wap_kernel.policy.shell.syntax import SimpleCommand
 from wap_kernel.policy.verdict import Verdict, VerdictKind
@@ -51,27 +36,6 @@ __all__ = ["ALLOWED", "Facts", "Judgement", "PathAccess", "Verdict", "VerdictKin
 
 ALLOWED = Verdict(VerdictKind.ALLOW, "default", "Nothing forbids it.")
 ALLOWED_WITH_NETWORK = replace(ALLOWED, network=True)
-
-
-@dataclass(frozen=True)
-class Facts:
-    """The facts about the machine and the workspace that a decision needs."""
-
-    accesses: tuple[PathAccess, ...]
-    """The paths that the operation reaches, with their links resolved."""
-    confined: bool
-    """True where a sandbox confines commands."""
-    resolve: Callable[[str], str | None]
-    """A function that returns the real path of a program, see `Programs`."""
-    home: str
-    root: str
-    size: int | None = None
-    """Bytes of the file that is read, changed, appended to or copied, if it exists."""
-    protected: ProtectedPaths | None = None
-    protected_branches: tuple[str, ...] = PROTECTED_BRANCHES
-    """Patterns of the branches to which every push needs an approval of its own."""
-    remotes: tuple[str, ...] = ()
-    """Patterns of the remotes that may be reached. Without any, git itself reports that there is none."""
 
 
 @dataclass(frozen=True)
@@ -187,7 +151,7 @@ def _collect_findings(operation: Operation, script: Script, policy: EffectivePol
     if isinstance(operation, RunCommand):
         findings += _evaluate_command(operation, script, policy, facts)
     if isinstance(operation, GitAction):
-        findings += map(_Finding, _evaluate_git(operation, script, policy, facts))
+        findings += map(_Finding, evaluate_git_action(operation, script, policy, facts))
     if not policy.only_guard_decides:
         findings += _require_confirmation(operation, script, policy)
     return findings
@@ -208,18 +172,9 @@ def _require_confirmation(operation: Operation, script: Script, policy: Effectiv
 
 def _check_paths(facts: Facts, policy: EffectivePolicy) -> Iterator[Verdict]:
     for access in facts.accesses:
-        refusal = _refuse_access(access, policy, facts)
+        refusal = refuse_access(access, policy, facts)
         if refusal is not None:
             yield refusal
-
-
-def _refuse_access(access: PathAccess, policy: EffectivePolicy, facts: Facts) -> Verdict | None:
-    if facts.protected is not None:
-        try:
-            facts.protected.check(access.path, access.access)
-        except PermissionDenied as refusal:
-            return Verdict(VerdictKind.DENY, "protected", refusal.message, refusal.hint, closes_path=True)
-    return policy.refusal(access.path, access.access, folder=access.folder)
 
 
 def _check_sizes(operation: Operation, policy: EffectivePolicy, facts: Facts) -> Iterator[Verdict]:
@@ -272,55 +227,13 @@ def _evaluate_command(
             yield _Finding(each.verdict, (each.command,), layer)
 
     def refuse(access: PathAccess) -> Verdict | None:
-        return _refuse_access(access, policy, facts)
+        return refuse_access(access, policy, facts)
 
     cwd = facts.accesses[0].path if facts.accesses else operation.cwd
     for verdict in evaluate_redirections(script, cwd, policy, facts, refuse):
         yield _Finding(verdict)
     for verdict in evaluate_arguments(script, cwd, policy, facts, refuse):
         yield _Finding(verdict)
-
-
-def _evaluate_git(operation: GitAction, script: Script, policy: EffectivePolicy, facts: Facts) -> Iterator[Verdict]:
-    """Evaluate the rules for the same words in a shell, so that one policy speaks for both."""
-    if not policy.shell_enabled:
-        yield Verdict(VerdictKind.DENY, "shell.enabled", "Shell is disabled")
-        return
-    if (closed := _refuse_access(PathAccess(operation.folder, Access.READ, folder=True), policy, facts)) is not None:
-        yield closed
-        return
-    if operation.url is not None and facts.remotes and (error := refuse_remote(operation.url, facts.remotes)):
-        yield Verdict(VerdictKind.DENY, REMOTES_RULE, error.message, error.hint)
-    # First, so that a person who decides on both reads this one.
-    if operation.action == "push":
-        remote = Remote(operation.url or "the remote", protected=facts.protected_branches)
-        for effect in list_remote_effects(
-            "push", remote, operation.branch, force=operation.force, delete=operation.delete
-        ):
-            if effect.verb.asks:
-                kind = VerdictKind.DENY if _is_blocked(effect.verb, policy) else VerdictKind.ASK
-                yield Verdict(kind, effect.verb.value, f"It would {effect.text}", grantable=False)
-    # Hooks, filters and helpers are off, so nothing of the workspace runs whether or not a sandbox is around it.
-    facts = replace(facts, confined=True)
-    is_local = not isinstance(operation, GitTransfer)
-    granting = []
-    for layer in policy.layers:
-        verdicts = [each.verdict for each in evaluate_commands(script, layer.shell, facts)]
-        granting.append(any(verdict.network for verdict in verdicts))
-        for verdict in verdicts:
-            # A local action that no rule names is known all the same: it changes files, and those are checked as files.
-            if not (is_local and verdict.rule == "unknown" and verdict.kind is VerdictKind.ASK):
-                yield verdict
-    if not (is_local or policy.allows_network(granting)):
-        yield Verdict(VerdictKind.DENY, "network.access", "Network access is disabled")
-    yield from evaluate_arguments(
-        script, operation.folder, policy, facts, lambda access: _refuse_access(access, policy, facts)
-    )
-
-
-def _is_blocked(verb: RemoteVerb, policy: EffectivePolicy) -> bool:
-    """Return whether a layer blocks the verb by its own name among the commands: `git.push.force`."""
-    return any(verb.value in layer.shell.blocked_commands for layer in policy.layers)
 
 
 def _opens_network(findings: Sequence[_Finding], policy: EffectivePolicy, facts: Facts) -> bool:

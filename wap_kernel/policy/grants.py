@@ -11,7 +11,8 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from wap_kernel.model.operations import GitAction, Operation, RunCommand, WriteFile
+from wap_kernel.model.git.operations import GitAction
+from wap_kernel.model.operations import Operation, RunCommand, WriteFile
 from wap_kernel.model.paths import PathAccess
 from wap_kernel.model.policy import CommandForm, Grant
 from wap_kernel.policy.shell.parser import Script

@@ -26,6 +26,14 @@ from wap_kernel.policy.commands.rule_match import (
     skip_leading_options,
     split_words,
 )
+from wap_kernel.policy.commands.rule_verdicts import (
+    apply_rule,
+    deny_blocked,
+    deny_not_allowed,
+    evaluate_unanalysable,
+    raise_strictness,
+    rule_name,
+)
 from wap_kernel.policy.shell.parser import Script, SimpleCommand, builtin_problem, parse_command
 from wap_kernel.policy.shell.wrappers import unwrap
 from wap_kernel.policy.verdict import Verdict
@@ -77,7 +85,7 @@ def evaluate_commands(script: Script, shell: ShellPolicy, facts: CommandFacts) -
         for run, verdict in _search_unknown(runs, script, shell)
     ]
     if unclear.problems:
-        verdict = _evaluate_unanalysable(unclear.problems, shell, facts)
+        verdict = evaluate_unanalysable(unclear.problems, shell, facts)
         if verdict.kind is VerdictKind.ALLOW and unclear.whole and _is_short(script.variable_values):
             mentions = Mentions([script.text], script.variable_values, parts=True).first(
                 list_restricted_commands(shell)
@@ -150,11 +158,11 @@ def _evaluate_run(run: _Run, shell: ShellPolicy, facts: CommandFacts) -> Verdict
     words, program = run.command.words, run.program(facts)
     blocked = max((match_blocked(entry, program, words) for entry in shell.blocked_commands), default=Fit.NO)
     if blocked is Fit.CERTAIN:
-        return _deny_blocked(_program_name(run))
+        return deny_blocked(_program_name(run))
     if shell.allowed_commands is not None and not run.transparent:
         patterns = [entry.split() for entry in shell.allowed_commands]
         if not any(pattern and match_words(pattern, program, words, certain=True) for pattern in patterns):
-            return _deny_not_allowed(
+            return deny_not_allowed(
                 _program_name(run, max((len(p) for p in patterns if p and p[0] in program.names), default=1)), shell
             )
     verdict = _evaluate_rules(run, program, shell, facts)
@@ -164,7 +172,7 @@ def _evaluate_run(run: _Run, shell: ShellPolicy, facts: CommandFacts) -> Verdict
         )
         verdict = max(verdict, asked, key=lambda each: each.kind.strictness)
     if not facts.confined and (may_go_home(words) or any(may_leave(word, facts) for word in words[1:])):
-        verdict = _raise_to(shell.unconfined, verdict, "but may reach files outside the workspace")
+        verdict = raise_strictness(shell.unconfined, verdict, "but may reach files outside the workspace")
     return verdict
 
 
@@ -228,12 +236,12 @@ def _evaluate_rules(run: _Run, program: Program, shell: ShellPolicy, facts: Comm
     ]
     if fitting:
         answer, rule = max(fitting, key=lambda each: (each[0].strictness, *_precision(each[1])))
-        verdict = _apply_rule(answer, rule, _program_name(run, len(rule.command.split())))
+        verdict = apply_rule(answer, rule, _program_name(run, len(rule.command.split())))
         if rule.verdict is not answer or not has_harmless_leading(program, run.command.words):
             # `git -c core.sshCommand=x fetch` is not the `git fetch` that somebody allowed for good.
             verdict = replace(verdict, grantable=False, network=False)
         if any(each.runs_code or each.writes for _, each in fitting) and not facts.confined:
-            verdict = _raise_to(shell.unconfined, verdict, "but can do anything, since no sandbox confines it")
+            verdict = raise_strictness(shell.unconfined, verdict, "but can do anything, since no sandbox confines it")
         return verdict
     if run.transparent:
         return Verdict(VerdictKind.ALLOW, "wrapper", "What it runs is judged by itself.")
@@ -243,7 +251,7 @@ def _evaluate_rules(run: _Run, program: Program, shell: ShellPolicy, facts: Comm
     if _is_missing(run, program, shell):
         reason = f'Program "{_program_name(run)}" was not found among the installed programs'
     verdict = Verdict(shell.unknown, "unknown", reason)
-    return verdict if facts.confined else _raise_to(shell.unconfined, verdict, "and no sandbox confines it")
+    return verdict if facts.confined else raise_strictness(shell.unconfined, verdict, "and no sandbox confines it")
 
 
 def _is_missing(run: _Run, program: Program, shell: ShellPolicy) -> bool:
@@ -272,62 +280,13 @@ def _precision(rule: CommandRule) -> tuple[int, int]:
     return len(rule.command.split()), bool(rule.having) + bool(rule.targets)
 
 
-def _name(rule: CommandRule) -> str:
-    return " ".join(filter(None, (rule.command, "|".join(rule.having))))
-
-
-def _apply_rule(answer: VerdictKind, rule: CommandRule, name: str) -> Verdict:
-    if answer is VerdictKind.DENY:
-        return replace(_deny_blocked(name), rule=_name(rule), suggestion=rule.reason)
-    asks = f'Command "{name}" needs approval by the rule "{_name(rule)}"'
-    texts = {
-        VerdictKind.ALLOW: f'Command "{name}" is allowed by the rule "{_name(rule)}"',
-        VerdictKind.ASK: "Destructive command requires approval" if rule.destructive else asks,
-    }
-    return Verdict(answer, _name(rule), texts[answer], rule.reason, network=rule.network, grantable=rule.grantable)
-
-
-def _deny_blocked(name: str) -> Verdict:
-    return Verdict(
-        VerdictKind.DENY, "blocked", f"Command '{name}' is blocked", f"Remove {name} from command", grantable=False
-    )
-
-
-def _deny_not_allowed(name: str, shell: ShellPolicy) -> Verdict:
-    suggestion = "Allowed commands: " + (", ".join(shell.allowed_commands or ()) or "none")
-    return Verdict(
-        VerdictKind.DENY,
-        "allowedCommands",
-        f'Command "{name}" is not in allowed commands',
-        suggestion,
-        grantable=False,
-    )
-
-
-def _evaluate_unanalysable(problems: list[str], shell: ShellPolicy, facts: CommandFacts) -> Verdict:
-    causes = ", ".join(dict.fromkeys(problems))
-    reason = f"The command cannot be analysed: {causes}"
-    suggestion = "Write plain commands joined by && || ; | with literal words."
-    # A line that cannot be parsed may run more than what is allowed.
-    answer = VerdictKind.DENY if shell.allowed_commands is not None else shell.unanalysable
-    verdict = Verdict(answer, "unanalysable", reason, suggestion, grantable=False)
-    return verdict if facts.confined else _raise_to(shell.unconfined, verdict, "")
-
-
-def _raise_to(least: VerdictKind, verdict: Verdict, why: str) -> Verdict:
-    if verdict.kind.strictness >= least.strictness:
-        return verdict
-    reason = f"{verdict.reason}, {why}" if why else verdict.reason
-    return replace(verdict, kind=least, rule="unconfined", reason=reason, suggestion="A sandbox would confine it.")
-
-
 def _is_harmless(judged: CommandVerdict, shell: ShellPolicy, facts: CommandFacts) -> bool:
     """Return whether the command may have the network that its neighbour needs: `pip install x | tail`."""
     if judged.verdict.kind is not VerdictKind.ALLOW or judged.verdict.rule == "unknown":
         return False
     if judged.verdict.rule in ("wrapper", "nothing to run"):
         return True
-    return not any(rule.runs_code for rule in shell.rules if _name(rule) == judged.verdict.rule)
+    return not any(rule.runs_code for rule in shell.rules if rule_name(rule) == judged.verdict.rule)
 
 
 def _program_name(run: _Run, words: int = 1) -> str:
