@@ -31,7 +31,7 @@ def test_the_declared_pythons_begin_with_the_lowest() -> None:
 
 @pytest.mark.parametrize("python", PYTHONS)
 def test_the_lowest_versions_go_together(python: str) -> None:
-    """uv takes the lowest version of each direct dependency, and fails where another one does not allow it."""
+    """Let uv take the lowest version of each direct dependency; it fails where another one does not allow it."""
     command = [sys.executable, "-m", "uv", "pip", "compile", "--quiet", "--no-header", "--no-annotate"]
     command += ["--resolution", "lowest-direct", "--python-version", python, "--extra", "github", "pyproject.toml"]
     done = subprocess.run(command, cwd=PROJECT, capture_output=True, text=True, timeout=300, check=False)

@@ -139,5 +139,6 @@ class Everything:
             operations = fields.get("operations") or [{"type": call.tool, **fields}]
             return parse_message(batch(*operations).encode()).steps()[0].operation
         sent = coding_tools.TOOLS[call.tool].parse(body)
-        operation: Operation = sent.build_operation(workspace_root.build_root_folder(".", self._workspace.names_of_root))
+        folder = workspace_root.build_root_folder(".", self._workspace.names_of_root)
+        operation: Operation = sent.build_operation(folder)
         return operation

@@ -1,5 +1,4 @@
-"""Single calls that wait for a person: however they end, and whichever process ends them, they keep an answer in the
-form of their own dialect."""
+"""Single calls that wait for approval store an answer in the form of their dialect, however and wherever they end."""
 
 from __future__ import annotations
 

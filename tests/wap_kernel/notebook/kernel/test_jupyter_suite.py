@@ -1,5 +1,7 @@
-"""The Jupyter project's own tests of a kernel. Those of stdout and stderr are left out, since nothing prints: what a
-command writes is part of its card."""
+"""Run the Jupyter project's own tests of a kernel.
+
+The tests of stdout and stderr are left out: nothing prints, since the output of a command is part of its card.
+"""
 
 from __future__ import annotations
 

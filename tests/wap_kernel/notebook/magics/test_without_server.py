@@ -93,8 +93,10 @@ def test_without_a_server_the_embedded_engine_serves(tmp_path: Path) -> None:
 
 
 def _interrupt(kernel: Kernel, manager: KernelManager) -> None:
-    """As Jupyter does it, which signals the kernel's whole process group: the command must not be in it, or it would
-    end before the run is cancelled."""
+    """Interrupt the kernel as Jupyter does, by a signal to its whole process group.
+
+    The command must not be in that group, or it would end before the run is cancelled.
+    """
     begun = kernel.start("%wap sh -t 600 echo begun; sleep 1000")
     kernel.until(begun, "| begun")
     os.killpg(os.getpgid(manager.provisioner.pid), signal.SIGINT)
