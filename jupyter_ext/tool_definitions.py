@@ -16,6 +16,7 @@ from wap_kernel.dialects.wap import tools as wap
 from wap_kernel.model.operations import Effect
 
 Definition = dict[str, Any]
+WAP = "wap"
 _IN_BATCHES: Mapping[str, str] = MappingProxyType({"createFile": "writeFile", "shell": "executeCommand"})
 """Operations of Agent Spaces whose name no tool has, with a tool that does the same."""
 
@@ -23,8 +24,13 @@ _IN_BATCHES: Mapping[str, str] = MappingProxyType({"createFile": "writeFile", "s
 def encode_definitions(chosen_format: str, dialect: str, only: frozenset[str] | None = None) -> bytes:
     """Encode the answer of `GET wap/tools`; `only` the tools that a token with this scope opens."""
     encoded = _encode_each(chosen_format, dialect)
-    tools = [encoded[name] for name, tool in _TOOLS[dialect].items() if tool.is_opened_by(only)]
-    return b'{"tools": [' + b", ".join(tools) + b"]}"
+    opened = (encoded[name] for name, tool in _TOOLS[dialect].items() if _is_opened(dialect, tool, only))
+    return b'{"tools": [' + b", ".join(opened) + b"]}"
+
+
+def _is_opened(dialect: str, tool: Tool[Any], only: frozenset[str] | None) -> bool:
+    # The routes of WAP open a tool by its own name only; the other dialects also by the names of similar tools.
+    return only is None or tool.name in only if dialect == WAP else tool.is_opened_by(only)
 
 
 @cache
@@ -82,7 +88,7 @@ _FORMATTERS: Mapping[str, Callable[[Tool[Any]], Definition]] = MappingProxyType(
 )
 _TOOLS: Mapping[str, Mapping[str, Tool[Any]]] = MappingProxyType(
     {
-        "wap": wap.TOOLS,
+        WAP: wap.TOOLS,
         coding_tools.DIALECT: coding_tools.TOOLS,
         interface_tools.DIALECT: interface_tools.TOOLS,
     }

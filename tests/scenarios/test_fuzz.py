@@ -13,14 +13,14 @@ from typing import Any
 
 import pytest
 
-from wap_kernel.dialects import tool_interface
+from wap_kernel.dialects.tool_interface import tools as interface_tools
 from wap_kernel.dialects.wap import tools as wap
 
 SECONDS = int(os.environ.get("WAP_FUZZ_SECONDS", "15"))
 CHECKS = "not_a_server_error,status_code_conformance,content_type_conformance,response_schema_conformance"
 EVERYTHING = {
     *(f"/wap/api/{name}" for name in wap.TOOLS),
-    *(f"/wap/workspace/{name}" for name in tool_interface.TOOLS),
+    *(f"/wap/workspace/{name}" for name in interface_tools.TOOLS),
     *("/wap/tools", "/wap/runs", "/wap/mcp"),
 }
 

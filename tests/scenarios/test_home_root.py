@@ -50,7 +50,7 @@ def tools(
     (home / "plain.txt").write_text("the secret")
     state = home / ".local/share/jupyter/wap/x"
     state.parent.mkdir(parents=True)
-    return make_tools(home, state=state, policy=presets.load("standard"), provider=request.param)
+    return make_tools(home, state=state, policy=presets.load_preset("standard"), provider=request.param)
 
 
 def run(tools: Any, script: str) -> dict[str, Any]:

@@ -29,13 +29,13 @@ def _expect_protected(server: Any, path: Path, *, readable: bool) -> None:
     ]:
         body = json.dumps(parameters).encode()
         try:
-            asyncio.run(wap.call(tool, body, runner, Caller()))
+            asyncio.run(wap.call_tool(tool, body, runner, Caller()))
         except WapError as error:
             assert (allowed, error.code) == (False, Code.PERMISSION_DENIED), (tool, error.text)
         else:
             assert allowed, tool
     search = json.dumps({"paths": ["."], "query": SECRET, "type": "literal"}).encode()
-    found = json.loads(asyncio.run(wap.call("searchFiles", search, runner, Caller())))
+    found = json.loads(asyncio.run(wap.call_tool("searchFiles", search, runner, Caller())))
     assert found["totalMatches"] == int(readable)
 
 

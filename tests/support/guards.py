@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 
-from wap_kernel.model.path_access import Access
+from wap_kernel.model.paths import Access
 
 
 class OpenGuard:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from wap_kernel.files.contained.root import Root
 from wap_kernel.files.list_folder import list_files
-from wap_kernel.model.deadline import Deadline
+from wap_kernel.model.command import Deadline
 from wap_kernel.model.operations import ListFiles
 from wap_kernel.model.results import FileList, Limits
 

@@ -291,6 +291,6 @@ def untried() -> set[str]:
     known = {
         f"{tool.name}.{name}"
         for tool in TOOLS.values()
-        for name in fields(json_schema.of(tool.parameters, "validation"))
+        for name in fields(json_schema.build_schema(tool.parameters, "validation"))
     }
     return known - tried

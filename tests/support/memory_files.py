@@ -11,8 +11,7 @@ from dataclasses import dataclass, field
 
 from wap_kernel.files.interface import DirEntry, FileKind, Files, Guard, LinkStat, Stat
 from wap_kernel.model.errors import InvalidArgument
-from wap_kernel.model.path_access import Access
-from wap_kernel.model.paths import join_path, outside, resolve_lexically
+from wap_kernel.model.paths import Access, join_path, outside, resolve_lexically
 
 
 def fail(number: int) -> OSError:

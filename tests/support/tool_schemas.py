@@ -15,7 +15,7 @@ Mode = Literal["validation", "serialization"]
 @cache
 def find_validator(model: Any, mode: Mode) -> jsonschema.Draft202012Validator:
     """Return the validator of the schema that `model` is documented with."""
-    schema = json_schema.of(model, mode)
+    schema = json_schema.build_schema(model, mode)
     jsonschema.Draft202012Validator.check_schema(schema)
     return jsonschema.Draft202012Validator(schema)
 

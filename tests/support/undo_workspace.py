@@ -16,7 +16,7 @@ import pytest
 
 from wap_kernel.files.contained.root import Root
 from wap_kernel.files.write import Writer
-from wap_kernel.model.deadline import Deadline
+from wap_kernel.model.command import Deadline
 from wap_kernel.model.operations import (
     CopyFile,
     CreateDirectory,
@@ -35,11 +35,11 @@ from wap_kernel.policy.paths.protected import ProtectedPaths
 from wap_kernel.state.database import Database
 from wap_kernel.state.directory import open_state_dir
 from wap_kernel.state.path_locks import PathLocks
-from wap_kernel.state.undo.change_recorder import Caps, Nameable, NotKept, Readable, Snapshots
-from wap_kernel.state.undo.report import describe
-from wap_kernel.state.undo.revert import Reverting
-from wap_kernel.state.undo.revert_apply import PuttingBack
-from wap_kernel.state.undo.revert_plan import Step
+from wap_kernel.state.undo.change_recorder import ChangeRecorder, Nameable, Readable, SnapshotLimits, UnrecoverableFiles
+from wap_kernel.state.undo.report import describe_changes
+from wap_kernel.state.undo.revert import RunReverter
+from wap_kernel.state.undo.revert_apply import RevertExecutor
+from wap_kernel.state.undo.revert_plan import RevertStep
 
 LOG = logging.getLogger("test")
 NAMES = {
@@ -97,10 +97,10 @@ class Undoable:
         self.guard = ProtectedPaths(hidden, frozenset())
         self.files = Root(str(folder), guard=self.guard, journal=NoJournal())
         self.database = Database(self.state, LOG)
-        self.snapshots = Snapshots(self.files, self.database, self.state, Caps(**caps), LOG)
+        self.snapshots = ChangeRecorder(self.files, self.database, self.state, SnapshotLimits(**caps), LOG)
         self.locks = PathLocks(self.state)
-        self.reverting = Reverting(self.snapshots, self.locks)
-        self.notices: list[NotKept] = []
+        self.reverting = RunReverter(self.snapshots, self.locks)
+        self.notices: list[UnrecoverableFiles] = []
         self._position = 0
 
     def close(self) -> None:
@@ -114,7 +114,7 @@ class Undoable:
 
     def call(self, operation: Operation) -> None:
         """A single call, which belongs to no run."""
-        with self.snapshots.beside(operation, Deadline(60)):
+        with self.snapshots.around_call(operation, Deadline(60)):
             self._perform(operation)
 
     def _perform(self, operation: Operation) -> None:
@@ -156,7 +156,7 @@ class Undoable:
     def describe(
         self, run: str, readable: Readable = lambda _: True, nameable: Nameable = lambda _: True
     ) -> dict[str, Any]:
-        return describe(self.snapshots, self.reverting, run, readable, nameable)
+        return describe_changes(self.snapshots, self.reverting, run, readable, nameable)
 
     def tree(self) -> dict[str, tuple[Any, ...]]:
         return tree(self.folder, without=self.state)
@@ -198,14 +198,14 @@ class Killed(BaseException):
 def dying(monkeypatch: pytest.MonkeyPatch, survived: int) -> Iterator[None]:
     """After so many steps."""
     done = iter(range(survived))
-    do = PuttingBack._do
+    do = RevertExecutor._do
 
-    def die(self: PuttingBack, step: Step) -> bool:
+    def die(self: RevertExecutor, step: RevertStep) -> bool:
         if next(done, None) is None:
             raise Killed
         return do(self, step)
 
     with monkeypatch.context() as patch:
-        patch.setattr(PuttingBack, "_do", die)
+        patch.setattr(RevertExecutor, "_do", die)
         with pytest.raises(Killed):
             yield

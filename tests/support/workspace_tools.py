@@ -38,7 +38,7 @@ class Tools:
     async def send(self, tool: str, body: bytes) -> bytes:
         runner = open_runner(self.workspace)
         try:
-            return await wap.call(tool, body, runner, Caller(user="tester"))
+            return await wap.call_tool(tool, body, runner, Caller(user="tester"))
         finally:
             await runner.close()
 

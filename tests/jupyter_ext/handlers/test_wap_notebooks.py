@@ -79,7 +79,7 @@ async def test_a_notebook_that_is_not_valid_is_not_changed_and_not_sent_in_circl
     broken = {"cells": [], "metadata": {"kernelspec": 7}, "nbformat": 4, "nbformat_minor": 5}
     (jp_root_dir / "odd.ipynb").write_text(json.dumps(broken))
     refused = await call("modifyNotebook", path="odd.ipynb", operations=[{"type": "insert", "source": "x"}])
-    assert refused.code == "INVALID_ARGUMENT" and "not valid as it is" in refused.body["error"]
+    assert refused.code == "INVALID_ARGUMENT" and "invalid before the edit" in refused.body["error"]
 
 
 async def test_changing_cells(call: Any, path: Path) -> None:

@@ -1,4 +1,4 @@
-"""`wap gc`: says what it freed, and before that what it would free."""
+"""`wap gc`: what it frees, and what a dry run would free."""
 
 from __future__ import annotations
 

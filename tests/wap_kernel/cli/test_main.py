@@ -1,4 +1,4 @@
-"""The `wap` command: its table of sub-commands, and what it says to a mistake."""
+"""The `wap` command: its table of sub-commands, and its answers to mistakes."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def test_the_version(capsys: pytest.CaptureFixture[str]) -> None:
     ("arguments", "advice"),
     [
         (["docter"], "Did you mean `wap doctor`?"),
-        (["xyz"], "There are: doctor"),
+        (["xyz"], "Choose one of: doctor"),
     ],
 )
 def test_an_unknown_sub_command(arguments: list[str], advice: str, capsys: pytest.CaptureFixture[str]) -> None:

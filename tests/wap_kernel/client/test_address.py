@@ -1,4 +1,4 @@
-"""Which addresses are taken, how they are reached, and where the token does not go."""
+"""Parse addresses, reach them through proxies, and keep the token from other hosts."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which server is taken, and when there is none; a policy is never passed over."""
+"""Find the server of a process, or none; the policy of a server is never bypassed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The engine in this process: what it refuses, how it ends, and what it costs to import."""
+"""The engine in this process: refusals, shutdown, and the cost of its import."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is asked twice and what never is, and what is said when it fails."""
+"""Retries of HTTP requests, and the errors of those that fail."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What an interrupt does to a run, wherever it strikes."""
+"""Interrupts of a run at every point."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Server-sent events: parsed, and taken up again where a connection breaks."""
+"""Parse server-sent events, and resume after a broken connection."""
 
 from __future__ import annotations
 

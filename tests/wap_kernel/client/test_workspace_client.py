@@ -272,7 +272,7 @@ def test_what_changes_between_question_and_answer_is_asked_again(client: Workspa
     assert not (place.root / "data").exists()
 
 
-def test_an_agent_has_hands_too_but_no_say(server: LiveServer, client: WorkspaceClient) -> None:
+def test_an_agent_can_use_the_client_but_not_decide(server: LiveServer, client: WorkspaceClient) -> None:
     asked = client.sh(ASKS)
     minted = server.request("POST", "wap/tokens", json.dumps({"name": "an agent"}))[1]
     agent = connect(url=server.url, token=minted["token"])

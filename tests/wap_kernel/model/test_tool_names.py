@@ -7,9 +7,9 @@ from typing import Any, get_args
 
 import pytest
 
-from wap_kernel.dialects import tool_interface
 from wap_kernel.dialects.agent_spaces import operations as agent_spaces
 from wap_kernel.dialects.coding_environment import tools as coding_tools
+from wap_kernel.dialects.tool_interface import tools as interface_tools
 from wap_kernel.dialects.wap import tools as wap
 from wap_kernel.model.operations import (
     DeleteFile,
@@ -24,11 +24,11 @@ from wap_kernel.model.operations import (
     WriteFile,
 )
 from wap_kernel.model.tool_names import OPERATIONS_BY_TOOL, find_confirming_tool
-from wap_kernel.policy.parse import parse
+from wap_kernel.policy.parse import parse_policy
 
 _BATCH: tuple[Any, ...] = get_args(get_args(agent_spaces.AnyOperation)[0])
 BATCHED = tuple(get_args(one.model_fields["type"].annotation)[0] for one in _BATCH)
-NAMES = sorted({*wap.TOOLS, *coding_tools.TOOLS, *tool_interface.TOOLS, *BATCHED, "task.run"})
+NAMES = sorted({*wap.TOOLS, *coding_tools.TOOLS, *interface_tools.TOOLS, *BATCHED, "task.run"})
 OPERATIONS: tuple[Operation, ...] = (
     Message(content="x"),
     ReadFile(path="a"),
@@ -48,7 +48,7 @@ def test_the_table_has_the_tools_of_all_dialects_and_no_other() -> None:
 
 @pytest.mark.parametrize("name", NAMES)
 def test_a_policy_may_name_every_tool(name: str) -> None:
-    policy = parse(json.dumps({"confirmationRequired": [name]}).encode(), ".cws-policy.json")
+    policy = parse_policy(json.dumps({"confirmationRequired": [name]}).encode(), ".cws-policy.json")
     assert (policy.broken, policy.confirmation_required) == (None, (name,))
     assert bool(OPERATIONS_BY_TOOL[name]) is (name != "getRun"), (
         "looking at a run is all that leaves nothing to confirm"

@@ -60,7 +60,7 @@ class Session:
         return answer
 
     def client(self) -> WorkspaceClient:
-        """Return the client, client on first use and again after its server has gone away."""
+        """Return the client, which is found on first use and again after its server has gone away."""
         from wap_kernel.client.workspace_client import connect
 
         with self._lock:

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
-from wap_kernel.model.git.operations import GitTransfer
-from wap_kernel.model.git.operations import GitAction
+from wap_kernel.model.git.operations import GitAction, GitTransfer
 from wap_kernel.model.paths import Access, PathAccess
 from wap_kernel.policy.commands.evaluate import evaluate_commands
 from wap_kernel.policy.commands.path_arguments import evaluate_arguments

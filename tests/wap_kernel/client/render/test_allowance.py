@@ -1,4 +1,4 @@
-"""What several answers in one cell may take together."""
+"""The bytes that several results in one cell may take together."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Cutting, sharing, and how numbers are said."""
+"""Truncate text, share room, and format numbers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Whatever stands in a name, a content, an output or a reason: it is seen, and does nothing."""
+"""Hostile text in names, contents, outputs and reasons is displayed and has no effect."""
 
 from __future__ import annotations
 

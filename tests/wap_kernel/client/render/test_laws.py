@@ -1,4 +1,4 @@
-"""What holds for every answer, however large or strange."""
+"""Properties of the rendering of every result, however large or strange."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A run while it goes."""
+"""Render a run in progress."""
 
 from __future__ import annotations
 

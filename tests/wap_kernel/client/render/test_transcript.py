@@ -1,4 +1,4 @@
-"""How a run is shown, above all that nothing in a workspace can draw on the terminal or pass for a line of ours."""
+"""Write runs to a terminal; no file or command can draw on it or pass for a line of wap."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is said of real answers, in text and in HTML."""
+"""Render real results in text and in HTML."""
 
 from __future__ import annotations
 

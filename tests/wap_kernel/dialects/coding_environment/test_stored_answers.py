@@ -8,11 +8,10 @@ from typing import Any
 
 import pytest
 
-from tests.support.coding_environment import CLIENT, OPEN, WAIT, Coding, play, until
+from tests.support.coding_environment import CLIENT, OPEN, WAIT, Coding, play
 from wap_kernel.dialects.coding_environment.rpc_errors import RpcError
 from wap_kernel.dialects.coding_environment.tools import TOOLS
 from wap_kernel.model.policy import Policy
-from wap_kernel.model.run import RunStatus
 from wap_kernel.runs import recovery
 
 ASKING = Policy(name="administrator", confirmation_required=tuple(TOOLS))
@@ -103,22 +102,5 @@ def test_what_is_not_performed_is_told_in_the_same_form(coding: Coding, tool: st
             assert reply["error"]["code"] == (-32004 if how == "denied" else -32005)
         assert (await coding.call("getRun", {"runId": run_id}))["response"] == reply
         assert (coding.root / "a.txt").exists()
-
-    play(coding, scenario, policy=ASKING)
-
-
-def test_what_an_earlier_version_kept_is_still_understood(coding: Coding) -> None:
-    _files(coding)
-
-    async def scenario(coding: Coding) -> None:
-        error = await coding.refuse("runCommand", {"command": "true"})
-        older = {"error": "A person denied it.", "code": "PERMISSION_DENIED", "details": {"runId": "run_1"}}
-        run = await coding.runner.get(error.data["runId"], CLIENT)
-        waiting = asyncio.ensure_future(_encode_reply(coding, "runCommand", {"command": "true"}, wait=WAIT))
-        await until(lambda: coding.runner._pending_calls.is_shared(run.id))
-        coding.runner._store.change_status(run, RunStatus.AWAITING_APPROVAL, RunStatus.ERROR, response=older)
-        coding.runner._services.notifier.notify(run.id)
-        reply = await waiting
-        assert reply["error"]["code"] == -32004 and reply["error"]["data"]["runId"] == "run_1"
 
     play(coding, scenario, policy=ASKING)

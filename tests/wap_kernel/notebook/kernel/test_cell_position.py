@@ -1,4 +1,4 @@
-"""Where the cursor is, what was run before, and what is told of operations: without a kernel."""
+"""The line at the cursor, the history and the help of operations, without a kernel."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""An interrupt of a cell of the `wap` kernel, wherever it strikes."""
+"""Interrupts of a cell of the `wap` kernel at every point."""
 
 from __future__ import annotations
 

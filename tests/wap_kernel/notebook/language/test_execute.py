@@ -1,4 +1,4 @@
-"""What a line does, in a real workspace, and that nothing is left behind where it is stopped."""
+"""Execute lines in a real workspace, and leave nothing behind where one is stopped."""
 
 from __future__ import annotations
 

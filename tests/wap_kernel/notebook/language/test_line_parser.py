@@ -1,4 +1,4 @@
-"""What people write in a line, and what they are told about a mistake."""
+"""Parse the lines that people write, and explain their mistakes."""
 
 from __future__ import annotations
 

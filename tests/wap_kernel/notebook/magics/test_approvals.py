@@ -1,4 +1,4 @@
-"""Questions that a cell asks, and who answers them."""
+"""Approvals for the runs of a cell, and who decides them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a cell with `%wap` shows, does and gives to the next one."""
+"""Displays, effects and values of cells with `%wap`."""
 
 from __future__ import annotations
 

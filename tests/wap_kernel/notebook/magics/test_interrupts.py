@@ -1,4 +1,4 @@
-"""Cells that are interrupted, and kernels that end or begin anew."""
+"""Interrupted cells, and kernels that end or restart."""
 
 from __future__ import annotations
 
