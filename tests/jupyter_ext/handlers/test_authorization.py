@@ -140,7 +140,7 @@ async def test_what_the_authorizer_refuses_is_recorded(
     def refused(tool: str, error: WapError, caller: Caller) -> None:
         recorded.append((tool, error.code.value, caller.user, caller.agent))
 
-    monkeypatch.setattr(extension.workspace, "refused", refused)
+    monkeypatch.setattr(extension.workspace, "audit_refusal", refused)
     notes = jp_serverapp.web_app.settings["authorizer"] = Refusal(parent=jp_serverapp)
     await _walk(fetch, **{"X-Wap-Agent": "an agent"})
     tools = [(door.path.rpartition("/")[2], user) for door, (user, _, _) in zip(DOORS, notes.asked, strict=True)]

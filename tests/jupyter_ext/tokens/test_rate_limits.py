@@ -231,7 +231,7 @@ async def test_bytes_over_http(fetch: Any, jp_root_dir: Any, extension: Any) -> 
 async def test_commands_over_http(fetch: Any, monkeypatch: pytest.MonkeyPatch, extension: Any) -> None:
     recorded: list[tuple[str, str]] = []
     monkeypatch.setattr(
-        extension.workspace, "refused", lambda tool, error, caller: recorded.append((tool, error.code.value))
+        extension.workspace, "audit_refusal", lambda tool, error, caller: recorded.append((tool, error.code.value))
     )
     minted = await mint(fetch, limits={"commandsPerMinute": 0})
     refused = await use(fetch, minted, "executeCommand", command="true")
