@@ -19,8 +19,8 @@ from wap_kernel.model.results import Limits
 from wap_kernel.policy import presets
 from wap_kernel.providers import selection
 
-from . import server_paths
 from .notifications import FilesNotification, Notifications, RunNotification
+from .server_workspace import open_server_workspace
 
 if TYPE_CHECKING:
     import asyncio
@@ -227,40 +227,11 @@ class WapExtension(ExtensionApp):
             self.log.exception("wap: closing %s failed", type(part).__name__)
 
     def _open_workspace(self) -> Workspace | None:
-        server = self._server()
-        root = server_paths.find_root(server)
-        if root is None:
-            self.unavailable = (
-                f"The contents manager of this server ({type(server.contents_manager).__name__}) does not keep its "
-                "files in a local folder. wap works with FileContentsManager and its subclasses."
-            )
-            return None
-        from wap_kernel.engine.workspace import Workspace
-        from wap_kernel.git.settings import parse_git_settings
-        from wap_kernel.policy.parse import merge_policy
-
-        limits = Limits(**{name: getattr(self, name) for name in Limits.model_fields})
         try:
-            return Workspace(
-                root,
-                policy=merge_policy(presets.load_preset(self.preset), self.policy),
-                provider=self.provider,
-                allow_unconfined=self.allow_unconfined,
-                state_dir=self.state_dir or None,
-                limits=limits,
-                hidden=server_paths.list_secret_files(server),
-                read_only=server_paths.list_settings_files(server, self),
-                undo=self.undo,
-                git=parse_git_settings(self.git),
-                changed=self._announce_files,
-                log=self.log,
-            )
-        except WapError as error:
+            return open_server_workspace(self, self._server(), self._announce_files)
+        except ProviderUnavailable as error:
             self.unavailable = error.text
-        except OSError as error:
-            self.log.error("wap cannot open its workspace: %s", error)
-            self.unavailable = f"The workspace cannot be opened ({type(error).__name__}). The server's log says more."
-        return None
+            return None
 
     def _open_runner(self, workspace: Workspace) -> Runner:
         from wap_kernel.dialects.registry import open_runner  # loads the engine, which not every server needs
