@@ -24,6 +24,8 @@ OPEN_LINES = "".join(f"c.WapExtension.{name} = {value!r}\n" for name, value in O
 TOKEN = "a-token"
 OTHERS = ("jupyterlab", "jupyter_lsp", "jupyter_server_terminals", "notebook_shim")
 """Extensions that these tests do without: to import them takes longer than all the rest."""
+WITHOUT_LAB = {"ServerApp": {"jpserver_extensions": dict.fromkeys(OTHERS, False)}}
+"""The same as a configuration, for `running_server`."""
 EXTENSIONS = [
     "--ServerApp.jpserver_extensions=jupyter_ext=True",
     *(f"--ServerApp.jpserver_extensions={name}=False" for name in OTHERS),
