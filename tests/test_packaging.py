@@ -149,9 +149,7 @@ def _declared_dependencies() -> list[str]:
     text = (REPOSITORY / "pyproject.toml").read_text()
     block = re.search(r"^dependencies = \[(.*?)^\]", text, re.MULTILINE | re.DOTALL)
     # The extra is imported only where a GitHub App is configured.
-    extra = re.search(
-        r"^github = \[(.*?)\]$", text, re.MULTILINE | re.DOTALL
-    )
+    extra = re.search(r"^github = \[(.*?)\]$", text, re.MULTILINE | re.DOTALL)
     assert block is not None and extra is not None
     return [*re.findall(r'"([A-Za-z0-9_.-]+)', block[1] + extra[1]), "cryptography"]
 
