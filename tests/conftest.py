@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import os
 import signal
+import sys
 from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, settings
 
 pytest.register_assert_rewrite("tests.support")
+sys.path.insert(0, str(Path(__file__).parent / "support" / "fast_imports"))
 
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     # Started in the background of a script. What is ignored is inherited, and some tests interrupt what they start.
@@ -24,7 +26,7 @@ settings.load_profile("soak" if os.environ.get("WAP_SOAK") else os.environ.get("
 
 TESTS = Path(__file__).parent
 SLOW = tuple(
-    TESTS / path
+    str(TESTS / path)
     for path in (
         *("browser", "jupyter_ext", "scenarios", "test_benchmarks.py", "test_notebooks.py", "test_packaging.py"),
         *("wap_kernel/cli", "wap_kernel/git", "wap_kernel/notebook/kernel", "wap_kernel/notebook/magics"),
@@ -40,5 +42,5 @@ SLOW_FIXTURES = {"backend", "connected", "make_scene", "on_server", "provided", 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         fixtures = SLOW_FIXTURES.intersection(getattr(item, "fixturenames", ()))
-        if fixtures or item.get_closest_marker("soak") or any(item.path.is_relative_to(path) for path in SLOW):
+        if fixtures or item.get_closest_marker("soak") or str(item.path).startswith(SLOW):
             item.add_marker(pytest.mark.slow)

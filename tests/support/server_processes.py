@@ -15,6 +15,8 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 PROJECT = Path(__file__).parents[2]
+FAST_IMPORTS = str(PROJECT / "tests" / "support" / "fast_imports")
+PYTHON_PATH = os.pathsep.join((FAST_IMPORTS, str(PROJECT)))
 SECONDS = 90
 """What anything may take at most. Whoever waits for a run is answered before that."""
 
@@ -71,7 +73,7 @@ def start_server(folder: Path, *options: str, configuration: str = OPEN_LINES) -
         "JUPYTER_DATA_DIR": str(folder / "data"),
         "JUPYTER_RUNTIME_DIR": str(folder / "runtime"),
         "JUPYTER_TOKEN": "a-token",
-        "PYTHONPATH": str(PROJECT),
+        "PYTHONPATH": PYTHON_PATH,
     }
     command = [sys.executable, "-m", "jupyter_server", "--no-browser", "--allow-root", "--ServerApp.port=0"]
     command += [f"--ServerApp.root_dir={root}", "--ServerApp.base_url=/an%40odd/base/", *options]
@@ -119,7 +121,7 @@ class Place:
             "JUPYTER_DATA_DIR": str(folder / "data"),
             "JUPYTER_RUNTIME_DIR": str(folder / "runtime"),
             "JUPYTER_TOKEN": TOKEN,
-            "PYTHONPATH": str(PROJECT),
+            "PYTHONPATH": PYTHON_PATH,
         }
 
     @contextmanager
