@@ -188,6 +188,10 @@ def _summarize_include(include: tuple[str, ...] | None) -> dict[str, object]:
     return {} if include is None else {"include": list(include)}
 
 
+Isolation = Literal["layer", "shared"]
+"""Where the changes of a command go: into a Layer, whose ChangeSet is judged and applied, or into the workspace."""
+
+
 class RunCommand(Operation):
     """Run a command."""
 
@@ -202,6 +206,8 @@ class RunCommand(Operation):
     """True if the command starts below `/workspace`, in a sandbox that has the workspace there too."""
     timeout_ms: float | None = None
     environment: dict[str, str] = Field(default_factory=dict)
+    isolation: Isolation = "layer"
+    """`shared`: the command writes into the workspace directly, for servers and watchers; undo does not cover it."""
 
     @property
     def line(self) -> str:

@@ -25,6 +25,8 @@ class Facts:
     """A function that returns the real path of a program, see `Programs`."""
     home: str
     root: str
+    layered: bool = False
+    """True where the command runs on a Layer, so that policy judges its effect before it reaches the workspace."""
     size: int | None = None
     """Bytes of the file that is read, changed, appended to or copied, if it exists."""
     protected: ProtectedPaths | None = None

@@ -1,0 +1,83 @@
+"""What a command or an operation changed: a ChangeSet of Changes, each with its images before and after. Pure data."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from enum import Enum
+from typing import Literal
+
+ImageKind = Literal["absent", "file", "link", "folder", "special"]
+
+
+@dataclass(frozen=True)
+class FileImage:
+    """The state of a path."""
+
+    kind: ImageKind = "absent"
+    mode: int | None = None
+    size: int | None = None
+    target: str | None = None
+    """The target of a link."""
+    stamp: str | None = None
+    """Inode, size and time of modification, by which a later change of a file is noticed."""
+    kept: str | None = None
+    """The name in the store under which the file, link or folder was kept when it was replaced or deleted."""
+
+    @classmethod
+    def load(cls, text: str) -> FileImage:
+        return cls(**json.loads(text))
+
+    def dump(self) -> str:
+        return json.dumps({name: value for name, value in vars(self).items() if value is not None})
+
+    def is_like(self, other: FileImage) -> bool:
+        """Return whether nothing has changed between the two images."""
+        return replace(self, kept=None) == replace(other, kept=None)
+
+
+ABSENT = FileImage()
+
+
+class ChangeKind(str, Enum):
+    """The ways in which a path can change."""
+
+    CREATED = "created"
+    CHANGED = "changed"
+    """The content of a file or the target of a link is another, or the path has become another kind of file."""
+    DELETED = "deleted"
+    MOVED = "moved"
+    """A folder that was there before has another path now; `Change.source` is its old one."""
+    MODE = "mode"
+    """Only the permissions are others."""
+
+
+@dataclass(frozen=True)
+class Change:
+    """One path that changed. A created or deleted folder has a Change of its own besides those of all paths below."""
+
+    path: str
+    """The real path, relative to the root; no link leads there."""
+    kind: ChangeKind
+    before: FileImage = ABSENT
+    after: FileImage = ABSENT
+    source: str | None = None
+
+
+@dataclass(frozen=True)
+class ChangeSet:
+    """The changes of one command or of one atomic run, folders before what lies below them."""
+
+    changes: tuple[Change, ...] = ()
+
+    def __iter__(self) -> Iterator[Change]:
+        return iter(self.changes)
+
+    def __len__(self) -> int:
+        return len(self.changes)
+
+    @property
+    def added_bytes(self) -> int:
+        """Return the size of all files that were created or changed."""
+        return sum(change.after.size or 0 for change in self.changes if change.after.kind == "file")
