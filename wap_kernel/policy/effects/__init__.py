@@ -1,0 +1,1 @@
+"""Judge the changes of a command before they reach the workspace."""
