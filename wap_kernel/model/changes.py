@@ -51,6 +51,8 @@ class ChangeKind(str, Enum):
     """A folder that was there before has another path now; `Change.source` is its old one."""
     MODE = "mode"
     """Only the permissions are others."""
+    TOUCHED = "touched"
+    """Only the time of modification is another; it is applied, and neither shown nor undone."""
 
 
 @dataclass(frozen=True)
