@@ -22,8 +22,8 @@ class FileImage:
     """The target of a link."""
     stamp: str | None = None
     """Inode, size and time of modification, by which a later change of a file is noticed."""
-    kept: str | None = None
-    """The name in the store under which the file, link or folder was kept when it was replaced or deleted."""
+    stored: str | None = None
+    """The name in the ImageStore of the file, link or folder that was displaced here."""
 
     @classmethod
     def load(cls, text: str) -> FileImage:
@@ -34,7 +34,7 @@ class FileImage:
 
     def is_like(self, other: FileImage) -> bool:
         """Return whether nothing has changed between the two images."""
-        return replace(self, kept=None) == replace(other, kept=None)
+        return replace(self, stored=None) == replace(other, stored=None)
 
 
 ABSENT = FileImage()

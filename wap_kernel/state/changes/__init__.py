@@ -1,0 +1,1 @@
+"""Change the workspace so that every change can be taken back."""
