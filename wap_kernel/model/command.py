@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Any, Literal, Protocol
 
 from wap_kernel.model.errors import ProviderUnavailable, TimedOut
 
@@ -17,6 +17,23 @@ OnChunk = Callable[[Stream, bytes], None]
 
 It receives bytes because a chunk may end in the middle of a character.
 """
+
+
+class MountedLayer(Protocol):
+    """The part of a Layer that a provider uses to run a command on it."""
+
+    @property
+    def files(self) -> Any:
+        """Return the `Root` that the command sees."""
+
+    @property
+    def mount_options(self) -> Mapping[str, str]: ...
+    @property
+    def namespaces(self) -> tuple[int, int] | None:
+        """Return descriptors of the namespaces that have the layer mounted already."""
+
+    def await_tick(self) -> None:
+        """Wait until later changes of the workspace can be told from earlier ones."""
 
 
 @dataclass(frozen=True)
@@ -34,6 +51,8 @@ class Confinement:
     network: bool = False
     git_attributes: str | None = None
     """A file of the host from which git takes its attributes, see `policy/commands/git_attributes.py`."""
+    layer: MountedLayer | None = None
+    """The layer that receives what the command writes. None: the command writes into the workspace."""
 
 
 @dataclass(frozen=True)

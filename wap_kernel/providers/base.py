@@ -8,10 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from wap_kernel.files.interface import Files
 from wap_kernel.model.command import CancelToken, Command, CommandOutcome, OnChunk
+
+if TYPE_CHECKING:
+    from wap_kernel.providers.layers.layer import LayerStore
 
 
 @dataclass(frozen=True)
@@ -48,6 +51,10 @@ class Provider(Protocol):
 
     @property
     def files(self) -> Files: ...
+    @property
+    def layers(self) -> LayerStore | None:
+        """Return the layers of the workspace, None where commands can only write into the workspace itself."""
+
     def run(
         self, command: Command, *, on_chunk: OnChunk | None = None, cancel: CancelToken | None = None
     ) -> CommandOutcome:

@@ -3,10 +3,9 @@
 A command sees the mounts of `mounts.py` and nothing else of the host: no other process, no network unless policy grants
 it, no privileges and no way to new ones. With the network it has the host's, also what listens on the loopback.
 
-Another command may move files of the workspace between the plan and the mounts. So before the command runs, the server
-inspects the sandbox: every mount must be where it was planned, and the workspace must be the folder that the server has
-open. Otherwise the sandbox is discarded, and created anew or refused. Not prevented: a process *outside* replaces a
-guarded file while a command runs; from then on that command sees the new file.
+bubblewrap starts in a namespace in which the workspace is a Layer, or the workspace itself, with its guards mounted, see
+`layers/`. Not prevented: a process *outside* replaces a guarded file while a command runs; from then on that command
+sees the new file.
 """
 
 from __future__ import annotations
@@ -23,16 +22,17 @@ from contextlib import ExitStack
 from functools import partial
 
 from wap_kernel.files.contained.root import Root
-from wap_kernel.model.command import CancelToken, Command, CommandOutcome, Confinement, OnChunk
-from wap_kernel.model.errors import Conflict, ProviderUnavailable, WapError
+from wap_kernel.model.command import CancelToken, Command, CommandOutcome, Confinement, MountedLayer, OnChunk
+from wap_kernel.model.errors import ProviderUnavailable, WapError
 from wap_kernel.providers import host_paths, seccomp
 from wap_kernel.providers.active_commands import ActiveCommands, open_folder
 from wap_kernel.providers.base import Probe, ResourceLimits
-from wap_kernel.providers.mount_verification import MountVerifier, mounts_changed_error
-from wap_kernel.providers.mounts import HostPaths, Layout, Mount, MountKind, to_alias
+from wap_kernel.providers.layers.launcher import Launcher, NamespaceTask, needs_user_namespace
+from wap_kernel.providers.layers.layer import LayerStore
+from wap_kernel.providers.mounts import Guards, HostPaths, Layout, Mount, MountKind, to_alias
 from wap_kernel.providers.process import environment, run
-from wap_kernel.providers.process.pid_namespace import NamespacedCommand, NamespaceProcesses
-from wap_kernel.providers.resource_limits import CommandLimits, enforced_limits, find_groups
+from wap_kernel.providers.process.pid_namespace import NamespacedCommand
+from wap_kernel.providers.resource_limits import enforced_limits, find_groups
 
 SECCOMP = "/proc/sys/kernel/seccomp"
 """The folder that exists where the kernel can filter system calls."""
@@ -59,6 +59,7 @@ KERNEL_SECRETS = tuple(
 _MOUNT_OPTIONS: Mapping[MountKind, tuple[str, ...]] = {
     MountKind.READ_ONLY: ("--ro-bind", "SOURCE", "TARGET"),
     MountKind.WRITABLE: ("--bind", "SOURCE", "TARGET"),
+    MountKind.COPY: ("--bind", "SOURCE", "TARGET"),
     MountKind.TEMPORARY: ("--perms", "1777", "--tmpfs", "TARGET"),
     MountKind.HIDDEN_FOLDER: ("--perms", "0555", "--tmpfs", "TARGET"),
     MountKind.HIDDEN_FILE: ("--ro-bind", EMPTY_FILE, "TARGET"),
@@ -66,19 +67,12 @@ _MOUNT_OPTIONS: Mapping[MountKind, tuple[str, ...]] = {
     MountKind.PROC: ("--proc", "TARGET"),
     MountKind.DEV: ("--dev", "TARGET"),
 }
-_NEW_ROOT = "/proc/self/root/newroot"
-"""The folder in which bubblewrap assembles the new root.
-
-One recursive bind from there copies the workspace with all of its guards; each guard a second time by itself would cost
-2.5 times as much with 200 of them. It has to be a bind that may fail, since bubblewrap first stats the source before
-the folder exists. `MountVerifier` checks that the bind was made.
-"""
 
 
 class BubblewrapProvider:
     """The provider that confines commands with bubblewrap. The caller closes `root` after the provider.
 
-    `secrets` are absolute paths that no command sees, wherever they lie.
+    `secrets` are absolute paths that no command sees, wherever they lie. `layer_folder` is where layers can lie.
     """
 
     name = "bubblewrap"
@@ -93,6 +87,7 @@ class BubblewrapProvider:
         grace: float = run.GRACE,
         resources: ResourceLimits | None = None,
         program: str | None = None,
+        layer_folder: str | None = None,
     ) -> None:
         self.files = root
         self._environment = os.environ if server_environment is None else server_environment
@@ -102,76 +97,95 @@ class BubblewrapProvider:
         self._layout = Layout(
             root.path, host_paths.gather_host_paths(root, environment=self._environment, secrets=secrets)
         )
-        self._groups = find_groups()
+        self._launcher = Launcher(user_namespace=needs_user_namespace(), limits=self._limits, groups=find_groups())
+        self.layers = None if layer_folder is None else LayerStore(layer_folder, root, self._launcher)
         self._filter = seccomp.build_program(platform.machine()) if os.path.exists(SECCOMP) else None
         self._active = ActiveCommands()
 
     def run(
         self, command: Command, *, on_chunk: OnChunk | None = None, cancel: CancelToken | None = None
     ) -> CommandOutcome:
+        confinement = command.confinement
+        files = self.files if confinement.layer is None else confinement.layer.files
         variables = environment.build_environment(self._environment, command.environment, command.env_allowlist)
-        if command.confinement.git_attributes is not None:
+        if confinement.git_attributes is not None:
             variables |= environment.GIT_ATTRIBUTES_SETTINGS
         argv = run.build_argv(command.command, variables.get("PATH", ""))
         cancel = cancel or CancelToken()
-        with open_folder(self.files, command.cwd) as folder, self._active.track(cancel):
-            cwd = os.path.join(self.files.path, folder.path)
-            return run.follow(
-                lambda stack: self._start(stack, command, argv, variables, os.path.normpath(cwd)),
-                timeout=command.timeout,
-                output_limit=command.output_limit,
-                on_chunk=on_chunk,
-                cancel=cancel,
-            )
+        with open_folder(files, command.cwd) as folder, self._active.track(cancel):
+            cwd = os.path.normpath(os.path.join(files.path, folder.path))
+            try:
+                return run.follow(
+                    lambda stack: self._start(stack, command, files, argv, variables, cwd),
+                    timeout=command.timeout,
+                    output_limit=command.output_limit,
+                    on_chunk=on_chunk,
+                    cancel=cancel,
+                )
+            finally:
+                self._launcher.prepare()
 
     def close(self) -> None:
         self._active.close()
+        self._launcher.close()
 
     def _start(
-        self, stack: ExitStack, command: Command, argv: Sequence[str], variables: Mapping[str, str], cwd: str
+        self,
+        stack: ExitStack,
+        command: Command,
+        files: Root,
+        argv: Sequence[str],
+        variables: Mapping[str, str],
+        cwd: str,
     ) -> NamespacedCommand:
-        attempts = ATTEMPTS
-        while True:
-            attempts -= 1
-            mounts = self._layout.mounts(host_paths.resolve_confinement(command.confinement, self.files))
-            verifier = MountVerifier(mounts, self.files)
-            options = build_options(mounts, network=command.confinement.network, memory=self._limits.memory)
+        confinement, layer = command.confinement, command.confinement.layer
+        mounts = self._layout.mounts(confinement)
+        resolved = host_paths.resolve_confinement(confinement, files)
+        task = build_task(files, self._layout.guards(resolved, partial(host_paths.lstat_kind_below, files)), layer)
+        options = build_options(mounts, network=confinement.network, memory=self._limits.memory)
+        for attempt in range(1, ATTEMPTS + 1):
             with ExitStack() as started:
-                limited = CommandLimits(started, self._limits, self._groups)
                 try:
                     process = NamespacedCommand(
                         started,
+                        partial(self._launcher.launch, task),
                         self._program,
                         [*options, "--chdir", to_alias(cwd, mounts) if command.by_alias else cwd],
                         argv,
                         variables,
                         self._grace,
-                        verify=partial(_verify_and_limit, verifier, limited),
-                        during_start=verifier.prefetch,
-                        enter_group=limited.enter,
-                        seccomp=None if command.confinement.network else self._filter,
+                        on_ready=layer.await_tick if layer is not None else lambda: None,
+                        seccomp=None if confinement.network else self._filter,
                     )
-                except (Conflict, ProviderUnavailable) as error:
-                    if not verifier.is_race(error):
-                        if attempts > 0 and _NO_SUCH_FILE in error.message:
-                            continue  # an update replaced a file of the system meanwhile
+                except ProviderUnavailable as error:
+                    # An update may replace a file of the system meanwhile.
+                    if attempt == ATTEMPTS or _NO_SUCH_FILE not in error.message:
                         raise
-                    started.close()
-                    verifier.remove_stray_mount_points()
-                    if attempts == 0 or not verifier.targets_exist():
-                        raise mounts_changed_error() from error
                 else:
                     stack.push(started.pop_all())
                     return process
+        raise AssertionError("unreachable")
 
 
-def _verify_and_limit(verifier: MountVerifier, limited: CommandLimits, sandbox: NamespaceProcesses) -> None:
-    verifier.check(sandbox.init)
-    limited.add_process(sandbox.leader)
+def build_task(files: Root, guards: Guards, layer: MountedLayer | None) -> NamespaceTask:
+    """Return the task of the program that prepares the namespace of a sandbox."""
+    found = os.fstat(files.fd)
+    return NamespaceTask(
+        files.path,
+        (found.st_dev, found.st_ino),
+        guards.mounts,
+        guards.read_only,
+        None if layer is None else layer.mount_options,
+        None if layer is None else layer.namespaces,
+    )
 
 
-def build_options(mounts: Sequence[Mount], *, network: bool, memory: int | None = None) -> Iterator[str]:
-    """Yield the options for bubblewrap. `memory` limits the size of a folder that lives in memory."""
+def build_options(mounts: Sequence[Mount], *, network: bool, memory: int | None = None) -> list[str]:
+    """Return the options for bubblewrap. `memory` limits the size of a folder that lives in memory."""
+    return list(_yield_options(mounts, network, memory))
+
+
+def _yield_options(mounts: Sequence[Mount], network: bool, memory: int | None) -> Iterator[str]:
     yield from ISOLATION
     if not network:
         yield "--unshare-net"
@@ -187,9 +201,6 @@ def build_options(mounts: Sequence[Mount], *, network: bool, memory: int | None 
     for mount in mounts:
         if mount.kind is MountKind.HIDDEN_FOLDER:
             yield from ("--remount-ro", mount.target)
-    for mount in mounts:
-        if mount.kind is MountKind.COPY:
-            yield from ("--bind-try", f"{_NEW_ROOT}{mount.source}", mount.target)
     yield from ("--remount-ro", "/")
 
 
@@ -243,9 +254,12 @@ def _try_sandbox(program: str) -> None:
         root = os.path.realpath(folder)
         mounts = Layout(root, HostPaths(software=tuple(system), temporary=())).mounts(Confinement())
         options = [*build_options(mounts, network=False), "--chdir", root]
+        found = os.stat(root)
+        task = NamespaceTask(root, (found.st_dev, found.st_ino))
+        launcher = Launcher(user_namespace=needs_user_namespace())
         outcome = run.follow(
             lambda stack: NamespacedCommand(
-                stack, program, options, ["/bin/sh", "-c", "exit 7"], {}, 0.0, lambda _: None
+                stack, partial(launcher.launch, task), program, options, ["/bin/sh", "-c", "exit 7"], {}, 0.0
             ),
             timeout=PROBE_SECONDS,
             output_limit=1000,

@@ -63,6 +63,12 @@ def lstat_kind(path: str) -> FileKind | None:
         return None
 
 
+def lstat_kind_below(files: Root, path: str) -> FileKind | None:
+    """Return the kind of file at a real path below the root."""
+    found = files.lstat(path)
+    return None if found is None else found.kind
+
+
 def resolve_confinement(confinement: Confinement, files: Root) -> Confinement:
     """Return the confinement with real paths; a path that leads outside is left out, since it is not visible there."""
     return replace(

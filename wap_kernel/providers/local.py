@@ -22,6 +22,7 @@ class LocalProvider:
 
     name = "local"
     confines = False
+    layers = None
 
     def __init__(
         self, root: Root, *, server_environment: Mapping[str, str] | None = None, grace: float = run.GRACE

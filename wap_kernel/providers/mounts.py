@@ -1,15 +1,17 @@
 """Plan the mounts of a sandbox, for every provider that shares the host's files. Pure.
 
 The root of a sandbox is an empty tmpfs. Everything is mounted at its own path: the system and the interpreters
-read-only, home and the folders for temporary files empty, the workspace writable, and on top of it the guards, which
-hide a path, make it read-only, or keep it from being moved away. The workspace is mounted a second time at
-`/workspace`, with the same guards; a link would not do, since `ls /workspace` and `find /workspace` stop at one.
+read-only, home and the folders for temporary files empty, the workspace writable. The guards hide a path of the
+workspace, make it read-only, or keep it from being moved away; they are mounted first, by descriptor, in the namespace
+that the sandbox is built in (see `layers/namespace_program.py`), so the workspace comes with them. It is mounted a
+second time at `/workspace`; a link would not do, since `ls /workspace` and `find /workspace` stop at one.
 
 A folder above a guard is bound on itself: otherwise `mv .config x; mkdir -p .config/git` would put a file of the
 command's own in place of the protected one. The price: the kernel answers a rename across the border of such a folder
 with EXDEV, upon which `mv` copies.
 
-Only paths that exist are guarded. A mount point that is missing would have to be made on the host.
+Only paths that exist are guarded. What a command creates at another protected path is refused when its changes are
+judged.
 """
 
 from __future__ import annotations
@@ -81,9 +83,14 @@ class HostPaths:
     """A function that returns the kind of file at an absolute path, or None; it does not follow links."""
 
 
-def plan(root: str, confinement: Confinement, host: HostPaths) -> tuple[Mount, ...]:
-    """Return the mounts in the order in which they are to be made. `root` is a real path."""
-    return Layout(root, host).mounts(confinement)
+@dataclass(frozen=True)
+class Guards:
+    """The mounts on the workspace itself."""
+
+    mounts: tuple[tuple[str, str], ...] = ()
+    """The kind of each mount and its path below the root, upper ones first."""
+    read_only: bool = False
+    """True if nothing at all may be written."""
 
 
 class Layout:
@@ -100,16 +107,22 @@ class Layout:
         self._common: dict[tuple[FileKind | None, ...], tuple[Mount, ...]] = {}
 
     def mounts(self, confinement: Confinement) -> tuple[Mount, ...]:
+        """Return the mounts in the order in which they are to be made, without the guards."""
         secrets = tuple(map(self._host.lstat_kind, self._host.secrets))  # only these come and go
         if secrets not in self._common:
             self._common = {secrets: _sort_by_depth(_base_mounts(self._root, self._host))}
-        guards = list(_guard_mounts(self._root, confinement, self._host))
-        if confinement.git_attributes is not None:
-            guards.append(Mount(MountKind.READ_ONLY, GIT_ATTRIBUTES, confinement.git_attributes))
-        if not guards:
+        if confinement.git_attributes is None:
             return self._common[secrets]
-        guarded = {guard.target for guard in guards}  # the root too, where nothing at all may be written
-        return _sort_by_depth((*(mount for mount in self._common[secrets] if mount.target not in guarded), *guards))
+        attributes = Mount(MountKind.READ_ONLY, GIT_ATTRIBUTES, confinement.git_attributes)
+        return _sort_by_depth((*self._common[secrets], attributes))
+
+    def guards(self, confinement: Confinement, lstat_kind: Callable[[str], FileKind | None]) -> Guards:
+        """Return the guards of the workspace; `lstat_kind` returns the kind of file at a path below the root."""
+        secrets = (relative_to(path, self._root) for path in self._host.secrets)
+        confinement = replace(
+            confinement, hidden=(*confinement.hidden, *(part for part in secrets if part is not None))
+        )
+        return plan_guards(confinement, lstat_kind)
 
 
 def to_alias(folder: str, mounts: Iterable[Mount]) -> str:
@@ -203,27 +216,14 @@ def _is_free(path: str, chosen: Mapping[str, Mount]) -> bool:
     return is_free and (above is None or above.kind is MountKind.TEMPORARY)
 
 
-def expand_copies(mounts: Iterable[Mount]) -> tuple[Mount, ...]:
-    """Replace each COPY by single mounts, for a provider that cannot mount a tree of mounts in one step."""
-    mounts = tuple(mounts)
-    copies = (
-        replace(mount, target=f"{again.target}/{rest}".rstrip("/"))
-        for again in mounts
-        if again.kind is MountKind.COPY
-        for mount in mounts
-        if (rest := relative_to(mount.target, again.source)) is not None
-    )
-    return _sort_by_depth((*(mount for mount in mounts if mount.kind is not MountKind.COPY), *copies))
-
-
 # -- the guards, which protect parts of the workspace
 
 
-def _guard_mounts(root: str, confinement: Confinement, host: HostPaths) -> Iterator[Mount]:
-    secrets = [part for part in (relative_to(path, root) for path in host.secrets) if part is not None]
+def plan_guards(confinement: Confinement, lstat_kind: Callable[[str], FileKind | None]) -> Guards:
+    """Return the fewest mounts that guard the paths of `confinement`."""
     hidden, read_only, pinned = (
         [tuple(split_path(path)) for path in paths]
-        for paths in ((*confinement.hidden, *secrets), confinement.read_only, confinement.pinned)
+        for paths in (confinement.hidden, confinement.read_only, confinement.pinned)
     )
     if () in hidden:
         raise PermissionDenied(
@@ -231,7 +231,7 @@ def _guard_mounts(root: str, confinement: Confinement, host: HostPaths) -> Itera
             hint="Serve another folder.",
             rule="protected",
         )
-    kinds = {path: kind for path in (*hidden, *read_only, *pinned) if (kind := host.lstat_kind(_join_root(root, path)))}
+    kinds = {path: kind for path in (*hidden, *read_only, *pinned) if path and (kind := lstat_kind("/".join(path)))}
     guards: dict[tuple[str, ...], MountKind] = {}  # from the weakest to the strongest, which overwrites
     for path in kinds:
         for end in range(1, len(path)):
@@ -241,13 +241,15 @@ def _guard_mounts(root: str, confinement: Confinement, host: HostPaths) -> Itera
     for path in hidden:
         if _can_be_bound(kind := kinds.get(path)):
             guards[path] = MountKind.HIDDEN_FOLDER if kind is FileKind.FOLDER else MountKind.HIDDEN_FILE
-    for path, guard in guards.items():
-        # The root is one of them: a writable folder in a root that is read-only would be a hole.
-        around = {guards[path[:end]] for end in range(len(path)) if path[:end] in guards}
-        if around & _SUFFICIENT[guard]:
-            continue
-        target = _join_root(root, path)
-        yield Mount(guard, target, "" if guard in _MASK_KINDS else target)
+    if is_read_only := () in read_only:
+        guards[()] = MountKind.READ_ONLY  # a writable folder in a root that is read-only would be a hole
+    needed = {
+        path: guard
+        for path, guard in guards.items()
+        if path and not _SUFFICIENT[guard] & {guards[path[:end]] for end in range(len(path)) if path[:end] in guards}
+    }
+    ordered = sorted(needed, key=lambda path: (len(path), path))
+    return Guards(tuple((needed[path].value, "/".join(path)) for path in ordered), is_read_only)
 
 
 _SUFFICIENT: Mapping[MountKind, frozenset[MountKind]] = {
@@ -262,7 +264,3 @@ _SUFFICIENT: Mapping[MountKind, frozenset[MountKind]] = {
 def _can_be_bound(kind: FileKind | None) -> bool:
     """Return whether a mount is possible: not on a link, whose target inside has a real path of its own."""
     return kind not in (None, FileKind.LINK)
-
-
-def _join_root(root: str, path: tuple[str, ...]) -> str:
-    return "/".join((root.rstrip("/"), *path))

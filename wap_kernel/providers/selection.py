@@ -33,6 +33,8 @@ class _ProviderOptions:
     server_environment: Mapping[str, str] | None
     grace: float
     resources: ResourceLimits
+    state_dir: str | None
+    """The state folder, in which layers lie if its filesystem can carry them. None: commands share the workspace."""
 
 
 def choose(
@@ -43,6 +45,7 @@ def choose(
     server_environment: Mapping[str, str] | None = None,
     grace: float = run.GRACE,
     resources: ResourceLimits | None = None,
+    state_dir: str | None = None,
 ) -> ProviderChoice:
     """Create the provider `name`; `auto` takes bubblewrap when it works, else local.
 
@@ -51,7 +54,7 @@ def choose(
     """
     if name not in NAMES:
         raise InvalidArgument(f"There is no provider named {name!r}.", hint=f"Choose one of: {', '.join(NAMES)}.")
-    options = _ProviderOptions(root, secrets, server_environment, grace, resources or ResourceLimits())
+    options = _ProviderOptions(root, secrets, server_environment, grace, resources or ResourceLimits(), state_dir)
     if name == "local":
         return ProviderChoice(
             _create_local(options), 'Provider "local" was chosen in the configuration; it does not confine commands.'
@@ -94,7 +97,14 @@ def _create_bubblewrap(options: _ProviderOptions) -> Provider:
         server_environment=environment.restrict_search_path(options.server_environment or os.environ),
         grace=options.grace,
         resources=options.resources,
+        layer_folder=_find_layer_folder(options),
     )
+
+
+def _find_layer_folder(options: _ProviderOptions) -> str | None:
+    from wap_kernel.providers.layers.probe import find_layer_place
+
+    return None if options.state_dir is None else find_layer_place(options.root.path, options.state_dir).folder
 
 
 def _create_gvisor(options: _ProviderOptions) -> Provider:

@@ -65,6 +65,12 @@ class Root:
         other._guard = guard
         return other
 
+    def at_descriptor(self, fd: int) -> Root:
+        """Return the same primitives on another folder that stands for the root: the merged folder of a Layer."""
+        other = copy.copy(self)
+        other.fd = fd
+        return other
+
     def open_linkless(self, guard: Guard) -> LinklessFiles | None:
         """Return the files that no link leads to, or None if the kernel has no openat2."""
         if self._open_beneath is None:

@@ -1,12 +1,10 @@
-"""Control what a new process inherits from the server: the session keyring, signals, priority and open files."""
+"""Control what a new process inherits from the server: the session keyring, priority and open files."""
 
 from __future__ import annotations
 
 import ctypes
 import os
 import platform
-import re
-import signal
 import tempfile
 from contextlib import ExitStack
 from functools import cache
@@ -15,9 +13,6 @@ from wap_kernel.providers.process.supervisor_handle import NICE
 
 _KEYCTL = {"x86_64": 250, "aarch64": 219, "riscv64": 219}
 _JOIN_SESSION_KEYRING = 1
-_SIGNALS = re.compile(rb"^(Sig\w+):\s*([0-9a-f]+)$", re.MULTILINE)
-_RESET_BY_POPEN = sum(1 << number - 1 for number in (signal.SIGPIPE, getattr(signal, "SIGXFSZ", signal.SIGPIPE)))
-"""Signals that Python ignores and Popen resets."""
 
 
 def create_memory_file(stack: ExitStack, data: bytes) -> int:
@@ -55,16 +50,3 @@ def leave_keyring() -> None:
     number = _KEYCTL.get(platform.machine())
     if number is not None:
         _libc().syscall(number, _JOIN_SESSION_KEYRING, None)  # refused where there are no keyrings: fine
-
-
-def inherits_signals() -> bool:
-    """Return whether a new program would inherit ignored or blocked signals that Popen does not reset.
-
-    Return True also if that is unknown, as in a sandbox whose /proc is not Linux's.
-    """
-    try:
-        with open("/proc/thread-self/status", "rb") as file:
-            masks = dict(_SIGNALS.findall(file.read()))
-        return bool(int(masks[b"SigBlk"], 16) or int(masks[b"SigIgn"], 16) & ~_RESET_BY_POPEN)
-    except (OSError, KeyError):
-        return True

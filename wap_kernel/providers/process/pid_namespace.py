@@ -22,18 +22,13 @@ import struct
 import subprocess
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, ExitStack, nullcontext
-from dataclasses import dataclass
+from contextlib import ExitStack
 from secrets import token_hex
 
-from wap_kernel.model.errors import ProviderUnavailable, WapError
+from wap_kernel.model.errors import Conflict, ProviderUnavailable, WapError
+from wap_kernel.providers.layers.launcher import CommandLine, NamespaceProcess
 from wap_kernel.providers.process import supervisor
-from wap_kernel.providers.process.inheritance import (
-    create_memory_file,
-    inherits_signals,
-    leave_keyring,
-    lower_session_priority,
-)
+from wap_kernel.providers.process.inheritance import create_memory_file, lower_session_priority
 from wap_kernel.providers.process.supervisor_handle import TAG, open_pipe, start_error, wait_for_exit
 
 START_SECONDS = 30.0
@@ -43,6 +38,8 @@ _POLL = 0.01
 _LONGEST_LINE = 100
 _LONGEST_REASON = 1000
 _CREDENTIALS = struct.Struct("3i")
+_OPTIONS_NUMBER, _SECCOMP_NUMBER = 10, 11
+"""The numbers of descriptors in the sandbox's program."""
 _OWN_PROCESSES = 2
 """Processes in every namespace that are not the command's: the first one, and the script."""
 
@@ -65,33 +62,23 @@ read -r go
 """
 
 
-@dataclass(frozen=True)
-class NamespaceProcesses:
-    """The processes of a sandbox that is ready and waits, by their numbers outside of the namespace."""
-
-    init: int
-    leader: int
-    """The process whose limits and control group the command inherits."""
-
-
 class NamespacedCommand:
     """The command, its sandbox and the server's descriptors. `stack` ends and closes all of it.
 
-    bubblewrap is started within `enter_group`. The constructor calls `during_start` while the sandbox starts, and
-    `verify` when it is ready, before the command runs; it raises what they raise.
+    `launch` starts bubblewrap in a namespace that is prepared for it. The constructor calls `on_ready` when the sandbox
+    is ready, before the command runs, and raises what it raises.
     """
 
     def __init__(
         self,
         stack: ExitStack,
+        launch: Callable[[CommandLine], NamespaceProcess],
         program: str,
         options: Sequence[str],
         argv: Sequence[str],
         environment: Mapping[str, str],
         grace: float,
-        verify: Callable[[NamespaceProcesses], None],
-        during_start: Callable[[], None] = lambda: None,
-        enter_group: Callable[[], AbstractContextManager[None]] = nullcontext,
+        on_ready: Callable[[], None] = lambda: None,
         seccomp: bytes | None = None,
     ) -> None:
         self.end_timeout = grace + supervisor.KILL_SECONDS + _MARGIN_SECONDS
@@ -115,35 +102,31 @@ class NamespacedCommand:
             self.stderr, stderr = open_pipe(stack, theirs)
             for descriptor in (self.stdout, self.stderr, self.status):
                 os.set_blocking(descriptor, False)
-            files = []
+            descriptors = {0: job.fileno(), 1: stdout, 2: stderr}
             if seccomp is not None:
-                files.append(create_memory_file(theirs, seccomp))
-                options = (*options, "--seccomp", str(files[0]))
+                descriptors[_SECCOMP_NUMBER] = create_memory_file(theirs, seccomp)
+                options = (*options, "--seccomp", str(_SECCOMP_NUMBER))
             # Not in its argument vector: the command can read that, and what is hidden would be listed in it.
-            described = create_memory_file(theirs, os.fsencode("\0".join((*options, ""))))
-            leave_keyring()
-            with enter_group():
-                self._process = subprocess.Popen(
-                    [program, "--args", str(described), "--", "/bin/sh", "-c", _SCRIPT, "sh", *argv],
-                    stdin=job.fileno(),
-                    stdout=stdout,
-                    stderr=stderr,
-                    pass_fds=(described, *files),
-                    env={**environment, TAG: token_hex(16)},
-                    start_new_session=True,  # what signals the server's or kernel's group must not end it halfway
-                    preexec_fn=supervisor.reset_signals
-                    if inherits_signals()
-                    else None,  # costs a slower fork, so only if needed
+            descriptors[_OPTIONS_NUMBER] = create_memory_file(theirs, os.fsencode("\0".join((*options, ""))))
+            self._launched = launch(
+                CommandLine(
+                    [program, "--args", str(_OPTIONS_NUMBER), "--", "/bin/sh", "-c", _SCRIPT, "sh", *argv],
+                    {**environment, TAG: token_hex(16)},
+                    descriptors,
                 )
+            )
+            self._process = self._launched.process
         stack.callback(self.finish)
-        during_start()
-        sandbox = self._wait_until_ready(stack)
-        verify(sandbox)
-        lower_session_priority(sandbox.init)
-        self.leader = sandbox.leader
+        leader = self._wait_until_ready(stack)
+        self._launched.limits.add_process(leader)
+        on_ready()
+        assert self._init is not None
+        lower_session_priority(self._init.pid)
+        self.leader = leader
         self._socket.send(b"go\n")
 
-    def _wait_until_ready(self, stack: ExitStack) -> NamespaceProcesses:
+    def _wait_until_ready(self, stack: ExitStack) -> int:
+        """Return the number of the process whose limits and control group the command inherits."""
         received = b""
         ready = select.poll()
         ready.register(self.status, select.POLLIN)
@@ -154,7 +137,7 @@ class NamespacedCommand:
             data, ancillary, _, _ = self._socket.recvmsg(64, socket.CMSG_SPACE(_CREDENTIALS.size))
             if not data:
                 wait_for_exit(self._process, self.end_timeout)
-                raise sandbox_error(self._read_error())
+                raise self._explain_failure()
             received += data
         credentials = next(data for _, kind, data in ancillary if kind == socket.SCM_CREDENTIALS)
         leader = supervisor.read_process(_CREDENTIALS.unpack(credentials)[0])
@@ -169,7 +152,23 @@ class NamespacedCommand:
                 hint="bwrap must not be installed setuid: chmod u-s $(command -v bwrap)",
             ) from error
         stack.callback(os.close, self._processes)
-        return NamespaceProcesses(self._init.pid, leader.pid)
+        return leader.pid
+
+    def _explain_failure(self) -> WapError:
+        failure = self._launched.find_failure()
+        if failure is None:
+            return sandbox_error(self._read_error())
+        if failure.kind == "race":
+            return Conflict(
+                "Protected files of the workspace were changed while the command was being started.",
+                hint="Nothing was run. Try again.",
+            )
+        if failure.kind == "moved":
+            return ProviderUnavailable(
+                "The workspace was moved, or another folder has its path: no command runs.",
+                hint="Move it back, or start the server in the new folder.",
+            )
+        return sandbox_error(failure.text)
 
     def _read_error(self) -> str:
         try:
@@ -214,6 +213,7 @@ class NamespacedCommand:
         except subprocess.TimeoutExpired:
             self._process.kill()
             self._process.wait()
+        self._launched.end()
 
     # -- the way to the end: generators that yield when to check again
 

@@ -1,0 +1,268 @@
+"""Read what a command changed from the upper folder of its Layer, as a ChangeSet.
+
+The kernel puts every changed file, link and folder into the upper folder, a character device 0:0 for each deletion, and
+attributes on folders: `opaque` (nothing of the folder below is left), `redirect` (the folder was elsewhere before). The
+cost is that of the changes, not of the workspace. A deleted or created folder is listed with everything below it.
+
+No process uses the layer meanwhile. The folders are opened without following links: a command may have made any.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+from collections.abc import Iterator
+from contextlib import ExitStack, suppress
+from dataclasses import dataclass
+
+from wap_kernel.model.changes import ABSENT, Change, ChangeKind, ChangeSet, FileImage
+from wap_kernel.model.errors import TooLarge
+from wap_kernel.model.paths import join_path
+
+MAX_CHANGES = 500_000
+"""Paths of a ChangeSet; a command that changes more is refused as a whole."""
+_FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+_FILE = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+_CHUNK = 1024 * 1024
+
+
+def read_changes(upper: str, root_fd: int, attribute_prefix: str) -> ChangeSet:
+    """Return the changes in `upper` against the workspace at `root_fd`.
+
+    `attribute_prefix` is `trusted.overlay.` or `user.overlay.`.
+    """
+    reader = _ChangeReader(root_fd, attribute_prefix)
+    reader.read(upper)
+    return ChangeSet(tuple(_without_moved(reader.changes)))
+
+
+def image_of(found: os.stat_result | None, folder: int, name: str) -> FileImage:
+    """Return the image of an entry of the open folder `folder`."""
+    if found is None:
+        return ABSENT
+    if stat.S_ISREG(found.st_mode):
+        stamp = f"{found.st_ino}:{found.st_size}:{found.st_mtime_ns}"
+        return FileImage("file", stat.S_IMODE(found.st_mode), found.st_size, stamp=stamp)
+    if stat.S_ISLNK(found.st_mode):
+        return FileImage("link", target=os.readlink(name, dir_fd=folder))
+    return FileImage("folder" if stat.S_ISDIR(found.st_mode) else "special", stat.S_IMODE(found.st_mode))
+
+
+def is_whiteout(found: os.stat_result) -> bool:
+    """Return whether an entry of an upper folder stands for a deletion."""
+    return stat.S_ISCHR(found.st_mode) and found.st_rdev == 0
+
+
+def open_upper_folder(name: str, folder: int | None = None) -> int:
+    """Open a folder of an upper folder; open its permissions where the command has closed them for its owner."""
+    try:
+        return os.open(name, _FOLDER, dir_fd=folder)
+    except PermissionError:
+        mode = os.stat(name, dir_fd=folder, follow_symlinks=False).st_mode
+        handle = os.open(name, os.O_PATH | os.O_NOFOLLOW | os.O_DIRECTORY | os.O_CLOEXEC, dir_fd=folder)
+        try:
+            os.chmod(f"/proc/self/fd/{handle}", stat.S_IMODE(mode) | 0o700)
+        finally:
+            os.close(handle)
+        return os.open(name, _FOLDER, dir_fd=folder)
+
+
+def _without_moved(changes: list[Change]) -> Iterator[Change]:
+    """Leave out the deletions of folders that were moved, and of what they held."""
+    sources = {change.source for change in changes if change.kind is ChangeKind.MOVED}
+    if not sources:
+        yield from changes
+        return
+    prefixes = tuple(f"{source}/" for source in sources)
+    for change in changes:
+        is_gone = change.path in sources or change.path.startswith(prefixes)
+        if not (change.kind is ChangeKind.DELETED and is_gone):
+            yield change
+
+
+@dataclass(frozen=True)
+class _Place:
+    """A folder that is compared: its path, the open upper folder, and the open folder of the workspace."""
+
+    path: str
+    upper: int
+    lower: int | None
+    lower_path: str
+    """The path of the workspace's folder, another one where the folder was moved."""
+    is_opaque: bool = False
+
+
+class _ChangeReader:
+    def __init__(self, root_fd: int, attribute_prefix: str) -> None:
+        self._root = root_fd
+        self._prefix = attribute_prefix
+        self.changes: list[Change] = []
+
+    def read(self, upper: str) -> None:
+        with ExitStack() as opened:
+            descriptor = open_upper_folder(upper)
+            opened.callback(os.close, descriptor)
+            new, old = os.fstat(descriptor), os.fstat(self._root)
+            if stat.S_IMODE(new.st_mode) != stat.S_IMODE(old.st_mode):
+                self._add_mode(".", old, new)
+            self._read_folder(_Place(".", descriptor, self._root, "."))
+
+    def _read_folder(self, place: _Place) -> None:
+        with os.scandir(place.upper) as found:
+            entries = sorted(found, key=lambda entry: entry.name)
+        if place.is_opaque and place.lower is not None:
+            names = {entry.name for entry in entries}
+            for name in sorted(set(os.listdir(place.lower)) - names):
+                self._add_deleted(place, name)
+        for entry in entries:
+            new = entry.stat(follow_symlinks=False)
+            if is_whiteout(new):
+                self._add_deleted(place, entry.name)
+            elif stat.S_ISDIR(new.st_mode):
+                self._read_subfolder(place, entry.name, new)
+            else:
+                self._compare_file(place, entry.name, new)
+
+    def _read_subfolder(self, place: _Place, name: str, new: os.stat_result) -> None:
+        path, old = join_path(place.path, name), _lstat(name, place.lower)
+        with ExitStack() as opened:
+            descriptor = open_upper_folder(name, place.upper)
+            opened.callback(os.close, descriptor)
+            lower, lower_path = None, join_path(place.lower_path, name)
+            redirect = self._read_attribute(descriptor, "redirect")
+            is_opaque = self._read_attribute(descriptor, "opaque") == b"y"
+            if redirect is not None and not is_opaque:
+                lower_path = _resolve_redirect(redirect, place.lower_path)
+                lower = self._open_lower(lower_path)
+                if lower is not None:
+                    before = _folder_image(os.fstat(lower))
+                    self._add(Change(path, ChangeKind.MOVED, before, _folder_image(new), lower_path))
+            elif old is not None and stat.S_ISDIR(old.st_mode) and place.lower is not None:
+                lower = os.open(name, _FOLDER, dir_fd=place.lower)
+                if stat.S_IMODE(old.st_mode) != stat.S_IMODE(new.st_mode):
+                    self._add_mode(path, old, new)
+            if lower is not None:
+                opened.callback(os.close, lower)
+            else:
+                is_new = old is None or place.lower is None
+                before = ABSENT if is_new else image_of(old, place.lower or 0, name)
+                kind = ChangeKind.CREATED if is_new else ChangeKind.CHANGED
+                self._add(Change(path, kind, before, _folder_image(new)))
+            self._read_folder(_Place(path, descriptor, lower, lower_path, is_opaque))
+
+    def _compare_file(self, place: _Place, name: str, new: os.stat_result) -> None:
+        path, old = join_path(place.path, name), _lstat(name, place.lower)
+        after = image_of(new, place.upper, name)
+        if old is None or place.lower is None:
+            self._add(Change(path, ChangeKind.CREATED, ABSENT, after))
+            return
+        before = image_of(old, place.lower, name)
+        if before.kind == "folder":
+            self._list_deleted(place.lower, name, path)
+        if (
+            before.kind != after.kind
+            or before.target != after.target
+            or not self._has_same_content(place, name, old, new)
+        ):
+            self._add(Change(path, ChangeKind.CHANGED, before, after))
+        elif before.mode != after.mode:
+            self._add(Change(path, ChangeKind.MODE, before, after))
+        elif old.st_mtime_ns != new.st_mtime_ns and before.kind == "file":
+            self._add(Change(path, ChangeKind.TOUCHED, before, after))
+
+    def _has_same_content(self, place: _Place, name: str, old: os.stat_result, new: os.stat_result) -> bool:
+        """Return whether both files hold the same; a file may have been opened for writing and left as it was."""
+        if not stat.S_ISREG(new.st_mode):
+            return True
+        if old.st_size != new.st_size:
+            return False
+        try:
+            with ExitStack() as opened:
+                pair = []
+                for folder in (place.upper, place.lower):
+                    pair.append(os.open(name, _FILE, dir_fd=folder))
+                    opened.callback(os.close, pair[-1])
+                while chunk := os.read(pair[0], _CHUNK):
+                    if os.read(pair[1], _CHUNK) != chunk:
+                        return False
+        except OSError:
+            return False  # it cannot be read, so it counts as changed
+        return True
+
+    # -- deletions
+
+    def _add_deleted(self, place: _Place, name: str) -> None:
+        old = _lstat(name, place.lower)
+        if old is None or place.lower is None:
+            return  # made and deleted by the command itself, or gone from the workspace meanwhile
+        path = join_path(place.path, name)
+        self._add(Change(path, ChangeKind.DELETED, image_of(old, place.lower, name)))
+        if stat.S_ISDIR(old.st_mode):
+            self._list_deleted(place.lower, name, path)
+
+    def _list_deleted(self, parent: int, name: str, path: str) -> None:
+        """List everything below a folder of the workspace as deleted."""
+        try:
+            descriptor = os.open(name, _FOLDER, dir_fd=parent)
+        except OSError:
+            return
+        try:
+            for entry in sorted(os.listdir(descriptor)):
+                found = _lstat(entry, descriptor)
+                if found is None:
+                    continue
+                below = join_path(path, entry)
+                self._add(Change(below, ChangeKind.DELETED, image_of(found, descriptor, entry)))
+                if stat.S_ISDIR(found.st_mode):
+                    self._list_deleted(descriptor, entry, below)
+        finally:
+            os.close(descriptor)
+
+    # -- parts
+
+    def _add(self, change: Change) -> None:
+        if len(self.changes) >= MAX_CHANGES:
+            raise TooLarge(
+                f"The command changed more than {MAX_CHANGES} files, so none of its changes was applied.",
+                hint="Do it in smaller steps.",
+            )
+        self.changes.append(change)
+
+    def _add_mode(self, path: str, old: os.stat_result, new: os.stat_result) -> None:
+        self._add(Change(path, ChangeKind.MODE, _folder_image(old), _folder_image(new)))
+
+    def _read_attribute(self, descriptor: int, name: str) -> bytes | None:
+        with suppress(OSError):
+            return os.getxattr(descriptor, self._prefix + name)
+        return None
+
+    def _open_lower(self, path: str) -> int | None:
+        descriptor = os.dup(self._root)
+        for name in path.split("/"):
+            try:
+                below = os.open(name, _FOLDER, dir_fd=descriptor)
+            except OSError:
+                return None
+            finally:
+                os.close(descriptor)
+            descriptor = below
+        return descriptor
+
+
+def _resolve_redirect(value: bytes, parent: str) -> str:
+    """Return the path that a folder had before: from the top with a slash, else beside its old parent."""
+    text = os.fsdecode(value)
+    return text.strip("/") if text.startswith("/") else join_path(parent, text)
+
+
+def _folder_image(found: os.stat_result) -> FileImage:
+    return FileImage("folder", stat.S_IMODE(found.st_mode))
+
+
+def _lstat(name: str, folder: int | None) -> os.stat_result | None:
+    if folder is None:
+        return None
+    try:
+        return os.stat(name, dir_fd=folder, follow_symlinks=False)
+    except OSError:
+        return None

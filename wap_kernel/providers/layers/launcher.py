@@ -1,0 +1,217 @@
+"""Start the programs that prepare namespaces, one of them ahead of time, and give each its task.
+
+Starting Python takes longer than everything else that a command needs, so the next program is started while the present
+command runs; it waits for its task. `namespace_program.py` is what runs in the process.
+"""
+
+from __future__ import annotations
+
+import array
+import json
+import os
+import socket
+import subprocess
+import sys
+import threading
+from collections.abc import Mapping, Sequence
+from contextlib import ExitStack, suppress
+from dataclasses import dataclass
+from importlib.resources import files
+from typing import Any, NamedTuple
+
+from wap_kernel.model.errors import ProviderUnavailable
+from wap_kernel.providers.base import ResourceLimits
+from wap_kernel.providers.process.inheritance import leave_keyring
+from wap_kernel.providers.resource_limits import CommandLimits, ControlGroups
+
+_NEEDED = ("LD_LIBRARY_PATH",)
+"""Variables without which some installations cannot start Python; the command does not get them."""
+_BUFFER_BYTES = 4 * 1024 * 1024
+_ANSWER_BYTES = 64 * 1024
+READY_SECONDS = 30.0
+"""Seconds after which a namespace that is not ready is given up."""
+
+
+_CAN_MOUNT = 1 << 21
+"""The bit of CAP_SYS_ADMIN."""
+
+
+def needs_user_namespace() -> bool:
+    """Return whether this process may not mount by itself: it is not root, or root in a container."""
+    with suppress(OSError, ValueError), open("/proc/self/status", encoding="ascii", errors="replace") as file:
+        line = next(line for line in file if line.startswith("CapEff:"))
+        return not int(line.split()[1], 16) & _CAN_MOUNT
+    return True
+
+
+class CommandLine(NamedTuple):
+    """The program that a namespace program becomes."""
+
+    argv: Sequence[str]
+    environment: Mapping[str, str]
+    descriptors: Mapping[int, int]
+    """Descriptors of the server by the numbers that they have in the program."""
+
+
+@dataclass(frozen=True)
+class NamespaceTask:
+    """The namespace that a program prepares."""
+
+    root: str
+    identity: tuple[int, int]
+    """Device and inode of the root, as the server has it open."""
+    guards: Sequence[tuple[str, str]] = ()
+    """The kind of mount and the path below the root of each guard, upper ones first."""
+    read_only: bool = False
+    layer: Mapping[str, str] | None = None
+    """The `upperdir` and `workdir` of the overlay. None: commands write into the workspace."""
+    joined: tuple[int, int] | None = None
+    """Descriptors of the user and mount namespaces that hold the overlay already."""
+
+
+@dataclass(frozen=True)
+class TaskFailure:
+    """The reason why a namespace could not be prepared."""
+
+    kind: str
+    """`race`: a path of the workspace has changed since the guards were found. `moved`: the root has."""
+    text: str
+
+
+class NamespaceProcess:
+    """A program that waits for its task, or does it."""
+
+    def __init__(self, limits: ResourceLimits, groups: ControlGroups) -> None:
+        self.stack = ExitStack()
+        """The resources of the process, to be closed after it has ended."""
+        with ExitStack() as theirs, ExitStack() as failing:
+            failing.callback(self.stack.close)
+            ours, task = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+            self.stack.callback(ours.close)
+            theirs.callback(task.close)
+            ours.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, _BUFFER_BYTES)
+            self._connection = ours
+            self.limits = CommandLimits(self.stack, limits, groups)
+            leave_keyring()
+            with self.limits.enter():
+                self.process = subprocess.Popen(
+                    [sys.executable, "-I", "-S", "-c", _read_source()],
+                    stdin=task.fileno(),
+                    stdout=subprocess.DEVNULL,
+                    stderr=subprocess.DEVNULL,
+                    env={name: os.environ[name] for name in _NEEDED if name in os.environ},
+                    start_new_session=True,  # what signals the server's or kernel's group must not end it halfway
+                )
+            failing.pop_all()
+
+    def send(self, task: NamespaceTask, command: CommandLine | None, *, user_namespace: bool) -> None:
+        """Give the program its task; with a command it becomes that command."""
+        described: dict[str, Any] = {
+            "root": task.root,
+            "identity": list(task.identity),
+            "guards": [list(guard) for guard in task.guards],
+            "readOnly": task.read_only,
+            "layer": None if task.layer is None else dict(task.layer),
+            "joins": task.joined is not None,
+            "userNamespace": user_namespace,
+            "empty": EMPTY_FILE,
+            "command": None,
+        }
+        descriptors: list[int] = []
+        if command is not None:
+            descriptors += command.descriptors.values()
+            described["command"] = {
+                "argv": list(command.argv),
+                "environment": dict(command.environment),
+                "descriptors": list(command.descriptors),
+            }
+        descriptors += task.joined or ()
+        data = json.dumps(described).encode("ascii")
+        rights = array.array("i", descriptors).tobytes()
+        try:
+            self._connection.sendmsg([data], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, rights)] if descriptors else [])
+        except OSError as error:
+            raise ProviderUnavailable(f"The namespace could not be prepared: {error.strerror}.") from error
+
+    def receive(self, timeout: float = READY_SECONDS) -> tuple[TaskFailure | None, list[int]]:
+        """Wait for the answer of a program that holds its namespace, and return a failure or its descriptors."""
+        self._connection.settimeout(timeout)
+        numbers = array.array("i")
+        try:
+            size = socket.CMSG_SPACE(8 * numbers.itemsize)
+            data, ancillary, _, _ = self._connection.recvmsg(_ANSWER_BYTES, size)
+        except OSError as error:
+            return TaskFailure("failed", f"no answer ({error})"), []
+        for _, _, raw in ancillary:
+            numbers.frombytes(raw[: len(raw) - len(raw) % numbers.itemsize])
+        answer = json.loads(data or b'{"error": "failed", "text": "the program ended"}')
+        failure = TaskFailure(answer["error"], answer["text"]) if "error" in answer else None
+        return failure, list(numbers)
+
+    def find_failure(self) -> TaskFailure | None:
+        """Return the failure of a program that ended before it became its command, if it told one."""
+        self._connection.setblocking(False)
+        with suppress(OSError, ValueError):
+            answer = json.loads(self._connection.recv(_ANSWER_BYTES))
+            return TaskFailure(answer["error"], answer["text"])
+        return None
+
+    def end(self) -> None:
+        """End a program that holds a namespace or was not needed."""
+        self._connection.close()
+        with suppress(subprocess.TimeoutExpired):
+            self.process.wait(READY_SECONDS)
+        self.process.kill()
+        self.process.wait()
+        self.stack.close()
+
+
+EMPTY_FILE = str(files("wap_kernel.providers") / "empty")
+
+
+def _read_source() -> str:
+    return (files(__package__) / "namespace_program.py").read_text(encoding="utf-8")
+
+
+class Launcher:
+    """The namespace programs of one provider. `user_namespace`: the server may not mount, so each has a user namespace.
+
+    Every program starts within the control groups of its command.
+    """
+
+    def __init__(
+        self, *, user_namespace: bool, limits: ResourceLimits | None = None, groups: ControlGroups | None = None
+    ) -> None:
+        self.user_namespace = user_namespace
+        self._limits = limits or ResourceLimits(None, None, None)
+        self._groups = groups or ControlGroups()
+        self._lock = threading.Lock()
+        self._prepared: NamespaceProcess | None = None
+        self._is_closed = False
+
+    def launch(self, task: NamespaceTask, command: CommandLine | None = None) -> NamespaceProcess:
+        """Start a namespace. The caller owns the process, and calls `prepare` when there is time for it."""
+        with self._lock:
+            program, self._prepared = self._prepared, None
+        if program is None or program.process.poll() is not None:
+            program = NamespaceProcess(self._limits, self._groups)
+        try:
+            program.send(task, command, user_namespace=self.user_namespace)
+        except BaseException:
+            program.end()
+            raise
+        return program
+
+    def prepare(self) -> None:
+        """Start the next program, which waits for its task."""
+        with self._lock:
+            is_needed = self._prepared is None and not self._is_closed
+            if is_needed:
+                self._prepared = NamespaceProcess(self._limits, self._groups)
+
+    def close(self) -> None:
+        with self._lock:
+            self._is_closed = True
+            program, self._prepared = self._prepared, None
+        if program is not None:
+            program.end()

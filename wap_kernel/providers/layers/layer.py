@@ -1,0 +1,229 @@
+"""A Layer: the folder above the workspace that receives what a command writes.
+
+    <layers>/<id>/upper   what the command wrote, see `change_reader.py`
+    <layers>/<id>/work    for the kernel
+    <layers>/<id>/layer.json
+
+A layer survives the server: a command whose effect waits for a person's decision keeps its layer until then.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import stat
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from secrets import token_hex
+from typing import Any
+
+from wap_kernel.files.contained.component_walk import FOLDER_FLAGS
+from wap_kernel.files.contained.root import Root
+from wap_kernel.model.changes import ChangeSet
+from wap_kernel.model.errors import NO_SPACE_ERRNOS, NoSpace, NotFound, ProviderUnavailable, WapError
+from wap_kernel.providers.layers.change_reader import open_upper_folder, read_changes
+from wap_kernel.providers.layers.launcher import Launcher, NamespaceProcess, NamespaceTask
+
+_DESCRIPTION = "layer.json"
+_TICK_SECONDS = 0.001
+
+
+@dataclass(frozen=True)
+class _Description:
+    began_ns: int
+    user_namespace: bool
+
+
+class Layer:
+    """One layer on disk, and the namespace that holds it mounted for the commands of a batch."""
+
+    def __init__(self, folder: str, root: Root, launcher: Launcher, description: _Description) -> None:
+        self.id = os.path.basename(folder)
+        self.folder = folder
+        self.began_ns = description.began_ns
+        """The time at which the layer began, as the workspace's filesystem gave it."""
+        self._root = root
+        self._launcher = launcher
+        self._user_namespace = description.user_namespace
+        self._holder: NamespaceProcess | None = None
+        self._held: list[int] = []
+
+    @property
+    def upper(self) -> str:
+        return os.path.join(self.folder, "upper")
+
+    @property
+    def mount_options(self) -> dict[str, str]:
+        return {"upperdir": self.upper, "workdir": os.path.join(self.folder, "work")}
+
+    @property
+    def files(self) -> Root:
+        """Return the files that a command on this layer sees: those of the workspace until the layer is held."""
+        return self._root.at_descriptor(self._held[0]) if self._held else self._root
+
+    # -- batches
+
+    def hold(self) -> int:
+        """Mount the layer for several commands, and return a descriptor of the merged folder, open until `release`."""
+        if self._holder is None:
+            found = os.fstat(self._root.fd)
+            task = NamespaceTask(self._root.path, (found.st_dev, found.st_ino), layer=self.mount_options)
+            holder = self._launcher.launch(task)
+            failure, descriptors = holder.receive()
+            if failure is not None:
+                holder.end()
+                raise ProviderUnavailable(f"The layer could not be mounted: {failure.text}.", hint="Run `wap doctor`.")
+            merged = os.open(".", FOLDER_FLAGS, dir_fd=descriptors[0])  # the one that was sent cannot be read
+            os.close(descriptors[0])
+            self._holder, self._held = holder, [merged, *descriptors[1:]]
+        return self._held[0]
+
+    @property
+    def namespaces(self) -> tuple[int, int] | None:
+        """Return descriptors of the namespaces that hold the layer, None while it is not held."""
+        return (self._held[1], self._held[2]) if self._held else None
+
+    def release(self) -> None:
+        """Unmount a layer that was held; what it holds stays."""
+        held, self._held = self._held, []
+        for descriptor in held:
+            os.close(descriptor)
+        if self._holder is not None:
+            self._holder.end()
+            self._holder = None
+
+    # -- contents
+
+    def await_tick(self) -> None:
+        """Wait until the filesystem's clock has gone on, so that what a person saves from now on is newer."""
+        while read_clock(self._root, self.folder) <= self.began_ns:
+            time.sleep(_TICK_SECONDS)
+
+    def read_changes(self) -> ChangeSet:
+        """Return what the commands on this layer have changed; none of them may be running."""
+        prefix = "user.overlay." if self._user_namespace else "trusted.overlay."
+        return read_changes(self.upper, self._root.fd, prefix)
+
+    def read_note(self, name: str) -> Any:
+        """Return what `write_note` stored under a name, or None."""
+        try:
+            with open(os.path.join(self.folder, f"{name}.json"), encoding="utf-8") as file:
+                return json.load(file)
+        except FileNotFoundError:
+            return None
+
+    def write_note(self, name: str, value: Any) -> None:
+        """Store a value with the layer, such as the outcome of its command."""
+        with _translate_errors():
+            temporary = os.path.join(self.folder, f".{name}.tmp")
+            with open(temporary, "w", encoding="utf-8") as file:
+                json.dump(value, file)
+                file.flush()
+                os.fsync(file.fileno())
+            os.replace(temporary, os.path.join(self.folder, f"{name}.json"))
+
+    def discard(self) -> None:
+        """Unmount the layer and remove everything that it holds."""
+        self.release()
+        remove_tree(self.folder)
+
+
+class LayerStore:
+    """The layers of one workspace, in `folder`, a place whose filesystem can carry them (see `probe.py`)."""
+
+    def __init__(self, folder: str, root: Root, launcher: Launcher) -> None:
+        self.folder = folder
+        self._root = root
+        self._launcher = launcher
+        with _translate_errors():
+            os.makedirs(folder, mode=0o700, exist_ok=True)
+
+    def create(self) -> Layer:
+        """Make an empty layer on the workspace as it is now."""
+        folder = os.path.join(self.folder, f"layer_{token_hex(8)}")
+        with _translate_errors():
+            os.mkdir(folder, 0o700)
+            upper = os.path.join(folder, "upper")
+            os.mkdir(upper, 0o700)
+            os.mkdir(os.path.join(folder, "work"), 0o700)
+            top = os.fstat(self._root.fd)
+            if top.st_uid != os.geteuid() or top.st_gid != os.stat(upper).st_gid:
+                with suppress(PermissionError):
+                    os.chown(upper, top.st_uid, top.st_gid)
+            os.chmod(upper, stat.S_IMODE(top.st_mode))  # the merged folder has the mode of the upper one
+            description = _Description(read_clock(self._root, folder), self._launcher.user_namespace)
+            with open(os.path.join(folder, _DESCRIPTION), "w", encoding="utf-8") as file:
+                json.dump(vars(description), file)
+        return Layer(folder, self._root, self._launcher, description)
+
+    def load(self, identifier: str) -> Layer:
+        """Return the layer with this id; raise NotFound where it has been removed."""
+        folder = os.path.join(self.folder, os.path.basename(identifier))
+        try:
+            with open(os.path.join(folder, _DESCRIPTION), encoding="utf-8") as file:
+                description = _Description(**json.load(file))
+        except (OSError, ValueError, TypeError):
+            raise NotFound(
+                "The layer of this command is gone, and with it what the command changed.",
+                hint="Run the command again.",
+            ) from None
+        return Layer(folder, self._root, self._launcher, description)
+
+    def remove(self, identifier: str) -> None:
+        """Remove a layer, which may be gone already."""
+        remove_tree(os.path.join(self.folder, os.path.basename(identifier)))
+
+
+def read_clock(root: Root, folder: str) -> int:
+    """Return the time that the workspace's filesystem gives to a new file: its clock is coarse, or another machine's.
+
+    Where a nameless file cannot be made there, a file in `folder` gives the time.
+    """
+    try:
+        descriptor = os.open(".", os.O_TMPFILE | os.O_WRONLY | os.O_CLOEXEC, 0o600, dir_fd=root.fd)
+        try:
+            return os.fstat(descriptor).st_ctime_ns
+        finally:
+            os.close(descriptor)
+    except OSError:
+        path = os.path.join(folder, ".clock")
+        with open(path, "wb"):
+            os.utime(path)
+        return os.stat(path).st_ctime_ns
+
+
+def remove_tree(folder: str) -> None:
+    """Remove a folder of layers, also where a command has closed folders in it to their owner."""
+
+    def open_parent(_: Any, path: str, error: Any) -> None:
+        with suppress(OSError):
+            os.close(open_upper_folder(os.path.dirname(path)))
+            if os.path.isdir(path) and not os.path.islink(path):
+                os.close(open_upper_folder(path))
+                shutil.rmtree(path, ignore_errors=True)
+            else:
+                os.unlink(path)
+
+    shutil.rmtree(folder, onerror=open_parent)
+    if os.path.isdir(folder):
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+@contextmanager
+def _translate_errors() -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        raise _layer_error(error) from error
+
+
+def _layer_error(error: OSError) -> WapError:
+    if error.errno in NO_SPACE_ERRNOS:
+        return NoSpace("No space left for what the command would write, so nothing was run.", hint="Free some space.")
+    return ProviderUnavailable(
+        f"A layer for the command cannot be made ({os.strerror(error.errno or 0)}), so nothing was run.",
+        hint="The state folder must be writable (WapExtension.state_dir).",
+    )
