@@ -44,6 +44,12 @@ class Stat:
     size: int
     mtime_ns: int
     mode: int
+    inode: int = 0
+
+    @property
+    def stamp(self) -> str:
+        """Return inode, size and time of modification, by which a later change of a file is noticed."""
+        return f"{self.inode}:{self.size}:{self.mtime_ns}"
 
 
 class LinkStat(NamedTuple):
@@ -172,14 +178,19 @@ class Files(Protocol):
     def lstat(self, path: str) -> LinkStat | None:
         """Return the lstat of the real path `path`, or None also if a folder on the way has become a link."""
 
-    def replace(self, path: str, data: bytes, *, exclusive: bool = False, mode: int | None = None) -> Stat:
-        """Write `data` to `path`, atomically and durably; with `exclusive`, fail with EEXIST if it exists."""
+    def replace(
+        self, path: str, data: bytes, *, exclusive: bool = False, mode: int | None = None, expected: Stat | None = None
+    ) -> Stat:
+        """Write `data` to `path`, atomically and durably; with `exclusive`, fail with EEXIST if it exists.
+
+        Raise Conflict if another file than `expected` is there, whenever it was saved.
+        """
 
     def append(self, path: str, data: bytes) -> Stat: ...
     def rename(self, source: str, destination: str, *, overwrite: bool = False) -> str:
         """Rename and return the resolved destination."""
 
-    def unlink(self, path: str) -> None: ...
+    def unlink(self, path: str, *, expected: Stat | None = None) -> None: ...
     def remove_tree(self, path: str) -> None: ...
     def mkdir(self, path: str, *, parents: bool = False) -> bool:
         """Create a folder and return whether it is new; an existing folder is no error."""

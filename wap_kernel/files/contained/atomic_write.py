@@ -7,26 +7,25 @@ The journal notes the temporary file before it exists, so that the next start ca
 
 from __future__ import annotations
 
-import ctypes
 import errno
 import os
 import secrets
 import stat
-import sys
 from collections.abc import Callable
 from contextlib import suppress
-from functools import cache
 from typing import Protocol
 
 from wap_kernel.files.contained.component_walk import Location
+from wap_kernel.files.contained.renames import TEMPORARY_PREFIX as TEMPORARY_PREFIX
+from wap_kernel.files.contained.renames import TEMPORARY_SUFFIX as TEMPORARY_SUFFIX
+from wap_kernel.files.contained.renames import is_temporary as is_temporary
+from wap_kernel.files.contained.renames import rename_exclusive, temporary_name
 
 _HAS_EFFECTIVE_IDS = os.access in os.supports_effective_ids
 _CAN_CHMOD_LINKS = os.chmod in os.supports_follow_symlinks
 _O_PATH = getattr(os, "O_PATH", 0)
 
 STEPS = ("noted", "created", "written", "synced", "renamed", "folder synced", "forgotten")
-TEMPORARY_PREFIX = ".wap-"
-TEMPORARY_SUFFIX = ".tmp"
 
 Step = Callable[[str], None]
 """A callback after each step of the protocol, at which tests stop it."""
@@ -72,92 +71,84 @@ class PendingSync:
             self._temporary.clear()
 
 
-def is_temporary(name: str) -> bool:
-    return name.startswith(TEMPORARY_PREFIX) and name.endswith(TEMPORARY_SUFFIX)
+class StagedFile:
+    """A file with its final content and mode under a temporary name beside `location`, synced and noted.
 
-
-def write_file(
-    location: Location,
-    data: bytes,
-    *,
-    exclusive: bool,
-    mode: int | None,
-    journal: Journal,
-    step: Step,
-    restoring: bool = False,
-    pending_sync: PendingSync | None = None,
-) -> os.stat_result:
-    """Write a file with `data` at `location`, with the mode and owner of an existing file unless `mode` is not None.
-
-    With `pending_sync`, its `sync` does the last two steps.
-    With `restoring`, the file also replaces a read-only file and gets all bits of `mode`.
+    The file gets `mode`, or else the mode and owner of the file `old` that it shall replace.
     """
-    old = _check_existing(location, allow_read_only=restoring)
-    if old is not None and exclusive:
-        raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST))
-    if pending_sync is not None:
-        pending_sync.add_folder(location.fd)
-    temporary = _note_temporary(location, journal)
-    step("noted")
-    try:
-        bits = 0o7777 if restoring else 0o777  # new content has not earned a setuid bit
-        result = _write_temporary(location.fd, temporary, data, old, mode, bits, step)
-        if exclusive:
-            rename_exclusive(location.fd, temporary, location.fd, location.name)
-        else:
-            os.rename(temporary, location.name, src_dir_fd=location.fd, dst_dir_fd=location.fd)
-    except OSError:
-        _discard(location.fd, temporary)
-        journal.forget(temporary)
-        raise
-    step("renamed")
-    if pending_sync is not None:
-        pending_sync.add(temporary, journal)
-        return result
-    os.fsync(location.fd)
-    step("folder synced")
-    journal.forget(temporary)
-    step("forgotten")
-    return result
+
+    def __init__(
+        self,
+        location: Location,
+        data: bytes,
+        old: os.stat_result | None,
+        mode: int | None,
+        *,
+        journal: Journal,
+        step: Step,
+    ) -> None:
+        self.location = location
+        self.token = secrets.token_hex(12)
+        self.name = temporary_name(self.token)
+        self._journal = journal
+        self._step = step
+        journal.note(self.name, os.path.join(os.path.dirname(location.path), self.name))
+        step("noted")
+        try:
+            self.stat = _write_temporary(location.fd, self.name, data, old, mode, step)
+        except OSError:
+            self.discard()
+            raise
+
+    def rename(self, pending_sync: PendingSync | None = None) -> None:
+        """Give the file its name, which must be free; with `pending_sync`, its `sync` does the last two steps."""
+        try:
+            rename_exclusive(self.location.fd, self.name, self.location.fd, self.location.name)
+        except OSError:
+            self.discard()
+            raise
+        self._step("renamed")
+        if pending_sync is not None:
+            pending_sync.add(self.name, self._journal)
+            return
+        os.fsync(self.location.fd)
+        self._step("folder synced")
+        self.forget()
+        self._step("forgotten")
+
+    def forget(self) -> None:
+        """Remove the note, for the temporary name is gone or the log of changes names it."""
+        self._journal.forget(self.name)
+
+    def discard(self) -> None:
+        """Remove the temporary file."""
+        with suppress(FileNotFoundError):
+            os.unlink(self.name, dir_fd=self.location.fd)
+        self.forget()
 
 
-def write_link(location: Location, target: str, *, journal: Journal) -> None:
-    """Create a link at `location` by the same protocol."""
-    temporary = _note_temporary(location, journal)
-    try:
-        os.symlink(target, temporary, dir_fd=location.fd)
-        os.rename(temporary, location.name, src_dir_fd=location.fd, dst_dir_fd=location.fd)
-    except OSError:
-        _discard(location.fd, temporary)
-        journal.forget(temporary)
-        raise
-    os.fsync(location.fd)
-    journal.forget(temporary)
-
-
-def _note_temporary(location: Location, journal: Journal) -> str:
-    temporary = f"{TEMPORARY_PREFIX}{secrets.token_hex(12)}{TEMPORARY_SUFFIX}"
-    journal.note(temporary, os.path.join(os.path.dirname(location.path), temporary))
-    return temporary
-
-
-def _check_existing(location: Location, *, allow_read_only: bool) -> os.stat_result | None:
-    try:
-        old = os.stat(location.name, dir_fd=location.fd, follow_symlinks=False)
-    except FileNotFoundError:
+def check_writable(location: Location) -> os.stat_result | None:
+    """Return the stat of the file that a write shall replace; raise where it is a folder or may not be written."""
+    old = _lstat(location)
+    if old is None:
         return None
     if stat.S_ISDIR(old.st_mode):
         raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
-    if not allow_read_only and not os.access(
-        location.name, os.W_OK, dir_fd=location.fd, effective_ids=_HAS_EFFECTIVE_IDS
-    ):
+    if not os.access(location.name, os.W_OK, dir_fd=location.fd, effective_ids=_HAS_EFFECTIVE_IDS):
         # A rename would succeed, but a person made the file read-only on purpose.
         raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
     return old
 
 
+def _lstat(location: Location) -> os.stat_result | None:
+    try:
+        return os.stat(location.name, dir_fd=location.fd, follow_symlinks=False)
+    except FileNotFoundError:
+        return None
+
+
 def _write_temporary(
-    folder: int, name: str, data: bytes, old: os.stat_result | None, mode: int | None, bits: int, step: Step
+    folder: int, name: str, data: bytes, old: os.stat_result | None, mode: int | None, step: Step
 ) -> os.stat_result:
     new_mode = mode if mode is not None else old.st_mode if old is not None else None
     # A new file gets the mode that the umask leaves, as from any editor. Otherwise no other user can read it before it
@@ -170,7 +161,7 @@ def _write_temporary(
         if old is not None and (old.st_uid, old.st_gid) != (os.geteuid(), os.getegid()):
             _keep_owner(descriptor, old)
         if new_mode is not None:
-            os.fchmod(descriptor, stat.S_IMODE(new_mode) & bits)
+            os.fchmod(descriptor, stat.S_IMODE(new_mode) & 0o777)  # new content has not earned a setuid bit
         step("written")
         os.fsync(descriptor)
         step("synced")
@@ -203,11 +194,6 @@ def _keep_owner(descriptor: int, old: os.stat_result) -> None:
         os.fchown(descriptor, old.st_uid, old.st_gid)
 
 
-def _discard(folder: int, name: str) -> None:
-    with suppress(FileNotFoundError):
-        os.unlink(name, dir_fd=folder)
-
-
 def change_mode(location: Location, mode: int) -> None:
     """Change the mode of the file or folder at `location`, never of the target of a link."""
     bits = stat.S_IMODE(mode)
@@ -223,41 +209,3 @@ def change_mode(location: Location, mode: int) -> None:
         os.chmod(f"/proc/self/fd/{descriptor}", bits)
     finally:
         os.close(descriptor)
-
-
-_RENAME_NOREPLACE = 1
-
-
-@cache
-def _libc() -> ctypes.CDLL:
-    return ctypes.CDLL(None, use_errno=True)
-
-
-def rename_exclusive(source_fd: int, source: str, target_fd: int, target: str) -> None:
-    """Rename, or fail with EEXIST if the target exists, in one step where the system can do that."""
-    if sys.platform.startswith("linux"):
-        renameat2 = getattr(_libc(), "renameat2", None)
-        if renameat2 is not None:
-            if renameat2(source_fd, os.fsencode(source), target_fd, os.fsencode(target), _RENAME_NOREPLACE) == 0:
-                return
-            number = ctypes.get_errno()
-            if number not in (errno.ENOSYS, errno.EINVAL):
-                raise OSError(number, os.strerror(number))
-    try:  # a second name is exclusive everywhere, but folders and some file systems have none
-        os.link(source, target, src_dir_fd=source_fd, dst_dir_fd=target_fd, follow_symlinks=False)
-    except FileExistsError:
-        raise
-    except OSError:
-        _rename_after_stat(source_fd, source, target_fd, target)
-    else:
-        os.unlink(source, dir_fd=source_fd)
-
-
-def _rename_after_stat(source_fd: int, source: str, target_fd: int, target: str) -> None:
-    """Rename after a stat of `target`, as a last resort: a file created between the two calls is lost."""
-    try:
-        os.stat(target, dir_fd=target_fd, follow_symlinks=False)
-    except FileNotFoundError:
-        os.rename(source, target, src_dir_fd=source_fd, dst_dir_fd=target_fd)
-        return
-    raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST))

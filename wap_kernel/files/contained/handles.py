@@ -8,8 +8,8 @@ from collections.abc import Iterator
 from functools import partial
 from itertools import islice
 
-from wap_kernel.files.contained.atomic_write import TEMPORARY_PREFIX, is_temporary
 from wap_kernel.files.contained.component_walk import FOLDER_FLAGS
+from wap_kernel.files.contained.renames import TEMPORARY_PREFIX, is_temporary
 from wap_kernel.files.interface import FileKind, Guard, LinkStat, Stat
 from wap_kernel.model.errors import InvalidArgument, TooLarge
 from wap_kernel.model.hints import LIST_FOLDER
@@ -28,7 +28,8 @@ MAX_REMOVED_DEPTH = 200
 
 
 def build_stat(found: os.stat_result, path: str) -> Stat:
-    return Stat(path, FileKind.of_mode(found.st_mode), found.st_size, found.st_mtime_ns, found.st_mode)
+    kind = FileKind.of_mode(found.st_mode)
+    return Stat(path, kind, found.st_size, found.st_mtime_ns, found.st_mode, found.st_ino)
 
 
 def build_link_stat(found: os.stat_result, target: str | None = None) -> LinkStat:

@@ -58,22 +58,23 @@ class LinklessFiles:
                 return True
             return False
 
-    def create(self, path: str, data: bytes, pending_sync: atomic_write.PendingSync) -> LinkStat:
-        """Create a file by the write protocol; the caller must call `pending_sync.sync` before it reports the file."""
+    def stage(self, path: str, data: bytes) -> atomic_write.StagedFile:
+        """Write a file under a temporary name; `StagedFile.rename` creates it, then the caller closes its location."""
         location = self._locate(path)
         if location is None:  # a link has appeared since `is_free`
             raise OSError(errno.ELOOP, os.strerror(errno.ELOOP))
-        with location:
-            made = atomic_write.write_file(
-                location,
-                data,
-                exclusive=True,
-                mode=None,
-                journal=self._journal,
-                step=self._step,
-                pending_sync=pending_sync,
-            )
-            return build_link_stat(made)
+        try:
+            return atomic_write.StagedFile(location, data, None, None, journal=self._journal, step=self._step)
+        except BaseException:
+            location.close()
+            raise
+
+    def create(self, path: str, data: bytes, pending_sync: atomic_write.PendingSync) -> LinkStat:
+        staged = self.stage(path, data)
+        with staged.location as location:
+            pending_sync.add_folder(location.fd)
+            staged.rename(pending_sync)
+            return build_link_stat(staged.stat)
 
     def _locate(self, path: str) -> Location | None:
         if ".." in path:

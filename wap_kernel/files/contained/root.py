@@ -16,7 +16,7 @@ from contextlib import suppress
 from typing import TypeVar
 
 from wap_kernel.files.contained import atomic_write, openat2
-from wap_kernel.files.contained.atomic_write import change_mode
+from wap_kernel.files.contained.changer import Changer, DirectChanger
 from wap_kernel.files.contained.component_walk import FOLDER_FLAGS, Location, RaceDetected, RootEscape, walk_components
 from wap_kernel.files.contained.handles import (
     READ_FLAGS,
@@ -27,6 +27,7 @@ from wap_kernel.files.contained.handles import (
     stat_link,
 )
 from wap_kernel.files.contained.linkless import LinklessFiles
+from wap_kernel.files.contained.renames import exchange, exchange_in_steps
 from wap_kernel.files.interface import FileKind, Guard, LinkStat, Stat
 from wap_kernel.model.errors import Conflict, InvalidArgument, WapError
 from wap_kernel.model.paths import Access, outside, resolve_lexically, split_path
@@ -37,7 +38,10 @@ T = TypeVar("T")
 
 
 class Root:
-    """A folder and everything below it. `step` and `use_openat2` exist for tests of the protocol and of the walk."""
+    """A folder and everything below it, opened by its path, or as the open descriptor `fd`.
+
+    `step`, `use_openat2` and `use_exchange` exist for tests of the protocols and of what old systems lack.
+    """
 
     def __init__(
         self,
@@ -47,14 +51,18 @@ class Root:
         journal: atomic_write.Journal,
         step: atomic_write.Step = lambda _: None,
         use_openat2: bool = True,
+        use_exchange: bool = True,
+        fd: int | None = None,
     ) -> None:
         self.path = os.path.realpath(path)
         self.names = tuple(dict.fromkeys((self.path, os.path.abspath(path))))
         """Absolute names by which callers and links may call the root."""
-        self.fd = os.open(self.path, FOLDER_FLAGS)
+        self.fd = os.open(self.path, FOLDER_FLAGS) if fd is None else fd
+        self.journal = journal
+        self.exchange = exchange if use_exchange else exchange_in_steps
         self._guard = guard
-        self._journal = journal
         self._step = step
+        self._changer: Changer = DirectChanger(journal, step, self.exchange)
         self._open_beneath = openat2.load() if use_openat2 else None
 
     def close(self) -> None:
@@ -71,11 +79,17 @@ class Root:
         other.fd = fd
         return other
 
+    def recording(self, recorder: Changer) -> Root:
+        """Return the same files, whose changes `recorder` makes; closing either closes both."""
+        other = copy.copy(self)
+        other._changer = recorder
+        return other
+
     def open_linkless(self, guard: Guard) -> LinklessFiles | None:
         """Return the files that no link leads to, or None if the kernel has no openat2."""
         if self._open_beneath is None:
             return None
-        return LinklessFiles(self.fd, self._open_beneath, guard, self._journal, self._step)
+        return LinklessFiles(self.fd, self._open_beneath, guard, self.journal, self._step)
 
     # -- reading
 
@@ -117,12 +131,13 @@ class Root:
 
     # -- writing
 
-    def replace(self, path: str, data: bytes, *, exclusive: bool = False, mode: int | None = None) -> Stat:
+    def replace(
+        self, path: str, data: bytes, *, exclusive: bool = False, mode: int | None = None, expected: Stat | None = None
+    ) -> Stat:
         with self._locate_target(path) as location:
             self._refuse_special(location)
-            written = atomic_write.write_file(
-                location, data, exclusive=exclusive, mode=mode, journal=self._journal, step=self._step
-            )
+            stamp = None if expected is None else expected.stamp
+            written = self._changer.write(location, data, exclusive=exclusive, mode=mode, expected=stamp)
             return build_stat(written, location.path)
 
     def append(self, path: str, data: bytes) -> Stat:
@@ -131,29 +146,14 @@ class Root:
             return self.replace(path, data, exclusive=True)
         with self._locate_target(path) as location:
             self._refuse_special(location)
-            flags = os.O_WRONLY | os.O_APPEND | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
-            descriptor = os.open(location.name, flags, dir_fd=location.fd)
-            try:
-                before = os.fstat(descriptor)
-                if not stat.S_ISREG(before.st_mode):
-                    raise special_file_error(build_stat(before, location.path))
-                atomic_write.append_all(descriptor, data, before.st_size)
-                os.fsync(descriptor)
-                return build_stat(os.fstat(descriptor), location.path)
-            finally:
-                os.close(descriptor)
+            return build_stat(self._changer.append(location, data), location.path)
 
     def rename(self, source: str, destination: str, *, overwrite: bool = False) -> str:
         with self._locate_target(source, follow=False) as old, self._locate_target(destination, follow=False) as new:
             self._guard.check_tree(old.path)
             self._guard.check_tree(new.path)
             self._check_movable(old)
-            if overwrite:
-                os.rename(old.name, new.name, src_dir_fd=old.fd, dst_dir_fd=new.fd)
-            else:
-                atomic_write.rename_exclusive(old.fd, old.name, new.fd, new.name)
-            os.fsync(new.fd)
-            os.fsync(old.fd)
+            self._changer.rename(old, new, overwrite=overwrite)
             return new.path
 
     def _check_movable(self, location: Location) -> None:
@@ -170,10 +170,9 @@ class Root:
                 raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR)) from None
             raise
 
-    def unlink(self, path: str) -> None:
+    def unlink(self, path: str, *, expected: Stat | None = None) -> None:
         with self._locate_target(path, follow=False) as location:
-            os.unlink(location.name, dir_fd=location.fd)
-            os.fsync(location.fd)
+            self._changer.unlink(location, None if expected is None else expected.stamp)
 
     def remove_tree(self, path: str) -> None:
         with self._locate_target(path, follow=False) as location:
@@ -182,9 +181,7 @@ class Root:
                 if os.fstat(folder.fd).st_dev != os.fstat(location.fd).st_dev:
                     raise OSError(errno.EBUSY, os.strerror(errno.EBUSY))  # a mount point cannot be removed
                 folder.check_removable()
-                folder.clear()
-            os.rmdir(location.name, dir_fd=location.fd)
-            os.fsync(location.fd)
+                self._changer.remove_tree(location, folder)
 
     def mkdir(self, path: str, *, parents: bool = False) -> bool:
         parts = split_path(path)
@@ -200,31 +197,43 @@ class Root:
             except FileNotFoundError:
                 self._guard.check(location.path, Access.WRITE, folder=True)
                 try:
-                    os.mkdir(location.name, dir_fd=location.fd)
+                    self._changer.mkdir(location)
                 except FileExistsError:
                     return False  # another writer created it first
-                os.fsync(location.fd)
                 return True
             if not stat.S_ISDIR(found.st_mode):
                 raise OSError(not_a_folder, os.strerror(not_a_folder))
             return False
 
+    def locate(self, path: str) -> Location:
+        """Return the location of the real path `path`; raise NotADirectoryError where a link is on the way."""
+        if path == ".":
+            return Location(os.dup(self.fd), ".", ".")
+        location = self._locate(path, follow=False)
+        if location.path != path:
+            location.close()
+            raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR))
+        return location
+
     # -- restoring
 
     def restore(self, path: str, data: bytes, mode: int) -> None:
         with self._locate_target(path, follow=False) as location:
-            atomic_write.write_file(
-                location, data, exclusive=False, mode=mode, journal=self._journal, step=self._step, restoring=True
-            )
+            staged = atomic_write.StagedFile(location, data, None, mode, journal=self.journal, step=self._step)
+            os.rename(staged.name, location.name, src_dir_fd=location.fd, dst_dir_fd=location.fd)
+            atomic_write.change_mode(location, mode)
+            staged.forget()
 
     def symlink(self, path: str, target: str) -> None:
         with self._locate_target(path, follow=False) as location:
             self._guard.check_tree(location.path)
-            atomic_write.write_link(location, target, journal=self._journal)
+            temporary = ".wap-link.tmp"
+            os.symlink(target, temporary, dir_fd=location.fd)
+            os.rename(temporary, location.name, src_dir_fd=location.fd, dst_dir_fd=location.fd)
 
     def chmod(self, path: str, mode: int) -> None:
         with self._locate_target(path, follow=False) as location:
-            change_mode(location, mode)
+            atomic_write.change_mode(location, mode)
 
     def rmdir(self, path: str) -> None:
         with self._locate_target(path, follow=False) as location:
