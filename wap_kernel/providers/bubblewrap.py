@@ -22,14 +22,14 @@ from contextlib import ExitStack
 from functools import partial
 
 from wap_kernel.files.contained.root import Root
-from wap_kernel.model.command import CancelToken, Command, CommandOutcome, Confinement, MountedLayer, OnChunk
+from wap_kernel.model.command import CancelToken, Command, CommandOutcome, Confinement, OnChunk
 from wap_kernel.model.errors import ProviderUnavailable, WapError
 from wap_kernel.providers import host_paths, seccomp
 from wap_kernel.providers.active_commands import ActiveCommands, open_folder
 from wap_kernel.providers.base import Probe, ResourceLimits
-from wap_kernel.providers.layers.launcher import Launcher, NamespaceTask, needs_user_namespace
+from wap_kernel.providers.layers.launcher import Launcher, NamespaceTask, build_task, needs_user_namespace
 from wap_kernel.providers.layers.layer import LayerStore
-from wap_kernel.providers.mounts import Guards, HostPaths, Layout, Mount, MountKind, to_alias
+from wap_kernel.providers.mounts import HostPaths, Layout, Mount, MountKind, to_alias
 from wap_kernel.providers.process import environment, run
 from wap_kernel.providers.process.pid_namespace import NamespacedCommand
 from wap_kernel.providers.resource_limits import enforced_limits, find_groups
@@ -165,19 +165,6 @@ class BubblewrapProvider:
                     stack.push(started.pop_all())
                     return process
         raise AssertionError("unreachable")
-
-
-def build_task(files: Root, guards: Guards, layer: MountedLayer | None) -> NamespaceTask:
-    """Return the task of the program that prepares the namespace of a sandbox."""
-    found = os.fstat(files.fd)
-    return NamespaceTask(
-        files.path,
-        (found.st_dev, found.st_ino),
-        guards.mounts,
-        guards.read_only,
-        None if layer is None else layer.mount_options,
-        None if layer is None else layer.namespaces,
-    )
 
 
 def build_options(mounts: Sequence[Mount], *, network: bool, memory: int | None = None) -> list[str]:

@@ -19,8 +19,11 @@ from dataclasses import dataclass
 from importlib.resources import files
 from typing import Any, NamedTuple
 
-from wap_kernel.model.errors import ProviderUnavailable
+from wap_kernel.files.contained.root import Root
+from wap_kernel.model.command import MountedLayer
+from wap_kernel.model.errors import Conflict, ProviderUnavailable, WapError
 from wap_kernel.providers.base import ResourceLimits
+from wap_kernel.providers.mounts import Guards
 from wap_kernel.providers.process.inheritance import leave_keyring
 from wap_kernel.providers.resource_limits import CommandLimits, ControlGroups
 
@@ -69,6 +72,19 @@ class NamespaceTask:
     """Descriptors of the user and mount namespaces that hold the overlay already."""
 
 
+def build_task(files: Root, guards: Guards, layer: MountedLayer | None) -> NamespaceTask:
+    """Return the task of the program that prepares the namespace of a sandbox."""
+    found = os.fstat(files.fd)
+    return NamespaceTask(
+        files.path,
+        (found.st_dev, found.st_ino),
+        guards.mounts,
+        guards.read_only,
+        None if layer is None else layer.mount_options,
+        None if layer is None else layer.namespaces,
+    )
+
+
 @dataclass(frozen=True)
 class TaskFailure:
     """The reason why a namespace could not be prepared."""
@@ -76,6 +92,20 @@ class TaskFailure:
     kind: str
     """`race`: a path of the workspace has changed since the guards were found. `moved`: the root has."""
     text: str
+
+    def to_error(self) -> WapError | None:
+        """Return the error for a workspace that was changed meanwhile; None for another failure."""
+        if self.kind == "race":
+            return Conflict(
+                "Protected files of the workspace were changed while the command was being started.",
+                hint="Nothing was run. Try again.",
+            )
+        if self.kind == "moved":
+            return ProviderUnavailable(
+                "The workspace was moved, or another folder has its path: no command runs.",
+                hint="Move it back, or start the server in the new folder.",
+            )
+        return None
 
 
 class NamespaceProcess:

@@ -32,7 +32,9 @@ _TICK_SECONDS = 0.001
 
 
 @dataclass(frozen=True)
-class _Description:
+class LayerDescription:
+    """The facts about a layer that survive the server."""
+
     began_ns: int
     user_namespace: bool
 
@@ -40,7 +42,7 @@ class _Description:
 class Layer:
     """One layer on disk, and the namespace that holds it mounted for the commands of a batch."""
 
-    def __init__(self, folder: str, root: Root, launcher: Launcher, description: _Description) -> None:
+    def __init__(self, folder: str, root: Root, launcher: Launcher, description: LayerDescription) -> None:
         self.id = os.path.basename(folder)
         self.folder = folder
         self.began_ns = description.began_ns
@@ -96,6 +98,12 @@ class Layer:
             self._holder = None
 
     # -- contents
+
+    def restart_clock(self) -> None:
+        """Begin now, with a layer that was made ahead of time and holds nothing yet."""
+        with _translate_errors():
+            self.began_ns = read_clock(self._root, self.folder)
+            _write_description(self.folder, LayerDescription(self.began_ns, self._user_namespace))
 
     def await_tick(self) -> None:
         """Wait until the filesystem's clock has gone on, so that what a person saves from now on is newer."""
@@ -154,27 +162,34 @@ class LayerStore:
                 with suppress(PermissionError):
                     os.chown(upper, top.st_uid, top.st_gid)
             os.chmod(upper, stat.S_IMODE(top.st_mode))  # the merged folder has the mode of the upper one
-            description = _Description(read_clock(self._root, folder), self._launcher.user_namespace)
-            with open(os.path.join(folder, _DESCRIPTION), "w", encoding="utf-8") as file:
-                json.dump(vars(description), file)
-        return Layer(folder, self._root, self._launcher, description)
+            description = LayerDescription(read_clock(self._root, folder), self._launcher.user_namespace)
+            _write_description(folder, description)
+        return self._open(folder, description)
 
     def load(self, identifier: str) -> Layer:
         """Return the layer with this id; raise NotFound where it has been removed."""
         folder = os.path.join(self.folder, os.path.basename(identifier))
         try:
             with open(os.path.join(folder, _DESCRIPTION), encoding="utf-8") as file:
-                description = _Description(**json.load(file))
+                description = LayerDescription(**json.load(file))
         except (OSError, ValueError, TypeError):
             raise NotFound(
                 "The layer of this command is gone, and with it what the command changed.",
                 hint="Run the command again.",
             ) from None
-        return Layer(folder, self._root, self._launcher, description)
+        return self._open(folder, description)
 
     def remove(self, identifier: str) -> None:
         """Remove a layer, which may be gone already."""
         remove_tree(os.path.join(self.folder, os.path.basename(identifier)))
+
+    def _open(self, folder: str, description: LayerDescription) -> Layer:
+        return Layer(folder, self._root, self._launcher, description)
+
+
+def _write_description(folder: str, description: LayerDescription) -> None:
+    with open(os.path.join(folder, _DESCRIPTION), "w", encoding="utf-8") as file:
+        json.dump(vars(description), file)
 
 
 def read_clock(root: Root, folder: str) -> int:

@@ -25,7 +25,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from secrets import token_hex
 
-from wap_kernel.model.errors import Conflict, ProviderUnavailable, WapError
+from wap_kernel.model.errors import ProviderUnavailable, WapError
 from wap_kernel.providers.layers.launcher import CommandLine, NamespaceProcess
 from wap_kernel.providers.process import supervisor
 from wap_kernel.providers.process.inheritance import create_memory_file, lower_session_priority
@@ -158,17 +158,7 @@ class NamespacedCommand:
         failure = self._launched.find_failure()
         if failure is None:
             return sandbox_error(self._read_error())
-        if failure.kind == "race":
-            return Conflict(
-                "Protected files of the workspace were changed while the command was being started.",
-                hint="Nothing was run. Try again.",
-            )
-        if failure.kind == "moved":
-            return ProviderUnavailable(
-                "The workspace was moved, or another folder has its path: no command runs.",
-                hint="Move it back, or start the server in the new folder.",
-            )
-        return sandbox_error(failure.text)
+        return failure.to_error() or sandbox_error(failure.text)
 
     def _read_error(self) -> str:
         try:
