@@ -6,6 +6,7 @@ decision, a new approval takes its place.
 
 from __future__ import annotations
 
+import os
 import secrets
 import time
 from collections.abc import Callable, Mapping
@@ -23,14 +24,20 @@ from wap_kernel.model.operations import Operation, RevertRun, RunCommand
 from wap_kernel.model.policy import Grant
 from wap_kernel.model.run import Approval, Step
 from wap_kernel.model.timestamps import format_epoch
+from wap_kernel.policy.commands.named_paths import Surroundings
+from wap_kernel.providers.mounts import ALIAS
+from wap_kernel.providers.process.environment import build_environment
 from wap_kernel.redaction.results import CurrentRedactor, redact_value
 from wap_kernel.runs import approval_evidence
+from wap_kernel.runs.command_evidence import collect_command_evidence, list_bound_paths
 from wap_kernel.state.undo.change_recorder import Nameable, Readable
 from wap_kernel.state.undo.preview_diff import find_written_path, preview_difference
 from wap_kernel.state.undo.report import RevertPreview
 
 MAX_NAMED_PATHS = 20
-"""Paths that an approval names as lost to undo."""
+"""Paths that an approval names as lost to undo, and as not bound."""
+MAX_BOUND_PATHS = 50
+"""Paths that an approval names as bound."""
 
 
 @dataclass(frozen=True)
@@ -51,6 +58,8 @@ class ApprovalRequests:
     """Returns what a transfer by git would send or fetch."""
     preview_revert: Callable[[RevertRun, Caller, Readable], RevertPreview]
     """Returns what a revert would do, and whether the caller may see it."""
+    surroundings: Surroundings
+    """The names of the workspace, to find the files that a command line names."""
     redactor: CurrentRedactor
     """Redactor of what approvals show; in a diff or a note it hides the server's own credentials only."""
     seconds: float = APPROVAL_SECONDS
@@ -67,6 +76,11 @@ class ApprovalRequests:
             preview_loss=undo.preview_losses,
             preview_transfer=workspace.pipeline.preview_transfer,
             preview_revert=undo.preview_revert,
+            surroundings=Surroundings(
+                root=workspace.root,
+                other_names=(ALIAS, *(name for name in workspace.names_of_root if name != workspace.root)),
+                variables=build_environment(os.environ, {}),
+            ),
             redactor=workspace.redactor,
             seconds=seconds,
         )
@@ -78,8 +92,9 @@ class ApprovalRequests:
         grant = self.grant_for(operation, caller, refusal)
         transfer = self.preview_transfer(operation, caller)
         private = [] if self.may_show(operation, caller) else ["diff", "note"]
+        evidence = self._collect_evidence(files, operation, caller, transfer)
         if isinstance(operation, RunCommand):
-            kind, subject = "shell", self._describe_command(operation, caller)
+            kind, subject = "shell", self._describe_command(operation, caller, evidence)
         elif isinstance(operation, GitTransfer) and transfer is not None:
             kind, subject = "git", transfer.describe(operation)
         elif isinstance(operation, RevertRun):
@@ -110,7 +125,7 @@ class ApprovalRequests:
             position=position,
             operation_id=step.id,
             digest=approval_evidence.digest_operation(operation),
-            files=self._collect_evidence(files, operation, caller, transfer),
+            files=evidence,
             details={
                 name: redact_value(value, self.redactor.mask_known if name in ("diff", "note") else self.redactor)
                 for name, value in details.items()
@@ -129,19 +144,21 @@ class ApprovalRequests:
     def changed_paths(self, approval: Approval, step: Step, caller: Caller, *, is_decided: bool = False) -> list[str]:
         """Return the paths that differ from what the approval showed.
 
-        With `is_decided`, paths that the approval did not show do not count: the run itself may have created them.
+        With `is_decided`, paths that the approval did not show do not count, except for a command: it would run them.
         """
         if approval_evidence.digest_operation(step.operation) != approval.digest:
             return [step.id]
         transfer = self.preview_transfer(step.operation, caller)
         now = self._collect_evidence(self.files(caller), step.operation, caller, transfer)
-        if is_decided:
+        if is_decided and not isinstance(step.operation, RunCommand):
             now = {path: state for path, state in now.items() if path in approval.files}
         return approval_evidence.changed_paths(approval.files, now)
 
     def _collect_evidence(
         self, files: Files, operation: Operation, caller: Caller, transfer: TransferPreview | None
     ) -> dict[str, str]:
+        if isinstance(operation, RunCommand):
+            return collect_command_evidence(files, operation, self.surroundings)
         evidence = approval_evidence.collect_evidence(files, operation) | (transfer.evidence if transfer else {})
         if isinstance(operation, RevertRun):
             evidence |= self._preview_revert(operation, caller).evidence
@@ -153,13 +170,18 @@ class ApprovalRequests:
     def has_expired(self, approval: Approval) -> bool:
         return self.clock() >= approval.expires_at
 
-    def _describe_command(self, operation: RunCommand, caller: Caller) -> dict[str, Any]:
+    def _describe_command(self, operation: RunCommand, caller: Caller, evidence: Mapping[str, str]) -> dict[str, Any]:
         lost = list(self.preview_loss(lambda path: self.may_name(path, caller)).get("notKept", ()))
         subject: dict[str, Any] = {"command": operation.line, "cwd": operation.cwd}
         if operation.environment:
             subject["env"] = operation.environment
         if lost:
             subject["notKept"] = lost[:MAX_NAMED_PATHS]
+        bound, too_large = list_bound_paths(evidence)
+        if bound:
+            subject |= {"boundTo": bound[:MAX_BOUND_PATHS], "boundToCount": len(bound)}
+        if too_large:
+            subject["notBound"] = too_large[:MAX_NAMED_PATHS]
         return subject
 
 
