@@ -27,6 +27,7 @@ class FastPath:
         effective = policy.effective
         self.files: LinklessFiles | None = root.open_linkless(policy.guard) if effective.only_guard_decides else None
         """The files behind paths without links; None where the fast path is closed."""
+        self._effective = effective
         self._max_read = limits.max_file_size
         self._max_size = _least(effective.max_file_size)
         self._max_new = min(self._max_size, _least(effective.max_edit_size), limits.max_write_size)
@@ -58,6 +59,7 @@ class FastPath:
             and ".." not in operation.path  # only the pipeline resolves those
             and len(operation.content) <= self._max_new
             and not validation.is_notebook(operation.path)
+            and self._effective.find_obeyed(operation.path) is None  # it asks
             and self.files is not None
         )
 

@@ -89,6 +89,8 @@ class CommandRule(_Section):
     """The command gets the network once it is allowed."""
     destructive: bool = False
     """The command destroys data; the approval says so first."""
+    unless_layered: bool = False
+    """The rule counts only where no Layer confines the command; on a Layer policy judges the effect instead."""
     grantable: bool = True
     """True if a person may allow the command for good."""
     reason: str | None = None
@@ -109,6 +111,12 @@ class ShellPolicy(_Section):
     """The verdict on a command line that cannot be analysed: substitution, eval, `sh -c`, a leading assignment ..."""
     unconfined: VerdictKind = VerdictKind.ALLOW
     """The least strict verdict on code (`runsCode`), unknown and unanalysable commands that no provider confines."""
+    unless_layered: bool = False
+    """True if `ask` in `unknown` and `unanalysable` counts only where no Layer confines the command."""
+    shared: VerdictKind = VerdictKind.ALLOW
+    """The verdict on a command of an agent that asks to write into the workspace directly (`isolation`)."""
+    preview: bool = True
+    """True if a command that asks by its words, and needs no network, runs on its Layer before a person decides."""
     max_timeout_ms: int | None = Field(None, gt=0)
     env_allowlist: tuple[str, ...] | None = None
     """The only variables that a command gets, from the server or from the caller. None: the usual ones."""
@@ -121,6 +129,21 @@ class NetworkPolicy(_Section):
     """The network of commands. A rule with `network` gives it to a single command in spite of `none`."""
 
 
+class EffectsPolicy(_Section):
+    """The changes that need an approval before they reach the workspace."""
+
+    obeyed_files: tuple[str, ...] = ()
+    """Exclude globs (gitignore) of files that other programs obey on this machine. To change one asks."""
+    max_deletions: int | None = Field(None, ge=0)
+    """Deletions of files that were there before; more of them ask."""
+    max_changes: int | None = Field(None, ge=0)
+    """Changed files; more of them ask."""
+    max_bytes: int | None = Field(None, ge=0)
+    """Bytes of all files that are created or changed; more of them ask."""
+    unkept: VerdictKind = VerdictKind.ALLOW
+    """The verdict on a change whose earlier content cannot be kept for undo."""
+
+
 class Policy(_Section):
     """One layer of policy."""
 
@@ -129,6 +152,7 @@ class Policy(_Section):
     filesystem: FilesystemPolicy = FilesystemPolicy()
     shell: ShellPolicy = ShellPolicy()
     network: NetworkPolicy = NetworkPolicy()
+    effects: EffectsPolicy = EffectsPolicy()
     confirmation_required: tuple[str, ...] = ()
     """Tools (and the older `task.run`) that need a confirmation."""
     is_workspace_policy: bool = Field(False, exclude=True)

@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 from wap_kernel.model.errors import Code, WapError
 from wap_kernel.model.git.operations import GitAction
 from wap_kernel.model.operations import CopyFile, ModifyFile, Operation, ReadFile, RunCommand, WriteFile
-from wap_kernel.model.paths import PathAccess
+from wap_kernel.model.paths import Access, PathAccess
 from wap_kernel.model.policy import Grant, Policy
 from wap_kernel.model.tool_names import find_confirming_tool
 from wap_kernel.policy.commands.evaluate import CommandVerdict, evaluate_commands, opens_network
@@ -25,6 +25,7 @@ from wap_kernel.policy.commands.path_arguments import evaluate_arguments
 from wap_kernel.policy.commands.redirections import evaluate_redirections
 from wap_kernel.policy.commands.rule_match import split_words
 from wap_kernel.policy.effective import EffectivePolicy
+from wap_kernel.policy.effects.approval_causes import OBEYED_RULE
 from wap_kernel.policy.facts import Facts, refuse_access
 from wap_kernel.policy.grants import covers, grant_for_git, grant_for_operation
 from wap_kernel.policy.shell.parser import Script, parse_command
@@ -65,12 +66,17 @@ def decide(operation: Operation, policy: EffectivePolicy, facts: Facts, grants: 
 def judge(operation: Operation, policy: EffectivePolicy, facts: Facts, grants: Iterable[Grant] = ()) -> Judgement:
     """Return the verdict on `operation` and the grant that would allow it."""
     script = _parse_script(operation)
+    if isinstance(operation, RunCommand) and operation.isolation == "shared":
+        facts = replace(facts, layered=False)
     findings = _collect_findings(operation, script, policy, facts)
     denied = next((each.verdict for each in findings if each.verdict.kind is VerdictKind.DENY), None)
     if denied is not None:
         return Judgement(operation, replace(denied, grantable=False, network=False))
     network = isinstance(operation, RunCommand) and _opens_network(findings, policy, facts)
-    asking = [each for each in findings if each.verdict.kind is VerdictKind.ASK]
+    asking = sorted(
+        (each for each in findings if each.verdict.kind is VerdictKind.ASK),
+        key=lambda each: not each.verdict.destructive,
+    )
     if not asking:
         return Judgement(operation, ALLOWED_WITH_NETWORK if network else ALLOWED)
     grants = tuple(grants)
@@ -82,7 +88,16 @@ def judge(operation: Operation, policy: EffectivePolicy, facts: Facts, grants: I
     # The server itself transfers for git, so a transfer has the network wherever it is not denied.
     about = _describe_network(network or isinstance(operation, GitAction)) if left.verdict.network else None
     suggestion = left.verdict.suggestion or about
-    verdict = replace(left.verdict, network=network, grantable=grant is not None, suggestion=suggestion)
+    verdict = replace(
+        left.verdict,
+        network=network,
+        grantable=grant is not None,
+        suggestion=suggestion,
+        previewable=facts.layered
+        and policy.preview
+        and (policy.allows_network() or not network)
+        and all(each.verdict.previewable for each in asking),
+    )
     return Judgement(operation, verdict, grant)
 
 
@@ -127,7 +142,9 @@ def _grant_for_git(operation: GitAction, asking: Sequence[_Finding]) -> Grant | 
 
 
 def _names_blocked(grant: Grant, policy: EffectivePolicy) -> bool:
-    entries = (entry for layer in policy.layers for entry in layer.shell.blocked_commands)
+    entries = [entry for layer in policy.layers for entry in layer.shell.blocked_commands]
+    denying = (rule for layer in policy.layers for rule in layer.shell.rules if rule.verdict is VerdictKind.DENY)
+    entries += [rule.command for rule in denying if not (rule.having or rule.targets)]
     words = [word for form in grant.commands if form.options is None for word in form.words[1:]]
     return Mentions(words).first(CommandPattern(split_words(entry)[:1]) for entry in entries) is not None
 
@@ -146,7 +163,12 @@ def _collect_findings(operation: Operation, script: Script, policy: EffectivePol
     if policy.broken is not None:
         return [_Finding(policy.broken)]
     findings = [
-        _Finding(verdict) for verdict in (*_check_paths(facts, policy), *_check_sizes(operation, policy, facts))
+        _Finding(verdict)
+        for verdict in (
+            *_check_paths(facts, policy),
+            *_check_sizes(operation, policy, facts),
+            *_check_obeyed_files(facts, policy),
+        )
     ]
     if isinstance(operation, RunCommand):
         findings += _evaluate_command(operation, script, policy, facts)
@@ -188,6 +210,14 @@ def _check_sizes(operation: Operation, policy: EffectivePolicy, facts: Facts) ->
         yield _too_large("maxEditSize", f"The change brings {brought} bytes, and policy allows {limit}", _SMALLER)
 
 
+def _check_obeyed_files(facts: Facts, policy: EffectivePolicy) -> Iterator[Verdict]:
+    """Yield a verdict that asks where the operation changes a file that other programs obey."""
+    for access in facts.accesses:
+        if access.access is Access.WRITE and (pattern := policy.find_obeyed(access.path)) is not None:
+            reason = f'Other programs obey "{access.path}", so a change of it needs approval'
+            yield Verdict(VerdictKind.ASK, OBEYED_RULE, reason, f'It matches "{pattern}" in effects.obeyedFiles.')
+
+
 def _file_size(operation: Operation, size: int) -> int:
     """Return the most bytes that are read, or that the file then has as far as that is known before it is written."""
     if isinstance(operation, WriteFile):
@@ -204,6 +234,9 @@ def _too_large(rule: str, reason: str, next_step: str) -> Verdict:
 
 
 # -- commands
+
+_SHARED = "The command writes into the workspace directly, and its changes cannot be undone"
+_USE_LAYER = "Leave out isolation, unless the command must live with the files: a server, a watcher, a long training."
 
 
 def _evaluate_command(
@@ -223,6 +256,8 @@ def _evaluate_command(
             suggestion = f"Allowed variables: {', '.join(sorted(allowed)) or 'none'}"
             yield _Finding(Verdict(VerdictKind.DENY, "envAllowlist", reason, suggestion))
     for layer in policy.layers:
+        if operation.isolation == "shared" and facts.by_agent:
+            yield _Finding(Verdict(layer.shell.shared, "shell.shared", _SHARED, _USE_LAYER, grantable=False))
         for each in evaluate_commands(script, layer.shell, facts):
             yield _Finding(each.verdict, (each.command,), layer)
 

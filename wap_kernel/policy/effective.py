@@ -9,7 +9,7 @@ from typing import Any, Literal
 from wap_kernel.files.globs.sets import IncludeSet
 from wap_kernel.model.errors import InvalidArgument
 from wap_kernel.model.paths import Access
-from wap_kernel.model.policy import Layers, Policy
+from wap_kernel.model.policy import EffectsPolicy, Layers, Policy
 from wap_kernel.policy.paths.patterns import PathPatterns
 from wap_kernel.policy.verdict import Verdict, VerdictKind
 
@@ -26,6 +26,7 @@ class CompiledLayer:
         self.policy = policy
         self.denied = PathPatterns(filesystem.denied_paths)
         self.read_only = PathPatterns(filesystem.read_only_paths)
+        self.obeyed = PathPatterns(policy.effects.obeyed_files)
         allowed = None if filesystem.allowed_paths is None else IncludeSet(filesystem.allowed_paths)
         self.allowed = None if allowed is None or allowed.everything else allowed
         """The compiled `allowedPaths`; None where the layer allows every path."""
@@ -42,6 +43,7 @@ class EffectivePolicy:
         self.layers = tuple(layer.policy for layer in self.compiled)
         self._denying_layers = tuple(layer for layer in self.compiled if layer.denied)
         self._read_only_layers = tuple(layer for layer in self.compiled if layer.read_only)
+        self._obeyed_layers = tuple(layer for layer in self.compiled if layer.obeyed)
         self._allowing_layers = tuple((layer, layer.allowed) for layer in self.compiled if layer.allowed is not None)
 
     def with_layer(self, policy: Policy) -> EffectivePolicy:
@@ -67,13 +69,14 @@ class EffectivePolicy:
 
     @cached_property
     def only_guard_decides(self) -> bool:
-        """Return whether nothing but the guard and the size limits has a say on reading and writing a file.
+        """Return whether nothing but the guard, the size limits and `find_obeyed` has a say on reading and writing.
 
         That is so where no layer is broken and no layer requires a confirmation. It is sufficient, because `decide`
-        draws its verdicts on an operation on files from four sources only: a broken layer, the paths, the sizes, and
-        `confirmationRequired`. The guard checks the paths by the same functions when a file is opened, so the two
-        agree on every path that has no link in it. `max_file_size` and `max_edit_size` are for the caller to compare.
-        Grants need not be looked up, since nothing asks.
+        draws its verdicts on an operation on files from five sources only: a broken layer, the paths, the sizes, the
+        obeyed files, and `confirmationRequired`. The guard checks the paths by the same functions when a file is
+        opened, so the two agree on every path that has no link in it. `max_file_size` and `max_edit_size` are for the
+        caller to compare, and a file that `find_obeyed` finds is not for the caller to write: it asks. Grants need
+        not be looked up, since nothing else asks.
         """
         return self.broken is None and not any(policy.confirmation_required for policy in self.layers)
 
@@ -101,6 +104,23 @@ class EffectivePolicy:
     def env_allowlist(self) -> frozenset[str] | None:
         lists = [frozenset(found) for policy in self.layers if (found := policy.shell.env_allowlist) is not None]
         return frozenset.intersection(*lists) if lists else None
+
+    @cached_property
+    def preview(self) -> bool:
+        """Return whether a command may run on its Layer before a person decides about it."""
+        return all(policy.shell.preview for policy in self.layers)
+
+    @cached_property
+    def effects(self) -> EffectsPolicy:
+        """Return the limits on changes that all layers set together; `find_obeyed` has their patterns."""
+        effects = [policy.effects for policy in self.layers]
+        return EffectsPolicy(
+            obeyed_files=tuple(dict.fromkeys(pattern for each in effects for pattern in each.obeyed_files)),
+            max_deletions=_least(each.max_deletions for each in effects),
+            max_changes=_least(each.max_changes for each in effects),
+            max_bytes=_least(each.max_bytes for each in effects),
+            unkept=max((each.unkept for each in effects), key=lambda kind: kind.strictness, default=VerdictKind.ALLOW),
+        )
 
     @cached_property
     def shell_enabled(self) -> bool:
@@ -158,6 +178,17 @@ class EffectivePolicy:
         """Return the entries of `folder` that can be read but not changed, while the rest of it can."""
         return {name for layer in self._read_only_layers for name in layer.read_only.among(folder, names, folders)}
 
+    def find_obeyed(self, path: str) -> str | None:
+        """Return the pattern of `effects.obeyedFiles` that covers `path`, or None."""
+        found = (layer.obeyed.find(path) for layer in self._obeyed_layers)
+        return next((pattern for pattern in found if pattern is not None), None)
+
+    def obeyed_among(self, folder: str, names: Sequence[str]) -> Collection[str]:
+        """Return the entries of `folder` that `find_obeyed` finds."""
+        if self.find_obeyed(folder) is not None:
+            return names
+        return {name for layer in self._obeyed_layers for name in layer.obeyed.among(folder, names, tuple)}
+
     def may_hold(self, folder: str) -> bool:
         """Return whether moving `folder` may free something below it from a pattern.
 
@@ -179,6 +210,8 @@ class EffectivePolicy:
             "shell": self.shell_enabled,
             "maxTimeoutMs": self.max_timeout_ms,
             "envAllowlist": None if self.env_allowlist is None else sorted(self.env_allowlist),
+            "preview": None if self.preview else False,
+            "effects": self.effects.model_dump(mode="json", by_alias=True, exclude_defaults=True) or None,
             "network": "full" if self.allows_network() else "none",
             "confirmationRequired": sorted({name for policy in self.layers for name in policy.confirmation_required}),
             "broken": self.broken.reason if self.broken else None,

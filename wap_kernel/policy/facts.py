@@ -27,6 +27,10 @@ class Facts:
     root: str
     layered: bool = False
     """True where the command runs on a Layer, so that policy judges its effect before it reaches the workspace."""
+    by_agent: bool = False
+    """True where an agent's token asks, and not a person."""
+    is_missing: Callable[[str], bool] = lambda _: False
+    """A function that tells whether no program of this name exists, see `Programs`."""
     size: int | None = None
     """Bytes of the file that is read, changed, appended to or copied, if it exists."""
     protected: ProtectedPaths | None = None

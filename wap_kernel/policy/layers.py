@@ -166,7 +166,13 @@ def _rebase(policy: Policy, folder: str) -> Policy:
         "read_only_paths": tuple(_excluding_below(prefix, filesystem.read_only_paths)),
         "allowed_paths": None if allowed is None else tuple(f"{prefix}/{one.removeprefix('./')}" for one in allowed),
     }
-    return policy.model_copy(update={"filesystem": filesystem.model_copy(update=changes)})
+    obeyed = tuple(_excluding_below(prefix, policy.effects.obeyed_files))
+    return policy.model_copy(
+        update={
+            "filesystem": filesystem.model_copy(update=changes),
+            "effects": policy.effects.model_copy(update={"obeyed_files": obeyed}),
+        }
+    )
 
 
 def _excluding_below(prefix: str, patterns: Iterable[str]) -> Iterable[str]:

@@ -1,8 +1,8 @@
 """Parse a policy from JSON: one layer in, one `Policy` out. Pure.
 
 Two forms are understood, also mixed: the flat one of `.cws-policy.json` (`allowedPaths`, `maxFileSize`, ...) and the
-sectioned one (`filesystem`, `shell`, `network`). What cannot be understood completely is a *broken* policy, which
-refuses everything and says where it is wrong; there is no falling back to something wider.
+sectioned one (`filesystem`, `shell`, `network`, `effects`). What cannot be understood completely is a *broken* policy,
+which refuses everything and says where it is wrong; there is no falling back to something wider.
 """
 
 from __future__ import annotations
@@ -29,11 +29,14 @@ FLAT = {
     "envAllowlist": ("shell", "envAllowlist"),
 }
 """The flat fields, and where they stand in the sectioned form."""
-SECTIONS = ("filesystem", "shell", "network")
+SECTIONS = ("filesystem", "shell", "network", "effects")
 FIELDS = (*SECTIONS, "confirmationRequired")
 KNOWN = (*FIELDS, *FLAT)
 
-_JOINED = {("filesystem", "denied_paths"), ("filesystem", "read_only_paths"), ("shell", "blocked_commands")}
+_JOINED = {
+    *(("filesystem", "denied_paths"), ("filesystem", "read_only_paths")),
+    *(("shell", "blocked_commands"), ("effects", "obeyed_files")),
+}
 """Lists to which a layer adds; any other field of it replaces the preset's."""
 
 
@@ -153,14 +156,15 @@ def _check_globs(policy: Policy) -> None:
                 " src/** or **/*.py"
             )
     for field, patterns, compiled in (
-        ("deniedPaths", filesystem.denied_paths, PathPatterns),
-        ("readOnlyPaths", filesystem.read_only_paths, PathPatterns),
-        ("allowedPaths", filesystem.allowed_paths or (), IncludeSet),
+        ("filesystem.deniedPaths", filesystem.denied_paths, PathPatterns),
+        ("filesystem.readOnlyPaths", filesystem.read_only_paths, PathPatterns),
+        ("filesystem.allowedPaths", filesystem.allowed_paths or (), IncludeSet),
+        ("effects.obeyedFiles", policy.effects.obeyed_files, PathPatterns),
     ):
         try:
             compiled(patterns)
         except InvalidArgument as error:
-            raise _PolicyProblem(f"filesystem.{field}: {error.text}") from None
+            raise _PolicyProblem(f"{field}: {error.text}") from None
 
 
 def _load_preset(name: object) -> Policy:

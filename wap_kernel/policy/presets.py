@@ -14,17 +14,22 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict
 
+from wap_kernel.model.changes import ABSENT, Change, ChangeKind, ChangeSet, FileImage
 from wap_kernel.model.errors import InternalError, InvalidArgument
 from wap_kernel.model.paths import Access
 from wap_kernel.model.policy import Policy, VerdictKind
 from wap_kernel.policy.commands.evaluate import evaluate_script
 from wap_kernel.policy.effective import EffectivePolicy
+from wap_kernel.policy.effects.judge import EffectFacts, judge_changes
+from wap_kernel.policy.paths.protected import ProtectedPaths
 from wap_kernel.policy.shell.parser import parse_command
 
 PRESETS = ("restrictive", "standard", "permissive")
 DEFAULT = "standard"
 
 _FOLDER = Path(__file__).with_name("presets")
+
+ExampleEffect = dict[Literal["created", "changed", "deleted"], tuple[str, ...]]
 
 
 class PresetExample(BaseModel):
@@ -35,16 +40,48 @@ class PresetExample(BaseModel):
     verdict: VerdictKind
     command: str | None = None
     confined: bool = True
+    layered: bool = False
+    """True where the command runs on a Layer."""
+    shared: bool = False
+    """True where an agent asks to run the command in the workspace itself."""
     path: str | None = None
     access: Literal["read", "write"] = "read"
+    effect: ExampleEffect | None = None
+    """Files that a command created, changed or deleted. A refused change is a denial."""
 
     def evaluate(self, policy: Policy) -> VerdictKind:
         if self.command is not None:
-            if not policy.shell.enabled:
-                return VerdictKind.DENY
-            return evaluate_script(parse_command(self.command), policy.shell, ExampleFacts(self.confined)).kind
-        refusal = EffectivePolicy((policy,)).refusal(self.path or ".", Access[self.access.upper()])
+            return self._evaluate_command(self.command, policy)
+        if self.effect is not None:
+            return _evaluate_effect(self.effect, EffectivePolicy((policy,)))
+        effective = EffectivePolicy((policy,))
+        refusal = effective.refusal(self.path or ".", Access[self.access.upper()])
+        if refusal is None and self.access == "write" and effective.find_obeyed(self.path or "."):
+            return VerdictKind.ASK
         return refusal.kind if refusal else VerdictKind.ALLOW
+
+    def _evaluate_command(self, command: str, policy: Policy) -> VerdictKind:
+        if not policy.shell.enabled:
+            return VerdictKind.DENY
+        facts = ExampleFacts(self.confined, layered=self.layered)
+        kind = evaluate_script(parse_command(command), policy.shell, facts).kind
+        return max(kind, policy.shell.shared, key=lambda each: each.strictness) if self.shared else kind
+
+
+def _evaluate_effect(effect: ExampleEffect, policy: EffectivePolicy) -> VerdictKind:
+    file = FileImage("file", size=0)
+    images: dict[str, tuple[FileImage, FileImage]] = {
+        "created": (ABSENT, file),
+        "changed": (file, file),
+        "deleted": (file, ABSENT),
+    }
+    changes = [Change(path, ChangeKind(kind), *images[kind]) for kind, paths in effect.items() for path in paths]
+    protected = ProtectedPaths(hidden=frozenset(), read_only=frozenset())
+    facts = EffectFacts(protected, read=lambda _: b"", existed=lambda _: False)
+    judgement = judge_changes(ChangeSet(tuple(changes)), policy, facts)
+    if judgement.refused:
+        return VerdictKind.DENY
+    return VerdictKind.ALLOW if judgement.ask is None else judgement.ask.kind
 
 
 class ExampleFacts:
@@ -53,12 +90,16 @@ class ExampleFacts:
     home = "/home/user"
     root = "/home/user/work"
 
-    def __init__(self, confined: bool) -> None:
+    def __init__(self, confined: bool, *, layered: bool = False) -> None:
         self.confined = confined
+        self.layered = layered
 
     def resolve(self, name: str, /) -> str | None:
         folder, _, base = name.rpartition("/")
         return f"/usr/bin/{base}" if folder in ("", "/usr/bin") and base else None
+
+    def is_missing(self, name: str, /) -> bool:
+        return False
 
 
 @lru_cache(maxsize=len(PRESETS))

@@ -27,6 +27,10 @@ class Verdict:
     """True where the verdict is about a path, and not about the operation itself."""
     grantable: bool = True
     """True where a person may allow the operation for good."""
+    destructive: bool = False
+    """True where the command destroys data, so that a person reads this reason before others."""
+    previewable: bool = False
+    """True where only the words of a command ask, so that it may run on a Layer before a person decides."""
 
     @classmethod
     def from_error(cls, error: WapError, rule: str) -> Verdict:

@@ -209,7 +209,7 @@ def test_the_network_and_the_timeouts_of_an_exam(layers: Any) -> None:
 
 def test_every_field_is_documented() -> None:
     schema = Policy.model_json_schema(by_alias=True)
-    sections = {"FilesystemPolicy", "ShellPolicy", "CommandRule"}
+    sections = {"FilesystemPolicy", "ShellPolicy", "CommandRule", "EffectsPolicy"}
     fields = {field for name in sections for field in schema["$defs"][name]["properties"]}
     assert {field for field in fields if f"{field}`" not in TEXT} == set()
 

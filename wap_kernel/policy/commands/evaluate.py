@@ -11,6 +11,8 @@ from dataclasses import dataclass, replace
 
 from wap_kernel.model.policy import CommandRule, ShellPolicy, VerdictKind
 from wap_kernel.policy.commands.mentions import CommandPattern, Mentions, list_restricted_commands
+from wap_kernel.policy.commands.named_commands import ask_if_named, is_short, search_line
+from wap_kernel.policy.commands.program_lookup import BUILTINS
 from wap_kernel.policy.commands.rule_match import (
     CommandFacts,
     Fit,
@@ -27,6 +29,7 @@ from wap_kernel.policy.commands.rule_match import (
     split_words,
 )
 from wap_kernel.policy.commands.rule_verdicts import (
+    adapt_to_layer,
     apply_rule,
     deny_blocked,
     deny_not_allowed,
@@ -38,10 +41,10 @@ from wap_kernel.policy.shell.parser import Script, SimpleCommand, builtin_proble
 from wap_kernel.policy.shell.wrappers import unwrap
 from wap_kernel.policy.verdict import Verdict
 
-MAX_VARIABLE_CHARACTERS = 16 * 1024
-"""Characters of the caller's variables that are searched for names."""
 MAX_WRAPPING = 8
 """Depth of wrappers (`env env env ...`); no honest command is deeper."""
+_UNVOUCHED = frozenset({"unknown", "unanalysable", "missing"})
+"""The rules by which a command may run although nothing is known about it."""
 
 
 @dataclass(frozen=True)
@@ -73,6 +76,8 @@ _NOTHING = Verdict(VerdictKind.ALLOW, "nothing to run", "The command runs nothin
 
 def evaluate_commands(script: Script, shell: ShellPolicy, facts: CommandFacts) -> tuple[CommandVerdict, ...]:
     """Return the verdict on each command, wrappers included, and last on what cannot be analysed."""
+    if facts.layered:
+        shell = adapt_to_layer(shell)
     unclear = _Unclear(list(script.problems), script.whole)
     runs = [
         (run, _evaluate_run(run, shell, facts))
@@ -82,17 +87,12 @@ def evaluate_commands(script: Script, shell: ShellPolicy, facts: CommandFacts) -
     ]
     found = [
         CommandVerdict(SimpleCommand(run.command.words), verdict)
-        for run, verdict in _search_unknown(runs, script, shell)
+        for run, verdict in _search_unknown(runs, script, shell, facts)
     ]
     if unclear.problems:
         verdict = evaluate_unanalysable(unclear.problems, shell, facts)
-        if verdict.kind is VerdictKind.ALLOW and unclear.whole and _is_short(script.variable_values):
-            mentions = Mentions([script.text], script.variable_values, parts=True).first(
-                list_restricted_commands(shell)
-            )
-            verdict = _ask_if_named(verdict, "The line", mentions)
-        elif verdict.kind is VerdictKind.ALLOW and list_restricted_commands(shell):
-            verdict = replace(verdict, kind=VerdictKind.ASK)
+        if verdict.kind is VerdictKind.ALLOW:
+            verdict = search_line(verdict, script, shell, whole=unclear.whole, layered=facts.layered)
         found.append(CommandVerdict(SimpleCommand(()), verdict))
     return tuple(found)
 
@@ -166,6 +166,8 @@ def _evaluate_run(run: _Run, shell: ShellPolicy, facts: CommandFacts) -> Verdict
                 _program_name(run, max((len(p) for p in patterns if p and p[0] in program.names), default=1)), shell
             )
     verdict = _evaluate_rules(run, program, shell, facts)
+    if facts.layered and verdict.kind is VerdictKind.ASK and _is_absent(run, facts):
+        verdict = Verdict(VerdictKind.ALLOW, "missing", f'Program "{_program_name(run)}" does not exist')
     if blocked is Fit.POSSIBLE:
         asked = Verdict(
             VerdictKind.ASK, "blocked", f'Command "{_program_name(run)}" may be one that is blocked', grantable=False
@@ -177,7 +179,7 @@ def _evaluate_run(run: _Run, shell: ShellPolicy, facts: CommandFacts) -> Verdict
 
 
 def _search_unknown(
-    runs: Sequence[tuple[_Run, Verdict]], script: Script, shell: ShellPolicy
+    runs: Sequence[tuple[_Run, Verdict]], script: Script, shell: ShellPolicy, facts: CommandFacts
 ) -> Iterator[tuple[_Run, Verdict]]:
     """Yield the runs, where an unknown program that names a restricted command asks.
 
@@ -185,21 +187,21 @@ def _search_unknown(
     caller's variables may be long.
     """
     unknown = {
-        number: " ".join(word.text for word in run.command.words)
+        number: _searched_text(run, facts)
         for number, (run, verdict) in enumerate(runs)
         if verdict.rule == "unknown" and verdict.kind is VerdictKind.ALLOW and script.whole
     }
     wanted = list_restricted_commands(shell) if unknown else ()
     mentions = (
         Mentions(unknown.values(), script.variable_values).first(wanted)
-        if wanted and _is_short(script.variable_values)
+        if wanted and is_short(script.variable_values)
         else None
     )
     for number, (run, verdict) in enumerate(runs):
-        if number in unknown and wanted and not _is_short(script.variable_values):
+        if number in unknown and wanted and not is_short(script.variable_values):
             verdict = replace(verdict, kind=VerdictKind.ASK, grantable=False)
         elif number in unknown and mentions is not None and (len(unknown) == 1 or _may_be_it(unknown[number], wanted)):
-            verdict = _ask_if_named(verdict, f'The command "{_program_name(run)}"', mentions)
+            verdict = ask_if_named(verdict, f'The command "{_program_name(run)}"', mentions)
         yield run, verdict
 
 
@@ -208,19 +210,10 @@ def _may_be_it(text: str, wanted: Sequence[CommandPattern]) -> bool:
     return "$" in text or Mentions([text]).first(wanted) is not None
 
 
-def _is_short(variable_values: Sequence[str]) -> bool:
-    return sum(map(len, variable_values)) <= MAX_VARIABLE_CHARACTERS
-
-
-def _ask_if_named(verdict: Verdict, what: str, found: CommandPattern | None) -> Verdict:
-    """Return a verdict that asks where unparsed text names a blocked program, or a command that a rule asks about.
-
-    Many words are no programs, so a person decides.
-    """
-    if found is None:
-        return verdict
-    reason = f'{what} names "{found}", which {"is blocked" if found.blocked else "needs approval"}, and may run it'
-    return replace(verdict, kind=VerdictKind.ASK, reason=reason, grantable=False)
+def _searched_text(run: _Run, facts: CommandFacts) -> str:
+    """Return the words that may name a program. On a Layer the message of a commit is taken for what it is."""
+    is_git = facts.layered and run.program(facts).name == "git"
+    return " ".join(word.text for word in run.command.words if not (is_git and " " in word.text))
 
 
 def _evaluate_rules(run: _Run, program: Program, shell: ShellPolicy, facts: CommandFacts) -> Verdict:
@@ -250,8 +243,16 @@ def _evaluate_rules(run: _Run, program: Program, shell: ShellPolicy, facts: Comm
     reason = f'Command "{_form(run, program, shell)}" is not known to the policy'
     if _is_missing(run, program, shell):
         reason = f'Program "{_program_name(run)}" was not found among the installed programs'
-    verdict = Verdict(shell.unknown, "unknown", reason)
+    verdict = Verdict(shell.unknown, "unknown", reason, previewable=True)
     return verdict if facts.confined else raise_strictness(shell.unconfined, verdict, "and no sandbox confines it")
+
+
+def _is_absent(run: _Run, facts: CommandFacts) -> bool:
+    """Return whether the command can only fail, because there is no such program."""
+    name = run.command.words[0].literal
+    if name is None or "/" in name or (name in BUILTINS and not run.external):
+        return False
+    return facts.is_missing(name)
 
 
 def _is_missing(run: _Run, program: Program, shell: ShellPolicy) -> bool:
@@ -282,7 +283,7 @@ def _precision(rule: CommandRule) -> tuple[int, int]:
 
 def _is_harmless(judged: CommandVerdict, shell: ShellPolicy, facts: CommandFacts) -> bool:
     """Return whether the command may have the network that its neighbour needs: `pip install x | tail`."""
-    if judged.verdict.kind is not VerdictKind.ALLOW or judged.verdict.rule == "unknown":
+    if judged.verdict.kind is not VerdictKind.ALLOW or judged.verdict.rule in _UNVOUCHED:
         return False
     if judged.verdict.rule in ("wrapper", "nothing to run"):
         return True

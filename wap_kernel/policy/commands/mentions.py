@@ -39,6 +39,8 @@ class CommandPattern:
     options: tuple[tuple[str, ...], ...] = ()
     """Groups of options; of each group one must be there."""
     blocked: bool = False
+    network: bool = False
+    """True where the command is given the network once it is allowed."""
 
     @classmethod
     def of_blocked(cls, entry: str) -> CommandPattern:
@@ -58,7 +60,31 @@ def list_restricted_commands(shell: ShellPolicy) -> tuple[CommandPattern, ...]:
     rules = (rule for rule in shell.rules if rule.verdict is not VerdictKind.ALLOW)
     return (
         *map(CommandPattern.of_blocked, shell.blocked_commands),
-        *(CommandPattern(split_words(rule.command), (rule.having,) if rule.having else ()) for rule in rules),
+        *(
+            CommandPattern(
+                split_words(rule.command),
+                (rule.having,) if rule.having else (),
+                blocked=rule.verdict is VerdictKind.DENY,
+                network=rule.network,
+            )
+            for rule in rules
+        ),
+    )
+
+
+def find_in_long_text(text: str, wanted: Iterable[CommandPattern]) -> CommandPattern | None:
+    """Return the first command whose words stand anywhere in a text that is too long for `Mentions`."""
+    words = frozenset(_NAMES.findall(text.casefold()))
+    options = [Word(word) for word in frozenset(_NAMES.findall(text)) if word[0] == "-"]
+    return next(
+        (
+            each
+            for each in wanted
+            if each.words
+            and all(_among(name, words) for name in each.words)
+            and all(_has(group, options) for group in each.options)
+        ),
+        None,
     )
 
 

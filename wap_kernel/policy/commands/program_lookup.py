@@ -7,7 +7,8 @@ neither it nor any folder after it on the PATH counts.
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
+from difflib import get_close_matches
 
 from wap_kernel.model.paths import relative_to
 
@@ -20,6 +21,12 @@ BUILTINS = frozenset(
     """.split()
 )
 """Commands that bash performs itself, whatever the PATH holds."""
+
+
+MAX_DIFFERENCE = 2
+"""Letters by which the lengths of a name and of its suggestion differ."""
+MIN_LIKENESS = 0.7
+"""The least likeness of a suggestion, as `difflib` measures it."""
 
 
 class Programs:
@@ -43,6 +50,20 @@ class Programs:
                 return self._real(candidate)
         return None
 
+    def is_missing(self, name: str) -> bool:
+        """Return whether no folder of the PATH has the program `name`, trusted or not."""
+        return not any(_is_program(os.path.join(folder, name)) for folder in self._folders)
+
+    def list_names(self) -> frozenset[str]:
+        """Return the names of all programs on the PATH, and of the builtins."""
+        found = set(BUILTINS)
+        for folder in filter(None, self._folders):
+            try:
+                found |= {name for name in os.listdir(folder) if _is_program(os.path.join(folder, name))}
+            except OSError:
+                continue  # the PATH names a folder that is not there
+        return frozenset(found)
+
     def _real(self, path: str) -> str | None:
         real = os.path.realpath(path)
         trusted = self._is_trusted(os.path.dirname(path)) and self._is_trusted(os.path.dirname(real))
@@ -53,6 +74,18 @@ class Programs:
         if any(relative_to(real, each) is not None for each in self._protected):
             return True
         return not any(relative_to(real, each) is not None for each in self._untrusted)
+
+
+def suggest_program(name: str, known: Collection[str]) -> str | None:
+    """Return the known program whose name is nearest to `name`, or None where none is near."""
+    if name in known or not name:
+        return None
+    swapped = (name[:at] + name[at + 1] + name[at] + name[at + 2 :] for at in range(len(name) - 1))
+    if (found := next((each for each in swapped if each in known), None)) is not None:
+        return found  # `gti`: letters in another order are the most common slip
+    length = len(name)
+    near = [each for each in known if abs(len(each) - length) <= MAX_DIFFERENCE]
+    return next(iter(get_close_matches(name, sorted(near), n=1, cutoff=MIN_LIKENESS)), None)
 
 
 def _is_program(path: str) -> bool:

@@ -12,6 +12,7 @@ from dataclasses import replace
 from wap_kernel.model.paths import Access, PathAccess, relative_to
 from wap_kernel.model.policy import ShellPolicy
 from wap_kernel.policy.commands.rule_match import CommandFacts
+from wap_kernel.policy.commands.rule_verdicts import adapt_to_layer
 from wap_kernel.policy.effective import EffectivePolicy
 from wap_kernel.policy.shell.parser import Script
 from wap_kernel.policy.shell.syntax import Redirect, Word
@@ -36,13 +37,15 @@ def evaluate_redirections(
             continue  # a relative path after `cd`: the script has a problem, and the path is not the one that it seems
         access = Access.READ if redirect.mode == "read" else Access.WRITE
         path = resolve_inside(redirect.target, redirect.target.text, cwd, facts)
+        if path is not None and facts.layered and access is Access.WRITE:
+            continue  # policy judges the effect
         if path is not None:
             refusal = refuse(PathAccess(path, access))
             if refusal is not None:
                 yield refusal
         elif not (facts.confined and access is Access.READ):
             for policy in effective.layers:
-                yield _outside(redirect, policy.shell, facts)
+                yield _outside(redirect, adapt_to_layer(policy.shell) if facts.layered else policy.shell, facts)
 
 
 def resolve_inside(word: Word, text: str, cwd: str, facts: CommandFacts) -> str | None:
@@ -71,6 +74,7 @@ def _outside(redirect: Redirect, shell: ShellPolicy, facts: CommandFacts) -> Ver
         f'Redirection to "{redirect.target.text}" leaves the workspace',
         "Redirect to a path in the workspace.",
         grantable=False,
+        previewable=True,
     )
     if facts.confined or verdict.kind.strictness >= shell.unconfined.strictness:
         return verdict

@@ -37,11 +37,16 @@ class CommandFacts(Protocol):
     @property
     def confined(self) -> bool: ...
     @property
+    def layered(self) -> bool: ...
+    @property
     def home(self) -> str: ...
     @property
     def root(self) -> str: ...
     def resolve(self, name: str, /) -> str | None:
         """Return the real path of a program, see `Programs`."""
+
+    def is_missing(self, name: str, /) -> bool:
+        """Return whether no program of this name exists, see `Programs`."""
 
 
 @dataclass(frozen=True)

@@ -9,6 +9,15 @@ from wap_kernel.policy.commands.rule_match import CommandFacts
 from wap_kernel.policy.verdict import Verdict
 
 
+def adapt_to_layer(shell: ShellPolicy) -> ShellPolicy:
+    """Return the restrictions that count where a Layer confines the command and policy judges its effect."""
+    changes: dict[str, object] = {"rules": tuple(rule for rule in shell.rules if not rule.unless_layered)}
+    for field in ("unknown", "unanalysable"):
+        if shell.unless_layered and getattr(shell, field) is VerdictKind.ASK:
+            changes[field] = VerdictKind.ALLOW
+    return shell.model_copy(update=changes)
+
+
 def rule_name(rule: CommandRule) -> str:
     return " ".join(filter(None, (rule.command, "|".join(rule.having))))
 
@@ -21,7 +30,16 @@ def apply_rule(answer: VerdictKind, rule: CommandRule, name: str) -> Verdict:
         VerdictKind.ALLOW: f'Command "{name}" is allowed by the rule "{rule_name(rule)}"',
         VerdictKind.ASK: "Destructive command requires approval" if rule.destructive else asks,
     }
-    return Verdict(answer, rule_name(rule), texts[answer], rule.reason, network=rule.network, grantable=rule.grantable)
+    return Verdict(
+        answer,
+        rule_name(rule),
+        texts[answer],
+        rule.reason,
+        network=rule.network,
+        grantable=rule.grantable,
+        destructive=rule.destructive,
+        previewable=not rule.network,
+    )
 
 
 def deny_blocked(name: str) -> Verdict:
@@ -47,7 +65,7 @@ def evaluate_unanalysable(problems: list[str], shell: ShellPolicy, facts: Comman
     suggestion = "Write plain commands joined by && || ; | with literal words."
     # A line that cannot be parsed may run more than what is allowed.
     answer = VerdictKind.DENY if shell.allowed_commands is not None else shell.unanalysable
-    verdict = Verdict(answer, "unanalysable", reason, suggestion, grantable=False)
+    verdict = Verdict(answer, "unanalysable", reason, suggestion, grantable=False, previewable=True)
     return verdict if facts.confined else raise_strictness(shell.unconfined, verdict, "")
 
 

@@ -1,14 +1,19 @@
-"""Judge a ChangeSet: refuse single changes, and ask about the others where policy says so. Pure."""
+"""Judge a ChangeSet: refuse single changes, and ask about the others where policy says so. Pure.
+
+The cost is that of the changes: patterns are matched folder by folder, and files are read only in repositories.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
-from wap_kernel.model.changes import Change, ChangeSet
-from wap_kernel.model.errors import PermissionDenied
-from wap_kernel.model.paths import Access
+from wap_kernel.model.changes import ChangeSet
+from wap_kernel.model.policy import VerdictKind
 from wap_kernel.policy.effective import EffectivePolicy
+from wap_kernel.policy.effects.approval_causes import ask_about_changes
+from wap_kernel.policy.effects.closure import refuse_dependents
 from wap_kernel.policy.effects.judgement import EffectFacts, EffectJudgement, RefusedChange
+from wap_kernel.policy.effects.path_rules import refuse_paths
+from wap_kernel.policy.effects.repositories import Repositories
+from wap_kernel.policy.effects.repository_rules import judge_repositories
 from wap_kernel.policy.paths.guard import PolicyGuard
 
 __all__ = ["EffectFacts", "EffectJudgement", "RefusedChange", "judge_changes"]
@@ -16,15 +21,20 @@ __all__ = ["EffectFacts", "EffectJudgement", "RefusedChange", "judge_changes"]
 
 def judge_changes(changes: ChangeSet, policy: EffectivePolicy, facts: EffectFacts) -> EffectJudgement:
     """Return which of `changes` are refused, and whether a person is asked about the others."""
-    guard = PolicyGuard(facts.protected, policy)
-    return EffectJudgement(tuple(refused for change in changes for refused in _refuse(change, guard)))
-
-
-def _refuse(change: Change, guard: PolicyGuard) -> Iterator[RefusedChange]:
-    if change.after.kind == "special":
-        yield RefusedChange(change.path, "effects.special", "Devices, pipes and sockets are not applied")
-        return
-    try:
-        guard.check(change.path, Access.WRITE, folder=change.after.kind == "folder")
-    except PermissionDenied as refusal:
-        yield RefusedChange(change.path, str(refusal.details.get("rule", "policy")), refusal.message)
+    git = judge_repositories(changes, Repositories(changes, facts), facts)
+    refused = refuse_paths(changes, PolicyGuard(facts.protected, policy), facts, git.inside) | git.refused
+    if policy.effects.unkept is VerdictKind.DENY:
+        refused |= {
+            change.path: RefusedChange(change.path, "effects.unkept", "Undo cannot bring back what was there before")
+            for change in changes
+            if change.path in facts.unkept
+        }
+    if refused:
+        refuse_dependents(changes, refused)
+    applied = ChangeSet(tuple(change for change in changes if change.path not in refused)) if refused else changes
+    return EffectJudgement(
+        refused=tuple(refused[change.path] for change in changes if change.path in refused),
+        ask=ask_about_changes(applied, policy, facts.unkept, git.inside),
+        rewritten={path: content for path, content in git.rewritten.items() if path not in refused},
+        omitted=tuple(each for each in git.omitted if each.path not in refused),
+    )

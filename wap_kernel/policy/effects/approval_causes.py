@@ -1,0 +1,82 @@
+"""Find what a person must approve of the changes that are applied: obeyed files, and more than policy allows. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Container, Iterator, Sequence
+
+from wap_kernel.model.changes import Change, ChangeKind, ChangeSet
+from wap_kernel.model.paths import render_path
+from wap_kernel.policy.effective import EffectivePolicy
+from wap_kernel.policy.effects.path_rules import group_by_folder
+from wap_kernel.policy.verdict import Verdict, VerdictKind
+
+MAX_NAMED = 3
+"""Paths that a reason names."""
+
+OBEYED_RULE = "effects.obeyedFiles"
+
+
+def ask_about_changes(
+    changes: ChangeSet, policy: EffectivePolicy, unkept: Collection[str], git: Container[str]
+) -> Verdict | None:
+    """Return the verdict that asks about `changes`, with every cause in its reason, or None. `git`: paths in a `.git`.
+
+    Git deletes objects that it has packed; those are no deletions of files.
+    """
+    causes = tuple(_find_causes(changes, policy, unkept, git))
+    if not causes:
+        return None
+    reason = "; it ".join(reason for _, reason in causes)
+    return Verdict(VerdictKind.ASK, causes[0][0], f"The command {reason}", grantable=False)
+
+
+def _find_causes(
+    changes: ChangeSet, policy: EffectivePolicy, unkept: Collection[str], git: Container[str]
+) -> Iterator[tuple[str, str]]:
+    effects = policy.effects
+    obeyed = _find_obeyed(changes, policy, git) if effects.obeyed_files else ()
+    if obeyed:
+        yield OBEYED_RULE, f"changes {_count_files(len(obeyed))} that other programs obey: {_name_paths(obeyed)}"
+    if effects.max_deletions is not None:
+        deleted = [change.path for change in changes if _is_deletion(change) and change.path not in git]
+        if len(deleted) > effects.max_deletions:
+            reason = f"deletes {_count_files(len(deleted))} that were there before: {_name_paths(deleted)}"
+            yield "effects.maxDeletions", reason
+    if effects.max_changes is not None:
+        changed = sum("folder" not in (change.before.kind, change.after.kind) for change in changes)
+        if changed > effects.max_changes:
+            yield "effects.maxChanges", f"changes {_count_files(changed)}"
+    if effects.max_bytes is not None and changes.added_bytes > effects.max_bytes:
+        yield "effects.maxBytes", f"writes {changes.added_bytes:,} bytes"
+    if effects.unkept is VerdictKind.ASK and unkept:
+        lost = [change.path for change in changes if change.path in unkept]
+        if lost:
+            yield (
+                "effects.unkept",
+                f"changes {_count_files(len(lost))} that undo cannot bring back: {_name_paths(lost)}",
+            )
+
+
+def _find_obeyed(changes: ChangeSet, policy: EffectivePolicy, git: Container[str]) -> list[str]:
+    """Return the obeyed files among the changes; a folder only where nothing in it changed."""
+    found = [
+        entries[name]
+        for folder, entries in group_by_folder(change for change in changes if change.path not in git).items()
+        for name in policy.obeyed_among(folder, tuple(entries))
+    ]
+    found += [change for change in changes if change.source is not None and policy.find_obeyed(change.source)]
+    files = {change.path for change in found if "folder" not in (change.before.kind, change.after.kind)}
+    return sorted(files or {change.path for change in found})
+
+
+def _is_deletion(change: Change) -> bool:
+    return change.kind is ChangeKind.DELETED and change.before.kind != "folder"
+
+
+def _count_files(number: int) -> str:
+    return "1 file" if number == 1 else f"{number:,} files"
+
+
+def _name_paths(paths: Sequence[str]) -> str:
+    named = ", ".join(map(render_path, paths[:MAX_NAMED]))
+    return named if len(paths) <= MAX_NAMED else f"{named}, ..."
