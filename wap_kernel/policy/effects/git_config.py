@@ -51,7 +51,7 @@ _PIECE = re.compile(r'"((?:[^"\\\n]|\\.|\\\n)*)"|((?:\\\n|\\.|[^"\\\n])+)')
 _ESCAPE = re.compile(r"\\(\n|.)", re.DOTALL)
 _ESCAPES = {"\n": "", "n": "\n", "t": "\t", "b": "\b", '"': '"', "\\": "\\"}
 _CONTROL = re.compile(r"[\x00-\x1f\x7f]")
-_PLAIN = re.compile(r"[^\s\"\\#;](?:[^\"\\#;]*[^\s\"\\#;])?")
+_UNQUOTED = re.compile(r"[^\s\"\\#;](?:[^\"\\#;]*[^\s\"\\#;])?")
 
 
 @dataclass(frozen=True)
@@ -68,7 +68,7 @@ class _Setting:
     name: str | None
     key: str
     value: str | None
-    """None: the key stands without a value, which means true."""
+    """The value; None where the key stands alone, which means true."""
 
     def __str__(self) -> str:
         return ".".join(filter(None, (self.section, self.name, self.key)))
@@ -83,7 +83,7 @@ class _Setting:
         if self.value is None:
             return f"\t{self.key}\n"
         quoted = '"' + re.sub(r'(["\\])', r"\\\1", self.value) + '"'
-        return f"\t{self.key} = {self.value if _PLAIN.fullmatch(self.value) else quoted}\n"
+        return f"\t{self.key} = {self.value if _UNQUOTED.fullmatch(self.value) else quoted}\n"
 
 
 def clean_config(content: bytes, worktree: tuple[str, str] | None = None) -> CleanedConfig | None:

@@ -1,6 +1,6 @@
 """Find the folders of git that changes touch, and whether each was there before. Pure.
 
-A folder of git is a `.git`, a folder of `modules` or `worktrees` in one, or a plain folder with a `HEAD`, `objects` and
+A folder of git is a `.git`, a folder of `modules` or `worktrees` in one, or another folder with a `HEAD`, `objects` and
 `refs`, which git takes for a bare repository wherever it stands.
 """
 
@@ -34,7 +34,7 @@ MAX_GITLINK_BYTES = 4096
 
 
 class Age(Enum):
-    """Whether a folder of git was there before the changes."""
+    """The time when a folder of git was made: before the changes, or by them."""
 
     OLD = "old"
     NEW = "new"
@@ -47,8 +47,8 @@ class GitFolder:
     path: str
     age: Age
     top: str
-    """The folder that holds the outermost folder of git; the folder itself where it is a plain one."""
-    is_plain: bool = False
+    """The folder that holds the outermost folder of git; the folder itself where that is bare."""
+    is_bare: bool = False
     """True where the outermost folder has another name than `.git`, so that policy binds it as any folder."""
     outer: GitFolder | None = None
     """The folder of git whose `modules` or `worktrees` hold this one."""
@@ -63,7 +63,7 @@ class GitFolder:
 
 
 @dataclass(frozen=True)
-class GitPath:
+class RepositoryPath:
     """A path in a folder of git."""
 
     folder: GitFolder
@@ -85,7 +85,7 @@ class Repositories:
     def change_of(self, path: str) -> Change | None:
         return self._changes.get(path)
 
-    def locate(self, path: str) -> GitPath | None:
+    def locate(self, path: str) -> RepositoryPath | None:
         """Return where `path` lies in a folder of git; None outside of all. A `.git` itself has no `rest`."""
         if GIT in path.casefold():
             names = path.split("/")
@@ -97,7 +97,7 @@ class Repositories:
         names = path.split("/")
         for at, name in enumerate(names):
             if name in _TELLING_NAMES:
-                folder = self._plain_folder("/".join(names[:at]))
+                folder = self._bare_folder("/".join(names[:at]))
                 if folder is not None:
                     return self._descend(folder, tuple(names[at:]))
         return None
@@ -153,19 +153,19 @@ class Repositories:
             self._folders[path] = folder
         return folder
 
-    def _plain_folder(self, path: str) -> GitFolder | None:
+    def _bare_folder(self, path: str) -> GitFolder | None:
         if path not in self._folders:
             folder = None
             if _is_repository(path, self.is_there):
                 age = Age.OLD if _is_repository(path, self.was_there) else Age.NEW
-                folder = GitFolder(path, age, path or ".", is_plain=True)
+                folder = GitFolder(path, age, path or ".", is_bare=True)
             self._folders[path] = folder
         return self._folders[path]
 
-    def _descend(self, folder: GitFolder, rest: tuple[str, ...]) -> GitPath:
+    def _descend(self, folder: GitFolder, rest: tuple[str, ...]) -> RepositoryPath:
         """Return the innermost folder of git on the way: those of submodules and worktrees lie in the outer one."""
         if len(rest) < 2 or rest[0] not in GIT_NESTED:
-            return GitPath(folder, rest)
+            return RepositoryPath(folder, rest)
         ends: Sequence[int] = (2,) if rest[0] == "worktrees" else range(2, len(rest) + 1)  # `modules/lib/json`
         for end in ends:
             path = join_git(folder.path, "/".join(rest[:end]))
@@ -173,9 +173,9 @@ class Repositories:
                 is_old = self.was_there(path)
                 if is_old and rest[0] == "modules" and not self.was_there(f"{path}/HEAD"):
                     break  # a `HEAD` in a folder of other repositories would hide them
-                inner = GitFolder(path, Age.OLD if is_old else Age.NEW, folder.top, folder.is_plain, folder)
+                inner = GitFolder(path, Age.OLD if is_old else Age.NEW, folder.top, folder.is_bare, folder)
                 return self._descend(inner, rest[end:])
-        return GitPath(folder, rest, is_stray=True)
+        return RepositoryPath(folder, rest, is_stray=True)
 
 
 def _is_repository(path: str, is_there: Callable[[str], bool]) -> bool:

@@ -20,8 +20,8 @@ from wap_kernel.policy.effects.repositories import (
     OBEYED,
     Age,
     GitFolder,
-    GitPath,
     Repositories,
+    RepositoryPath,
     join_git,
 )
 
@@ -55,7 +55,7 @@ def judge_repositories(
             if change.source is not None and repositories.locate(change.source) is not None:
                 found.refused[change.path] = _refuse(change, "A folder of a repository is not moved")
             continue
-        if not path.folder.is_plain:
+        if not path.folder.is_bare:
             found.inside[change.path] = path.folder
         folder = path.folder.path
         if folder not in destroyed:
@@ -80,7 +80,7 @@ def _is_destroyed(folder: GitFolder, repositories: Repositories) -> bool:
 
 
 def _find_reasons(
-    change: Change, path: GitPath, repositories: Repositories, facts: EffectFacts, found: RepositoryJudgement
+    change: Change, path: RepositoryPath, repositories: Repositories, facts: EffectFacts, found: RepositoryJudgement
 ) -> Iterator[str]:
     """Yield the reasons not to apply a change; add what is rewritten to `found`."""
     folder, rest = path.folder, path.rest
@@ -115,8 +115,8 @@ def _find_reasons(
 
 
 def _makes_repository(folder: GitFolder, rest: tuple[str, ...]) -> bool:
-    """Return whether the entry makes a plain folder a repository."""
-    return folder.is_plain and folder.outer is None and folder.age is Age.NEW and rest in _ESSENTIAL
+    """Return whether the entry makes an ordinary folder a repository."""
+    return folder.is_bare and folder.outer is None and folder.age is Age.NEW and rest in _ESSENTIAL
 
 
 def _judge_git_entry(change: Change, repositories: Repositories, facts: EffectFacts) -> Iterator[str]:
