@@ -1,4 +1,4 @@
-"""Options of one execution: the approval, the policy and the overlay that a run already has."""
+"""Options of one execution: the approval, the policy, the overlay or the layer that a run already has."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from wap_kernel.files.interface import Files
 from wap_kernel.policy.current import BoundPolicy
+from wap_kernel.providers.layers.layer import Layer
 
 
 @dataclass(frozen=True)
@@ -17,7 +18,11 @@ class ExecutionOptions:
     policy: BoundPolicy | None = None
     """The policy, where the run looked it up a moment ago for this operation and its neighbours."""
     overlay: Files | None = None
-    """The files of a dry run, which receive the changes instead of the workspace."""
+    """The files of a dry run where there are no layers; they receive the changes instead of the workspace."""
+    layer: Layer | None = None
+    """The layer of an atomic or simulated batch, which receives the changes."""
+    pending: str | None = None
+    """The layer on which the command has run already, where a person has approved its effect since."""
 
 
 DEFAULTS = ExecutionOptions()

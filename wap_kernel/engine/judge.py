@@ -8,14 +8,17 @@ from __future__ import annotations
 import errno
 import os
 import posixpath
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 
-from wap_kernel.engine.actions import Permit
-from wap_kernel.files.interface import FileKind, Files
+from wap_kernel.engine.permit import Permit
+from wap_kernel.files.interface import FileKind, Files, NullGuard
 from wap_kernel.files.overlay.overlay import Overlay
+from wap_kernel.files.tree_walk import open_real_folder, walk_tree
 from wap_kernel.git.settings import GitSettings
 from wap_kernel.model.caller import Caller
+from wap_kernel.model.changes import ChangeSet
+from wap_kernel.model.command import Deadline
 from wap_kernel.model.errors import (
     ApprovalRequired,
     Code,
@@ -30,20 +33,26 @@ from wap_kernel.model.errors import (
 from wap_kernel.model.git.operations import GitAction, GitTransfer
 from wap_kernel.model.limits import MAX_SEARCHED_FILE_BYTES
 from wap_kernel.model.operations import Operation, ReadFile, RunCommand
-from wap_kernel.model.paths import Access, outside
+from wap_kernel.model.paths import Access, join_path, outside
 from wap_kernel.model.policy import Grant
 from wap_kernel.model.results import Limits
 from wap_kernel.policy.commands.git_attributes import AttributeFiles
 from wap_kernel.policy.commands.program_lookup import Programs
 from wap_kernel.policy.current import BoundPolicy, CurrentPolicy
 from wap_kernel.policy.decide import Facts, Judgement, PathAccess, judge
+from wap_kernel.policy.effects.judge import EffectFacts, EffectJudgement, judge_changes
 from wap_kernel.policy.grant_store import GrantStore
 from wap_kernel.policy.paths import sandbox_masks
 from wap_kernel.policy.paths.protected import ProtectedPaths
 from wap_kernel.policy.verdict import Verdict, VerdictKind
 from wap_kernel.providers.base import Provider
+from wap_kernel.providers.layers.change_reader import read_upper_file
+from wap_kernel.providers.layers.layer import Layer
 from wap_kernel.providers.unavailable import UnavailableProvider
-from wap_kernel.state.undo.manifest import GIT
+
+MAX_JUDGED_BYTES = 1024 * 1024
+"""Bytes of a changed file that is read to judge it: a configuration of git."""
+GIT = ".git"
 
 
 class UnapprovedOperation(ApprovalRequired):
@@ -70,6 +79,7 @@ class Judge:
         allow_unconfined: bool,
         confined_only: bool,
         git: GitSettings,
+        find_unkept: Callable[[ChangeSet], Sequence[str]] = lambda _: (),
     ) -> None:
         self._files = files
         self._root = root
@@ -84,6 +94,7 @@ class Judge:
         self._allow_unconfined = allow_unconfined
         self._confined_only = confined_only
         self._git = git
+        self._find_unkept = find_unkept
         self._permits: tuple[BoundPolicy | None, dict[bool, Permit]] = (None, {})
         """The permits of the policy that was asked for last, by network: consecutive operations mostly share it."""
 
@@ -172,8 +183,12 @@ class Judge:
                 return Verdict.from_error(error, "provider")
         return verdict
 
-    def enforce(self, judgement: Judgement, caller: Caller, *, approved: bool) -> None:
-        """Raise the refusal unless the operation may be performed now."""
+    def enforce(self, judgement: Judgement, caller: Caller, *, approved: bool) -> Verdict | None:
+        """Raise the refusal unless the operation may be performed now.
+
+        Return the verdict that asks where the operation is a command that runs on its layer first, so that the person
+        who decides sees its effect.
+        """
         operation, verdict = judgement.operation, judgement.verdict
         if verdict.kind is VerdictKind.DENY:
             if verdict.code is Code.INVALID_ARGUMENT:  # no rule's doing: the request itself is wrong
@@ -184,12 +199,15 @@ class Judge:
             raise refusal(verdict.reason, hint=verdict.suggestion, rule=verdict.rule)
         self._require_provider(operation, caller)
         if verdict.kind is VerdictKind.ASK and not approved:
+            if judgement.previewable:
+                return verdict
             hint = verdict.suggestion or "Do it in another way, or have it allowed in the policy."
             unapproved = UnapprovedOperation(
                 f"{verdict.reason}: a person must agree first.", hint=hint, rule=verdict.rule, reason=verdict.reason
             )
             unapproved.judgement = judgement
             raise unapproved
+        return None
 
     def _require_provider(self, operation: Operation, caller: Caller) -> None:
         """Raise ProviderUnavailable where the caller's commands are not run at all."""
@@ -205,7 +223,7 @@ class Judge:
             )
 
     def permit(self, policy: BoundPolicy, *, network: bool, overlay: Files | None = None) -> Permit:
-        """Return what an allowed operation may use, in the workspace or in the overlay of a dry run."""
+        """Return what an allowed operation may use, in the workspace or in the overlay or layer of a batch."""
         if overlay is not None:
             return self._new_permit(policy, network, overlay)
         cached_for, permits = self._permits
@@ -236,16 +254,36 @@ class Judge:
             limits=bounded,
             max_searched_size=_least(MAX_SEARCHED_FILE_BYTES, effective.max_file_size),
             env_allowlist=effective.env_allowlist,
-            confine=partial(
-                sandbox_masks.find_masks,
-                self._files,
-                policy.sandbox_guard,
-                self._protected.fixed_paths,
-                network=network,
-                is_read_only=effective.access == "read",
-                attributes=partial(self._attributes.file_for, guard),
-            ),
+            confine=partial(self._find_masks, policy, network),
+            judge_effect=partial(self._judge_effect, policy),
         )
+
+    def _find_masks(self, policy: BoundPolicy, network: bool, files: Files, deadline: Deadline) -> sandbox_masks.Masks:
+        """Return what a command may not see of `files`: the workspace, or the merged folder of a layer."""
+        return sandbox_masks.find_masks(
+            files,
+            policy.sandbox_guard,
+            self._protected.fixed_paths,
+            deadline,
+            network=network,
+            is_read_only=policy.effective.access == "read",
+            attributes=partial(self._attributes.file_for, policy.guard),
+        )
+
+    def _judge_effect(self, policy: BoundPolicy, changes: ChangeSet, layer: Layer) -> EffectJudgement:
+        """Judge what a command changed on its layer against the policy that bound it."""
+        if not len(changes):
+            return EffectJudgement()
+        unguarded = self._files.guarded_by(NullGuard())
+        facts = EffectFacts(
+            protected=self._protected,
+            read=lambda path: read_upper_file(layer.upper, path, MAX_JUDGED_BYTES),
+            existed=lambda path: unguarded.lstat(path) is not None,
+            list_below=partial(_list_below, unguarded),
+            root=self._root,
+            unkept=self._find_unkept(changes),
+        )
+        return judge_changes(changes, policy.effective, facts)
 
     def _gather_facts(self, operation: Operation, policy: BoundPolicy) -> Facts:
         named = operation.path_accesses()
@@ -256,6 +294,7 @@ class Judge:
         return Facts(
             accesses=resolved,
             confined=self._provider.confines,
+            layered=self._is_layered(operation),
             resolve=self._programs.resolve,
             home=self._home,
             root=self._root,
@@ -264,6 +303,10 @@ class Judge:
             protected_branches=self._git.protected,
             remotes=self._git.allowed,
         )
+
+    def _is_layered(self, operation: Operation) -> bool:
+        is_shared = isinstance(operation, RunCommand) and operation.isolation == "shared"
+        return self._provider.layers is not None and not is_shared
 
     def _read_grants(self) -> Iterator[Grant]:
         """Yield the grants. They are read from the store with the first one, so only if a verdict asks."""
@@ -282,6 +325,17 @@ class Judge:
         except (OSError, WapError):
             return None, None
         return (access.with_path(stat.path) if access.follow else None), stat.size
+
+
+def _list_below(files: Files, folder: str) -> Iterator[str]:
+    """Yield the paths below a folder, relative to it."""
+    start = open_real_folder(files, folder)
+    if start is None:
+        return
+    for level in walk_tree(files, start):
+        for batch in level.folder.batches():
+            level.pending += [entry.name for entry in batch if entry.is_dir(follow_symlinks=False)]
+            yield from (join_path(level.folder.path, entry.name)[len(folder) + 1 :] for entry in batch)
 
 
 def _is_below(path: str, folder: str) -> bool:

@@ -1,6 +1,6 @@
 """The pipeline that every operation from every dialect goes through.
 
-    validate -> resolve paths -> verdict -> [approval] -> audit intent -> before-image -> perform -> audit outcome
+    validate -> resolve paths -> verdict -> [approval] -> audit intent -> perform, with before-images -> audit outcome
 
 Runs on the workspace's threads, see `Workspace.on_thread`.
 """
@@ -8,19 +8,21 @@ Runs on the workspace's threads, see `Workspace.on_thread`.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import contextmanager
+from dataclasses import replace
 
 from wap_kernel.engine.actions import Actions
 from wap_kernel.engine.bulk_create import BulkCreate, NewFile
 from wap_kernel.engine.execution_options import DEFAULTS, ExecutionOptions
 from wap_kernel.engine.fast_path import FastPath
 from wap_kernel.engine.judge import Judge
+from wap_kernel.engine.permit import Permit
 from wap_kernel.files.contained.root import Root
 from wap_kernel.files.interface import Locks
 from wap_kernel.files.read import WholeFile
 from wap_kernel.git.remote.preview import TransferPreview
 from wap_kernel.model.caller import CallContext, Caller
-from wap_kernel.model.command import CancelToken, Deadline, OnChunk
+from wap_kernel.model.command import CancelToken, OnChunk
 from wap_kernel.model.errors import (
     ExecutionFailed,
     InternalError,
@@ -29,20 +31,21 @@ from wap_kernel.model.errors import (
     WapError,
     translate_os_error,
 )
-from wap_kernel.model.git.operations import GitTransfer
+from wap_kernel.model.git.operations import GitAction, GitTransfer
 from wap_kernel.model.git.results import GitResult
-from wap_kernel.model.operations import Effect, Operation, ReadFile, RevertRun
+from wap_kernel.model.operations import Effect, Operation, ReadFile, RevertRun, RunCommand
 from wap_kernel.model.results import Limits, Result, WriteResult
 from wap_kernel.model.run import Run
 from wap_kernel.policy.current import BoundPolicy
+from wap_kernel.policy.decide import Judgement
+from wap_kernel.policy.verdict import Verdict
 from wap_kernel.redaction import results
 from wap_kernel.redaction.results import CurrentRedactor
 from wap_kernel.redaction.stream import RedactedStream
 from wap_kernel.state.audit.log import Audit, is_denial
+from wap_kernel.state.changes.history import ChangeHistory
 from wap_kernel.state.undo.undo import Undo
 
-BEFORE_IMAGE_SECONDS = 120.0
-"""Seconds that the before-images of what a command could change may take."""
 Changed = Callable[[Operation, Caller, CallContext], None]
 
 
@@ -59,6 +62,7 @@ class Pipeline:
         audit: Audit,
         judge: Judge,
         actions: Actions,
+        history: ChangeHistory,
         undo: Undo,
         locks: Locks,
         redactor: CurrentRedactor,
@@ -71,6 +75,7 @@ class Pipeline:
         self._audit = audit
         self._judge = judge
         self._actions = actions
+        self._history = history
         self._undo = undo
         self._bulk_create = None if undo.changes is None else BulkCreate(audit, locks, undo.changes, self._translate)
         self._redactor = redactor
@@ -93,12 +98,13 @@ class Pipeline:
         try:
             policy = self._judge.bind_for(operation, caller, options.policy)
             judgement = self._judge.judge(operation, policy)
-            self._judge.enforce(judgement, caller, approved=options.approved)
+            asks_for = self._judge.enforce(judgement, caller, approved=options.approved)
             require_intent = self._audit.intent(record)
-            permit = self._judge.permit(policy, network=judgement.verdict.network, overlay=options.overlay)
-            with self._before_image(operation, context, cancel):
-                require_intent()
-                result = self._actions.perform(operation, permit, cancel, watched, context)
+            permit = self._permit(operation, policy, judgement, asks_for, options)
+            require_intent()
+            result = self._actions.perform(
+                operation, self._record(operation, permit, context), cancel, watched, context
+            )
             result = results.redact_result(result, self._redactor)
         except Exception as error:  # noqa: BLE001 - whatever it is, it is audited, and a bug is logged
             failure = results.redact_error(self._translate(error, operation), self._redactor)
@@ -189,16 +195,30 @@ class Pipeline:
         except WapError:
             return TransferPreview()
 
-    def _before_image(
-        self, operation: Operation, context: CallContext, cancel: CancelToken
-    ) -> AbstractContextManager[None]:
-        """Return a context that keeps what the operation is about to change. Only a run can be undone."""
-        if operation.effect is Effect.READ or context.dry_run:
-            return nullcontext()
-        deadline = Deadline(BEFORE_IMAGE_SECONDS, lambda: cancel.requested)
-        if context.run is None:
-            return self._undo.around_call(operation, deadline)
-        return self._undo.around(operation, context, deadline)
+    def _permit(
+        self,
+        operation: Operation,
+        policy: BoundPolicy,
+        judgement: Judgement,
+        asks_for: Verdict | None,
+        options: ExecutionOptions,
+    ) -> Permit:
+        """Return what the operation may use in this execution."""
+        overlay = options.overlay if options.layer is None else options.layer.files
+        permit = self._judge.permit(policy, network=judgement.verdict.network and not asks_for, overlay=overlay)
+        if not isinstance(operation, RunCommand | GitAction) and options.layer is None:
+            return permit
+        return replace(
+            permit, is_approved=options.approved, asks_for=asks_for, pending=options.pending, layer=options.layer
+        )
+
+    def _record(self, operation: Operation, permit: Permit, context: CallContext) -> Permit:
+        """Return the permit with files that record what the operation changes, for its undo."""
+        is_simulated = context.dry_run or permit.layer is not None
+        if operation.effect is not Effect.WRITE or is_simulated or context.run is None:
+            return permit
+        context.begin()
+        return replace(permit, files=self._history.open_files(permit.guard, context.run, context.position))
 
     def _translate(self, error: Exception, operation: Operation) -> WapError:
         if isinstance(error, WapError):

@@ -17,10 +17,14 @@ from typing import Any, TypeVar
 
 from wap_kernel.engine.actions import Actions
 from wap_kernel.engine.judge import Judge
+from wap_kernel.engine.layered_commands import LayeredCommands
 from wap_kernel.engine.pipeline import Changed, Pipeline
+from wap_kernel.engine.shared_commands import SharedCommands
 from wap_kernel.engine.thread_pool import ThreadPool
 from wap_kernel.files.contained import atomic_write
 from wap_kernel.files.contained.root import Root
+from wap_kernel.files.interface import NullGuard
+from wap_kernel.files.save_gate import SaveGate
 from wap_kernel.files.search.searcher import Searcher
 from wap_kernel.git.client import GitClient
 from wap_kernel.git.settings import GitSettings
@@ -33,11 +37,11 @@ from wap_kernel.model.policy import Policy
 from wap_kernel.model.results import Limits, Result
 from wap_kernel.policy import presets
 from wap_kernel.policy.commands.git_attributes import AttributeFiles
-from wap_kernel.policy.commands.program_lookup import Programs
+from wap_kernel.policy.commands.program_lookup import Programs, suggest_program
 from wap_kernel.policy.current import CurrentPolicy
 from wap_kernel.policy.grant_store import GrantStore
 from wap_kernel.policy.layers import PolicyFiles
-from wap_kernel.policy.paths.protected import find_protected_paths
+from wap_kernel.policy.paths.current_paths import find_protected_paths
 from wap_kernel.policy.verdict import Verdict
 from wap_kernel.providers.base import Provider
 from wap_kernel.providers.process import environment
@@ -48,11 +52,12 @@ from wap_kernel.redaction import results
 from wap_kernel.redaction.results import CurrentRedactor
 from wap_kernel.state.audit.log import Audit
 from wap_kernel.state.audit.query import AuditQuery
+from wap_kernel.state.changes.applier import ChangeApplier
+from wap_kernel.state.changes.history import ChangeHistory
 from wap_kernel.state.database import Database
 from wap_kernel.state.directory import default_state_dir, open_state_dir, workspace_id
 from wap_kernel.state.leases import Lease
 from wap_kernel.state.path_locks import PathLocks
-from wap_kernel.state.undo.change_recorder import ChangeRecorder, SnapshotLimits
 from wap_kernel.state.undo.undo import Undo
 
 CHECK_SECONDS = 10.0
@@ -110,6 +115,8 @@ class Workspace:
         hidden = (*hidden, *self._git.source.secret_paths)
         self._changed = changed
         self.log = log or logging.getLogger("wap_kernel")
+        self.save_gate = SaveGate(root)
+        """The gate that keeps the renames of this workspace apart from the saves of the same process."""
         self._underway: dict[CancelToken, Operation] = {}
         self._is_closed = False
         with ExitStack() as opened:
@@ -136,36 +143,57 @@ class Workspace:
         }
         self._provider = opened.enter_context(closing(self._choose(provider)))
         searcher = opened.enter_context(closing(Searcher(protected, root=self.root, root_fd=self._files.fd)))
+        layer_searcher = opened.enter_context(closing(Searcher(protected, root=self.root)))
         locks = PathLocks(state)
-        snapshots: ChangeRecorder | None = None
-        if self._keeps:
-            snapshots = ChangeRecorder(
-                self._files.guarded_by(protected), self.database, state, SnapshotLimits(), self.log
-            )
-        self.undo = Undo(snapshots, locks, lambda caller: self.judge.bind(caller).guard)
+        unguarded = self._files.guarded_by(NullGuard())
+        self.history = ChangeHistory(unguarded, self.database, state, locks, self.save_gate)
+        """What every operation changed, with the before-images."""
+        self.undo = Undo(self.history if self._keeps else None, locks, lambda caller: self.judge.bind(caller).guard)
         """The changes of runs, and their undo."""
         server = environment.restrict_search_path(os.environ) if self._provider.confines else os.environ
         path = environment.build_environment(server, {})["PATH"]
+        programs = Programs(path, untrusted=[self.root], protected=protected.prefixes)
         self.judge = Judge(
             self._files,
             self.root,
             CurrentPolicy(PolicyFiles(self._files, preset=policy), protected),
             protected,
             self._provider,
-            Programs(path, untrusted=[self.root], protected=protected.prefixes),
+            programs,
             self.grants,
             self.limits,
             AttributeFiles(state),
             allow_unconfined=self._allow_unconfined,
             confined_only=self._confined_only,
             git=self._git,
+            find_unkept=self.history.find_unkept,
         )
+
+        def suggest(name: str) -> str | None:
+            return suggest_program(name, programs.list_names())
+
+        layers = self._provider.layers
+        self.layered: LayeredCommands | None = None
+        """The commands on layers, None where the provider has none."""
+        if layers is not None:
+            self.layered = LayeredCommands(self._provider, layers, ChangeApplier(self.history), suggest)
         git = GitClient(self._provider, self.root, state, self._git)
         self.pipeline = Pipeline(
             self._files,
             self._audit,
             self.judge,
-            Actions(self._provider, searcher, locks, self.root, self.undo, git),
+            Actions(
+                self._provider,
+                searcher,
+                layer_searcher,
+                locks,
+                self.root,
+                self.undo,
+                git,
+                self.layered,
+                SharedCommands(self._provider, suggest),
+            ),
+            self.history,
             self.undo,
             locks,
             self.redactor,
@@ -177,7 +205,7 @@ class Workspace:
 
     def _choose(self, name: str) -> Provider:
         try:
-            choice = choose(name, self._files, secrets=self._protected.secrets)
+            choice = choose(name, self._files, secrets=self._protected.secrets, state_dir=self.state_dir)
         except ProviderUnavailable as error:
             self.log.error("wap refuses every command: %s", error.text)
             return UnavailableProvider(name, self._files, error)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
 
 from pydantic import BaseModel, ConfigDict
 
@@ -59,8 +58,10 @@ class CallContext:
     """The operation's id in the run."""
     dry_run: bool = False
     """True if the operation acts on an overlay instead of the workspace."""
-    notice: Callable[[Any], None] = lambda _: None
-    """A callback that receives, before the operation is performed, the paths that undo cannot store."""
+    is_call: bool = False
+    """True for a single call, whose run exists only if the call changes something."""
+    begin: Callable[[], None] = lambda: None
+    """A callback before the first change: it stores the run of a single call."""
 
 
 NO_RUN = CallContext()

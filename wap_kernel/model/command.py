@@ -92,6 +92,8 @@ class CommandOutcome:
     """Seconds until the command itself ended."""
     timed_out: bool = False
     cancelled: bool = False
+    overflowed: bool = False
+    """True if the command was ended because it wrote more than its layer may hold."""
 
 
 class CancelToken:

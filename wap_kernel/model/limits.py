@@ -218,6 +218,10 @@ MAX_MASKS = 200
 MAX_READ_ONLY_MOUNTS = 600
 """Paths that a sandbox hides, mounts read-only or pins, together."""
 
+MAX_LAYER_BYTES = 16 * 1024**3
+"""Bytes that one command may write; at most half of the free space as well."""
+MAX_LAYER_FILES = 1_000_000
+
 # -- Runs and approvals
 
 APPROVAL_SECONDS = 15 * 60.0

@@ -10,7 +10,7 @@ from typing import Literal
 from pydantic import Field
 
 from wap_kernel.model.base import Model
-from wap_kernel.model.operations import Encoding
+from wap_kernel.model.operations import Encoding, Isolation
 
 
 class Result(Model):
@@ -92,7 +92,14 @@ class NotebookContent(Result):
     hash: str
 
 
-class WriteResult(Result):
+class ChangeResult(Result):
+    """The base of the results of operations that change the workspace."""
+
+    run_id: str | None = None
+    """The run that undoes a single call when it is reverted; None for a step of a batch."""
+
+
+class WriteResult(ChangeResult):
     """The result of a write."""
 
     path: str
@@ -100,7 +107,7 @@ class WriteResult(Result):
     hash: str | None = None
 
 
-class ModifyResult(Result):
+class ModifyResult(ChangeResult):
     """The result of edits."""
 
     path: str
@@ -134,7 +141,15 @@ class SearchResult(Result):
     total_matches: int
 
 
-class CommandResult(Result):
+class RefusedPath(Model):
+    """A change of a command that policy does not apply."""
+
+    path: str
+    rule: str
+    reason: str
+
+
+class CommandResult(ChangeResult):
     """The result of a command."""
 
     stdout: str
@@ -144,9 +159,13 @@ class CommandResult(Result):
     stdout_bytes: int
     stderr_bytes: int
     is_output_truncated: bool
+    refused_changes: list[RefusedPath] | None = None
+    """The changes that policy refuses; they were not applied."""
+    conflicts: list[str] | None = None
+    """The paths that another process changed meanwhile; the workspace has its version, the run's layer the command's."""
 
 
-class PathResult(Result):
+class PathResult(ChangeResult):
     """The result of a deletion, a move, a copy or a new folder: the changed path, the new one where there are two."""
 
     path: str
@@ -187,3 +206,5 @@ class WorkspaceDescription(Result):
     dialects: list[str]
     provider: str
     confines_commands: bool
+    isolation: Isolation
+    """`layer` where policy judges the changes of a command before they reach the workspace."""

@@ -1,0 +1,114 @@
+"""Turn the outcome of a command into a result or an error, and back from what a layer stores."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+
+from wap_kernel.model.command import Command, CommandOutcome
+from wap_kernel.model.errors import PARTIAL_EFFECT_HINT, ExecutionFailed, NoSpace, TimedOut
+from wap_kernel.model.hints import longer_timeout
+from wap_kernel.model.operations import RunCommand
+from wap_kernel.model.paths import render_path
+from wap_kernel.model.results import CommandResult, Limits, RefusedPath
+from wap_kernel.policy.effects.judge import RefusedChange
+
+NOT_FOUND = 127
+NO_EFFECT_HINT = "Nothing that it changed was applied."
+MAX_NAMED = 200
+"""Refused changes and conflicts that a result names."""
+
+
+def build_command(operation: RunCommand, limits: Limits, env_allowlist: frozenset[str] | None) -> Command:
+    """Return the command of an operation, within the limits."""
+    timeout_ms = min(operation.timeout_ms or limits.default_timeout_ms, limits.max_timeout_ms)
+    return Command(
+        command=operation.argv,
+        cwd=operation.cwd,
+        by_alias=operation.by_alias,
+        environment=operation.environment,
+        env_allowlist=env_allowlist,
+        timeout=timeout_ms / 1000,
+        output_limit=limits.max_output_size,
+    )
+
+
+Suggest = Callable[[str], "str | None"]
+"""A function that returns the program whose name is nearest to one that does not exist."""
+
+
+def add_notes(
+    outcome: CommandOutcome, refused: Sequence[RefusedChange], conflicts: Sequence[str], suggest: Suggest
+) -> CommandOutcome:
+    """Return the outcome with one line in stderr for refused changes, one for conflicts, one for a mistyped program."""
+    notes = []
+    if refused:
+        notes.append(f"wap: not applied: {_name_paths([change.path for change in refused])} (see refusedChanges)")
+    if conflicts:
+        notes.append(f"wap: not applied, since they were changed meanwhile: {_name_paths(conflicts)} (see conflicts)")
+    if outcome.exit_code == NOT_FOUND and (meant := _find_meant(outcome.stderr, suggest)) is not None:
+        notes.append(f"wap: did you mean {meant}?")
+    if not notes:
+        return outcome
+    separator = "" if not outcome.stderr or outcome.stderr.endswith("\n") else "\n"
+    return replace(outcome, stderr=outcome.stderr + separator + "\n".join((*notes, "")))
+
+
+def _find_meant(stderr: str, suggest: Suggest) -> str | None:
+    """Return the program that a shell's `command not found` may have meant."""
+    for line in stderr.splitlines()[-3:]:
+        head, found, _ = line.partition(": command not found")
+        if found:
+            return suggest(head.rpartition(": ")[2].strip())
+    return None
+
+
+def _name_paths(paths: Sequence[str]) -> str:
+    named = ", ".join(render_path(path) for path in paths[:5])
+    return f"{named} and {len(paths) - 5} more" if len(paths) > 5 else named
+
+
+def build_result(
+    outcome: CommandOutcome,
+    suggest: Suggest,
+    refused: Sequence[RefusedChange] = (),
+    conflicts: Sequence[str] = (),
+) -> CommandResult:
+    """Return the result of a command that ended by itself."""
+    outcome = add_notes(outcome, refused, conflicts, suggest)
+    return CommandResult(
+        stdout=outcome.stdout,
+        stderr=outcome.stderr,
+        exit_code=outcome.exit_code,
+        duration_ms=round(outcome.duration * 1000),
+        stdout_bytes=outcome.stdout_bytes,
+        stderr_bytes=outcome.stderr_bytes,
+        is_output_truncated=outcome.stdout_truncated or outcome.stderr_truncated,
+        refused_changes=[
+            RefusedPath(path=render_path(change.path), rule=change.rule, reason=change.reason)
+            for change in refused[:MAX_NAMED]
+        ]
+        or None,
+        conflicts=[render_path(path) for path in conflicts[:MAX_NAMED]] or None,
+    )
+
+
+def raise_unless_ended(
+    outcome: CommandOutcome, result: CommandResult, command: Command, limits: Limits, *, applied: bool
+) -> None:
+    """Raise the error of a command that did not end by itself; `applied` tells what became of its changes."""
+    details = result.model_dump(by_alias=True, exclude={"exit_code", "run_id"}, exclude_none=True)
+    hint = PARTIAL_EFFECT_HINT if applied else NO_EFFECT_HINT
+    if outcome.overflowed:
+        raise NoSpace("The command wrote more than the disk may hold, and was ended.", hint=hint, **details)
+    if outcome.cancelled:
+        raise ExecutionFailed("The command was ended before it was done.", hint=hint, **details)
+    if outcome.timed_out:
+        timeout_ms = command.timeout * 1000
+        raise TimedOut(
+            f"The command was ended after {timeout_ms:g} ms.",
+            hint=longer_timeout(limits.max_timeout_ms / 1000),
+            timeoutMs=timeout_ms,
+            changesApplied=applied,
+            **details,
+        )

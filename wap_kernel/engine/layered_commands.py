@@ -1,0 +1,269 @@
+"""Run commands on layers: the command proposes, policy judges the effect, the engine applies it.
+
+    command -> Layer -> ChangeSet -> judge -> [approval] -> apply
+
+Nothing reaches the workspace before policy has judged the effect. A command whose effect needs an approval keeps its
+layer, with its outcome, until a person has decided. A batch that is atomic or simulated has one layer for all of its
+commands, and applies it at its end, or discards it. Runs on the workspace's threads.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from typing import TypeVar
+
+from wap_kernel.engine.command_outcome import Suggest, build_command, build_result, raise_unless_ended
+from wap_kernel.engine.disk_watch import watch_disk
+from wap_kernel.engine.effect_preview import EffectPreview, describe_effect
+from wap_kernel.engine.permit import WALK_SECONDS, Permit
+from wap_kernel.model.caller import CallContext
+from wap_kernel.model.changes import ChangeSet
+from wap_kernel.model.command import CancelToken, Command, CommandOutcome, Confinement, Deadline, OnChunk
+from wap_kernel.model.errors import ApprovalRequired, Conflict, NotFound, WapError
+from wap_kernel.model.git.operations import GitAction, GitRead
+from wap_kernel.model.operations import RunCommand
+from wap_kernel.model.paths import render_path
+from wap_kernel.model.results import CommandResult, Result
+from wap_kernel.policy.effects.judge import EffectJudgement
+from wap_kernel.providers.base import Provider
+from wap_kernel.providers.layers.layer import Layer, LayerStore
+from wap_kernel.state.changes.applier import ApplyResult, ChangeApplier
+
+SCANS = 3
+"""Walks in search of what a command may not see, before it is given up."""
+T = TypeVar("T")
+OUTCOME = "outcome"
+OWNER = "owner"
+"""The notes of a layer: the outcome of its command, and the run that it belongs to."""
+
+
+class UnapprovedEffect(ApprovalRequired):
+    """A refusal that carries the effect that a person has to approve; its layer waits for the decision."""
+
+    preview: EffectPreview
+
+
+@dataclass
+class _OpenLayer:
+    """The layer of one command. A layer of its own is discarded afterwards, unless there is a reason to keep it."""
+
+    layer: Layer
+    is_kept: bool = False
+
+    def keep(self, context: CallContext, reason: str) -> None:
+        self.is_kept = True
+        owner = {"run": context.run, "position": context.position, "step": context.step, "reason": reason}
+        self.layer.write_note(OWNER, owner)
+
+
+class LayeredCommands:
+    """The commands of one workspace that run on layers."""
+
+    def __init__(self, provider: Provider, layers: LayerStore, applier: ChangeApplier, suggest: Suggest) -> None:
+        self._provider = provider
+        self._applier = applier
+        self._suggest = suggest
+        self.layers = layers
+
+    # -- commands
+
+    def run(
+        self,
+        operation: RunCommand,
+        permit: Permit,
+        cancel: CancelToken,
+        on_chunk: OnChunk | None,
+        context: CallContext,
+    ) -> CommandResult:
+        """Run a command on a layer and apply its effect, or raise UnapprovedEffect.
+
+        Where a person has approved the effect of a command that has run already, only its effect is applied.
+        """
+        command = build_command(operation, permit.limits, permit.env_allowlist)
+        with self._open_layer(permit) as opened:
+            outcome = self._load_outcome(opened, permit, context)
+            if outcome is None:
+                outcome = self._run_command(command, opened.layer, permit, cancel, on_chunk)
+            changes = opened.layer.read_changes()
+            judgement = permit.judge_effect(changes, opened.layer)
+            if not (outcome.cancelled or outcome.overflowed):
+                self._ask_about(opened, outcome, changes, judgement, permit, context)
+            return self._finish(command, opened, outcome, changes, judgement, permit, context)
+
+    def _load_outcome(self, opened: _OpenLayer, permit: Permit, context: CallContext) -> CommandOutcome | None:
+        """Return the outcome of the command if it has run already and its effect waited for an approval."""
+        if permit.pending is None:
+            return None
+        stored = opened.layer.read_note(_outcome_note(context))
+        if stored is None:
+            raise NotFound("The outcome of the command is gone.", hint="Run the command again.")
+        return CommandOutcome(**stored)
+
+    def _run_command(
+        self, command: Command, layer: Layer, permit: Permit, cancel: CancelToken, on_chunk: OnChunk | None
+    ) -> CommandOutcome:
+        attempt = 1
+        while True:
+            deadline = Deadline(WALK_SECONDS, lambda: cancel.requested)
+            confinement = replace(permit.confine(layer.files, deadline).confinement, layer=layer)
+            try:
+                with watch_disk(layer.upper, cancel) as watch:
+                    outcome = self._provider.run(
+                        replace(command, confinement=confinement), on_chunk=on_chunk, cancel=watch.cancel
+                    )
+                return replace(outcome, cancelled=False, overflowed=True) if watch.has_overflowed else outcome
+            except Conflict:  # a path to hide was moved between the walk and the start; nothing has run
+                if attempt == SCANS:
+                    raise
+                attempt += 1
+
+    def _ask_about(
+        self,
+        opened: _OpenLayer,
+        outcome: CommandOutcome,
+        changes: ChangeSet,
+        judgement: EffectJudgement,
+        permit: Permit,
+        context: CallContext,
+    ) -> None:
+        """Raise UnapprovedEffect where the words of the command or its effect need an approval; keep the layer."""
+        verdict = permit.asks_for or judgement.ask
+        if verdict is None or permit.is_approved or context.dry_run:
+            return
+        opened.layer.write_note(_outcome_note(context), vars(outcome))
+        opened.keep(context, "approval")
+        refusal = UnapprovedEffect(
+            f"{verdict.reason}: a person must agree first.",
+            hint=verdict.suggestion or "It has run on a layer, and a person sees what it would change.",
+            rule=verdict.rule,
+            reason=verdict.reason,
+        )
+        refusal.preview = describe_effect(opened.layer, permit.files, outcome, changes, judgement)
+        raise refusal
+
+    def _finish(
+        self,
+        command: Command,
+        opened: _OpenLayer,
+        outcome: CommandOutcome,
+        changes: ChangeSet,
+        judgement: EffectJudgement,
+        permit: Permit,
+        context: CallContext,
+    ) -> CommandResult:
+        """Apply the effect of a command that has ended, and return its result or raise its error."""
+        is_ended = not (outcome.cancelled or outcome.overflowed)
+        conflicts: Sequence[str] = ()
+        if outcome.cancelled:
+            opened.keep(context, "cancelled")
+        elif is_ended and permit.layer is None:
+            conflicts = self._apply_command(opened, changes, judgement, context)
+        result = build_result(outcome, self._suggest, judgement.named if is_ended else (), conflicts)
+        raise_unless_ended(outcome, result, command, permit.limits, applied=is_ended)
+        return result
+
+    def _apply_command(
+        self, opened: _OpenLayer, changes: ChangeSet, judgement: EffectJudgement, context: CallContext
+    ) -> Sequence[str]:
+        """Apply the effect of a single command, and return the conflicts; the layer then keeps the command's files."""
+        try:
+            conflicts = self.apply(opened.layer, changes, judgement, context).conflicts
+        except WapError:
+            opened.keep(context, "failed")
+            raise
+        if conflicts:
+            opened.keep(context, "conflict")
+        return conflicts
+
+    # -- git
+
+    def act(
+        self,
+        operation: GitAction,
+        permit: Permit,
+        cancel: CancelToken,
+        context: CallContext,
+        act: Callable[[Confinement], Result],
+    ) -> Result:
+        """Perform a git action, whose commands all run on one layer, and apply its effect whole or not at all."""
+        with self._open_layer(permit) as opened:
+            layer = opened.layer
+            layer.hold()  # git takes several commands for one action
+            deadline = Deadline(WALK_SECONDS, lambda: cancel.requested)
+            confinement = replace(permit.confine(layer.files, deadline).confinement, layer=layer)
+            result = act(confinement)
+            if isinstance(operation, GitRead) or permit.layer is not None:
+                return result
+            changes = layer.read_changes()
+            judgement = permit.judge_effect(changes, layer)
+            if judgement.ask is not None and not permit.is_approved:
+                raise ApprovalRequired(
+                    f"{judgement.ask.reason}: a person must agree first.",
+                    hint=judgement.ask.suggestion,
+                    rule=judgement.ask.rule,
+                    reason=judgement.ask.reason,
+                )
+            applied = self.apply(layer, changes, judgement, context, atomic=True)
+            if applied.conflicts:
+                raise Conflict(
+                    f"Changed while git was at work: {', '.join(map(render_path, applied.conflicts[:10]))}.",
+                    hint="Nothing was applied. Try again.",
+                    paths=[render_path(path) for path in applied.conflicts],
+                )
+            return result
+
+    def look(self, permit: Permit, look: Callable[[Confinement], T]) -> T:
+        """Call `look`, whose commands change nothing that counts, on a layer that is discarded."""
+        with self._open_layer(permit) as opened:
+            opened.layer.hold()
+            masks = permit.confine(opened.layer.files, Deadline(WALK_SECONDS))
+            return look(replace(masks.confinement, layer=opened.layer))
+
+    # -- layers
+
+    def apply(
+        self,
+        layer: Layer,
+        changes: ChangeSet,
+        judgement: EffectJudgement,
+        context: CallContext,
+        *,
+        atomic: bool = False,
+        overwrite: Sequence[str] = (),
+    ) -> ApplyResult:
+        """Apply the changes of a layer that policy does not refuse, as changes of the context's run."""
+        if not len(judgement.select_applied(changes)):
+            return ApplyResult()
+        context.begin()
+        return self._applier.apply(
+            layer.upper,
+            changes,
+            run=str(context.run),
+            position=context.position,
+            began_ns=layer.began_ns,
+            atomic=atomic,
+            refused=judgement.refused_paths,
+            rewritten=judgement.rewritten,
+            overwrite=overwrite,
+        )
+
+    @contextmanager
+    def _open_layer(self, permit: Permit) -> Iterator[_OpenLayer]:
+        """Yield the layer of the batch, the one that waited for an approval, or a new one."""
+        if permit.layer is not None:
+            yield _OpenLayer(permit.layer, is_kept=True)
+            return
+        opened = _OpenLayer(self.layers.create() if permit.pending is None else self.layers.load(permit.pending))
+        try:
+            yield opened
+        finally:
+            opened.layer.release()
+            if not opened.is_kept:
+                opened.layer.discard()
+
+
+def _outcome_note(context: CallContext) -> str:
+    """Return the name of the note with the outcome of a step; a batch has one layer for all of its steps."""
+    return f"{OUTCOME}-{context.position}"
