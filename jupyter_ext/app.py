@@ -11,7 +11,6 @@ from jupyter_server.extension.application import ExtensionApp
 from traitlets import Bool, CaselessStrEnum, Dict, Float, Integer, List, TraitError, Unicode, validate
 
 from wap_kernel.dialects.mcp.http.lazy_server import LazyMcpServer
-from wap_kernel.files.save_gate import SaveGate
 from wap_kernel.model.errors import ProviderUnavailable, WapError
 from wap_kernel.model.operations import Operation
 from wap_kernel.model.package import SERVER_PID, __version__
@@ -170,7 +169,6 @@ class WapExtension(ExtensionApp):
     mcp: LazyMcpServer
     tokens: AgentTokenStore | None = None
     notifications: Notifications
-    save_gate: SaveGate | None = None
     _detach_save_gate: Callable[[], None] | None = None
     _changes: ResourceChanges | None = None
     """The changes that MCP clients subscribe to, once the MCP server runs."""
@@ -190,9 +188,8 @@ class WapExtension(ExtensionApp):
         if self.workspace is None:
             self.log.warning("wap answers every request with PROVIDER_UNAVAILABLE: %s", self.unavailable)
         else:
-            self.save_gate = SaveGate(self.workspace.root)
             # Later: an extension that loads after this one may replace the contents manager, as jupytext does.
-            loop.call_soon(self._attach_save_gate, self.save_gate)
+            loop.call_soon(self._attach_save_gate, self.workspace)
             self.runner = self._open_runner(self.workspace)
             os.environ[SERVER_PID] = str(os.getpid())  # for the kernels that this server starts
             self.log.info("wap serves %s", self.workspace.root)
@@ -222,7 +219,6 @@ class WapExtension(ExtensionApp):
             self.unavailable = "The server is shutting down."
         await self._close(runner)
         await self._close(workspace)
-        self.save_gate = None
         if self._detach_save_gate is not None:
             self._detach_save_gate()
             self._detach_save_gate = None
@@ -237,9 +233,9 @@ class WapExtension(ExtensionApp):
         except Exception:
             self.log.exception("wap: closing %s failed", type(part).__name__)
 
-    def _attach_save_gate(self, gate: SaveGate) -> None:
-        if self.save_gate is gate:  # the extension has not been stopped meanwhile
-            self._detach_save_gate = attach_save_gate(self._server().contents_manager, gate)
+    def _attach_save_gate(self, workspace: Workspace) -> None:
+        if self.workspace is workspace:  # the extension has not been stopped meanwhile
+            self._detach_save_gate = attach_save_gate(self._server().contents_manager, workspace.save_gate)
 
     def _open_workspace(self) -> Workspace | None:
         try:

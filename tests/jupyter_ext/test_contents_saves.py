@@ -262,8 +262,8 @@ def manager_class(request: pytest.FixtureRequest, jp_server_config: dict[str, An
 async def test_a_save_over_http_waits_for_a_section_and_comes_after_it(
     jp_serverapp: Any, extension: WapExtension, put: Put, jp_root_dir: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    gate = extension.save_gate
-    assert gate is not None
+    assert extension.workspace is not None
+    gate = extension.workspace.save_gate
     path, other = jp_root_dir / "a.txt", jp_root_dir / "other"
     path.write_text("old")
     other.write_text("of an agent")
@@ -295,11 +295,10 @@ async def test_a_save_over_http_waits_for_a_section_and_comes_after_it(
 async def test_the_gate_is_detached_when_the_extension_stops(
     extension: WapExtension, put: Put, jp_serverapp: Any, jp_root_dir: Path
 ) -> None:
-    gate = extension.save_gate
-    assert gate is not None and await put("a.txt", "x") == 201
+    assert await put("a.txt", "x") == 201
     assert "save" in vars(jp_serverapp.contents_manager)
     await extension.stop_extension()
-    assert "save" not in vars(jp_serverapp.contents_manager) and extension.save_gate is None
+    assert "save" not in vars(jp_serverapp.contents_manager)
     assert await put("a.txt", "y") == 200
 
 
