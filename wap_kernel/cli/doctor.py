@@ -26,8 +26,8 @@ from wap_kernel.policy import presets
 from wap_kernel.policy.layers import PolicyFiles
 from wap_kernel.policy.parse import merge_policy
 from wap_kernel.policy.paths import sandbox_masks
+from wap_kernel.policy.paths.current_paths import find_protected_paths
 from wap_kernel.policy.paths.guard import PolicyGuard
-from wap_kernel.policy.paths.protected import find_protected_paths
 from wap_kernel.providers import selection
 from wap_kernel.providers.base import Probe, ResourceLimits
 from wap_kernel.state.directory import default_state_dir

@@ -3,22 +3,33 @@
 An interpreter is rarely one folder: a virtual environment is based on `~/.pyenv/versions/3.12`, which is a link, and a
 kernel has an environment of its own. So the links of every known interpreter are resolved and noted, so that the
 sandbox can have them too.
+
+Nothing is taken from a file or a link below the root: an agent may have written it, and what it names would be visible
+to every command. So an environment below the root works if its base is installed for the system, is the server's own,
+or stands where pyenv and uv install interpreters.
 """
 
 from __future__ import annotations
 
-import json
 import os
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
-from glob import escape, glob
+from glob import glob
 
 from wap_kernel.files.contained.root import Root
 from wap_kernel.files.interface import FileKind
 from wap_kernel.model.command import Confinement
 from wap_kernel.model.errors import WapError
 from wap_kernel.model.paths import relative_to, split_path
+from wap_kernel.providers.kernelspecs import (
+    PREFIX_PARTS,
+    find_kernel_folders,
+    is_prefix,
+    list_spec_paths,
+    read_base_prefix,
+    read_kernelspecs,
+)
 from wap_kernel.providers.mounts import HostPaths, ResolvedPath
 from wap_kernel.providers.process.environment import active_environments
 
@@ -34,10 +45,6 @@ SETTINGS = tuple(
     """.split()
 )
 """Files of /etc that programs need to run: no passwords, no keys, no server's settings. Each costs a mount."""
-PREFIX_PARTS = ("bin", "lib", "lib64", "libexec", "include", "pyvenv.cfg", "conda-meta", "ssl")
-"""The visible parts of a prefix that home lies in: `python` may have been installed into home itself."""
-PREFIX_MARKS = ("pyvenv.cfg", "conda-meta", "lib/python*", "lib/R", "lib/julia")
-"""Files that distinguish a prefix from any other folder with a `bin` in it."""
 _MAX_LINKS = 40
 
 
@@ -46,9 +53,10 @@ def gather_host_paths(root: Root, *, environment: Mapping[str, str], secrets: Se
     home = environment.get("HOME") or os.path.expanduser("~")
     temporary = (home, "/tmp", "/var/tmp", *filter(None, map(environment.get, ("TMPDIR", "TMP", "TEMP"))))
     settings = [name for entry in SETTINGS for name in glob(os.path.join("/etc", entry))]
-    software = (*SYSTEM, *settings, *_find_software(os.path.realpath(home), environment))
+    software = (*SYSTEM, *settings, *_find_software(root.path, os.path.realpath(home), environment))
+    resolved = _resolve_unique(software, root.path)
     return HostPaths(
-        software=tuple(path for path in _resolve_unique(software) if os.path.exists(path.real)),
+        software=tuple(path for path in resolved if os.path.exists(path.real)),
         temporary=tuple(_resolve_unique(path for path in temporary if path.startswith("/"))),
         root_names=tuple(_resolve_unique(name for name in root.names if name != root.path)),
         secrets=tuple(dict.fromkeys(os.path.realpath(path) for path in secrets)),
@@ -87,8 +95,11 @@ def _resolve_paths(paths: Sequence[str], files: Root) -> Iterator[str]:
             continue  # gone, or outside
 
 
-def resolve_links(path: str) -> ResolvedPath:
-    """Return where `path` leads, following it component by component as the kernel does."""
+def resolve_links(path: str, untrusted: str | None = None) -> ResolvedPath:
+    """Return where `path` leads, following it component by component as the kernel does.
+
+    Links below the real path `untrusted` are not followed.
+    """
     pending = list(reversed(split_path(path)))
     reached = ""
     links: list[tuple[str, str]] = []
@@ -98,6 +109,9 @@ def resolve_links(path: str) -> ResolvedPath:
             reached = reached.rpartition("/")[0]
             continue
         step = f"{reached}/{name}"
+        if untrusted is not None and relative_to(step, untrusted):
+            reached = step
+            continue
         try:
             text = os.readlink(step)
         except OSError:  # not a link, or nothing there
@@ -112,23 +126,23 @@ def resolve_links(path: str) -> ResolvedPath:
     return ResolvedPath(reached or "/", tuple(links))
 
 
-def _resolve_unique(paths: Sequence[str] | Iterator[str]) -> Iterator[ResolvedPath]:
-    return map(resolve_links, dict.fromkeys(paths))
+def _resolve_unique(paths: Sequence[str] | Iterator[str], untrusted: str | None = None) -> Iterator[ResolvedPath]:
+    return (resolve_links(path, untrusted) for path in dict.fromkeys(paths))
 
 
-def _find_software(home: str, environment: Mapping[str, str]) -> Iterator[str]:
+def _find_software(root: str, home: str, environment: Mapping[str, str]) -> Iterator[str]:
     """Yield prefixes and interpreters; resolving an interpreter's links finds what lies between."""
     active = active_environments(environment)
-    prefixes = [sys.prefix, sys.base_prefix, sys.exec_prefix, *active]
+    prefixes = [sys.prefix, sys.base_prefix, sys.exec_prefix, *active, *_find_interpreter_stores(home, environment)]
     activated_pythons = (os.path.join(prefix, "bin/python") for prefix in active)
     for interpreter in (
         sys.executable,
         getattr(sys, "_base_executable", ""),
         *activated_pythons,
-        *_find_kernel_programs(),
+        *_find_kernel_programs(root, home, environment),
     ):
         if interpreter.startswith("/") and os.path.exists(interpreter):
-            prefixes += _find_prefixes(interpreter)
+            prefixes += _find_prefixes(interpreter, root)
             yield interpreter
     for prefix in filter(None, prefixes):
         if relative_to(home, os.path.realpath(prefix)) is None:
@@ -137,43 +151,36 @@ def _find_software(home: str, environment: Mapping[str, str]) -> Iterator[str]:
             yield from (os.path.join(prefix, part) for part in PREFIX_PARTS)
 
 
-def _find_prefixes(interpreter: str) -> Iterator[str]:
+def _find_interpreter_stores(home: str, environment: Mapping[str, str]) -> Iterator[str]:
+    """Yield the folders in which pyenv and uv install interpreters, on which an environment may be based."""
+    data = environment.get("XDG_DATA_HOME") or os.path.join(home, ".local/share")
+    yield os.path.join(environment.get("PYENV_ROOT") or os.path.join(home, ".pyenv"), "versions")
+    yield environment.get("UV_PYTHON_INSTALL_DIR") or os.path.join(data, "uv/python")
+
+
+def _find_prefixes(interpreter: str, root: str) -> Iterator[str]:
     """Yield the prefixes that an interpreter needs: its own, that of its link's target, and that of its `pyvenv.cfg`.
 
     A kernel may also be started by a script in a user's project, which no command needs to see.
     """
-    folders = {os.path.dirname(interpreter), os.path.dirname(os.path.realpath(interpreter))}
+    folders = {os.path.dirname(interpreter), os.path.dirname(resolve_links(interpreter, root).real)}
     for folder in folders:
         prefix = os.path.dirname(folder)
-        if os.path.basename(folder) == "bin" and any(glob(os.path.join(escape(prefix), mark)) for mark in PREFIX_MARKS):
-            yield prefix
-            yield from _read_base_prefix(prefix)
-
-
-def _read_base_prefix(prefix: str) -> Iterator[str]:
-    try:
-        with open(os.path.join(prefix, "pyvenv.cfg"), encoding="utf-8", errors="surrogateescape") as file:
-            lines = file.read(65536).splitlines()
-    except OSError:
-        return
-    for name, _, value in (line.partition("=") for line in lines):
-        if name.strip() == "home" and value.strip().startswith("/"):
-            yield os.path.dirname(value.strip())
-
-
-def _find_kernel_programs() -> Iterator[str]:
-    from jupyter_core.paths import jupyter_path
-
-    for folder in jupyter_path("kernels"):
-        try:
-            names = sorted(os.listdir(folder))
-        except OSError:
+        if relative_to(resolve_links(folder, root).real, root) is not None:
             continue
-        for name in names:
-            try:
-                with open(os.path.join(folder, name, "kernel.json"), encoding="utf-8") as file:
-                    program = json.load(file)["argv"][0]
-            except (OSError, ValueError, LookupError, TypeError):
-                continue  # not a kernel, or one that does not work anyway
-            if isinstance(program, str):
-                yield program
+        if os.path.basename(folder) == "bin" and is_prefix(prefix):
+            yield prefix
+            settings = resolve_links(os.path.join(prefix, "pyvenv.cfg"), root).real
+            base = None if relative_to(settings, root) else read_base_prefix(prefix)
+            if base is not None:
+                yield base
+
+
+def _find_kernel_programs(root: str, home: str, environment: Mapping[str, str]) -> Iterator[str]:
+    ipython = environment.get("IPYTHONDIR") or os.path.join(home, ".ipython")
+    paths = [
+        path
+        for path in list_spec_paths(find_kernel_folders(ipython))
+        if relative_to(resolve_links(path, root).real, root) is None
+    ]
+    yield from (spec.argv[0] for spec in read_kernelspecs(paths))

@@ -148,8 +148,8 @@ def _base_mounts(root: str, host: HostPaths) -> Iterator[Mount]:
     yield from (Mount(MountKind.PROC, "/proc"), Mount(MountKind.DEV, "/dev"))
     chosen: dict[str, Mount] = {root: Mount(MountKind.WRITABLE, root, root)}
     candidates = [
+        *_secret_masks(host.secrets, host.lstat_kind),  # first: a mask wins over software
         *(Mount(MountKind.READ_ONLY, path.real, path.real) for path in host.software),
-        *_secret_masks(host.secrets, host.lstat_kind),
         *(Mount(MountKind.TEMPORARY, path.real) for path in host.temporary),
     ]
     for mount in _sort_by_depth(candidates):

@@ -25,8 +25,8 @@ from wap_kernel.model.run import BatchOptions, Step
 from wap_kernel.policy.current import BoundPolicy
 from wap_kernel.policy.effective import EffectivePolicy
 from wap_kernel.policy.parse import merge_policy
+from wap_kernel.policy.paths.current_paths import find_protected_paths
 from wap_kernel.policy.paths.guard import PolicyGuard
-from wap_kernel.policy.paths.protected import find_protected_paths
 from wap_kernel.state import schema
 from wap_kernel.state.audit import hash_chain
 from wap_kernel.state.leases import Lease

@@ -159,3 +159,47 @@ def test_a_virtual_environment_that_stands_on_home_works(
 def test_the_servers_own_python_works(make_scene: MakeScene, name: str) -> None:
     outcome = make_scene(name).run("python -c 'import sys, pydantic; print(sys.executable)'")
     assert (outcome.stdout, outcome.stderr) == (f"{sys.executable}\n", "")
+
+
+def test_nothing_is_taken_from_a_file_below_the_root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An agent can have written the settings, the links and the kernels there."""
+    home = tmp_path / "home"
+    root = home / "ws"
+    secret = home / "secret"
+    for folder in (root / "venv/bin", root / "data/kernels/inside", tmp_path / "data/kernels/k", secret):
+        folder.mkdir(parents=True)
+    (secret / "key").touch()
+    (secret / "bin").mkdir()
+    (secret / "pyvenv.cfg").touch()
+    (root / "venv/pyvenv.cfg").write_text(f"home = {secret}/bin\n")
+    (root / "venv/bin/python").symlink_to(secret / "key")
+    (root / "data/kernels/inside/kernel.json").write_text(json.dumps({"argv": [str(secret / "key")]}))
+    (tmp_path / "data/kernels/k/kernel.json").write_text(json.dumps({"argv": [str(root / "venv/bin/python")]}))
+    (tmp_path / "data/kernels/linked").symlink_to(root / "data/kernels/inside")
+    (home / "alias").symlink_to(root / "venv")
+    (tmp_path / "data/kernels/alias").mkdir()
+    (tmp_path / "data/kernels/alias/kernel.json").write_text(json.dumps({"argv": [str(home / "alias/bin/python")]}))
+    monkeypatch.setenv("JUPYTER_PATH", f"{tmp_path}/data:{root}/data")
+    for active in ({}, {"VIRTUAL_ENV": str(root / "venv")}):
+        found = gather(root, home, **active)
+        assert [path for path in found.software if path.real.startswith(str(secret))] == []
+        assert [link for path in found.software for link in path.links if link[0].startswith(f"{root}/")] == []
+
+
+@pytest.mark.parametrize("store", [".pyenv/versions", ".local/share/uv/python"])
+def test_an_environment_in_the_workspace_on_an_installed_interpreter(
+    make_scene: MakeScene, tmp_path: Path, store: str
+) -> None:
+    """Its base is visible, since pyenv and uv install interpreters there, and not since the environment names it."""
+    home = tmp_path / "home"
+    installed = home / store / "3.12"
+    installed.parent.mkdir(parents=True)
+    installed.symlink_to(os.path.realpath(sys.base_prefix))
+    prefix = home / "work/venv"
+    (prefix / "bin").mkdir(parents=True)
+    (prefix / "pyvenv.cfg").write_text(f"home = {installed}/bin\n")
+    (prefix / "bin/python").symlink_to(installed / "bin" / os.path.basename(os.path.realpath(sys.executable)))
+    outcome = make_scene("bubblewrap", home / "work", home=home).run(
+        "venv/bin/python -c 'import sys; print(sys.prefix)'"
+    )
+    assert (outcome.stdout, outcome.stderr) == (f"{prefix}\n", "")

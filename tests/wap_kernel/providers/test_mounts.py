@@ -169,6 +169,14 @@ def test_the_other_name_one_by_one() -> None:
         ),
         pytest.param("/ws", host("/opt", secrets=("/opt/key",)), ["rw /ws", "tmp /home/u", "ro /opt"], id="missing"),
         pytest.param(
+            "/ws", host("/opt", "/opt/s", secrets=("/opt/s",), there={"/opt/s": FileKind.FOLDER}),
+            ["rw /ws", "tmp /home/u", "ro /opt", "hide/ /opt/s"], id="software that is a secret",
+        ),
+        pytest.param(
+            "/ws", host("/home/u/s", secrets=("/home/u/s",), there={"/home/u/s": FileKind.FOLDER}),
+            ["rw /ws", "tmp /home/u"], id="software that is a secret in home",
+        ),
+        pytest.param(
             "/ws", host(secrets=("/ws/a/s",), there={"/ws/a/s": FileKind.FOLDER}),
             ["rw /ws", "tmp /home/u", "rw /ws/a", "hide/ /ws/a/s"], id="in the workspace",
         ),

@@ -10,7 +10,8 @@ from pathlib import Path
 import pytest
 
 from tests.support.provider_workspace import CONFINING, SERVER, MakeScene, Scene
-from wap_kernel.policy.paths.protected import Protection, find_protected_paths
+from wap_kernel.policy.paths.current_paths import find_protected_paths
+from wap_kernel.policy.paths.protected import Protection
 from wap_kernel.providers.process import environment
 
 VARIABLES = ("VIRTUAL_ENV", "CONDA_PREFIX")

@@ -37,6 +37,10 @@ class PolicyGuard:
         """Return whether the folder `path` may hold something that a pattern closes because of its path."""
         return self.effective.may_hold(path)
 
+    def refresh(self) -> None:
+        """Look for links among protected names, and for kernels, before a walk."""
+        self.protected.snapshot()
+
     def hidden_names(self, folder: str) -> frozenset[str]:
         return self.protected.hidden_names(folder)
 

@@ -6,20 +6,20 @@ shell, an interpreter, Jupyter or git would execute or obey.
 
 Names are compared without case: on a filesystem that ignores case `.GIT/hooks` is `.git/hooks`, and elsewhere nobody
 misses a `.GIT`.
+
+`current_paths.py` finds the paths of this machine, and those that change while the server runs.
 """
 
 from __future__ import annotations
 
-import os
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
 from functools import cached_property
 
 from wap_kernel.files.interface import FindFolders
 from wap_kernel.model.errors import PathClosed
-from wap_kernel.model.paths import Access, relative_to, split_path
-from wap_kernel.providers.process import environment
+from wap_kernel.model.paths import Access, split_path
 
 
 class Protection(IntEnum):
@@ -35,58 +35,6 @@ READ_ONLY_NAMES = (".cws-policy.json", ".git")
 
 All of `.git`, not only its hooks and config: a `.git` file or a `.git/commondir` makes git read its config elsewhere.
 """
-
-HOME_FILES = (
-    *(".bashrc", ".bash_profile", ".bash_login", ".bash_logout", ".bash_aliases", ".bash_completion", ".profile"),
-    *(".zshrc", ".zshenv", ".zprofile", ".zlogin", ".zlogout", ".kshrc", ".mkshrc", ".cshrc", ".tcshrc", ".login"),
-    *(".inputrc", ".xprofile", ".xinitrc", ".xsessionrc", ".pam_environment", ".config/fish"),
-    *(".config/environment.d", ".config/autostart", ".config/systemd", ".local/bin", ".local/lib", ".venv"),
-    *(".Rprofile", ".Renviron", ".pdbrc", ".pythonrc", ".pythonrc.py", ".vimrc", ".config/nvim", ".emacs", ".emacs.d"),
-    *(".gitconfig", ".config/git", ".condarc", ".conda/condarc", ".config/pip", ".pip", ".pydistutils.cfg", ".hgrc"),
-    *(".vim", ".tmux.conf", ".config/tmux", ".screenrc", ".gdbinit", ".config/gdb", ".lldbinit", ".irbrc", ".perldb"),
-    *("bin", ".julia/config", ".cargo/env", ".cargo/config.toml", ".cargo/bin", ".pyenv", ".nvm", ".oh-my-zsh"),
-    *(".config/direnv", ".config/Code/User", ".claude/settings.json", ".codex/config.toml", ".gradle/init.gradle"),
-    *(".psqlrc", ".sqliterc", ".forward", ".rhosts", ".config/htop", ".config/mc", ".xonshrc", ".config/xonsh"),
-    *(".jupyter", ".ipython", ".config/ipython", ".local/share/jupyter", ".local/etc/jupyter", "Library/Jupyter"),
-    *(
-        ".config/bash_completion",
-        ".local/share/bash-completion",
-        ".xsession",
-        ".local/share/systemd",
-        ".config/nushell",
-    ),
-    *(".config/powershell", ".config/emacs", ".config/vim", ".exrc", ".nanorc", ".config/nano", ".config/helix"),
-    *(".config/zed", ".config/VSCodium/User", ".vscode-server", ".config/hg", ".node_modules", ".config/ptpython"),
-    *(".cargo/config", ".gradle/init.d", ".conda/.condarc", ".config/conda", ".mambarc", ".config/uv", ".bunfig.toml"),
-    *(".config/pypoetry", ".yarnrc", ".gemrc", ".claude/settings.local.json", ".cursor/mcp.json", ".local/share/nvim"),
-)
-"""Files that shells, logins, interpreters, editors, git and installers execute or obey; relative to the home folder.
-
-Those of Jupyter and IPython are the defaults: this server may be configured to use others, and the next one not.
-"""
-
-HOME_SECRETS = tuple(
-    """
-    .ssh .gnupg .pki .age .config/sops .password-store .config/op .local/share/keyrings .local/share/kwalletd
-    .netrc _netrc .authinfo .authinfo.gpg .git-credentials .config/git/credentials .config/gh .config/hub
-    .pypirc .npmrc .yarnrc.yml .gem/credentials .cargo/credentials .cargo/credentials.toml .m2/settings-security.xml
-    .aws .azure .config/gcloud .boto .s3cfg .oci .fly .config/doctl .config/hcloud .config/rclone
-    .kube .docker .config/containers/auth.json .terraform.d .terraformrc .vault-token
-    .databricks .databrickscfg .databricks-connect .snowflake .snowsql .config/snowflake .bigqueryrc .dbt .kaggle
-    .huggingface .cache/huggingface/token .cache/huggingface/stored_tokens
-    .pgpass .my.cnf .mylogin.cnf .duckdb/stored_secrets .smbcredentials .subversion/auth .m2/settings.xml .Xauthority
-    .claude/.credentials.json .codex/auth.json .gemini .config/github-copilot .config/pip/pip.conf .config/anthropic
-    .bash_history .zsh_history .python_history .node_repl_history .psql_history .mysql_history .sqlite_history
-    .viminfo .lesshst .Rhistory .julia/logs .local/share/fish .ipython/profile_default/history.sqlite
-    .mozilla .thunderbird .config/google-chrome .config/chromium .config/BraveSoftware .config/microsoft-edge
-    .local/share/jupyter/runtime .local/share/jupyter/wap Library/Jupyter/runtime Library/Jupyter/wap
-    Library/Keychains
-    """.split()
-)
-"""Files with passwords, keys and tokens, and the histories of shells; relative to the home folder."""
-
-KERNEL_FOLDERS = ("/proc", "/sys", "/dev")
-"""Folders of the kernel, where the environment of every process can be read, the server's among them."""
 
 
 @dataclass(frozen=True)
@@ -107,7 +55,7 @@ class ProtectedPaths:
         folded = path.casefold()
         if not (self._first_names & {"", folded.partition("/")[0]} or any(name in folded for name in READ_ONLY_NAMES)):
             return Protection.OPEN  # the case of nearly every path, and this is asked for every file of a search
-        names = _fold(path)
+        names = fold_path(path)
         if any(names[: len(protected)] == protected for protected in self.hidden):
             return Protection.HIDDEN
         if any(names[: len(protected)] == protected for protected in self.read_only) or any(
@@ -130,16 +78,11 @@ class ProtectedPaths:
                 rule="protected",
             )
         if level is Protection.READ_ONLY and access is Access.WRITE:
-            raise PathClosed(
-                f"The path is read-only: {path}",
-                hint="Programs obey or execute what stands there, so only a person changes it.",
-                path=path,
-                rule="protected",
-            )
+            raise read_only_error(path)
 
     def check_tree(self, path: str) -> None:
         """Raise PathClosed for a folder with something protected in it: it can be neither moved nor removed."""
-        names = _fold(path)
+        names = fold_path(path)
         if any(protected[: len(names)] == names for protected in (*self.hidden, *self.read_only)):
             raise PathClosed(
                 f"The folder holds protected files: {path}",
@@ -147,6 +90,14 @@ class ProtectedPaths:
                 path=path,
                 rule="protected",
             )
+
+    def snapshot(self) -> ProtectedPaths:
+        """Return the protected paths as they are now, for a pure decision."""
+        return self
+
+    def find_link_targets(self) -> Mapping[str, Protection]:
+        """Return where protected names that are links lead now, with the links on the way, relative to the root."""
+        return {}
 
     def may_hold(self, path: str) -> bool:
         """Return False: `check_tree` knows the protected paths, and protected names stay so wherever they go."""
@@ -174,12 +125,21 @@ class ProtectedPaths:
         return _by_folder(self.read_only)
 
     def names_leading_to_hidden(self, folder: str) -> frozenset[str]:
-        names = _fold(folder)
+        names = fold_path(folder)
         depth = len(names)
         return frozenset(path[depth] for path in self.hidden if len(path) > depth + 1 and path[:depth] == names)
 
 
 _NO_NAMES: frozenset[str] = frozenset()
+
+
+def read_only_error(path: str) -> PathClosed:
+    return PathClosed(
+        f"The path is read-only: {path}",
+        hint="Programs obey or execute what stands there, so only a person changes it.",
+        path=path,
+        rule="protected",
+    )
 
 
 def _by_folder(paths: Iterable[tuple[str, ...]]) -> dict[str, frozenset[str]]:
@@ -190,69 +150,6 @@ def _by_folder(paths: Iterable[tuple[str, ...]]) -> dict[str, frozenset[str]]:
     return {folder: frozenset(names) for folder, names in found.items()}
 
 
-def _fold(path: str) -> tuple[str, ...]:
+def fold_path(path: str) -> tuple[str, ...]:
+    """Return the names of a path relative to the root, without case."""
     return tuple(name.casefold() for name in split_path(path))
-
-
-def find_protected_paths(
-    root: str, state_dir: str, *, hidden: Sequence[str] = (), read_only: Sequence[str] = ()
-) -> ProtectedPaths:
-    """Return the protected paths of this machine below `root`; the server adds `hidden` and `read_only`."""
-    from jupyter_core.paths import (
-        jupyter_config_dir,
-        jupyter_config_path,
-        jupyter_data_dir,
-        jupyter_path,
-        jupyter_runtime_dir,
-    )
-
-    home = os.path.expanduser("~")
-    ipython = os.environ.get("IPYTHONDIR") or os.path.join(home, ".ipython")
-    prefixes = environment.interpreter_prefixes(os.environ)
-    # The states of other workspaces are no more this one's business than its own.
-    secret = (
-        *(state_dir, os.path.join(jupyter_data_dir(), "wap"), jupyter_runtime_dir()),
-        *_at_home(home, HOME_SECRETS),
-        *hidden,
-    )
-    obeyed = (
-        *(jupyter_config_dir(), jupyter_data_dir(), *jupyter_config_path(), *jupyter_path(), ipython),
-        *_at_home(home, HOME_FILES),
-        *prefixes,
-        *read_only,
-    )
-    return ProtectedPaths(
-        hidden=frozenset((*_relative(root, secret, ancestors=True), *_relative(root, KERNEL_FOLDERS))),
-        # A root inside sys.prefix is a person's work, so only paths strictly below the root count here.
-        read_only=frozenset(_relative(root, obeyed)),
-        secrets=tuple(filter(None, secret)),
-        fixed_paths=tuple(sorted({inner for path in (*secret, *obeyed) if path and (inner := _below(root, path))})),
-        prefixes=prefixes,
-    )
-
-
-def _at_home(home: str, names: Iterable[str]) -> Iterable[str]:
-    """Yield the paths at home, and those where programs that heed the XDG variables look for them."""
-    for name in names:
-        yield os.path.join(home, name)
-        for usual, variable in ((".config/", "XDG_CONFIG_HOME"), (".local/share/", "XDG_DATA_HOME")):
-            if name.startswith(usual) and os.environ.get(variable):
-                yield os.path.join(os.environ[variable], name.removeprefix(usual))
-
-
-def _below(root: str, path: str) -> str | None:
-    """Return `path` relative to the root; its last name is not followed, since it is the name that counts."""
-    folder, name = os.path.split(os.path.abspath(path))
-    return relative_to(os.path.join(os.path.realpath(folder), name), os.path.realpath(root))
-
-
-def _relative(root: str, paths: Iterable[str], *, ancestors: bool = False) -> Iterable[tuple[str, ...]]:
-    """Yield `paths` relative to the root; with `ancestors`, one that the root itself lies in closes all of it."""
-    real_root = os.path.realpath(root)
-    for path in filter(None, paths):
-        for name in {os.path.realpath(path), os.path.abspath(path)}:
-            relative = relative_to(name, real_root)
-            if relative:
-                yield _fold(relative)
-            elif ancestors and relative_to(real_root, name) is not None:
-                yield ()

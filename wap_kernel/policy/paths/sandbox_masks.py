@@ -34,6 +34,9 @@ GIT_NESTED = frozenset({"modules", "worktrees"})
 class MaskRules(Guard, Protocol):
     """A guard that also knows which entries are read-only."""
 
+    def refresh(self) -> None:
+        """Take note of what has changed, before a walk."""
+
     def read_only_among(self, folder: str, names: Sequence[str], folders: FindFolders = tuple) -> Collection[str]:
         """Return the entries of `folder` that can be read but not changed."""
 
@@ -67,6 +70,7 @@ def find_masks(
     `fixed_paths` are protected whatever the patterns say. With `is_read_only` nothing at all may be written.
     `attributes` returns the file with git's attributes for the repositories in the given folders.
     """
+    rules.refresh()
     search = _Search(without_guard(files), rules, deadline)
     search.run()
     if len(search.hidden) > MAX_MASKS:

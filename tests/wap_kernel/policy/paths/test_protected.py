@@ -10,7 +10,9 @@ from typing import Any
 import pytest
 
 from wap_kernel.model.errors import Code
-from wap_kernel.policy.paths.protected import HOME_SECRETS, ProtectedPaths, Protection, find_protected_paths
+from wap_kernel.policy.paths.current_paths import find_protected_paths
+from wap_kernel.policy.paths.home_names import HOME_SECRETS
+from wap_kernel.policy.paths.protected import ProtectedPaths, Protection
 
 HIDDEN = "share/jupyter/wap/1"
 paths = ProtectedPaths(

@@ -1,0 +1,169 @@
+"""A Jupyter server, a process with the preset `standard`, and an agent that calls it over REST with a token.
+
+The server runs as the user of the tests, or as an ordinary user where the tests run as root.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shlex
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytest
+
+from tests.support.provider_workspace import skip_unless_works
+from tests.support.server_processes import (
+    EXTENSIONS,
+    PROJECT,
+    PYTHON_PATH,
+    SECONDS,
+    TOKEN,
+    LiveServer,
+    wait_for_runtime_file,
+)
+
+ORDINARY = 54321
+"""The user and group of an ordinary user."""
+USERS = ("own", "ordinary")
+
+
+class Answer(NamedTuple):
+    status: int
+    body: Any
+
+    @property
+    def text(self) -> str:
+        return json.dumps(self.body)
+
+
+class AgentServer:
+    """A folder with a workspace and Jupyter's folders, whose server can be started again and again."""
+
+    def __init__(self, folder: Path, user: str, *, preset: str = "standard", provider: str = "bubblewrap") -> None:
+        self.folder = folder
+        self.user = user
+        self.home = folder / "home"
+        self.root = self.home / "ws"
+        self.data = folder / "data"
+        self.runtime = folder / "runtime"
+        for each in (self.root, folder / "config", self.data, self.runtime):
+            each.mkdir(parents=True, exist_ok=True)
+        settings = {"preset": preset, "provider": provider}
+        lines = (f"c.WapExtension.{name} = {value!r}\n" for name, value in settings.items())
+        (folder / "config" / "jupyter_server_config.py").write_text("".join(lines))
+
+    @contextmanager
+    def start(self, root: Path | None = None, environment: Mapping[str, str] | None = None) -> Iterator[Agent]:
+        """Start the server, and mint a token for an agent."""
+        kept = {name: value for name, value in os.environ.items() if not name.startswith(("JUPYTER", "JPY_", "WAP_"))}
+        variables = {
+            **kept,
+            "HOME": str(self.home),
+            "JUPYTER_CONFIG_DIR": str(self.folder / "config"),
+            "JUPYTER_DATA_DIR": str(self.data),
+            "JUPYTER_RUNTIME_DIR": str(self.runtime),
+            "JUPYTER_TOKEN": TOKEN,
+            "PYTHONPATH": PYTHON_PATH,
+            "PYTHONDONTWRITEBYTECODE": "1",
+            **(environment or {}),
+        }
+        command = [sys.executable, "-m", "jupyter_server", "--no-browser", "--allow-root", "--ServerApp.port=0"]
+        command += [f"--ServerApp.root_dir={root or self.root}", *EXTENSIONS]
+        if self.user == "ordinary":
+            give(self.folder)
+            command = [*_as_ordinary_user(self.folder), *command]
+        with (self.folder / "log").open("ab") as log:
+            process = subprocess.Popen(command, env=variables, cwd=self.folder, stdout=log, stderr=log)
+        try:
+            info = wait_for_runtime_file(self.folder, process)
+            yield Agent(LiveServer(process, info["port"], TOKEN, root or self.root, info["base_url"]))
+        finally:
+            process.terminate()
+            process.wait(SECONDS)
+
+
+class Agent:
+    """A server's agent, and the person who decides."""
+
+    def __init__(self, server: LiveServer) -> None:
+        self.server = server
+        status, minted = server.request("POST", "wap/tokens", json.dumps({"name": "an agent"}))
+        assert status == 201, minted
+        self._token = minted["token"]
+
+    def call(self, tool: str, **parameters: Any) -> Answer:
+        """Call a tool of WAP with the agent's token."""
+        return self._send("POST", f"wap/api/{tool}", parameters)
+
+    def run(self, line: str) -> Answer:
+        return self.call("executeCommand", command=line, timeout=60_000)
+
+    def start(self, *operations: dict[str, Any]) -> dict[str, Any]:
+        """Start a run with the agent's token, and return its message once it has ended or asks."""
+        message = {"protocolVersion": "1.0", "operations": operations}
+        status, body = self._send("POST", "wap/runs?wait=60", message)
+        assert status in (201, 202), body
+        started: dict[str, Any] = body
+        return started
+
+    def decide(self, message: Mapping[str, Any], decision: str = "approve", **more: Any) -> dict[str, Any]:
+        """Decide as the person on what a run asks, and return its message once it has ended or asks again."""
+        body = {"approvalId": message["pendingApproval"]["approvalId"], "decision": decision, **more}
+        path = f"wap/runs/{message['runId']}/decision?wait=60"
+        status, decided = self.server.request("POST", path, json.dumps(body))
+        assert status in (200, 202), decided
+        gone_on: dict[str, Any] = decided
+        return gone_on
+
+    def _send(self, method: str, path: str, body: Any) -> Answer:
+        bearer = {"Authorization": f"Bearer {self._token}"}
+        return Answer(*self.server.request(method, path, json.dumps(body), **bearer))
+
+
+@contextmanager
+def open_place(user: str, **settings: str) -> Iterator[AgentServer]:
+    """Yield a folder for servers that run as `user`, or skip the test."""
+    if user == "ordinary" and os.getuid() != 0:
+        pytest.skip("the tests run as an ordinary user already")
+    skip_unless_works(settings.get("provider", "bubblewrap"))
+    with tempfile.TemporaryDirectory(prefix="wap-agent-") as name:
+        folder = Path(name).resolve()
+        folder.chmod(0o755)
+        yield AgentServer(folder, user, **settings)
+
+
+def give(folder: Path) -> None:
+    """Make the ordinary user the owner of the folder and all below it."""
+    for each in (folder, *folder.rglob("*")):
+        os.chown(each, ORDINARY, ORDINARY, follow_symlinks=False)
+
+
+def _as_ordinary_user(folder: Path) -> list[str]:
+    """Return a command that runs another one as the ordinary user, who gets to see the interpreter and the project."""
+    needed = dict.fromkeys(map(os.path.realpath, (sys.base_prefix, sys.prefix, PROJECT)))
+    closed = {path: top for path in needed if (top := _find_closed(path))}
+    kept = {path: str(folder / f"kept-{number}") for number, path in enumerate(closed)}
+    steps = [
+        *(("mkdir", "-p", *kept.values()) for _ in kept),
+        *(("mount", "--bind", path, place) for path, place in kept.items()),
+        *(("mount", "-t", "tmpfs", "-o", "mode=755", "none", top) for top in dict.fromkeys(closed.values())),
+        *(("mkdir", "-p", path) for path in kept),
+        *(("mount", "--bind", place, path) for path, place in kept.items()),
+        *(("umount", place) for place in kept.values()),
+    ]
+    drop = f'exec setpriv --reuid {ORDINARY} --regid {ORDINARY} --clear-groups -- "$@"'
+    script = "\n".join(("set -e", *map(shlex.join, steps), drop))
+    return ["unshare", "--mount", "--propagation", "private", "sh", "-c", script, "sh"]
+
+
+def _find_closed(path: str) -> str | None:
+    """Return the uppermost folder on the way that others may not enter."""
+    parents = (str(each) for each in reversed((Path(path), *Path(path).parents)))
+    return next((each for each in parents if not os.stat(each).st_mode & 0o001), None)
