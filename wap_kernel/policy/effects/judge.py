@@ -22,7 +22,7 @@ __all__ = ["EffectFacts", "EffectJudgement", "RefusedChange", "judge_changes"]
 def judge_changes(changes: ChangeSet, policy: EffectivePolicy, facts: EffectFacts) -> EffectJudgement:
     """Return which of `changes` are refused, and whether a person is asked about the others."""
     git = judge_repositories(changes, Repositories(changes, facts), facts)
-    refused = refuse_paths(changes, PolicyGuard(facts.protected, policy), facts, git.inside) | git.refused
+    refused = refuse_paths(changes, PolicyGuard(facts.protected.snapshot(), policy), facts, git.inside) | git.refused
     if policy.effects.unkept is VerdictKind.DENY:
         refused |= {
             change.path: RefusedChange(change.path, "effects.unkept", "Undo cannot bring back what was there before")

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.change_sets import ChangedFolder
 from wap_kernel.model.errors import PathClosed
 from wap_kernel.model.paths import Access
 from wap_kernel.policy.paths.current_paths import find_protected_paths
@@ -162,3 +163,13 @@ def test_a_link_to_the_root_by_another_name(home: Path, tmp_path: Path, monkeypa
     paths = find_protected_paths(str(tmp_path / "alias"), "/elsewhere")
     (home / ".bashrc").symlink_to("dotfiles")
     assert is_closed(paths, "dotfiles")
+
+
+def test_a_command_may_push_to_a_repository_of_another_name(home: Path) -> None:
+    """The file tools may not write there; git may, and its effect is judged."""
+    folder = ChangedFolder(home / "ws")
+    folder.prepare("git init -q --bare bare", "git init -q work")
+    folder.run("cd work; git -c user.name=a -c user.email=a@b commit -q --allow-empty -m x; git push -q ../bare HEAD:x")
+    judgement = folder.judge(protected=find_protected_paths(str(folder.before), "/elsewhere"))
+    assert judgement.refused == ()
+    assert any(change.path.startswith("bare/objects/") for change in folder.changes)
