@@ -21,9 +21,11 @@ from wap_kernel.git.client import GitClient
 from wap_kernel.git.remote.preview import TransferPreview
 from wap_kernel.model.caller import NO_RUN, CallContext
 from wap_kernel.model.command import CancelToken, Confinement, Deadline, OnChunk
+from wap_kernel.model.errors import NotFound
 from wap_kernel.model.git.operations import GitAction, GitTransfer
 from wap_kernel.model.limits import DEFAULT_EXCLUSIONS
 from wap_kernel.model.operations import (
+    ApplyChanges,
     CopyFile,
     CreateDirectory,
     DeleteFile,
@@ -104,6 +106,10 @@ class Actions:
             return list_files(permit.files, operation, permit.limits, self._root, deadline)
         if isinstance(operation, RevertRun):
             return self._undoing.revert(operation, permit.guard, context)
+        if isinstance(operation, ApplyChanges):
+            if self._layered is None:
+                raise NotFound("Commands have no layers here, so nothing waits to be applied.")
+            return self._layered.apply_kept(operation, permit, context)
         return _SIMPLE[type(operation)](self, operation, permit)
 
     def _read(self, operation: ReadFile, permit: Permit) -> Result:

@@ -84,13 +84,17 @@ def build_result(
         stdout_bytes=outcome.stdout_bytes,
         stderr_bytes=outcome.stderr_bytes,
         is_output_truncated=outcome.stdout_truncated or outcome.stderr_truncated,
-        refused_changes=[
-            RefusedPath(path=render_path(change.path), rule=change.rule, reason=change.reason)
-            for change in refused[:MAX_NAMED]
-        ]
-        or None,
+        refused_changes=describe_refused(refused) or None,
         conflicts=[render_path(path) for path in conflicts[:MAX_NAMED]] or None,
     )
+
+
+def describe_refused(refused: Sequence[RefusedChange]) -> list[RefusedPath]:
+    """Return the refused changes as results name them."""
+    return [
+        RefusedPath(path=render_path(change.path), rule=change.rule, reason=change.reason)
+        for change in refused[:MAX_NAMED]
+    ]
 
 
 def raise_unless_ended(

@@ -270,6 +270,10 @@ class Judge:
             attributes=partial(self._attributes.file_for, policy.guard),
         )
 
+    def judge_effect(self, changes: ChangeSet, layer: Layer, caller: Caller) -> EffectJudgement:
+        """Judge what the commands of a run changed on its layer."""
+        return self._judge_effect(self.bind(caller), changes, layer)
+
     def _judge_effect(self, policy: BoundPolicy, changes: ChangeSet, layer: Layer) -> EffectJudgement:
         """Judge what a command changed on its layer against the policy that bound it."""
         if not len(changes):

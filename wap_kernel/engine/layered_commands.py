@@ -9,12 +9,13 @@ commands, and applies it at its end, or discards it. Runs on the workspace's thr
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from secrets import token_hex
 from typing import TypeVar
 
-from wap_kernel.engine.command_outcome import Suggest, build_command, build_result, raise_unless_ended
+from wap_kernel.engine.command_outcome import Suggest, build_command, build_result, describe_refused, raise_unless_ended
 from wap_kernel.engine.disk_watch import watch_disk
 from wap_kernel.engine.effect_preview import EffectPreview, describe_effect
 from wap_kernel.engine.permit import WALK_SECONDS, Permit
@@ -23,9 +24,9 @@ from wap_kernel.model.changes import ChangeSet
 from wap_kernel.model.command import CancelToken, Command, CommandOutcome, Confinement, Deadline, OnChunk
 from wap_kernel.model.errors import ApprovalRequired, Conflict, NotFound, WapError
 from wap_kernel.model.git.operations import GitAction, GitRead
-from wap_kernel.model.operations import RunCommand
+from wap_kernel.model.operations import ApplyChanges, RunCommand
 from wap_kernel.model.paths import render_path
-from wap_kernel.model.results import CommandResult, Result
+from wap_kernel.model.results import AppliedChanges, CommandResult, RefusedPath, Result
 from wap_kernel.policy.effects.judge import EffectJudgement
 from wap_kernel.providers.base import Provider
 from wap_kernel.providers.layers.layer import Layer, LayerStore
@@ -34,9 +35,12 @@ from wap_kernel.state.changes.applier import ApplyResult, ChangeApplier
 SCANS = 3
 """Walks in search of what a command may not see, before it is given up."""
 T = TypeVar("T")
+KEPT_REASONS = ("conflict", "cancelled", "failed")
+"""The reasons for which a layer is kept that `apply_kept` applies."""
 OUTCOME = "outcome"
 OWNER = "owner"
-"""The notes of a layer: the outcome of its command, and the run that it belongs to."""
+APPROVED = "approved"
+"""The notes of a layer: the outcome of its command, the run that it belongs to, and the approved effects."""
 
 
 class UnapprovedEffect(ApprovalRequired):
@@ -130,7 +134,13 @@ class LayeredCommands:
     ) -> None:
         """Raise UnapprovedEffect where the words of the command or its effect need an approval; keep the layer."""
         verdict = permit.asks_for or judgement.ask
-        if verdict is None or permit.is_approved or context.dry_run:
+        if verdict is None or context.dry_run:
+            return
+        approved = opened.layer.read_note(APPROVED) or []
+        if permit.is_approved:  # a later step of the same batch shows the same effect again
+            opened.layer.write_note(APPROVED, [*approved, [verdict.rule, verdict.reason]])
+            return
+        if permit.asks_for is None and [verdict.rule, verdict.reason] in approved:
             return
         opened.layer.write_note(_outcome_note(context), vars(outcome))
         opened.keep(context, "approval")
@@ -223,6 +233,35 @@ class LayeredCommands:
 
     # -- layers
 
+    def find_layers(self, run: str, reasons: Collection[str]) -> list[Layer]:
+        """Return the layers that a run keeps for one of these reasons, oldest first."""
+        found = []
+        for layer in self.layers.list():
+            owner = layer.read_note(OWNER) or {}
+            if owner.get("run") == run and owner.get("reason") in reasons:
+                found.append(layer)
+        return found
+
+    def apply_kept(self, operation: ApplyChanges, permit: Permit, context: CallContext) -> AppliedChanges:
+        """Apply what a run left in its layers, over what is in the workspace now; its before-images are kept."""
+        layers = self.find_layers(operation.run, KEPT_REASONS)
+        if not layers:
+            raise NotFound("The run has no changes that wait to be applied.", hint="They are kept for a while only.")
+        applied: list[str] = []
+        refused: list[RefusedPath] = []
+        for layer in layers:
+            changes = _select(layer.read_changes(), operation.paths)
+            judgement = permit.judge_effect(changes, layer)
+            named = [change.path for change in changes]
+            result = self.apply(layer, changes, judgement, context, overwrite=named)
+            applied += [render_path(change.path) for change in result.applied]
+            refused += describe_refused(judgement.named)
+            if not len(layer.read_changes()):
+                layer.discard()
+        if not applied and not refused:
+            raise NotFound("None of these paths waits to be applied.", hint="The run's event names its conflicts.")
+        return AppliedChanges(applied=applied, refused_changes=refused or None)
+
     def apply(
         self,
         layer: Layer,
@@ -236,11 +275,11 @@ class LayeredCommands:
         """Apply the changes of a layer that policy does not refuse, as changes of the context's run."""
         if not len(judgement.select_applied(changes)):
             return ApplyResult()
-        context.begin()
+        context.recorder.begin()
         return self._applier.apply(
             layer.upper,
             changes,
-            run=str(context.run),
+            run=context.run or new_call_id(),
             position=context.position,
             began_ns=layer.began_ns,
             atomic=atomic,
@@ -262,6 +301,19 @@ class LayeredCommands:
             opened.layer.release()
             if not opened.is_kept:
                 opened.layer.discard()
+
+
+def new_call_id() -> str:
+    """Return the id under which the changes of a call without a run are recorded."""
+    return f"call_{token_hex(8)}"
+
+
+def _select(changes: ChangeSet, paths: Collection[str] | None) -> ChangeSet:
+    """Return the changes at these paths and below; all of them without paths."""
+    if paths is None:
+        return changes
+    folders = tuple(f"{path}/" for path in paths)
+    return ChangeSet(tuple(change for change in changes if change.path in paths or change.path.startswith(folders)))
 
 
 def _outcome_note(context: CallContext) -> str:

@@ -105,9 +105,10 @@ class Pipeline:
             result = self._actions.perform(
                 operation, self._record(operation, permit, context), cancel, watched, context
             )
-            result = results.redact_result(result, self._redactor)
+            result = context.recorder.complete(results.redact_result(result, self._redactor))
         except Exception as error:  # noqa: BLE001 - whatever it is, it is audited, and a bug is logged
             failure = results.redact_error(self._translate(error, operation), self._redactor)
+            context.recorder.fail(failure)
             self._audit.outcome(record, "denied" if is_denial(failure) else "failed", failure)
             raise failure from None
         finally:
@@ -217,7 +218,7 @@ class Pipeline:
         is_simulated = context.dry_run or permit.layer is not None
         if operation.effect is not Effect.WRITE or is_simulated or context.run is None:
             return permit
-        context.begin()
+        context.recorder.begin()
         return replace(permit, files=self._history.open_files(permit.guard, context.run, context.position))
 
     def _translate(self, error: Exception, operation: Operation) -> WapError:

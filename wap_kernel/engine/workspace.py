@@ -291,6 +291,15 @@ class Workspace:
             "grants": grants,
         }
 
+    def has_layer(self, identifier: str) -> bool:
+        """Return whether a layer still exists."""
+        return self.layered is not None and self.layered.layers.exists(identifier)
+
+    def discard_layer(self, identifier: str | None) -> None:
+        """Remove the layer of a command whose effect was not approved."""
+        if self.layered is not None and identifier is not None:
+            self.layered.layers.remove(identifier)
+
     async def offload(self, work: Callable[[], T]) -> T:
         """Run `work`, which would hold up the event loop, on one of the workspace's threads."""
         return await self.on_thread(Operation, work)

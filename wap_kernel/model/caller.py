@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any, Protocol
 
 from pydantic import BaseModel, ConfigDict
 
@@ -44,6 +44,32 @@ class Caller(_Model):
     """The token's scope. None: a person, whom only policy binds."""
 
 
+class CallRecorder(Protocol):
+    """The part of a single call's run that the engine uses."""
+
+    def begin(self) -> None:
+        """Store the run; called before every change."""
+
+    def complete(self, result: Any) -> Any:
+        """End the run, and return the result with the run's id."""
+
+    def fail(self, error: Any) -> None:
+        """End the run with an error."""
+
+
+class NoRecorder:
+    """A recorder for operations that have a run already, or none."""
+
+    def begin(self) -> None: ...
+    def complete(self, result: Any) -> Any:
+        return result
+
+    def fail(self, error: Any) -> None: ...
+
+
+NO_RECORDER = NoRecorder()
+
+
 @dataclass(frozen=True)
 class CallContext:
     """The origin of an operation, as the audit records it."""
@@ -58,10 +84,8 @@ class CallContext:
     """The operation's id in the run."""
     dry_run: bool = False
     """True if the operation acts on an overlay instead of the workspace."""
-    is_call: bool = False
-    """True for a single call, whose run exists only if the call changes something."""
-    begin: Callable[[], None] = lambda: None
-    """A callback before the first change: it stores the run of a single call."""
+    recorder: CallRecorder = NO_RECORDER
+    """The recorder of a single call; a run records its steps itself."""
 
 
 NO_RUN = CallContext()

@@ -52,7 +52,9 @@ class ChangeKind(str, Enum):
     MODE = "mode"
     """Only the permissions are others."""
     TOUCHED = "touched"
-    """Only the time of modification is another; it is applied, and neither shown nor undone."""
+    """Only the time of modification is another; it is applied and undone, and not shown."""
+    APPENDED = "appended"
+    """A file operation has appended to a file in place; what was there before is the beginning of the file."""
 
 
 @dataclass(frozen=True)

@@ -301,6 +301,22 @@ class RevertRun(Operation):
         return {"run": self.run, "force": self.force}
 
 
+class ApplyChanges(Operation):
+    """Apply the changes that a run could not apply or was cancelled before it did: the person takes the command's."""
+
+    kind = "apply"
+    effect = Effect.WRITE
+    run: str
+    paths: tuple[str, ...] | None = None
+    """The paths to apply, with all below. None: everything."""
+
+    def path_accesses(self) -> tuple[PathAccess, ...]:
+        return tuple(PathAccess(path, Access.WRITE, follow=False) for path in self.paths or ())
+
+    def summary(self) -> dict[str, object]:
+        return {"run": self.run, "paths": None if self.paths is None else list(self.paths)}
+
+
 class DecideApproval(Operation):
     """Record a person's decision about an approval."""
 

@@ -162,7 +162,7 @@ class CommandResult(ChangeResult):
     refused_changes: list[RefusedPath] | None = None
     """The changes that policy refuses; they were not applied."""
     conflicts: list[str] | None = None
-    """The paths that another process changed meanwhile; the workspace has its version, the run's layer the command's."""
+    """The paths that another process changed meanwhile; the workspace has its version, the layer the command's."""
 
 
 class PathResult(ChangeResult):
@@ -182,6 +182,13 @@ class RevertResult(Result):
 
     These are `.git`, installed packages, and `.` for a command that was interrupted with the server.
     """
+
+
+class AppliedChanges(Result):
+    """The result of applying what a run had left in its layer."""
+
+    applied: list[str]
+    refused_changes: list[RefusedPath] | None = None
 
 
 class Limits(Model):

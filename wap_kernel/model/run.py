@@ -15,6 +15,7 @@ from pydantic import BaseModel, ConfigDict
 from wap_kernel.model.caller import Caller
 from wap_kernel.model.git.operations import GitChange, GitRead, GitTransfer
 from wap_kernel.model.operations import (
+    ApplyChanges,
     CopyFile,
     CreateDirectory,
     DeleteFile,
@@ -39,7 +40,7 @@ KINDS: Mapping[str, type[Operation]] = MappingProxyType(
         kind.kind: kind
         for kind in (
             *(Message, ListFiles, ReadFile, WriteFile, ModifyFile, SearchFiles, RunCommand),
-            *(DeleteFile, MoveFile, CopyFile, CreateDirectory, RevertRun, DescribeWorkspace),
+            *(DeleteFile, MoveFile, CopyFile, CreateDirectory, RevertRun, ApplyChanges, DescribeWorkspace),
             *(ViewFile, ReadNotebook, GitRead, GitChange, GitTransfer),
         )
     }
@@ -79,7 +80,7 @@ class BatchOptions(BaseModel):
     atomic: bool = False
     """True if the first failure reverts the whole run."""
     dry_run: bool = False
-    """True if file operations act on an overlay instead of the workspace; commands are not simulated."""
+    """True if the run acts on a layer that is discarded; where there are no layers, commands are refused."""
     refused: dict[str, dict[str, Any]] = {}
     """Errors, in the form of `WapError.to_dict`, by the id of the operation that the server's authorizer refused.
 
@@ -110,13 +111,18 @@ class Approval:
     reason: str | None = None
 
     @property
+    def layer(self) -> str | None:
+        """Return the id of the layer on which the command has run, whose effect the approval shows."""
+        return self.details.get("layerId")
+
+    @property
     def private(self) -> frozenset[str]:
         """Return the fields of `details` that only people see, because the agent could not read them."""
-        return frozenset((*self.details.get("private", ()), "private"))
+        return frozenset((*self.details.get("private", ()), "private", "layerId"))
 
     def render_for(self, is_person: bool) -> dict[str, Any]:
         """Return the approval as a person, or as an agent, may see it."""
-        omitted = {"private"} if is_person else self.private
+        omitted = {"private", "layerId"} if is_person else self.private
         visible = {name: value for name, value in self.details.items() if name not in omitted}
         return {"approvalId": self.id, **visible}
 

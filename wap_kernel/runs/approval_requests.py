@@ -13,6 +13,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from wap_kernel.engine.effect_preview import EffectPreview
+from wap_kernel.engine.layered_commands import UnapprovedEffect
 from wap_kernel.engine.workspace import Workspace
 from wap_kernel.files.interface import Files
 from wap_kernel.git.remote.preview import TransferPreview
@@ -30,12 +32,14 @@ from wap_kernel.providers.process.environment import build_environment
 from wap_kernel.redaction.results import CurrentRedactor, redact_value
 from wap_kernel.runs import approval_evidence
 from wap_kernel.runs.command_evidence import collect_command_evidence, list_bound_paths
-from wap_kernel.state.undo.change_recorder import Nameable, Readable
+from wap_kernel.state.undo.change_recorder import Readable
 from wap_kernel.state.undo.preview_diff import find_written_path, preview_difference
 from wap_kernel.state.undo.report import RevertPreview
 
 MAX_NAMED_PATHS = 20
-"""Paths that an approval names as lost to undo, and as not bound."""
+"""Paths that an approval names as not bound."""
+_CONTENTS = ("diff", "note", "effect")
+"""Fields that show contents of files, in which only the server's own credentials are hidden."""
 MAX_BOUND_PATHS = 50
 """Paths that an approval names as bound."""
 
@@ -52,8 +56,8 @@ class ApprovalRequests:
     """Tells whether the caller may know the name of a path."""
     grant_for: Callable[[Operation, Caller, ApprovalRequired], Grant | None]
     """Returns the grant that a person can give with the approval of the operation that a refusal stopped."""
-    preview_loss: Callable[[Nameable], Mapping[str, Any]]
-    """Returns the paths, of those that may be named, whose change by a command could not be undone."""
+    has_layer: Callable[[str], bool]
+    """Tells whether the layer of a command that has run still exists."""
     preview_transfer: Callable[[Operation, Caller], TransferPreview | None]
     """Returns what a transfer by git would send or fetch."""
     preview_revert: Callable[[RevertRun, Caller, Readable], RevertPreview]
@@ -73,7 +77,7 @@ class ApprovalRequests:
             may_read=judge.may_read,
             may_name=judge.may_name,
             grant_for=judge.grant_for,
-            preview_loss=undo.preview_losses,
+            has_layer=workspace.has_layer,
             preview_transfer=workspace.pipeline.preview_transfer,
             preview_revert=undo.preview_revert,
             surroundings=Surroundings(
@@ -85,16 +89,33 @@ class ApprovalRequests:
             seconds=seconds,
         )
 
-    def create(self, run: str, position: int, step: Step, caller: Caller, refusal: ApprovalRequired) -> Approval:
-        """Return a new approval for the operation that `refusal` stopped; it is not stored yet."""
-        files, operation = self.files(caller), step.operation
+    def create(
+        self,
+        run: str,
+        position: int,
+        step: Step,
+        caller: Caller,
+        refusal: ApprovalRequired,
+        *,
+        files: Files | None = None,
+    ) -> Approval:
+        """Return a new approval for the operation that `refusal` stopped; it is not stored yet.
+
+        `files` are those of the batch's layer, if it has one.
+        """
+        files, operation = files or self.files(caller), step.operation
         now = self.clock()
         grant = self.grant_for(operation, caller, refusal)
         transfer = self.preview_transfer(operation, caller)
         private = [] if self.may_show(operation, caller) else ["diff", "note"]
-        evidence = self._collect_evidence(files, operation, caller, transfer)
-        if isinstance(operation, RunCommand):
-            kind, subject = "shell", self._describe_command(operation, caller, evidence)
+        is_previewed = isinstance(refusal, UnapprovedEffect)
+        # A command that has run is approved with its effect: what it would read now no longer counts.
+        evidence = {} if is_previewed else self._collect_evidence(files, operation, caller, transfer)
+        if isinstance(refusal, UnapprovedEffect) and isinstance(operation, RunCommand):
+            kind, subject = "shell", self._describe_effect(operation, refusal.preview)
+            private = [] if all(self.may_read(path, caller) for path in refusal.preview.paths) else ["effect"]
+        elif isinstance(operation, RunCommand):
+            kind, subject = "shell", self._describe_command(operation, evidence)
         elif isinstance(operation, GitTransfer) and transfer is not None:
             kind, subject = "git", transfer.describe(operation)
         elif isinstance(operation, RevertRun):
@@ -127,7 +148,9 @@ class ApprovalRequests:
             digest=approval_evidence.digest_operation(operation),
             files=evidence,
             details={
-                name: redact_value(value, self.redactor.mask_known if name in ("diff", "note") else self.redactor)
+                name: redact_value(
+                    value, self.redactor.mask_known if name in ("diff", "note", "effect") else self.redactor
+                )
                 for name, value in details.items()
                 if value is not None
             },
@@ -141,15 +164,20 @@ class ApprovalRequests:
         path = find_written_path(self.files(caller), operation)
         return path is None or self.may_read(path, caller)
 
-    def changed_paths(self, approval: Approval, step: Step, caller: Caller, *, is_decided: bool = False) -> list[str]:
+    def changed_paths(
+        self, approval: Approval, step: Step, caller: Caller, *, is_decided: bool = False, files: Files | None = None
+    ) -> list[str]:
         """Return the paths that differ from what the approval showed.
 
         With `is_decided`, paths that the approval did not show do not count, except for a command: it would run them.
+        `files` are those of the batch's layer, if it has one.
         """
         if approval_evidence.digest_operation(step.operation) != approval.digest:
             return [step.id]
+        if approval.layer is not None:
+            return [] if self.has_layer(approval.layer) else [step.id]
         transfer = self.preview_transfer(step.operation, caller)
-        now = self._collect_evidence(self.files(caller), step.operation, caller, transfer)
+        now = self._collect_evidence(files or self.files(caller), step.operation, caller, transfer)
         if is_decided and not isinstance(step.operation, RunCommand):
             now = {path: state for path, state in now.items() if path in approval.files}
         return approval_evidence.changed_paths(approval.files, now)
@@ -170,13 +198,18 @@ class ApprovalRequests:
     def has_expired(self, approval: Approval) -> bool:
         return self.clock() >= approval.expires_at
 
-    def _describe_command(self, operation: RunCommand, caller: Caller, evidence: Mapping[str, str]) -> dict[str, Any]:
-        lost = list(self.preview_loss(lambda path: self.may_name(path, caller)).get("notKept", ()))
+    def _describe_effect(self, operation: RunCommand, preview: EffectPreview) -> dict[str, Any]:
+        """Return the command with what it did on its layer."""
+        described = redact_value(preview.details, self.redactor.mask_known)
+        subject: dict[str, Any] = {"command": operation.line, "cwd": operation.cwd, **described}
+        if operation.environment:
+            subject["env"] = operation.environment
+        return {**subject, "layerId": preview.layer}
+
+    def _describe_command(self, operation: RunCommand, evidence: Mapping[str, str]) -> dict[str, Any]:
         subject: dict[str, Any] = {"command": operation.line, "cwd": operation.cwd}
         if operation.environment:
             subject["env"] = operation.environment
-        if lost:
-            subject["notKept"] = lost[:MAX_NAMED_PATHS]
         bound, too_large = list_bound_paths(evidence)
         if bound:
             subject |= {"boundTo": bound[:MAX_BOUND_PATHS], "boundToCount": len(bound)}

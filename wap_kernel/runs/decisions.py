@@ -14,6 +14,7 @@ from wap_kernel.model.operations import DecideApproval, Operation
 from wap_kernel.model.run import Approval, Run, RunStatus, Step
 from wap_kernel.policy.grant_store import new_grant_id
 from wap_kernel.runs import recovery
+from wap_kernel.runs.batch_layer import open_batch_files
 from wap_kernel.runs.services import RunServices, describe_approval, encode_error, repeat_refusal
 from wap_kernel.runs.store.run_store import RunStore
 
@@ -46,7 +47,7 @@ def apply_decision(services: RunServices, run: Run, decision: Decision, caller: 
             hint=_explain_no_grant(step.operation),
             runId=run.id,
         )
-    if decision.approved and (changed := services.approval_requests.changed_paths(approval, step, run.caller)):
+    if decision.approved and (changed := _find_changes(services, run, approval, step)):
         raise _renew_approval(services, run, approval, changed)
     decided_approval = replace(
         approval,
@@ -65,6 +66,12 @@ def apply_decision(services: RunServices, run: Run, decision: Decision, caller: 
     fresh = services.store.require(run.id)
     vars(fresh)["steps"] = run.steps  # known already
     return fresh, decided_approval
+
+
+def _find_changes(services: RunServices, run: Run, approval: Approval, step: Step) -> list[str]:
+    """Return the paths that differ from what the approval showed."""
+    with open_batch_files(services.workspace, run) as files:
+        return services.approval_requests.changed_paths(approval, step, run.caller, files=files)
 
 
 def _explain_no_grant(operation: Operation) -> str:
@@ -96,7 +103,7 @@ def _deny(services: RunServices, run: Run, step: Step, decided: Approval, _: str
     if run.options.atomic:
         why = "An operation was denied"
         return recovery.end_pending(services, run, decided, RunStatus.ERROR, events, why, response)
-    return services.store.change_status(
+    is_denied = services.store.change_status(
         run,
         RunStatus.AWAITING_APPROVAL,
         RunStatus.RUNNING,
@@ -106,6 +113,9 @@ def _deny(services: RunServices, run: Run, step: Step, decided: Approval, _: str
         decided_approval=decided,
         response=response,
     )
+    if is_denied:
+        services.workspace.discard_layer(decided.layer)
+    return is_denied
 
 
 def _find_approval(store: RunStore, run: Run, decision: Decision) -> Approval:
@@ -130,7 +140,8 @@ def _renew_approval(services: RunServices, run: Run, approval: Approval, changed
     """Replace an approval that shows what no longer holds, and return the Conflict that names the new one."""
     step = run.steps[approval.position]
     refusal = repeat_refusal(approval)
-    fresh = services.approval_requests.create(run.id, approval.position, step, run.caller, refusal)
+    with open_batch_files(services.workspace, run) as files:
+        fresh = services.approval_requests.create(run.id, approval.position, step, run.caller, refusal, files=files)
     event = services.events.write_approval(step.id, step.operation, refusal.message, describe_approval(fresh))
     waiting = RunStatus.AWAITING_APPROVAL
     void = replace(approval, decision="expired", reason="What was shown has changed.")

@@ -24,8 +24,10 @@ from wap_kernel.model.command import CancelToken, OperationCancelled
 from wap_kernel.model.errors import TooLarge, WapError
 from wap_kernel.model.limits import MAX_RUN_EVENT_CHARACTERS
 from wap_kernel.model.operations import Effect
+from wap_kernel.model.paths import render_path
 from wap_kernel.model.run import Approval, Run, RunStatus, Step
 from wap_kernel.policy.verdict import VerdictKind
+from wap_kernel.runs.batch_layer import describe_conflicts, find_batch_layer
 from wap_kernel.runs.services import (
     CANCELLED,
     RunServices,
@@ -62,7 +64,8 @@ class RunExecution:
         self._services = services
         self._run = run
         self._refused = {name: WapError.from_dict(error) for name, error in run.options.refused.items()}
-        self._step_execution = StepExecution(services, run, approval, overlay, self._notify)
+        self._batch = find_batch_layer(services.workspace, run)
+        self._step_execution = StepExecution(services, run, approval, overlay, self._batch, self._notify)
         self._position = run.position
         self._events: list[str] = []
         self._problems = 0
@@ -85,11 +88,19 @@ class RunExecution:
     async def execute(self) -> RunStatus:
         """Execute the run until it has ended or pauses for approval; return its status then."""
         try:
-            return await self._execute_steps()
+            return await self._execute_batch()
         except WapError as error:
             return await self._end_badly(error, self._next_step)
         except Exception as error:  # noqa: BLE001 - a bug; a run must not look as if it went on
             return await self._end_badly(self._services.workspace.bug(error, "a run"), self._next_step)
+
+    async def _execute_batch(self) -> RunStatus:
+        """Execute the steps; unmount the layer of the run afterwards."""
+        try:
+            return await self._execute_steps()
+        finally:
+            if self._batch is not None:
+                await self._services.workspace.offload(self._batch.release)
 
     @property
     def _next_step(self) -> Step | None:
@@ -104,7 +115,27 @@ class RunExecution:
                 return await self._undo(RunStatus.ERROR, "An operation failed")
         if self._position < self._run.count or self._interrupted is not None:
             return await self._end_early()
-        return await self._finish(RunStatus.COMPLETED)
+        return await self._complete()
+
+    async def _complete(self) -> RunStatus:
+        """Apply the layer of an atomic run, all or nothing, and end the run."""
+        batch = self._batch
+        if batch is None:
+            return await self._finish(RunStatus.COMPLETED)
+        if self._run.options.dry_run:
+            await self._services.workspace.offload(batch.discard)
+            return await self._finish(RunStatus.COMPLETED)
+        result = await self._services.workspace.offload(lambda: batch.apply(self._services.workspace))
+        if not result.conflicts:
+            return await self._finish(RunStatus.COMPLETED)
+        message = (
+            f"Files that the run changes were changed meanwhile: {', '.join(map(render_path, result.conflicts[:10]))}. "
+            "Nothing of the run was applied."
+        )
+        details = {"atomic": True, **describe_conflicts(result)}
+        return await self._finish(
+            RunStatus.ERROR, events=[self._services.events.write_error("execution", message, details)]
+        )
 
     async def _end_early(self) -> RunStatus:
         if self.stopped is not None:
@@ -268,8 +299,19 @@ class RunExecution:
     async def _undo(self, status: RunStatus, why: str) -> RunStatus:
         """Undo everything that an atomic run changed, and end it."""
         last = self._run.steps[max(0, self._position - 1)]
-        event = await self._services.workspace.offload(lambda: undo_run(self._services, self._run, why, last.id))
+        is_cancelled = status is RunStatus.CANCELLED
+        event = await self._take_back(why, last.id, is_cancelled=is_cancelled)
         return await self._finish(status, events=[event])
+
+    async def _take_back(self, why: str, operation_id: str, *, is_cancelled: bool = False) -> dict[str, Any]:
+        """Take back everything that the run changed, and return the event that says so."""
+
+        def take_back() -> dict[str, Any]:
+            if self._batch is not None:
+                self._batch.release()
+            return undo_run(self._services, self._run, why, operation_id, is_cancelled=is_cancelled)
+
+        return await self._services.workspace.offload(take_back)
 
     async def _end_badly(self, error: WapError, under_way: Step | None) -> RunStatus:
         """End the run with an error: the state cannot be written, the workspace is closing, or there is a bug."""
@@ -283,9 +325,7 @@ class RunExecution:
         try:
             if self._run.options.atomic:
                 why = "The run did not end"
-                events.append(
-                    await self._services.workspace.offload(lambda: undo_run(self._services, self._run, why, name))
-                )
+                events.append(await self._take_back(why, name))
             return await self._finish(RunStatus.ERROR, events=events)
         except WapError:
             return RunStatus.ERROR  # recovery finds it running without a task

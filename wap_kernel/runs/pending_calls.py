@@ -8,7 +8,7 @@ from wap_kernel.model.limits import MAX_PENDING_APPROVALS
 from wap_kernel.model.run import Approval, BatchOptions, RunStatus, Step
 from wap_kernel.runs.run_creation import new_run_id
 from wap_kernel.runs.services import RunServices, describe_approval
-from wap_kernel.runs.step_execution import too_many_pending
+from wap_kernel.runs.step_execution import discard_preview, too_many_pending
 from wap_kernel.runs.store.records import NewRun, sender_key
 
 
@@ -28,9 +28,11 @@ class PendingCalls:
         services = self._services
         pending = self._find_same_call(step, caller, dialect)
         if pending is not None:
+            discard_preview(services, refusal)
             self._shared.add(pending.run)
             return pending
         if caller.token is not None and services.store.count_pending_runs(caller.token) >= MAX_PENDING_APPROVALS:
+            discard_preview(services, refusal)
             raise too_many_pending()
         identifier = new_run_id()
         approval = services.approval_requests.create(identifier, 0, step, caller, refusal)

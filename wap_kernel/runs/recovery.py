@@ -5,7 +5,7 @@ A process claims a run before it recovers it, so that no other process recovers 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
@@ -13,6 +13,7 @@ from typing import Any
 from wap_kernel.model.caller import Caller
 from wap_kernel.model.errors import PARTIAL_EFFECT_HINT, ExecutionFailed, WapError
 from wap_kernel.model.run import Approval, Run, RunStatus
+from wap_kernel.runs.batch_layer import find_batch_layer
 from wap_kernel.runs.services import CANCELLED, RunServices, encode_error, encode_withdrawal, undo_run
 
 
@@ -66,6 +67,13 @@ def recover_run(services: RunServices, run: Run, cause: str = "The process that 
     if not services.store.claim(run, services.workspace.lease.id):
         return services.store.require(run.id)  # it has ended meanwhile, or another process recovers it
     current = services.store.require(run.id)
+    recovered = services.workspace.history.recover(run.id)
+    if current.options.atomic and current.count in recovered:
+        # The layer of the run was being applied, and now it is applied.
+        if (batch := find_batch_layer(services.workspace, current)) is not None:
+            batch.discard()
+        services.store.change_status(current, RunStatus.RUNNING, RunStatus.COMPLETED)
+        return services.store.require(run.id)
     under_way = current.steps[current.position] if current.position < current.count else None
     is_answered = current.response is not None or current.dialect not in services.encoders
     if under_way is None and is_answered and not current.options.atomic:
@@ -77,7 +85,7 @@ def recover_run(services: RunServices, run: Run, cause: str = "The process that 
     if under_way is not None:
         cause = f'{cause} while operation "{under_way.id}" ({under_way.tool}) was under way'
         details |= {"operationId": under_way.id, "operationType": under_way.tool}
-        if others := _list_bulk_operations(services, current):
+        if others := _list_bulk_operations(current, recovered):
             cause = f"{cause}, and with it {len(others)} more of which some may be done"
             details |= {"operationIds": [under_way.id, *others]}
     events = [services.events.write_error("system", f"{cause}.", details)]
@@ -88,10 +96,9 @@ def recover_run(services: RunServices, run: Run, cause: str = "The process that 
     return services.store.require(run.id)
 
 
-def _list_bulk_operations(services: RunServices, run: Run) -> list[str]:
+def _list_bulk_operations(run: Run, recovered: Sequence[int]) -> list[str]:
     """Return the ids of the operations after the one at the run's position that a bulk create had begun as well."""
-    positions = services.workspace.undo.recover(run)
-    return [run.steps[position].id for position in positions if run.position < position < run.count]
+    return [run.steps[position].id for position in recovered if run.position < position < run.count]
 
 
 def expire_approval(services: RunServices, run: Run, approval: Approval) -> bool:
@@ -135,11 +142,15 @@ def end_pending(
     waiting, running = RunStatus.AWAITING_APPROVAL, RunStatus.RUNNING
     change = services.store.change_status
     if not run.options.atomic:
-        return change(run, waiting, status, events=events, decided_approval=decided, response=response)
+        is_ended = change(run, waiting, status, events=events, decided_approval=decided, response=response)
+        if is_ended:
+            services.workspace.discard_layer(decided.layer)
+        return is_ended
     position = decided.position + 1
     owner = services.workspace.lease.id
     if not change(run, waiting, running, owner=owner, position=position, events=events, decided_approval=decided):
         return False
-    undo_event = undo_run(services, run, why, decided.operation_id)
+    is_cancelled = status is RunStatus.CANCELLED
+    undo_event = undo_run(services, run, why, decided.operation_id, is_cancelled=is_cancelled)
     change(run, running, status, events=[undo_event], response=response)
     return True

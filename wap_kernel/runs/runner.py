@@ -20,12 +20,14 @@ from wap_kernel.model.errors import (
     ProviderUnavailable,
     WapError,
 )
+from wap_kernel.model.git.operations import GitChange, GitTransfer
 from wap_kernel.model.limits import APPROVAL_SECONDS
-from wap_kernel.model.operations import RevertRun
+from wap_kernel.model.operations import ApplyChanges, Effect, RevertRun, RunCommand
 from wap_kernel.model.results import Result
 from wap_kernel.model.run import Approval, BatchOptions, Run, RunStatus, Step
 from wap_kernel.runs import decisions, recovery
 from wap_kernel.runs.approval_requests import ApprovalRequests
+from wap_kernel.runs.call_run import CallRun
 from wap_kernel.runs.decisions import Decision
 from wap_kernel.runs.event_stream import RunNotifier
 from wap_kernel.runs.execution import RunExecution
@@ -41,6 +43,7 @@ from wap_kernel.state.retention.schedule import BackgroundSweeper
 UPKEEP_SECONDS = 2.0
 """Seconds between two rounds of upkeep: cancels by other processes, expired approvals, runs of dead processes."""
 REVERT = "revert"
+APPLY = "apply"
 T = TypeVar("T")
 
 
@@ -97,8 +100,7 @@ class Runner(RunQueries):
         reverts: str | None = None,
     ) -> Run:
         """Store a run and begin it, or return the run that was started under the same key."""
-        if options.atomic and not self.workspace.undo.is_on:
-            raise InvalidArgument("atomic: Undo is switched off here.", hint="See WapExtension.undo.")
+        self._check_options(steps, options)
         not_allowed = {name: error.to_dict() for name, error in (refused or {}).items()}
         new = NewRun(
             id=new_run_id(),
@@ -117,8 +119,32 @@ class Runner(RunQueries):
             self._sweeps.count_run()
         return run
 
+    def _check_options(self, steps: Sequence[Step], options: BatchOptions) -> None:
+        """Raise where the workspace cannot keep what the options promise."""
+        if self.workspace.layered is not None or not (options.atomic or options.dry_run):
+            shared = [step for step in steps if getattr(step.operation, "isolation", "layer") == "shared"]
+            if shared and (options.atomic or options.dry_run):
+                raise InvalidArgument(
+                    f'{_name_option(options)}: operation "{shared[0].id}" writes into the workspace directly '
+                    '(isolation "shared"), which cannot be taken back.',
+                    hint='Leave out isolation: "shared", or send that command in a run of its own.',
+                )
+            return
+        if options.atomic and not self.workspace.undo.is_on:
+            raise InvalidArgument("atomic: Undo is switched off here.", hint="See WapExtension.undo.")
+        command = next(
+            (step for step in steps if isinstance(step.operation, RunCommand | GitChange | GitTransfer)), None
+        )
+        if command is not None:
+            raise InvalidArgument(
+                f'{_name_option(options)}: operation "{command.id}" runs a command, and commands write into the '
+                "workspace directly here: no layer confines them.",
+                hint="Send file operations only, or use a provider with layers: `wap doctor` tells how to get one.",
+            )
+
     def _execute(self, run: Run, *, approval: Approval | None = None) -> None:
-        overlay = self.workspace.judge.new_overlay() if run.options.dry_run else None
+        is_overlaid = run.options.dry_run and self.workspace.layered is None
+        overlay = self.workspace.judge.new_overlay() if is_overlaid else None
         execution = RunExecution(self._services, run, overlay=overlay, approval=approval)
         if self._is_closing:
             _stop(execution)
@@ -140,15 +166,19 @@ class Runner(RunQueries):
         form. If it comes within `wait` seconds it is returned, else ApprovalRequired is raised.
         """
         try:
-            return await self.workspace.answer(
-                step.operation, caller, encode, CallContext(dialect=dialect, tool=step.tool)
-            )
+            return await self.workspace.answer(step.operation, caller, encode, self.new_call(step, caller, dialect))
         except ApprovalRequired as error:
             refusal = error
         response = await self.request_approval(step, caller, refusal, dialect=dialect, wait=wait)
         if "code" in response and "error" in response:
             raise WapError.from_dict(response)
         return response
+
+    def new_call(self, step: Step, caller: Caller, dialect: str) -> CallContext:
+        """Return the context of a single call; one that changes something becomes a run, which can be reverted."""
+        if step.operation.effect is Effect.READ:
+            return CallContext(dialect=dialect, tool=step.tool)
+        return CallRun(self._services, step, caller, dialect).context
 
     async def request_approval(
         self, step: Step, caller: Caller, refusal: ApprovalRequired, *, dialect: str, wait: float = 0.0
@@ -237,6 +267,16 @@ class Runner(RunQueries):
         step = Step(REVERT, REVERT, operation)
         return await self.start([step], BatchOptions(), caller, dialect=REVERT, reverts=run.id)
 
+    async def apply(self, run_id: str, paths: Sequence[str] | None, caller: Caller) -> Run:
+        """Start a run that applies what a run left in its layer, over what is in the workspace now."""
+        if caller.token is not None:
+            raise PermissionDenied("Only a person may apply what was left.", hint="It replaces later changes.")
+        run = await self.get(run_id, caller)
+        if not run.status.is_final:
+            raise Conflict(f"The run has not ended ({run.status.value}).", hint="Cancel it first.", runId=run.id)
+        operation = ApplyChanges(run=run.id, paths=None if paths is None else tuple(paths))
+        return await self.start([Step(APPLY, APPLY, operation)], BatchOptions(), caller, dialect=APPLY)
+
     # -- upkeep
 
     async def _maintain_runs(self) -> None:
@@ -246,7 +286,8 @@ class Runner(RunQueries):
             try:
                 own = await self._threads.run(self._own_running_runs)
                 # Lost in two rounds: a run that is just being started has no task yet either.
-                lost = frozenset(run.id for run in own if run.id not in self._executions)
+                executed = {*self._executions, *self._services.active_calls}
+                lost = frozenset(run.id for run in own if run.id not in executed)
                 for run in own:
                     if run.cancel_requested and run.id in self._executions:
                         self._executions[run.id][0].cancel.request()
@@ -287,6 +328,10 @@ class Runner(RunQueries):
             self._recovery = asyncio.ensure_future(self._threads.run(lambda: recovery.recover_runs(self._services)))
         if not self._recovery.done():
             await asyncio.shield(self._recovery)
+
+
+def _name_option(options: BatchOptions) -> str:
+    return "atomic" if options.atomic else "dryRun"
 
 
 def _has_failed(task: asyncio.Future[None]) -> bool:

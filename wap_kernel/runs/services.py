@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from contextlib import AbstractAsyncContextManager, nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Literal, Protocol
 
 from wap_kernel.engine.workspace import Workspace
@@ -12,9 +12,10 @@ from wap_kernel.files.read import WholeFile
 from wap_kernel.model.caller import Caller
 from wap_kernel.model.errors import ApprovalRequired, WapError
 from wap_kernel.model.operations import Operation, ReadFile
-from wap_kernel.model.results import Result
+from wap_kernel.model.results import ChangeResult, Result
 from wap_kernel.model.run import Approval, Run, Step
 from wap_kernel.runs.approval_requests import ApprovalRequests
+from wap_kernel.runs.batch_layer import find_batch_layer
 from wap_kernel.runs.event_stream import RunNotifier
 from wap_kernel.runs.store.outputs import OutputStore
 from wap_kernel.runs.store.run_store import RunStore
@@ -74,12 +75,18 @@ class RunServices:
     """The encoders of the dialects that have single calls, by dialect."""
     approval_requests: ApprovalRequests
     admission: Admission
+    active_calls: set[str] = field(default_factory=set)
+    """The runs of single calls that this process performs."""
 
 
 def encode_result(services: RunServices, run: Run, step: Step, result: Result) -> dict[str, Any] | None:
     """Return the response that the run of a single call stores, in its dialect's own form; None for a batch."""
     encoder = services.encoders.get(run.dialect)
-    return None if encoder is None else encoder.encode_result(step, result)
+    if encoder is None:
+        return None
+    if isinstance(result, ChangeResult):
+        result = result.model_copy(update={"run_id": run.id})
+    return encoder.encode_result(step, result)
 
 
 def encode_error(services: RunServices, run: Run, error: WapError) -> dict[str, Any] | None:
@@ -94,12 +101,23 @@ def encode_withdrawal(services: RunServices, run: Run, why: str) -> dict[str, An
     return encode_error(services, run, ApprovalRequired(why, hint=hint, runId=run.id))
 
 
-def undo_run(services: RunServices, run: Run, why: str, operation_id: str) -> dict[str, Any]:
-    """Undo what an atomic run changed, and return the event that reports the undo. On a thread, by the run's owner."""
+def undo_run(
+    services: RunServices, run: Run, why: str, operation_id: str, *, is_cancelled: bool = False
+) -> dict[str, Any]:
+    """Undo what an atomic run changed, and return the event that reports the undo. On a thread, by the run's owner.
+
+    The layer of a run that was cancelled is kept for a while, so that a person can still apply it.
+    """
     details: dict[str, Any] = {"operationId": operation_id, "atomic": True}
     if run.options.dry_run:
+        if (batch := find_batch_layer(services.workspace, run)) is not None:
+            batch.discard()
         message = f"{why}, so everything would have been undone. This was a dry run: nothing was changed."
         return services.events.write_error("execution", message, details)
+    batch = find_batch_layer(services.workspace, run)
+    if batch is not None:
+        (batch.keep_cancelled if is_cancelled else batch.discard)()
+        return services.events.write_error("execution", f"{why}, so everything was undone.", details)
     try:
         left = services.workspace.pipeline.undo_run(run)
     except (OSError, WapError) as error:

@@ -7,28 +7,35 @@ from dataclasses import dataclass
 from typing import Any
 
 from wap_kernel.engine.bulk_create import NewFile
+from wap_kernel.engine.effect_preview import describe_change
 from wap_kernel.engine.execution_options import ExecutionOptions
 from wap_kernel.engine.fast_path import FastPath
+from wap_kernel.engine.layered_commands import UnapprovedEffect
 from wap_kernel.files.interface import Files
 from wap_kernel.model.caller import CallContext
+from wap_kernel.model.changes import ChangeKind
 from wap_kernel.model.command import CancelToken
-from wap_kernel.model.errors import ApprovalRequired, ExecutionFailed, RateLimited, WapError
+from wap_kernel.model.errors import ApprovalRequired, RateLimited, WapError
+from wap_kernel.model.git.operations import GitAction
 from wap_kernel.model.limits import MAX_PENDING_APPROVALS
 from wap_kernel.model.operations import Effect, Operation, ReadFile, RunCommand, WriteFile
 from wap_kernel.model.results import Result
-from wap_kernel.model.run import Approval, Run, RunStatus, Step
+from wap_kernel.model.run import Approval, Run, Step
 from wap_kernel.policy.current import BoundPolicy
 from wap_kernel.policy.verdict import VerdictKind
+from wap_kernel.providers.layers.layer import Layer
 from wap_kernel.redaction.results import redact_value
 from wap_kernel.runs.approval_evidence import bind_operation
+from wap_kernel.runs.batch_layer import BatchLayer
 from wap_kernel.runs.services import RunServices, repeat_refusal
 from wap_kernel.runs.store.outputs import OutputSpill
-from wap_kernel.state.undo.change_recorder import UnrecoverableFiles
 from wap_kernel.state.undo.preview_diff import preview_difference
 
 MAX_BULK_FILES = 16
 """New files that are created together: so many may exist without their events after a crash. An atomic run has to know
 them exactly, so it creates one at a time."""
+MAX_SIMULATED_CHANGES = 500
+"""Changed paths that the event of a simulated command names."""
 MAX_BULK_BYTES = 8 * 1024 * 1024
 """Bytes of files that are created together: a cancel waits until all of them are written."""
 
@@ -58,12 +65,14 @@ class StepExecution:
         run: Run,
         approval: Approval | None,
         overlay: Files | None,
+        batch: BatchLayer | None,
         notify: Callable[[], None],
     ) -> None:
         self._services = services
         self._run = run
         self._approval = approval
         self._overlay = overlay
+        self._batch = batch
         self._notify = notify
         self._policy: BoundPolicy | None = None
         self._fast_path: FastPath | None = None
@@ -73,7 +82,8 @@ class StepExecution:
         """Load the policy that binds the caller, once for the steps of one slice."""
         self._policy = self._services.workspace.judge.bind(self._run.caller)
         # The response of a single call needs more than the fast path reads, and a dry run has files of its own.
-        if self._overlay is None and self._run.dialect not in self._services.encoders:
+        is_direct = self._overlay is None and self._batch is None
+        if is_direct and self._run.dialect not in self._services.encoders:
             self._fast_path = self._services.workspace.pipeline.fast_path(self._policy)
 
     def perform_on_fast_path(
@@ -124,13 +134,16 @@ class StepExecution:
 
     def perform(self, step: Step, position: int, cancel: CancelToken) -> StepOutcome | StepPause:
         """Perform a step, or pause the run for approval; raise the WapError of a step that failed."""
-        if self._overlay is not None:
-            return self._simulate(step, position, self._overlay, cancel)
+        if self._run.options.dry_run:
+            return self._simulate(step, position, cancel)
         approval = self._approval if self._approval and self._approval.position == position else None
         operation = step.operation
         if approval is not None:
             # Since the decision, what the approval showed may have changed.
-            if self._services.approval_requests.changed_paths(approval, step, self._run.caller, is_decided=True):
+            changed = self._services.approval_requests.changed_paths(
+                approval, step, self._run.caller, is_decided=True, files=self._batch_files()
+            )
+            if changed:
                 return self._pause(step, position, repeat_refusal(approval))
             operation = bind_operation(operation, approval)
         try:
@@ -141,78 +154,101 @@ class StepExecution:
     def _perform_operation(
         self, step: Step, position: int, operation: Operation, approval: Approval | None, cancel: CancelToken
     ) -> StepOutcome:
+        pending = None if approval is None else approval.layer
         spill: OutputSpill | None = None
-        if isinstance(operation, RunCommand):
+        if isinstance(operation, RunCommand) and pending is None:
             spill = self._services.outputs.spill(self._run.id, position, self._notify)
-        notices: list[UnrecoverableFiles] = []
-        context = CallContext(
-            dialect=self._run.dialect,
-            tool=step.tool,
-            run=self._run.id,
-            position=position,
-            step=step.id,
-            notice=lambda loss: self._log_loss(step, loss, notices),
+        options = ExecutionOptions(
+            approved=approval is not None,
+            policy=self._policy,
+            layer=None if self._batch is None else self._batch.open(),
+            pending=pending,
         )
-        options = ExecutionOptions(approved=approval is not None, policy=self._policy)
         try:
             result = self._services.workspace.pipeline.perform(
-                operation, self._run.caller, context, cancel, spill, options
+                operation, self._run.caller, self._context(step, position), cancel, spill, options
             )
         finally:
             if spill is not None:
                 spill.close()
-        extra = {"notKept": notices[0].to_dict()["notKept"]} if notices else {}
-        event = self._services.events.write_result(step.id, operation, result, **extra)
+        event = self._services.events.write_result(step.id, operation, result)
         return StepOutcome(event, result, getattr(result, "exit_code", 0) != 0)
 
-    def _log_loss(self, step: Step, loss: UnrecoverableFiles, notices: list[UnrecoverableFiles]) -> None:
-        """Log, before a command begins, what could not be undone; its event repeats it."""
-        loss = loss.visible(lambda path: self._services.workspace.judge.may_name(path, self._run.caller))
-        if not loss:
-            return
-        notices.append(loss)
-        status = {"runId": self._run.id, "status": RunStatus.RUNNING.value, "operationId": step.id}
-        self._services.store.log_status(self._run.id, {**status, **loss.to_dict()})
-        self._notify()
-
-    def _pause(self, step: Step, position: int, refusal: ApprovalRequired) -> StepPause:
-        caller = self._run.caller
-        if caller.token is not None and self._services.store.count_pending_runs(caller.token) >= MAX_PENDING_APPROVALS:
-            raise too_many_pending()
-        return StepPause(self._services.approval_requests.create(self._run.id, position, step, caller, refusal))
-
-    def _simulate(self, step: Step, position: int, overlay: Files, cancel: CancelToken) -> StepOutcome:
-        """Perform a file operation on the overlay and add its verdict to the event; do not run a command."""
-        workspace, caller, operation = self._services.workspace, self._run.caller, step.operation
-        events = self._services.events
-        verdict = workspace.judge.check(operation, caller)
-        simulation: dict[str, Any] = {"simulated": True, "verdict": verdict.kind.value, "rule": verdict.rule}
-        context = CallContext(
+    def _context(self, step: Step, position: int, *, dry_run: bool = False) -> CallContext:
+        return CallContext(
             dialect=self._run.dialect,
             tool=step.tool,
             run=self._run.id,
             position=position,
             step=step.id,
-            dry_run=True,
+            dry_run=dry_run,
         )
-        options = ExecutionOptions(approved=operation.effect is not Effect.READ, overlay=overlay)
-        if isinstance(operation, RunCommand) and verdict.kind is not VerdictKind.DENY:
-            error = ExecutionFailed("Commands are not simulated in a dry run.")
-            return StepOutcome({**events.write_failure(step.id, operation, error), **simulation, "simulated": False})
-        if operation.effect is Effect.READ and verdict.kind is VerdictKind.ASK:
-            # The dry run would really read the file, so a person would have to approve that.
+
+    def _batch_files(self) -> Files | None:
+        """Return the files of the batch's layer, as far as the caller may see them."""
+        if self._batch is None:
+            return None
+        return self._batch.open().files.guarded_by(self._services.workspace.judge.bind(self._run.caller).guard)
+
+    def _pause(self, step: Step, position: int, refusal: ApprovalRequired) -> StepPause:
+        caller = self._run.caller
+        if caller.token is not None and self._services.store.count_pending_runs(caller.token) >= MAX_PENDING_APPROVALS:
+            discard_preview(self._services, refusal, self._batch)
+            raise too_many_pending()
+        return StepPause(
+            self._services.approval_requests.create(
+                self._run.id, position, step, caller, refusal, files=self._batch_files()
+            )
+        )
+
+    def _simulate(self, step: Step, position: int, cancel: CancelToken) -> StepOutcome:
+        """Perform a step where nothing of it stays, and add its verdict and its effect to the event."""
+        workspace, caller, operation = self._services.workspace, self._run.caller, step.operation
+        events = self._services.events
+        verdict = workspace.judge.check(operation, caller)
+        simulation: dict[str, Any] = {"simulated": True, "verdict": verdict.kind.value, "rule": verdict.rule}
+        needs_network = isinstance(operation, RunCommand) and verdict.kind is VerdictKind.ASK and verdict.network
+        if needs_network or (operation.effect is Effect.READ and verdict.kind is VerdictKind.ASK):
+            # The dry run would really read the file, or reach the network, so a person would have to approve that.
             event = events.write_approval(step.id, operation, verdict.reason, {"rule": verdict.rule})
             return StepOutcome({**event, "simulated": False, "verdict": verdict.kind.value})
+        layer = None if self._batch is None else self._batch.open()
+        files = self._overlay if layer is None else layer.files
+        assert files is not None, "a dry run has an overlay or a layer"
         may_show = self._services.approval_requests.may_show(operation, caller)
-        diff = preview_difference(overlay.guarded_by(workspace.judge.bind(caller).guard), operation) if may_show else {}
+        diff = preview_difference(files.guarded_by(workspace.judge.bind(caller).guard), operation) if may_show else {}
         diff = redact_value(diff, workspace.redactor.mask_known)
+        options = ExecutionOptions(
+            approved=operation.effect is not Effect.READ, overlay=None if layer else self._overlay, layer=layer
+        )
+        context = self._context(step, position, dry_run=True)
         try:
             result = workspace.pipeline.perform(operation, caller, context, cancel, options=options)
         except WapError as error:
             if cancel.requested:
                 raise
             return StepOutcome({**events.write_failure(step.id, operation, error), **simulation}, is_failure=True)
-        return StepOutcome({**events.write_result(step.id, operation, result), **diff, **simulation}, result)
+        if layer is not None and isinstance(operation, RunCommand | GitAction):
+            simulation |= self._describe_layer(layer)
+        event = {**events.write_result(step.id, operation, result), **diff, **simulation}
+        return StepOutcome(event, result, getattr(result, "exit_code", 0) != 0)
+
+    def _describe_layer(self, layer: Layer) -> dict[str, Any]:
+        """Return what the batch has changed so far, as far as the caller may know of it."""
+        workspace, caller = self._services.workspace, self._run.caller
+        shown = [
+            describe_change(change)
+            for change in layer.read_changes()
+            if change.kind is not ChangeKind.TOUCHED and workspace.judge.may_name(change.path, caller)
+        ]
+        more = len(shown) - MAX_SIMULATED_CHANGES
+        return {"changes": shown[:MAX_SIMULATED_CHANGES], **({"more": more} if more > 0 else {})}
+
+
+def discard_preview(services: RunServices, refusal: ApprovalRequired, batch: BatchLayer | None = None) -> None:
+    """Remove the layer of a command whose effect nobody will be asked about."""
+    if isinstance(refusal, UnapprovedEffect) and batch is None and services.workspace.layered is not None:
+        services.workspace.layered.layers.remove(refusal.preview.layer)
 
 
 def too_many_pending() -> RateLimited:

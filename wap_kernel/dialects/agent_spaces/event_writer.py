@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
 from types import MappingProxyType
 from typing import Any
@@ -14,6 +14,7 @@ from wap_kernel.model.errors import AlreadyExists, ApprovalRequired, EditNotFoun
 from wap_kernel.model.operations import Message, ModifyFile, Operation, ReadFile, RunCommand, WriteFile
 from wap_kernel.model.paths import render_path
 from wap_kernel.model.results import (
+    AppliedChanges,
     CommandResult,
     FileContent,
     ModifyResult,
@@ -148,6 +149,10 @@ def _written(_: Operation, result: WriteResult) -> Event:
     return {"bytesWritten": result.bytes_written, "hash": result.hash}
 
 
+_EFFECT_FIELDS: Sequence[str] = ("refusedChanges", "conflicts")
+"""Fields of a command's result that tell which of its changes were not applied."""
+
+
 def _modified(operation: ModifyFile, result: ModifyResult) -> Event:
     return {
         "editsApplied": len(operation.edits),
@@ -158,7 +163,9 @@ def _modified(operation: ModifyFile, result: ModifyResult) -> Event:
 
 
 def _command(_: Operation, result: CommandResult) -> Event:
-    return {"exitCode": result.exit_code, **_output(result.model_dump(by_alias=True))}
+    dumped = result.model_dump(by_alias=True, exclude_none=True)
+    effect: Event = {name: dumped[name] for name in _EFFECT_FIELDS if name in dumped}
+    return {"exitCode": result.exit_code, **_output(dumped), **effect}
 
 
 def _changed(_: Operation, result: PathResult) -> Event:
@@ -169,6 +176,10 @@ def _reverted(_: Operation, result: RevertResult) -> Event:
     return {"restored": result.restored, "left": result.left, "notUndone": result.not_undone}
 
 
+def _applied(_: Operation, result: AppliedChanges) -> Event:
+    return result.model_dump(by_alias=True, exclude_none=True)
+
+
 _RESULTS: Mapping[type[Result], Callable[[Any, Any], Event]] = MappingProxyType(
     {
         FileContent: _content,
@@ -177,6 +188,7 @@ _RESULTS: Mapping[type[Result], Callable[[Any, Any], Event]] = MappingProxyType(
         CommandResult: _command,
         PathResult: _changed,
         RevertResult: _reverted,
+        AppliedChanges: _applied,
     }
 )
 
@@ -190,7 +202,8 @@ def _partial_output(error: WapError) -> Event:
     """Return the output of a command that was ended early; empty if it never started."""
     ran = "durationMs" in error.details
     timed_out = {"timedOut": True, "exitCode": TIMED_OUT} if ran and isinstance(error, TimedOut) else {}
-    return {**timed_out, **_output(error.details)}
+    effect: Event = {name: error.details[name] for name in _EFFECT_FIELDS if name in error.details}
+    return {**timed_out, **_output(error.details), **effect}
 
 
 def _error_text(operation: Operation, error: WapError) -> str:

@@ -24,7 +24,7 @@ from wap_kernel.dialects.coding_environment.parameters import RootedParameters
 from wap_kernel.dialects.coding_environment.progress import Progress
 from wap_kernel.dialects.coding_environment.rpc_errors import RpcError, relocate_error, to_rpc_error
 from wap_kernel.dialects.coding_environment.tools import DIALECT, TOOLS, CodingTool
-from wap_kernel.model.caller import CallContext, Caller
+from wap_kernel.model.caller import Caller
 from wap_kernel.model.errors import (
     ApprovalRequired,
     Conflict,
@@ -198,7 +198,8 @@ class _ToolCall:
         )
 
     async def _perform(self, operation: Operation) -> CallOutcome:
-        workspace, context = self.runner.workspace, CallContext(dialect=DIALECT, tool=self.tool.name)
+        workspace = self.runner.workspace
+        context = self.runner.new_call(Step(self.tool.name, self.tool.name, operation), self.caller, DIALECT)
         encode = partial(outcome.encode_result, self.tool, operation)
         if self.progress is not None and isinstance(operation, GitTransfer):
             async with call_progress.report_output(self.progress, "Git is at work."):

@@ -67,6 +67,29 @@ def open_upper_folder(name: str, folder: int | None = None) -> int:
         return os.open(name, _FOLDER, dir_fd=folder)
 
 
+def read_upper_file(upper: str, path: str, limit: int) -> bytes | None:
+    """Return the content of a regular file of an upper folder, None where there is none or it is larger than `limit`."""
+    *folders, name = path.split("/")
+    try:
+        with ExitStack() as opened:
+            descriptor = open_upper_folder(upper)
+            opened.callback(os.close, descriptor)
+            for folder in folders:
+                descriptor = open_upper_folder(folder, descriptor)
+                opened.callback(os.close, descriptor)
+            file = os.open(name, _FILE, dir_fd=descriptor)
+            opened.callback(os.close, file)
+            found = os.fstat(file)
+            if not stat.S_ISREG(found.st_mode) or found.st_size > limit:
+                return None
+            chunks = []
+            while chunk := os.read(file, _CHUNK):
+                chunks.append(chunk)
+            return b"".join(chunks)
+    except OSError:
+        return None
+
+
 def _without_moved(changes: list[Change]) -> Iterator[Change]:
     """Leave out the deletions of folders that were moved, and of what they held."""
     sources = {change.source for change in changes if change.kind is ChangeKind.MOVED}

@@ -179,6 +179,17 @@ class LayerStore:
             ) from None
         return self._open(folder, description)
 
+    def exists(self, identifier: str) -> bool:
+        return os.path.exists(os.path.join(self.folder, os.path.basename(identifier), _DESCRIPTION))
+
+    def list(self) -> list[Layer]:
+        """Return the layers on disk, oldest first."""
+        found = []
+        for name in os.listdir(self.folder):
+            with suppress(NotFound):
+                found.append(self.load(name))
+        return sorted(found, key=lambda layer: (layer.began_ns, layer.id))
+
     def remove(self, identifier: str) -> None:
         """Remove a layer, which may be gone already."""
         remove_tree(os.path.join(self.folder, os.path.basename(identifier)))

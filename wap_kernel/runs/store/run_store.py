@@ -146,6 +146,15 @@ class RunStore:
         """
         return self._status_locks[hash(run) % LOCKS]
 
+    def remove(self, run: str) -> None:
+        """Remove the run of a single call that changed nothing."""
+
+        def work(connection: sqlite3.Connection) -> None:
+            for table, column in (("runs", "id"), ("run_log", "run"), ("positions", "run"), ("problems", "run")):
+                connection.execute(f"DELETE FROM {table} WHERE {column} = ?", (run,))
+
+        self._database.write(work)
+
     def claim(self, run: Run, owner: str) -> bool:
         """Take a running run over from its owner; return False if another process has."""
 

@@ -1,0 +1,98 @@
+"""The layer of an atomic or simulated run: it takes all changes of the run, and is applied or discarded at the end.
+
+The layer survives a pause for approval and the process that executes the run. On threads.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from wap_kernel.engine.layered_commands import OWNER, LayeredCommands
+from wap_kernel.engine.workspace import Workspace
+from wap_kernel.files.interface import Files
+from wap_kernel.model.caller import CallContext
+from wap_kernel.model.paths import render_path
+from wap_kernel.model.run import Run
+from wap_kernel.providers.layers.layer import Layer
+from wap_kernel.state.changes.applier import ApplyResult
+
+BATCH = "batch"
+"""The reason for which the layer of a run is kept while the run goes on."""
+
+
+class BatchLayer:
+    """The layer of one run. It is made with the first step and mounted while this process executes the run."""
+
+    def __init__(self, layered: LayeredCommands, run: Run) -> None:
+        self._layered = layered
+        self._run = run
+        self._layer: Layer | None = None
+
+    def open(self) -> Layer:
+        """Return the layer, mounted."""
+        if self._layer is None:
+            found = self._layered.find_layers(self._run.id, (BATCH,))
+            self._layer = found[0] if found else self._layered.layers.create()
+            if not found:
+                self._layer.write_note(OWNER, {"run": self._run.id, "reason": BATCH})
+            self._layer.hold()
+        return self._layer
+
+    def release(self) -> None:
+        """Unmount the layer, which stays on disk."""
+        if self._layer is not None:
+            self._layer.release()
+            self._layer = None
+
+    def apply(self, workspace: Workspace) -> ApplyResult:
+        """Apply the changes of the whole run, all or none; a conflict keeps the layer."""
+        layer = self.open()
+        changes = layer.read_changes()
+        layer.release()
+        judgement = workspace.judge.judge_effect(changes, layer, self._run.caller)
+        context = CallContext(dialect=self._run.dialect, tool="apply", run=self._run.id, position=self._run.count)
+        result = self._layered.apply(layer, changes, judgement, context, atomic=True)
+        if result.conflicts:
+            layer.write_note(OWNER, {"run": self._run.id, "reason": "conflict"})
+        else:
+            layer.discard()
+        self._layer = None
+        return result
+
+    def discard(self) -> None:
+        """Remove the layer with everything that the run has changed so far."""
+        self.release()
+        for layer in self._layered.find_layers(self._run.id, (BATCH,)):
+            layer.discard()
+
+    def keep_cancelled(self) -> None:
+        """Keep the layer of a cancelled run for a while, so that a person can still apply it."""
+        self.release()
+        for layer in self._layered.find_layers(self._run.id, (BATCH,)):
+            layer.write_note(OWNER, {"run": self._run.id, "reason": "cancelled"})
+
+
+def find_batch_layer(workspace: Workspace, run: Run) -> BatchLayer | None:
+    """Return the layer of a run, None for a run that changes the workspace step by step."""
+    if workspace.layered is None or not (run.options.atomic or run.options.dry_run):
+        return None
+    return BatchLayer(workspace.layered, run)
+
+
+@contextmanager
+def open_batch_files(workspace: Workspace, run: Run) -> Iterator[Files | None]:
+    """Yield the files as a run that waits for an approval left them, None where they are those of the workspace."""
+    batch = find_batch_layer(workspace, run)
+    if batch is None:
+        yield None
+        return
+    try:
+        yield batch.open().files.guarded_by(workspace.judge.bind(run.caller).guard)
+    finally:
+        batch.release()
+
+
+def describe_conflicts(result: ApplyResult) -> dict[str, Any]:
+    return {"conflicts": [render_path(path) for path in result.conflicts]}
