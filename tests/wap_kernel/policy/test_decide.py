@@ -26,7 +26,15 @@ from wap_kernel.model.operations import (
     WriteFile,
 )
 from wap_kernel.model.paths import Access
-from wap_kernel.model.policy import CommandRule, FilesystemPolicy, Grant, NetworkPolicy, Policy, ShellPolicy
+from wap_kernel.model.policy import (
+    CommandRule,
+    EffectsPolicy,
+    FilesystemPolicy,
+    Grant,
+    NetworkPolicy,
+    Policy,
+    ShellPolicy,
+)
 from wap_kernel.policy import presets
 from wap_kernel.policy.decide import Facts, Verdict, VerdictKind, decide, judge
 from wap_kernel.policy.effective import EffectivePolicy
@@ -37,10 +45,11 @@ PROGRAMS = {name: f"/usr/bin/{name}" for name in "git ls cat echo rm pip sudo py
 PROTECTED = ProtectedPaths(hidden=frozenset({("run",)}), read_only=frozenset({(".bashrc",)}))
 
 
-def facts(operation: Operation, *, confined: bool = True, size: int | None = None) -> Facts:
+def facts(operation: Operation, *, confined: bool = True, size: int | None = None, **more: bool) -> Facts:
     return Facts(
         accesses=operation.path_accesses(),
         confined=confined,
+        **more,  # type: ignore[arg-type]
         resolve=lambda name: PROGRAMS.get(name) or (name if name in PROGRAMS.values() else None),
         home="/home/u",
         root="/home/u/ws",
@@ -77,6 +86,10 @@ def insert(text: str) -> ModifyFile:
     return ModifyFile(path="a", edits=(InsertLines(after_line=0, new_content=text),))
 
 
+def effects(**fields: Any) -> Policy:
+    return Policy(name="layer", effects=EffectsPolicy(**fields))
+
+
 READ_ONLY, CLOSED = files(access="read"), files(access="none")
 DENYING = files(denied_paths=("*.env",), read_only_paths=("raw/**",))
 EXAM = files(allowed_paths=("exam/**",))
@@ -86,6 +99,9 @@ PERMISSIVE = presets.load_preset("permissive")
 DVC = shell(rules=(rule("dvc status", "allow"),), unknown=VerdictKind.ASK)
 SMALL = files(max_file_size=10, max_edit_size=4)
 SIZE = Code.SIZE_LIMIT_EXCEEDED
+LAYERED, SHARED = {"layered": True}, {"by_agent": True}
+STANDARD = presets.load_preset("standard")
+OBEYED = effects(obeyed_files=(".vscode", "*.rc"))
 ASKING = shell(rules=(rule("git push", "ask", network=True),))
 
 CASES: list[tuple[Operation, Policy, dict[str, Any], str, str]] = [
@@ -219,6 +235,35 @@ CASES: list[tuple[Operation, Policy, dict[str, Any], str, str]] = [
         for tool in ("writeFile", "createFile", "write", "modifyFile", "editFile", "edit", "deleteFile")
     ),
     (RevertRun(run="run_1"), Policy(confirmation_required=("runCommand", "readFile")), {}, "allow", "default"),
+    # files that other programs obey
+    (write(".vscode/tasks.json"), OBEYED, {}, "ask", "effects.obeyedFiles"),
+    (write("sub/.VSCode/x"), OBEYED, {}, "ask", "effects.obeyedFiles"),
+    (write(".vscode/x"), DENYING, {}, "allow", "default"),
+    (ReadFile(path=".vscode/tasks.json"), OBEYED, {}, "allow", "default"),
+    (DeleteFile(path="a.rc"), OBEYED, {}, "ask", "effects.obeyedFiles"),
+    (MoveFile(source="a", destination=".vscode"), OBEYED, {}, "ask", "effects.obeyedFiles"),
+    (CopyFile(source=".vscode/a", destination="b"), OBEYED, {}, "allow", "default"),
+    (CreateDirectory(path=".vscode"), OBEYED, {}, "ask", "effects.obeyedFiles"),
+    (write(".vscode/.bashrc"), STANDARD, {}, "ask", "effects.obeyedFiles"),
+    (write(".vscode/x.pem"), STANDARD, {}, "deny", "standard: *.pem"),
+    # on a layer the effect of a redirection is judged
+    (run("echo x > .env"), DENYING, LAYERED, "allow", "default"),
+    (run("echo x > raw/a"), DENYING, LAYERED, "allow", "default"),
+    (run("echo x > .bashrc"), Policy(), LAYERED, "allow", "default"),
+    (run("sort < .env"), DENYING, LAYERED, "deny", "layer: *.env"),
+    (run("git show HEAD:.env"), DENYING, LAYERED, "deny", "layer: *.env"),
+    (run("git diff --text"), DENYING, LAYERED, "ask", "deniedPaths"),
+    (run("echo x > /etc/x"), STANDARD, LAYERED, "allow", "default"),
+    (run("echo x > /etc/x"), shell(unanalysable=VerdictKind.ASK), LAYERED, "ask", "redirection"),
+    # commands that share the workspace
+    (run("ls", isolation="shared"), STANDARD, SHARED, "ask", "shell.shared"),
+    (run("ls", isolation="shared"), STANDARD, {}, "allow", "default"),
+    (run("ls", isolation="shared"), PERMISSIVE, SHARED, "allow", "default"),
+    (run("ls", isolation="shared"), shell(shared=VerdictKind.DENY), SHARED, "deny", "shell.shared"),
+    (run("ls"), STANDARD, SHARED, "allow", "default"),
+    (run("ls $(ls)", isolation="shared"), STANDARD, LAYERED, "ask", "unanalysable"),
+    (run("rm a"), STANDARD, LAYERED, "allow", "default"),
+    (run("rm -r a"), STANDARD, LAYERED, "ask", "rm -r|-R|--recursive"),
     (ListFiles(path="."), Policy(confirmation_required=("listFiles",)), {}, "ask", "confirmationRequired"),
     (ReadFile(path="a"), Policy(confirmation_required=("runCommand",)), {}, "allow", "default"),
 ]
@@ -271,6 +316,56 @@ def test_a_file_that_is_too_large_to_be_read_can_be_shown_in_parts() -> None:
     assert "sed" not in (verdict(write(content=b"12345678901"), SMALL).suggestion or "")
 
 
+NO_PREVIEW = shell(preview=False)
+
+
+@pytest.mark.parametrize(
+    ("operation", "layers", "known", "previewable"),
+    [
+        (run("rm -r a"), [STANDARD], LAYERED, True),
+        (run("rm -r a && git clean -f"), [STANDARD], LAYERED, True),
+        (run("rm -r a"), [PERMISSIVE], LAYERED, True),
+        (run("echo 'rm -r a' | sh"), [STANDARD], LAYERED, True),
+        (run("frob"), [shell(unknown=VerdictKind.ASK)], LAYERED, True),
+        (run("ls $(id)"), [shell(unanalysable=VerdictKind.ASK)], LAYERED, True),
+        (run("rm -r a"), [STANDARD], {}, False),
+        (run("rm -r a", isolation="shared"), [STANDARD], LAYERED, False),
+        (run("rm -r a"), [STANDARD, NO_PREVIEW], LAYERED, False),
+        (run("pip install x"), [STANDARD], LAYERED, False),
+        (run("rm -r a && pip install x"), [STANDARD], LAYERED, False),
+        (run("echo 'pip install x' | sh"), [STANDARD], LAYERED, False),
+        (run("echo 'sudo id' | sh"), [STANDARD], LAYERED, False),
+        (run("/usr/bin/sud? id"), [STANDARD], LAYERED, False),
+        (run("rm -r a"), [STANDARD, Policy(confirmation_required=("runCommand",))], LAYERED, False),
+        (run("git diff --text; rm -r a"), [STANDARD], LAYERED, False),
+        (run("sudo id"), [STANDARD], LAYERED, False),
+        (run("ls"), [STANDARD], LAYERED, False),
+        (write(".vscode/x"), [STANDARD], {}, False),
+    ],
+)
+def test_what_may_run_on_a_layer_before_a_person_decides(
+    operation: Operation, layers: list[Policy], known: dict[str, Any], previewable: bool
+) -> None:
+    assert verdict(operation, *layers, **known).previewable is previewable
+
+
+def test_the_warning_of_a_destructive_command_comes_first() -> None:
+    found = verdict(run("pip install x && rm -r a"), STANDARD, layered=True)
+    assert (found.kind, found.reason) == (VerdictKind.ASK, "Destructive command requires approval")
+
+
+def test_the_reason_to_ask_about_sharing_says_that_nothing_is_undone() -> None:
+    found = verdict(run("npm run dev", isolation="shared"), STANDARD, by_agent=True)
+    assert "cannot be undone" in found.reason and not found.grantable
+
+
+def test_a_change_of_an_obeyed_file_can_be_allowed_for_good() -> None:
+    operation = write(".vscode/tasks.json")
+    found = judge(operation, EffectivePolicy((STANDARD,)), facts(operation))
+    assert found.grant is not None
+    assert verdict(operation, STANDARD, grants=(found.grant,)).rule == "grant"
+
+
 def test_a_workspace_may_only_narrow() -> None:
     widening = Policy(
         filesystem=FilesystemPolicy(access="read-write", allowed_paths=("**/*",), max_file_size=1 << 40),
@@ -317,6 +412,7 @@ rules = st.builds(
     runs_code=st.booleans(),
     network=st.booleans(),
     grantable=st.booleans(),
+    unless_layered=st.booleans(),
 )
 policies = st.builds(
     Policy,
@@ -339,7 +435,11 @@ policies = st.builds(
         unanalysable=answers,
         unconfined=answers,
         env_allowlist=st.none() | st.just(("A",)),
+        unless_layered=st.booleans(),
+        shared=answers,
+        preview=st.booleans(),
     ),
+    effects=st.builds(EffectsPolicy, obeyed_files=st.lists(globs, max_size=2).map(tuple)),
     network=st.builds(NetworkPolicy, access=st.sampled_from(["none", "full"])),
     confirmation_required=st.lists(st.sampled_from(["runCommand", "writeFile", "readFile"]), max_size=1).map(tuple),
     broken=st.sampled_from([None] * 9 + ["why"]),
@@ -350,23 +450,24 @@ OPERATIONS: list[Operation] = [
     *(ListFiles(path="src"), MoveFile(source="a", destination="src/z"), insert("some text"), DescribeWorkspace()),
     *map(run, ("ls", "git push", "git push --force", "rm -r a", "ls; sudo x", "ls $(rm a)", "ls > a", "X=1 ls")),
     run("ls", environment={"B": "1"}),
+    run("ls", isolation="shared"),
 ]
 GRANTS = tuple(
     grant
     for operation in OPERATIONS
     if (grant := judge(operation, EffectivePolicy((CONFIRMING,)), facts(operation)).grant) is not None
 )
-questions = st.tuples(st.sampled_from(OPERATIONS), st.booleans(), st.sampled_from([(), GRANTS]))
+CONFINEMENTS = ({}, {"confined": False}, LAYERED, {**LAYERED, **SHARED})
+Question = tuple[Operation, dict[str, Any], tuple[Grant, ...]]
+questions = st.tuples(st.sampled_from(OPERATIONS), st.sampled_from(CONFINEMENTS), st.sampled_from([(), GRANTS]))
 
 
 @given(st.lists(policies, max_size=3), policies, questions)
-def test_one_more_layer_never_makes_a_verdict_laxer(
-    layers: list[Policy], more: Policy, question: tuple[Operation, bool, tuple[Grant, ...]]
-) -> None:
-    operation, confined, grants = question
-    before = verdict(operation, *layers, confined=confined, grants=grants, size=8)
+def test_one_more_layer_never_makes_a_verdict_laxer(layers: list[Policy], more: Policy, question: Question) -> None:
+    operation, known, grants = question
+    before = verdict(operation, *layers, grants=grants, size=8, **known)
     effective = EffectivePolicy(tuple(layers)).with_layer(more)
-    after = decide(operation, effective, facts(operation, confined=confined, size=8), grants)
+    after = decide(operation, effective, facts(operation, size=8, **known), grants)
     assert after.kind.strictness >= before.kind.strictness
     assert before.network or not after.network
     if before.kind is after.kind is VerdictKind.ASK:
@@ -374,22 +475,18 @@ def test_one_more_layer_never_makes_a_verdict_laxer(
 
 
 @given(st.lists(policies, min_size=2, max_size=3), st.randoms(), questions)
-def test_the_order_of_layers_does_not_change_the_answer(
-    layers: list[Policy], random: Any, question: tuple[Operation, bool, tuple[Grant, ...]]
-) -> None:
-    operation, confined, grants = question
+def test_the_order_of_layers_does_not_change_the_answer(layers: list[Policy], random: Any, question: Question) -> None:
+    operation, known, grants = question
     shuffled = random.sample(layers, len(layers))
-    one, other = (verdict(operation, *each, confined=confined, grants=grants, size=8) for each in (layers, shuffled))
+    one, other = (verdict(operation, *each, grants=grants, size=8, **known) for each in (layers, shuffled))
     assert (one.kind, one.network, one.grantable) == (other.kind, other.network, other.grantable)
 
 
 @given(st.lists(policies, max_size=3), questions)
-def test_grants_only_turn_ask_into_allow(
-    layers: list[Policy], question: tuple[Operation, bool, tuple[Grant, ...]]
-) -> None:
-    operation, confined, _ = question
-    before = verdict(operation, *layers, confined=confined)
-    after = verdict(operation, *layers, confined=confined, grants=GRANTS)
+def test_grants_only_turn_ask_into_allow(layers: list[Policy], question: Question) -> None:
+    operation, known, _ = question
+    before = verdict(operation, *layers, **known)
+    after = verdict(operation, *layers, grants=GRANTS, **known)
     assert after.kind is before.kind or (before.kind, after.kind) == (VerdictKind.ASK, VerdictKind.ALLOW)
 
 
@@ -406,8 +503,9 @@ GUARDED = [
     Policy(name="asking", confirmation_required=("moveFile",)),
     Policy(name="broken", broken="it is no JSON"),
     shell(enabled=False),
+    OBEYED,
 ]
-PATHS = ["a.txt", "x.env", "raw/a", "exam/a", "run/token", ".bashrc", ".git/config", "exam"]
+PATHS = [".vscode/a", "a.rc", "a.txt", "x.env", "raw/a", "exam/a", "run/token", ".bashrc", ".git/config", "exam"]
 
 
 @given(
@@ -416,7 +514,7 @@ PATHS = ["a.txt", "x.env", "raw/a", "exam/a", "run/token", ".bashrc", ".git/conf
     content=st.sampled_from([None, b"12", b"12345"]),
     size=st.sampled_from([None, 2, 5]),
 )
-def test_where_only_the_guard_decides_a_verdict_is_that_of_the_guard_and_the_sizes(
+def test_where_only_the_guard_decides_a_verdict_is_that_of_the_guard_the_sizes_and_the_obeyed_files(
     layers: list[Policy], path: str, content: bytes | None, size: int | None
 ) -> None:
     policy = EffectivePolicy(tuple(layers))
@@ -435,5 +533,6 @@ def test_where_only_the_guard_decides_a_verdict_is_that_of_the_guard_and_the_siz
     sizes = ((size or 0) if content is None else len(content), 0 if content is None else len(content))
     is_too_large = any(limit is not None and each > limit for limit, each in zip(limits, sizes, strict=True))
     found = decide(operation, policy, facts(operation, size=size if content is None else None))
-    expected = VerdictKind.DENY if is_refused or is_too_large else VerdictKind.ALLOW
-    assert found.kind is expected
+    asks_about_it = content is not None and policy.find_obeyed(path) is not None
+    expected = VerdictKind.ASK if asks_about_it else VerdictKind.ALLOW
+    assert found.kind is (VerdictKind.DENY if is_refused or is_too_large else expected)

@@ -170,6 +170,7 @@ def test_the_policy_of_a_folder_speaks_of_paths_from_there_on(make: Make, root: 
         root / folder / WORKSPACE_FILE,
         allowedPaths=["src/**"],
         deniedPaths=["*.env", "/top", "conf/{a,b}.yml", "!x.env"],
+        effects={"obeyedFiles": ["tasks.json"]},
     )
     layer = files.layer_for(folder)
     assert layer is not None and layer is files.layer_for(folder)
@@ -182,6 +183,7 @@ def test_the_policy_of_a_folder_speaks_of_paths_from_there_on(make: Make, root: 
         "src/a.py": False,
     }
     assert {path: allows(effective, path) for path in allowed} == allowed
+    assert effective.find_obeyed(f"{folder}/src/tasks.json") and not effective.find_obeyed("src/tasks.json")
     assert layer.filesystem.denied_paths[1:4] == tuple(
         rf"odd \[x\]\{{y\}}/{rest}" for rest in ("top", "conf/a.yml", "conf/b.yml")
     )

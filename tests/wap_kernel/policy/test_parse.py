@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from wap_kernel.model.limits import MAX_POLICY_BYTES
 from wap_kernel.model.policy import Policy, VerdictKind
 from wap_kernel.policy import presets
+from wap_kernel.policy.effective import EffectivePolicy
 from wap_kernel.policy.parse import merge_policy, parse_policy
 
 SPEC = {
@@ -118,6 +119,13 @@ BROKEN = [
     (b'{"shell": {"blockedCommands": [" "]}}', "shell.blockedCommands.0: Value error, the command names no program"),
     (b'{"shell": {"rules": [{"command": " ", "verdict": "ask"}]}}', "shell.rules.0.command"),
     (b'{"shell": {"rules": [{"command": "x", "verdict": "ask", "if": 1}]}}', "shell.rules.0.if"),
+    (b'{"shell": {"preview": "yes"}}', "shell.preview"),
+    (b'{"shell": {"shared": true}}', "shell.shared"),
+    (b'{"effects": []}', "effects: it is not an object"),
+    (b'{"effects": {"maxDeletions": -1}}', "effects.maxDeletions"),
+    (b'{"effects": {"unkept": "never"}}', "effects.unkept"),
+    (b'{"effects": {"obeyedFiles": ["[a"]}}', "effects.obeyedFiles: The pattern"),
+    (b'{"effects": {"deletions": 1}}', "effects.deletions"),
 ]
 
 
@@ -138,7 +146,7 @@ values = st.recursive(
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner, max_size=3),
     max_leaves=8,
 )
-fields = st.sampled_from([*SPEC, "filesystem", "shell", "network", "preset", "access", "rules"])
+fields = st.sampled_from([*SPEC, "filesystem", "shell", "network", "effects", "preset", "access", "rules"])
 
 
 @given(st.dictionaries(fields, st.one_of(values, st.dictionaries(fields, values, max_size=3)), max_size=4))
@@ -185,6 +193,15 @@ def test_scalars_replace_path_lists_are_joined_allowed_lists_replace() -> None:
     assert merged.shell.blocked_commands == ("sudo", "su")
     assert merged.shell.unknown is VerdictKind.DENY
     assert merged.confirmation_required == ("runCommand", "writeFile")
+
+
+def test_obeyed_files_are_joined_and_can_be_taken_back() -> None:
+    standard = presets.load_preset("standard")
+    merged = merge_policy(standard, {"effects": {"obeyedFiles": [".zed", "!.vscode"], "maxChanges": 7}})
+    assert merged.effects.obeyed_files == (*standard.effects.obeyed_files, ".zed", "!.vscode")
+    assert (merged.effects.max_changes, merged.effects.max_deletions) == (7, standard.effects.max_deletions)
+    effective = EffectivePolicy((merged,))
+    assert [effective.find_obeyed(path) for path in (".zed/a", ".vscode/a", ".envrc")] == [".zed", None, ".envrc"]
 
 
 def test_a_rule_about_the_same_commands_replaces_and_others_are_added() -> None:

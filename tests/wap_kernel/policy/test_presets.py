@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -56,13 +57,25 @@ def test_a_group_is_one_rule_for_each_command() -> None:
         {"command": "ls", "verdict": "deny"},
         {"path": ".env", "access": "read", "verdict": "allow"},
         {"path": "a.py", "access": "write", "verdict": "deny"},
+        {"path": ".envrc", "access": "write", "verdict": "allow"},
+        {"command": "chmod +x a", "layered": True, "verdict": "deny"},
+        {"command": "chmod +x a", "verdict": "allow"},
+        {"command": "ls", "shared": True, "verdict": "allow"},
+        {"effect": {"created": [".envrc"]}, "verdict": "allow"},
+        {"effect": {"deleted": [".env"]}, "verdict": "allow"},
+        {"effect": {"changed": ["a.py"]}, "verdict": "ask"},
     ],
 )
-def test_a_preset_that_contradicts_its_examples_does_not_load(example: dict[str, str]) -> None:
+def test_a_preset_that_contradicts_its_examples_does_not_load(example: dict[str, Any]) -> None:
     data = {
         "name": "wrong",
         "filesystem": {"deniedPaths": [".env"]},
-        "shell": {"blockedCommands": ["sudo"]},
+        "shell": {
+            "blockedCommands": ["sudo"],
+            "rules": [{"commands": ["chmod"], "verdict": "deny", "unlessLayered": True}],
+            "shared": "ask",
+        },
+        "effects": {"obeyedFiles": [".envrc"]},
         "examples": [example],
     }
     with pytest.raises(InternalError, match="The preset wrong answers"):
@@ -70,17 +83,13 @@ def test_a_preset_that_contradicts_its_examples_does_not_load(example: dict[str,
 
 
 def test_of_every_preset_the_laxer_one_allows_what_the_stricter_allows() -> None:
-    """Every command that is an example anywhere, in every preset."""
+    """Every command and every effect that is an example anywhere, in every preset."""
     folder = Path(presets.__file__).with_name("presets")
     examples = [
         each for name in presets.PRESETS for each in json.loads((folder / f"{name}.json").read_text())["examples"]
     ]
-    commands = sorted({each["command"] for each in examples if "command" in each})
-    for command in commands:
-        answers = [
-            presets.PresetExample(command=command, verdict=VerdictKind.ALLOW)
-            .evaluate(presets.load_preset(name))
-            .strictness
-            for name in presets.PRESETS
-        ]
-        assert answers == sorted(answers, reverse=True), command
+    for example in (each for each in examples if "path" not in each):
+        for layered in (False, True):
+            case = presets.PresetExample.model_validate({**example, "layered": layered})
+            answers = [case.evaluate(presets.load_preset(name)).strictness for name in presets.PRESETS]
+            assert answers == sorted(answers, reverse=True), case

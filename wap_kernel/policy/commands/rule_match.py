@@ -113,7 +113,18 @@ def split_words(command: str) -> tuple[str, ...]:
 
 
 def match_rule(rule: CommandRule, program: Program, words: Words, facts: CommandFacts) -> Fit:
-    """Return how far `rule` fits `words`, which begin with the program."""
+    """Return how far `rule` fits `words`, which begin with the program.
+
+    On a Layer `rm *.tmp` is no `rm -r`, although a file may have the name `-r`: policy judges the effect.
+    """
+    fit = _match_as_written(rule, program, words, facts)
+    if fit is Fit.POSSIBLE and facts.layered:
+        literal = (words[0], *(word for word in words[1:] if word.literal is not None))
+        return _match_as_written(rule, program, literal, facts)
+    return fit
+
+
+def _match_as_written(rule: CommandRule, program: Program, words: Words, facts: CommandFacts) -> Fit:
     certain = rule.verdict is VerdictKind.ALLOW
     fit = match_words(split_words(rule.command), program, words, certain=certain)
     if rule.leaving and not any(may_leave(word, facts) for word in words[1:]):

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from tests.support.everyday_lines import ASKING, BLOCKED_LINES, EVERYDAY_LINES
 from wap_kernel.model.policy import ShellPolicy
 from wap_kernel.policy import presets
 from wap_kernel.policy.commands.evaluate import evaluate_commands, evaluate_script
@@ -26,8 +27,8 @@ def shell_of(table: dict[str, Any]) -> ShellPolicy:
     )
 
 
-def verdict(command: str, shell: ShellPolicy, *, confined: bool = True) -> Verdict:
-    return evaluate_script(parse_command(command), shell, ExampleFacts(confined))
+def verdict(command: str, shell: ShellPolicy, *, confined: bool = True, layered: bool = False) -> Verdict:
+    return evaluate_script(parse_command(command), shell, ExampleFacts(confined, layered=layered))
 
 
 @pytest.mark.parametrize(
@@ -36,7 +37,8 @@ def verdict(command: str, shell: ShellPolicy, *, confined: bool = True) -> Verdi
 )
 def test_cases(name: str, expected: str, command: str) -> None:
     table = TABLES[name]
-    found = verdict(command, shell_of(table), confined=table.get("confined", True))
+    known = {name: table[name] for name in ("confined", "layered") if name in table}
+    found = verdict(command, shell_of(table), **known)
     assert found.kind.value == expected, found
 
 
@@ -46,6 +48,58 @@ def test_without_a_sandbox_nothing_is_laxer(name: str) -> None:
     for _, command in TABLES[name]["cases"]:
         confined, unconfined = verdict(command, shell), verdict(command, shell, confined=False)
         assert unconfined.kind.strictness >= confined.kind.strictness, command
+
+
+@pytest.mark.parametrize("name", [name for name, table in TABLES.items() if table.get("confined", True)])
+def test_on_a_layer_nothing_is_stricter(name: str) -> None:
+    shell = shell_of(TABLES[name])
+    for _, command in TABLES[name]["cases"]:
+        alone, layered = verdict(command, shell), verdict(command, shell, layered=True)
+        assert layered.kind.strictness <= alone.kind.strictness, command
+
+
+def test_of_a_hundred_everyday_lines_at_most_ten_ask() -> None:
+    assert len(set(EVERYDAY_LINES)) == 100
+    kinds = {line: verdict(line, STANDARD, layered=True) for line in EVERYDAY_LINES}
+    assert [line for line, found in kinds.items() if found.kind is VerdictKind.DENY] == []
+    asking = {line: found.reason for line, found in kinds.items() if found.kind is VerdictKind.ASK}
+    assert len(asking) <= 10, asking
+    assert set(ASKING) <= set(asking)
+
+
+@pytest.mark.parametrize("line", BLOCKED_LINES)
+def test_what_is_blocked_is_denied_on_a_layer_too(line: str) -> None:
+    assert verdict(line, STANDARD, layered=True).kind is VerdictKind.DENY
+
+
+def test_a_policy_that_denies_what_is_unknown_denies_it_on_a_layer() -> None:
+    for field in ("unknown", "unanalysable"):
+        for unless_layered in (False, True):
+            shell = ShellPolicy.model_validate({field: VerdictKind.DENY, "unless_layered": unless_layered})
+            assert verdict("frob $(date)", shell, layered=True).kind is VerdictKind.DENY
+        asking = ShellPolicy.model_validate({field: VerdictKind.ASK})
+        assert verdict("frob $(date)", asking, layered=True).kind is VerdictKind.ASK
+        lenient = ShellPolicy.model_validate({field: VerdictKind.ASK, "unless_layered": True})
+        assert verdict("frob $(date)", lenient, layered=True).kind is VerdictKind.ALLOW
+        assert verdict("frob $(date)", lenient).kind is VerdictKind.ASK
+
+
+@pytest.mark.parametrize(
+    ("words", "answer"),
+    [
+        ("echo a line of an ordinary script", VerdictKind.ALLOW),
+        ("rm -rf data", VerdictKind.ASK),
+        ("rm data", VerdictKind.ALLOW),
+        ("ncat example.org 80", VerdictKind.ASK),
+        ("SUDO id", VerdictKind.ASK),
+        ("pip install x", VerdictKind.ASK),
+    ],
+)
+def test_a_line_that_is_too_long_asks_on_a_layer_by_its_words(words: str, answer: VerdictKind) -> None:
+    line = f"x=1\n: {'a' * 20_000}\nif :; then\n{words}\nfi"
+    assert not parse_command(line).whole
+    assert verdict(line, STANDARD, layered=True).kind is answer
+    assert verdict(line, PERMISSIVE).kind is VerdictKind.ASK
 
 
 STANDARD = presets.load_preset("standard").shell
@@ -250,6 +304,35 @@ class Nowhere(ExampleFacts):
 )
 def test_a_program_that_nobody_vouches_for_is_unknown(command: str, answer: VerdictKind) -> None:
     assert evaluate_script(parse_command(command), STANDARD, Nowhere(True)).kind is answer
+
+
+class Missing(ExampleFacts):
+    """Of the programs, only `timeout` and `rm` are installed."""
+
+    def resolve(self, name: str, /) -> str | None:
+        return super().resolve(name) if name in ("timeout", "rm") else None
+
+    def is_missing(self, name: str, /) -> bool:
+        return name not in ("timeout", "rm")
+
+
+@pytest.mark.parametrize(
+    ("command", "alone", "layered"),
+    [
+        ("uv add numpy", "ask", "allow"),
+        ("timeout 5 uv add numpy", "ask", "allow"),
+        ("gti commit -m wip", "ask", "allow"),
+        ("./uv add numpy", "ask", "ask"),
+        ("ssh host", "deny", "deny"),
+        ("gti; sudo id", "deny", "deny"),
+        ("rm -r a", "ask", "ask"),
+    ],
+)
+def test_a_program_that_does_not_exist_asks_nobody_on_a_layer(command: str, alone: str, layered: str) -> None:
+    for is_layered, answer in ((False, alone), (True, layered)):
+        found = evaluate_script(parse_command(command), STANDARD, Missing(True, layered=is_layered))
+        assert found.kind.value == answer
+        assert not (found.kind is VerdictKind.ALLOW and found.network)
 
 
 def test_wrappers_do_not_nest_for_ever() -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from wap_kernel.policy.commands.program_lookup import Programs
+from wap_kernel.policy.commands.program_lookup import BUILTINS, Programs, suggest_program
 
 
 @pytest.fixture
@@ -66,3 +66,22 @@ def test_a_program_that_comes_and_goes(machine: Path) -> None:
     (machine / "system/git").rename(machine / "system/new")
     assert programs.resolve("new") == str(machine / "system/new")
     assert programs.resolve("git") is None
+
+
+def test_what_is_missing_and_what_is_known(machine: Path) -> None:
+    """A program that cannot be trusted exists all the same."""
+    programs = Programs(f"{machine}/ws/bin:{machine}/nowhere:{machine}/system", untrusted=[str(machine / "ws")])
+    assert [programs.is_missing(name) for name in ("ls", "git", "data", "frob")] == [False, False, True, True]
+    assert programs.list_names() == BUILTINS | {"ls", "git", "git2", "outward"}
+
+
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [
+        *(("gti", "git"), ("sl", "ls"), ("pyhton3", "python3"), ("grpe", "grep"), ("pytset", "pytest")),
+        *(("git-status", None), ("frobnicate", None), ("x", None), ("", None), ("git", None), ("cta", "cat")),
+    ],
+)
+def test_a_program_is_suggested_only_where_one_is_near(name: str, expected: str | None) -> None:
+    known = frozenset("git ls python3 grep pytest cat cut node make".split())
+    assert suggest_program(name, known) == expected
