@@ -10,7 +10,7 @@ from wap_kernel.files import filesystem_type
 from wap_kernel.model.errors import ProviderUnavailable
 
 NAME = "state.db"
-VERSION = 4
+VERSION = 5
 """The number of the schema, in the database's `user_version`; every change of `SCHEMA` takes the next one."""
 SCHEMA = """
 CREATE TABLE audit (
@@ -134,6 +134,41 @@ CREATE TABLE changes (
     after TEXT
 );
 CREATE INDEX changes_run ON changes (run, id);
+CREATE TABLE change_log (
+    id INTEGER PRIMARY KEY AUTOINCREMENT,
+    run TEXT NOT NULL,
+    position INTEGER NOT NULL,
+    path TEXT NOT NULL,
+    kind TEXT NOT NULL,
+    before TEXT NOT NULL,
+    after TEXT NOT NULL,
+    source TEXT,
+    token TEXT NOT NULL,
+    staged TEXT,
+    inverts INTEGER,
+    is_done INTEGER NOT NULL,
+    tree BLOB
+);
+CREATE INDEX change_log_run ON change_log (run, id);
+CREATE INDEX change_log_inverts ON change_log (inverts);
+CREATE TABLE images (
+    name TEXT NOT NULL,
+    stamp TEXT,
+    run TEXT NOT NULL,
+    size INTEGER NOT NULL
+);
+CREATE INDEX images_name ON images (name);
+CREATE INDEX images_stamp ON images (stamp);
+CREATE INDEX images_run ON images (run);
+CREATE TABLE applies (
+    id INTEGER PRIMARY KEY,
+    run TEXT NOT NULL,
+    position INTEGER NOT NULL,
+    is_atomic INTEGER NOT NULL,
+    is_rolled_back INTEGER NOT NULL DEFAULT 0,
+    first INTEGER NOT NULL,
+    last INTEGER NOT NULL
+);
 CREATE TABLE notes (
     run TEXT NOT NULL,
     position INTEGER NOT NULL,

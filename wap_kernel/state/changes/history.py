@@ -2,25 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from contextlib import AbstractContextManager
-from typing import Protocol
+import os
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import replace
 
+from wap_kernel.files.contained.component_walk import FOLDER_FLAGS, Location
+from wap_kernel.files.contained.copies import remove_entry
+from wap_kernel.files.contained.renames import temporary_name
 from wap_kernel.files.contained.root import Root
-from wap_kernel.files.interface import Guard, Locks
-from wap_kernel.model.changes import ChangeSet
+from wap_kernel.files.interface import Guard, Locks, NullGuard
+from wap_kernel.model.changes import Change, ChangeSet
+from wap_kernel.model.paths import join_path
+from wap_kernel.state.changes.change_log import ChangeLog, LoggedChange
+from wap_kernel.state.changes.image_store import MAX_FILE_BYTES, MAX_TOTAL_BYTES, ImageStore
+from wap_kernel.state.changes.maker import ChangeConflict, ChangeMaker, Gate
 from wap_kernel.state.changes.recorder import ChangeRecorder
+from wap_kernel.state.changes.tree_manifest import TreeManifest
 from wap_kernel.state.database import Database
 
 
-class Gate(Protocol):
-    """The part of `SaveGate` that keeps a person's saves away from the last lstat and the rename."""
-
-    def exclusive(self, *paths: str) -> AbstractContextManager[None]: ...
-
-
 class ChangeHistory:
-    """Opens the log and the store of one workspace. `root` is not guarded: the callers' guards are checked elsewhere.
+    """Opens the log and the store of one workspace. No guard applies: the callers' guards are checked elsewhere.
 
     `step` is called after each step that a crash could follow; tests stop there.
     """
@@ -35,24 +38,108 @@ class ChangeHistory:
         *,
         step: Callable[[str], None] = lambda _: None,
     ) -> None:
-        raise NotImplementedError
+        self.root = root.guarded_by(NullGuard())
+        self.state_dir = state_dir
+        self.locks = locks
+        self.log = ChangeLog(database)
+        self.store = ImageStore(state_dir, database)
+        self.maker = ChangeMaker(self.store, gate, root.exchange, step)
+        self.step = step
 
-    def record(self, run: str, position: int) -> ChangeRecorder:
-        """Return the recorder of one operation. `root.guarded_by(guard).recording(recorder)` are its files."""
-        raise NotImplementedError
+    def close(self) -> None:
+        self.store.close()
+
+    def record(self, run: str, position: int, *, allows_loss: bool = False, is_synced: bool = True) -> ChangeRecorder:
+        """Return the recorder of one operation. `root.guarded_by(guard).recording(recorder)` are its files.
+
+        With `allows_loss`, what is too large for the store is displaced all the same: a person has approved that.
+        """
+        return ChangeRecorder(
+            self.log,
+            self.store,
+            self.maker,
+            self.root.journal,
+            self.step,
+            run,
+            position,
+            allows_loss=allows_loss,
+            is_synced=is_synced,
+        )
 
     def open_files(self, guard: Guard, run: str, position: int) -> Root:
         """Return the files of one operation, whose changes are recorded."""
-        raise NotImplementedError
+        return self.root.guarded_by(guard).recording(self.record(run, position))
 
     def find_unkept(self, changes: ChangeSet) -> list[str]:
         """Return the paths whose before-images would exceed the limits; none where the store takes them by a rename."""
-        raise NotImplementedError
+        if self.store.is_near(self.root.fd):
+            return []
+        total, found = 0, []
+        for change in changes:
+            size = change.before.size or 0 if _displaces(change) else 0
+            total += size
+            if size > MAX_FILE_BYTES or (size and total > MAX_TOTAL_BYTES):
+                found.append(change.path)
+        return found
+
+    # -- recovery
 
     def recover(self, run: str) -> list[int]:
         """Complete or drop the unfinished changes of a run whose process died; return the positions of their steps.
 
-        A ChangeSet whose application had begun is applied to its end, or not at all where the run is atomic and
-        meets a conflict.
+        A ChangeSet whose application had begun is applied to its end, or not at all where the run is atomic and meets a
+        conflict.
         """
-        raise NotImplementedError
+        from wap_kernel.state.changes.applier import ChangeApplier  # which needs the history
+
+        positions = ChangeApplier(self).recover(run)
+        return sorted({*positions, *self._recover_operations(run)})
+
+    def _recover_operations(self, run: str) -> list[int]:
+        rows = self.log.read_unfinished(run)
+        for row in rows:
+            done = self.recover_row(replace(row, tree=self.log.read_tree(row)))
+            self.log.finish([done] if done else [], [] if done else [row])
+        return sorted({row.position for row in rows})
+
+    def recover_row(self, row: LoggedChange) -> LoggedChange | None:
+        """Return a change as it was made before a crash; None if it was not made, and then nothing is left of it."""
+        try:
+            target = self.root.locate(row.path)
+        except (FileNotFoundError, NotADirectoryError):
+            return None
+        with target, self.open_staged(row, target) as staged:
+            try:
+                done = self.maker.recover(row, target, staged=staged, is_strict=True)
+            except ChangeConflict as conflict:
+                done = conflict.done
+            if done is None and row.staged is None and row.change.source is None:
+                remove_entry(target.fd, temporary_name(row.token))
+            return done
+
+    @contextmanager
+    def open_staged(self, row: LoggedChange, target: Location) -> Iterator[Location]:
+        """Yield the location that the new entry of a change comes from."""
+        if row.change.source is not None:
+            with self.root.locate(row.change.source) as source:
+                yield source
+        elif row.staged is None:
+            yield Location(target.fd, temporary_name(row.token), row.path)
+        else:
+            folder, name = os.path.split(row.staged)
+            descriptor = os.open(folder, FOLDER_FLAGS)
+            try:
+                yield Location(descriptor, name, row.path)
+            finally:
+                os.close(descriptor)
+
+    def find_foreign(self, target: Location, tree: TreeManifest | None) -> list[str]:
+        """Return what others have put into a folder, or changed in it, since its manifest was taken."""
+        if tree is None:
+            return []
+        now = TreeManifest.take(target.fd, target.name)
+        return [join_path(target.path, path) for path in tree.find_foreign(now)]
+
+
+def _displaces(change: Change) -> bool:
+    return change.before.kind == "file" and change.after.stamp != change.before.stamp

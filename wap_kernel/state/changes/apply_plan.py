@@ -1,0 +1,166 @@
+"""Plan how the changes of a command are applied: which of them are one rename, and in which order. Pure.
+
+    moves out of the way -> folders and moves in -> files -> repositories -> deletions -> times and modes
+
+A created or deleted folder is one unit with everything below, unless something below is refused or moved. What belongs
+to one repository's `.git` is one group: its objects come first and its references last.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Iterator
+from dataclasses import dataclass, replace
+
+from wap_kernel.files.contained.renames import temporary_name
+from wap_kernel.model.changes import ABSENT, Change, ChangeKind, ChangeSet, FileImage
+
+IsFolder = Callable[[str], bool]
+"""A function that returns whether a folder is at a path of the workspace now."""
+GIT = ".git"
+_REFERENCES = ("HEAD", "ORIG_HEAD", "packed-refs", "refs")
+
+
+@dataclass(frozen=True)
+class ApplyUnit:
+    """Changes that are applied by one step."""
+
+    change: Change
+    covered: tuple[Change, ...] = ()
+    """The changes below a folder that is created, replaced or deleted as a whole."""
+    is_bare: bool = False
+    """True if only the folder itself is created; what is below has units of its own."""
+    is_helper: bool = False
+    """True if the unit is no change of the command, but makes way for others."""
+
+    @property
+    def path(self) -> str:
+        return self.change.path
+
+    @property
+    def group(self) -> str | None:
+        """Return the `.git` that the unit belongs to."""
+        return find_repository(self.path)
+
+    @property
+    def changes(self) -> tuple[Change, ...]:
+        return () if self.is_helper else (self.change, *self.covered)
+
+
+@dataclass(frozen=True)
+class ApplyPlan:
+    """The units in order, and the paths that cannot be applied since something below them is refused."""
+
+    units: tuple[ApplyUnit, ...]
+    impossible: tuple[str, ...] = ()
+
+
+def plan_apply(changes: ChangeSet, refused: Collection[str], is_folder: IsFolder, token: str) -> ApplyPlan:
+    """Return how to apply `changes` except for the `refused` paths and all that is below them.
+
+    A folder that the command created and that is there by now is merged. `token` names a folder for crossing moves.
+    """
+    left = [change for change in changes if not is_within(change.path, refused)]
+    left.sort(key=lambda change: change.path.split("/"))
+    above_refused = _list_parents(refused)
+    above_moved = _list_parents(change.path for change in left if change.kind is ChangeKind.MOVED)
+    units: list[tuple[Change, list[Change], bool]] = []
+    impossible: list[str] = []
+    whole: str | None = None
+    for change in left:
+        path, before, after = change.path, change.before, change.after
+        if whole is not None and path.startswith(whole):
+            units[-1][1].append(change)
+            continue
+        whole, is_bare = None, False
+        if change.kind is ChangeKind.CREATED and after.kind == "folder" and is_folder(path):
+            continue
+        if (
+            before.kind == "folder"
+            and change.kind in (ChangeKind.DELETED, ChangeKind.CHANGED)
+            and path in above_refused
+        ):
+            if change.kind is ChangeKind.CHANGED:
+                impossible.append(path)
+            continue  # what is refused stays in it
+        if change.kind in (ChangeKind.CREATED, ChangeKind.CHANGED, ChangeKind.DELETED):
+            is_bare = after.kind == "folder" and (path in above_refused or path in above_moved)
+            if not is_bare and "folder" in (before.kind, after.kind):
+                whole = f"{path}/"
+        units.append((change, [], is_bare))
+    joined = [ApplyUnit(change, tuple(covered), is_bare) for change, covered, is_bare in units]
+    return ApplyPlan(tuple(_order(joined, is_folder, token)), tuple(impossible))
+
+
+def _order(units: list[ApplyUnit], is_folder: IsFolder, token: str) -> Iterator[ApplyUnit]:
+    moves = [unit for unit in units if unit.change.kind is ChangeKind.MOVED]
+    rest = [unit for unit in units if unit.change.kind is not ChangeKind.MOVED]
+    taken = [unit for unit in moves if is_folder(unit.path)]
+    sources = {unit.change.source for unit in moves}
+    for unit in taken:
+        if unit.path not in sources:  # what was there before was deleted by the command
+            yield ApplyUnit(Change(unit.path, ChangeKind.DELETED, FileImage("folder")), is_helper=True)
+    holding: list[ApplyUnit] = []
+    if taken or len(moves) > 1:
+        yield from _lift(moves, token)
+        folder = temporary_name(token)
+        moves = [
+            replace(unit, change=replace(unit.change, source=f"{folder}/{number}")) for number, unit in enumerate(moves)
+        ]
+        holding = [ApplyUnit(Change(folder, ChangeKind.DELETED, FileImage("folder")), is_helper=True)]
+    yield from sorted([*rest, *moves], key=_rank)
+    yield from holding
+
+
+def _lift(moves: list[ApplyUnit], token: str) -> Iterator[ApplyUnit]:
+    """Yield moves into a folder of their own, the deepest first: folders may change places."""
+    folder = temporary_name(token)
+    yield ApplyUnit(Change(folder, ChangeKind.CREATED, ABSENT, FileImage("folder", 0o700)), (), True, True)
+    lifted = [
+        replace(unit, change=replace(unit.change, path=f"{folder}/{number}", before=ABSENT), is_helper=True)
+        for number, unit in enumerate(moves)
+    ]
+    yield from sorted(lifted, key=lambda unit: str(unit.change.source).count("/"), reverse=True)
+
+
+def _rank(unit: ApplyUnit) -> tuple[object, ...]:
+    """Return the sort key of a unit."""
+    change, names = unit.change, unit.path.split("/")
+    repository = find_repository(unit.path)
+    if change.kind in (ChangeKind.MODE, ChangeKind.TOUCHED):
+        return (5 if change.kind is ChangeKind.MODE else 4, -len(names) if unit.path != "." else 1, names)
+    if change.kind is ChangeKind.DELETED:
+        return (3, 0 if repository is None else 1, names)
+    if repository is not None:
+        inside = unit.path[len(repository) + 1 :].split("/")
+        if unit.is_bare or not inside[0]:
+            part = 0
+        else:
+            part = 1 if inside[0] == "objects" else 3 if inside[0] in _REFERENCES else 2
+        return (2, repository, part, names)
+    is_folder = change.after.kind == "folder"
+    return (0 if is_folder else 1, names)
+
+
+def find_repository(path: str) -> str | None:
+    """Return the path of the `.git` that a path is or lies in; a worktree's or submodule's is its own."""
+    names = path.split("/")
+    return "/".join(names[: names.index(GIT) + 1]) if GIT in names else None
+
+
+def is_within(path: str, folders: Collection[str]) -> bool:
+    """Return whether a path is one of `folders` or below one."""
+    if not folders:
+        return False
+    names = path.split("/")
+    return any("/".join(names[:end]) in folders for end in range(1, len(names) + 1))
+
+
+def _list_parents(paths: Iterable[str]) -> set[str]:
+    found: set[str] = set()
+    for path in paths:
+        while "/" in path:
+            path = path.rpartition("/")[0]
+            if path in found:
+                break
+            found.add(path)
+    return found
