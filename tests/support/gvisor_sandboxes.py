@@ -32,10 +32,16 @@ def furnished(folder: Path) -> Path:
 
 @contextmanager
 def providing(
-    workspace: Path, *, limits: ResourceLimits | None = None, grace: float = 0.2, idle: float = 300.0
+    workspace: Path,
+    *,
+    limits: ResourceLimits | None = None,
+    grace: float = 0.2,
+    idle: float = 300.0,
+    layers: Path | None = None,
 ) -> Iterator[GvisorProvider]:
     root = Root(str(workspace), guard=Guard(), journal=Journal())
-    provider = GvisorProvider(root, secrets=(), grace=grace, resources=limits, idle=idle)
+    folder = None if layers is None else str(layers)
+    provider = GvisorProvider(root, secrets=(), grace=grace, resources=limits, idle=idle, layer_folder=folder)
     try:
         yield provider
     finally:

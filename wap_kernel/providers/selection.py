@@ -116,6 +116,7 @@ def _create_gvisor(options: _ProviderOptions) -> Provider:
         server_environment=environment.restrict_search_path(options.server_environment or os.environ),
         grace=options.grace,
         resources=options.resources,
+        layer_folder=_find_layer_folder(options),
     )
 
 

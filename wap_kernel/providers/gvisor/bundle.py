@@ -145,7 +145,7 @@ def _oci_mounts(mount: Mount, empty: str, stand_ins: Mapping[str, str], memory: 
     match mount.kind:
         case MountKind.READ_ONLY:
             return [_bind(mount.source, mount.target, "ro")]
-        case MountKind.WRITABLE:
+        case MountKind.WRITABLE | MountKind.COPY:  # with the guards, which are mounts below it in runsc's namespace
             return [_bind(mount.source, mount.target, "rw")]
         case MountKind.HIDDEN_FILE:
             return [_bind(empty, mount.target, "ro")]
@@ -157,7 +157,7 @@ def _oci_mounts(mount: Mount, empty: str, stand_ins: Mapping[str, str], memory: 
             return [_kernel(mount.target, "proc"), _kernel("/sys", "sysfs")]
         case MountKind.DEV:
             return [{"destination": mount.target, "type": "dev", "source": "dev"}, _tmpfs(SHARED_MEMORY, memory)]
-        case MountKind.LINK | MountKind.COPY:  # made otherwise, or one by one
+        case MountKind.LINK:  # made otherwise
             return []
 
 

@@ -1,8 +1,10 @@
-"""Keep gVisor sandboxes warm for the next command with the same mounts, and end those that stay idle.
+"""Keep gVisor sandboxes ready for the next command, and end those that stay idle.
 
-A sandbox goes from one command to the next only when the first has left nothing in it, neither a process nor a file
-outside the workspace. When one had to be ended, another is started ahead. Not detected: System V shared memory,
-semaphores and message queues, of which gVisor has no list; a later command can read them only if it knows of them.
+A command on a Layer takes a sandbox that was prepared for it, on a fresh layer in which nothing was looked up yet. The
+sandbox is used once, and then the next one is prepared. Commands that share their files (the workspace itself, or the
+layer of a batch) share a sandbox too, one after the other, as long as the first has left nothing in it, neither a
+process nor a file outside the workspace. Not detected: System V shared memory, semaphores and message queues, of which
+gVisor has no list; a later command can read them only if it knows of them.
 
 A guard is a mount on the file that was at its path. When a process replaces that file on the host, the kernel removes
 the mount, so two sandboxes are equal only as long as the guarded files are.
@@ -11,53 +13,81 @@ the mount, so two sandboxes are equal only as long as the guarded files are.
 from __future__ import annotations
 
 import os
-import secrets
-import shutil
 import stat
 import subprocess
-import tempfile
 import threading
 import time
 from collections.abc import Callable
-from contextlib import ExitStack
 from dataclasses import dataclass, field
 
-from wap_kernel.model.errors import ProviderUnavailable, WapError
-from wap_kernel.providers.gvisor.sandbox import GvisorSandbox, build_runsc_argv, run_runsc
-from wap_kernel.providers.mounts import Mount
-from wap_kernel.state.file_lock import try_lock
+from wap_kernel.files.contained.root import Root
+from wap_kernel.model.command import MountedLayer
+from wap_kernel.model.errors import WapError
+from wap_kernel.providers.gvisor.pool_folder import PoolFolder
+from wap_kernel.providers.gvisor.sandbox import GvisorSandbox
+from wap_kernel.providers.layers.layer import Layer
+from wap_kernel.providers.mounts import Guards, Mount
 
 IDLE_SECONDS = 300.0
 """Seconds that an idle sandbox waits for a command."""
 MAX_IDLE_SANDBOXES = 2
 """Idle sandboxes, at most."""
-_PREFIX = "wap-gvisor-"
 
 
 @dataclass(frozen=True)
 class SandboxKey:
-    """The key of the pool: a command can take any sandbox with an equal key."""
+    """The key of the pool: a command can take any sandbox on its layer that has an equal key."""
 
     mounts: tuple[Mount, ...]
+    guards: Guards
     network: bool
-    read_identities: tuple[tuple[int, ...], ...]
+    root: tuple[int, ...]
+    """The identity of the workspace."""
+    guarded: tuple[tuple[int, ...], ...]
+    """The identities of the guarded files."""
 
 
-@dataclass
+@dataclass(eq=False)
 class _IdleSandbox:
-    sandbox: GvisorSandbox
     key: SandboxKey
+    upper: str | None
+    """The upper folder of the layer that the sandbox is on; None: the workspace itself."""
+    fresh: Layer | None = None
+    """The layer that was made for this sandbox, until a command claims it."""
+    sandbox: GvisorSandbox | None = None
+    """None while the sandbox starts, and where it could not start."""
+    ready: threading.Event = field(default_factory=threading.Event)
     since: float = field(default_factory=time.monotonic)
+
+    def is_usable(self) -> bool:
+        """Return whether the sandbox lives, or starts just now."""
+        return not self.ready.is_set() or (self.sandbox is not None and self.sandbox.is_alive)
+
+    def end(self) -> None:
+        self.ready.wait()
+        if self.sandbox is not None:
+            self.sandbox.end()
+        if self.fresh is not None:
+            self.fresh.discard()
 
 
 class SandboxPool:
-    """The idle sandboxes of one provider. `start` starts a sandbox in a folder of its own."""
+    """The idle sandboxes of one provider.
+
+    `start` starts a sandbox in a folder of its own, on a layer or on the workspace; `make_layer` makes a layer.
+    """
 
     def __init__(
-        self, folder: PoolFolder, start: Callable[[SandboxKey, str], GvisorSandbox], *, idle: float = IDLE_SECONDS
+        self,
+        folder: PoolFolder,
+        start: Callable[[SandboxKey, str, MountedLayer | None], GvisorSandbox],
+        make_layer: Callable[[], Layer],
+        *,
+        idle: float = IDLE_SECONDS,
     ) -> None:
         self._folder = folder
         self._start = start
+        self._make_layer = make_layer
         self._idle = idle
         self._lock = threading.Lock()
         self._idle_sandboxes: list[_IdleSandbox] = []
@@ -65,16 +95,59 @@ class SandboxPool:
         self._starting: list[threading.Thread] = []
         self._timer: threading.Timer | None = None
 
-    def take(self, key: SandboxKey) -> GvisorSandbox:
-        """Return a sandbox for a single command, which the caller puts back."""
-        return self._take_idle(key) or self._start(key, self._folder.make_folder())
+    def claim_layer(self, root: tuple[int, ...]) -> Layer | None:
+        """Return the layer of a sandbox that is prepared, or will be soon, for a command that begins now.
 
-    def put_back(self, sandbox: GvisorSandbox, key: SandboxKey) -> None:
-        if sandbox.is_clean():
-            self._put(_IdleSandbox(sandbox, key))
+        `root` is the identity of the workspace: its permissions are those that the layer got when it was made.
+        """
+        with self._lock:
+            for prepared in reversed(self._idle_sandboxes):
+                if prepared.fresh is not None and prepared.key.root == root and prepared.is_usable():
+                    layer, prepared.fresh = prepared.fresh, None
+                    break
+            else:
+                return None
+        try:
+            layer.restart_clock()
+        except WapError:  # another server has removed it
+            self.end_sandboxes_on(layer)
+            return None
+        return layer
+
+    def take(self, key: SandboxKey, layer: MountedLayer | None) -> GvisorSandbox:
+        """Return a sandbox for a single command, which the caller puts back."""
+        upper, can_share = _find_upper(layer), _can_share(layer)
+        # Any other sandbox on a layer of its own has to end: two mounts of one layer do not see the same files.
+        while idle := self._remove(lambda idle: idle.upper == upper and (idle.key == key or not can_share)):
+            idle.ready.wait()
+            if idle.key == key and idle.sandbox is not None and idle.sandbox.is_alive:
+                return idle.sandbox
+            idle.end()
+        return self._start(key, self._folder.make_folder(), layer)
+
+    def put_back(self, sandbox: GvisorSandbox, key: SandboxKey, layer: MountedLayer | None) -> None:
+        """Keep a clean sandbox for the next command that shares its files, or end it and prepare another one."""
+        if not _can_share(layer):
+            if not (sandbox.is_alive and sandbox.is_quiet()):
+                sandbox.end()  # a process may still use the layer
+            try:
+                fresh = self._make_layer()
+            except WapError:  # the next command tries again and gets the error
+                sandbox.end()
+            else:
+                self._start_ahead(_IdleSandbox(key, fresh.upper, fresh), fresh, ended=sandbox)
+        elif sandbox.is_clean():
+            idle = _IdleSandbox(key, _find_upper(layer), sandbox=sandbox)
+            idle.ready.set()
+            self._put(idle)
         else:
-            sandbox.end()
-            self._start_ahead(key)
+            self._start_ahead(_IdleSandbox(key, _find_upper(layer)), layer, ended=sandbox)
+
+    def end_sandboxes_on(self, layer: MountedLayer) -> None:
+        """End the idle sandboxes on a layer."""
+        upper = _find_upper(layer)
+        while idle := self._remove(lambda idle: idle.upper == upper):
+            idle.end()
 
     def close(self) -> None:
         """End all sandboxes. No command may be running."""
@@ -86,47 +159,50 @@ class SandboxPool:
         if timer is not None:
             timer.cancel()
             timer.join()
-        for idle_sandbox in self._idle_sandboxes:
-            idle_sandbox.sandbox.end()
-        self._idle_sandboxes.clear()
+        while idle := self._remove(lambda _: True):
+            idle.end()
 
-    def _take_idle(self, key: SandboxKey) -> GvisorSandbox | None:
+    def _remove(self, is_wanted: Callable[[_IdleSandbox], bool]) -> _IdleSandbox | None:
         with self._lock:
-            matching = [
-                idle_sandbox
-                for idle_sandbox in self._idle_sandboxes
-                if idle_sandbox.key == key and idle_sandbox.sandbox.is_alive
-            ]
-            if not matching:
-                return None
-            self._idle_sandboxes.remove(matching[-1])
-            return matching[-1].sandbox
+            found = next(filter(is_wanted, reversed(self._idle_sandboxes)), None)
+            if found is not None:
+                self._idle_sandboxes.remove(found)
+            return found
 
-    def _put(self, idle_sandbox: _IdleSandbox) -> None:
+    def _put(self, idle: _IdleSandbox, starting: threading.Thread | None = None) -> None:
+        """Add a sandbox, which `starting` starts unless the pool is closed, and end the surplus."""
         with self._lock:
-            surplus = [idle_sandbox] if self._closed else []
-            if not self._closed:
-                self._idle_sandboxes.append(idle_sandbox)
+            if self._closed:
+                surplus = [idle]
+                idle.ready.set()
+            else:
+                self._idle_sandboxes.append(idle)
                 surplus = self._idle_sandboxes[:-MAX_IDLE_SANDBOXES]
                 del self._idle_sandboxes[:-MAX_IDLE_SANDBOXES]
                 self._start_timer()
-        for idle_sandbox in surplus:
-            idle_sandbox.sandbox.end()
+                if starting is not None:
+                    starting.start()  # under the lock: `close` joins every thread of the list
+                    self._starting.append(starting)
+        for each in surplus:
+            each.end()
 
-    def _start_ahead(self, key: SandboxKey) -> None:
-        with self._lock:
-            if self._closed or any(idle_sandbox.key == key for idle_sandbox in self._idle_sandboxes):
-                return
-            thread = threading.Thread(target=self._start_one, args=(key,), name="wap-gvisor-start", daemon=True)
-            thread.start()  # under the lock: `close` joins every thread of the list
-            self._starting.append(thread)
+    # -- sandboxes that are started ahead
 
-    def _start_one(self, key: SandboxKey) -> None:
+    def _start_ahead(self, idle: _IdleSandbox, layer: MountedLayer | None, *, ended: GvisorSandbox) -> None:
+        """End a sandbox and start another, while the caller goes on."""
+        thread = threading.Thread(target=self._replace, args=(idle, layer, ended), name="wap-gvisor-start", daemon=True)
+        self._put(idle, thread)
+        if thread.ident is None:
+            ended.end()
+
+    def _replace(self, idle: _IdleSandbox, layer: MountedLayer | None, ended: GvisorSandbox) -> None:
         try:
-            self._put(_IdleSandbox(self._start(key, self._folder.make_folder()), key))
+            ended.end()
+            idle.sandbox = self._start(idle.key, self._folder.make_folder(), layer)
         except (WapError, OSError, subprocess.SubprocessError):
             pass  # the next command tries again and gets the error
         finally:
+            idle.ready.set()
             with self._lock:
                 self._starting.remove(threading.current_thread())
 
@@ -142,84 +218,41 @@ class SandboxPool:
     def _expire(self) -> None:
         with self._lock:
             limit = time.monotonic() - self._idle
-            expired = [idle_sandbox for idle_sandbox in self._idle_sandboxes if idle_sandbox.since <= limit]
-            self._idle_sandboxes = [idle_sandbox for idle_sandbox in self._idle_sandboxes if idle_sandbox.since > limit]
+            expired = [idle for idle in self._idle_sandboxes if idle.since <= limit]
+            self._idle_sandboxes = [idle for idle in self._idle_sandboxes if idle.since > limit]
             self._timer = None
             self._start_timer()
-        for idle_sandbox in expired:
-            idle_sandbox.sandbox.end()
+        for idle in expired:
+            idle.end()
 
 
-class PoolFolder:
-    """A private folder for the sandboxes' own files, with a lock: any server may remove it once the lock is free."""
-
-    def __init__(self, program: str, parent: str | None = None) -> None:
-        parent = os.path.realpath(parent or tempfile.gettempdir())
-        _remove_stale_folders(program, parent)
-        new = tempfile.mkdtemp(prefix=".wap-gvisor-", dir=parent)
-        self._lock_stack = ExitStack()
-        lock = os.open(os.path.join(new, "lock"), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-        self._lock_stack.callback(os.close, lock)
-        try_lock(lock)
-        self.path = os.path.join(parent, _PREFIX + secrets.token_hex(8))
-        os.rename(new, self.path)  # only now: under the name that other servers scan for, it is locked from the start
-
-    def make_folder(self) -> str:
-        path = os.path.join(self.path, secrets.token_hex(4))
-        try:
-            os.mkdir(path, 0o700)
-        except OSError as error:
-            raise ProviderUnavailable(
-                f"The folder for the files of a sandbox cannot be created: {error.strerror}.",
-                hint="Free some space in the folder for temporary files, and restart the server if it was cleared.",
-            ) from error
-        return path
-
-    def close(self) -> None:
-        shutil.rmtree(self.path, ignore_errors=True)
-        self._lock_stack.close()
+def _find_upper(layer: MountedLayer | None) -> str | None:
+    return None if layer is None else layer.mount_options["upperdir"]
 
 
-def read_identities(mounts: tuple[Mount, ...], root: str) -> tuple[tuple[int, ...], ...]:
-    """Return the identities of the files mounted in the workspace, with the ctime: a new file may reuse an inode."""
+def _can_share(layer: MountedLayer | None) -> bool:
+    """Return whether several sandboxes can see the same files: those of the workspace, or of a layer that is held."""
+    return layer is None or layer.namespaces is not None
+
+
+def identify_root(path: str) -> tuple[int, ...]:
+    """Return the identity and the permissions of the folder that has the path of the workspace."""
+    try:
+        found = os.stat(path)
+    except OSError:
+        return ()
+    return (found.st_dev, found.st_ino, found.st_mode, found.st_uid, found.st_gid)
+
+
+def identify_guarded(files: Root, guards: Guards) -> tuple[tuple[int, ...], ...]:
+    """Return the identities of the guarded files, with the ctime: a new file may reuse an inode."""
     identities: list[tuple[int, ...]] = []
-    for mount in mounts:
-        if not mount.target.startswith(root.rstrip("/") + "/"):
-            continue
+    for _, path in guards.mounts:
         try:
-            status = os.lstat(mount.target)
+            found = os.stat(path, dir_fd=files.fd, follow_symlinks=False)
         except OSError:
+            identities.append(())
             continue
-        is_file = not stat.S_ISDIR(status.st_mode)
-        identities.append((status.st_dev, status.st_ino, *((status.st_ctime_ns,) if is_file else ())))
+        changed = () if stat.S_ISDIR(found.st_mode) else (found.st_ctime_ns,)
+        identities.append((found.st_dev, found.st_ino, found.st_mode, *changed))
     return tuple(identities)
-
-
-def _remove_stale_folders(program: str, parent: str) -> None:
-    """Remove the folders of servers that were killed. Their sandboxes have ended with them."""
-    with os.scandir(parent) as entries:
-        folders = [entry for entry in entries if entry.name.startswith(_PREFIX)]
-    for folder in folders:
-        try:
-            if folder.is_symlink() or folder.stat(follow_symlinks=False).st_uid != os.geteuid():
-                continue
-            lock = os.open(os.path.join(folder.path, "lock"), os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW)
-        except OSError:
-            continue
-        try:
-            if try_lock(lock):
-                _delete_sandboxes(program, folder.path)
-                shutil.rmtree(folder.path, ignore_errors=True)
-        finally:
-            os.close(lock)
-
-
-def _delete_sandboxes(program: str, home: str) -> None:
-    for name in os.listdir(home):
-        state = os.path.join(home, name, "state")
-        try:
-            ids = {entry.partition("_sandbox:")[0] for entry in os.listdir(state)}
-            for one in ids:
-                run_runsc([*build_runsc_argv(program, state), "delete", "--force", one])
-        except (OSError, subprocess.SubprocessError):
-            continue

@@ -1,10 +1,11 @@
 """The gvisor provider: the server's own filesystem, and commands on a kernel of their own (runsc).
 
 A command sees the mounts of `mounts.py` and nothing else; gVisor answers its system calls, not the host's kernel.
-`pool.py` keeps sandboxes warm. With the network, a command has the host's, also what listens on the loopback.
+`pool.py` keeps sandboxes ready. With the network, a command has the host's, also what listens on the loopback.
 
-`probe` reports what an old build of runsc cannot do. Not prevented: a process on the host replaces a file that is
-hidden or read-only in the workspace while a command runs; from then on that command sees the new file.
+runsc starts in a namespace in which the workspace is a Layer, or the workspace itself, with its guards mounted, see
+`layers/`: the host's kernel holds them. `probe` reports what an old build of runsc cannot do. Not prevented: a process
+on the host replaces a guarded file while a command runs; from then on that command sees the new file.
 """
 
 from __future__ import annotations
@@ -19,20 +20,25 @@ import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing, contextmanager
 from dataclasses import replace
+from functools import partial
 from secrets import token_hex
+from typing import Any
 
 from wap_kernel.files.contained.root import Root
-from wap_kernel.model.command import CancelToken, Command, CommandOutcome, Confinement, OnChunk
-from wap_kernel.model.errors import Conflict, ProviderUnavailable, WapError
+from wap_kernel.model.command import CancelToken, Command, CommandOutcome, Confinement, MountedLayer, OnChunk
+from wap_kernel.model.errors import ProviderUnavailable, WapError
 from wap_kernel.providers import host_paths
 from wap_kernel.providers.active_commands import ActiveCommands, open_folder
 from wap_kernel.providers.base import Probe, ResourceLimits
 from wap_kernel.providers.gvisor import bundle
 from wap_kernel.providers.gvisor.command import GvisorCommand
-from wap_kernel.providers.gvisor.pool import IDLE_SECONDS, PoolFolder, SandboxKey, SandboxPool, read_identities
-from wap_kernel.providers.gvisor.sandbox import GvisorSandbox, run_runsc
-from wap_kernel.providers.mount_verification import MountVerifier
-from wap_kernel.providers.mounts import HostPaths, Layout, Mount, MountKind, expand_copies, to_alias
+from wap_kernel.providers.gvisor.pool import IDLE_SECONDS, SandboxKey, SandboxPool, identify_guarded, identify_root
+from wap_kernel.providers.gvisor.pool_folder import PoolFolder, find_parent
+from wap_kernel.providers.gvisor.prepared_layers import PreparedLayers
+from wap_kernel.providers.gvisor.sandbox import GvisorSandbox, read_flags, run_runsc
+from wap_kernel.providers.layers.launcher import Launcher, NamespaceTask, build_task, needs_user_namespace
+from wap_kernel.providers.layers.layer import Layer
+from wap_kernel.providers.mounts import HostPaths, Layout, Mount, to_alias
 from wap_kernel.providers.process import environment, run
 from wap_kernel.providers.process.supervisor_handle import TAG, start_error
 from wap_kernel.providers.resource_limits import ControlGroups, find_groups
@@ -40,18 +46,14 @@ from wap_kernel.providers.resource_limits import ControlGroups, find_groups
 PROGRAM_VARIABLE = "RUNSC_PATH"
 INSTALL = "apt install runsc, or https://gvisor.dev/docs/user_guide/install/; RUNSC_PATH names one elsewhere"
 
-ATTEMPTS = 5
 MAX_WORD_BYTES = 128 * 1024
 """Bytes of one argument or variable. gVisor takes longer ones, but a command should run with every provider."""
-_HOST_MOUNT_KINDS = (MountKind.READ_ONLY, MountKind.WRITABLE, MountKind.HIDDEN_FILE, MountKind.HIDDEN_FOLDER)
-MAX_HOST_MOUNTS = 200
-"""Mounts of host files in one sandbox: runsc has a descriptor for each, uses number 256 itself, and has twenty more."""
 
 
 class GvisorProvider:
     """The provider that confines commands with gVisor. The caller closes `root` after the provider.
 
-    `secrets` are absolute paths that no command sees, wherever they lie.
+    `secrets` are absolute paths that no command sees, wherever they lie. `layer_folder` is where layers can lie.
     """
 
     name = "gvisor"
@@ -66,114 +68,115 @@ class GvisorProvider:
         grace: float = run.GRACE,
         resources: ResourceLimits | None = None,
         program: str | None = None,
+        layer_folder: str | None = None,
         idle: float = IDLE_SECONDS,
     ) -> None:
         self.files = root
         self._environment = os.environ if server_environment is None else server_environment
         self._grace = grace
         self._limits = resources or ResourceLimits()
-        self._groups = find_groups()
         self._program = find_program(program)
+        host = host_paths.gather_host_paths(root, environment=self._environment, secrets=secrets)
+        Layout(root.path, host)  # raises where no sandbox can be built around the root
+        self._folder = PoolFolder(self._program, find_parent(root.path))
+        self._layout = Layout(root.path, replace(host, secrets=(*host.secrets, self._folder.path)))
         with ExitStack() as undo:
-            self._folder = undo.enter_context(closing(PoolFolder(self._program)))
-            host = host_paths.gather_host_paths(
-                root, environment=self._environment, secrets=(*secrets, self._folder.path)
+            undo.enter_context(closing(self._folder))
+            self._launcher = _build_launcher(self._limits, find_groups())
+            self._pool = SandboxPool(self._folder, self._start, self._make_layer, idle=idle)
+            self.layers = (
+                None if layer_folder is None else PreparedLayers(layer_folder, root, self._launcher, self._pool)
             )
-            self._layout = Layout(root.path, host)
             undo.pop_all()
-        self._pool = SandboxPool(self._folder, self._start, idle=idle)
         self._active = ActiveCommands()
 
     def run(
         self, command: Command, *, on_chunk: OnChunk | None = None, cancel: CancelToken | None = None
     ) -> CommandOutcome:
+        confinement = command.confinement
+        files = self.files if confinement.layer is None else confinement.layer.files
         variables = environment.build_environment(self._environment, command.environment, command.env_allowlist)
-        if command.confinement.git_attributes is not None:
+        if confinement.git_attributes is not None:
             variables |= environment.GIT_ATTRIBUTES_SETTINGS
         argv = run.build_argv(command.command, variables.get("PATH", ""))
         cancel = cancel or CancelToken()
         variables[TAG] = token_hex(16)  # as everywhere: a command sees the same variables with every provider
-        with open_folder(self.files, command.cwd) as folder, self._active.track(cancel):
-            cwd = os.path.normpath(os.path.join(self.files.path, folder.path))
-            if command.by_alias:
-                cwd = to_alias(cwd, self._layout.mounts(Confinement()))
-            process = bundle.build_process(argv, _encode_variables(variables), cwd)
+        with open_folder(files, command.cwd) as folder, self._active.track(cancel):
+            mounts = self._layout.mounts(confinement)
+            cwd = os.path.normpath(os.path.join(files.path, folder.path))
+            process = bundle.build_process(
+                argv, _encode_variables(variables), to_alias(cwd, mounts) if command.by_alias else cwd
+            )
             if any(len(os.fsencode(word)) >= MAX_WORD_BYTES for word in (*process["args"], *process["env"])):
                 raise start_error("exec", errno.E2BIG)
-            with self._sandbox(command.confinement) as sandbox:
-                return run.follow(
-                    lambda stack: GvisorCommand(stack, sandbox, process, self._grace),
-                    timeout=command.timeout,
-                    output_limit=command.output_limit,
-                    on_chunk=on_chunk,
-                    cancel=cancel,
-                )
+            try:
+                with self._sandbox(mounts, files, confinement) as sandbox:
+                    return run.follow(
+                        lambda stack: self._start_command(stack, sandbox, process, confinement.layer),
+                        timeout=command.timeout,
+                        output_limit=command.output_limit,
+                        on_chunk=on_chunk,
+                        cancel=cancel,
+                    )
+            finally:
+                self._launcher.prepare()
 
     def close(self) -> None:
         """Cancel the commands that run, end the sandboxes, and refuse new commands. May be called again."""
         self._active.close()
         self._pool.close()
+        self._launcher.close()
         self._folder.close()
 
+    def _start_command(
+        self, stack: ExitStack, sandbox: GvisorSandbox, process: Mapping[str, Any], layer: MountedLayer | None
+    ) -> GvisorCommand:
+        if layer is not None:
+            layer.await_tick()
+        return GvisorCommand(stack, sandbox, process, self._grace)
+
     @contextmanager
-    def _sandbox(self, confinement: Confinement) -> Iterator[GvisorSandbox]:
-        for attempt in range(1, ATTEMPTS + 1):
-            mounts = _expand_mounts(self._layout.mounts(host_paths.resolve_confinement(confinement, self.files)))
-            key = SandboxKey(mounts, confinement.network, read_identities(mounts, self.files.path))
-            try:
-                sandbox = self._pool.take(key)
-                break
-            except Conflict:  # a file of the plan has been moved since
-                if attempt == ATTEMPTS:
-                    raise
+    def _sandbox(self, mounts: tuple[Mount, ...], files: Root, confinement: Confinement) -> Iterator[GvisorSandbox]:
+        resolved = host_paths.resolve_confinement(confinement, files)
+        guards = self._layout.guards(resolved, partial(host_paths.lstat_kind_below, files))
+        root, guarded = identify_root(files.path), identify_guarded(files, guards)
+        key = SandboxKey(mounts, guards, confinement.network, root, guarded)
+        sandbox = self._pool.take(key, confinement.layer)
         try:
             yield sandbox
         finally:
-            self._pool.put_back(sandbox, key)
+            self._pool.put_back(sandbox, key, confinement.layer)
 
-    def _start(self, key: SandboxKey, folder: str) -> GvisorSandbox:
-        host_mounts = _select_host_mounts(key.mounts)
-        verifier = MountVerifier(host_mounts, self.files, checks_flags=False)
-        try:
-            return GvisorSandbox(
-                self._program,
-                folder,
-                key.mounts,
-                network=key.network,
-                limits=self._limits,
-                groups=self._groups,
-                check=verifier.check,
-            )
-        except (Conflict, ProviderUnavailable) as error:
-            if not verifier.is_race(error):
-                if len(host_mounts) > MAX_HOST_MOUNTS:
-                    raise _too_many_mounts_error(len(host_mounts), error) from error
-                raise
-            verifier.remove_stray_mount_points()
-            raise Conflict(
-                "Protected files of the workspace keep changing while the command is being started.",
-                hint="Nothing was run. Try again.",
-            ) from error
+    def _start(self, key: SandboxKey, folder: str, layer: MountedLayer | None) -> GvisorSandbox:
+        return GvisorSandbox(
+            partial(self._launcher.launch, build_task(self.files, key.guards, layer)),
+            self._program,
+            folder,
+            _copy_attributes(key.mounts, folder),
+            network=key.network,
+            limits=self._limits,
+        )
+
+    def _make_layer(self) -> Layer:
+        if self.layers is None:
+            raise ProviderUnavailable("There is no folder for layers.")
+        return self.layers.make()
 
 
-def _select_host_mounts(mounts: Sequence[Mount]) -> list[Mount]:
-    return [mount for mount in mounts if mount.kind in _HOST_MOUNT_KINDS]
+def _build_launcher(limits: ResourceLimits, groups: ControlGroups) -> Launcher:
+    """Return a launcher that limits the memory, with some 50 MB of the sandbox itself; gVisor holds other limits."""
+    memory = limits.memory if "memory" in groups.folders else None
+    return Launcher(user_namespace=needs_user_namespace(), limits=ResourceLimits(None, memory, None), groups=groups)
 
 
-def _expand_mounts(mounts: Sequence[Mount]) -> tuple[Mount, ...]:
-    """Return single mounts; where a second mount of every guard is too many, /workspace becomes a link."""
-    each = expand_copies(mounts)
-    if len(_select_host_mounts(each)) <= MAX_HOST_MOUNTS:
-        return each
-    return tuple(replace(mount, kind=MountKind.LINK) if mount.kind is MountKind.COPY else mount for mount in mounts)
-
-
-def _too_many_mounts_error(number: int, error: WapError) -> ProviderUnavailable:
-    return ProviderUnavailable(
-        f"A sandbox with {number} mounts is too large for gVisor, which takes little more than {MAX_HOST_MOUNTS}: "
-        f"{error.message}",
-        hint="Make the patterns of policy coarser, so that they name folders, not files.",
-    )
+def _copy_attributes(mounts: Sequence[Mount], folder: str) -> tuple[Mount, ...]:
+    """Return the mounts with a copy of git's attributes: the state folder may lie in the workspace and be hidden."""
+    copied = []
+    for mount in mounts:
+        if mount.target == environment.GIT_ATTRIBUTES:
+            mount = replace(mount, source=shutil.copy(mount.source, os.path.join(folder, "attributes")))
+        copied.append(mount)
+    return tuple(copied)
 
 
 def _encode_variables(variables: Mapping[str, str]) -> list[str]:
@@ -226,8 +229,8 @@ def probe(program: str | None = None) -> Probe:
 def _describe_program(program: str) -> str:
     version = run_runsc([program, "--version"]).stdout.decode("utf-8", "replace").partition("\n")[0]
     # The flag's help ends with its default, which sandboxes use: newer builds have a better one than older.
-    platform = re.search(rb"-platform string\n.*\(default \"?(\w+)\"?\)", run_runsc([program, "flags"]).stdout)
-    return f"{version}, platform {platform.group(1).decode() if platform else 'unknown'}"
+    platform = re.search(r"-platform string\n.*\(default \"?(\w+)\"?\)", read_flags(program))
+    return f"{version}, platform {platform.group(1) if platform else 'unknown'}"
 
 
 def _try_sandbox(program: str, folder: str) -> bool:
@@ -236,14 +239,15 @@ def _try_sandbox(program: str, folder: str) -> bool:
     os.mkdir(workspace)
     os.mkdir(files)
     system = (host_paths.resolve_links(path) for path in host_paths.SYSTEM if os.path.exists(path))
+    found = os.stat(workspace)
+    launcher = Launcher(user_namespace=needs_user_namespace())
     sandbox = GvisorSandbox(
+        partial(launcher.launch, NamespaceTask(workspace, (found.st_dev, found.st_ino))),
         program,
         files,
-        _expand_mounts(Layout(workspace, HostPaths(software=tuple(system), temporary=())).mounts(Confinement())),
+        Layout(workspace, HostPaths(software=tuple(system), temporary=())).mounts(Confinement()),
         network=False,
         limits=ResourceLimits(),
-        groups=ControlGroups(),
-        check=lambda _: None,
     )
     try:
         ls = bundle.build_process(["ls", workspace], [bundle.SEARCH_PATH], "/")

@@ -1,8 +1,9 @@
 """Start one gVisor sandbox, send requests to its process 1, signal its processes, and end it.
 
-`runsc run` stays the server's child, with a pipe to process 1 inside. Closing that pipe ends the sandbox, so the death
-of the server does too, however it dies. Only the folder with its files is left then; `pool.py` removes it at the next
-start.
+`runsc run` starts in a namespace in which the workspace is a Layer, or the workspace itself, with its guards mounted,
+see `layers/`. It stays the server's child, with a pipe to process 1 inside. Closing that pipe ends the sandbox, so the
+death of the server does too, however it dies. Only the folder with its files is left then; `pool_folder.py` removes it
+at the next start.
 """
 
 from __future__ import annotations
@@ -17,29 +18,33 @@ import subprocess
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack, suppress
+from functools import cache
 from typing import Any
 
-from wap_kernel.model.errors import InvalidArgument, ProviderUnavailable
+from wap_kernel.model.errors import InvalidArgument, ProviderUnavailable, WapError
 from wap_kernel.model.paths import render_path
 from wap_kernel.providers.base import ResourceLimits
 from wap_kernel.providers.gvisor.bundle import Bundle, build_bundle
+from wap_kernel.providers.layers.launcher import CommandLine, NamespaceProcess
 from wap_kernel.providers.mounts import Mount
 from wap_kernel.providers.process import supervisor
-from wap_kernel.providers.process.supervisor_handle import NICE, open_pipe
-from wap_kernel.providers.resource_limits import ControlGroups, open_limits
+from wap_kernel.providers.process.supervisor_handle import NICE, open_pipe, wait_for_exit
 
 START_SECONDS = 20.0
 """Seconds for a sandbox to start. On an idle machine it takes a fifth of a second."""
 CALL_SECONDS = 5.0
 """Seconds for process 1 to answer, for a call of runsc, and for the end."""
 _LONGEST_ANSWER = 64 * 1024
-_GOFER = b"runsc-gofer"
 _SHELLS = ("/bin/bash", "/usr/bin/bash", "/bin/sh")
 _HINT = "Run `wap doctor` to see what works on this machine."
 
 
 def build_runsc_argv(program: str, state: str, *, network: bool = False) -> list[str]:
-    """Return runsc and its flags, for a sub-command. No overlay, no caching: both sides see a change immediately."""
+    """Return runsc and its flags, for a sub-command. No overlay, no caching: both sides see a change immediately.
+
+    The host's kernel holds the guards where the gofer opens the files. Without it ("directfs") a command can move and
+    remove guarded files, and `: >` empties a file that is read-only.
+    """
     return [
         program,
         f"--root={state}",
@@ -47,8 +52,15 @@ def build_runsc_argv(program: str, state: str, *, network: bool = False) -> list
         "--ignore-cgroups",
         "--file-access=shared",
         "--overlay2=none",
+        *(["--directfs=false"] if "-directfs" in read_flags(program) else []),
         *(["--rootless"] if os.geteuid() != 0 else []),
     ]
+
+
+@cache
+def read_flags(program: str) -> str:
+    """Return what a build of runsc says about its flags."""
+    return run_runsc([program, "flags"]).stdout.decode("utf-8", "replace")
 
 
 def run_runsc(argv: Sequence[str], seconds: float = CALL_SECONDS) -> subprocess.CompletedProcess[bytes]:
@@ -67,19 +79,18 @@ def run_runsc(argv: Sequence[str], seconds: float = CALL_SECONDS) -> subprocess.
 class GvisorSandbox:
     """A running sandbox, for one command at a time. `folder` is empty and private, and is removed at the end.
 
-    `check` gets the number of a process that sees the mounts, before a command runs; it raises to prevent commands.
+    `launch` starts runsc in the namespace that is prepared for it.
     """
 
     def __init__(
         self,
+        launch: Callable[[CommandLine], NamespaceProcess],
         program: str,
         folder: str,
         mounts: Sequence[Mount],
         *,
         network: bool,
         limits: ResourceLimits,
-        groups: ControlGroups,
-        check: Callable[[int], None],
     ) -> None:
         self._folder = folder
         self._id = f"wap-{secrets.token_hex(8)}"
@@ -95,23 +106,15 @@ class GvisorSandbox:
             with ExitStack() as theirs:
                 requests, self._requests = open_pipe(theirs, self._pipes)
                 self._answers, answers = open_pipe(self._pipes, theirs)
-                nice = shutil.which("nice")
-                self._process = subprocess.Popen(
-                    [*([nice, "-n", str(NICE)] if nice else []), *self._runsc, "run", f"--bundle={folder}", self._id],
-                    stdin=requests,
-                    stdout=answers,
-                    stderr=answers,
-                    env={},
-                    start_new_session=True,
-                )
-            self._limits_stack = undo.enter_context(ExitStack())  # closed when nothing runs any more
+                argv = [*_lower_priority(), *self._runsc, "run", f"--bundle={folder}", self._id]
+                self._launched = launch(CommandLine(argv, {}, {0: requests, 1: answers, 2: answers}))
+                self._process = self._launched.process
             undo.callback(self.end)
             watched = "".join(f"watch {path}\n" for path in spec.watched)
             self._processes = self._request(watched + "processes", START_SECONDS)
             if not self._processes.startswith(b"/proc/"):
-                raise _start_error(self._processes)
-            check(self._gofer())
-            self._limit(limits, groups)
+                raise self._explain_failure()
+            self._limit()
             self._prepare(spec.preparation)
             self._files = self._request("files", CALL_SECONDS)
             undo.pop_all()
@@ -155,22 +158,17 @@ class GvisorSandbox:
 
     # -- starting
 
-    def _gofer(self) -> int:
-        """Return the process that opens the host's files for the sandbox: it has the mounts."""
-        for process in self._descendants():
-            with suppress(OSError), open(f"/proc/{process.pid}/cmdline", "rb") as file:
-                if file.read(len(_GOFER)) == _GOFER:
-                    return process.pid
-        raise _start_error(b"it has no process for the host's files")
+    def _explain_failure(self) -> WapError:
+        failure = self._launched.find_failure()
+        if failure is None:
+            return _start_error(self._processes)
+        return failure.to_error() or _start_error(failure.text.encode())
 
-    def _limit(self, limits: ResourceLimits, groups: ControlGroups) -> None:
-        """Limit the memory, with some 50 MB of the sandbox itself. gVisor enforces the other limits."""
-        if "memory" in groups.folders:
-            memory = ResourceLimits(processes=None, memory=limits.memory, file_size=None)
-            put = self._limits_stack.enter_context(open_limits(memory, groups))
-            for process in self._descendants():
-                with suppress(ProcessLookupError):
-                    put(process.pid)
+    def _limit(self) -> None:
+        """Limit the memory where the namespace program was not started within its group already."""
+        for pid in (self._process.pid, *(process.pid for process in self._descendants())):
+            with suppress(ProcessLookupError):
+                self._launched.limits.add_process(pid)
 
     def _descendants(self) -> list[supervisor.ProcessEntry]:
         return supervisor.find_descendants({self._process.pid}, supervisor.read_process_table())
@@ -214,11 +212,11 @@ class GvisorSandbox:
         """End the sandbox with everything that runs in it, and remove its files. May be called again."""
         self._pipes.close()
         try:
-            self._process.wait(CALL_SECONDS)
+            wait_for_exit(self._process, CALL_SECONDS)
         except subprocess.TimeoutExpired:
             self.kill()
             self._process.wait()
-        self._limits_stack.close()
+        self._launched.end()
         if os.path.isdir(self._folder):
             if os.listdir(os.path.join(self._folder, "state")):
                 self._call("delete", "--force", self._id)
@@ -255,6 +253,11 @@ class ExecCall:
         for ending in ("json", "pid", "log"):
             with suppress(FileNotFoundError):
                 os.unlink(f"{self._name}.{ending}")
+
+
+def _lower_priority() -> list[str]:
+    nice = shutil.which("nice")
+    return [nice, "-n", str(NICE)] if nice else []
 
 
 def _create_files(folder: str, spec: Bundle) -> None:
