@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 
 from wap_kernel.engine.permit import Permit
+from wap_kernel.files.filesystem_type import is_network_filesystem
 from wap_kernel.files.interface import FileKind, Files, NullGuard
 from wap_kernel.files.overlay.overlay import Overlay
 from wap_kernel.files.tree_walk import open_real_folder, walk_tree
@@ -43,6 +44,7 @@ from wap_kernel.policy.decide import Facts, Judgement, PathAccess, judge
 from wap_kernel.policy.effects.judge import EffectFacts, EffectJudgement, judge_changes
 from wap_kernel.policy.grant_store import GrantStore
 from wap_kernel.policy.paths import sandbox_masks
+from wap_kernel.policy.paths.mask_index import MaskIndex
 from wap_kernel.policy.paths.protected import ProtectedPaths
 from wap_kernel.policy.verdict import Verdict, VerdictKind
 from wap_kernel.providers.base import Provider
@@ -95,6 +97,9 @@ class Judge:
         self._confined_only = confined_only
         self._git = git
         self._find_unkept = find_unkept
+        self._root_fd = getattr(files, "fd", None)
+        is_indexed = self._root_fd is not None and not is_network_filesystem(root)
+        self._mask_index = MaskIndex(self._root_fd) if is_indexed and self._root_fd is not None else None
         self._permits: tuple[BoundPolicy | None, dict[bool, Permit]] = (None, {})
         """The permits of the policy that was asked for last, by network: consecutive operations mostly share it."""
 
@@ -268,6 +273,7 @@ class Judge:
             network=network,
             is_read_only=policy.effective.access == "read",
             attributes=partial(self._attributes.file_for, policy.guard),
+            index=self._mask_index if getattr(files, "fd", None) == self._root_fd else None,
         )
 
     def judge_effect(self, changes: ChangeSet, layer: Layer, caller: Caller) -> EffectJudgement:

@@ -1,7 +1,7 @@
 """Run commands that write into the workspace directly: servers, watchers, long training, and providers without layers.
 
 What such a command changes cannot be judged before and is not undone. The paths that policy closes are masked; files
-that the command creates at protected paths are moved away (see `policy/paths/quarantine.py`).
+that the command creates at protected paths are moved away at once (see `protected_watch.py`).
 """
 
 from __future__ import annotations
@@ -12,12 +12,12 @@ from typing import TypeVar
 
 from wap_kernel.engine.command_outcome import Suggest, build_command, build_result, raise_unless_ended
 from wap_kernel.engine.permit import WALK_SECONDS, Permit
+from wap_kernel.engine.protected_watch import ProtectedWatch
 from wap_kernel.model.command import CancelToken, Command, CommandOutcome, Confinement, Deadline, OnChunk
 from wap_kernel.model.errors import Conflict
 from wap_kernel.model.operations import RunCommand
 from wap_kernel.model.results import CommandResult
-from wap_kernel.policy.paths.quarantine import quarantine_files
-from wap_kernel.policy.paths.sandbox_masks import Masks, without_guard
+from wap_kernel.policy.paths.sandbox_masks import Masks
 from wap_kernel.providers.base import Provider
 
 SCANS = 3
@@ -28,8 +28,9 @@ T = TypeVar("T")
 class SharedCommands:
     """The commands of one workspace that share its files."""
 
-    def __init__(self, provider: Provider, suggest: Suggest) -> None:
+    def __init__(self, provider: Provider, watch: ProtectedWatch, suggest: Suggest) -> None:
         self._provider = provider
+        self._watch = watch
         self._suggest = suggest
 
     def run(
@@ -45,10 +46,8 @@ class SharedCommands:
     def act(self, permit: Permit, cancel: CancelToken, act: Callable[[Confinement], T]) -> T:
         """Call `act`, which runs several commands, with what they may see."""
         masks = self._find_masks(permit, cancel)
-        try:
+        with self._watch.watching(masks.absent):
             return act(masks.confinement)
-        finally:
-            quarantine_files(without_guard(permit.files), masks.absent)
 
     def _run_command(
         self, command: Command, permit: Permit, cancel: CancelToken, on_chunk: OnChunk | None
@@ -57,12 +56,9 @@ class SharedCommands:
         while True:
             masks = self._find_masks(permit, cancel)
             confined = replace(command, confinement=masks.confinement)
-            moved: list[tuple[str, str]] = []
             try:
-                try:
+                with self._watch.watching(masks.absent) as moved:
                     outcome = self._provider.run(confined, on_chunk=on_chunk, cancel=cancel)
-                finally:
-                    moved = quarantine_files(without_guard(permit.files), masks.absent)
                 return _add_notes(outcome, moved)
             except Conflict:  # a path to hide was moved between the walk and the start; nothing has run
                 if attempt == SCANS:

@@ -19,6 +19,7 @@ from wap_kernel.engine.actions import Actions
 from wap_kernel.engine.judge import Judge
 from wap_kernel.engine.layered_commands import LayeredCommands
 from wap_kernel.engine.pipeline import Changed, Pipeline
+from wap_kernel.engine.protected_watch import ProtectedWatch
 from wap_kernel.engine.shared_commands import SharedCommands
 from wap_kernel.engine.thread_pool import ThreadPool
 from wap_kernel.files.contained import atomic_write
@@ -191,7 +192,7 @@ class Workspace:
                 self.undo,
                 git,
                 self.layered,
-                SharedCommands(self._provider, suggest),
+                SharedCommands(self._provider, ProtectedWatch(self._files.fd, self._log_quarantine), suggest),
             ),
             self.history,
             self.undo,
@@ -290,6 +291,9 @@ class Workspace:
             "git": self._git.to_dict(),
             "grants": grants,
         }
+
+    def _log_quarantine(self, old: str, new: str) -> None:
+        self.log.warning("wap: a command created %r, which is protected; it is now %r", old, new)
 
     def has_layer(self, identifier: str) -> bool:
         """Return whether a layer still exists."""

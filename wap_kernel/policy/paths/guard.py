@@ -37,9 +37,9 @@ class PolicyGuard:
         """Return whether the folder `path` may hold something that a pattern closes because of its path."""
         return self.effective.may_hold(path)
 
-    def refresh(self) -> None:
-        """Look for links among protected names, and for kernels, before a walk."""
-        self.protected.snapshot()
+    def snapshot(self) -> PolicyGuard:
+        """Return the guard with the links among protected names and the kernels of this moment, for a walk."""
+        return PolicyGuard(self.protected.snapshot(), self.effective)
 
     def hidden_names(self, folder: str) -> frozenset[str]:
         return self.protected.hidden_names(folder)

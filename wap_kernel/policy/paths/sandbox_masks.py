@@ -1,4 +1,4 @@
-"""Find the paths that a sandbox hides or makes read-only, in one walk over the workspace.
+"""Find the paths that a sandbox hides or makes read-only, in one walk over the folders of the workspace.
 
 A sandbox knows mount points, not patterns, so the patterns are turned into existing paths before each command. Paths
 that appear while the command runs are not among them; what the command itself creates there is no secret.
@@ -21,6 +21,7 @@ from wap_kernel.model.command import Confinement, Deadline
 from wap_kernel.model.errors import PathClosed, PermissionDenied, WapError
 from wap_kernel.model.limits import MAX_MASKS, MAX_READ_ONLY_MOUNTS
 from wap_kernel.model.paths import Access, join_path
+from wap_kernel.policy.paths.mask_index import FolderMasks, IndexedFolders, MaskIndex
 from wap_kernel.policy.paths.quarantine import find_missing
 
 MAX_GITDIR = 4096
@@ -34,8 +35,8 @@ GIT_NESTED = frozenset({"modules", "worktrees"})
 class MaskRules(Guard, Protocol):
     """A guard that also knows which entries are read-only."""
 
-    def refresh(self) -> None:
-        """Take note of what has changed, before a walk."""
+    def snapshot(self) -> MaskRules:
+        """Return the rules as they are now; they are equal as long as nothing has changed."""
 
     def read_only_among(self, folder: str, names: Sequence[str], folders: FindFolders = tuple) -> Collection[str]:
         """Return the entries of `folder` that can be read but not changed."""
@@ -64,15 +65,17 @@ def find_masks(
     network: bool,
     is_read_only: bool,
     attributes: Callable[[Collection[str]], str | None] = lambda _: None,
+    index: MaskIndex | None = None,
 ) -> Masks:
     """Walk over the workspace and return the masks.
 
     `fixed_paths` are protected whatever the patterns say. With `is_read_only` nothing at all may be written.
-    `attributes` returns the file with git's attributes for the repositories in the given folders.
+    `attributes` returns the file with git's attributes for the repositories in the given folders. `index` remembers
+    folders that have not changed since the last walk.
     """
-    rules.refresh()
+    rules = rules.snapshot()
     search = _Search(without_guard(files), rules, deadline)
-    search.run()
+    search.run(None if index is None else index.open(rules))
     if len(search.hidden) > MAX_MASKS:
         raise _too_many(search.hidden, rules)
     if len(search.hidden) + len(search.read_only) + len(search.pinned) > MAX_READ_ONLY_MOUNTS and not is_read_only:
@@ -102,35 +105,47 @@ class _Search:
         self.tops: list[str] = []
         """Folders that hold a `.git`."""
 
-    def run(self) -> None:
-        start = open_real_folder(self._files, ".")
-        if start is None:
-            return
-        for level in walk_tree(self._files, start):
-            for batch in level.folder.batches():
-                self._deadline.check()
-                level.pending += self._visit(level.folder.path, batch)
+    def run(self, index: IndexedFolders | None) -> None:
+        pending = ["."]
+        while pending:
+            path = pending.pop()
+            self._deadline.check()
+            masks = self._list(path) if index is None else index.find(path, self._list)
+            if masks is None:
+                continue
+            self.hidden += [join_path(path, name) for name in masks.hidden]
+            self.read_only += [join_path(path, name) for name in masks.read_only]
+            for name, is_folder in masks.repositories:
+                self._git(join_path(path, name), is_folder=is_folder)
+            pending += [join_path(path, name) for name in masks.folders]
 
-    def _visit(self, folder: str, batch: Sequence[DirEntry]) -> list[str]:
-        """Mask entries of a folder, and return the folders to walk into."""
+    def _list(self, path: str) -> FolderMasks | None:
+        """List a folder, and return what needs a mask in it."""
+        folder = open_real_folder(self._files, path)
+        if folder is None:
+            return None
+        found = FolderMasks()
+        with folder:
+            for batch in folder.batches():
+                self._deadline.check()
+                found = self._add(found, path, batch)
+        return found
+
+    def _add(self, found: FolderMasks, folder: str, batch: Sequence[DirEntry]) -> FolderMasks:
         names = [entry.name for entry in batch]
         folders = {entry.name for entry in batch if entry.is_dir(follow_symlinks=False)}
         hidden = set(self._rules.hidden_among(folder, names, lambda: folders))
         read_only = set(self._rules.read_only_among(folder, names, lambda: folders)) - hidden
-        for entry in batch if hidden or read_only else ():
-            name, is_folder = entry.name, entry.name in folders
-            if not (name in hidden or name in read_only):
-                continue
-            path = join_path(folder, name)
-            if name.casefold() == GIT:
-                hidden.add(name)  # looked into here or not at all
-                self._git(path, is_folder=is_folder)
-            elif entry.is_symlink():
-                if name in hidden:  # what it leads to is hidden with it
-                    self.hidden.append(path)
-            else:
-                (self.hidden if name in hidden else self.read_only).append(path)
-        return list(folders - hidden)  # something in what is read-only may be hidden
+        repositories = {name for name in hidden | read_only if name.casefold() == GIT}
+        links = {entry.name for entry in batch if entry.is_symlink()} if read_only else set()
+        return FolderMasks(
+            # What a hidden link leads to is hidden with it.
+            hidden=(*found.hidden, *sorted(hidden - repositories | _find_sockets(batch, folders))),
+            read_only=(*found.read_only, *sorted(read_only - repositories - links)),
+            repositories=(*found.repositories, *((name, name in folders) for name in sorted(repositories))),
+            # Something in what is read-only may be hidden.
+            folders=(*found.folders, *sorted(folders - hidden - repositories)),
+        )
 
     def _git(self, path: str, *, is_folder: bool) -> None:
         """Mask a repository, wherever a link or a `gitdir:` says that it is."""
@@ -175,6 +190,15 @@ class _Search:
                     self.read_only.append(join_path(here, entry.name))
                 elif entry.is_dir(follow_symlinks=False) and (not is_repository or entry.name in GIT_NESTED):
                     level.pending.append(entry.name)
+
+
+def _find_sockets(batch: Sequence[DirEntry], folders: Collection[str]) -> set[str]:
+    """Return the entries that are neither files nor folders nor links: a socket leads to a program outside."""
+    return {
+        entry.name
+        for entry in batch
+        if entry.name not in folders and not entry.is_file(follow_symlinks=False) and not entry.is_symlink()
+    }
 
 
 def _too_many_guards(search: _Search) -> PermissionDenied:
