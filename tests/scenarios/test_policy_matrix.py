@@ -9,7 +9,7 @@ import pytest
 
 from tests.support.mcp_clients import MODERN, Connect, connect, mcp_url
 from tests.support.policy_calls import SECRET, Answered, Everything, commit_all, contents, lay_out
-from tests.support.policy_matrix import CALLS, EXPECTED, HELD, LEFT_OUT, PLACES, UNSIZED, WITHOUT_A_PATH
+from tests.support.policy_matrix import CALLS, EXPECTED, HELD, LEFT_OUT, PLACES, UNSIZED, WITHOUT_A_PATH, expect_cells
 from wap_kernel.dialects.agent_spaces.operations import OperationsMessage
 from wap_kernel.dialects.coding_environment import tools as coding_tools
 from wap_kernel.dialects.tool_interface import tools as interface_tools
@@ -57,12 +57,14 @@ async def test_every_tool_on_every_closed_path(
     repository.mkdir()
     lay_out(repository, preset)
     commit_all(repository)
-    confines = (await fetch("wap/api/getWorkspaceInfo", method="POST", body="{}")).body["confinesCommands"]
+    info = (await fetch("wap/api/getWorkspaceInfo", method="POST", body="{}")).body
+    confines, layered = info["confinesCommands"], info["isolation"] == "layer"
     async with connect(MODERN) as client:
         everything = Everything(fetch, client, extension)
         lay_out(jp_root_dir, preset, repository)
         fresh = contents(jp_root_dir)
-        for place, expected in EXPECTED[preset].items():
+        for place in PLACES:
+            expected = expect_cells(preset, place, layered=layered)
             said: dict[str, set[str]] = {}
             for call in CALLS:
                 outcome = expected.get(call.deed)

@@ -65,6 +65,14 @@ EXPECTED: Mapping[str, Mapping[str, Mapping[str, str]]] = {
 """The code of a refusal, or what else comes of it; what is not named is done."""
 
 
+def expect_cells(preset: str, place: str, *, layered: bool) -> Mapping[str, str]:
+    """Return the cells of a place. On a layer the words of a line are not judged for what it writes, its effect is."""
+    cells = EXPECTED[preset][place]
+    if layered and preset != "restrictive" and cells.get("run a line") == DENIED:
+        return {**cells, "run a line": HELD}
+    return cells
+
+
 class Call(NamedTuple):
     dialect: str
     tool: str
@@ -83,7 +91,7 @@ class Call(NamedTuple):
 _INSERT = [{"type": "insert", "afterLine": 0, "newContent": "x"}]
 _NEW = {"overwrite": True}
 _CELL = [{"type": "insert", "source": "x"}]
-_LINE = "cat FILE; echo more >> FILE; mv FILE elsewhere"
+_LINE = "cat FILE; echo more >> FILE; rm -f FILE"
 _PROGRAM = """import os
 for deed in (
     lambda: print(open('FILE').read()),

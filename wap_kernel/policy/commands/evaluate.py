@@ -10,8 +10,10 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from wap_kernel.model.policy import CommandRule, ShellPolicy, VerdictKind
+from wap_kernel.policy.commands.git_paths import find_messages
 from wap_kernel.policy.commands.mentions import CommandPattern, Mentions, list_restricted_commands
 from wap_kernel.policy.commands.named_commands import ask_if_named, is_short, search_line
+from wap_kernel.policy.commands.network_tools import limit_network, writes_content, writes_outside
 from wap_kernel.policy.commands.program_lookup import BUILTINS
 from wap_kernel.policy.commands.rule_match import (
     CommandFacts,
@@ -67,7 +69,10 @@ def evaluate_script(script: Script, shell: ShellPolicy, facts: CommandFacts) -> 
 def opens_network(verdicts: Sequence[CommandVerdict], shell: ShellPolicy, facts: CommandFacts) -> bool:
     """Return whether a rule opens the network, and every other command of the script is harmless."""
     return any(each.verdict.network for each in verdicts) and all(
-        each.verdict.network or _is_harmless(each, shell, facts) for each in verdicts
+        not writes_outside(each.command, facts)
+        if each.verdict.network or each.verdict.rule == "wrapper"
+        else _is_harmless(each, verdicts, shell)
+        for each in verdicts
     )
 
 
@@ -85,10 +90,7 @@ def evaluate_commands(script: Script, shell: ShellPolicy, facts: CommandFacts) -
         for run in _runs(_Run(command), unclear, facts, 0)
         if run.command.words
     ]
-    found = [
-        CommandVerdict(SimpleCommand(run.command.words), verdict)
-        for run, verdict in _search_unknown(runs, script, shell, facts)
-    ]
+    found = [CommandVerdict(run.command, verdict) for run, verdict in _search_unknown(runs, script, shell, facts)]
     if unclear.problems:
         verdict = evaluate_unanalysable(unclear.problems, shell, facts)
         if verdict.kind is VerdictKind.ALLOW:
@@ -212,8 +214,9 @@ def _may_be_it(text: str, wanted: Sequence[CommandPattern]) -> bool:
 
 def _searched_text(run: _Run, facts: CommandFacts) -> str:
     """Return the words that may name a program. On a Layer the message of a commit is taken for what it is."""
-    is_git = facts.layered and run.program(facts).name == "git"
-    return " ".join(word.text for word in run.command.words if not (is_git and " " in word.text))
+    words = run.command.words
+    messages = find_messages(words) if facts.layered and run.program(facts).name == "git" else frozenset()
+    return " ".join(word.text for number, word in enumerate(words) if number not in messages)
 
 
 def _evaluate_rules(run: _Run, program: Program, shell: ShellPolicy, facts: CommandFacts) -> Verdict:
@@ -233,6 +236,7 @@ def _evaluate_rules(run: _Run, program: Program, shell: ShellPolicy, facts: Comm
         if rule.verdict is not answer or not has_harmless_leading(program, run.command.words):
             # `git -c core.sshCommand=x fetch` is not the `git fetch` that somebody allowed for good.
             verdict = replace(verdict, grantable=False, network=False)
+        verdict = limit_network(verdict, program, run.command.words, facts)
         if any(each.runs_code or each.writes for _, each in fitting) and not facts.confined:
             verdict = raise_strictness(shell.unconfined, verdict, "but can do anything, since no sandbox confines it")
         return verdict
@@ -281,13 +285,13 @@ def _precision(rule: CommandRule) -> tuple[int, int]:
     return len(rule.command.split()), bool(rule.having) + bool(rule.targets)
 
 
-def _is_harmless(judged: CommandVerdict, shell: ShellPolicy, facts: CommandFacts) -> bool:
+def _is_harmless(judged: CommandVerdict, verdicts: Sequence[CommandVerdict], shell: ShellPolicy) -> bool:
     """Return whether the command may have the network that its neighbour needs: `pip install x | tail`."""
     if judged.verdict.kind is not VerdictKind.ALLOW or judged.verdict.rule in _UNVOUCHED:
         return False
-    if judged.verdict.rule in ("wrapper", "nothing to run"):
-        return True
-    return not any(rule.runs_code for rule in shell.rules if rule_name(rule) == judged.verdict.rule)
+    rules = [rule for rule in shell.rules if rule_name(rule) == judged.verdict.rule]
+    others = (each.verdict.network or each.verdict.rule == "wrapper" for each in verdicts if each is not judged)
+    return not any(rule.runs_code for rule in rules) and not writes_content(judged.command, rules, others)
 
 
 def _program_name(run: _Run, words: int = 1) -> str:

@@ -31,6 +31,9 @@ TEXT_FOLLOWS = frozenset("-S -G --grep --author --committer --since --until --fo
 """Options whose value is no path, or a folder that is looked at by itself."""
 AS_TEXT = re.compile(r"--text|--bin[ary]*|-[bchilmnpqrstuvwzEFHIPRW0-9]*a[A-Za-z0-9]*")
 """`git diff --text`, `git log -pa`; `--binary` is the same text in other letters."""
+TAKES_MESSAGE = frozenset({"commit", "tag", "merge", "stash", "notes"})
+"""Subcommands of git that take a text after `-m`; no alias can replace them."""
+MESSAGE_OPTION = re.compile(r"-[aensqv]*m")
 BATCH = re.compile(r"--batch(?!-check\b).*", re.DOTALL)
 """`git cat-file` then prints every object that its input names, or all that there are, and heeds no attribute."""
 MAGIC = re.compile(r":(?:\((?P<long>[^)]*)\)|(?P<short>[/!^]+:?))(?P<path>.*)", re.DOTALL)
@@ -76,6 +79,19 @@ def find_text_option(command: SimpleCommand) -> str | None:
     options = [word.text for word in rest[1:]]
     pattern = BATCH if rest[0].text == "cat-file" else AS_TEXT
     return next(filter(pattern.fullmatch, options), None)
+
+
+def find_messages(words: tuple[Word, ...]) -> frozenset[int]:
+    """Return the positions of messages among the words of a git command: `git commit -am 'Mount it'`."""
+    rest, is_harmless = skip_leading_options("git", words[1:])
+    if not is_harmless or not rest or rest[0].literal not in TAKES_MESSAGE:
+        return frozenset()
+    start = len(words) - len(rest)
+    return frozenset(
+        number
+        for number in range(start + 1, len(words))
+        if words[number - 1].literal == "--message" or MESSAGE_OPTION.fullmatch(words[number - 1].literal or "")
+    )
 
 
 def find_git_folders(script: Script, cwd: str, facts: CommandFacts) -> tuple[str, ...]:

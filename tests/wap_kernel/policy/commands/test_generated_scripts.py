@@ -63,14 +63,17 @@ def traps(tmp_path: Path) -> Path:
 
 
 class RealFacts(ExampleFacts):
-    def __init__(self, programs: Programs, root: Path, home: str = HOSTILE["HOME"]) -> None:
-        super().__init__(confined=True)
+    def __init__(self, programs: Programs, root: Path, home: str = HOSTILE["HOME"], *, layered: bool = False) -> None:
+        super().__init__(confined=True, layered=layered)
         self.root = str(root)
         self.home = home
         self._programs = programs
 
     def resolve(self, name: str, /) -> str | None:
         return self._programs.resolve(name)
+
+    def is_missing(self, name: str, /) -> bool:
+        return self._programs.is_missing(name)
 
 
 def _until(wanted: int, found: Iterator[str]) -> list[str]:
@@ -104,8 +107,9 @@ def test_what_is_allowed_runs_only_allowed_programs(tmp_path: Path, workspace: P
 
 @needs_sandbox
 @pytest.mark.soak
+@pytest.mark.parametrize(("preset", "layered"), [("permissive", False), ("permissive", True), ("standard", True)])
 def test_what_is_permitted_is_neither_sudo_nor_the_end_of_the_home_folder(
-    tmp_path: Path, workspace: Path, traps: Path
+    preset: str, layered: bool, tmp_path: Path, workspace: Path, traps: Path
 ) -> None:
     """Of the programs that are looked for there are copies of `true`, so nothing is deleted whatever runs."""
     for name in (*BLOCKED, "rm"):
@@ -114,8 +118,8 @@ def test_what_is_permitted_is_neither_sudo_nor_the_end_of_the_home_folder(
     home = tmp_path / "home"
     home.mkdir()
     path = f"{traps}:/usr/bin:/bin"
-    facts = RealFacts(Programs(path, untrusted=[str(workspace)]), workspace, str(home))
-    shell = presets.load_preset("permissive").shell
+    facts = RealFacts(Programs(path, untrusted=[str(workspace)]), workspace, str(home), layered=layered)
+    shell = presets.load_preset(preset).shell
     random = Random(SEED)
     permitted: list[str] = []
     others: list[str] = []
