@@ -147,7 +147,9 @@ class Workspace:
         layer_searcher = opened.enter_context(closing(Searcher(protected, root=self.root)))
         locks = PathLocks(state)
         unguarded = self._files.guarded_by(NullGuard())
-        self.history = ChangeHistory(unguarded, self.database, state, locks, self.save_gate)
+        self.history = opened.enter_context(
+            closing(ChangeHistory(unguarded, self.database, state, locks, self.save_gate))
+        )
         """What every operation changed, with the before-images."""
         self.undo = Undo(self.history if self._keeps else None, locks, lambda caller: self.judge.bind(caller).guard)
         """The changes of runs, and their undo."""

@@ -82,6 +82,10 @@ class ChangeHistory:
                 found.append(change.path)
         return found
 
+    def has_changes(self, run: str) -> bool:
+        """Return whether anything of what a run changed is recorded."""
+        return bool(self.log.read(run))
+
     # -- recovery
 
     def recover(self, run: str) -> list[int]:
