@@ -73,6 +73,8 @@ def build_result(
     suggest: Suggest,
     refused: Sequence[RefusedChange] = (),
     conflicts: Sequence[str] = (),
+    *,
+    is_shared: bool = False,
 ) -> CommandResult:
     """Return the result of a command that ended by itself."""
     outcome = add_notes(outcome, refused, conflicts, suggest)
@@ -86,6 +88,7 @@ def build_result(
         is_output_truncated=outcome.stdout_truncated or outcome.stderr_truncated,
         refused_changes=describe_refused(refused) or None,
         conflicts=[render_path(path) for path in conflicts[:MAX_NAMED]] or None,
+        isolation="shared" if is_shared else None,
     )
 
 

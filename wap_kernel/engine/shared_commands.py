@@ -39,7 +39,7 @@ class SharedCommands:
         """Run a command in the workspace itself."""
         command = build_command(operation, permit.limits, permit.env_allowlist)
         outcome = self._run_command(command, permit, cancel, on_chunk)
-        result = build_result(outcome, self._suggest)
+        result = build_result(outcome, self._suggest, is_shared=True)
         raise_unless_ended(outcome, result, command, permit.limits, applied=True)
         return result
 

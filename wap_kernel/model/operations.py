@@ -223,7 +223,8 @@ class RunCommand(Operation):
         return (PathAccess(self.cwd, Access.READ, folder=True),)
 
     def summary(self) -> dict[str, object]:
-        return {"command": self.line, "cwd": self.cwd, "environment": sorted(self.environment)}
+        summary: dict[str, object] = {"command": self.line, "cwd": self.cwd, "environment": sorted(self.environment)}
+        return summary if self.isolation == "layer" else {**summary, "isolation": self.isolation}
 
 
 _SAFE_WORD = re.compile(r"[\w@%+:,./-]+", re.ASCII)

@@ -163,6 +163,8 @@ class CommandResult(ChangeResult):
     """The changes that policy refuses; they were not applied."""
     conflicts: list[str] | None = None
     """The paths that another process changed meanwhile; the workspace has its version, the layer the command's."""
+    isolation: Literal["shared"] | None = None
+    """`shared` for a command that wrote into the workspace directly: a revert does not undo it."""
 
 
 class PathResult(ChangeResult):

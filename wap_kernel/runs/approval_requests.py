@@ -62,6 +62,8 @@ class ApprovalRequests:
     """Returns what a transfer by git would send or fetch."""
     preview_revert: Callable[[RevertRun, Caller, Readable], RevertPreview]
     """Returns what a revert would do, and whether the caller may see it."""
+    is_layered: bool
+    """True where commands run on layers unless they ask for the workspace itself."""
     surroundings: Surroundings
     """The names of the workspace, to find the files that a command line names."""
     redactor: CurrentRedactor
@@ -80,6 +82,7 @@ class ApprovalRequests:
             has_layer=workspace.has_layer,
             preview_transfer=workspace.pipeline.preview_transfer,
             preview_revert=undo.preview_revert,
+            is_layered=workspace.layered is not None,
             surroundings=Surroundings(
                 root=workspace.root,
                 other_names=(ALIAS, *(name for name in workspace.names_of_root if name != workspace.root)),
@@ -208,6 +211,8 @@ class ApprovalRequests:
 
     def _describe_command(self, operation: RunCommand, evidence: Mapping[str, str]) -> dict[str, Any]:
         subject: dict[str, Any] = {"command": operation.line, "cwd": operation.cwd}
+        if operation.isolation == "shared" or not self.is_layered:
+            subject["isolation"] = "shared"
         if operation.environment:
             subject["env"] = operation.environment
         bound, too_large = list_bound_paths(evidence)

@@ -35,7 +35,8 @@ class CallRun:
             services = self._services
             services.active_calls.add(self._id)
             owner = services.workspace.lease.id
-            new = NewRun(self._id, self._caller, self._dialect, BatchOptions(), (self._step,), owner)
+            options = BatchOptions(call=self._step.tool)
+            new = NewRun(self._id, self._caller, self._dialect, options, (self._step,), owner)
             self._run = services.store.create(new)
 
     def complete(self, result: Result) -> Result:

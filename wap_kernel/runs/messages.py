@@ -44,6 +44,7 @@ def summarize_run(store: RunStore, run: Run, redact: Callable[[str], str], *, is
     entry |= {
         "user": redact(run.caller.user),
         "dialect": run.dialect,
+        **({} if run.options.call is None else {"tool": run.options.call}),
         "startedAt": run.started_at,
         "operations": run.count,
     }

@@ -38,7 +38,8 @@ class PendingCalls:
         approval = services.approval_requests.create(identifier, 0, step, caller, refusal)
         reason = str(approval.details["reason"])
         event = services.events.write_approval(step.id, step.operation, reason, describe_approval(approval))
-        new = NewRun(identifier, caller, dialect, BatchOptions(), (step,), None, RunStatus.AWAITING_APPROVAL)
+        options = BatchOptions(call=step.tool)
+        new = NewRun(identifier, caller, dialect, options, (step,), None, RunStatus.AWAITING_APPROVAL)
         services.store.create(new, approval, [event])
         return approval
 

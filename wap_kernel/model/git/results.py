@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any
 
-from wap_kernel.model.results import Result
+from wap_kernel.model.results import ChangeResult
 
 
 class GitFailureReason(str, Enum):
@@ -303,7 +303,7 @@ class CloneResult:
     refs: tuple[RefChange, ...] = field(default=())
 
 
-class GitResult(Result):
+class GitResult(ChangeResult):
     """The result of a git operation: one of the classes above, or the failure."""
 
     answer: Any = None
