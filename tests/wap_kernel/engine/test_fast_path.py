@@ -32,7 +32,10 @@ from wap_kernel.state.audit import hash_chain
 from wap_kernel.state.leases import Lease
 
 LIMIT = 5000
-RULES = {"filesystem": {"deniedPaths": ["*.key"], "readOnlyPaths": ["raw"], "maxFileSize": LIMIT, "maxEditSize": 4000}}
+RULES = {
+    "filesystem": {"deniedPaths": ["*.key"], "readOnlyPaths": ["raw"], "maxFileSize": LIMIT, "maxEditSize": 4000},
+    "effects": {"obeyedFiles": [".envrc", ".vscode"]},
+}
 PLAIN = merge_policy(ASKING, RULES)
 """A policy under which only the guard decides."""
 TOKEN = "Correct+Horse=Battery-Staple0123"
@@ -294,6 +297,11 @@ def fast_path(scene: Scene, tmp_path: Path) -> Iterator[FastPath]:
             effective = EffectivePolicy((PLAIN,))
             guard = PolicyGuard(protected, effective)
             yield FastPath(root, BoundPolicy(effective, guard, guard), Limits())
+
+
+def test_a_file_that_other_programs_obey_is_left_to_the_pipeline(fast_path: FastPath) -> None:
+    paths = (".envrc", "./folder//.ENVRC", ".vscode/tasks.json", "envrc", "vscode/tasks.json")
+    assert [fast_path.accepts(_create(path)) for path in paths] == [False, False, False, True, True]
 
 
 @pytest.mark.parametrize("operation", [one for one in LEFT if isinstance(one, ReadFile)], ids=_name)

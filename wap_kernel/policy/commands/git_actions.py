@@ -38,7 +38,8 @@ def evaluate_git_action(
                 kind = VerdictKind.DENY if _is_blocked(effect.verb, policy) else VerdictKind.ASK
                 yield Verdict(kind, effect.verb.value, f"It would {effect.text}", grantable=False)
     # Hooks, filters and helpers are off, so nothing of the workspace runs whether or not a sandbox is around it.
-    facts = replace(facts, confined=True)
+    # The server runs git itself, so its words count as they do without a Layer.
+    facts = replace(facts, confined=True, layered=False)
     is_local = not isinstance(operation, GitTransfer)
     granting = []
     for layer in policy.layers:
