@@ -40,6 +40,13 @@ _NAMES = {
 """Names of nodes for people; other nodes are called by their type."""
 
 
+_ASCII = bytes(range(128)) + b"x" * 128
+"""A table that makes a letter of every byte beyond ASCII.
+
+After `{`, tree-sitter-bash reads beyond a table of the C library for such characters, and the process may crash.
+"""
+
+
 @dataclass
 class TreeParse:
     """The result of tree-sitter."""
@@ -62,7 +69,7 @@ def _language() -> Language:
 def parse_tree(command: str) -> TreeParse:
     """Return the words and redirections that tree-sitter finds in `command`, and the problems of the line."""
     source = command.encode()
-    root = Parser(_language()).parse(source).root_node
+    root = Parser(_language()).parse(source.translate(_ASCII)).root_node
     found = TreeParse([], [], [])
     if root.has_error:
         found.problems.append(f"parse error near {_first_error(root, command)}")
@@ -74,11 +81,12 @@ def parse_tree(command: str) -> TreeParse:
         if not _is_simple(node):
             found.problems.append(_NAMES.get(node.type, node.type.replace("_", " ")))
         if node.type == "command":
-            found.words.append(tuple(_word(child) for child in node.children if child.type not in _NOT_WORDS))
+            children = (child for child in node.children if child.type not in _NOT_WORDS)
+            found.words.append(tuple(_word(child, source) for child in children))
         elif node.type == "test_command":
-            found.words.append(tuple(_word(leaf) for leaf in _test_words(node)))
+            found.words.append(tuple(_word(leaf, source) for leaf in _test_words(node)))
         elif node.type == "file_redirect":
-            found.targets.extend(_word(child).text for child in node.children_by_field_name("destination"))
+            found.targets.extend(_word(child, source).text for child in node.children_by_field_name("destination"))
     return found
 
 
@@ -126,28 +134,32 @@ _GLOB = re.compile(rb"(?<!\\)[*?\[]")
 _SIMPLE_EXPANSION = re.compile(rb"\$\{?([A-Za-z_][A-Za-z0-9_]*|\?)\}?")
 
 
-def _word(node: Node) -> Word:
+def _raw(node: Node, source: bytes) -> bytes:
+    return source[node.start_byte : node.end_byte]
+
+
+def _word(node: Node, source: bytes) -> Word:
     """Return the word of a node. A word with other than simple parts is marked as unknown; it is a problem anyway."""
     try:
-        text, known = _value(node, 0)
+        text, known = _value(node, source, 0)
     except RecursionError:
         text, known = b"", False
-    bare = _bare(node)
+    bare = _bare(node, source)
     home = bare.startswith(b"~") and bare[1:2] in (b"", b"/")
     return Word(text.decode(errors="replace"), known, glob=bool(_GLOB.search(bare)), home=home, splits=not known)
 
 
-def _bare(node: Node) -> bytes:
+def _bare(node: Node, source: bytes) -> bytes:
     """Return the part of a node outside of quotes; a quoted part means nothing but itself."""
     if node.type == "word":
-        return node.text or b""
+        return _raw(node, source)
     if node.type in ("concatenation", "command_name"):
-        return b"".join(_bare(child) or b"\\." for child in node.children)
+        return b"".join(_bare(child, source) or b"\\." for child in node.children)
     return b""
 
 
-def _value(node: Node, depth: int) -> tuple[bytes, bool]:
-    raw = node.text or b""
+def _value(node: Node, source: bytes, depth: int) -> tuple[bytes, bool]:
+    raw = _raw(node, source)
     if depth > MAX_DEPTH:
         return raw, False
     if node.type == "raw_string":
@@ -158,25 +170,25 @@ def _value(node: Node, depth: int) -> tuple[bytes, bool]:
         simple = _SIMPLE_EXPANSION.fullmatch(raw)
         return (b"$" + simple.group(1) if simple else raw), False
     if node.type == "string":
-        return _string(node, depth)
+        return _string(node, source, depth)
     if node.type == "translated_string":
-        return _string(node.children[-1], depth)
+        return _string(node.children[-1], source, depth)
     if node.type in ("concatenation", "command_name"):
-        parts = [_value(child, depth + 1) for child in node.children]
+        parts = [_value(child, source, depth + 1) for child in node.children]
         return b"".join(text for text, _ in parts), all(known for _, known in parts)
     if node.is_named and node.type not in ("word", "number", "test_operator"):
         return raw, False
     return _unescape(_BACKSLASH, raw), True
 
 
-def _string(node: Node, depth: int) -> tuple[bytes, bool]:
+def _string(node: Node, source: bytes, depth: int) -> tuple[bytes, bool]:
     """Return the text between the quotes, by position, since tree-sitter leaves out some of the spaces."""
-    raw, start = node.text or b"", node.start_byte
+    raw, start = _raw(node, source), node.start_byte
     parts, at, known = [], 1, True
     for child in node.children:
         if child.is_named and child.type != "string_content":
             parts.append(_unescape(_BACKSLASH_IN_QUOTES, raw[at : child.start_byte - start]))
-            parts.append(_value(child, depth + 1)[0])
+            parts.append(_value(child, source, depth + 1)[0])
             at, known = child.end_byte - start, False
     return b"".join((*parts, _unescape(_BACKSLASH_IN_QUOTES, raw[at:-1]))), known
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from wap_kernel.model.limits import MAX_PARSED_COMMAND_CHARACTERS
 from wap_kernel.policy.shell.parser import MAX_LOOSE_TREE_CHARACTERS, Redirect, Word, parse_command
@@ -279,3 +281,19 @@ def test_commands_are_found_wherever_they_stand(command: str) -> None:
     assert script.problems
     if "'" not in command:  # within an open quote there is no command
         assert ["x"] in words(command), words(command)
+
+
+@given(
+    st.text(
+        st.sampled_from("{}$<([#\"'`\\\n =.,;|&1a\u00e9\u4e00\U0001f600\U00031860\U000e0100\U0010ffff"), max_size=60
+    )
+)
+def test_no_character_ends_the_process(text: str) -> None:
+    """After `{`, tree-sitter-bash 0.25.1 reads beyond a table of the C library at a character beyond ASCII."""
+    parse_command(text)
+
+
+@pytest.mark.parametrize("word", ["é", "日本語.txt", "a/\U0001f600"])
+def test_words_beyond_ascii_are_read(word: str) -> None:
+    assert parse_command(f"cat {word} '{word}' \"{word}\"").problems == ()
+    assert words(f"cat {word} '{word}' \"{word}\"") == [["cat", word, word, word]]
