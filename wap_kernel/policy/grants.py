@@ -77,6 +77,11 @@ def command_form(command: SimpleCommand, cwd: str) -> CommandForm | None:
     return CommandForm(words=bound, options=options, redirects=tuple(map(_redirect, targets)), cwd=cwd)
 
 
+def has_tolerance(words: Sequence[str]) -> bool:
+    """Return whether a grant for these words is about packages, branches or paths that may differ."""
+    return _apply_tolerance(words) is not None
+
+
 def _redirect(redirect: Redirect) -> str:
     return f"{_SIGNS[redirect.mode]} {redirect.target.text}"
 
