@@ -271,6 +271,7 @@ class Judge:
             self._protected.fixed_paths,
             deadline,
             network=network,
+            for_tool=network and not policy.effective.allows_network(),
             is_read_only=policy.effective.access == "read",
             attributes=partial(self._attributes.file_for, policy.guard),
             index=self._mask_index if getattr(files, "fd", None) == self._root_fd else None,
@@ -286,7 +287,7 @@ class Judge:
             return EffectJudgement()
         unguarded = self._files.guarded_by(NullGuard())
         facts = EffectFacts(
-            protected=self._protected,
+            protected=self._protected.snapshot(),
             read=lambda path: read_upper_file(layer.upper, path, MAX_JUDGED_BYTES),
             existed=lambda path: unguarded.lstat(path) is not None,
             list_below=partial(_list_below, unguarded),
@@ -305,7 +306,9 @@ class Judge:
             accesses=resolved,
             confined=self._provider.confines,
             layered=self._is_layered(operation),
+            by_agent=policy.by_agent,
             resolve=self._programs.resolve,
+            is_missing=self._programs.is_missing,
             home=self._home,
             root=self._root,
             size=size,

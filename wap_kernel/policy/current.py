@@ -23,6 +23,8 @@ class BoundPolicy:
     guard: PolicyGuard
     sandbox_guard: PolicyGuard
     """The guard by which a sandbox hides paths. It does not hide what merely lies outside of the operation's folder."""
+    by_agent: bool = False
+    """True for an agent with a token, false for a person."""
 
 
 class CurrentPolicy:
@@ -51,7 +53,7 @@ class CurrentPolicy:
             for layer in layers:
                 effective = effective.with_layer(layer)
             guard = PolicyGuard(self._protected, effective)
-            policy = BoundPolicy(effective, guard, guard)
+            policy = BoundPolicy(effective, guard, guard, by_agent=caller.token is not None)
             cache[caller.token] = (layers, policy)
         return policy
 
@@ -71,7 +73,7 @@ class CurrentPolicy:
             paths = FilesystemPolicy(allowed_paths=(inside, f"{inside}/**"))
             effective = effective.with_layer(Policy(name="workspaceRoot", filesystem=paths))
         guard = PolicyGuard(self._protected, effective) if only else sandbox_guard
-        narrowed = BoundPolicy(effective, guard, sandbox_guard)
+        narrowed = BoundPolicy(effective, guard, sandbox_guard, policy.by_agent)
         if len(self._cache_within) >= MAX_CACHED:
             self._cache_within.clear()
         self._cache_within[folder, only] = (policy, layer, narrowed)
