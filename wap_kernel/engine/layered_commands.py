@@ -9,11 +9,11 @@ commands, and applies it at its end, or discards it. Runs on the workspace's thr
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from secrets import token_hex
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from wap_kernel.engine.command_outcome import Suggest, build_command, build_result, describe_refused, raise_unless_ended
 from wap_kernel.engine.disk_watch import watch_disk
@@ -37,6 +37,8 @@ SCANS = 3
 T = TypeVar("T")
 KEPT_REASONS = ("conflict", "cancelled", "failed")
 """The reasons for which a layer is kept that `apply_kept` applies."""
+KEPT_SECONDS = 24 * 3600.0
+"""Seconds for which a layer that was not applied is kept."""
 OUTCOME = "outcome"
 OWNER = "owner"
 APPROVED = "approved"
@@ -240,7 +242,21 @@ class LayeredCommands:
             owner = layer.read_note(OWNER) or {}
             if owner.get("run") == run and owner.get("reason") in reasons:
                 found.append(layer)
+            else:
+                layer.close()
         return found
+
+    def sweep(self, is_needed: Callable[[Mapping[str, Any]], bool]) -> None:
+        """Remove the layers of dead processes, and kept ones that are too old or no longer needed by their run."""
+        self.layers.remove_leftovers()
+        for layer in self.layers.list():
+            owner = layer.read_note(OWNER) or {}
+            reason = owner.get("reason")
+            is_young = layer.age_seconds < KEPT_SECONDS
+            if is_young and (reason in KEPT_REASONS or (reason is not None and is_needed(owner))):
+                layer.close()
+            else:
+                layer.discard()
 
     def apply_kept(self, operation: ApplyChanges, permit: Permit, context: CallContext) -> AppliedChanges:
         """Apply what a run left in its layers, over what is in the workspace now; its before-images are kept."""
@@ -256,7 +272,9 @@ class LayeredCommands:
             result = self.apply(layer, changes, judgement, context, overwrite=named)
             applied += [render_path(change.path) for change in result.applied]
             refused += describe_refused(judgement.named)
-            if not len(layer.read_changes()):
+            if len(layer.read_changes()):
+                layer.close()
+            else:
                 layer.discard()
         if not applied and not refused:
             raise NotFound("None of these paths waits to be applied.", hint="The run's event names its conflicts.")
@@ -298,7 +316,7 @@ class LayeredCommands:
         try:
             yield opened
         finally:
-            opened.layer.release()
+            opened.layer.close()
             if not opened.is_kept:
                 opened.layer.discard()
 

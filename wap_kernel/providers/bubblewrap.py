@@ -3,9 +3,9 @@
 A command sees the mounts of `mounts.py` and nothing else of the host: no other process, no network unless policy grants
 it, no privileges and no way to new ones. With the network it has the host's, also what listens on the loopback.
 
-bubblewrap starts in a namespace in which the workspace is a Layer, or the workspace itself, with its guards mounted, see
-`layers/`. Not prevented: a process *outside* replaces a guarded file while a command runs; from then on that command
-sees the new file.
+bubblewrap starts in a namespace in which the workspace is a Layer, or the workspace itself, with its guards mounted:
+see `layers/`. Not prevented: a process *outside* replaces a guarded file while a command runs; from then on that
+command sees the new file.
 """
 
 from __future__ import annotations
@@ -110,6 +110,8 @@ class BubblewrapProvider:
         variables = environment.build_environment(self._environment, command.environment, command.env_allowlist)
         if confinement.git_attributes is not None:
             variables |= environment.GIT_ATTRIBUTES_SETTINGS
+        if confinement.for_tool:
+            variables |= environment.TOOL_SETTINGS
         argv = run.build_argv(command.command, variables.get("PATH", ""))
         cancel = cancel or CancelToken()
         with open_folder(files, command.cwd) as folder, self._active.track(cancel):
@@ -123,7 +125,7 @@ class BubblewrapProvider:
                     cancel=cancel,
                 )
             finally:
-                self._launcher.prepare()
+                self._launcher.do_later(self._launcher.prepare)
 
     def close(self) -> None:
         self._active.close()

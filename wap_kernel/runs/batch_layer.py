@@ -43,7 +43,7 @@ class BatchLayer:
     def release(self) -> None:
         """Unmount the layer, which stays on disk."""
         if self._layer is not None:
-            self._layer.release()
+            self._layer.close()
             self._layer = None
 
     def apply(self, workspace: Workspace) -> ApplyResult:
@@ -56,6 +56,7 @@ class BatchLayer:
         result = self._layered.apply(layer, changes, judgement, context, atomic=True)
         if result.conflicts:
             layer.write_note(OWNER, {"run": self._run.id, "reason": "conflict"})
+            layer.close()
         else:
             layer.discard()
         self._layer = None
@@ -72,6 +73,7 @@ class BatchLayer:
         self.release()
         for layer in self._layered.find_layers(self._run.id, (BATCH,)):
             layer.write_note(OWNER, {"run": self._run.id, "reason": "cancelled"})
+            layer.close()
 
 
 def find_batch_layer(workspace: Workspace, run: Run) -> BatchLayer | None:

@@ -34,6 +34,19 @@ def recover_runs(services: RunServices, orphans: frozenset[str] = frozenset()) -
             _recover_pending(services, run)
 
 
+def sweep_layers(services: RunServices) -> None:
+    """Remove the layers that no run needs any more."""
+    if services.workspace.layered is None:
+        return
+
+    def is_needed(owner: Mapping[str, Any]) -> bool:
+        run = services.store.find(str(owner.get("run")))
+        return run is not None and not run.status.is_final
+
+    with _log_errors(services):
+        services.workspace.layered.sweep(is_needed)
+
+
 @contextmanager
 def _log_errors(services: RunServices) -> Iterator[None]:
     """Log an error of the block; the next round tries again."""

@@ -6,6 +6,7 @@ The state database holds everything about a run; the Runner adds the tasks that 
 from __future__ import annotations
 
 import asyncio
+import itertools
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any, TypeVar
@@ -42,6 +43,8 @@ from wap_kernel.state.retention.schedule import BackgroundSweeper
 
 UPKEEP_SECONDS = 2.0
 """Seconds between two rounds of upkeep: cancels by other processes, expired approvals, runs of dead processes."""
+LAYER_ROUNDS = 300
+"""Rounds of upkeep between two sweeps of the layers."""
 REVERT = "revert"
 APPLY = "apply"
 T = TypeVar("T")
@@ -281,9 +284,11 @@ class Runner(RunQueries):
 
     async def _maintain_runs(self) -> None:
         suspects: frozenset[str] = frozenset()
-        while True:
+        for number in itertools.count():
             await asyncio.sleep(UPKEEP_SECONDS)
             try:
+                if number % LAYER_ROUNDS == 0:
+                    await self.workspace.offload(lambda: recovery.sweep_layers(self._services))
                 own = await self._threads.run(self._own_running_runs)
                 # Lost in two rounds: a run that is just being started has no task yet either.
                 executed = {*self._executions, *self._services.active_calls}

@@ -68,7 +68,7 @@ def open_upper_folder(name: str, folder: int | None = None) -> int:
 
 
 def read_upper_file(upper: str, path: str, limit: int) -> bytes | None:
-    """Return the content of a regular file of an upper folder, None where there is none or it is larger than `limit`."""
+    """Return the content of a file of an upper folder, None where there is none or it is larger than `limit`."""
     *folders, name = path.split("/")
     try:
         with ExitStack() as opened:

@@ -13,7 +13,8 @@ import socket
 import subprocess
 import sys
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from importlib.resources import files
@@ -218,6 +219,8 @@ class Launcher:
         self._lock = threading.Lock()
         self._prepared: NamespaceProcess | None = None
         self._is_closed = False
+        # Its one thread lives as long as the launcher: bubblewrap ends with the thread that started it.
+        self._worker = ThreadPoolExecutor(1, "wap-layers")
 
     def launch(self, task: NamespaceTask, command: CommandLine | None = None) -> NamespaceProcess:
         """Start a namespace. The caller owns the process, and calls `prepare` when there is time for it."""
@@ -232,6 +235,13 @@ class Launcher:
             raise
         return program
 
+    def do_later(self, work: Callable[[], None]) -> None:
+        """Do work that no command needs to wait for, now if the launcher is closed."""
+        try:
+            self._worker.submit(work)
+        except RuntimeError:
+            work()
+
     def prepare(self) -> None:
         """Start the next program, which waits for its task."""
         with self._lock:
@@ -245,3 +255,4 @@ class Launcher:
             program, self._prepared = self._prepared, None
         if program is not None:
             program.end()
+        self._worker.shutdown()

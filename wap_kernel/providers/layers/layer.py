@@ -13,12 +13,17 @@ import json
 import os
 import shutil
 import stat
+import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from functools import partial
 from secrets import token_hex
 from typing import Any
+
+if sys.platform != "win32":
+    import fcntl
 
 from wap_kernel.files.contained.component_walk import FOLDER_FLAGS
 from wap_kernel.files.contained.root import Root
@@ -29,6 +34,8 @@ from wap_kernel.providers.layers.launcher import Launcher, NamespaceProcess, Nam
 
 _DESCRIPTION = "layer.json"
 _TICK_SECONDS = 0.001
+REMOVED = "removed-"
+"""The prefix of layers whose files are being removed."""
 
 
 @dataclass(frozen=True)
@@ -52,6 +59,16 @@ class Layer:
         self._user_namespace = description.user_namespace
         self._holder: NamespaceProcess | None = None
         self._held: list[int] = []
+        self._lock = _lock_folder(folder)
+
+    @property
+    def is_free(self) -> bool:
+        """Return whether no other user of the layer, in any process, has it open."""
+        return self._lock is not None
+
+    @property
+    def age_seconds(self) -> float:
+        return time.time() - os.stat(self.folder).st_mtime
 
     @property
     def upper(self) -> str:
@@ -97,6 +114,13 @@ class Layer:
             self._holder.end()
             self._holder = None
 
+    def close(self) -> None:
+        """Unmount the layer and give it free; what it holds stays."""
+        self.release()
+        lock, self._lock = self._lock, None
+        if lock is not None:
+            os.close(lock)
+
     # -- contents
 
     def restart_clock(self) -> None:
@@ -134,9 +158,12 @@ class Layer:
             os.replace(temporary, os.path.join(self.folder, f"{name}.json"))
 
     def discard(self) -> None:
-        """Unmount the layer and remove everything that it holds."""
-        self.release()
-        remove_tree(self.folder)
+        """Unmount the layer and remove everything that it holds; it is gone at once, and its files soon."""
+        self.close()
+        removed = os.path.join(os.path.dirname(self.folder), f"{REMOVED}{self.id}")
+        with suppress(FileNotFoundError):
+            os.rename(self.folder, removed)
+            self._launcher.do_later(partial(remove_tree, removed))
 
 
 class LayerStore:
@@ -183,19 +210,39 @@ class LayerStore:
         return os.path.exists(os.path.join(self.folder, os.path.basename(identifier), _DESCRIPTION))
 
     def list(self) -> list[Layer]:
-        """Return the layers on disk, oldest first."""
+        """Return the layers on disk that nobody uses now, oldest first; the caller closes them."""
         found = []
         for name in os.listdir(self.folder):
             with suppress(NotFound):
-                found.append(self.load(name))
-        return sorted(found, key=lambda layer: (layer.began_ns, layer.id))
+                if not name.startswith(REMOVED):
+                    found.append(self.load(name))
+        free = [layer for layer in found if layer.is_free]
+        return sorted(free, key=lambda layer: (layer.began_ns, layer.id))
+
+    def remove_leftovers(self) -> None:
+        """Remove the files of discarded layers that a crash left."""
+        for name in os.listdir(self.folder):
+            if name.startswith(REMOVED):
+                remove_tree(os.path.join(self.folder, name))
 
     def remove(self, identifier: str) -> None:
         """Remove a layer, which may be gone already."""
-        remove_tree(os.path.join(self.folder, os.path.basename(identifier)))
+        with suppress(NotFound):
+            self.load(identifier).discard()
 
     def _open(self, folder: str, description: LayerDescription) -> Layer:
         return Layer(folder, self._root, self._launcher, description)
+
+
+def _lock_folder(folder: str) -> int | None:
+    """Return a descriptor that marks the layer as in use, None if it is in use already."""
+    descriptor = os.open(folder, FOLDER_FLAGS)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        os.close(descriptor)
+        return None
+    return descriptor
 
 
 def _write_description(folder: str, description: LayerDescription) -> None:
