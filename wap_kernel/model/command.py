@@ -53,6 +53,8 @@ class Confinement:
     """A file of the host from which git takes its attributes, see `policy/commands/git_attributes.py`."""
     layer: MountedLayer | None = None
     """The layer that receives what the command writes. None: the command writes into the workspace."""
+    for_tool: bool = False
+    """True where a rule opened the network for one tool: no module of the workspace may stand in for it."""
 
 
 @dataclass(frozen=True)

@@ -64,6 +64,7 @@ def find_masks(
     *,
     network: bool,
     is_read_only: bool,
+    for_tool: bool = False,
     attributes: Callable[[Collection[str]], str | None] = lambda _: None,
     index: MaskIndex | None = None,
 ) -> Masks:
@@ -85,6 +86,7 @@ def find_masks(
         read_only=(".",) if is_read_only else tuple(search.read_only),
         pinned=() if is_read_only else tuple(search.pinned),
         network=network,
+        for_tool=for_tool,
         git_attributes=attributes(search.tops),
     )
     return Masks(
@@ -185,10 +187,12 @@ class _Search:
                 self.absent += [
                     join_path(here, name) for name in GIT_OBEYED.difference(entry.name for entry in entries)
                 ]
+            folders = {entry.name for entry in entries if entry.is_dir(follow_symlinks=False)}
+            self.hidden += [join_path(here, name) for name in sorted(_find_sockets(entries, folders))]
             for entry in entries:
                 if is_repository and entry.name in GIT_OBEYED:
                     self.read_only.append(join_path(here, entry.name))
-                elif entry.is_dir(follow_symlinks=False) and (not is_repository or entry.name in GIT_NESTED):
+                elif entry.name in folders and (not is_repository or entry.name in GIT_NESTED):
                     level.pending.append(entry.name)
 
 

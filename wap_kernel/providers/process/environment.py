@@ -101,6 +101,11 @@ GIT_ATTRIBUTES_SETTINGS = {
     **{"GIT_CONFIG_KEY_5": f"filter.{GIT_CLOSED}.required", "GIT_CONFIG_VALUE_5": "true"},
 }
 """Further settings of git, for a sandbox with such attributes."""
+TOOL_SETTINGS = {"PYTHONSAFEPATH": "1", "PYTHONNOUSERSITE": "1"}
+"""Variables of a command to whose tool a rule opened the network, see `policy/commands/network_tools.py`.
+
+Python imports neither a `pip.py` from the folder that it starts in nor a module from the home folder.
+"""
 ALWAYS_SET = frozenset({"PATH", *GIT_SETTINGS})
 """Variables that a command gets whatever an allowlist says."""
 
