@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from wap_kernel.model.edits import InsertLines
 from wap_kernel.model.errors import Code, PathClosed
+from wap_kernel.model.git.operations import GitChange, GitTransfer
 from wap_kernel.model.operations import (
     CopyFile,
     CreateDirectory,
@@ -395,6 +396,13 @@ def test_who_gets_the_network(layers: list[Policy], command: str, network: bool)
     assert found.network is network
     if found.kind is VerdictKind.ASK:  # who decides is told the same
         assert found.suggestion is not None and ("no network" in found.suggestion) is not network
+
+
+def test_the_servers_own_git_is_judged_as_without_a_layer() -> None:
+    operations = (GitTransfer(action="push", url="https://example.org/a"), GitChange(action="commit"))
+    for operation in operations:
+        alone, layered = verdict(operation, STANDARD), verdict(operation, STANDARD, layered=True)
+        assert alone == layered
 
 
 # -- laws

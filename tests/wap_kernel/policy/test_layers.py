@@ -12,8 +12,10 @@ from typing import Any
 import pytest
 
 from wap_kernel.files.contained.root import Root
+from wap_kernel.model.caller import Caller
 from wap_kernel.model.paths import Access
 from wap_kernel.model.policy import Policy
+from wap_kernel.policy.current import CurrentPolicy
 from wap_kernel.policy.effective import EffectivePolicy
 from wap_kernel.policy.layers import WORKSPACE_FILE, PolicyFiles
 from wap_kernel.policy.paths.protected import ProtectedPaths
@@ -201,3 +203,12 @@ def test_only_so_many_folders_are_remembered(make: Make, root: Path) -> None:
     found = [files.layer_for(f"f{number}") for number in range(300)]
     assert [layer and layer.filesystem.max_file_size for layer in found] == list(range(1, 301))
     assert len(files._known) <= 256
+
+
+def test_a_bound_policy_tells_agents_from_persons(make: Make, root: Path) -> None:
+    (root / "folder").mkdir()
+    current = CurrentPolicy(make(), ProtectedPaths(hidden=frozenset(), read_only=frozenset()))
+    for caller, by_agent in ((Caller(), False), (Caller(agent="claimed"), False), (Caller(token="t1"), True)):
+        policy = current.bind(caller)
+        assert policy.by_agent is by_agent
+        assert current.narrow(policy, "folder", only=True).by_agent is by_agent

@@ -97,6 +97,8 @@ def _find_reasons(
     if change.kind is ChangeKind.CREATED and rest[-1].endswith(".lock") and change.after.kind == "file":
         yield "Git was interrupted, and its lock would block the repository"
     names = tuple(name.casefold() for name in rest)
+    if GIT in names:
+        yield "A repository lies in no other one's folder of git"
     if names[0] in ("remotes", "branches") and len(names) > 1:
         yield "Git would take addresses of remotes from it"
     if names[0] == "rebase-merge" and names[-1].startswith("git-rebase-todo") and change.after.kind == "file":

@@ -167,6 +167,8 @@ BY_HAND: list[tuple[str, tuple[str, ...], list[Change], list[str]]] = [
     ("a HEAD that would hide other modules", (".git/modules/lib/json/HEAD", ".git/modules/lib/json/config"),
      [created(".git/modules/lib/HEAD"), changed(".git/modules/lib/json/config")],
      [".git/modules/lib/HEAD", ".git/modules/lib/json/config"]),
+    ("a repository in a .git", (".git/HEAD",), [created(".git/x/.git", "folder"), created(".git/x/.git/config")],
+     [".git/x/.git", ".git/x/.git/config"]),
     ("a branch named config", (".git/HEAD",),
      [created(".git/refs/heads/config"), created(".git/logs/refs/heads/hooks")], []),
 ]  # fmt: skip
