@@ -12,7 +12,7 @@ from tests.support.provider_workspace import ALL, skip_if_lacking, skip_unless_w
 from tests.support.tool_interface import Interface, opened
 
 COMMIT = re.compile(r"\b[0-9a-f]{40}\b")
-VARYING = frozenset({"duration_ms", "runId", "approvalId"})
+VARYING = frozenset({"duration_ms", "runId", "approvalId", "isolation"})
 
 
 @pytest.fixture
@@ -47,7 +47,7 @@ def on_each(request: pytest.FixtureRequest, provided: Interface, given: Answers)
 
 
 def comparable(answer: Any) -> Any:
-    """Return the answer without what differs each time: durations, numbers of runs, commits."""
+    """Return the answer without what differs each time or with the provider: durations, runs, commits."""
     if isinstance(answer, Mapping):
         return {key: comparable(value) for key, value in answer.items() if key not in VARYING}
     if isinstance(answer, str):

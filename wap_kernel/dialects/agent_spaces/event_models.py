@@ -47,8 +47,6 @@ class _Outcome(_Event):
     error: str | None = None
     code: str | None = None
     simulated: bool | None = None
-    not_kept: JsonValue = None
-    """Paths whose change cannot be undone."""
 
 
 class _OnPath(_Outcome):
@@ -57,6 +55,20 @@ class _OnPath(_Outcome):
     """Hash of the file's present content, also when the operation expected another."""
     diff: str | None = None
     truncated: bool | None = None
+
+
+class RefusedChange(_ReceivedModel):
+    path: str
+    rule: str
+    reason: str
+
+
+class SimulatedChange(_ReceivedModel):
+    path: str
+    change: str
+    kind: str | None = None
+    source: str | None = None
+    """Old path of a folder that was moved."""
 
 
 class MessageEvent(_Outcome):
@@ -101,6 +113,16 @@ class ShellEvent(_Outcome):
     stdout_bytes: int | None = None
     stderr_bytes: int | None = None
     truncated: bool | None = None
+    isolation: Literal["shared"] | None = None
+    """The command wrote into the workspace directly, which cannot be undone."""
+    refused_changes: list[RefusedChange] | None = None
+    """Changes that policy refuses; they were not applied."""
+    conflicts: list[str] | None = None
+    """Paths that were changed meanwhile: the workspace has that version, and a person may apply the command's."""
+    changes: list[SimulatedChange] | None = None
+    """All changes of a dry run so far."""
+    more: int | None = None
+    """Number of changes that are not listed."""
 
 
 class ApprovalRequiredEvent(_Event):
@@ -163,6 +185,9 @@ class OtherEvent(_Outcome):
     """Folders that undo leaves alone, such as `.git`, and that have changed."""
     paths: list[str] | None = None
     """Paths that conflict with the operation."""
+    applied: list[str] | None = None
+    """Paths at which the changes of an earlier run were applied."""
+    refused_changes: list[RefusedChange] | None = None
 
 
 def _choose_tag(sent: object) -> str | None:

@@ -149,8 +149,8 @@ def _written(_: Operation, result: WriteResult) -> Event:
     return {"bytesWritten": result.bytes_written, "hash": result.hash}
 
 
-_EFFECT_FIELDS: Sequence[str] = ("refusedChanges", "conflicts")
-"""Fields of a command's result that tell which of its changes were not applied."""
+_EFFECT_FIELDS: Sequence[str] = ("refusedChanges", "conflicts", "isolation")
+"""Fields of a command's result that tell which of its changes were not applied, or cannot be undone."""
 
 
 def _modified(operation: ModifyFile, result: ModifyResult) -> Event:

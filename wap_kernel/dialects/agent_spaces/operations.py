@@ -174,10 +174,15 @@ class ShellOperation(_Operation):
     cwd: Path = "."
     timeout: Annotated[int, INTEGER] = Field(DEFAULT_TIMEOUT_MS, ge=MIN_TIMEOUT_MS, le=MAX_TIMEOUT_MS)
     env: dict[Text, Text] = Field(default_factory=dict)
+    isolation: parameters.CommandIsolation = "layer"
 
     def engine(self) -> Operation:
         return RunCommand(
-            command=self.command, cwd=_to_engine_path(self.cwd), timeout_ms=self.timeout, environment=self.env
+            command=self.command,
+            cwd=_to_engine_path(self.cwd),
+            timeout_ms=self.timeout,
+            environment=self.env,
+            isolation=self.isolation,
         )
 
 

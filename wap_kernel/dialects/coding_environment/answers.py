@@ -1,19 +1,21 @@
 """The answers of the tools, with the catalog's names, rendered from an operation and its result. Pure.
 
-The catalog does not have the fields `durationMs`, `hash` of a written file, and `truncated` with `total`. The models
-have no docstrings, since those would become descriptions in the tools' schemas.
+The catalog does not have the fields `durationMs`, `hash` of a written file, `runId`, `isolation` and those of changes
+that were not applied, and `truncated` with `total`. The models have no docstrings, since those would become
+descriptions in the tools' schemas.
 """
 
 from __future__ import annotations
 
 from typing import Any, Literal
 
-from wap_kernel.dialects.coding_environment.workspace_root import render_relative
+from wap_kernel.dialects.coding_environment.workspace_root import render_reachable, render_relative
 from wap_kernel.model.base import Model
 from wap_kernel.model.limits import CODING_DEFAULT_TIMEOUT_SECONDS, CODING_MAX_READ_BYTES
 from wap_kernel.model.operations import (
     DeleteFile,
     DescribeWorkspace,
+    Isolation,
     ListFiles,
     ModifyFile,
     ReadFile,
@@ -28,6 +30,7 @@ from wap_kernel.model.results import (
     FileList,
     ModifyResult,
     PathResult,
+    RefusedPath,
     SearchResult,
     WorkspaceDescription,
     WriteResult,
@@ -43,7 +46,12 @@ class ReadAnswer(Model):
     content: str
 
 
-class WriteAnswer(Model):
+class ChangeAnswer(Model):
+    run_id: str | None = None
+    """The run that a person reverts to undo the call; absent where nothing was changed."""
+
+
+class WriteAnswer(ChangeAnswer):
     path: str
     size: int
     hash: str
@@ -81,7 +89,7 @@ class SearchAnswer(Model):
     total: int | None = None
 
 
-class CommandAnswer(Model):
+class CommandAnswer(ChangeAnswer):
     command: str
     args: list[str]
     exit_code: int
@@ -92,16 +100,22 @@ class CommandAnswer(Model):
     """True when the middle of the output is left out; the two fields below then hold the full sizes."""
     stdout_bytes: int | None = None
     stderr_bytes: int | None = None
+    refused_changes: list[RefusedPath] | None = None
+    """The changes that policy refuses; they were not applied."""
+    conflicts: list[str] | None = None
+    """The paths that were changed meanwhile, where the command's changes were not applied."""
+    isolation: Literal["shared"] | None = None
+    """`shared` where the command wrote into the workspace directly, which cannot be undone."""
 
 
-class EditAnswer(Model):
+class EditAnswer(ChangeAnswer):
     path: str
     hash: str
     diff: str
     diff_truncated: Literal[True] | None = None
 
 
-class DeleteAnswer(Model):
+class DeleteAnswer(ChangeAnswer):
     path: str
     deleted: Literal[True] = True
 
@@ -128,6 +142,7 @@ class WorkspaceInfo(Model):
     version: str
     provider: str
     confines_commands: bool
+    isolation: Isolation
     default_exclusions: list[str]
     limits: WorkspaceLimits
     """Limits in bytes and seconds."""
@@ -164,7 +179,10 @@ def render_read(operation: ReadFile, result: FileContent) -> ReadAnswer:
 def render_write(operation: WriteFile, result: WriteResult) -> WriteAnswer:
     assert result.hash is not None  # the result of a whole write has one
     return WriteAnswer(
-        path=render_relative(operation.path, operation.within), size=result.bytes_written, hash=result.hash
+        path=render_relative(operation.path, operation.within),
+        size=result.bytes_written,
+        hash=result.hash,
+        run_id=result.run_id,
     )
 
 
@@ -218,7 +236,21 @@ def render_command(operation: RunCommand, result: CommandResult) -> CommandAnswe
         truncated=is_truncated or None,
         stdout_bytes=result.stdout_bytes if is_truncated else None,
         stderr_bytes=result.stderr_bytes if is_truncated else None,
+        refused_changes=_relocate_refused(result.refused_changes, operation.within),
+        conflicts=_relocate_paths(result.conflicts, operation.within),
+        isolation=result.isolation,
+        run_id=result.run_id,
     )
+
+
+def _relocate_refused(refused: list[RefusedPath] | None, within: str) -> list[RefusedPath] | None:
+    if refused is None:
+        return None
+    return [change.model_copy(update={"path": render_reachable(change.path, within)}) for change in refused]
+
+
+def _relocate_paths(paths: list[str] | None, within: str) -> list[str] | None:
+    return None if paths is None else [render_reachable(path, within) for path in paths]
 
 
 def render_edit(operation: ModifyFile, result: ModifyResult) -> EditAnswer:
@@ -227,6 +259,7 @@ def render_edit(operation: ModifyFile, result: ModifyResult) -> EditAnswer:
         hash=result.hash,
         diff=_relocate_diff(operation.within, result.diff),
         diff_truncated=result.is_diff_truncated,
+        run_id=result.run_id,
     )
 
 
@@ -238,8 +271,8 @@ def _relocate_diff(within: str, diff: str) -> str:
     return "\n".join((old.replace(f"a/{within}/", "a/", 1), new.replace(f"b/{within}/", "b/", 1), hunks))
 
 
-def render_deletion(operation: DeleteFile, _: PathResult) -> DeleteAnswer:
-    return DeleteAnswer(path=render_relative(operation.path, operation.within))
+def render_deletion(operation: DeleteFile, result: PathResult) -> DeleteAnswer:
+    return DeleteAnswer(path=render_relative(operation.path, operation.within), run_id=result.run_id)
 
 
 def render_workspace(operation: DescribeWorkspace, result: WorkspaceDescription) -> WorkspaceInfo:
@@ -250,6 +283,7 @@ def render_workspace(operation: DescribeWorkspace, result: WorkspaceDescription)
         version=result.version,
         provider=result.provider,
         confines_commands=result.confines_commands,
+        isolation=result.isolation,
         default_exclusions=result.default_exclusions,
         limits=WorkspaceLimits(
             max_file_size=min(CODING_MAX_READ_BYTES, limits.max_write_size),

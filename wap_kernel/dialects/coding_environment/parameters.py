@@ -8,7 +8,7 @@ from pydantic import Field
 
 from wap_kernel.dialects.coding_environment.workspace_root import RootFolder
 from wap_kernel.dialects.tool import INTEGER, Parameters
-from wap_kernel.dialects.wap.parameters import Hash
+from wap_kernel.dialects.wap.parameters import CommandIsolation, Hash
 from wap_kernel.model.errors import InvalidArgument, TooLarge
 from wap_kernel.model.limits import (
     CODING_DEFAULT_TIMEOUT_SECONDS,
@@ -153,6 +153,7 @@ class CommandOptions(Parameters):
         allow_inf_nan=False,
         description="Seconds after which the command is ended. Policy has a maximum.",
     )
+    isolation: CommandIsolation = "layer"
     confirmed: Confirmed = False
 
 
@@ -189,6 +190,7 @@ class RunCommandParameters(RootedParameters):
             within=root.within,
             timeout_ms=min(self.options.timeout * 1000, MAX_INTEGER),
             environment=self.options.env,
+            isolation=self.options.isolation,
             confirmed=self.options.confirmed,
         )
 

@@ -23,7 +23,7 @@ from typing import Any
 
 from wap_kernel.dialects.agent_spaces.event_writer import _escape_surrogates
 from wap_kernel.dialects.batch_authorization import SCOPE_RULE
-from wap_kernel.dialects.coding_environment.workspace_root import render_relative
+from wap_kernel.dialects.coding_environment.workspace_root import render_reachable, render_relative
 from wap_kernel.dialects.hints import render_coding_hint
 from wap_kernel.model.errors import Code, OutsideWorkspace, PathClosed, WapError
 from wap_kernel.model.limits import CODING_MAX_ERROR_CHARACTERS
@@ -107,6 +107,7 @@ def relocate_error(error: WapError, operation: Operation) -> WapError:
     path, within = error.details.get("path"), operation.within
     if within == ".":
         return error
+    error.details = _relocate_changes(error.details, within)
     # The text of policy starts with the path; its patterns stay as they are written.
     message = error.message.replace(f'Path "{within}/', 'Path "', 1)
     if not isinstance(path, str):
@@ -118,6 +119,18 @@ def relocate_error(error: WapError, operation: Operation) -> WapError:
     if message.endswith(f": {path}"):
         message = f"{message.removesuffix(path)}{relative}"
     return type(error)(message, hint=error.hint, **{**error.details, "path": relative})
+
+
+def _relocate_changes(details: Mapping[str, Any], within: str) -> dict[str, Any]:
+    """Return the details with the paths of a command's changes that were not applied relative to workspaceRoot."""
+    relocated = dict(details)
+    if "refusedChanges" in details:
+        relocated["refusedChanges"] = [
+            {**each, "path": render_reachable(each["path"], within)} for each in details["refusedChanges"]
+        ]
+    if "conflicts" in details:
+        relocated["conflicts"] = [render_reachable(path, within) for path in details["conflicts"]]
+    return relocated
 
 
 def _choose_code(tool: str, error: WapError) -> int:

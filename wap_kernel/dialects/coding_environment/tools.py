@@ -96,7 +96,8 @@ _CATALOG: tuple[CodingTool[Any], ...] = (
         "runCommand",
         "Run a command",
         "Runs a program with arguments, without a shell, and waits for it: tests, builds, linters. A failing "
-        "command is an answer with its exitCode. Not for reading, searching or editing files: the other tools "
+        "command is an answer with its exitCode. Its changes are applied when it has ended; refusedChanges and "
+        "conflicts name those that are not. Not for reading, searching or editing files: the other tools "
         'are faster and can be checked. Example: {"command": "python3", "args": ["-m", "pytest", "-q"], '
         '"options": {"timeout": 60}}',
         Effect.EXECUTE,
@@ -211,8 +212,8 @@ _EXTRA: tuple[CodingTool[Any], ...] = (
     CodingTool(
         "getWorkspaceInfo",
         "Describe the workspace",
-        "Tells the root folder, the limits, what is left out of recursive listings and whether commands are "
-        "confined. Call it once when you begin; it says nothing about single files. Example: {}",
+        "Tells the root folder, the limits, what is left out of recursive listings, whether commands are confined "
+        "and where their changes go. Call it once when you begin; it says nothing about single files. Example: {}",
         Effect.READ,
         extra_parameters.GetWorkspaceInfoParameters,
         answers.WorkspaceInfo,

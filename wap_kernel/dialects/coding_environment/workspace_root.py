@@ -54,6 +54,11 @@ def render_relative(path: str, within: str) -> str:
     return path if within == "." else path.removeprefix(f"{within}/")
 
 
+def render_reachable(path: str, within: str) -> str:
+    """Render a path that a command reached relative to workspaceRoot, also one outside that folder."""
+    return posixpath.relpath(paths.render_path(path), paths.render_path(within))
+
+
 def _parse_contained(text: str, names: tuple[str, ...]) -> str:
     path = paths.parse_path(text, names)
     if posixpath.normpath(path).split("/")[0] == "..":

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import mimetypes
+from collections.abc import Sequence
 from typing import Literal
 
 from pydantic import BaseModel, ConfigDict
 
 from wap_kernel.dialects.tool_interface.workspace_path import render_path
 from wap_kernel.files.read import count_lines
+from wap_kernel.model import results
 from wap_kernel.model.edits import ReplaceText
 from wap_kernel.model.limits import INTERFACE_MAX_STREAM_BYTES
 from wap_kernel.model.operations import ListFiles, ModifyFile, SearchFiles, ViewFile, WriteFile
@@ -22,7 +24,18 @@ class Answer(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
 
-class BashAnswer(Answer):
+class ChangeAnswer(Answer):
+    runId: str | None = None
+    """Run that undoes the call when it is reverted; it has the same name in every REST dialect."""
+
+
+class RefusedPath(Answer):
+    path: str
+    rule: str
+    reason: str
+
+
+class BashAnswer(ChangeAnswer):
     stdout: str
     stderr: str
     exit_code: int
@@ -31,6 +44,12 @@ class BashAnswer(Answer):
     """True when the middle of a stream was left out."""
     total_stdout_bytes: int
     total_stderr_bytes: int
+    refused_changes: list[RefusedPath] | None = None
+    """Changes that policy refuses; they were not applied."""
+    conflicts: list[str] | None = None
+    """Paths that were changed meanwhile, where the command's changes were not applied."""
+    isolation: Literal["shared"] | None = None
+    """`shared` for a command that wrote into the workspace directly, which cannot be undone."""
 
 
 class ReadAnswer(Answer):
@@ -51,14 +70,14 @@ class ReadAnswer(Answer):
     """Advice how to read the rest."""
 
 
-class WriteAnswer(Answer):
+class WriteAnswer(ChangeAnswer):
     success: Literal[True] = True
     file_path: str
     bytes_written: int
     hash: str | None = None
 
 
-class EditAnswer(Answer):
+class EditAnswer(ChangeAnswer):
     success: Literal[True] = True
     file_path: str
     lines_changed: int
@@ -102,7 +121,17 @@ def answer_bash(_: object, result: CommandResult) -> BashAnswer:
         truncated=first or second or result.is_output_truncated,
         total_stdout_bytes=result.stdout_bytes,
         total_stderr_bytes=result.stderr_bytes,
+        refused_changes=_render_refused(result.refused_changes),
+        conflicts=None if result.conflicts is None else [*map(render_path, result.conflicts)],
+        isolation=result.isolation,
+        runId=result.run_id,
     )
+
+
+def _render_refused(refused: Sequence[results.RefusedPath] | None) -> list[RefusedPath] | None:
+    if refused is None:
+        return None
+    return [RefusedPath(path=render_path(each.path), rule=each.rule, reason=each.reason) for each in refused]
 
 
 def truncate_stream(text: str, total: int) -> tuple[str, bool]:
@@ -180,7 +209,12 @@ def _answer_folder(operation: ListFiles, result: FileList) -> ReadAnswer:
 
 
 def answer_write(_: WriteFile, result: WriteResult) -> WriteAnswer:
-    return WriteAnswer(file_path=render_path(result.path), bytes_written=result.bytes_written, hash=result.hash)
+    return WriteAnswer(
+        file_path=render_path(result.path),
+        bytes_written=result.bytes_written,
+        hash=result.hash,
+        runId=result.run_id,
+    )
 
 
 def answer_edit(operation: ModifyFile, result: ModifyResult) -> EditAnswer:
@@ -194,6 +228,7 @@ def answer_edit(operation: ModifyFile, result: ModifyResult) -> EditAnswer:
         replacements=replacements,
         hash=result.hash,
         diff=result.diff,
+        runId=result.run_id,
     )
 
 

@@ -59,6 +59,10 @@ def _translate_details(details: Mapping[str, Any]) -> dict[str, Any]:
         if isinstance(found.get(stream), str) and isinstance(total, int):
             found[stream], is_cut = truncate_stream(found[stream], total)
             found["truncated"] = bool(found.get("truncated")) or is_cut
+    if "refusedChanges" in details:
+        found["refused_changes"] = [{**each, "path": render_path(each["path"])} for each in details["refusedChanges"]]
+    if "conflicts" in details and "durationMs" in details:  # else it is translated already
+        found["conflicts"] = [render_path(path) for path in details["conflicts"]]
     return found
 
 

@@ -125,6 +125,8 @@ class GitAnswer(GitPart):
     before: str | None = None
     after: str | None = None
     kind: str | None = None
+    runId: str | None = None
+    """Run that undoes the call when it is reverted."""
 
 
 _PATHS = frozenset({"path", "old_path", "untracked", "paths"})
@@ -137,6 +139,8 @@ def answer_git(operation: GitAction, result: GitResult) -> GitAnswer:
 def encode_answer(operation: GitAction, result: GitResult, render: Callable[[str], str]) -> dict[str, Any]:
     """Return the answer as data, with each path as `render` names it to the caller."""
     answer: dict[str, Any] = {"action": operation.action, "exit_code": result.exit_code, "stderr": ""}
+    if result.run_id is not None:
+        answer["runId"] = result.run_id
     failure = result.failure
     if failure is None:
         return {**answer, **_encode_value(result.answer, render)}

@@ -8,7 +8,7 @@ from pydantic import ConfigDict, Field
 
 from wap_kernel.dialects.tool import INTEGER, Parameters
 from wap_kernel.dialects.tool_interface import workspace_path
-from wap_kernel.dialects.wap.parameters import Hash
+from wap_kernel.dialects.wap.parameters import CommandIsolation, Hash
 from wap_kernel.model.edits import ReplaceText
 from wap_kernel.model.errors import InvalidArgument
 from wap_kernel.model.limits import (
@@ -38,6 +38,7 @@ class BashParameters(InterfaceParameters):
     timeout_ms: float = Field(
         INTERFACE_DEFAULT_TIMEOUT_MS, gt=0, allow_inf_nan=False, description="After how many milliseconds it is ended."
     )
+    isolation: CommandIsolation = "layer"
 
     def operation(self, names_of_root: tuple[str, ...]) -> Operation:
         if "\0" in self.command:
@@ -47,6 +48,7 @@ class BashParameters(InterfaceParameters):
             cwd=workspace_path.parse_path(self.workdir, names_of_root),
             by_alias=True,
             timeout_ms=self.timeout_ms,
+            isolation=self.isolation,
         )
 
 

@@ -32,7 +32,8 @@ _TOOLS: tuple[WorkspaceTool[Any], ...] = (
         "bash",
         "Run a command",
         "Runs a command line in the workspace and waits for it: tests, builds, linters. A failing command is an "
-        "answer with its exit_code. Of each stream at most 50 KB are shown, beginning and end. Not for reading, "
+        "answer with its exit_code. Its changes are applied when it has ended; refused_changes and conflicts name "
+        "those that are not. Of each stream at most 50 KB are shown, beginning and end. Not for reading, "
         'finding or editing files: the other tools are faster and can be checked. Example: {"command": "npm test", '
         '"workdir": "/workspace/app", "timeout_ms": 60000}',
         Effect.EXECUTE,

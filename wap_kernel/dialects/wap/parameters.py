@@ -25,6 +25,7 @@ from wap_kernel.model.operations import (
     CreateDirectory,
     DeleteFile,
     DescribeWorkspace,
+    Isolation,
     ListFiles,
     ModifyFile,
     MoveFile,
@@ -54,6 +55,13 @@ Hash = Annotated[
     Field(
         pattern=content_hash.HASH_PATTERN,
         description="Refuse with CONFLICT unless the file still has this hash (from a read).",
+    ),
+]
+CommandIsolation = Annotated[
+    Isolation,
+    Field(
+        description='"shared": it writes into the workspace directly, for servers and watchers; that cannot be undone '
+        "and may need an approval. Otherwise its changes are applied when it has ended.",
     ),
 ]
 TextEncoding = Literal["utf-8", "base64"]
@@ -202,6 +210,7 @@ class ExecuteCommandParameters(Parameters):
     environment: dict[str, str] = Field(
         default_factory=dict, max_length=1000, description="Further environment variables."
     )
+    isolation: CommandIsolation = "layer"
 
     def operation(self, names_of_root: tuple[str, ...]) -> Operation:
         if "\0" in self.command:
@@ -211,6 +220,7 @@ class ExecuteCommandParameters(Parameters):
             cwd=paths.parse_path(self.working_directory, names_of_root),
             timeout_ms=self.timeout,
             environment=self.environment,
+            isolation=self.isolation,
         )
 
 

@@ -1,6 +1,6 @@
 """Serve WAP 1.0: the seven tools of the Workspace Agent Protocol, and six in the same form that it does not have.
 
-Field names are the protocol's. Extra response fields (`hash`, `diff`, `isLossy`, ...) are additions that clients may
+Field names are the protocol's. Extra response fields (`hash`, `diff`, `runId`, ...) are additions that clients may
 ignore.
 """
 
@@ -103,7 +103,8 @@ _TOOLS: tuple[Tool[Any], ...] = (
         "executeCommand",
         "Execute a command",
         "Runs a command line in the workspace and waits for it. A failing command is an answer with its exitCode, "
-        "not an error. For reading and searching prefer the other tools.",
+        "not an error. Its changes are applied when it has ended, or named in refusedChanges and conflicts where they "
+        "are not. For reading and searching prefer the other tools.",
         Effect.EXECUTE,
         parameters.ExecuteCommandParameters,
         CommandResult,
@@ -112,7 +113,7 @@ _TOOLS: tuple[Tool[Any], ...] = (
     Tool(
         "getWorkspaceInfo",
         "Describe the workspace",
-        "Tells the root, the default exclusions, the limits and what confines commands.",
+        "Tells the root, the default exclusions, the limits, what confines commands and where their changes go.",
         Effect.READ,
         parameters.GetWorkspaceInfoParameters,
         WorkspaceDescription,

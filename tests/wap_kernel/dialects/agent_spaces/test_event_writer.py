@@ -19,6 +19,7 @@ from wap_kernel.model.edits import ReplaceText
 from wap_kernel.model.git.operations import GitChange, GitRead, GitTransfer
 from wap_kernel.model.git.results import GitFailure, GitFailureReason, GitResult
 from wap_kernel.model.operations import (
+    ApplyChanges,
     CopyFile,
     CreateDirectory,
     DeleteFile,
@@ -37,6 +38,7 @@ from wap_kernel.model.operations import (
     WriteFile,
 )
 from wap_kernel.model.results import (
+    AppliedChanges,
     CommandResult,
     FileContent,
     FileEntry,
@@ -46,6 +48,7 @@ from wap_kernel.model.results import (
     ModifyResult,
     NotebookContent,
     PathResult,
+    RefusedPath,
     Result,
     RevertResult,
     SearchResult,
@@ -211,6 +214,27 @@ DONE: tuple[tuple[Operation, Result, dict[str, Any]], ...] = (
         {"type": "revert", "run": "run_1", "success": True, "restored": ["a"], "left": ["b"]},
     ),
     (
+        ApplyChanges(run="run_1", paths=("a",)),
+        AppliedChanges(applied=["a"], refused_changes=[RefusedPath(path=".bashrc", rule="protected", reason="No")]),
+        {
+            **{"type": "apply", "run": "run_1", "success": True, "applied": ["a"]},
+            "refusedChanges": [{"path": ".bashrc", "rule": "protected", "reason": "No"}],
+        },
+    ),
+    (
+        RunCommand(command="make"),
+        command_result(
+            refused_changes=[RefusedPath(path=".bashrc", rule="protected", reason="No")],
+            conflicts=["a"],
+            isolation="shared",
+        ),
+        {
+            **{"type": "shell", "command": "make", "success": True, "exitCode": 0, "stdout": "", "stderr": ""},
+            **{"durationMs": 5, "stdoutBytes": 0, "stderrBytes": 0, "conflicts": ["a"], "isolation": "shared"},
+            "refusedChanges": [{"path": ".bashrc", "rule": "protected", "reason": "No"}],
+        },
+    ),
+    (
         ListFiles(path="."),
         FileList(files=[FileEntry(path="a", is_directory=False)], is_truncated=False, total_found=1),
         {"type": "listFiles", "path": ".", "success": True},
@@ -230,6 +254,7 @@ DONE: tuple[tuple[Operation, Result, dict[str, Any]], ...] = (
             dialects=[],
             provider="local",
             confines_commands=False,
+            isolation="shared",
         ),
         {"type": "describeWorkspace", "success": True},
     ),
@@ -268,10 +293,8 @@ def test_every_result(operation: Operation, result: Result, expected: dict[str, 
 
 
 def test_what_the_runner_adds() -> None:
-    event = events.write_result(
-        "x", DELETE, PathResult(path="temp.txt"), simulated=True, notKept={"files": ["big.bin"]}, diff=None
-    )
-    assert (event["simulated"], event["notKept"], "diff" in event) == (True, {"files": ["big.bin"]}, False)
+    event = events.write_result("x", DELETE, PathResult(path="temp.txt"), simulated=True, note="Binary", diff=None)
+    assert (event["simulated"], event["note"], "diff" in event) == (True, "Binary", False)
     assert validate_event(event).success
 
 

@@ -73,6 +73,14 @@ SHELL = {"type": "shell", "command": "ls"}
 SAY = {"type": "message", "content": ""}
 
 
+def test_where_the_changes_of_a_command_go() -> None:
+    shared, default = parse_operation({**SHELL, "isolation": "shared"}).engine(), parse_operation(SHELL).engine()
+    assert isinstance(shared, RunCommand) and isinstance(default, RunCommand)
+    assert (shared.isolation, default.isolation) == ("shared", "layer")
+    with pytest.raises(InvalidArgument, match=r"shell.isolation: Input should be 'layer' or 'shared'"):
+        parse_operation({**SHELL, "isolation": "none"})
+
+
 def test_an_empty_list_is_valid() -> None:
     assert parse_operations_message(message()).steps() == []
 

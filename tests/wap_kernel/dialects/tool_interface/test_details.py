@@ -33,6 +33,7 @@ def tools(tmp_path: Path) -> Iterator[Interface]:
         ("bash", {"command": "x", "timeoutMs": 1}, "timeoutMs: Unknown field. Did you mean timeout_ms?"),
         ("bash", {"command": "x", "timeout_ms": 0}, "timeout_ms"),
         ("bash", {}, "command: This field is required."),
+        ("bash", {"command": "x", "isolation": "none"}, "isolation: Input should be 'layer' or 'shared'"),
         ("bash", {"command": "a\0b"}, "NUL"),
         ("read", {"file_path": "a", "offset": 0}, "offset"),
         ("read", {"file_path": ".", "offset": 2}, "offset 2 is past the end: the folder has 1 entries."),

@@ -26,6 +26,13 @@ def _parse(tool: str, **parameters: Any) -> Any:
     return wap.find_tool(tool).parse(json.dumps(parameters).encode())
 
 
+def test_where_the_changes_of_a_command_go() -> None:
+    assert _parse("executeCommand", command="ls").operation(()).isolation == "layer"
+    assert _parse("executeCommand", command="ls", isolation="shared").operation(()).isolation == "shared"
+    with pytest.raises(InvalidArgument, match="isolation: Input should be 'layer' or 'shared'"):
+        _parse("executeCommand", command="ls", isolation="none")
+
+
 # -- what is recorded
 
 
