@@ -7,7 +7,9 @@ from a file manager may write more files in one save, as jupytext does; each pas
 
 from __future__ import annotations
 
+import asyncio
 import inspect
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from functools import wraps
@@ -35,6 +37,7 @@ OS_PATHS: dict[str, dict[str, int]] = {
     name: {"os_path": 0} for name in ("_save_file", "_save_large_file", "_save_notebook", "_save_directory")
 }
 """Methods that write, with the parameters that are paths of the host."""
+_RETRY_SECONDS = 0.001
 
 
 def attach_save_gate(manager: ContentsManager, gate: SaveGate) -> Callable[[], None]:
@@ -51,7 +54,8 @@ class ContentsSaves:
 
     def __init__(self, manager: FileContentsManager, gate: SaveGate) -> None:
         self._manager: Any = manager
-        self._gate: SaveGate | None = gate
+        self._gate = gate
+        self._is_attached = True
         self._replaced: dict[str, tuple[Any, Any]] = {}
         for name, parameters in {**API_PATHS, **OS_PATHS}.items():
             if hasattr(manager, name):
@@ -60,8 +64,8 @@ class ContentsSaves:
                 setattr(manager, name, method)
 
     def detach(self) -> None:
-        """Give the manager its own methods back. One that was replaced again since calls ours, which does nothing."""
-        self._gate = None
+        """Give the manager its own methods back. Ours register nothing any more, should another program call them."""
+        self._is_attached = False
         for name, (ours, before) in self._replaced.items():
             if vars(self._manager).get(name) is ours:
                 if before is None:
@@ -75,37 +79,46 @@ class ContentsSaves:
             return [path for path in map(self._to_os_path if is_api else _to_text, found) if path is not None]
 
         async def finish(result: Any, paths: list[str]) -> Any:
-            with self._saving(paths):
+            with self._saving(self._begin(paths)):
                 return await result
 
         @wraps(method)
         def save(*args: Any, **kwargs: Any) -> Any:
             paths = find_paths(args, kwargs)
-            with self._saving(paths):
+            with self._saving(self._begin(paths)):
                 result = method(*args, **kwargs)
             return finish(result, paths) if inspect.isawaitable(result) else result
 
         @wraps(method)
         async def save_async(*args: Any, **kwargs: Any) -> Any:
-            with self._saving(find_paths(args, kwargs)):
+            with self._saving(await self._begin_async(find_paths(args, kwargs))):
                 return await method(*args, **kwargs)
 
         return save_async if inspect.iscoroutinefunction(method) else save
 
     @contextmanager
-    def _saving(self, paths: list[str]) -> Iterator[None]:
-        gate = self._gate
-        if gate is None:
-            yield
-            return
-        try:
-            ticket = gate.begin_save(*paths)
-        except Conflict as error:
-            raise HTTPError(503, error.text) from None
+    def _saving(self, ticket: int) -> Iterator[None]:
         try:
             yield
         finally:
-            gate.end_save(ticket)
+            self._gate.end_save(ticket)
+
+    def _begin(self, paths: list[str], timeout: float | None = None) -> int:
+        try:
+            return self._gate.begin_save(*(paths if self._is_attached else ()), timeout=timeout)
+        except Conflict as error:
+            raise HTTPError(503, error.text) from None
+
+    async def _begin_async(self, paths: list[str]) -> int:
+        """Register a save like `_begin`, but let the event loop go on while a critical section lasts."""
+        deadline = time.monotonic() + self._gate.timeout
+        while True:
+            try:
+                return self._begin(paths, timeout=0)
+            except HTTPError:
+                if time.monotonic() >= deadline:
+                    raise
+            await asyncio.sleep(_RETRY_SECONDS)
 
     def _to_os_path(self, path: Any) -> str | None:
         """Return the path of the host; None where the manager refuses `path`, as the method itself will."""

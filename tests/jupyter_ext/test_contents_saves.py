@@ -21,7 +21,6 @@ from jupyter_ext.contents_saves import attach_save_gate
 from tests.support.http_runs import SECONDS, until
 from tests.support.replaced_manager import PairedManager
 from wap_kernel.files.save_gate import SaveGate
-from wap_kernel.model.errors import Conflict
 
 MANAGERS = (FileContentsManager, LargeFileManager, AsyncFileContentsManager, AsyncLargeFileManager)
 TEXT = {"type": "file", "format": "text", "content": "new"}
@@ -29,16 +28,14 @@ NOTEBOOK = {"type": "notebook", "format": "json", "content": nbformat.v4.new_not
 
 
 class RecordingGate(SaveGate):
-    """A gate that records which paths were registered, and calls back before each save."""
+    """A gate that records which paths were registered."""
 
     def __init__(self, root: str) -> None:
         super().__init__(root, timeout=0)
         self.registered: set[str] = set()
-        self.on_begin: Callable[[], None] = lambda: None
 
-    def begin_save(self, *paths: str) -> int:
-        self.on_begin()
-        ticket = super().begin_save(*paths)
+    def begin_save(self, *paths: str, timeout: float | None = None) -> int:
+        ticket = super().begin_save(*paths, timeout=timeout)
         self.registered.update(self._saves[ticket])
         return ticket
 
@@ -141,6 +138,48 @@ async def test_a_save_during_a_section_that_does_not_end_is_refused(
     assert (tmp_path / "a.txt").read_text() == "new"
 
 
+async def test_the_event_loop_goes_on_while_an_async_save_waits_for_a_section(tmp_path: Path) -> None:
+    gate = SaveGate(str(tmp_path), timeout=SECONDS)
+    manager = AsyncLargeFileManager(root_dir=str(tmp_path))
+    attach_save_gate(manager, gate)
+    begun, end = threading.Event(), threading.Event()
+
+    def change() -> None:
+        with gate.exclusive("a.txt"):
+            begun.set()
+            end.wait(SECONDS)
+            (tmp_path / "a.txt").write_text("of an agent")
+
+    thread = threading.Thread(target=change, daemon=True)
+    thread.start()
+    begun.wait(SECONDS)
+    save = asyncio.create_task(manager.save({**TEXT, "content": "of a person"}, "a.txt"))
+    await asyncio.sleep(0)  # the save begins to wait
+    assert not save.done()
+    end.set()
+    await save
+    assert (tmp_path / "a.txt").read_text() == "of a person"
+
+
+class DecoratedManager(AsyncLargeFileManager):
+    """A manager whose `save` is a function that returns a coroutine."""
+
+    def save(self, model: dict[str, Any], path: str = "") -> Any:
+        return super().save(model, path)
+
+
+async def test_a_function_that_returns_a_coroutine_registers_while_that_runs(
+    gate: RecordingGate, tmp_path: Path
+) -> None:
+    manager = DecoratedManager(root_dir=str(tmp_path))
+    attach_save_gate(manager, gate)
+    saving = manager.save(dict(TEXT), "a.txt")
+    assert gate.is_idle
+    gate.registered.clear()
+    await saving
+    assert gate.registered == {"a.txt"} and gate.is_idle
+
+
 async def test_every_file_of_a_paired_save_is_registered(gate: RecordingGate, tmp_path: Path) -> None:
     manager = PairedManager(root_dir=str(tmp_path))
     attach_save_gate(manager, gate)
@@ -208,10 +247,6 @@ async def test_a_section_waits_for_the_end_of_a_save_that_awaits(tmp_path: Path)
     thread = threading.Thread(target=change, daemon=True)
     thread.start()
     begun.wait(SECONDS)
-    gate_now = SaveGate(str(tmp_path), timeout=0)
-    gate_now._saves = gate._saves
-    with pytest.raises(Conflict), gate_now.exclusive("a.txt"):
-        pass
     manager.go_on.set()
     await save
     thread.join(SECONDS)
@@ -270,9 +305,9 @@ async def test_a_save_over_http_waits_for_a_section_and_comes_after_it(
     entered, arrived = threading.Event(), threading.Event()
     begin_save = gate.begin_save
 
-    def announce(*paths: str) -> int:
+    def announce(*paths: str, **more: Any) -> int:
         arrived.set()
-        return begin_save(*paths)
+        return begin_save(*paths, **more)
 
     monkeypatch.setattr(gate, "begin_save", announce)
     found: list[str] = []

@@ -29,7 +29,7 @@ class SaveGate:
     def __init__(self, root: str, *, timeout: float = SAVE_TIMEOUT_SECONDS) -> None:
         self._names = tuple(dict.fromkeys((os.path.realpath(root), os.path.abspath(root))))
         """Absolute names of the root."""
-        self._timeout = timeout
+        self.timeout = timeout
         self._changed = threading.Condition()
         self._tickets = itertools.count()
         self._saves: dict[int, tuple[str, ...]] = {}
@@ -46,14 +46,16 @@ class SaveGate:
         finally:
             self.end_save(ticket)
 
-    def begin_save(self, *paths: str) -> int:
+    def begin_save(self, *paths: str, timeout: float | None = None) -> int:
         """Register these paths as being saved; return the ticket for `end_save`.
 
         The paths are absolute or relative to the root and may lead through links. Paths outside the root are ignored.
+        Raise Conflict if a critical section does not end within `timeout`; the event loop passes 0 and tries again.
         """
+        timeout = self.timeout if timeout is None else timeout
         with self._changed:
             # The links are resolved when no critical section can replace them any more.
-            if not self._changed.wait_for(lambda: not self._is_in_section(paths), self._timeout):
+            if not self._changed.wait_for(lambda: not self._is_in_section(paths), timeout):
                 raise Conflict("An agent's change of the same file takes too long.", hint="Save again in a moment.")
             ticket = next(self._tickets)
             self._saves[ticket] = self._resolve(paths)
@@ -79,7 +81,7 @@ class SaveGate:
             if is_nested:
                 self._check_nested(paths, self._sections[thread])
             else:
-                if not self._changed.wait_for(lambda: self._find_busy(paths) is None, self._timeout):
+                if not self._changed.wait_for(lambda: self._find_busy(paths) is None, self.timeout):
                     raise _busy(self._find_busy(paths) or paths[0])
                 self._sections[thread] = paths
         try:

@@ -134,7 +134,7 @@ def test_a_link_that_a_section_replaces_is_resolved_afterwards(tmp_path: Path) -
         link.unlink()
         link.symlink_to("new")
     thread.join(SECONDS)
-    gate._timeout = 0
+    gate.timeout = 0
     assert is_busy(gate, "new/file") and not is_busy(gate, "old/file")
 
 
@@ -288,5 +288,5 @@ def test_saves_and_sections_never_meet_and_all_of_them_end(
     for thread in threads:
         thread.join(SECONDS)
     assert sorted(ended) == sorted(map(len, programs)) and overlaps.violations == []
-    gate._timeout = 0
+    gate.timeout = 0
     assert not is_busy(gate, ".")
