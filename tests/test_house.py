@@ -56,7 +56,7 @@ RETIRED = {
 }
 """Words that no identifier holds any more, with what to write instead."""
 
-RETIRED_NAMES_ALLOWED = {"not_kept": "the field `notKept` of an event"}
+RETIRED_NAMES_ALLOWED: dict[str, str] = {}
 """Identifiers that hold a retired word for a reason."""
 
 OPENINGS = re.compile(

@@ -9,7 +9,7 @@ from .documents import OpenApiHandler, ToolsHandler
 from .event_streams import EventsHandler, RunStreamHandler
 from .mcp import McpHandler
 from .policy import PolicyCheckHandler, PolicyHandler
-from .runs import CancelHandler, ChangesHandler, OutputHandler, RevertHandler, RunHandler, RunsHandler
+from .runs import ApplyHandler, CancelHandler, ChangesHandler, OutputHandler, RevertHandler, RunHandler, RunsHandler
 from .tokens import TokenHandler, TokensHandler
 from .tools import ToolHandler, WorkspaceToolHandler
 
@@ -21,6 +21,7 @@ ROUTES: tuple[tuple[str, type[WapHandler]], ...] = (
     (r"/wap/runs/([^/]+)/decision", DecisionHandler),
     (r"/wap/runs/([^/]+)/cancel", CancelHandler),
     (r"/wap/runs/([^/]+)/revert", RevertHandler),
+    (r"/wap/runs/([^/]+)/apply", ApplyHandler),
     (r"/wap/runs/([^/]+)/changes", ChangesHandler),
     (r"/wap/runs/([^/]+)/output/([^/]+)", OutputHandler),
     (r"/wap/runs/([^/]+)/stream", RunStreamHandler),

@@ -1,4 +1,4 @@
-"""POST and GET wap/runs, and one run: get it, cancel it, revert it, list its changes and read its output."""
+"""POST and GET wap/runs, and one run: get, cancel and revert it, apply what it left, list its changes, read output."""
 
 from __future__ import annotations
 
@@ -178,6 +178,27 @@ class RevertHandler(RunResponseHandler):
         wait = parameters.get_seconds(self.request, "wait", DEFAULT_WAIT_SECONDS)
         request = parameters.parse_body(RevertRequest, self.take_body())
         await self.answer_started_run(await self.runner.revert(run_id, self.caller, force=request.force), wait)
+
+
+class ApplyRequest(Parameters):
+    """The body of `POST wap/runs/{runId}/apply`; it may be empty."""
+
+    paths: list[str] | None = Field(
+        None, min_length=1, description="Only these files and folders; without it, everything that was not applied."
+    )
+
+
+class ApplyHandler(RunResponseHandler):
+    """Let a person apply what a run left in its layer, as a run of its own."""
+
+    allowed = ("POST",)
+
+    @verb
+    async def post(self, run_id: str) -> None:
+        await self.authorize(Effect.WRITE)
+        wait = parameters.get_seconds(self.request, "wait", DEFAULT_WAIT_SECONDS)
+        request = parameters.parse_body(ApplyRequest, self.take_body(), "Name folders, or leave paths out.")
+        await self.answer_started_run(await self.runner.apply(run_id, request.paths, self.caller), wait)
 
 
 class ChangesHandler(WapHandler):

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from wap_kernel.dialects import json_schema
+from wap_kernel.dialects.agent_spaces.approval_models import PendingApproval
 from wap_kernel.dialects.agent_spaces.event_models import EventsMessage
 from wap_kernel.dialects.agent_spaces.operations import OperationsMessage
 from wap_kernel.model.errors import Code
@@ -22,7 +23,7 @@ from wap_kernel.model.run import RunStatus
 from wap_kernel.runs.store.outputs import STREAMS
 
 from ..handlers.approvals import DecisionRequest
-from ..handlers.runs import KEY_HEADER, RevertRequest
+from ..handlers.runs import KEY_HEADER, ApplyRequest, RevertRequest
 from . import parts
 from .tools import CLAIMS
 
@@ -40,6 +41,7 @@ _SUMMARY = {
         "user": {"type": "string"},
         "agent": {"type": "string"},
         "dialect": {"type": "string"},
+        "tool": {"type": "string", "description": "The tool, for the run of a single call."},
         "startedAt": {"type": "string"},
         "completedAt": {"type": "string"},
         "operations": {"type": "integer", "description": "The number of its operations."},
@@ -48,7 +50,7 @@ _SUMMARY = {
             "description": "The number of its events so far with a failure or denial.",
         },
         "reverts": {"type": "string", "description": "The run that it reverts."},
-        "pendingApproval": {"type": "object"},
+        "pendingApproval": json_schema.build_schema(PendingApproval, "serialization"),
     },
     "required": ["runId", "status", "startedAt", "operations", "problems"],
 }
@@ -62,6 +64,7 @@ _CHANGES = {
                 "properties": {
                     "path": {"type": "string"},
                     "change": {"type": "string"},
+                    "from": {"type": "string", "description": "The old path of what was moved."},
                     "diff": {
                         "type": "string",
                         "description": "The change of a text file, from before the run to after.",
@@ -73,8 +76,6 @@ _CHANGES = {
             },
         },
         "more": {"type": "integer", "description": "The number of further changes that are not listed."},
-        "notKept": {"type": "array", "description": "Files that were too large to store, and so cannot be reverted."},
-        "notUndone": {"type": "array", "description": "Paths that a revert leaves alone."},
     },
     "required": ["changes"],
 }
@@ -111,6 +112,7 @@ def paths() -> dict[str, Any]:
         f"{one}/decision": {"post": _decide()},
         f"{one}/cancel": {"post": _cancel()},
         f"{one}/revert": {"post": _revert()},
+        f"{one}/apply": {"post": _apply()},
         f"{one}/changes": {"get": _changes()},
         f"{one}/output/{{operationId}}": {"get": _output()},
         f"{one}/stream": {"get": _stream()},
@@ -178,7 +180,9 @@ def _decide() -> parts.Route:
 def _cancel() -> parts.Route:
     return {
         "operationId": "cancelRun",
-        "summary": "Cancel a run; its changes stay",
+        "summary": "Cancel a run",
+        "description": "The changes of its completed operations stay, unless it is atomic; those of the command that "
+        "is ended are not applied.",
         "parameters": _RUN,
         "responses": parts.responses(_message(), (*_ONE, Code.CONFLICT, Code.NO_SPACE)),
     }
@@ -195,6 +199,21 @@ def _revert() -> parts.Route:
             "content": parts.json(json_schema.build_schema(RevertRequest, "validation")),
         },
         "responses": _started((*_ONE, Code.CONFLICT, Code.NO_SPACE, Code.RATE_LIMITED)),
+    }
+
+
+def _apply() -> parts.Route:
+    return {
+        "operationId": "applyRun",
+        "summary": "Apply what a run left in its layer, as a run of its own",
+        "description": "Needs a person's credential. What was not applied, because the files had changed meanwhile or "
+        "the run was cancelled, replaces what is in the workspace now; a revert of the new run restores that.",
+        "parameters": [*_RUN, _wait(), *CLAIMS],
+        "requestBody": {
+            "required": False,
+            "content": parts.json(json_schema.build_schema(ApplyRequest, "validation")),
+        },
+        "responses": _started((*_ONE, Code.CONFLICT, Code.NO_SPACE)),
     }
 
 

@@ -59,6 +59,7 @@ DOORS = (
     Door("POST", "wap/runs/x/decision", _DECISION, "write", "wap_approvals", status=404),
     Door("POST", "wap/runs/x/cancel", None, "write", status=404),
     Door("POST", "wap/runs/x/revert", None, "write", status=404),
+    Door("POST", "wap/runs/x/apply", None, "write", status=404),
     Door("GET", "wap/runs/x/changes", None, "read", status=404),
     Door("GET", "wap/runs/x/output/x", None, "read", status=404),
     Door("GET", "wap/runs/x/stream", None, "read", status=404),

@@ -24,6 +24,7 @@ from wap_kernel.model.errors import (
 from wap_kernel.model.git.operations import GitChange, GitTransfer
 from wap_kernel.model.limits import APPROVAL_SECONDS
 from wap_kernel.model.operations import ApplyChanges, Effect, RevertRun, RunCommand
+from wap_kernel.model.paths import parse_path
 from wap_kernel.model.results import Result
 from wap_kernel.model.run import Approval, BatchOptions, Run, RunStatus, Step
 from wap_kernel.runs import decisions, recovery
@@ -277,7 +278,9 @@ class Runner(RunQueries):
         run = await self.get(run_id, caller)
         if not run.status.is_final:
             raise Conflict(f"The run has not ended ({run.status.value}).", hint="Cancel it first.", runId=run.id)
-        operation = ApplyChanges(run=run.id, paths=None if paths is None else tuple(paths))
+        names = self.workspace.names_of_root
+        chosen = None if paths is None else tuple(parse_path(path, names) for path in paths)
+        operation = ApplyChanges(run=run.id, paths=chosen)
         return await self.start([Step(APPLY, APPLY, operation)], BatchOptions(), caller, dialect=APPLY)
 
     # -- upkeep

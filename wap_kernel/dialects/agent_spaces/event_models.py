@@ -10,10 +10,15 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Annotated, Literal
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Discriminator, Field, JsonValue, Tag, TypeAdapter
-from pydantic.alias_generators import to_camel
+from pydantic import AfterValidator, Discriminator, Field, JsonValue, Tag, TypeAdapter
 from pydantic_core import PydanticCustomError
 
+from wap_kernel.dialects.agent_spaces.approval_models import (
+    PendingApproval,
+    ProposedChange,
+    ReceivedModel,
+    RefusedChange,
+)
 from wap_kernel.dialects.agent_spaces.operations import Encoding, Validation, try_parse, validate
 from wap_kernel.model.operations import ModifyFile, RunCommand, WriteFile
 from wap_kernel.model.run import KINDS
@@ -29,12 +34,7 @@ Details = dict[str, JsonValue]
 Category = Literal["validation", "policy", "execution", "timeout", "system"]
 
 
-class _ReceivedModel(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="allow", strict=True, alias_generator=to_camel)
-    __pydantic_extra__: Details
-
-
-class _Event(_ReceivedModel):
+class _Event(ReceivedModel):
     type: str
     timestamp: Time | None = None
     operation_id: str | None = None
@@ -55,20 +55,6 @@ class _OnPath(_Outcome):
     """Hash of the file's present content, also when the operation expected another."""
     diff: str | None = None
     truncated: bool | None = None
-
-
-class RefusedChange(_ReceivedModel):
-    path: str
-    rule: str
-    reason: str
-
-
-class SimulatedChange(_ReceivedModel):
-    path: str
-    change: str
-    kind: str | None = None
-    source: str | None = None
-    """Old path of a folder that was moved."""
 
 
 class MessageEvent(_Outcome):
@@ -119,7 +105,7 @@ class ShellEvent(_Outcome):
     """Changes that policy refuses; they were not applied."""
     conflicts: list[str] | None = None
     """Paths that were changed meanwhile: the workspace has that version, and a person may apply the command's."""
-    changes: list[SimulatedChange] | None = None
+    changes: list[ProposedChange] | None = None
     """All changes of a dry run so far."""
     more: int | None = None
     """Number of changes that are not listed."""
@@ -210,7 +196,7 @@ AnyEvent = Annotated[
 ]
 
 
-class EventsMessage(_ReceivedModel):
+class EventsMessage(ReceivedModel):
     protocol_version: Literal["1.0"]
     run_id: str
     status: Literal["running", "awaiting_approval", "completed", "cancelled", "error"]
@@ -220,7 +206,7 @@ class EventsMessage(_ReceivedModel):
     atomic: bool | None = None
     dry_run: bool | None = None
     reverts: str | None = None
-    pending_approval: Details | None = None
+    pending_approval: PendingApproval | None = None
     response: Details | None = None
     """Response of a single call that waited for approval, in its dialect's own form."""
 
