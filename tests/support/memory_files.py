@@ -146,7 +146,9 @@ class MemoryFiles:
         except (FileNotFoundError, NotADirectoryError):
             return None
 
-    def replace(self, path: str, data: bytes, *, exclusive: bool = False, mode: int | None = None) -> Stat:
+    def replace(
+        self, path: str, data: bytes, *, exclusive: bool = False, mode: int | None = None, expected: Stat | None = None
+    ) -> Stat:
         real = self._target(path)
         before = self._nodes.get(real)
         if before is not None and exclusive:
@@ -171,7 +173,7 @@ class MemoryFiles:
             self._nodes[new + path[len(old) :]] = self._nodes.pop(path)
         return new
 
-    def unlink(self, path: str) -> None:
+    def unlink(self, path: str, *, expected: Stat | None = None) -> None:
         real = self._target(path)
         if self.stat(real).kind is FileKind.FOLDER:
             raise fail(errno.EISDIR)

@@ -52,7 +52,7 @@ def _fields(freed: SweepResult) -> dict[str, int]:
     return {
         "runs": freed.runs,
         "outputs": freed.outputs,
-        "beforeImages": freed.blobs,
+        "beforeImages": freed.images,
         "tokens": freed.tokens,
         "auditRecords": freed.audit_records,
     }

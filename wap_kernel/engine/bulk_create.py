@@ -1,10 +1,9 @@
 """Create several files of a run together.
 
-    locks -> intents and before-images, stored together -> each file -> their folders, synced once -> outcomes
+    locks -> each file under a temporary name -> intents and changes, stored -> renames -> folders, synced -> outcomes
 
-Each step is done for all files before the next step begins; only the files are created one after the other. If the
-process dies, a few operations were under way instead of one: their intents name all of them, and each file either
-exists or does not. Runs on the workspace's threads.
+Each step is done for all files before the next step begins. If the process dies, a few operations were under way
+instead of one: the log names all of them, and each file either exists or does not. Runs on the workspace's threads.
 """
 
 from __future__ import annotations
@@ -16,18 +15,19 @@ from typing import NamedTuple
 
 from wap_kernel.engine.fast_path import FastPath
 from wap_kernel.files import content_hash
-from wap_kernel.files.contained.atomic_write import PendingSync
+from wap_kernel.files.contained.atomic_write import PendingSync, StagedFile
 from wap_kernel.files.contained.linkless import LinklessFiles
 from wap_kernel.files.interface import Locks
 from wap_kernel.model.caller import CallContext, Caller
+from wap_kernel.model.changes import ABSENT, Change, ChangeKind
 from wap_kernel.model.command import CancelToken
 from wap_kernel.model.errors import Conflict, ExecutionFailed, WapError
 from wap_kernel.model.operations import Operation, WriteFile
 from wap_kernel.model.paths import render_path, resolve_lexically
 from wap_kernel.model.results import WriteResult
 from wap_kernel.state.audit.log import Audit, AuditEntry, AuditRecord, Outcome, is_denial
-from wap_kernel.state.undo.change_store import ChangeStore
-from wap_kernel.state.undo.file_image import ABSENT, FileImage
+from wap_kernel.state.changes.change_log import ChangeLog, LoggedChange
+from wap_kernel.state.changes.tree_manifest import make_image
 
 Translate = Callable[[Exception, Operation], WapError]
 
@@ -51,7 +51,9 @@ class _Creation:
 
     new: NewFile
     record: AuditRecord
-    image: FileImage = ABSENT
+    staged: StagedFile | None = None
+    row: LoggedChange | None = None
+    is_created: bool = False
     hash: str = ""
     error: WapError | None = None
     end: AuditEntry | None = None
@@ -72,10 +74,10 @@ class _Creation:
 class BulkCreate:
     """The creation of several files at once."""
 
-    def __init__(self, audit: Audit, locks: Locks, changes: ChangeStore, translate: Translate) -> None:
+    def __init__(self, audit: Audit, locks: Locks, log: ChangeLog, translate: Translate) -> None:
         self._audit = audit
         self._locks = locks
-        self._changes = changes
+        self._log = log
         self._translate = translate
 
     def create(
@@ -101,43 +103,73 @@ class BulkCreate:
         return [one.result for one in takewhile(lambda one: not one.is_skipped, creations)]
 
     def _create(self, files: LinklessFiles, creations: Sequence[_Creation], run: str, cancel: CancelToken) -> None:
-        # The intents enter the queue before the before-images do, so they are stored with them or before them.
         require_intents = self._audit.intents([one.record for one in creations])
         try:
-            rows = self._changes.begin_new(run, {one.new.position: one.new.path for one in creations})
-            require_intents()
-        except WapError as error:
+            for number, one in enumerate(creations):
+                self._stage_file(files, one, is_skipped=number > 0 and cancel.requested)
+            self._log_changes(creations, run, require_intents)
+            self._rename_files([one for one in creations if one.row is not None])
+        finally:
             for one in creations:
-                one.error = error
-                one.finish()
-        else:
-            self._create_files(files, creations, cancel)
-            self._changes.end_new({row: one.image for row, one in zip(rows, creations, strict=True)})
+                if one.staged is not None:
+                    one.staged.location.close()
+        rows = [(one.row, one.is_created) for one in creations if one.row is not None]
+        self._log.finish([row for row, is_made in rows if is_made], [row for row, is_made in rows if not is_made])
         self._audit.outcomes([one.end for one in creations if one.end is not None])
 
-    def _create_files(self, files: LinklessFiles, creations: Sequence[_Creation], cancel: CancelToken) -> None:
+    def _stage_file(self, files: LinklessFiles, one: _Creation, *, is_skipped: bool) -> None:
+        if is_skipped:
+            one.is_skipped = True
+            one.error = ExecutionFailed("The run was cancelled before it came to this.")
+            one.finish()
+            return
+        operation = one.new.operation
+        one.record.begin()
+        try:
+            one.staged = files.stage(operation.path, operation.content)
+        except Exception as error:  # noqa: BLE001 - whatever it is, it is audited, and a bug is logged
+            self._fail(one, error)
+
+    def _log_changes(self, creations: Sequence[_Creation], run: str, require_intents: Callable[[], None]) -> None:
+        staged = [one for one in creations if one.staged is not None]
+        try:
+            rows = self._log.begin([_make_row(one, run) for one in staged]) if staged else []
+            require_intents()
+        except WapError as error:
+            for one in staged:
+                if one.staged is not None:
+                    one.staged.discard()
+                self._fail(one, error)
+        else:
+            for one, row in zip(staged, rows, strict=True):
+                one.row = row
+
+    def _rename_files(self, creations: Sequence[_Creation]) -> None:
         pending_sync = PendingSync()
-        for number, one in enumerate(creations):
-            if number and cancel.requested:
-                one.is_skipped = True
-                one.error = ExecutionFailed("The run was cancelled before it came to this.")
-            else:
-                self._create_file(files, one, pending_sync)
+        for one in creations:
+            try:
+                assert one.staged is not None
+                pending_sync.add_folder(one.staged.location.fd)
+                one.staged.rename(pending_sync)
+            except Exception as error:  # noqa: BLE001 - as above
+                self._fail(one, error)
+                continue
+            one.is_created = True
+            one.hash = content_hash.hash_bytes(one.new.operation.content)
             one.finish()
         try:
             pending_sync.sync()
         except OSError as error:
             for one in creations:
-                one.error = one.error or self._translate(error, one.new.operation)
-                one.finish()
+                if one.error is None:
+                    self._fail(one, error)
 
-    def _create_file(self, files: LinklessFiles, one: _Creation, pending_sync: PendingSync) -> None:
-        operation = one.new.operation
-        one.record.begin()
-        try:
-            stat = files.create(operation.path, operation.content, pending_sync)
-        except Exception as error:  # noqa: BLE001 - whatever it is, it is audited, and a bug is logged
-            one.error = self._translate(error, operation)
-            return
-        one.hash = content_hash.hash_bytes(operation.content)
-        one.image = FileImage.of(stat, one.hash.removeprefix("sha256:"))
+    def _fail(self, one: _Creation, error: Exception) -> None:
+        one.error = self._translate(error, one.new.operation)
+        one.finish()
+
+
+def _make_row(one: _Creation, run: str) -> LoggedChange:
+    assert one.staged is not None
+    change = Change(one.new.path, ChangeKind.CREATED, ABSENT, make_image(one.staged.stat))
+    return LoggedChange(run, one.new.position, change, one.staged.token)

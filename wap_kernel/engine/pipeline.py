@@ -77,7 +77,7 @@ class Pipeline:
         self._actions = actions
         self._history = history
         self._undo = undo
-        self._bulk_create = None if undo.changes is None else BulkCreate(audit, locks, undo.changes, self._translate)
+        self._bulk_create = BulkCreate(audit, locks, history.log, self._translate) if undo.is_on else None
         self._redactor = redactor
         self._limits = limits
         self._changed = changed

@@ -194,20 +194,3 @@ class Files(Protocol):
     def remove_tree(self, path: str) -> None: ...
     def mkdir(self, path: str, *, parents: bool = False) -> bool:
         """Create a folder and return whether it is new; an existing folder is no error."""
-
-
-class RestorableFiles(Files, Protocol):
-    """Files that a revert can restore; no link is followed, and every replacement is atomic."""
-
-    def guarded_by(self, guard: Guard) -> RestorableFiles: ...
-    def restore(self, path: str, data: bytes, mode: int) -> None:
-        """Write a file with all bits of `mode` at `path`, also over a link or a read-only file."""
-
-    def symlink(self, path: str, target: str) -> None:
-        """Create a link at `path`, also over a file or another link."""
-
-    def chmod(self, path: str, mode: int) -> None:
-        """Change the mode of a file or a folder; a link has none."""
-
-    def rmdir(self, path: str) -> None:
-        """Remove an empty folder."""

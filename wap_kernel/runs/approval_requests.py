@@ -32,9 +32,8 @@ from wap_kernel.providers.process.environment import build_environment
 from wap_kernel.redaction.results import CurrentRedactor, redact_value
 from wap_kernel.runs import approval_evidence
 from wap_kernel.runs.command_evidence import collect_command_evidence, list_bound_paths
-from wap_kernel.state.undo.change_recorder import Readable
 from wap_kernel.state.undo.preview_diff import find_written_path, preview_difference
-from wap_kernel.state.undo.report import RevertPreview
+from wap_kernel.state.undo.report import Readable, RevertPreview
 
 MAX_NAMED_PATHS = 20
 """Paths that an approval names as not bound."""

@@ -125,15 +125,6 @@ CREATE TABLE approvals (
     reason TEXT
 );
 CREATE INDEX approvals_run ON approvals (run);
-CREATE TABLE changes (
-    id INTEGER PRIMARY KEY AUTOINCREMENT,
-    run TEXT NOT NULL,
-    position INTEGER NOT NULL,
-    path TEXT NOT NULL,
-    before TEXT NOT NULL,
-    after TEXT
-);
-CREATE INDEX changes_run ON changes (run, id);
 CREATE TABLE change_log (
     id INTEGER PRIMARY KEY AUTOINCREMENT,
     run TEXT NOT NULL,
@@ -168,12 +159,6 @@ CREATE TABLE applies (
     is_rolled_back INTEGER NOT NULL DEFAULT 0,
     first INTEGER NOT NULL,
     last INTEGER NOT NULL
-);
-CREATE TABLE notes (
-    run TEXT NOT NULL,
-    position INTEGER NOT NULL,
-    body TEXT NOT NULL,
-    PRIMARY KEY (run, position)
 );
 """
 _HINTS = {

@@ -11,9 +11,9 @@ import os
 
 from wap_kernel.files.contained import atomic_write
 from wap_kernel.files.contained.component_walk import FOLDER_FLAGS, Location
-from wap_kernel.files.contained.handles import READ_FLAGS, LocalFile, build_link_stat
+from wap_kernel.files.contained.handles import READ_FLAGS, LocalFile
 from wap_kernel.files.contained.openat2 import OpenBeneath
-from wap_kernel.files.interface import Guard, LinkStat
+from wap_kernel.files.interface import Guard
 from wap_kernel.model.paths import Access, resolve_lexically
 
 _LINKED = (errno.ELOOP, errno.EXDEV, errno.EAGAIN)
@@ -68,13 +68,6 @@ class LinklessFiles:
         except BaseException:
             location.close()
             raise
-
-    def create(self, path: str, data: bytes, pending_sync: atomic_write.PendingSync) -> LinkStat:
-        staged = self.stage(path, data)
-        with staged.location as location:
-            pending_sync.add_folder(location.fd)
-            staged.rename(pending_sync)
-            return build_link_stat(staged.stat)
 
     def _locate(self, path: str) -> Location | None:
         if ".." in path:

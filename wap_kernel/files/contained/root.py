@@ -215,31 +215,6 @@ class Root:
             raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR))
         return location
 
-    # -- restoring
-
-    def restore(self, path: str, data: bytes, mode: int) -> None:
-        with self._locate_target(path, follow=False) as location:
-            staged = atomic_write.StagedFile(location, data, None, mode, journal=self.journal, step=self._step)
-            os.rename(staged.name, location.name, src_dir_fd=location.fd, dst_dir_fd=location.fd)
-            atomic_write.change_mode(location, mode)
-            staged.forget()
-
-    def symlink(self, path: str, target: str) -> None:
-        with self._locate_target(path, follow=False) as location:
-            self._guard.check_tree(location.path)
-            temporary = ".wap-link.tmp"
-            os.symlink(target, temporary, dir_fd=location.fd)
-            os.rename(temporary, location.name, src_dir_fd=location.fd, dst_dir_fd=location.fd)
-
-    def chmod(self, path: str, mode: int) -> None:
-        with self._locate_target(path, follow=False) as location:
-            atomic_write.change_mode(location, mode)
-
-    def rmdir(self, path: str) -> None:
-        with self._locate_target(path, follow=False) as location:
-            os.rmdir(location.name, dir_fd=location.fd)
-            os.fsync(location.fd)
-
     # -- resolution
 
     def _locate_target(self, path: str, *, follow: bool = True) -> Location:

@@ -69,7 +69,9 @@ class Overlay:
 
     # -- writing
 
-    def replace(self, path: str, data: bytes, *, exclusive: bool = False, mode: int | None = None) -> Stat:
+    def replace(
+        self, path: str, data: bytes, *, exclusive: bool = False, mode: int | None = None, expected: Stat | None = None
+    ) -> Stat:
         real = self._target(path)
         old = self._layer.lstat(real)
         if old is not None:
@@ -109,7 +111,7 @@ class Overlay:
             self._layer.put(old, REMOVED)
         return new
 
-    def unlink(self, path: str) -> None:
+    def unlink(self, path: str, *, expected: Stat | None = None) -> None:
         real = self._target(path, follow=False)
         found = self._layer.lstat(real)
         if found is None:

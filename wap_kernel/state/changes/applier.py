@@ -15,10 +15,10 @@ from dataclasses import dataclass, replace
 from types import MappingProxyType
 
 from wap_kernel.files.contained.renames import sync_filesystem
-from wap_kernel.model.changes import ABSENT, Change, ChangeKind, ChangeSet
+from wap_kernel.model.changes import ABSENT, Change, ChangeKind, ChangeSet, FileImage
 from wap_kernel.model.errors import NO_SPACE_ERRNOS, NoSpace
 from wap_kernel.state.changes.apply_execution import ApplyExecution, is_temporary_path
-from wap_kernel.state.changes.apply_plan import ApplyUnit, plan_apply
+from wap_kernel.state.changes.apply_plan import IsFolder, plan_apply
 from wap_kernel.state.changes.change_log import LoggedChange, make_token
 from wap_kernel.state.changes.comparison import ComparedUnit, Comparison
 from wap_kernel.state.changes.folder_cache import FolderCache
@@ -101,7 +101,7 @@ class ChangeApplier:
         return ApplyResult(tuple(applied), tuple(dict.fromkeys([*conflicts, *execution.conflicts])), tuple(unkept))
 
     def recover(self, run: str) -> list[int]:
-        """Complete or roll back what was being applied when the run's process died; return the positions of its steps."""
+        """Complete or roll back what was being applied when the run's process died; return the positions of steps."""
         log = self._history.log
         applies = log.read_applies(run)
         for pending in applies:
@@ -109,7 +109,7 @@ class ChangeApplier:
             ApplyExecution(self._history, pending, rows).execute(is_recovery=True)
         return [pending.position for pending in applies]
 
-    def _make_folder_check(self, folders: FolderCache):  # type: ignore[no-untyped-def]
+    def _make_folder_check(self, folders: FolderCache) -> IsFolder:
         def is_folder(path: str) -> bool:
             try:
                 location = folders.locate(path)
@@ -221,8 +221,6 @@ def _make_row(run: str, position: int, change: Change) -> LoggedChange:
 
 
 def _mode_change(path: str, before: int, after: int) -> Change:
-    from wap_kernel.model.changes import FileImage
-
     return Change(path, ChangeKind.MODE, FileImage("folder", before), FileImage("folder", after))
 
 
@@ -243,7 +241,3 @@ def _leave_conflicts(compared: Sequence[ComparedUnit], left: Collection[str]) ->
         and (each.unit.group is None or each.unit.group not in failed)
         and not (moves_failed and (each.unit.change.kind is ChangeKind.MOVED or each.unit.is_helper))
     ]
-
-
-def _is_unit(unit: ApplyUnit) -> bool:
-    return not unit.is_helper

@@ -128,6 +128,13 @@ class ChangeLog:
         """Return all changes of a run that were made, in order."""
         return self._select("run = ? AND is_done", run)
 
+    def read_own(self, run: str) -> list[LoggedChange]:
+        """Return the changes of a run, in order, without those that it took back itself."""
+        rows = self.read(run)
+        own = {row.id for row in rows}
+        taken_back = {row.inverts for row in rows if row.inverts in own}
+        return [row for row in rows if row.id not in taken_back and row.inverts not in own]
+
     def read_live(self, run: str) -> list[LoggedChange]:
         """Return the changes of a run that no revert has undone, in order."""
         rows = self.read(run)
@@ -190,7 +197,7 @@ def _insert(connection: sqlite3.Connection, rows: Sequence[LoggedChange]) -> lis
     connection.executemany(
         "INSERT INTO images (name, stamp, run, size) VALUES (?, ?, ?, ?)",
         [
-            (row.token, row.change.before.stamp, row.run, row.change.before.size or 0)
+            (row.token, row.change.before.stamp, row.run, _measure(row))
             for row in rows
             if row.change.before.stored is not None
         ],
@@ -206,13 +213,20 @@ def _finish(connection: sqlite3.Connection, done: Sequence[LoggedChange], droppe
     connection.executemany(
         "UPDATE images SET stamp = ?, size = ? WHERE name = ? AND stamp IS NOT ?",
         [
-            (row.change.before.stamp, row.change.before.size or 0, row.token, row.change.before.stamp)
+            (row.change.before.stamp, _measure(row), row.token, row.change.before.stamp)
             for row in done
             if row.change.before.stored is not None
         ],
     )
     connection.executemany("DELETE FROM change_log WHERE id = ?", [(row.id,) for row in dropped])
     connection.executemany("DELETE FROM images WHERE name = ?", [(row.token,) for row in dropped])
+
+
+def _measure(row: LoggedChange) -> int:
+    """Return the bytes that a change displaces."""
+    if row.change.before.kind == "folder":
+        return 0 if row.tree is None else row.tree.size
+    return row.change.before.size or 0
 
 
 def _dump(row: LoggedChange) -> tuple[object, ...]:

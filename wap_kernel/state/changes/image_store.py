@@ -25,6 +25,11 @@ MAX_FILE_BYTES = 16 * 1024 * 1024
 """Size of the largest file that is copied from another filesystem."""
 MAX_TOTAL_BYTES = 512 * 1024 * 1024
 """Bytes that are copied from another filesystem for one operation."""
+_SAME = (
+    "WITH RECURSIVE same(stamp) AS (SELECT ? UNION SELECT y.stamp FROM same"
+    " JOIN images x ON x.stamp = same.stamp JOIN images y ON y.name = x.name WHERE y.stamp IS NOT NULL)"
+)
+"""All stamps of one content: a copy of a copy has it too."""
 _MAX_FOLDERS = 10_000
 """Folders of which is known whether they are on the mount of the store."""
 
@@ -128,11 +133,7 @@ class ImageStore:
             return image.stored
         if image.stamp is None or image.kind == "absent":
             return None
-        names = self._database.write(
-            lambda connection: connection.execute(
-                "SELECT DISTINCT name FROM images WHERE stamp = ?", (image.stamp,)
-            ).fetchall()
-        )
+        names = self._query(f"{_SAME} SELECT DISTINCT name FROM images JOIN same USING (stamp)", image.stamp)
         return next((name for (name,) in names if self._is_kind(name, image)), None)
 
     def _is_kind(self, name: str, image: FileImage) -> bool:
@@ -147,14 +148,13 @@ class ImageStore:
     def has_same_content(self, image: FileImage, other: FileImage) -> bool:
         if image.stamp == other.stamp:
             return True
-        return image.size == other.size and bool(
-            self._database.write(
-                lambda connection: connection.execute(
-                    "SELECT 1 FROM images x JOIN images y ON x.name = y.name WHERE x.stamp = ? AND y.stamp = ? LIMIT 1",
-                    (image.stamp, other.stamp),
-                ).fetchall()
-            )
-        )
+        if image.size != other.size or image.stamp is None or other.stamp is None:
+            return False
+        return bool(self._query(f"{_SAME} SELECT 1 FROM same WHERE stamp = ?", image.stamp, other.stamp))
+
+    def _query(self, query: str, *values: str) -> list[tuple[str]]:
+        # On the writing connection, so that enqueued changes are stored first.
+        return self._database.write(lambda connection: connection.execute(query, values).fetchall())
 
     def equate(self, run: str, pairs: Iterable[tuple[str, str, str]]) -> None:
         """Store that copies have the content of their originals: the name, the stamp of the original, of the copy."""

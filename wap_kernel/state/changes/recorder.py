@@ -9,7 +9,6 @@ from dataclasses import replace
 from wap_kernel.files.contained.atomic_write import Journal, StagedFile, Step, check_writable
 from wap_kernel.files.contained.changer import append_to_file, make_conflict
 from wap_kernel.files.contained.component_walk import Location
-from wap_kernel.files.contained.copies import remove_entry
 from wap_kernel.files.contained.handles import LocalFolder
 from wap_kernel.model.changes import ABSENT, Change, ChangeKind, FileImage
 from wap_kernel.state.changes.change_log import ChangeLog, LoggedChange, make_token
@@ -184,6 +183,8 @@ class ChangeRecorder:
         row = self._begin(
             kind, location.path, before, after, token=token, staged=staged_path, tree=tree, inverts=inverts
         )
+        if staged_path is None:
+            self._journal.forget(staged.name)  # the log names it from now on
         return self._make(row, location, staged=staged)
 
     def take_away(
@@ -297,8 +298,3 @@ class ChangeRecorder:
     def _sync(self, location: Location) -> None:
         if self._is_synced:
             os.fsync(location.fd)
-
-    def discard_copy(self, staged: Location) -> None:
-        """Remove a staged copy that was not used."""
-        if staged.fd != self.store.fd:
-            remove_entry(staged.fd, staged.name)

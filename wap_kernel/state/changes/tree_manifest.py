@@ -6,7 +6,7 @@ import json
 import os
 import stat
 import zlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 
@@ -64,12 +64,14 @@ class TreeManifest:
         """Return the bytes of all files."""
         return sum(image.size or 0 for image in self.images.values())
 
-    def find_foreign(self, now: TreeManifest) -> list[str]:
+    def find_foreign(
+        self, now: TreeManifest, is_same: Callable[[FileImage, FileImage], bool] = FileImage.is_like
+    ) -> list[str]:
         """Return the files and links of `now` that are not in this manifest, or not as they are in it."""
         return [
             path
             for path, image in now.images.items()
-            if image.kind != "folder" and (path not in self.images or not image.is_like(self.images[path]))
+            if image.kind != "folder" and (path not in self.images or not is_same(image, self.images[path]))
         ]
 
 

@@ -3,55 +3,58 @@
 from __future__ import annotations
 
 import os
-import re
 import sqlite3
-from collections import Counter, defaultdict
+from collections import Counter
 from contextlib import suppress
 
 from wap_kernel.model.run import RunStatus
-from wap_kernel.state.retention.policy import RetentionLimits, StateInventory, StorageUsage, StoredRun
-from wap_kernel.state.undo.blob_store import BlobStore
+from wap_kernel.state.retention.policy import ImageUsage, RetentionLimits, StateInventory, StorageUsage, StoredRun
 
 BATCH = 5000
 """Rows that are read or removed together, so that no other process waits long."""
 LONG_ROWS_BATCH = 100
 """Rows that are read together from tables with long rows."""
 FINAL_STATUSES = ", ".join(f"'{status.value}'" for status in RunStatus if status.is_final)
-_DIGEST = re.compile(r"[0-9a-f]{64}")
 
 
 def take_inventory(
-    connection: sqlite3.Connection, outputs_folder: str, stored_blobs: BlobStore, limits: RetentionLimits
+    connection: sqlite3.Connection, outputs_folder: str, images_folder: str, limits: RetentionLimits
 ) -> StateInventory:
     """Return everything in the state that retention may remove."""
     # Files before rows: a file that is named in between is young, and one that was named before is in the rows.
     outputs = {entry.name: measure_tree(entry.path) for entry in _list_folder(outputs_folder)}
-    blobs = list(stored_blobs.all())
-    references = read_references(connection)
-    files = sum(usage.size for usage in outputs.values()) + sum(blob.size for blob in blobs)
+    images = _list_images(connection, images_folder)
+    files = sum(usage.size for usage in outputs.values()) + sum(image.size for image in images)
     sizes = _measure_rows(connection) if files + measure_database(connection) > limits.size else {}
     rows = connection.execute(
         f"SELECT number, id, CASE WHEN status IN ({FINAL_STATUSES}) THEN coalesce(completed_at, started_at) END,"
         " reverts FROM runs ORDER BY number"
     ).fetchall()
-    runs = [
-        StoredRun(number, run, ended_at, reverts, frozenset(references.get(run, ())), sizes.get(run, 0))
-        for number, run, ended_at, reverts in rows
-    ]
-    return StateInventory(runs, outputs, blobs)
+    runs = [StoredRun(number, run, ended_at, reverts, sizes.get(run, 0)) for number, run, ended_at, reverts in rows]
+    return StateInventory(runs, outputs, images)
 
 
-def read_references(connection: sqlite3.Connection) -> dict[str, set[str]]:
-    """Return every digest that occurs in a run's changes and notes: rather one too many than one too few."""
-    found: defaultdict[str, set[str]] = defaultdict(set)
-    for table, columns in (("changes", "before || coalesce(after, '')"), ("notes", "body")):
-        last = 0
-        query = f"SELECT rowid, run, {columns} FROM {table} WHERE rowid > ? ORDER BY rowid LIMIT {BATCH}"
-        while rows := connection.execute(query, (last,)).fetchall():
-            for _, run, text in rows:
-                found[run].update(_DIGEST.findall(text))
-            last = rows[-1][0]
+def _list_images(connection: sqlite3.Connection, folder: str) -> list[ImageUsage]:
+    """Return the stored before-images; the log knows the sizes of whole folders."""
+    entries = _list_folder(folder)
+    owners = {
+        name: (run, size)
+        for name, run, size in connection.execute("SELECT name, run, size FROM images WHERE size >= 0")
+    }
+    found = []
+    for entry in entries:
+        run, size = owners.get(entry.name, (None, None))
+        with suppress(OSError):
+            changed = entry.stat(follow_symlinks=False).st_ctime
+            found.append(ImageUsage(entry.name, run, measure_entry(entry.path) if size is None else size, changed))
     return found
+
+
+def measure_entry(path: str) -> int:
+    """Return the bytes of a file or of everything below a folder."""
+    if os.path.isdir(path) and not os.path.islink(path):
+        return measure_tree(path).size
+    return os.lstat(path).st_size
 
 
 def measure_database(connection: sqlite3.Connection) -> int:

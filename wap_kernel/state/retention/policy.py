@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from wap_kernel.model.timestamps import format_epoch
-from wap_kernel.state.undo.blob_store import BlobFile
 
 DAY = 86400.0
 
@@ -29,8 +27,7 @@ class RetentionLimits:
     token_days: float = 90
     """Days that a token is kept after it expired or was revoked."""
     grace: float = 2 * 3600
-    """Seconds that a file is kept to which nothing refers: a call may be about to refer to it. A before-image is stored
-    when a command begins and named when it has ended, and a command may take an hour."""
+    """Seconds that a file is kept to which nothing refers: a call may be about to refer to it."""
 
 
 @dataclass(frozen=True)
@@ -42,8 +39,6 @@ class StoredRun:
     ended_at: str | None
     """The time of the run's end, None while it runs or waits for an approval."""
     reverts: str | None
-    blobs: frozenset[str]
-    """Digests of the before-images that a revert needs."""
     size: int = 0
     """Bytes of the run's rows; 0 while the whole database is small enough."""
 
@@ -57,13 +52,24 @@ class StorageUsage:
 
 
 @dataclass(frozen=True)
+class ImageUsage:
+    """A stored before-image."""
+
+    name: str
+    run: str | None
+    """The run that displaced it; None: no change refers to it."""
+    size: int
+    changed_at: float
+
+
+@dataclass(frozen=True)
 class StateInventory:
     """Everything in the state that retention may remove."""
 
     runs: Sequence[StoredRun]
     outputs: Mapping[str, StorageUsage]
     """Folders of outputs by the id of their run."""
-    blobs: Sequence[BlobFile]
+    images: Sequence[ImageUsage]
 
 
 @dataclass(frozen=True)
@@ -73,7 +79,7 @@ class RetentionPlan:
     runs: tuple[str, ...]
     outputs: tuple[str, ...]
     """Outputs of `runs`, and of runs that an interrupted sweep has removed."""
-    blobs: tuple[BlobFile, ...]
+    images: tuple[ImageUsage, ...]
     size: int
     """Bytes that the removal frees."""
 
@@ -86,8 +92,6 @@ def compute_cutoff(now: float, days: float) -> str:
 def plan_sweep(inventory: StateInventory, limits: RetentionLimits, now: float) -> RetentionPlan:
     """Return what `limits` remove from the state at the time `now`."""
     runs = _choose_runs(inventory, limits, now)
-    remaining = [run for run in inventory.runs if run.id not in runs]
-    referred = {digest for run in remaining for digest in run.blobs}
     known = {run.id for run in inventory.runs}
     old = now - limits.grace
     outputs = [
@@ -95,9 +99,11 @@ def plan_sweep(inventory: StateInventory, limits: RetentionLimits, now: float) -
         for name, usage in inventory.outputs.items()
         if name in runs or (name not in known and usage.changed_at < old)
     ]
-    blobs = [blob for blob in inventory.blobs if blob.digest not in referred and blob.used_at < old]
-    size = sum(inventory.outputs[name].size for name in outputs) + sum(blob.size for blob in blobs)
-    return RetentionPlan(tuple(runs), tuple(outputs), tuple(blobs), size)
+    images = [
+        image for image in inventory.images if image.run in runs or (image.run not in known and image.changed_at < old)
+    ]
+    size = sum(inventory.outputs[name].size for name in outputs) + sum(image.size for image in images)
+    return RetentionPlan(tuple(runs), tuple(outputs), tuple(images), size)
 
 
 def _choose_runs(inventory: StateInventory, limits: RetentionLimits, now: float) -> dict[str, None]:
@@ -108,20 +114,18 @@ def _choose_runs(inventory: StateInventory, limits: RetentionLimits, now: float)
     limit = compute_cutoff(now, limits.run_days)
     found = {run.id: None for run in candidates if run.ended_at is not None and run.ended_at < limit}
 
-    own = {
-        run.id: run.size + (inventory.outputs[run.id].size if run.id in inventory.outputs else 0)
-        for run in inventory.runs
-    }
-    blobs = {blob.digest: blob.size for blob in inventory.blobs}
-    referring = Counter(digest for run in inventory.runs if run.id not in found for digest in run.blobs)
-    total = sum(blobs.get(digest, 0) for digest in referring)
-    total += sum(size for run, size in own.items() if run not in found)
+    sizes = {run.id: run.size for run in inventory.runs}
+    for name, usage in inventory.outputs.items():
+        if name in sizes:
+            sizes[name] += usage.size
+    for image in inventory.images:
+        if image.run in sizes:
+            sizes[image.run] += image.size
+    total = sum(size for run, size in sizes.items() if run not in found)
     for run in candidates:
         if total <= limits.size:
             break
-        if run.id in found or not (run.blobs or own[run.id]):
-            continue
-        found[run.id] = None
-        referring.subtract(run.blobs)
-        total -= own[run.id] + sum(blobs.get(digest, 0) for digest in run.blobs if not referring[digest])
+        if run.id not in found and sizes[run.id]:
+            found[run.id] = None
+            total -= sizes[run.id]
     return found

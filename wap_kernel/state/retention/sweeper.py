@@ -16,22 +16,20 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import TypeVar
 
+from wap_kernel.files.contained.copies import remove_entry
 from wap_kernel.model.errors import ProviderUnavailable
 from wap_kernel.model.timestamps import format_epoch
 from wap_kernel.state.audit import hash_chain
+from wap_kernel.state.changes import image_store
 from wap_kernel.state.retention.inventory import (
     BATCH,
     FINAL_STATUSES,
     measure_database,
     measure_tree,
     read_pragma,
-    read_references,
     take_inventory,
 )
 from wap_kernel.state.retention.policy import RetentionLimits, StateInventory, compute_cutoff, plan_sweep
-from wap_kernel.state.undo.blob_store import BlobStore
-from wap_kernel.state.undo.change_store import NO_RUN
-from wap_kernel.state.undo.concurrent_calls import ConcurrentCalls
 
 VACUUM_PAGES = 256
 """Free pages that are given back together."""
@@ -41,7 +39,7 @@ _LAST = 2**63 - 1
 _AUDIT_SIZE = " + ".join(
     f"coalesce(length(CAST({name} AS BLOB)), 0)" for name in (*hash_chain.COLUMNS, hash_chain.HASH)
 )
-_OF_RUNS = ("positions", "problems", "run_log", "approvals", "changes", "notes")
+_OF_RUNS = ("positions", "problems", "run_log", "approvals", "change_log", "images", "applies")
 
 T = TypeVar("T")
 Progress = Callable[[str, int, int], None]
@@ -54,13 +52,23 @@ class SweepResult:
 
     runs: int = 0
     outputs: int = 0
-    blobs: int = 0
+    images: int = 0
     tokens: int = 0
     audit_records: int = 0
     size: int = 0
     """Bytes of files. The database reuses the space of removed rows, and gives back what exceeds its spare."""
     anchor: hash_chain.ChainHead | None = None
     """The last audit record that was cut, None if none was."""
+
+
+def remove_tree(path: str) -> None:
+    """Remove a stored entry, also where a folder in it is closed to its owner."""
+    folder, name = os.path.split(path)
+    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        remove_entry(descriptor, name)
+    finally:
+        os.close(descriptor)
 
 
 def _silent(what: str, done: int, total: int) -> None: ...
@@ -91,8 +99,7 @@ class Sweeper:
         sweep ends.
         """
         self._outputs = os.path.join(state_dir, "outputs")
-        self._blobs = BlobStore(state_dir)
-        self._concurrent_calls = ConcurrentCalls(state_dir)
+        self._images = os.path.join(state_dir, image_store.FOLDER)
         self._connection = connection
         self._limits = limits or RetentionLimits()
         self._user = user
@@ -108,31 +115,31 @@ class Sweeper:
         (tokens,) = self._connection.execute(
             f"SELECT count(*) FROM tokens WHERE {self._dead_tokens_clause()}"
         ).fetchone()
-        return SweepResult(len(found.runs), len(found.outputs), len(found.blobs), tokens, last - first, found.size)
+        return SweepResult(len(found.runs), len(found.outputs), len(found.images), tokens, last - first, found.size)
 
     def sweep(self) -> SweepResult:
         """Remove what the plan names, and return what was freed."""
         found = plan_sweep(self.take_inventory(), self._limits, self._now)
         removed = {run for run in self._iterate("runs", found.runs) if self._remove_run(run)}
-        self._forget_calls()
         stayed = {run for run in found.runs if run not in removed}
         freed = SweepResult(runs=len(removed))
         for name in self._iterate("outputs", [name for name in found.outputs if name not in stayed]):
             size = measure_tree(os.path.join(self._outputs, name)).size
             shutil.rmtree(os.path.join(self._outputs, name), ignore_errors=True)
             freed = replace(freed, outputs=freed.outputs + 1, size=freed.size + size)
-        # A run that stayed, or that refers to one of them since the plan was made, keeps its before-images.
-        referred = {digest for digests in read_references(self._connection).values() for digest in digests}
-        for blob in self._iterate("before-images", [blob for blob in found.blobs if blob.digest not in referred]):
-            size = self._blobs.remove(blob, unused_for=self._limits.grace)
-            freed = replace(freed, blobs=freed.blobs + bool(size), size=freed.size + size)
+        # A run that stayed, or that stored one of them since the plan was made, keeps its before-images.
+        for image in self._iterate("before-images", [image for image in found.images if image.run not in stayed]):
+            if self._is_referred(image.name):
+                continue
+            remove_tree(os.path.join(self._images, image.name))
+            freed = replace(freed, images=freed.images + 1, size=freed.size + image.size)
         count, anchor = self._cut_audit()
         freed = replace(freed, tokens=self._remove_tokens(), audit_records=count, anchor=anchor)
         self._give_back()
         return freed
 
     def take_inventory(self) -> StateInventory:
-        return take_inventory(self._connection, self._outputs, self._blobs, self._limits)
+        return take_inventory(self._connection, self._outputs, self._images, self._limits)
 
     # -- rows
 
@@ -161,15 +168,8 @@ class Sweeper:
                 self._connection.execute(f"DELETE FROM {table} WHERE run = ?", (run,))
         return bool(removed)
 
-    def _forget_calls(self) -> None:
-        """Remove the changes of single calls, which only a running command needs."""
-        query = f"SELECT id FROM changes WHERE run = ? LIMIT {BATCH}"
-        while self._connection.execute(query, (NO_RUN,)).fetchone() is not None and not self._rest():
-            with self._concurrent_calls.unless_a_command() as is_free:
-                if not is_free:
-                    return
-                with self._transaction():
-                    self._connection.execute(f"DELETE FROM changes WHERE id IN ({query})", (NO_RUN,))
+    def _is_referred(self, name: str) -> bool:
+        return self._connection.execute("SELECT 1 FROM images WHERE name = ? LIMIT 1", (name,)).fetchone() is not None
 
     def _dead_tokens_clause(self) -> str:
         limit = compute_cutoff(self._now, self._limits.token_days)
