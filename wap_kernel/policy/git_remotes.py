@@ -6,17 +6,23 @@ the agent can write that file.
 
 from __future__ import annotations
 
+import re
+import unicodedata
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from fnmatch import fnmatchcase
 from ipaddress import ip_address
-from urllib.parse import urlsplit
+from urllib.parse import unquote, urlsplit
 
 from wap_kernel.model.errors import InvalidArgument, PermissionDenied
 from wap_kernel.model.git import names
 
 REMOTES_RULE = "git.remotes"
+FORBIDDEN_CHARACTERS = frozenset(" '\"\\<>?#;")
+"""Characters that end a path, or that some servers take for the end of a name: `..;` is `..` to them."""
+_ENCODED = re.compile(r"%(?:20|[89a-f][0-9a-f])", re.IGNORECASE)
+"""The only characters that may be encoded: spaces, and those beyond ASCII."""
 PROTECTED_BRANCHES = ("main", "master", "release", "release/*", "production")
 
 
@@ -65,8 +71,8 @@ def parse_remote(
         port = parts.port
     except ValueError:
         raise _bad_url() from None
-    is_printable = url.isascii() and url.isprintable() and not any(character in url for character in " '\"\\<>")
-    if not (is_printable and parts.hostname and parts.path.strip("/")) or port == 0 or parts.query or parts.fragment:
+    is_plain = url.isascii() and url.isprintable() and FORBIDDEN_CHARACTERS.isdisjoint(url)
+    if not (is_plain and parts.hostname and _is_unambiguous(parts.path)) or port == 0 or "%" in parts.netloc:
         raise _bad_url()
     if parts.username is not None or parts.password is not None or "@" in parts.netloc:
         raise InvalidArgument(
@@ -74,12 +80,27 @@ def parse_remote(
         )
     if parts.scheme != "https" and not (parts.scheme == "http" and allow_http and _is_loopback(parts.hostname)):
         raise InvalidArgument("A remote is reached by https only.", hint="Use https://host/owner/repository.git")
-    if any(part in (".", "..") for part in parts.path.split("/")):
-        raise _bad_url()
     names.check_branch_name(name)
     if "/" in name:
         raise InvalidArgument(f"Not a name for a remote: {name!r}", hint="Use a plain word: origin.")
     return Remote(url, name, protected, ca_file)
+
+
+def _is_unambiguous(path: str) -> bool:
+    """Return whether every client and server takes `path` for the same names, none of which leads upwards.
+
+    A pattern allows a path as it is written, and curl takes `%2e%2e` for `..`.
+    """
+    if "%" in _ENCODED.sub("", path):
+        return False
+    try:
+        decoded = unicodedata.normalize("NFKC", unquote(path, errors="strict"))
+    except UnicodeDecodeError:
+        return False
+    if decoded.count("/") != path.count("/") or not decoded.isprintable():
+        return False
+    is_plain = FORBIDDEN_CHARACTERS.isdisjoint(decoded.replace(" ", ""))
+    return is_plain and all(name.strip(". ") for name in decoded.removeprefix("/").removesuffix("/").split("/"))
 
 
 def refuse_remote(url: str, allowed: Sequence[str]) -> PermissionDenied | None:
