@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 
-from wap_kernel.files.interface import Files
+from wap_kernel.files.interface import Files, Stat
 from wap_kernel.model.errors import Conflict, TooLarge
 from wap_kernel.model.hints import OMIT_EXPECTED_HASH
 from wap_kernel.model.limits import MAX_HASHED_BYTES
@@ -18,13 +18,18 @@ def hash_bytes(data: bytes) -> str:
 
 
 def hash_file(files: Files, path: str) -> str:
+    return stat_and_hash_file(files, path)[1]
+
+
+def stat_and_hash_file(files: Files, path: str) -> tuple[Stat, str]:
+    """Return the hash of a file, and its stat from before it was read, by which a later save is noticed."""
     digest = hashlib.sha256()
     with files.open(path) as file:
         if file.stat.size > MAX_HASHED_BYTES:
             raise TooLarge(f"Files over {MAX_HASHED_BYTES} bytes are not hashed: {path}", hint=OMIT_EXPECTED_HASH)
         while chunk := file.read(CHUNK):
             digest.update(chunk)
-    return f"sha256:{digest.hexdigest()}"
+        return file.stat, f"sha256:{digest.hexdigest()}"
 
 
 def check_hash(expected: str | None, current: str | None, path: str) -> None:

@@ -55,13 +55,13 @@ class Writer:
             real = self._files.resolve(path)
             self._check_notebook(real, data, append=is_append)
             with self._locks.hold(real):
-                if operation.expected_hash is not None:
-                    content_hash.check_hash(operation.expected_hash, self._current_hash(path), path)
+                expected = self._check_current(operation.expected_hash, path)
                 if is_append:
                     stat = self._files.append(path, data)
                     known = content_hash.hash_file(self._files, path) if stat.size <= MAX_HASHED_BYTES else None
                 else:
-                    stat = self._files.replace(path, data, exclusive=operation.mode == "create")
+                    is_new = operation.mode == "create"
+                    stat = self._files.replace(path, data, exclusive=is_new, expected=expected)
                     known = content_hash.hash_bytes(data)
         return WriteResult(path=render_path(stat.path), bytes_written=len(data), hash=known)
 
@@ -82,7 +82,7 @@ class Writer:
                     error.hint = "The notebook is invalid before the edit. Write it whole, or repair it in Jupyter."
                 raise
             if new != old:
-                self._files.replace(path, new)
+                self._files.replace(path, new, expected=stat)
         diff, cut = unified_diff.render_diff(render_path(stat.path), old, new)
         return ModifyResult(
             path=render_path(stat.path),
@@ -103,9 +103,8 @@ class Writer:
                     raise InvalidArgument(f"Is a folder: {path}", hint=DELETE_RECURSIVELY, path=path)
                 self._files.remove_tree(path)
             else:
-                if operation.expected_hash is not None:
-                    content_hash.check_hash(operation.expected_hash, self._current_hash(path), path)
-                self._files.unlink(path)
+                read = self._check_current(operation.expected_hash, path)
+                self._files.unlink(path, expected=None if stat.kind is FileKind.LINK else read)
         return PathResult(path=render_path(stat.path))
 
     def move(self, operation: MoveFile) -> PathResult:
@@ -115,8 +114,7 @@ class Writer:
             raise InvalidArgument(f"A folder cannot be moved into itself: {source}")
 
         def check(new: str) -> None:
-            if operation.expected_hash is not None:
-                content_hash.check_hash(operation.expected_hash, self._current_hash(source), source)
+            self._check_current(operation.expected_hash, source)
             if validation.is_notebook(new) and stat.kind is FileKind.FILE:
                 self._check_notebook(new, self._read(source)[0])
 
@@ -192,11 +190,17 @@ class Writer:
                 )
             validation.require_valid(real, data)
 
-    def _current_hash(self, path: str) -> str | None:
-        try:
-            return content_hash.hash_file(self._files, path)
-        except FileNotFoundError:
+    def _check_current(self, expected_hash: str | None, path: str) -> Stat | None:
+        """Raise Conflict if a file has another hash than expected; return its stat, None if nothing is expected."""
+        if expected_hash is None:
             return None
+        try:
+            stat, current = content_hash.stat_and_hash_file(self._files, path)
+        except FileNotFoundError:
+            content_hash.check_hash(expected_hash, None, path)
+            return None
+        content_hash.check_hash(expected_hash, current, path)
+        return stat
 
     def _make_parent(self, path: str, check: Callable[[], object]) -> None:
         """Create the parent folder if it is missing, after `check`, so that a refused operation leaves no folder."""
