@@ -95,7 +95,10 @@ class ChangeApplier:
                 ) from error
             raise
         execution = ApplyExecution(history, pending, logged)
-        execution.execute()
+        try:
+            execution.execute()
+        finally:
+            staging.close_folders()
         applied_paths = {row.path for row in execution.done}
         applied = [change for each in chosen if each.unit.path in applied_paths for change in each.unit.changes]
         return ApplyResult(tuple(applied), tuple(dict.fromkeys([*conflicts, *execution.conflicts])), tuple(unkept))

@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import stat
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 
 from wap_kernel.files.contained.copies import copy_entry, open_folder, remove_entry
 from wap_kernel.files.contained.renames import temporary_name
@@ -32,6 +32,8 @@ class Staging:
         self._root = root
         self._store = store
         self._copies: str | None = None
+        self.opened: dict[str, int] = {}
+        """The modes of folders of the upper folder that were closed to their owner."""
         self._folder = os.open(upper, _FOLDER)
         try:
             found, top = os.fstat(self._folder), os.fstat(root.fd)
@@ -46,6 +48,12 @@ class Staging:
     @property
     def descriptor(self) -> int:
         return self._folder
+
+    def close_folders(self) -> None:
+        """Give the folders that are left in the upper folder their modes again."""
+        for path, mode in sorted(self.opened.items(), reverse=True):
+            with suppress(OSError):
+                os.chmod(path, mode)
 
     def rewrite(self, contents: Mapping[str, bytes]) -> None:
         """Replace the content of files, which policy has cleaned."""
@@ -67,7 +75,7 @@ class Staging:
             _clean(folder, name, os.path.join(self._upper, unit.path))
             for change in unit.covered:
                 self._clean_below(folder, name, unit.path, change)
-            self._close_folders(unit)
+            self._set_modes(unit)
             path = os.path.join(self._upper, unit.path)
             if not self._is_near:
                 path = os.path.join(self._make_copies(), make_token())
@@ -113,16 +121,17 @@ class Staging:
 
     @contextmanager
     def _open_parent(self, path: str) -> Iterator[tuple[int, str]]:
+        """Yield the folder of an entry, open and writable for its owner from now on."""
         *folders, name = path.split("/")
         descriptor = os.dup(self._folder)
         try:
-            for folder in folders:
-                try:
-                    below = os.open(folder, _FOLDER, dir_fd=descriptor)
-                except PermissionError:
-                    with open_folder(descriptor, folder) as opened:
-                        below = os.dup(opened)
-                        os.fchmod(below, stat.S_IMODE(os.fstat(below).st_mode) | 0o700)
+            for number, folder in enumerate(folders):
+                with open_folder(descriptor, folder) as opened:
+                    below = os.dup(opened)
+                mode = stat.S_IMODE(os.fstat(below).st_mode)
+                if mode & 0o700 != 0o700:
+                    self.opened.setdefault(os.path.join(self._upper, *folders[: number + 1]), mode)
+                    os.fchmod(below, mode | 0o700)
                 os.close(descriptor)
                 descriptor = below
             yield descriptor, name
@@ -145,7 +154,7 @@ class Staging:
         finally:
             os.close(below)
 
-    def _close_folders(self, unit: ApplyUnit) -> None:
+    def _set_modes(self, unit: ApplyUnit) -> None:
         """Give folders the modes that the command gave them; they were open while they were read."""
         if os.geteuid() == 0:
             return
