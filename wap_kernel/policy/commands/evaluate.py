@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from wap_kernel.model.policy import CommandRule, ShellPolicy, VerdictKind
 from wap_kernel.policy.commands.git_paths import find_messages
 from wap_kernel.policy.commands.mentions import CommandPattern, Mentions, list_restricted_commands
+from wap_kernel.policy.commands.name_lists import may_read_names
 from wap_kernel.policy.commands.named_commands import ask_if_named, is_short, search_line
 from wap_kernel.policy.commands.network_tools import limit_network, writes_content, writes_outside
 from wap_kernel.policy.commands.program_lookup import BUILTINS
@@ -175,6 +176,8 @@ def _evaluate_run(run: _Run, shell: ShellPolicy, facts: CommandFacts) -> Verdict
             VerdictKind.ASK, "blocked", f'Command "{_program_name(run)}" may be one that is blocked', grantable=False
         )
         verdict = max(verdict, asked, key=lambda each: each.kind.strictness)
+    if not facts.confined and may_read_names(program, words):
+        verdict = replace(raise_strictness(shell.unconfined, verdict, "but takes names from a file"), grantable=False)
     if not facts.confined and (may_go_home(words) or any(may_leave(word, facts) for word in words[1:])):
         verdict = raise_strictness(shell.unconfined, verdict, "but may reach files outside the workspace")
     return verdict
