@@ -14,9 +14,11 @@ import pytest
 
 from wap_kernel.files.contained.root import Root
 from wap_kernel.files.interface import NullGuard
+from wap_kernel.model.changes import ChangeSet
 from wap_kernel.model.command import CancelToken, Command, CommandOutcome, Confinement, OnChunk, Stream
 from wap_kernel.providers import selection
 from wap_kernel.providers.base import Probe, Provider, ResourceLimits
+from wap_kernel.providers.layers.layer import Layer, LayerStore
 
 LONG = 60.0
 """Seconds that no test reaches unless something hangs."""
@@ -65,7 +67,9 @@ class Scene:
         secrets: tuple[Path, ...] = (),
         resources: ResourceLimits | None = None,
         environment: Mapping[str, str] = SERVER,
+        state: Path | None = None,
     ) -> None:
+        """With a `state` folder, commands can run on layers in it."""
         self.folder = folder
         self.root = Root(str(folder), guard=Guard(), journal=Journal())
         self.provider: Provider = selection.choose(
@@ -75,7 +79,13 @@ class Scene:
             server_environment={"HOME": str(home or folder.parent / "home"), **environment},
             grace=GRACE,
             resources=resources,
+            state_dir=None if state is None else str(state),
         ).provider
+
+    @property
+    def layers(self) -> LayerStore:
+        assert self.provider.layers is not None
+        return self.provider.layers
 
     def close(self) -> None:
         self.provider.close()
@@ -103,6 +113,7 @@ class Scene:
         read_only: tuple[str, ...] = (),
         pinned: tuple[str, ...] = (),
         network: bool = False,
+        layer: Layer | None = None,
     ) -> CommandOutcome:
         return self.provider.run(
             Command(
@@ -112,11 +123,19 @@ class Scene:
                 cwd=cwd,
                 environment=environment or {},
                 env_allowlist=env_allowlist,
-                confinement=Confinement(hidden, read_only, pinned, network),
+                confinement=Confinement(hidden, read_only, pinned, network, layer=layer),
             ),
             on_chunk=on_chunk,
             cancel=cancel,
         )
+
+    def run_on_layer(self, command: str | tuple[str, ...], **options: object) -> tuple[CommandOutcome, ChangeSet]:
+        """The outcome of a command on a layer, and what it would change; the layer is discarded."""
+        layer = self.layers.create()
+        try:
+            return self.run(command, layer=layer, **options), layer.read_changes()  # type: ignore[arg-type]
+        finally:
+            layer.discard()
 
     def run_marked(self, command: str | tuple[str, ...], **options: object) -> tuple[CommandOutcome, list[int]]:
         """The outcome, and which processes of it still live."""

@@ -9,7 +9,8 @@ import pytest
 from wap_kernel.files.interface import FileKind
 from wap_kernel.model.command import Confinement
 from wap_kernel.model.errors import PermissionDenied, ProviderUnavailable
-from wap_kernel.providers.mounts import HostPaths, Layout, Mount, MountKind, ResolvedPath, expand_copies, plan
+from wap_kernel.providers.mounts import Guards, HostPaths, Layout, Mount, MountKind, ResolvedPath, plan_guards
+from wap_kernel.providers.process.environment import GIT_ATTRIBUTES
 
 SYSTEM = (ResolvedPath("/usr"), ResolvedPath("/usr/bin", (("/bin", "usr/bin"),)))
 TEMPORARY = (ResolvedPath("/home/u"), ResolvedPath("/tmp"))
@@ -39,6 +40,10 @@ def host(
     )
 
 
+def plan(root: str, facts: HostPaths) -> tuple[Mount, ...]:
+    return Layout(root, facts).mounts(Confinement())
+
+
 def shown(mounts: tuple[Mount, ...]) -> list[str]:
     """Render the mounts without those of every sandbox. The order matters only between a folder and its content."""
     usual = {"/proc", "/dev", "/usr", "/bin", "/tmp", "/workspace"}
@@ -54,7 +59,7 @@ def _short(mount: Mount) -> str:
 
 
 def test_the_usual_case() -> None:
-    assert plan("/home/u/ws", Confinement(), host()) == (
+    assert plan("/home/u/ws", host()) == (
         Mount(MountKind.PROC, "/proc"),
         Mount(MountKind.DEV, "/dev"),
         Mount(MountKind.READ_ONLY, "/usr", "/usr"),
@@ -116,7 +121,7 @@ def test_the_usual_case() -> None:
     ],
 )  # fmt: skip
 def test_where_things_lie(root: str, facts: HostPaths, expected: list[str]) -> None:
-    assert shown(plan(root, Confinement(), facts)) == sorted(expected)
+    assert shown(plan(root, facts)) == sorted(expected)
 
 
 @pytest.mark.parametrize(
@@ -131,28 +136,13 @@ def test_where_things_lie(root: str, facts: HostPaths, expected: list[str]) -> N
     ],
 )
 def test_the_other_name_of_the_workspace(root: str, facts: HostPaths, expected: list[tuple[MountKind, str]]) -> None:
-    mounts = plan(root, Confinement(), facts)
+    mounts = plan(root, facts)
     assert [(mount.kind, mount.source) for mount in mounts if mount.target == "/workspace"] == expected
 
 
-def test_the_other_name_one_by_one() -> None:
-    """Every guard of the workspace a second time, and nothing else."""
-    confinement = Confinement(hidden=(".env", "a/b"), read_only=(".git/config",), pinned=(".git",))
-    mounts = plan("/ws", confinement, host("/wsx", there=FILES))
-    each = expand_copies(mounts)
-    assert {mount for mount in each if mount.target.startswith("/workspace")} == {
-        Mount(MountKind.WRITABLE, "/workspace", "/ws"),
-        Mount(MountKind.HIDDEN_FILE, "/workspace/.env"),
-        Mount(MountKind.WRITABLE, "/workspace/a", "/ws/a"),
-        Mount(MountKind.HIDDEN_FOLDER, "/workspace/a/b"),
-        Mount(MountKind.WRITABLE, "/workspace/.git", "/ws/.git"),
-        Mount(MountKind.READ_ONLY, "/workspace/.git/config", "/ws/.git/config"),
-    }
-    assert {mount for mount in each if not mount.target.startswith("/workspace")} == {
-        mount for mount in mounts if mount.kind is not MountKind.COPY
-    }
-    targets = [mount.target for mount in each]
-    assert targets.index("/workspace") < targets.index("/workspace/a") < targets.index("/workspace/a/b")
+def test_the_file_of_gits_attributes_is_mounted_where_git_reads_it() -> None:
+    mounts = Layout("/ws", host()).mounts(Confinement(git_attributes="/state/attributes"))
+    assert Mount(MountKind.READ_ONLY, GIT_ATTRIBUTES, "/state/attributes") in mounts
 
 
 @pytest.mark.parametrize(
@@ -178,7 +168,7 @@ def test_the_other_name_one_by_one() -> None:
         ),
         pytest.param(
             "/ws", host(secrets=("/ws/a/s",), there={"/ws/a/s": FileKind.FOLDER}),
-            ["rw /ws", "tmp /home/u", "rw /ws/a", "hide/ /ws/a/s"], id="in the workspace",
+            ["rw /ws", "tmp /home/u"], id="in the workspace, where a guard hides it",
         ),
         pytest.param(
             "/opt/s/ws", host("/opt", secrets=("/opt/s",), there={"/opt/s": FileKind.FOLDER}),
@@ -191,7 +181,7 @@ def test_the_other_name_one_by_one() -> None:
     ],
 )  # fmt: skip
 def test_secrets(root: str, facts: HostPaths, expected: list[str]) -> None:
-    assert shown(plan(root, Confinement(), facts)) == sorted(expected)
+    assert shown(plan(root, facts)) == sorted(expected)
 
 
 def test_a_secret_that_appears_later_is_masked() -> None:
@@ -202,65 +192,72 @@ def test_a_secret_that_appears_later_is_masked() -> None:
     assert "hide /opt/key" in shown(layout.mounts(Confinement()))
 
 
+# -- guards
+
 FILES = {
-    "/ws/.env": FileKind.FILE,
-    "/ws/.git": FileKind.FOLDER,
-    "/ws/.git/config": FileKind.FILE,
-    "/ws/a/b/.env": FileKind.FILE,
-    "/ws/a/b": FileKind.FOLDER,
-    "/ws/link": FileKind.LINK,
-    "/ws/pipe": FileKind.SPECIAL,
+    ".env": FileKind.FILE,
+    ".git": FileKind.FOLDER,
+    ".git/config": FileKind.FILE,
+    "a/b/.env": FileKind.FILE,
+    "a/b": FileKind.FOLDER,
+    "link": FileKind.LINK,
+    "pipe": FileKind.SPECIAL,
 }
 
 
+def listed(guards: Guards) -> list[str]:
+    short = {kind.value: name for kind, name in SHORT.items()}
+    return [f"{short[kind]} {path}" for kind, path in guards.mounts]
+
+
 @pytest.mark.parametrize(
     ("confinement", "expected"),
     [
-        (Confinement(hidden=(".env",)), ["hide /ws/.env"]),
-        (Confinement(hidden=("pipe", "missing", "link")), ["hide /ws/pipe"]),
-        (Confinement(hidden=("a/b/.env",)), ["rw /ws/a", "rw /ws/a/b", "hide /ws/a/b/.env"]),
-        (Confinement(hidden=("a/b", "a/b/.env")), ["rw /ws/a", "hide/ /ws/a/b"]),
-        (Confinement(hidden=("a/b/.env",), read_only=("a/b",)), ["rw /ws/a", "ro /ws/a/b", "hide /ws/a/b/.env"]),
-        (Confinement(hidden=("a/b",), read_only=("a/b/.env",)), ["rw /ws/a", "hide/ /ws/a/b"]),
-        (Confinement(read_only=(".git/config",), pinned=(".git",)), ["rw /ws/.git", "ro /ws/.git/config"]),
-        (Confinement(read_only=(".git", ".git/config"), pinned=(".git",)), ["ro /ws/.git"]),
-        (Confinement(hidden=(".env",), read_only=(".env",), pinned=(".env",)), ["hide /ws/.env"]),
+        (Confinement(), []),
+        (Confinement(hidden=(".env",)), ["hide .env"]),
+        (Confinement(hidden=("pipe", "missing", "link")), ["hide pipe"]),
+        (Confinement(hidden=("a/b/.env",)), ["rw a", "rw a/b", "hide a/b/.env"]),
+        (Confinement(hidden=("a/b", "a/b/.env")), ["rw a", "hide/ a/b"]),
+        (Confinement(hidden=("a/b/.env",), read_only=("a/b",)), ["rw a", "ro a/b", "hide a/b/.env"]),
+        (Confinement(hidden=("a/b",), read_only=("a/b/.env",)), ["rw a", "hide/ a/b"]),
+        (Confinement(read_only=(".git/config",), pinned=(".git",)), ["rw .git", "ro .git/config"]),
+        (Confinement(read_only=(".git", ".git/config"), pinned=(".git",)), ["ro .git"]),
+        (Confinement(hidden=(".env",), read_only=(".env",), pinned=(".env",)), ["hide .env"]),
+        (Confinement(pinned=("missing", "link", ".git")), ["rw .git"]),
     ],
 )
 def test_guards(confinement: Confinement, expected: list[str]) -> None:
-    mounts = plan("/ws", confinement, host(there=FILES))
-    assert [text for text in shown(mounts) if "/ws/" in text] == sorted(expected)
+    """The upper ones first: a guard is mounted on what it stands on."""
+    guards = plan_guards(confinement, FILES.get)
+    assert (listed(guards), guards.read_only) == (expected, False)
 
 
 @pytest.mark.parametrize(
     ("confinement", "expected"),
     [
-        (Confinement(read_only=(".",)), ["ro /ws"]),
-        (Confinement(hidden=("a/b/.env",), read_only=(".",)), ["ro /ws", "hide /ws/a/b/.env"]),
-        (Confinement(hidden=("a/b",), read_only=(".", ".git/config"), pinned=(".git",)), ["ro /ws", "hide/ /ws/a/b"]),
+        (Confinement(read_only=(".",)), []),
+        (Confinement(hidden=("a/b/.env",), read_only=(".",)), ["hide a/b/.env"]),
+        (Confinement(hidden=("a/b",), read_only=(".", ".git/config"), pinned=(".git",)), ["hide/ a/b"]),
     ],
 )
 def test_a_root_in_which_nothing_is_writable(confinement: Confinement, expected: list[str]) -> None:
-    """One mount for the root, and none below it that would open a folder again."""
-    mounts = plan("/ws", confinement, host(there={"/ws": FileKind.FOLDER, **FILES}))
-    assert [text for text in shown(mounts) if "/ws" in text] == sorted(expected)
+    """The root is read-only, and no mount below it opens a folder again."""
+    guards = plan_guards(confinement, FILES.get)
+    assert (listed(guards), guards.read_only) == (expected, True)
 
 
-def test_a_guard_is_made_after_what_it_stands_on() -> None:
-    confinement = Confinement(hidden=("a/b/.env", ".env"), read_only=(".git/config",))
-    seen: list[str] = []
-    for mount in plan("/ws", confinement, host("/opt/c/x", "/opt/c", there=FILES)):
-        assert not any(target.startswith(mount.target + "/") for target in seen)
-        seen.append(mount.target)
+def test_a_secret_in_the_workspace_is_hidden_from_every_command() -> None:
+    layout = Layout("/ws", host(secrets=("/ws/a/b", "/wsx/a", "/home/u/s")))
+    assert listed(layout.guards(Confinement(hidden=(".env",)), FILES.get)) == ["hide .env", "rw a", "hide/ a/b"]
 
 
 @pytest.mark.parametrize("root", ["/", "/proc", "/proc/1", "/sys/fs", "/dev/shm/ws"])
 def test_a_root_that_holds_the_system(root: str) -> None:
     with pytest.raises(ProviderUnavailable, match="holds the system"):
-        plan(root, Confinement(), host())
+        plan(root, host())
 
 
 @pytest.mark.parametrize(("confinement", "secrets"), [(Confinement(hidden=(".",)), ()), (Confinement(), ("/ws",))])
 def test_a_root_that_is_hidden_itself(confinement: Confinement, secrets: tuple[str, ...]) -> None:
     with pytest.raises(PermissionDenied, match="protected"):
-        plan("/ws", confinement, host(secrets=secrets))
+        Layout("/ws", host(secrets=secrets)).guards(confinement, FILES.get)

@@ -34,9 +34,9 @@ def started(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     folders: list[str] = []
 
     class Counted(GvisorSandbox):
-        def __init__(self, program: str, folder: str, *rest: object, **options: object) -> None:
+        def __init__(self, launch: object, program: str, folder: str, *rest: object, **options: object) -> None:
             folders.append(folder)
-            super().__init__(program, folder, *rest, **options)  # type: ignore[arg-type]  # passed on as they are
+            super().__init__(launch, program, folder, *rest, **options)  # type: ignore[arg-type]  # passed on
 
     monkeypatch.setattr(gvisor, "GvisorSandbox", Counted)
     return folders

@@ -29,7 +29,7 @@ MOUNTS: list[tuple[Mount, list[tuple[str, str, str, list[str]]]]] = [
     (Mount(MountKind.PROC, "/proc"), [("/proc", "proc", "proc", ["ro"]), ("/sys", "sysfs", "sysfs", ["ro"])]),
     (Mount(MountKind.DEV, "/dev"), [("/dev", "dev", "dev", []), ("/dev/shm", "tmpfs", "tmpfs", ["mode=1777"])]),
     (Mount(MountKind.LINK, "/bin", "usr/bin"), []),
-    (Mount(MountKind.COPY, "/workspace", "/ws"), []),
+    (Mount(MountKind.COPY, "/workspace", "/ws"), [("/workspace", "bind", "/ws", ["rbind", "rw"])]),
 ]
 
 

@@ -12,7 +12,7 @@ import pytest
 
 from tests.support.gvisor_sandboxes import PATIENCE, furnished, providing, run
 from wap_kernel.model.command import Command, Confinement
-from wap_kernel.model.errors import Code, ProviderUnavailable, WapError
+from wap_kernel.model.errors import Code, Conflict, ProviderUnavailable, WapError
 from wap_kernel.providers.base import Probe
 from wap_kernel.providers.gvisor import provider as gvisor
 from wap_kernel.providers.gvisor.provider import GvisorProvider
@@ -57,17 +57,13 @@ def test_guards(guarding: GvisorProvider, command: str, text: str, is_there: boo
         assert Path(guarding.files.path, name).read_text() == "SECRET"
 
 
-def test_more_guards_than_fit_twice(provider: GvisorProvider, workspace: Path) -> None:
-    """The other name is a link then, so what holds at one holds at both."""
-    names = tuple(f"secret {number}" for number in range(240))
+def test_there_may_be_any_number_of_guards(provider: GvisorProvider, workspace: Path) -> None:
+    """A build of runsc has a descriptor for each mount, and fails with some 200; guards are none of them."""
+    names = tuple(f"secret {number}" for number in range(600))
     for name in names:
         (workspace / name).write_text("SECRET")
-    command = "cat 'secret 0' '/workspace/secret 0' '/workspace/secret 99'; [ -L /workspace ]; echo $?"
-    assert run(provider, command, confinement=Confinement(hidden=names[:100])).stdout == "0\n"
-    with pytest.raises(ProviderUnavailable, match="too large for gVisor") as refusal:
-        run(provider, "touch begun", confinement=Confinement(hidden=names))
-    assert "coarser" in (refusal.value.hint or "")
-    assert not (workspace / "begun").exists()
+    command = "cat secret* /workspace/secret*; echo secret* | wc -w"
+    assert run(provider, command, confinement=Confinement(hidden=names)).stdout == "1200\n"
 
 
 def test_a_guarded_file_that_was_replaced_is_guarded_again(provider: GvisorProvider, workspace: Path) -> None:
@@ -89,8 +85,39 @@ def test_what_is_removed_while_the_sandbox_starts_is_not_made_again(
             super().__init__(*arguments, **options)  # type: ignore[arg-type]  # passed on as they are
 
     monkeypatch.setattr(gvisor, "GvisorSandbox", Late)
+    with pytest.raises(Conflict, match="were changed"):
+        run(provider, "touch begun")
+    assert sorted(path.name for path in workspace.iterdir()) == [".git", "keys"]
     assert run(provider, "cat keys/*; echo done").stdout == "done\n"
-    assert not (workspace / ".env").exists()
+
+
+TRICKS = [
+    "os.truncate('.git/config', 0)",
+    "os.chmod('.git/config', 0o777)",
+    "os.utime('.git/config', (0, 0))",
+    "os.ftruncate(os.open('.git/config', os.O_RDWR), 0)",
+    "os.open('.git/config', os.O_RDONLY | os.O_TRUNC)",
+    "os.rename('.git', 'moved')",
+    "os.rename('.git/config', 'moved')",
+    "os.unlink('.git/config')",
+    "os.rename('made', '.git/config')",
+    "os.rename('keys', 'moved')",
+    "os.link('.git/config', 'linked'); os.truncate('linked', 0)",
+    "os.chmod('keys', 0o777); open('keys/made', 'w')",
+]
+
+
+@pytest.mark.parametrize("trick", TRICKS)
+def test_the_host_holds_the_guards(guarding: GvisorProvider, trick: str) -> None:
+    """Whatever gVisor answers: with "directfs" a read-only file was emptied though `open` failed."""
+    root = Path(guarding.files.path)
+    (root / "made").touch()
+    before = {path: path.stat() for path in root.rglob("*")}
+    run(guarding, (sys.executable, "-c", f"import os; {trick}"))
+    after = {path: path.stat() for path in root.rglob("*")}
+    assert {path: (found.st_ino, found.st_mode, found.st_size, found.st_mtime_ns) for path, found in after.items()} == {
+        path: (found.st_ino, found.st_mode, found.st_size, found.st_mtime_ns) for path, found in before.items()
+    }
 
 
 NAMESPACES = """
@@ -108,20 +135,31 @@ def test_namespaces_of_its_own_gain_nothing(provider: GvisorProvider, workspace:
     guards = [str(workspace / name) for name in (".env", "keys")]
     outcome = run(provider, (sys.executable, "-c", NAMESPACES, *guards))
     assert "SECRET" not in outcome.stdout
-    assert outcome.stdout.splitlines()[1:] == ["-1", "-1", "-1"]
+    assert outcome.stdout.splitlines()[1:3] == ["-1", "-1"]  # newer builds let it mount over its own view
 
 
-@pytest.mark.parametrize(("cwd", "hidden"), [("odd-\udcff", ()), (".", ("odd-\udcff",))])
-def test_a_name_that_is_not_utf8_is_refused(
-    provider: GvisorProvider, workspace: Path, cwd: str, hidden: tuple[str, ...]
-) -> None:
+def test_a_folder_to_run_in_whose_name_is_not_utf8_is_refused(provider: GvisorProvider, workspace: Path) -> None:
     (workspace / "odd-\udcff").mkdir()
     before = sorted(workspace.iterdir())
-    command = Command("true", PATIENCE, 1000, cwd=cwd, confinement=Confinement(hidden))
     with pytest.raises(WapError, match=r"not UTF-8: .*odd-\\xff") as refusal:
-        provider.run(command)
+        provider.run(Command("true", PATIENCE, 1000, cwd="odd-\udcff"))
     assert refusal.value.code is Code.INVALID_ARGUMENT
     assert sorted(workspace.iterdir()) == before
+
+
+def test_a_name_that_is_not_utf8_is_hidden(provider: GvisorProvider, workspace: Path) -> None:
+    (workspace / "odd-\udcff").write_text("SECRET")
+    assert run(provider, "cat odd-*; echo done", confinement=Confinement(hidden=("odd-\udcff",))).stdout == "done\n"
+
+
+def test_a_workspace_that_holds_the_folder_for_temporary_files(
+    tmp_path: Path, works: Probe, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The files of a sandbox lie elsewhere: below the workspace runsc would see the layer instead of them."""
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    (tmp_path / "file").write_text("content")
+    with providing(tmp_path) as provider:
+        assert run(provider, "cat file; ls", confinement=Confinement()).stdout == "contentfile\n"
 
 
 def test_a_folder_that_no_sandbox_is_built_around(

@@ -1,4 +1,4 @@
-"""The gvisor provider with the real runsc: what it says of itself, the network, the limits, whom it works for."""
+"""The gvisor provider with the real runsc: what it says of itself, the network, the limits."""
 
 from __future__ import annotations
 
@@ -6,20 +6,17 @@ import os
 import select
 import socket
 import sys
-import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from tests.support.gvisor_sandboxes import PATIENCE, providing, run, script
+from tests.support.gvisor_sandboxes import providing, run
 from wap_kernel.model.command import Confinement
 from wap_kernel.model.errors import ProviderUnavailable
 from wap_kernel.providers.base import Probe, Provider, ResourceLimits
 from wap_kernel.providers.gvisor import provider as gvisor
 from wap_kernel.providers.gvisor.provider import GvisorProvider, probe
-
-OTHER_USER = 54321
 
 
 def test_what_the_probe_tells(works: Probe) -> None:
@@ -50,7 +47,7 @@ def test_it_is_a_provider_and_says_that_it_confines(provider: GvisorProvider) ->
     assert (as_provider.name, as_provider.confines) == ("gvisor", True)
 
 
-# -- network, limits, users
+# -- network, limits
 
 
 @pytest.mark.parametrize("network", [False, True])
@@ -96,30 +93,3 @@ def test_memory_is_limited_where_the_probe_says_so(limited: GvisorProvider, work
     outcome = run(limited, (sys.executable, "-c", f"x = b'x' * {2 * 256 * 1024**2}"), confinement=Confinement())
     assert outcome.exit_code != 0
     assert run(limited, "echo hello", confinement=Confinement()).stdout == "hello\n"
-
-
-# It becomes that user only when everything is imported, which that user may not be able to read.
-AS_ANOTHER_USER = f"""
-import os, sys
-from pathlib import Path
-from tests.support.gvisor_sandboxes import Confinement, providing, run
-os.setgroups([]); os.setgid({OTHER_USER}); os.setuid({OTHER_USER})
-os.environ.update(HOME="/nonexistent", PATH="/usr/bin:/bin")
-with providing(Path(sys.argv[1])) as provider:
-    print(run(provider, "cat .env; echo made > made; echo done", confinement=Confinement(hidden=(".env",))).stdout)
-"""
-
-
-def test_it_works_for_an_ordinary_user(works: Probe) -> None:
-    if os.getuid() != 0:
-        pytest.skip("the other tests do")
-    with tempfile.TemporaryDirectory() as folder:
-        os.chmod(folder, 0o755)
-        workspace = Path(folder, "ws")
-        workspace.mkdir()
-        (workspace / ".env").write_text("SECRET")
-        for path in (workspace, workspace / ".env"):
-            os.chown(path, OTHER_USER, OTHER_USER)
-        with script(AS_ANOTHER_USER, workspace) as child:
-            assert child.communicate(timeout=PATIENCE)[0] == "done\n\n"
-        assert (workspace / "made").stat().st_uid == OTHER_USER

@@ -7,17 +7,20 @@ import signal
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from unittest.mock import Mock
 
 import pytest
 
 from tests.support.gvisor_sandboxes import of_sandboxes, providing, run, script, wait_until
-from wap_kernel.model.command import CancelToken
+from wap_kernel.model.command import CancelToken, MountedLayer
 from wap_kernel.model.errors import ProviderUnavailable, WapError
 from wap_kernel.providers.base import Probe
 from wap_kernel.providers.gvisor import provider as gvisor
-from wap_kernel.providers.gvisor.pool import PoolFolder, SandboxKey, SandboxPool
+from wap_kernel.providers.gvisor.pool import SandboxKey, SandboxPool
+from wap_kernel.providers.gvisor.pool_folder import PoolFolder
 from wap_kernel.providers.gvisor.provider import GvisorProvider
 from wap_kernel.providers.gvisor.sandbox import GvisorSandbox
+from wap_kernel.providers.mounts import Guards
 from wap_kernel.providers.resource_limits import find_groups
 
 # -- warm sandboxes
@@ -92,7 +95,7 @@ def test_closing_waits_for_what_is_being_started_ahead(tmp_path: Path, works: Pr
     """Whatever thread `close` finds can be joined: it has been started."""
     begun = threading.Event()
 
-    def fail(wanted: SandboxKey, folder: str) -> GvisorSandbox:
+    def fail(wanted: SandboxKey, folder: str, layer: MountedLayer | None) -> GvisorSandbox:
         begun.set()
         raise ProviderUnavailable("not here")
 
@@ -104,10 +107,13 @@ def test_closing_waits_for_what_is_being_started_ahead(tmp_path: Path, works: Pr
             found.append(thread.ident is not None)
             super().append(thread)
 
-    pool = SandboxPool(home, fail)
+    used = Mock(spec=GvisorSandbox)
+    used.is_clean.return_value = False
+    pool = SandboxPool(home, fail, Mock())
     pool._starting = Observed()
-    pool._start_ahead(SandboxKey((), False, ()))
+    pool.put_back(used, SandboxKey((), Guards(), False, (), ()), None)
     pool.close()
+    used.end.assert_called_once_with()
     home.close()
     assert begun.is_set()
     assert found == [True]
@@ -179,7 +185,7 @@ def test_when_the_server_is_killed_nothing_stays(workspace: Path) -> None:
         server.kill()
     wait_until(lambda: not of_sandboxes(home))
     assert os.path.isdir(home)
-    PoolFolder(gvisor.find_program()).close()  # the next start
+    PoolFolder(gvisor.find_program(), os.path.dirname(home)).close()  # the next start
     assert not os.path.exists(home)
 
 
