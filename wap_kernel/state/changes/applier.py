@@ -184,7 +184,7 @@ class ChangeApplier:
             return LoggedChange(run, position, Change(change.path, change.kind, before), token, tree=each.tree)
         if change.kind is ChangeKind.MOVED:
             return LoggedChange(
-                run, position, Change(change.path, change.kind, ABSENT, change.before, change.source), token
+                run, position, Change(change.path, change.kind, ABSENT, before, change.source), token
             )
         after = replace(before, mode=(change.after.mode or 0) & 0o3777)
         if change.kind is ChangeKind.TOUCHED and before.stamp is not None and change.after.stamp is not None:

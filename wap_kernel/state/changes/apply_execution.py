@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import replace
 
@@ -19,7 +19,7 @@ from wap_kernel.state.changes.maker import ChangeConflict
 from wap_kernel.state.changes.staging import list_staged_folders
 
 LOCKED = 32
-"""Changes that are made under their locks together."""
+"""Changes up to which their paths are locked."""
 
 
 class _RollBackNeeded(Exception):
@@ -49,8 +49,7 @@ class ApplyExecution:
             if self._pending.is_rolled_back:
                 raise _RollBackNeeded
             with FolderCache(self._history.root) as folders:
-                for chunk in self._iterate_chunks():
-                    self._make_chunk(chunk, folders, is_recovery)
+                self._make_all(folders, is_recovery)
                 sync_filesystem(self._history.root.fd)
                 self._history.step("synced")
                 self._check_late_writes(folders)
@@ -69,18 +68,16 @@ class ApplyExecution:
         self._history.step("finished")
         self._remove_copies()
 
-    def _iterate_chunks(self) -> Iterator[Sequence[LoggedChange]]:
+    def _make_all(self, folders: FolderCache, is_recovery: bool) -> None:
         rows = [row for row in self._rows if row.id not in self._done]
-        for start in range(0, len(rows), LOCKED):
-            yield rows[start : start + LOCKED]
-
-    def _make_chunk(self, chunk: Sequence[LoggedChange], folders: FolderCache, is_recovery: bool) -> None:
+        # A file operation on one of the paths shall wait instead of failing; for many paths the locks cost too much.
+        locked = [row.path for row in rows] if len(rows) <= LOCKED else []
         try:
-            with self._history.locks.hold(*(row.path for row in chunk)):
-                for row in chunk:
+            with self._history.locks.hold(*locked):
+                for row in rows:
                     self._make(row, folders, is_recovery)
         except Conflict:  # an operation does not release one of the paths
-            for row in chunk:
+            for row in rows:
                 if row.id not in self._done:
                     self._add_conflict(row, [row.path], folders)
 
@@ -94,6 +91,9 @@ class ApplyExecution:
             if conflict.done is not None:
                 self._done[row.id] = conflict.done
             self._add_conflict(row, conflict.paths, folders)
+            return
+        except Conflict:  # a save does not end
+            self._add_conflict(row, [row.path], folders)
             return
         except OSError as error:
             if error.errno in NO_SPACE_ERRNOS:
@@ -154,6 +154,8 @@ class ApplyExecution:
             self.conflicts.append(row.path)
             return
         del self._done[row.id]
+        if self._is_crossing:
+            self._history.log.finish([], [row], wait=True)
         if "folder" in (row.change.before.kind, row.change.after.kind):
             folders.clear()
 

@@ -59,7 +59,12 @@ def plan_apply(changes: ChangeSet, refused: Collection[str], is_folder: IsFolder
 
     A folder that the command created and that is there by now is merged. `token` names a folder for crossing moves.
     """
-    left = [change for change in changes if not is_within(change.path, refused)]
+    moves = [change for change in changes if change.kind is ChangeKind.MOVED]
+    left = [
+        change
+        for change in changes
+        if not is_within(change.path, refused) and not (moves and _is_moved_on(change, moves))
+    ]
     left.sort(key=lambda change: change.path.split("/"))
     above_refused = _list_parents(refused)
     above_moved = _list_parents(change.path for change in left if change.kind is ChangeKind.MOVED)
@@ -89,6 +94,23 @@ def plan_apply(changes: ChangeSet, refused: Collection[str], is_folder: IsFolder
         units.append((change, [], is_bare))
     joined = [ApplyUnit(change, tuple(covered), is_bare) for change, covered, is_bare in units]
     return ApplyPlan(tuple(_order(joined, is_folder, token)), tuple(impossible))
+
+
+def _is_moved_on(change: Change, moves: list[Change]) -> bool:
+    """Return whether a path is missing only because a folder was moved out of a folder that was moved too."""
+    if change.kind is not ChangeKind.DELETED:
+        return False
+    path = map_back(change.path, moves)
+    return any(path == move.source or path.startswith(f"{move.source}/") for move in moves)
+
+
+def map_back(path: str, moves: Iterable[Change]) -> str:
+    """Return where a path is before folders are moved."""
+    above = [move for move in moves if path.startswith(f"{move.path}/")]
+    if not above:
+        return path
+    nearest = max(above, key=lambda move: len(move.path))
+    return f"{nearest.source}{path[len(nearest.path) :]}"
 
 
 def _order(units: list[ApplyUnit], is_folder: IsFolder, token: str) -> Iterator[ApplyUnit]:

@@ -9,14 +9,14 @@ from dataclasses import dataclass, replace
 
 from wap_kernel.files.contained.component_walk import Location
 from wap_kernel.model.changes import ABSENT, ChangeKind, FileImage
-from wap_kernel.state.changes.apply_plan import ApplyUnit, is_within
+from wap_kernel.state.changes.apply_plan import ApplyUnit, is_within, map_back
 from wap_kernel.state.changes.folder_cache import FolderCache
 from wap_kernel.state.changes.tree_manifest import TreeManifest, make_image, walk_tree
 
 
 @dataclass(frozen=True)
 class ComparedUnit:
-    """A unit and what is at its path now, or the conflict there."""
+    """A unit and what is at its path now, of a move: at its source; or the conflict there."""
 
     unit: ApplyUnit
     before: FileImage = ABSENT
@@ -38,23 +38,22 @@ class Comparison:
         self._overwrite = overwrite
         lifted = {unit.path: unit.change.source for unit in units if unit.is_helper and unit.change.source}
         self._moves = [
-            (unit.path, str(lifted.get(str(unit.change.source), unit.change.source)))
+            replace(unit.change, source=lifted.get(str(unit.change.source), unit.change.source))
             for unit in units
             if unit.change.kind is ChangeKind.MOVED and not unit.is_helper
         ]
-        self._moves.sort(key=lambda move: len(move[0]), reverse=True)
 
     def compare(self, unit: ApplyUnit) -> ComparedUnit:
         """Return what is at the unit's path now."""
         change = unit.change
-        if unit.is_helper and change.kind is not ChangeKind.DELETED:
-            return ComparedUnit(unit, before=ABSENT)
         if change.kind is ChangeKind.MOVED:
             return self._compare_move(unit)
+        if unit.is_helper and change.kind is not ChangeKind.DELETED:
+            return ComparedUnit(unit)
         if unit.is_helper and change.path.startswith(".wap-"):
             return ComparedUnit(unit, FileImage("folder", 0o700), TreeManifest({}))
         try:
-            location = self._folders.locate(self._map_back(unit.path))
+            location = self._folders.locate(map_back(unit.path, self._moves))
             found = os.stat(location.name, dir_fd=location.fd, follow_symlinks=False)
         except OSError:
             return self._compare_absent(unit)
@@ -97,7 +96,7 @@ class Comparison:
         return ComparedUnit(unit, now, tree, tuple(newer))
 
     def _compare_move(self, unit: ApplyUnit) -> ComparedUnit:
-        source = next(source for path, source in self._moves if path == unit.path)
+        source = str(next((move.source for move in self._moves if move.path == unit.path), unit.change.source))
         try:
             location = self._folders.locate(source)
             found = os.stat(location.name, dir_fd=location.fd, follow_symlinks=False)
@@ -105,7 +104,7 @@ class Comparison:
             return ComparedUnit(unit, conflicts=(source,))
         if not stat.S_ISDIR(found.st_mode):
             return ComparedUnit(unit, conflicts=(source,))
-        return ComparedUnit(unit)
+        return ComparedUnit(unit, make_image(found))
 
     def _read_tree(self, unit: ApplyUnit, location: Location) -> tuple[TreeManifest, list[str]]:
         """Return the manifest of a folder, and the files in it that changed after the layer began."""
@@ -116,13 +115,6 @@ class Comparison:
             if found.st_ctime_ns > self._began_ns and not stat.S_ISDIR(found.st_mode):
                 newer.append(f"{unit.path}/{path}")
         return TreeManifest(images), newer
-
-    def _map_back(self, path: str) -> str:
-        """Return where a path is before the folders are moved."""
-        for moved, source in self._moves:
-            if path.startswith(f"{moved}/"):
-                return source + path[len(moved) :]
-        return path
 
 
 def _is_like(now: FileImage, before: FileImage) -> bool:

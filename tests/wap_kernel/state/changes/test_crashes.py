@@ -1,0 +1,268 @@
+"""kill -9 and a full disk at every step: afterwards all or nothing, nothing torn and nothing lost."""
+
+from __future__ import annotations
+
+import errno
+import os
+import shutil
+import tempfile
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.support.change_workspace import ATTACK, SCENE, ChangeWorkspace, Layered, read_tree
+from wap_kernel.model.errors import NoSpace, WapError
+from wap_kernel.model.operations import DeleteFile, MoveFile, WriteFile
+
+Tree = dict[str, tuple[Any, ...]]
+SMALL = """
+mkdir -p d/e; echo a > a; echo b > b; echo x > d/e/x; echo y > d/y; ln -s a l; mkdir gone; echo g > gone/g
+git init -q; git -c user.name=n -c user.email=e commit -q --allow-empty -m first
+"""
+CHANGES = """
+echo A > a; rm b; echo new > new; mkdir t; echo t > t/t; rm -r gone; rm d/y; mkdir d/y; echo z > d/y/z; chmod 700 d
+ln -sfn new l; touch -d 2001-01-01 d/e/x; chmod 711 .
+git -c user.name=n -c user.email=e commit -q --allow-empty -m second
+"""
+MOVES = "mv d q; mkdir p; mv q/e p/f; mv gone d; echo m > p/f/x"
+
+
+@pytest.fixture(params=["near", "far"])
+def state(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Path]:
+    """The state folder, on the workspace's filesystem or on another one."""
+    if request.param == "near":
+        yield tmp_path / "state"
+        return
+    if os.stat("/dev/shm").st_dev == tmp_path.stat().st_dev:
+        pytest.skip("there is no second filesystem")
+    with tempfile.TemporaryDirectory(dir="/dev/shm") as folder:
+        yield Path(folder)
+
+
+class Killer:
+    """Kills the process after so many steps."""
+
+    def __init__(self, survived: int) -> None:
+        self.left = survived
+
+    def __call__(self, step: str) -> None:
+        if self.left == 0:
+            os._exit(9)
+        self.left -= 1
+
+
+def run_in_child(work: Callable[[], None]) -> int:
+    """Do the work in a process of its own, and return its exit code."""
+    child = os.fork()
+    if child == 0:
+        try:
+            work()
+        except BaseException:  # noqa: BLE001 - the parent sees the exit code
+            import traceback
+
+            traceback.print_exc()
+            os._exit(3)
+        os._exit(0)
+    return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+
+
+def reset(folder: Path, state: Path, template: Path) -> None:
+    for path in (folder, state):
+        shutil.rmtree(path, ignore_errors=True)
+    shutil.copytree(template, folder, symlinks=True)
+
+
+def kill_at_every_step(
+    tmp_path: Path, state: Path, act: Callable[[ChangeWorkspace], None], check: Callable[[ChangeWorkspace], None]
+) -> int:
+    """Kill a process that does `act` after each of its steps, and `check` what another one finds; return the steps."""
+    folder, template = tmp_path / "w", tmp_path / "template"
+    for survived in range(1000):
+        reset(folder, state, template)
+
+        def work(survived: int = survived) -> None:
+            killer = Killer(survived)
+            act(ChangeWorkspace(folder, state, step=killer))
+
+        code = run_in_child(work)
+        assert code in (0, 9), code
+        workspace = ChangeWorkspace(folder, state)
+        workspace.lease.remove_leftovers(lambda name, path: _remove(folder / path))
+        check(workspace)
+        workspace.close()
+        if code == 0:
+            return survived
+    raise AssertionError("the work does not end")
+
+
+def _remove(path: Path) -> bool:
+    if path.is_dir() and not path.is_symlink():
+        shutil.rmtree(path)
+    else:
+        path.unlink(missing_ok=True)
+    return True
+
+
+@pytest.fixture
+def template(tmp_path: Path, state: Path) -> Tree:
+    workspace = ChangeWorkspace(tmp_path / "template", tmp_path / "template-state")
+    workspace.run_directly(SMALL)
+    workspace.close()
+    return workspace.tree()
+
+
+@pytest.mark.parametrize("script", [CHANGES, MOVES])
+@pytest.mark.parametrize("atomic", [False, True])
+def test_a_kill_while_changes_are_applied_leaves_all_or_nothing(
+    tmp_path: Path, state: Path, template: Tree, script: str, atomic: bool
+) -> None:
+    goal: list[Tree] = []
+
+    def act(workspace: ChangeWorkspace) -> None:
+        workspace.command("r", script, atomic=atomic)
+
+    def check(workspace: ChangeWorkspace) -> None:
+        workspace.history.recover("r")
+        now = workspace.tree()
+        if workspace.history.log.read("r"):
+            goal.append(_without_git(now))
+            assert goal[0] == goal[-1]
+            assert workspace.revert("r", "R").left is None
+            assert workspace.tree() == template
+        assert _without_git(workspace.tree()) == _without_git(template)
+        assert workspace.history.log.read_unfinished("r") == []
+        assert workspace.history.log.read_applies("r") == []
+
+    steps = kill_at_every_step(tmp_path, state, act, check)
+    assert steps > 15
+    assert goal and goal[0] != _without_git(template)
+
+
+def _without_git(tree: Tree) -> Tree:
+    """Leave out what has a time or a random name in it."""
+    return {path: entry for path, entry in tree.items() if not path.startswith(".git/")}
+
+
+def test_a_kill_while_a_run_is_reverted_can_be_repeated(tmp_path: Path, state: Path, template: Tree) -> None:
+    def act(workspace: ChangeWorkspace) -> None:
+        step, workspace.history.maker._step = workspace.history.step, lambda _: None
+        workspace.history.step = lambda _: None
+        workspace.command("r", CHANGES)
+        workspace.history.step = workspace.history.maker._step = step
+        workspace.revert("r", "R")
+
+    def check(workspace: ChangeWorkspace) -> None:
+        workspace.history.recover("R")
+        assert workspace.revert("r", "R2").left is None
+        assert workspace.tree() == template
+
+    assert kill_at_every_step(tmp_path, state, act, check) > 20
+
+
+def test_a_kill_in_a_file_operation_leaves_old_or_new(tmp_path: Path, state: Path, template: Tree) -> None:
+    operations = [
+        WriteFile(path="a", content=b"new"),
+        WriteFile(path="deep/er/file", content=b"new", create_directories=True),
+        WriteFile(path="a", content=b"more", mode="append"),
+        MoveFile(source="a", destination="d/y", overwrite=True),
+        DeleteFile(path="d", recursive=True),
+        DeleteFile(path="b"),
+    ]
+
+    def act(workspace: ChangeWorkspace) -> None:
+        for operation in operations:
+            workspace.do("r", operation)
+
+    def check(workspace: ChangeWorkspace) -> None:
+        workspace.history.recover("r")
+        assert workspace.history.log.read_unfinished("r") == []
+        assert workspace.leftovers() == []
+        assert workspace.revert("r", "R").left is None
+        assert workspace.tree() == template
+
+    assert kill_at_every_step(tmp_path, state, act, check) > 30
+
+
+class FullDisk:
+    """Raises ENOSPC after so many steps, once."""
+
+    def __init__(self, survived: int) -> None:
+        self.left = survived
+        self.has_raised = False
+
+    def __call__(self, step: str) -> None:
+        if step in ("rolling back", "unmade", "exchanged back"):
+            return
+        if self.left == 0:
+            self.left = -1
+            self.has_raised = True
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        self.left -= 1
+
+
+def test_a_full_disk_at_any_step_of_applying_leaves_the_workspace_as_before(
+    tmp_path: Path, state: Path, template: Tree
+) -> None:
+    folder = tmp_path / "w"
+    for survived in range(1000):
+        reset(folder, state, tmp_path / "template")
+        disk = FullDisk(survived)
+        workspace = ChangeWorkspace(folder, state, step=disk)
+        layer: Layered = workspace.run_on_layer(CHANGES)
+        try:
+            workspace.apply("r", layer)
+        except NoSpace:
+            assert disk.has_raised
+            workspace.history.recover("r")
+            assert workspace.tree() == template
+            assert workspace.apply("r2", layer).conflicts == ()
+        workspace.close()
+        if not disk.has_raised:
+            assert survived > 20
+            return
+    raise AssertionError("the work does not end")
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="mounts a filesystem")
+def test_a_workspace_that_is_really_full_is_left_as_it_is(tmp_path: Path) -> None:
+    """Fill a small filesystem that has the workspace, with the state elsewhere: the copies do not fit."""
+    import subprocess
+    import sys
+
+    program = f"""
+import os, subprocess, sys
+from pathlib import Path
+from tests.support.change_workspace import ChangeWorkspace
+from wap_kernel.model.errors import NoSpace
+small = Path({str(tmp_path)!r}) / "small"; small.mkdir()
+subprocess.run(["mount", "-t", "tmpfs", "-o", "size=4m", "tmpfs", str(small)], check=True)
+workspace = ChangeWorkspace(small / "w", Path({str(tmp_path)!r}) / "state")
+workspace.run_directly("echo a > a; head -c 1000000 /dev/zero > big")
+before = workspace.tree()
+try:
+    workspace.command("r", "echo A > a; rm big; for i in 1 2 3 4 5; do head -c 1000000 /dev/zero > n$i; done")
+except NoSpace:
+    assert workspace.tree() == before, workspace.leftovers()
+    print("as before")
+"""
+    found = subprocess.run(
+        ["unshare", "-m", sys.executable, "-c", program], capture_output=True, text=True, cwd=Path(__file__).parents[4]
+    )
+    assert found.stdout == "as before\n", found.stderr
+
+
+def test_a_revert_on_a_full_disk_is_an_error(tmp_path: Path, state: Path) -> None:
+    disk = FullDisk(-1)
+    workspace = ChangeWorkspace(tmp_path / "w", state, step=disk)
+    workspace.run_directly(SCENE)
+    before = workspace.tree()
+    workspace.command("r", ATTACK)
+    disk.left = 3
+    with pytest.raises((NoSpace, WapError)):
+        workspace.revert("r", "R")
+    workspace.history.recover("R")
+    assert workspace.revert("r", "R2").left is None
+    assert workspace.tree() == before == read_tree(tmp_path / "w")
+    workspace.close()
