@@ -5,7 +5,7 @@ Both take and answer the same dictionaries, those of the REST routes (`docs/runs
 
 from __future__ import annotations
 
-from collections.abc import Generator, Mapping
+from collections.abc import Generator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, Protocol
 
@@ -76,6 +76,9 @@ class Backend(Protocol):
 
     def revert(self, run_id: str, *, force: bool) -> Data:
         """Revert a run and return the events message of the run that does so."""
+
+    def apply(self, run_id: str, paths: Sequence[str] | None) -> Data:
+        """Apply what a run left in its layer, at these paths or all; return the message of the run that does so."""
 
     def changes(self, run_id: str) -> Data: ...
 

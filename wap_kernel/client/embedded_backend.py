@@ -122,6 +122,12 @@ class EmbeddedBackend:
 
         return self._engine.wait(revert())
 
+    def apply(self, run_id: str, paths: Sequence[str] | None) -> Data:
+        async def apply() -> Data:
+            return await self._encode(await self._runner.apply(run_id, paths, self._caller))
+
+        return self._engine.wait(apply())
+
     def changes(self, run_id: str) -> Data:
         return self._engine.wait(self._runner.changes(run_id, self._caller))
 

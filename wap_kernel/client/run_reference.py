@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 from wap_kernel.client.backend import Backend
+from wap_kernel.client.results import ACTIVE_STATUSES
 from wap_kernel.model.errors import InvalidArgument, NotFound
 
 LAST = "last"
@@ -15,6 +16,11 @@ ID_PREFIX = re.compile(r"(run_|apr_)?[0-9a-f]{4,16}")
 """A run id or approval id, or four digits of it: fewer would match too many."""
 MAX_LISTED_RUNS = 1000
 """Runs among which the beginning of an id is looked up."""
+
+
+NEWEST_RUNS = 100
+"""Runs among which the newest that has ended is looked up."""
+Newest = Literal["any", "ended"]
 
 
 class PendingApproval(NamedTuple):
@@ -26,13 +32,15 @@ class PendingApproval(NamedTuple):
     """The number of operations in the run."""
 
 
-def resolve_run_id(backend: Backend, name: str, last: str | None, *, or_newest: bool = False) -> str:
+def resolve_run_id(backend: Backend, name: str, last: str | None, *, or_newest: Newest | None = None) -> str:
     """Return the id of the run that `name` means; `last` is the caller's own last run.
 
-    With `or_newest`, for calls that change nothing, the name `last` may also mean the newest run of any caller.
+    With `or_newest`, where the caller has started none, the name `last` means the newest run of any caller, or the
+    newest that has ended: every single call that changed something is a run.
     """
-    if name == LAST and last is None and or_newest:
-        last = next((str(run["runId"]) for run in backend.runs(None, 1)["runs"]), None)
+    if name == LAST and last is None and or_newest is not None:
+        runs = backend.runs(None, NEWEST_RUNS if or_newest == "ended" else 1)["runs"]
+        last = next((str(run["runId"]) for run in runs if or_newest == "any" or not _is_active(run)), None)
     if name == LAST:
         return _require_last(last)
     if RUN_ID.fullmatch(name):
@@ -71,6 +79,10 @@ def find_pending_approval(
             hint="Nothing is left to do.",
         )
     return matches[_require_one(list(matches), name)]
+
+
+def _is_active(run: Mapping[str, Any]) -> bool:
+    return run.get("status") in ACTIVE_STATUSES
 
 
 def _require_last(last: str | None) -> str:

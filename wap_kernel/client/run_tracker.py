@@ -58,7 +58,7 @@ class RunTracker:
         """The server or folder in which operations are executed, and why."""
         return self._backend.endpoint
 
-    def _resolve(self, run: str, *, or_newest: bool = False) -> str:
+    def _resolve(self, run: str, *, or_newest: run_reference.Newest | None = None) -> str:
         last = None if self.last is None else self.last.run_id
         return run_reference.resolve_run_id(self._backend, run, last, or_newest=or_newest)
 

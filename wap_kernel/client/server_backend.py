@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Generator, Mapping
+from collections.abc import Generator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from typing import Any, cast
 from urllib.parse import quote, urlencode
@@ -113,6 +113,10 @@ class ServerBackend:
 
     def revert(self, run_id: str, *, force: bool) -> Data:
         return self._request("POST", f"{_run_path(run_id)}/revert?wait=0", {"force": force}, _RUN_FIELDS)
+
+    def apply(self, run_id: str, paths: Sequence[str] | None) -> Data:
+        body = {} if paths is None else {"paths": list(paths)}
+        return self._request("POST", f"{_run_path(run_id)}/apply?wait=0", body, _RUN_FIELDS)
 
     def changes(self, run_id: str) -> Data:
         return self._request("GET", f"{_run_path(run_id)}/changes")

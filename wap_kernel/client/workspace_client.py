@@ -12,7 +12,7 @@ from __future__ import annotations
 import os
 import secrets
 from collections.abc import Collection, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from wap_kernel.client import results, run_reference, search_parameters
 from wap_kernel.client.backend import Data
@@ -155,16 +155,23 @@ class WorkspaceClient(RunTracker):
         return self.run([{"type": "deleteFile", "path": path, **_without_none(expectedHash=expected_hash)}], **options)
 
     def sh(
-        self, command: str, timeout: float | None = None, cwd: str | None = None, **options: Unpack[RunOptions]
+        self,
+        command: str,
+        timeout: float | None = None,
+        cwd: str | None = None,
+        isolation: Literal["layer", "shared"] | None = None,
+        **options: Unpack[RunOptions],
     ) -> results.RunResult:
         """Run a command line, for at most `timeout` seconds; `options` are those of `run`.
+
+        With `isolation="shared"` the command writes into the workspace directly, which cannot be undone: for servers
+        and watchers. Otherwise its changes are applied when it has ended.
 
         >>> ws.sh("pytest -q", timeout=60).stdout
         """
         milliseconds = None if timeout is None else round(timeout * 1000)
-        return self.run(
-            [{"type": "shell", "command": command, **_without_none(timeout=milliseconds, cwd=cwd)}], **options
-        )
+        fields = _without_none(timeout=milliseconds, cwd=cwd, isolation=isolation)
+        return self.run([{"type": "shell", "command": command, **fields}], **options)
 
     # -- runs
 
@@ -204,7 +211,7 @@ class WorkspaceClient(RunTracker):
 
     def show(self, run: str = run_reference.LAST) -> results.RunResult:
         """Return a run by its id, the beginning of it, or `last`."""
-        return self._to_result(self._backend.get(self._resolve(run, or_newest=True)))
+        return self._to_result(self._backend.get(self._resolve(run, or_newest="any")))
 
     def approve(
         self, run: str | None = None, remember: bool = False, wait: bool = True, on_update: OnUpdate | None = None
@@ -225,26 +232,48 @@ class WorkspaceClient(RunTracker):
         return self._decide(run, "denied", wait, on_update, reason=reason)
 
     def cancel(self, run: str = run_reference.LAST) -> results.RunResult:
-        """Cancel a run; its changes stay, unless the run is atomic."""
+        """Cancel a run; the changes of its completed operations stay, unless the run is atomic."""
         return self._to_result(self._backend.cancel(self._resolve(run)))
 
     def revert(
         self, run: str = run_reference.LAST, force: bool = False, wait: bool = True, on_update: OnUpdate | None = None
     ) -> results.RunResult:
-        """Undo the changes of a run, as a run of its own; with `force`, also where a later change would be lost."""
-        run_id = self._resolve(run)
+        """Undo the changes of a run, as a run of its own; with `force`, also where a later change would be lost.
+
+        `last` is the last run of this client; where it has started none, the newest run or single call that has ended.
+        """
+        run_id = self._resolve(run, or_newest="ended")
         undo = {"type": "revert", "run": run_id}
         return self._track(
             lambda: self._backend.revert(run_id, force=force), wait=wait, on_update=on_update, operations=[undo]
         )
 
+    def apply(
+        self,
+        run: str = run_reference.LAST,
+        paths: Sequence[str] | None = None,
+        wait: bool = True,
+        on_update: OnUpdate | None = None,
+    ) -> results.RunResult:
+        """Apply what a run left in its layer, because the files had changed meanwhile or it was cancelled.
+
+        With `paths`, only at these files and folders. What is there now is replaced; a revert restores it.
+
+        >>> ws.apply("last", ["data.csv"])
+        """
+        run_id = self._resolve(run)
+        taking = {"type": "apply", "run": run_id}
+        return self._track(
+            lambda: self._backend.apply(run_id, paths), wait=wait, on_update=on_update, operations=[taking]
+        )
+
     def changes(self, run: str = run_reference.LAST) -> Data:
         """Return the changes of a run, with diffs, and what a revert would do."""
-        return self._backend.changes(self._resolve(run, or_newest=True))
+        return self._backend.changes(self._resolve(run, or_newest="any"))
 
     def output(self, run: str, operation_id: str, stream: str = "stdout") -> str:
         """Return the whole output of a command in a run."""
-        run_id, pieces, offset = self._resolve(run, or_newest=True), [], 0
+        run_id, pieces, offset = self._resolve(run, or_newest="any"), [], 0
         while True:
             page = self._backend.output(run_id, operation_id, stream, offset, MAX_OUTPUT_PAGE_BYTES)
             pieces.append(str(page["content"]))

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from wap_kernel.client.render import event_rows, file_view, units
+from wap_kernel.client.render import effect_view, event_rows, file_view, units
 from wap_kernel.client.render.blocks import (
     Block,
     Fields,
@@ -23,6 +23,8 @@ from wap_kernel.client.render.blocks import (
 _ANONYMOUS = re.compile("[0-9a-f]{32}")
 """The name that Jupyter gives a user who has only the server's token."""
 MAX_COMMITS = 10
+MAX_BOUND = 10
+"""Files that a line names as bound to the decision."""
 
 
 def approval_blocks(run_id: str, pending: Mapping[str, Any], room: Room, prefix: str) -> list[Block]:
@@ -34,6 +36,8 @@ def approval_blocks(run_id: str, pending: Mapping[str, Any], room: Room, prefix:
         Row((Span(f"Wants to {kind} "), Span(subject, "" if command else "code"), Span(_describe_flags(operation))))
     ]
     blocks += _command(str(command), room, prefix) if command else _diff(pending, room)
+    if effect := pending.get("effect"):
+        blocks += effect_view.effect_blocks(effect, room, prefix)
     rows = [(name, spans) for name, spans in _fields(pending) if spans]
     return [*blocks, Fields((*rows, *_decision_lines(run_id, pending, prefix)))]
 
@@ -69,7 +73,7 @@ def _fields(pending: Mapping[str, Any]) -> list[tuple[str, tuple[Span, ...]]]:
     why = event_rows.join_sentences(pending.get("reason"), pending.get("suggestion"))
     folder = pending.get("cwd", ".")
     environment = ", ".join(f"{name}={value}" for name, value in dict(pending.get("env", {})).items())
-    lost = ", ".join(str(item.get("path")) for item in pending.get("notKept", ()))
+    is_shared = pending.get("isolation") == "shared"
     return [
         ("why", text_spans(units.truncate_line(why)) if why else ()),
         ("rule", code_spans(units.truncate_line(str(pending["rule"]))) if pending.get("rule") else ()),
@@ -77,10 +81,21 @@ def _fields(pending: Mapping[str, Any]) -> list[tuple[str, tuple[Span, ...]]]:
         *_commits("lost there", pending.get("overwritten", ())),
         ("in folder", code_spans(units.truncate_line(str(folder))) if folder != "." else ()),
         ("with", code_spans(units.truncate_line(environment)) if environment else ()),
-        ("no undo for", text_spans(units.truncate_line(lost)) if lost else ()),
+        ("undo", text_spans(effect_view.NO_UNDO) if is_shared else ()),
+        *_bound_files(pending),
         ("asked by", text_spans(units.truncate_line(name_caller(pending))) if name_caller(pending) else ()),
         ("until", text_spans(units.format_time(pending["expiresAt"], date=False)) if pending.get("expiresAt") else ()),
     ]
+
+
+def _bound_files(pending: Mapping[str, Any]) -> Iterator[tuple[str, tuple[Span, ...]]]:
+    """Yield the files whose content the decision is bound to, and those that are too large for it."""
+    bound, total = pending.get("boundTo", ()), int(pending.get("boundToCount") or 0)
+    for label, paths, count in (("bound to", bound, total), ("not bound to", pending.get("notBound", ()), 0)):
+        if paths:
+            names = units.truncate_line(", ".join(map(str, paths[:MAX_BOUND])))
+            more = max(count, len(paths)) - min(len(paths), MAX_BOUND)
+            yield label, (*code_spans(names), Span(f" and {more:,} more" if more else "", "muted"))
 
 
 def _commits(label: str, commits: Sequence[object]) -> Iterator[tuple[str, tuple[Span, ...]]]:

@@ -29,6 +29,7 @@ VERBS = {
     "exploreFiles": "list",
     "listFiles": "list",
     "revert": "undo",
+    "apply": "apply what was left of",
 }
 """Words for the types of operations; other types are shown by their name."""
 WORDS: dict[Tone, str] = {"ok": "done", "failed": "failed", "denied": "denied", "asks": "asks", "plain": "skipped"}
@@ -70,13 +71,13 @@ def summarize_event(event: Event, operation: Event) -> EventSummary:
         details = {**operation, **event.get("details", {})}
         detail = join_sentences(event.get("reason"), event.get("suggestion"))
         tone: Tone = "denied" if kind == "policyDenied" else "asks"
+        if event.get("simulated") is False:
+            tone, detail = "plain", join_sentences(event.get("reason"), "A dry run does not do it")
         return EventSummary(tone, verb(event.get("operationType", "")), subject(details), detail, ())
     detail = str(event.get("error", ""))
     if kind == "message":
         detail = str(event.get("content") or operation.get("content") or event.get("operationId", ""))
     tone = "ok" if event.get("success") else "failed"
-    if event.get("simulated") is False:
-        tone, detail = "plain", "a dry run runs no commands"
     status_word = "would" if event.get("simulated") and tone == "ok" else ""
     return EventSummary(tone, verb(kind), subject(event), detail, tuple(_facts(event)), status_word)
 
@@ -125,7 +126,8 @@ def _facts(event: Event) -> list[str]:
     facts += [count_diff_lines(str(event["diff"]))] if event.get("diff") else []
     facts += [units.format_duration(event["durationMs"])] if isinstance(event.get("durationMs"), int | float) else []
     facts += ["not UTF-8: some bytes are shown replaced"] if event.get("isLossy") else []
-    facts += [f"{units.format_count(len(event['restored']), 'path')} restored"] if "restored" in event else []
+    for name in ("restored", "applied"):
+        facts += [f"{units.format_count(len(event[name]), 'path')} {name}"] if name in event else []
     return facts
 
 

@@ -124,7 +124,8 @@ class LiveRun:
         subject = event_rows.first_line(event_rows.subject(operation))
         label = event_rows.verb(operation["type"]) if "type" in operation else f"operation {self.done + 1}"
         spans = (Span(label), Span(" "), Span(subject, "code")) if subject else (Span(label),)
-        return Row(spans, "busy", "now")
+        facts = ("writes directly: no undo",) if operation.get("isolation") == "shared" else ()
+        return Row(spans, "busy", "now", facts)
 
     def _tail(self) -> list[Block]:
         lines = [*self._lines, *((stream, line) for stream, line in self._open.items() if line)][-TAIL_LINES:]

@@ -5,18 +5,16 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Any, NamedTuple
+from typing import Any
 
-from wap_kernel.client.render import ansi, approval_view, event_rows, file_view, units
+from wap_kernel.client.render import approval_view, effect_view, event_rows, file_view, units
 from wap_kernel.client.render.blocks import (
     Block,
     Fold,
     Header,
-    Pre,
     Room,
     Row,
     Span,
-    TextLine,
     Tone,
     count_lines,
     muted_row,
@@ -24,11 +22,10 @@ from wap_kernel.client.render.blocks import (
     python_hint,
     split_lines,
 )
+from wap_kernel.client.render.output_view import FullOutput, output_blocks
 
 Event = Mapping[str, Any]
 
-OPEN_OUTPUT_LINES = 12
-"""Lines of a command's output that are not folded."""
 OMISSION_MARK = " bytes left out ...]"
 """The mark in an output whose middle the event omits."""
 STATUSES: dict[str, Tone] = {
@@ -52,8 +49,11 @@ def run_blocks(data: Mapping[str, Any], request: Mapping[str, Any], room: Room, 
     sent = event_rows.map_by_id(request.get("operations", ()))
     operations = {**event_rows.map_approved_operations(data["events"]), **sent}
     pending = data.get("pendingApproval")
-    # A decided approval has an event of its operation after it, and the pending one is rendered below.
-    events: list[Event] = [event for event in data["events"] if event["type"] != "approvalRequired"]
+    # A decided approval has an event of its operation after it, and the pending one is rendered below. In a dry run
+    # the event says that the operation was left out.
+    events: list[Event] = [
+        event for event in data["events"] if event["type"] != "approvalRequired" or "simulated" in event
+    ]
     outcomes = [
         event_rows.summarize_event(event, operations.get(str(event.get("operationId")), {})) for event in events
     ]
@@ -131,6 +131,9 @@ class _Bodies:
 
     def __init__(self, run_id: str, events: Sequence[Event], chosen: Sequence[int], room: Room, prefix: str) -> None:
         self._run_id, self._events, self._lines, self._prefix = run_id, events, room.lines, prefix
+        self._effect_room = room
+        self._last_simulated = max((index for index in chosen if events[index].get("changes")), default=None)
+        """The event that lists all changes of a dry run: each lists those of the steps before it, too."""
         keys = [(index, name) for index in chosen for name in _CONTENTS if events[index].get(name)]
         sizes = [units.text_cost(str(events[index][name])) for index, name in keys]
         self._room = dict(zip(keys, room.share(sizes), strict=True))
@@ -153,6 +156,8 @@ class _Bodies:
             found += self._content(event, characters)
         if isinstance(closest := event.get("closest"), dict):
             found += self._closest(closest)
+        if index == self._last_simulated:
+            found += effect_view.simulated_blocks(event["changes"], int(event.get("more") or 0), self._effect_room)
         return [*found, *_path_rows(event)]
 
     def _full_output(self, event: Event, stream: str) -> FullOutput | None:
@@ -186,54 +191,49 @@ class _Bodies:
         ]
 
 
-class FullOutput(NamedTuple):
-    """The whole output of a command whose event has only a part of it."""
-
-    size: str
-    how: str
-    """The Python expression that returns the whole output."""
-
-
-def output_blocks(
-    text: str, characters: int, lines: int, bar: str, prefix: str, whole: FullOutput | None = None
-) -> list[Block]:
-    """Return the end of an output, with the lines before it folded."""
-    excerpt = units.take_tail(ansi.collapse_overwrites(text), characters, lines)
-    styled = tuple(TextLine(spans) for spans in ansi.style_lines(split_lines(excerpt.text)))
-    is_long = len(styled) > OPEN_OUTPUT_LINES + 4
-    earlier, tail = (styled[:-OPEN_OUTPUT_LINES], styled[-OPEN_OUTPUT_LINES:]) if is_long else ((), styled)
-    more: list[Block] = []
-    if whole is not None:
-        more = [muted_row(f"… of {whole.size} in all{python_hint(prefix, f'{whole.how} returns it')}", is_below=True)]
-    elif excerpt.describe_omission():
-        where = python_hint(prefix, "_.to_dict() holds them")
-        more = [muted_row(f"… {excerpt.describe_omission('earlier')} left out{where}", is_below=True)]
-    if not is_long:
-        return [*more, Pre(tail, bar=bar)] if tail else []
-    before = units.format_count(excerpt.omitted_lines + len(earlier), "earlier line")
-    label = before if whole is None else f"earlier output, {whole.size} in all"
-    return [Fold(label, (*more, Pre(earlier, bar=bar))), Pre(tail, bar=bar)]
-
-
 def _path_rows(event: Event) -> list[Block]:
-    """Return the paths that are in the way of a revert, or that a revert did not restore."""
+    """Return the paths in the way of a revert, those that it did not restore, and changes that were not applied."""
     is_of_run = event.get("type") == "error"
     details = event.get("details", {}) if is_of_run else event
     labels = {"left": "left as they are", "notUndone": "not undone" if is_of_run else "never undone"}
     found: list[Block] = []
-    for field, label in {**labels, "paths": "in the way"}.items():
+    labels |= {"paths": "in the way", "conflicts": "changed meanwhile, and left as they are now"}
+    for field, label in labels.items():
         if paths := details.get(field):
             listed = ", ".join(map(str, paths[:20])) + (f" and {len(paths) - 20} more" if len(paths) > 20 else "")
             found.append(Row((Span(f"{label}: ", "muted"), Span(units.truncate_line(listed), "code")), is_below=True))
+    found += effect_view.refused_rows(details.get("refusedChanges", ()))
+    if details.get("isolation") == "shared":
+        found.append(muted_row(effect_view.NO_UNDO_AFTER, is_below=True))
     return found
 
 
 def _next_lines(data: Event, status: str, run_id: str, prefix: str) -> list[Block]:
     if status == "running":
         return [_advice("The run goes on. To see how far it is", f"{prefix}show {run_id}")]
+    return [*_apply_lines(data, status, run_id, prefix), *_undo_lines(data, status, run_id, prefix)]
+
+
+def _apply_lines(data: Event, status: str, run_id: str, prefix: str) -> list[Block]:
+    """Return how a person takes the changes of commands that were not applied."""
+    events = data["events"]
+    if any(event.get("conflicts") or event.get("details", {}).get("conflicts") for event in events):
+        return [_advice("To take the command's version instead", f"{prefix}apply {run_id}")]
+    is_ended = any(event["type"] == "shell" and _is_interrupted(event) for event in events)
+    if status == "cancelled" and is_ended:
+        return [_advice("To apply what it had changed so far", f"{prefix}apply {run_id}")]
+    return []
+
+
+def _is_interrupted(event: Event) -> bool:
+    """Return whether a command on a layer was ended before it was done."""
+    return event.get("success") is False and "durationMs" in event and not {"exitCode", "isolation"} & event.keys()
+
+
+def _undo_lines(data: Event, status: str, run_id: str, prefix: str) -> list[Block]:
     # A command may have changed anything or nothing; only for one that needed an approval the revert is mentioned.
     approved = {event.get("operationId") for event in data["events"] if event["type"] == "approvalRequired"}
-    done = (event for event in data["events"] if event.get("success"))
+    done = (event for event in data["events"] if event.get("success") and event.get("isolation") != "shared")
     changed = any(event["type"] in _UNDOABLE or event.get("operationId") in approved for event in done)
     is_undone = data.get("dryRun") or (data.get("atomic") and status != "completed")
     if changed and not is_undone and status != "awaiting_approval":

@@ -20,6 +20,7 @@ from wap_kernel.client.render.blocks import (
     text_spans,
 )
 from wap_kernel.client.render.run_view import STATUSES
+from wap_kernel.model.effect_text import summarize_effect
 
 Data = Mapping[str, Any]
 Cells = tuple[tuple[Span, ...], ...]
@@ -60,15 +61,23 @@ def _run_cells(run: Data) -> Cells:
     found = f", {units.format_count(problems, 'problem')}" if problems and isinstance(problems, int) else ""
     label = f"{status.replace('_', ' ')}{found}"
     took = units.elapsed_milliseconds(run.get("startedAt"), run.get("completedAt"))
-    what = f"undoes {run['reverts']}" if run.get("reverts") else str(run.get("operations", ""))
     return (
         code_spans(_shorten(run.get("runId", ""))),
         text_spans(f"{_SIGNS[tone]} {label}".strip()),
-        text_spans(_shorten(what)),
+        text_spans(_shorten(_describe_run(run))),
         text_spans(_shorten(units.format_time(run.get("startedAt")))),
         text_spans("" if took is None else units.format_duration(took)),
         text_spans(_shorten(approval_view.name_caller(run))),
     )
+
+
+def _describe_run(run: Data) -> str:
+    """Return how many operations a run has, or what it is: a revert, an apply, a single call of a tool."""
+    if run.get("reverts"):
+        return f"undoes {run['reverts']}"
+    if run.get("tool"):
+        return f"call of {run['tool']}"
+    return "apply" if run.get("dialect") == "apply" else str(run.get("operations", ""))
 
 
 def _waiting_runs(listed: Sequence[Data], room: Room) -> list[Data]:
@@ -82,7 +91,8 @@ def waiting_row(run: Data, prefix: str) -> Row:
     subject = event_rows.first_line(event_rows.subject({**operation, **pending}))
     label = f"waits to {event_rows.verb(operation.get('type', ''))} "
     line = f"{prefix}show {run.get('runId', '')}"
-    spans = (Span(label), Span(subject, "code"), Span(", see ", "muted"), Span(line, "type"))
+    effect = f", which {summarize_effect(pending['effect'])}" if pending.get("effect") else ""
+    spans = (Span(label), Span(subject, "code"), Span(effect), Span(", see ", "muted"), Span(line, "type"))
     return Row(spans, "asks", event_rows.WORDS["asks"])
 
 

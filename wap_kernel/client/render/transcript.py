@@ -11,6 +11,7 @@ import re
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from wap_kernel.model.effect_text import summarize_effect
 from wap_kernel.model.safe_text import escape_invisible, escape_one_line
 
 Write = Callable[[str], object]
@@ -19,6 +20,11 @@ Event = Mapping[str, Any]
 BARS = {"stdout": "  | ", "stderr": "  ! "}
 NOUNS = {"bytesWritten": "bytes", "size": "bytes", "editsApplied": "edits", "durationMs": "ms"}
 """The units of the numbers in an event."""
+MAX_CHANGES = 50
+"""Changed paths that are listed."""
+MAX_DIFFS = 20
+MAX_TEXT_CHARACTERS = 4_000
+"""Characters of one diff, and of one stream of output, in an approval."""
 
 
 class JsonLines:
@@ -68,6 +74,8 @@ class Transcript:
         if "simulated" in event:
             for detail in (event[name] for name in ("note", "diff") if event.get(name)):
                 self._write(f"{BARS['stdout']}{_indent(str(detail))}\n")
+            if event.get("changes"):
+                self._write("".join(f"{line}\n" for line in _list_changes(event)))
 
     def _output(self, operation_id: str, stream: str, chunk: str) -> None:
         if not chunk:
@@ -90,13 +98,17 @@ def render_event(event: Event) -> str:
     """Return an event on one line: its outcome, subject and facts."""
     kind = str(event["type"])
     if kind == "approvalRequired":
-        return _join("asks", event["operationType"], _subject(event.get("details", {})), event["reason"])
+        is_skipped = event.get("simulated") is False
+        reason = f"{event['reason']}. A dry run does not do it." if is_skipped else event["reason"]
+        outcome = "skipped" if is_skipped else "asks"
+        return _join(outcome, event["operationType"], _subject(event.get("details", {})), reason)
     if kind == "policyDenied":
         return _join("denied", event["operationType"], "", f"{event['reason']} {event.get('suggestion', '')}")
     if kind == "error":
         return _join("error", event["category"], "", event["message"])
     facts = [f"exit {event['exitCode']}"] if "exitCode" in event else []
     facts += ["timed out"] if event.get("timedOut") else []
+    facts += ["shared: not undone by a revert"] if event.get("isolation") == "shared" else []
     facts += [f"{event[name]} {noun}" for name, noun in NOUNS.items() if name in event]
     if "simulated" in event:
         facts += [f"{name} {event[name]}" for name in ("verdict", "rule") if event.get(name)]
@@ -105,8 +117,6 @@ def render_event(event: Event) -> str:
 
 
 def _outcome(event: Event) -> str:
-    if event.get("simulated") is False:
-        return "skipped"
     if not event.get("success"):
         return "failed"
     return "would" if event.get("simulated") else "ok"
@@ -130,17 +140,43 @@ def render_pending_approval(message: Event, where: str) -> str:
     """
     pending = message["pendingApproval"]
     body = json.dumps({"approvalId": pending["approvalId"], "decision": "approved"})
-    fields = [f"  {name}: {_indent(str(value))}" for name, value in pending.items() if not isinstance(value, dict)]
+    fields = [
+        f"  {name}: {_indent(', '.join(map(str, value)) if isinstance(value, list) else str(value))}"
+        for name, value in pending.items()
+        if not isinstance(value, dict)
+    ]
     return "\n".join(
         [
             "A person must approve this operation:",
             *fields,
+            *_describe_effect(pending.get("effect")),
             f"To decide{where}:",
             f"  POST wap/runs/{message['runId']}/decision {body}",
             '  or with "denied", and a "reason";',
             f"  or in a notebook there: %wap approve {message['runId']}",
         ]
     )
+
+
+def _describe_effect(effect: Event | None) -> list[str]:
+    """Return what the command did on its layer: its changes, diffs and output."""
+    if effect is None:
+        return []
+    diffs = [str(one["diff"]) for one in effect.get("changes", ()) if one.get("diff")][:MAX_DIFFS]
+    texts = [(BARS["stdout"], diff[:MAX_TEXT_CHARACTERS]) for diff in diffs]
+    texts += [(bar, str(effect[name])[-MAX_TEXT_CHARACTERS:]) for name, bar in BARS.items() if effect.get(name)]
+    head = f"  effect: {summarize_effect(effect)} (exit {effect.get('exitCode')}; nothing is applied yet)"
+    return [head, *_list_changes(effect), *(f"{bar}{_indent(text)}" for bar, text in texts)]
+
+
+def _list_changes(effect: Event) -> list[str]:
+    changes = effect.get("changes", ())
+    lines = [
+        escape_one_line(f"    {one.get('change', '')}: {' '.join(filter(None, (one.get('kind'), one.get('path'))))}")
+        for one in changes[:MAX_CHANGES]
+    ]
+    more = len(changes) - len(lines) + int(effect.get("more") or 0)
+    return [*lines, f"    and {more} more"] if more else lines
 
 
 def _indent(text: str) -> str:

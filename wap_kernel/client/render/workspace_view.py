@@ -30,7 +30,7 @@ NO_SERVER = "To use one: open the notebook on a Jupyter server with wap, or set 
 def overview(data: Data, request: Data, room: Room, prefix: str) -> list[Block]:
     endpoint, workspace = data.get("endpoint", {}), data.get("workspace", {})
     waiting = data.get("waiting", ())
-    confines = "(commands are confined)" if workspace.get("confinesCommands") else "(commands are not confined)"
+    confines = f"({_describe_commands(workspace)})"
     is_server = endpoint.get("kind") == "server"
     where = [
         Span(str(endpoint.get("name", "")), "code"),
@@ -57,6 +57,14 @@ def overview(data: Data, request: Data, room: Room, prefix: str) -> list[Block]:
         see = Span(f"{prefix}runs -s running", "type")
         blocks.append(Row((Span(f"{units.format_count(running, 'run')} under way, see ", "muted"), see), "busy", "now"))
     return [*blocks, Row((Span("Help: ", "muted"), Span(f"{prefix}--help" if prefix else "help", "type")))]
+
+
+def _describe_commands(workspace: Data) -> str:
+    if not workspace.get("confinesCommands"):
+        return "commands are not confined and write directly: no undo"
+    if workspace.get("isolation") == "shared":
+        return "commands are confined and write directly: no undo"
+    return "commands are confined, and their changes are judged before they are applied"
 
 
 def _tried(sources: Sequence[object]) -> list[Block]:

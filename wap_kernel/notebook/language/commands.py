@@ -119,6 +119,7 @@ def _sh(parser: Arguments) -> None:
     )
     parser.add_argument("-t", "--timeout", type=arguments.parse_time_limit, metavar="SECONDS", help="(default: 30)")
     parser.add_argument("-C", "--cwd", metavar="DIR", help="the folder to run in (default: the workspace)")
+    parser.add_argument("--shared", action="store_true", help="write into the workspace directly; not undone")
     _add_run_options(parser)
 
 
@@ -166,6 +167,11 @@ def _revert(parser: Arguments) -> None:
     parser.add_argument("-f", "--force", action="store_true", help="revert later changes, too")
 
 
+def _apply(parser: Arguments) -> None:
+    _one_run(parser)
+    parser.add_argument("paths", nargs="*", metavar="PATH", help="only these files and folders (default: everything)")
+
+
 def _audit(parser: Arguments) -> None:
     parser.add_argument(
         "-n", "--limit", type=arguments.parse_count, default=20, metavar="N", help="how many (default: 20)"
@@ -201,6 +207,7 @@ _TABLE = (
     SubCommand("deny", "Deny what a run waits for.", _deny, "deny last not today", changes=True),
     SubCommand("cancel", "Cancel a run.", _one_run, "cancel last", changes=True),
     SubCommand("revert", "Revert a run.", _revert, "revert last", changes=True),
+    SubCommand("apply", "Apply changes that a run could not apply.", _apply, "apply last data.csv", changes=True),
     SubCommand("audit", "Show the audit.", _audit, "audit -n 50"),
     SubCommand("status", "Show the workspace, the server and what waits for approval.", _no_arguments, "status"),
     SubCommand("policy", "Show the policy.", _no_arguments, "policy"),

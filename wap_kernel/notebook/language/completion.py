@@ -133,6 +133,8 @@ def _next_argument(parser: Arguments, words: Sequence[str], command: SubCommand)
         return waiting, False
     if command.verbatim:
         return positionals[0], count > 0
+    if count >= len(positionals) and positionals and positionals[-1].nargs == "*":
+        count = len(positionals) - 1
     return (positionals[count] if count < len(positionals) else None), False
 
 

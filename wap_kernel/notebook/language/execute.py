@@ -143,6 +143,8 @@ def _shell(line: Line) -> Operations:
         operation["cwd"] = line.options.cwd
     if line.options.timeout is not None:
         operation["timeout"] = round(line.options.timeout * 1_000)
+    if line.options.shared:
+        operation["isolation"] = "shared"
     return [operation]
 
 
@@ -207,6 +209,11 @@ def _revert(line: Line, client: WorkspaceClient, display: RunDisplay) -> ClientR
     return _watch(display, lambda: client.revert(line.options.run, force=line.options.force, on_update=display.update))
 
 
+def _apply(line: Line, client: WorkspaceClient, display: RunDisplay) -> ClientResult:
+    paths = line.options.paths or None
+    return _watch(display, lambda: client.apply(line.options.run, paths, on_update=display.update))
+
+
 def _deny(line: Line, client: WorkspaceClient, display: RunDisplay) -> ClientResult:
     """Deny a run, whose id may be left out.
 
@@ -248,6 +255,7 @@ _ACTIONS: dict[str, Callable[[Line, WorkspaceClient, RunDisplay], ClientResult]]
     "deny": _deny,
     "cancel": lambda line, client, display: client.cancel(line.options.run),
     "revert": _revert,
+    "apply": _apply,
     "audit": lambda line, client, display: client.audit(
         limit=line.options.limit, tool=line.options.tool, outcome=line.options.outcome
     ),

@@ -14,10 +14,11 @@ from wap_kernel.dialects.coding_environment.workspace_root import build_root_fol
 from wap_kernel.model.edits import ReplaceText
 from wap_kernel.model.errors import InvalidArgument, TimedOut
 from wap_kernel.model.git.operations import GitChange
-from wap_kernel.model.git.results import GitResult
+from wap_kernel.model.git.results import GitFailure, GitFailureReason, GitResult
 from wap_kernel.model.operations import DeleteFile, ModifyFile, Operation, RunCommand, WriteFile
 from wap_kernel.model.results import CommandResult, ModifyResult, PathResult, RefusedPath, Result, WriteResult
 
+LOCKED = GitFailure(GitFailureReason.LOCKED, "It is locked.", 128, "")
 REFUSED = RefusedPath(path=".bashrc", rule="protected", reason="Start-up file")
 
 
@@ -59,7 +60,7 @@ def test_a_shared_command_says_that_it_is_not_undone() -> None:
             ModifyResult(path="a", hash="sha256:0", diff=""),
         ),
         ("deleteFile", DeleteFile(path="a"), PathResult(path="a")),
-        ("git", GitChange(action="add"), GitResult()),
+        ("git", GitChange(action="add"), GitResult(failure=LOCKED)),
     ],
 )
 def test_every_change_names_its_run(tool: str, operation: Operation, result: Result) -> None:

@@ -11,7 +11,7 @@ from wap_kernel.dialects.tool_interface.tool_call import encode_result
 from wap_kernel.model.edits import ReplaceText
 from wap_kernel.model.errors import TimedOut
 from wap_kernel.model.git.operations import GitChange
-from wap_kernel.model.git.results import GitResult
+from wap_kernel.model.git.results import GitFailure, GitFailureReason, GitResult
 from wap_kernel.model.operations import ModifyFile, Operation, RunCommand, WriteFile
 from wap_kernel.model.results import CommandResult, ModifyResult, RefusedPath, Result, WriteResult
 from wap_kernel.model.run import Step
@@ -55,7 +55,8 @@ def test_every_change_names_its_run() -> None:
     edited = ModifyResult(path="a", hash="sha256:0", diff="", run_id="run_1")
     assert encode("write", WriteFile(path="a", content=b"x"), written)["runId"] == "run_1"
     assert encode("edit", edit, edited)["runId"] == "run_1"
-    committed = git_answers.answer_git(GitChange(action="add"), GitResult(run_id="run_1"))
+    locked = GitFailure(GitFailureReason.LOCKED, "It is locked.", 128, "")
+    committed = git_answers.answer_git(GitChange(action="add"), GitResult(failure=locked, run_id="run_1"))
     assert json.loads(committed.model_dump_json(exclude_none=True))["runId"] == "run_1"
 
 
