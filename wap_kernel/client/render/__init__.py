@@ -13,17 +13,16 @@ from typing import TYPE_CHECKING, Any
 
 from wap_kernel.client.render import (
     file_view,
-    html_writer,
     listing_view,
     note_view,
     run_view,
     search_view,
     table_views,
-    text_writer,
     units,
     workspace_view,
 )
 from wap_kernel.client.render.blocks import Block, Room, muted_row, python_hint
+from wap_kernel.client.render.writers import html_writer, text_writer
 
 if TYPE_CHECKING:
     from wap_kernel.client.results import ClientResult

@@ -10,8 +10,9 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from wap_kernel.client.backend import RUN_STARTED
-from wap_kernel.client.render import ansi, approval_view, event_rows, html_writer, text_writer, units
+from wap_kernel.client.render import approval_view, event_rows, units
 from wap_kernel.client.render.blocks import Bar, Block, Header, Pre, Room, Row, Span, TextLine, Tone
+from wap_kernel.client.render.writers import ansi, html_writer, text_writer
 
 if TYPE_CHECKING:
     from wap_kernel.client.backend import RunUpdate

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from wap_kernel.client.render import ansi, units
+from wap_kernel.client.render import units
 from wap_kernel.client.render.blocks import Block, Fold, Pre, TextLine, muted_row, python_hint, split_lines
+from wap_kernel.client.render.writers import ansi
 
 OPEN_OUTPUT_LINES = 12
 """Lines of a command's output that are not folded."""

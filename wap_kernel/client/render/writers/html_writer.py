@@ -11,7 +11,7 @@ import html
 from collections.abc import Iterable, Sequence
 from itertools import groupby
 
-from wap_kernel.client.render import ansi, units
+from wap_kernel.client.render import units
 from wap_kernel.client.render.blocks import (
     NO_STYLE,
     Bar,
@@ -28,6 +28,7 @@ from wap_kernel.client.render.blocks import (
     TextLine,
     Tone,
 )
+from wap_kernel.client.render.writers import ansi
 
 _LINE = "rgba(128, 128, 128, 0.3)"
 _SHADE = "background-color:rgba(128, 128, 128, 0.08)"

@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from wap_kernel.client.render import ansi
-from wap_kernel.client.render.ansi import apply_sgr, collapse_overwrites, style_css, style_lines
 from wap_kernel.client.render.blocks import NO_STYLE, Span, Style
+from wap_kernel.client.render.writers import ansi
+from wap_kernel.client.render.writers.ansi import apply_sgr, collapse_overwrites, style_css, style_lines
 
 RED = (231, 92, 88)
 

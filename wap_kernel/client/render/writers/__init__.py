@@ -1,0 +1,1 @@
+"""Write blocks as HTML for notebooks and as text for terminals."""
