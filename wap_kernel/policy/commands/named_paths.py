@@ -32,8 +32,7 @@ _WORKING_DIRECTORY = re.compile(r"\$\(\s*pwd(?:\s+-[LP])?\s*\)|`\s*pwd(?:\s+-[LP
 _SHELL_TEXT = re.compile(r"[\s;|&()<>`'\"$]")
 _GLOB = re.compile(r"[*?\[]")
 _PROCESS_FOLDER = re.compile(r"/proc/[^/]+(?:/task/[^/]+)?/(cwd|root)(?=/|$)")
-_FILE_URL = re.compile(r"(?:.*@\s*)?(?:\w+\+)?file:(?://(?:localhost)?(?=/))?([^#?]*)")
-_EXTRAS = re.compile(r"\[[^\]/]*\]$")
+_FILE_URL = re.compile(r"(?:.*@\s*)?(?:\w+\+)?file:(?://(?:localhost)?(?=/))?([^#?@]*).*", re.DOTALL)
 _MODULE_OPTION = re.compile(r"-[bBdEiIOPqsSuvx]*m(.*)", re.DOTALL)
 _MODULE = re.compile(r"([A-Za-z_]\w*)(?:\.\w+)*")
 _MODULE_ATTRIBUTE = re.compile(r"([A-Za-z_]\w*)(?:\.\w+)*:[\w.]+(?:\(\))?")
@@ -101,6 +100,7 @@ class _Search:
         self.patterns: dict[str, None] = {}
         self.folders: dict[str, None] = {}
         self.words: set[str] = set()
+        self._added: set[tuple[str, tuple[str, ...]]] = set()
         self.is_open = False
 
     def get_variables(self) -> Variables:
@@ -165,9 +165,13 @@ class _Search:
 
     def add_live(self, live: str, depth: int) -> None:
         """Add the paths that a word may name, by itself, by its parts and as a text of its own."""
+        key = (live, tuple(self._bases))
+        if key in self._added:
+            return
+        self._added.add(key)
         text = restore_quoted(live)
         self.words.update((text, text.rpartition("/")[2]))
-        for variant in _list_variants(live):
+        for variant in (each for part in dict.fromkeys((live, *live.split())) for each in _list_variants(part)):
             self._add_path(restore_quoted(variant), is_pattern=bool(_GLOB.search(variant)))
         if depth < MAX_NESTING and not self.is_open and _SHELL_TEXT.search(text):
             self.add_text(text, depth + 1)
@@ -238,7 +242,7 @@ def _list_variants(live: str) -> Iterator[str]:
         yield live.partition("=")[2]
     if live.startswith("-") and not live.startswith("--"):
         yield live[2:]
-    if (bare := _EXTRAS.sub("", live)) != live:
-        yield bare
+    if live.endswith("]"):
+        yield live.rpartition("[")[0]
     if found := _FILE_URL.fullmatch(live):
         yield from (found[1], unquote(found[1]))

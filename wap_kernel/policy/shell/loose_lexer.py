@@ -9,20 +9,30 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-from wap_kernel.policy.shell.spelling_variants import normalize
+from wap_kernel.policy.shell.ansi_c_quotes import decode_ansi_c
 
 _TOKEN = re.compile(
     r"""
       (?P<comment>(?<![^\s;&|()])\#[^\n]*)
     | (?P<redirect>[0-9]*(?:&>>|&>|<<<|<<-?|<>|<&|>>|>&|>\||[<>]))
     | (?P<operator>&&|\|\||\|&|[;|&()`\n])
-    | (?P<word>(?:\\.|'[^']*'|"(?:[^\\"]|\\.)*"|[^\s;|&()<>`'"\\])+)
+    | (?P<word>(?:\\.|\$'(?:[^\\']|\\.)*'|'[^']*'|"(?:[^\\"]|\\.)*"|[^\s;|&()<>`'"\\])+)
     """,
     re.DOTALL | re.VERBOSE,
 )
-_PIECE = re.compile(r"""\\(?P<escaped>.)|'(?P<single>[^']*)'|\$?"(?P<double>(?:[^\\"]|\\.)*)"|[^\\'"]""", re.DOTALL)
+_PIECE = re.compile(
+    r"""
+      (?P<continuation>\\\n)
+    | \\(?P<escaped>.)
+    | \$'(?P<ansi>(?:[^\\']|\\.)*)'
+    | '(?P<single>[^']*)'
+    | \$?"(?P<double>(?:[^\\"]|\\.)*)"
+    | [^\\'"]
+    """,
+    re.DOTALL | re.VERBOSE,
+)
 _ESCAPED_IN_QUOTES = re.compile(r'\\([$`"\\])')
-_SPECIAL = "$*?[]{}~"
+_SPECIAL = "$*?[]{}~ \t\n"
 _STAND_IN = {ord(char): 0xE000 + ord(char) for char in _SPECIAL}
 _QUOTED_TWICE = {point: stand_in for point, stand_in in _STAND_IN.items() if chr(point) not in "${}"}
 _RESTORED = {stand_in: char for char, stand_in in _STAND_IN.items()}
@@ -61,10 +71,10 @@ def split_loosely(text: str) -> tuple[LooseCommand, ...]:
     commands: list[LooseCommand] = []
     words: list[LooseWord] = []
     before, redirect = "", ""
-    for token in _TOKEN.finditer(normalize(text)):
+    for token in _TOKEN.finditer(text):
         if token["redirect"]:
             redirect = token["redirect"].lstrip("0123456789")
-        elif token["word"]:
+        elif token["word"] and token["word"].replace("\\\n", ""):
             words.append(LooseWord(_remove_quotes(token["word"]), redirect))
             redirect = ""
         elif token["operator"]:
@@ -82,12 +92,15 @@ def _remove_quotes(raw: str) -> str:
 
 
 def _read_piece(piece: re.Match[str]) -> str:
-    if piece["escaped"] is not None:
-        return piece["escaped"].translate(_STAND_IN)
-    if piece["single"] is not None:
-        return piece["single"].translate(_STAND_IN)
-    if piece["double"] is not None:
-        # `$` and `${}` are special in these quotes, unless a backslash stands before them.
-        parts = _ESCAPED_IN_QUOTES.split(piece["double"])
-        return "".join(part.translate(_STAND_IN if at % 2 else _QUOTED_TWICE) for at, part in enumerate(parts))
-    return piece[0]
+    if piece["continuation"]:
+        return ""
+    quoted = next((each for each in (piece["escaped"], piece["single"]) if each is not None), None)
+    if piece["ansi"] is not None:
+        quoted = decode_ansi_c(piece["ansi"].encode(errors="surrogatepass")).decode(errors="replace")
+    if quoted is not None:
+        return quoted.translate(_STAND_IN)
+    if piece["double"] is None:
+        return piece[0]
+    # `$` and `${}` are special in these quotes, unless a backslash stands before them.
+    parts = _ESCAPED_IN_QUOTES.split(piece["double"].replace("\\\n", ""))
+    return "".join(part.translate(_STAND_IN if at % 2 else _QUOTED_TWICE) for at, part in enumerate(parts))
