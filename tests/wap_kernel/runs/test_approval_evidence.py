@@ -20,6 +20,8 @@ from wap_kernel.runs.decisions import Decision
 CONFIRMED = merge_policy(
     presets.load_preset("permissive"), {"confirmationRequired": ["writeFile", "deleteFile", "readFile"]}
 )
+DELETION_CONFIRMED = merge_policy(presets.load_preset("permissive"), {"confirmationRequired": ["deleteFile"]})
+DELETION = {"type": "deleteFile", "id": "delete", "path": "data/x.txt"}
 
 
 def link(place: Path, target: str) -> None:
@@ -142,9 +144,11 @@ def test_what_cannot_be_granted_is_not_remembered(scene: Scene) -> None:
 
 @pytest.mark.parametrize("loser", ["deny", "cancel"])
 def test_whoever_loses_against_an_approval_undoes_nothing(scene: Scene, loser: str) -> None:
+    scene.options["policy"] = DELETION_CONFIRMED
+
     async def race(scene: Scene) -> tuple[str, str]:
-        (scene.root / "data").mkdir(exist_ok=True)
-        message = await scene.run(create("a", overwrite=True), DELETE, create("z", overwrite=True), atomic=True)
+        (scene.root / "data" / "x.txt").write_text("x")
+        message = await scene.run(create("a", overwrite=True), DELETION, create("z", overwrite=True), atomic=True)
         run_id = message["runId"]
         approve = scene.runner.decide(run_id, Decision(True, operation_id="delete"), PERSON)
         if loser == "deny":
@@ -232,7 +236,7 @@ def test_what_was_agreed_to_once_is_not_done_again_by_a_revert_of_its_revert(sce
         assert (await scene.runner.wait(redone.id, WAIT)).status is RunStatus.COMPLETED
         assert "data/x.txt" not in scene.tree()
 
-    scene.options["allow_unconfined"] = True
+    scene.options["provider"] = "bubblewrap"
     play(scene, scenario)
 
 

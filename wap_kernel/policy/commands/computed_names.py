@@ -52,6 +52,7 @@ _INTERPRETER = re.compile(
 _INLINE_PYTHON = re.compile(r"-[A-Za-z]*c.*", re.DOTALL)
 _INLINE_CODE = re.compile(r"-[A-Za-z0-9]*[cEerp].*|--(?:eval|exec|print|expr|run|command).*|eval|repl", re.DOTALL)
 _SHELL_TEXT = re.compile(r"-[A-Za-z]*c[A-Za-z]*|--command")
+_SUBSTITUTION = re.compile(r"[$<>]\(|`")
 _VALUED = re.compile(r"[-+][A-Za-z]*[oOWX]|--rcfile|--init-file")
 _STREAM = re.compile(r"-|/dev/.*|/proc/.*/fd/.*")
 _FIND_ACTION = re.compile(r"-(?:exec|ok)(?:dir)?|-files0-from|--exec(?:-batch)?|-[xX]")
@@ -103,6 +104,10 @@ def _is_uncertain(text: str, outer: _Line) -> bool:
     commands = split_loosely(text)
     variables = find_assignments(commands, outer.variables)
     if variables.get("IFS") != outer.variables.get("IFS") or _runs_what_it_writes(commands):
+        return True
+    if any(
+        map(_SUBSTITUTION.search, (command.before for command in commands))
+    ):  # a parser may see none after an escaped space
         return True
     has_pipe = any("|" in command.before for command in commands)
     is_grouped = any("(" in each.before or each.words[0].text in RESERVED for each in commands)

@@ -14,9 +14,10 @@ from wap_kernel.policy.shell.ansi_c_quotes import decode_ansi_c
 _TOKEN = re.compile(
     r"""
       (?P<comment>(?<![^\s;&|()])\#[^\n]*)
+    | (?P<substitution>[$<>]\(|`)
     | (?P<redirect>[0-9]*(?:&>>|&>|<<<|<<-?|<>|<&|>>|>&|>\||[<>]))
-    | (?P<operator>&&|\|\||\|&|[;|&()`\n])
-    | (?P<word>(?:\\.|\$'(?:[^\\']|\\.)*'|'[^']*'|"(?:[^\\"]|\\.)*"|[^\s;|&()<>`'"\\])+)
+    | (?P<operator>&&|\|\||\|&|[;|&()\n])
+    | (?P<word>(?:\\.|\$'(?:[^\\']|\\.)*'|'[^']*'|"(?:[^\\"]|\\.)*"|\$(?!\()|[^\s;|&()<>`'"\\$])+)
     """,
     re.DOTALL | re.VERBOSE,
 )
@@ -77,11 +78,11 @@ def split_loosely(text: str) -> tuple[LooseCommand, ...]:
         elif token["word"] and token["word"].replace("\\\n", ""):
             words.append(LooseWord(_remove_quotes(token["word"]), redirect))
             redirect = ""
-        elif token["operator"]:
+        elif operator := token["operator"] or token["substitution"]:
             if words:
                 commands.append(LooseCommand(tuple(words), before))
                 words, before = [], ""
-            before, redirect = before + token["operator"], ""
+            before, redirect = before + operator, ""
     if words:
         commands.append(LooseCommand(tuple(words), before))
     return tuple(commands)
