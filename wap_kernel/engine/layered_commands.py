@@ -56,9 +56,13 @@ class _OpenLayer:
     """The layer of one command. A layer of its own is discarded afterwards, unless there is a reason to keep it."""
 
     layer: Layer
+    is_batch: bool = False
+    """True if the layer belongs to a batch, which keeps it or not."""
     is_kept: bool = False
 
     def keep(self, context: CallContext, reason: str) -> None:
+        if self.is_batch:
+            return
         self.is_kept = True
         owner = {"run": context.run, "position": context.position, "step": context.step, "reason": reason}
         self.layer.write_note(OWNER, owner)
@@ -310,7 +314,7 @@ class LayeredCommands:
     def _open_layer(self, permit: Permit) -> Iterator[_OpenLayer]:
         """Yield the layer of the batch, the one that waited for an approval, or a new one."""
         if permit.layer is not None:
-            yield _OpenLayer(permit.layer, is_kept=True)
+            yield _OpenLayer(permit.layer, is_batch=True)
             return
         opened = _OpenLayer(self.layers.create() if permit.pending is None else self.layers.load(permit.pending))
         try:

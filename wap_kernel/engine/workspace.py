@@ -24,7 +24,7 @@ from wap_kernel.engine.shared_commands import SharedCommands
 from wap_kernel.engine.thread_pool import ThreadPool
 from wap_kernel.files.contained import atomic_write
 from wap_kernel.files.contained.root import Root
-from wap_kernel.files.interface import NullGuard
+from wap_kernel.files.interface import FileKind, NullGuard
 from wap_kernel.files.save_gate import SaveGate
 from wap_kernel.files.search.searcher import Searcher
 from wap_kernel.git.client import GitClient
@@ -134,7 +134,6 @@ class Workspace:
         state, identifier, protected = self.state_dir, self.id, self._protected
         lease = opened.enter_context(closing(Lease(state, identifier)))
         self._files = opened.enter_context(closing(Root(root, guard=protected, journal=lease)))
-        lease.remove_leftovers(self._remove_temporary)
         self.lease = lease
         self.database = opened.enter_context(closing(Database(state, self.log)))
         self._audit = opened.enter_context(closing(Audit(self.database, identifier, self.log, self.redactor)))
@@ -151,6 +150,7 @@ class Workspace:
             closing(ChangeHistory(unguarded, self.database, state, locks, self.save_gate))
         )
         """What every operation changed, with the before-images."""
+        lease.remove_leftovers(self._remove_temporary)
         self.undo = Undo(self.history if self._keeps else None, locks, lambda caller: self.judge.bind(caller).guard)
         """The changes of runs, and their undo."""
         server = environment.restrict_search_path(os.environ) if self._provider.confines else os.environ
@@ -290,6 +290,7 @@ class Workspace:
             **self.judge.bind(caller).effective.to_dict(),
             "provider": self._provider.name,
             "confinesCommands": self._provider.confines,
+            "isolation": "shared" if self.layered is None else "layer",
             "git": self._git.to_dict(),
             "grants": grants,
         }
@@ -362,9 +363,14 @@ class Workspace:
         """Remove a temporary file that a crash left, and return whether nothing is left to do."""
         if not atomic_write.is_temporary(name) or os.path.basename(path) != name:
             return True
+        if self.history.log.is_staged(name):
+            return False  # the recovery of its run needs it
         try:
-            self._files.unlink(path)
-        except (FileNotFoundError, NotADirectoryError, IsADirectoryError):
+            if self._files.stat(path, follow=False).kind is FileKind.FOLDER:
+                self._files.remove_tree(path)
+            else:
+                self._files.unlink(path)
+        except (FileNotFoundError, NotADirectoryError):
             return True
         except (OSError, WapError) as error:
             self.log.warning("wap: a temporary file of a crashed process could not be removed: %s", error)

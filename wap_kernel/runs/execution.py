@@ -292,6 +292,8 @@ class RunExecution:
     # -- ends
 
     async def _pause(self, approval: Approval) -> RunStatus:
+        if self._batch is not None:  # the process that decides may be another one
+            await self._services.workspace.offload(self._batch.release)
         step, reason = self._run.steps[self._position], str(approval.details["reason"])
         event = self._services.events.write_approval(step.id, step.operation, reason, describe_approval(approval))
         return await self._finish(RunStatus.AWAITING_APPROVAL, events=[event], new_approval=approval)
