@@ -46,7 +46,8 @@ class Answer(NamedTuple):
 class AgentServer:
     """A folder with a workspace and Jupyter's folders, whose server can be started again and again."""
 
-    def __init__(self, folder: Path, user: str, *, preset: str = "standard", provider: str = "bubblewrap") -> None:
+    def __init__(self, folder: Path, user: str, **settings: Any) -> None:
+        """Take settings of the extension besides those that it has here."""
         self.folder = folder
         self.user = user
         self.home = folder / "home"
@@ -55,7 +56,7 @@ class AgentServer:
         self.runtime = folder / "runtime"
         for each in (self.root, folder / "config", self.data, self.runtime):
             each.mkdir(parents=True, exist_ok=True)
-        settings = {"preset": preset, "provider": provider}
+        settings = {"preset": "standard", "provider": "bubblewrap", **settings}
         lines = (f"c.WapExtension.{name} = {value!r}\n" for name, value in settings.items())
         (folder / "config" / "jupyter_server_config.py").write_text("".join(lines))
 
@@ -92,9 +93,9 @@ class AgentServer:
 class Agent:
     """A server's agent, and the person who decides."""
 
-    def __init__(self, server: LiveServer) -> None:
+    def __init__(self, server: LiveServer, **wanted: Any) -> None:
         self.server = server
-        status, minted = server.request("POST", "wap/tokens", json.dumps({"name": "an agent"}))
+        status, minted = server.request("POST", "wap/tokens", json.dumps({"name": "an agent", **wanted}))
         assert status == 201, minted
         self._token = minted["token"]
 
@@ -105,15 +106,15 @@ class Agent:
     def run(self, line: str) -> Answer:
         return self.call("executeCommand", command=line, timeout=60_000)
 
-    def start(self, *operations: dict[str, Any]) -> dict[str, Any]:
+    def start(self, *operations: dict[str, Any], wait: int = 60, **more: Any) -> dict[str, Any]:
         """Start a run with the agent's token, and return its message once it has ended or asks."""
-        message = {"protocolVersion": "1.0", "operations": operations}
-        status, body = self._send("POST", "wap/runs?wait=60", message)
+        message = {"protocolVersion": "1.0", "operations": operations, **more}
+        status, body = self._send("POST", f"wap/runs?wait={wait}", message)
         assert status in (201, 202), body
         started: dict[str, Any] = body
         return started
 
-    def decide(self, message: Mapping[str, Any], decision: str = "approve", **more: Any) -> dict[str, Any]:
+    def decide(self, message: Mapping[str, Any], decision: str = "approved", **more: Any) -> dict[str, Any]:
         """Decide as the person on what a run asks, and return its message once it has ended or asks again."""
         body = {"approvalId": message["pendingApproval"]["approvalId"], "decision": decision, **more}
         path = f"wap/runs/{message['runId']}/decision?wait=60"
@@ -128,7 +129,7 @@ class Agent:
 
 
 @contextmanager
-def open_place(user: str, **settings: str) -> Iterator[AgentServer]:
+def open_place(user: str, **settings: Any) -> Iterator[AgentServer]:
     """Yield a folder for servers that run as `user`, or skip the test."""
     if user == "ordinary" and os.getuid() != 0:
         pytest.skip("the tests run as an ordinary user already")
