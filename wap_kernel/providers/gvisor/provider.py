@@ -98,6 +98,8 @@ class GvisorProvider:
         variables = environment.build_environment(self._environment, command.environment, command.env_allowlist)
         if confinement.git_attributes is not None:
             variables |= environment.GIT_ATTRIBUTES_SETTINGS
+        if confinement.for_tool:
+            variables |= environment.TOOL_SETTINGS
         argv = run.build_argv(command.command, variables.get("PATH", ""))
         cancel = cancel or CancelToken()
         variables[TAG] = token_hex(16)  # as everywhere: a command sees the same variables with every provider
