@@ -11,7 +11,7 @@ Stamp = tuple[int, int, int, int]
 SETTLED_NS = 50_000_000
 """Age at which times tell: clocks of filesystems are coarse, so that a second change may leave younger ones as is."""
 SETTLED_COARSE_NS = 4_000_000_000
-"""The same where a time has no fraction of a millisecond: some filesystems have none of a second."""
+"""Age at which times without a fraction of a millisecond tell: some filesystems have not even one of a second."""
 
 
 class Stamps:

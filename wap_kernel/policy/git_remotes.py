@@ -71,8 +71,8 @@ def parse_remote(
         port = parts.port
     except ValueError:
         raise _bad_url() from None
-    is_plain = url.isascii() and url.isprintable() and FORBIDDEN_CHARACTERS.isdisjoint(url)
-    if not (is_plain and parts.hostname and _is_unambiguous(parts.path)) or port == 0 or "%" in parts.netloc:
+    is_printable = url.isascii() and url.isprintable() and FORBIDDEN_CHARACTERS.isdisjoint(url)
+    if not (is_printable and parts.hostname and _is_unambiguous(parts.path)) or port == 0 or "%" in parts.netloc:
         raise _bad_url()
     if parts.username is not None or parts.password is not None or "@" in parts.netloc:
         raise InvalidArgument(
@@ -99,8 +99,8 @@ def _is_unambiguous(path: str) -> bool:
         return False
     if decoded.count("/") != path.count("/") or not decoded.isprintable():
         return False
-    is_plain = FORBIDDEN_CHARACTERS.isdisjoint(decoded.replace(" ", ""))
-    return is_plain and all(name.strip(". ") for name in decoded.removeprefix("/").removesuffix("/").split("/"))
+    is_printable = FORBIDDEN_CHARACTERS.isdisjoint(decoded.replace(" ", ""))
+    return is_printable and all(name.strip(". ") for name in decoded.removeprefix("/").removesuffix("/").split("/"))
 
 
 def refuse_remote(url: str, allowed: Sequence[str]) -> PermissionDenied | None:

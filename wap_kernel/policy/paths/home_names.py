@@ -58,4 +58,4 @@ PROGRAM_FOLDERS = frozenset(
     Library/Jupyter Library/Jupyter/runtime Library/Jupyter/wap
     """.split()
 )
-"""Those of these names whose folders are full of programs or often change: links in them are not followed."""
+"""Names of folders that are full of programs or often change: links in them are not followed."""
