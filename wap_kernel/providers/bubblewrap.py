@@ -29,9 +29,9 @@ from wap_kernel.providers.active_commands import ActiveCommands, open_folder
 from wap_kernel.providers.base import Probe, ResourceLimits
 from wap_kernel.providers.layers.launcher import Launcher, NamespaceTask, build_task, needs_user_namespace
 from wap_kernel.providers.layers.layer import LayerStore
+from wap_kernel.providers.layers.pid_namespace import NamespacedCommand
 from wap_kernel.providers.mounts import HostPaths, Layout, Mount, MountKind, to_alias
 from wap_kernel.providers.process import environment, run
-from wap_kernel.providers.process.pid_namespace import NamespacedCommand
 from wap_kernel.providers.resource_limits import enforced_limits, find_groups
 
 SECCOMP = "/proc/sys/kernel/seccomp"

@@ -7,6 +7,7 @@ command runs; it waits for its task. `namespace_program.py` is what runs in the 
 from __future__ import annotations
 
 import array
+import errno
 import json
 import os
 import socket
@@ -25,12 +26,12 @@ from wap_kernel.model.command import MountedLayer
 from wap_kernel.model.errors import Conflict, ProviderUnavailable, WapError
 from wap_kernel.providers.base import ResourceLimits
 from wap_kernel.providers.mounts import Guards
-from wap_kernel.providers.process.inheritance import leave_keyring
+from wap_kernel.providers.process.inheritance import create_memory_file, leave_keyring
+from wap_kernel.providers.process.supervisor_handle import start_error
 from wap_kernel.providers.resource_limits import CommandLimits, ControlGroups
 
 _NEEDED = ("LD_LIBRARY_PATH",)
 """Variables without which some installations cannot start Python; the command does not get them."""
-_BUFFER_BYTES = 4 * 1024 * 1024
 _ANSWER_BYTES = 64 * 1024
 READY_SECONDS = 30.0
 """Seconds after which a namespace that is not ready is given up."""
@@ -91,16 +92,19 @@ class TaskFailure:
     """The reason why a namespace could not be prepared."""
 
     kind: str
-    """`race`: a path of the workspace has changed since the guards were found. `moved`: the root has."""
+    """`race`: a path of the workspace has changed since the guards were found. `moved`: the root has. `too long`: the
+    command and its environment are."""
     text: str
 
     def to_error(self) -> WapError | None:
-        """Return the error for a workspace that was changed meanwhile; None for another failure."""
+        """Return the error of the workspace or the command; None for a failure of the sandbox."""
         if self.kind == "race":
             return Conflict(
                 "Protected files of the workspace were changed while the command was being started.",
                 hint="Nothing was run. Try again.",
             )
+        if self.kind == "too long":
+            return start_error("exec", errno.E2BIG)
         if self.kind == "moved":
             return ProviderUnavailable(
                 "The workspace was moved, or another folder has its path: no command runs.",
@@ -120,7 +124,6 @@ class NamespaceProcess:
             ours, task = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
             self.stack.callback(ours.close)
             theirs.callback(task.close)
-            ours.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, _BUFFER_BYTES)
             self._connection = ours
             self.limits = CommandLimits(self.stack, limits, groups)
             leave_keyring()
@@ -157,12 +160,14 @@ class NamespaceProcess:
                 "descriptors": list(command.descriptors),
             }
         descriptors += task.joined or ()
-        data = json.dumps(described).encode("ascii")
-        rights = array.array("i", descriptors).tobytes()
-        try:
-            self._connection.sendmsg([data], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, rights)] if descriptors else [])
-        except OSError as error:
-            raise ProviderUnavailable(f"The namespace could not be prepared: {error.strerror}.") from error
+        with ExitStack() as sent:
+            # Not in the message itself: its size is limited, to 200 KB on many machines.
+            file = create_memory_file(sent, json.dumps(described).encode("ascii"))
+            rights = array.array("i", [file, *descriptors]).tobytes()
+            try:
+                self._connection.sendmsg([b"!"], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, rights)])
+            except OSError as error:
+                raise ProviderUnavailable(f"The namespace could not be prepared: {error.strerror}.") from error
 
     def receive(self, timeout: float = READY_SECONDS) -> tuple[TaskFailure | None, list[int]]:
         """Wait for the answer of a program that holds its namespace, and return a failure or its descriptors."""

@@ -1,9 +1,9 @@
 """The program that prepares the mounts of one sandbox in a namespace of its own, and then becomes the sandbox.
 
-The server starts it ahead of time and sends one message with its task. The program mounts the overlay of a Layer on the
-workspace, or joins the namespace of another such program that has; mounts the guards; and executes a command such as
-bubblewrap, which takes the guarded workspace as it is. Without a command it holds the namespace until the server closes
-the connection.
+The server starts it ahead of time and sends one message: descriptors, first that of a file with its task. The program
+mounts the overlay of a Layer on the workspace, or joins the namespace of another such program that has; mounts the
+guards; and executes a command such as bubblewrap, which takes the guarded workspace as it is. Without a command it
+holds the namespace until the server closes the connection.
 
 Everything is opened without following links and mounted by descriptor, so a folder that is exchanged for a link
 meanwhile leads nowhere, and no mount point is ever created.
@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import array
 import ctypes
+import errno
 import fcntl
 import json
 import os
@@ -25,7 +26,6 @@ import stat
 import sys
 from typing import Any
 
-MESSAGE_BYTES = 4 * 1024 * 1024
 MAX_DESCRIPTORS = 16
 
 _NEWNS, _NEWUSER = 0x00020000, 0x10000000
@@ -54,10 +54,11 @@ class TaskError(Exception):
 def main() -> int:
     _reset_signals()
     connection = socket.socket(fileno=os.dup(0))
-    data, descriptors = _receive(connection)
-    if not data:
+    descriptors = _receive(connection)
+    if not descriptors:
         return 0  # the server no longer needs it
-    task = json.loads(data)
+    with open(descriptors.pop(0), "rb") as file:
+        task = json.load(file)
     try:
         _enter_namespaces(task, descriptors)
         base = _mount_workspace(task)
@@ -70,7 +71,8 @@ def main() -> int:
     except TaskError as error:
         _send_error(connection, error.kind, str(error))
     except OSError as error:
-        _send_error(connection, "failed", f"{error.strerror} ({error.filename or 'system call'})")
+        text = f"{error.strerror} ({error.filename or 'system call'})"
+        _send_error(connection, "too long" if error.errno == errno.E2BIG else "failed", text)
     return 1
 
 
@@ -84,15 +86,15 @@ def _reset_signals() -> None:
     signal.pthread_sigmask(signal.SIG_SETMASK, ())
 
 
-def _receive(connection: socket.socket) -> tuple[bytes, list[int]]:
+def _receive(connection: socket.socket) -> list[int]:
     size = array.array("i").itemsize
-    data, ancillary, _, _ = connection.recvmsg(MESSAGE_BYTES, socket.CMSG_SPACE(MAX_DESCRIPTORS * size))
+    _, ancillary, _, _ = connection.recvmsg(1, socket.CMSG_SPACE(MAX_DESCRIPTORS * size))
     descriptors = array.array("i")
     for _, _, raw in ancillary:
         descriptors.frombytes(raw[: len(raw) - len(raw) % size])
     for descriptor in descriptors:
         os.set_inheritable(descriptor, False)
-    return data, list(descriptors)
+    return list(descriptors)
 
 
 def _send_error(connection: socket.socket, kind: str, text: str) -> None:

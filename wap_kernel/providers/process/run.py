@@ -1,7 +1,7 @@
 """Run one command to its end: start its process, read its output, stop it in time, and return its outcome.
 
 One thread does it all with a selector. A `StartedCommand` starts the command and ends everything that it leaves: a
-supervisor on the host (`supervisor_handle.py`), or a namespace that ends as a whole (`pid_namespace.py`).
+supervisor on the host (`supervisor_handle.py`), or a namespace that ends as a whole (`layers/pid_namespace.py`).
 """
 
 from __future__ import annotations
