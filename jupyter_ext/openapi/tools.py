@@ -90,8 +90,12 @@ def _tools() -> parts.Route:
 def _policy() -> parts.Route:
     answer = {
         "type": "object",
-        "properties": {"layers": {"type": "array", "items": {"type": "object"}}, "effective": {"type": "object"}},
-        "required": ["layers", "effective", "provider", "confinesCommands", "grants"],
+        "properties": {
+            "layers": {"type": "array", "items": {"type": "object"}},
+            "effective": {"type": "object"},
+            "isolation": {"enum": ["layer", "shared"], "description": "Where the changes of commands go."},
+        },
+        "required": ["layers", "effective", "provider", "confinesCommands", "isolation", "grants"],
     }
     return {
         "operationId": "getPolicy",

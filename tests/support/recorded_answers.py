@@ -71,7 +71,7 @@ def record_answers(folder: Path) -> Recorded:
     (root / "data" / "deep" / "x.txt").write_text("x")
     (root / "app.py").write_text(APP)
     policy = merge_policy(ASKING, {"filesystem": {"deniedPaths": [".env"]}})
-    return asyncio.run(_record(Scene(root, folder / "state", policy=policy)))
+    return asyncio.run(_record(Scene(root, folder / "state", policy=policy, provider="bubblewrap")))
 
 
 async def _record(scene: Scene) -> Recorded:

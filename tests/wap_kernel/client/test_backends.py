@@ -133,7 +133,7 @@ ANSWERS: dict[str, Callable[[Backend], Any]] = {
     "dry run": lambda backend: ended(
         backend,
         {"type": "createFile", "path": "dry.txt", "content": "x"},
-        {"type": "shell", "command": "ls"},
+        {"type": "deleteFile", "path": "missing"},
         dryRun=True,
     ),
     "atomic": lambda backend: ended(
@@ -215,6 +215,15 @@ REFUSED: dict[str, tuple[Callable[[Backend], Any], Code]] = {
     "a status that is none": (lambda backend: backend.runs("done", 1), Code.INVALID_ARGUMENT),
     "no runs at all": (lambda backend: backend.runs(None, 0), Code.INVALID_ARGUMENT),
     "an outcome that is none": (lambda backend: backend.audit(1, None, "good"), Code.INVALID_ARGUMENT),
+    "a dry run without layers": (
+        lambda backend: backend.start(message({"type": "shell", "command": "ls"}, dryRun=True), "k"),
+        Code.INVALID_ARGUMENT,
+    ),
+    "a run to apply that is none": (lambda backend: backend.apply("run_0123456789abcdef", None), Code.NOT_FOUND),
+    "a path to apply that is none": (
+        lambda backend: backend.apply(every_kind(backend)["runId"], ["/etc/x"]),
+        Code.PERMISSION_DENIED,
+    ),
     "a grant that is none": (lambda backend: backend.revoke("none"), Code.NOT_FOUND),
 }
 

@@ -166,11 +166,10 @@ def test_what_a_run_was_to_do_is_remembered(client: WorkspaceClient, monkeypatch
     first = client.run(reading, atomic=True)
     assert repr(client.show()) == repr(first)
     assert "not run read never" in repr(first)
-    asked = client.run(
-        [{"type": "shell", "command": ASKS}, {"type": "readFile", "path": "none"}, *reading], atomic=True
-    )
+    asked = client.run([{"type": "shell", "command": ASKS}, *reading])
+    client.cancel(asked.run_id)
     assert "not run read never" in repr(client.show(first.run_id))
-    assert "not run read never" in repr(client.approve(asked.run_id))
+    assert "not run read never" in repr(client.show(asked.run_id))
     client.sh("true")
     assert "never" not in repr(client.show(first.run_id)), "but not for ever"
     assert "not run read never" in repr(client.show(asked.run_id))
@@ -325,8 +324,9 @@ def test_runs_by_the_beginning_of_their_id(client: WorkspaceClient) -> None:
         client.show(run).run_id == client.show().run_id == client.show(run[:14]).run_id == client.show(run[4:12]).run_id
     )
     assert WorkspaceClient(client._backend).show("last").run_id == run
-    with pytest.raises(NotFound, match="No run was started here"):
-        WorkspaceClient(client._backend).revert("last")  # it may be somebody else's
+    for change in ("cancel", "apply"):
+        with pytest.raises(NotFound, match="No run was started here"):
+            getattr(WorkspaceClient(client._backend), change)("last")  # it may be somebody else's
     client.sh("true")
     for none in ("", "run_", "r", run[4:7], "nothing", "run_0123456789abcdef", "../policy"):
         with pytest.raises(NotFound):
@@ -334,6 +334,19 @@ def test_runs_by_the_beginning_of_their_id(client: WorkspaceClient) -> None:
     assert client.runs(limit=1).data["runs"][0]["runId"] == client.show().run_id
     with pytest.raises(Conflict):
         client.cancel()
+
+
+def test_the_last_single_call_is_reverted(client: WorkspaceClient, backend: Backend, place: Place) -> None:
+    (place.root / "called.txt").write_text("before")
+    call = backend.call("writeFile", {"path": "called.txt", "content": "after"})
+    waits = WorkspaceClient(backend).sh(ASKS)  # has not ended, so it is not meant
+    listed = {run["runId"]: run for run in client.runs()}
+    assert listed[call["runId"]]["tool"] == "writeFile" and listed[call["runId"]]["dialect"] == "wap"
+    assert "tool" not in listed[waits.run_id]
+    undone = client.revert()
+    assert undone.data["reverts"] == call["runId"] and (place.root / "called.txt").read_text() == "before"
+    assert client.revert().data["reverts"] == undone.run_id, "from then on it is this client's own"
+    assert (place.root / "called.txt").read_text() == "after"
 
 
 def test_policy_audit_and_grants(client: WorkspaceClient) -> None:

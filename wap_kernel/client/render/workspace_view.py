@@ -83,9 +83,10 @@ def policy(data: Data, request: Data, room: Room, prefix: str) -> list[Block]:
     if broken:
         blocks.append(Row((Span(units.truncate_line(str(broken))),), "denied", "broken"))
     only = _allowed_commands(layers)
+    is_layered = data.get("isolation") == "layer"
     blocks.append(Fields((*_effective_fields(effective), *_only_field(only, effective))))
     for layer in layers[: room.rows]:
-        lists = list(_layer_fields(layer, only))
+        lists = list(_layer_fields(layer, only, is_layered=is_layered))
         if lists:
             blocks.append(Fold(f"what {layer.get('name', '')} says", (Fields(tuple(lists)),)))
     check = f"{prefix}check sh COMMAND"
@@ -104,6 +105,21 @@ def _effective_fields(effective: Data) -> Iterable[tuple[str, tuple[Span, ...]]]
         yield "longest command", text_spans(units.format_duration(limit))
     if confirm := effective.get("confirmationRequired"):
         yield "asks before", text_spans(_join_items(confirm))
+    yield from _effect_fields(effective.get("effects", {}))
+
+
+def _effect_fields(effects: Data) -> Iterable[tuple[str, tuple[Span, ...]]]:
+    """Yield the changes that need an approval, whichever tool or command makes them."""
+    if obeyed := effects.get("obeyedFiles"):
+        yield "asks to change", code_spans(_join_items(obeyed))
+    limits = [
+        f"{effects[name]:,} {noun}"
+        for name, noun in (("maxDeletions", "deleted files"), ("maxChanges", "changed files"))
+        if isinstance(effects.get(name), int)
+    ]
+    limits += [units.format_size(effects["maxBytes"])] if "maxBytes" in effects else []
+    if limits:
+        yield "asks beyond", text_spans(f"{', '.join(limits)} at once")
 
 
 def _allowed_commands(layers: Iterable[Data]) -> list[str] | None:
@@ -143,13 +159,15 @@ def _only_field(only: list[str] | None, effective: Data) -> Iterable[tuple[str, 
         yield "only these commands", code_spans(_join_items(only)) if only else text_spans("none")
 
 
-def _layer_fields(layer: Data, only: list[str] | None) -> Iterable[tuple[str, tuple[Span, ...]]]:
+def _layer_fields(layer: Data, only: list[str] | None, *, is_layered: bool) -> Iterable[tuple[str, tuple[Span, ...]]]:
+    """Yield what one layer of policy says; rules that do not count on a Layer are left out where commands have one."""
     files, shell = layer.get("filesystem", {}), layer.get("shell", {})
     labels = {"allowedPaths": "only these paths", "deniedPaths": "closed paths", "readOnlyPaths": "read-only paths"}
     for field, label in labels.items():
         if files.get(field):
             yield label, code_spans(_join_items(files[field]))
     rules = _relevant_rules(shell.get("rules", ()), only)
+    rules = [rule for rule in rules if not (is_layered and rule.get("unlessLayered"))]
     verdicts: dict[object, set[object]] = {}
     for rule in rules:
         verdicts.setdefault(rule.get("command"), set()).add(rule.get("verdict"))
@@ -161,7 +179,12 @@ def _layer_fields(layer: Data, only: list[str] | None) -> Iterable[tuple[str, tu
     if shell.get("blockedCommands"):
         yield "blocked commands", code_spans(_join_items(shell["blockedCommands"]))
     if "unknown" in shell:
-        yield "other commands" if only is None else "without a rule", text_spans(str(shell["unknown"]))
+        verdict = str(shell["unknown"])
+        if shell.get("unlessLayered"):
+            verdict = "run on a layer, and their changes are judged" if is_layered else f"{verdict} (without a layer)"
+        yield "other commands" if only is None else "without a rule", text_spans(verdict)
+    if "shared" in shell:
+        yield "shared commands", text_spans(f"{shell['shared']} (of agents)")
 
 
 def _relevant_rules(rules: Iterable[Data], only: list[str] | None) -> list[Data]:
@@ -175,14 +198,16 @@ def _relevant_rules(rules: Iterable[Data], only: list[str] | None) -> list[Data]
 
 def _describe_rule(rule: Data, is_one_of_several: bool) -> str:
     command = str(rule.get("command", ""))
+    unlayered = "without a layer" if rule.get("unlessLayered") else ""
     if not is_one_of_several:
-        return command
+        return f"{command} ({unlayered})" if unlayered else command
     text = " ".join(filter(None, (command, _join_some(rule.get("having", ()), "|"))))
     conditions = (
         f"not with {_join_some(rule['without'], ' ')}" if rule.get("without") else "",
         f"on {_join_some(rule['targets'], ' ')}" if rule.get("targets") else "",
         "outside the workspace" if rule.get("leaving") else "",
         "alone" if rule.get("alone") else "",
+        unlayered,
     )
     joined = "; ".join(filter(None, conditions))
     return f"{text} ({joined})" if joined else text

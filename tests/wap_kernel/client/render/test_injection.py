@@ -77,6 +77,15 @@ def _pending(**pending: Any) -> RunResult:
     return RunResult({"runId": "r", "status": "awaiting_approval", "events": [], "pendingApproval": told})
 
 
+def _effect(*changes: dict[str, Any], **more: Any) -> RunResult:
+    effect = {"exitCode": 0, "stdout": "", "stderr": "", "changes": changes, "counts": {}, **more}
+    return _pending(effect=effect)
+
+
+def _refused(bad: str) -> dict[str, str]:
+    return {"path": bad, "rule": "r", "reason": bad}
+
+
 def _hits(path: str = "p", text: str = "t", pattern: str = "t", before: str = "b", **asked: Any) -> SearchHits:
     match = {"path": path, "line": 2, "matchText": text, "contextBefore": [before], "contextAfter": []}
     return SearchHits({"matches": [match], "isTruncated": False, "totalMatches": 1}, pattern=pattern, **asked)
@@ -107,7 +116,24 @@ PLACES: dict[str, Callable[[str], ClientResult]] = {
     "folder": lambda bad: _pending(cwd=bad),
     "environment": lambda bad: _pending(env={bad: "1"}),
     "expiry": lambda bad: _pending(expiresAt=bad),
-    "not kept": lambda bad: _pending(notKept=[{"path": bad}]),
+    "bound file": lambda bad: _pending(boundTo=["a", bad], boundToCount=30),
+    "file that is not bound": lambda bad: _pending(notBound=[bad]),
+    "deleted path": lambda bad: _effect({"path": bad, "change": "deleted"}),
+    "created path": lambda bad: _effect({"path": bad, "change": "created", "kind": "folder"}),
+    "moved path": lambda bad: _effect({"path": "b", "source": bad, "change": "moved", "kind": "folder"}),
+    "effect's diff": lambda bad: _effect({"path": "a", "change": "changed", "diff": f"@@ -1 +1 @@\n+{bad}\n"}),
+    "effect's note": lambda bad: _effect({"path": "a", "change": "changed", "note": bad}),
+    "kind of change": lambda bad: _effect({"path": "a", "change": bad}),
+    "effect's stdout": lambda bad: _effect(stdout=bad),
+    "effect's stderr": lambda bad: _effect(stderr=bad),
+    "effect's refusal": lambda bad: _effect(refusedChanges=[{"path": bad, "rule": "r", "reason": bad}]),
+    "refused change": lambda bad: _event(type="shell", command="c", refusedChanges=[_refused(bad)], **OUTCOME),
+    "conflict": lambda bad: _event(type="shell", command="c", conflicts=[bad], **OUTCOME),
+    "simulated change": lambda bad: _event(
+        type="shell", command="c", simulated=True, changes=[{"path": bad, "change": "created"}], **OUTCOME
+    ),
+    "applied run": lambda bad: _event(type="apply", run=bad, applied=["a"], **OUTCOME),
+    "listed tool": lambda bad: RunList({"runs": [{"runId": "r", "status": "completed", "tool": bad}]}),
     "commits": lambda bad: _pending(commits=[bad, "a b"], overwritten=["c d", bad]),
     "globs in the audit": lambda bad: AuditRecords({"records": [{"summary": {"path": bad, "include": [bad]}}]}),
     "asked diff": lambda bad: _pending(command=None, path="p", diff=f"+{bad}"),

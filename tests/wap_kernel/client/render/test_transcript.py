@@ -48,8 +48,15 @@ AT = {"timestamp": "2024-01-15T10:30:00Z"}
             "would   createFile a (verdict ask, rule r: a)",
         ),
         (
-            {"type": "shell", "command": "ls", "success": False, "error": "No", "simulated": False, "verdict": "ask"},
-            "skipped shell ls: No (verdict ask)",
+            {
+                **{"type": "approvalRequired", "operationType": "shell", "reason": "Why", "simulated": False},
+                "details": {"rule": "pip install"},
+            },
+            "skipped shell: Why. A dry run does not do it.",
+        ),
+        (
+            {"type": "shell", "command": "ls", "success": True, "exitCode": 0, "isolation": "shared"},
+            "ok      shell ls (exit 0, shared: not undone by a revert)",
         ),
         ({"type": "createFile", "path": "a\nok", "success": True}, "ok      createFile a\\nok"),
         ({"type": "readFile", "path": "\x1b[2J\u202e", "success": True}, "ok      readFile \\x1b[2J\\u202e"),
@@ -112,6 +119,18 @@ def test_a_dry_run_shows_diffs_and_says_that_nothing_was_changed() -> None:
     ]
 
 
+def test_a_dry_run_lists_what_a_command_would_change() -> None:
+    terminal = Terminal()
+    changes = [{"path": "d\x1b[2J", "change": "deleted", "kind": "folder"}, {"path": "a", "change": "created"}]
+    terminal.shell(simulated=True, verdict="ask", changes=changes, more=3)
+    assert terminal.text.splitlines() == [
+        "would   shell c (exit 0, verdict ask)",
+        "    deleted: folder d\\x1b[2J",
+        "    created: a",
+        "    and 3 more",
+    ]
+
+
 @given(st.lists(st.tuples(st.sampled_from(["stdout", "stderr"]), st.text(min_size=1))))
 def test_output_never_forges_a_line_and_loses_nothing(chunks: list[tuple[str, str]]) -> None:
     terminal = Terminal()
@@ -150,3 +169,18 @@ def test_a_question_names_what_a_person_needs() -> None:
     assert "command: rm -rf d\\x1b[2J\n" in text
     assert "diff: -a\n  | +b\n" in text
     assert "at http://localhost:8888/" in text
+
+
+def test_a_question_shows_the_effect() -> None:
+    changes = [
+        {"path": "d", "change": "deleted", "kind": "folder"},
+        {"path": "a", "change": "changed", "diff": "-x\n+y\n"},
+    ]
+    effect = {"exitCode": 0, "stdout": "done\n", "stderr": "hm\n", "changes": changes, "counts": {}}
+    pending = {"approvalId": "apr_1", "command": "make", "boundTo": ["a", "b"], "effect": effect}
+    text = render_pending_approval({"runId": "run_1", "pendingApproval": pending}, "")
+    assert "  boundTo: a, b\n" in text
+    assert (
+        "  effect: deletes 1 folder, changes 1 file (exit 0; nothing is applied yet)\n    deleted: folder d\n" in text
+    )
+    assert "  | -x\n  | +y\n  | done\n  ! hm\n" in text

@@ -88,6 +88,121 @@ def test_a_question_says_what_a_person_needs(recorded: Recorded) -> None:
             assert words in written, words
 
 
+def test_a_question_shows_what_the_command_did_on_its_layer(recorded: Recorded) -> None:
+    plain, rich = said(recorded, "asking")
+    for written in (plain, rich):
+        assert "deletes 1 file and 2 folders. It has run on a layer; nothing is applied yet." in written
+    lines = [line.strip() for line in plain.split("\n")]
+    assert [line for line in lines if line.startswith("deletes ")][1:] == [
+        "deletes folder data",
+        "deletes folder data/deep",
+        "deletes data/deep/x.txt (+0 −1)",  # noqa: RUF001
+    ]
+    assert "the content of 1 deleted file" in rich
+
+
+def approval(**pending: Any) -> RunResult:
+    told = {"operation": {"type": "shell"}, "command": "make", **pending}
+    return RunResult({"runId": "run_1", "status": "awaiting_approval", "events": [], "pendingApproval": told})
+
+
+def effect(*changes: dict[str, Any], **more: Any) -> dict[str, Any]:
+    return {"exitCode": 0, "stdout": "", "stderr": "", "changes": list(changes), "counts": {}, **more}
+
+
+def test_an_effect_shows_what_is_lost_first_then_diffs_then_output() -> None:
+    changes = (
+        {"path": "new.py", "change": "created", "diff": "@@ -0,0 +1 @@\n+new\n"},
+        {"path": "app.py", "change": "changed", "diff": "@@ -1 +1 @@\n-old\n+young\n", "isDiffTruncated": True},
+        {"path": "src", "change": "moved", "kind": "folder", "source": "lib"},
+        {"path": "run.sh", "change": "mode"},
+        {"path": "gone.py", "change": "deleted", "diff": "@@ -1 +0,0 @@\n-gone\n"},
+    )
+    refused = [{"path": ".bashrc", "rule": "r", "reason": "Start-up file"}]
+    plain = text(approval(effect=effect(*changes, stdout="built\n", timedOut=True, refusedChanges=refused)))
+    order = [
+        "deletes 1 file, changes 1 file, creates 1 file, moves 1 folder, changes the mode of 1 file. ",
+        "deletes gone.py",
+        "changes app.py",
+        "creates new.py",
+        "moves   folder lib → src",
+        "mode of run.sh",
+        "not applied: .bashrc (Start-up file)",
+        "+young",
+        "the end of the diff left out",
+        "+new",
+        "| built",
+        "-gone",
+    ]
+    found = [plain.index(words) for words in order]
+    assert found == sorted(found)
+    assert "(timed out)" in plain
+
+
+def test_an_effect_of_many_changes_is_counted_and_bounded() -> None:
+    changes = [{"path": f"data/{number}.csv", "change": "deleted", "diff": "-x\n" * 500} for number in range(200)]
+    both = bundle(
+        approval(effect=effect(*changes, counts={"deleted": 5_200, "changed": 3}, more=5_003, stdout="y" * 20_000))
+    )
+    check(both)
+    assert "deletes 5,200 paths, changes 3 paths" in both["text/plain"]
+    assert "more changes" in both["text/plain"] and "more changes" in both["text/html"]
+    assert sum(map(len, both.values())) < 100_000
+
+
+def test_a_command_that_changes_nothing_says_so() -> None:
+    assert "changes nothing. It has run on a layer" in text(approval(effect=effect()))
+
+
+def test_a_name_of_5000_characters_does_not_fill_the_card() -> None:
+    both = bundle(approval(effect=effect({"path": "a" * 5_000, "change": "deleted"})))
+    assert "more characters" in both["text/plain"] and len(both["text/plain"]) < 3_000
+
+
+def test_a_question_names_the_files_that_it_is_bound_to() -> None:
+    files = [f"f{number}.py" for number in range(50)]
+    plain = text(approval(boundTo=files, boundToCount=70, notBound=["big.bin"]))
+    assert "bound to      f0.py, f1.py, " in plain and "f9.py and 60 more" in plain
+    assert "not bound to  big.bin" in plain
+
+
+def test_a_shared_command_says_before_and_after_that_it_is_not_undone() -> None:
+    assert "The command writes into the workspace directly. This cannot be undone." in text(
+        approval(isolation="shared")
+    )
+    event = {"type": "shell", "operationId": "a", "command": "make", "success": True, "isolation": "shared"}
+    asked = {"type": "approvalRequired", "operationId": "a", "operationType": "shell", "reason": "r"}
+    done = text(RunResult({"runId": "run_1", "status": "completed", "events": [asked, event]}))
+    assert "The command wrote into the workspace directly. A revert does not undo it." in done
+    assert "To undo it" not in done
+
+
+def test_changes_that_were_not_applied_are_named_with_the_next_step() -> None:
+    refused = [{"path": f"{number}", "rule": "r", "reason": "Hook"} for number in range(12)]
+    event = {"type": "shell", "command": "make", "success": True, "conflicts": ["a", "b"], "refusedChanges": refused}
+    plain = text(RunResult({"runId": "run_1", "status": "completed", "events": [event]}))
+    assert "changed meanwhile, and left as they are now: a, b" in plain
+    assert "not applied: 0 (Hook)" in plain and "… 2 more not applied" in plain
+    assert "To take the command's version instead: %wap apply run_1" in plain
+
+
+def test_an_atomic_run_with_conflicts_can_be_applied() -> None:
+    details = {"atomic": True, "conflicts": ["a"]}
+    error = {"type": "error", "category": "execution", "message": "Changed meanwhile.", "details": details}
+    plain = text(RunResult({"runId": "run_1", "status": "error", "events": [error], "atomic": True}))
+    assert "left as they are now: a" in plain and "%wap apply run_1" in plain
+
+
+def test_what_a_cancelled_command_changed_can_be_applied() -> None:
+    event = {"type": "shell", "command": "make", "success": False, "error": "It was ended.", "durationMs": 5}
+
+    def told(**more: Any) -> str:
+        return text(RunResult({"runId": "run_1", "status": "cancelled", "events": [{**event, **more}]}))
+
+    assert "To apply what it had changed so far: %wap apply run_1" in told()
+    assert "apply" not in told(isolation="shared") and "apply" not in told(exitCode=1)
+
+
 def test_a_question_about_a_push_says_what_is_new_and_what_is_lost_there() -> None:
     pending = {
         **{"operation": {"type": "git"}, "command": "git push --force", "reason": "It would overwrite main"},
@@ -109,7 +224,7 @@ def policy_card(*overrides: dict[str, Any]) -> list[str]:
 def test_a_policy_lists_what_every_layer_lets_through() -> None:
     lines = policy_card({"allowedCommands": ["python3", "git", "ls", "mytool"]}, {"allowedCommands": ["git log", "ls"]})
     assert lines.count("only these commands ls, git log") == 1
-    assert lines.count("allowed commands ls, git log") == 2 and lines.count("without a rule ask") == 2
+    assert lines.count("allowed commands ls, git log") == 2 and lines.count("without a rule ask (without a layer)") == 2
     assert not any(line.startswith(("commands that ask", "denied commands", "other commands")) for line in lines)
     assert "only these commands none" in policy_card({"allowedCommands": []})
 
@@ -118,9 +233,20 @@ def test_a_command_with_several_verdicts_is_listed_with_its_conditions() -> None
     (allowed,) = (line for line in policy_card({}) if line.startswith("allowed commands"))
     (asking,) = (line for line in policy_card({}) if line.startswith("commands that ask"))
     assert ", mv, " in allowed and ", find (not with -exec -execdir -ok …), " in allowed
-    assert "mv (outside the workspace), " in asking and ", rm, rm -r|-R|--recursive, find -delete, " in asking
-    assert "denied commands rm -r|-R|--recursive (on / ~ .), rm --no-preserve-root" in policy_card({})
+    assert "mv (outside the workspace; without a layer), " in asking and ", rm -r|-R|--recursive, " in asking
+    (denied,) = (line for line in policy_card({}) if line.startswith("denied commands"))
+    assert denied.endswith(", rm -r|-R|--recursive (on / ~ .), rm --no-preserve-root")
     assert ", pip install, " in asking, "of a command with one verdict the name says enough"
+
+
+def test_a_policy_leaves_out_the_rules_that_do_not_count_on_a_layer() -> None:
+    policy = EffectivePolicy((load_preset("standard"),)).to_dict()
+    without, layered = (text(PolicyReport({**policy, "isolation": where})) for where in ("shared", "layer"))
+    assert "chmod (without a layer)" in without and "ask (without a layer)" in without
+    assert "chmod" not in layered and "run on a layer, and their changes are judged" in layered
+    for card in (without, layered):
+        assert "asks to change   .vscode, .idea, " in card and "shared commands    ask (of agents)" in card
+        assert "asks beyond      100 deleted files, 5,000 changed files, 1.1 GB at once" in card
 
 
 def test_the_lines_to_type_are_those_of_the_place(recorded: Recorded) -> None:
@@ -132,10 +258,31 @@ def test_the_lines_to_type_are_those_of_the_place(recorded: Recorded) -> None:
 
 def test_a_dry_run_claims_nothing(recorded: Recorded) -> None:
     plain, _ = said(recorded, "dry")
-    assert "1 would be done · 1 skipped" in plain and "dry run" in plain
-    assert "  would   delete app.py" in plain
-    assert "  skipped run ls: a dry run runs no commands" in plain
+    assert "2 would be done" in plain and "dry run" in plain
+    assert "  would   delete app.py" in plain and "  would   run ls" in plain
     assert "undo" not in plain
+
+
+def test_a_dry_run_lists_all_its_changes_once() -> None:
+    first, second = ({"path": path, "change": "created"} for path in ("a", "b"))
+    events = [
+        {"type": "shell", "command": "make a", "success": True, "simulated": True, "changes": [first]},
+        {"type": "shell", "command": "make b", "success": True, "simulated": True, "changes": [first, second]},
+    ]
+    both = bundle(RunResult({"runId": "run_1", "status": "completed", "events": events, "dryRun": True}))
+    assert both["text/plain"].count("creates a") == both["text/plain"].count("creates b") == 1
+    assert "the run so far creates 2 files" in check(both).text
+
+
+def test_what_a_dry_run_leaves_out_is_said_to_be_skipped() -> None:
+    event = {
+        **{"type": "approvalRequired", "operationId": "op-1", "operationType": "shell", "simulated": False},
+        **{"reason": "Network access requires approval", "details": {"rule": "pip install"}},
+    }
+    operations = [{"type": "shell", "command": "pip install numpy"}]
+    run = RunResult({"runId": "run_1", "status": "completed", "events": [event], "dryRun": True}, operations=operations)
+    line = "skipped run pip install numpy: Network access requires approval. A dry run does not do it."
+    assert line in text(run)
 
 
 def test_an_atomic_run_that_failed_offers_no_undo(recorded: Recorded) -> None:
@@ -311,12 +458,18 @@ def test_an_overview_says_where_one_is(recorded: Recorded) -> None:
         for words in (
             "http://localhost:8888/",
             "this kernel's own",
-            "local",
-            "not confined",
+            "bubblewrap",
+            "commands are confined, and their changes are judged before they are applied",
             "standard",
             "rm -rf data/",
         ):
             assert words in written, words
+
+
+def test_an_overview_says_where_commands_cannot_be_undone() -> None:
+    for confined in (True, False):
+        card = text(Overview({"workspace": {"confinesCommands": confined, "isolation": "shared"}}))
+        assert "write directly: no undo)" in card and ("not confined" in card) is not confined
 
 
 def test_an_overview_says_what_was_tried_and_what_goes_on() -> None:
@@ -344,6 +497,27 @@ def test_a_list_of_some_runs_does_not_pass_for_all_of_them() -> None:
     some = text(RunList({"runs": runs, "nextCursor": "x"}))
     assert some.startswith("the newest 2 runs · 1 of them waiting for approval\n")
     assert "there are older ones: ask for more with --limit" in some
+
+
+def test_a_list_tells_single_calls_from_batches() -> None:
+    runs = [
+        {"runId": "run_4", "status": "completed", "operations": 1, "tool": "writeFile", "dialect": "wap"},
+        {"runId": "run_3", "status": "completed", "operations": 1, "dialect": "apply"},
+        {"runId": "run_2", "status": "completed", "operations": 1, "dialect": "revert", "reverts": "run_1"},
+        {"runId": "run_1", "status": "completed", "operations": 3, "dialect": "agent_spaces"},
+    ]
+    rows = [line.split("completed")[1].split("  ")[1].strip() for line in text(RunList({"runs": runs})).split("\n")[2:]]
+    assert rows == ["call of writeFile", "apply", "undoes run_1", "3"]
+
+
+def test_a_run_that_waits_is_listed_with_its_effect() -> None:
+    pending = {
+        "operation": {"type": "shell"},
+        "command": "rm -r d",
+        "effect": effect({"path": "d", "change": "deleted"}),
+    }
+    run = {"runId": "run_1", "status": "awaiting_approval", "pendingApproval": pending}
+    assert "waits to run rm -r d, which deletes 1 file, see %wap show run_1" in text(RunList({"runs": [run]}))
 
 
 def test_a_run_in_a_list_tells_of_its_problems() -> None:

@@ -10,14 +10,15 @@ from typing import Any
 
 import pytest
 
+from tests.support.layer_conflicts import change_meanwhile
 from wap_kernel.client.results import RunResult
 from wap_kernel.client.run_tracker import RunAbandoned
 from wap_kernel.client.workspace_client import WorkspaceClient, connect
 from wap_kernel.model.errors import FileNotFound, NotFound, WapError
 from wap_kernel.notebook.language import LiveCard, execute_line, parse
 
-ASKS = "factor 6"
-"""The standard policy does not know this program, so it asks."""
+ASKS = "rm -rf none"
+"""A deletion of folders, about which the standard policy asks."""
 
 
 @pytest.fixture(scope="module")
@@ -114,7 +115,7 @@ def test_a_notebook_in_a_folder_is_told_where_paths_begin(
 
 def test_grants_say_how_they_are_made_and_taken_back(client: WorkspaceClient) -> None:
     assert "%wap approve RUN --always" in repr(execute_line(parse("grants"), client, card()))
-    client.sh(ASKS)
+    client.write(".vscode/settings.json", "{}")
     client.approve(remember=True)
     given = execute_line(parse("grants"), client, card())
     grant = given.data["grants"][0]["id"]
@@ -123,6 +124,26 @@ def test_grants_say_how_they_are_made_and_taken_back(client: WorkspaceClient) ->
         execute_line(parse("grants --revoke grant_none"), client, card())
     assert missing.value.hint == "To see them all: %wap grants"
     assert execute_line(parse(f"grants --revoke {grant}"), client, card()).data["grants"] == []
+
+
+def test_a_command_may_write_directly(client: WorkspaceClient, root: Path) -> None:
+    run = execute_line(parse("sh --shared echo x > shared.txt"), client, card())
+    assert isinstance(run, RunResult) and run.ok and run.events[0]["isolation"] == "shared"
+    assert (root / "shared.txt").read_text() == "x\n"
+    assert "The command wrote into the workspace directly. A revert does not undo it." in repr(run)
+
+
+def test_what_a_command_could_not_apply_is_applied(client: WorkspaceClient, root: Path) -> None:
+    names = ("one.txt", "two.txt")
+    left = change_meanwhile(client, root, *names)
+    assert left.events[0]["conflicts"] == list(names) and f"%wap apply {left.run_id}" in repr(left)
+    one = execute_line(parse(f"apply {left.run_id} one.txt"), client, card())
+    assert one.data["events"][0]["applied"] == ["one.txt"]
+    assert [(root / name).read_text() for name in names] == ["command\n", "person\n"]
+    execute_line(parse(f"apply {left.run_id}"), client, card())
+    assert [(root / name).read_text() for name in names] == ["command\n", "command\n"]
+    execute_line(parse("revert last"), client, card())
+    assert (root / "two.txt").read_text() == "person\n"
 
 
 SAID = {
