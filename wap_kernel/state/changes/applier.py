@@ -72,7 +72,7 @@ class ChangeApplier:
                 plan = plan_apply(changes, set(refused), self._make_folder_check(folders), make_token())
                 comparison = Comparison(folders, plan.units, began_ns, set(overwrite))
                 compared = [comparison.compare(unit) for unit in plan.units]
-                unkept = [] if allows_loss else self._find_unkept(compared, folders)
+                unkept = [] if allows_loss else self._find_unkept(compared)
                 conflicts = [path for each in compared for path in each.conflicts] + list(plan.impossible)
                 chosen = _leave_conflicts(compared, {*unkept, *plan.impossible})
                 if (atomic and (conflicts or unkept)) or not chosen:
@@ -87,6 +87,7 @@ class ChangeApplier:
                     staging.forget_copies()
                     raise
                 history.step("logged")
+                staging.hand_over()
         except OSError as error:
             if error.errno in NO_SPACE_ERRNOS:
                 raise NoSpace(
@@ -122,7 +123,7 @@ class ChangeApplier:
 
         return is_folder
 
-    def _find_unkept(self, compared: Sequence[ComparedUnit], folders: FolderCache) -> list[str]:
+    def _find_unkept(self, compared: Sequence[ComparedUnit]) -> list[str]:
         """Return the paths whose before-images exceed the limits of the store."""
         store, total, found = self._history.store, 0, list[str]()
         if store.is_near(self._history.root.fd):
@@ -132,7 +133,7 @@ class ChangeApplier:
                 continue
             size = each.tree.size if each.tree is not None else each.before.size or 0
             total += size
-            unstorable = store.find_unstorable(folders.locate(each.unit.path), each.before, each.tree)
+            unstorable = store.find_unstorable(each.unit.path, each.before, each.tree)
             if unstorable or (size and total > MAX_TOTAL_BYTES):
                 found += unstorable or [each.unit.path]
         return found
@@ -156,7 +157,7 @@ class ChangeApplier:
         modes = {each.unit.path for each in chosen if each.unit.change.kind is ChangeKind.MODE}
         for path in sorted(opened.keys() - modes, reverse=True):
             last.append(_make_row(run, position, _mode_change(path, opened[path] | 0o700, opened[path])))
-        lost = set(self._find_unkept(chosen, folders)) if allows_loss else set()
+        lost = set(self._find_unkept(chosen)) if allows_loss else set()
         for each in chosen:
             row = self._stage_unit(staging, each, run, position, lost)
             if each.unit.path in opened and each.unit.change.kind is ChangeKind.MODE:

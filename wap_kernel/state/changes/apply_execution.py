@@ -64,9 +64,9 @@ class ApplyExecution:
                     hint="Free some space and try again.",
                 ) from error
             raise
+        self._remove_copies()
         self._history.log.end_apply(self._pending, self.done, self._not_done())
         self._history.step("finished")
-        self._remove_copies()
 
     def _make_all(self, folders: FolderCache, is_recovery: bool) -> None:
         rows = [row for row in self._rows if row.id not in self._done]
@@ -172,9 +172,9 @@ class ApplyExecution:
                     self._unmake(row, folders)
         with suppress(OSError):
             sync_filesystem(self._history.root.fd)
+        self._remove_copies()
         with suppress(WapError):
             self._history.log.end_apply(self._pending, self.done, self._not_done())
-        self._remove_copies()
 
     def _find_made(self, row: LoggedChange, folders: FolderCache) -> LoggedChange | None:
         """Return a change that was made before a crash, when the application was being rolled back already."""

@@ -146,6 +146,11 @@ class ChangeLog:
         """Return the changes of a run that were begun and not marked as done."""
         return self._select("run = ? AND NOT is_done", run)
 
+    def is_staged(self, name: str) -> bool:
+        """Return whether the changes of a command that are to be applied are in the temporary folder `name`."""
+        query = "SELECT 1 FROM change_log WHERE NOT is_done AND instr(CAST(staged AS TEXT), ?) LIMIT 1"
+        return bool(self._query(query, f"/{name}/"))
+
     def read_tree(self, row: LoggedChange) -> TreeManifest | None:
         """Return the manifest of a folder that was created or deleted as a whole."""
         if row.tree is not None:

@@ -167,12 +167,12 @@ class ImageStore:
 
     # -- limits
 
-    def find_unstorable(self, target: Location, image: FileImage, tree: TreeManifest | None) -> list[str]:
+    def find_unstorable(self, path: str, image: FileImage, tree: TreeManifest | None) -> list[str]:
         """Return the files that are too large to be copied, of an entry about to be displaced."""
         if image.kind == "file":
-            return [target.path] if (image.size or 0) > MAX_FILE_BYTES else []
+            return [path] if (image.size or 0) > MAX_FILE_BYTES else []
         entries = {} if tree is None else tree.images
-        return [f"{target.path}/{path}" for path, below in entries.items() if (below.size or 0) > MAX_FILE_BYTES]
+        return [f"{path}/{below}" for below, entry in entries.items() if (entry.size or 0) > MAX_FILE_BYTES]
 
 
 def read_mount(descriptor: int) -> str:

@@ -348,11 +348,7 @@ class ChangeMaker:
             case ChangeKind.CHANGED:
                 return self._recover_replace(row, target, staged, is_strict)
             case ChangeKind.DELETED:
-                displaced = self._store.at(row.token) if self._store.has(row.token) else _beside(row, target)
-                if take_image(displaced.fd, displaced.name) == ABSENT:
-                    return None
-                image = self._check_delete(row, target, displaced, is_strict)
-                return self._finish_delete(row, target, displaced, image)
+                return self._recover_delete(row, target, is_strict)
             case ChangeKind.MOVED if row.change.before != ABSENT:
                 return self._recover_replace(row, target, staged, is_strict=False)
             case ChangeKind.APPENDED:
@@ -362,14 +358,27 @@ class ChangeMaker:
             case _:
                 return row if is_stamped(now, after) else None
 
+    def _recover_delete(self, row: LoggedChange, target: Location, is_strict: bool) -> LoggedChange | None:
+        displaced, is_stored = _beside(row, target), self._store.has(row.token)
+        if is_stored and not self._store.is_near(target.fd):  # a copy, which is complete
+            remove_entry(displaced.fd, displaced.name)
+            return row
+        if is_stored:
+            displaced = self._store.at(row.token)
+        if take_image(displaced.fd, displaced.name) == ABSENT:
+            return None
+        image = self._check_delete(row, target, displaced, is_strict)
+        return self._finish_delete(row, target, displaced, image)
+
     def _recover_replace(
         self, row: LoggedChange, target: Location, staged: Location, is_strict: bool
     ) -> LoggedChange | None:
         if self._store.has(row.token):
+            if not self._store.is_near(target.fd):  # a copy, which is complete
+                remove_entry(staged.fd, staged.name)
+                return row
             stored = take_image(self._store.fd, row.token)
-            if row.staged is None or not is_stamped(stored, row.change.after):
-                if row.staged is None:  # it was copied
-                    remove_entry(staged.fd, staged.name)
+            if not is_stamped(stored, row.change.after):
                 return row.with_before(replace(stored, stored=row.token))
         self._finish_spare(row, target, staged)
         displaced = take_image(staged.fd, staged.name)

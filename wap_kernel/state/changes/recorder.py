@@ -287,7 +287,7 @@ class ChangeRecorder:
         if self.store.is_near(target.fd):
             return replace(image, stored=token)
         size = tree.size if tree is not None else image.size or 0
-        unstorable = self.store.find_unstorable(target, image, tree)
+        unstorable = self.store.find_unstorable(target.path, image, tree)
         if unstorable or self._copied + size > MAX_TOTAL_BYTES:
             if self._allows_loss:
                 return image

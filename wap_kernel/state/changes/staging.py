@@ -119,6 +119,11 @@ class Staging:
             self._root.journal.forget(name)
             self._copies = None
 
+    def hand_over(self) -> None:
+        """Leave the copies to the log, which names them from now on."""
+        if self._copies is not None:
+            self._root.journal.forget(os.path.basename(self._copies))
+
     @contextmanager
     def _open_parent(self, path: str) -> Iterator[tuple[int, str]]:
         """Yield the folder of an entry, open and writable for its owner from now on."""

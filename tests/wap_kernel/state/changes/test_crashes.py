@@ -89,7 +89,8 @@ def kill_at_every_step(
         code = run_in_child(work)
         assert code in (0, 9), code
         workspace = ChangeWorkspace(folder, state)
-        workspace.lease.remove_leftovers(lambda name, path: _remove(folder / path))
+        log = workspace.history.log
+        workspace.lease.remove_leftovers(lambda name, path, log=log: log.is_staged(name) or _remove(folder / path))
         check(workspace)
         workspace.close()
         if code == 0:
