@@ -6,7 +6,6 @@ decision, a new approval takes its place.
 
 from __future__ import annotations
 
-import os
 import secrets
 import time
 from collections.abc import Callable, Mapping
@@ -27,11 +26,9 @@ from wap_kernel.model.policy import Grant
 from wap_kernel.model.run import Approval, Step
 from wap_kernel.model.timestamps import format_epoch
 from wap_kernel.policy.commands.named_paths import Surroundings
-from wap_kernel.providers.mounts import ALIAS
-from wap_kernel.providers.process.environment import build_environment
 from wap_kernel.redaction.results import CurrentRedactor, redact_value
 from wap_kernel.runs import approval_evidence
-from wap_kernel.runs.command_evidence import collect_command_evidence, list_bound_paths
+from wap_kernel.runs.command_evidence import collect_command_evidence, describe_surroundings, list_bound_paths
 from wap_kernel.state.undo.preview_diff import find_written_path, preview_difference
 from wap_kernel.state.undo.report import Readable, RevertPreview
 
@@ -82,11 +79,7 @@ class ApprovalRequests:
             preview_transfer=workspace.pipeline.preview_transfer,
             preview_revert=undo.preview_revert,
             is_layered=workspace.layered is not None,
-            surroundings=Surroundings(
-                root=workspace.root,
-                other_names=(ALIAS, *(name for name in workspace.names_of_root if name != workspace.root)),
-                variables=build_environment(os.environ, {}),
-            ),
+            surroundings=describe_surroundings(workspace),
             redactor=workspace.redactor,
             seconds=seconds,
         )

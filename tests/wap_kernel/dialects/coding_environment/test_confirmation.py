@@ -106,6 +106,23 @@ def test_what_has_changed_since_it_was_shown_is_not_done(coding: Coding) -> None
     play(coding, scenario)
 
 
+def test_a_script_that_has_changed_since_the_command_was_shown_does_not_run(coding: Coding) -> None:
+    script = coding.root / "build.sh"
+    script.write_text("echo first > ran\n")
+    coding.policy(confirmationRequired=["runCommand"])
+
+    async def scenario(coding: Coding) -> None:
+        run = {"command": "sh", "args": ["-c", "sh ./build.sh"]}
+        user = User(True, lambda: script.write_text("echo second > ran\n"))
+        error = await coding.refuse("runCommand", run, confirm=user.confirm)
+        assert error.data["code"] == "CONFLICT"
+        assert not (coding.root / "ran").exists()
+        await coding.call("runCommand", run, confirm=User(True).confirm)
+        assert (coding.root / "ran").read_text() == "second\n"
+
+    play(coding, scenario)
+
+
 def test_a_question_moves_no_cursor_and_hides_nothing(coding: Coding) -> None:
     coding.policy(confirmationRequired=["runCommand"])
 
