@@ -20,6 +20,7 @@ import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from functools import partial
+from pathlib import Path
 
 from wap_kernel.files.contained.root import Root
 from wap_kernel.model.command import CancelToken, Command, CommandOutcome, Confinement, OnChunk
@@ -42,6 +43,8 @@ ATTEMPTS = 5
 _NO_SUCH_FILE = "No such file or directory"
 EMPTY_FILE = os.path.join(os.path.dirname(__file__), "empty")
 PROBE_SECONDS = 10.0
+_FILTER_NUMBER, _ATTRIBUTES_NUMBER = 11, 12
+"""The numbers of descriptors in bubblewrap: of the filter of system calls, and of the file of git's attributes."""
 
 ISOLATION = (
     *("--unshare-user", "--unshare-pid", "--unshare-ipc", "--unshare-uts", "--unshare-cgroup-try"),
@@ -145,6 +148,12 @@ class BubblewrapProvider:
         resolved = host_paths.resolve_confinement(confinement, files)
         task = build_task(files, self._layout.guards(resolved, partial(host_paths.lstat_kind_below, files)), layer)
         options = build_options(mounts, network=confinement.network, memory=self._limits.memory)
+        passed: dict[int, bytes] = {}
+        if self._filter is not None and not confinement.network:
+            options += ["--seccomp", str(_FILTER_NUMBER)]
+            passed[_FILTER_NUMBER] = self._filter
+        if confinement.git_attributes is not None:
+            passed[_ATTRIBUTES_NUMBER] = Path(confinement.git_attributes).read_bytes()
         for attempt in range(1, ATTEMPTS + 1):
             with ExitStack() as started:
                 try:
@@ -157,7 +166,7 @@ class BubblewrapProvider:
                         variables,
                         self._grace,
                         on_ready=layer.await_tick if layer is not None else lambda: None,
-                        seccomp=None if confinement.network else self._filter,
+                        files=passed,
                     )
                 except ProviderUnavailable as error:
                     # An update may replace a file of the system meanwhile.
@@ -181,6 +190,10 @@ def _yield_options(mounts: Sequence[Mount], network: bool, memory: int | None) -
     for mount in mounts:
         if mount.kind is MountKind.TEMPORARY and memory is not None:
             yield from ("--size", str(memory))
+        if mount.target == environment.GIT_ATTRIBUTES:
+            # Not from its path: the state folder may lie in the workspace and be hidden by a guard.
+            yield from ("--perms", "0444", "--ro-bind-data", str(_ATTRIBUTES_NUMBER), mount.target)
+            continue
         for word in _MOUNT_OPTIONS.get(mount.kind, ()):
             yield mount.source if word == "SOURCE" else mount.target if word == "TARGET" else word
     if os.geteuid() == 0:

@@ -172,8 +172,9 @@ def _configure(context: int, name: str, value: str) -> None:
 
 def _mount_guard(base: int, kind: str, path: str, empty: str) -> None:
     target = _open_beneath(base, path)
-    is_folder = stat.S_ISDIR(os.fstat(target).st_mode)
-    if is_folder != (kind == "hidden folder") and kind.startswith("hidden"):
+    mode = os.fstat(target).st_mode
+    is_as_planned = stat.S_ISDIR(mode) == (kind == "hidden folder") or not kind.startswith("hidden")
+    if stat.S_ISLNK(mode) or not is_as_planned:
         raise TaskError("race", f"{path} is no longer what it was")
     if kind == "hidden folder":
         mount = _mount_empty_folder()

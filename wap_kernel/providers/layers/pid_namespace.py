@@ -24,6 +24,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from secrets import token_hex
+from types import MappingProxyType
 
 from wap_kernel.model.errors import ProviderUnavailable, WapError
 from wap_kernel.providers.layers.launcher import CommandLine, NamespaceProcess
@@ -38,8 +39,8 @@ _POLL = 0.01
 _LONGEST_LINE = 100
 _LONGEST_REASON = 1000
 _CREDENTIALS = struct.Struct("3i")
-_OPTIONS_NUMBER, _SECCOMP_NUMBER = 10, 11
-"""The numbers of descriptors in the sandbox's program."""
+_OPTIONS_NUMBER = 10
+"""The number of a descriptor in the sandbox's program."""
 _OWN_PROCESSES = 2
 """Processes in every namespace that are not the command's: the first one, and the script."""
 
@@ -65,8 +66,9 @@ read -r go
 class NamespacedCommand:
     """The command, its sandbox and the server's descriptors. `stack` ends and closes all of it.
 
-    `launch` starts bubblewrap in a namespace that is prepared for it. The constructor calls `on_ready` when the sandbox
-    is ready, before the command runs, and raises what it raises.
+    `launch` starts bubblewrap in a namespace that is prepared for it. `files` are files that its options name by the
+    numbers of their descriptors, from 11 on. The constructor calls `on_ready` when the sandbox is ready, before the
+    command runs, and raises what it raises.
     """
 
     def __init__(
@@ -79,7 +81,7 @@ class NamespacedCommand:
         environment: Mapping[str, str],
         grace: float,
         on_ready: Callable[[], None] = lambda: None,
-        seccomp: bytes | None = None,
+        files: Mapping[int, bytes] = MappingProxyType({}),
     ) -> None:
         self.end_timeout = grace + supervisor.KILL_SECONDS + _MARGIN_SECONDS
         self.leader: int | None = None
@@ -103,9 +105,7 @@ class NamespacedCommand:
             for descriptor in (self.stdout, self.stderr, self.status):
                 os.set_blocking(descriptor, False)
             descriptors = {0: job.fileno(), 1: stdout, 2: stderr}
-            if seccomp is not None:
-                descriptors[_SECCOMP_NUMBER] = create_memory_file(theirs, seccomp)
-                options = (*options, "--seccomp", str(_SECCOMP_NUMBER))
+            descriptors |= {number: create_memory_file(theirs, data) for number, data in files.items()}
             # Not in its argument vector: the command can read that, and what is hidden would be listed in it.
             descriptors[_OPTIONS_NUMBER] = create_memory_file(theirs, os.fsencode("\0".join((*options, ""))))
             self._launched = launch(

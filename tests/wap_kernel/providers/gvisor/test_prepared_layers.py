@@ -14,9 +14,9 @@ from tests.support.gvisor_sandboxes import GUARDED, of_sandboxes, providing, run
 from wap_kernel.model.changes import ChangeSet
 from wap_kernel.model.command import CancelToken, CommandOutcome, Confinement
 from wap_kernel.model.errors import Conflict
-from wap_kernel.providers.gvisor import pool
 from wap_kernel.providers.gvisor.provider import GvisorProvider
 from wap_kernel.providers.layers.layer import Layer, LayerStore
+from wap_kernel.providers.mounts import Guards
 
 
 @pytest.fixture
@@ -170,7 +170,7 @@ def test_commands_at_once_have_layers_of_their_own(layered: GvisorProvider) -> N
 def test_a_race_runs_nothing_and_leaves_the_layer_to_the_next_try(layered: GvisorProvider, workspace: Path) -> None:
     layer = store(layered).create()
     plan, layered._layout.guards = layered._layout.guards, lambda *_: planned  # type: ignore[method-assign]
-    planned = pool.Guards((("hidden file", "vanished"),))
+    planned = Guards((("hidden file", "vanished"),))
     with pytest.raises(Conflict, match="were changed"):
         run_on(layered, layer, "touch begun")
     layered._layout.guards = plan  # type: ignore[method-assign]

@@ -26,6 +26,12 @@ from wap_kernel.providers.resource_limits import find_groups
 # -- warm sandboxes
 
 
+def only_idle(provider: GvisorProvider) -> GvisorSandbox:
+    (idle,) = provider._pool._idle_sandboxes
+    assert idle.sandbox is not None
+    return idle.sandbox
+
+
 def test_commands_share_a_sandbox(provider: GvisorProvider, started: list[str]) -> None:
     for _ in range(3):
         assert run(provider, "echo hello").stdout == "hello\n"
@@ -67,18 +73,17 @@ def test_a_sandbox_that_nobody_needs_is_ended(workspace: Path, started: list[str
 
 def test_a_sandbox_that_was_killed_is_replaced(provider: GvisorProvider, started: list[str]) -> None:
     run(provider, "true")
-    (idle_sandbox,) = provider._pool._idle_sandboxes
+    sandbox = only_idle(provider)
     for pid in of_sandboxes(started[0]):
         os.kill(pid, signal.SIGKILL)
     wait_until(lambda: not of_sandboxes(started[0]))
-    wait_until(lambda: not idle_sandbox.sandbox.is_alive)  # a dying process has lost its command line a moment before
+    wait_until(lambda: not sandbox.is_alive)  # a dying process has lost its command line a moment before
     assert run(provider, "echo hello").stdout == "hello\n"
 
 
 def test_a_command_that_cannot_be_started_leaves_nothing(provider: GvisorProvider, started: list[str]) -> None:
     run(provider, "true")
-    (idle_sandbox,) = provider._pool._idle_sandboxes
-    runsc = idle_sandbox.sandbox._runsc
+    runsc = only_idle(provider)._runsc
     program, runsc[0] = runsc[0], "/nonexistent/runsc"
     descriptors, files = len(os.listdir("/proc/self/fd")), sorted(os.listdir(started[0]))
     for _ in range(20):
