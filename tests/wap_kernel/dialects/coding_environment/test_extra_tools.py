@@ -108,7 +108,8 @@ def test_delete_file(coding: Coding) -> None:
     (coding.root / "link").symlink_to("folder")
 
     async def scenario(coding: Coding) -> None:
-        assert await coding.call("deleteFile", {"path": "link"}) == {"path": "link", "deleted": True}
+        deleted = await coding.call("deleteFile", {"path": "link"})
+        assert deleted == {"path": "link", "deleted": True, "runId": deleted["runId"]}
         refused = await coding.fail("deleteFile", {"path": "folder"})
         assert refused["code"] == "INVALID_ARGUMENT" and "recursive" in refused["error"]
         await coding.call("deleteFile", {"path": "folder", "recursive": True})

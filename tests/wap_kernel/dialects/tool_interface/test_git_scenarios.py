@@ -164,6 +164,7 @@ def test_a_command_that_says_it_failed_is_logged_with_its_exit_code(tools: Inter
 def test_same_tool_behavior_across_providers(tools: Interface) -> None:
     answer = tools("bash", command='echo "hello"')
     assert answer.pop("duration_ms") >= 0
+    assert answer.pop("isolation", None) == ("shared" if tools.provider == "local" else None)
     assert answer == {
         "stdout": "hello\n",
         "stderr": "",
