@@ -250,6 +250,12 @@ class LayeredCommands:
                 layer.close()
         return found
 
+    def assign(self, identifier: str, run: str) -> None:
+        """Make a layer that waits for an approval belong to another run: that of the call that waits."""
+        layer = self.layers.load(identifier)
+        layer.write_note(OWNER, {**(layer.read_note(OWNER) or {}), "run": run})
+        layer.close()
+
     def sweep(self, is_needed: Callable[[Mapping[str, Any]], bool]) -> None:
         """Remove the layers of dead processes, and kept ones that are too old or no longer needed by their run."""
         self.layers.remove_leftovers()

@@ -36,6 +36,8 @@ class PendingCalls:
             raise too_many_pending()
         identifier = new_run_id()
         approval = services.approval_requests.create(identifier, 0, step, caller, refusal)
+        if approval.layer is not None and services.workspace.layered is not None:
+            services.workspace.layered.assign(approval.layer, identifier)
         reason = str(approval.details["reason"])
         event = services.events.write_approval(step.id, step.operation, reason, describe_approval(approval))
         options = BatchOptions(call=step.tool)

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from tests.support.run_workspace import DELETE, PERSON, WAIT, Scene, create, play, types, until
+from wap_kernel.dialects.wap import tools
 from wap_kernel.model.caller import Caller
-from wap_kernel.model.errors import Conflict, InvalidArgument, PermissionDenied
+from wap_kernel.model.errors import ApprovalRequired, Conflict, InvalidArgument, PermissionDenied
 from wap_kernel.policy import presets
+from wap_kernel.runs import recovery
 
 AGENT = Caller(user="ada", agent="helper", token="tok_1")
 
@@ -366,11 +369,7 @@ def test_what_a_shared_command_creates_at_a_protected_path_is_moved_away_at_once
 
 
 def test_a_single_call_is_a_run_that_can_be_reverted(scene: Scene) -> None:
-    from wap_kernel.dialects.wap import tools
-
     async def scenario(scene: Scene) -> None:
-        import json
-
         body = json.dumps({"path": "notes.txt", "content": "agent"}).encode()
         answer = json.loads(await tools.call_tool("writeFile", body, scene.runner, PERSON))
         assert (scene.root / "notes.txt").read_text() == "agent"
@@ -385,3 +384,15 @@ def test_a_single_call_is_a_run_that_can_be_reverted(scene: Scene) -> None:
         assert len((await scene.runner.page(PERSON, None, 50, None))[0]) == listed
 
     play(scene, scenario)
+
+
+def test_a_sweep_leaves_the_layer_of_a_call_that_waits(scene: Scene) -> None:
+    async def scenario(scene: Scene) -> None:
+        body = json.dumps({"command": "rm -rf data/"}).encode()
+        with pytest.raises(ApprovalRequired) as refused:
+            await tools.call_tool("executeCommand", body, scene.runner, PERSON)
+        recovery.sweep_layers(scene.runner._services)
+        await scene.decide(refused.value.details["runId"], True, approval_id=refused.value.details["approvalId"])
+
+    play(scene, scenario)
+    assert not (scene.root / "data").exists()
