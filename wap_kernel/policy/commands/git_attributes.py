@@ -49,15 +49,16 @@ class AttributeFiles:
 
     def __init__(self, folder: str) -> None:
         self._folder = os.path.join(folder, "git-attributes")
-        self._last: tuple[PolicyGuard | None, tuple[str, ...], bytes] = (None, (), b"")
+        self._last: tuple[tuple[object, object], tuple[str, ...], bytes] = ((None, None), (), b"")
         """The last arguments and their result; with many repositories the computation takes a while."""
 
     def file_for(self, guard: PolicyGuard, tops: Collection[str]) -> str | None:
         """Return the path of the file, or None where nothing is closed."""
-        cached_guard, cached_tops, content = self._last
-        if cached_guard is not guard or cached_tops != tuple(tops):
+        guard = guard.snapshot()
+        (protected, effective), cached_tops, content = self._last
+        if protected is not guard.protected or effective is not guard.effective or cached_tops != tuple(tops):
             content = render_attributes(guard, tops) if tops else b""
-            self._last = (guard, tuple(tops), content)
+            self._last = ((guard.protected, guard.effective), tuple(tops), content)
         if not content:
             return None
         path = os.path.join(self._folder, hashlib.sha256(content).hexdigest()[:32])

@@ -19,6 +19,7 @@ from wap_kernel.model.results import CommandResult
 from wap_kernel.policy import presets
 from wap_kernel.policy.commands.git_attributes import CLOSED, AttributeFiles, render_attributes
 from wap_kernel.policy.effective import EffectivePolicy
+from wap_kernel.policy.paths.current_paths import find_protected_paths
 from wap_kernel.policy.paths.guard import PolicyGuard
 from wap_kernel.policy.paths.protected import ProtectedPaths
 
@@ -242,3 +243,20 @@ def test_the_attributes_are_shown_and_cannot_be_changed(tmp_path: Path, provider
     assert isinstance(found, CommandResult)
     lines = found.stdout.splitlines()
     assert lines[0] == f'"**/.[eE][nN][vV]" {CLOSED}' in lines[1:] and lines[-1] == "core.attributesFile"
+
+
+def test_a_secret_that_becomes_a_link_closes_what_it_leads_to(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Otherwise `git commit -a` would commit the empty file that a sandbox shows."""
+    home = tmp_path / "home"
+    (home / "dotfiles/ssh").mkdir(parents=True)
+    monkeypatch.setenv("HOME", str(home))
+    guarded = PolicyGuard(find_protected_paths(str(home), "/elsewhere"), EffectivePolicy(()))
+    files = AttributeFiles(str(tmp_path))
+    before = files.file_for(guarded, ["."])
+    assert before is not None and files.file_for(guarded, ["."]) == before
+    (home / ".ssh").symlink_to("dotfiles/ssh")
+    after = files.file_for(guarded, ["."])
+    subprocess.run(["git", "init", "-q", home], check=True)
+    assert after is not None
+    for path, expected in ((before, set()), (after, {"dotfiles/ssh/config"})):
+        assert closed(home, Path(path).read_bytes(), ["dotfiles/ssh/config", "dotfiles/other"]) == expected
