@@ -121,7 +121,7 @@ class GvisorProvider:
                         cancel=cancel,
                     )
             finally:
-                self._launcher.prepare()
+                self._launcher.do_later(self._launcher.prepare)
 
     def close(self) -> None:
         """Cancel the commands that run, end the sandboxes, and refuse new commands. May be called again."""
