@@ -22,6 +22,7 @@ from typing import Any
 
 from benchmarks import (
     commands,
+    layers,
     listing,
     load,
     mcp,
@@ -50,6 +51,7 @@ GROUPS: Mapping[str, Group] = MappingProxyType(
         "command": commands.measure,
         "providers": providers.measure,
         "runs": runs.measure,
+        "layers": layers.measure,
         "load": load.measure,
         "run-load": run_load.measure,
         "start": starting.measure,

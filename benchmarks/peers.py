@@ -34,6 +34,8 @@ IDLE = "no load"
 LOOP = "plain loop"
 DURABLE_LOOP = "durable writes"
 NO_UNDO = "undo off"
+CP = "cp -a"
+GIT = "git"
 REQUEST = "the bare request"
 
 CALLS: Mapping[str, str] = MappingProxyType(
@@ -61,6 +63,8 @@ CALLS: Mapping[str, str] = MappingProxyType(
         "renamed, folder synced) and nothing else, in a Python loop",
         REQUEST: "POST wap/api/readFile of the same file over a kept-alive connection, by http.client",
         NO_UNDO: "the same run in a workspace that keeps nothing of what commands change",
+        CP: "cp -a of the same files to another folder, a child process; it is not durable and keeps nothing",
+        GIT: "the same two checkouts in a plain folder, two child processes",
     }
 )
 

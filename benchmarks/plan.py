@@ -23,7 +23,7 @@ class Plan:
     load_seconds: float
     batch: int
     """Operations of one large batch."""
-    undo_trees: tuple[int, ...]
+    layer_trees: tuple[int, ...]
     """Numbers of files."""
     run_clients: int
     run_seconds: float
@@ -40,7 +40,7 @@ FULL = Plan(
     load_phases=3,
     load_seconds=6.0,
     batch=1000,
-    undo_trees=(1000, 10_000, 27_000),
+    layer_trees=(1000, 27_000, 137_000),
     run_clients=64,
     run_seconds=30.0,
 )
@@ -56,7 +56,7 @@ QUICK = Plan(
     load_phases=1,
     load_seconds=0.5,
     batch=20,
-    undo_trees=(100,),
+    layer_trees=(100,),
     run_clients=4,
     run_seconds=0.5,
 )

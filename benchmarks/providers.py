@@ -20,7 +20,7 @@ from wap_kernel.files.interface import NullGuard
 from wap_kernel.model.command import Command, Confinement
 from wap_kernel.providers import bubblewrap, host_paths, selection
 from wap_kernel.providers.base import Provider
-from wap_kernel.providers.mounts import Layout
+from wap_kernel.providers.mounts import ALIAS, Layout
 
 MASKS = (0, 50, 200)
 
@@ -69,7 +69,7 @@ def _start_masked(bench: Bench, provider: Provider, root: Root, masks: int) -> I
     times = interleaved(
         {
             "ours": partial(_run, provider, confinement),
-            peers.BWRAP: _bare_bwrap(root, confinement),
+            peers.BWRAP: bare_bwrap(root, confinement),
             peers.BASH: peers.bash_true,
         },
         bench.plan.rounds_of_seconds * 2,
@@ -78,10 +78,14 @@ def _start_masked(bench: Bench, provider: Provider, root: Root, masks: int) -> I
     yield from compared(f"true, bubblewrap, {masks} masks", times, targets)
 
 
-def _bare_bwrap(root: Root, confinement: Confinement) -> Callable[[], object]:
+def bare_bwrap(root: Root, confinement: Confinement) -> Callable[[], object]:
+    """Return a call of bwrap by itself, with the mounts that a command of ours gets."""
     host = host_paths.gather_host_paths(root, environment=os.environ, secrets=())
     options = bubblewrap.build_options(Layout(root.path, host).mounts(confinement), network=False)
-    command = [bubblewrap.find_program(), *options, "--chdir", root.path, "--", *_bash("true")]
+    # The same masks, as bubblewrap itself would make them, at both names of the workspace.
+    names = (f"{folder}/{path}" for folder in (root.path, ALIAS) for path in confinement.hidden)
+    masks = [word for name in names for word in ("--ro-bind", bubblewrap.EMPTY_FILE, name)]
+    command = [bubblewrap.find_program(), *options, *masks, "--chdir", root.path, "--", *_bash("true")]
     return partial(subprocess.run, command, stdin=subprocess.DEVNULL, capture_output=True, check=True)
 
 

@@ -1,4 +1,4 @@
-"""Batches as runs: a thousand reads and a thousand creates against the same without us, and what undo costs a command.
+"""Batches as runs: a thousand reads and a thousand creates against the same without us.
 
 Reads and creates go over HTTP, so that parsing the message, storing the run and its events and answering are counted.
 """
@@ -19,29 +19,25 @@ from typing import Any
 from benchmarks import peers, trees
 from benchmarks.bench import Bench, agree
 from benchmarks.providers import Unguarded
-from benchmarks.table import Figure, Row, Target, compared
-from benchmarks.timing import Contender, interleaved, milliseconds
+from benchmarks.table import Row, Target, compared
+from benchmarks.timing import Contender, interleaved
 from wap_kernel.dialects.agent_spaces.operations import DIALECT
 from wap_kernel.dialects.registry import open_runner
 from wap_kernel.engine.workspace import Workspace
 from wap_kernel.files.contained.root import Root
 from wap_kernel.model.caller import Caller
-from wap_kernel.model.operations import ReadFile, RunCommand
+from wap_kernel.model.operations import ReadFile
 from wap_kernel.model.policy import Policy
 from wap_kernel.model.run import BatchOptions, Step
 from wap_kernel.state.leases import Lease
 
 READS = Target(15)
 CREATES = Target(2)
-TRUE = (Step("true", "shell", RunCommand(command="true")),)
-FIRST = 3
 
 
 def measure(bench: Bench) -> Iterator[Row]:
     yield from _reads(bench)
     yield from _creates(bench)
-    for files in bench.plan.undo_trees:
-        yield from _undo(bench, files)
 
 
 def _reads(bench: Bench) -> Iterator[Row]:
@@ -99,24 +95,6 @@ def _creates(bench: Bench) -> Iterator[Row]:
         times = interleaved({"ours": ours, peers.DURABLE_LOOP: plain}, max(1, bench.plan.rounds_of_seconds // 3))
     what = f"a batch of {number:,} createFile, 4 KB each, audited and undoable"
     yield from compared(what, times, {peers.DURABLE_LOOP: CREATES})
-
-
-def _undo(bench: Bench, files: int) -> Iterator[Row]:
-    tree = trees.sources(bench.server.root, files)
-    what = f"the command true in a run, {files:,} files, undoable"
-    yield Row(f"{what}, the first time", Figure.of([_first(tree) for _ in range(FIRST)]))
-    with ExitStack() as stack:
-        kept = stack.enter_context(Engine(tree, provider="local"))
-        lost = stack.enter_context(Engine(tree, provider="local", undo=False))
-        contenders: dict[str, Contender] = {"ours": partial(kept.run, TRUE), peers.NO_UNDO: partial(lost.run, TRUE)}
-        times = interleaved(contenders, bench.plan.rounds_of_seconds)
-    yield from compared(what, times, {peers.NO_UNDO: None})
-
-
-def _first(tree: Path) -> float:
-    """When everything has to be kept, and nothing is known of it."""
-    with Engine(tree, provider="local") as engine:
-        return milliseconds(partial(engine.run, TRUE))
 
 
 def _batch(operations: Iterator[dict[str, Any]]) -> bytes:
