@@ -86,7 +86,6 @@ class ChangeApplier:
                 except BaseException:
                     staging.forget_copies()
                     raise
-                history.step("logged")
                 staging.hand_over()
         except OSError as error:
             if error.errno in NO_SPACE_ERRNOS:
@@ -184,9 +183,7 @@ class ChangeApplier:
             before = before if each.unit.path in lost else replace(before, stored=token)
             return LoggedChange(run, position, Change(change.path, change.kind, before), token, tree=each.tree)
         if change.kind is ChangeKind.MOVED:
-            return LoggedChange(
-                run, position, Change(change.path, change.kind, ABSENT, before, change.source), token
-            )
+            return LoggedChange(run, position, Change(change.path, change.kind, ABSENT, before, change.source), token)
         after = replace(before, mode=(change.after.mode or 0) & 0o3777)
         if change.kind is ChangeKind.TOUCHED and before.stamp is not None and change.after.stamp is not None:
             kept, _, _ = before.stamp.rpartition(":")

@@ -35,6 +35,8 @@ class ApplyExecution:
         self._rows = rows
         self._done: dict[int, LoggedChange] = {row.id: row for row in rows if row.is_done}
         self._failed_groups: set[str] = set()
+        self._interrupted: int | None = None
+        """The change that met a full disk, which may have been made in part."""
         self.conflicts: list[str] = []
         # Folders that change places pass the same names several times, so each step has to be stored.
         self._is_crossing = any(row.change.kind is ChangeKind.MOVED and is_temporary_path(row.path) for row in rows)
@@ -48,6 +50,7 @@ class ApplyExecution:
         try:
             if self._pending.is_rolled_back:
                 raise _RollBackNeeded
+            self._history.step("logged")
             with FolderCache(self._history.root) as folders:
                 self._make_all(folders, is_recovery)
                 sync_filesystem(self._history.root.fd)
@@ -97,6 +100,7 @@ class ApplyExecution:
             return
         except OSError as error:
             if error.errno in NO_SPACE_ERRNOS:
+                self._interrupted = row.id
                 raise
             self._add_conflict(row, [row.path], folders)
             return
@@ -177,8 +181,8 @@ class ApplyExecution:
             self._history.log.end_apply(self._pending, self.done, self._not_done())
 
     def _find_made(self, row: LoggedChange, folders: FolderCache) -> LoggedChange | None:
-        """Return a change that was made before a crash, when the application was being rolled back already."""
-        if not self._pending.is_rolled_back:
+        """Return a change that was made before a crash, or before the disk was full."""
+        if not self._pending.is_rolled_back and row.id != self._interrupted:
             return None
         if row.change.kind is ChangeKind.CHANGED and self._history.store.has(row.token):
             return row.with_before(replace(row.change.before, stored=row.token))

@@ -83,7 +83,7 @@ class ImageStore:
         """Return the location of a stored entry; its descriptor is the store's own."""
         return Location(self.fd, name, name)
 
-    def take(self, displaced: Location, token: str) -> Location:
+    def take(self, displaced: Location, token: str, run: str) -> Location:
         """Move a displaced entry into the store, or copy it there; return where the entry itself is now."""
         stored = self.at(token)
         if self.is_near(displaced.fd):
@@ -94,13 +94,16 @@ class ImageStore:
             except OSError as error:
                 if error.errno != errno.EXDEV:
                     raise
-        self.copy(displaced, token)
+        self.copy(displaced, token, run)
         return displaced
 
-    def copy(self, displaced: Location, token: str) -> None:
+    def copy(self, displaced: Location, token: str, run: str) -> None:
         """Copy a displaced entry into the store; a crash leaves no part of it under its name."""
         part = f"{token}.part"
         copy_entry(displaced.fd, displaced.name, self.fd, part)
+        if take_image(self.fd, part).kind == "folder":
+            originals = TreeManifest.take(displaced.fd, displaced.name)
+            self.equate_trees(run, token, originals, TreeManifest.take(self.fd, part))
         os.rename(part, token, src_dir_fd=self.fd, dst_dir_fd=self.fd)
 
     def put_beside(self, name: str, target: Location, temporary: str) -> Location:
@@ -164,6 +167,15 @@ class ImageStore:
                 "INSERT INTO images (name, stamp, run, size) VALUES (?, ?, ?, 0)", rows
             )
         )
+
+    def equate_trees(self, run: str, name: str, originals: TreeManifest, copies: TreeManifest) -> None:
+        """Store that the files of a copied folder have the content of their originals."""
+        pairs = []
+        for path, copy in copies.images.items():
+            original = originals.images.get(path)
+            if original is not None and original.kind == copy.kind == "file":
+                pairs.append((f"{name}/{path}", str(original.stamp), str(copy.stamp)))
+        self.equate(run, pairs)
 
     # -- limits
 

@@ -122,11 +122,17 @@ class ChangeMaker:
         try:
             return self._store_displaced(row, displaced, staged)
         except OSError:
-            self._exchange_back(row, target, staged)
+            if self._exchange_back(row, target, staged):
+                self._remove_copy(row, target)
             raise
         except ChangeConflict as conflict:
             self._refuse_replace(row, target, staged, displaced, conflict.paths)
             raise
+
+    def _remove_copy(self, row: LoggedChange, target: Location) -> None:
+        """Remove a copy from the store whose original is at its path again."""
+        if not self._store.is_near(target.fd):
+            self._store.remove(row.token)
 
     def _refuse_replace(
         self, row: LoggedChange, target: Location, staged: Location, displaced: FileImage, foreign: list[str]
@@ -178,7 +184,7 @@ class ChangeMaker:
         """Copy a folder into the store and remove it, where overlayfs cannot rename it."""
         image = take_image(target.fd, target.name)
         if row.change.before.stored is not None:
-            self._store.copy(target, row.token)
+            self._store.copy(target, row.token, row.run)
             if row.tree is not None:
                 foreign = row.tree.find_foreign(TreeManifest.take(target.fd, target.name))
                 if foreign:
@@ -201,6 +207,7 @@ class ChangeMaker:
             return self._store_displaced(row, image, displaced)
         except OSError:
             self._rename_back(displaced, target)
+            self._remove_copy(row, target)
             raise
         except ChangeConflict as conflict:
             self._refuse_delete(row, target, displaced, image, conflict.paths)
@@ -228,7 +235,7 @@ class ChangeMaker:
             remove_entry(displaced.fd, displaced.name)
             return row.with_before(image)
         if (displaced.fd, displaced.name) != (self._store.fd, row.token):
-            now = self._store.take(displaced, row.token)
+            now = self._store.take(displaced, row.token, row.run)
             if (now.fd, now.name) == (displaced.fd, displaced.name):
                 if is_checked and not image.is_like(take_image(displaced.fd, displaced.name)):
                     self._store.remove(row.token)
@@ -313,6 +320,8 @@ class ChangeMaker:
         if not is_stamped(take_image(self._store.fd, row.token), row.change.after):
             stored = self._store.put_beside(row.token, target, temporary_name(f"{row.token}-back"))
             if not self._exchange_back(row, target, stored):
+                if stored.fd != self._store.fd:
+                    remove_entry(stored.fd, stored.name)
                 raise ChangeConflict([row.path])
             self._step("exchanged back")
             _rename_if_there(stored, staged)

@@ -109,16 +109,12 @@ class Inverter:
 
     def _equate_copies(self, row: LoggedChange, name: str, done: LoggedChange) -> None:
         """Store that the copies of stored files have their content."""
-        pairs = []
         if row.change.before.kind == "file":
-            pairs.append((name, str(row.change.before.stamp), str(done.change.after.stamp)))
+            stamps = str(row.change.before.stamp), str(done.change.after.stamp)
+            self._store.equate(self._recorder.run, [(name, *stamps)])
         originals = self._history.log.read_tree(row)
         if originals is not None and done.tree is not None:
-            for path, image in done.tree.images.items():
-                original = originals.images.get(path)
-                if original is not None and image.kind == "file":
-                    pairs.append((f"{name}/{path}", str(original.stamp), str(image.stamp)))
-        self._store.equate(self._recorder.run, pairs)
+            self._store.equate_trees(self._recorder.run, name, originals, done.tree)
 
     def _move_back(self, row: LoggedChange, target: Location) -> bool:
         now, after = take_image(target.fd, target.name), row.change.after
