@@ -18,9 +18,9 @@ from dataclasses import replace
 from glob import glob
 
 from wap_kernel.files.contained.root import Root
-from wap_kernel.files.interface import FileKind
+from wap_kernel.files.interface import FileKind, NullGuard
 from wap_kernel.model.command import Confinement
-from wap_kernel.model.errors import WapError
+from wap_kernel.model.errors import Conflict, OutsideWorkspace, WapError
 from wap_kernel.model.paths import relative_to, split_path
 from wap_kernel.providers.kernelspecs import (
     PREFIX_PARTS,
@@ -72,8 +72,14 @@ def lstat_kind(path: str) -> FileKind | None:
 
 
 def lstat_kind_below(files: Root, path: str) -> FileKind | None:
-    """Return the kind of file at a real path below the root."""
-    found = files.lstat(path)
+    """Return the kind of file at a real path below the root; raise Conflict where a link leads away by now."""
+    try:
+        found = files.guarded_by(NullGuard()).lstat(path)  # what the guard hides needs a mask
+    except OutsideWorkspace:
+        raise Conflict(
+            "Protected files of the workspace were changed while the command was being started.",
+            hint="Nothing was run. Try again.",
+        ) from None
     return None if found is None else found.kind
 
 
