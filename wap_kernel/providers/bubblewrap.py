@@ -40,7 +40,8 @@ SECCOMP = "/proc/sys/kernel/seccomp"
 OLDEST_VERSION = (0, 8, 0)
 """The first version that can forbid further user namespaces."""
 ATTEMPTS = 5
-_NO_SUCH_FILE = "No such file or directory"
+_TRANSIENT = ("No such file or directory", "Unable to apply mount flags")
+"""Parts of bubblewrap's reasons when a file of the system is replaced meanwhile, or a folder above a guard is moved."""
 EMPTY_FILE = os.path.join(os.path.dirname(__file__), "empty")
 PROBE_SECONDS = 10.0
 _FILTER_NUMBER, _ATTRIBUTES_NUMBER = 11, 12
@@ -100,7 +101,9 @@ class BubblewrapProvider:
         self._layout = Layout(
             root.path, host_paths.gather_host_paths(root, environment=self._environment, secrets=secrets)
         )
-        self._launcher = Launcher(user_namespace=needs_user_namespace(), limits=self._limits, groups=find_groups())
+        self._launcher = Launcher(
+            user_namespace=needs_user_namespace(), limits=self._limits, groups=find_groups(), is_ahead=True
+        )
         self.layers = None if layer_folder is None else LayerStore(layer_folder, root, self._launcher)
         self._filter = seccomp.build_program(platform.machine()) if os.path.exists(SECCOMP) else None
         self._active = ActiveCommands()
@@ -119,16 +122,13 @@ class BubblewrapProvider:
         cancel = cancel or CancelToken()
         with open_folder(files, command.cwd) as folder, self._active.track(cancel):
             cwd = os.path.normpath(os.path.join(files.path, folder.path))
-            try:
-                return run.follow(
-                    lambda stack: self._start(stack, command, files, argv, variables, cwd),
-                    timeout=command.timeout,
-                    output_limit=command.output_limit,
-                    on_chunk=on_chunk,
-                    cancel=cancel,
-                )
-            finally:
-                self._launcher.do_later(self._launcher.prepare)
+            return run.follow(
+                lambda stack: self._start(stack, command, files, argv, variables, cwd),
+                timeout=command.timeout,
+                output_limit=command.output_limit,
+                on_chunk=on_chunk,
+                cancel=cancel,
+            )
 
     def close(self) -> None:
         self._active.close()
@@ -165,17 +165,22 @@ class BubblewrapProvider:
                         argv,
                         variables,
                         self._grace,
-                        on_ready=layer.await_tick if layer is not None else lambda: None,
+                        on_ready=partial(_make_ready, command),
                         files=passed,
                     )
                 except ProviderUnavailable as error:
-                    # An update may replace a file of the system meanwhile.
-                    if attempt == ATTEMPTS or _NO_SUCH_FILE not in error.message:
+                    if attempt == ATTEMPTS or not any(reason in error.message for reason in _TRANSIENT):
                         raise
                 else:
                     stack.push(started.pop_all())
                     return process
         raise AssertionError("unreachable")
+
+
+def _make_ready(command: Command) -> None:
+    if command.confinement.layer is not None:
+        command.confinement.layer.await_tick()
+    command.on_start()
 
 
 def build_options(mounts: Sequence[Mount], *, network: bool, memory: int | None = None) -> list[str]:

@@ -111,17 +111,14 @@ class GvisorProvider:
             )
             if any(len(os.fsencode(word)) >= MAX_WORD_BYTES for word in (*process["args"], *process["env"])):
                 raise start_error("exec", errno.E2BIG)
-            try:
-                with self._sandbox(mounts, files, confinement) as sandbox:
-                    return run.follow(
-                        lambda stack: self._start_command(stack, sandbox, process, confinement.layer),
-                        timeout=command.timeout,
-                        output_limit=command.output_limit,
-                        on_chunk=on_chunk,
-                        cancel=cancel,
-                    )
-            finally:
-                self._launcher.do_later(self._launcher.prepare)
+            with self._sandbox(mounts, files, confinement) as sandbox:
+                return run.follow(
+                    lambda stack: self._start_command(stack, sandbox, process, command),
+                    timeout=command.timeout,
+                    output_limit=command.output_limit,
+                    on_chunk=on_chunk,
+                    cancel=cancel,
+                )
 
     def close(self) -> None:
         """Cancel the commands that run, end the sandboxes, and refuse new commands. May be called again."""
@@ -131,10 +128,11 @@ class GvisorProvider:
         self._folder.close()
 
     def _start_command(
-        self, stack: ExitStack, sandbox: GvisorSandbox, process: Mapping[str, Any], layer: MountedLayer | None
+        self, stack: ExitStack, sandbox: GvisorSandbox, process: Mapping[str, Any], command: Command
     ) -> GvisorCommand:
-        if layer is not None:
-            layer.await_tick()
+        if command.confinement.layer is not None:
+            command.confinement.layer.await_tick()
+        command.on_start()
         return GvisorCommand(stack, sandbox, process, self._grace)
 
     @contextmanager
@@ -168,7 +166,12 @@ class GvisorProvider:
 def _build_launcher(limits: ResourceLimits, groups: ControlGroups) -> Launcher:
     """Return a launcher that limits the memory, with some 50 MB of the sandbox itself; gVisor holds other limits."""
     memory = limits.memory if "memory" in groups.folders else None
-    return Launcher(user_namespace=needs_user_namespace(), limits=ResourceLimits(None, memory, None), groups=groups)
+    return Launcher(
+        user_namespace=needs_user_namespace(),
+        limits=ResourceLimits(None, memory, None),
+        groups=groups,
+        is_ahead=True,
+    )
 
 
 def _copy_attributes(mounts: Sequence[Mount], folder: str) -> tuple[Mount, ...]:

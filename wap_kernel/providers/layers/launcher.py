@@ -7,8 +7,9 @@ command runs; it waits for its task. `namespace_program.py` is what runs in the 
 from __future__ import annotations
 
 import array
+import binascii
 import errno
-import json
+import marshal
 import os
 import socket
 import subprocess
@@ -18,6 +19,7 @@ from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass
+from functools import cache
 from importlib.resources import files
 from typing import Any, NamedTuple
 
@@ -129,7 +131,7 @@ class NamespaceProcess:
             leave_keyring()
             with self.limits.enter():
                 self.process = subprocess.Popen(
-                    [sys.executable, "-I", "-S", "-c", _read_source()],
+                    [sys.executable, "-I", "-S", "-c", _BOOT, _compile_program()],
                     stdin=task.fileno(),
                     stdout=subprocess.DEVNULL,
                     stderr=subprocess.DEVNULL,
@@ -162,7 +164,7 @@ class NamespaceProcess:
         descriptors += task.joined or ()
         with ExitStack() as sent:
             # Not in the message itself: its size is limited, to 200 KB on many machines.
-            file = create_memory_file(sent, json.dumps(described).encode("ascii"))
+            file = create_memory_file(sent, marshal.dumps(described))
             rights = array.array("i", [file, *descriptors]).tobytes()
             try:
                 self._connection.sendmsg([b"!"], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, rights)])
@@ -180,15 +182,15 @@ class NamespaceProcess:
             return TaskFailure("failed", f"no answer ({error})"), []
         for _, _, raw in ancillary:
             numbers.frombytes(raw[: len(raw) - len(raw) % numbers.itemsize])
-        answer = json.loads(data or b'{"error": "failed", "text": "the program ended"}')
+        answer = marshal.loads(data) if data else {"error": "failed", "text": "the program ended"}
         failure = TaskFailure(answer["error"], answer["text"]) if "error" in answer else None
         return failure, list(numbers)
 
     def find_failure(self) -> TaskFailure | None:
         """Return the failure of a program that ended before it became its command, if it told one."""
         self._connection.setblocking(False)
-        with suppress(OSError, ValueError):
-            answer = json.loads(self._connection.recv(_ANSWER_BYTES))
+        with suppress(OSError, EOFError, ValueError):
+            answer = marshal.loads(self._connection.recv(_ANSWER_BYTES))
             return TaskFailure(answer["error"], answer["text"])
         return None
 
@@ -205,30 +207,45 @@ class NamespaceProcess:
 EMPTY_FILE = str(files("wap_kernel.providers") / "empty")
 
 
-def _read_source() -> str:
-    return (files(__package__) / "namespace_program.py").read_text(encoding="utf-8")
+# The program is compiled already, whether or not a cache could be written.
+_BOOT = "import binascii, marshal, sys; exec(marshal.loads(binascii.a2b_base64(sys.argv[1])), {'__name__': '__main__'})"
+
+
+@cache
+def _compile_program() -> str:
+    """Return the code of the program, as text for an argument."""
+    path = files(__package__) / "namespace_program.py"
+    code = compile(path.read_text(encoding="utf-8"), "namespace_program.py", "exec", dont_inherit=True, optimize=2)
+    return binascii.b2a_base64(marshal.dumps(code), newline=False).decode("ascii")
 
 
 class Launcher:
     """The namespace programs of one provider. `user_namespace`: the server may not mount, so each has a user namespace.
 
-    Every program starts within the control groups of its command.
+    Every program starts within the control groups of its command. With `is_ahead`, the next one starts while the
+    present one works.
     """
 
     def __init__(
-        self, *, user_namespace: bool, limits: ResourceLimits | None = None, groups: ControlGroups | None = None
+        self,
+        *,
+        user_namespace: bool,
+        limits: ResourceLimits | None = None,
+        groups: ControlGroups | None = None,
+        is_ahead: bool = False,
     ) -> None:
         self.user_namespace = user_namespace
         self._limits = limits or ResourceLimits(None, None, None)
         self._groups = groups or ControlGroups()
         self._lock = threading.Lock()
         self._prepared: NamespaceProcess | None = None
+        self._is_ahead = is_ahead
         self._is_closed = False
         # Its one thread lives as long as the launcher: bubblewrap ends with the thread that started it.
         self._worker = ThreadPoolExecutor(1, "wap-layers")
 
     def launch(self, task: NamespaceTask, command: CommandLine | None = None) -> NamespaceProcess:
-        """Start a namespace. The caller owns the process, and calls `prepare` when there is time for it."""
+        """Start a namespace, whose process the caller owns."""
         with self._lock:
             program, self._prepared = self._prepared, None
         if program is None or program.process.poll() is not None:
@@ -238,6 +255,8 @@ class Launcher:
         except BaseException:
             program.end()
             raise
+        if self._is_ahead:
+            self.do_later(self._prepare)
         return program
 
     def do_later(self, work: Callable[[], None]) -> None:
@@ -247,7 +266,7 @@ class Launcher:
         except RuntimeError:
             work()
 
-    def prepare(self) -> None:
+    def _prepare(self) -> None:
         """Start the next program, which waits for its task."""
         with self._lock:
             is_needed = self._prepared is None and not self._is_closed

@@ -14,17 +14,21 @@ this package. Errors go back as one message.
 
 from __future__ import annotations
 
-import array
+# Modules in C where there is one: `socket`, `signal`, `json` and `typing` take as long to load as Python itself.
+import _signal  # type: ignore[import-not-found]
+import _socket
 import ctypes
 import errno
 import fcntl
-import json
+import marshal
 import os
-import signal
-import socket
 import stat
+import struct
 import sys
-from typing import Any
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
 
 MAX_DESCRIPTORS = 16
 
@@ -53,12 +57,12 @@ class TaskError(Exception):
 
 def main() -> int:
     _reset_signals()
-    connection = socket.socket(fileno=os.dup(0))
+    connection = _socket.socket(_socket.AF_UNIX, _socket.SOCK_SEQPACKET, 0, os.dup(0))
     descriptors = _receive(connection)
     if not descriptors:
         return 0  # the server no longer needs it
     with open(descriptors.pop(0), "rb") as file:
-        task = json.load(file)
+        task = marshal.load(file)
     try:
         _enter_namespaces(task, descriptors)
         base = _mount_workspace(task)
@@ -78,27 +82,25 @@ def main() -> int:
 
 def _reset_signals() -> None:
     """Set every signal to its default action: exec inherits what the server ignores or blocks."""
-    for number in signal.valid_signals() - {signal.SIGKILL, signal.SIGSTOP}:
+    for number in _signal.valid_signals() - {_signal.SIGKILL, _signal.SIGSTOP}:
         try:
-            signal.signal(number, signal.SIG_DFL)
+            _signal.signal(number, _signal.SIG_DFL)
         except OSError:
             pass  # reserved by the C library
-    signal.pthread_sigmask(signal.SIG_SETMASK, ())
+    _signal.pthread_sigmask(_signal.SIG_SETMASK, ())
 
 
-def _receive(connection: socket.socket) -> list[int]:
-    size = array.array("i").itemsize
-    _, ancillary, _, _ = connection.recvmsg(1, socket.CMSG_SPACE(MAX_DESCRIPTORS * size))
-    descriptors = array.array("i")
-    for _, _, raw in ancillary:
-        descriptors.frombytes(raw[: len(raw) - len(raw) % size])
+def _receive(connection: _socket.socket) -> list[int]:
+    size = struct.calcsize("i")
+    _, ancillary, _, _ = connection.recvmsg(1, _socket.CMSG_SPACE(MAX_DESCRIPTORS * size))
+    descriptors = [number for _, _, raw in ancillary for (number,) in struct.iter_unpack("i", raw)]
     for descriptor in descriptors:
         os.set_inheritable(descriptor, False)
-    return list(descriptors)
+    return descriptors
 
 
-def _send_error(connection: socket.socket, kind: str, text: str) -> None:
-    connection.send(json.dumps({"error": kind, "text": text}).encode())
+def _send_error(connection: _socket.socket, kind: str, text: str) -> None:
+    connection.send(marshal.dumps({"error": kind, "text": text}))
 
 
 # -- namespaces
@@ -240,14 +242,15 @@ def _check(result: int, name: str) -> int:
 # -- ends
 
 
-def _hold(connection: socket.socket, base: int) -> None:
+def _hold(connection: _socket.socket, base: int) -> None:
     """Send the descriptors of the workspace and of the namespaces, and wait until the server closes the connection."""
     opened = [
         base,
         os.open("/proc/self/ns/user", os.O_RDONLY | os.O_CLOEXEC),
         os.open("/proc/self/ns/mnt", os.O_RDONLY | os.O_CLOEXEC),
     ]
-    connection.sendmsg([b"{}"], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", opened).tobytes())])
+    rights = struct.pack(f"{len(opened)}i", *opened)
+    connection.sendmsg([marshal.dumps({})], [(_socket.SOL_SOCKET, _socket.SCM_RIGHTS, rights)])
     for descriptor in opened:
         os.close(descriptor)
     connection.recv(1)
