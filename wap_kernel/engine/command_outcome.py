@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
+from wap_kernel.engine.permit import Permit
 from wap_kernel.model.command import Command, CommandOutcome
 from wap_kernel.model.errors import PARTIAL_EFFECT_HINT, ExecutionFailed, NoSpace, TimedOut
 from wap_kernel.model.hints import longer_timeout
@@ -19,17 +20,19 @@ MAX_NAMED = 200
 """Refused changes and conflicts that a result names."""
 
 
-def build_command(operation: RunCommand, limits: Limits, env_allowlist: frozenset[str] | None) -> Command:
+def build_command(operation: RunCommand, permit: Permit) -> Command:
     """Return the command of an operation, within the limits."""
+    limits = permit.limits
     timeout_ms = min(operation.timeout_ms or limits.default_timeout_ms, limits.max_timeout_ms)
     return Command(
         command=operation.argv,
         cwd=operation.cwd,
         by_alias=operation.by_alias,
         environment=operation.environment,
-        env_allowlist=env_allowlist,
+        env_allowlist=permit.env_allowlist,
         timeout=timeout_ms / 1000,
         output_limit=limits.max_output_size,
+        on_start=permit.on_start,
     )
 
 

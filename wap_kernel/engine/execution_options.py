@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from wap_kernel.files.interface import Files
@@ -23,6 +24,8 @@ class ExecutionOptions:
     """The layer of an atomic or simulated batch, which receives the changes."""
     pending: str | None = None
     """The layer on which the command has run already, where a person has approved its effect since."""
+    on_start: Callable[[], None] = lambda: None
+    """A function that raises if the command must not start: it is not the one any more that a person approved."""
 
 
 DEFAULTS = ExecutionOptions()

@@ -91,7 +91,7 @@ class LayeredCommands:
 
         Where a person has approved the effect of a command that has run already, only its effect is applied.
         """
-        command = build_command(operation, permit.limits, permit.env_allowlist)
+        command = build_command(operation, permit)
         with self._open_layer(permit) as opened:
             outcome = self._load_outcome(opened, permit, context)
             if outcome is None:

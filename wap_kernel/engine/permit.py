@@ -41,3 +41,5 @@ class Permit:
     """The id of the layer on which the command has run, where a person has approved its effect since."""
     layer: Layer | None = None
     """The layer of an atomic or simulated batch, which takes all of its changes."""
+    on_start: Callable[[], None] = lambda: None
+    """A function that raises if the command must not start."""

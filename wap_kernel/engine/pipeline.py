@@ -210,7 +210,12 @@ class Pipeline:
         if not isinstance(operation, RunCommand | GitAction) and options.layer is None:
             return permit
         return replace(
-            permit, is_approved=options.approved, asks_for=asks_for, pending=options.pending, layer=options.layer
+            permit,
+            is_approved=options.approved,
+            asks_for=asks_for,
+            pending=options.pending,
+            layer=options.layer,
+            on_start=options.on_start,
         )
 
     def _record(self, operation: Operation, permit: Permit, context: CallContext) -> Permit:

@@ -37,7 +37,7 @@ class SharedCommands:
         self, operation: RunCommand, permit: Permit, cancel: CancelToken, on_chunk: OnChunk | None
     ) -> CommandResult:
         """Run a command in the workspace itself."""
-        command = build_command(operation, permit.limits, permit.env_allowlist)
+        command = build_command(operation, permit)
         outcome = self._run_command(command, permit, cancel, on_chunk)
         result = build_result(outcome, self._suggest, is_shared=True)
         raise_unless_ended(outcome, result, command, permit.limits, applied=True)

@@ -76,6 +76,8 @@ class Command:
     env_allowlist: frozenset[str] | None = None
     """The only variables that the command gets, from the server or the caller. None: no such list."""
     confinement: Confinement = Confinement()
+    on_start: Callable[[], None] = lambda: None
+    """A function that a provider calls last before the command runs; the command does not run if it raises."""
 
 
 @dataclass(frozen=True)

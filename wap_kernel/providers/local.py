@@ -40,6 +40,7 @@ class LocalProvider:
         argv = run.build_argv(command.command, variables.get("PATH", ""))
         cancel = cancel or CancelToken()
         with open_folder(self.files, command.cwd) as folder, self._active.track(cancel):
+            command.on_start()
             return run.run(
                 argv,
                 cwd=folder.fd,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from wap_kernel.engine.bulk_create import NewFile
@@ -138,18 +139,19 @@ class StepExecution:
             return self._simulate(step, position, cancel)
         approval = self._approval if self._approval and self._approval.position == position else None
         operation = step.operation
-        if approval is not None:
-            # Since the decision, what the approval showed may have changed.
-            changed = self._services.approval_requests.changed_paths(
-                approval, step, self._run.caller, is_decided=True, files=self._batch_files()
-            )
-            if changed:
-                return self._pause(step, position, repeat_refusal(approval))
-            operation = bind_operation(operation, approval)
         try:
+            if approval is not None:
+                self._check_approval(approval, step)
+                operation = bind_operation(operation, approval)
             return self._perform_operation(step, position, operation, approval, cancel)
         except ApprovalRequired as refusal:
             return self._pause(step, position, refusal)
+
+    def _check_approval(self, approval: Approval, step: Step) -> None:
+        """Raise ApprovalRequired if what the approval showed has changed since the decision."""
+        requests, files = self._services.approval_requests, self._batch_files()
+        if requests.changed_paths(approval, step, self._run.caller, is_decided=True, files=files):
+            raise repeat_refusal(approval)
 
     def _perform_operation(
         self, step: Step, position: int, operation: Operation, approval: Approval | None, cancel: CancelToken
@@ -163,6 +165,8 @@ class StepExecution:
             policy=self._policy,
             layer=None if self._batch is None else self._batch.open(),
             pending=pending,
+            # The start of a sandbox takes time, in which an agent could change what the person approved.
+            on_start=(lambda: None) if approval is None else partial(self._check_approval, approval, step),
         )
         try:
             result = self._services.workspace.pipeline.perform(

@@ -24,8 +24,8 @@ from tests.support.provider_workspace import (
 )
 from tests.support.time_limits import growing
 from wap_kernel.files.interface import FileKind
-from wap_kernel.model.command import CancelToken, Stream
-from wap_kernel.model.errors import Code, WapError
+from wap_kernel.model.command import CancelToken, Command, Stream
+from wap_kernel.model.errors import Code, Conflict, WapError
 from wap_kernel.providers.process import run, supervisor_handle
 
 Answer = dict[str, object]
@@ -226,3 +226,16 @@ def test_cancelled_before_it_began(scene: Scene) -> None:
     cancel.request()
     assert scene.run("touch begun", cwd="case", cancel=cancel).cancelled
     assert not (folder / "begun").exists()
+
+
+def test_what_refuses_the_start_keeps_the_command_from_running(scene: Scene) -> None:
+    folder = scene.fresh()
+
+    def refuse() -> None:
+        raise Conflict("It is not the script that was approved.")
+
+    command = Command("touch begun", timeout=LONG, output_limit=1 << 20, cwd="case", on_start=refuse)
+    with pytest.raises(Conflict, match="approved"):
+        scene.provider.run(command)
+    assert not (folder / "begun").exists()
+    assert scene.run("touch begun", cwd="case").exit_code == 0

@@ -9,10 +9,13 @@ from typing import Any
 
 import pytest
 
+from tests.support.provider_workspace import skip_unless_works
 from tests.support.run_workspace import PERSON, Scene, play
 from tests.support.script_lines import SHELL_LINES, TOOL_LINES, lay_out
+from wap_kernel.engine.pipeline import Pipeline
 from wap_kernel.files import path_state
 from wap_kernel.model.errors import Conflict
+from wap_kernel.model.operations import Operation
 from wap_kernel.policy import presets
 from wap_kernel.runs import command_evidence
 from wap_kernel.runs.decisions import Decision
@@ -135,6 +138,33 @@ def test_a_change_between_the_decision_and_the_start_asks_again(scripts: Scene, 
         assert [event["type"] for event in message["events"]] == ["approvalRequired"] * 2, message
         assert message["status"] == "awaiting_approval"
 
+    play(scripts, scenario)
+
+
+@pytest.mark.parametrize(
+    ("provider", "isolation"), [("local", "layer"), ("bubblewrap", "layer"), ("bubblewrap", "shared")]
+)
+def test_a_change_while_the_sandbox_starts_asks_again(
+    scripts: Scene, monkeypatch: pytest.MonkeyPatch, provider: str, isolation: str
+) -> None:
+    """The agent changes the file as soon as the execution has compared it with what was shown."""
+    skip_unless_works(provider)
+    perform = Pipeline.perform
+
+    def swap_and_perform(self: Pipeline, operation: Operation, *more: Any) -> Any:
+        rewrite(scripts.root / "pkg/setup.py")
+        return perform(self, operation, *more)
+
+    async def scenario(scene: Scene) -> None:
+        message = await ask(scene, "pip install --no-index --target out ./pkg", isolation=isolation)
+        monkeypatch.setattr(Pipeline, "perform", swap_and_perform)
+        message = await scene.decide(message["runId"], True, operation_id="it")
+        assert [event["type"] for event in message["events"]] == ["approvalRequired"] * 2, message
+        monkeypatch.undo()
+        message = await scene.decide(message["runId"], True, operation_id="it")
+        assert [event["type"] for event in message["events"]] == ["approvalRequired"] * 2 + ["shell"], message
+
+    scripts.options["provider"] = provider
     play(scripts, scenario)
 
 
