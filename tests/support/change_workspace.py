@@ -7,10 +7,13 @@ import os
 import shutil
 import stat
 import subprocess
-from collections.abc import Callable
-from contextlib import suppress
+import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
+
+import pytest
 
 from wap_kernel.files.contained.root import Root
 from wap_kernel.files.interface import Guard, NullGuard
@@ -212,3 +215,15 @@ def _read(path: Path) -> bytes | None:
         return path.read_bytes()
     except PermissionError:
         return None
+
+
+@contextmanager
+def make_state_folder(near: Path, *, is_far: bool) -> Iterator[Path]:
+    """Yield a folder for the state below `near`, or on another filesystem."""
+    if not is_far:
+        yield near / "state"
+        return
+    if os.stat("/dev/shm").st_dev == near.stat().st_dev:
+        pytest.skip("there is no second filesystem")
+    with tempfile.TemporaryDirectory(dir="/dev/shm") as folder:
+        yield Path(folder)

@@ -49,7 +49,7 @@ class ChangeMaker:
 
     def __init__(self, store: ImageStore, gate: Gate, exchange: Exchange, step: Step) -> None:
         self._store = store
-        self._gate = gate
+        self.gate = gate
         self._exchange = exchange
         self._step = step
 
@@ -66,7 +66,7 @@ class ChangeMaker:
         match row.change.kind:
             case ChangeKind.CREATED:
                 assert staged is not None
-                with self._gate.exclusive(row.path):
+                with self.gate.exclusive(row.path):
                     self._rename(staged, target, row.path)
             case ChangeKind.CHANGED:
                 assert staged is not None
@@ -91,14 +91,14 @@ class ChangeMaker:
             raise ChangeConflict([path]) from None
 
     def _move(self, row: LoggedChange, target: Location, source: Location) -> LoggedChange:
-        with self._gate.exclusive(row.path, source.path):
+        with self.gate.exclusive(row.path, source.path):
             if row.change.before == ABSENT:
                 self._rename(source, target, row.path)
                 return row
             return self._replace(row, target, source, is_strict=False)
 
     def _replace(self, row: LoggedChange, target: Location, staged: Location, is_strict: bool) -> LoggedChange:
-        with self._gate.exclusive(row.path):
+        with self.gate.exclusive(row.path):
             try:
                 with made_movable(staged.fd, staged.name), made_movable(target.fd, target.name):
                     self._exchange(staged.fd, staged.name, target.fd, target.name)
@@ -156,7 +156,7 @@ class ChangeMaker:
         return False
 
     def _delete(self, row: LoggedChange, target: Location, is_strict: bool) -> LoggedChange:
-        with self._gate.exclusive(row.path):
+        with self.gate.exclusive(row.path):
             try:
                 displaced = self._take_away(row, target)
             except FileNotFoundError:
@@ -285,7 +285,7 @@ class ChangeMaker:
         """
         before, after = row.change.before, row.change.after
         now = take_image(target.fd, target.name)
-        with self._gate.exclusive(*{row.path, row.change.source or row.path}):
+        with self.gate.exclusive(*{row.path, row.change.source or row.path}):
             match row.change.kind:
                 case ChangeKind.CREATED:
                     assert staged is not None

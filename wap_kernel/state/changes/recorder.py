@@ -95,7 +95,7 @@ class ChangeRecorder:
         expected = FileImage("file", before.mode, (before.size or 0) + len(data))
         row = self._begin(ChangeKind.APPENDED, location.path, before, expected)
         try:
-            old, new = append_to_file(location, data)
+            old, new = append_to_file(location, data, self.maker.gate.exclusive(location.path))
         except Exception:
             self.log.finish([], [row])
             raise

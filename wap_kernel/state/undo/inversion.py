@@ -15,8 +15,11 @@ from wap_kernel.state.changes.history import ChangeHistory
 from wap_kernel.state.changes.maker import ChangeConflict
 from wap_kernel.state.changes.recorder import ChangeRecorder
 from wap_kernel.state.changes.tree_manifest import TreeManifest, take_image
+from wap_kernel.state.undo.survey import is_restored
 
 _CHUNK = 1024 * 1024
+_RESTORING = (ChangeKind.CHANGED, ChangeKind.DELETED)
+"""Kinds of changes whose inversion puts something back."""
 
 
 class Inverter:
@@ -30,6 +33,8 @@ class Inverter:
 
     def invert(self, row: LoggedChange) -> bool:
         """Undo a change; return False if there is nothing to undo. Raise ChangeConflict if others have changed it."""
+        if row.change.kind not in _RESTORING and not self._has_folder(row.path):
+            return False
         with self._locate(row.path) as target, self._history.locks.hold(row.path):
             match row.change.kind:
                 case ChangeKind.CREATED:
@@ -46,16 +51,21 @@ class Inverter:
                     return self._set_time(row, target)
 
     def _locate(self, path: str) -> Location:
-        """Return a location; with force, make the folders that others have removed."""
+        """Return a location; make the folders on the way that others have removed."""
         try:
             return self._history.root.locate(path)
         except FileNotFoundError:
-            if not self._force:
-                raise ChangeConflict([path]) from None
             self._history.root.recording(self._recorder).mkdir(path.rpartition("/")[0], parents=True)
             return self._history.root.locate(path)
         except NotADirectoryError:
             raise ChangeConflict([path]) from None
+
+    def _has_folder(self, path: str) -> bool:
+        try:
+            self._history.root.locate(path).close()
+        except (FileNotFoundError, NotADirectoryError):
+            return False
+        return True
 
     def _remove(self, row: LoggedChange, target: Location) -> bool:
         now = take_image(target.fd, target.name)
@@ -67,7 +77,7 @@ class Inverter:
 
     def _restore(self, row: LoggedChange, target: Location) -> bool:
         before, now = row.change.before, take_image(target.fd, target.name)
-        if now != ABSENT and self._store.is_same(now, before):
+        if is_restored(self._store, now, before):
             return False
         tree = self._check(row, target, now)
         self._put(row, target, now, tree)

@@ -70,11 +70,11 @@ class RunReverter:
             left = {*survey.refused, *survey.lost}
             return self._undo(survey, into, position, force, left)
 
-    def take_back(self, run: str) -> RevertResult:
-        """Revert what `run` has changed so far, but for later changes of others. Policy has no say in it."""
+    def take_back(self, run: str, guard: Guard) -> RevertResult:
+        """Revert what `run` has changed so far, but for later changes of others. Of `guard` only protection counts."""
         with self._take_turn(run):
-            survey = self.survey(run, None)
-            return self._undo(survey, run, 0, False, {*survey.conflicts, *survey.lost})
+            survey = self.survey(run, guard, force=True)
+            return self._undo(survey, run, 0, False, {*survey.refused, *survey.conflicts, *survey.lost})
 
     def _undo(self, survey: RevertSurvey, into: str, position: int, force: bool, left: set[str]) -> RevertResult:
         rows = [row for row in reversed(survey.rows) if row.id not in survey.skipped]

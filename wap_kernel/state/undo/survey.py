@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
 from wap_kernel.files.interface import Guard
@@ -12,6 +12,7 @@ from wap_kernel.model.errors import PermissionDenied
 from wap_kernel.model.paths import Access, join_path
 from wap_kernel.state.changes.change_log import LoggedChange
 from wap_kernel.state.changes.history import ChangeHistory
+from wap_kernel.state.changes.image_store import ImageStore
 from wap_kernel.state.undo.virtual_tree import NOTHING, Origin, VirtualEntry, VirtualTree
 
 
@@ -100,7 +101,7 @@ class Surveyor:
 
     def _undo_displaced(self, row: LoggedChange, now: VirtualEntry) -> bool:
         before = row.change.before
-        if not now.is_unknown and now.image != ABSENT and self._store.is_same(now.image, before):
+        if not now.is_unknown and is_restored(self._store, now.image, before):
             return False
         self._check_expected(row, now)
         return self._restore(row, now)
@@ -198,6 +199,13 @@ class Surveyor:
         return False
 
 
+def is_restored(store: ImageStore, now: FileImage, before: FileImage) -> bool:
+    """Return whether a path is as it was before a change already; another folder of the same name is not."""
+    if now == ABSENT or not store.is_same(now, before):
+        return False
+    return now.kind != "folder" or now.stamp == before.stamp
+
+
 def is_refused(guard: Guard, path: str, *, folder: bool, is_own: bool) -> bool:
     """Return whether a guard refuses to change a path; of what is the run's own, only protection refuses."""
     try:
@@ -213,8 +221,3 @@ def _holds_protected(guard: Guard, path: str) -> bool:
     except PermissionDenied as error:
         return error.details.get("rule") == "protected"
     return False
-
-
-def list_paths(rows: Collection[LoggedChange]) -> set[str]:
-    """Return all paths that changes name."""
-    return {path for row in rows for path in (row.path, row.change.source) if path is not None}

@@ -49,7 +49,7 @@ class Undo:
         """Revert an atomic run except for later changes of others; return the paths that may not be restored."""
         if self._reverter is None:
             return ["."]
-        return sorted(self._reverter.take_back(run.id).left or ())
+        return sorted(self._reverter.take_back(run.id, self._guard_of(run.caller)).left or ())
 
     def describe(self, run: str, readable: Readable, nameable: Nameable) -> dict[str, Any]:
         """Return what a run changed, and what a revert would do."""

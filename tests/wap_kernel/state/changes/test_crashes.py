@@ -5,14 +5,13 @@ from __future__ import annotations
 import errno
 import os
 import shutil
-import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.support.change_workspace import ATTACK, SCENE, ChangeWorkspace, Layered, read_tree
+from tests.support.change_workspace import ATTACK, SCENE, ChangeWorkspace, Layered, make_state_folder, read_tree
 from wap_kernel.model.errors import NoSpace, WapError
 from wap_kernel.model.operations import DeleteFile, MoveFile, WriteFile
 
@@ -32,13 +31,8 @@ MOVES = "mv d q; mkdir p; mv q/e p/f; mv gone d; echo m > p/f/x"
 @pytest.fixture(params=["near", "far"])
 def state(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Path]:
     """The state folder, on the workspace's filesystem or on another one."""
-    if request.param == "near":
-        yield tmp_path / "state"
-        return
-    if os.stat("/dev/shm").st_dev == tmp_path.stat().st_dev:
-        pytest.skip("there is no second filesystem")
-    with tempfile.TemporaryDirectory(dir="/dev/shm") as folder:
-        yield Path(folder)
+    with make_state_folder(tmp_path, is_far=request.param == "far") as folder:
+        yield folder
 
 
 class Killer:

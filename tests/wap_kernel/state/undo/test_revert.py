@@ -1,290 +1,325 @@
-"""Undo that nothing can block and that says what it did not undo: policy, others meanwhile, kills, atomic runs."""
+"""Reverts: exact, refused by name with nothing changed, forced, repeated, taken back; on one filesystem and on two."""
 
 from __future__ import annotations
 
-import errno
 import os
 import shutil
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
-from tests.support.undo_workspace import ATTACK, SCENE, Undoable, dying, paths
-from wap_kernel.files.contained.handles import LocalFolder
-from wap_kernel.files.contained.root import Root
-from wap_kernel.files.interface import LinkStat
-from wap_kernel.model.caller import Caller
+from tests.support.change_workspace import ATTACK, SCENE, ChangeWorkspace, make_state_folder
 from wap_kernel.model.errors import Conflict, PermissionDenied
-from wap_kernel.model.operations import DeleteFile
+from wap_kernel.model.operations import CopyFile, CreateDirectory, DeleteFile, MoveFile, Operation, WriteFile
+from wap_kernel.model.policy import FilesystemPolicy, Policy
+from wap_kernel.policy.effective import EffectivePolicy
+from wap_kernel.policy.paths.guard import PolicyGuard
 from wap_kernel.policy.paths.protected import ProtectedPaths
-from wap_kernel.state.undo.revert_apply import RevertExecutor
-from wap_kernel.state.undo.revert_plan import RevertStep
-from wap_kernel.state.undo.undo import Undo
+from wap_kernel.state.undo.inversion import Inverter
+from wap_kernel.state.undo.report import describe_changes
 
 
-@pytest.fixture
-def undo(tmp_path: Path) -> Iterator[Undoable]:
-    undo = Undoable(tmp_path / "ws", tmp_path / "state")
-    yield undo
-    undo.close()
+@pytest.fixture(params=["near", "far"])
+def workspace(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[ChangeWorkspace]:
+    """A workspace with its state on the same filesystem, or on another one."""
+    with make_state_folder(tmp_path, is_far=request.param == "far") as state:
+        workspace = ChangeWorkspace(tmp_path / "w", state)
+        yield workspace
+        workspace.close()
 
 
-# -- what policy and protection close
+def make_guard(**filesystem: Any) -> PolicyGuard:
+    """Return what binds a caller under a policy, besides what is protected always."""
+    protected = ProtectedPaths(frozenset(), frozenset())
+    return PolicyGuard(protected, EffectivePolicy((Policy(filesystem=FilesystemPolicy(**filesystem)),)))
 
 
-def test_what_policy_closes_is_refused_by_name_and_put_back_with_force(undo: Undoable) -> None:
-    undo.command("scene", "mkdir shut; echo old > data; echo old > shut/a; echo old > shut/b; ln -s data link")
-    before = undo.tree()
-    undo.command(
-        "run", "for f in data shut/a shut/b new.env shut/new; do echo new > $f; done; mkdir shut/made; rm link"
-    )
-    guard = undo.policy(denied_paths=("*.env", "shut/**"))
-    after = undo.tree()
-    for attempt in (undo.reverting.check, partial(undo.reverting.revert, into="refused")):
-        with pytest.raises(PermissionDenied) as refused:
-            attempt("run", guard)
-        assert refused.value.details["paths"] == ["shut/a", "shut/b"]
-    assert undo.tree() == after
-    assert undo.reverting.revert("run", guard, into="revert", force=True).left is None
-    assert undo.tree() == before
+def list_changes(workspace: ChangeWorkspace, run: str) -> dict[str, str]:
+    described = describe_changes(workspace.history, workspace.reverter, run, lambda _: True)
+    return {entry["path"]: entry["change"] for entry in described["changes"]}
 
 
-def test_what_the_run_made_is_removed_though_policy_closes_it(undo: Undoable) -> None:
-    (undo.folder / "data").write_text("old")
-    before = undo.tree()
-    undo.command("run", "echo new > data; echo new > new.env; mkdir -p shut/made; echo new > shut/f")
-    guard = undo.policy(denied_paths=("*.env", "shut", "shut/**"))
-    assert undo.reverting.revert("run", guard, into="revert").left is None
-    assert undo.tree() == before
+# -- exactness
 
 
-def test_a_folder_that_policy_closes_is_not_changed_for_what_the_run_made_in_it(undo: Undoable) -> None:
-    undo.command("scene", "mkdir shut")
-    undo.command("run", "echo 1 > shut/f; chmod 700 shut")
-    with pytest.raises(PermissionDenied) as refused:
-        undo.reverting.check("run", undo.policy(denied_paths=("shut", "shut/**")))
-    assert refused.value.details["paths"] == ["shut"]
+def test_a_command_is_reverted_and_reverted_again_byte_for_byte(workspace: ChangeWorkspace) -> None:
+    workspace.run_directly(SCENE)
+    before = workspace.tree()
+    assert workspace.command("run", ATTACK).conflicts == ()
+    after = workspace.tree()
+    assert after != before
+    for undone, into, expected in (
+        ("run", "a", before),
+        ("a", "b", after),
+        ("run", "c", before),
+        ("c", "d", after),
+        ("d", "e", before),
+        ("run", "f", before),
+    ):
+        assert workspace.revert(undone, into).left is None
+        assert workspace.tree() == expected
+    assert workspace.revert("run", "again").restored == []
+    assert workspace.leftovers() == []
 
 
-def test_what_somebody_put_in_place_of_a_new_file_that_policy_closes_is_left(undo: Undoable) -> None:
-    undo.command("run", "echo 1 > new.env; echo 1 > f")
-    (undo.folder / "new.env").write_text("theirs")
-    reverted = undo.reverting.revert("run", undo.policy(denied_paths=("*.env",)), into="revert", force=True)
-    assert (reverted.restored, reverted.left) == (["f"], ["new.env"])
+def test_a_folder_goes_into_the_store_and_back_by_one_rename(tmp_path: Path) -> None:
+    workspace = ChangeWorkspace(tmp_path / "w", tmp_path / "state")
+    workspace.run_directly("mkdir d; touch d/{1..50}; echo 1 > d/1")
+    inode = (workspace.folder / "d/1").stat().st_ino
+    workspace.command("run", "rm -r d")
+    (stored,) = os.listdir(f"{workspace.state}/images")
+    assert os.stat(f"{workspace.state}/images/{stored}/1").st_ino == inode
+    assert len(workspace.history.log.read("run")) == 1
+    workspace.revert("run", "revert")
+    assert (workspace.folder / "d/1").stat().st_ino == inode
+    workspace.close()
 
 
-@pytest.mark.parametrize("name", [".cws-policy.json", "kept/f"])
-def test_what_is_protected_always_is_left_and_keeps_nothing_else_from_being_undone(undo: Undoable, name: str) -> None:
-    undo.command("scene", "mkdir kept; echo PRECIOUS > data")
-    before = undo.tree()
-    undo.command("run", f"echo gone > data; echo '{{' > {name}")
-    guard = ProtectedPaths(frozenset(), frozenset({("kept",)}))
-    with pytest.raises(PermissionDenied) as refused:
-        undo.reverting.revert("run", guard, into="refused")
-    assert refused.value.details["paths"] == [name]
-    assert undo.reverting.revert("run", guard, into="revert", force=True).left == [name]
-    (undo.folder / name).unlink()
-    assert undo.tree() == before
+OPERATIONS: list[tuple[Operation, dict[str, str]]] = [
+    (WriteFile(path="new", content=b"1"), {"new": "created"}),
+    (WriteFile(path="f", content=b"1"), {"f": "modified"}),
+    (WriteFile(path="f", content=b"more", mode="append"), {"f": "modified"}),
+    (
+        WriteFile(path="x/y/z", content=b"1", create_directories=True),
+        {"x": "folder created", "x/y": "folder created", "x/y/z": "created"},
+    ),
+    (WriteFile(path="link", content=b"1"), {"f": "modified"}),
+    (DeleteFile(path="f"), {"f": "deleted"}),
+    (DeleteFile(path="link"), {"link": "deleted"}),
+    (DeleteFile(path="d", recursive=True), {"d": "folder deleted", "d/e": "folder deleted", "d/e/g": "deleted"}),
+    (MoveFile(source="f", destination="d/h"), {"d/h": "moved"}),
+    (MoveFile(source="f", destination="d/e/g", overwrite=True), {"d/e/g": "moved"}),
+    (MoveFile(source="d", destination="moved"), {"moved": "moved"}),
+    (CopyFile(source="f", destination="d/e/g", overwrite=True), {"d/e/g": "modified"}),
+    (CreateDirectory(path="p/q"), {"p": "folder created", "p/q": "folder created"}),
+]
 
 
-def test_a_link_does_not_lead_an_allowed_removal_to_a_file_that_policy_closes(
-    undo: Undoable, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(("operation", "expected"), OPERATIONS)
+def test_a_file_operation_is_named_and_reverted(
+    workspace: ChangeWorkspace, operation: Operation, expected: dict[str, str]
 ) -> None:
-    undo.command("scene", "mkdir d shut; echo theirs > shut/a.env")
-    undo.command("run", "echo 1 > d/a.env")
-    do = RevertExecutor._do
-
-    def swap(self: RevertExecutor, step: RevertStep) -> bool:
-        (undo.folder / "d").rename(undo.folder / "aside")
-        (undo.folder / "d").symlink_to("shut")
-        return do(self, step)
-
-    monkeypatch.setattr(RevertExecutor, "_do", swap)
-    guard = undo.policy(denied_paths=("*.env",))
-    assert undo.reverting.revert("run", guard, into="revert").left == ["d/a.env"]
-    assert (undo.folder / "shut/a.env").read_text() == "theirs\n"
+    workspace.run_directly("mkdir -p d/e; echo f > f; echo g > d/e/g; ln -s f link; chmod 600 d/e/g")
+    before = workspace.tree()
+    workspace.do("run", operation)
+    assert list_changes(workspace, "run") == expected
+    after = workspace.tree()
+    assert workspace.revert("run", "revert").left is None
+    assert workspace.tree() == before
+    assert workspace.revert("revert", "redo").left is None
+    assert workspace.tree() == after
 
 
-def test_a_path_that_cannot_be_put_back_does_not_keep_the_others_from_it(
-    undo: Undoable, monkeypatch: pytest.MonkeyPatch
+def test_changes_of_several_steps_are_undone_in_turn(workspace: ChangeWorkspace) -> None:
+    workspace.run_directly("mkdir -p d/e; echo one > log; echo x > d/e/x")
+    before = workspace.tree()
+    workspace.do("run", WriteFile(path="log", content=b"two\n", mode="append"))
+    workspace.command("run", "echo three >> log; mv d/e d/f; echo y > d/f/y; touch -d 2001-01-01 log; chmod 600 log")
+    workspace.do("run", MoveFile(source="log", destination="d/f/x", overwrite=True))
+    workspace.command("run", "mkdir log; mv d/f/x log; rm -r d; chmod 777 .")
+    assert workspace.revert("run", "revert").left is None
+    assert workspace.tree() == before
+
+
+# -- what others change
+
+
+@pytest.mark.parametrize(
+    ("script", "foreign", "named"),
+    [
+        ("echo new > f", "echo mine > f", ["f"]),
+        ("echo new > f", "rm f", ["f"]),
+        ("echo new > n", "echo mine > n", ["n"]),
+        ("mkdir n; echo 1 > n/1", "echo mine > n/2", ["n/2"]),
+        ("mkdir n; echo 1 > n/1", "echo mine > n/1", ["n/1"]),
+        ("rm f", "echo mine > f", ["f"]),
+        ("rm -r d", "mkdir d; echo mine > d/own", ["d"]),
+        ("chmod 700 f", "chmod 640 f", ["f"]),
+        ("chmod 700 .", "chmod 750 .", ["."]),
+        ("ln -s f l", "ln -sfn d l", ["l"]),
+    ],
+)
+def test_a_later_change_refuses_the_revert_and_is_stored_by_force(
+    workspace: ChangeWorkspace, script: str, foreign: str, named: list[str]
 ) -> None:
-    for name in "abc":
-        (undo.folder / name).write_text("old")
-    undo.command("run", "rm b; for n in a b c; do echo new > $n; done")
-    restore = Root.restore
-
-    def busy(self: Root, path: str, data: bytes, mode: int) -> None:
-        if path == "b":
-            raise OSError(errno.EBUSY, "busy")
-        restore(self, path, data, mode)
-
-    monkeypatch.setattr(Root, "restore", busy)
-    reverted = undo.revert("run", into="revert")
-    assert (reverted.restored, reverted.left) == (["a", "c"], ["b"])
-
-
-# -- what is not undone
-
-
-def test_the_answer_says_that_git_and_installed_packages_are_not_undone(undo: Undoable) -> None:
-    undo.command("scene", "git init -q .; mkdir -p node_modules/m; echo 1 > node_modules/m/i.js; mkdir other.venv")
-    undo.command("run", "echo 2 > node_modules/m/i.js; git config user.x y; echo 1 > f")
-    reverted = undo.revert("run", into="revert")
-    assert (reverted.restored, reverted.left) == (["f"], None)
-    assert reverted.not_undone == [".git", "node_modules"]
-    undo.command("other", "echo 1 > f; git log || true")
-    assert undo.revert("other", into="again").not_undone is None
-
-
-def test_a_run_with_an_interrupted_command_is_reverted_by_force_only(undo: Undoable) -> None:
-    undo.write("run", "f", b"1")
-    undo.interrupted_command("run", "echo 1 > unknown")
-    (unknown,) = undo.describe("run")["notKept"]
-    assert "under way or was interrupted" in unknown["reason"]  # nobody knows here which of the two
-    for attempt in (undo.reverting.check, partial(undo.reverting.revert, into="refused")):
+    workspace.run_directly("echo old > f; mkdir d; echo x > d/x; chmod 755 .; echo other > other")
+    before = workspace.tree()
+    workspace.command("run", f"{script}; echo changed > other")
+    workspace.run_directly(foreign)
+    after = workspace.tree()
+    for attempt in (workspace.reverter.check, partial(workspace.reverter.revert, into="refused")):
         with pytest.raises(Conflict) as refused:
-            attempt("run", undo.guard)
-        assert refused.value.details["paths"] == ["."]
-    assert (undo.folder / "f").exists()
-    reverted = undo.revert("run", into="revert", force=True)
-    assert (reverted.restored, reverted.not_undone) == (["f"], ["."])
+            attempt("run", make_guard())
+        assert refused.value.details["paths"] == named
+    assert workspace.tree() == after
+    assert workspace.revert("run", "forced", force=True).left is None
+    assert workspace.tree() == before
+    assert workspace.revert("forced", "back", force=True).left is None
+    assert workspace.tree() == after
 
 
-def test_what_a_revert_cannot_keep_of_the_present_is_named(tmp_path: Path) -> None:
-    undo = Undoable(tmp_path / "ws", tmp_path / "state", per_file=10)
-    (undo.folder / "f").write_text("old")
-    undo.write("run", "f", b"x" * 11)
-    undo.reverting.revert("run", undo.guard, into="revert", notice=undo.notices.append)
-    assert [notice.files for notice in undo.notices] == [{"f": "it has 11 bytes, more than 10"}]
-    assert [item["path"] for item in undo.describe("revert")["notKept"]] == ["f"]
-    undo.close()
+def test_what_others_undid_themselves_is_no_conflict(workspace: ChangeWorkspace) -> None:
+    workspace.run_directly("echo old > f")
+    workspace.command("run", "echo new > n; mkdir d; chmod 600 f")
+    workspace.run_directly("rm n; rmdir d; chmod 644 f")
+    assert workspace.revert("run", "revert").restored == []
 
 
-# -- folders on the way, and others who revert the same run
+@pytest.mark.parametrize("moment", range(5))
+def test_a_save_during_the_revert_is_left_and_named(
+    workspace: ChangeWorkspace, monkeypatch: pytest.MonkeyPatch, moment: int
+) -> None:
+    workspace.run_directly("for n in a b c; do echo old > $n; done")
+    workspace.command("run", "for n in a b; do echo new > $n; done; rm c; echo d > d")
+    invert, inverted = Inverter.invert, list[str]()
+
+    def save_first(self: Inverter, row: Any) -> bool:
+        if len(inverted) == moment:
+            for name in {"a", "b", "c", "d"}.difference(inverted):
+                (workspace.folder / name).write_text("mine")
+        inverted.append(row.path)
+        return invert(self, row)
+
+    monkeypatch.setattr(Inverter, "invert", save_first)
+    reverted = workspace.revert("run", "revert")
+    assert sorted(reverted.left or ()) == sorted(inverted[moment:])
+    for name in reverted.left or ():
+        assert (workspace.folder / name).read_text() == "mine"
 
 
-@pytest.mark.parametrize("force", [False, True])
-def test_a_folder_that_a_revert_makes_again_goes_when_the_revert_is_reverted(undo: Undoable, force: bool) -> None:
-    undo.command("scene", "mkdir -p d/e; echo 1 > d/e/f")
-    undo.do("run", DeleteFile(path="d/e/f"))
-    shutil.rmtree(undo.folder / "d")
-    without = undo.tree()
-    assert undo.revert("run", into="revert", force=force).restored == ["d/e/f"]
-    assert paths(undo.describe("revert")) == {"d": "folder created", "d/e": "folder created", "d/e/f": "created"}
-    undo.revert("revert", into="again")
-    assert undo.tree() == without
+def test_a_folder_that_is_missing_is_made_again_and_goes_when_the_revert_is_reverted(
+    workspace: ChangeWorkspace,
+) -> None:
+    workspace.run_directly("mkdir -p d/e; echo 1 > d/e/f")
+    workspace.do("run", DeleteFile(path="d/e/f"))
+    shutil.rmtree(workspace.folder / "d")
+    without = workspace.tree()
+    assert workspace.revert("run", "revert").restored == ["d/e/f"]
+    assert list_changes(workspace, "revert") == {"d": "folder created", "d/e": "folder created", "d/e/f": "created"}
+    workspace.revert("revert", "again")
+    assert workspace.tree() == without
 
 
-def test_of_reverts_at_the_same_time_one_does_it_and_the_others_find_it_done(undo: Undoable) -> None:
-    undo.command("scene", SCENE)
-    before = undo.tree()
-    undo.command("run", ATTACK)
+def test_of_reverts_at_the_same_time_one_does_it_and_the_others_find_it_done(workspace: ChangeWorkspace) -> None:
+    workspace.run_directly(SCENE)
+    before = workspace.tree()
+    workspace.command("run", ATTACK)
     with ThreadPoolExecutor(4) as pool:
-        runs = [f"revert-{number}" for number in range(4)]
-        done = list(pool.map(lambda into: undo.revert("run", into=into), runs))
-    assert undo.tree() == before
+        done = list(pool.map(lambda number: workspace.revert("run", f"revert-{number}"), range(4)))
+    assert workspace.tree() == before
     assert [one.left for one in done] == [None] * 4
     assert sorted(bool(one.restored) for one in done) == [False, False, False, True]
 
 
-def test_what_somebody_puts_back_meanwhile_counts_and_what_they_change_is_left(
-    undo: Undoable, monkeypatch: pytest.MonkeyPatch
+def test_content_that_is_not_stored_any_more_is_named_and_the_rest_reverted_by_force(
+    workspace: ChangeWorkspace,
 ) -> None:
-    for name in "abc":
-        (undo.folder / name).write_text("old")
-    undo.command("run", "for n in a b c; do echo new > $n; done")
-    keep = undo.snapshots.keep
-
-    def meanwhile(*arguments: Any) -> Any:
-        kept = keep(*arguments)
-        (undo.folder / "a").write_text("old")
-        (undo.folder / "b").write_text("mine")
-        return kept
-
-    monkeypatch.setattr(undo.snapshots, "keep", meanwhile)
-    reverted = undo.revert("run", into="revert")
-    assert (reverted.restored, reverted.left) == (["a", "c"], ["b"])
-    assert (undo.folder / "b").read_text() == "mine"
-
-
-@pytest.mark.parametrize("scripts", [["echo new > d/f; chmod 0 d"], ["echo new > d/f", "chmod 0 d"]], ids=len)
-def test_a_folder_that_the_run_closed_to_us_is_opened_and_what_is_in_it_restored(
-    undo: Undoable, monkeypatch: pytest.MonkeyPatch, scripts: list[str]
-) -> None:
-    """Root may look anywhere, so what other users are refused is refused here."""
-    undo.command("scene", "mkdir d; echo old > d/f; echo old > g")
-    before = undo.tree()
-    look, enter = Root.lstat, LocalFolder.enter
-
-    def refuse(folder: str, mode: int) -> None:
-        if os.stat(undo.folder / folder).st_mode & mode != mode:
-            raise PermissionError(errno.EACCES, "closed")
-
-    def looking(self: Root, path: str) -> LinkStat | None:
-        refuse(os.path.dirname(path), 0o100)
-        return look(self, path)
-
-    def entering(self: LocalFolder, name: str) -> LocalFolder:
-        refuse(os.path.join(self.path, name), 0o500)
-        return enter(self, name)
-
-    monkeypatch.setattr(Root, "lstat", looking)
-    monkeypatch.setattr(LocalFolder, "enter", entering)
-    for script in [*scripts, "echo new > g"]:
-        undo.command("run", script)
+    workspace.run_directly("echo old > f; echo old > g")
+    workspace.command("run", "echo new > f; echo new > g")
+    row = next(row for row in workspace.history.log.read("run") if row.path == "f")
+    workspace.history.store.remove(row.token)
     with pytest.raises(Conflict) as refused:
-        undo.revert("run", into="refused")
-    assert refused.value.details["paths"] == ["d/f"]
-    reverted = undo.revert("run", into="revert", force=True)
-    assert (reverted.restored, reverted.left) == (["d", "d/f", "g"], None)
-    assert undo.tree() == before
+        workspace.revert("run", "refused")
+    assert refused.value.details["paths"] == ["f"]
+    reverted = workspace.revert("run", "revert", force=True)
+    assert (reverted.restored, reverted.left) == (["g"], ["f"])
+
+
+# -- policy
+
+
+def test_what_policy_closes_is_refused_by_name_and_put_back_with_force(workspace: ChangeWorkspace) -> None:
+    workspace.run_directly("mkdir shut; echo old > data; echo old > shut/a; echo old > shut/b; ln -s data link")
+    before = workspace.tree()
+    workspace.command(
+        "run", "for f in data shut/a shut/b new.env shut/new; do echo new > $f; done; mkdir shut/made; rm link"
+    )
+    guard = make_guard(denied_paths=("*.env", "shut/**"))
+    after = workspace.tree()
+    with pytest.raises(PermissionDenied) as refused:
+        workspace.revert("run", "refused", guard=guard)
+    assert refused.value.details["paths"] == ["shut/a", "shut/b"]
+    assert workspace.tree() == after
+    assert workspace.revert("run", "revert", force=True, guard=guard).left is None
+    assert workspace.tree() == before
+
+
+def test_what_the_run_made_is_removed_though_policy_closes_it(workspace: ChangeWorkspace) -> None:
+    workspace.run_directly("echo old > data")
+    before = workspace.tree()
+    workspace.command("run", "echo new > data; echo new > new.env; mkdir -p shut/made; echo new > shut/f")
+    guard = make_guard(denied_paths=("*.env", "shut", "shut/**"))
+    assert workspace.revert("run", "revert", guard=guard).left is None
+    assert workspace.tree() == before
+
+
+def test_a_deleted_folder_is_not_put_back_where_policy_closes_something_in_it(workspace: ChangeWorkspace) -> None:
+    workspace.run_directly("mkdir d; echo 1 > d/.env")
+    workspace.command("run", "rm -r d")
+    with pytest.raises(PermissionDenied) as refused:
+        workspace.revert("run", "refused", guard=make_guard(denied_paths=("**/.env",)))
+    assert refused.value.details["paths"] == ["d"]
+
+
+def test_what_somebody_put_in_place_of_a_new_file_that_policy_closes_is_left(workspace: ChangeWorkspace) -> None:
+    workspace.command("run", "echo 1 > new.env; echo 1 > f")
+    (workspace.folder / "new.env").write_text("theirs")
+    reverted = workspace.revert("run", "revert", force=True, guard=make_guard(denied_paths=("*.env",)))
+    assert (reverted.restored, reverted.left) == (["f"], ["new.env"])
+
+
+def test_what_is_protected_always_is_left_and_keeps_nothing_else_from_being_undone(workspace: ChangeWorkspace) -> None:
+    workspace.run_directly("mkdir sealed; echo PRECIOUS > data")
+    before = workspace.tree()
+    workspace.command("run", "echo gone > data; echo x > sealed/f")
+    guard = ProtectedPaths(frozenset(), frozenset({("sealed",)}))
+    with pytest.raises(PermissionDenied) as refused:
+        workspace.revert("run", "refused", guard=guard)
+    assert refused.value.details["paths"] == ["sealed/f"]
+    assert workspace.revert("run", "revert", force=True, guard=guard).left == ["sealed/f"]
+    (workspace.folder / "sealed/f").unlink()
+    assert workspace.tree() == before
+
+
+def test_a_link_does_not_lead_a_removal_elsewhere(workspace: ChangeWorkspace, monkeypatch: pytest.MonkeyPatch) -> None:
+    workspace.run_directly("mkdir d shut; echo theirs > shut/a")
+    workspace.do("run", WriteFile(path="d/a", content=b"1"))
+    invert = Inverter.invert
+
+    def swap(self: Inverter, row: Any) -> bool:
+        (workspace.folder / "d").rename(workspace.folder / "moved")
+        (workspace.folder / "d").symlink_to("shut")
+        return invert(self, row)
+
+    monkeypatch.setattr(Inverter, "invert", swap)
+    workspace.revert("run", "revert")
+    assert (workspace.folder / "shut/a").read_text() == "theirs\n"
 
 
 # -- atomic runs
 
 
-@pytest.mark.parametrize("survived", [0, 1, 2, 20])
-def test_an_atomic_undo_that_dies_is_finished_by_the_next(
-    undo: Undoable, monkeypatch: pytest.MonkeyPatch, survived: int
-) -> None:
-    undo.command("scene", SCENE)
-    before = undo.tree()
-    undo.command("run", ATTACK)
-    undo.write("run", "one/two", b"1", create_directories=True)
-    with dying(monkeypatch, survived):
-        undo.take_back("run")
-    assert undo.take_back("run").left is None
-    assert undo.tree() == before
-    assert undo.describe("run")["changes"] == []
-    assert undo.take_back("run").restored == []
+def test_an_atomic_run_is_taken_back_except_for_what_others_changed(workspace: ChangeWorkspace) -> None:
+    workspace.run_directly("mkdir shut; echo old > shut/a; echo old > data; echo old > theirs")
+    before = workspace.tree()
+    workspace.command("run", "for f in data shut/a new.env theirs; do echo new > $f; done; rm -r shut")
+    workspace.do("run", WriteFile(path="data", content=b"more", mode="append"))
+    (workspace.folder / "theirs").write_text("mine")
+    guard = make_guard(denied_paths=("*.env", "shut", "shut/**"), access="read")
+    assert workspace.reverter.take_back("run", guard).left == ["theirs"]
+    assert workspace.tree() == {**before, "theirs": (*before["theirs"][:2], b"mine")}
+    assert list_changes(workspace, "run") == {"theirs": "modified"}
+    assert workspace.reverter.take_back("run", guard).restored == []
 
 
-def test_an_atomic_undo_is_not_bound_by_policy_and_names_what_it_leaves(undo: Undoable) -> None:
-    undo.command("scene", "mkdir shut; echo old > shut/a; echo old > data; echo old > theirs; chmod 500 shut")
-    before = undo.tree()
-    undo.command("run", "for f in data shut/a new.env theirs .cws-policy.json; do echo new > $f; done; rm -r shut")
-    (undo.folder / "theirs").write_text("mine")
-    reverted = undo.reverting.take_back("run", undo.policy(denied_paths=("*.env", "shut", "shut/**"), access="read"))
-    assert reverted.left == [".cws-policy.json", "theirs"]
-    after = undo.tree()
-    assert {path: after.pop(path, ()) and None for path in reverted.left} and after == {
-        path: was for path, was in before.items() if path != "theirs"
-    }
-    assert set(paths(undo.describe("run"))) == {".cws-policy.json", "theirs"}
-
-
-def test_an_atomic_undo_names_what_it_cannot_know(tmp_path: Path) -> None:
-    undo = Undoable(tmp_path / "ws", tmp_path / "state", per_file=10)
-    undo.command("scene", "git init -q .; mkdir node_modules; echo large-enough > large")
-    undo.command("run", "git config user.x y; echo 1 > node_modules/f; echo 1 > large; echo 1 > f")
-    undo.interrupted_command("run", "echo 1 > g")
-    run = SimpleNamespace(id="run", caller=Caller())
-    undoing = Undo(undo.snapshots, undo.locks, lambda _: undo.guard)
-    assert undoing.take_back(run) == [".", ".git", "large", "node_modules"]  # type: ignore[arg-type]
-    assert not (undo.folder / "f").exists()
-    undo.close()
+def test_a_folder_that_the_run_closed_is_opened_and_what_is_in_it_restored(workspace: ChangeWorkspace) -> None:
+    workspace.run_directly("mkdir d; echo old > d/f; echo old > g")
+    before = workspace.tree()
+    for script in ("echo new > d/f; echo n > d/n; chmod 0 d", "echo new > g"):
+        workspace.command("run", script)
+    assert workspace.revert("run", "revert").left is None
+    assert workspace.tree() == before
