@@ -18,7 +18,7 @@ from tornado.web import HTTPError
 
 from jupyter_ext.app import WapExtension
 from jupyter_ext.contents_saves import attach_save_gate
-from tests.support.http_runs import SECONDS, until
+from tests.support.http_runs import SECONDS, create, start, until
 from tests.support.replaced_manager import PairedManager
 from wap_kernel.files.save_gate import SaveGate
 
@@ -350,3 +350,57 @@ async def test_a_manager_that_an_extension_replaces_later_is_gated(
     assert await put("a.txt", "x") == 201
     assert (jp_root_dir / "a.txt.pair").read_text() == "x"
     assert "save" in vars(jp_serverapp.contents_manager)
+
+
+CHANGES: dict[str, tuple[str, dict[str, Any]]] = {
+    "write": ("writeFile", {"content": "x"}),
+    "append": ("writeFile", {"content": "x", "mode": "append"}),
+    "modify": ("modifyFile", {"operations": [{"type": "replace", "startLine": 1, "endLine": 1, "newContent": "x"}]}),
+    "delete": ("deleteFile", {}),
+    "move": ("moveFile", {"source": "a.txt", "destination": "b.txt"}),
+    "move to": ("moveFile", {"source": "other.txt", "destination": "a.txt", "overwrite": True}),
+    "copy to": ("copyFile", {"source": "other.txt", "destination": "a.txt", "overwrite": True}),
+    "delete its folder": ("deleteFile", {"path": "folder", "recursive": True}),
+}
+
+
+@pytest.mark.parametrize(
+    "undo",
+    [
+        pytest.param(True, marks=pytest.mark.wap_settings(undo=True)),
+        pytest.param(False, marks=pytest.mark.wap_settings(undo=False)),
+    ],
+)
+@pytest.mark.parametrize("change", CHANGES)
+async def test_a_tool_changes_no_file_while_it_is_saved(
+    extension: WapExtension, call: Any, jp_root_dir: Path, change: str, undo: bool
+) -> None:
+    assert extension.workspace is not None
+    gate = extension.workspace.save_gate
+    gate.timeout = 0
+    (jp_root_dir / "folder").mkdir()
+    names = ("a.txt", "other.txt", "folder/b.txt")
+    for name in names:
+        (jp_root_dir / name).write_text("old\n")
+    tool, parameters = CHANGES[change]
+    parameters = parameters if {"source", "path"} & parameters.keys() else {"path": "a.txt", **parameters}
+    with gate.saving("a.txt", "folder/b.txt"):
+        refused = await call(tool, **parameters)
+        assert (refused.status, refused.code) == (409, "CONFLICT")
+        assert [(jp_root_dir / name).read_text() for name in names] == ["old\n"] * 3
+    assert (await call(tool, **parameters)).status == 200
+
+
+async def test_a_batch_replaces_no_file_while_it_is_saved(
+    extension: WapExtension, fetch: Any, jp_root_dir: Path
+) -> None:
+    assert extension.workspace is not None
+    gate = extension.workspace.save_gate
+    gate.timeout = 0
+    names = [f"{number}.txt" for number in range(3)]
+    for name in names:
+        (jp_root_dir / name).write_text("old")
+    with gate.saving("1.txt"):
+        message = (await start(fetch, *(create(name, "new", overwrite=True) for name in names))).body
+    assert [event["success"] for event in message["events"]] == [True, False, True]
+    assert [(jp_root_dir / name).read_text() for name in names] == ["new", "old", "new"]

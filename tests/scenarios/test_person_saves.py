@@ -32,6 +32,8 @@ from tests.support.server_processes import SECONDS, LiveServer
 SAVES = choose_budget(suite=100, soak=1000)
 TASKS = choose_budget(suite=30, soak=300)
 """Tasks of the agent; two of three are commands."""
+TAIL = "tail" * 200
+"""A text that is longer than a saved file; appended while the file is empty, a part of it would stay in the file."""
 ROUNDS = choose_budget(suite=10, soak=200)
 """Rounds of each way to change one file while it is saved."""
 
@@ -177,16 +179,26 @@ def fail_atomic(agent: SavingAgent, path: str, number: int) -> Callable[[], Any]
     return lambda: agent.start(created, {"type": "readFile", "path": "missing"}, atomic=True)
 
 
+def append(agent: SavingAgent, path: str, number: int) -> Callable[[], Any]:
+    return lambda: agent.call("writeFile", path=path, content=TAIL, mode="append")
+
+
 def run_command(agent: SavingAgent, path: str, number: int) -> Callable[[], Any]:
     return lambda: agent.call("executeCommand", command=write_change(path, number))
 
 
+def revert_append(agent: SavingAgent, path: str, number: int) -> Callable[[], Any]:
+    run = append(agent, path, number)().body["runId"]
+    return lambda: agent.revert(run)
+
+
 ACTS = (write_expected, delete_expected, edit, revert, fail_atomic, run_command)
+CASES = [(act, name) for act in ACTS for name in ("a.txt", "a.ipynb")]
+CASES += [(append, "a.txt"), (revert_append, "a.txt")]  # nothing is appended to notebooks
 
 
 @pytest.mark.soak
-@pytest.mark.parametrize("prepare", ACTS)
-@pytest.mark.parametrize("name", ["a.txt", "a.ipynb"])
+@pytest.mark.parametrize(("prepare", "name"), CASES)
 def test_a_save_at_the_very_moment_of_a_change_is_not_lost(
     agent: SavingAgent,
     person: Person,
@@ -207,7 +219,9 @@ def test_a_save_at_the_very_moment_of_a_change_is_not_lost(
             saved = person.save(path)
             acting.result()
             seconds = time.monotonic() - start
-            assert find_numbers((folder / name).read_text())[0] == saved, number
+            content = (folder / name).read_text()
+            assert find_numbers(content)[0] == saved, number
+            assert "tail" not in content or content.endswith(f"\n{TAIL}"), number
 
 
 @pytest.mark.soak

@@ -9,7 +9,7 @@ from __future__ import annotations
 import errno
 import os
 import stat
-from contextlib import suppress
+from contextlib import AbstractContextManager, nullcontext, suppress
 from typing import Protocol
 
 from wap_kernel.files.contained.atomic_write import Journal, StagedFile, Step, append_all, change_mode, check_writable
@@ -151,16 +151,23 @@ def put_back(exchange_names: Exchange, displaced: Location, target: Location, ne
     return False
 
 
-def append_to_file(location: Location, data: bytes) -> tuple[os.stat_result, os.stat_result]:
-    """Append to a file in place, for a logger may have it open; return its stat before and after."""
+def append_to_file(
+    location: Location, data: bytes, section: AbstractContextManager[None] | None = None
+) -> tuple[os.stat_result, os.stat_result]:
+    """Append to a file in place, for a logger may have it open; return its stat before and after.
+
+    The critical `section` keeps saves away: a save that truncates the file first would write into the appended data.
+    """
     flags = os.O_WRONLY | os.O_APPEND | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
     descriptor = os.open(location.name, flags, dir_fd=location.fd)
     try:
-        before = os.fstat(descriptor)
-        if not stat.S_ISREG(before.st_mode):
-            raise special_file_error(build_stat(before, location.path))
-        append_all(descriptor, data, before.st_size)
+        with section or nullcontext():
+            before = os.fstat(descriptor)
+            if not stat.S_ISREG(before.st_mode):
+                raise special_file_error(build_stat(before, location.path))
+            append_all(descriptor, data, before.st_size)
+            after = os.fstat(descriptor)
         os.fsync(descriptor)
-        return before, os.fstat(descriptor)
+        return before, after
     finally:
         os.close(descriptor)
