@@ -174,10 +174,16 @@ class ChangeApplier:
         if change.kind in (ChangeKind.CREATED, ChangeKind.CHANGED):
             staged, after, tree = staging.stage(each.unit)
             if change.kind is ChangeKind.CHANGED:
-                tree = each.tree if each.tree is not None else tree
+                tree = tree if tree is not None else each.tree
                 before = before if each.unit.path in lost else replace(before, stored=token)
             return LoggedChange(
-                run, position, Change(change.path, change.kind, before, after), token, staged, tree=tree
+                run,
+                position,
+                Change(change.path, change.kind, before, after),
+                token,
+                staged,
+                tree=tree,
+                displaced=each.tree,
             )
         if change.kind is ChangeKind.DELETED:
             before = before if each.unit.path in lost else replace(before, stored=token)

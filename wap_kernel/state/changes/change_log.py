@@ -35,7 +35,9 @@ class LoggedChange:
     """The id of the change that this one undoes."""
     is_done: bool = False
     tree: TreeManifest | None = None
-    """The entries of a folder that was created or deleted as a whole; None also where it was not read."""
+    """The entries of a folder that is at the path afterwards, or else before; None also where it was not read."""
+    displaced: TreeManifest | None = None
+    """The entries of a folder that another folder displaces; not stored."""
     id: int = 0
 
     @property

@@ -255,9 +255,10 @@ class ChangeMaker:
         if displaced.kind != "folder":
             is_expected = displaced.target == before.target and displaced.stamp == before.stamp
             return [] if is_expected else [row.path]
-        if row.tree is None:
+        expected = row.tree if row.change.after.kind != "folder" else row.displaced
+        if expected is None:
             return []
-        return [f"{row.path}/{path}" for path in row.tree.find_foreign(TreeManifest.take(at.fd, at.name))]
+        return [f"{row.path}/{path}" for path in expected.find_foreign(TreeManifest.take(at.fd, at.name))]
 
     def has_changed_since(self, row: LoggedChange) -> bool:
         """Return whether a program that had a displaced file open has written to it after the change."""

@@ -178,11 +178,13 @@ class ChangeRecorder:
             kind = ChangeKind.CREATED
         else:
             kind, before = ChangeKind.CHANGED, self._storable(location, before, tree, token)
+        displaced = tree
         if after.kind == "folder":
             tree = TreeManifest.take(staged.fd, staged.name)
         row = self._begin(
             kind, location.path, before, after, token=token, staged=staged_path, tree=tree, inverts=inverts
         )
+        row = replace(row, displaced=displaced)
         if staged_path is None:
             self._journal.forget(staged.name)  # the log names it from now on
         return self._make(row, location, staged=staged)

@@ -57,12 +57,12 @@ def fold_changes(rows: Iterable[LoggedChange], read_tree: ReadTree) -> list[NetC
             continue
         manifest = read_tree(row) if "folder" in (change.before.kind, change.after.kind) else None
         below = {} if manifest is None else manifest.images
-        if change.before.kind == "folder" and change.kind is not ChangeKind.MODE:
+        if change.before.kind == "folder" and change.after.kind != "folder":
             for path, image in below.items():
                 stored = None if change.before.stored is None else join_path(change.before.stored, path)
                 _add(found, join_path(change.path, path), replace(image, stored=stored), ABSENT)
         _add(found, change.path, change.before, change.after)
-        if change.after.kind == "folder" and change.before.kind != "folder":
+        if change.after.kind == "folder" and change.kind is not ChangeKind.MODE:
             for path, image in below.items():
                 _add(found, join_path(change.path, path), ABSENT, image)
     return [found[path] for path in sorted(found) if not _is_temporary_path(path)]
