@@ -5,12 +5,17 @@ from __future__ import annotations
 import threading
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 
 from wap_kernel.files.contained.inotify import FolderWatch
 from wap_kernel.policy.paths.quarantine import open_ancestors, quarantine_files
 
 Moved = list[tuple[str, str]]
+PERIOD_SECONDS = 1.0
+"""Seconds after which the paths are compared although nothing was noticed: a folder that only a link leads to, or that
+this process may not read, is not watched."""
+MAX_NAMED = 100
+"""Files that were moved away that the result of one command names."""
 
 
 class ProtectedWatch:
@@ -33,46 +38,56 @@ class ProtectedWatch:
         if not absent:
             yield moved
             return
-        self._begin(absent, moved)
+        paths = self._begin(absent, moved)
         try:
             yield moved
         finally:
-            self._end(absent, moved)
+            self._end(paths, moved)
 
-    def _begin(self, absent: Sequence[str], moved: Moved) -> None:
+    def _begin(self, absent: Sequence[str], moved: Moved) -> frozenset[str]:
+        """Begin to watch for a command, and return its paths."""
         with self._lock:
-            self._absent.update(absent)
-            self._listeners.append(moved)
             if self._watch is None:
-                self._watch = FolderWatch()
-                threading.Thread(target=self._run, args=(self._watch,), name="wap-watch", daemon=True).start()
+                watch = FolderWatch()
+                threading.Thread(target=self._run, args=(watch,), name="wap-watch", daemon=True).start()
+                self._watch = watch
+            # What another command has just created, and will lose, is absent for this one too.
+            paths = frozenset((*absent, *self._absent))
+            self._absent.update(paths)
+            self._listeners.append(moved)
             self._add_folders(self._watch)
+            return paths
 
-    def _end(self, absent: Sequence[str], moved: Moved) -> None:
+    def _end(self, paths: frozenset[str], moved: Moved) -> None:
         with self._lock:
-            self._sweep()
-            self._absent.subtract(absent)
-            self._absent += Counter()  # drops what no command needs any more
-            self._listeners = [each for each in self._listeners if each is not moved]
-            if not self._listeners and self._watch is not None:
-                watch, self._watch = self._watch, None
-                watch.wake()
+            try:
+                self._sweep()
+            finally:
+                self._absent.subtract(paths)
+                self._absent += Counter()  # drops what no command needs any more
+                self._listeners = [each for each in self._listeners if each is not moved]
+                if not self._listeners and self._watch is not None:
+                    watch, self._watch = self._watch, None
+                    watch.wake()
 
     def _run(self, watch: FolderWatch) -> None:
         while True:
-            watch.wait()
+            watch.wait(PERIOD_SECONDS)
             with self._lock:
                 if self._watch is not watch:
                     watch.close()
                     return
-                self._sweep()
-                self._add_folders(watch)
+                with suppress(OSError):  # too many open files: the next round tries again
+                    # In this order: what appears in a folder before it is watched is found by the sweep.
+                    self._add_folders(watch)
+                    self._sweep()
 
     def _sweep(self) -> None:
         for old, new in quarantine_files(self._root, self._absent):
             self._report(old, new)
             for moved in self._listeners:
-                moved.append((old, new))
+                if len(moved) < MAX_NAMED:
+                    moved.append((old, new))
 
     def _add_folders(self, watch: FolderWatch) -> None:
         """Watch every folder on the way to a protected path, as far as it exists."""

@@ -351,9 +351,9 @@ def test_what_a_shared_command_creates_at_a_protected_path_is_moved_away_at_once
     scene.options["policy"] = presets.load_preset("permissive")
 
     async def scenario(scene: Scene) -> None:
-        script = (
-            "mkdir .git/hooks; echo x > .git/hooks/post-commit; chmod 555 .git; until [ -s go ]; do sleep 0.01; done"
-        )
+        # By a program: a line that names the path is denied by its words.
+        plant = "import os; os.makedirs('.git/hoo' + 'ks'); os.chmod('.git', 0o555)"
+        script = f'python3 -c "{plant}"; until [ -s go ]; do sleep 0.01; done'
         run = await scene.start(shell(script, isolation="shared"))
         await until(lambda: any("set-aside" in path.name for path in (scene.root / ".git").iterdir()))
         assert not (scene.root / ".git" / "hooks").exists()

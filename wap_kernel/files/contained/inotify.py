@@ -7,7 +7,7 @@ import os
 import select
 from functools import cache
 
-_CREATED, _MOVED_TO, _ATTRIBUTES = 0x100, 0x80, 0x4
+_CREATED, _MOVED_TO = 0x100, 0x80
 _ONLY_FOLDERS = 0x01000000
 _CLOEXEC, _NONBLOCK = os.O_CLOEXEC, os.O_NONBLOCK
 _EVENTS_BYTES = 64 * 1024
@@ -31,14 +31,14 @@ class FolderWatch:
     def add(self, folder: int) -> None:
         """Watch the folder that this descriptor has open; one that is watched already is no error."""
         path = f"/proc/self/fd/{folder}".encode()
-        _libc().inotify_add_watch(self._fd, path, _CREATED | _MOVED_TO | _ATTRIBUTES | _ONLY_FOLDERS)
+        _libc().inotify_add_watch(self._fd, path, _CREATED | _MOVED_TO | _ONLY_FOLDERS)
 
-    def wait(self) -> None:
-        """Wait until a name has appeared in one of the folders, or `wake` was called."""
+    def wait(self, seconds: float) -> None:
+        """Wait until a name has appeared in one of the folders, `wake` was called, or the time is over."""
         poll = select.poll()
         poll.register(self._fd, select.POLLIN)
         poll.register(self._waker, select.POLLIN)
-        poll.poll()
+        poll.poll(seconds * 1000)
         for descriptor in (self._fd, self._waker):
             try:
                 while os.read(descriptor, _EVENTS_BYTES):

@@ -4,8 +4,8 @@ A mount can guard only what exists: there is no mount point for a `.bash_profile
 Layer creates there is refused when its changes are judged. A command that shares the workspace writes there directly,
 so what appears is renamed, to a name that no program looks for. It is not deleted: it may be a person's own.
 
-Everything is opened from the root without following links. A parent that the command has closed is opened again, and a
-link on the way that leads to a protected name is itself renamed.
+Everything is opened from the root without following links. A folder that the command has closed is opened for the
+moment. Behind a link, what it leads to is renamed; a link that leads out of the workspace is renamed itself.
 """
 
 from __future__ import annotations
@@ -13,8 +13,10 @@ from __future__ import annotations
 import os
 import secrets
 import stat
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from contextlib import ExitStack, suppress
+from functools import partial
+from typing import TypeVar
 
 from wap_kernel.files.interface import Files
 from wap_kernel.model.errors import WapError
@@ -22,6 +24,8 @@ from wap_kernel.model.paths import join_path
 
 MARK = "set-aside"
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+_PASSAGE = os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+T = TypeVar("T")
 
 
 def find_missing(files: Files, paths: Iterable[str]) -> tuple[str, ...]:
@@ -39,7 +43,8 @@ def quarantine_files(root: int, paths: Collection[str]) -> list[tuple[str, str]]
                 continue
             folder, parent, name = found
             new = f"{name}.{MARK}-{secrets.token_hex(4)}"
-            if _rename(folder, name, new):
+            with suppress(OSError):
+                _retry_opened(opened, folder, partial(_rename, folder, name, new))
                 moved.append((join_path(parent, name), join_path(parent, new)))
     return moved
 
@@ -60,80 +65,53 @@ def open_ancestors(root: int, path: str) -> Iterator[int]:
         descriptor = below
 
 
-def _locate(opened: ExitStack, root: int, path: str) -> tuple[int, str, str] | None:
-    """Return the open folder, its path and the name of what stands at `path`, or of the first link that leads there."""
+def _locate(opened: ExitStack, root: int, path: str, *, follow: bool = True) -> tuple[int, str, str] | None:
+    """Return the open folder, its path and the name of what stands at `path`, or of the link that leads out."""
     folder, parent = root, "."
     *above, last = path.split("/")
-    for position, name in enumerate(above):
-        try:
-            found = os.stat(name, dir_fd=folder, follow_symlinks=False)
-        except OSError:
-            return None
-        if stat.S_ISLNK(found.st_mode):
-            rest = "/".join(path.split("/")[position:])
-            return (folder, parent, name) if _leads_somewhere(rest, folder) else None
-        below = _open_folder(name, folder)
-        if below is None:
-            return None
-        opened.callback(os.close, below)
-        folder, parent = below, join_path(parent, name)
     try:
-        os.stat(last, dir_fd=folder, follow_symlinks=False)
+        for position, name in enumerate(above):
+            found = _retry_opened(opened, folder, partial(_stat, folder, name))
+            if stat.S_ISLNK(found.st_mode):
+                real = _resolve(root, path) if follow else None
+                if real is not None:
+                    return _locate(opened, root, real, follow=False)
+                os.stat("/".join((*above[position:], last)), dir_fd=folder)  # raises if it leads nowhere
+                return folder, parent, name
+            folder, parent = os.open(name, _PASSAGE, dir_fd=folder), join_path(parent, name)
+            opened.callback(os.close, folder)
+        _retry_opened(opened, folder, partial(_stat, folder, last))
     except OSError:
         return None
     return folder, parent, last
 
 
-def _leads_somewhere(path: str, folder: int) -> bool:
+def _resolve(root: int, path: str) -> str | None:
+    """Return the path below the root that links lead to; None if they lead out."""
+    top = os.readlink(f"/proc/self/fd/{root}")
+    folder, name = os.path.split(os.path.join(top, path))
+    real = os.path.join(os.path.realpath(folder), name)
+    return real[len(top) + 1 :] if real.startswith(f"{top}/") else None
+
+
+def _stat(folder: int, name: str) -> os.stat_result:
+    return os.stat(name, dir_fd=folder, follow_symlinks=False)
+
+
+def _rename(folder: int, name: str, new: str) -> None:
+    os.rename(name, new, src_dir_fd=folder, dst_dir_fd=folder)
+
+
+def _retry_opened(opened: ExitStack, folder: int, work: Callable[[], T]) -> T:
+    """Do work in a folder; where the folder is closed to its owner, open it until `opened` ends."""
     try:
-        os.stat(path, dir_fd=folder)
-    except OSError:
-        return False
-    return True
-
-
-def _open_folder(name: str, parent: int) -> int | None:
-    """Open a folder, also one that its owner may not enter any more."""
-    for attempt in range(2):
-        try:
-            return os.open(name, _FOLDER, dir_fd=parent)
-        except PermissionError:
-            if attempt or not _open_permissions(name, parent):
-                return None
-        except OSError:
-            return None
-    return None
-
-
-def _open_permissions(name: str, parent: int) -> bool:
-    with suppress(OSError):
-        handle = os.open(name, os.O_PATH | os.O_NOFOLLOW | os.O_DIRECTORY | os.O_CLOEXEC, dir_fd=parent)
-        try:
-            os.chmod(f"/proc/self/fd/{handle}", stat.S_IMODE(os.fstat(handle).st_mode) | 0o700)
-            return True
-        finally:
-            os.close(handle)
-    return False
-
-
-def _rename(folder: int, name: str, new: str) -> bool:
-    """Rename an entry; where the folder is not writable, make it so for the moment."""
-    try:
-        os.rename(name, new, src_dir_fd=folder, dst_dir_fd=folder)
-        return True
+        return work()
     except PermissionError:
-        pass
-    except OSError:
-        return False
-    with suppress(OSError):
+        path = f"/proc/self/fd/{folder}"
         mode = stat.S_IMODE(os.fstat(folder).st_mode)
-        os.fchmod(folder, mode | 0o700)
-        try:
-            os.rename(name, new, src_dir_fd=folder, dst_dir_fd=folder)
-            return True
-        finally:
-            os.fchmod(folder, mode)
-    return False
+        os.chmod(path, mode | 0o700)
+        opened.callback(os.chmod, path, mode)
+        return work()
 
 
 def _is_there(files: Files, path: str) -> bool:
