@@ -143,7 +143,7 @@ class LayeredCommands:
         if verdict is None or context.dry_run:
             return
         approved = opened.layer.read_note(APPROVED) or []
-        if permit.is_approved:  # a later step of the same batch shows the same effect again
+        if permit.pending is not None:  # the person has seen the effect; a later step of a batch shows it again
             opened.layer.write_note(APPROVED, [*approved, [verdict.rule, verdict.reason]])
             return
         if permit.asks_for is None and [verdict.rule, verdict.reason] in approved:

@@ -13,6 +13,7 @@ from wap_kernel.dialects.wap import tools
 from wap_kernel.model.caller import Caller
 from wap_kernel.model.errors import ApprovalRequired, Conflict, InvalidArgument, PermissionDenied
 from wap_kernel.policy import presets
+from wap_kernel.policy.parse import merge_policy
 from wap_kernel.runs import recovery
 
 AGENT = Caller(user="ada", agent="helper", token="tok_1")
@@ -189,6 +190,22 @@ def test_files_that_other_programs_obey_are_asked_about_after_the_command(scene:
         await scene.decide(message["runId"], True)
         assert (scene.root / ".vscode" / "tasks.json").read_text() == "{}\n"
         assert (scene.root / "plain").exists()
+
+    play(scene, scenario)
+
+
+def test_an_approval_before_a_command_does_not_cover_its_effect(scene: Scene) -> None:
+    asking = {"shell": {"rules": [{"verdict": "ask", "command": "mkdir", "network": True}]}}
+    scene.options["policy"] = merge_policy(presets.load_preset("standard"), asking)
+
+    async def scenario(scene: Scene) -> None:
+        message = await scene.run(shell("mkdir .vscode && touch .vscode/tasks.json", id="delete"))
+        assert "effect" not in message["pendingApproval"]
+        again = await scene.decide(message["runId"], True)
+        assert again["pendingApproval"]["rule"] == "effects.obeyedFiles"
+        assert not (scene.root / ".vscode").exists()
+        done = await scene.decide(message["runId"], True)
+        assert (done["status"], (scene.root / ".vscode" / "tasks.json").exists()) == ("completed", True)
 
     play(scene, scenario)
 
