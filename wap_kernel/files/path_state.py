@@ -7,6 +7,7 @@ mtime. The state of a folder covers everything below it, and what links below it
 from __future__ import annotations
 
 import hashlib
+import time
 from dataclasses import dataclass, field
 from itertools import islice
 
@@ -25,6 +26,9 @@ MAX_TREE_ENTRIES = 100_000
 MAX_TREE_HASHES = 2_000
 MAX_TREE_HASHED_BYTES = 64 * 1024 * 1024
 """Entries of a tree; files and bytes in it that are hashed. The others have stamps."""
+
+TICK_SECONDS = 0.02
+"""Seconds after which a file system gives another time."""
 
 
 def describe_path(files: Files, path: str, deadline: Deadline, *, follow: bool = True) -> str:
@@ -57,14 +61,30 @@ def _describe_file(files: Files, real: str, stat: LinkStat) -> str:
             return content_hash.hash_file(files, real)
         except (OSError, WapError):
             pass  # it can be run, perhaps, but not read
+    if _is_recent(stat.ctime_ns):
+        time.sleep(TICK_SECONDS)
+        stat = files.lstat(real) or stat
+    return _stamp(stat)
+
+
+def _stamp(stat: LinkStat) -> str:
     return f"{stat.kind.value}:{stat.size}:{stat.mtime_ns}:{stat.ctime_ns}:{stat.inode}:{stat.target or ''}"
+
+
+def _is_recent(ctime_ns: int) -> bool:
+    """Return whether a further change could get the same ctime: many file systems have a coarse clock."""
+    return abs(time.time_ns() - ctime_ns) < TICK_SECONDS * 1e9
 
 
 def describe_tree(files: Files, real: str, deadline: Deadline) -> str:
     """Return a hash over everything below the folder `real`, or TOO_LARGE."""
-    tree = _Tree(files, deadline)
     try:
-        return tree.describe(real)
+        tree = _Tree(files, deadline)
+        state = tree.describe(real)
+        if _is_recent(tree.newest_ns):
+            time.sleep(TICK_SECONDS)
+            state = _Tree(files, deadline).describe(real)
+        return state
     except TimedOut:
         return TOO_LARGE
 
@@ -77,8 +97,10 @@ class _Tree:
     deadline: Deadline
     lines: list[str] = field(default_factory=list)
     entries: int = 0
-    hashes_left: int = MAX_TREE_HASHES
-    bytes_left: int = MAX_TREE_HASHED_BYTES
+    hashes_left: int = field(default_factory=lambda: MAX_TREE_HASHES)
+    bytes_left: int = field(default_factory=lambda: MAX_TREE_HASHED_BYTES)
+    newest_ns: int = 0
+    """The latest ctime among the stamps."""
     walked: set[str] = field(default_factory=set)
     linked: list[str] = field(default_factory=list)
 
@@ -124,7 +146,8 @@ class _Tree:
         if stat.kind is FileKind.FILE and self.hashes_left >= 0 and stat.size <= self.bytes_left:
             self.bytes_left -= stat.size
             return _describe_file(self.files, path, stat)
-        return f"{stat.kind.value}:{stat.size}:{stat.mtime_ns}:{stat.ctime_ns}:{stat.inode}"
+        self.newest_ns = max(self.newest_ns, stat.ctime_ns)
+        return _stamp(stat)
 
     def _describe_target(self, path: str) -> str:
         """Return the state of what a link leads to; a folder is walked later."""
