@@ -248,7 +248,10 @@ class Launcher:
         """Start a namespace, whose process the caller owns."""
         with self._lock:
             program, self._prepared = self._prepared, None
-        if program is None or program.process.poll() is not None:
+        if program is not None and program.process.poll() is not None:  # somebody has killed it
+            program.end()
+            program = None
+        if program is None:
             program = NamespaceProcess(self._limits, self._groups)
         try:
             program.send(task, command, user_namespace=self.user_namespace)
