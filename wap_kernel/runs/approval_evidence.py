@@ -1,14 +1,16 @@
 """Collect the evidence that an approval is bound to: the operation, and the state of the paths that it would change.
 
 Links are resolved. The evidence of a folder is a hash over everything below it. The evidence of a command is in
-`command_evidence.py`.
+`policy/commands/command_evidence.py`.
 """
 
 from __future__ import annotations
 
 import hashlib
+import os
 from collections.abc import Mapping
 
+from wap_kernel.engine.workspace import Workspace
 from wap_kernel.files.interface import Files
 from wap_kernel.files.path_state import ABSENT, describe_path
 from wap_kernel.git.remote import preview
@@ -16,6 +18,9 @@ from wap_kernel.model.command import Deadline
 from wap_kernel.model.git.operations import GitTransfer
 from wap_kernel.model.operations import DeleteFile, ModifyFile, Operation, WriteFile
 from wap_kernel.model.run import Approval
+from wap_kernel.policy.commands.named_paths import Surroundings
+from wap_kernel.providers.mounts import ALIAS
+from wap_kernel.providers.process.environment import build_environment
 
 EVIDENCE_SECONDS = 5.0
 
@@ -35,6 +40,15 @@ def collect_evidence(files: Files, operation: Operation) -> dict[str, str]:
 
 def changed_paths(before: Mapping[str, str | None], now: Mapping[str, str]) -> list[str]:
     return sorted(path for path in {*now, *before} if now.get(path) != before.get(path))
+
+
+def describe_surroundings(workspace: Workspace) -> Surroundings:
+    """Return the names of a workspace and the variables of its commands."""
+    return Surroundings(
+        root=workspace.root,
+        other_names=(ALIAS, *(name for name in workspace.names_of_root if name != workspace.root)),
+        variables=build_environment(os.environ, {}),
+    )
 
 
 def bind_operation(operation: Operation, approval: Approval) -> Operation:

@@ -25,10 +25,10 @@ from wap_kernel.model.operations import Operation, RevertRun, RunCommand
 from wap_kernel.model.policy import Grant
 from wap_kernel.model.run import Approval, Step
 from wap_kernel.model.timestamps import format_epoch
+from wap_kernel.policy.commands.command_evidence import collect_command_evidence, list_bound_paths
 from wap_kernel.policy.commands.named_paths import Surroundings
 from wap_kernel.redaction.results import CurrentRedactor, redact_value
 from wap_kernel.runs import approval_evidence
-from wap_kernel.runs.command_evidence import collect_command_evidence, describe_surroundings, list_bound_paths
 from wap_kernel.state.undo.preview_diff import find_written_path, preview_difference
 from wap_kernel.state.undo.report import Readable, RevertPreview
 
@@ -79,7 +79,7 @@ class ApprovalRequests:
             preview_transfer=workspace.pipeline.preview_transfer,
             preview_revert=undo.preview_revert,
             is_layered=workspace.layered is not None,
-            surroundings=describe_surroundings(workspace),
+            surroundings=approval_evidence.describe_surroundings(workspace),
             redactor=workspace.redactor,
             seconds=seconds,
         )

@@ -17,7 +17,7 @@ from wap_kernel.files import path_state
 from wap_kernel.model.errors import Conflict
 from wap_kernel.model.operations import Operation
 from wap_kernel.policy import presets
-from wap_kernel.runs import command_evidence
+from wap_kernel.policy.commands import command_evidence
 from wap_kernel.runs.decisions import Decision
 
 ENVIRONMENT = {"GIVEN": "build.sh"}

@@ -29,8 +29,8 @@ from wap_kernel.model.operations import (
 )
 from wap_kernel.model.paths import render_path
 from wap_kernel.model.safe_text import escape_invisible, escape_one_line
+from wap_kernel.policy.commands.command_evidence import collect_command_evidence
 from wap_kernel.runs import approval_evidence
-from wap_kernel.runs.command_evidence import collect_command_evidence, describe_surroundings
 from wap_kernel.state.undo.preview_diff import find_written_path, preview_difference
 
 RULE = "confirmationRequired"
@@ -92,7 +92,7 @@ def build_prompt(
     """Build the prompt for an operation. It reads the file that would be changed, so call it on a thread."""
     reason, digest = str(refusal.details.get("reason", refusal.message)), approval_evidence.digest_operation(operation)
     if isinstance(operation, RunCommand):
-        surroundings = describe_surroundings(workspace)
+        surroundings = approval_evidence.describe_surroundings(workspace)
         evidence = collect_command_evidence(workspace.judge.files_of(caller), operation, surroundings)
         digest = "\n".join((digest, *(f"{path} {state}" for path, state in evidence.items())))
         return ConfirmationPrompt(

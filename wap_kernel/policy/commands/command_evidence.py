@@ -14,7 +14,6 @@ from fnmatch import fnmatchcase
 from itertools import islice
 from posixpath import basename, dirname
 
-from wap_kernel.engine.workspace import Workspace
 from wap_kernel.files.interface import FileKind, Files, LinkStat
 from wap_kernel.files.path_state import ABSENT, TOO_LARGE, describe_real_path, describe_tree
 from wap_kernel.files.tree_walk import iterate_entries, try_open
@@ -24,8 +23,6 @@ from wap_kernel.model.operations import RunCommand
 from wap_kernel.model.paths import join_path, relative_to
 from wap_kernel.policy.commands.manifests import MAX_MANIFEST_BYTES, list_inner_lines
 from wap_kernel.policy.commands.named_paths import Surroundings, find_named_paths
-from wap_kernel.providers.mounts import ALIAS
-from wap_kernel.providers.process.environment import build_environment
 
 EVIDENCE_SECONDS = 5.0
 MAX_MATCHES = 1000
@@ -45,15 +42,6 @@ def collect_command_evidence(files: Files, operation: RunCommand, surroundings: 
     collection.add_line(operation.line, operation.cwd, operation.environment)
     collection.add_folder(operation.cwd)
     return {operation.cwd: ABSENT, **collection.describe()}
-
-
-def describe_surroundings(workspace: Workspace) -> Surroundings:
-    """Return the names of a workspace and the variables of its commands."""
-    return Surroundings(
-        root=workspace.root,
-        other_names=(ALIAS, *(name for name in workspace.names_of_root if name != workspace.root)),
-        variables=build_environment(os.environ, {}),
-    )
 
 
 def list_bound_paths(evidence: Mapping[str, str | None]) -> tuple[list[str], list[str]]:
