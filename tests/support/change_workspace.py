@@ -97,7 +97,7 @@ class Layered:
 
 
 class ChangeWorkspace:
-    """`state` may lie on another filesystem. `step` is called after each step of every change."""
+    """`state`, and `base` for layers, may lie on another filesystem. `step` is called after each step of a change."""
 
     def __init__(
         self,
@@ -106,6 +106,7 @@ class ChangeWorkspace:
         *,
         step: Callable[[str], None] = lambda _: None,
         use_exchange: bool = True,
+        base: Path | None = None,
         guard: Guard | None = None,
     ) -> None:
         folder.mkdir(exist_ok=True)
@@ -119,6 +120,7 @@ class ChangeWorkspace:
         self.history = ChangeHistory(self.root, self.database, self.state, self.locks, self.gate, step=step)
         self.applier = ChangeApplier(self.history)
         self.reverter = RunReverter(self.history)
+        self._base = base or Path(self.state)
         self._layers = 0
 
     def close(self) -> None:
@@ -141,10 +143,10 @@ class ChangeWorkspace:
 
     # -- commands
 
-    def run_on_layer(self, script: str, base: Path | None = None) -> Layered:
-        """Run a script on an overlay of the folder; `base` is a folder for the upper folder."""
+    def run_on_layer(self, script: str) -> Layered:
+        """Run a script on an overlay of the folder."""
         self._layers += 1
-        folder = (base or Path(self.state)) / f"layer{self._layers}"
+        folder = self._base / f"layer{self._layers}"
         for name in ("upper", "work", "merged"):
             (folder / name).mkdir(parents=True)
         shutil.copystat(self.folder, folder / "upper")
@@ -162,13 +164,16 @@ class ChangeWorkspace:
         subprocess.run([*unshare, "sh", "-c", mount, "sh", script], check=True, capture_output=True)
         return Layered(folder, folder / "upper", began, self.root)
 
-    def apply(self, run: str, layer: Layered, *, atomic: bool = False, **more: Any) -> ApplyResult:
+    def apply(
+        self, run: str, layer: Layered, *, atomic: bool = False, changes: ChangeSet | None = None, **more: Any
+    ) -> ApplyResult:
+        found = layer.read() if changes is None else changes
         return self.applier.apply(
-            str(layer.upper), layer.read(), run=run, position=0, began_ns=layer.began_ns, atomic=atomic, **more
+            str(layer.upper), found, run=run, position=0, began_ns=layer.began_ns, atomic=atomic, **more
         )
 
-    def command(self, run: str, script: str, *, base: Path | None = None, **more: Any) -> ApplyResult:
-        return self.apply(run, self.run_on_layer(script, base), **more)
+    def command(self, run: str, script: str, **more: Any) -> ApplyResult:
+        return self.apply(run, self.run_on_layer(script), **more)
 
     def run_directly(self, script: str) -> None:
         subprocess.run(["bash", "-ec", script], cwd=self.folder, check=True, capture_output=True)

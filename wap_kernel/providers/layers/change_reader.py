@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import os
 import stat
-from collections.abc import Iterator
+from collections.abc import Collection
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 
@@ -33,7 +33,11 @@ def read_changes(upper: str, root_fd: int, attribute_prefix: str) -> ChangeSet:
     """
     reader = _ChangeReader(root_fd, attribute_prefix)
     reader.read(upper)
-    return ChangeSet(tuple(_without_moved(reader.changes)))
+    moved = {change.source for change in reader.changes if change.source is not None}
+    if moved:  # what is at their old paths is new, which shows only when all moves are known
+        reader = _ChangeReader(root_fd, attribute_prefix, moved)
+        reader.read(upper)
+    return ChangeSet(tuple(reader.changes))
 
 
 def image_of(found: os.stat_result | None, folder: int, name: str) -> FileImage:
@@ -90,19 +94,6 @@ def read_upper_file(upper: str, path: str, limit: int) -> bytes | None:
         return None
 
 
-def _without_moved(changes: list[Change]) -> Iterator[Change]:
-    """Leave out the deletions of folders that were moved, and of what they held."""
-    sources = {change.source for change in changes if change.kind is ChangeKind.MOVED}
-    if not sources:
-        yield from changes
-        return
-    prefixes = tuple(f"{source}/" for source in sources)
-    for change in changes:
-        is_gone = change.path in sources or change.path.startswith(prefixes)
-        if not (change.kind is ChangeKind.DELETED and is_gone):
-            yield change
-
-
 @dataclass(frozen=True)
 class _Place:
     """A folder that is compared: its path, the open upper folder, and the open folder of the workspace."""
@@ -116,9 +107,11 @@ class _Place:
 
 
 class _ChangeReader:
-    def __init__(self, root_fd: int, attribute_prefix: str) -> None:
+    def __init__(self, root_fd: int, attribute_prefix: str, moved: Collection[str] = ()) -> None:
         self._root = root_fd
         self._prefix = attribute_prefix
+        self._moved = moved
+        """Old paths of folders that have others now."""
         self.changes: list[Change] = []
 
     def read(self, upper: str) -> None:
@@ -147,7 +140,7 @@ class _ChangeReader:
                 self._compare_file(place, entry.name, new)
 
     def _read_subfolder(self, place: _Place, name: str, new: os.stat_result) -> None:
-        path, old = join_path(place.path, name), _lstat(name, place.lower)
+        path, old = join_path(place.path, name), self._lstat_lower(place, name)
         with ExitStack() as opened:
             descriptor = open_upper_folder(name, place.upper)
             opened.callback(os.close, descriptor)
@@ -171,17 +164,19 @@ class _ChangeReader:
                 before = ABSENT if is_new else image_of(old, place.lower or 0, name)
                 kind = ChangeKind.CREATED if is_new else ChangeKind.CHANGED
                 self._add(Change(path, kind, before, _folder_image(new)))
+            # A folder in an opaque one is not merged either, though the kernel does not mark it.
+            is_opaque = is_opaque or (place.is_opaque and redirect is None)
             self._read_folder(_Place(path, descriptor, lower, lower_path, is_opaque))
 
     def _compare_file(self, place: _Place, name: str, new: os.stat_result) -> None:
-        path, old = join_path(place.path, name), _lstat(name, place.lower)
+        path, old = join_path(place.path, name), self._lstat_lower(place, name)
         after = image_of(new, place.upper, name)
         if old is None or place.lower is None:
             self._add(Change(path, ChangeKind.CREATED, ABSENT, after))
             return
         before = image_of(old, place.lower, name)
         if before.kind == "folder":
-            self._list_deleted(place.lower, name, path)
+            self._list_deleted(place.lower, name, path, join_path(place.lower_path, name))
         if (
             before.kind != after.kind
             or before.target != after.target
@@ -215,15 +210,15 @@ class _ChangeReader:
     # -- deletions
 
     def _add_deleted(self, place: _Place, name: str) -> None:
-        old = _lstat(name, place.lower)
+        old = self._lstat_lower(place, name)
         if old is None or place.lower is None:
-            return  # made and deleted by the command itself, or gone from the workspace meanwhile
+            return  # moved, or made and deleted by the command itself, or gone from the workspace meanwhile
         path = join_path(place.path, name)
         self._add(Change(path, ChangeKind.DELETED, image_of(old, place.lower, name)))
         if stat.S_ISDIR(old.st_mode):
-            self._list_deleted(place.lower, name, path)
+            self._list_deleted(place.lower, name, path, join_path(place.lower_path, name))
 
-    def _list_deleted(self, parent: int, name: str, path: str) -> None:
+    def _list_deleted(self, parent: int, name: str, path: str, lower_path: str) -> None:
         """List everything below a folder of the workspace as deleted."""
         try:
             descriptor = os.open(name, _FOLDER, dir_fd=parent)
@@ -232,16 +227,20 @@ class _ChangeReader:
         try:
             for entry in sorted(os.listdir(descriptor)):
                 found = _lstat(entry, descriptor)
-                if found is None:
+                if found is None or join_path(lower_path, entry) in self._moved:
                     continue
                 below = join_path(path, entry)
                 self._add(Change(below, ChangeKind.DELETED, image_of(found, descriptor, entry)))
                 if stat.S_ISDIR(found.st_mode):
-                    self._list_deleted(descriptor, entry, below)
+                    self._list_deleted(descriptor, entry, below, join_path(lower_path, entry))
         finally:
             os.close(descriptor)
 
     # -- parts
+
+    def _lstat_lower(self, place: _Place, name: str) -> os.stat_result | None:
+        """Return the lstat of what was at a path; None also where that is a folder which was moved."""
+        return None if join_path(place.lower_path, name) in self._moved else _lstat(name, place.lower)
 
     def _add(self, change: Change) -> None:
         if len(self.changes) >= MAX_CHANGES:

@@ -9,6 +9,7 @@ back; that decision is stored too.
 from __future__ import annotations
 
 import os
+import stat
 from collections.abc import Collection, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
@@ -22,7 +23,7 @@ from wap_kernel.state.changes.apply_plan import IsFolder, plan_apply
 from wap_kernel.state.changes.change_log import LoggedChange, make_token
 from wap_kernel.state.changes.comparison import ComparedUnit, Comparison
 from wap_kernel.state.changes.folder_cache import FolderCache
-from wap_kernel.state.changes.history import ChangeHistory
+from wap_kernel.state.changes.history import ChangeHistory, RecoveredChanges
 from wap_kernel.state.changes.image_store import MAX_TOTAL_BYTES
 from wap_kernel.state.changes.staging import Staging
 from wap_kernel.state.changes.tree_manifest import take_image
@@ -72,9 +73,10 @@ class ChangeApplier:
                 plan = plan_apply(changes, set(refused), self._make_folder_check(folders), make_token())
                 comparison = Comparison(folders, plan.units, began_ns, set(overwrite))
                 compared = [comparison.compare(unit) for unit in plan.units]
-                unkept = [] if allows_loss else self._find_unkept(compared)
+                too_large = {} if allows_loss else self._find_unkept(compared)
+                unkept = [path for paths in too_large.values() for path in paths]
                 conflicts = [path for each in compared for path in each.conflicts] + list(plan.impossible)
-                chosen = _leave_conflicts(compared, {*unkept, *plan.impossible})
+                chosen = _leave_conflicts(compared, {*too_large, *plan.impossible})
                 if (atomic and (conflicts or unkept)) or not chosen:
                     return ApplyResult((), tuple(conflicts), tuple(unkept))
                 staging.rewrite({path: data for path, data in rewritten.items() if path not in refused})
@@ -103,14 +105,16 @@ class ChangeApplier:
         applied = [change for each in chosen if each.unit.path in applied_paths for change in each.unit.changes]
         return ApplyResult(tuple(applied), tuple(dict.fromkeys([*conflicts, *execution.conflicts])), tuple(unkept))
 
-    def recover(self, run: str) -> list[int]:
-        """Complete or roll back what was being applied when the run's process died; return the positions of steps."""
+    def recover(self, run: str) -> RecoveredChanges:
+        """Complete or roll back what was being applied when the run's process died."""
         log = self._history.log
-        applies = log.read_applies(run)
+        applies, conflicts = log.read_applies(run), list[str]()
         for pending in applies:
             rows = [replace(row, tree=log.read_tree(row)) for row in log.read_range(pending)]
-            ApplyExecution(self._history, pending, rows).execute(is_recovery=True)
-        return [pending.position for pending in applies]
+            execution = ApplyExecution(self._history, pending, rows)
+            execution.execute(is_recovery=True)
+            conflicts += execution.conflicts
+        return RecoveredChanges(tuple(pending.position for pending in applies), tuple(dict.fromkeys(conflicts)))
 
     def _make_folder_check(self, folders: FolderCache) -> IsFolder:
         def is_folder(path: str) -> bool:
@@ -122,11 +126,11 @@ class ChangeApplier:
 
         return is_folder
 
-    def _find_unkept(self, compared: Sequence[ComparedUnit]) -> list[str]:
-        """Return the paths whose before-images exceed the limits of the store."""
-        store, total, found = self._history.store, 0, list[str]()
+    def _find_unkept(self, compared: Sequence[ComparedUnit]) -> dict[str, list[str]]:
+        """Return the paths whose before-images exceed the limits of the store, by the paths of their units."""
+        store, total, found = self._history.store, 0, dict[str, list[str]]()
         if store.is_near(self._history.root.fd):
-            return []
+            return {}
         for each in compared:
             if each.conflicts or each.is_needless or each.unit.change.kind not in _DISPLACING or each.before == ABSENT:
                 continue
@@ -134,7 +138,7 @@ class ChangeApplier:
             total += size
             unstorable = store.find_unstorable(each.unit.path, each.before, each.tree)
             if unstorable or (size and total > MAX_TOTAL_BYTES):
-                found += unstorable or [each.unit.path]
+                found[each.unit.path] = unstorable or [each.unit.path]
         return found
 
     # -- rows
@@ -190,7 +194,8 @@ class ChangeApplier:
             return LoggedChange(run, position, Change(change.path, change.kind, before), token, tree=each.tree)
         if change.kind is ChangeKind.MOVED:
             return LoggedChange(run, position, Change(change.path, change.kind, ABSENT, before, change.source), token)
-        after = replace(before, mode=(change.after.mode or 0) & 0o3777)
+        unearned = stat.S_ISUID if before.kind == "folder" else stat.S_ISUID | stat.S_ISGID
+        after = replace(before, mode=(change.after.mode or 0) & ~unearned)
         if change.kind is ChangeKind.TOUCHED and before.stamp is not None and change.after.stamp is not None:
             kept, _, _ = before.stamp.rpartition(":")
             after = replace(before, stamp=f"{kept}:{change.after.stamp.rpartition(':')[2]}")

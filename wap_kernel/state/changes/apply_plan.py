@@ -59,12 +59,7 @@ def plan_apply(changes: ChangeSet, refused: Collection[str], is_folder: IsFolder
 
     A folder that the command created and that is there by now is merged. `token` names a folder for crossing moves.
     """
-    moves = [change for change in changes if change.kind is ChangeKind.MOVED]
-    left = [
-        change
-        for change in changes
-        if not is_within(change.path, refused) and not (moves and _is_moved_on(change, moves))
-    ]
+    left = [change for change in changes if not is_within(change.path, refused)]
     left.sort(key=lambda change: change.path.split("/"))
     above_refused = _list_parents(refused)
     above_moved = _list_parents(change.path for change in left if change.kind is ChangeKind.MOVED)
@@ -93,15 +88,16 @@ def plan_apply(changes: ChangeSet, refused: Collection[str], is_folder: IsFolder
                 whole = f"{path}/"
         units.append((change, [], is_bare))
     joined = [ApplyUnit(change, tuple(covered), is_bare) for change, covered, is_bare in units]
+    joined += [ApplyUnit(_make_mode(unit.change), is_helper=True) for unit in joined if _has_other_mode(unit.change)]
     return ApplyPlan(tuple(_order(joined, is_folder, token)), tuple(impossible))
 
 
-def _is_moved_on(change: Change, moves: list[Change]) -> bool:
-    """Return whether a path is missing only because a folder was moved out of a folder that was moved too."""
-    if change.kind is not ChangeKind.DELETED:
-        return False
-    path = map_back(change.path, moves)
-    return any(path == move.source or path.startswith(f"{move.source}/") for move in moves)
+def _has_other_mode(change: Change) -> bool:
+    return change.kind is ChangeKind.MOVED and change.before.mode != change.after.mode
+
+
+def _make_mode(change: Change) -> Change:
+    return replace(change, kind=ChangeKind.MODE, source=None)
 
 
 def map_back(path: str, moves: Iterable[Change]) -> str:

@@ -48,6 +48,8 @@ class Comparison:
         change = unit.change
         if change.kind is ChangeKind.MOVED:
             return self._compare_move(unit)
+        if unit.is_helper and change.kind is ChangeKind.MODE:
+            return ComparedUnit(unit, change.before)
         if unit.is_helper and change.kind is not ChangeKind.DELETED:
             return ComparedUnit(unit)
         if unit.is_helper and change.path.startswith(".wap-"):
@@ -88,7 +90,9 @@ class Comparison:
             case ChangeKind.MODE:
                 newer = [] if (now.kind, now.mode) == (change.before.kind, change.before.mode) else [unit.path]
             case ChangeKind.TOUCHED:
-                is_needless = now.stamp != change.before.stamp or found.st_ctime_ns > self._began_ns
+                # All names of a file share its time.
+                is_other = now.stamp != change.before.stamp or found.st_ctime_ns > self._began_ns
+                is_needless = is_other or found.st_nlink > 1
                 return ComparedUnit(unit, now, is_needless=is_needless)
             case _ if now.kind != "folder" or change.before.kind != "folder":
                 is_old = _is_like(now, change.before) and found.st_ctime_ns <= self._began_ns

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from wap_kernel.files.contained.component_walk import FOLDER_FLAGS, Location
 from wap_kernel.files.contained.copies import remove_entry
@@ -20,6 +20,15 @@ from wap_kernel.state.changes.maker import ChangeConflict, ChangeMaker, Gate
 from wap_kernel.state.changes.recorder import ChangeRecorder
 from wap_kernel.state.changes.tree_manifest import TreeManifest
 from wap_kernel.state.database import Database
+
+
+@dataclass(frozen=True)
+class RecoveredChanges:
+    """The steps whose unfinished changes were completed or dropped after a crash, and the paths that were left."""
+
+    positions: tuple[int, ...] = ()
+    conflicts: tuple[str, ...] = ()
+    """Paths that others have changed since; of an atomic application with one of them nothing stays applied."""
 
 
 class ChangeHistory:
@@ -82,22 +91,22 @@ class ChangeHistory:
                 found.append(change.path)
         return found
 
-    def has_changes(self, run: str) -> bool:
-        """Return whether anything of what a run changed is recorded."""
-        return bool(self.log.read(run))
+    def has_changes(self, run: str, position: int | None = None) -> bool:
+        """Return whether anything of what a run, or its step at a position, changed is recorded."""
+        return any(position in (None, row.position) for row in self.log.read(run))
 
     # -- recovery
 
-    def recover(self, run: str) -> list[int]:
-        """Complete or drop the unfinished changes of a run whose process died; return the positions of their steps.
+    def recover(self, run: str) -> RecoveredChanges:
+        """Complete or drop the unfinished changes of a run whose process died.
 
         A ChangeSet whose application had begun is applied to its end, or not at all where the run is atomic and meets a
         conflict.
         """
         from wap_kernel.state.changes.applier import ChangeApplier  # which needs the history
 
-        positions = ChangeApplier(self).recover(run)
-        return sorted({*positions, *self._recover_operations(run)})
+        applied = ChangeApplier(self).recover(run)
+        return replace(applied, positions=tuple(sorted({*applied.positions, *self._recover_operations(run)})))
 
     def _recover_operations(self, run: str) -> list[int]:
         rows = self.log.read_unfinished(run)

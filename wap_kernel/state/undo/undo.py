@@ -30,10 +30,6 @@ class Undo:
     def is_on(self) -> bool:
         return self.history is not None
 
-    def recover(self, run: Run) -> list[int]:
-        """Recover the unfinished changes of a run, and return the positions of their operations."""
-        return [] if self.history is None else self.history.recover(run.id)
-
     def check(self, operation: RevertRun, caller: Caller) -> None:
         """Raise if a revert would be refused."""
         self._require_reverter().check(operation.run, self._guard_of(caller), force=operation.force)
