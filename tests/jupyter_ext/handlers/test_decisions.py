@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from tests.support.agent_tokens import another_server, bearer, mint
-from tests.support.http_runs import Notes, create, decide, ended, read, shell, start, types
+from tests.support.http_runs import Notes, create, decide, ended, read, shell, start, types, until
 
 DELETE = shell("rm -rf data/", id="shell-1")
 
@@ -95,6 +95,7 @@ async def test_who_does_not_wait_is_told_that_it_goes_on(fetch: Any, data: Any) 
     body = json.dumps({"operationId": "slow", "decision": "approved"})
     answer = await fetch(f"wap/runs/{run}/decision", method="POST", body=body, params={"wait": "0"})
     assert (answer.status, answer.body["status"]) == (202, "running")
+    await until(lambda: not data.exists())  # a file that the line names may not appear before it starts
     (data.parent / "go").touch()
     assert (await ended(fetch, run))["status"] == "completed"
 
