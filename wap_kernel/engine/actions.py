@@ -109,7 +109,7 @@ class Actions:
         if isinstance(operation, ApplyChanges):
             if self._layered is None:
                 raise NotFound("Commands have no layers here, so nothing waits to be applied.")
-            return self._layered.apply_kept(operation, permit, context)
+            return self._layered.apply_retained(operation, permit, context)
         return _SIMPLE[type(operation)](self, operation, permit)
 
     def _read(self, operation: ReadFile, permit: Permit) -> Result:
@@ -143,7 +143,7 @@ class Actions:
             return self._git.preview(operation, permit.guard, confinement)
 
         if self._layered is not None:
-            return self._layered.look(permit, preview)
+            return self._layered.inspect(permit, preview)
         return self._shared.act(permit, CancelToken(), preview)
 
     def _act(self, operation: GitAction, permit: Permit, cancel: CancelToken, context: CallContext) -> Result:

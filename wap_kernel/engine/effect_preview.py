@@ -43,16 +43,16 @@ def describe_effect(
     """Return what the command did on its layer; `files` are the caller's view of the workspace."""
     applied = [change for change in judgement.select_applied(changes) if change.kind is not ChangeKind.TOUCHED]
     diffs = _Diffs(layer, files)
-    shown = [{**describe_change(change), **diffs.compare(change)} for change in applied[:MAX_CHANGES]]
+    entries = [{**describe_change(change), **diffs.compare(change)} for change in applied[:MAX_CHANGES]]
     counts = {kind.value: sum(change.kind is kind for change in applied) for kind in ChangeKind}
     effect: dict[str, Any] = {
         "exitCode": outcome.exit_code,
         "stdout": _shorten(outcome.stdout),
         "stderr": _shorten(outcome.stderr),
         "timedOut": outcome.timed_out or None,
-        "changes": shown,
+        "changes": entries,
         "counts": {kind: count for kind, count in counts.items() if count},
-        "more": len(applied) - len(shown) or None,
+        "more": len(applied) - len(entries) or None,
         "refusedChanges": [
             {"path": render_path(change.path), "rule": change.rule, "reason": change.reason}
             for change in judgement.named[:MAX_CHANGES]

@@ -10,7 +10,7 @@ commands, and applies it at its end, or discards it. Runs on the workspace's thr
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from secrets import token_hex
 from typing import Any, TypeVar
@@ -35,10 +35,12 @@ from wap_kernel.state.changes.applier import ApplyResult, ChangeApplier
 SCANS = 3
 """Walks in search of what a command may not see, before it is given up."""
 T = TypeVar("T")
-KEPT_REASONS = ("conflict", "cancelled", "failed")
-"""The reasons for which a layer is kept that `apply_kept` applies."""
-KEPT_SECONDS = 24 * 3600.0
+RETAINED_REASONS = ("conflict", "cancelled", "failed")
+"""The reasons for which a layer is kept that `apply_retained` applies."""
+RETENTION_SECONDS = 24 * 3600.0
 """Seconds for which a layer that was not applied is kept."""
+UNSTORED_SECONDS = 60.0
+"""Seconds for which a layer waits until the run that it belongs to is stored."""
 OUTCOME = "outcome"
 OWNER = "owner"
 APPROVED = "approved"
@@ -58,12 +60,12 @@ class _OpenLayer:
     layer: Layer
     is_batch: bool = False
     """True if the layer belongs to a batch, which keeps it or not."""
-    is_kept: bool = False
+    is_retained: bool = False
 
     def keep(self, context: CallContext, reason: str) -> None:
         if self.is_batch:
             return
-        self.is_kept = True
+        self.is_retained = True
         owner = {"run": context.run, "position": context.position, "step": context.step, "reason": reason}
         self.layer.write_note(OWNER, owner)
 
@@ -230,24 +232,23 @@ class LayeredCommands:
                 )
             return result
 
-    def look(self, permit: Permit, look: Callable[[Confinement], T]) -> T:
-        """Call `look`, whose commands change nothing that counts, on a layer that is discarded."""
+    def inspect(self, permit: Permit, inspect: Callable[[Confinement], T]) -> T:
+        """Call `inspect`, whose commands change nothing that counts, on a layer that is discarded."""
         with self._open_layer(permit) as opened:
             opened.layer.hold()
             masks = permit.confine(opened.layer.files, Deadline(WALK_SECONDS))
-            return look(replace(masks.confinement, layer=opened.layer))
+            return inspect(replace(masks.confinement, layer=opened.layer))
 
     # -- layers
 
     def find_layers(self, run: str, reasons: Collection[str]) -> list[Layer]:
-        """Return the layers that a run keeps for one of these reasons, oldest first."""
-        found = []
-        for layer in self.layers.list():
-            owner = layer.read_note(OWNER) or {}
+        """Return the layers that a run keeps for one of these reasons, oldest first; the caller closes them."""
+        found: list[Layer] = []
+        for listed in self.layers.list():
+            owner = listed.read_note(OWNER) or {}
             if owner.get("run") == run and owner.get("reason") in reasons:
-                found.append(layer)
-            else:
-                layer.close()
+                with suppress(NotFound):
+                    found.append(self.layers.load(listed.id))
         return found
 
     def assign(self, identifier: str, run: str) -> None:
@@ -257,20 +258,27 @@ class LayeredCommands:
         layer.close()
 
     def sweep(self, is_needed: Callable[[Mapping[str, Any]], bool]) -> None:
-        """Remove the layers of dead processes, and kept ones that are too old or no longer needed by their run."""
+        """Remove the layers of dead processes, and those that are too old or no longer needed by their run."""
         self.layers.remove_leftovers()
-        for layer in self.layers.list():
+
+        def is_wanted(layer: Layer) -> bool:
             owner = layer.read_note(OWNER) or {}
             reason = owner.get("reason")
-            is_young = layer.age_seconds < KEPT_SECONDS
-            if is_young and (reason in KEPT_REASONS or (reason is not None and is_needed(owner))):
-                layer.close()
-            else:
-                layer.discard()
+            if reason in RETAINED_REASONS:
+                return layer.age_seconds < RETENTION_SECONDS
+            # The run of a single call is stored after its layer.
+            return reason is not None and (layer.age_seconds < UNSTORED_SECONDS or is_needed(owner))
 
-    def apply_kept(self, operation: ApplyChanges, permit: Permit, context: CallContext) -> AppliedChanges:
+        for layer in self.layers.list():
+            if not is_wanted(layer) and layer.lock():
+                if is_wanted(layer):  # it was in use until now
+                    layer.close()
+                else:
+                    layer.discard()
+
+    def apply_retained(self, operation: ApplyChanges, permit: Permit, context: CallContext) -> AppliedChanges:
         """Apply what a run left in its layers, over what is in the workspace now; its before-images are kept."""
-        layers = self.find_layers(operation.run, KEPT_REASONS)
+        layers = self.find_layers(operation.run, RETAINED_REASONS)
         if not layers:
             raise NotFound("The run has no changes that wait to be applied.", hint="They are kept for a while only.")
         applied: list[str] = []
@@ -327,7 +335,7 @@ class LayeredCommands:
             yield opened
         finally:
             opened.layer.close()
-            if not opened.is_kept:
+            if not opened.is_retained:
                 opened.layer.discard()
 
 

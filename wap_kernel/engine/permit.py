@@ -20,7 +20,7 @@ WALK_SECONDS = 30.0
 
 @dataclass(frozen=True)
 class Permit:
-    """What one allowed operation may use."""
+    """The files, limits and confinement that one allowed operation may use."""
 
     files: Files
     """The files, guarded by `guard`."""

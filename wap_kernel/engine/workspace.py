@@ -149,7 +149,7 @@ class Workspace:
         self.history = opened.enter_context(
             closing(ChangeHistory(unguarded, self.database, state, locks, self.save_gate))
         )
-        """What every operation changed, with the before-images."""
+        """The changes of every operation, with their before-images."""
         lease.remove_leftovers(self._remove_temporary)
         self.undo = Undo(self.history if self._keeps else None, locks, lambda caller: self.judge.bind(caller).guard)
         """The changes of runs, and their undo."""

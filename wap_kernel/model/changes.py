@@ -1,4 +1,4 @@
-"""What a command or an operation changed: a ChangeSet of Changes, each with its images before and after. Pure data."""
+"""The changes of a command or an operation: a ChangeSet of Changes, each with images before and after. Pure data."""
 
 from __future__ import annotations
 
@@ -50,9 +50,9 @@ class ChangeKind(str, Enum):
     MOVED = "moved"
     """A folder that was there before has another path now; `Change.source` is its old one."""
     MODE = "mode"
-    """Only the permissions are others."""
+    """The permissions are others, and nothing else."""
     TOUCHED = "touched"
-    """Only the time of modification is another; it is applied and undone, and not shown."""
+    """The time of modification is another, and nothing else; it is applied and undone, and not shown."""
     APPENDED = "appended"
     """A file operation has appended to a file in place; what was there before is the beginning of the file."""
 

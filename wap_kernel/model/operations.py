@@ -189,7 +189,7 @@ def _summarize_include(include: tuple[str, ...] | None) -> dict[str, object]:
 
 
 Isolation = Literal["layer", "shared"]
-"""Where the changes of a command go: into a Layer, whose ChangeSet is judged and applied, or into the workspace."""
+"""The target of what a command changes: a Layer, whose ChangeSet is judged and applied, or the workspace."""
 
 
 class RunCommand(Operation):

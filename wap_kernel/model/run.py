@@ -81,6 +81,8 @@ class BatchOptions(BaseModel):
     """True if the first failure reverts the whole run."""
     dry_run: bool = False
     """True if the run acts on a layer that is discarded; where there are no layers, commands are refused."""
+    on_layer: bool = False
+    """True if the run works on one layer, which is applied or discarded at its end."""
     call: str | None = None
     """The tool of a single call, None for a batch."""
     refused: dict[str, dict[str, Any]] = {}

@@ -102,9 +102,9 @@ def _create_bubblewrap(options: _ProviderOptions) -> Provider:
 
 
 def _find_layer_folder(options: _ProviderOptions) -> str | None:
-    from wap_kernel.providers.layers.probe import find_layer_place
+    from wap_kernel.providers.layers.probe import find_layer_folder
 
-    return None if options.state_dir is None else find_layer_place(options.root.path, options.state_dir).folder
+    return None if options.state_dir is None else find_layer_folder(options.root.path, options.state_dir).folder
 
 
 def _create_gvisor(options: _ProviderOptions) -> Provider:

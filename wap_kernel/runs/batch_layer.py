@@ -5,14 +5,15 @@ The layer survives a pause for approval and the process that executes the run. O
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, Literal
 
 from wap_kernel.engine.layered_commands import OWNER, LayeredCommands
 from wap_kernel.engine.workspace import Workspace
 from wap_kernel.files.interface import Files
 from wap_kernel.model.caller import CallContext
+from wap_kernel.model.errors import NotFound, ProviderUnavailable
 from wap_kernel.model.paths import render_path
 from wap_kernel.model.run import Run
 from wap_kernel.providers.layers.layer import Layer
@@ -31,9 +32,11 @@ class BatchLayer:
         self._layer: Layer | None = None
 
     def open(self) -> Layer:
-        """Return the layer, mounted."""
+        """Return the layer, mounted; raise NotFound where it is gone with what the run has done so far."""
         if self._layer is None:
             found = self._layered.find_layers(self._run.id, (BATCH,))
+            if not found and self._run.position:
+                raise NotFound("The layer of this run is gone, and with it what the run changed.", hint="Run it again.")
             self._layer = found[0] if found else self._layered.layers.create()
             if not found:
                 self._layer.write_note(OWNER, {"run": self._run.id, "reason": BATCH})
@@ -49,17 +52,16 @@ class BatchLayer:
     def apply(self, workspace: Workspace) -> ApplyResult:
         """Apply the changes of the whole run, all or none; a conflict keeps the layer."""
         layer = self.open()
-        changes = layer.read_changes()
         layer.release()
+        changes = layer.read_changes()
         judgement = workspace.judge.judge_effect(changes, layer, self._run.caller)
         context = CallContext(dialect=self._run.dialect, tool="apply", run=self._run.id, position=self._run.count)
         result = self._layered.apply(layer, changes, judgement, context, atomic=True)
+        self.release()
         if result.conflicts:
-            layer.write_note(OWNER, {"run": self._run.id, "reason": "conflict"})
-            layer.close()
+            self.keep("conflict")
         else:
-            layer.discard()
-        self._layer = None
+            self.discard()
         return result
 
     def discard(self) -> None:
@@ -68,18 +70,23 @@ class BatchLayer:
         for layer in self._layered.find_layers(self._run.id, (BATCH,)):
             layer.discard()
 
-    def keep_cancelled(self) -> None:
-        """Keep the layer of a cancelled run for a while, so that a person can still apply it."""
+    def keep(self, reason: Literal["cancelled", "conflict"]) -> None:
+        """Keep the layer for a while, so that a person can still apply it."""
         self.release()
         for layer in self._layered.find_layers(self._run.id, (BATCH,)):
-            layer.write_note(OWNER, {"run": self._run.id, "reason": "cancelled"})
+            layer.write_note(OWNER, {"run": self._run.id, "reason": reason})
             layer.close()
 
 
 def find_batch_layer(workspace: Workspace, run: Run) -> BatchLayer | None:
     """Return the layer of a run, None for a run that changes the workspace step by step."""
-    if workspace.layered is None or not (run.options.atomic or run.options.dry_run):
+    if not run.options.on_layer:
         return None
+    if workspace.layered is None:
+        raise ProviderUnavailable(
+            "The run works on a layer, and commands have no layers here any more.",
+            hint="Start the server with the provider that the run began with, or cancel the run.",
+        )
     return BatchLayer(workspace.layered, run)
 
 
@@ -96,5 +103,10 @@ def open_batch_files(workspace: Workspace, run: Run) -> Iterator[Files | None]:
         batch.release()
 
 
-def describe_conflicts(result: ApplyResult) -> dict[str, Any]:
-    return {"conflicts": [render_path(path) for path in result.conflicts]}
+def describe_conflicts(conflicts: Sequence[str]) -> tuple[str, dict[str, Any]]:
+    """Return the message and the details of the event of an atomic run that met conflicts when it was applied."""
+    named = [render_path(path) for path in conflicts]
+    message = (
+        f"Files that the run changes were changed meanwhile: {', '.join(named[:10])}. Nothing of the run was applied."
+    )
+    return message, {"atomic": True, "conflicts": named}

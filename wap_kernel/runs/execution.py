@@ -24,7 +24,6 @@ from wap_kernel.model.command import CancelToken, OperationCancelled
 from wap_kernel.model.errors import TooLarge, WapError
 from wap_kernel.model.limits import MAX_RUN_EVENT_CHARACTERS
 from wap_kernel.model.operations import Effect
-from wap_kernel.model.paths import render_path
 from wap_kernel.model.run import Approval, Run, RunStatus, Step
 from wap_kernel.policy.verdict import VerdictKind
 from wap_kernel.runs.batch_layer import describe_conflicts, find_batch_layer
@@ -95,12 +94,13 @@ class RunExecution:
             return await self._end_badly(self._services.workspace.bug(error, "a run"), self._next_step)
 
     async def _execute_batch(self) -> RunStatus:
-        """Execute the steps; unmount the layer of the run afterwards."""
+        """Execute the steps; unmount the layer of the run afterwards, or discard that of a dry run."""
         try:
             return await self._execute_steps()
         finally:
             if self._batch is not None:
-                await self._services.workspace.offload(self._batch.release)
+                is_simulated = self._run.options.dry_run
+                await self._services.workspace.offload(self._batch.discard if is_simulated else self._batch.release)
 
     @property
     def _next_step(self) -> Step | None:
@@ -120,22 +120,13 @@ class RunExecution:
     async def _complete(self) -> RunStatus:
         """Apply the layer of an atomic run, all or nothing, and end the run."""
         batch = self._batch
-        if batch is None:
-            return await self._finish(RunStatus.COMPLETED)
-        if self._run.options.dry_run:
-            await self._services.workspace.offload(batch.discard)
+        if batch is None or self._run.options.dry_run:
             return await self._finish(RunStatus.COMPLETED)
         result = await self._services.workspace.offload(lambda: batch.apply(self._services.workspace))
         if not result.conflicts:
             return await self._finish(RunStatus.COMPLETED)
-        message = (
-            f"Files that the run changes were changed meanwhile: {', '.join(map(render_path, result.conflicts[:10]))}. "
-            "Nothing of the run was applied."
-        )
-        details = {"atomic": True, **describe_conflicts(result)}
-        return await self._finish(
-            RunStatus.ERROR, events=[self._services.events.write_error("execution", message, details)]
-        )
+        event = self._services.events.write_error("execution", *describe_conflicts(result.conflicts))
+        return await self._finish(RunStatus.ERROR, events=[event])
 
     async def _end_early(self) -> RunStatus:
         if self.stopped is not None:

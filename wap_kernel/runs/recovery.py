@@ -6,15 +6,16 @@ A process claims a run before it recovers it, so that no other process recovers 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from typing import Any
 
 from wap_kernel.model.caller import Caller
-from wap_kernel.model.errors import PARTIAL_EFFECT_HINT, ExecutionFailed, WapError
+from wap_kernel.model.errors import PARTIAL_EFFECT_HINT, ExecutionFailed, ProviderUnavailable, WapError
 from wap_kernel.model.run import Approval, Run, RunStatus
-from wap_kernel.runs.batch_layer import find_batch_layer
+from wap_kernel.runs.batch_layer import describe_conflicts, find_batch_layer
 from wap_kernel.runs.services import CANCELLED, RunServices, encode_error, encode_withdrawal, undo_run
+from wap_kernel.state.changes.history import RecoveredChanges
 
 
 def recover_runs(services: RunServices, orphans: frozenset[str] = frozenset()) -> None:
@@ -81,11 +82,7 @@ def recover_run(services: RunServices, run: Run, cause: str = "The process that 
         return services.store.require(run.id)  # it has ended meanwhile, or another process recovers it
     current = services.store.require(run.id)
     recovered = services.workspace.history.recover(run.id)
-    if current.options.atomic and current.count in recovered:
-        # The layer of the run was being applied, and now it is applied.
-        if (batch := find_batch_layer(services.workspace, current)) is not None:
-            batch.discard()
-        services.store.change_status(current, RunStatus.RUNNING, RunStatus.COMPLETED)
+    if _recover_batch(services, current, recovered):
         return services.store.require(run.id)
     under_way = current.steps[current.position] if current.position < current.count else None
     is_answered = current.response is not None or current.dialect not in services.encoders
@@ -98,7 +95,7 @@ def recover_run(services: RunServices, run: Run, cause: str = "The process that 
     if under_way is not None:
         cause = f'{cause} while operation "{under_way.id}" ({under_way.tool}) was under way'
         details |= {"operationId": under_way.id, "operationType": under_way.tool}
-        if others := _list_bulk_operations(current, recovered):
+        if others := _list_bulk_operations(current, recovered.positions):
             cause = f"{cause}, and with it {len(others)} more of which some may be done"
             details |= {"operationIds": [under_way.id, *others]}
     events = [services.events.write_error("system", f"{cause}.", details)]
@@ -107,6 +104,24 @@ def recover_run(services: RunServices, run: Run, cause: str = "The process that 
     response = encode_error(services, current, ExecutionFailed(f"{cause}.", hint=PARTIAL_EFFECT_HINT, runId=current.id))
     services.store.change_status(current, RunStatus.RUNNING, RunStatus.ERROR, events=events, response=response)
     return services.store.require(run.id)
+
+
+def _recover_batch(services: RunServices, run: Run, recovered: RecoveredChanges) -> bool:
+    """End a run whose layer was being applied, or was applied, when its process died; return False for any other."""
+    if not run.options.on_layer or run.options.dry_run:
+        return False
+    is_conflicting = bool(recovered.conflicts) and run.count in recovered.positions
+    if not is_conflicting and not services.workspace.history.has_changes(run.id, run.count):
+        return False
+    with suppress(ProviderUnavailable):  # there are no layers here any more
+        if (batch := find_batch_layer(services.workspace, run)) is not None:
+            batch.keep("conflict") if is_conflicting else batch.discard()
+    if is_conflicting:
+        event = services.events.write_error("execution", *describe_conflicts(recovered.conflicts))
+        services.store.change_status(run, RunStatus.RUNNING, RunStatus.ERROR, events=[event])
+    else:
+        services.store.change_status(run, RunStatus.RUNNING, RunStatus.COMPLETED)
+    return True
 
 
 def _list_bulk_operations(run: Run, recovered: Sequence[int]) -> list[str]:

@@ -106,11 +106,12 @@ class Runner(RunQueries):
         """Store a run and begin it, or return the run that was started under the same key."""
         self._check_options(steps, options)
         not_allowed = {name: error.to_dict() for name, error in (refused or {}).items()}
+        is_on_layer = self.workspace.layered is not None and (options.atomic or options.dry_run)
         new = NewRun(
             id=new_run_id(),
             caller=caller,
             dialect=dialect,
-            options=options.model_copy(update={"refused": not_allowed}),
+            options=options.model_copy(update={"refused": not_allowed, "on_layer": is_on_layer}),
             steps=tuple(steps),
             owner=self.workspace.lease.id,
             key=key,
@@ -147,7 +148,7 @@ class Runner(RunQueries):
             )
 
     def _execute(self, run: Run, *, approval: Approval | None = None) -> None:
-        is_overlaid = run.options.dry_run and self.workspace.layered is None
+        is_overlaid = run.options.dry_run and not run.options.on_layer
         overlay = self.workspace.judge.new_overlay() if is_overlaid else None
         execution = RunExecution(self._services, run, overlay=overlay, approval=approval)
         if self._is_closing:

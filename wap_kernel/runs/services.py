@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from contextlib import AbstractAsyncContextManager, nullcontext
+from contextlib import AbstractAsyncContextManager, nullcontext, suppress
 from dataclasses import dataclass, field
 from typing import Any, Literal, Protocol
 
 from wap_kernel.engine.workspace import Workspace
 from wap_kernel.files.read import WholeFile
 from wap_kernel.model.caller import Caller
-from wap_kernel.model.errors import ApprovalRequired, WapError
+from wap_kernel.model.errors import ApprovalRequired, ProviderUnavailable, WapError
 from wap_kernel.model.operations import Operation, ReadFile
 from wap_kernel.model.results import ChangeResult, Result
 from wap_kernel.model.run import Approval, Run, Step
@@ -109,14 +109,15 @@ def undo_run(
     The layer of a run that was cancelled is kept for a while, so that a person can still apply it.
     """
     details: dict[str, Any] = {"operationId": operation_id, "atomic": True}
-    if run.options.dry_run:
-        if (batch := find_batch_layer(services.workspace, run)) is not None:
-            batch.discard()
+    is_simulated = run.options.dry_run
+    if run.options.on_layer:
+        with suppress(ProviderUnavailable):  # there are no layers here any more, and nothing of it was applied
+            if (batch := find_batch_layer(services.workspace, run)) is not None:
+                batch.keep("cancelled") if is_cancelled and not is_simulated else batch.discard()
+    if is_simulated:
         message = f"{why}, so everything would have been undone. This was a dry run: nothing was changed."
         return services.events.write_error("execution", message, details)
-    batch = find_batch_layer(services.workspace, run)
-    if batch is not None:
-        (batch.keep_cancelled if is_cancelled else batch.discard)()
+    if run.options.on_layer:
         return services.events.write_error("execution", f"{why}, so everything was undone.", details)
     try:
         left = services.workspace.pipeline.undo_run(run)

@@ -240,13 +240,13 @@ class StepExecution:
     def _describe_layer(self, layer: Layer) -> dict[str, Any]:
         """Return what the batch has changed so far, as far as the caller may know of it."""
         workspace, caller = self._services.workspace, self._run.caller
-        shown = [
+        entries = [
             describe_change(change)
             for change in layer.read_changes()
             if change.kind is not ChangeKind.TOUCHED and workspace.judge.may_name(change.path, caller)
         ]
-        more = len(shown) - MAX_SIMULATED_CHANGES
-        return {"changes": shown[:MAX_SIMULATED_CHANGES], **({"more": more} if more > 0 else {})}
+        more = len(entries) - MAX_SIMULATED_CHANGES
+        return {"changes": entries[:MAX_SIMULATED_CHANGES], **({"more": more} if more > 0 else {})}
 
 
 def discard_preview(services: RunServices, refusal: ApprovalRequired, batch: BatchLayer | None = None) -> None:

@@ -95,7 +95,7 @@ def read_upper_file(upper: str, path: str, limit: int) -> bytes | None:
 
 
 @dataclass(frozen=True)
-class _Place:
+class _FolderPair:
     """A folder that is compared: its path, the open upper folder, and the open folder of the workspace."""
 
     path: str
@@ -121,66 +121,66 @@ class _ChangeReader:
             new, old = os.fstat(descriptor), os.fstat(self._root)
             if stat.S_IMODE(new.st_mode) != stat.S_IMODE(old.st_mode):
                 self._add_mode(".", old, new)
-            self._read_folder(_Place(".", descriptor, self._root, "."))
+            self._read_folder(_FolderPair(".", descriptor, self._root, "."))
 
-    def _read_folder(self, place: _Place) -> None:
-        with os.scandir(place.upper) as found:
+    def _read_folder(self, pair: _FolderPair) -> None:
+        with os.scandir(pair.upper) as found:
             entries = sorted(found, key=lambda entry: entry.name)
-        if place.is_opaque and place.lower is not None:
+        if pair.is_opaque and pair.lower is not None:
             names = {entry.name for entry in entries}
-            for name in sorted(set(os.listdir(place.lower)) - names):
-                self._add_deleted(place, name)
+            for name in sorted(set(os.listdir(pair.lower)) - names):
+                self._add_deleted(pair, name)
         for entry in entries:
             new = entry.stat(follow_symlinks=False)
             if is_whiteout(new):
-                self._add_deleted(place, entry.name)
+                self._add_deleted(pair, entry.name)
             elif stat.S_ISDIR(new.st_mode):
-                self._read_subfolder(place, entry.name, new)
+                self._read_subfolder(pair, entry.name, new)
             else:
-                self._compare_file(place, entry.name, new)
+                self._compare_file(pair, entry.name, new)
 
-    def _read_subfolder(self, place: _Place, name: str, new: os.stat_result) -> None:
-        path, old = join_path(place.path, name), self._lstat_lower(place, name)
+    def _read_subfolder(self, pair: _FolderPair, name: str, new: os.stat_result) -> None:
+        path, old = join_path(pair.path, name), self._lstat_lower(pair, name)
         with ExitStack() as opened:
-            descriptor = open_upper_folder(name, place.upper)
+            descriptor = open_upper_folder(name, pair.upper)
             opened.callback(os.close, descriptor)
-            lower, lower_path = None, join_path(place.lower_path, name)
+            lower, lower_path = None, join_path(pair.lower_path, name)
             redirect = self._read_attribute(descriptor, "redirect")
             is_opaque = self._read_attribute(descriptor, "opaque") == b"y"
             if redirect is not None and not is_opaque:
-                lower_path = _resolve_redirect(redirect, place.lower_path)
+                lower_path = _resolve_redirect(redirect, pair.lower_path)
                 lower = self._open_lower(lower_path)
                 if lower is not None:
                     before = _folder_image(os.fstat(lower))
                     self._add(Change(path, ChangeKind.MOVED, before, _folder_image(new), lower_path))
-            elif old is not None and stat.S_ISDIR(old.st_mode) and place.lower is not None:
-                lower = os.open(name, _FOLDER, dir_fd=place.lower)
+            elif old is not None and stat.S_ISDIR(old.st_mode) and pair.lower is not None:
+                lower = os.open(name, _FOLDER, dir_fd=pair.lower)
                 if stat.S_IMODE(old.st_mode) != stat.S_IMODE(new.st_mode):
                     self._add_mode(path, old, new)
             if lower is not None:
                 opened.callback(os.close, lower)
             else:
-                is_new = old is None or place.lower is None
-                before = ABSENT if is_new else image_of(old, place.lower or 0, name)
+                is_new = old is None or pair.lower is None
+                before = ABSENT if is_new else image_of(old, pair.lower or 0, name)
                 kind = ChangeKind.CREATED if is_new else ChangeKind.CHANGED
                 self._add(Change(path, kind, before, _folder_image(new)))
             # A folder in an opaque one is not merged either, though the kernel does not mark it.
-            is_opaque = is_opaque or (place.is_opaque and redirect is None)
-            self._read_folder(_Place(path, descriptor, lower, lower_path, is_opaque))
+            is_opaque = is_opaque or (pair.is_opaque and redirect is None)
+            self._read_folder(_FolderPair(path, descriptor, lower, lower_path, is_opaque))
 
-    def _compare_file(self, place: _Place, name: str, new: os.stat_result) -> None:
-        path, old = join_path(place.path, name), self._lstat_lower(place, name)
-        after = image_of(new, place.upper, name)
-        if old is None or place.lower is None:
+    def _compare_file(self, pair: _FolderPair, name: str, new: os.stat_result) -> None:
+        path, old = join_path(pair.path, name), self._lstat_lower(pair, name)
+        after = image_of(new, pair.upper, name)
+        if old is None or pair.lower is None:
             self._add(Change(path, ChangeKind.CREATED, ABSENT, after))
             return
-        before = image_of(old, place.lower, name)
+        before = image_of(old, pair.lower, name)
         if before.kind == "folder":
-            self._list_deleted(place.lower, name, path, join_path(place.lower_path, name))
+            self._list_deleted(pair.lower, name, path, join_path(pair.lower_path, name))
         if (
             before.kind != after.kind
             or before.target != after.target
-            or not self._has_same_content(place, name, old, new)
+            or not self._has_same_content(pair, name, old, new)
         ):
             self._add(Change(path, ChangeKind.CHANGED, before, after))
         elif before.mode != after.mode:
@@ -188,7 +188,7 @@ class _ChangeReader:
         elif old.st_mtime_ns != new.st_mtime_ns and before.kind == "file":
             self._add(Change(path, ChangeKind.TOUCHED, before, after))
 
-    def _has_same_content(self, place: _Place, name: str, old: os.stat_result, new: os.stat_result) -> bool:
+    def _has_same_content(self, pair: _FolderPair, name: str, old: os.stat_result, new: os.stat_result) -> bool:
         """Return whether both files hold the same; a file may have been opened for writing and left as it was."""
         if not stat.S_ISREG(new.st_mode):
             return True
@@ -196,12 +196,12 @@ class _ChangeReader:
             return False
         try:
             with ExitStack() as opened:
-                pair = []
-                for folder in (place.upper, place.lower):
-                    pair.append(os.open(name, _FILE, dir_fd=folder))
-                    opened.callback(os.close, pair[-1])
-                while chunk := os.read(pair[0], _CHUNK):
-                    if os.read(pair[1], _CHUNK) != chunk:
+                files = []
+                for folder in (pair.upper, pair.lower):
+                    files.append(os.open(name, _FILE, dir_fd=folder))
+                    opened.callback(os.close, files[-1])
+                while chunk := os.read(files[0], _CHUNK):
+                    if os.read(files[1], _CHUNK) != chunk:
                         return False
         except OSError:
             return False  # it cannot be read, so it counts as changed
@@ -209,14 +209,14 @@ class _ChangeReader:
 
     # -- deletions
 
-    def _add_deleted(self, place: _Place, name: str) -> None:
-        old = self._lstat_lower(place, name)
-        if old is None or place.lower is None:
+    def _add_deleted(self, pair: _FolderPair, name: str) -> None:
+        old = self._lstat_lower(pair, name)
+        if old is None or pair.lower is None:
             return  # moved, or made and deleted by the command itself, or gone from the workspace meanwhile
-        path = join_path(place.path, name)
-        self._add(Change(path, ChangeKind.DELETED, image_of(old, place.lower, name)))
+        path = join_path(pair.path, name)
+        self._add(Change(path, ChangeKind.DELETED, image_of(old, pair.lower, name)))
         if stat.S_ISDIR(old.st_mode):
-            self._list_deleted(place.lower, name, path, join_path(place.lower_path, name))
+            self._list_deleted(pair.lower, name, path, join_path(pair.lower_path, name))
 
     def _list_deleted(self, parent: int, name: str, path: str, lower_path: str) -> None:
         """List everything below a folder of the workspace as deleted."""
@@ -238,9 +238,9 @@ class _ChangeReader:
 
     # -- parts
 
-    def _lstat_lower(self, place: _Place, name: str) -> os.stat_result | None:
+    def _lstat_lower(self, pair: _FolderPair, name: str) -> os.stat_result | None:
         """Return the lstat of what was at a path; None also where that is a folder which was moved."""
-        return None if join_path(place.lower_path, name) in self._moved else _lstat(name, place.lower)
+        return None if join_path(pair.lower_path, name) in self._moved else _lstat(name, pair.lower)
 
     def _add(self, change: Change) -> None:
         if len(self.changes) >= MAX_CHANGES:

@@ -13,7 +13,6 @@ import json
 import os
 import shutil
 import stat
-import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -22,20 +21,22 @@ from functools import partial
 from secrets import token_hex
 from typing import Any
 
-if sys.platform != "win32":
-    import fcntl
-
 from wap_kernel.files.contained.component_walk import FOLDER_FLAGS
 from wap_kernel.files.contained.root import Root
 from wap_kernel.model.changes import ChangeSet
-from wap_kernel.model.errors import NO_SPACE_ERRNOS, NoSpace, NotFound, ProviderUnavailable, WapError
+from wap_kernel.model.errors import NO_SPACE_ERRNOS, Conflict, NoSpace, NotFound, ProviderUnavailable, WapError
 from wap_kernel.providers.layers.change_reader import open_upper_folder, read_changes
 from wap_kernel.providers.layers.launcher import Launcher, NamespaceProcess, NamespaceTask
+from wap_kernel.state.file_lock import lock_within
 
 _DESCRIPTION = "layer.json"
 _TICK_SECONDS = 0.001
 REMOVED = "removed-"
 """The prefix of layers whose files are being removed."""
+LOCK_SECONDS = 10.0
+"""Seconds to wait for another user of a layer."""
+UNFINISHED_SECONDS = 60.0
+"""Seconds after which a layer that has no description is taken for one whose process died while it was made."""
 
 
 @dataclass(frozen=True)
@@ -58,17 +59,29 @@ class Layer:
         self._launcher = launcher
         self._user_namespace = description.user_namespace
         self._holder: NamespaceProcess | None = None
-        self._held: list[int] = []
-        self._lock = _lock_folder(folder)
+        self._mounted: list[int] = []
+        self._lock: int | None = None
 
-    @property
-    def is_free(self) -> bool:
-        """Return whether no other user of the layer, in any process, has it open."""
-        return self._lock is not None
+    def lock(self, seconds: float = 0.0) -> bool:
+        """Mark the layer as in use until `close`; return False if another user, in any process, has it or it is gone.
+
+        A layer that is locked is not removed by anybody else.
+        """
+        if self._lock is None:
+            try:
+                descriptor = os.open(self.folder, FOLDER_FLAGS)
+            except OSError:
+                return False
+            if not lock_within(descriptor, seconds) or not _is_still(descriptor, self.folder):
+                os.close(descriptor)
+                return False
+            self._lock = descriptor
+        return True
 
     @property
     def age_seconds(self) -> float:
-        return time.time() - os.stat(self.folder).st_mtime
+        """Return the seconds since the layer was made or got its last note."""
+        return _read_age(self.folder)
 
     @property
     def upper(self) -> str:
@@ -81,7 +94,7 @@ class Layer:
     @property
     def files(self) -> Root:
         """Return the files that a command on this layer sees: those of the workspace until the layer is held."""
-        return self._root.at_descriptor(self._held[0]) if self._held else self._root
+        return self._root.at_descriptor(self._mounted[0]) if self._mounted else self._root
 
     # -- batches
 
@@ -97,18 +110,18 @@ class Layer:
                 raise ProviderUnavailable(f"The layer could not be mounted: {failure.text}.", hint="Run `wap doctor`.")
             merged = os.open(".", FOLDER_FLAGS, dir_fd=descriptors[0])  # the one that was sent cannot be read
             os.close(descriptors[0])
-            self._holder, self._held = holder, [merged, *descriptors[1:]]
-        return self._held[0]
+            self._holder, self._mounted = holder, [merged, *descriptors[1:]]
+        return self._mounted[0]
 
     @property
     def namespaces(self) -> tuple[int, int] | None:
         """Return descriptors of the namespaces that hold the layer, None while it is not held."""
-        return (self._held[1], self._held[2]) if self._held else None
+        return (self._mounted[1], self._mounted[2]) if self._mounted else None
 
     def release(self) -> None:
         """Unmount a layer that was held; what it holds stays."""
-        held, self._held = self._held, []
-        for descriptor in held:
+        mounted, self._mounted = self._mounted, []
+        for descriptor in mounted:
             os.close(descriptor)
         if self._holder is not None:
             self._holder.end()
@@ -177,10 +190,13 @@ class LayerStore:
             os.makedirs(folder, mode=0o700, exist_ok=True)
 
     def create(self) -> Layer:
-        """Make an empty layer on the workspace as it is now."""
+        """Make an empty layer on the workspace as it is now, and lock it."""
         folder = os.path.join(self.folder, f"layer_{token_hex(8)}")
         with _translate_errors():
             os.mkdir(folder, 0o700)
+            description = LayerDescription(read_clock(self._root, folder), self._launcher.user_namespace)
+            layer = self._open(folder, description)
+            layer.lock()
             upper = os.path.join(folder, "upper")
             os.mkdir(upper, 0o700)
             os.mkdir(os.path.join(folder, "work"), 0o700)
@@ -189,12 +205,18 @@ class LayerStore:
                 with suppress(PermissionError):
                     os.chown(upper, top.st_uid, top.st_gid)
             os.chmod(upper, stat.S_IMODE(top.st_mode))  # the merged folder has the mode of the upper one
-            description = LayerDescription(read_clock(self._root, folder), self._launcher.user_namespace)
-            _write_description(folder, description)
-        return self._open(folder, description)
+            _write_description(folder, description)  # last: from now on others see it
+        return layer
 
     def load(self, identifier: str) -> Layer:
-        """Return the layer with this id; raise NotFound where it has been removed."""
+        """Return the layer with this id, locked; raise NotFound where it is gone, Conflict where it is in use."""
+        layer = self._find(identifier)
+        if not layer.lock(LOCK_SECONDS):
+            self._find(identifier)
+            raise Conflict("The layer of this command is in use.", hint="Try again.")
+        return layer
+
+    def _find(self, identifier: str) -> Layer:
         folder = os.path.join(self.folder, os.path.basename(identifier))
         try:
             with open(os.path.join(folder, _DESCRIPTION), encoding="utf-8") as file:
@@ -210,20 +232,20 @@ class LayerStore:
         return os.path.exists(os.path.join(self.folder, os.path.basename(identifier), _DESCRIPTION))
 
     def list(self) -> list[Layer]:
-        """Return the layers on disk that nobody uses now, oldest first; the caller closes them."""
+        """Return the layers on disk, oldest first. They are not locked: others may use or remove them meanwhile."""
         found = []
         for name in os.listdir(self.folder):
             with suppress(NotFound):
                 if not name.startswith(REMOVED):
-                    found.append(self.load(name))
-        free = [layer for layer in found if layer.is_free]
-        return sorted(free, key=lambda layer: (layer.began_ns, layer.id))
+                    found.append(self._find(name))
+        return sorted(found, key=lambda layer: (layer.began_ns, layer.id))
 
     def remove_leftovers(self) -> None:
-        """Remove the files of discarded layers that a crash left."""
+        """Remove the files of layers that were being made or removed when their process died."""
         for name in os.listdir(self.folder):
-            if name.startswith(REMOVED):
-                remove_tree(os.path.join(self.folder, name))
+            path = os.path.join(self.folder, name)
+            if name.startswith(REMOVED) or (not self.exists(name) and _read_age(path) > UNFINISHED_SECONDS):
+                remove_tree(path)
 
     def remove(self, identifier: str) -> None:
         """Remove a layer, which may be gone already."""
@@ -234,15 +256,19 @@ class LayerStore:
         return Layer(folder, self._root, self._launcher, description)
 
 
-def _lock_folder(folder: str) -> int | None:
-    """Return a descriptor that marks the layer as in use, None if it is in use already."""
-    descriptor = os.open(folder, FOLDER_FLAGS)
+def _is_still(descriptor: int, folder: str) -> bool:
+    """Return whether an open folder has not been renamed or removed since."""
     try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        return os.path.samestat(os.fstat(descriptor), os.stat(folder))
     except OSError:
-        os.close(descriptor)
-        return None
-    return descriptor
+        return False
+
+
+def _read_age(path: str) -> float:
+    try:
+        return time.time() - os.stat(path).st_mtime
+    except FileNotFoundError:
+        return 0.0
 
 
 def _write_description(folder: str, description: LayerDescription) -> None:

@@ -16,16 +16,16 @@ FALLBACKS = ("/var/tmp", "/dev/shm")
 
 
 @dataclass(frozen=True)
-class LayerPlace:
+class LayerFolder:
     """The folder for layers."""
 
     folder: str | None
-    """None: no layer can be mounted on this machine."""
+    """The path, None where no layer can be mounted on this machine."""
     detail: str
     """The place and the way, or the reason why there are none, for people."""
 
 
-def find_layer_place(root: str, state_dir: str) -> LayerPlace:
+def find_layer_folder(root: str, state_dir: str) -> LayerFolder:
     """Return where layers of the workspace at `root` can lie: in the state folder, else in another place."""
     user_namespace = needs_user_namespace()
     reasons: list[str] = []
@@ -33,9 +33,9 @@ def find_layer_place(root: str, state_dir: str) -> LayerPlace:
         reason = _try_layer(root, folder, user_namespace=user_namespace)
         if reason is None:
             way = "in a user namespace" if user_namespace else "without a user namespace"
-            return LayerPlace(folder, f"overlayfs in {folder}, mounted {way}")
+            return LayerFolder(folder, f"overlayfs in {folder}, mounted {way}")
         reasons.append(reason)
-    return LayerPlace(None, f"no layer can be mounted: {reasons[0]}")
+    return LayerFolder(None, f"no layer can be mounted: {reasons[0]}")
 
 
 def _list_candidates(state_dir: str) -> Iterator[str]:
@@ -56,8 +56,8 @@ def _try_layer(root: str, folder: str, *, user_namespace: bool) -> str | None:
     try:
         os.makedirs(folder, mode=0o700, exist_ok=True)
         with ExitStack() as stack:
-            place = stack.enter_context(tempfile.TemporaryDirectory(prefix="probe-", dir=folder))
-            upper, work = (os.path.join(place, name) for name in ("upper", "work"))
+            probe = stack.enter_context(tempfile.TemporaryDirectory(prefix="probe-", dir=folder))
+            upper, work = (os.path.join(probe, name) for name in ("upper", "work"))
             os.mkdir(upper, 0o700)
             os.mkdir(work, 0o700)
             found = os.stat(root)
