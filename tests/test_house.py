@@ -5,17 +5,15 @@ from __future__ import annotations
 import ast
 import collections
 import re
-from collections.abc import Iterator
+from collections.abc import Container, Iterator
 from pathlib import Path
+
+import pytest
 
 PROJECT = Path(__file__).resolve().parents[1]
 PACKAGES = ("wap_kernel", "jupyter_ext")
-MODULES = {
-    str(path.relative_to(PROJECT)): ast.parse(path.read_text())
-    for package in PACKAGES
-    for path in sorted((PROJECT / package).rglob("*.py"))
-}
-"""The syntax trees of all modules, by path."""
+Modules = dict[str, ast.Module]
+"""Syntax trees by path."""
 
 MAX_MODULES = 16
 """Modules in one folder, `__init__` aside."""
@@ -69,20 +67,29 @@ SUBJECTS = re.compile(r"(?:^|[.:;] )(Whoever|Somebody|Nobody|It is|It was|What i
 """Beginnings of sentences in error texts that do not name their subject."""
 
 
-def test_a_module_is_named_by_a_noun() -> None:
-    names = {Path(path).stem for path in MODULES}
+@pytest.fixture(scope="module")
+def modules() -> Modules:
+    return {
+        str(path.relative_to(PROJECT)): ast.parse(path.read_text())
+        for package in PACKAGES
+        for path in sorted((PROJECT / package).rglob("*.py"))
+    }
+
+
+def test_a_module_is_named_by_a_noun(modules: Modules) -> None:
+    names = {Path(path).stem for path in modules}
     assert {name for name in names if name.endswith("ing")} - GERUND_NAMES.keys() == set()
     assert names & ADVERBS == set()
 
 
-def test_a_folder_can_be_taken_in_at_a_glance() -> None:
-    sizes = collections.Counter(str(Path(path).parent) for path in MODULES if not path.endswith("__init__.py"))
+def test_a_folder_can_be_taken_in_at_a_glance(modules: Modules) -> None:
+    sizes = collections.Counter(str(Path(path).parent) for path in modules if not path.endswith("__init__.py"))
     assert {folder: size for folder, size in sizes.items() if size > MAX_MODULES} == {}
 
 
-def test_every_module_that_a_document_names_is_there() -> None:
+def test_every_module_that_a_document_names_is_there(modules: Modules) -> None:
     paths = [
-        f"/{path}" for path in (*MODULES, *(str(path.relative_to(PROJECT)) for path in PROJECT.glob("tests/**/*.py")))
+        f"/{path}" for path in (*modules, *(str(path.relative_to(PROJECT)) for path in PROJECT.glob("tests/**/*.py")))
     ]
     named = {
         (document.name, name)
@@ -95,19 +102,19 @@ def test_every_module_that_a_document_names_is_there() -> None:
     } == set()
 
 
-def test_no_two_public_classes_have_the_same_name() -> None:
+def test_no_two_public_classes_have_the_same_name(modules: Modules) -> None:
     homes = collections.defaultdict(list)
-    for path, tree in MODULES.items():
+    for path, tree in modules.items():
         for node in tree.body:
             if isinstance(node, ast.ClassDef) and not node.name.startswith("_") and "/dialects/" not in path:
                 homes[node.name].append(path)
     assert {name: found for name, found in homes.items() if len(found) > 1} == {}
 
 
-def test_identifiers_are_in_the_vocabulary() -> None:
+def test_identifiers_are_in_the_vocabulary(modules: Modules) -> None:
     found = {
         f"{path}: {name}": RETIRED[word]
-        for path, tree in MODULES.items()
+        for path, tree in modules.items()
         for name in _defined(tree)
         for word in re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", name).lower().split("_")
         if word in RETIRED and name not in RETIRED_NAMES_ALLOWED
@@ -127,8 +134,8 @@ def _defined(tree: ast.Module) -> Iterator[str]:
             yield node.attr
 
 
-def test_prose_begins_with_its_verb_or_its_noun() -> None:
-    firsts = {(path, text.strip().split("\n")[0]) for path, tree in MODULES.items() for text in _docstrings(tree)}
+def test_prose_begins_with_its_verb_or_its_noun(modules: Modules) -> None:
+    firsts = {(path, text.strip().split("\n")[0]) for path, tree in modules.items() for text in _docstrings(tree)}
     assert sorted((path, first) for path, first in firsts if OPENINGS.match(first)) == []
 
 
@@ -142,15 +149,16 @@ def _docstrings(tree: ast.Module) -> Iterator[str]:
                     yield text
 
 
-def test_an_error_names_its_subject() -> None:
-    texts = {(path, text) for path, tree in MODULES.items() for text in _error_texts(tree)}
+def test_an_error_names_its_subject(modules: Modules) -> None:
+    errors = {node.name for node in modules["wap_kernel/model/errors.py"].body if isinstance(node, ast.ClassDef)}
+    texts = {(path, text) for path, tree in modules.items() for text in _error_texts(tree, errors)}
     assert sorted((path, text) for path, text in texts if SUBJECTS.search(text)) == []
 
 
-def _error_texts(tree: ast.Module) -> Iterator[str]:
-    """Yield the messages and hints of the errors that a module creates."""
+def _error_texts(tree: ast.Module, errors: Container[str]) -> Iterator[str]:
+    """Yield the messages and hints of those errors that a module creates."""
     for node in ast.walk(tree):
-        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in _ERRORS:
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in errors:
             for part in (*node.args, *(word.value for word in node.keywords if word.arg == "hint")):
                 yield from _texts(part)
 
@@ -160,6 +168,3 @@ def _texts(node: ast.expr) -> Iterator[str]:
         yield node.value
     elif isinstance(node, ast.JoinedStr):
         yield "".join(str(part.value) if isinstance(part, ast.Constant) else "X" for part in node.values)
-
-
-_ERRORS = {node.name for node in MODULES["wap_kernel/model/errors.py"].body if isinstance(node, ast.ClassDef)}
