@@ -19,7 +19,7 @@ from dataclasses import replace
 from functools import partial
 from typing import Any, Literal, NamedTuple
 
-from wap_kernel.model.caller import NO_RUN, CallContext, Caller
+from wap_kernel.model.caller import NO_RECORDER, NO_RUN, CallContext, Caller
 from wap_kernel.model.errors import ApprovalRequired, NoSpace, PermissionDenied, ProviderUnavailable, WapError
 from wap_kernel.model.operations import Effect, Operation
 from wap_kernel.model.timestamps import format_epoch
@@ -170,7 +170,7 @@ class Audit:
             self._put_read(entry)
             return
         written = self._hand_in([entry])
-        if record.context.run is None:
+        if record.context.run is None or record.context.recorder is not NO_RECORDER:  # a single call
             with suppress(WapError):  # the log has it
                 self._require(written)
 
