@@ -56,7 +56,10 @@ _EDIT = {
 }
 _CELL = {"cell_type": "raw", "id": "a", "metadata": {}, "source": ["one"]}
 _NOTEBOOK = json.dumps({"cells": [_CELL], "metadata": {}, "nbformat": 4, "nbformat_minor": 5}, indent=1)
-_SHELL = {"type": "shell", "command": "cat ../batch.txt; echo $A", "cwd": "src", "env": {"A": "b"}, "timeout": 60000}
+_SHELL = {
+    **{"type": "shell", "command": "cat ../batch.txt; echo $A", "cwd": "src", "env": {"A": "b"}},
+    **{"timeout": 60000, "isolation": "shared"},
+}
 
 CALLS: tuple[tuple[str, dict[str, Any], Outcome], ...] = (
     _ok("getWorkspaceInfo", {"workspaceRoot": "src"}, workspaceRoot="src"),
@@ -150,22 +153,24 @@ CALLS: tuple[tuple[str, dict[str, Any], Outcome], ...] = (
             "workspaceRoot": "asking",
             "command": "sh",
             "args": ["-c", "pwd | tail -c 7; echo $A"],
-            "options": {"cwd": ".", "env": {"A": "b"}, "timeout": 60, "confirmed": True},
+            "options": {"cwd": ".", "env": {"A": "b"}, "timeout": 60, "isolation": "shared", "confirmed": True},
         },
         exitCode=0,
+        isolation="shared",
         stdout="asking\nb\n",
     ),
     _ok(
         "runOperations",
         {
             "protocolVersion": "1.0",
-            "operations": [_CREATE, _EDIT, _SHELL, {"type": "message", "content": "done"}],
+            "operations": [_CREATE, _EDIT, {"type": "message", "content": "done"}],
             "atomic": True,
             "dryRun": False,
             "wait": 60,
         },
         status="completed",
     ),
+    _ok("runOperations", {"operations": [_SHELL], "wait": 60}, status="completed"),
     _ok("getRun", {"runId": LAST_RUN, "wait": 60}, status="completed"),
     _ok("git", {"action": "status", "workspaceRoot": ".", "workdir": "src"}, branch="main", exitCode=0),
     _ok("git", {"action": "commit", "message": "three", "files": ["src"], "confirmed": True}, exitCode=0),

@@ -18,10 +18,10 @@ from scripts.demo import Server
 
 SECONDS = 60
 """What anything may take at most."""
-ASKS = "factor 6"
-"""The standard policy does not know this program, so it asks."""
-AGREED = "6: 2 3"
-"""What it writes."""
+ASKS = "rm -rf none"
+"""A deletion of folders, about which the standard policy asks."""
+AGREED = f"done    run {ASKS}"
+"""The line of the card when it was approved."""
 NOT_OVER = "sleep 1000"
 
 

@@ -63,8 +63,8 @@ def test_a_run_is_shown_once_and_says_how_to_undo_it_in_this_kernel(talk: Talk, 
 
 
 def test_a_run_is_drawn_while_it_goes_and_again_in_its_place(talk: Talk, workspace: Path) -> None:
-    os.mkfifo(workspace / "gate")
-    request = talk.begin("sh seq 3; cat gate; echo end")
+    (workspace / "gate").write_text("")  # a layer shows the content of files that exist
+    request = talk.begin("sh seq 3; until [ -s gate ]; do sleep 0.01; done; cat gate; echo end")
     published = talk.published(request)
     kind, first = next(published)
     (workspace / "gate").write_text("opened\n")
@@ -161,13 +161,23 @@ def test_what_a_denied_command_says(talk: Talk) -> None:
 
 
 def test_an_approval_and_an_undo(talk: Talk, workspace: Path) -> None:
-    (workspace / "data.csv").write_text("1,2\n")
-    assert "approve run_" in talk.run("sh rm data.csv").text
-    assert (workspace / "data.csv").exists()
+    (workspace / "data").mkdir()
+    (workspace / "data" / "a.csv").write_text("1,2\n")
+    asked = talk.run("sh rm -r data").text
+    assert "approve run_" in asked and "deletes 1 file and 1 folder" in asked
+    assert (workspace / "data" / "a.csv").exists()
     assert "completed" in talk.run("approve").text
-    assert not (workspace / "data.csv").exists()
+    assert not (workspace / "data").exists()
     talk.run("revert last")
-    assert (workspace / "data.csv").read_text() == "1,2\n"
+    assert (workspace / "data" / "a.csv").read_text() == "1,2\n"
+
+
+def test_a_shared_command_and_its_completion(talk: Talk, workspace: Path) -> None:
+    assert talk.complete("sh --sh") == ["--shared"]
+    said = talk.run("sh --shared echo x > direct.txt")
+    assert "A revert does not undo it." in said.text
+    assert (workspace / "direct.txt").read_text() == "x\n"
+    assert "there is no option --shred; did you mean --shared?" in str(talk.run("sh --shred ls").messages)
 
 
 def test_names_and_outputs_are_inert(talk: Talk, workspace: Path) -> None:

@@ -53,12 +53,13 @@ def test_nobody_decides_in_time(kernel: Kernel) -> None:
 
 
 def test_always_is_remembered_until_it_is_revoked(kernel: Kernel) -> None:
-    kernel.run(f"%wap sh {ASKS}")
+    asks = "%wap write .vscode/settings.json {}"  # a file that an editor obeys
+    kernel.run(asks)
     kernel.run("%wap approve --always -q")
-    assert AGREED in kernel.run(f"%wap sh {ASKS}").text
+    assert "done    create .vscode/settings.json" in kernel.run(asks).text
     assert kernel.value("_.status") == "completed"
     kernel.run("%wap grants --to given -q")
     grant = kernel.value("given.data['grants'][0]['id']")
     kernel.run(f"%wap grants --revoke {grant}")
-    kernel.run(f"%wap sh {ASKS}")
+    kernel.run(asks)
     assert kernel.value("_.status") == "awaiting_approval"

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 
 import nbformat
 import pytest
@@ -66,8 +65,8 @@ def test_a_run_is_shown_once_and_is_the_value(kernel: Kernel, server: Server) ->
 
 def test_a_long_run_is_followed_and_saved_once(kernel: Kernel, server: Server) -> None:
     gate = server.workspace / "gate"
-    os.mkfifo(gate)
-    begun = kernel.start("%wap sh echo first words; cat gate; echo the end")
+    gate.write_text("")  # a layer shows the content of files that exist
+    begun = kernel.start("%wap sh echo first words; until [ -s gate ]; do sleep 0.01; done; cat gate; echo the end")
     kernel.until(begun, "| first words")
     assert "completed" not in begun[1].text
     gate.write_text("opened\n")

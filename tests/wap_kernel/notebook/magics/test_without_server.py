@@ -85,8 +85,8 @@ def test_without_a_server_the_embedded_engine_serves(tmp_path: Path) -> None:
         assert kernel.run("%%wap write made.txt\nhello\n").kinds == ["display_data"]
         assert (tmp_path / "ws" / "made.txt").read_text() == "hello\n"
         assert kernel.run("%wap read made.txt").kinds == ["execute_result"]
-        assert "%wap approve" in kernel.run("%wap sh factor 6").text
-        assert "6: 2 3" in kernel.run("%wap approve").text
+        assert "%wap approve" in kernel.run("%wap sh rm -rf none").text
+        assert "done    run rm -rf none" in kernel.run("%wap approve").text
         kernel.be_patient()
         assert kernel.complete("%wap read ma") == (["made.txt"], "ma")
         _interrupt(kernel, manager)
@@ -235,7 +235,7 @@ def test_a_terminal_has_lines(tmp_path: Path) -> None:
         "_.files",
         "%wap sh echo 'one\\e[31m two'; echo -e '\\e[31mred'",
         "%wap read missing.txt",
-        "%wap sh factor 6",
+        "%wap sh rm -rf none",
         "%wap sh --raise false",
         "found = %wap ls",
         "list(found)",
