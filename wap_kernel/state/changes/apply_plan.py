@@ -60,6 +60,7 @@ def plan_apply(changes: ChangeSet, refused: Collection[str], is_folder: IsFolder
     A folder that the command created and that is there by now is merged. `token` names a folder for crossing moves.
     """
     left = [change for change in changes if not is_within(change.path, refused)]
+    moved = {str(change.source) for change in left if change.kind is ChangeKind.MOVED}
     left.sort(key=lambda change: change.path.split("/"))
     above_refused = _list_parents(refused)
     above_moved = _list_parents(change.path for change in left if change.kind is ChangeKind.MOVED)
@@ -72,7 +73,8 @@ def plan_apply(changes: ChangeSet, refused: Collection[str], is_folder: IsFolder
             units[-1][1].append(change)
             continue
         whole, is_bare = None, False
-        if change.kind is ChangeKind.CREATED and after.kind == "folder" and is_folder(path):
+        is_new_folder = change.kind is ChangeKind.CREATED and after.kind == "folder"
+        if is_new_folder and is_folder(path) and not is_within(path, moved):
             continue
         if (
             before.kind == "folder"
@@ -113,12 +115,12 @@ def _order(units: list[ApplyUnit], is_folder: IsFolder, token: str) -> Iterator[
     moves = [unit for unit in units if unit.change.kind is ChangeKind.MOVED]
     rest = [unit for unit in units if unit.change.kind is not ChangeKind.MOVED]
     taken = [unit for unit in moves if is_folder(unit.path)]
-    sources = {unit.change.source for unit in moves}
+    sources = {str(unit.change.source) for unit in moves}
     for unit in taken:
         if unit.path not in sources:  # what was there before was deleted by the command
             yield ApplyUnit(Change(unit.path, ChangeKind.DELETED, FileImage("folder")), is_helper=True)
     holding: list[ApplyUnit] = []
-    if taken or len(moves) > 1:
+    if taken or len(moves) > 1 or any(is_within(unit.path, sources) for unit in rest):
         yield from _lift(moves, token)
         folder = temporary_name(token)
         moves = [

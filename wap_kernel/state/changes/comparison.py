@@ -42,6 +42,7 @@ class Comparison:
             for unit in units
             if unit.change.kind is ChangeKind.MOVED and not unit.is_helper
         ]
+        self._sources = {str(move.source) for move in self._moves}
 
     def compare(self, unit: ApplyUnit) -> ComparedUnit:
         """Return what is at the unit's path now."""
@@ -54,8 +55,11 @@ class Comparison:
             return ComparedUnit(unit)
         if unit.is_helper and change.path.startswith(".wap-"):
             return ComparedUnit(unit, FileImage("folder", 0o700), TreeManifest({}))
+        path = map_back(unit.path, self._moves)
+        if path == unit.path and is_within(path, self._sources):  # what is there now is moved away first
+            return self._compare_absent(unit)
         try:
-            location = self._folders.locate(map_back(unit.path, self._moves))
+            location = self._folders.locate(path)
             found = os.stat(location.name, dir_fd=location.fd, follow_symlinks=False)
         except OSError:
             return self._compare_absent(unit)
