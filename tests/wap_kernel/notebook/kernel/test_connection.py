@@ -84,9 +84,9 @@ def test_it_works_on_the_servers_workspace_and_audit(server: Server) -> None:
 
 
 def test_somebody_else_approves_while_the_cell_waits(server: Server) -> None:
-    (server.workspace / "old.txt").write_text("old\n")
+    (server.workspace / "old").mkdir()
     with started(server) as (talk, _):
-        request = talk.begin("sh --wait 60 rm old.txt")
+        request = talk.begin("sh --wait 60 rm -r old")
         published = talk.published(request)
         assert "approve run_" in json.dumps(next(published)[1])
         (run,) = ask(server, "GET", "wap/runs?status=awaiting_approval")["runs"]
@@ -95,7 +95,7 @@ def test_somebody_else_approves_while_the_cell_waits(server: Server) -> None:
         shown = list(published)
         assert talk.reply(request)["status"] == "ok"
     assert "completed" in shown[-1][1]["data"]["text/plain"]
-    assert not (server.workspace / "old.txt").exists()
+    assert not (server.workspace / "old").exists()
 
 
 @pytest.mark.parametrize("how", ["interrupt", "restart"])

@@ -255,11 +255,11 @@ def test_an_interrupt_cancels_the_run(kernel: tuple[Talk, KernelManager], worksp
 
 def test_an_interrupt_ends_the_wait_for_an_approval(kernel: tuple[Talk, KernelManager]) -> None:
     talk, manager = kernel
-    request, published = _begun(talk, "sh --wait 60 rm notes.txt")
+    request, published = _begun(talk, "sh --wait 60 rm -r notes.txt")
     manager.interrupt_kernel()
     list(published)
     assert talk.reply(request)["ename"] == "KeyboardInterrupt"
-    assert "rm notes.txt" not in talk.run("runs -s awaiting_approval").text
+    assert "rm -r notes.txt" not in talk.run("runs -s awaiting_approval").text
 
 
 def test_an_interrupt_of_nothing_is_nothing(kernel: tuple[Talk, KernelManager]) -> None:
@@ -304,7 +304,9 @@ def test_inspection_has_the_documentation_and_the_verdict(talk: Talk) -> None:
     assert "ask" in asked
     assert "usage: sh" in asked
     assert "deny" in talk.inspect("read .env", 8)
-    assert "command  text, required" in talk.inspect("- type: shell\n  command: x", 10)
+    described = talk.inspect("- type: shell\n  command: x", 10)
+    assert "command    text, required" in described
+    assert "isolation  layer or shared (default: layer)" in described
     assert talk.inspect("nothing at all", 3) == ""
 
 
