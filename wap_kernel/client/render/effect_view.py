@@ -7,8 +7,8 @@ from typing import Any
 
 from wap_kernel.client.render import event_rows, file_view, units
 from wap_kernel.client.render.blocks import Block, Fold, Room, Row, Span, muted_row
+from wap_kernel.client.render.effect_text import CHANGE_VERBS, summarize_changes, summarize_effect
 from wap_kernel.client.render.output_view import output_blocks
-from wap_kernel.model.effect_text import CHANGE_VERBS, summarize_changes, summarize_effect
 
 Data = Mapping[str, Any]
 

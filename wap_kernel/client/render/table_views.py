@@ -19,8 +19,8 @@ from wap_kernel.client.render.blocks import (
     python_hint,
     text_spans,
 )
+from wap_kernel.client.render.effect_text import summarize_effect
 from wap_kernel.client.render.run_view import STATUSES
-from wap_kernel.model.effect_text import summarize_effect
 
 Data = Mapping[str, Any]
 Cells = tuple[tuple[Span, ...], ...]

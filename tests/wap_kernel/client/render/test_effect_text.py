@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from wap_kernel.model.effect_text import summarize_changes, summarize_effect
+from wap_kernel.client.render.effect_text import summarize_changes, summarize_effect
 
 
 def change(name: str, **more: Any) -> dict[str, Any]:
